@@ -1,10 +1,9 @@
 //! PURE. A run in Markdown: a summary for a pull request or a CI job's page.
 
 use super::Line;
-use super::report::{Denied, Subject, denied, passed, title, would_deny};
-
-/// Rows of one table; what is more is counted.
-const MOST: usize = 50;
+use super::report::{Denied, Subject, denied, passed, shares, title, would_deny};
+use super::rows::{MOST, hidden_words};
+use crate::policy::Advice;
 
 /// The summary.
 pub fn text(subject: &Subject, lines: &[&Line]) -> String {
@@ -50,8 +49,11 @@ pub fn text(subject: &Subject, lines: &[&Line]) -> String {
 }
 
 fn rows(text: &mut String, refused: &[Denied]) {
-    for one in refused.iter().take(MOST) {
-        let rule = one.missing_rule.as_ref().map(|rule| code(rule));
+    let (shown, hidden) = shares(refused);
+    for one in shown {
+        let rule = one.missing_rule.as_ref();
+        let rule = rule.filter(|rule| Advice::of(rule).may_be_named());
+        let rule = rule.map(|rule| code(rule));
         *text += &format!(
             "| {} | {} | {} | {} |\n",
             code(&one.what),
@@ -60,7 +62,9 @@ fn rows(text: &mut String, refused: &[Denied]) {
             rule.unwrap_or_default()
         );
     }
-    *text += &more(refused.len());
+    if let Some(words) = hidden_words(&hidden) {
+        *text += &format!("\n{words}.\n");
+    }
 }
 
 fn more(count: usize) -> String {

@@ -15,7 +15,7 @@
 //! | [`read`] | lines to events, and breaks of the chain |
 //! | [`recent`] | the last refusals, for the container itself |
 //! | [`whole`] | whether the files of one run fit each other |
-//! | [`report`], [`words`], [`markdown`] | events for people |
+//! | [`report`], [`words`], [`markdown`] | events for people; `rows`: which of many |
 //! | [`ocsf`] | events for other programs |
 //! | [`mounts`] | mounts that may be written, and whether they were |
 //! | [`suggest`] | refusals to additions to a policy |
@@ -33,6 +33,7 @@ mod rate;
 pub mod read;
 pub mod recent;
 pub mod report;
+mod rows;
 pub mod schema;
 pub mod suggest;
 #[cfg(test)]

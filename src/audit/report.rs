@@ -3,11 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use super::rows::{self, MOST};
 use super::words;
 use super::{Context, LEARNT, Line, Verdict, WallName, What};
-
-/// Entries of one list; what is more is counted.
-const MOST: usize = 50;
+use crate::policy::Advice;
 
 /// Which run is shown.
 #[derive(Debug, Clone, Default)]
@@ -43,6 +42,57 @@ pub struct Denied {
     pub missing_rule: Option<String>,
     /// What to do.
     pub hint: Option<String>,
+    /// What tells it from others of its wall that come in numbers: a call's name, the cause.
+    pub kind: String,
+    /// When the first and the last line of it were written.
+    pub span: (String, String),
+}
+
+impl Denied {
+    fn of(line: &Line, what: String, reason: String) -> Self {
+        let event = &line.event;
+        let kind = match &event.what {
+            What::Syscall { name, .. } => Some(name),
+            What::Limit { limit, .. } => Some(limit),
+            _ => event.cause.as_ref(),
+        };
+        Self {
+            wall: event.wall,
+            what,
+            times: 0,
+            reason,
+            missing_rule: event.missing_rule.clone(),
+            hint: event.hint.clone(),
+            kind: kind.cloned().unwrap_or_default(),
+            span: (words::time(line), words::time(line)),
+        }
+    }
+
+    /// Takes in one more line of it.
+    fn add(&mut self, line: &Line) {
+        self.times = match line.event.what {
+            // The kernel's count so far, which more than one process writes down.
+            What::Limit { times, .. } => self.times.max(times),
+            _ => self.times.saturating_add(line.event.times()),
+        };
+        let time = words::time(line);
+        let (first, last) = &mut self.span;
+        if time < *first {
+            first.clone_from(&time);
+        }
+        if time > *last {
+            *last = time;
+        }
+    }
+
+    /// `at TIME`, or `from TIME to TIME`.
+    fn when(&self) -> String {
+        let (first, last) = &self.span;
+        match first == last {
+            true => format!("at {first}"),
+            false => format!("from {first} to {last}"),
+        }
+    }
 }
 
 /// What was let through to one place by one rule.
@@ -79,24 +129,20 @@ pub fn learnt(lines: &[&Line]) -> Vec<Denied> {
 
 fn folded(lines: &[&Line], verdict: Verdict) -> Vec<Denied> {
     let mut all: BTreeMap<(WallName, String, String), Denied> = BTreeMap::new();
-    for event in lines.iter().map(|line| &line.event) {
+    for line in lines {
+        let event = &line.event;
         // What a person denied is a decision, and stands with those.
         if event.verdict != verdict || event.wall == WallName::Rules {
             continue;
         }
-        let what = words::what(&event.what);
+        let what = match &event.what {
+            What::Limit { limit, .. } => limit.clone(),
+            other => words::what(other),
+        };
         let reason = event.reason.clone().unwrap_or_default();
-        let entry = all
-            .entry((event.wall, what.clone(), reason.clone()))
-            .or_insert_with(|| Denied {
-                wall: event.wall,
-                what,
-                times: 0,
-                reason,
-                missing_rule: event.missing_rule.clone(),
-                hint: event.hint.clone(),
-            });
-        entry.times = entry.times.saturating_add(event.times());
+        all.entry((event.wall, what.clone(), reason.clone()))
+            .or_insert_with(|| Denied::of(line, what, reason))
+            .add(line);
     }
     // A name that was also connected to is told with its port.
     let connected: Vec<String> = all
@@ -243,16 +289,22 @@ pub fn text(subject: &Subject, lines: &[&Line]) -> String {
             one.rule
         );
     }
-    text += &more(through.len());
+    let hidden = through.len().saturating_sub(MOST);
+    text += &more(&[(WallName::Network, hidden)].into());
     let other = happened(lines);
     if !other.is_empty() {
         text += "what happened:\n";
     }
-    let skipped = other.len().saturating_sub(MOST);
-    if skipped > 0 {
-        text += &format!("  ({skipped} lines before; --json has all)\n");
-    }
-    for line in &other[skipped..] {
+    // The newest ones of each wall.
+    let kinds: Vec<rows::Kind<'_>> = other
+        .iter()
+        .rev()
+        .map(|line| (line.event.wall, line.event.verdict.as_str()))
+        .collect();
+    let (shown, hidden) = rows::share(&kinds);
+    text += &more(&hidden);
+    let lines = other.iter().zip(shown.iter().rev());
+    for (line, _) in lines.filter(|(_, shown)| **shown) {
         text += &format!("  {}\n", words::line(line));
     }
     text
@@ -268,16 +320,22 @@ fn counted(count: u64, noun: &str) -> String {
 
 /// What to do about a refusal. The rules of a container that is gone can be changed no more, so the next one is to have the rule.
 fn hint(denied: &Denied, subject: &Subject) -> Option<String> {
-    match (&denied.missing_rule, subject.is_over) {
-        (Some(rule), true) => Some(format!(
+    let Some(rule) = &denied.missing_rule else {
+        return denied.hint.clone();
+    };
+    match (Advice::of(rule), subject.is_over) {
+        (Advice::Never(_), _) => None,
+        (Advice::Deliberate(why), _) => Some(why.to_owned()),
+        (Advice::Offer, true) => Some(format!(
             "network.allow with {rule} for the next container, within the ceiling; agentbox suggest has the annotation"
         )),
-        _ => denied.hint.clone(),
+        (Advice::Offer, false) => denied.hint.clone(),
     }
 }
 
 fn list(text: &mut String, refused: &[Denied], subject: &Subject) {
-    for one in refused.iter().take(MOST) {
+    let (shown, hidden) = shares(refused);
+    for one in shown {
         let times = match one.times {
             1 => String::new(),
             times => format!(" x{times}"),
@@ -286,17 +344,29 @@ fn list(text: &mut String, refused: &[Denied], subject: &Subject) {
         if !one.reason.is_empty() {
             *text += &format!(": {}", one.reason);
         }
-        text.push('\n');
+        *text += &format!(" ({})\n", one.when());
         if let Some(hint) = hint(one, subject) {
             *text += &format!("{:14}to allow it: {hint}\n", "");
         }
     }
-    *text += &more(refused.len());
+    *text += &more(&hidden);
 }
 
-fn more(count: usize) -> String {
-    match count.saturating_sub(MOST) {
-        0 => String::new(),
-        more => format!("  and {more} more; --json has all\n"),
-    }
+/// The refusals that a list has room for, and how many of each wall it has none for.
+pub fn shares(refused: &[Denied]) -> (Vec<&Denied>, BTreeMap<WallName, usize>) {
+    let kinds: Vec<rows::Kind<'_>> = refused
+        .iter()
+        .map(|one| (one.wall, one.kind.as_str()))
+        .collect();
+    let (shown, hidden) = rows::share(&kinds);
+    let shown = refused.iter().zip(shown).filter(|(_, shown)| *shown);
+    (shown.map(|(one, _)| one).collect(), hidden)
+}
+
+fn more(hidden: &BTreeMap<WallName, usize>) -> String {
+    let mut hidden = hidden.clone();
+    hidden.retain(|_, count| *count > 0);
+    rows::hidden_words(&hidden)
+        .map(|words| format!("  {words}; --json has all\n"))
+        .unwrap_or_default()
 }

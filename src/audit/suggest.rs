@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::mounts::{self, Mounts};
 use super::report::{self, Denied};
 use super::{Line, WallName, What};
-use crate::policy::{Reach, Rule, Target, escape};
+use crate::policy::{Advice, escape};
 
 /// The suggestion for one run.
 #[derive(Debug, Default, Serialize, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub fn of(lines: &[&Line], givable: &BTreeSet<String>) -> Suggested {
                 wall: denied.wall,
                 what: denied.what,
                 reason: denied.reason,
-                left_out_since: why.unwrap_or(WALLS).to_owned(),
+                left_out_since: why.unwrap_or_else(|| WALLS.to_owned()),
             }),
         }
     }
@@ -99,51 +99,17 @@ fn called(lines: &[&Line]) -> BTreeMap<String, String> {
     named.collect()
 }
 
-/// Whatever a wall refuses that no list of a policy gives.
+/// Whatever a wall refuses that nothing gives.
 const WALLS: &str = "to allow it would give up a wall";
 
-/// Why nothing is suggested though a rule is missing. A pattern would give more than was refused, and an address may be the node's or its
-/// cloud's: who wants it writes it down themselves.
-fn why_not(denied: &Denied) -> Option<&'static str> {
-    let Some(rule) = &denied.missing_rule else {
-        return Some(WALLS);
+/// Why nothing is suggested: of a host by the one table for rules, of all else by the hint of its refusal.
+fn why_not(denied: &Denied) -> Option<String> {
+    let why = match (&denied.missing_rule, &denied.hint) {
+        (Some(rule), _) => return Advice::of(rule).why_not().map(str::to_owned),
+        (None, Some(hint)) => hint,
+        (None, None) => WALLS,
     };
-    let (target, reach) = match rule.parse::<Rule>() {
-        Ok(Rule::Connection(rule)) => (rule.target, rule.reach),
-        // One request, or one call.
-        Ok(Rule::Request(rule)) => (rule.target, Reach::Public),
-        Err(_) => return Some("the log names no rule for it"),
-    };
-    match target {
-        Target::Name(name) if reach == Reach::Public => why_not_public(name.as_str()),
-        Target::Name(_) => {
-            Some("it lies in a network of the node: write the rule yourself if you mean it")
-        }
-        _ => Some(
-            "an address or a pattern may be the node's own: write the rule yourself if you mean it",
-        ),
-    }
-}
-
-/// Why a name may be none of the internet: a machine's, a link's, or a cloud's for its own credentials, which a rule with exactly that
-/// name opens.
-fn why_not_public(name: &str) -> Option<&'static str> {
-    const NEVER: [&str; 5] = ["arpa", "internal", "local", "localhost", "invalid"];
-    const OF_CLOUDS: [&str; 2] = ["metadata", "instance-data"];
-    let mut labels = name.split('.');
-    let (first, last) = (labels.next().unwrap_or_default(), labels.next_back());
-    if OF_CLOUDS.contains(&first) {
-        return Some("a cloud gives its machine's credentials at such a name");
-    }
-    match last {
-        None => Some(
-            "a name without a dot is one of the node's network: write the rule yourself if you mean it",
-        ),
-        Some(last) if NEVER.contains(&last) => {
-            Some("such a name is none of the internet: write the rule yourself if you mean it")
-        }
-        Some(_) => None,
-    }
+    Some(why.to_owned())
 }
 
 fn need(all: &mut BTreeMap<String, Addition>, value: &str, denied: &Denied) {
@@ -248,7 +214,7 @@ impl Suggested {
             text += "\n# Refused, and not in this policy:\n";
         }
         for refusal in &self.left_out {
-            let (what, since) = (escape(&refusal.what), &refusal.left_out_since);
+            let (what, since) = (escape(&refusal.what), escape(&refusal.left_out_since));
             text += &format!("# {} {what}: {since}\n", refusal.wall.as_str());
         }
         text += &self.mounts.comments();
@@ -329,7 +295,7 @@ mod tests {
             "{text}"
         );
         for words in [
-            "left out: an address",
+            "left out: a cloud gives its machine's credentials there",
             "left out: to allow it would give up",
         ] {
             assert!(text.contains(words), "{text}");

@@ -421,6 +421,68 @@ fn what_is_to_be_done_about_a_refusal_can_still_be_done() {
     );
 }
 
+/// Finding 9 of the reading for honesty.
+#[test]
+fn no_form_of_a_log_proposes_a_metadata_service() {
+    // Lines of earlier versions name such rules.
+    let lines = parsed(
+        &["169.254.169.254:80", "metadata.google.internal:80"].map(|rule| Event {
+            missing_rule: Some(rule.to_owned()),
+            hint: Some(format!("agentbox update --network-add {rule} c1")),
+            ..refused("x.test", 80)
+        }),
+    );
+    let lines: Vec<&Line> = lines.iter().collect();
+    for is_over in [false, true] {
+        let subject = report::Subject {
+            is_over,
+            ..report::Subject::default()
+        };
+        let text = report::text(&subject, &lines) + &markdown::text(&subject, &lines);
+        let proposes = text.contains("169.254.169.254") || text.contains("metadata.google");
+        assert!(!proposes, "{text}");
+    }
+}
+
+#[test]
+fn a_flood_of_refused_hosts_hides_no_call_and_no_limit() {
+    let mut events: Vec<Event> = (0..300)
+        .map(|n| refused(&format!("h{n}.test"), 443))
+        .collect();
+    let call = What::Syscall {
+        name: "ptrace".to_owned(),
+        call: "ptrace(16, ...)".to_owned(),
+        errno: "EPERM".to_owned(),
+    };
+    events.push(Event::new(WallName::Syscalls, Verdict::Denied, call));
+    events.extend((0..300).map(|n| {
+        let what = What::attempt(Via::Http, &format!("f{n}.test"), Some(443));
+        Event::new(WallName::Network, Verdict::Failed, what)
+    }));
+    let life = What::life(LifeState::Started);
+    events.insert(0, Event::new(WallName::Life, Verdict::Noted, life));
+    let lines = parsed(&events);
+    let lines: Vec<&Line> = lines.iter().collect();
+    let subject = report::Subject::default();
+    let text = report::text(&subject, &lines);
+    for word in ["ptrace(16, ...)", "and more: 2", " started\n"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    assert!(markdown::text(&subject, &lines).contains("ptrace(16, ...)"));
+}
+
+/// Finding 10: the text had no time of any refusal.
+#[test]
+fn a_refusal_is_told_with_its_times() {
+    let lines = parsed(&[refused("a.test", 443), refused("a.test", 443)]);
+    let mut lines = lines;
+    lines[1].time = "2026-01-02T03:14:05.678Z".to_owned();
+    let lines: Vec<&Line> = lines.iter().collect();
+    let text = report::text(&report::Subject::default(), &lines);
+    let wanted = "(from 2026-01-02T03:04:05Z to 2026-01-02T03:14:05Z)";
+    assert!(text.contains(wanted), "{text}");
+}
+
 fn created(arguments: Vec<String>) -> Event {
     let what = What::Container {
         state: LifeState::Created,

@@ -111,3 +111,45 @@ fn write(global: &Global, name: &str, text: &str, suggested: &Suggested) -> Resu
     out::line(&format!("{path:?}"))?;
     Ok(ExitCode::SUCCESS)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{Asked, Asker, NodeConfig};
+    use crate::seccomp::{ARCH_X86_64, Call, words};
+
+    /// The hint of a denied call, which the sidecar writes, is from the same list as the suggestion.
+    #[test]
+    fn the_calls_that_may_be_given_are_those_of_which_the_hint_says_so() {
+        let (node, asked) = (NodeConfig::default(), Asked::default());
+        let (none, files, presets) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let sources = Sources {
+            annotations: &none,
+            flag: None,
+            node: &node,
+            files: &files,
+            presets: &presets,
+            known_syscall: crate::seccomp::is_known,
+            asker: Asker::Operator,
+            asked: &asked,
+        };
+        let policy = catalogue::policy(&sources, &LIMITED_BY.parse().unwrap()).unwrap();
+        assert!(!policy.syscalls.limit.is_empty());
+        for name in crate::seccomp::SyscallName::all() {
+            let call = Call {
+                number: name.number(),
+                arch: ARCH_X86_64,
+                args: [0; 6],
+            };
+            let says = words(&call, 1)
+                .hint
+                .contains("dev.agentbox.syscalls.allow=");
+            let may = policy
+                .syscalls
+                .limit
+                .iter()
+                .any(|one| one.as_str() == name.as_str());
+            assert_eq!(says, may, "{}", name.as_str());
+        }
+    }
+}

@@ -8,7 +8,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::decide::{Decision, Denial, Rules, is_metadata};
+use super::decide::{Decision, Denial, Rules};
+use crate::policy::closed::is_metadata;
 use crate::policy::rule::DNS_PORT;
 use crate::policy::{Host, HostName, NetworkLimit, NetworkRule, Reach, Target};
 

@@ -8,20 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::address::{AddressRefusal, Surroundings, vet};
 use super::spelling;
-use crate::policy::closed::is_closed;
+use crate::policy::closed::{is_closed, is_metadata};
 use crate::policy::request::RequestRule;
 use crate::policy::rule::Reach;
 use crate::policy::{Host, HostName, NetworkRule, Rule, Target, rule_ports};
-
-/// Names by which clouds serve a machine's own credentials. No wildcard means them.
-const METADATA_NAMES: [&str; 6] = [
-    "metadata.google.internal",
-    "metadata.goog",
-    "metadata",
-    "instance-data",
-    "instance-data.ec2.internal",
-    "metadata.azure.internal",
-];
 
 /// What may be reached, with all presets spelled out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -147,13 +137,15 @@ impl Rules {
         let mut ports: BTreeSet<u16> = named.map(NetworkRule::allowed_port).collect();
         let requests = self.requests().filter(|rule| rule.names(host));
         ports.extend(requests.map(RequestRule::allowed_port));
-        Decision::Deny(if ports.contains(&port) {
-            Denial::Metadata
-        } else if ports.is_empty() {
-            Denial::NotListed
-        } else {
-            Denial::Port(ports)
-        })
+        Decision::Deny(
+            if ports.contains(&port) || ports.is_empty() && is_of_a_cloud(host) {
+                Denial::Metadata
+            } else if ports.is_empty() {
+                Denial::NotListed
+            } else {
+                Denial::Port(ports)
+            },
+        )
     }
 
     /// The rule for connections that names this host and port, whatever denials say.
@@ -310,6 +302,14 @@ fn is_denied(
     denied.is_none_or(|denied| denied == port) && is_named()
 }
 
+/// Whether it is a cloud's metadata service, or an address at which one serves credentials.
+pub fn is_of_a_cloud(host: &Host) -> bool {
+    match host {
+        Host::Name(name) => is_metadata(name),
+        Host::Address(address) => is_closed(*address),
+    }
+}
+
 /// Whether a rule that names a host can mean it: a cloud's metadata service is meant by exactly its name or address.
 pub(super) fn may_mean(target: &Target, host: &Host) -> bool {
     match host {
@@ -319,10 +319,6 @@ pub(super) fn may_mean(target: &Target, host: &Host) -> bool {
         Host::Address(address) if is_closed(*address) => target.one_address() == Some(*address),
         Host::Name(_) | Host::Address(_) => true,
     }
-}
-
-pub(super) fn is_metadata(name: &HostName) -> bool {
-    METADATA_NAMES.contains(&name.as_str())
 }
 
 #[cfg(test)]

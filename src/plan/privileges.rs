@@ -149,14 +149,46 @@ pub(super) fn devices(
     }
 }
 
-/// Capabilities that were asked for beyond what the policy leaves.
-pub(super) fn not_given(process: &Process, limit: &BTreeSet<Capability>) -> Option<String> {
+/// What engines request for every container, whoever starts it: Docker's and containerd's list, of which podman's is a part.
+const OF_ENGINES: [&str; 14] = [
+    "AUDIT_WRITE",
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "MKNOD",
+    "NET_BIND_SERVICE",
+    "NET_RAW",
+    "SETFCAP",
+    "SETGID",
+    "SETPCAP",
+    "SETUID",
+    "SYS_CHROOT",
+];
+/// How the item of those begins.
+const ENGINES_ITEM: &str = "capabilities that engines request for every container: ";
+
+/// Whether this item of [`super::Plan::not_given`] is what every engine requests: nobody asked for it, so that nothing was refused.
+pub fn is_of_every_engine(item: &str) -> bool {
+    item.starts_with(ENGINES_ITEM)
+}
+
+/// Capabilities that were asked for beyond what the policy leaves: those of the caller, and those of every engine.
+pub(super) fn not_given(process: &Process, limit: &BTreeSet<Capability>) -> Vec<String> {
     let asked = CapabilitySets::of(process.capabilities().as_ref());
     let missing = asked.bounding.union(&asked.permitted);
     let missing = missing.filter(|one| !limit.contains(*one));
     let mut missing: Vec<&str> = missing.map(|one| one.short_name()).collect();
     missing.sort_unstable();
-    (!missing.is_empty()).then(|| format!("capabilities: {}", missing.join(" ")))
+    let (engines, callers): (Vec<&str>, Vec<&str>) = missing
+        .into_iter()
+        .partition(|one| OF_ENGINES.contains(one));
+    let items = [("capabilities: ", callers), (ENGINES_ITEM, engines)];
+    let items = items.into_iter().filter(|(_, names)| !names.is_empty());
+    items
+        .map(|(head, names)| format!("{head}{}", names.join(" ")))
+        .collect()
 }
 
 /// Devices that were asked for and are left out: what `--privileged` lists.
@@ -202,5 +234,29 @@ mod tests {
             ambient: all,
         };
         assert_eq!(CapabilitySets::of(Some(&to_spec(&sets))), sets);
+    }
+    /// Finding 16 of the reading for honesty: each run had a refusal that nobody had caused.
+    #[test]
+    fn what_every_engine_requests_is_told_apart_from_what_a_caller_does() {
+        let sets = |names: &[&str]| -> CapabilitySets {
+            let names: BTreeSet<Capability> = names.iter().map(|n| n.parse().unwrap()).collect();
+            CapabilitySets {
+                bounding: names.clone(),
+                permitted: names,
+                ..CapabilitySets::default()
+            }
+        };
+        let of = |names: &[&str]| {
+            let mut process = Process::default();
+            process.set_capabilities(Some(to_spec(&sets(names))));
+            not_given(&process, &["CHOWN".parse().unwrap()].into())
+        };
+        assert_eq!(of(&["CHOWN"]), Vec::<String>::new());
+        let engines = of(&["CHOWN", "MKNOD", "AUDIT_WRITE"]);
+        assert_eq!(engines.len(), 1);
+        assert!(is_of_every_engine(&engines[0]) && engines[0].ends_with(": AUDIT_WRITE MKNOD"));
+        let both = of(&["SYS_ADMIN", "MKNOD"]);
+        assert_eq!(both[0], "capabilities: SYS_ADMIN");
+        assert!(!is_of_every_engine(&both[0]) && is_of_every_engine(&both[1]));
     }
 }

@@ -3,8 +3,24 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use super::HostName;
 use super::embedded::spellings;
 use super::rule::contains;
+
+/// Names by which clouds serve a machine's own credentials. No wildcard means them.
+const METADATA_NAMES: [&str; 6] = [
+    "metadata.google.internal",
+    "metadata.goog",
+    "metadata",
+    "instance-data",
+    "instance-data.ec2.internal",
+    "metadata.azure.internal",
+];
+
+/// Whether clouds serve credentials under this name.
+pub fn is_metadata(name: &HostName) -> bool {
+    METADATA_NAMES.contains(&name.as_str())
+}
 
 /// What the file has, in its order; a test compares them.
 const CLOSED: &[(IpAddr, u8)] = &[

@@ -11,6 +11,7 @@
 //! config.toml --node--> NodeConfig -----+      \--ceiling: field by field
 //! ```
 
+mod advice;
 mod annotation;
 mod asked;
 mod audited;
@@ -66,6 +67,7 @@ mod word;
 #[cfg(test)]
 mod tests;
 
+pub use advice::Advice;
 pub use annotation::{POLICY_KEY, WORKSPACE_KEY, key as annotation_key};
 pub use asked::{Asked, AskedOption, AskedPolicy};
 pub use audited::{Audited, AuditedPolicy};

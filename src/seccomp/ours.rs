@@ -132,6 +132,20 @@ pub fn sets_modes(name: SyscallName) -> bool {
     SET_ID.iter().any(|more| u32::from(more.number) == number)
 }
 
+/// Whether it is one of those that debuggers need, which `syscalls.limit` of `standard` leaves to annotations (a test in
+/// `src/cmd/suggest.rs` compares them).
+pub(super) fn is_a_debuggers(name: SyscallName) -> bool {
+    CallProfile::Debug.reason(name).is_some()
+}
+
+/// Whether policies/syscalls/set-id.toml denies it with these arguments.
+pub(super) fn denies_set_id(name: SyscallName, args: &[u64; 6]) -> bool {
+    let number = name.number();
+    let mut rules = SET_ID.iter();
+    let rule = rules.find(|more| u32::from(more.number) == number);
+    rule.is_some_and(|more| more.rule.verdict(args).is_denial())
+}
+
 /// Why the base rules treat a call as they do, in the words of policies/syscalls/base.toml.
 pub fn reason(name: SyscallName) -> &'static str {
     REASONS[usize::from(base(name).reason)]

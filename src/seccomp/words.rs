@@ -21,7 +21,7 @@ pub struct Words {
     /// Why.
     pub why: &'static str,
     /// What would allow it.
-    pub hint: &'static str,
+    pub hint: String,
 }
 
 /// How an argument is shown.
@@ -166,23 +166,43 @@ pub fn words(call: &Call, errno: u16) -> Words {
     if text.len() < count || count == 0 {
         text.push("...".to_owned());
     }
-    let (why, hint) = match known.and_then(|name| ours::denial(name, &call.args)) {
-        Some(reason) => (
-            reason,
-            "only a policy file of the node can, by syscalls.allow, and it gives up what the reason says",
-        ),
-        // Which of these three it is stands in the policy and in the engine's profile, which the sidecar does not have.
-        None => (
-            "denied by syscalls.deny, syscalls.profile or privileges.set-id of the policy, or by the engine's seccomp profile",
-            "look at `agentbox explain --syscalls` for the policy, and at the engine's --security-opt seccomp",
-        ),
-    };
+    let (why, hint) = reason(known, &call.args);
     Words {
         call: format!("{name}({})", text.join(", ")),
         name,
         errno: errno_name(errno).map_or_else(|| format!("errno {errno}"), str::to_owned),
         why,
         hint,
+    }
+}
+
+/// Why a call is denied, and what would allow it.
+fn reason(known: Option<SyscallName>, args: &[u64; 6]) -> (&'static str, String) {
+    if let Some(name) = known
+        && let Some(why) = ours::denial(name, args)
+    {
+        let hint = match ours::is_a_debuggers(name) {
+            true => format!(
+                "the annotation dev.agentbox.syscalls.allow=+,{}, where syscalls.limit of the ceiling has it",
+                name.as_str()
+            ),
+            false => {
+                "only a policy file of the node can, by syscalls.allow, and it gives up what the reason says".to_owned()
+            }
+        };
+        return (why, hint);
+    }
+    // Which of several it is stands in the policy and in the engine's profile, which the sidecar does not have.
+    match known.is_some_and(|name| ours::denies_set_id(name, args)) {
+        true => (
+            "it sets a file's set-user-ID or set-group-ID bit, which privileges.set-id refuses; or syscalls.deny or the engine's seccomp profile \
+             has the call",
+            "privileges.set-id = \"on\" in a policy file of the node; no annotation of standard's or strict's containers can".to_owned(),
+        ),
+        false => (
+            "denied by syscalls.deny or syscalls.profile of the policy, or by the engine's seccomp profile",
+            "look at `agentbox explain --syscalls` for the policy, and at the engine's --security-opt seccomp".to_owned(),
+        ),
     }
 }
 
@@ -302,6 +322,23 @@ mod tests {
         assert!(memory.why.contains("syscalls.profile"), "{}", memory.why);
         let inet = of("socket", [2, 1, 0, 0, 0, 0]);
         assert!(inet.why.contains("engine's seccomp profile"));
+        let set_id = of("chmod", [0, 0o4755, 0, 0, 0, 0]);
+        assert!(
+            set_id.hint.contains("privileges.set-id = \"on\""),
+            "{}",
+            set_id.hint
+        );
+    }
+
+    /// Finding 9 of the reading for honesty: the hint said that no annotation can.
+    #[test]
+    fn what_an_annotation_can_give_is_said_so() {
+        for name in ["ptrace", "process_vm_readv", "process_vm_writev"] {
+            let hint = of(name, [0; 6]).hint;
+            let wanted = format!("dev.agentbox.syscalls.allow=+,{name},");
+            assert!(hint.contains(&wanted), "{hint}");
+        }
+        assert!(of("mount", [0; 6]).hint.contains("only a policy file"));
     }
 
     #[test]

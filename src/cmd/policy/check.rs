@@ -12,8 +12,8 @@ use crate::egress::{Decision, Denial, NetworkVerdict, endpoint};
 use crate::log;
 use crate::plan::NetworkPlan;
 use crate::policy::{
-    Field, Host, NetworkMode, NetworkRule, POLICY_KEY, PolicyError, Rule, Selection, Target,
-    annotation_key, resolve, shown,
+    Advice, Field, Host, NetworkMode, NetworkRule, POLICY_KEY, PolicyError, Rule, Selection,
+    Target, annotation_key, resolve, shown,
 };
 use crate::runtime::input::node_files::NodeFiles;
 use crate::runtime::network::control;
@@ -318,9 +318,11 @@ impl Question {
             Host::Address(address) => Target::address(*address),
         };
         match network.rules.decide(&self.host, self.port) {
-            Decision::Allow(_) | Decision::Deny(Denial::DeniedBy(_) | Denial::OnlyRequests) => None,
-            Decision::Deny(Denial::NotListed | Denial::Port(_) | Denial::Metadata) => {
-                Some(NetworkRule::allowing(target, self.port).into())
+            Decision::Allow(_)
+            | Decision::Deny(Denial::DeniedBy(_) | Denial::OnlyRequests | Denial::Metadata) => None,
+            Decision::Deny(Denial::NotListed | Denial::Port(_)) => {
+                let rule: Rule = NetworkRule::allowing(target, self.port).into();
+                Advice::of_rule(&rule).may_be_named().then_some(rule)
             }
         }
     }

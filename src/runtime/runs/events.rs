@@ -9,6 +9,7 @@ use crate::cgroup::controllers::Controllers;
 use crate::cgroup::oom;
 use crate::egress::{Lasting, Rules};
 use crate::plan::AuditPlan;
+use crate::plan::privileges::is_of_every_engine;
 use crate::plan::text;
 use crate::policy::{HostName, Rule};
 
@@ -49,11 +50,17 @@ pub fn created(process: Option<&Process>, record: &Record) -> Vec<Event> {
         }
     });
     let asked = plan.not_given.iter().map(|item| {
+        let verdict = match is_of_every_engine(item) {
+            true => Verdict::Noted,
+            false => Verdict::Denied,
+        };
+        let (reason, hint) = not_given(item);
         let what = What::Asked { item: item.clone() };
         Event {
             cause: Some("not-given".to_owned()),
-            reason: Some(not_given(item).to_owned()),
-            ..Event::new(wall_of(item), Verdict::Denied, what)
+            reason: Some(reason.to_owned()),
+            hint: hint.map(str::to_owned),
+            ..Event::new(wall_of(item), verdict, what)
         }
     });
     events.extend(mounts.chain(asked).take(MOST_LEFT_OUT));
@@ -141,17 +148,25 @@ fn audited(audit: &AuditPlan) -> Vec<Event> {
     refused.chain(mounts).chain(not_given).chain(less).collect()
 }
 
-/// Why something is not given. Nothing in the container has tried anything yet.
-fn not_given(item: &str) -> &'static str {
+/// Why something is not given, and what would give it. Nothing in the container has tried anything yet.
+fn not_given(item: &str) -> (&'static str, Option<&'static str>) {
     match item.split_once(" of the mount at ") {
-        Some((options, _)) if options.split(", ").any(|option| option == "rw") => {
-            "asked for when the container was made, and the policy gives less (filesystem.mounts, filesystem.write): writing there fails with \
-             \"Read-only file system\", without a line here"
-        }
-        Some(_) => "asked for when the container was made, and not given",
-        None => {
-            "asked for when the container was made, by its caller or by the engine as always, and the policy does not give it"
-        }
+        Some((options, _)) if options.split(", ").any(|option| option == "rw") => (
+            "the caller requested it, and the policy gives less (filesystem.mounts, filesystem.write): writing there fails with \
+             \"Read-only file system\", without a line here",
+            Some(
+                "filesystem.write with this place in a policy file of the node, where filesystem.mounts is read-only",
+            ),
+        ),
+        Some(_) => ("the caller requested it, and no mount gets it", None),
+        None if is_of_every_engine(item) => (
+            "the engine requests them whoever starts a container, and the policy does not grant them: nobody has tried to use one",
+            None,
+        ),
+        None => (
+            "the caller requested it, and the policy does not grant it",
+            None,
+        ),
     }
 }
 

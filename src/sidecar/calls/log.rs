@@ -145,7 +145,7 @@ fn event(words: Words, call: Option<String>) -> Event {
     let call = call.unwrap_or_else(|| format!("{name}(other arguments)"));
     Event {
         reason: Some(why.to_owned()),
-        hint: Some(hint.to_owned()),
+        hint: Some(hint),
         ..Event::new(
             WallName::Syscalls,
             Verdict::Denied,

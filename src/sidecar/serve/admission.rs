@@ -18,7 +18,7 @@ use crate::egress::request::RequestDecision;
 use crate::egress::{Decision, Denial, NameVerdict, OverBudget, is_within, rule_for};
 use crate::plan::AuditedNetwork;
 use crate::policy::request::Request;
-use crate::policy::{Host, HostName, Reach, Rule};
+use crate::policy::{Advice, Host, HostName, Reach, Rule};
 
 /// Why a connection goes on that no rule allows.
 const LEARNT: &str = "let through by learn mode";
@@ -159,7 +159,7 @@ impl Wall {
         self.log(Event {
             cause: Some(cause.to_owned()),
             reason: Some(why),
-            missing_rule,
+            missing_rule: missing_rule.filter(|rule| Advice::of(rule).may_be_named()),
             ..Event::new(WallName::Network, Verdict::WouldDeny, what)
         });
     }
@@ -226,7 +226,8 @@ impl Wall {
 
     /// What a denial is called: nobody needs a rule for the container itself.
     pub fn denied(&self, host: &Host, denial: Denial) -> Refusal {
-        if denial.is_missing_rule() && is_own(host, &self.own_names) {
+        let may_be_own = denial.is_missing_rule() || denial == Denial::Metadata;
+        if may_be_own && is_own(host, &self.own_names) {
             Refusal::Own
         } else if self.refusing {
             Refusal::Local

@@ -14,7 +14,7 @@ use super::{dns, requests, socks};
 use crate::audit::Via;
 use crate::egress::http::{self, Body, HttpRefusal, Pieces, ProxyRequest, RequestGuard};
 use crate::egress::phrase::phrase;
-use crate::policy::Host;
+use crate::policy::{Advice, Host};
 
 /// The word under which requests are counted that cannot be read.
 pub(super) const MALFORMED: &str = "malformed-request";
@@ -269,12 +269,12 @@ impl<'a> Explanation<'a> {
 }
 
 /// What an agent can tell the person who started it.
-fn how_to_ask(wall: &Wall, host: &Host, port: u16, refusal: &Refusal) -> String {
+fn how_to_ask(wall: &Wall, (host, port): (&Host, u16), refusal: &Refusal, rule: &str) -> String {
     let container = &wall.container;
-    let rule = refusal
-        .missing_rule(host, Some(port))
-        .unwrap_or_else(|| crate::egress::rule_for(host, port));
-    let typed = crate::egress::phrase::typed(&rule);
+    if let Some(why) = Advice::of(rule).why_not() {
+        return format!("nothing to paste: {why}");
+    }
+    let typed = crate::egress::phrase::typed(rule);
     if container.is_empty() {
         return format!(
             "ask whoever started `agentbox wrap` to start it again with {rule} in network.allow of its policy"
@@ -330,7 +330,7 @@ pub(super) fn words(
                 .missing_rule(host, Some(port))
                 .filter(|_| *refusal != Refusal::Revoked);
             if let Some(rule) = missing {
-                explanation.how_to_ask = Some(how_to_ask(wall, host, port, refusal));
+                explanation.how_to_ask = Some(how_to_ask(wall, (host, port), refusal, &rule));
                 explanation.missing_rule = Some(rule);
             }
             403

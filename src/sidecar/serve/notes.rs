@@ -4,7 +4,7 @@ use super::refusal::Refusal;
 use super::requests::GONE;
 use super::wall::Wall;
 use crate::audit::{Event, Verdict, Via, WallName, What};
-use crate::policy::Host;
+use crate::policy::{Advice, Host};
 
 impl Wall {
     /// Counts and writes down a refusal that no rule is about; `kind` is the word it is counted under.
@@ -66,6 +66,9 @@ impl Wall {
 
     /// What somebody does who wants a rule.
     fn hint(&self, rule: &str) -> String {
+        if let Some(why) = Advice::of(rule).why_not() {
+            return why.to_owned();
+        }
         match self.refusing {
             true => format!("network.allow with {rule}, when the container is made"),
             false if self.container.is_empty() => {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use crate::egress::request::Asked;
 use crate::egress::{AddressRefusal, AskRefusal, Caught, Denial, OverBudget, rule_for};
-use crate::policy::{Host, Rule};
+use crate::policy::{Advice, Host, Rule};
 
 /// The longest reason of the reader's that is passed on, in bytes.
 const LONGEST_REASON: usize = 400;
@@ -85,8 +85,13 @@ impl Refusal {
         }
     }
 
-    /// The rule that would allow it, where one would.
+    /// The rule that would allow it, where one would and may be named.
     pub fn missing_rule(&self, host: &Host, port: Option<u16>) -> Option<String> {
+        let missing = self.lacking(host, port);
+        missing.filter(|rule| Advice::of(rule).may_be_named())
+    }
+
+    fn lacking(&self, host: &Host, port: Option<u16>) -> Option<String> {
         let is_missing = match self {
             Self::Request(request) => return request.missing_rule(),
             Self::Denied(denial) => denial.is_missing_rule(),

@@ -1,0 +1,143 @@
+//! PURE. Whether the rule that a refusal lacks is offered: the one answer for hints, for what a container reads, for `audit`, for
+//! `suggest` and for `policy check`.
+
+use std::net::IpAddr;
+
+use super::closed::{is_closed, is_metadata};
+use super::rule::{Reach, Target, contains};
+use super::{HostName, Rule};
+
+/// Whether a missing rule is offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Advice {
+    /// Ready to paste.
+    Offer,
+    /// The rule works, and only its reader can know whether it is meant. Nothing to paste, and why.
+    Deliberate(&'static str),
+    /// Such a rule opens a cloud's credentials, or nothing: no rule is named, and why.
+    Never(&'static str),
+}
+
+const METADATA: &str = "a cloud gives its machine's credentials there";
+const NO_RULE: &str = "the log names no rule for it";
+const ADDRESS: &str =
+    "an address or a pattern may be the node's own: write the rule yourself if you mean it";
+const PRIVATE: &str = "it lies in a network of the node: write the rule yourself if you mean it";
+const NO_DOT: &str = "a name without a dot is one of the node's network: write a rule with internal: or service: yourself if you mean it";
+const NOT_PUBLIC: &str =
+    "such a name is none of the internet: write the rule yourself if you mean it";
+
+impl Advice {
+    /// About a rule as a log has it, which a container may have chosen.
+    pub fn of(rule: &str) -> Self {
+        match rule.parse::<Rule>() {
+            Ok(rule) => Self::of_rule(&rule),
+            Err(_) => Self::Never(NO_RULE),
+        }
+    }
+
+    /// About a rule.
+    pub fn of_rule(rule: &Rule) -> Self {
+        let (target, reach) = match rule {
+            Rule::Connection(rule) => (&rule.target, rule.reach),
+            // One request, or one call.
+            Rule::Request(rule) => (&rule.target, Reach::Public),
+        };
+        match target {
+            Target::Name(name) => of_name(name, reach),
+            Target::Addresses(net, bits) if opens_a_cloud(*net, *bits) => Self::Never(METADATA),
+            Target::Addresses(..) | Target::Below(_) | Target::Any => Self::Deliberate(ADDRESS),
+        }
+    }
+
+    /// Why it is not offered.
+    pub fn why_not(self) -> Option<&'static str> {
+        match self {
+            Self::Offer => None,
+            Self::Deliberate(why) | Self::Never(why) => Some(why),
+        }
+    }
+
+    /// Whether the rule may be named at all.
+    pub fn may_be_named(self) -> bool {
+        !matches!(self, Self::Never(_))
+    }
+}
+
+fn opens_a_cloud(net: IpAddr, bits: u8) -> bool {
+    // The range of most clouds, of which a shorter prefix has a part that is no cloud's.
+    let usual = IpAddr::from([169, 254, 169, 254]);
+    is_closed(net) || contains(net, bits, usual)
+}
+
+fn of_name(name: &HostName, reach: Reach) -> Advice {
+    const NEVER: [&str; 5] = ["arpa", "internal", "local", "localhost", "invalid"];
+    const OF_CLOUDS: [&str; 2] = ["metadata", "instance-data"];
+    let mut labels = name.as_str().split('.');
+    let (first, last) = (labels.next().unwrap_or_default(), labels.next_back());
+    if is_metadata(name) || OF_CLOUDS.contains(&first) {
+        return Advice::Never(METADATA);
+    }
+    if reach != Reach::Public {
+        return Advice::Deliberate(PRIVATE);
+    }
+    match last {
+        None => Advice::Deliberate(NO_DOT),
+        Some(last) if NEVER.contains(&last) => Advice::Deliberate(NOT_PUBLIC),
+        Some(_) => Advice::Offer,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Finding 9 of the reading for honesty: the way to a metadata service was in hints and in what an agent reads.
+    #[test]
+    fn no_metadata_service_is_ever_named() {
+        for rule in [
+            "169.254.169.254",
+            "169.254.169.254:80",
+            "169.254.170.2:80",
+            "168.63.129.16:80",
+            "[fd00:ec2::254]:80",
+            "[::ffff:169.254.169.254]:80",
+            "169.254.0.0/16",
+            "0.0.0.0/0",
+            "GET http://169.254.169.254/latest/meta-data",
+            "metadata.google.internal:80",
+            "metadata.goog",
+            "metadata",
+            "internal:metadata:80",
+            "GET https://metadata.google.internal/x",
+            "instance-data.ec2.internal",
+            "",
+            "a b",
+        ] {
+            assert!(!Advice::of(rule).may_be_named(), "{rule:?}");
+        }
+    }
+
+    #[test]
+    fn public_names_are_offered_and_all_else_is_left_to_its_reader() {
+        for rule in ["a.test", "a.test:22", "GET https://a.test/x"] {
+            assert_eq!(Advice::of(rule), Advice::Offer, "{rule}");
+        }
+        for rule in [
+            "192.0.2.1",
+            "192.0.2.0/24",
+            "*.test",
+            "*",
+            "db:5432",
+            "internal:db.corp.test:5432",
+            "y.local:80",
+            "host.docker.internal:80",
+        ] {
+            let advice = Advice::of(rule);
+            assert!(
+                matches!(advice, Advice::Deliberate(_)),
+                "{rule}: {advice:?}"
+            );
+        }
+    }
+}
