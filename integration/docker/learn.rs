@@ -91,6 +91,19 @@ fn names_are_learnt_and_become_a_policy_and_nothing_private_is() {
             .starts_with("LEARN MODE: "),
         "{explained}"
     );
+    let network = agentbox(&["network", &name]).ok();
+    assert!(
+        network.contains("allowlist, LEARN MODE") && !network.contains("for approval"),
+        "{network}"
+    );
+    for (host, allowed) in [("files.example.test", true), ("index.example.test", false)] {
+        for which in [&["--container", &name][..], &["learning"]] {
+            let check = [&["policy", "check"], which, &["--host", host]].concat();
+            let answer = agentbox(&check);
+            assert_eq!(answer.code == 0, allowed, "{answer}");
+            assert!(answer.stdout.contains("LEARN MODE: "), "{answer}");
+        }
+    }
     let json = agentbox(&["audit", "--json", &name]).ok();
     for line in json.lines() {
         let line: Value = serde_json::from_str(line).unwrap();
@@ -109,6 +122,7 @@ fn names_are_learnt_and_become_a_policy_and_nothing_private_is() {
         "docker.internal",
         "index.example.test",
         "198.51.100",
+        "private.example.test",
     ] {
         let offered = suggested.split("refused, and nothing").next().unwrap();
         assert!(!offered.contains(never), "{suggested}");

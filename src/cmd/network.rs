@@ -34,6 +34,8 @@ pub fn run(args: &Network) -> Result<ExitCode> {
         identity,
         network_of: (record.id != id).then(|| record.id.clone()),
         status: control::status(&place.dir(), &record)?,
+        learn: record.plan().is_some_and(|plan| plan.network.learns()),
+        waits: waits(record.plan()),
         mode: record.plan().map(|plan| plan.network.mode),
         id,
     };
@@ -46,6 +48,10 @@ fn print(args: &Network, subject: &Subject) -> Result<ExitCode> {
         TextFormat::Text => out::text(&network::text(subject))?,
     };
     Ok(ExitCode::SUCCESS)
+}
+
+fn waits(plan: Option<&Plan>) -> Option<u32> {
+    Some(plan?.network.asking.as_ref()?.seconds)
 }
 
 /// The network of a container that is gone, as its log has it.
@@ -63,6 +69,8 @@ fn of_gone(args: &Network) -> Result<ExitCode> {
             .plan()
             .filter(|plan| plan.network.is_served() || shared.is_some())
             .map(|plan| status(plan, &logs.without_verifys())),
+        learn: record.plan().is_some_and(|plan| plan.network.learns()),
+        waits: waits(record.plan()),
         mode: record.plan().map(|plan| plan.network.mode),
         id: record.id.clone(),
     };

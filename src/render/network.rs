@@ -22,6 +22,11 @@ pub struct Subject {
     pub network_of: Option<String>,
     /// What its inner namespace offers; `None` under `unconfined`.
     pub mode: Option<NetworkMode>,
+    /// Public names that no rule lists are let through (`report.learn`).
+    pub learn: bool,
+    /// How long an unlisted name waits for a person; `None` where none does.
+    #[serde(skip)]
+    pub waits: Option<u32>,
     /// What came from outside and was refused, if anything did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outside: Option<Outside>,
@@ -70,10 +75,11 @@ pub fn text(subject: &Subject) -> String {
             );
         }
         (Some(mode), Some(status)) => {
-            let _ = writeln!(out, "network.mode is {mode}");
+            let learn = if subject.learn { ", LEARN MODE" } else { "" };
+            let _ = writeln!(out, "network.mode is {mode}{learn}");
             if mode == NetworkMode::Allowlist {
                 rules(&mut out, status);
-                asking(&mut out, status);
+                asking(&mut out, subject, status);
             } else {
                 out += "nothing leads out, and programs inside get this reason; inbound ports are open\n";
             }
@@ -106,9 +112,18 @@ fn rules(out: &mut String, status: &NetworkStatus) {
     list("denied whatever is allowed", &status.rules.deny);
 }
 
-fn asking(out: &mut String, status: &NetworkStatus) {
+fn asking(out: &mut String, subject: &Subject, status: &NetworkStatus) {
+    if subject.learn {
+        out.push_str(
+            "an unlisted public name is let through and recorded (report.learn); addresses and private names are refused at once\n",
+        );
+        return;
+    }
     let Some(asking) = &status.asking else {
-        out.push_str("unlisted names are refused at once\n");
+        let _ = match subject.waits {
+            Some(seconds) => writeln!(out, "an unlisted name waited {seconds} s for approval"),
+            None => writeln!(out, "unlisted names are refused at once"),
+        };
         return;
     };
     let _ = writeln!(
@@ -246,6 +261,8 @@ mod tests {
             identity: Identity::default(),
             network_of: None,
             mode: Some(NetworkMode::Allowlist),
+            learn: false,
+            waits: Some(30),
             outside: Outside::of(4),
             status: Some(NetworkStatus {
                 rules: Rules {
@@ -353,6 +370,31 @@ mod tests {
         let head = "container c1 (containerd k8s.io, pod team/web, container app), in the network of container s1: \
              network.mode is allowlist";
         assert!(text.starts_with(head), "{text}");
+    }
+
+    /// Finding 4 of the reading for honesty: it said that names wait, and after the end that they are refused.
+    #[test]
+    fn learn_mode_is_told_as_it_is() {
+        let learning = Subject {
+            learn: true,
+            ..subject()
+        };
+        let said = text(&learning);
+        for word in [
+            "network.mode is allowlist, LEARN MODE",
+            "let through and recorded",
+        ] {
+            assert!(said.contains(word), "{said}");
+        }
+        assert!(!said.contains("for approval"), "{said}");
+        assert_eq!(serde_json::to_value(&learning).unwrap()["learn"], true);
+        let mut gone = subject();
+        if let Some(status) = &mut gone.status {
+            status.asking = None;
+        }
+        assert!(text(&gone).contains("waited 30 s for approval"));
+        gone.waits = None;
+        assert!(text(&gone).contains("refused at once"));
     }
 
     #[test]

@@ -170,7 +170,7 @@ fn of_case(
     let network = crate::plan::network::plan(&resolved, BTreeMap::new());
     let verdict = question.verdict(&network);
     let mut may_add = Vec::new();
-    if let Some(missing) = question.missing(&network) {
+    if let Some(missing) = question.missing(&network).filter(|_| !verdict.0) {
         let key = annotation_key(Field::NetworkAllow);
         let mut rules = network.rules.allow;
         rules.insert(missing);
@@ -226,6 +226,16 @@ impl Question {
     }
 
     fn verdict(&self, network: &NetworkPlan) -> (bool, String) {
+        let (allowed, mut text) = self.enforced(network);
+        if network.learns() {
+            text += "\nLEARN MODE: public names that no rule lists are let through and recorded (report.learn); where a name leads is seen when \
+                     it is dialled, and private addresses are refused";
+        }
+        (allowed, text)
+    }
+
+    /// The verdict as the sidecar gives it.
+    fn enforced(&self, network: &NetworkPlan) -> (bool, String) {
         let denied = |why: String| {
             (
                 false,
@@ -245,6 +255,9 @@ impl Question {
                 network.mode
             )),
             (NetworkMode::Allowlist, NetworkVerdict::Deny(denial)) => denied(denial.to_string()),
+            (NetworkMode::Allowlist, NetworkVerdict::Ask(denial)) if network.learns() => {
+                (true, format!("allowed: {self} by learn mode: {denial}"))
+            }
             (NetworkMode::Allowlist, NetworkVerdict::Ask(denial)) => denied(format!(
                 "{denial}; network.on-unknown is ask: it waits {} s for agentbox approve",
                 asking.map_or(0, |asking| asking.seconds)
@@ -380,6 +393,19 @@ mod tests {
         });
         let (allowed, text) = ask("new.test", 443).verdict(&network);
         assert!(!allowed && text.contains("it waits 30 s"), "{text}");
+        // Finding 4 of the reading for honesty: in learn mode it said the opposite of what happens.
+        let mut learning = network.clone();
+        learning.asking = Some(crate::egress::Asking {
+            learns: true,
+            seconds: 30,
+            limits: Vec::new(),
+        });
+        let (allowed, text) = ask("new.test", 443).verdict(&learning);
+        assert!(allowed && text.contains("by learn mode"), "{text}");
+        for host in ["bad.test", "192.0.2.1", "metadata.google.internal"] {
+            let (allowed, text) = ask(host, 443).verdict(&learning);
+            assert!(!allowed && text.contains("\nLEARN MODE: "), "{text}");
+        }
         // No rule helps against a denial.
         let (allowed, text) = ask("bad.test", 443).verdict(&network);
         assert!(!allowed && !text.contains("missing"), "{text}");

@@ -30,6 +30,8 @@ pub(super) struct Admitted<'a> {
     pub port: u16,
     pub reach: Reach,
     pub share: Share<'a>,
+    /// No rule allows it: learn mode does.
+    learnt: Option<Denial>,
 }
 
 impl Wall {
@@ -44,9 +46,7 @@ impl Wall {
         let pause = self.ledger.borrow().check_pause(now);
         pause.map_err(Refusal::Over)?;
         let permission = self.permission(client, &host, port).await?;
-        let admitted = self.open(host, port, permission)?;
-        self.compare(&admitted.host, port, admitted.reach);
-        Ok(admitted)
+        self.open(host, port, permission)
     }
 
     /// Lets a connection through that carries requests, each of which is decided about.
@@ -76,19 +76,37 @@ impl Wall {
             self.count_name(name, now)?;
         }
         self.ledger.borrow_mut().open(now).map_err(Refusal::Over)?;
-        self.allowed.set(self.allowed.get().saturating_add(1));
-        let reach = permission.reach;
-        if let Some(denial) = &permission.learnt {
-            let why = format!("{LEARNT}: {denial}");
-            let rule = rule_for(&host, port);
-            self.would_deny((LEARNT_CAUSE, why, Some(rule)), &host, port);
-        }
+        self.admitted.set(self.admitted.get().saturating_add(1));
         Ok(Admitted {
+            reach: permission.reach,
+            learnt: permission.learnt.clone(),
             share: Share::new(self, host.clone(), port, permission),
             host,
             port,
-            reach,
         })
+    }
+
+    /// The host has answered: from here on the connection counts as let through. One that was decided on and came to nothing
+    /// never did anything outside.
+    fn let_through(&self, admitted: &Admitted<'_>) {
+        let Admitted {
+            host,
+            port,
+            reach,
+            share,
+            learnt,
+        } = admitted;
+        self.allowed.set(self.allowed.get().saturating_add(1));
+        if let Some(denial) = learnt {
+            let why = format!("{LEARNT}: {denial}");
+            let rule = rule_for(host, *port);
+            self.would_deny((LEARNT_CAUSE, why, Some(rule)), host, *port);
+        }
+        // Requests are compared one by one.
+        if !share.carries_requests() {
+            self.compare(host, *port, *reach);
+        }
+        share.begin();
     }
 
     /// Writes down what a policy that is only reported on would have refused. It decides nothing.
@@ -186,6 +204,7 @@ impl Wall {
             port,
             reach,
             share,
+            learnt: _,
         } = admitted;
         let dial = Dial {
             host,
@@ -194,7 +213,9 @@ impl Wall {
             rules: &self.rules,
             share,
         };
-        self.upstream.dial(&dial).await
+        let server = self.upstream.dial(&dial).await?;
+        self.let_through(admitted);
+        Ok(server)
     }
 
     /// The addresses of a name, if it may be reached, or asked for.

@@ -35,6 +35,8 @@ pub(super) struct Live {
     /// The dialled address, once known; behind a proxy that resolves names it never is.
     pub address: Cell<Option<IpAddr>>,
     since: DateTime<Utc>,
+    /// The host has answered.
+    began: Cell<bool>,
     sent: Cell<u64>,
     received: Cell<u64>,
     /// Set once, when the connection may not go on.
@@ -163,6 +165,7 @@ impl<'a> Share<'a> {
             forms,
             address: Cell::new(None),
             since: Utc::now(),
+            began: Cell::new(false),
             sent: Cell::new(0),
             received: Cell::new(0),
             revoked: Notify::new(),
@@ -171,8 +174,14 @@ impl<'a> Share<'a> {
         wall.connections.next.set(number + 1);
         let open = &wall.connections.open;
         open.borrow_mut().insert(number, Rc::clone(&live));
-        wall.log_again(&live.forms.began, (None, None));
         Self { wall, number, live }
+    }
+
+    /// The host has answered: the log says now that this was let through, and in the end what it moved.
+    pub fn begin(&self) {
+        if !self.live.began.replace(true) {
+            self.wall.log_again(&self.live.forms.began, (None, None));
+        }
     }
 
     /// The connection leads to this address: what is said of that from here on holds for it.
@@ -225,6 +234,9 @@ impl Drop for Share<'_> {
         self.wall.connections.open.borrow_mut().remove(&self.number);
         self.wall.close();
         let live = &self.live;
+        if !live.began.get() {
+            return;
+        }
         let amounts = (Some(live.sent.get()), Some(live.received.get()));
         self.wall.log_again(&live.forms.ended, amounts);
     }

@@ -66,6 +66,9 @@ pub(super) struct Wall {
     pub connections: Connections,
     pub guests: Guests,
     began: Instant,
+    /// Connections that were decided on, whether their host answered or not.
+    pub admitted: Cell<u64>,
+    /// Those whose host has answered.
     pub allowed: Cell<u64>,
     /// Connections that led in.
     led_in: Cell<u64>,
@@ -148,6 +151,7 @@ impl Wall {
             connections: Connections::default(),
             guests: Guests::of(inbound),
             began,
+            admitted: Cell::new(0),
             allowed: Cell::new(0),
             led_in: Cell::new(0),
             denied: RefCell::default(),
@@ -321,7 +325,7 @@ impl Wall {
     pub fn opened(&self) -> ConnectionCount {
         ConnectionCount {
             open: u64::from(self.ledger.borrow().used().0),
-            ever: self.allowed.get().saturating_add(self.led_in.get()),
+            ever: self.admitted.get().saturating_add(self.led_in.get()),
         }
     }
 
