@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use agentbox::egress::names::{SYNTHETIC_V4, SYNTHETIC_V6};
 use agentbox::network::{
-    InnerConfig, InnerMode, InnerNamespace, NetworkError, Sysctl, enter, spawn_maker,
+    InnerConfig, InnerMode, InnerNamespace, NetworkError, Sysctl, counters, enter, spawn_maker,
     verify_current,
 };
 use agentbox::sys::{netns, process, socket};
@@ -88,6 +88,55 @@ fn loopback_reaches_itself_and_nothing_else() {
         }
         let synthetic = TcpListener::bind((SYNTHETIC_V4, 0));
         assert_eq!(errno(synthetic), Some(libc::EADDRNOTAVAIL));
+    });
+}
+
+/// What the log says of attempts by address stands on the kernel's counts: here is what they are.
+#[test]
+fn the_kernel_counts_each_attempt_by_address_once() {
+    use std::os::unix::fs::FileExt;
+    let read = |fd: &OwnedFd| {
+        let file = fs::File::from(fd.try_clone().unwrap());
+        let mut text = vec![0; 16 << 10];
+        let length = file.read_at(&mut text, 0).unwrap();
+        String::from_utf8(text[..length].to_vec()).unwrap()
+    };
+    alone(move || {
+        let inner = enter_new(InnerMode::Loopback);
+        let count = || {
+            let [v4, v6] = [0, 1].map(|at| read(&inner.counters[at]));
+            (
+                counters::unrouted(&v4).unwrap(),
+                counters::unrouted_v6(&v6).unwrap(),
+            )
+        };
+        assert_eq!(count(), (0, 0));
+        for outside in OUTSIDE {
+            TcpStream::connect(outside).unwrap_err();
+            let any = match outside.starts_with('[') {
+                true => "[::]:0",
+                false => "0.0.0.0:0",
+            };
+            let udp = UdpSocket::bind(any).unwrap();
+            udp.send_to(b"x", outside).unwrap_err();
+        }
+        // TCP refuses multicast of IPv6 before it looks for a route (tcp_v6_connect).
+        assert_eq!(count(), (6, 5));
+        // What stays inside is none of them.
+        let here = TcpListener::bind("127.0.0.1:0").unwrap();
+        TcpStream::connect(here.local_addr().unwrap()).unwrap();
+        assert_eq!(count(), (6, 5));
+    });
+    alone(move || {
+        let inner = enter_new(InnerMode::AnyIp);
+        let count = || counters::unanswered(&read(&inner.counters[0])).unwrap();
+        assert_eq!(count(), 0);
+        for outside in ["198.51.100.1:81", "127.0.0.1:81", "[2001:db8::1]:81"] {
+            TcpStream::connect(outside).unwrap_err();
+        }
+        let udp = UdpSocket::bind("0.0.0.0:0").unwrap();
+        udp.send_to(b"x", "198.51.100.1:81").unwrap();
+        assert_eq!(count(), 4);
     });
 }
 

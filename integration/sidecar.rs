@@ -71,6 +71,7 @@ impl Init {
             inner: Some(make(&inner_config(InnerMode::Loopback))),
             shown: None,
             watched: Vec::new(),
+            counts: Vec::new(),
             calls: None,
             serving: None,
         }

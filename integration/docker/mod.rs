@@ -9,6 +9,7 @@ mod audit;
 mod audited;
 mod clients;
 mod containers;
+mod counted;
 mod demo;
 mod denied;
 mod files;

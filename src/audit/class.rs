@@ -15,6 +15,8 @@ pub enum Class {
     Failed,
     /// Connections from outside.
     Inbound,
+    /// What the kernel alone counts of the network.
+    Counts,
     /// Attempts at the sidecar's own socket.
     Control,
     /// System calls.
@@ -30,12 +32,13 @@ pub enum Class {
 }
 
 impl Class {
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::Names,
         Self::Connections,
         Self::Allowed,
         Self::Failed,
         Self::Inbound,
+        Self::Counts,
         Self::Control,
         Self::Syscalls,
         Self::Walls,
@@ -67,6 +70,14 @@ impl Class {
                     ..
                 },
             ) => Self::Inbound,
+            (
+                _,
+                _,
+                What::Connection {
+                    via: Some(Via::Unrouted | Via::Unanswered),
+                    ..
+                },
+            ) => Self::Counts,
             (_, _, What::Name { .. }) => Self::Names,
             (WallName::Network, Verdict::Denied, _) => Self::Connections,
             (WallName::Network, Verdict::Failed, _) => Self::Failed,
@@ -85,6 +96,7 @@ impl Class {
             Self::Allowed => "allowed connections",
             Self::Failed => "failed connections",
             Self::Inbound => "connections from outside",
+            Self::Counts => "attempts by address",
             Self::Control => "the control socket",
             Self::Syscalls => "system calls",
             Self::Walls => "files, rights and limits",
@@ -105,6 +117,7 @@ impl Class {
             | Self::Allowed
             | Self::Failed
             | Self::Inbound
+            | Self::Counts
             | Self::Control
             | Self::Audited => WallName::Network,
         }

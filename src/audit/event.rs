@@ -232,13 +232,16 @@ impl Event {
 /// A line of a log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(extend("additionalProperties" = false)))]
 #[serde(rename_all = "camelCase")]
 pub struct Line {
     /// `agentbox.event/1`.
+    #[cfg_attr(test, schemars(extend("const" = super::SCHEMA)))]
     pub schema: String,
     /// The line's number in its file, from 1.
     pub seq: u64,
     /// When it was written (RFC 3339, UTC).
+    #[cfg_attr(test, schemars(extend("format" = "date-time")))]
     pub time: String,
     /// Whose it is.
     #[serde(flatten)]
@@ -247,5 +250,6 @@ pub struct Line {
     #[serde(flatten)]
     pub event: Event,
     /// SHA-256 of the line before, without its end, in hexadecimal; 64 zeros in the first one.
+    #[cfg_attr(test, schemars(extend("pattern" = "^[0-9a-f]{64}$")))]
     pub prev: String,
 }

@@ -17,6 +17,7 @@
 //! | [`whole`] | whether the files of one run fit each other |
 //! | [`report`], [`words`], [`markdown`] | events for people; `rows`: which of many |
 //! | [`ocsf`] | events for other programs |
+//! | [`kernel`] | what the kernel alone counts |
 //! | [`mounts`] | mounts that may be written, and whether they were |
 //! | [`suggest`] | refusals to additions to a policy |
 //! | [`schema`] | the published form of a line |
@@ -25,6 +26,7 @@ pub mod chain;
 mod class;
 mod command;
 pub mod event;
+pub mod kernel;
 pub mod markdown;
 pub mod mounts;
 pub mod ocsf;
@@ -46,6 +48,7 @@ pub use chain::{Chain, hash};
 pub use class::Class;
 pub use command::Command;
 pub use event::{Actor, Context, Event, Line, Verdict, WallName};
+pub use kernel::CountedLimit;
 pub use quota::Quotas;
 pub use read::{Fault, Log};
 pub use recent::{Recent, Refused, Shows};

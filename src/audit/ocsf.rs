@@ -10,6 +10,7 @@
 use chrono::DateTime;
 use serde_json::{Value, json};
 
+use super::chain::hash;
 use super::words;
 use super::{LifeState, Line, ProcessState, Verdict, What};
 
@@ -23,8 +24,27 @@ struct Classified {
     attributes: Value,
 }
 
-/// A line as one event of OCSF.
+/// A line as one event of OCSF. Attributes that a line has nothing for are left out: none of them may be null.
 pub fn event(line: &Line) -> Value {
+    let mut event = whole(line);
+    without_nulls(&mut event);
+    event
+}
+
+fn without_nulls(value: &mut Value) {
+    if let Value::Object(fields) = value {
+        fields.retain(|_, field| !field.is_null());
+        fields.values_mut().for_each(without_nulls);
+    }
+}
+
+/// Unlike that of any other line: the first lines of a run's files have the same one before them.
+fn uid(line: &Line) -> String {
+    let bytes = serde_json::to_vec(line).unwrap_or_default();
+    format!("{}:{}", line.context.container, hash(&bytes))
+}
+
+fn whole(line: &Line) -> Value {
     let Classified {
         class,
         activity,
@@ -44,7 +64,7 @@ pub fn event(line: &Line) -> Value {
         "message": words::line(line),
         "metadata": {
             "version": VERSION,
-            "uid": format!("{}:{}", context.container, line.prev),
+            "uid": uid(line),
             "product": { "name": "agentbox", "vendor_name": "agentbox" },
         },
         "unmapped": {
@@ -56,6 +76,11 @@ pub fn event(line: &Line) -> Value {
             "by": event.by,
         },
     });
+    if let Some((action, disposition)) = decided(event.verdict) {
+        all["metadata"]["profiles"] = json!(["security_control"]);
+        all["action_id"] = json!(action);
+        all["disposition_id"] = json!(disposition);
+    }
     let more = attributes.as_object().cloned().unwrap_or_default();
     if let Some(all) = all.as_object_mut() {
         all.extend(more);
@@ -68,6 +93,17 @@ fn severity(verdict: Verdict) -> u64 {
     match verdict {
         Verdict::Denied | Verdict::Failed => 2,
         Verdict::Allowed | Verdict::Ended | Verdict::Noted | Verdict::WouldDeny => 1,
+    }
+}
+
+/// `action_id` and `disposition_id` of the profile Security Control, where something was decided: denied and blocked, or allowed.
+fn decided(verdict: Verdict) -> Option<(u64, u64)> {
+    match verdict {
+        Verdict::Denied => Some((2, 2)),
+        Verdict::Allowed => Some((1, 1)),
+        // Allowed, and logged.
+        Verdict::WouldDeny => Some((1, 17)),
+        Verdict::Failed | Verdict::Ended | Verdict::Noted => None,
     }
 }
 
@@ -138,7 +174,7 @@ fn classify(line: &Line) -> Classified {
             activity: 1,
             attributes: json!({
                 "finding_info": {
-                    "uid": format!("{}:{}", line.context.container, line.prev),
+                    "uid": uid(line),
                     "title": words::what(&event.what),
                     "desc": event.reason,
                 },
@@ -186,7 +222,10 @@ fn network(line: &Line) -> Classified {
         },
         attributes: json!({
             "dst_endpoint": {
-                "hostname": (!is_address).then_some(host),
+                "hostname": (!is_address).then(|| match host {
+                    "" => words::what(&event.what),
+                    name => name.to_owned(),
+                }),
                 "ip": is_address.then_some(host),
                 "port": port,
             },

@@ -136,7 +136,7 @@ fn folded(lines: &[&Line], verdict: Verdict) -> Vec<Denied> {
             continue;
         }
         let what = match &event.what {
-            What::Limit { limit, .. } => limit.clone(),
+            What::Limit { limit, value, .. } => words::limited(limit, *value),
             other => words::what(other),
         };
         let reason = event.reason.clone().unwrap_or_default();
@@ -211,8 +211,8 @@ pub fn happened<'a>(lines: &[&'a Line]) -> Vec<&'a Line> {
         if event.verdict == Verdict::WouldDeny {
             return false;
         }
-        let is_connection =
-            matches!(event.what, What::Connection { .. }) && event.verdict != Verdict::Failed;
+        let is_connection = matches!(event.what, What::Connection { .. })
+            && !matches!(event.verdict, Verdict::Failed | Verdict::Noted);
         !is_connection && (event.verdict != Verdict::Denied || event.wall == WallName::Rules)
     };
     lines.iter().filter(is_other).copied().collect()

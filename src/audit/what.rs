@@ -32,6 +32,10 @@ pub enum Via {
     Inbound,
     /// Connections from outside that nobody answered; no host is known.
     Outside,
+    /// Attempts by address to which no route leads: the kernel's count alone, no host is known.
+    Unrouted,
+    /// Attempts on ports where nothing listens, the container's own among them: the kernel's count alone.
+    Unanswered,
     /// The socket of the runtime's verbs.
     Control,
 }
@@ -209,8 +213,11 @@ pub enum What {
     Limit {
         /// The field: `limits.memory`, `limits.pids`.
         limit: String,
-        /// How often, as the kernel counts it.
+        /// How often since the container began, as the kernel counts it.
         times: u64,
+        /// The limit as the kernel has it: bytes, processes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        value: Option<u64>,
     },
     /// Limits that `update` set.
     Update {

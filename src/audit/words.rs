@@ -1,7 +1,7 @@
 //! PURE. An event in words, on one line.
 
 use super::command::said;
-use super::{Event, LifeState, Line, ProcessState, Verdict, What};
+use super::{Event, LifeState, Line, ProcessState, Verdict, Via, What};
 
 /// A host and a port as people write them.
 pub fn endpoint(host: &str, port: Option<u16>) -> String {
@@ -17,7 +17,13 @@ pub fn endpoint(host: &str, port: Option<u16>) -> String {
 /// What an event is about.
 pub fn what(what: &What) -> String {
     match what {
-        What::Connection { host, port, .. } => endpoint(host, *port),
+        What::Connection {
+            via, host, port, ..
+        } => match via {
+            Some(Via::Unrouted) => "attempts by address".to_owned(),
+            Some(Via::Unanswered) => "attempts on ports where nothing listens".to_owned(),
+            _ => endpoint(host, *port),
+        },
         What::Name { host, .. } => format!("name {host}"),
         What::Approval {
             host,
@@ -29,19 +35,7 @@ pub fn what(what: &What) -> String {
             let host = endpoint(host, Some(*port));
             format!("{host}{} by {by}", lasting.unwrap_or_default())
         }
-        What::Rules {
-            added,
-            removed,
-            denied,
-            by,
-        } => {
-            let lists = [("added", added), ("removed", removed), ("denied", denied)];
-            let lists = lists.iter().filter(|(_, list)| !list.is_empty());
-            let words: Vec<String> = lists
-                .map(|(word, list)| format!("{word} {}", list.join(", ")))
-                .collect();
-            format!("rules changed by {by}: {}", words.join("; "))
-        }
+        What::Rules { .. } => rules(what),
         What::Mount {
             destination,
             source,
@@ -69,7 +63,11 @@ pub fn what(what: &What) -> String {
                 exit.unwrap_or_default()
             )
         }
-        What::Limit { limit, times } => format!("{limit}, {times} times"),
+        What::Limit {
+            limit,
+            times,
+            value,
+        } => format!("{}, {times} times", limited(limit, *value)),
         What::Update { limits } => format!("limits set: {}", limits.join(", ")),
         What::Verified {
             result,
@@ -87,6 +85,32 @@ pub fn what(what: &What) -> String {
             words
         }
         What::LeftOut { of, events } => format!("{events} more events of {of} without a line"),
+    }
+}
+
+fn rules(what: &What) -> String {
+    let What::Rules {
+        added,
+        removed,
+        denied,
+        by,
+    } = what
+    else {
+        return String::new();
+    };
+    let lists = [("added", added), ("removed", removed), ("denied", denied)];
+    let lists = lists.iter().filter(|(_, list)| !list.is_empty());
+    let words: Vec<String> = lists
+        .map(|(word, list)| format!("{word} {}", list.join(", ")))
+        .collect();
+    format!("rules changed by {by}: {}", words.join("; "))
+}
+
+/// A limit with its value.
+pub fn limited(limit: &str, value: Option<u64>) -> String {
+    match value {
+        Some(value) => format!("{limit} = {value}"),
+        None => limit.to_owned(),
     }
 }
 

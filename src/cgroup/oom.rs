@@ -104,27 +104,86 @@ impl OomWatch {
 }
 
 fn kills(file: &std::path::Path) -> u64 {
-    count(file, "oom_kill ")
+    let text = fs::read_to_string(file).unwrap_or_default();
+    counted(&text, KILLED).unwrap_or(0)
 }
+
+/// The word of the line that counts killed processes.
+const KILLED: &str = "oom_kill ";
+/// And that of processes which were not made.
+const NOT_MADE: &str = "max ";
 
 /// The number in the line of a file that begins with this word.
-fn count(file: &std::path::Path, word: &str) -> u64 {
-    let text = fs::read_to_string(file).unwrap_or_default();
+fn counted(text: &str, word: &str) -> Option<u64> {
     let line = text.lines().find_map(|l| l.strip_prefix(word));
-    line.and_then(|n| n.trim().parse().ok()).unwrap_or(0)
+    line.and_then(|n| n.trim().parse().ok())
 }
 
-/// How many processes the kernel killed because memory ran out; 0 where it does not say.
-pub fn killed(controllers: &Controllers) -> u64 {
-    match (controllers.unified(), controllers.v1("memory")) {
-        (_, Some(dir)) => kills(&dir.join("memory.oom_control")),
-        (Some(dir), None) => kills(&dir.join("memory.events")),
-        (None, None) => 0,
+/// The files of a limit: how often it was reached, and what it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitFiles {
+    /// The kernel's count.
+    pub events: PathBuf,
+    /// The limit.
+    pub limit: PathBuf,
+}
+
+/// How often memory ran out, by the text of its file.
+pub fn killed(events: &str) -> Option<u64> {
+    counted(events, KILLED)
+}
+
+/// How often the kernel refused a new process because there were too many, by the text of its file.
+pub fn forks_refused(events: &str) -> Option<u64> {
+    counted(events, NOT_MADE)
+}
+
+/// What the text of a limit's file says; `None`: there is no limit, which version 1 says by a number that is larger than any memory.
+pub fn limit(text: &str) -> Option<u64> {
+    const UNLIMITED: u64 = 1 << 62;
+    let value: u64 = text.trim().parse().ok()?;
+    (value < UNLIMITED).then_some(value)
+}
+
+/// The files of the limit of memory.
+pub fn memory_files(controllers: &Controllers) -> Option<LimitFiles> {
+    let (dir, [events, limit]) = match (controllers.v1("memory"), controllers.unified()) {
+        (Some(dir), _) => (dir, ["memory.oom_control", "memory.limit_in_bytes"]),
+        (None, Some(dir)) => (dir, ["memory.events", "memory.max"]),
+        (None, None) => return None,
+    };
+    Some(LimitFiles {
+        events: dir.join(events),
+        limit: dir.join(limit),
+    })
+}
+
+/// The files of the limit of processes.
+pub fn pids_files(controllers: &Controllers) -> Option<LimitFiles> {
+    let dir = controllers.v1("pids").or_else(|| controllers.unified())?;
+    Some(LimitFiles {
+        events: dir.join("pids.events"),
+        limit: dir.join("pids.max"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_kernels_files() {
+        let v1 = "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n";
+        let v2 = "low 0\nhigh 0\nmax 9\noom 1\noom_kill 2\noom_group_kill 0\n";
+        assert_eq!(
+            (killed(v1), killed(v2), killed("")),
+            (Some(3), Some(2), None)
+        );
+        assert_eq!(forks_refused("max 7\n"), Some(7));
+        assert_eq!(limit("33554432\n"), Some(32 << 20));
+        assert_eq!(
+            (limit("max\n"), limit("9223372036854771712\n")),
+            (None, None)
+        );
     }
-}
-
-/// How often the kernel refused a new process because there were too many; 0 where it does not say.
-pub fn forks_refused(controllers: &Controllers) -> u64 {
-    let dir = controllers.v1("pids").or_else(|| controllers.unified());
-    dir.map_or(0, |dir| count(&dir.join("pids.events"), "max "))
 }

@@ -69,6 +69,8 @@ pub struct InnerNamespace {
     pub dialers: Vec<OwnedFd>,
     /// The families that this kernel has.
     pub families: Families,
+    /// Its /proc/PID/net/snmp, and snmp6 where it has IPv6; nothing where /proc shows none.
+    pub counters: Vec<OwnedFd>,
 }
 
 /// Moves the calling thread into the sandbox's network namespace, and makes sure that it is there.
@@ -170,6 +172,7 @@ pub(super) fn make(config: &InnerConfig<'_>) -> Result<InnerNamespace, NetworkEr
         .transpose()?;
     let dialers = super::listeners::dialers(*dialers, families)
         .map_err(NetworkError::step("make sockets to dial with"))?;
+    let counters = counters(procfs.as_fd(), families);
     let netns = netns::current().map_err(NetworkError::step("open the namespace"))?;
     verify_loopback_only()?;
     Ok(InnerNamespace {
@@ -179,7 +182,24 @@ pub(super) fn make(config: &InnerConfig<'_>) -> Result<InnerNamespace, NetworkEr
         listeners,
         dialers,
         families,
+        counters,
     })
+}
+
+/// The kernel's counts of this namespace, which an open file keeps ([`super::counters`]). They are for the log alone: no wall stands
+/// on them.
+fn counters(procfs: BorrowedFd<'_>, families: Families) -> Vec<OwnedFd> {
+    let names = match families {
+        Families::V4 => &["self/net/snmp"][..],
+        Families::Both => &["self/net/snmp", "self/net/snmp6"],
+    };
+    let open = |name: &&str| {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        rustix::fs::openat(procfs, *name, flags, Mode::empty()).ok()
+    };
+    // All or none: one alone would count half.
+    let all: Option<Vec<OwnedFd>> = names.iter().map(open).collect();
+    all.unwrap_or_default()
 }
 
 /// A private procfs; or the one in sight, where the pid namespace is not this user namespace's and only its owner could mount

@@ -94,12 +94,14 @@ impl Drop for Maker {
 fn work(config: &InnerConfig<'_>, socket: BorrowedFd<'_>) -> i32 {
     let sent = match inner::make(config) {
         Ok(made) => {
-            let mut answer = [MADE; 10];
+            let mut answer = [MADE; 11];
             answer[1..9].copy_from_slice(&made.cookie.to_ne_bytes());
             answer[9] = u8::from(made.families.has_v6());
+            answer[10] = u8::from(!made.counters.is_empty());
             let listeners = made.listeners.map(Listeners::into_fds).unwrap_or_default();
             let mut fds = vec![made.netns.as_fd(), made.sysfs.as_fd()];
-            fds.extend(listeners.iter().chain(&made.dialers).map(AsFd::as_fd));
+            let more = listeners.iter().chain(&made.dialers).chain(&made.counters);
+            fds.extend(more.map(AsFd::as_fd));
             socket::send(socket, &answer, &fds)
         }
         Err(error) => {
@@ -136,8 +138,8 @@ fn decode(
     };
     match answer.split_first() {
         Some((&MADE, rest)) => {
-            let whole = <[u8; 9]>::try_from(rest).map_err(|_| not_made("a malformed answer"))?;
-            let (cookie, ipv6) = whole.split_at(8);
+            let whole = <[u8; 10]>::try_from(rest).map_err(|_| not_made("a malformed answer"))?;
+            let (cookie, words) = whole.split_at(8);
             let cookie = cookie
                 .try_into()
                 .map_err(|_| not_made("a malformed answer"))?;
@@ -146,13 +148,18 @@ fn decode(
             let (Some(netns), Some(sysfs)) = (fds.next(), fds.next()) else {
                 return Err(missing());
             };
-            let families = match ipv6 {
-                [1] => Families::Both,
+            let families = match words {
+                [1, _] => Families::Both,
                 _ => Families::V4,
+            };
+            let counters = match words {
+                [_, 1] => families.count(),
+                _ => 0,
             };
             // What is missing would be a port that nobody answers for.
             let listeners = listen.map_or(0, ListenOn::descriptors);
-            if fds.len() != listeners + (dialers * families.count()) {
+            let dialers = dialers * families.count();
+            if fds.len() != listeners + dialers + counters {
                 return Err(missing());
             }
             let listeners = match listen {
@@ -167,8 +174,9 @@ fn decode(
                 sysfs,
                 cookie: u64::from_ne_bytes(cookie),
                 listeners,
-                dialers: fds.collect(),
+                dialers: fds.by_ref().take(dialers).collect(),
                 families,
+                counters: fds.collect(),
             })
         }
         Some((&REFUSED, reason)) => Err(not_made(&String::from_utf8_lossy(reason))),
@@ -188,7 +196,8 @@ mod tests {
 
     #[test]
     fn takes_only_a_whole_answer() {
-        let whole = [&[MADE][..], &7_u64.to_ne_bytes(), &[1]].concat();
+        let whole = [&[MADE][..], &7_u64.to_ne_bytes(), &[1, 0]].concat();
+        let counting = [&[MADE][..], &7_u64.to_ne_bytes(), &[1, 1]].concat();
         let fds = |count: usize| (0..count).map(|_| fd()).collect::<Vec<_>>();
         let made = decode(&whole, fds(2), None, 0).unwrap();
         assert!(made.cookie == 7 && made.families.has_v6() && made.listeners.is_none());
@@ -206,7 +215,10 @@ mod tests {
         );
         let made = decode(&whole, fds(4), None, 1).unwrap();
         assert!(made.listeners.is_none() && made.dialers.len() == 2);
+        let made = decode(&counting, fds(6), None, 1).unwrap();
+        assert_eq!((made.dialers.len(), made.counters.len()), (2, 2));
         for (bytes, count, listen) in [
+            (&counting[..], 3, None),
             (&whole[..], 1, None),
             (&whole, 3, None),
             (&whole, 5, Some(&one)),

@@ -6,6 +6,7 @@
 //!
 //! May not: decide on hosts (the policy does), or touch the engine's namespace.
 
+pub mod counters;
 mod fallback;
 pub mod inner;
 mod listeners;

@@ -1,12 +1,10 @@
 //! The kernel's count of resets sent in a network namespace. It includes connections to ports without a listener.
 
-/// `OutRsts` of the line `Tcp:` of /proc/PID/net/snmp (RFC 4022, tcpOutRsts), whose names are in the line before it.
+use super::counters::counter;
+
+/// `OutRsts` of the line `Tcp:` of /proc/PID/net/snmp (RFC 4022, tcpOutRsts).
 pub fn resets_sent(snmp: &str) -> Option<u64> {
-    let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Tcp:"));
-    let mut names = lines.next()?.split_ascii_whitespace();
-    let place = names.position(|name| name == "OutRsts")?;
-    let mut values = lines.next()?.split_ascii_whitespace();
-    values.nth(place)?.parse().ok()
+    counter(snmp, "Tcp", "OutRsts")
 }
 
 #[cfg(test)]

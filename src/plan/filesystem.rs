@@ -75,10 +75,13 @@ pub struct SeenIn {
 impl FilesystemPlan {
     /// What becomes of the files that the container writes, in one line for somebody who reads of it afterwards.
     pub fn written_in_words(&self) -> String {
+        // Podman binds a directory of the container's own there, which goes with it.
+        let shm = Path::new("/dev/shm");
         let binds = |wanted: fn(BindAccess) -> bool| -> String {
             let all = self.mounts.iter().filter(
                 |mount| matches!(&mount.kind, MountKind::Bind(bind) if wanted(bind.access)),
             );
+            let all = all.filter(|mount| mount.destination != shm);
             let places: Vec<String> = all
                 .map(|mount| escape(&text::of(&mount.destination)))
                 .collect();

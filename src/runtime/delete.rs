@@ -139,8 +139,9 @@ pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeE
     if init.is_some() {
         // While the cgroup counts, and the logs are complete.
         let controllers = record.and_then(|record| record.controllers.as_ref());
+        let plan = record.and_then(Record::plan);
         let run = Run::of(place);
-        run.end(place, record, events::limits(controllers));
+        run.end(place, record, events::limits(controllers, plan));
     }
     for cgroup in &remains.cgroups {
         note(path::remove(cgroup).map_err(RuntimeError::from));

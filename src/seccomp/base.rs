@@ -58,6 +58,7 @@ pub(super) static REASONS: &[&str] = &[
     "programs that fence themselves further in",
     "rare, and a part of many exploits; programs that try them fall back",
     "reading and steering other processes, and taking their files; the calls that a debugger needs are within syscalls.limit of standard",
+    "reading mounts by the new mount API; programs fall back to /proc/self/mountinfo",
     "reading, writing and multiplexing of files that are open already",
     "relics: never implemented on x86_64, removed since, or without a user",
     "renames and exchanges; RENAME_WHITEOUT leaves a device node, for which the kernel asks for no CAP_MKNOD",
@@ -77,31 +78,31 @@ pub(super) static REASONS: &[&str] = &[
 
 /// The rule of every x86_64 call, sorted by number.
 pub(super) static BASE: &[Base] = &[
-    allow(0, 29), // read
-    allow(1, 29), // write
+    allow(0, 30), // read
+    allow(1, 30), // write
     allow(2, 11), // open
-    allow(3, 29), // close
+    allow(3, 30), // close
     allow(4, 11), // stat
-    allow(5, 29), // fstat
+    allow(5, 30), // fstat
     allow(6, 11), // lstat
-    allow(7, 29), // poll
-    allow(8, 29), // lseek
+    allow(7, 30), // poll
+    allow(8, 30), // lseek
     allow(9, 17), // mmap
     allow(10, 17), // mprotect
     allow(11, 17), // munmap
     allow(12, 17), // brk
-    allow(13, 34), // rt_sigaction
-    allow(14, 34), // rt_sigprocmask
-    allow(15, 34), // rt_sigreturn
-    check(16, 32, &IOCTL, 25), // ioctl
-    allow(17, 29), // pread64
-    allow(18, 29), // pwrite64
-    allow(19, 29), // readv
-    allow(20, 29), // writev
+    allow(13, 35), // rt_sigaction
+    allow(14, 35), // rt_sigprocmask
+    allow(15, 35), // rt_sigreturn
+    check(16, 33, &IOCTL, 25), // ioctl
+    allow(17, 30), // pread64
+    allow(18, 30), // pwrite64
+    allow(19, 30), // readv
+    allow(20, 30), // writev
     allow(21, 11), // access
-    allow(22, 29), // pipe
-    allow(23, 29), // select
-    allow(24, 42), // sched_yield
+    allow(22, 30), // pipe
+    allow(23, 30), // select
+    allow(24, 43), // sched_yield
     allow(25, 17), // mremap
     allow(26, 17), // msync
     allow(27, 17), // mincore
@@ -109,31 +110,31 @@ pub(super) static BASE: &[Base] = &[
     allow(29, 2), // shmget
     allow(30, 2), // shmat
     allow(31, 2), // shmctl
-    allow(32, 29), // dup
-    allow(33, 29), // dup2
-    allow(34, 34), // pause
-    allow(35, 43), // nanosleep
-    allow(36, 43), // getitimer
-    allow(37, 43), // alarm
-    allow(38, 43), // setitimer
+    allow(32, 30), // dup
+    allow(33, 30), // dup2
+    allow(34, 35), // pause
+    allow(35, 44), // nanosleep
+    allow(36, 44), // getitimer
+    allow(37, 44), // alarm
+    allow(38, 44), // setitimer
     allow(39, 23), // getpid
-    allow(40, 29), // sendfile
+    allow(40, 30), // sendfile
     check(41, 3, &SOCKET, 97), // socket
-    allow(42, 35), // connect
-    allow(43, 35), // accept
-    allow(44, 35), // sendto
-    allow(45, 35), // recvfrom
-    allow(46, 35), // sendmsg
-    allow(47, 35), // recvmsg
-    allow(48, 35), // shutdown
-    allow(49, 35), // bind
-    allow(50, 35), // listen
-    allow(51, 35), // getsockname
-    allow(52, 35), // getpeername
+    allow(42, 36), // connect
+    allow(43, 36), // accept
+    allow(44, 36), // sendto
+    allow(45, 36), // recvfrom
+    allow(46, 36), // sendmsg
+    allow(47, 36), // recvmsg
+    allow(48, 36), // shutdown
+    allow(49, 36), // bind
+    allow(50, 36), // listen
+    allow(51, 36), // getsockname
+    allow(52, 36), // getpeername
     check(53, 21, &SOCKETPAIR, 97), // socketpair
-    allow(54, 35), // setsockopt
-    allow(55, 35), // getsockopt
-    check(56, 41, &CLONE, 1), // clone
+    allow(54, 36), // setsockopt
+    allow(55, 36), // getsockopt
+    check(56, 42, &CLONE, 1), // clone
     allow(57, 23), // fork
     allow(58, 23), // vfork
     allow(59, 23), // execve
@@ -149,16 +150,16 @@ pub(super) static BASE: &[Base] = &[
     allow(69, 2), // msgsnd
     allow(70, 2), // msgrcv
     allow(71, 2), // msgctl
-    allow(72, 29), // fcntl
-    allow(73, 29), // flock
-    allow(74, 29), // fsync
-    allow(75, 29), // fdatasync
+    allow(72, 30), // fcntl
+    allow(73, 30), // flock
+    allow(74, 30), // fsync
+    allow(75, 30), // fdatasync
     allow(76, 11), // truncate
-    allow(77, 29), // ftruncate
-    allow(78, 29), // getdents
+    allow(77, 30), // ftruncate
+    allow(78, 30), // getdents
     allow(79, 11), // getcwd
     allow(80, 11), // chdir
-    allow(81, 29), // fchdir
+    allow(81, 30), // fchdir
     allow(82, 11), // rename
     allow(83, 11), // mkdir
     allow(84, 11), // rmdir
@@ -168,16 +169,16 @@ pub(super) static BASE: &[Base] = &[
     allow(88, 11), // symlink
     allow(89, 11), // readlink
     allow(90, 11), // chmod
-    allow(91, 29), // fchmod
+    allow(91, 30), // fchmod
     allow(92, 11), // chown
-    allow(93, 29), // fchown
+    allow(93, 30), // fchown
     allow(94, 11), // lchown
     allow(95, 11), // umask
-    allow(96, 43), // gettimeofday
+    allow(96, 44), // gettimeofday
     allow(97, 9), // getrlimit
     allow(98, 9), // getrusage
     allow(99, 9), // sysinfo
-    allow(100, 43), // times
+    allow(100, 44), // times
     deny(101, 28, 1), // ptrace
     allow(102, 12), // getuid
     deny(103, 6, 1), // syslog
@@ -204,28 +205,28 @@ pub(super) static BASE: &[Base] = &[
     allow(124, 23), // getsid
     allow(125, 12), // capget
     allow(126, 12), // capset
-    allow(127, 34), // rt_sigpending
-    allow(128, 34), // rt_sigtimedwait
-    allow(129, 34), // rt_sigqueueinfo
-    allow(130, 34), // rt_sigsuspend
-    allow(131, 34), // sigaltstack
+    allow(127, 35), // rt_sigpending
+    allow(128, 35), // rt_sigtimedwait
+    allow(129, 35), // rt_sigqueueinfo
+    allow(130, 35), // rt_sigsuspend
+    allow(131, 35), // sigaltstack
     allow(132, 11), // utime
     check(133, 0, &MKNOD, 1), // mknod
-    deny(134, 30, 38), // uselib
+    deny(134, 31, 38), // uselib
     check(135, 1, &PERSONALITY, 1), // personality
-    deny(136, 30, 38), // ustat
+    deny(136, 31, 38), // ustat
     allow(137, 11), // statfs
-    allow(138, 29), // fstatfs
-    deny(139, 30, 38), // sysfs
-    allow(140, 42), // getpriority
-    allow(141, 42), // setpriority
-    allow(142, 42), // sched_setparam
-    allow(143, 42), // sched_getparam
-    allow(144, 42), // sched_setscheduler
-    allow(145, 42), // sched_getscheduler
-    allow(146, 42), // sched_get_priority_max
-    allow(147, 42), // sched_get_priority_min
-    allow(148, 42), // sched_rr_get_interval
+    allow(138, 30), // fstatfs
+    deny(139, 31, 38), // sysfs
+    allow(140, 43), // getpriority
+    allow(141, 43), // setpriority
+    allow(142, 43), // sched_setparam
+    allow(143, 43), // sched_getparam
+    allow(144, 43), // sched_setscheduler
+    allow(145, 43), // sched_getscheduler
+    allow(146, 43), // sched_get_priority_max
+    allow(147, 43), // sched_get_priority_min
+    allow(148, 43), // sched_rr_get_interval
     allow(149, 17), // mlock
     allow(150, 17), // munlock
     allow(151, 17), // mlockall
@@ -233,15 +234,15 @@ pub(super) static BASE: &[Base] = &[
     deny(153, 6, 1), // vhangup
     deny(154, 27, 38), // modify_ldt
     deny(155, 18, 1), // pivot_root
-    deny(156, 30, 38), // _sysctl
-    check(157, 39, &PRCTL, 22), // prctl
-    check(158, 40, &ARCH_PRCTL, 22), // arch_prctl
-    deny(159, 33, 1), // adjtimex
+    deny(156, 31, 38), // _sysctl
+    check(157, 40, &PRCTL, 22), // prctl
+    check(158, 41, &ARCH_PRCTL, 22), // arch_prctl
+    deny(159, 34, 1), // adjtimex
     check(160, 16, &SETRLIMIT, 0), // setrlimit
     allow(161, 4), // chroot
-    allow(162, 29), // sync
+    allow(162, 30), // sync
     deny(163, 6, 1), // acct
-    deny(164, 33, 1), // settimeofday
+    deny(164, 34, 1), // settimeofday
     deny(165, 18, 1), // mount
     deny(166, 18, 1), // umount2
     deny(167, 6, 1), // swapon
@@ -251,20 +252,20 @@ pub(super) static BASE: &[Base] = &[
     deny(171, 6, 1), // setdomainname
     deny(172, 6, 1), // iopl
     deny(173, 6, 1), // ioperm
-    deny(174, 30, 38), // create_module
+    deny(174, 31, 38), // create_module
     deny(175, 6, 1), // init_module
     deny(176, 6, 1), // delete_module
-    deny(177, 30, 38), // get_kernel_syms
-    deny(178, 30, 38), // query_module
+    deny(177, 31, 38), // get_kernel_syms
+    deny(178, 31, 38), // query_module
     deny(179, 6, 1), // quotactl
-    deny(180, 30, 38), // nfsservctl
-    deny(181, 30, 38), // getpmsg
-    deny(182, 30, 38), // putpmsg
-    deny(183, 30, 38), // afs_syscall
-    deny(184, 30, 38), // tuxcall
-    deny(185, 30, 38), // security
-    allow(186, 42), // gettid
-    allow(187, 29), // readahead
+    deny(180, 31, 38), // nfsservctl
+    deny(181, 31, 38), // getpmsg
+    deny(182, 31, 38), // putpmsg
+    deny(183, 31, 38), // afs_syscall
+    deny(184, 31, 38), // tuxcall
+    deny(185, 31, 38), // security
+    allow(186, 43), // gettid
+    allow(187, 30), // readahead
     allow(188, 8), // setxattr
     allow(189, 8), // lsetxattr
     allow(190, 8), // fsetxattr
@@ -278,42 +279,42 @@ pub(super) static BASE: &[Base] = &[
     allow(198, 8), // lremovexattr
     allow(199, 8), // fremovexattr
     allow(200, 23), // tkill
-    allow(201, 43), // time
-    allow(202, 42), // futex
-    allow(203, 42), // sched_setaffinity
-    allow(204, 42), // sched_getaffinity
-    deny(205, 30, 38), // set_thread_area
-    allow(206, 38), // io_setup
-    allow(207, 38), // io_destroy
-    allow(208, 38), // io_getevents
-    allow(209, 38), // io_submit
-    allow(210, 38), // io_cancel
-    deny(211, 30, 38), // get_thread_area
+    allow(201, 44), // time
+    allow(202, 43), // futex
+    allow(203, 43), // sched_setaffinity
+    allow(204, 43), // sched_getaffinity
+    deny(205, 31, 38), // set_thread_area
+    allow(206, 39), // io_setup
+    allow(207, 39), // io_destroy
+    allow(208, 39), // io_getevents
+    allow(209, 39), // io_submit
+    allow(210, 39), // io_cancel
+    deny(211, 31, 38), // get_thread_area
     deny(212, 6, 1), // lookup_dcookie
-    allow(213, 29), // epoll_create
-    deny(214, 30, 38), // epoll_ctl_old
-    deny(215, 30, 38), // epoll_wait_old
+    allow(213, 30), // epoll_create
+    deny(214, 31, 38), // epoll_ctl_old
+    deny(215, 31, 38), // epoll_wait_old
     deny(216, 27, 38), // remap_file_pages
-    allow(217, 29), // getdents64
-    allow(218, 42), // set_tid_address
-    allow(219, 34), // restart_syscall
+    allow(217, 30), // getdents64
+    allow(218, 43), // set_tid_address
+    allow(219, 35), // restart_syscall
     allow(220, 2), // semtimedop
-    allow(221, 29), // fadvise64
-    allow(222, 43), // timer_create
-    allow(223, 43), // timer_settime
-    allow(224, 43), // timer_gettime
-    allow(225, 43), // timer_getoverrun
-    allow(226, 43), // timer_delete
-    deny(227, 33, 1), // clock_settime
-    allow(228, 43), // clock_gettime
-    allow(229, 43), // clock_getres
-    allow(230, 43), // clock_nanosleep
+    allow(221, 30), // fadvise64
+    allow(222, 44), // timer_create
+    allow(223, 44), // timer_settime
+    allow(224, 44), // timer_gettime
+    allow(225, 44), // timer_getoverrun
+    allow(226, 44), // timer_delete
+    deny(227, 34, 1), // clock_settime
+    allow(228, 44), // clock_gettime
+    allow(229, 44), // clock_getres
+    allow(230, 44), // clock_nanosleep
     allow(231, 23), // exit_group
-    allow(232, 29), // epoll_wait
-    allow(233, 29), // epoll_ctl
+    allow(232, 30), // epoll_wait
+    allow(233, 30), // epoll_ctl
     allow(234, 23), // tgkill
     allow(235, 11), // utimes
-    deny(236, 30, 38), // vserver
+    deny(236, 31, 38), // vserver
     deny(237, 22, 38), // mbind
     deny(238, 22, 38), // set_mempolicy
     deny(239, 22, 38), // get_mempolicy
@@ -328,11 +329,11 @@ pub(super) static BASE: &[Base] = &[
     deny(248, 15, 1), // add_key
     deny(249, 15, 1), // request_key
     deny(250, 15, 1), // keyctl
-    allow(251, 42), // ioprio_set
-    allow(252, 42), // ioprio_get
-    allow(253, 29), // inotify_init
-    allow(254, 29), // inotify_add_watch
-    allow(255, 29), // inotify_rm_watch
+    allow(251, 43), // ioprio_set
+    allow(252, 43), // ioprio_get
+    allow(253, 30), // inotify_init
+    allow(254, 30), // inotify_add_watch
+    allow(255, 30), // inotify_rm_watch
     deny(256, 22, 38), // migrate_pages
     allow(257, 11), // openat
     allow(258, 11), // mkdirat
@@ -347,53 +348,53 @@ pub(super) static BASE: &[Base] = &[
     allow(267, 11), // readlinkat
     allow(268, 11), // fchmodat
     allow(269, 11), // faccessat
-    allow(270, 29), // pselect6
-    allow(271, 29), // ppoll
+    allow(270, 30), // pselect6
+    allow(271, 30), // ppoll
     deny(272, 20, 1), // unshare
-    allow(273, 42), // set_robust_list
-    allow(274, 42), // get_robust_list
-    allow(275, 29), // splice
-    allow(276, 29), // tee
-    allow(277, 29), // sync_file_range
+    allow(273, 43), // set_robust_list
+    allow(274, 43), // get_robust_list
+    allow(275, 30), // splice
+    allow(276, 30), // tee
+    allow(277, 30), // sync_file_range
     deny(278, 27, 38), // vmsplice
     deny(279, 22, 38), // move_pages
     allow(280, 11), // utimensat
-    allow(281, 29), // epoll_pwait
-    allow(282, 29), // signalfd
-    allow(283, 29), // timerfd_create
-    allow(284, 29), // eventfd
-    allow(285, 29), // fallocate
-    allow(286, 29), // timerfd_settime
-    allow(287, 29), // timerfd_gettime
-    allow(288, 35), // accept4
-    allow(289, 29), // signalfd4
-    allow(290, 29), // eventfd2
-    allow(291, 29), // epoll_create1
-    allow(292, 29), // dup3
-    allow(293, 29), // pipe2
-    allow(294, 29), // inotify_init1
-    allow(295, 29), // preadv
-    allow(296, 29), // pwritev
-    allow(297, 34), // rt_tgsigqueueinfo
+    allow(281, 30), // epoll_pwait
+    allow(282, 30), // signalfd
+    allow(283, 30), // timerfd_create
+    allow(284, 30), // eventfd
+    allow(285, 30), // fallocate
+    allow(286, 30), // timerfd_settime
+    allow(287, 30), // timerfd_gettime
+    allow(288, 36), // accept4
+    allow(289, 30), // signalfd4
+    allow(290, 30), // eventfd2
+    allow(291, 30), // epoll_create1
+    allow(292, 30), // dup3
+    allow(293, 30), // pipe2
+    allow(294, 30), // inotify_init1
+    allow(295, 30), // preadv
+    allow(296, 30), // pwritev
+    allow(297, 35), // rt_tgsigqueueinfo
     deny(298, 24, 1), // perf_event_open
-    allow(299, 35), // recvmmsg
+    allow(299, 36), // recvmmsg
     deny(300, 6, 1), // fanotify_init
     deny(301, 6, 1), // fanotify_mark
     check(302, 16, &PRLIMIT64, 0), // prlimit64
     deny(303, 10, 1), // name_to_handle_at
     deny(304, 10, 1), // open_by_handle_at
-    deny(305, 33, 1), // clock_adjtime
-    allow(306, 29), // syncfs
-    allow(307, 35), // sendmmsg
+    deny(305, 34, 1), // clock_adjtime
+    allow(306, 30), // syncfs
+    allow(307, 36), // sendmmsg
     deny(308, 20, 1), // setns
-    allow(309, 42), // getcpu
+    allow(309, 43), // getcpu
     deny(310, 28, 1), // process_vm_readv
     deny(311, 28, 1), // process_vm_writev
     deny(312, 28, 1), // kcmp
     deny(313, 6, 1), // finit_module
-    allow(314, 42), // sched_setattr
-    allow(315, 42), // sched_getattr
-    check(316, 31, &RENAMEAT2, 22), // renameat2
+    allow(314, 43), // sched_setattr
+    allow(315, 43), // sched_getattr
+    check(316, 32, &RENAMEAT2, 22), // renameat2
     check(317, 25, &SECCOMP, 1), // seccomp
     allow(318, 9), // getrandom
     allow(319, 7), // memfd_create
@@ -401,54 +402,54 @@ pub(super) static BASE: &[Base] = &[
     deny(321, 24, 1), // bpf
     allow(322, 23), // execveat
     deny(323, 24, 1), // userfaultfd
-    allow(324, 42), // membarrier
+    allow(324, 43), // membarrier
     allow(325, 17), // mlock2
-    allow(326, 29), // copy_file_range
-    allow(327, 29), // preadv2
-    allow(328, 29), // pwritev2
+    allow(326, 30), // copy_file_range
+    allow(327, 30), // preadv2
+    allow(328, 30), // pwritev2
     allow(329, 17), // pkey_mprotect
     allow(330, 17), // pkey_alloc
     allow(331, 17), // pkey_free
     allow(332, 11), // statx
-    allow(333, 38), // io_pgetevents
-    allow(334, 42), // rseq
-    allow(335, 36), // uretprobe
-    allow(336, 36), // uprobe
+    allow(333, 39), // io_pgetevents
+    allow(334, 43), // rseq
+    allow(335, 37), // uretprobe
+    allow(336, 37), // uprobe
     allow(424, 23), // pidfd_send_signal
     deny(425, 13, 38), // io_uring_setup
     deny(426, 13, 38), // io_uring_enter
     deny(427, 13, 38), // io_uring_register
-    deny(428, 37, 38), // open_tree
-    deny(429, 37, 38), // move_mount
-    deny(430, 37, 38), // fsopen
-    deny(431, 37, 38), // fsconfig
-    deny(432, 37, 38), // fsmount
-    deny(433, 37, 38), // fspick
+    deny(428, 38, 38), // open_tree
+    deny(429, 38, 38), // move_mount
+    deny(430, 38, 38), // fsopen
+    deny(431, 38, 38), // fsconfig
+    deny(432, 38, 38), // fsmount
+    deny(433, 38, 38), // fspick
     allow(434, 23), // pidfd_open
     deny(435, 14, 38), // clone3
-    allow(436, 29), // close_range
+    allow(436, 30), // close_range
     allow(437, 11), // openat2
     deny(438, 28, 1), // pidfd_getfd
     allow(439, 11), // faccessat2
     deny(440, 5, 38), // process_madvise
-    allow(441, 29), // epoll_pwait2
-    deny(442, 37, 38), // mount_setattr
+    allow(441, 30), // epoll_pwait2
+    deny(442, 38, 38), // mount_setattr
     deny(443, 6, 1), // quotactl_fd
     allow(444, 26), // landlock_create_ruleset
     allow(445, 26), // landlock_add_rule
     allow(446, 26), // landlock_restrict_self
     deny(447, 27, 38), // memfd_secret
     deny(448, 5, 38), // process_mrelease
-    allow(449, 42), // futex_waitv
+    allow(449, 43), // futex_waitv
     deny(450, 22, 38), // set_mempolicy_home_node
-    allow(451, 29), // cachestat
+    allow(451, 30), // cachestat
     allow(452, 11), // fchmodat2
     allow(453, 17), // map_shadow_stack
-    allow(454, 42), // futex_wake
-    allow(455, 42), // futex_wait
-    allow(456, 42), // futex_requeue
-    deny(457, 37, 38), // statmount
-    deny(458, 37, 38), // listmount
+    allow(454, 43), // futex_wake
+    allow(455, 43), // futex_wait
+    allow(456, 43), // futex_requeue
+    deny(457, 29, 38), // statmount
+    deny(458, 29, 38), // listmount
     deny(459, 19, 38), // lsm_get_self_attr
     deny(460, 19, 38), // lsm_set_self_attr
     deny(461, 19, 38), // lsm_list_modules
@@ -457,9 +458,28 @@ pub(super) static BASE: &[Base] = &[
     allow(464, 8), // getxattrat
     allow(465, 8), // listxattrat
     allow(466, 8), // removexattrat
-    deny(467, 37, 38), // open_tree_attr
+    deny(467, 38, 38), // open_tree_attr
     deny(468, 19, 38), // file_getattr
     deny(469, 19, 38), // file_setattr
+];
+
+/// Calls that are logged although they are answered as a kernel without them would, sorted.
+pub(super) static LOGGED: &[u16] = &[
+    154, // modify_ldt
+    216, // remap_file_pages
+    278, // vmsplice
+    425, // io_uring_setup
+    426, // io_uring_enter
+    427, // io_uring_register
+    428, // open_tree
+    429, // move_mount
+    430, // fsopen
+    431, // fsconfig
+    432, // fsmount
+    433, // fspick
+    442, // mount_setattr
+    447, // memfd_secret
+    467, // open_tree_attr
 ];
 
 static IOCTL: [Case; 79] = [

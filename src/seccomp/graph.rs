@@ -38,7 +38,10 @@ pub(super) enum Node {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Denials {
     Errno,
+    /// Notifications, but for errnos that are [`PLAIN`].
     Notify,
+    /// Notifications.
+    NotifyAll,
 }
 
 /// The graph under construction. Equal nodes are one node.
@@ -70,7 +73,8 @@ impl Graph {
             (Verdict::Errno(errno @ 1..), Denials::Notify) if !PLAIN.contains(&errno) => {
                 self.ret(Verdict::Notify(errno))
             }
-            (verdict, Denials::Errno | Denials::Notify) => self.ret(verdict),
+            (Verdict::Errno(errno @ 1..), Denials::NotifyAll) => self.ret(Verdict::Notify(errno)),
+            (verdict, Denials::Errno | Denials::Notify | Denials::NotifyAll) => self.ret(verdict),
         }
     }
 

@@ -82,7 +82,8 @@ pub enum DenyMode {
     /// By the kernel, with the errno.
     Errno,
     /// By the sidecar, which holds the filter's listener: it logs the call and answers the errno in [`Verdict::Notify`].
-    /// Errnos that only say that the kernel lacks something ([`rule::PLAIN`]) are answered by the kernel all the same.
+    /// Errnos that only say that the kernel lacks something ([`rule::PLAIN`]) are answered by the kernel all the same, but for the
+    /// calls that base.toml has as `logged`.
     Notify,
 }
 
@@ -288,6 +289,12 @@ impl Sides {
                 all.extend(ours.besides(number));
             }
             all.extend(self.profile.as_ref().map(|theirs| theirs.rule(number)));
+            let denials = match denials {
+                Denials::Notify if self.rules.is_some() && ours::is_logged(number) => {
+                    Denials::NotifyAll
+                }
+                same => same,
+            };
             let id = match all.as_slice() {
                 [] => graph.ret(Verdict::KillProcess),
                 rules => graph.rules(rules, denials),

@@ -1,7 +1,7 @@
 //! Our side of the wall: the base rules, and what a policy adds to or takes from them.
 
 use super::SeccompError;
-use super::base::{BASE, Base, REASONS};
+use super::base::{BASE, Base, LOGGED, REASONS};
 use super::more::{DEBUG, DEVICES, More, PARANOID, SET_ID};
 use super::rule::{ENOSYS, EPERM, Rule, Verdict};
 use super::table::SyscallName;
@@ -92,6 +92,11 @@ impl OurRules {
             .and_then(|index| self.by_number.get(index))
             .unwrap_or(&self.unknown)
     }
+}
+
+/// Whether a denial of this call is logged also where its errno says no more than that a kernel lacks it.
+pub(super) fn is_logged(number: u32) -> bool {
+    u16::try_from(number).is_ok_and(|number| LOGGED.binary_search(&number).is_ok())
 }
 
 /// What a policy's `deny` makes of a call: the base's own errno where the base denies it always, else EPERM.

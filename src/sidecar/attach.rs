@@ -16,6 +16,7 @@ use crate::sidecar::SidecarError;
 use crate::sidecar::attachment::{Attachment, CallsSent, InnerSent, PlaceSent};
 use crate::sidecar::callers::Callers;
 use crate::sidecar::calls::Calls;
+use crate::sidecar::counts::Count;
 use crate::sidecar::inside::Inside;
 use crate::sidecar::protocol::{NamespaceId, ProtocolError};
 use crate::sidecar::serve::{Descriptors, Serving};
@@ -33,6 +34,8 @@ pub(super) struct Served {
     pub inner: Option<Inner>,
     /// Mounts of which the first write is recorded.
     pub watched: Vec<WatchedMount>,
+    /// What the kernel counts.
+    pub counts: Vec<Count>,
     /// The listeners of its denied calls.
     pub calls: Option<Calls>,
     /// Their log, where nothing else has one.
@@ -93,6 +96,7 @@ pub(super) struct Attached {
     /// The file in which the container is shown its refusals.
     shown: Option<(Shows, OwnedFd)>,
     watched: Vec<WatchedMount>,
+    counts: Vec<Count>,
     /// For denied calls: the socket for listeners, and the program.
     calls: Option<[OwnedFd; 2]>,
     calls_log: Option<OwnLog>,
@@ -129,6 +133,7 @@ impl Attached {
                 None => None,
             },
             watched: arrived.watched(attachment)?,
+            counts: arrived.counts(attachment)?,
             calls: match attachment.calls {
                 CallsSent::No => None,
                 CallsSent::SharedLog | CallsSent::OwnLog(_) => {
@@ -162,6 +167,7 @@ impl Attached {
             place: _,
             shown,
             watched,
+            counts,
             calls,
             calls_log,
             serving,
@@ -192,6 +198,7 @@ impl Attached {
             init,
             inner,
             watched,
+            counts,
             calls,
             calls_log,
             serving,
@@ -227,6 +234,18 @@ impl Arrived {
                 Ok(WatchedMount { place, writes })
             })
             .collect()
+    }
+
+    fn counts(&mut self, attachment: &Attachment) -> Result<Vec<Count>, SidecarError> {
+        let all = attachment.counts.iter();
+        all.map(|of| {
+            let files = (0..of.files()).map(|_| self.next());
+            Ok(Count {
+                of: *of,
+                files: files.collect::<Result<_, _>>()?,
+            })
+        })
+        .collect()
     }
 
     fn wrong(&self) -> SidecarError {
@@ -379,6 +398,7 @@ mod tests {
             pid_namespace: NamespaceId::of(own.as_fd()).unwrap(),
             shows: None,
             watched: Vec::new(),
+            counts: Vec::new(),
             calls: CallsSent::No,
             sockets,
         };

@@ -2,12 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::counts::CountOf;
 use super::protocol::NamespaceId;
 use super::watched::MountPlace;
 use crate::audit::{Context, Shows};
 
 /// The message. Its descriptors are, in this order: init's pidfd; the inner namespace and the inner sysfs, if `inner` says so; the
-/// namespace to be in, if `place` says so; the file of refusals, if there is one; those of `watched`; if it answers denied calls, the socket for their
+/// namespace to be in, if `place` says so; the file of refusals, if there is one; those of `watched`; those of `counts`; if it answers denied calls, the socket for their
 /// listeners, the program and, if that is its own, the log and the warden's; if it is to serve, the configuration, the log, the control
 /// socket, the listeners and the sockets to dial with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +23,8 @@ pub(super) struct Attachment {
     pub shows: Option<Shows>,
     /// The mounts whose descriptors come along for their first writes.
     pub watched: Vec<MountPlace>,
+    /// What the kernel counts, whose files come along.
+    pub counts: Vec<CountOf>,
     /// Whether it answers denied system calls, and where it logs them.
     pub calls: CallsSent,
     /// How many listeners and sockets to dial with come along; `None`: nothing is served.
@@ -35,6 +38,7 @@ impl Attachment {
             + self.place.descriptors()
             + usize::from(self.shows.is_some())
             + self.watched.len()
+            + self.counts.iter().map(|of| of.files()).sum::<usize>()
             + self.calls.descriptors()
             + self.sockets.map_or(0, |count| 3 + count)
     }

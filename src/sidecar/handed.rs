@@ -4,6 +4,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use crate::audit::{Context, Shows};
 use crate::network::InnerNamespace;
+use crate::sidecar::counts::Count;
 use crate::sidecar::watched::WatchedMount;
 
 /// What a sidecar serves.
@@ -19,6 +20,8 @@ pub struct Attach<'a> {
     pub shown: Option<(Shows, OwnedFd)>,
     /// Mounts of which the first write is recorded.
     pub watched: Vec<WatchedMount>,
+    /// What the kernel counts.
+    pub counts: Vec<Count>,
     /// What it answers denied system calls with, where it is to.
     pub calls: Option<CallsFds>,
     /// What it serves with, where it is to.

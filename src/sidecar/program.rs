@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use seccompiler::BpfProgram;
 use serde::de::DeserializeOwned;
@@ -12,6 +12,7 @@ use crate::sidecar::account::{Identity, Procfs};
 use crate::sidecar::attach::{Attached, Served, routes};
 use crate::sidecar::calls::Calls;
 use crate::sidecar::confine::{self, Limits};
+use crate::sidecar::counts::Counts;
 use crate::sidecar::filter;
 use crate::sidecar::protocol::{self, Duty, Loss, ProtocolError, Question, Reply, Setup};
 use crate::sidecar::reader;
@@ -281,10 +282,12 @@ fn serve(served: Served, handover: OwnedFd) -> Result<(), SidecarError> {
         init,
         inner,
         watched,
+        counts,
         mut calls,
         calls_log,
         serving,
     } = served;
+    let counts = Counts::new(counts, Instant::now());
     let Some(inner) = inner else {
         // Init asks for nothing: what it says first is its listener.
         expect_listener(calls.as_mut(), handover, Question::Enter)?;
@@ -292,6 +295,7 @@ fn serve(served: Served, handover: OwnedFd) -> Result<(), SidecarError> {
             init,
             pending: None::<(OwnedFd, fn(&OwnedFd) -> Question)>,
             watched,
+            counts,
             log: calls_log.map(|log| Kept::of(log, calls.as_ref())),
             calls,
         }
@@ -307,6 +311,7 @@ fn serve(served: Served, handover: OwnedFd) -> Result<(), SidecarError> {
                 answer(socket, cookie, &netns, &sysfs)
             })),
             watched,
+            counts,
             log: calls_log.map(|log| Kept::of(log, calls.as_ref())),
             calls,
         }
@@ -318,7 +323,7 @@ fn serve(served: Served, handover: OwnedFd) -> Result<(), SidecarError> {
                 descriptors,
                 &init,
                 (handover, answer),
-                (calls, watched),
+                (calls, watched, counts),
             )
         }
     }

@@ -396,6 +396,7 @@ mod tests {
             pid_namespace: NamespaceId::of(own.as_fd()).unwrap(),
             shows: None,
             watched: Vec::new(),
+            counts: Vec::new(),
             calls: CallsSent::No,
             sockets: None,
         };

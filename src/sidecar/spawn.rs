@@ -268,6 +268,7 @@ impl Spawned {
             mut inner,
             shown,
             watched,
+            counts,
             calls,
             serving,
         } = attach;
@@ -299,6 +300,7 @@ impl Spawned {
             place: netns.map_or(PlaceSent::Inherited, |_| PlaceSent::Sent),
             shows: shown.as_ref().map(|(shows, _)| *shows),
             watched: watched.iter().map(|mount| mount.place.clone()).collect(),
+            counts: counts.iter().map(|count| count.of).collect(),
             calls: match &calls {
                 None => CallsSent::No,
                 Some(CallsFds { log: None, .. }) => CallsSent::SharedLog,
@@ -313,6 +315,12 @@ impl Spawned {
         fds.extend(netns);
         fds.extend(shown.as_ref().map(|(_, file)| file.as_fd()));
         fds.extend(watched.iter().map(AsFd::as_fd));
+        fds.extend(
+            counts
+                .iter()
+                .flat_map(|count| &count.files)
+                .map(AsFd::as_fd),
+        );
         if let Some(calls) = &calls {
             fds.extend([calls.listening.as_fd(), calls.program.as_fd()]);
             if let Some(CallsLog { file, warden, .. }) = &calls.log {

@@ -11,6 +11,7 @@ use crate::audit::Event;
 use crate::sidecar::SidecarError;
 use crate::sidecar::attach::OwnLog;
 use crate::sidecar::calls::Calls;
+use crate::sidecar::counts::Counts;
 use crate::sidecar::journal::Journal;
 use crate::sidecar::program::expect_listener;
 use crate::sidecar::protocol::Question;
@@ -23,6 +24,8 @@ pub(super) struct Waiting<A> {
     pub pending: Option<(OwnedFd, A)>,
     /// Mounts that were not written yet.
     pub watched: Vec<WatchedMount>,
+    /// What the kernel counts.
+    pub counts: Counts,
     pub calls: Option<Calls>,
     pub log: Option<Kept>,
 }
@@ -48,10 +51,10 @@ impl Kept {
     }
 
     /// How long to the next line that waits.
-    fn due(&self) -> Option<Timespec> {
+    fn due(&self) -> Option<Duration> {
         let due = self.journal.borrow().due_ms()?;
         let left = due.saturating_sub(milliseconds(self.began));
-        Timespec::try_from(Duration::from_millis(left)).ok()
+        Some(Duration::from_millis(left))
     }
 
     fn write(&self, event: Event) {
@@ -102,6 +105,13 @@ impl<A: FnOnce(&OwnedFd) -> Question> Waiting<A> {
                 let question = answer(&socket);
                 expect_listener(self.calls.as_mut(), socket, question)?;
             }
+            if let Some(log) = &self.log {
+                let events = match ended {
+                    true => self.counts.rest(),
+                    false => self.counts.look(Instant::now()),
+                };
+                events.into_iter().for_each(|event| log.write(event));
+            }
             self.log.iter().for_each(Kept::flush);
             if ended {
                 self.calls.iter().for_each(Calls::settle);
@@ -122,6 +132,14 @@ impl<A: FnOnce(&OwnedFd) -> Question> Waiting<A> {
         }
     }
 
+    /// How long to the next line that waits, or to the next look at what is counted.
+    fn due(&self, log: &Kept) -> Option<Timespec> {
+        let look = self.counts.next_look();
+        let look = look.map(|at| at.saturating_duration_since(Instant::now()));
+        let first = log.due().into_iter().chain(look).min()?;
+        Timespec::try_from(first).ok()
+    }
+
     fn wait(&self) -> Result<Woken, SidecarError> {
         let asking = self.pending.as_ref().map(|(socket, _)| socket.as_fd());
         let calls = self.calls.as_ref().map(Calls::as_fd);
@@ -133,7 +151,7 @@ impl<A: FnOnce(&OwnedFd) -> Question> Waiting<A> {
             .chain(mounts)
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
-        let due = self.log.as_ref().and_then(Kept::due);
+        let due = self.log.as_ref().and_then(|log| self.due(log));
         rustix::io::retry_on_intr(|| poll(&mut fds, due.as_ref()))
             .map_err(SidecarError::step("wait"))?;
         let is_ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();

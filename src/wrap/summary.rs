@@ -12,7 +12,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 use super::wanted::Wanted;
 use super::{WrapRefused, planted};
-use crate::audit::{Line, Log, Verdict, WallName, What, quota};
+use crate::audit::{Line, Log, Verdict, WallName, What, quota, words};
 
 /// Lines at a terminal.
 const MOST: usize = 10;
@@ -113,7 +113,10 @@ impl Summary {
             return;
         }
         let reason = plain(event.reason.as_deref().unwrap_or_default(), false);
-        let host = plain(host, true);
+        let host = match host.is_empty() {
+            true => words::what(&event.what),
+            false => plain(host, true),
+        };
         let same = |r: &&mut Refused| (&r.host, r.port, &r.reason) == (&host, port, &reason);
         match self.refused.iter_mut().find(same) {
             Some(known) => known.count = known.count.saturating_add(event.times()),

@@ -11,6 +11,7 @@ use crate::egress::request::{self, Asked, RequestDecision};
 use crate::egress::{Decision, Denial, NetworkVerdict, endpoint};
 use crate::log;
 use crate::plan::NetworkPlan;
+use crate::policy::request::Scheme;
 use crate::policy::{
     Advice, Field, Host, NetworkMode, NetworkRule, POLICY_KEY, PolicyError, Rule, Selection,
     Target, annotation_key, resolve, shown,
@@ -54,7 +55,7 @@ fn each_field(error: &anyhow::Error) {
 }
 
 /// What is asked.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Question {
     host: Host,
     port: u16,
@@ -170,7 +171,9 @@ fn of_case(
     let network = crate::plan::network::plan(&resolved, BTreeMap::new());
     let verdict = question.verdict(&network);
     let mut may_add = Vec::new();
-    if let Some(missing) = question.missing(&network).filter(|_| !verdict.0) {
+    let sent = question.as_sent(&network);
+    let missing = sent.as_ref().unwrap_or(question).missing(&network);
+    if let Some(missing) = missing.filter(|_| !verdict.0) {
         let key = annotation_key(Field::NetworkAllow);
         let mut rules = network.rules.allow;
         rules.insert(missing);
@@ -226,12 +229,39 @@ impl Question {
     }
 
     fn verdict(&self, network: &NetworkPlan) -> (bool, String) {
-        let (allowed, mut text) = self.enforced(network);
+        let (allowed, mut text) = match self.as_sent(network) {
+            Some(sent) => {
+                let (allowed, text) = sent.enforced(network);
+                (allowed, format!("{text}\n{self} is sent on as that"))
+            }
+            None => self.enforced(network),
+        };
         if network.learns() {
             text += "\nLEARN MODE: public names that no rule lists are let through and recorded (report.learn); where a name leads is seen when \
                      it is dialled, and private addresses are refused";
         }
         (allowed, text)
+    }
+
+    /// A request in the clear that the wall sends on by TLS, as programs make it whose host has rules for requests: what is decided
+    /// about.
+    fn as_sent(&self, network: &NetworkPlan) -> Option<Self> {
+        let mut asked = self.request.clone()?;
+        let (host, port) = (&asked.request.host, asked.request.port);
+        if network.mode != NetworkMode::Allowlist || asked.request.scheme != Scheme::Http {
+            return None;
+        }
+        match network.rules.plain_way(host, port)? {
+            (Scheme::Http, _) => None,
+            (scheme, to) => {
+                (asked.request.scheme, asked.request.port) = (scheme, to);
+                Some(Self {
+                    host: asked.request.host.clone(),
+                    port: to,
+                    request: Some(asked),
+                })
+            }
+        }
     }
 
     /// The verdict as the sidecar gives it.
@@ -399,6 +429,7 @@ mod tests {
             learns: true,
             seconds: 30,
             limits: Vec::new(),
+            secret_hosts: Default::default(),
         });
         let (allowed, text) = ask("new.test", 443).verdict(&learning);
         assert!(allowed && text.contains("by learn mode"), "{text}");
@@ -410,6 +441,36 @@ mod tests {
         let (allowed, text) = ask("bad.test", 443).verdict(&network);
         assert!(!allowed && !text.contains("missing"), "{text}");
         assert!(ask("bad.test", 443).unconfined().0);
+    }
+
+    /// Finding 13 of the reading for honesty: the form in which programs ask was denied, and the missing rule would have opened
+    /// cleartext.
+    #[test]
+    fn a_request_in_the_clear_is_answered_as_the_wall_sends_it() {
+        let mut network = crate::plan::tests::sample().network;
+        network.mode = NetworkMode::Allowlist;
+        network.rules.allow = ["GET https://h.test/a/**".parse().unwrap()].into();
+        let of = |text: &str| {
+            let asked = request::typed(text).unwrap();
+            let question = Question {
+                host: asked.request.host.clone(),
+                port: asked.request.port,
+                request: Some(asked),
+            };
+            question.verdict(&network)
+        };
+        let (allowed, text) = of("GET http://h.test/a/b");
+        assert!(allowed, "{text}");
+        assert!(
+            text.ends_with("GET http://h.test/a/b is sent on as that"),
+            "{text}"
+        );
+        let (allowed, text) = of("GET http://h.test/b");
+        assert!(
+            !allowed && text.contains("the missing rule: GET https://h.test/b\n"),
+            "{text}"
+        );
+        assert!(of("GET https://h.test/a/b").0);
     }
 
     #[test]

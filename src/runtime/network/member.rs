@@ -10,6 +10,7 @@ use super::shown;
 use super::wall::{open_namespace, open_process, spawn};
 use crate::plan::Plan;
 use crate::runtime::RuntimeError;
+use crate::runtime::network::counted;
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::Place;
 use crate::seccomp::Listener;
@@ -57,6 +58,7 @@ impl MemberSidecar {
             inner: None,
             shown: shown::open(record, place)?,
             watched,
+            counts: counted::of_limits(record.controllers.as_ref(), record.plan()),
             calls: Some(calls),
             serving: None,
         };

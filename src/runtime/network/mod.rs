@@ -16,6 +16,7 @@ pub mod calls;
 pub mod clients;
 pub mod companion;
 pub mod control;
+pub mod counted;
 pub mod engine_networks;
 mod error;
 pub mod member;

@@ -16,6 +16,7 @@ use crate::runtime::launch::has_user_namespace;
 use crate::runtime::network::budgets;
 use crate::runtime::network::companion::sidecar_config;
 use crate::runtime::network::control;
+use crate::runtime::network::counted;
 use crate::runtime::network::engine_networks;
 use crate::runtime::network::refused;
 use crate::runtime::network::shown;
@@ -151,7 +152,7 @@ impl NetworkWall {
                 ))?
             }
         };
-        let inner = maker.finish()?;
+        let mut inner = maker.finish()?;
         let held = || RuntimeError::io("look at the inner network namespace");
         record.netns_cookie = Some(inner.cookie);
         let netns = File::from(inner.netns.try_clone().map_err(held())?);
@@ -185,9 +186,13 @@ impl NetworkWall {
             }
             None => None,
         };
+        let mut counts = counted::of_limits(record.controllers.as_ref(), record.plan());
+        let counters = std::mem::take(&mut inner.counters);
+        counts.extend(counted::of_addresses(self.mode, counters));
         let attach = Attach {
             shown: shown::open(record, place)?,
             watched,
+            counts,
             calls,
             serving,
             // The sidecar is in the node's own already, which only root may join.

@@ -1,14 +1,17 @@
 //! The events of a container's life, from what the runtime knows.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 
 use oci_spec::runtime::{LinuxResources, Process};
 
-use crate::audit::{Command, Event, LifeState, LogHead, Verdict, WallName, What, hash};
+use crate::audit::{
+    Command, CountedLimit, Event, LifeState, LogHead, Verdict, WallName, What, hash,
+};
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::oom;
 use crate::egress::{Lasting, Rules};
-use crate::plan::AuditPlan;
+use crate::plan::{AuditPlan, Plan};
 use crate::plan::privileges::is_of_every_engine;
 use crate::plan::text;
 use crate::policy::{HostName, Rule};
@@ -16,6 +19,7 @@ use crate::policy::{HostName, Rule};
 use super::FILTER;
 use super::node_log::life;
 use crate::runtime::RuntimeError;
+use crate::runtime::network::counted;
 use crate::runtime::state::record::Record;
 
 /// Lines of what was asked for and is not given; what is more is in the record.
@@ -179,36 +183,19 @@ fn wall_of(item: &str) -> WallName {
 }
 
 /// Limits that were reached, as the kernel counts them; to be asked while the cgroup is there.
-pub fn limits(controllers: Option<&Controllers>) -> Vec<Event> {
-    let Some(controllers) = controllers else {
-        return Vec::new();
-    };
-    let counted = [
-        (
-            "limits.memory",
-            oom::killed(controllers),
-            "the kernel killed processes for it",
-        ),
-        (
-            "limits.pids",
-            oom::forks_refused(controllers),
-            "the kernel refused new processes",
-        ),
-    ];
-    let reached = counted.into_iter().filter(|(_, times, _)| *times > 0);
-    reached
-        .map(|(limit, times, reason)| {
-            let what = What::Limit {
-                limit: limit.to_owned(),
-                times,
-            };
-            Event {
-                reason: Some(reason.to_owned()),
-                hint: Some(format!("dev.agentbox.{limit}, within the ceiling")),
-                ..Event::new(WallName::Resources, Verdict::Denied, what)
-            }
-        })
-        .collect()
+pub fn limits(controllers: Option<&Controllers>, plan: Option<&Plan>) -> Vec<Event> {
+    let all = controllers.map(|controllers| counted::limits(controllers, plan));
+    let reached = all.into_iter().flatten().filter_map(|one| {
+        let text = |path| fs::read_to_string(path).unwrap_or_default();
+        let times = match one.limit {
+            CountedLimit::Memory => oom::killed(&text(&one.files.events)),
+            CountedLimit::Pids => oom::forks_refused(&text(&one.files.events)),
+        };
+        let value = oom::limit(&text(&one.files.limit));
+        let times = times.filter(|times| *times > 0)?;
+        Some(one.limit.reached(times, value, one.bound))
+    });
+    reached.collect()
 }
 
 /// `start` has run its program, or why not.

@@ -60,6 +60,8 @@ struct Deny {
     calls: Vec<SyscallName>,
     errno: String,
     reason: String,
+    #[serde(default)]
+    logged: bool,
 }
 
 #[derive(Deserialize)]
@@ -238,6 +240,14 @@ fn rules(text: &str) -> Rules {
     rules
 }
 
+/// The calls of groups that are logged whatever they are answered.
+fn logged() -> BTreeMap<u32, SyscallName> {
+    let source: Source = toml::from_str(TOML).unwrap();
+    let groups = source.deny.iter().filter(|group| group.logged);
+    let calls = groups.flat_map(|group| &group.calls);
+    calls.map(|name| (name.number(), *name)).collect()
+}
+
 /// `base.rs`, written from the TOML.
 fn generated() -> String {
     let rules = base();
@@ -267,6 +277,10 @@ fn generated() -> String {
             other => panic!("{name}: {other:?}"),
         };
         writeln!(text, "    {rule}, // {name}").unwrap();
+    }
+    text.push_str("];\n\n/// Calls that are logged although they are answered as a kernel without them would, sorted.\npub(super) static LOGGED: &[u16] = &[\n");
+    for (number, name) in logged() {
+        writeln!(text, "    {number}, // {name}").unwrap();
     }
     text.push_str("];\n");
     write_cases(&mut text, "", &rules);

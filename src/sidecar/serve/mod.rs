@@ -27,6 +27,7 @@
 //! inbound    a port of the engine's network -> the same port of the loopback inside
 //! guests     connections in that are open
 //! outside    connections from outside that nobody answers
+//! counted    what the kernel alone counts
 //! keeper     the file of what was used
 //! tried      attempts of `verify`
 //! written    mounts of which a file was written
@@ -39,6 +40,7 @@ mod around;
 mod asks;
 mod clients;
 mod control;
+mod counted;
 mod denied;
 mod dns;
 mod explicit;
@@ -73,6 +75,7 @@ use serde::{Deserialize, Serialize};
 use super::SidecarError;
 use super::callers::Callers;
 use super::calls::Calls;
+use super::counts::Counts;
 use super::inside::Inside;
 use super::program::expect_listener;
 use super::protocol::Question;
@@ -272,7 +275,7 @@ pub(super) fn run(
     descriptors: Descriptors,
     init: &OwnedFd,
     handover: (OwnedFd, impl FnOnce(&OwnedFd) -> Question + 'static),
-    (calls, mounts): (Option<Calls>, Vec<WatchedMount>),
+    (calls, mounts, counts): (Option<Calls>, Vec<WatchedMount>, Counts),
 ) -> Result<(), SidecarError> {
     let step = |step| SidecarError::step::<std::io::Error>(step);
     let runtime = event_loop().map_err(step("make the event loop"))?;
@@ -304,6 +307,7 @@ pub(super) fn run(
             outside::serve(&wall, snmp);
         }
         written::serve(&wall, mounts);
+        let counts = counted::serve(&wall, counts);
         let calls = denied::serve(&wall, calls);
         let (socket, answer) = handover;
         let asked = Rc::clone(&calls);
@@ -321,6 +325,7 @@ pub(super) fn run(
             () = wall.reader_lost() => {}
         }
         wall.settle();
+        wall.note_counts(counts.borrow_mut().rest());
         Ok::<_, SidecarError>((wall, calls))
     })?;
     // With it the connections that were open, which are lines of the log.

@@ -16,7 +16,7 @@ impl Wall {
                 self.show(&what, why.to_owned(), None);
             }
             // The container has not tried anything.
-            Via::Inbound | Via::Outside | Via::Control => {}
+            Via::Inbound | Via::Outside | Via::Unrouted | Via::Unanswered | Via::Control => {}
         }
         self.log(Event {
             cause: Some(kind.to_owned()),
@@ -86,9 +86,23 @@ impl Wall {
         if self.tried.by().is_some() {
             return;
         }
+        self.count_all_denied(kind, 1);
+    }
+
+    fn count_all_denied(&self, kind: &'static str, times: u64) {
         let mut denied = self.denied.borrow_mut();
         let count = denied.entry(kind).or_default();
-        *count = count.saturating_add(1);
+        *count = count.saturating_add(times);
+    }
+
+    /// Writes down what the kernel counted.
+    pub fn note_counts(&self, events: Vec<Event>) {
+        for event in events {
+            if (event.wall, event.verdict) == (WallName::Network, Verdict::Denied) {
+                self.count_all_denied("by-address", event.times());
+            }
+            self.log(event);
+        }
     }
 
     /// Writes down that another program came to a proxy that is the command's alone; its user, where the kernel says it.
@@ -109,9 +123,7 @@ impl Wall {
         );
         self.note(Via::Outside, "", None, "outside", &why);
         // One is counted.
-        let mut denied = self.denied.borrow_mut();
-        let all = denied.entry("outside").or_default();
-        *all = all.saturating_add(count.saturating_sub(1));
+        self.count_all_denied("outside", count.saturating_sub(1));
     }
 
     /// Logs the end of the reader of requests.

@@ -1,0 +1,140 @@
+//! PURE. What the kernel alone counts: limits that were reached, and attempts by address that no listener hears.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Event, Verdict, Via, WallName, What};
+
+/// A limit whose hits the kernel counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CountedLimit {
+    /// Processes that were killed since memory ran out.
+    Memory,
+    /// Processes that could not be made.
+    Pids,
+}
+
+impl CountedLimit {
+    /// The field of policies.
+    pub fn field(self) -> &'static str {
+        match self {
+            Self::Memory => "limits.memory",
+            Self::Pids => "limits.pids",
+        }
+    }
+
+    /// It was reached so often. `value` is what holds as the kernel has it, `bound` what the policy says.
+    pub fn reached(self, times: u64, value: Option<u64>, bound: Option<u64>) -> Event {
+        let reason = match self {
+            Self::Memory => "the kernel killed processes for it, and tells nobody here which",
+            Self::Pids => "the kernel refused new processes, and tells nobody here whose",
+        };
+        // The kernel rounds memory down to whole pages.
+        let unit = match self {
+            Self::Memory => 4096,
+            Self::Pids => 1,
+        };
+        let is_policys = match (value, bound) {
+            (Some(value), Some(bound)) => value / unit >= bound / unit,
+            (None, Some(_)) => true,
+            (_, None) => false,
+        };
+        let hint = match (is_policys, self) {
+            (true, _) => format!("dev.agentbox.{}, within the ceiling", self.field()),
+            (false, Self::Memory) => {
+                "the engine's own limit is the smaller one: docker run --memory, a pod's resources.limits".to_owned()
+            }
+            (false, Self::Pids) => "the engine's own limit is the smaller one: docker run --pids-limit".to_owned(),
+        };
+        let what = What::Limit {
+            limit: self.field().to_owned(),
+            times,
+            value,
+        };
+        Event {
+            reason: Some(reason.to_owned()),
+            hint: Some(hint),
+            ..Event::new(WallName::Resources, Verdict::Denied, what)
+        }
+    }
+}
+
+/// Attempts by address since the last line of them.
+pub fn by_address(count: u64, via: Via) -> Event {
+    let what = What::Connection {
+        via: Some(via),
+        host: String::new(),
+        port: None,
+        sent: None,
+        received: None,
+    };
+    let event = Event {
+        cause: Some("by-address".to_owned()),
+        count: (count != 1).then_some(count),
+        ..Event::new(WallName::Network, Verdict::Denied, what)
+    };
+    match via {
+        Via::Unanswered => Event {
+            verdict: Verdict::Noted,
+            reason: Some(
+                "to an address on a port that no rule names, or to a port of the container itself where nothing listens: the kernel counts \
+                 both together, and tells neither address nor port"
+                    .to_owned(),
+            ),
+            ..event
+        },
+        _ => Event {
+            reason: Some("no route leads out; the kernel counts them, and tells no address".to_owned()),
+            hint: Some("network.allow with the host's name".to_owned()),
+            ..event
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Finding 9 of the reading for honesty: the hint named the annotation where the engine's limit was the one that held.
+    #[test]
+    fn the_hint_names_the_limit_that_was_reached() {
+        let hint = |limit: CountedLimit, value, bound| {
+            let event = limit.reached(3, value, bound);
+            event.hint.unwrap()
+        };
+        let mib = |n: u64| Some(n << 20);
+        for (limit, value, bound, word) in [
+            (CountedLimit::Memory, mib(32), mib(512), "--memory"),
+            (CountedLimit::Memory, mib(32), None, "--memory"),
+            (
+                CountedLimit::Memory,
+                mib(512),
+                mib(512),
+                "dev.agentbox.limits.memory",
+            ),
+            (
+                CountedLimit::Memory,
+                mib(512),
+                Some((512 << 20) + 9),
+                "dev.agentbox.limits.memory",
+            ),
+            (
+                CountedLimit::Pids,
+                Some(64),
+                Some(64),
+                "dev.agentbox.limits.pids",
+            ),
+            (CountedLimit::Pids, Some(63), Some(64), "--pids-limit"),
+        ] {
+            let hint = hint(limit, value, bound);
+            assert!(hint.contains(word), "{limit:?} {value:?} {bound:?}: {hint}");
+        }
+    }
+
+    #[test]
+    fn what_may_be_the_containers_own_is_noted_and_not_called_refused() {
+        assert_eq!(by_address(2, Via::Unrouted).verdict, Verdict::Denied);
+        assert_eq!(by_address(2, Via::Unanswered).verdict, Verdict::Noted);
+        assert_eq!(by_address(1, Via::Unrouted).times(), 1);
+    }
+}

@@ -1,0 +1,70 @@
+//! What the kernel counts for a container, which its sidecar reads while it runs: attempts by address, and limits that were reached.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+
+use crate::audit::CountedLimit;
+use crate::cgroup::controllers::Controllers;
+use crate::cgroup::oom::{self, LimitFiles};
+use crate::plan::Plan;
+use crate::policy::NetworkMode;
+use crate::sidecar::{Count, CountOf};
+
+/// A limit of a container, and where the kernel counts how often it was reached.
+pub struct LimitCounted {
+    /// Which.
+    pub limit: CountedLimit,
+    /// Its files in the cgroup.
+    pub files: LimitFiles,
+    /// What the policy says.
+    pub bound: Option<u64>,
+}
+
+/// The limits of a container whose cgroup has them.
+pub fn limits(controllers: &Controllers, plan: Option<&Plan>) -> Vec<LimitCounted> {
+    let bounds = plan.map(|plan| &plan.limits);
+    let memory = oom::memory_files(controllers).map(|files| LimitCounted {
+        limit: CountedLimit::Memory,
+        files,
+        bound: bounds.and_then(|bounds| bounds.memory_bytes),
+    });
+    let pids = oom::pids_files(controllers).map(|files| LimitCounted {
+        limit: CountedLimit::Pids,
+        files,
+        bound: bounds.and_then(|bounds| bounds.pids.map(u64::from)),
+    });
+    memory.into_iter().chain(pids).collect()
+}
+
+/// The same as what the sidecar reads. What a kernel does not show is not counted.
+pub(super) fn of_limits(controllers: Option<&Controllers>, plan: Option<&Plan>) -> Vec<Count> {
+    let all = controllers.map(|controllers| limits(controllers, plan));
+    let open = |one: LimitCounted| {
+        let LimitFiles { events, limit } = one.files;
+        let files = [events, limit].map(File::open);
+        let files: Result<Vec<File>, _> = files.into_iter().collect();
+        let files = files
+            .inspect_err(|error| log::debug!("{} is not counted: {error}", one.limit.field()))
+            .ok()?;
+        Some(Count {
+            of: CountOf::Limit(one.limit, one.bound),
+            files: files.into_iter().map(OwnedFd::from).collect(),
+        })
+    };
+    all.into_iter().flatten().filter_map(open).collect()
+}
+
+/// Attempts by address in a namespace of this mode, by its snmp and its snmp6.
+pub(super) fn of_addresses(mode: NetworkMode, counters: Vec<OwnedFd>) -> Vec<Count> {
+    let of = match mode {
+        NetworkMode::None | NetworkMode::Local => [CountOf::Unrouted, CountOf::UnroutedV6],
+        NetworkMode::Allowlist => [CountOf::Unanswered, CountOf::UnansweredV6],
+    };
+    let counted = of.into_iter().zip(counters);
+    counted
+        .map(|(of, file)| Count {
+            of,
+            files: vec![file],
+        })
+        .collect()
+}

@@ -1,0 +1,267 @@
+//! What the kernel alone counts: attempts by address, and limits that were reached. The files were opened by others, for the
+//! container's namespace and cgroup; here their numbers are read from time to time, and at the end.
+//!
+//! A number that has grown is a line: the first soon after the start of the container, later ones within half a minute of what they
+//! count, and of one that keeps growing ever more rarely.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::audit::kernel::by_address;
+use crate::audit::{CountedLimit, Event, Via};
+use crate::cgroup::oom;
+use crate::network::counters;
+
+/// From the start to the first look; the time between two looks doubles from there on.
+const FIRST: Duration = Duration::from_secs(5);
+/// The longest time between two looks.
+const MOST_DELAY: Duration = Duration::from_secs(30);
+/// The longest time between two lines of a number that keeps growing.
+const MOST_GAP: Duration = Duration::from_secs(3600);
+/// snmp6 is the longest of these files, with some five thousand bytes.
+const MOST_BYTES: usize = 16 << 10;
+
+/// What is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CountOf {
+    /// Attempts to reach an address of IPv4 without a route: snmp.
+    Unrouted,
+    /// The same of IPv6: snmp6.
+    UnroutedV6,
+    /// Attempts on ports without a listener, where each address is local: snmp.
+    Unanswered,
+    /// The rest of them: snmp6.
+    UnansweredV6,
+    /// Hits of a limit for which the policy says this: its count, and its value.
+    Limit(CountedLimit, Option<u64>),
+}
+
+impl CountOf {
+    /// How many files that takes.
+    pub(super) fn files(self) -> usize {
+        match self {
+            Self::Limit(..) => 2,
+            Self::Unrouted | Self::UnroutedV6 | Self::Unanswered | Self::UnansweredV6 => 1,
+        }
+    }
+
+    fn read(self, text: &str) -> Option<u64> {
+        match self {
+            Self::Unrouted => counters::unrouted(text),
+            Self::UnroutedV6 => counters::unrouted_v6(text),
+            Self::Unanswered => counters::unanswered(text),
+            Self::UnansweredV6 => counters::unanswered_v6(text),
+            Self::Limit(CountedLimit::Memory, _) => oom::killed(text),
+            Self::Limit(CountedLimit::Pids, _) => oom::forks_refused(text),
+        }
+    }
+
+    fn via(self) -> Option<Via> {
+        match self {
+            Self::Unrouted | Self::UnroutedV6 => Some(Via::Unrouted),
+            Self::Unanswered | Self::UnansweredV6 => Some(Via::Unanswered),
+            Self::Limit(..) => None,
+        }
+    }
+}
+
+/// A number that the kernel counts up, with its open files.
+#[derive(Debug)]
+pub struct Count {
+    /// What it is.
+    pub of: CountOf,
+    /// As many as that takes.
+    pub files: Vec<OwnedFd>,
+}
+
+#[derive(Debug)]
+struct Counter {
+    of: CountOf,
+    files: Vec<File>,
+    /// What lines have said.
+    told: u64,
+    /// No line before this time, and how long after it the next one.
+    next_line: Option<Instant>,
+    gap: Duration,
+}
+
+/// All that is counted for one container.
+#[derive(Debug)]
+pub(super) struct Counts {
+    all: Vec<Counter>,
+    next_look: Instant,
+    delay: Duration,
+}
+
+impl Counts {
+    /// The namespace and the cgroup are new: all numbers are 0 before the container has done anything.
+    pub fn new(counts: Vec<Count>, now: Instant) -> Self {
+        let all = counts.into_iter().map(|count| Counter {
+            of: count.of,
+            files: count.files.into_iter().map(File::from).collect(),
+            told: 0,
+            next_line: None,
+            gap: FIRST,
+        });
+        Self {
+            all: all.collect(),
+            next_look: now + FIRST,
+            delay: FIRST,
+        }
+    }
+
+    /// When to look next; `None`: never.
+    pub fn next_look(&self) -> Option<Instant> {
+        (!self.all.is_empty()).then_some(self.next_look)
+    }
+
+    /// The events that are to be written, if it is time to look.
+    pub fn look(&mut self, now: Instant) -> Vec<Event> {
+        if now < self.next_look {
+            return Vec::new();
+        }
+        self.delay = (self.delay * 2).min(MOST_DELAY);
+        self.next_look = now + self.delay;
+        self.all
+            .iter_mut()
+            .filter_map(|counter| counter.look(now))
+            .collect()
+    }
+
+    /// What no line has said yet: the container has ended.
+    pub fn rest(&mut self) -> Vec<Event> {
+        self.all.iter_mut().filter_map(Counter::tell).collect()
+    }
+}
+
+impl Counter {
+    fn look(&mut self, now: Instant) -> Option<Event> {
+        if self.next_line.is_some_and(|next| now < next) {
+            return None;
+        }
+        let event = self.tell()?;
+        self.next_line = Some(now + self.gap);
+        self.gap = (self.gap * 2).min(MOST_GAP);
+        Some(event)
+    }
+
+    fn tell(&mut self) -> Option<Event> {
+        let count = self.of.read(&read(self.files.first()?)?)?;
+        let new = count.saturating_sub(self.told);
+        if new == 0 {
+            return None;
+        }
+        self.told = count;
+        match (self.of, self.of.via()) {
+            (_, Some(via)) => Some(by_address(new, via)),
+            (CountOf::Limit(limit, bound), None) => {
+                let value = self.files.get(1).and_then(read);
+                let value = value.and_then(|text| oom::limit(&text));
+                Some(limit.reached(count, value, bound))
+            }
+            (_, None) => None,
+        }
+    }
+}
+
+/// A cgroup that is gone has nothing to say any more.
+fn read(file: &File) -> Option<String> {
+    let mut text = vec![0; MOST_BYTES];
+    let mut length = 0;
+    // The kernel gives such a file by pages.
+    while length < text.len() {
+        match file.read_at(&mut text[length..], length as u64).ok()? {
+            0 => break,
+            more => length += more,
+        }
+    }
+    text.truncate(length);
+    String::from_utf8(text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Seek, SeekFrom, Write};
+
+    use super::*;
+
+    fn file(text: &str) -> File {
+        let fd = rustix::fs::memfd_create("count", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let mut file = File::from(fd);
+        file.write_all(text.as_bytes()).unwrap();
+        file
+    }
+
+    fn set(mut file: &File, text: &str) {
+        file.seek(SeekFrom::Start(0)).unwrap();
+        file.set_len(0).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    }
+
+    fn count(of: CountOf, files: &[&File]) -> Count {
+        let files = files.iter().map(|file| file.try_clone().unwrap().into());
+        Count {
+            of,
+            files: files.collect(),
+        }
+    }
+
+    fn snmp(count: u64) -> String {
+        format!("Ip: Forwarding OutNoRoutes\nIp: 2 {count}\n")
+    }
+
+    /// Finding 2 of the reading for honesty: an attempt by address left no line.
+    #[test]
+    fn attempts_by_address_are_told_soon_and_all_of_them_in_the_end() {
+        let source = file(&snmp(0));
+        let mut now = Instant::now();
+        let mut counts = Counts::new(vec![count(CountOf::Unrouted, &[&source])], now);
+        assert_eq!(counts.look(now + FIRST), []);
+        let (mut told, mut lines) = (0, 0);
+        for n in 1..=2_000 {
+            set(&source, &snmp(n * 3));
+            now = counts.next_look().unwrap();
+            for event in counts.look(now) {
+                assert_eq!(event.cause.as_deref(), Some("by-address"));
+                (told, lines) = (told + event.times(), lines + 1);
+            }
+            assert!(
+                n > 1 || told == 3,
+                "the first has its line at the next look"
+            );
+        }
+        // Half a minute each: some seventeen hours.
+        assert!((10..40).contains(&lines), "{lines}");
+        told += counts.rest().iter().map(Event::times).sum::<u64>();
+        assert_eq!(told, 6_000);
+        assert_eq!(counts.rest(), []);
+    }
+
+    /// Finding 10: a limit was told at the end, without its value.
+    #[test]
+    fn a_limit_is_told_with_its_value_when_it_is_reached() {
+        let (events, limit) = (file("max 0\n"), file("64\n"));
+        let of = CountOf::Limit(CountedLimit::Pids, Some(64));
+        let start = Instant::now();
+        let mut counts = Counts::new(vec![count(of, &[&events, &limit])], start);
+        assert_eq!(counts.look(start + FIRST), []);
+        set(&events, "max 17\n");
+        let told = counts.look(counts.next_look().unwrap());
+        assert_eq!(told, [CountedLimit::Pids.reached(17, Some(64), Some(64))]);
+        assert_eq!(counts.rest(), []);
+    }
+
+    #[test]
+    fn who_counts_nothing_is_never_woken() {
+        let now = Instant::now();
+        assert_eq!(Counts::new(Vec::new(), now).next_look(), None);
+        let empty = file("");
+        let mut counts = Counts::new(vec![count(CountOf::UnroutedV6, &[&empty])], now);
+        assert_eq!(counts.look(now + MOST_GAP), []);
+    }
+}

@@ -1,0 +1,25 @@
+//! What the kernel alone counts, in the event loop: attempts by address, and limits that were reached.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Instant;
+
+use super::super::counts::Counts;
+use super::wall::Wall;
+
+/// Looks from time to time, until the sidecar ends. What is left then is for the caller.
+pub(super) fn serve(wall: &Rc<Wall>, counts: Counts) -> Rc<RefCell<Counts>> {
+    let counts = Rc::new(RefCell::new(counts));
+    let (wall, looked_at) = (Rc::clone(wall), Rc::clone(&counts));
+    tokio::task::spawn_local(async move {
+        loop {
+            let Some(next) = looked_at.borrow().next_look() else {
+                return;
+            };
+            tokio::time::sleep_until(next.into()).await;
+            let events = looked_at.borrow_mut().look(Instant::now());
+            wall.note_counts(events);
+        }
+    });
+    counts
+}
