@@ -109,7 +109,7 @@ fn only_a_host_that_has_answered_was_let_through() {
         ],
         &["sleep", "300"],
     );
-    let get = |url: &str| container.exec(&[], &["curl", "-skS", "-o", "/dev/null", url]);
+    let get = |url: &str| container.exec(&[], &["curl", "-fskS", "-o", "/dev/null", url]);
     // Its address is denied; this leads to a cloud's, this to nothing, and there nobody listens.
     for url in [
         "https://api.example.test/",

@@ -132,7 +132,13 @@ fn of_policy(global: &Global, args: &PolicyCheck, question: &Question) -> Result
                 .push(format!("where --policy {name} requires it: {error:#}"));
             Ok(chosen.into())
         }
-        (Ok(_), Ok(required)) | (Err(_), Ok(required)) => Ok(required.into()),
+        (Ok(chosen), Ok(mut required)) => {
+            let (_, text) = chosen.verdict;
+            let other = format!("where an annotation chooses {name}: {text}");
+            required.may_add.insert(0, other);
+            Ok(required.into())
+        }
+        (Err(_), Ok(required)) => Ok(required.into()),
         (Err(error), Err(_)) => Err(error),
     }
 }
