@@ -11,9 +11,9 @@ use crate::audit::{
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::oom;
 use crate::egress::{Lasting, Rules};
-use crate::plan::{AuditPlan, Plan};
 use crate::plan::privileges::is_of_every_engine;
 use crate::plan::text;
+use crate::plan::{AuditPlan, Plan};
 use crate::policy::{HostName, Rule};
 
 use super::FILTER;
