@@ -86,10 +86,10 @@ pub fn run(args: &Trust) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A line of a policy as it is, and one of a file of variables without what may be a secret. PATH says what is shown.
+/// A line of a policy as it is, and one of a file of variables without what may be a secret. PATH and HOME say what is shown.
 fn without_value(line: &str) -> &str {
     match line.split_once('=') {
-        Some((name, _)) if is_variable(name) && name != "PATH" => name,
+        Some((name, _)) if is_variable(name) && !["PATH", "HOME"].contains(&name) => name,
         _ => line,
     }
 }

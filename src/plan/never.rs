@@ -23,6 +23,7 @@ pub struct Never {
     pub read_only: Vec<ReadOnlyPath>,
     #[serde(default)]
     file_system: Vec<KernelFileSystem>,
+    #[serde(default)]
     own: Credentials,
     credentials: Credentials,
     /// Private keys, which are known by what is in them.
@@ -78,7 +79,7 @@ struct KernelFileSystem {
     why: String,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Credentials {
     why: String,
@@ -141,7 +142,9 @@ impl Never {
     /// Why nobody in a container writes `real`, if nobody does.
     pub fn read_only(&self, real: &Path) -> Option<&str> {
         let found = self.read_only.iter().find(|r| r.covers(real));
-        found.map(|r| r.why.as_str())
+        found
+            .map(|r| r.why.as_str())
+            .or_else(|| self.own.may_come_below(real))
     }
 
     /// Whether `real` is a directory of which only the parts are anybody's in particular: /home, /srv, /var.
@@ -159,7 +162,8 @@ impl Never {
 
     /// Whether no container writes a directory, under any policy: a link there is the node's own.
     pub fn is_closed(&self, directory: &Path) -> bool {
-        self.read_only(directory).is_some() || self.host.iter().any(|h| h.covers(directory))
+        self.read_only.iter().any(|r| r.covers(directory))
+            || self.host.iter().any(|h| h.covers(directory))
     }
 
     /// Names of credentials, relative to a home directory.
@@ -189,6 +193,15 @@ impl Never {
 }
 
 impl Credentials {
+    /// Why a directory is not written in which one of these may be made: it cannot be hidden as long as it is not there.
+    fn may_come_below(&self, real: &Path) -> Option<&str> {
+        let beginnings = self.paths.iter().flat_map(|path| path.ancestors().skip(1));
+        let mut beginnings = beginnings.filter(|path| !path.as_os_str().is_empty());
+        beginnings
+            .any(|path| ends_with(real, path))
+            .then_some(self.why.as_str())
+    }
+
     /// By how many of its last components a path is one of these.
     fn parts(&self, path: &Path, meant: &Meant) -> Option<usize> {
         let names = self.paths.iter();

@@ -40,6 +40,9 @@ pub(super) struct Listed {
 /// Where the list has containerd's data.
 const CONTAINERD: &str = "/var/lib/containerd";
 
+/// Where the list has the node's own files.
+const NODE: &str = "/etc/agentbox";
+
 /// Where an engine's data lies, and where the list has it, by the place of a root file system in it: podman's and CRI-O's, and
 /// Docker's with containerd's image store.
 fn moved_by_root(rootfs: &Path) -> Option<(&Path, &'static str)> {
@@ -161,6 +164,17 @@ impl Hosts {
         let moved = moved_by_root(rootfs);
         known.extend(moved.and_then(|(data, usual)| Known::moved(never, &mut plain, data, usual)));
         Self { known }
+    }
+
+    /// Likewise, the places that the node's file names: judged as if they lay beside it.
+    pub(super) fn add_nodes(&mut self, never: &Never, places: &[PathBuf]) {
+        let mut plain = Plain::default();
+        let known = places.iter().filter_map(|place| {
+            let mut known = Known::moved(never, &mut plain, place, NODE)?;
+            known.name = Path::new(NODE).join(place.file_name()?);
+            Some(known)
+        });
+        self.known.extend(known);
     }
 
     /// Likewise, as the layers of the root file system betray containerd's.

@@ -97,13 +97,16 @@ pub fn can_be_judged(path: &Path) -> io::Result<()> {
     links::open(path).map(|_| ()).map_err(Into::into)
 }
 
-/// Looks at everything that the bundle names on the host, and keeps the sources of bind mounts open.
+/// Looks at everything that the bundle names on the host, and keeps the sources of bind mounts open. `of_node` are the places that the
+/// node's file names, and its own.
 pub fn bundle(
     spec: &Spec,
     rootfs: &Path,
     wrapped: &Wrapped,
+    of_node: &[PathBuf],
 ) -> Result<(BundleFacts, Vec<Opened>), ProbeError> {
     let mut judge = Judge::new(spec, rootfs);
+    judge.hosts.add_nodes(judge.never, of_node);
     let root = open_path(rootfs, ResolveFlags::empty()).map_err(|e| ProbeError::Read {
         path: rootfs.to_owned(),
         source: e.into(),

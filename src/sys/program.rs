@@ -12,13 +12,15 @@ use std::process::{Command, Stdio};
 use super::path::resolve_owned;
 
 /// Where a distribution installs its programs.
-const DIRECTORIES: [&str; 6] = [
+const DIRECTORIES: [&str; 7] = [
     "/usr/bin",
     "/bin",
     "/usr/sbin",
     "/sbin",
     "/usr/local/bin",
     "/usr/local/sbin",
+    // NixOS has no other.
+    "/run/current-system/sw/bin",
 ];
 
 /// PATH of such a program, in which it finds others.

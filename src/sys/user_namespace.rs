@@ -91,6 +91,25 @@ pub fn only_user() -> io::Result<Option<Ids>> {
     Ok(*known.insert(uid.zip(gid).map(|(uid, gid)| Ids { uid, gid })))
 }
 
+/// Whether a number stands for users of whom this user namespace knows nothing, and not for its own user of this number.
+pub fn is_unmapped(shown: u32) -> bool {
+    shown == OVERFLOW && procfs::text(UID_MAP).is_ok_and(|map| !maps(&map, OVERFLOW))
+}
+
+/// Whether a map (user_namespaces(7)) has a line for this number.
+fn maps(map: &str, id: u32) -> bool {
+    map.lines().any(|line| {
+        let mut fields = line.split_ascii_whitespace();
+        let mut number = || fields.next().and_then(|field| field.parse::<u64>().ok());
+        match (number(), number(), number()) {
+            (Some(first), Some(_), Some(count)) => {
+                (first..first.saturating_add(count)).contains(&u64::from(id))
+            }
+            _ => false,
+        }
+    })
+}
+
 /// Who owns a file, as far as that can be told: in a user namespace with one user the kernel shows that person by the
 /// number there, root's in [`unshare_with_mounts`]'s, and everybody else, root among them, as the overflow user (user_namespaces(7), "Unmapped user and group IDs"). Nobody's files are
 /// taken for root's then, and the person's for the person's. What counts is that the person cannot have made it.
@@ -172,5 +191,13 @@ mod tests {
         ] {
             assert_eq!(only(other), None, "{other:?}");
         }
+    }
+
+    #[test]
+    fn the_nodes_own_namespace_maps_everybody() {
+        assert!(maps("         0          0 4294967295\n", OVERFLOW));
+        assert!(!maps("0 1000 1\n1 100000 65000\n", OVERFLOW));
+        assert!(maps("0 1000 1\n1 100000 65536\n", OVERFLOW));
+        assert!(!maps("", OVERFLOW));
     }
 }

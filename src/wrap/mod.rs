@@ -66,7 +66,7 @@ fn by_namespaces(global: &Global, wanted: &Wanted) -> Result<Ended> {
     let base = records(global, wanted);
     let mut prepared = prepare(global, wanted, base)?;
     let _kept = prepared.keep(wanted)?;
-    let summary = summary::open(wanted, &prepared.written)?;
+    let summary = summary::open(wanted)?;
     say_what_is_lacking(wanted);
     let mut refused = Summary::default();
     let status = foreground::run(
@@ -147,8 +147,6 @@ fn records<'a>(global: &'a Global, wanted: &'a Wanted) -> Base<'a> {
 struct Prepared {
     bundle: WrapBundle,
     wrapped: Wrapped,
-    /// What the command may write, and may have written in an earlier run.
-    written: Vec<PathBuf>,
     /// What git is told of the person and the workspace.
     git: String,
 }
@@ -224,7 +222,6 @@ fn prepare(global: &Global, wanted: &Wanted, base: Base<'_>) -> Result<Prepared>
             published: wanted.published(),
             ..layout.wrapped(wanted.asked.clone())
         },
-        written: layout.writable().cloned().collect(),
         git: layout.git,
     })
 }

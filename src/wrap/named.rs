@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 
 use super::error::WrapRefused;
 use super::layout::Layout;
+use super::person::Person;
 use super::planted;
 use super::wanted::Wanted;
 use crate::cli::Walls;
@@ -19,7 +20,7 @@ impl Layout {
     /// Adds what was named. Nothing of it is dropped in silence: what cannot be given is an error with its reason.
     pub fn add_named(&mut self, wanted: &Wanted, resolved: &Resolved) -> Result<()> {
         for path in &wanted.read {
-            let real = self.open_named("--read", path)?;
+            let real = self.open_named("--read", path, &wanted.person)?;
             refuse_both(path, &real, &wanted.write)?;
             let over = over_ceiling(resolved, &real, BindAccess::ReadOnly);
             refuse_over("--read", path, over)?;
@@ -31,7 +32,7 @@ impl Layout {
             }
         }
         for path in &wanted.write {
-            let real = self.open_named("--write", path)?;
+            let real = self.open_named("--write", path, &wanted.person)?;
             let over = over_ceiling(resolved, &real, BindAccess::ReadWrite);
             refuse_over("--write", path, over)?;
             if !real.starts_with(&self.workspace) {
@@ -40,7 +41,7 @@ impl Layout {
             }
         }
         for path in &wanted.hide {
-            let real = self.real("--hide", path)?;
+            let real = real("--hide", path, &wanted.person)?;
             if self.workspace.starts_with(&real) {
                 let why = "it is the workspace, or holds it".to_owned();
                 bail!(WrapRefused::Named("--hide", path.clone(), why));
@@ -68,8 +69,13 @@ impl Layout {
     }
 
     /// The path without links. A link that was named is made again, so that the name leads there inside too.
-    fn open_named(&mut self, option: &'static str, path: &Path) -> Result<PathBuf> {
-        let real = self.real(option, path)?;
+    fn open_named(
+        &mut self,
+        option: &'static str,
+        path: &Path,
+        person: &Person,
+    ) -> Result<PathBuf> {
+        let real = real(option, path, person)?;
         let never = Never::builtin();
         let why = match never.refuses(&real) {
             Some(why) => Some(why.to_owned()),
@@ -94,17 +100,16 @@ impl Layout {
         }
         Ok(real)
     }
+}
 
-    fn real(&self, option: &'static str, path: &Path) -> Result<PathBuf> {
-        let written = std::slice::from_ref(&self.workspace);
-        match planted::real(path, written).and_then(|real| real.canonicalize()) {
-            Ok(real) => Ok(real),
-            Err(error) => bail!(WrapRefused::Named(
-                option,
-                path.to_owned(),
-                error.to_string()
-            )),
-        }
+fn real(option: &'static str, path: &Path, person: &Person) -> Result<PathBuf> {
+    match planted::named(path, person).and_then(|real| real.canonicalize()) {
+        Ok(real) => Ok(real),
+        Err(error) => bail!(WrapRefused::Named(
+            option,
+            path.to_owned(),
+            error.to_string()
+        )),
     }
 }
 

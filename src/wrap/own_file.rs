@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 use super::error::WrapRefused;
 use super::person::Person;
@@ -17,9 +18,36 @@ pub fn read(path: &Path) -> Result<String> {
     text(open_regular(path)?, path)
 }
 
+/// Likewise, by a path that was resolved: a link that has come since is an error.
+pub fn read_resolved(path: &Path) -> Result<String> {
+    text(open_resolved(path)?, path)
+}
+
 /// The text of a file that decides what the command may do: nobody but the person and root may write it.
 pub fn read_trusted(path: &Path, person: &Person) -> Result<String> {
-    let file = open_regular(path)?;
+    trusted_text(open_regular(path)?, path, person)
+}
+
+/// Likewise, by a path that was resolved.
+pub fn read_trusted_resolved(path: &Path, person: &Person) -> Result<String> {
+    trusted_text(open_resolved(path)?, path, person)
+}
+
+fn open_resolved(path: &Path) -> Result<File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let links = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let opened = rustix::fs::openat2(CWD, path, flags, Mode::empty(), links);
+    let file = File::from(opened.with_context(|| format!("open {path:?}"))?);
+    match file.metadata() {
+        Ok(found) if found.is_file() => Ok(file),
+        _ => bail!(WrapRefused::File {
+            path: path.to_owned(),
+            why: "is no regular file".to_owned(),
+        }),
+    }
+}
+
+fn trusted_text(file: File, path: &Path, person: &Person) -> Result<String> {
     let stat = file
         .metadata()
         .with_context(|| format!("look at {path:?}"))?;

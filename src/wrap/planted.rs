@@ -4,6 +4,8 @@
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
 
+use super::person::Person;
+use super::settings::places;
 use crate::sys::path;
 
 /// The path without links, as far as there is something. A link that lies in one of the `written` places, which are
@@ -20,6 +22,20 @@ pub fn real(path: &Path, written: &[PathBuf]) -> Result<PathBuf> {
             )));
         }
         Ok(())
+    })
+}
+
+/// The path without links, as far as there is something, for what a run is asked for. A link counts only where no sandbox writes the
+/// directory in which it lies: an earlier run had another workspace.
+pub fn named(path: &Path, person: &Person) -> Result<PathBuf> {
+    path::resolve(path, |step| {
+        if !step.found.is_symlink() || places::no_sandbox_writes(person, step.directory) {
+            return Ok(());
+        }
+        let link = step.path;
+        Err(Error::other(format!(
+            "{link:?} is a link that a command could have made: name the file that it leads to"
+        )))
     })
 }
 

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
@@ -224,13 +224,13 @@ fn plain(text: &str, is_host: bool) -> String {
         .collect()
 }
 
-/// Makes or empties the file for the summary, before the command may put something else in its place. No link in what is `written`
-/// is followed, and nothing but a plain file is taken.
-pub fn open(wanted: &Wanted, written: &[PathBuf]) -> Result<Option<File>> {
+/// Makes or empties the file for the summary, before the command may put something else in its place. No link that a sandbox may have
+/// made is followed, and nothing but a plain file is taken.
+pub fn open(wanted: &Wanted) -> Result<Option<File>> {
     let Some(path) = &wanted.summary else {
         return Ok(None);
     };
-    let open = || planted::real(path, written).and_then(|real| empty(&real));
+    let open = || planted::named(path, &wanted.person).and_then(|real| empty(&real));
     match wanted.person.looking(open)? {
         Ok(file) => Ok(Some(file)),
         Err(why) => bail!(WrapRefused::Summary {

@@ -90,6 +90,9 @@ impl<'a> Assignment<'a> {
                 "a name alone passes your own variable on, and a command may have written this file: use --env NAME, or \
                  `agentbox trust` on the file",
             ),
+            (name, _) if !is_plain(name) => Err(
+                "that is no name of a variable, and a command may have written this file: `agentbox trust` on it lets it count",
+            ),
             ("PATH" | "HOME", _) => Err(
                 "PATH and HOME decide which directories are shown, and a command may have written this file: use --env, or \
                  `agentbox trust` on the file",
@@ -103,6 +106,13 @@ impl<'a> Assignment<'a> {
         let value = self.value.map(str::to_owned).or_else(|| own(self.name))?;
         Some((self.name.to_owned(), value))
     }
+}
+
+/// As shells name variables: another kind of file is seldom made of such lines.
+fn is_plain(name: &str) -> bool {
+    let mut all = name.chars();
+    let first = |c: char| c.is_ascii_alphabetic() || c == '_';
+    all.next().is_some_and(first) && all.all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 fn from_file(

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
@@ -72,9 +72,8 @@ impl Wanted {
             anyhow::Ok((cwd, workspace))
         })??;
         let found = person.looking(|| settings::find(&person, &workspace))??;
-        let (asked, policy_file) =
-            person.looking(|| asked(args, &found.sources, &workspace, &person))??;
-        let variables = person.looking(|| option_variables(args, &workspace, &person))??;
+        let (asked, policy_file) = person.looking(|| asked(args, &found.sources, &person))??;
+        let variables = person.looking(|| option_variables(args, &person))??;
         let mut wanted = Self {
             command: args.command.clone(),
             name: args.name.clone(),
@@ -174,14 +173,10 @@ impl Wanted {
 }
 
 /// The files that `--env-file` names. To be called with the person's rights over files.
-fn option_variables(
-    args: &cli::Wrap,
-    workspace: &Path,
-    person: &Person,
-) -> Result<Vec<SealedFile>> {
+fn option_variables(args: &cli::Wrap, person: &Person) -> Result<Vec<SealedFile>> {
     let files = args.env_file.iter();
     files
-        .map(|file| SealedFile::read(person, file, workspace, FileKind::Variables))
+        .map(|file| SealedFile::read(person, file, FileKind::Variables))
         .collect()
 }
 
@@ -189,7 +184,6 @@ fn option_variables(
 fn asked(
     args: &cli::Wrap,
     sources: &[Source],
-    workspace: &Path,
     person: &Person,
 ) -> Result<(Asked, Option<PathBuf>)> {
     let name_of = |source: &Source| source.path.display().to_string();
@@ -216,7 +210,7 @@ fn asked(
     };
     if let Some(name) = &args.policy {
         let policy = chosen(name, &|| {
-            let file = SealedFile::read(person, name.as_ref(), workspace, FileKind::Policy)?;
+            let file = SealedFile::read(person, name.as_ref(), FileKind::Policy)?;
             file.require()?;
             Ok((file.path, file.text))
         });
@@ -227,7 +221,7 @@ fn asked(
     let mut highest_first = sources.iter().rev();
     if let Some((source, name)) = highest_first.find_map(|s| Some((s, named(s)?))) {
         let of = name_of(source);
-        let policy = chosen(&name, &|| source.policy_file(person, &name, workspace));
+        let policy = chosen(&name, &|| source.policy_file(person, &name));
         asked.policy = Some(policy.with_context(|| format!("policy of {of}"))?);
         asked.policy_of = Some(of);
     }

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use crate::cli::Global;
 use crate::policy::unreadable;
 use crate::policy::{
-    Asked, Asker, HostPath, NodeConfig, NodeLog, PolicyError, Selection, Sources, misnamed_policy,
-    misnamed_preset, resolve,
+    Asked, Asker, HostPath, NodeConfig, NodeLog, NodeNetwork, PolicyError, Selection, Sources,
+    misnamed_policy, misnamed_preset, resolve,
 };
 use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle::{open_regular, read_open};
@@ -143,6 +143,29 @@ impl NodeFiles {
 /// The file cannot be read, or others may write it.
 pub fn log(config: &Path) -> Result<NodeLog, RuntimeError> {
     Ok(node(config)?.unwrap_or_default().log)
+}
+
+/// The node's file and the places that it names, by which later containers are decided: no container is given them.
+pub fn places(global: &Global) -> Result<Vec<PathBuf>, RuntimeError> {
+    let node = node_or_default(global)?;
+    let NodeNetwork {
+        upstream_credentials,
+        upstream_trust_roots,
+        ..
+    } = &node.network;
+    let named = [
+        &node.policy_dir,
+        &node.preset_dir,
+        upstream_credentials,
+        upstream_trust_roots,
+    ];
+    let named = named.into_iter().flatten();
+    let named = named.chain(node.secret.iter().map(|secret| &secret.file));
+    let named = named.map(|path| PathBuf::from(path.as_str()));
+    let config = std::path::absolute(config(global)).ok();
+    // One that lies where the list has it is judged by that.
+    let config = config.filter(|path| path != Path::new(CONFIG));
+    Ok(named.chain(config).collect())
 }
 
 /// Where the node's presets are, or will be.

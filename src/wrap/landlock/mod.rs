@@ -77,7 +77,7 @@ pub fn run(global: &Global, wanted: &Wanted) -> Result<Ended> {
     enforce::try_to_listen()?;
     let place = Place::new(&wanted.person)?;
     let decided = decide_in(&place, global, wanted)?;
-    let summary = summary::open(wanted, &decided.written)?;
+    let summary = summary::open(wanted)?;
     become_the(&wanted.person)?;
     let ended = run_decided(&place, global, decided.decision, &decided.git);
     Summary::read(&place.journal_path()).tell(wanted, summary.as_ref())?;
@@ -158,7 +158,6 @@ fn decide_in(place: &Place, global: &Global, wanted: &Wanted) -> Result<DecidedR
     // With it goes the bundle, which was made with the rights that are left here.
     Ok(DecidedRun {
         decision,
-        written: prepared.written,
         git: prepared.git,
     })
 }
@@ -166,8 +165,6 @@ fn decide_in(place: &Place, global: &Global, wanted: &Wanted) -> Result<DecidedR
 /// What is left of the preparations when they have been judged.
 struct DecidedRun {
     decision: BundleDecision,
-    /// What the command may write.
-    written: Vec<PathBuf>,
     git: String,
 }
 

@@ -38,7 +38,7 @@ pub fn find(person: &Person, workspace: &Path) -> Result<Option<Source>> {
     let text = own_file::read_trusted(&path, person)?;
     let settings = Settings::parse(&text, Base::of_person(Path::new("/")))
         .with_context(|| format!("settings of {path:?}"))?;
-    Source::of_person(person, path, settings, workspace).map(Some)
+    Source::of_person(person, path, settings).map(Some)
 }
 
 /// Adds rules to the file of a workspace.

@@ -53,15 +53,9 @@ pub struct Source {
 
 impl Source {
     /// Of settings that the user alone writes: what they name is judged file by file. The policy is read where it is chosen.
-    fn of_person(
-        person: &Person,
-        path: PathBuf,
-        settings: Settings,
-        workspace: &Path,
-    ) -> Result<Self> {
+    fn of_person(person: &Person, path: PathBuf, settings: Settings) -> Result<Self> {
         let named = settings.env_file.iter();
-        let files =
-            named.map(|file| SealedFile::read(person, file, workspace, FileKind::Variables));
+        let files = named.map(|file| SealedFile::read(person, file, FileKind::Variables));
         Ok(Self {
             files: files.collect::<Result<_>>()?,
             path,
@@ -70,18 +64,13 @@ impl Source {
     }
 
     /// The policy file that it names, with the content that was judged.
-    pub fn policy_file(
-        &self,
-        person: &Person,
-        name: &str,
-        workspace: &Path,
-    ) -> Result<(PathBuf, String)> {
+    pub fn policy_file(&self, person: &Person, name: &str) -> Result<(PathBuf, String)> {
         let named = Path::new(name);
         if let Some(file) = self.files.iter().find(|file| file.named == named) {
             file.require()?;
             return Ok((file.path.clone(), file.text.clone()));
         }
-        let file = SealedFile::read(person, named, workspace, FileKind::Policy)?;
+        let file = SealedFile::read(person, named, FileKind::Policy)?;
         file.require()?;
         Ok((file.path, file.text))
     }
@@ -98,7 +87,7 @@ pub struct Found {
 /// Reads the settings for a workspace. To be called with the person's rights over files.
 pub fn find(person: &Person, workspace: &Path) -> Result<Found> {
     let mut sources = Vec::new();
-    sources.extend(of_person(person, workspace)?);
+    sources.extend(of_person(person)?);
     sources.extend(allowed::find(person, workspace)?);
     let path = workspace.join(PROJECT_FILE);
     let notice = match of_project(person, &path)? {
@@ -114,7 +103,7 @@ pub fn find(person: &Person, workspace: &Path) -> Result<Found> {
     Ok(Found { sources, notice })
 }
 
-fn of_person(person: &Person, workspace: &Path) -> Result<Option<Source>> {
+fn of_person(person: &Person) -> Result<Option<Source>> {
     let Some(home) = places::home(person) else {
         return Ok(None);
     };
@@ -129,7 +118,7 @@ fn of_person(person: &Person, workspace: &Path) -> Result<Option<Source>> {
     }
     let settings = Settings::parse(&text, Base::of_person(&home))
         .with_context(|| format!("settings of {path:?}"))?;
-    Source::of_person(person, path, settings, workspace).map(Some)
+    Source::of_person(person, path, settings).map(Some)
 }
 
 fn too_long(path: &Path) -> WrapRefused {
@@ -224,7 +213,7 @@ impl Sealed {
         let home = places::home(person);
         let settings = Settings::parse(text, Base::of_project(directory, home.as_deref()))
             .with_context(|| format!("settings of {path:?}"))?;
-        let seal = Seal::of(person, &settings, directory).map_err(|why| WrapRefused::File {
+        let seal = Seal::of(person, &settings).map_err(|why| WrapRefused::File {
             path: path.to_owned(),
             why,
         })?;
@@ -271,7 +260,10 @@ impl Offer {
             anyhow!("there is no home directory to keep what is trusted in: set HOME")
         })?;
         // What was trusted of a file that has gone can be removed all the same.
-        let gone = named.and_then(|named| std::path::absolute(named).ok());
+        let gone = named.and_then(|named| {
+            let directory = std::path::absolute(named).ok()?.parent()?.canonicalize();
+            Some(directory.ok()?.join(named.file_name()?))
+        });
         let gone = gone.filter(|path| store.has(path) && path.symlink_metadata().is_err());
         let file = file.filter(|file| !is_project(file));
         if let Some(file) = file.or(gone.as_deref()) {
@@ -419,7 +411,7 @@ mod tests {
             files: sealed.seal.included,
         };
         let name = source.settings.policy.clone().unwrap();
-        let (path, used) = source.policy_file(&person, &name, &base).unwrap();
+        let (path, used) = source.policy_file(&person, &name).unwrap();
         assert_eq!(
             (path, used.as_str()),
             (policy.clone(), "base = \"strict\"\n")
@@ -427,7 +419,7 @@ mod tests {
         let variables = source.files.iter().find(|file| file.path != policy);
         assert_eq!(variables.unwrap().text, "A=1\n");
         // The control: read again, it would be the other one, which nobody trusts.
-        let again = SealedFile::read(&person, &policy, &base, FileKind::Policy).unwrap();
+        let again = SealedFile::read(&person, &policy, FileKind::Policy).unwrap();
         assert_eq!(again.text, "base = \"permissive\"\n");
         assert!(again.require().is_err());
         std::fs::remove_dir_all(base).unwrap();

@@ -9,6 +9,8 @@ use anyhow::{Result, bail};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::plan::never::Never;
+use crate::probe::is_home;
 use crate::wrap::error::WrapRefused;
 use crate::wrap::person::{Environment, Person};
 use crate::wrap::planted;
@@ -54,6 +56,29 @@ pub fn kept(person: &Person, home: &Path) -> PathBuf {
     trusted(person, home).with_file_name("caches")
 }
 
+/// The directories of settings and of state, where no variable names others. The never-list has them too, so that no mount shows them.
+const OWN: [&str; 2] = [".config/agentbox", ".local/state/agentbox"];
+
+/// The user's directory of settings, without links, if it is one that the never-list keeps out of every mount.
+pub fn closed_settings(person: &Person) -> Option<PathBuf> {
+    let config = config(person, &home(person)?);
+    let real = config.parent()?.canonicalize().ok()?;
+    real.ends_with(OWN[0]).then_some(real)
+}
+
+/// Whether no sandbox writes a directory, so that a link in it is the user's or the node's own.
+pub fn no_sandbox_writes(person: &Person, directory: &Path) -> bool {
+    let is_own_home = || {
+        let own = home(person).into_iter().chain(person.home());
+        let mut own = own.filter_map(|home| home.canonicalize().ok());
+        own.any(|home| home == directory)
+    };
+    Never::builtin().is_closed(directory)
+        || is_home(directory)
+        || closed_settings(person).is_some_and(|own| directory.starts_with(own))
+        || is_own_home()
+}
+
 /// The text of a project's file, or what is wrong with it: no link is followed, and nothing is waited for.
 pub fn read_project(path: &Path) -> Result<String, String> {
     let flags =
@@ -85,7 +110,7 @@ pub fn refuse_written<'a>(
         return Ok(());
     };
     let directory_of = |file: PathBuf| file.parent().map(Path::to_owned).unwrap_or(file);
-    let places = [
+    let mut places = vec![
         config(person, &home),
         trusted(person, &home),
         allowed(person, &home),
@@ -94,8 +119,12 @@ pub fn refuse_written<'a>(
         directory_of(config(person, &home)),
         directory_of(trusted(person, &home)),
     ];
+    // Also those that count with other variables.
+    for home in [Some(home), person.home()].into_iter().flatten() {
+        places.extend(OWN.map(|own| home.join(own)));
+    }
     let written: Vec<PathBuf> = written.cloned().collect();
-    let mut own = places.to_vec();
+    let mut own = places.clone();
     for path in &places {
         match planted::real(path, &written) {
             Ok(real) => own.push(real),

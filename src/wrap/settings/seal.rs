@@ -20,11 +20,10 @@ pub struct Seal {
 }
 
 impl Seal {
-    /// Looks at all that the settings of a project in `workspace` name. An error is a reason, in words.
-    pub fn of(person: &Person, settings: &Settings, workspace: &Path) -> Result<Self, String> {
-        let written = [workspace.to_owned()];
+    /// Looks at all that the settings of a project name. An error is a reason, in words.
+    pub fn of(person: &Person, settings: &Settings) -> Result<Self, String> {
         let real = |path: &Path| {
-            planted::real(path, &written).map_err(|error| format!("names {path:?}: {error}"))
+            planted::named(path, person).map_err(|error| format!("names {path:?}: {error}"))
         };
         let policy = settings.policy.as_deref().filter(|policy| is_file(policy));
         let policy = policy.map(|policy| (Path::new(policy), FileKind::Policy));
@@ -32,7 +31,7 @@ impl Seal {
         let variables = variables.map(|path| (path.as_path(), FileKind::Variables));
         let mut included = Vec::new();
         for (path, kind) in policy.into_iter().chain(variables) {
-            let file = SealedFile::read_with_settings(person, path, workspace, kind);
+            let file = SealedFile::read_with_settings(person, path, kind);
             included.push(file.map_err(|error| format!("names {path:?}: {error:#}"))?);
         }
         let mut leads = Vec::new();

@@ -3,6 +3,7 @@
 //! A command of an earlier run may have written every file of the user's but those where no sandbox writes. Such a file counts only with
 //! the content that the user has looked at (`agentbox trust FILE`).
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
@@ -12,6 +13,7 @@ use super::trust::Store;
 use crate::audit::hash;
 use crate::plan::never::Never;
 use crate::sys::path::resolve_owned;
+use crate::sys::user_namespace;
 use crate::wrap::error::WrapRefused;
 use crate::wrap::person::Person;
 use crate::wrap::{own_file, planted};
@@ -52,9 +54,9 @@ pub enum FileKind {
 }
 
 impl SealedFile {
-    /// Reads a file. No link in a `workspace` is followed. To be called with the user's rights over files.
-    pub fn read(person: &Person, named: &Path, workspace: &Path, kind: FileKind) -> Result<Self> {
-        let (path, text) = content(person, named, workspace, kind)?;
+    /// Reads a file. No link that a sandbox may have made is followed. To be called with the user's rights over files.
+    pub fn read(person: &Person, named: &Path, kind: FileKind) -> Result<Self> {
+        let (path, text) = content(person, named, kind)?;
         let standing = match is_closed(person, &path) {
             true => FileStanding::Closed,
             false => Store::of(person).map_or(FileStanding::Unknown, |store| {
@@ -70,13 +72,8 @@ impl SealedFile {
     }
 
     /// Reads a file whose content is trusted with the settings that name it.
-    pub fn read_with_settings(
-        person: &Person,
-        named: &Path,
-        workspace: &Path,
-        kind: FileKind,
-    ) -> Result<Self> {
-        let (path, text) = content(person, named, workspace, kind)?;
+    pub fn read_with_settings(person: &Person, named: &Path, kind: FileKind) -> Result<Self> {
+        let (path, text) = content(person, named, kind)?;
         Ok(Self {
             named: named.to_owned(),
             path,
@@ -104,20 +101,14 @@ impl SealedFile {
     }
 }
 
-fn content(
-    person: &Person,
-    named: &Path,
-    workspace: &Path,
-    kind: FileKind,
-) -> Result<(PathBuf, String)> {
-    let written = [workspace.to_owned()];
-    let path = planted::real(named, &written).map_err(|why| WrapRefused::File {
+fn content(person: &Person, named: &Path, kind: FileKind) -> Result<(PathBuf, String)> {
+    let path = planted::named(named, person).map_err(|why| WrapRefused::File {
         path: named.to_owned(),
         why: format!("cannot be read: {why}"),
     })?;
     let text = match kind {
-        FileKind::Policy => own_file::read_trusted(&path, person)?,
-        FileKind::Variables => own_file::read(&path)?,
+        FileKind::Policy => own_file::read_trusted_resolved(&path, person)?,
+        FileKind::Variables => own_file::read_resolved(&path)?,
     };
     Ok((path, text))
 }
@@ -125,12 +116,11 @@ fn content(
 /// Whether no sandbox writes a file: it lies with the user's own settings ([`places::refuse_written`]), or where the never-list lets
 /// nobody write, and other users cannot change it either.
 fn is_closed(person: &Person, path: &Path) -> bool {
-    let own = places::home(person).and_then(|home| {
-        let config = places::config(person, &home);
-        planted::real(config.parent()?, &[]).ok()
-    });
+    let own = places::closed_settings(person);
     if own.is_some_and(|own| path.starts_with(own)) {
-        return true;
+        return path
+            .metadata()
+            .is_ok_and(|found| person.owns(&found) || user_namespace::owner(found.uid()) == 0);
     }
     let directory = path.parent().unwrap_or(path);
     Never::builtin().is_closed(directory) && resolve_owned(path, person.uid).is_ok()
