@@ -4,7 +4,7 @@ use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 
 use super::chain::hexadecimal;
-use super::what::{LONGEST, plain_list};
+use super::plain::{LONGEST, plain_list};
 
 /// A program with its arguments, and the user who executes it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -123,7 +123,7 @@ pub(super) fn said(arguments: &[String], cut: &[Cut]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::what::MOST_ITEMS;
+    use super::super::plain::MOST_ITEMS;
     use super::*;
 
     fn plain(arguments: &[&str]) -> (Vec<String>, Vec<Cut>) {

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::what::{What, plain};
+use super::plain::plain;
+use super::what::What;
 
 /// Whose events these are. Made once, by the runtime, and handed to each writer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

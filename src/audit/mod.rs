@@ -30,6 +30,7 @@ pub mod kernel;
 pub mod markdown;
 pub mod mounts;
 pub mod ocsf;
+mod plain;
 pub mod quota;
 mod rate;
 pub mod read;

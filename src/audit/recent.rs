@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use super::WallName;
-use super::what::plain;
+use super::plain::plain;
 use crate::policy::bounded;
 
 /// Lines that are kept.

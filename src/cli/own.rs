@@ -29,7 +29,7 @@ pub struct Explain {
     /// Print also the system calls that Docker's default profile (`docker`) or another policy answers differently
     #[arg(long, value_name = "docker|POLICY", requires = "syscalls")]
     pub compare: Option<String>,
-    /// Container id, name or unique prefix of the id, of any engine [default: explain `wrap` in this directory]
+    /// Container id, name or at least 12 characters of the id, of any engine [default: explain `wrap` in this directory]
     pub id: Option<String>,
 }
 
@@ -42,7 +42,7 @@ pub struct Verify {
     /// Make a container under this policy for it, if no container is given [default: the policy of a container without annotations]
     #[arg(long, value_name = "NAME", conflicts_with = "id")]
     pub policy: Option<String>,
-    /// Container id, name or unique prefix of the id, of any engine: a process of `exec` tries there
+    /// Container id, name or at least 12 characters of the id, of any engine: a process of `exec` tries there
     pub id: Option<String>,
 }
 
@@ -52,7 +52,7 @@ pub struct Network {
     /// Output format
     #[arg(long, short, value_enum, default_value_t = TextFormat::Text)]
     pub format: TextFormat,
-    /// Container id, name or unique prefix of the id, of any engine
+    /// Container id, name or at least 12 characters of the id, of any engine
     pub id: String,
 }
 
@@ -65,7 +65,7 @@ pub struct Suggest {
     /// Make a policy of this name on the node, which adds them to the run's policy
     #[arg(long, value_name = "NAME", conflicts_with = "format")]
     pub write: Option<String>,
-    /// Container id, name or unique prefix of the id, of any engine; also of a container that is gone
+    /// Container id, name or at least 12 characters of the id, of any engine; also of a container that is gone
     pub id: String,
 }
 
@@ -76,7 +76,7 @@ pub struct Receipt {
     /// Check a receipt
     #[command(subcommand)]
     pub verb: Option<ReceiptVerb>,
-    /// Container id, name or unique prefix of the id, of any engine; also of a container that is gone
+    /// Container id, name or at least 12 characters of the id, of any engine; also of a container that is gone
     pub id: Option<String>,
 }
 
@@ -130,7 +130,7 @@ pub struct Audit {
     /// Print the JSON Schema of a line, and nothing else
     #[arg(long, exclusive = true)]
     pub schema: bool,
-    /// Container id, name or unique prefix of the id, of any engine, also of a container that is gone; or the start of a run [default: list the latest runs]
+    /// Container id, name or at least 12 characters of the id, of any engine, also of a container that is gone; or the start of a run [default: list the latest runs]
     pub id: Option<String>,
 }
 
@@ -153,7 +153,7 @@ pub struct Approvals {
     /// Output format
     #[arg(long, short, value_enum, default_value_t = TableFormat::Table)]
     pub format: TableFormat,
-    /// Container id, name or unique prefix of the id, of any engine [default: all containers]
+    /// Container id, name or at least 12 characters of the id, of any engine [default: all containers]
     pub id: Option<String>,
 }
 
@@ -166,7 +166,7 @@ pub struct Approve {
     /// Approve one connection only
     #[arg(long)]
     pub once: bool,
-    /// Container id, name or unique prefix of the id, of any engine
+    /// Container id, name or at least 12 characters of the id, of any engine
     pub id: String,
     /// Number of a waiting connection as printed by `approvals`, or host and port
     #[arg(value_name = "NUMBER|HOST:PORT")]
@@ -176,7 +176,7 @@ pub struct Approve {
 /// `deny`
 #[derive(Debug, Args)]
 pub struct Deny {
-    /// Container id, name or unique prefix of the id, of any engine
+    /// Container id, name or at least 12 characters of the id, of any engine
     pub id: String,
     /// Number of a waiting connection as printed by `approvals`, or host and port
     #[arg(value_name = "NUMBER|HOST:PORT")]
@@ -231,7 +231,7 @@ pub struct PolicyCheck {
     /// Annotation of the container, repeatable; the prefix `dev.agentbox.` may be omitted
     #[arg(long, value_name = "K=V")]
     pub annotation: Vec<String>,
-    /// Test the rules of this container instead: its id, name or unique prefix of the id, of any engine
+    /// Test the rules of this container instead: its id, name or at least 12 characters of the id, of any engine
     #[arg(long, value_name = "ID", conflicts_with_all = ["name", "annotation"])]
     pub container: Option<String>,
 }

@@ -77,6 +77,6 @@ pub struct Update {
     /// Not supported: the Intel RDT schema cannot be changed later
     #[arg(long, value_name = "SCHEMA")]
     pub mem_bw_schema: Option<String>,
-    /// Container id, name or unique prefix of the id
+    /// Container id, name or at least 12 characters of the id
     pub id: String,
 }

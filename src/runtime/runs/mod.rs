@@ -14,6 +14,7 @@
 //! container's own directory leads there. Where no such directory can be made, or the container would see it, the logs lie in
 //! the container's own directory and go with it; nothing else depends on them.
 
+mod chosen;
 pub mod compare;
 pub mod events;
 pub mod files;

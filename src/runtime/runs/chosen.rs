@@ -1,0 +1,109 @@
+//! Which container that is gone is meant by a text.
+
+use std::collections::BTreeSet;
+
+use super::Run;
+use super::read::id_of;
+use crate::audit::Context;
+use crate::runtime::RuntimeError;
+use crate::runtime::state::find;
+
+/// Runs whose first line is looked at for a name.
+const MOST_NAMES: usize = 2000;
+
+/// The id that is meant, of containers that are gone: the whole id, else a name, else what engines show of one id alone. What is a
+/// name and the beginning of another one's id means neither, as with containers that are there.
+pub(super) fn chosen(
+    text: &str,
+    names: &[String],
+    runs: &[Run],
+) -> Result<Option<String>, RuntimeError> {
+    let ids = || names.iter().filter_map(|name| id_of(name));
+    if ids().any(|id| id == text) {
+        return Ok(Some(text.to_owned()));
+    }
+    let is_named = |context: &Context| {
+        let (pod, name) = (context.pod.as_deref(), context.name.as_deref());
+        name == Some(text)
+            || pod
+                .zip(name)
+                .is_some_and(|(pod, name)| format!("{pod}/{name}") == text)
+            || name.is_none() && pod == Some(text)
+    };
+    let mut named = runs.iter().take(MOST_NAMES).filter_map(Run::context);
+    let named = named.find(is_named).map(|context| context.container);
+    let begin = ids().filter(|id| text.len() >= find::SHOWN && id.starts_with(text));
+    let meant: BTreeSet<&str> = begin.chain(named.as_deref()).collect();
+    match meant.len() {
+        0 | 1 => Ok(meant.first().map(|only| (*only).to_owned())),
+        _ => {
+            let few = meant.into_iter().take(5).collect::<Vec<_>>().join(", ");
+            let text = text.chars().take(80).collect();
+            Err(RuntimeError::Ambiguous(text, few))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::read::kept;
+    use super::*;
+    use crate::audit::whole::Stage;
+    use crate::audit::{self, Chain, LifeState, What};
+    use crate::probe::TestDir;
+    use crate::runtime::runs::node_log::life;
+
+    /// Runs of containers that are gone, by id and name, the newest first.
+    fn runs(dir: &TestDir, all: &[(&str, &str)]) -> (Vec<String>, Vec<Run>) {
+        let made = all.iter().enumerate().map(|(number, (id, name))| {
+            let run = kept(dir.0.join(format!("20260102T03040{number}.678Z-{id}")));
+            std::fs::create_dir_all(run.dir()).unwrap();
+            let context = Context {
+                container: (*id).to_owned(),
+                name: Some((*name).to_owned()),
+                ..Context::default()
+            };
+            let event = life(What::life(LifeState::Created));
+            let line = Chain::default().render("2026-01-02T03:04:05.678Z", &context, &event);
+            std::fs::write(run.file(audit::NODE), line).unwrap();
+            run
+        });
+        let runs: Vec<Run> = made.collect();
+        (runs.iter().map(Run::name).collect(), runs)
+    }
+
+    #[test]
+    fn a_name_of_a_container_that_is_gone_is_no_beginning_of_another_ones_id() {
+        const LONG: &str = "ff6c5f43416aa1b2c3d4";
+        let dir = TestDir::new("runs-chosen");
+        let (names, runs) = runs(
+            &dir,
+            &[(LONG, "quiet"), ("00aa", "ff"), ("11bb", &LONG[..13])],
+        );
+        let meant = |text: &str| chosen(text, &names, &runs);
+        assert_eq!(meant("ff").unwrap().as_deref(), Some("00aa"));
+        for text in [LONG, &LONG[..12], "quiet"] {
+            assert_eq!(meant(text).unwrap().as_deref(), Some(LONG), "{text}");
+        }
+        for text in ["f", "ff6", &LONG[..11], ""] {
+            assert_eq!(meant(text).unwrap(), None, "{text}");
+        }
+        let said = meant(&LONG[..13]).unwrap_err().to_string();
+        assert!(said.contains(LONG) && said.contains("11bb"), "{said}");
+    }
+
+    #[test]
+    fn lines_of_another_container_than_the_directorys_are_noticed() {
+        let dir = TestDir::new("runs-foreign");
+        let (_, runs) = runs(&dir, &[("aa", "x"), ("bb", "x")]);
+        let faults = |run: &Run| {
+            let logs = run.logs(Stage::Gone).unwrap();
+            let faults = logs.faults().into_iter().map(ToString::to_string);
+            faults.collect::<Vec<_>>().join("\n")
+        };
+        let words = "it is of container bb";
+        assert!(!faults(&runs[0]).contains(words));
+        std::fs::copy(runs[1].file(audit::NODE), runs[0].file(audit::NODE)).unwrap();
+        assert!(faults(&runs[0]).contains(words), "{}", faults(&runs[0]));
+    }
+}
