@@ -52,8 +52,8 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
         }
         (None, Some(id)) => {
             let (mut record, identity, filter_file) = match looked_up(id)? {
-                LookedUp::Whole(found) => found,
-                LookedUp::Changed(code) => return Ok(code),
+                Ok(found) => found,
+                Err(code) => return Ok(code),
             };
             let governed_by = match record.shared_network() {
                 // If that container is gone, the facts of the time of joining are all there is.
@@ -91,26 +91,20 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is known of a container.
-enum LookedUp {
-    /// Its record, who it is, and where its filter is kept: while it is there, or with its last run.
-    Whole((Record, Identity, PathBuf)),
-    /// Its last run is not as its log and its receipt have it, which has been said: nothing of it can be believed.
-    Changed(ExitCode),
-}
-
-fn looked_up(id: &str) -> Result<LookedUp> {
+/// A container's record, who it is, and where its filter is kept: while it is there, or with its last run. An exit status where that run
+/// is not as its log and its receipt have it, which has been said: nothing of it can be believed.
+fn looked_up(id: &str) -> Result<Result<(Record, Identity, PathBuf), ExitCode>> {
     match find::container(id) {
         Ok(record) => {
             let file = Place::new(&record.root, &record.id)?.filter();
             let identity = identity::of(&record);
-            Ok(LookedUp::Whole((record, identity, file)))
+            Ok(Ok((record, identity, file)))
         }
         Err(RuntimeError::Unknown(_)) => {
             let found = read::find(id)?;
             let whole = super::audit::verdict(&found, &found.logs()?);
             if whole != ExitCode::SUCCESS {
-                return Ok(LookedUp::Changed(whole));
+                return Ok(Err(whole));
             }
             let run = found.run;
             let record = run.record()?;
@@ -120,7 +114,7 @@ fn looked_up(id: &str) -> Result<LookedUp> {
                 run.started()
             );
             let identity = run.identity(&record);
-            Ok(LookedUp::Whole((record, identity, run.file(FILTER))))
+            Ok(Ok((record, identity, run.file(FILTER))))
         }
         Err(error) => Err(error.into()),
     }
