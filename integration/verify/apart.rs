@@ -32,7 +32,7 @@ fn denied(container: &Running<'_>, wall: &str) -> (Vec<String>, Vec<String>) {
 #[ignore = "needs the rig: hack/test"]
 fn verify_is_not_taken_for_the_workload() {
     let node = Node::new();
-    let container = Running::start(&node, "apart", "standard", |config| {
+    let container = Running::start(&node, "apart", "permissive", |config| {
         config["annotations"] = json!({"dev.agentbox.network.allow": "files.example.test"});
     });
     let try_all = "mount -t tmpfs none /mnt 2>/dev/null; nc -w 2 192.0.2.1 443 </dev/null; nslookup example.com; true";

@@ -98,7 +98,8 @@ fn verify_notices_an_attribute_that_a_mount_lost() {
     {
         let container = start(&node, &scratch, &format!("lost-{number}"), policy);
         assert_eq!(verdict(&container, "mounts-of-the-plan"), held(), "{place}");
-        let enter = ["--target", &container.pid(), "--mount"];
+        let pid = container.pid();
+        let enter = ["--target", &pid, "--mount", "--pid", "--root", "--wd"];
         let mount = ["/bin/mount", "-o", options, place];
         run("nsenter", &[&enter[..], &mount].concat()).ok();
         assert_eq!(verdict(&container, "mounts-of-the-plan"), gone(), "{place}");

@@ -345,6 +345,21 @@ impl What {
                 source: plain(&source),
             },
             Self::Asked { item } => Self::Asked { item: plain(&item) },
+            process @ Self::Process { .. } => process.with_plain_arguments(),
+            Self::Update { limits } => Self::Update {
+                limits: plain_list(limits),
+            },
+            // Numbers, words of this program's own, and a command, which is plain from its making.
+            same @ (Self::Container { .. }
+            | Self::Limit { .. }
+            | Self::Verified { .. }
+            | Self::LeftOut { .. }) => same,
+        }
+    }
+
+    /// A process with arguments that are plain, and what was cut of them.
+    fn with_plain_arguments(self) -> Self {
+        match self {
             Self::Process {
                 state,
                 arguments,
@@ -352,11 +367,8 @@ impl What {
                 uid,
                 gid,
                 exit,
-            } => {
-                let (arguments, cut) = match cut.is_empty() {
-                    true => plain_arguments(arguments),
-                    false => (arguments, cut),
-                };
+            } if cut.is_empty() => {
+                let (arguments, cut) = plain_arguments(arguments);
                 Self::Process {
                     state,
                     arguments,
@@ -366,14 +378,7 @@ impl What {
                     exit,
                 }
             }
-            Self::Update { limits } => Self::Update {
-                limits: plain_list(limits),
-            },
-            // Numbers, words of this program's own, and a command, which is plain from its making.
-            same @ (Self::Container { .. }
-            | Self::Limit { .. }
-            | Self::Verified { .. }
-            | Self::LeftOut { .. }) => same,
+            other => other,
         }
     }
 }
