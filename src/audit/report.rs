@@ -321,16 +321,23 @@ fn counted(count: u64, noun: &str) -> String {
 /// What to do about a refusal. The rules of a container that is gone can be changed no more, so the next one is to have the rule.
 fn hint(denied: &Denied, subject: &Subject) -> Option<String> {
     let Some(rule) = &denied.missing_rule else {
-        return denied.hint.clone();
+        return denied.hint.as_deref().map(allowing);
     };
-    match (Advice::of(rule), subject.is_over) {
+    let advice = Advice::of(rule);
+    match (advice, subject.is_over) {
         (Advice::Never(_), _) => None,
-        (Advice::Deliberate(why), _) => Some(why.to_owned()),
-        (Advice::Offer, true) => Some(format!(
+        (Advice::Deliberate(_), _) => advice
+            .why_not()
+            .map(|why| format!("no rule is suggested: {why}")),
+        (Advice::Offer, true) => Some(allowing(&format!(
             "network.allow with {rule} for the next container, within the ceiling; agentbox suggest has the annotation"
-        )),
-        (Advice::Offer, false) => denied.hint.clone(),
+        ))),
+        (Advice::Offer, false) => denied.hint.as_deref().map(allowing),
     }
+}
+
+fn allowing(hint: &str) -> String {
+    format!("to allow it: {hint}")
 }
 
 fn list(text: &mut String, refused: &[Denied], subject: &Subject) {
@@ -346,7 +353,7 @@ fn list(text: &mut String, refused: &[Denied], subject: &Subject) {
         }
         *text += &format!(" ({})\n", one.when());
         if let Some(hint) = hint(one, subject) {
-            *text += &format!("{:14}to allow it: {hint}\n", "");
+            *text += &format!("{:14}{hint}\n", "");
         }
     }
     *text += &more(&hidden);

@@ -105,7 +105,7 @@ const WALLS: &str = "to allow it would give up a wall";
 /// Why nothing is suggested: of a host by the one table for rules, of all else by the hint of its refusal.
 fn why_not(denied: &Denied) -> Option<String> {
     let why = match (&denied.missing_rule, &denied.hint) {
-        (Some(rule), _) => return Advice::of(rule).why_not().map(str::to_owned),
+        (Some(rule), _) => return Advice::of(rule).why_not(),
         (None, Some(hint)) => hint,
         (None, None) => WALLS,
     };

@@ -12,7 +12,7 @@ use super::{HostName, Rule};
 pub enum Advice {
     /// Ready to paste.
     Offer,
-    /// The rule works, and only its reader can know whether it is meant. Nothing to paste, and why.
+    /// Only its reader can know whether it is meant. Nothing to paste, and why.
     Deliberate(&'static str),
     /// Such a rule opens a cloud's credentials, or nothing: no rule is named, and why.
     Never(&'static str),
@@ -20,12 +20,10 @@ pub enum Advice {
 
 const METADATA: &str = "a cloud gives its machine's credentials there";
 const NO_RULE: &str = "the log names no rule for it";
-const ADDRESS: &str =
-    "an address or a pattern may be the node's own: write the rule yourself if you mean it";
-const PRIVATE: &str = "it lies in a network of the node: write the rule yourself if you mean it";
-const NO_DOT: &str = "a name without a dot is one of the node's network: write a rule with internal: or service: yourself if you mean it";
-const NOT_PUBLIC: &str =
-    "such a name is none of the internet: write the rule yourself if you mean it";
+const ADDRESS: &str = "an address or a pattern may be the node's own";
+const PRIVATE: &str = "it lies in a network of the node";
+const NO_DOT: &str = "a name without a dot is one of the node's network, where rules with internal: or service: lead";
+const NOT_PUBLIC: &str = "such a name is none of the internet";
 
 impl Advice {
     /// About a rule as a log has it, which a container may have chosen.
@@ -50,11 +48,12 @@ impl Advice {
         }
     }
 
-    /// Why it is not offered.
-    pub fn why_not(self) -> Option<&'static str> {
+    /// Why it is not offered, for somebody who may write rules.
+    pub fn why_not(self) -> Option<String> {
         match self {
             Self::Offer => None,
-            Self::Deliberate(why) | Self::Never(why) => Some(why),
+            Self::Deliberate(why) => Some(format!("{why}: write the rule yourself if you mean it")),
+            Self::Never(why) => Some(why.to_owned()),
         }
     }
 

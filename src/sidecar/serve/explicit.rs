@@ -271,8 +271,8 @@ impl<'a> Explanation<'a> {
 /// What an agent can tell the person who started it.
 fn how_to_ask(wall: &Wall, (host, port): (&Host, u16), refusal: &Refusal, rule: &str) -> String {
     let container = &wall.container;
-    if let Some(why) = Advice::of(rule).why_not() {
-        return format!("nothing to paste: {why}");
+    if let Advice::Deliberate(why) | Advice::Never(why) = Advice::of(rule) {
+        return format!("ask whoever started it, who has to decide on a rule: {why}");
     }
     let typed = crate::egress::phrase::typed(rule);
     if container.is_empty() {

@@ -67,7 +67,7 @@ impl Wall {
     /// What somebody does who wants a rule.
     fn hint(&self, rule: &str) -> String {
         if let Some(why) = Advice::of(rule).why_not() {
-            return why.to_owned();
+            return why;
         }
         match self.refusing {
             true => format!("network.allow with {rule}, when the container is made"),
