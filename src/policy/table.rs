@@ -189,7 +189,7 @@ fields! {
         // It takes nothing away and gives nothing.
         audit: AuditedPolicy = ReportAudit "report.audit", Free, Annotated, before AuditedPolicy::off();
 
-        /// Learning: public names that no rule lists are let through and recorded, up to the ceiling's `network.limit`
+        /// Learning: public names that no rule lists are let through and recorded (no other port of a host with rules for requests), up to the ceiling's `network.limit`
         /// ([audit.md](audit.md#learn-the-rules)). Only where `allow.learn` of the node's file permits it.
         // No ceiling: the node's file permits it or not, and what is let through stays within the ceilings.
         learn: Switch = ReportLearn "report.learn", Free, FilesAlone, before Switch::Off;
