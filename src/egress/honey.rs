@@ -154,6 +154,8 @@ mod tests {
             BASE64.encode(format!("user:{VALUE}").as_bytes()),
             HEXLOWER.encode(VALUE.as_bytes()),
             VALUE.to_uppercase(),
+            // As a message of MCP may have it, and the wall would write it without its escapes.
+            VALUE.replace('k', "\\u006B").replace('/', "\\/"),
         ];
         for form in forms {
             let text = format!("GET /x?k={form} HTTP/1.1\r\n\r\n");

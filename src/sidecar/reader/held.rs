@@ -136,16 +136,34 @@ impl Room {
         Share(Arc::clone(&self.free).acquire_many_owned(units).await.ok())
     }
 
-    /// Room for so many bytes, and this share of it given back; an error where there is none now.
+    /// This share, as room for so many bytes. What is too much goes to those who wait, and nothing else of it; an error where it is
+    /// too little and there is no more.
     pub fn change(&self, share: Share, length: usize) -> Result<Share, NotHeld> {
-        drop(share);
-        match Self::has_always(length) {
-            true => Ok(Share::default()),
-            false => match Arc::clone(&self.free).try_acquire_many_owned(units(length)) {
-                Ok(permit) => Ok(Share(Some(permit))),
-                Err(_) => Err(NotHeld::Busy),
-            },
+        if Self::has_always(length) {
+            return Ok(Share::default());
         }
+        let wanted = units(length) as usize;
+        let have = share
+            .0
+            .as_ref()
+            .map_or(0, OwnedSemaphorePermit::num_permits);
+        let mut permit = share.0;
+        if let Some(permit) = permit.as_mut().filter(|_| have > wanted) {
+            drop(permit.split(have - wanted));
+        }
+        if have < wanted {
+            let more = u32::try_from(wanted - have).unwrap_or(u32::MAX);
+            let more = Arc::clone(&self.free).try_acquire_many_owned(more);
+            let more = more.map_err(|_| NotHeld::Busy)?;
+            permit = Some(match permit {
+                Some(mut permit) => {
+                    permit.merge(more);
+                    permit
+                }
+                None => more,
+            });
+        }
+        Ok(Share(permit))
     }
 }
 
@@ -255,6 +273,27 @@ mod tests {
             assert!(room.change(Share::default(), ALWAYS + 1).is_err());
             drop(slices);
             assert!(room.whole(&mut body(LONGEST), Sender::Client).await.is_ok());
+        });
+    }
+
+    /// Whoever waits gets what is given back at once.
+    #[test]
+    fn a_share_that_becomes_smaller_stays_room() {
+        run(async {
+            let room = room(NEVER, NEVER);
+            let full = room.take(ROOM).await;
+            let waits = std::pin::pin!(room.take(2 * ALWAYS));
+            let mut waits = waits;
+            let now = std::future::poll_fn(|cx| Poll::Ready(waits.as_mut().poll(cx))).await;
+            assert!(now.is_pending());
+            let smaller = room.change(full, ROOM - UNIT).unwrap();
+            assert_eq!(smaller.0.as_ref().unwrap().num_permits(), ROOM / UNIT - 1);
+            let smaller = room.change(smaller, ROOM - 2 * ALWAYS).unwrap();
+            let waited = waits.await;
+            assert_eq!(room.free.available_permits(), 0);
+            assert!(room.change(smaller, ROOM).is_err());
+            drop(waited);
+            assert_eq!(room.free.available_permits(), ROOM / UNIT);
         });
     }
 
