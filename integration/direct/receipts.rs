@@ -181,10 +181,7 @@ fn direct_receipts_are_accepted_by_others_verifiers() {
     );
 
     // As docs/audit.md says that they are made.
-    assert_eq!(
-        predicate["commit"].as_str().is_some_and(|c| !c.is_empty()),
-        true
-    );
+    assert!(predicate["commit"].as_str().is_some_and(|c| !c.is_empty()));
     let record = signed.copy().join("record.json");
     for (filter, wanted) in [
         (".decided.plan", &predicate["plan"]),

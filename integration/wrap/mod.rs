@@ -26,3 +26,30 @@ mod shown;
 mod summary;
 mod terminal;
 mod toolchains;
+
+/// A node's files where no sandbox writes: below the rig's own /etc, which goes with it.
+pub(crate) struct NodeDir(pub String);
+
+impl NodeDir {
+    pub fn new() -> Self {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        assert!(std::env::var_os("AGENTBOX_RIG").is_some(), "only in a rig");
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = format!("/etc/agentbox-test-{}-{count}", std::process::id());
+        std::fs::create_dir_all(format!("{path}/policies")).unwrap();
+        Self(path)
+    }
+
+    /// Its directory of policies.
+    pub fn policies(&self) -> String {
+        format!("{}/policies", self.0)
+    }
+
+    /// A file in it; its path.
+    pub fn file(&self, name: &str, text: &str) -> String {
+        let path = format!("{}/{name}", self.0);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+}

@@ -115,14 +115,14 @@ fn wrap_names_nothing_beyond_the_ceiling() {
     let person = Account::new();
     let data = person.file("data/table", "a table");
     let out = person.file("out/old", "old");
-    let scratch = Scratch::new();
-    let policies = scratch.dir("policies");
+    let node = super::NodeDir::new();
+    let policies = node.policies();
     let listed = format!("base = \"standard\"\nfilesystem.write = [\"{out}\"]\n");
-    scratch.file("policies/listed.toml", &listed);
+    node.file("policies/listed.toml", &listed);
     let wrap = |ceiling: &str, options: &[&str]| {
         let config =
             format!("ceiling = \"{ceiling}\"\ndefault = \"strict\"\npolicy-dir = \"{policies}\"\n");
-        let config = scratch.file(&format!("{ceiling}-node.toml"), &config);
+        let config = node.file(&format!("{ceiling}-node.toml"), &config);
         let words = [&["--config", &config, "wrap"], options, &["--", "true"]].concat();
         crate::command::run_for(std::time::Duration::from_secs(60), &mut person.sudo(&words))
     };

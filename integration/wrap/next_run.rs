@@ -181,6 +181,66 @@ fn f34_a_policy_that_a_command_can_write_counts_as_it_was_trusted() {
     assert!(refused.contains("by which later runs go"), "{refused}");
 }
 
+/// F34: a link that an earlier run left in another project than this run's.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f34_no_link_of_another_project_stands_for_a_file_of_the_users() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    person.file("secret/diary", "diary");
+    person.file("secret/prod.env", "DB_PASS=prod\n");
+    person.file("keys", "keys");
+    person.file(".config/agentbox/wide.toml", "base = \"permissive\"\n");
+    let mine = person.file("src/project/mine.toml", "base = \"strict\"\n");
+    person.agentbox(&["trust", "--yes", &mine]).ok();
+    let plant = "ln -sf ~/.config/agentbox/wide.toml mine.toml; ln -s ~/secret/prod.env .env; \
+                 ln -s ~/secret dir; ln -s ~/keys sum.md";
+    person.wraps(&["--policy", "standard"], plant).ok();
+    person.does("mkdir -p ~/src/other");
+    let other = format!("{}/src/other", person.home);
+    let program = program();
+    let elsewhere = |options: &[&str], script: &str| {
+        let all = [
+            &[program.as_str(), "wrap"],
+            options,
+            &["--", "sh", "-c", script],
+        ]
+        .concat();
+        let mut command = person.alone(&all);
+        command.current_dir(&other);
+        run_for(WITHIN, &mut command)
+    };
+    let at = |name: &str| format!("{}/{name}", person.project);
+    for (option, name) in [
+        ("--policy", "mine.toml"),
+        ("--env-file", ".env"),
+        ("--read", "dir/diary"),
+        ("--write", "dir"),
+        ("--hide", "dir"),
+        ("--summary", "sum.md"),
+    ] {
+        for walls in ["namespaces", "landlock"] {
+            let refused = elsewhere(&[option, &at(name), "--walls", walls], "env; echo ran");
+            assert_eq!(refused.stdout, "", "{option}: {refused}");
+            assert!(
+                refused.failed().contains("a command could have made"),
+                "{option}"
+            );
+        }
+    }
+    assert_eq!(person.does("cat ~/keys"), "keys");
+    // The control: the files themselves, and a link where no sandbox writes.
+    person.does("ln -s secret/diary ~/mine");
+    let mine = format!("{}/mine", person.home);
+    let seen = elsewhere(&["--read", &mine], "cat ~/mine").ok();
+    assert_eq!(seen, "diary");
+    let env = format!("{}/secret/prod.env", person.home);
+    assert_eq!(
+        elsewhere(&["--env-file", &env], "echo $DB_PASS").ok(),
+        "prod\n"
+    );
+}
+
 /// F34
 #[test]
 #[ignore = "needs the rig: hack/test"]
@@ -275,7 +335,11 @@ fn f35_records_lie_where_no_sandbox_writes_and_carry_no_hooks() {
     }
     let planted = |places: &str| person.does(&format!("find {places} -name planted"));
     assert_eq!(
-        planted(&[&own[..], &[records.clone()]].concat().join(" ")),
+        planted(
+            &[&own[..], std::slice::from_ref(&records)]
+                .concat()
+                .join(" ")
+        ),
         ""
     );
     // A record that names a hook, as one who could write there would leave it.
@@ -308,6 +372,109 @@ PY\n\
     assert!(!was_run, "the hook of a planted record ran");
 }
 
+/// F35: what is not there cannot be hidden, so nobody makes it.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f35_no_sandbox_makes_the_settings_that_a_user_has_not_made() {
+    let docker = Docker::connect();
+    let person = Account::new();
+    person.does("mkdir -p ~/.config ~/.local/state ~/elsewhere");
+    let user = person.uid.to_string();
+    let plant = "mkdir -p $1/agentbox/trusted; echo 'policy = \"permissive\"' >$1/agentbox/config.toml; true";
+    let made = || person.does("find ~/.config ~/.local -name '*agentbox*'");
+    for (place, below) in [(".config", "."), (".local/state", "."), (".local", "state")] {
+        let place = format!("{}/{place}", person.home);
+        for policy in Policy::ALL {
+            let volume = format!("{place}:/work");
+            let own = ["-u", &user, "-v", &volume, "-w", "/work", "test-probe"];
+            let options = [&policy.options()[..], &own].concat();
+            docker.run(&options, &["sh", "-c", plant, "plant", below]);
+            assert_eq!(made(), "", "{place}, {policy:?}");
+        }
+        // With other variables the user's own directories are elsewhere.
+        for variable in ["HOME", "XDG_CONFIG_HOME"] {
+            for walls in ["namespaces", "landlock"] {
+                let elsewhere = format!("{variable}={}/elsewhere", person.home);
+                let script = plant.replace("$1", &format!("{place}/{below}"));
+                let call = format!(
+                    "wrap --walls {walls} --write {place} -- sh -c '{}'",
+                    script.replace('\'', "'\\''")
+                );
+                in_mounts(&person.command_line(&elsewhere, &call)).failed();
+                assert_eq!(made(), "", "{place}, {variable}");
+            }
+        }
+        // The control: without a wall it is made.
+        let control = [
+            "--runtime=runc",
+            "-u",
+            &user,
+            "-v",
+            &format!("{place}:/work"),
+            "test-probe",
+        ];
+        docker
+            .run(
+                &control,
+                &["sh", "-c", plant, "plant", &format!("/work/{below}")],
+            )
+            .ok();
+        assert_ne!(made(), "", "{place}");
+        person.does("rm -rf ~/.config/agentbox ~/.local/state/agentbox");
+    }
+}
+
+/// F36: a root inside writes what is root's.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f36_no_sandbox_of_roots_writes_what_the_nodes_file_names() {
+    let docker = Docker::alone();
+    let scratch = crate::direct::Scratch::new();
+    let policies = scratch.dir("shared/policies");
+    scratch.file("shared/policies/mine.toml", "base = \"strict\"\n");
+    let key = scratch.file("shared/key", "a key\n");
+    let shared = scratch.path("shared");
+    let config = std::path::Path::new("/etc/agentbox/config.toml");
+    assert!(!config.exists(), "the rig's node has no file");
+    let text = format!("policy-dir = \"{policies}\"\n");
+    let plant = "echo 'base = \"permissive\"' >policies/mine.toml; mkdir -p policies; echo x >policies/mine.toml; cat key";
+    let volume = format!("{shared}:/work");
+    let own = ["-v", &volume, "-w", "/work", "test-probe"];
+    let options = [&Policy::Standard.options()[..], &own].concat();
+    std::fs::create_dir_all("/etc/agentbox").unwrap();
+    std::fs::write(config, &text).unwrap();
+    docker.run(&options, &["sh", "-c", plant]);
+    let seen = std::fs::read_to_string(format!("{policies}/mine.toml")).unwrap();
+    std::fs::remove_file(config).unwrap();
+    assert_eq!(seen, "base = \"strict\"\n");
+    // The control: no file of the node's names it.
+    docker
+        .run(&options, &["sh", "-c", "echo x >policies/mine.toml"])
+        .ok();
+    assert!(std::path::Path::new(&key).exists());
+    // --config of a call counts where no sandbox writes.
+    let node = scratch.file("shared/node.toml", "");
+    for verb in [&["wrap", "--", "true"][..], &["explain"]] {
+        let all = [&["--config", node.as_str()], verb].concat();
+        let mut command = Command::new(program());
+        command
+            .args(&all)
+            .current_dir(&shared)
+            .env("HOME", scratch.path("home"));
+        let refused = run_for(WITHIN, &mut command).failed();
+        assert!(
+            refused.contains("lies where a command may write"),
+            "{refused}"
+        );
+    }
+    let kept = super::NodeDir::new().file("node.toml", "");
+    let mut command = Command::new(program());
+    command
+        .args(["--config", &kept, "wrap", "--", "true"])
+        .current_dir(&shared);
+    run_for(WITHIN, &mut command).ok();
+}
+
 /// F36
 #[test]
 #[ignore = "needs the rig: hack/test"]
@@ -335,7 +502,7 @@ fn f36_root_obeys_no_directory_that_others_may_change() {
 fn f36_the_nodes_file_holds_for_every_user_and_by_every_link() {
     let _docker = Docker::connect();
     let person = Account::new();
-    let own = person.file("empty.toml", "");
+    let own = person.file(".config/agentbox/empty.toml", "");
     let node = "mkdir -p /etc/agentbox; mount -t tmpfs -o mode=755 x /etc/agentbox; ";
     let ceiling = "echo 'ceiling = \"strict\"' >/etc/agentbox/config.toml; ";
     let wrap = "wrap --policy standard --dry-run -- true";
@@ -343,7 +510,7 @@ fn f36_the_nodes_file_holds_for_every_user_and_by_every_link() {
     // The controls: without a file of the node's, and by root.
     in_mounts(&format!("{node}{with_own}")).ok();
     let by_root = format!(
-        "{node}{ceiling}cp {own} /root/e.toml; cd {}; {} --config /root/e.toml {wrap}",
+        "{node}{ceiling}cp {own} /etc/agentbox/e.toml; cd {}; {} --config /etc/agentbox/e.toml {wrap}",
         person.project,
         program()
     );

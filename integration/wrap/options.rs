@@ -80,12 +80,12 @@ impl Server {
 }
 
 /// A node whose ceiling lets the bridge be listed.
-fn node(person: &Person) -> String {
-    let policies = person.scratch.dir("policies");
+fn node() -> String {
+    let node = super::NodeDir::new();
     let ceiling = "base = \"permissive\"\nnetwork.limit = [\"*\", \"172.16.0.0/12\"]\n";
-    person.scratch.file("policies/lab.toml", ceiling);
-    let config = format!("ceiling = \"lab\"\npolicy-dir = \"{policies}\"\n");
-    person.scratch.file("config.toml", &config)
+    node.file("policies/lab.toml", ceiling);
+    let config = format!("ceiling = \"lab\"\npolicy-dir = \"{}\"\n", node.policies());
+    node.file("config.toml", &config)
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn node(person: &Person) -> String {
 fn wrap_allow_and_deny_say_what_is_reached() {
     let docker = Docker::connect();
     let person = Person::new();
-    let config = node(&person);
+    let config = node();
     let (listed, unlisted) = (Server::new(&docker), Server::new(&docker));
     let wrap = |options: &[&str], script: &str| {
         let words = [&["--config", config.as_str(), "wrap"], options];

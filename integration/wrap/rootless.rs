@@ -243,13 +243,14 @@ fn wrap_without_root_reaches_what_is_listed_and_nothing_else() {
     internet();
     let _turn = witness();
     let person = Account::new();
-    person.file(
+    let node = super::NodeDir::new();
+    node.file(
         "policies/online.toml",
         "base = \"standard\"\n[network]\nmode = \"allowlist\"\nallow = [\"api.example.test:80\"]\n",
     );
-    let config = person.file(
+    let config = node.file(
         "config.toml",
-        &format!("policy-dir = \"{}/policies\"\n", person.home),
+        &format!("policy-dir = \"{}\"\n", node.policies()),
     );
     let wrap = |script: &str| {
         let command = [

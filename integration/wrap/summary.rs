@@ -12,11 +12,12 @@ const REFUSED: &str = "for n in 1 2 3 4 5 6 7; do curl -sS -o /dev/null https://
     curl -sS -o /dev/null http://other.example.org:8080/; echo done";
 
 fn wrap(scratch: &Scratch, options: &[&str], script: &str) -> Finished {
-    let policies = scratch.dir("policies");
+    let node = super::NodeDir::new();
+    let policies = node.policies();
     let policy =
         "base = \"standard\"\n[network]\nmode = \"allowlist\"\nallow = [\"listed.example.org\"]\n";
-    scratch.file("policies/net.toml", policy);
-    let config = scratch.file("config.toml", &format!("policy-dir = \"{policies}\"\n"));
+    node.file("policies/net.toml", policy);
+    let config = node.file("config.toml", &format!("policy-dir = \"{policies}\"\n"));
     let mut command = std::process::Command::new(program());
     command.args(["--config", &config, "wrap", "--policy", "net"]);
     command.args(options).args(["--", "bash", "-c", script]);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::plan::never::Never;
-use crate::sys::program;
+use crate::sys::program::{self, Reach};
 
 /// More than a slow index needs.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -20,7 +20,10 @@ const MOST_BYTES: u64 = 16 << 20;
 
 /// An empty directory that only this user can see, removed in the end.
 #[derive(Debug)]
-pub struct ToolRunner(PathBuf);
+pub struct ToolRunner {
+    path: PathBuf,
+    home: PathBuf,
+}
 
 impl ToolRunner {
     /// Makes it below `home`: above a directory for everybody anybody could put configuration that cargo and npm read.
@@ -28,12 +31,13 @@ impl ToolRunner {
         let path = home.join(format!(".agentbox-presets-{}", std::process::id()));
         // Not recursive: one that is there already is an error.
         std::fs::DirBuilder::new().mode(0o700).create(&path)?;
-        Ok(Self(path))
+        let home = home.to_owned();
+        Ok(Self { path, home })
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// The first of these programs that PATH has.
@@ -63,21 +67,39 @@ impl ToolRunner {
         self.run(self.command(program).args(arguments))
     }
 
-    /// A call of a program with the caller's settings of package managers, and nothing else of the caller's environment.
+    /// A call of a program with the caller's settings of package managers, and nothing else of the caller's environment. It reads
+    /// what these settings are in, and no code of the caller's: a sandbox may have written that.
     pub fn command(&self, program: &Path) -> Command {
         let named = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         let named: Vec<String> = named.filter(|name| is_setting(name)).collect();
         let named: Vec<&str> = named.iter().map(String::as_str).collect();
-        program::command(program, &named)
+        let mut command = program::command(program, &named);
+        command
+            // Modules of the user's own run in every Python.
+            .env("PYTHONNOUSERSITE", "1")
+            // Else go fetches and runs the toolchain that a file of the user's names.
+            .env("GOTOOLCHAIN", "local")
+            .env("TMPDIR", &self.path)
+            .env("PIP_NO_CACHE_DIR", "1")
+            .env("npm_config_cache", self.path.join("npm"));
+        command
     }
 
     /// The same for a command with an environment of its own.
     pub fn run(&self, command: &mut Command) -> Option<String> {
-        let output = self.0.join("stdout");
+        let output = self.path.join("stdout");
+        let reach = Reach {
+            reads: SETTINGS.map(|file| self.home.join(file)).into(),
+            writes: &self.path,
+        };
+        if let Err(error) = program::confine(command, &reach) {
+            log::warn!("package managers are not asked, since nothing confines them: {error}");
+            return None;
+        }
         let mut child = command
             // Wide enough that no text is wrapped.
             .env("COLUMNS", "4000")
-            .current_dir(&self.0)
+            .current_dir(&self.path)
             .stdout(std::fs::File::create(&output).ok()?)
             .stderr(Stdio::null())
             .process_group(0)
@@ -89,6 +111,9 @@ impl ToolRunner {
         succeeded.then(|| read(&output)).flatten()
     }
 }
+
+/// Where users configure package managers, below the home. cargo's is read here, and handed to it in a copy.
+const SETTINGS: [&str; 5] = [".config/pip", ".pip", ".npmrc", ".config/go", ".config/npm"];
 
 /// What was found of a package manager.
 #[derive(Debug, PartialEq, Eq)]
@@ -131,8 +156,8 @@ fn is_setting(name: &str) -> bool {
 
 impl Drop for ToolRunner {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            log::warn!("remove {:?}: {error}", self.0);
+        if let Err(error) = std::fs::remove_dir_all(&self.path) {
+            log::warn!("remove {:?}: {error}", self.path);
         }
     }
 }

@@ -1,3 +1,4 @@
+#![expect(unsafe_code, reason = "raw system calls; every block states its proof")]
 //! Programs of the node that agentbox itself executes: by an absolute path that only root can change, never by a search along PATH,
 //! with no variable of the caller's but those that are named.
 //!
@@ -6,8 +7,14 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use landlock::{
+    ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetError,
+};
 
 use super::path::resolve_owned;
 
@@ -65,6 +72,86 @@ pub fn command(program: &Path, variables: &[&str]) -> Command {
     command
 }
 
+/// Directories of the system that a confined program reads, and runs programs of.
+const SYSTEM: [&str; 20] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/nix",
+    "/etc",
+    "/proc",
+    "/dev",
+    "/run/current-system",
+    "/run/systemd/resolve",
+    "/run/resolvconf",
+    "/run/NetworkManager",
+    "/var/lib/apt",
+    "/var/lib/dpkg",
+    "/var/cache/apt",
+    "/root/.rustup",
+    "/root/.cargo",
+];
+
+/// What a confined program sees besides the system.
+pub struct Reach<'a> {
+    /// Files and directories that it reads.
+    pub reads: Vec<PathBuf>,
+    /// The directory that it writes.
+    pub writes: &'a Path,
+}
+
+/// Lets the program, and all that it starts, read and run what is the system's, read what is named, write one directory, and nothing
+/// else (landlock(7)). It may connect: package managers ask their index.
+///
+/// # Errors
+/// The kernel has no Landlock.
+pub fn confine(command: &mut Command, reach: &Reach<'_>) -> io::Result<()> {
+    let other = io::Error::other::<RulesetError>;
+    let all = AccessFs::from_all(ABI::V1);
+    let read = AccessFs::from_read(ABI::V1);
+    let data = AccessFs::ReadFile | AccessFs::ReadDir;
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(all)
+        .and_then(Ruleset::create)
+        .map_err(other)?;
+    let system = SYSTEM.map(|path| (PathBuf::from(path), read));
+    let reads = reach.reads.iter().map(|path| (path.clone(), data));
+    let own = [
+        (reach.writes.to_owned(), all),
+        ("/dev/null".into(), AccessFs::ReadFile | AccessFs::WriteFile),
+    ];
+    for (path, access) in system.into_iter().chain(reads).chain(own) {
+        let Ok(opened) = PathFd::new(&path) else {
+            continue;
+        };
+        let access = match path.is_dir() {
+            true => access,
+            false => access & AccessFs::from_file(ABI::V1),
+        };
+        ruleset = ruleset
+            .add_rule(PathBeneath::new(opened, access))
+            .map_err(other)?;
+    }
+    let mut ruleset = Some(ruleset);
+    // SAFETY: the closure runs between fork and exec. This process has one thread when it executes programs, so no lock of the
+    // allocator is held by another; it makes system calls alone (prctl, landlock_restrict_self).
+    unsafe {
+        command.pre_exec(move || match ruleset.take() {
+            Some(ruleset) => ruleset
+                .restrict_self()
+                .map(drop)
+                .map_err(io::Error::other::<RulesetError>),
+            None => Err(io::ErrorKind::Unsupported.into()),
+        });
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,6 +168,38 @@ mod tests {
         std::fs::set_permissions(&own, others).unwrap();
         assert_eq!(only_roots(&own), None);
         std::fs::remove_file(&own).unwrap();
+    }
+
+    #[test]
+    fn a_confined_program_reads_the_system_and_writes_one_directory() {
+        let base = std::env::temp_dir().join(format!("agentbox-confined-{}", std::process::id()));
+        std::fs::create_dir_all(base.join("own")).unwrap();
+        std::fs::write(base.join("read"), "read").unwrap();
+        std::fs::write(base.join("secret"), "secret").unwrap();
+        let script = format!(
+            "cd {0}/own && echo x >made && cat ../read; cat ../secret; echo y >../written; ls {0}; cp /bin/sh own-sh && ./own-sh -c 'echo ran'",
+            base.display()
+        );
+        let shell = find("sh").unwrap();
+        let said = |confined: bool| {
+            let mut command = command(&shell, &[]);
+            command.args(["-c", &script]).stderr(Stdio::null());
+            if confined {
+                let own = base.join("own");
+                let reach = Reach {
+                    reads: vec![base.join("read")],
+                    writes: &own,
+                };
+                confine(&mut command, &reach).unwrap();
+            }
+            String::from_utf8(command.output().unwrap().stdout).unwrap()
+        };
+        assert_eq!(said(true), "readran\n");
+        assert!(base.join("own/made").exists() && !base.join("written").exists());
+        // The control.
+        assert!(said(false).starts_with("readsecret"));
+        assert!(base.join("written").exists());
+        std::fs::remove_dir_all(base).unwrap();
     }
 
     #[test]

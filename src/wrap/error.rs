@@ -129,6 +129,12 @@ pub enum WrapRefused {
         /// What is known of its content.
         why: &'static str,
     },
+    /// `--config` of `wrap`, or what it names.
+    #[error(
+        "{0:?}, which --config names or which its file names, lies where a command may write: keep it in /etc/agentbox or in \
+         ~/.config/agentbox"
+    )]
+    ConfigNotClosed(PathBuf),
     /// `--summary`
     #[error("--summary {path:?} cannot be written: {why}")]
     Summary {

@@ -52,9 +52,26 @@ use kept::Kept;
 use layout::{Layout, Shown};
 use summary::Summary;
 
+/// Refuses a node's file of the caller's own, and what it names, where a sandbox can write: unlike a policy it is not trusted by its
+/// content, since others read it too.
+fn check_config(global: &Global, wanted: &Wanted) -> Result<()> {
+    if global.config.is_none() {
+        return Ok(());
+    }
+    let person = &wanted.person;
+    for place in node_files::places(global)? {
+        let closed = person.looking(|| settings::is_closed(person, &place))?;
+        if !closed {
+            bail!(WrapRefused::ConfigNotClosed(place));
+        }
+    }
+    Ok(())
+}
+
 /// Runs a command; how it ended.
 pub fn run(global: &Global, wanted: &Wanted) -> Result<Ended> {
     wanted.tell();
+    check_config(global, wanted)?;
     match wanted.walls {
         Walls::Namespaces => by_namespaces(global, wanted),
         Walls::Landlock => landlock::run(global, wanted),
@@ -122,6 +139,7 @@ impl From<BundleDecision> for Explained {
 /// What would be enforced for a command.
 pub fn decide(global: &Global, wanted: &Wanted) -> Result<Explained> {
     wanted.tell();
+    check_config(global, wanted)?;
     let explained = match wanted.walls {
         Walls::Landlock => landlock::decide(global, wanted)?,
         Walls::Namespaces => {

@@ -96,8 +96,11 @@ struct Search<'a> {
     passed: &'a [PathBuf],
     /// Called after each listing.
     #[cfg(test)]
-    hook: Option<Box<dyn FnMut(&Path) + 'a>>,
+    hook: Option<Hook<'a>>,
 }
+
+#[cfg(test)]
+type Hook<'a> = Box<dyn FnMut(&Path) + 'a>;
 
 /// A directory that is looked at.
 struct Directory<'a> {

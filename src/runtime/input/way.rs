@@ -1,131 +1,40 @@
 //! Files of the node that are only as good as every directory and link on the way to them: who can write one of those can put
 //! another of root's files there.
 
-use std::collections::VecDeque;
-use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStringExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
-use rustix::io::Errno;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 use crate::runtime::RuntimeError;
-use crate::sys::user_namespace::owner;
+use crate::sys::path::{resolve_owned, weakest};
 
-/// As many links as the kernel follows (path_resolution(7)).
-const MOST_LINKS: usize = 40;
-
-/// Opens a regular file. An error where others than root can write a directory on the way to it, those of the links that lead there
-/// included.
+/// Opens a regular file. An error where others than root can write a directory or link on the way to it.
 pub fn open(path: &Path) -> Result<File, RuntimeError> {
-    let step = |error: Errno| RuntimeError::io(format!("open {path:?}"))(error);
-    let whole = std::path::absolute(path).map_err(RuntimeError::io(format!("open {path:?}")))?;
-    let mut left = components(&whole);
-    let mut at = Step::root().map_err(step)?;
-    let mut links = 0;
-    while let Some(name) = left.pop_front() {
-        let found = at.look(&name).map_err(step)?;
-        at.judge(path, &found)?;
-        match FileType::from_raw_mode(found.st_mode) {
-            FileType::Symlink if links == MOST_LINKS => return Err(step(Errno::LOOP)),
-            FileType::Symlink => {
-                links += 1;
-                let target = at.link(&name).map_err(step)?;
-                if target.is_absolute() {
-                    at = Step::root().map_err(step)?;
-                }
-                for component in components(&target).into_iter().rev() {
-                    left.push_front(component);
-                }
-            }
-            FileType::Directory if !left.is_empty() => at.enter(&name).map_err(step)?,
-            FileType::RegularFile if left.is_empty() => return at.file(&name).map_err(step),
-            _ => {
-                return Err(RuntimeError::Input {
-                    path: path.to_owned(),
-                    why: "it is not a regular file".to_owned(),
-                });
-            }
-        }
-    }
-    Err(step(Errno::ISDIR))
-}
-
-/// The names of a path, in which `..` is one.
-fn components(path: &Path) -> VecDeque<OsString> {
-    let all = path.components();
-    let names = all.filter(|one| matches!(one, Component::Normal(_) | Component::ParentDir));
-    names.map(|one| one.as_os_str().to_owned()).collect()
-}
-
-/// A directory on the way.
-struct Step {
-    fd: OwnedFd,
-    /// For messages.
-    path: PathBuf,
-}
-
-impl Step {
-    fn root() -> Result<Self, Errno> {
-        Ok(Self {
-            fd: rustix::fs::open("/", directory(), Mode::empty())?,
-            path: "/".into(),
-        })
-    }
-
-    fn look(&self, name: &OsStr) -> Result<Stat, Errno> {
-        rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)
-    }
-
-    fn link(&self, name: &OsStr) -> Result<PathBuf, Errno> {
-        let target = rustix::fs::readlinkat(&self.fd, name, Vec::new())?;
-        Ok(OsString::from_vec(target.into_bytes()).into())
-    }
-
-    fn enter(&mut self, name: &OsStr) -> Result<(), Errno> {
-        self.fd = rustix::fs::openat(&self.fd, name, directory(), Mode::empty())?;
-        self.path.push(name);
-        Ok(())
-    }
-
-    fn file(&self, name: &OsStr) -> Result<File, Errno> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let flags = flags | OFlags::NOFOLLOW;
-        rustix::fs::openat(&self.fd, name, flags, Mode::empty()).map(File::from)
-    }
-
-    /// Whether root alone decides which file this entry is. In a sticky directory others can put entries, and only those of their
-    /// own away.
-    fn judge(&self, path: &Path, entry: &Stat) -> Result<(), RuntimeError> {
-        let step = RuntimeError::io(format!("look at {:?}", self.path));
-        let own = rustix::fs::fstat(&self.fd).map_err(step)?;
-        let sticky = own.st_mode & 0o1000 != 0 && owner(entry.st_uid) == 0;
-        if owner(own.st_uid) == 0 && (own.st_mode & 0o022 == 0 || sticky) {
-            return Ok(());
-        }
-        Err(RuntimeError::Input {
+    let real = resolve_owned(path, 0).map_err(|error| match weakest(&error) {
+        Some(step) => RuntimeError::Input {
             path: path.to_owned(),
-            why: format!(
-                "others than root may write {:?} (owner {}, mode {:o}), which leads to it: chown root it and chmod go-w it",
-                self.path,
-                owner(own.st_uid),
-                own.st_mode & 0o7777
-            ),
-        })
+            why: format!("{step}: chown root {:?} and chmod go-w it", step.path),
+        },
+        None => RuntimeError::io(format!("open {path:?}"))(error),
+    })?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    // Root's alone on the whole way, it is still what was resolved.
+    let opened = rustix::fs::openat2(CWD, &real, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+    let file = File::from(opened.map_err(RuntimeError::io(format!("open {path:?}")))?);
+    match file.metadata() {
+        Ok(found) if found.is_file() => Ok(file),
+        _ => Err(RuntimeError::Input {
+            path: path.to_owned(),
+            why: "it is not a regular file".to_owned(),
+        }),
     }
-}
-
-fn directory() -> OFlags {
-    OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
-
-    use super::*;
+    use std::path::PathBuf;
 
     #[test]
     fn each_directory_and_each_link_on_the_way_is_roots() {
@@ -165,7 +74,7 @@ mod tests {
             open.join("../good/key"),
         ] {
             let error = opens(path.clone()).unwrap_err().to_string();
-            assert!(error.contains("which leads to it"), "{path:?}: {error}");
+            assert!(error.contains("on the way there"), "{path:?}: {error}");
         }
         // What another user has in a sticky directory is that user's to change.
         std::os::unix::fs::lchown(sticky.join("link"), Some(65534), None).unwrap();

@@ -34,7 +34,7 @@ pub use places::{PROJECT_FILE, refuse_written};
 
 use self::file::Base;
 use self::seal::Seal;
-pub use self::sealed_file::{FileKind, SealedFile};
+pub use self::sealed_file::{FileKind, SealedFile, is_closed};
 use self::trust::{Entry, Listed, Standing, Store, is_project};
 use super::error::WrapRefused;
 use super::list::List;

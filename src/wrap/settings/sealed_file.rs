@@ -115,7 +115,7 @@ fn content(person: &Person, named: &Path, kind: FileKind) -> Result<(PathBuf, St
 
 /// Whether no sandbox writes a file: it lies with the user's own settings ([`places::refuse_written`]), or where the never-list lets
 /// nobody write, and other users cannot change it either.
-fn is_closed(person: &Person, path: &Path) -> bool {
+pub fn is_closed(person: &Person, path: &Path) -> bool {
     let own = places::closed_settings(person);
     if own.is_some_and(|own| path.starts_with(own)) {
         return path
