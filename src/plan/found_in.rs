@@ -1,14 +1,13 @@
 //! PURE. The directories in which something was found that is masked: a mask by a path must not cover something else, while a
 //! directory that was moved meanwhile is seen.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::Inside;
 use super::sort::Sorted;
-use super::text;
+use super::{Ephemeral, Inside, text};
 
 /// A directory of the container, and what it must be when the masks are made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,17 +20,51 @@ pub struct FoundIn {
     pub inodes: BTreeSet<u64>,
 }
 
+/// Something that was found in a directory of a mount.
+pub(super) struct FoundAt {
+    /// The mount's.
+    destination: PathBuf,
+    directory: PathBuf,
+    inode: u64,
+}
+
 impl Sorted {
-    /// An overlay has inodes of its own: what lies below one is known by its path alone.
+    /// Keeps in mind where something was found.
     pub(super) fn hold(&mut self, destination: &Path, inside: &Inside) {
-        let mut over = self.kept.iter().filter(|m| m.destination == destination);
         let path = destination.join(&inside.path);
         if let Some(inode) = inside.directory
             && let Some(directory) = path.parent()
-            && !over.any(|m| m.is_private())
         {
-            let inodes = self.found_in.entry(directory.to_owned());
-            inodes.or_default().insert(inode);
+            self.found_in.push(FoundAt {
+                destination: destination.to_owned(),
+                directory: directory.to_owned(),
+                inode,
+            });
         }
+    }
+
+    /// The directories that are known again when the masks are made. An overlay has inodes of its own: what lies below one, or
+    /// below another mount, is known by its path alone.
+    pub(super) fn held(&self, overlays: &[Ephemeral]) -> Vec<FoundIn> {
+        let mut held: BTreeMap<&Path, BTreeSet<u64>> = BTreeMap::new();
+        for found in &self.found_in {
+            let directory = found.directory.as_path();
+            let above = self
+                .kept
+                .iter()
+                .filter(|m| directory.starts_with(&m.destination));
+            let nearest = above.max_by_key(|m| m.destination.components().count());
+            let own =
+                nearest.is_some_and(|m| m.destination == found.destination && !m.is_private());
+            let mut over = overlays.iter().filter(|o| directory.starts_with(&o.path));
+            if own && !over.any(|o| o.path.starts_with(&found.destination)) {
+                held.entry(directory).or_default().insert(found.inode);
+            }
+        }
+        let held = held.into_iter().map(|(directory, inodes)| FoundIn {
+            directory: directory.to_owned(),
+            inodes,
+        });
+        held.collect()
     }
 }

@@ -16,7 +16,7 @@ use super::never::Never;
 use super::scratch::most_of_a_tmpfs;
 use super::sort::{Named, Rules, Sorted, asks_to_write, is_another};
 use super::workspace::{pod_role, workspace};
-use super::{BundleFacts, FilesystemPlan, FoundIn, PlanError, ScratchPlace, Warning, volumes};
+use super::{BundleFacts, FilesystemPlan, PlanError, ScratchPlace, Warning, volumes};
 use crate::policy::{Field, Origin, Policy, Resolved, RootAccess};
 
 /// Made empty in every container under a policy, whatever the engine says (`--privileged` says nothing):
@@ -64,12 +64,12 @@ pub(super) fn plan(
     let files = &resolved.policy.filesystem;
     let root = root(&resolved.policy, spec);
     let linux = spec.linux().as_ref();
+    let overlays = ephemeral(&resolved.policy, root, bundle, &sorted.kept);
+    let found_in = sorted.held(&overlays);
     let excludes = sorted.excludes.into_iter();
-    let held = sorted.found_in.into_iter();
-    let held = held.map(|(directory, inodes)| FoundIn { directory, inodes });
     Ok(FilesystemPlan {
         root,
-        ephemeral: ephemeral(&resolved.policy, root, bundle, &sorted.kept),
+        ephemeral: overlays,
         scratch_bytes: files.scratch.bytes(),
         scratch_on: files.scratch_on,
         scratch_place: ScratchPlace::Memory,
@@ -83,7 +83,7 @@ pub(super) fn plan(
             &sorted.masked,
         ),
         found: sorted.found,
-        found_in: held.collect(),
+        found_in,
         seen: sorted.seen,
         pinned: sorted.pinned,
         readonly: union(

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::Mount;
 
 use super::anonymous::is_anonymous;
+use super::found_in::FoundAt;
 use super::home::{HOME, part_of};
 use super::judge::{is_kernel_place, read_only};
 use super::never::{Meant, Never};
@@ -53,7 +54,7 @@ pub(super) struct Sorted {
     pub(super) pruned: Vec<Pruned>,
     pub(super) masked: BTreeSet<PathBuf>,
     pub(super) found: BTreeSet<PathBuf>,
-    pub(super) found_in: BTreeMap<PathBuf, BTreeSet<u64>>,
+    pub(super) found_in: Vec<FoundAt>,
     pub(super) seen: Vec<SeenIn>,
     pub(super) pinned: BTreeSet<PathBuf>,
     pub(super) replaced: BTreeSet<PathBuf>,

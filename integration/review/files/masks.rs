@@ -1,9 +1,12 @@
 //! F-H4, F-M5 (F22, F23): masks that an agent can neither outlive nor turn against the next start.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
 
 use super::{bind, run, seen};
 use crate::command::run as command;
@@ -93,9 +96,17 @@ fn f23_directories_deeper_than_a_path_keep_nobody_out() {
     let node = Node::new();
     let workspace = node.scratch.dir("ws");
     node.scratch.file("ws/.netrc", SECRET);
-    let nest = "mkdir deep && cd deep && i=0; while [ $i -lt 3000 ]; do mkdir dd && cd -P dd || exit 9; i=$((i+1)); done; \
-        mkdir .aws && echo plain >.aws/x && echo made";
-    assert_eq!(seen(&node, "strict", bind(&workspace), nest).ok(), "made\n");
+    // As an agent makes it, one step after the other.
+    let open = |at: &OwnedFd, name: &str| {
+        rustix::fs::mkdirat(at, name, Mode::from_raw_mode(0o755)).unwrap();
+        rustix::fs::openat(at, name, OFlags::PATH, Mode::empty()).unwrap()
+    };
+    let top = rustix::fs::open(workspace.as_str(), OFlags::PATH, Mode::empty()).unwrap();
+    let mut at = open(&top, "deep");
+    for _ in 0..3000 {
+        at = open(&at, "dd");
+    }
+    open(&at, ".aws");
     for policy in ["strict", "standard", "permissive"] {
         let look = "cat .netrc; cd deep/dd && echo in";
         let found = seen(&node, policy, bind(&workspace), look);

@@ -395,6 +395,15 @@ fn the_directories_of_what_was_found_are_known_again() {
     };
     assert_eq!(found(Some(7)), [expect]);
     assert_eq!(found(None), []);
+    // Another mount lies over the directory.
+    let hidden = Inside {
+        directory: Some(7),
+        ..Inside::hidden("a/.aws".into(), "it holds credentials".into(), 1)
+    };
+    let plan = under("standard").bind("/srv/x", "/data");
+    let plan = plan.found(|f| f.inside = vec![hidden.clone()]);
+    let plan = plan.bind("/srv/y", "/data/a").plan();
+    assert_eq!(plan.filesystem.found_in, []);
 }
 
 /// F2-H1: each directory of the name, and none above it.

@@ -71,6 +71,9 @@ pub(super) fn search(
     facts.inside.append(&mut search.inside);
 }
 
+#[cfg(test)]
+type Hook<'a> = Box<dyn FnMut(&Path) + 'a>;
+
 struct Search<'a> {
     root: &'a OwnedFd,
     unwanted: &'a Unwanted<'a>,
