@@ -279,10 +279,7 @@ pub(super) fn own(
     check_denials(name, &planned)?;
     let secrets = secrets::planned(name, &resolved.secrets, &planned.rules)?;
     let honey = secrets::baits(name, &resolved.honey, &secrets)?;
-    let asking = planned.asking.map(|asking| Asking {
-        secret_hosts: secrets::hosts(&secrets),
-        ..asking
-    });
+    let asking = secrets::left_closed(planned.asking, &secrets);
     Ok(NetworkPlan {
         secrets,
         honey,

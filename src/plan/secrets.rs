@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::egress::{Decision, Rules};
+use crate::egress::{Asking, Decision, Rules};
 use crate::plan::{NetworkPlan, PlanError, Warning};
 use crate::policy::request::Scheme;
 use crate::policy::{
@@ -67,8 +67,16 @@ fn opened(secrets: &[NodeSecret], rules: &Rules, before: &Rules) -> Option<Strin
     })
 }
 
+/// What may be asked for beside these secrets: no port of their hosts.
+pub(super) fn left_closed(asking: Option<Asking>, secrets: &[NodeSecret]) -> Option<Asking> {
+    asking.map(|asking| Asking {
+        secret_hosts: hosts(secrets),
+        ..asking
+    })
+}
+
 /// The hosts whose requests get one of these.
-pub(super) fn hosts(secrets: &[NodeSecret]) -> BTreeSet<Host> {
+fn hosts(secrets: &[NodeSecret]) -> BTreeSet<Host> {
     let places = secrets.iter().filter_map(|secret| secret.places().ok());
     places.flatten().map(|(host, _)| host).collect()
 }
