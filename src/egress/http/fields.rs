@@ -80,7 +80,7 @@ impl KnownFields {
 mod tests {
     use super::*;
 
-    /// Found by reviews, each of them with a server that takes it for another request.
+    /// Found by reviews: by some a server was seen to take another request, by others servers are said to.
     #[test]
     fn n39_what_makes_another_request_is_no_known_field() {
         let known = KnownFields::new(BTreeSet::new());
@@ -127,7 +127,8 @@ mod tests {
             "X.Api.Key",
             "anthropic-beta.x",
             "x-stainless-a_b",
-            // Gateways that are told where to go.
+            // Servers and gateways that are told where to go.
+            "x-opencode-directory",
             "Helicone-Target-Url",
             "x-portkey-custom-host",
             "",
@@ -136,7 +137,8 @@ mod tests {
         }
     }
 
-    /// What agents and their tools send (recorded with `hack/agents`, and read in their sources).
+    /// What agents and their tools are known to send; `session_id`, `chatgpt-account-id`, `pacote-*` and `x-gemini-*` were looked up in
+    /// public sources.
     #[test]
     fn what_agents_send_is_known() {
         let known = KnownFields::new(["x-acme-*".parse().unwrap()].into());
@@ -164,6 +166,8 @@ mod tests {
             "http-referer",
             "x-title",
             "x-initiator",
+            "x-opencode-session",
+            "x-gemini-api-privileged-user-id",
             "copilot-integration-id",
             "git-protocol",
             "npm-command",
