@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -23,6 +24,10 @@ use crate::runtime::runs::Run;
 use crate::runtime::state::find;
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::Place;
+
+/// How often it is looked whether a container ends in which no process can be started, and how long in between.
+const ENDING: u32 = 25;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Tries all of it in a container.
 ///
@@ -127,8 +132,7 @@ fn without_exec(
     error: RuntimeError,
 ) -> Result<()> {
     let paused = matches!(error, RuntimeError::Exec(ExecError::Paused));
-    let runs = record.init.is_some_and(ProcessId::is_alive);
-    if paused || !runs || promise.walls.is_none() {
+    if paused || promise.walls.is_none() || has_ended(record) {
         return Err(error).context("start the program that tries the attacks");
     }
     by_node(place, record, promise, report, None)?;
@@ -137,6 +141,17 @@ fn without_exec(
     let untried = untried.map(|probe| (probe.id.to_owned(), Finding::not_tried(&why)));
     report.add_inside(By::Exec, promise, &untried.collect::<Vec<_>>());
     Ok(())
+}
+
+/// Whether the container has ended, or is about to: what the node reads of a process that ends is nothing of its walls.
+fn has_ended(record: &Record) -> bool {
+    (0..ENDING).any(|_| {
+        let ended = !record.init.is_some_and(ProcessId::is_alive);
+        if !ended {
+            std::thread::sleep(PAUSE);
+        }
+        ended
+    })
 }
 
 /// What the node reads of the container.
