@@ -102,9 +102,6 @@ struct Search<'a> {
     hook: Option<Hook<'a>>,
 }
 
-#[cfg(test)]
-type Hook<'a> = Box<dyn FnMut(&Path) + 'a>;
-
 /// A directory that is looked at.
 struct Directory<'a> {
     number: u32,
