@@ -83,7 +83,9 @@ fn verify_is_not_taken_for_the_workload() {
     }
     let suggested = node.call(&["suggest", &container.id]).ok();
     assert!(!suggested.contains("ptrace"), "{suggested}");
-    let status = node.call(&["network", "--json", &container.id]).ok();
+    let status = node
+        .call(&["network", "--format", "json", &container.id])
+        .ok();
     let status: Value = serde_json::from_str(&status).unwrap();
     let counted = status["denied"].as_object().unwrap();
     let all: u64 = counted.values().map(|count| count.as_u64().unwrap()).sum();
