@@ -182,7 +182,7 @@ impl Container {
 #[test]
 fn a_container_of_an_earlier_version_is_listed_explained_stopped_and_deleted() {
     alone(|| {
-        let mounted = run("mount", &["-t", "tmpfs", "none", "/run"]);
+        let mounted = run("mount", &["-t", "tmpfs", "-o", "mode=755", "none", "/run"]);
         mounted.ok();
         for commit in COMMITS {
             for kind in KINDS {
@@ -222,7 +222,7 @@ fn a_container_of_an_earlier_version_is_listed_explained_stopped_and_deleted() {
 #[test]
 fn a_running_container_of_an_earlier_version_is_deleted_by_force() {
     alone(|| {
-        run("mount", &["-t", "tmpfs", "none", "/run"]).ok();
+        run("mount", &["-t", "tmpfs", "-o", "mode=755", "none", "/run"]).ok();
         for commit in COMMITS {
             for kind in KINDS {
                 let mut container = Container::laid(commit, kind);

@@ -91,7 +91,7 @@ pub fn choose(uid: u32) -> PathBuf {
         let real = dir.canonicalize().unwrap_or_default();
         real == dir && OUT_OF_SIGHT.iter().any(|top| real.starts_with(top))
     };
-    match usual.find(|dir| is_hidden(dir) && wrong(dir).is_ok_and(|why| why.is_none())) {
+    match usual.find(|dir| is_hidden(dir) && wrong(dir, 0o077).is_ok_and(|why| why.is_none())) {
         Some(dir) => dir.join("agentbox"),
         None => PathBuf::from(format!("/dev/shm/agentbox-{uid}")),
     }
@@ -99,7 +99,12 @@ pub fn choose(uid: u32) -> PathBuf {
 
 /// Refuses a directory that is there and is not this user's alone, or to which others may lead.
 pub fn check(dir: &Path, used_for: Use) -> Result<(), NoPlace> {
-    match wrong(dir).and_then(|why| match why {
+    // What is secret in root's directory has modes of its own: a node may make it for everybody to look into (tmpfiles.d(5)).
+    let denied = match used_for {
+        Use::Containers if unprivileged::uid() == 0 => 0o022,
+        Use::Containers | Use::Logs => 0o077,
+    };
+    match wrong(dir, denied).and_then(|why| match why {
         Some(why) => Ok(Some(why.to_owned())),
         None => led_by_others(dir, used_for),
     }) {
@@ -146,14 +151,14 @@ fn led_by_others(dir: &Path, used_for: Use) -> std::io::Result<Option<String>> {
     }
 }
 
-/// What is wrong with a directory, as far as others are concerned.
-fn wrong(dir: &Path) -> std::io::Result<Option<&'static str>> {
+/// What is wrong with a directory, as far as others are concerned, who have none of the `denied` rights.
+fn wrong(dir: &Path, denied: u32) -> std::io::Result<Option<&'static str>> {
     let found = fs::symlink_metadata(dir)?;
     Ok(if !found.is_dir() {
         Some("it is no directory, or a link to one")
     } else if found.uid() != rustix::process::geteuid().as_raw() {
         Some("it belongs to somebody else")
-    } else if found.mode() & 0o077 != 0 {
+    } else if found.mode() & denied != 0 {
         Some("others than its owner have rights in it")
     } else {
         None
@@ -178,7 +183,7 @@ mod tests {
         symlink(&own, &link).unwrap();
         let open = base.join("open");
         fs::create_dir(&open).unwrap();
-        fs::set_permissions(&open, fs::Permissions::from_mode(0o750)).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o770)).unwrap();
         for (bad, word) in [(&link, "link"), (&open, "rights in it")] {
             let refused = make(bad, Use::Containers).unwrap_err().to_string();
             assert!(refused.contains(word), "{refused}");
