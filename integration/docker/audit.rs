@@ -370,7 +370,7 @@ fn no_policy_is_made_that_gives_more_than_the_run_had() {
     let project = scratch.dir("project");
     let narrow =
         "base = \"strict\"\n[network]\nmode = \"allowlist\"\nallow = [\"listed.example.test\"]\n";
-    let file = scratch.file("permissive.toml", narrow);
+    let file = crate::wrap::NodeDir::new().file("permissive.toml", narrow);
     let wrap = |options: &[&str]| {
         let name = format!("narrowed-{}{}", std::process::id(), options.concat().len());
         let ask = "curl -s -o /dev/null https://wanted.example.com/; true";

@@ -462,7 +462,7 @@ fn a_change_of_rules_holds_for_the_next_request_of_a_kept_connection() {
     let id = plain.container.inspect("{{.Id}}");
     let refused = run("agentbox", &["update", "--network-add", rule, &id]);
     assert!(
-        refused.code != 0 && refused.stderr.contains("nothing reads requests"),
+        refused.code != 0 && refused.stderr.contains("a process that reads them"),
         "{refused}"
     );
 }

@@ -526,7 +526,7 @@ fn f36_the_nodes_file_holds_for_every_user_and_by_every_link() {
         let call = format!("{} policy list", program());
         let refused = in_mounts(&format!("{node}{make}{call}")).failed();
         assert!(
-            refused.contains(word) && refused.contains("others than root choose"),
+            refused.contains(word) && refused.contains("others than root may write it"),
             "{refused}"
         );
         let mended = format!("{node}{make}chmod 755 {word}; {call}");

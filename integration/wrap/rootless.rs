@@ -268,7 +268,7 @@ fn wrap_without_root_reaches_what_is_listed_and_nothing_else() {
     person.does("curl -sS --max-time 20 http://other.example.test/x");
     assert!(arrived(&["other.example.test"]) > before);
     // A limit that somebody wrote down is not given up without a word.
-    person.file(
+    node.file(
         "policies/online.toml",
         "base = \"standard\"\n[limits]\npids = 100\n",
     );

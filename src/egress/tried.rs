@@ -23,6 +23,11 @@ pub const HTTPS: u16 = 443;
 /// The port of [`METADATA_ADDRESS`] that is tried.
 pub const HTTP: u16 = 80;
 
+/// How many attempts one `verify` makes at addresses of IPv4, each of which the kernel counts where there is no route.
+pub const BY_ADDRESS: u64 = 2;
+/// Likewise of IPv6.
+pub const BY_ADDRESS_6: u64 = 1;
+
 /// The ports from which each is tried; `None` where no socket could be had, or the attempt was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

@@ -26,6 +26,8 @@ struct Known {
     real: PathBuf,
     /// Not in the list: the engine's own data, known on this node alone.
     engine: bool,
+    /// Named by the node's file: inside another source it is hidden whatever it is.
+    of_node: bool,
 }
 
 /// What something is by the list.
@@ -42,6 +44,17 @@ const CONTAINERD: &str = "/var/lib/containerd";
 
 /// Where the list has the node's own files.
 const NODE: &str = "/etc/agentbox";
+/// Where it has trusted certificates, which are read and never written.
+const CERTIFICATES: &str = "/etc/ssl/certs";
+
+/// Places that the node's file names.
+#[derive(Debug, Default)]
+pub struct NodePlaces {
+    /// Policies, presets, secrets and the file itself.
+    pub hidden: Vec<PathBuf>,
+    /// Trusted certificates, which may be mounted, read-only.
+    pub public: Vec<PathBuf>,
+}
 
 /// Where an engine's data lies, and where the list has it, by the place of a root file system in it: podman's and CRI-O's, and
 /// Docker's with containerd's image store.
@@ -79,6 +92,7 @@ impl Known {
             name: usual.into(),
             real,
             engine: false,
+            of_node: false,
         })
     }
 
@@ -158,6 +172,7 @@ impl Hosts {
                 name,
                 real,
                 engine,
+                of_node: false,
             })
         });
         let mut known: Vec<Known> = known.collect();
@@ -167,11 +182,14 @@ impl Hosts {
     }
 
     /// Likewise, the places that the node's file names: judged as if they lay beside it.
-    pub(super) fn add_nodes(&mut self, never: &Never, places: &[PathBuf]) {
+    pub(super) fn add_nodes(&mut self, never: &Never, places: &NodePlaces) {
         let mut plain = Plain::default();
-        let known = places.iter().filter_map(|place| {
-            let mut known = Known::moved(never, &mut plain, place, NODE)?;
-            known.name = Path::new(NODE).join(place.file_name()?);
+        let hidden = places.hidden.iter().map(|place| (place, NODE));
+        let public = places.public.iter().map(|place| (place, CERTIFICATES));
+        let known = hidden.chain(public).filter_map(|(place, usual)| {
+            let mut known = Known::moved(never, &mut plain, place, usual)?;
+            known.name = Path::new(usual).join(place.file_name()?);
+            known.of_node = true;
             Some(known)
         });
         self.known.extend(known);
@@ -250,7 +268,7 @@ impl Hosts {
     /// Entries that lie inside a source although the list's names do not say so; none that lies in another one, which is hidden
     /// with that.
     pub(super) fn inside(&self, never: &Never, real: &Path) -> Vec<Inside> {
-        let is_never = |k: &&Known| k.engine || never.refuses(&k.name).is_some();
+        let is_never = |k: &&Known| k.engine || k.of_node || never.refuses(&k.name).is_some();
         let moved = self
             .known
             .iter()

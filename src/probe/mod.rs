@@ -26,6 +26,7 @@ use crate::policy::{Filesystem, SearchRule};
 use search::{Budget, Unwanted, View};
 use source::Judge;
 
+pub use hosts::NodePlaces;
 pub use kernel::host;
 pub use source::is_home;
 
@@ -103,7 +104,7 @@ pub fn bundle(
     spec: &Spec,
     rootfs: &Path,
     wrapped: &Wrapped,
-    of_node: &[PathBuf],
+    of_node: &NodePlaces,
 ) -> Result<(BundleFacts, Vec<Opened>), ProbeError> {
     let mut judge = Judge::new(spec, rootfs);
     judge.hosts.add_nodes(judge.never, of_node);

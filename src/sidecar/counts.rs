@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::audit::kernel::by_address;
 use crate::audit::{CountedLimit, Event, Via};
 use crate::cgroup::oom;
+use crate::egress::tried;
 use crate::network::counters;
 
 /// From the start to the first look; the time between two looks doubles from there on.
@@ -85,6 +86,8 @@ struct Counter {
     files: Vec<File>,
     /// What lines have said.
     told: u64,
+    /// Attempts of `verify` that were not met yet.
+    excused: u64,
     /// No line before this time, and how long after it the next one.
     next_line: Option<Instant>,
     gap: Duration,
@@ -105,6 +108,7 @@ impl Counts {
             of: count.of,
             files: count.files.into_iter().map(File::from).collect(),
             told: 0,
+            excused: 0,
             next_line: None,
             gap: FIRST,
         });
@@ -118,6 +122,21 @@ impl Counts {
     /// When to look next; `None`: never.
     pub fn next_look(&self) -> Option<Instant> {
         (!self.all.is_empty()).then_some(self.next_look)
+    }
+
+    /// So many processes of `verify` have begun: what each tries by address is none of the container's attempts. One that is killed
+    /// before it has tried leaves as many of the container's without a line.
+    pub fn excuse(&mut self, verifies: u64) {
+        for counter in &mut self.all {
+            let each = match counter.of {
+                CountOf::Unrouted => tried::BY_ADDRESS,
+                CountOf::UnroutedV6 => tried::BY_ADDRESS_6,
+                CountOf::Unanswered | CountOf::UnansweredV6 | CountOf::Limit(..) => 0,
+            };
+            counter.excused = counter
+                .excused
+                .saturating_add(each.saturating_mul(verifies));
+        }
     }
 
     /// The events that are to be written, if it is time to look.
@@ -152,11 +171,14 @@ impl Counter {
 
     fn tell(&mut self) -> Option<Event> {
         let count = self.of.read(&read(self.files.first()?)?)?;
-        let new = count.saturating_sub(self.told);
+        let grown = count.saturating_sub(self.told);
+        let excused = grown.min(self.excused);
+        let new = grown - excused;
+        self.excused -= excused;
+        self.told = self.told.max(count);
         if new == 0 {
             return None;
         }
-        self.told = count;
         match (self.of, self.of.via()) {
             (_, Some(via)) => Some(by_address(new, via)),
             (CountOf::Limit(limit, bound), None) => {
@@ -240,6 +262,23 @@ mod tests {
         told += counts.rest().iter().map(Event::times).sum::<u64>();
         assert_eq!(told, 6_000);
         assert_eq!(counts.rest(), []);
+    }
+
+    #[test]
+    fn attempts_of_verify_are_none_of_the_containers() {
+        let source = file(&snmp(0));
+        let start = Instant::now();
+        let mut counts = Counts::new(vec![count(CountOf::Unrouted, &[&source])], start);
+        counts.excuse(1);
+        set(&source, &snmp(1));
+        assert_eq!(counts.look(counts.next_look().unwrap()), []);
+        // The second one of verify's, and three of the container's.
+        set(&source, &snmp(5));
+        let told = counts.look(counts.next_look().unwrap());
+        assert_eq!(told.iter().map(Event::times).sum::<u64>(), 3);
+        set(&source, &snmp(6));
+        let rest: u64 = counts.rest().iter().map(Event::times).sum();
+        assert_eq!(rest, 1);
     }
 
     /// Finding 10: a limit was told at the end, without its value.

@@ -59,7 +59,8 @@ fn check_config(global: &Global, wanted: &Wanted) -> Result<()> {
         return Ok(());
     }
     let person = &wanted.person;
-    for place in node_files::places(global)? {
+    let places = node_files::places(global)?;
+    for place in places.hidden.into_iter().chain(places.public) {
         let closed = person.looking(|| settings::is_closed(person, &place))?;
         if !closed {
             bail!(WrapRefused::ConfigNotClosed(place));

@@ -27,7 +27,7 @@ fn k_12_dockers_name_will_do_in_every_verb_that_a_person_types() {
         &["network", name],
         &["state", name],
         &["network", &id],
-        &["network", &id[..5]],
+        &["network", &id[..12]],
     ] {
         let said = agentbox(words).ok();
         assert!(said.contains(&id), "{words:?}: {said}");

@@ -41,14 +41,12 @@ fn agents_14_credentials_are_masked_wherever_the_mount_begins() {
     let home = home(&node);
     let look = "grep -r the-secret /x; grep -rl plain /x; true";
     for (mount, plain) in [
-        (".config", 1),
         (".config/git", 0),
         (".config/containers", 0),
         (".cargo", 1),
         (".codex", 1),
         (".claude", 0),
         (".gem", 0),
-        (".local", 1),
         (".local/share", 1),
         (".terraform.d", 0),
         ("", 4),
@@ -62,6 +60,14 @@ fn agents_14_credentials_are_masked_wherever_the_mount_begins() {
                 plain,
                 "{mount} {policy}: {seen}"
             );
+        }
+    }
+    // Where agentbox's own settings may be made nobody writes.
+    for mount in [".config", ".local"] {
+        let source = format!("{home}/{mount}");
+        for policy in ["strict", "standard", "permissive"] {
+            let refused = seen(&node, policy, bind(&source), look).failed();
+            assert!(refused.contains("by which later runs go"), "{refused}");
         }
     }
 }

@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use crate::cli::Global;
 use crate::policy::unreadable;
 use crate::policy::{
-    Asked, Asker, HostPath, NodeConfig, NodeLog, NodeNetwork, PolicyError, Selection, Sources,
-    misnamed_policy, misnamed_preset, resolve,
+    Asked, Asker, HostPath, NodeConfig, NodeLog, PolicyError, Selection, Sources, misnamed_policy,
+    misnamed_preset, resolve,
 };
+use crate::probe::NodePlaces;
 use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle::{open_regular, read_open};
 use crate::runtime::network::upstream;
@@ -145,27 +146,25 @@ pub fn log(config: &Path) -> Result<NodeLog, RuntimeError> {
     Ok(node(config)?.unwrap_or_default().log)
 }
 
-/// The node's file and the places that it names, by which later containers are decided: no container is given them.
-pub fn places(global: &Global) -> Result<Vec<PathBuf>, RuntimeError> {
+/// The node's file and the places that it names, by which later containers are decided: no container writes them.
+pub fn places(global: &Global) -> Result<NodePlaces, RuntimeError> {
     let node = node_or_default(global)?;
-    let NodeNetwork {
-        upstream_credentials,
-        upstream_trust_roots,
-        ..
-    } = &node.network;
+    let path = |named: &HostPath| PathBuf::from(named.as_str());
+    let network = &node.network;
     let named = [
         &node.policy_dir,
         &node.preset_dir,
-        upstream_credentials,
-        upstream_trust_roots,
+        &network.upstream_credentials,
     ];
     let named = named.into_iter().flatten();
     let named = named.chain(node.secret.iter().map(|secret| &secret.file));
-    let named = named.map(|path| PathBuf::from(path.as_str()));
     let config = std::path::absolute(config(global)).ok();
     // One that lies where the list has it is judged by that.
     let config = config.filter(|path| path != Path::new(CONFIG));
-    Ok(named.chain(config).collect())
+    Ok(NodePlaces {
+        hidden: named.map(path).chain(config).collect(),
+        public: network.upstream_trust_roots.iter().map(path).collect(),
+    })
 }
 
 /// Where the node's presets are, or will be.
@@ -227,7 +226,7 @@ fn trusted_way(path: &Path) -> Result<(), RuntimeError> {
         Some(step) if step.path != path => Err(RuntimeError::Input {
             path: path.to_owned(),
             why: format!(
-                "{step}, so others than root choose what containers may do: chown root {:?} and chmod go-w it",
+                "{step}: others than root may write it, and choose what containers may do: chown root {:?} and chmod go-w it",
                 step.path
             ),
         }),

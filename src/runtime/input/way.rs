@@ -11,13 +11,23 @@ use crate::sys::path::{resolve_owned, weakest};
 
 /// Opens a regular file. An error where others than root can write a directory or link on the way to it.
 pub fn open(path: &Path) -> Result<File, RuntimeError> {
-    let real = resolve_owned(path, 0).map_err(|error| match weakest(&error) {
-        Some(step) => RuntimeError::Input {
-            path: path.to_owned(),
-            why: format!("{step}: chown root {:?} and chmod go-w it", step.path),
+    let real = match resolve_owned(path, 0) {
+        Ok(real) => real,
+        Err(error) => match weakest(&error) {
+            // The file itself is judged by whoever reads it, in better words.
+            Some(step) if step.path.is_file() && !step.path.is_symlink() => step.path.clone(),
+            Some(step) => {
+                return Err(RuntimeError::Input {
+                    path: path.to_owned(),
+                    why: format!(
+                        "{step}: others than root may write it: chown root {:?} and chmod go-w it",
+                        step.path
+                    ),
+                });
+            }
+            None => return Err(RuntimeError::io(format!("open {path:?}"))(error)),
         },
-        None => RuntimeError::io(format!("open {path:?}"))(error),
-    })?;
+    };
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     // Root's alone on the whole way, it is still what was resolved.
     let opened = rustix::fs::openat2(CWD, &real, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);

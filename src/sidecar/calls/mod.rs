@@ -12,6 +12,7 @@ mod container;
 pub mod line;
 mod log;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -89,6 +90,8 @@ pub(super) struct Calls {
     own: Rc<Container>,
     /// For processes of `verify`: only the runtime's greeting leads here, and each of them has a listener of its own.
     verify: Rc<Container>,
+    /// How many processes of `verify` have begun since somebody asked.
+    verifies: Rc<Cell<u64>>,
     held: BTreeMap<u64, Held>,
     next: u64,
     /// The program's own code, until what the start touched of it has been given back.
@@ -110,6 +113,7 @@ impl Calls {
             callers,
             own,
             verify,
+            verifies: Rc::default(),
             held: BTreeMap::new(),
             next: LISTENING + 1,
             started: None,
@@ -122,6 +126,11 @@ impl Calls {
     pub fn log_to(&self, sink: Sink) {
         self.own.log_to(Rc::clone(&sink));
         self.verify.log_to(sink);
+    }
+
+    /// How many processes of `verify` have begun; whoever asks takes it.
+    pub fn verifies(&self) -> Rc<Cell<u64>> {
+        Rc::clone(&self.verifies)
     }
 
     /// With the first listener the container's start is over: what that touched of the program's code is given back then.
@@ -256,7 +265,10 @@ impl Calls {
         let found = match self.callers.refuse_proof(fds.first()) {
             Some(why) => Err(why),
             None if buffer[..len] == *GREETING => Ok(Rc::clone(&self.own)),
-            None if buffer[..len] == *GREETING_OF_VERIFY => Ok(Rc::clone(&self.verify)),
+            None if buffer[..len] == *GREETING_OF_VERIFY => {
+                self.verifies.set(self.verifies.get().saturating_add(1));
+                Ok(Rc::clone(&self.verify))
+            }
             None => Err("this is no greeting of agentbox's".to_owned()),
         };
         let Some(Held::Visitor(visitor, _)) = self.held.remove(&token) else {

@@ -1,14 +1,19 @@
 //! What the kernel alone counts, in the event loop: attempts by address, and limits that were reached.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Instant;
 
 use super::super::counts::Counts;
 use super::wall::Wall;
 
-/// Looks from time to time, until the sidecar ends. What is left then is for the caller.
-pub(super) fn serve(wall: &Rc<Wall>, counts: Counts) -> Rc<RefCell<Counts>> {
+/// Looks from time to time, until the sidecar ends. What is left then is for the caller. `verifies` says how many processes of
+/// `verify` have begun.
+pub(super) fn serve(
+    wall: &Rc<Wall>,
+    counts: Counts,
+    verifies: Rc<Cell<u64>>,
+) -> Rc<RefCell<Counts>> {
     let counts = Rc::new(RefCell::new(counts));
     let (wall, looked_at) = (Rc::clone(wall), Rc::clone(&counts));
     tokio::task::spawn_local(async move {
@@ -17,6 +22,7 @@ pub(super) fn serve(wall: &Rc<Wall>, counts: Counts) -> Rc<RefCell<Counts>> {
                 return;
             };
             tokio::time::sleep_until(next.into()).await;
+            looked_at.borrow_mut().excuse(verifies.take());
             let events = looked_at.borrow_mut().look(Instant::now());
             wall.note_counts(events);
         }

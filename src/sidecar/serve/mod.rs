@@ -307,7 +307,8 @@ pub(super) fn run(
             outside::serve(&wall, snmp);
         }
         written::serve(&wall, mounts);
-        let counts = counted::serve(&wall, counts);
+        let verifies = calls.as_ref().map(Calls::verifies).unwrap_or_default();
+        let counts = counted::serve(&wall, counts, Rc::clone(&verifies));
         let calls = denied::serve(&wall, calls);
         let (socket, answer) = handover;
         let asked = Rc::clone(&calls);
@@ -325,6 +326,7 @@ pub(super) fn run(
             () = wall.reader_lost() => {}
         }
         wall.settle();
+        counts.borrow_mut().excuse(verifies.take());
         wall.note_counts(counts.borrow_mut().rest());
         Ok::<_, SidecarError>((wall, calls))
     })?;
