@@ -236,27 +236,50 @@ fn one(view: &View<'_>, pid: i32, until: Instant) -> Finding {
     let Some(id) = ProcessId::of(pid).filter(|id| id.is_alive()) else {
         return Finding::held("it has ended");
     };
+    // It may execute its program, or end, while it is read: what counts is seen twice.
+    let mut seen = false;
     loop {
         let faults = match faults(view, pid) {
             Ok(faults) => faults,
             Err(error) => vec![format!("its /proc: {error}")],
         };
         let is_ours = Some(pid) != view.pid && is_this_program(pid);
-        let ended = !id.is_alive();
+        // What is read of one that ends meanwhile has no namespaces.
+        let ended = !id.is_alive() || is_zombie(pid);
         if faults.is_empty() || ended {
             return Finding::held("as planned");
         }
         let words = format!("process {pid}: {}", faults.join(", "));
         match (is_ours, Instant::now() >= until) {
-            (false, _) => return Finding::not_held(words),
+            (false, _) if seen => return Finding::not_held(words),
+            (false, _) => {
+                seen = true;
+                std::thread::sleep(PAUSE);
+            }
             (true, true) => {
                 return Finding::not_tried(format!(
                     "{words}; it is a process of exec that is being started"
                 ));
             }
-            (true, false) => std::thread::sleep(PAUSE),
+            (true, false) => {
+                seen = false;
+                std::thread::sleep(PAUSE);
+            }
         }
     }
+}
+
+/// Whether nothing of a process runs any more and its parent has not asked yet. Threads of one whose first thread has ended run on.
+fn is_zombie(pid: i32) -> bool {
+    procfs::text(format!("/proc/{pid}/status")).is_ok_and(|status| has_ended(&status))
+}
+
+fn has_ended(status: &str) -> bool {
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+    let state = field("State:").map(str::trim_start);
+    let threads = field("Threads:").and_then(|count| count.trim().parse::<u32>().ok());
+    state.is_some_and(|state| state.starts_with(['Z', 'X']))
+        && threads.is_some_and(|count| count <= 1)
 }
 
 fn is_this_program(pid: i32) -> bool {
@@ -333,6 +356,20 @@ mod tests {
             ("CapPrm:\t5\n", ""),
         ] {
             assert_eq!(lacks(&GOOD.replace(from, to), 5).len(), 1, "{to}");
+        }
+    }
+
+    #[test]
+    fn a_process_has_ended_when_none_of_its_threads_runs() {
+        for (state, threads, ended) in [
+            ("Z (zombie)", 0, true),
+            ("Z (zombie)", 1, true),
+            ("X (dead)", 0, true),
+            ("Z (zombie)", 2, false),
+            ("S (sleeping)", 1, false),
+        ] {
+            let status = format!("Name:\tsh\nState:\t{state}\nThreads:\t{threads}\n");
+            assert_eq!(has_ended(&status), ended, "{status}");
         }
     }
 
