@@ -106,6 +106,52 @@ fn verify_notices_an_attribute_that_a_mount_lost() {
     }
 }
 
+/// In the clothes of a wall: read-only, at a place that the plan makes read-only.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn verify_notices_the_nodes_files_at_a_place_that_is_read_only() {
+    let (node, scratch) = (Node::new(), Scratch::new());
+    for (number, source) in ["/", "/run/agentbox", "/proc/sys"].into_iter().enumerate() {
+        let container = start(&node, &scratch, &format!("clothes-{number}"), "standard");
+        assert_eq!(
+            verdict(&container, "mounts-of-the-plan"),
+            held(),
+            "{source}"
+        );
+        let pid = container.pid();
+        run(
+            "/usr/bin/python3",
+            &["-c", PUT_IN, &pid, source, "/proc/sys"],
+        )
+        .ok();
+        let enter = ["--target", &pid, "--mount", "--pid", "--root", "--wd"];
+        let options = "remount,bind,ro,nosuid,nodev,noexec";
+        let mount = ["/bin/mount", "-o", options, "/proc/sys"];
+        run("nsenter", &[&enter[..], &mount].concat()).ok();
+        assert_eq!(
+            verdict(&container, "mounts-of-the-plan"),
+            gone(),
+            "{source}"
+        );
+    }
+}
+
+/// A name of a process is any bytes, and a long one is cut within a letter.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn verify_is_not_misled_by_the_name_of_a_process() {
+    let (node, scratch) = (Node::new(), Scratch::new());
+    let container = start(&node, &scratch, "named", "standard");
+    let script = "printf '\\377' >/proc/$$/comm; sleep 60; true";
+    let started = node.call(&["exec", "--detach", &container.id, "sh", "-c", script]);
+    assert_eq!(started.code, 0, "{started}");
+    // The control: there is such a name.
+    let odd = "for f in /proc/[0-9]*/comm; do od -An -tx1 $f; done | grep -q ff && echo there";
+    let seen = (0..100).any(|_| container.exec(odd).contains("there"));
+    assert!(seen);
+    assert_eq!(verdict(&container, "every-process"), held());
+}
+
 /// Ended with the test.
 struct Rogue(Child);
 

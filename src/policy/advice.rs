@@ -1,10 +1,8 @@
 //! PURE. Whether the rule that a refusal lacks is offered: the one answer for hints, for what a container reads, for `audit`, for
 //! `suggest` and for `policy check`.
 
-use std::net::IpAddr;
-
-use super::closed::{is_closed, is_metadata};
-use super::rule::{Reach, Target, contains};
+use super::closed::{is_above_metadata, is_metadata, touches};
+use super::rule::{Reach, Target};
 use super::{HostName, Rule};
 
 /// Whether a missing rule is offered.
@@ -43,7 +41,8 @@ impl Advice {
         };
         match target {
             Target::Name(name) => of_name(name, reach),
-            Target::Addresses(net, bits) if opens_a_cloud(*net, *bits) => Self::Never(METADATA),
+            Target::Addresses(net, bits) if touches(*net, *bits) => Self::Never(METADATA),
+            Target::Below(name) if is_above_metadata(name) => Self::Never(METADATA),
             Target::Addresses(..) | Target::Below(_) | Target::Any => Self::Deliberate(ADDRESS),
         }
     }
@@ -63,12 +62,6 @@ impl Advice {
     }
 }
 
-fn opens_a_cloud(net: IpAddr, bits: u8) -> bool {
-    // The range of most clouds, of which a shorter prefix has a part that is no cloud's.
-    let usual = IpAddr::from([169, 254, 169, 254]);
-    is_closed(net) || contains(net, bits, usual)
-}
-
 fn of_name(name: &HostName, reach: Reach) -> Advice {
     const NEVER: [&str; 5] = ["arpa", "internal", "local", "localhost", "invalid"];
     const OF_CLOUDS: [&str; 2] = ["metadata", "instance-data"];
@@ -81,10 +74,17 @@ fn of_name(name: &HostName, reach: Reach) -> Advice {
         return Advice::Deliberate(PRIVATE);
     }
     match last {
+        // An address, to inet_aton(3).
+        Some(last) if is_number(last) => Advice::Never(METADATA),
         None => Advice::Deliberate(NO_DOT),
         Some(last) if NEVER.contains(&last) => Advice::Deliberate(NOT_PUBLIC),
         Some(_) => Advice::Offer,
     }
+}
+
+fn is_number(label: &str) -> bool {
+    let digits = label.strip_prefix("0x").unwrap_or(label);
+    digits.chars().all(|c| c.is_ascii_hexdigit()) && label.starts_with(|c: char| c.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -103,6 +103,14 @@ mod tests {
             "[::ffff:169.254.169.254]:80",
             "169.254.0.0/16",
             "0.0.0.0/0",
+            "fd00:ec2::/32",
+            "fd00::/8",
+            "168.63.129.0/24",
+            "100.100.100.0/24",
+            "*.internal",
+            "*.google.internal:80",
+            "169.254.43518",
+            "0xa9.0xfea9fe",
             "GET http://169.254.169.254/latest/meta-data",
             "metadata.google.internal:80",
             "metadata.goog",

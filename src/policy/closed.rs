@@ -67,6 +67,20 @@ pub fn is_closed(address: IpAddr) -> bool {
     spellings(address).any(|one| CLOSED.iter().any(|(net, bits)| contains(*net, *bits, one)))
 }
 
+/// Whether a prefix has a part in which clouds do.
+pub fn touches(net: IpAddr, bits: u8) -> bool {
+    let mut closed = CLOSED.iter();
+    is_closed(net) || closed.any(|(base, _)| contains(net, bits, *base))
+}
+
+/// Whether clouds serve credentials under a name below this one.
+pub fn is_above_metadata(name: &HostName) -> bool {
+    METADATA_NAMES.iter().any(|known| {
+        let rest = known.strip_suffix(name.as_str());
+        rest.is_some_and(|rest| rest.ends_with('.'))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::rule::Target;

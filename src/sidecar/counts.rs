@@ -86,8 +86,9 @@ struct Counter {
     files: Vec<File>,
     /// What lines have said.
     told: u64,
-    /// Attempts of `verify` that were not met yet.
+    /// Attempts of `verify` that were not met yet, and whether it has begun since the last look.
     excused: u64,
+    is_fresh: bool,
     /// No line before this time, and how long after it the next one.
     next_line: Option<Instant>,
     gap: Duration,
@@ -109,6 +110,7 @@ impl Counts {
             files: count.files.into_iter().map(File::from).collect(),
             told: 0,
             excused: 0,
+            is_fresh: false,
             next_line: None,
             gap: FIRST,
         });
@@ -125,7 +127,7 @@ impl Counts {
     }
 
     /// So many processes of `verify` have begun: what each tries by address is none of the container's attempts. One that is killed
-    /// before it has tried leaves as many of the container's without a line.
+    /// before it has tried leaves as many of the container's without a line, if they come before the look after the next.
     pub fn excuse(&mut self, verifies: u64) {
         for counter in &mut self.all {
             let each = match counter.of {
@@ -133,6 +135,7 @@ impl Counts {
                 CountOf::UnroutedV6 => tried::BY_ADDRESS_6,
                 CountOf::Unanswered | CountOf::UnansweredV6 | CountOf::Limit(..) => 0,
             };
+            counter.is_fresh |= verifies > 0;
             counter.excused = counter
                 .excused
                 .saturating_add(each.saturating_mul(verifies));
@@ -174,7 +177,12 @@ impl Counter {
         let grown = count.saturating_sub(self.told);
         let excused = grown.min(self.excused);
         let new = grown - excused;
-        self.excused -= excused;
+        self.excused = match self.is_fresh {
+            true => self.excused - excused,
+            // It has tried by now, or never will.
+            false => 0,
+        };
+        self.is_fresh = false;
         self.told = self.told.max(count);
         if new == 0 {
             return None;
@@ -279,6 +287,14 @@ mod tests {
         set(&source, &snmp(6));
         let rest: u64 = counts.rest().iter().map(Event::times).sum();
         assert_eq!(rest, 1);
+        // One that was killed before it tried excuses nothing for long.
+        counts.excuse(5);
+        for _ in 0..2 {
+            assert_eq!(counts.look(counts.next_look().unwrap()), []);
+        }
+        set(&source, &snmp(8));
+        let told: u64 = counts.rest().iter().map(Event::times).sum();
+        assert_eq!(told, 2);
     }
 
     /// Finding 10: a limit was told at the end, without its value.

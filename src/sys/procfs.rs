@@ -34,6 +34,11 @@ pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
+/// All of a file that a process has a say in: its name, or that of a directory, may be no text.
+pub fn lossy(path: impl AsRef<Path>) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&bytes(path)?).into_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -91,9 +91,11 @@ impl MountedLine {
 enum Expected {
     /// A mount of the plan with these attributes, once; of these types, where there are any.
     Planned(Vec<String>, &'static [&'static str]),
+    /// The same of a file system that was made for the container.
+    Made(Vec<String>),
     /// The same, where the image has the place.
     Perhaps(Vec<String>),
-    /// Anything with these attributes, as often as it likes: it is there beside another mount.
+    /// What is there anyway, mounted on itself with these attributes, as often as it likes.
     Again(Vec<String>),
     /// A mask.
     Mask,
@@ -130,7 +132,7 @@ fn planned(mount: &PlannedMount) -> Expected {
         MountKind::Kernel(kernel) => {
             return Expected::Planned(wanted, own_kind(kernel.what.type_name()));
         }
-        MountKind::Tmpfs(_) => &["tmpfs"],
+        MountKind::Tmpfs(_) => return Expected::Made(wanted),
         MountKind::Bind(Bind {
             access: BindAccess::Private,
             ..
@@ -209,7 +211,7 @@ impl Expectations {
                 .filter(|m| place.starts_with(&m.destination));
             let deepest = below.max_by_key(|m| m.destination.components().count());
             let wanted = match deepest.map(planned) {
-                Some(Expected::Planned(wanted, _)) => wanted,
+                Some(Expected::Planned(wanted, _) | Expected::Made(wanted)) => wanted,
                 _ => Vec::new(),
             };
             self.add(place, Expected::Perhaps(wanted));
@@ -217,19 +219,22 @@ impl Expectations {
     }
 }
 
-/// Compares them.
-pub fn compare(plan: &Plan, lines: &[MountedLine]) -> Compared {
+/// Compares them. `nodes` are the mounts of the node: what was made for the container is none of these.
+pub fn compare(plan: &Plan, lines: &[MountedLine], nodes: &[MountedLine]) -> Compared {
     let mut expected = Expectations::of(plan);
     let mut compared = Compared::default();
     for (number, line) in lines.iter().enumerate() {
         // A path that is held in its place, or made read-only, is a mount of itself, with all that is mounted below once more.
         let is_copy = lines[..number].contains(line);
-        if let Some(fault) = judge(plan, &mut expected, line, lines).filter(|_| !is_copy) {
+        let around = Around { lines, nodes };
+        if let Some(fault) = judge(plan, &mut expected, line, around).filter(|_| !is_copy) {
             compared.faults.push(fault);
         }
     }
     for (place, rest) in &expected.0 {
-        let missing = rest.iter().any(|one| matches!(one, Expected::Planned(..)));
+        let missing = rest
+            .iter()
+            .any(|one| matches!(one, Expected::Planned(..) | Expected::Made(_)));
         let is_there = lines.iter().any(|line| line.place == *place);
         if missing && !is_there {
             let place = escape(&place.display().to_string());
@@ -246,14 +251,42 @@ pub fn compare(plan: &Plan, lines: &[MountedLine]) -> Compared {
     compared
 }
 
+/// All mounts, of the container and of the node.
+#[derive(Clone, Copy)]
+struct Around<'a> {
+    lines: &'a [MountedLine],
+    nodes: &'a [MountedLine],
+}
+
+impl Around<'_> {
+    /// Whether a mount is of a file system that nobody else has.
+    fn is_made(self, line: &MountedLine) -> bool {
+        let is_nodes = self.nodes.iter().any(|other| other.device == line.device);
+        line.kind == "tmpfs" && line.root == Path::new("/") && !is_nodes
+    }
+
+    /// Whether a mount shows what its place would show without it.
+    fn is_of_itself(self, line: &MountedLine) -> bool {
+        let mut others = self.lines.iter().filter(|other| *other != line);
+        others.any(|other| {
+            let rest = line.place.strip_prefix(&other.place);
+            let same = (&other.device, &other.kind) == (&line.device, &line.kind);
+            same && rest.is_ok_and(|rest| match rest.as_os_str().is_empty() {
+                true => other.root == line.root,
+                false => other.root.join(rest) == line.root,
+            })
+        })
+    }
+}
+
 /// What is wrong with one mount.
 fn judge(
     plan: &Plan,
     expected: &mut Expectations,
     line: &MountedLine,
-    lines: &[MountedLine],
+    around: Around<'_>,
 ) -> Option<String> {
-    if is_the_runtimes(plan, line, lines) {
+    if is_the_runtimes(plan, line, around.lines) {
         return None;
     }
     let Some(here) = expected.0.get_mut(&line.place) else {
@@ -264,13 +297,15 @@ fn judge(
             line.lacks(wanted).is_empty()
                 && (kinds.is_empty() || kinds.contains(&line.kind.as_str()))
         }
-        Expected::Perhaps(wanted) | Expected::Again(wanted) => line.lacks(wanted).is_empty(),
+        Expected::Made(wanted) => line.lacks(wanted).is_empty() && around.is_made(line),
+        Expected::Perhaps(wanted) => line.lacks(wanted).is_empty(),
+        Expected::Again(wanted) => line.lacks(wanted).is_empty() && around.is_of_itself(line),
         Expected::Mask => line.is_mask(),
     };
     match here.iter().position(fits) {
         Some(at) => {
             // One mount of a place is one mount.
-            if matches!(here[at], Expected::Planned(..) | Expected::Perhaps(_)) {
+            if !matches!(here[at], Expected::Again(_) | Expected::Mask) {
                 here.remove(at);
             }
             None
@@ -281,9 +316,10 @@ fn judge(
 
 fn why_not(here: &[Expected], line: &MountedLine) -> String {
     let wanted = here.iter().find_map(|one| match one {
-        Expected::Planned(wanted, _) | Expected::Perhaps(wanted) | Expected::Again(wanted) => {
-            Some(line.lacks(wanted))
-        }
+        Expected::Planned(wanted, _)
+        | Expected::Made(wanted)
+        | Expected::Perhaps(wanted)
+        | Expected::Again(wanted) => Some(line.lacks(wanted)),
         Expected::Mask => None,
     });
     match wanted {
@@ -331,7 +367,9 @@ fn is_trusted(plan: &Plan, line: &MountedLine, lines: &[MountedLine]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Ephemeral, FileKind, Judged, KernelFileSystem, KernelMount, Programs};
+    use crate::plan::{
+        Ephemeral, FileKind, Judged, KernelFileSystem, KernelMount, Programs, Tmpfs,
+    };
 
     fn mount(destination: &str, kind: MountKind) -> PlannedMount {
         PlannedMount {
@@ -364,8 +402,21 @@ mod tests {
             source: "sysfs".into(),
             options: owned(&["nosuid", "noexec", "nodev", "ro"]),
         };
+        let proc = KernelMount {
+            what: KernelFileSystem::Proc,
+            source: "proc".into(),
+            options: owned(&["nosuid", "noexec", "nodev"]),
+        };
         files.mounts = vec![
+            mount("/proc", MountKind::Kernel(proc)),
             mount("/sys", MountKind::Kernel(sysfs)),
+            mount(
+                "/tmp",
+                MountKind::Tmpfs(Tmpfs {
+                    source: "tmpfs".into(),
+                    options: owned(&["nosuid", "nodev"]),
+                }),
+            ),
             mount("/work", bind(BindAccess::ReadWrite)),
             mount("/ref", bind(BindAccess::ReadOnly)),
             mount("/cache", bind(BindAccess::Private)),
@@ -384,9 +435,16 @@ mod tests {
         plan
     }
 
+    const NODE: &str = "\
+22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+23 22 0:44 / /run rw,nosuid,nodev - tmpfs tmpfs rw
+";
+
     /// What a healthy container of that plan has, as the kernel wrote it.
     const GOOD: &str = "\
 117 104 0:66 / / rw,relatime - overlay agentbox rw,lowerdir=/
+128 117 0:60 / /proc rw,nosuid,nodev,noexec,relatime - proc proc rw
+116 117 0:70 / /tmp rw,nosuid,nodev,relatime - tmpfs tmpfs rw
 101 117 0:56 / /sys ro,nosuid,nodev,noexec,relatime - sysfs sysfs rw
 95 117 0:41 /srv/w /work rw,nosuid,nodev,relatime - ext4 /dev/vda rw
 94 95 0:41 /srv/w/a /work/a rw,nosuid,nodev,relatime - ext4 /dev/vda rw
@@ -403,7 +461,12 @@ mod tests {
 ";
 
     fn faults(text: &str) -> Vec<String> {
-        compare(&plan(), &MountedLine::parse(text).unwrap()).faults
+        compare(
+            &plan(),
+            &MountedLine::parse(text).unwrap(),
+            &MountedLine::parse(NODE).unwrap(),
+        )
+        .faults
     }
 
     #[test]
@@ -432,6 +495,11 @@ mod tests {
             "200 95 254:0 / /work rw,nosuid,nodev,relatime - ext4 /dev/vda rw",
             "200 117 254:0 / / rw,relatime - ext4 /dev/vda rw",
             "200 117 254:0 /etc /etc/hosts ro,nosuid,nodev,noexec - ext4 /dev/vda rw",
+            // Read-only, where the plan has the kernel's own read-only once more.
+            "200 128 254:0 / /proc/sys ro,nosuid,nodev,noexec - ext4 /dev/vda rw",
+            "200 128 0:44 /agentbox /proc/sys ro,nosuid,nodev,noexec - tmpfs tmpfs rw",
+            "200 128 0:99 /sys /proc/sys ro,nosuid,nodev,noexec - proc proc rw",
+            "200 128 0:60 /bus /proc/sys ro,nosuid,nodev,noexec - proc proc rw",
             // In the clothes of a mask, a device and the runtime's own.
             "200 117 0:44 / /tmp/x ro,relatime - tmpfs tmpfs ro",
             "200 117 0:44 / /proc/keys ro,relatime - tmpfs tmpfs rw",
@@ -459,6 +527,9 @@ mod tests {
             ("- overlay agentbox rw\n", "- ext4 /dev/vda rw\n"),
             ("/work/a rw,nosuid,", "/work/a rw,"),
             ("/null /work/.netrc", "/netrc /work/.netrc"),
+            // The node's own in the place of one that was made for the container.
+            ("0:70 / /tmp", "0:44 / /tmp"),
+            ("0:70 / /tmp", "0:70 /x /tmp"),
         ] {
             assert!(GOOD.contains(from), "{from}");
             let found = faults(&GOOD.replacen(from, to, 1));
@@ -476,7 +547,7 @@ mod tests {
         let mut plan = plan();
         plan.filesystem.root = RootAccess::ReadOnly;
         let lines = MountedLine::parse(GOOD).unwrap();
-        assert_eq!(compare(&plan, &lines).faults.len(), 1);
+        assert_eq!(compare(&plan, &lines, &[]).faults.len(), 1);
         assert!(MountedLine::parse("117 104 0:66\n").is_err());
     }
 }

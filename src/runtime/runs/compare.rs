@@ -69,18 +69,22 @@ impl Run {
 /// A log of an earlier version says nothing of them.
 pub(super) fn unlike_log(run: &Run, logs: &[Log]) -> Vec<Fault> {
     let node = logs.iter().find(|log| log.file == NODE);
-    let last = node.and_then(|node| node.lines.last());
-    let Some(What::Container {
-        kept, receipt_by, ..
-    }) = last.map(|line| &line.event.what)
-    else {
+    let lines = node.into_iter().flat_map(|node| node.lines.iter().rev());
+    let mut ends = lines.filter_map(|line| match &line.event.what {
+        What::Container {
+            kept, receipt_by, ..
+        } => kept
+            .contains_key(record::FILE)
+            .then_some((kept, receipt_by)),
+        _ => None,
+    });
+    // Whatever was written behind it.
+    let Some((kept, receipt_by)) = ends.next() else {
         return Vec::new();
     };
     let mut faults = Vec::new();
     let found = run.hashes();
-    // A record is always kept, so an empty list is that of an earlier version.
-    let names = BESIDES_LOGS.into_iter().filter(|_| !kept.is_empty());
-    for name in names {
+    for name in BESIDES_LOGS {
         let why = match (kept.get(name), found.get(name)) {
             (kept, found) if kept == found => continue,
             (Some(_), None) => "it is missing, and the log has its hash",

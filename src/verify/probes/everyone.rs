@@ -73,12 +73,18 @@ fn mounts(view: &View<'_>) -> Finding {
         return Finding::not_tried("there is no plan");
     };
     let path = format!("/proc/{}/mountinfo", view.init);
-    let lines = procfs::text(&path).map_err(|error| error.to_string());
+    // The names of sources follow renames, which the container can make.
+    let lines = procfs::lossy(&path).map_err(|error| error.to_string());
     let lines = match lines.and_then(|text| MountedLine::parse(&text)) {
         Ok(lines) => lines,
         Err(why) => return Finding::not_tried(format!("{path}: {why}")),
     };
-    let compared = table::compare(plan, &lines);
+    let own = procfs::lossy("/proc/self/mountinfo").map_err(|error| error.to_string());
+    let nodes = match own.and_then(|text| MountedLine::parse(&text)) {
+        Ok(nodes) => nodes,
+        Err(why) => return Finding::not_tried(format!("/proc/self/mountinfo: {why}")),
+    };
+    let compared = table::compare(plan, &lines, &nodes);
     let faults = compared.faults.into_iter().map(Finding::not_held);
     let planned = plan.filesystem.mounts.iter();
     let shown = planned.filter(|mount| compared.binds.contains(&mount.destination));
@@ -215,20 +221,32 @@ fn below(dir: &Path, all: &mut BTreeSet<i32>) -> std::io::Result<()> {
     let text = match procfs::text(dir.join("cgroup.procs")) {
         Ok(text) => text,
         // Removed meanwhile, or a cgroup of threads, whose processes are listed above it.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if is_gone(&error) => return Ok(()),
         Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => String::new(),
         Err(error) => return Err(error),
     };
     // A process of another pid namespace is shown as 0.
     let pids = text.lines().filter_map(|line| line.trim().parse().ok());
     all.extend(pids.filter(|pid: &i32| *pid > 0));
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
+    let entries = match fs::read_dir(dir) {
+        Err(error) if is_gone(&error) => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = match entry {
+            Err(error) if is_gone(&error) => return Ok(()),
+            entry => entry?,
+        };
         if entry.file_type()?.is_dir() {
             below(&entry.path(), all)?;
         }
     }
     Ok(())
+}
+
+/// A cgroup that was removed while it was read (cgroups(7)).
+fn is_gone(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV))
 }
 
 /// What is wrong with one process. One that is this very program is on its way to the container's, and is waited for.
@@ -239,18 +257,22 @@ fn one(view: &View<'_>, pid: i32, until: Instant) -> Finding {
     // It may execute its program, or end, while it is read: what counts is seen twice.
     let mut seen = false;
     loop {
-        let faults = match faults(view, pid) {
-            Ok(faults) => faults,
-            Err(error) => vec![format!("its /proc: {error}")],
-        };
+        let found = faults(view, pid);
         let is_ours = Some(pid) != view.pid && is_this_program(pid);
         // What is read of one that ends meanwhile has no namespaces.
         let ended = !id.is_alive() || is_zombie(pid);
-        if faults.is_empty() || ended {
-            return Finding::held("as planned");
-        }
-        let words = format!("process {pid}: {}", faults.join(", "));
+        let faults = match found {
+            _ if ended => return Finding::held("it has ended"),
+            Err(error) => return Finding::not_tried(format!("process {pid}: {error}")),
+            Ok(faults) if faults.is_empty() => return Finding::held("as planned"),
+            Ok(faults) => faults.join(", "),
+        };
+        let words = format!("process {pid}: {faults}");
         match (is_ours, Instant::now() >= until) {
+            // Another process may have its number since they were listed.
+            (false, _) if seen && members(view).is_ok_and(|all| !all.contains(&pid)) => {
+                return Finding::held("it has ended");
+            }
             (false, _) if seen => return Finding::not_held(words),
             (false, _) => {
                 seen = true;
@@ -271,7 +293,7 @@ fn one(view: &View<'_>, pid: i32, until: Instant) -> Finding {
 
 /// Whether nothing of a process runs any more and its parent has not asked yet. Threads of one whose first thread has ended run on.
 fn is_zombie(pid: i32) -> bool {
-    procfs::text(format!("/proc/{pid}/status")).is_ok_and(|status| has_ended(&status))
+    procfs::lossy(format!("/proc/{pid}/status")).is_ok_and(|status| has_ended(&status))
 }
 
 fn has_ended(status: &str) -> bool {
@@ -291,7 +313,8 @@ fn is_this_program(pid: i32) -> bool {
 }
 
 fn faults(view: &View<'_>, pid: i32) -> std::io::Result<Vec<String>> {
-    let status = procfs::text(format!("/proc/{pid}/status"))?;
+    // Its name may be any bytes (PR_SET_NAME).
+    let status = procfs::lossy(format!("/proc/{pid}/status"))?;
     let walls = view.promise.walls.as_ref();
     let most = walls.map(|walls| mask(walls.capabilities.iter().copied()));
     let mut faults = lacks(&status, most.unwrap_or_default());
