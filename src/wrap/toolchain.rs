@@ -63,13 +63,8 @@ impl<'a> Toolchains<'a> {
         if let Some(known) = self.list.known(dir) {
             let needs = known.needs.iter().map(|need| known.base.join(need));
             self.parts.extend(needs.filter(|part| part.exists()));
-            for entry in fs::read_dir(dir)
-                .into_iter()
-                .flatten()
-                .flatten()
-                .take(MOST_ENTRIES)
-            {
-                self.follow(&entry, &known.base, known.follow);
+            for target in targets(dir) {
+                self.follow(&target, &known.base, known.follow);
             }
             return None;
         }
@@ -108,23 +103,17 @@ impl<'a> Toolchains<'a> {
         (whole && !too_much).then_some(above)
     }
 
-    /// What an entry of a directory of PATH leads to: a link's target, a script's interpreter.
-    fn follow(&mut self, entry: &fs::DirEntry, base: &Path, patterns: &[PathBuf]) {
-        let path = entry.path();
-        let target = match script::is_file(entry) {
-            true => script::interpreter(&path).first().map(PathBuf::from),
-            false => Some(path),
-        };
-        let Some((target, real)) = target.and_then(|t| Some((t.clone(), t.canonicalize().ok()?)))
-        else {
+    /// Follows a link of a directory of PATH, or the interpreter of a script there.
+    fn follow(&mut self, target: &Path, base: &Path, patterns: &[PathBuf]) {
+        let Ok(real) = target.canonicalize() else {
             return;
         };
         let mut bases = vec![base.to_owned()];
         bases.extend(base.canonicalize());
         // A venv's python is a link out of it: each step counts.
-        let step = fs::read_link(&target).ok();
-        let step = step.map(|step| target.parent().unwrap_or(&target).join(step));
-        for leads in [Some(&target), step.as_ref(), Some(&real)]
+        let step = fs::read_link(target).ok();
+        let step = step.map(|step| target.parent().unwrap_or(target).join(step));
+        for leads in [Some(target), step.as_deref(), Some(real.as_path())]
             .into_iter()
             .flatten()
         {
@@ -181,6 +170,19 @@ impl<'a> Toolchains<'a> {
     }
 }
 
+/// The links of a directory, and the interpreters of its scripts, each once: a version manager has hundreds of scripts that
+/// begin alike.
+fn targets(dir: &Path) -> BTreeSet<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let target = |entry: fs::DirEntry| match script::is_file(&entry) {
+        true => script::interpreter(&entry.path())
+            .first()
+            .map(PathBuf::from),
+        false => Some(entry.path()),
+    };
+    entries.take(MOST_ENTRIES).filter_map(target).collect()
+}
+
 /// The beginning of a path that a pattern below `base` names; `*` stands for one component.
 pub fn prefix_of(base: &Path, patterns: &[PathBuf], path: &Path) -> Option<PathBuf> {
     let rest = path.strip_prefix(base).ok()?;
@@ -202,6 +204,20 @@ pub fn prefix_of(base: &Path, patterns: &[PathBuf], path: &Path) -> Option<PathB
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn interpreters_and_links_are_followed_once() {
+        let dir = nix::unistd::mkdtemp(&std::env::temp_dir().join("agentbox-test-XXXXXX")).unwrap();
+        for name in ["one", "two"] {
+            fs::write(dir.join(name), "#!/usr/bin/env bash\n").unwrap();
+        }
+        fs::write(dir.join("program"), "\x7fELF").unwrap();
+        std::os::unix::fs::symlink("/usr/bin/true", dir.join("link")).unwrap();
+        let found = targets(&dir);
+        let want = [PathBuf::from("/usr/bin/env"), dir.join("link")];
+        fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(found, BTreeSet::from(want));
+    }
 
     #[test]
     fn a_pattern_names_the_beginning_of_a_path() {
