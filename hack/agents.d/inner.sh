@@ -100,7 +100,7 @@ chmod 644 /etc/agentbox/config.toml
 in_docker() {
     local command=$1
     shift
-    timeout 240 docker run --rm --user 1000 -e HOME=/home/dev -v "$WORK/project:/work" -w /work -v "$WORK/home/.ssh:/home/dev/.ssh" \
+    timeout 240 docker run --rm --user 1000 -e HOME=/home/dev -v "$WORK/project:/project" -w /project -v "$WORK/home/.ssh:/home/dev/.ssh" \
         -v "$PACKAGES:$PACKAGES:ro" -e PATH="$BINARIES" "$@" test-workloads sh -c "$command"
 }
 
