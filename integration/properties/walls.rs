@@ -164,10 +164,9 @@ fn check_files(plan: &Plan, rendered: &Spec) {
     let linux = rendered.linux().as_ref().unwrap();
     let masked = linux.masked_paths().clone().unwrap();
     let readonly = linux.readonly_paths().clone().unwrap();
-    // Where the root is thrown away, what is not in one of the kernel's mounts is hidden by the first process, in the new
-    // root.
+    // Where the root is written, what is not in one of the kernel's mounts is hidden by the first process.
     let late = |path: &str| {
-        files.root == RootAccess::Ephemeral && files.is_mounted_by_init(Path::new(path))
+        files.root != RootAccess::ReadOnly && files.is_mounted_by_init(Path::new(path))
     };
     for path in MASKED {
         assert!(
@@ -192,7 +191,7 @@ fn check_files(plan: &Plan, rendered: &Spec) {
         );
     }
     let read_only_root = rendered.root().as_ref().unwrap().readonly() == Some(true);
-    assert!(read_only_root || files.root == RootAccess::Ephemeral);
+    assert_eq!(read_only_root, files.root == RootAccess::ReadOnly);
     for (index, dir) in files.ephemeral.iter().enumerate() {
         assert!(is_canonical(&dir.path), "{dir:?}");
         assert!(

@@ -111,10 +111,10 @@ pub fn mount_all(
     readonly.try_for_each(|p| read_only(p, Follow::Never, ReadOnly::WithMountsBelow))
 }
 
-/// Makes the working directory where it is missing and would be thrown away, as runc makes it in the image. An error is
+/// Makes the working directory where it is missing from the container's own files, as runc makes it in the image. An error is
 /// left to the step that enters it.
 pub fn make_working_directory(plan: &FilesystemPlan, cwd: &Path) -> Result<(), EnforceError> {
-    if plan.is_thrown_away(cwd) && rustix::fs::stat(cwd).is_err() {
+    if plan.is_own(cwd) && rustix::fs::stat(cwd).is_err() {
         let made = make_mount_point(root()?.as_fd(), cwd, FileKind::Directory);
         if let Err(error) = made {
             log::debug!("{}", crate::log::chain(&error));

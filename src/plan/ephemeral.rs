@@ -13,12 +13,18 @@ pub(super) fn ephemeral(
     bundle: &BundleFacts,
     kept: &[PlannedMount],
 ) -> Vec<Ephemeral> {
-    // With a root that is thrown away as a whole there is nothing to add but an empty /tmp, and what a mount covers.
-    let root = root == RootAccess::Ephemeral;
-    let by_root = |path: &Path| {
-        root && !kept
-            .iter()
-            .any(|m| m.bind().is_some() && path.starts_with(&m.destination))
+    // With a root that is written as a whole there is nothing to add but what a mount covers; and an empty /tmp, unless the
+    // root is the engine's, whose /tmp it is then.
+    let by_root = |path: &Path, empty: bool| {
+        let written = match root {
+            RootAccess::ReadOnly => false,
+            RootAccess::Ephemeral => !empty,
+            RootAccess::Engine => true,
+        };
+        written
+            && !kept
+                .iter()
+                .any(|m| m.bind().is_some() && path.starts_with(&m.destination))
     };
     let home = bundle.home.as_deref().filter(|home| is_home_like(home));
     let home = home.map(|home| home.components().collect::<PathBuf>());
@@ -35,7 +41,7 @@ pub(super) fn ephemeral(
             (EphemeralDir::Home | EphemeralDir::EmptyHome, None) => continue,
         };
         let empty = content != EphemeralContent::Image;
-        if is_mounted(&path, bundle, kept) || (!empty && by_root(&path)) {
+        if is_mounted(&path, bundle, kept) || by_root(&path, empty) {
             continue;
         }
         out.push(Ephemeral { path, content });

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::policy::Field;
+use crate::policy::{Field, annotation_key};
 
 /// Why a container cannot be planned. Nothing has been created when one is returned.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +76,17 @@ pub enum PlanError {
         /// What is mounted.
         source_path: PathBuf,
         /// The reason, and what to do about it.
+        why: String,
+    },
+    /// The caller wants the root to be written where it is, and it is no layer of the engine's.
+    #[error(
+        "{} asks for \"engine\", but the root {root:?} is {why}: use \"ephemeral\"",
+        annotation_key(Field::FilesystemRoot)
+    )]
+    NoLayer {
+        /// The root file system.
+        root: PathBuf,
+        /// What it is.
         why: String,
     },
     /// What is thrown away must lie on a disk, and cannot.
@@ -220,7 +231,7 @@ pub enum PlanError {
     },
     /// `filesystem.write` names no mount.
     #[error(
-        "filesystem.write names {0:?}: no mount of this container is at that path; the image's own files can be written, and are thrown away, if filesystem.root is \"ephemeral\""
+        "filesystem.write names {0:?}: no mount of this container is at that path; the image's own files can be written if filesystem.root is \"engine\" or \"ephemeral\""
     )]
     Written(PathBuf),
     /// Something that was asked for would be left out.

@@ -87,8 +87,13 @@ impl FilesystemPlan {
                 .collect();
             places.join(", ")
         };
+        let in_layer = self.root == RootAccess::Engine;
         let mut words = match binds(|access| access == BindAccess::ReadWrite) {
-            none if none.is_empty() => "nothing that it wrote stays".to_owned(),
+            none if none.is_empty() && !in_layer => "nothing that it wrote stays".to_owned(),
+            none if none.is_empty() => "what it wrote stays until the engine removes it".to_owned(),
+            places if in_layer => {
+                format!("what it wrote at {places} stays, all else until the engine removes it")
+            }
             places => format!("what it wrote at {places} stays, all else goes with it"),
         };
         if self.kept.is_some() {
@@ -112,8 +117,9 @@ impl FilesystemPlan {
             .map(|m| &m.destination)
             .chain(self.ephemeral.iter().map(|e| &e.path))
             .any(|place| path.starts_with(place))
-            // The root is one of them, but for what moves there as it is.
-            || (self.root == RootAccess::Ephemeral
+            // In a root that is written: an overlay of the process's own, or a layer in which it follows no link that an earlier
+            // process of the container made.
+            || (self.root != RootAccess::ReadOnly
                 && !self.kernel_mounts().any(|place| path.starts_with(place)))
     }
 
@@ -141,8 +147,8 @@ impl FilesystemPlan {
             || self.mounts.iter().any(PlannedMount::is_private)
     }
 
-    /// Whether what is written at a path is thrown away: no mount of the engine's holds it.
-    pub fn is_thrown_away(&self, path: &Path) -> bool {
+    /// Whether a path is the container's own to write: in its root or a private directory, and in no mount of the engine's.
+    pub fn is_own(&self, path: &Path) -> bool {
         let depth = |place: &Path| place.components().count();
         let holds = |place: &&Path| path.starts_with(place);
         let deepest = |private: bool| {
@@ -158,7 +164,7 @@ impl FilesystemPlan {
         let private = private.filter(holds).map(depth).max().unwrap_or(0);
         let private = private.max(deepest(true));
         match self.root {
-            RootAccess::Ephemeral => private >= mounted,
+            RootAccess::Ephemeral | RootAccess::Engine => private >= mounted,
             RootAccess::ReadOnly => private > mounted,
         }
     }

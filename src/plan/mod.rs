@@ -70,7 +70,7 @@ pub use decided::Decided;
 pub use error::PlanError;
 pub use facts::{
     BundleFacts, FileKind, FileSystem, Home, HostFacts, Inside, Link, Neighbour, NeighbourNetwork,
-    NetworkState, Seen, SeenAs, SourceFacts,
+    NetworkState, RootOrigin, Seen, SeenAs, SourceFacts,
 };
 pub use filesystem::{Ephemeral, EphemeralContent, FilesystemPlan, ScratchPlace, SeenIn};
 pub use found_in::FoundIn;

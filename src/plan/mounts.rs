@@ -16,8 +16,8 @@ use super::never::Never;
 use super::scratch::most_of_a_tmpfs;
 use super::sort::{Named, Rules, Sorted, asks_to_write, is_another};
 use super::workspace::{pod_role, workspace};
-use super::{BundleFacts, FilesystemPlan, PlanError, ScratchPlace, Warning, volumes};
-use crate::policy::{Field, Origin, Policy, Resolved, RootAccess};
+use super::{BundleFacts, FilesystemPlan, PlanError, RootOrigin, ScratchPlace, Warning, volumes};
+use crate::policy::{Field, Origin, Resolved, RootAccess};
 
 /// Made empty in every container under a policy, whatever the engine says (`--privileged` says nothing):
 /// Docker 28's list, and what tells user 0 of the whole node's memory without asking for a capability (F-L2).
@@ -62,7 +62,7 @@ pub(super) fn plan(
 ) -> Result<FilesystemPlan, PlanError> {
     let sorted = sort(resolved, spec, bundle, warnings)?;
     let files = &resolved.policy.filesystem;
-    let root = root(&resolved.policy, spec);
+    let root = root(resolved, spec, bundle, warnings)?;
     let linux = spec.linux().as_ref();
     let overlays = ephemeral(&resolved.policy, root, bundle, &sorted.kept);
     let found_in = sorted.held(&overlays);
@@ -148,13 +148,32 @@ fn sort(
     Ok(out)
 }
 
-/// A root that the engine wants read-only stays so.
-fn root(policy: &Policy, spec: &Spec) -> RootAccess {
+/// A root that the engine wants read-only stays so. One that is no layer of the engine's is not written: an overlay is laid over
+/// it.
+fn root(
+    resolved: &Resolved,
+    spec: &Spec,
+    bundle: &BundleFacts,
+    warnings: &mut Vec<Warning>,
+) -> Result<RootAccess, PlanError> {
     let asked = spec.root().as_ref().and_then(|r| r.readonly());
-    match asked {
+    let root = match asked {
         Some(true) => RootAccess::ReadOnly,
-        _ => policy.filesystem.root,
+        _ => resolved.policy.filesystem.root,
+    };
+    if root != RootAccess::Engine || bundle.root == RootOrigin::Layer {
+        return Ok(root);
     }
+    // `wrap` is no engine and keeps no layers, as its page says.
+    if bundle.wrapped.is_empty() {
+        let (root, why) = (bundle.rootfs.clone(), bundle.root.to_string());
+        let origin = resolved.origins.get(&Field::FilesystemRoot);
+        if matches!(origin, Some(Origin::Annotation(_))) {
+            return Err(PlanError::NoLayer { root, why });
+        }
+        warnings.push(Warning::NoLayer { root, why });
+    }
+    Ok(RootAccess::Ephemeral)
 }
 
 /// Options of kept mounts that were asked for and are not given.

@@ -101,6 +101,14 @@ pub enum Warning {
         /// What there is not.
         why: String,
     },
+    /// Writes to the root file system are thrown away, because it is no layer of the engine's.
+    NoLayer {
+        /// The root file system.
+        #[serde(with = "text::one")]
+        root: PathBuf,
+        /// What it is.
+        why: String,
+    },
     /// Limits of a built-in policy that nothing holds, because the caller can make no cgroup.
     NotLimited {
         /// The fields.
@@ -197,6 +205,11 @@ impl fmt::Display for Warning {
             Self::InMemory { why } => write!(
                 f,
                 "what is thrown away lies in memory and counts as the container's, since this node has no disk for it: {why}"
+            ),
+            Self::NoLayer { root, why } => write!(
+                f,
+                "writes to the root file system are thrown away: {} is {why}",
+                root.display()
             ),
             Self::NotLimited { .. } | Self::SidecarOfPerson { .. } | Self::GroupsStay { .. } => {
                 self.without_root(f)

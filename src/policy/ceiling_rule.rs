@@ -175,13 +175,13 @@ impl<T: Ord + Clone + fmt::Display> CeilingRule<BTreeSet<T>> for AllOf {
     }
 }
 
-/// Directories of the root: where all of the root may be written and thrown away, so may any directory in it.
+/// Directories of the root: where all of the root may be written, so may any directory in it.
 pub(super) struct PartOfRoot;
 
 impl CeilingRule<BTreeSet<EphemeralDir>> for PartOfRoot {
     #[cfg(test)]
     const WITHIN: &'static str =
-        "a part of the ceiling's list; anything if the ceiling's `root` is `ephemeral`";
+        "a part of the ceiling's list; anything if the ceiling's `root` is `ephemeral` or `engine`";
 
     fn excess(
         asked: &BTreeSet<EphemeralDir>,
@@ -189,7 +189,7 @@ impl CeilingRule<BTreeSet<EphemeralDir>> for PartOfRoot {
         ceiling: &Policy,
     ) -> Option<Excess> {
         match ceiling.filesystem.root {
-            RootAccess::Ephemeral => None,
+            RootAccess::Ephemeral | RootAccess::Engine => None,
             RootAccess::ReadOnly => PartOf::excess(asked, &with_less(most), ceiling),
         }
     }
@@ -199,7 +199,7 @@ impl CeilingRule<BTreeSet<EphemeralDir>> for PartOfRoot {
         most: &BTreeSet<EphemeralDir>,
         ceiling: &Policy,
     ) -> BTreeSet<EphemeralDir> {
-        if ceiling.filesystem.root == RootAccess::Ephemeral {
+        if ceiling.filesystem.root >= RootAccess::Ephemeral {
             return own.clone();
         }
         let most = with_less(most);

@@ -26,13 +26,14 @@ use super::{
 fields! {
     /// The filesystem wall: what of the file system is seen and written.
     Filesystem in filesystem, written FilesystemFields {
-        /// Writes to the image's files are refused, or go to an overlay that is thrown away. A root that the engine makes
-        /// read-only (`--read-only`, `readOnlyRootFilesystem`) stays so.
+        /// Writes to the image's files are refused, go to an overlay that is thrown away, or go to the engine's own writable layer
+        /// as under runc ([operator.md](operator.md#what-writes-leave-behind)). A root that the engine makes read-only
+        /// (`--read-only`, `readOnlyRootFilesystem`) stays so.
         root: RootAccess = FilesystemRoot "filesystem.root", AtMost, Annotated;
 
         /// Directories that are private, writable and thrown away. `/tmp` is empty at first; so is the home directory of the
         /// container's user under `empty-home`, in which nothing can be executed; the others are as in the image. Where the
-        /// root is ephemeral, all but `tmp` and `empty-home` are so anyway.
+        /// root is ephemeral, all but `tmp` and `empty-home` are so anyway; where it is the engine's layer, all of them are part of that.
         ephemeral: BTreeSet<EphemeralDir> = FilesystemEphemeral "filesystem.ephemeral", PartOfRoot, Annotated;
 
         /// The most that all that is ephemeral takes together. On disk there is also room for one file in every 16 KiB

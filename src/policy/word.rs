@@ -9,6 +9,8 @@ words! {
         ReadOnly = "read-only",
         /// They go to an overlay that is thrown away.
         Ephemeral = "ephemeral",
+        /// They go to the engine's writable layer of this container.
+        Engine = "engine",
     }
 }
 

@@ -217,6 +217,13 @@ impl Hosts {
         never_in.then(|| known.name.clone())
     }
 
+    /// The entry that this directory is, of whatever kind.
+    pub(super) fn entry(&self, fd: &OwnedFd) -> Option<PathBuf> {
+        let stat = rustix::fs::fstat(fd).ok()?;
+        let known = self.by_inode(stat.st_dev, stat.st_ino)?;
+        Some(known.name.clone())
+    }
+
     fn by_inode(&self, dev: u64, ino: u64) -> Option<&Known> {
         self.known.iter().find(|k| (k.dev, k.ino) == (dev, ino))
     }

@@ -4,6 +4,7 @@ pub mod disk;
 mod held;
 mod hosts;
 mod kernel;
+mod layer;
 mod links;
 mod named;
 mod overlay;
@@ -98,11 +99,11 @@ pub fn can_be_judged(path: &Path) -> io::Result<()> {
     links::open(path).map(|_| ()).map_err(Into::into)
 }
 
-/// Looks at everything that the bundle names on the host, and keeps the sources of bind mounts open. `of_node` are the places that the
+/// Looks at everything that the bundle at `dir` names on the host, and keeps the sources of bind mounts open. `of_node` are the places that the
 /// node's file names, and its own.
 pub fn bundle(
     spec: &Spec,
-    rootfs: &Path,
+    (dir, rootfs): (&Path, &Path),
     wrapped: &Wrapped,
     of_node: &NodePlaces,
 ) -> Result<(BundleFacts, Vec<Opened>), ProbeError> {
@@ -127,6 +128,7 @@ pub fn bundle(
             name,
         });
     }
+    let origin = layer::origin(&judge, &root, (dir, &base), &names)?;
     let (mut sources, mut opened, mut destinations) = (Vec::new(), Vec::new(), Vec::new());
     let mut parts = Vec::new();
     for mount in spec.mounts().iter().flatten() {
@@ -150,9 +152,9 @@ pub fn bundle(
     let facts = BundleFacts {
         sources,
         destinations,
-        // The bundle's own directory, whoever read it knows.
-        bundle: PathBuf::new(),
+        bundle: dir.to_owned(),
         rootfs: rootfs.to_owned(),
+        root: origin,
         home: named::home(spec, rootfs),
         wrapped: wrapped.clone(),
         devices: named::devices(spec),

@@ -188,7 +188,7 @@ impl Judge {
         Ok(facts)
     }
 
-    fn mounts(&self) -> Result<&MountTable, ProbeError> {
+    pub(super) fn mounts(&self) -> Result<&MountTable, ProbeError> {
         const MOUNTS: &str = "/proc/self/mountinfo";
         if let Some(table) = self.mounts.get() {
             return Ok(table);
@@ -280,7 +280,7 @@ impl Judge {
 }
 
 /// The number of the mount that a descriptor is on (STATX_MNT_ID, Linux 5.8).
-fn mount_id(fd: &OwnedFd) -> Option<u64> {
+pub(super) fn mount_id(fd: &OwnedFd) -> Option<u64> {
     let found = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
     let mask = StatxFlags::from_bits_retain(found.stx_mask);
     mask.contains(StatxFlags::MNT_ID)

@@ -81,6 +81,7 @@ fn decided(spec: &Spec, node: &str) -> Decided {
     let facts = BundleFacts {
         sources: spec.mounts().iter().flatten().map(source).collect(),
         devices: ["/dev/kvm".into()].into(),
+        root: crate::plan::RootOrigin::Layer,
         ..Default::default()
     };
     let host = HostFacts {

@@ -165,7 +165,7 @@ impl Expectations {
         let files = &plan.filesystem;
         let root = match files.root {
             RootAccess::ReadOnly => owned(&["ro"]),
-            RootAccess::Ephemeral => Vec::new(),
+            RootAccess::Ephemeral | RootAccess::Engine => Vec::new(),
         };
         all.add(Path::new("/"), Expected::Planned(root, &[]));
         for mount in &files.mounts {

@@ -83,8 +83,8 @@ fn it_is_scratch_and_keeps_what_mounts_are_given() {
         .plan();
     let files = &plan.filesystem;
     assert!(files.needs_scratch(), "{files:?}");
-    assert!(files.is_thrown_away(Path::new("/x/below")));
-    assert!(!files.is_thrown_away(Path::new("/y")));
+    assert!(files.is_own(Path::new("/x/below")));
+    assert!(!files.is_own(Path::new("/y")));
     let options = mount(&plan, "/x").options();
     for option in ["nosuid", "nodev", "noexec"] {
         assert!(options.iter().any(|o| o == option), "{options:?}");
@@ -94,7 +94,7 @@ fn it_is_scratch_and_keeps_what_mounts_are_given() {
         .bind(&at(ID), "/x")
         .bind("/srv/cache", "/x/cache")
         .plan();
-    assert!(!plan.filesystem.is_thrown_away(Path::new("/x/cache/a")));
+    assert!(!plan.filesystem.is_own(Path::new("/x/cache/a")));
     // A record of before knows no such mounts.
     let text = serde_json::to_value(mount(&plan, "/x/cache")).unwrap();
     assert_eq!(text.get("private"), None);

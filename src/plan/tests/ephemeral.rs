@@ -1,10 +1,16 @@
 //! Directories that are private, writable and thrown away.
 
 use super::*;
+use crate::policy::RootAccess;
 
 /// Under `standard` with a root that is read-only, as a ceiling or the engine can make it.
 fn read_only() -> Case {
     under("standard").annotation("filesystem.root", "read-only")
+}
+
+/// Under `standard` with a root that is thrown away.
+fn thrown_away() -> Case {
+    under("standard").annotation("filesystem.root", "ephemeral")
 }
 
 fn paths(case: &Case) -> Vec<String> {
@@ -20,11 +26,12 @@ fn paths(case: &Case) -> Vec<String> {
 fn each_policy_has_its_private_directories() {
     for (policy, expect) in [
         ("strict", vec!["/home/me", "/tmp"]),
-        ("standard", vec!["/tmp"]),
-        ("permissive", vec!["/tmp"]),
+        ("standard", vec![]),
+        ("permissive", vec![]),
     ] {
         assert_eq!(paths(&under(policy).home("/home/me")), expect, "{policy}");
     }
+    assert_eq!(paths(&thrown_away().home("/home/me")), ["/tmp"]);
     // A root that the engine makes read-only stays so, with private directories in it.
     let read_only = under("permissive")
         .home("/home/me")
@@ -42,36 +49,115 @@ fn what_is_thrown_away_lies_where_the_policy_and_the_node_say() {
         let files = &plan.filesystem;
         (files.scratch_place, files.scratch_bytes, plan.warnings)
     };
-    let standard = under("standard");
-    let (at, bytes, warnings) = place(&standard, &host());
+    let (at, bytes, warnings) = place(&thrown_away(), &host());
     assert_eq!((at, bytes), (ScratchPlace::Disk, 4 << 30));
     assert!(warnings.is_empty(), "{warnings:?}");
     let without = HostFacts {
         no_disk: Some("no loop devices".to_owned()),
         ..host()
     };
-    let (at, bytes, warnings) = place(&standard, &without);
+    let (at, bytes, warnings) = place(&thrown_away(), &without);
     assert_eq!((at, bytes), (ScratchPlace::Memory, 1 << 30));
     assert!(
         warnings[0].to_string().contains("no loop devices"),
         "{warnings:?}"
     );
-    let memory = under("standard").annotation("filesystem.scratch-on", "memory");
+    let memory = thrown_away().annotation("filesystem.scratch-on", "memory");
     let (at, bytes, warnings) = place(&memory, &without);
     assert_eq!((at, bytes), (ScratchPlace::Memory, 4 << 30));
     assert!(warnings.is_empty(), "{warnings:?}");
     assert_eq!(place(&under("strict"), &host()).0, ScratchPlace::Memory);
-    let disk = under("standard").annotation("filesystem.scratch-on", "disk");
+    let disk = thrown_away().annotation("filesystem.scratch-on", "disk");
     let refused = disk.plan_on(&without).unwrap_err().to_string();
     assert!(
         refused.contains("no loop devices") && refused.contains("filesystem.scratch-on"),
         "{refused}"
     );
+    // A root that the engine keeps needs neither a disk nor memory.
+    let engines = under("standard").annotation("filesystem.scratch-on", "disk");
+    let plan = engines.plan_on(&without).unwrap().filesystem;
+    assert!(!plan.needs_scratch() && plan.root == RootAccess::Engine);
 }
 
 #[test]
-fn under_a_root_that_is_thrown_away_all_but_the_kernels_mounts_is_mounted_by_init() {
-    let mut case = under("standard").bind("/srv/work", "/work");
+fn the_engines_root_is_written_where_it_is_a_layer_of_this_container() {
+    let plan = under("standard").home("/home/me").plan().filesystem;
+    assert_eq!(plan.root, RootAccess::Engine);
+    assert!(plan.is_own(Path::new("/new")) && plan.is_own(Path::new("/tmp/p")));
+    // Its masks are made by the first process, which follows no link of an earlier one.
+    assert!(plan.is_mounted_by_init(Path::new("/etc/secret")));
+    for origin in [
+        RootOrigin::Named,
+        RootOrigin::Mounted("/srv/image/data".into()),
+        RootOrigin::Shows("/usr".into()),
+    ] {
+        let case = |mut case: Case| {
+            case.facts.rootfs = "/srv/image".into();
+            case.facts.root = origin.clone();
+            case
+        };
+        let plan = case(under("standard")).plan();
+        assert_eq!(plan.filesystem.root, RootAccess::Ephemeral);
+        let warned = plan.warnings[0].to_string();
+        assert!(
+            warned.contains("/srv/image is ") && warned.contains("thrown away"),
+            "{warned}"
+        );
+        // Whoever asked for it by name is told before it starts.
+        let asked = under("permissive").annotation("filesystem.root", "engine");
+        let refused = case(asked).plan_on(&host()).unwrap_err().to_string();
+        assert!(refused.contains("use \"ephemeral\""), "{refused}");
+        // And nothing else of it changes.
+        let read_only = case(under("standard").set("/root", "readonly", true.into())).plan();
+        assert_eq!(read_only.filesystem.root, RootAccess::ReadOnly);
+        assert!(read_only.warnings.is_empty());
+    }
+    // `wrap` makes its root itself.
+    let mut wrapped = under("standard").bind("/var", "/var");
+    wrapped.facts.wrapped.judged = [PathBuf::from("/var")].into();
+    wrapped.facts.root = RootOrigin::Named;
+    let plan = wrapped.plan();
+    assert_eq!(plan.filesystem.root, RootAccess::Ephemeral);
+    assert!(plan.warnings.is_empty(), "{:?}", plan.warnings);
+}
+
+#[test]
+fn what_was_written_is_told_as_it_stays() {
+    let words = |case: Case| case.plan().filesystem.written_in_words();
+    let project = |case: Case| case.bind("/srv/work", "/work").cwd("/work");
+    for (case, start) in [
+        (
+            under("standard"),
+            "what it wrote stays until the engine removes it",
+        ),
+        (
+            project(under("standard")),
+            "what it wrote at /work stays, all else until the engine removes it",
+        ),
+        (thrown_away(), "nothing that it wrote stays"),
+        (
+            project(thrown_away()),
+            "what it wrote at /work stays, all else goes with it",
+        ),
+        (
+            under("strict"),
+            "nothing that it wrote stays; the image is read-only",
+        ),
+    ] {
+        let told = words(case);
+        assert!(told.starts_with(start), "{told}");
+    }
+}
+
+#[test]
+fn under_a_root_that_is_written_all_but_the_kernels_mounts_is_mounted_by_init() {
+    for case in [under("standard"), thrown_away()] {
+        all_but_the_kernels_mounts_is_ours(case);
+    }
+}
+
+fn all_but_the_kernels_mounts_is_ours(case: Case) {
+    let mut case = case.bind("/srv/work", "/work");
     for (kind, at) in [("proc", "/proc"), ("tmpfs", "/dev"), ("devpts", "/dev/pts")] {
         case = case.mount(kind, kind, at, &[], None);
     }
@@ -84,14 +170,10 @@ fn under_a_root_that_is_thrown_away_all_but_the_kernels_mounts_is_mounted_by_ini
     assert!(!kernel.contains(&Path::new("/dev/pts")), "{kernel:?}");
     assert!(plan.is_mounted_by_init(Path::new("/etc/secret")));
     assert!(!plan.is_mounted_by_init(Path::new("/proc/kcore")));
-    assert!(plan.is_thrown_away(Path::new("/tmp/p")) && plan.is_thrown_away(Path::new("/new")));
-    assert!(
-        !plan.is_thrown_away(Path::new("/work/p")) && !plan.is_thrown_away(Path::new("/proc/p"))
-    );
+    assert!(plan.is_own(Path::new("/tmp/p")) && plan.is_own(Path::new("/new")));
+    assert!(!plan.is_own(Path::new("/work/p")) && !plan.is_own(Path::new("/proc/p")));
     let strict = under("strict").plan().filesystem;
-    assert!(
-        strict.is_thrown_away(Path::new("/tmp/p")) && !strict.is_thrown_away(Path::new("/new"))
-    );
+    assert!(strict.is_own(Path::new("/tmp/p")) && !strict.is_own(Path::new("/new")));
 }
 
 #[test]

@@ -54,6 +54,7 @@ fn under(policy: &str) -> Case {
         spec,
         facts: BundleFacts {
             bundle: format!("/run/containerd/io.containerd.runtime.v2.task/moby/{ID}").into(),
+            root: RootOrigin::Layer,
             ..BundleFacts::default()
         },
         annotations,

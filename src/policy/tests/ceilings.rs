@@ -71,6 +71,18 @@ fn each_field_is_limited_by_its_own_rule() {
             true,
         ),
         (
+            FilesystemRoot,
+            "filesystem.root = 'engine'",
+            "filesystem.root = 'ephemeral'",
+            true,
+        ),
+        (
+            FilesystemRoot,
+            "filesystem.root = 'ephemeral'",
+            "filesystem.root = 'engine'",
+            false,
+        ),
+        (
             FilesystemEphemeral,
             "filesystem.ephemeral = []",
             "filesystem.ephemeral = []",
@@ -92,6 +104,12 @@ fn each_field_is_limited_by_its_own_rule() {
             FilesystemEphemeral,
             "filesystem.ephemeral = ['home']",
             "filesystem = { root = 'ephemeral', ephemeral = [] }",
+            false,
+        ),
+        (
+            FilesystemEphemeral,
+            "filesystem.ephemeral = ['home']",
+            "filesystem = { root = 'engine', ephemeral = [] }",
             false,
         ),
         (
@@ -684,7 +702,7 @@ fn what_exceeds_names_what_is_too_much_and_what_is_allowed() {
     assert_eq!(
         texts,
         [
-            "filesystem.root: ephemeral: at most read-only",
+            "filesystem.root: engine: at most read-only",
             "filesystem.ephemeral: home, var, run: tmp, empty-home",
             "filesystem.scratch: 4GiB: at most 16MiB",
             "filesystem.mounts: read-only: at most drop",

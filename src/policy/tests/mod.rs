@@ -225,13 +225,8 @@ fn the_built_in_policies_are_what_the_design_says() {
         "16MiB",
         MountRule::Drop,
     );
-    let standard = files(
-        RootAccess::Ephemeral,
-        all.clone(),
-        "4GiB",
-        MountRule::ReadOnly,
-    );
-    let permissive = files(RootAccess::Ephemeral, all, "16GiB", MountRule::Keep);
+    let standard = files(RootAccess::Engine, all.clone(), "4GiB", MountRule::ReadOnly);
+    let permissive = files(RootAccess::Engine, all, "16GiB", MountRule::Keep);
     let count = |number: &str| number.parse().unwrap();
     let closed = |mode| Network {
         mode,

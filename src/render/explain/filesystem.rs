@@ -11,6 +11,7 @@ pub(super) fn explain(page: &mut Page, files: &FilesystemPlan) {
     let root = match files.root {
         RootAccess::ReadOnly => "the image, read-only",
         RootAccess::Ephemeral => "the image; writes are thrown away",
+        RootAccess::Engine => "the image; writes go to the engine's layer of this container",
     };
     page.head("files", root);
     if files.needs_scratch() {

@@ -105,10 +105,13 @@ pub fn decide(
             Selection::Policy(resolved) => {
                 reach::check(&bundle.spec, NetSettings::Own)?;
                 let of_node = node_files::places(global)?;
-                let (mut facts, opened) =
-                    crate::probe::bundle(&bundle.spec, &bundle.rootfs, wrapped, &of_node)?;
+                let (mut facts, opened) = crate::probe::bundle(
+                    &bundle.spec,
+                    (&bundle.dir, &bundle.rootfs),
+                    wrapped,
+                    &of_node,
+                )?;
                 sources = opened;
-                facts.bundle.clone_from(&bundle.dir);
                 facts.cri = cri::is_engines(&global.root, &bundle.dir);
                 (joined, facts.neighbours) = neighbours::find(&bundle.spec)?;
                 let host = crate::probe::host();
