@@ -3,6 +3,7 @@
 //! naive program does, a control shows it.
 
 mod devices;
+mod layer;
 mod limits;
 mod mounts;
 mod process;
@@ -29,11 +30,14 @@ const SECRET: &str = "the-secret-of-the-host";
 enum Runtime {
     Runc,
     Unconfined,
+    /// The image is the container's own layer.
     Standard,
+    /// An overlay is laid over it.
+    ThrownAway,
 }
 
 /// The runtime under test, without and with walls.
-const OURS: [Runtime; 2] = [Runtime::Unconfined, Runtime::Standard];
+const OURS: [Runtime; 3] = [Runtime::Unconfined, Runtime::Standard, Runtime::ThrownAway];
 
 /// An image that a test may spoil, and a directory of the node that must stay as it is.
 struct Stage {
@@ -97,23 +101,29 @@ impl Stage {
         match runtime {
             Runtime::Runc => {}
             Runtime::Unconfined => drop(command.args(["--policy", "unconfined"])),
-            Runtime::Standard => drop(command.args(["--policy", "standard"])),
+            Runtime::Standard | Runtime::ThrownAway => {
+                command.args(["--policy", "standard"]);
+            }
         }
         command.args(arguments);
         self.node.finish(command)
     }
 
-    /// A bundle of this configuration, and an id.
+    /// A bundle of this configuration, with the image in it, and an id.
     fn bundle(&self, config: &Value) -> (String, String) {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let bundle = self.node.bundle(&format!("bundle-{number}"), config);
+        let bundle = self.node.bundle(".", config);
         (bundle, format!("hostile-{}-{number}", std::process::id()))
     }
 
     /// Runs a container to its end; nothing is left of it, however it ended.
     fn run(&self, runtime: Runtime, config: &Value) -> Finished {
-        let (bundle, id) = self.bundle(config);
+        let mut config = config.clone();
+        if runtime == Runtime::ThrownAway {
+            config["annotations"]["dev.agentbox.filesystem.root"] = json!("ephemeral");
+        }
+        let (bundle, id) = self.bundle(&config);
         let seen = self.call(runtime, &["run", "--bundle", &bundle, &id]);
         let gone = self.call(runtime, &["delete", "--force", &id]);
         if runtime != Runtime::Runc {

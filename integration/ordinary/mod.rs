@@ -7,6 +7,7 @@ mod git;
 mod hosts;
 mod image;
 mod indexes;
+mod layer;
 mod network;
 mod network_again;
 mod network_lost;

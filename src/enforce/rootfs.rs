@@ -84,7 +84,7 @@ pub fn mount_all(
     }
     let ours = |path: &&PathBuf| plan.is_mounted_by_init(path);
     // Parents sort before their children.
-    plan.pinned.iter().try_for_each(|p| pin(p))?;
+    plan.pinned.iter().try_for_each(|p| pin(plan, p))?;
     let seen: HashMap<&Path, &[Seen]> = plan
         .seen
         .iter()
@@ -294,13 +294,17 @@ fn keep(path: &Path) -> Result<OwnedFd, EnforceError> {
 
 /// Makes a directory a mount point, of itself: a mount point is not renamed or removed (EBUSY). It keeps the attributes of
 /// the mount that it lies in.
-fn pin(path: &Path) -> Result<(), EnforceError> {
+fn pin(plan: &FilesystemPlan, path: &Path) -> Result<(), EnforceError> {
     let step = || {
-        format!("hold {path:?} in its place, by which a credential in it is known (start it again)")
+        format!(
+            "hold {path:?} in its place, by which what is hidden in it is known (start it again)"
+        )
     };
-    let place = Follow::Never
-        .open(path)
-        .map_err(EnforceError::step(step()))?;
+    let place = match Follow::Never.open(path) {
+        // The image has nothing there that could be hidden.
+        Err(Errno::NOENT | Errno::NOTDIR) if plan.is_own(path) => return Ok(()),
+        found => found.map_err(EnforceError::step(step()))?,
+    };
     let tree = copy(&place, Reach::Below).map_err(EnforceError::step(step()))?;
     attach(&tree, &place).map_err(EnforceError::step(step()))
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::policy::{Field, annotation_key};
+use crate::policy::Field;
 
 /// Why a container cannot be planned. Nothing has been created when one is returned.
 #[derive(Debug, thiserror::Error)]
@@ -79,11 +79,10 @@ pub enum PlanError {
         why: String,
     },
     /// The caller wants the root to be written where it is, and it is no layer of the engine's.
-    #[error(
-        "{} asks for \"engine\", but the root {root:?} is {why}: use \"ephemeral\"",
-        annotation_key(Field::FilesystemRoot)
-    )]
+    #[error("{by} asks for \"engine\", but the root {root:?} is {why}: use \"ephemeral\"")]
     NoLayer {
+        /// Where that was said.
+        by: String,
         /// The root file system.
         root: PathBuf,
         /// What it is.

@@ -1,14 +1,13 @@
 //! PURE. What the shell found out about the kernel and the bundle, as values: every kernel is a test input.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::git::InGit;
 use super::wrapped::{ShownBy, Wrapped};
-use super::{NetworkPlan, PlanError, SharedNetwork};
+use super::{NetworkPlan, PlanError, RootOrigin, SharedNetwork};
 use crate::plan::PlannedNamespace;
 use crate::policy::{NodeAllow, Policy};
 
@@ -109,31 +108,6 @@ pub struct BundleFacts {
     pub cri: bool,
     /// Namespaces that the spec names by path: path -> this runtime's containers that are in it.
     pub neighbours: BTreeMap<PathBuf, Vec<Neighbour>>,
-}
-
-/// Whose a root file system is: writes go to it only where it is the container's own.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum RootOrigin {
-    /// The engine's layer of this container, or a directory of its bundle.
-    Layer,
-    /// No record of an engine says so: a directory that the caller named, as with `podman run --rootfs`.
-    #[default]
-    Named,
-    /// Something is mounted below it, which would come in with it.
-    Mounted(PathBuf),
-    /// It shows a directory of the node that no container writes.
-    Shows(PathBuf),
-}
-
-impl fmt::Display for RootOrigin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Layer => f.write_str("the engine's layer of this container"),
-            Self::Named => f.write_str("not a layer that an engine keeps for this container"),
-            Self::Mounted(at) => write!(f, "mounted over at {}", at.display()),
-            Self::Shows(name) => write!(f, "{} of the node", name.display()),
-        }
-    }
 }
 
 /// A running container of this runtime in a namespace that another one is to join.

@@ -35,6 +35,7 @@ pub mod privileges;
 pub mod process;
 pub mod reach;
 pub mod report;
+mod root;
 pub mod scratch;
 mod secrets;
 pub mod settings;
@@ -70,7 +71,7 @@ pub use decided::Decided;
 pub use error::PlanError;
 pub use facts::{
     BundleFacts, FileKind, FileSystem, Home, HostFacts, Inside, Link, Neighbour, NeighbourNetwork,
-    NetworkState, RootOrigin, Seen, SeenAs, SourceFacts,
+    NetworkState, Seen, SeenAs, SourceFacts,
 };
 pub use filesystem::{Ephemeral, EphemeralContent, FilesystemPlan, ScratchPlace, SeenIn};
 pub use found_in::FoundIn;
@@ -85,6 +86,7 @@ pub use network::{NetworkPlan, SharedNetwork, SidecarLimits};
 pub use person::{PersonFacts, PersonsCgroup};
 pub use privileges::CapabilitySets;
 pub use report::ReportPlan;
+pub use root::RootOrigin;
 pub use warning::Warning;
 
 /// What will be enforced for one container.

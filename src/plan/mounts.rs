@@ -13,11 +13,12 @@ use super::ephemeral::ephemeral;
 use super::git::Exclude;
 use super::names::sharers;
 use super::never::Never;
+use super::root::{hold_parents, root};
 use super::scratch::most_of_a_tmpfs;
 use super::sort::{Named, Rules, Sorted, asks_to_write, is_another};
 use super::workspace::{pod_role, workspace};
-use super::{BundleFacts, FilesystemPlan, PlanError, RootOrigin, ScratchPlace, Warning, volumes};
-use crate::policy::{Field, Origin, Resolved, RootAccess};
+use super::{BundleFacts, FilesystemPlan, PlanError, ScratchPlace, Warning, volumes};
+use crate::policy::{Field, Origin, Resolved};
 
 /// Made empty in every container under a policy, whatever the engine says (`--privileged` says nothing):
 /// Docker 28's list, and what tells user 0 of the whole node's memory without asking for a capability (F-L2).
@@ -67,7 +68,7 @@ pub(super) fn plan(
     let overlays = ephemeral(&resolved.policy, root, bundle, &sorted.kept);
     let found_in = sorted.held(&overlays);
     let excludes = sorted.excludes.into_iter();
-    Ok(FilesystemPlan {
+    let mut plan = FilesystemPlan {
         root,
         ephemeral: overlays,
         scratch_bytes: files.scratch.bytes(),
@@ -95,7 +96,9 @@ pub(super) fn plan(
         excludes: excludes
             .map(|(file, names)| Exclude { file, names })
             .collect(),
-    })
+    };
+    hold_parents(&mut plan, spec);
+    Ok(plan)
 }
 
 /// What becomes of each of the engine's mounts.
@@ -146,34 +149,6 @@ fn sort(
         return Err(PlanError::Workspace(named.as_str().into()));
     }
     Ok(out)
-}
-
-/// A root that the engine wants read-only stays so. One that is no layer of the engine's is not written: an overlay is laid over
-/// it.
-fn root(
-    resolved: &Resolved,
-    spec: &Spec,
-    bundle: &BundleFacts,
-    warnings: &mut Vec<Warning>,
-) -> Result<RootAccess, PlanError> {
-    let asked = spec.root().as_ref().and_then(|r| r.readonly());
-    let root = match asked {
-        Some(true) => RootAccess::ReadOnly,
-        _ => resolved.policy.filesystem.root,
-    };
-    if root != RootAccess::Engine || bundle.root == RootOrigin::Layer {
-        return Ok(root);
-    }
-    // `wrap` is no engine and keeps no layers, as its page says.
-    if bundle.wrapped.is_empty() {
-        let (root, why) = (bundle.rootfs.clone(), bundle.root.to_string());
-        let origin = resolved.origins.get(&Field::FilesystemRoot);
-        if matches!(origin, Some(Origin::Annotation(_))) {
-            return Err(PlanError::NoLayer { root, why });
-        }
-        warnings.push(Warning::NoLayer { root, why });
-    }
-    Ok(RootAccess::Ephemeral)
 }
 
 /// Options of kept mounts that were asked for and are not given.

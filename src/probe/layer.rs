@@ -42,7 +42,8 @@ pub(super) fn origin(
         let shown = names.iter().find(|name| is_nodes(judge.never, name, base));
         return Ok(shown.map_or(RootOrigin::Layer, |name| RootOrigin::Shows(name.clone())));
     }
-    Ok(match is_recorded(bundle, base) {
+    // In a user namespace podman has a mount of its own of it.
+    Ok(match names.iter().any(|name| is_recorded(bundle, name)) {
         true => RootOrigin::Layer,
         false => RootOrigin::Named,
     })

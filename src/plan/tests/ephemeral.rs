@@ -122,6 +122,26 @@ fn the_engines_root_is_written_where_it_is_a_layer_of_this_container() {
 }
 
 #[test]
+fn what_is_above_a_hidden_path_of_the_engines_root_is_held() {
+    let hiding = |case: Case| {
+        let paths = serde_json::json!(["/etc/app/key", "/proc/kcore", "/work/.env", "/top"]);
+        let case = case.bind("/srv/work", "/work").cwd("/work");
+        let case = case.mount("proc", "proc", "/proc", &[], None);
+        let case = case.set("/linux", "maskedPaths", paths);
+        case.set("/linux", "readonlyPaths", serde_json::json!(["/opt/x"]))
+    };
+    let held = |case: Case| -> Vec<String> {
+        let plan = hiding(case).plan().filesystem;
+        plan.pinned
+            .iter()
+            .map(|p| p.display().to_string())
+            .collect()
+    };
+    assert_eq!(held(under("standard")), ["/etc", "/etc/app", "/opt"]);
+    assert_eq!(held(thrown_away()), Vec::<String>::new());
+}
+
+#[test]
 fn what_was_written_is_told_as_it_stays() {
     let words = |case: Case| case.plan().filesystem.written_in_words();
     let project = |case: Case| case.bind("/srv/work", "/work").cwd("/work");

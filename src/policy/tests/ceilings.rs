@@ -102,7 +102,7 @@ fn each_field_is_limited_by_its_own_rule() {
         ),
         (
             FilesystemEphemeral,
-            "filesystem.ephemeral = ['home']",
+            "filesystem = { root = 'ephemeral', ephemeral = ['home'] }",
             "filesystem = { root = 'ephemeral', ephemeral = [] }",
             false,
         ),

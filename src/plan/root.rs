@@ -1,0 +1,93 @@
+//! PURE. What becomes of writes to the root file system.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use oci_spec::runtime::Spec;
+
+use super::mounts::is_plain;
+use super::{BundleFacts, FilesystemPlan, PlanError, Warning};
+use crate::policy::{Field, Origin, Resolved, RootAccess};
+
+/// Whose a root file system is: writes go to it only where it is the container's own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum RootOrigin {
+    /// The engine's layer of this container, or a directory of its bundle.
+    Layer,
+    /// No record of an engine says so: a directory that the caller named, as with `podman run --rootfs`.
+    #[default]
+    Named,
+    /// Something is mounted below it, which would come in with it.
+    Mounted(PathBuf),
+    /// It shows a directory of the node that no container writes.
+    Shows(PathBuf),
+}
+
+impl fmt::Display for RootOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Layer => f.write_str("the engine's layer of this container"),
+            Self::Named => f.write_str("not a layer that an engine keeps for this container"),
+            Self::Mounted(at) => write!(f, "mounted over at {}", at.display()),
+            Self::Shows(name) => write!(f, "{} of the node", name.display()),
+        }
+    }
+}
+
+/// A root that the engine wants read-only stays so. One that is no layer of the engine's is not written: an overlay is laid over
+/// it, unless the caller asked for more by name. `wrap` is no engine.
+pub(super) fn root(
+    resolved: &Resolved,
+    spec: &Spec,
+    bundle: &BundleFacts,
+    warnings: &mut Vec<Warning>,
+) -> Result<RootAccess, PlanError> {
+    let asked = spec.root().as_ref().and_then(|r| r.readonly());
+    let root = match asked {
+        Some(true) => RootAccess::ReadOnly,
+        _ => resolved.policy.filesystem.root,
+    };
+    let wrapped = !bundle.wrapped.is_empty();
+    if root != RootAccess::Engine || bundle.root == RootOrigin::Layer && !wrapped {
+        return Ok(root);
+    }
+    let why = match wrapped {
+        true => "made by `wrap` for this command".to_owned(),
+        false => bundle.root.to_string(),
+    };
+    let root = bundle.rootfs.clone();
+    match resolved.origins.get(&Field::FilesystemRoot) {
+        Some(
+            by @ (Origin::Annotation(_)
+            | Origin::Option(_)
+            | Origin::Setting(_)
+            | Origin::OwnFile(_)),
+        ) => {
+            return Err(PlanError::NoLayer {
+                by: by.to_string(),
+                root,
+                why,
+            });
+        }
+        _ if wrapped => {}
+        _ => warnings.push(Warning::NoLayer { root, why }),
+    }
+    Ok(RootAccess::Ephemeral)
+}
+
+/// Holds the directories above what the engine hides or makes read-only in a root that outlives the container's processes: one that
+/// is renamed would show it at the next start.
+pub(super) fn hold_parents(plan: &mut FilesystemPlan, spec: &Spec) {
+    if plan.root != RootAccess::Engine {
+        return;
+    }
+    let linux = spec.linux().as_ref();
+    let masked = linux.and_then(|l| l.masked_paths().as_ref());
+    let readonly = linux.and_then(|l| l.readonly_paths().as_ref());
+    let named = masked.into_iter().chain(readonly).flatten().map(Path::new);
+    let ours = named.filter(|path| path.is_absolute() && is_plain(path) && plan.is_own(path));
+    let above = ours.flat_map(|path| path.ancestors().skip(1));
+    let above = above.filter(|dir| *dir != Path::new("/"));
+    let above: Vec<PathBuf> = above.map(|dir| dir.components().collect()).collect();
+    plan.pinned.extend(above);
+}
