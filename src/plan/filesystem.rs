@@ -147,6 +147,14 @@ impl FilesystemPlan {
             || self.mounts.iter().any(PlannedMount::is_private)
     }
 
+    /// Whether an overlay is laid over anything: the root, an image's directory, a volume.
+    pub fn has_overlay(&self) -> bool {
+        let of_image = |dir: &Ephemeral| dir.content == EphemeralContent::Image;
+        self.root == RootAccess::Ephemeral
+            || self.ephemeral.iter().any(of_image)
+            || self.mounts.iter().any(PlannedMount::is_private)
+    }
+
     /// Whether a path is the container's own to write: in its root or a private directory, and in no mount of the engine's.
     pub fn is_own(&self, path: &Path) -> bool {
         let depth = |place: &Path| place.components().count();

@@ -1,7 +1,7 @@
 //! PURE. What is weaker in a plan than a reader might expect, and why.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -206,11 +206,7 @@ impl fmt::Display for Warning {
                 f,
                 "what is thrown away lies in memory and counts as the container's, since this node has no disk for it: {why}"
             ),
-            Self::NoLayer { root, why } => write!(
-                f,
-                "writes to the root file system are thrown away: {} is {why}",
-                root.display()
-            ),
+            Self::NoLayer { root, why } => f.write_str(&root_not_written(root, why)),
             Self::NotLimited { .. } | Self::SidecarOfPerson { .. } | Self::GroupsStay { .. } => {
                 self.without_root(f)
             }
@@ -235,6 +231,12 @@ fn not_seen(secret: &str, host: &str) -> String {
         "secret {secret} of the node is not used: network.allow opens {host} whole, and nobody reads requests to it; name those that are \
          meant, such as POST https://{host}/**"
     )
+}
+
+/// What becomes of writes to a root that is no layer of the engine's.
+fn root_not_written(root: &Path, why: &str) -> String {
+    let root = root.display();
+    format!("writes to the root file system are thrown away: {root} is {why}")
 }
 
 /// Why a container in another one's network reads no refused host in its file.

@@ -13,7 +13,6 @@ use crate::enforce::home;
 use crate::enforce::kernel::KernelFiles;
 use crate::enforce::privileges;
 use crate::enforce::unconfined::setup::Setup;
-use crate::policy::RootAccess;
 use crate::render::files;
 use crate::render::spec::{self as shadow, Places};
 use crate::runtime::RuntimeError;
@@ -112,10 +111,8 @@ pub(super) fn write_shadow(
 
 /// The capabilities that the set-up of this container needs beyond those that each needs.
 fn for_setup(decision: &BundleDecision, makes_nodes: bool) -> &'static [Capability] {
-    let thrown_away = decision
-        .plan()
-        .is_some_and(|p| p.filesystem.root == RootAccess::Ephemeral);
-    match (makes_nodes, thrown_away || unprivileged::inside().is_some()) {
+    let has_overlay = decision.plan().is_some_and(|p| p.filesystem.has_overlay());
+    match (makes_nodes, has_overlay || unprivileged::inside().is_some()) {
         (true, _) => &[Capability::Mknod],
         // The kernel copies the image's files up with the rights of whoever mounted the overlay, and some of them have
         // capabilities or set-group-ID bits. And a user namespace is mapped to root of the one above by whoever has Setfcap there
