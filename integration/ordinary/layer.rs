@@ -4,6 +4,7 @@
 use std::fs;
 
 use crate::command::run;
+use crate::direct::Node;
 use crate::docker::Docker;
 
 const IMAGE: &str = "test-workloads";
@@ -125,14 +126,12 @@ fn a_root_can_still_be_thrown_away() {
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn a_ceiling_narrows_the_root() {
-    let docker = Docker::connect();
-    drop(docker);
-    let node = crate::direct::Node::new();
+    let node = Node::new();
     let ceiling = "base = \"permissive\"\nfilesystem.root = \"ephemeral\"\n";
-    let dir = node.scratch.dir("etc/policies");
-    node.scratch.file("etc/policies/most.toml", ceiling);
-    let config = node.scratch.file("etc/config.toml", "ceiling = \"most\"\n");
-    assert!(dir.ends_with("policies"));
+    node.scratch.file("policies/most.toml", ceiling);
+    let policies = node.scratch.path("policies");
+    let config = format!("ceiling = \"most\"\npolicy-dir = \"{policies}\"\n");
+    let config = node.scratch.file("config.toml", &config);
     let bundle = node.scratch.path("own");
     let mut spec = node.config(&["true"]);
     spec["root"] = serde_json::json!({"path": "image", "readonly": false});
