@@ -216,9 +216,15 @@ fn hostile_f_41_a_root_that_is_no_layer_is_not_written() {
     crate::command::run("mount", &["--bind", &stage.outside, &data]).ok();
     let below = stage.run(Runtime::Standard, &stage.config(script));
     let told = refused_below(&stage, script);
+    let strict = {
+        let (bundle, id) = stage.bundle(&stage.config(script));
+        stage.call_of(program(), "strict", &["run", "--bundle", &bundle, &id])
+    };
     crate::command::run("umount", &[&data]).ok();
     assert_eq!(below.stdout, "x\nran\n", "{below}");
     assert!(told.contains("mounted over at"), "{told}");
+    // Where no overlay hides it, the start is refused.
+    assert!(strict.failed().contains("has a mount below it"));
     assert!(!written());
 }
 

@@ -88,6 +88,16 @@ pub enum PlanError {
         /// What it is.
         why: String,
     },
+    /// Something of the node's is mounted below the root, and would come in with it.
+    #[error(
+        "the root {root:?} has a mount below it, at {at:?}: unmount it, or let config.json mount it"
+    )]
+    MountBelow {
+        /// The root file system.
+        root: PathBuf,
+        /// Where.
+        at: PathBuf,
+    },
     /// What is thrown away must lie on a disk, and cannot.
     #[error(
         "policy '{policy}' keeps scratch on disk (filesystem.scratch-on = \"disk\"), which this node cannot: {why}; use \"auto\", which falls back to memory, or \"memory\""

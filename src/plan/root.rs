@@ -48,6 +48,14 @@ pub(super) fn root(
         _ => resolved.policy.filesystem.root,
     };
     let wrapped = !bundle.wrapped.is_empty();
+    // No overlay is laid over a read-only root, and nobody has judged what would come in with it.
+    if let (RootAccess::ReadOnly, RootOrigin::Mounted(at), false) = (root, &bundle.root, wrapped) {
+        let root = bundle.rootfs.clone();
+        return Err(PlanError::MountBelow {
+            root,
+            at: at.clone(),
+        });
+    }
     if root != RootAccess::Engine || bundle.root == RootOrigin::Layer && !wrapped {
         return Ok(root);
     }

@@ -107,10 +107,18 @@ fn the_engines_root_is_written_where_it_is_a_layer_of_this_container() {
         let asked = under("permissive").annotation("filesystem.root", "engine");
         let refused = case(asked).plan_on(&host()).unwrap_err().to_string();
         assert!(refused.contains("use \"ephemeral\""), "{refused}");
-        // And nothing else of it changes.
-        let read_only = case(under("standard").set("/root", "readonly", true.into())).plan();
-        assert_eq!(read_only.filesystem.root, RootAccess::ReadOnly);
-        assert!(read_only.warnings.is_empty());
+        // Over a read-only one lies no overlay, which hides what is mounted below.
+        let read_only = case(under("standard").set("/root", "readonly", true.into()));
+        match read_only.plan_on(&host()) {
+            Ok(plan) => {
+                assert_eq!(plan.filesystem.root, RootAccess::ReadOnly);
+                assert!(plan.warnings.is_empty());
+            }
+            Err(error) => {
+                assert!(matches!(origin, RootOrigin::Mounted(_)), "{error}");
+                assert!(error.to_string().contains("/srv/image/data"), "{error}");
+            }
+        }
     }
     // `wrap` makes its root itself.
     let mut wrapped = under("standard").bind("/var", "/var");
