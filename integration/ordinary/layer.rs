@@ -122,6 +122,64 @@ fn a_root_can_still_be_thrown_away() {
     assert_eq!(container.await_log("ready\nready\n"), "ready\nready\n");
 }
 
+/// F40: root inside spoils its own layer, and the engine starts the container again: with all of its walls, or not at all.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f_40_a_container_that_spoiled_its_layer_starts_with_its_walls_or_not_at_all() {
+    let docker = Docker::connect();
+    let node = Node::new();
+    let outside = node.scratch.dir("outside");
+    node.scratch.file("outside/secret", "the node's");
+    let work = node.scratch.dir("work");
+    let mount = format!("--volume={work}:/work");
+    let mut started = 0;
+    for mess in [
+        "rm -f /etc/passwd /etc/group; mkfifo /etc/passwd /etc/group".to_owned(),
+        "echo /evil.so >/etc/ld.so.preload; echo x >/etc/ld.so.cache; rm -rf /etc/nsswitch.conf"
+            .to_owned(),
+        format!(
+            "rm -rf /root /srv /home; ln -s {outside} /root; ln -s {outside} /srv; ln -s /proc/1/root /home"
+        ),
+        format!(
+            "mv /etc /e; mkdir -p /etc; ln -s {outside}/secret /etc/hosts; ln -s {outside}/new /etc/resolv.conf"
+        ),
+        format!("mv /run /r; ln -s {outside} /run"),
+        "rm -rf /tmp /var/tmp /run/agentbox; mkfifo /tmp; echo x >/run/agentbox".to_owned(),
+        format!(
+            "mkdir -p /usr/local/bin; ln -sf {outside}/new /usr/local/bin/agentbox; rm -f /.dockerenv; ln -s {outside}/new /.dockerenv"
+        ),
+        "mv /dev /d; mv /proc /p; mv /sys /s; rm -rf /dev /proc /sys; mv /work /w; ln -s / /work"
+            .to_owned(),
+    ] {
+        let script = format!(
+            "[ -e /spoilt ] || {{ ({mess}) 2>/dev/null; echo spoilt >/spoilt; exit 0; }}; echo again; cat /root/secret /srv/secret; \
+             cat /run/secret /etc/hosts; sleep 60"
+        );
+        let options = [
+            "--runtime=agentbox",
+            "--annotation=dev.agentbox.report.denied=on",
+            "--workdir=/work",
+            &mount,
+            IMAGE,
+        ];
+        let container = docker.create(&options, &["/bin/bash", "-c", &script]);
+        container.call("start", &["-a"]).ok();
+        let again = container.call("start", &[]);
+        if again.code == 0 {
+            let log = container.await_log("again");
+            assert!(!log.contains("the node's"), "{mess}: {log}");
+            let verified = run("agentbox", &["verify", &container.inspect("{{.Id}}")]);
+            assert_eq!(verified.code, 0, "{mess}: {verified}");
+            started += 1;
+        } else {
+            assert!(again.stderr.contains("OCI runtime"), "{mess}: {again}");
+        }
+        let names = |dir: &str| fs::read_dir(dir).unwrap().count();
+        assert_eq!((names(&outside), names(&work)), (1, 0), "{mess}");
+    }
+    assert!(started > 3, "{started}");
+}
+
 /// A node that says `ephemeral` at most: who names no policy gets that, and nobody gets more.
 #[test]
 #[ignore = "needs the rig: hack/test"]
