@@ -42,8 +42,8 @@ use super::walls::{
     Common, FirstProcess, InitWork, InnerNetwork, PolicyWalls, Role, Ruler, ScratchSource, Walls,
 };
 use super::{
-    EnforceError, Wall, home, kernel, keyring, label, privileges, process, program, reaper, rootfs,
-    stdio, trust, verify,
+    EnforceError, Wall, devices, home, kernel, keyring, label, privileges, process, program,
+    reaper, rootfs, stdio, trust, verify,
 };
 use crate::network::inner;
 use crate::plan::FilesystemPlan;
@@ -118,6 +118,7 @@ fn make_files(work: &InitWork, spec: &Spec) -> Result<(), EnforceError> {
     let InitWork { plan, files, .. } = work;
     let cwd = work.process.cwd.as_deref();
     let mut planned = Cow::Borrowed(&plan.filesystem);
+    devices::close_directories(spec)?;
     kernel::make(&files.kernel)?;
     let disk = match &files.scratch {
         ScratchSource::Disk(socket) => {
@@ -125,7 +126,8 @@ fn make_files(work: &InitWork, spec: &Spec) -> Result<(), EnforceError> {
         }
         ScratchSource::Memory => None,
     };
-    rootfs::mount_all(&planned, &files.own, disk.as_ref(), files.user_namespace)?;
+    rootfs::mount_all(&planned, &files.own, disk.as_ref(), files.user_namespace)
+        .map_err(|error| error.with_cure(&planned))?;
     if let Some(cwd) = cwd {
         rootfs::make_working_directory(&planned, cwd)?;
     }
@@ -135,6 +137,7 @@ fn make_files(work: &InitWork, spec: &Spec) -> Result<(), EnforceError> {
     if let Some(path) = work.cgroup_mount() {
         rootfs::lock_cgroups(path, Follow::Never)?;
     }
+    devices::lock(&planned)?;
     hidden::check(spec, &Promised::from(&files.kernel))?;
     match cwd {
         Some(cwd) => program::enter(cwd),

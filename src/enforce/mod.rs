@@ -5,6 +5,7 @@
 //! decisions arrive as values, and opened files as descriptors.
 
 mod cover;
+mod devices;
 pub mod disk;
 pub mod executor;
 mod file_system;
@@ -32,6 +33,8 @@ pub mod walls;
 
 use std::io;
 use std::path::PathBuf;
+
+use crate::plan::FilesystemPlan;
 
 /// A dimension of enforcement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +71,25 @@ pub enum EnforceError {
         step: String,
         /// The errno.
         source: io::Error,
+    },
+    /// Nothing is there to mount on, and nothing can be made there.
+    #[error("make the mount point {destination:?}")]
+    MountPoint {
+        /// Where, in the container.
+        destination: PathBuf,
+        /// The errno.
+        source: io::Error,
+    },
+    /// Likewise, because it would be made in a mount that the policy makes read-only.
+    #[error(
+        "make the mount point {destination:?}: the mount at {above:?} is read-only: make the directory in its source, or \
+         let it be written: dev.agentbox.workspace={} or the policy's filesystem.write", above.display()
+    )]
+    MountPointInReadOnly {
+        /// Where, in the container.
+        destination: PathBuf,
+        /// The mount in which it lies.
+        above: PathBuf,
     },
     /// A place for a mount turned out to be a symbolic link.
     #[error(
@@ -134,6 +156,32 @@ pub enum EnforceError {
 }
 
 impl EnforceError {
+    /// Names the mount of the plan that is in the way of another mount's point.
+    pub(crate) fn with_cure(self, plan: &FilesystemPlan) -> Self {
+        let Self::MountPoint {
+            destination,
+            source,
+        } = self
+        else {
+            return self;
+        };
+        let read_only = source.kind() == io::ErrorKind::ReadOnlyFilesystem;
+        let binds = plan.mounts.iter().filter(|mount| mount.bind().is_some());
+        let above = binds
+            .filter(|m| m.destination != destination && destination.starts_with(&m.destination))
+            .max_by_key(|m| m.destination.components().count());
+        match above.filter(|above| read_only && !above.is_writable()) {
+            Some(above) => Self::MountPointInReadOnly {
+                destination,
+                above: above.destination.clone(),
+            },
+            None => Self::MountPoint {
+                destination,
+                source,
+            },
+        }
+    }
+
     /// For `map_err`: an errno with the step.
     pub(crate) fn step<E: Into<io::Error>>(step: impl Into<String>) -> impl FnOnce(E) -> Self {
         let step = step.into();

@@ -73,6 +73,8 @@ impl From<&EnforceError> for Report {
             EnforceError::Program { why, .. } if why.is_absence() => Failed::NoProgram,
             EnforceError::Program { .. } => Failed::Program,
             EnforceError::Step { .. }
+            | EnforceError::MountPoint { .. }
+            | EnforceError::MountPointInReadOnly { .. }
             | EnforceError::Link(_)
             | EnforceError::LinkOnTheWay(_)
             | EnforceError::Changed(_)

@@ -199,14 +199,17 @@ pub fn make_mount_point(
     destination: &Path,
     kind: FileKind,
 ) -> Result<(), EnforceError> {
-    let step = || format!("make the mount point {destination:?}");
+    let failed = |source: Errno| EnforceError::MountPoint {
+        destination: destination.to_owned(),
+        source: source.into(),
+    };
     let mut at = rustix::fs::openat(
         root,
         ".",
         OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
         Mode::empty(),
     )
-    .map_err(EnforceError::step(step()))?;
+    .map_err(failed)?;
     let relative = destination.strip_prefix("/").unwrap_or(destination);
     let mut parts = relative.components().peekable();
     while let Some(part) = parts.next() {
@@ -223,8 +226,8 @@ pub fn make_mount_point(
         match (made, there) {
             (_, Ok(fd)) => at = fd,
             // Not made because of a read-only file system, say: that is the reason, not that it is missing.
-            (Err(e), Err(Errno::NOENT)) => return Err(EnforceError::step(step())(e)),
-            (_, Err(e)) => return Err(EnforceError::step(step())(e)),
+            (Err(e), Err(Errno::NOENT)) => return Err(failed(e)),
+            (_, Err(e)) => return Err(failed(e)),
         }
     }
     Ok(())

@@ -15,7 +15,9 @@ use super::executor::Prepared;
 use super::hidden::{self, Promised};
 use super::privileges::GroupsSet;
 use super::walls::{Common, FilterWall, FirstProcess, Joining, Role, Ruler};
-use super::{EnforceError, keyring, label, privileges, process, program, rootfs, stdio, verify};
+use super::{
+    EnforceError, devices, keyring, label, privileges, process, program, rootfs, stdio, verify,
+};
 use crate::sys::user::with_files_of_root;
 
 /// A process of a container without a policy: as with runc.
@@ -123,6 +125,7 @@ impl Parity {
 
 impl ParityInit {
     fn make_files(&self, spec: &Spec) -> Result<(), EnforceError> {
+        devices::close_directories(spec)?;
         setup::make(&self.unfinished)?;
         if let Some(path) = &self.cgroup_read_only {
             rootfs::lock_cgroups(path, Follow::AsTheProgramWould)?;
