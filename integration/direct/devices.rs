@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::Node;
 use super::seccomp::{BOTH, run};
+use crate::command::Finished;
 
 /// A container that may make any node, with these rules.
 fn config(node: &Node, script: &str, rules: &Value) -> Value {
@@ -33,6 +34,11 @@ fn direct_device_rules_decide_about_nodes_that_a_container_makes() {
         (
             json!([nothing, fuse(true, "rwm"), fuse(false, "w")]),
             "made\nread\n",
+        ),
+        // Docker's `c 10:* rwm`.
+        (
+            json!([nothing, {"allow": true, "type": "c", "major": 10, "minor": -1, "access": "rwm"}]),
+            "made\nread\nwritten\n",
         ),
         (json!([everything]), "made\nread\nwritten\n"),
         (json!([everything, fuse(false, "w")]), "made\nread\n"),
@@ -91,5 +97,69 @@ fn direct_under_a_policy_a_container_has_the_devices_of_its_plan_alone() {
     assert!(list.contains("c 1:3 rwm\n"), "{list}");
     for beyond in ["c *:*", "b *:*", "c 10:200"] {
         assert!(!list.contains(beyond), "{beyond}: {list}");
+    }
+}
+
+/// `run` under this policy, on a node that allows tun.
+fn under(node: &Node, policy: &str, config: &Value) -> Finished {
+    let allows = "[allow]\ndevices = [\"/dev/net/tun\"]\n";
+    let file = node.scratch.file("node.toml", allows);
+    let bundle = node.bundle("policy", config);
+    let options = ["--policy", policy, "--config", &file, "run", "--bundle"];
+    let id = format!("policy-{}", std::process::id());
+    node.call(&[&options[..], &[&bundle, &id]].concat())
+}
+
+/// libcontainer makes the directories of devices with the umask 0: any user could put a link in a device's place.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_a_device_is_in_a_directory_that_its_users_cannot_write() {
+    let node = Node::new();
+    let script =
+        "stat -c %a /dev/net; mv /dev/net/tun /dev/net/old 2>/dev/null && echo moved; ls /dev/net";
+    let mut config = node.config(&["sh", "-c", script]);
+    config["linux"]["devices"] = json!([
+        {"path": "/dev/net/tun", "type": "c", "major": 10, "minor": 200, "fileMode": 0o666, "uid": 0, "gid": 0},
+    ]);
+    config["linux"]["resources"]["devices"] =
+        json!([{"allow": true, "type": "c", "major": 10, "minor": 200, "access": "rwm"}]);
+    for policy in ["unconfined", "standard"] {
+        for (uid, expected) in [(0, "755\nmoved\nold\n"), (1000, "755\ntun\n")] {
+            config["process"]["user"] = json!({"uid": uid, "gid": uid});
+            assert_eq!(
+                under(&node, policy, &config).ok(),
+                expected,
+                "{policy} {uid}"
+            );
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_a_dev_that_was_asked_for_read_only_is() {
+    let node = Node::new();
+    let script = "(: >/dev/file) 2>/dev/null && echo file; (: >/dev/shm/file) && echo shm; (: >/dev/null) && echo null";
+    let mut config = node.config(&["sh", "-c", script]);
+    let mounts = config["mounts"].as_array().unwrap().iter();
+    let at = mounts
+        .clone()
+        .position(|m| m["destination"] == "/dev")
+        .unwrap();
+    let writable = config["mounts"][at]["options"].clone();
+    for policy in ["unconfined", "standard"] {
+        config["mounts"][at]["options"] = writable.clone();
+        assert_eq!(
+            under(&node, policy, &config).ok(),
+            "file\nshm\nnull\n",
+            "{policy}"
+        );
+        let options = config["mounts"][at]["options"].as_array_mut().unwrap();
+        options.push(json!("ro"));
+        assert_eq!(
+            under(&node, policy, &config).ok(),
+            "shm\nnull\n",
+            "{policy}"
+        );
     }
 }

@@ -253,7 +253,7 @@ fn cgroups(dir: &Path, id: &str, found: &mut Vec<String>) {
 }
 
 /// Removes the container however the test ends.
-struct Guard<'a>(&'a Node, &'a str);
+pub struct Guard<'a>(pub &'a Node, pub &'a str);
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {

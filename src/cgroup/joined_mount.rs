@@ -26,10 +26,11 @@ const CONTROLLERS: [&str; 12] = [
     "pids",
 ];
 
-/// Replaces it. A spec without one, a node with cgroup v2 and a cgroup that systemd names are left alone.
+/// Replaces it. A spec without one and a node with cgroup v2 are left alone. `slice:prefix:name` is a directory of that name on
+/// cgroup v1, also with `--systemd-cgroup`: libcgroups makes no other.
 pub fn replace(spec: &mut Spec) {
     let path = spec.linux().as_ref().and_then(|l| l.cgroups_path().clone());
-    let Some(path) = path.filter(|p| !p.as_os_str().is_empty() && !has_colons(p)) else {
+    let Some(path) = path.filter(|p| !p.as_os_str().is_empty()) else {
         return;
     };
     let hierarchies = Hierarchies::read().unwrap_or_default();
@@ -45,11 +46,6 @@ pub fn replace(spec: &mut Spec) {
         let plain = plain(&mounts[at], &path, &hierarchies);
         mounts.splice(at..=at, plain);
     }
-}
-
-/// `slice:prefix:name` is not a path.
-fn has_colons(path: &Path) -> bool {
-    path.to_str().is_some_and(|p| p.contains(':'))
 }
 
 fn plain(mount: &Mount, cgroup: &Path, hierarchies: &[&Path]) -> Vec<Mount> {

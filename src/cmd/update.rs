@@ -136,10 +136,7 @@ fn requested(args: &Update) -> Result<LinuxResources> {
         None => from_flags(args)?,
     };
     resources.set_devices(None);
-    let memory = resources.memory().unwrap_or_default();
-    if memory.kernel().is_some() || memory.kernel_tcp().is_some() {
-        log::warn!("limits of kernel memory are obsolete and have no effect");
-    }
+    limits::warn_of_kernel_memory(&resources);
     Ok(resources)
 }
 

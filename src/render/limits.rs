@@ -29,6 +29,8 @@ pub fn leave_out_zeros(resources: &mut LinuxResources) {
         memory.set_limit(given(memory.limit()));
         memory.set_reservation(given(memory.reservation()));
         memory.set_swap(given(memory.swap()));
+        memory.set_kernel(given(memory.kernel()));
+        memory.set_kernel_tcp(given(memory.kernel_tcp()));
         resources.set_memory(Some(memory));
     }
     if let Some(mut cpu) = resources.cpu().clone() {

@@ -55,6 +55,9 @@ pub fn normalise(spec: &mut Spec) {
             // runc passes over letters that the kernel refuses.
             let access = rule.access().clone();
             rule.set_access(access.map(|a| a.chars().filter(|c| "rwm".contains(*c)).collect()));
+            // Engines write -1 for all numbers, cgroup v1 knows `*` alone.
+            rule.set_major(rule.major().filter(|number| *number != -1));
+            rule.set_minor(rule.minor().filter(|number| *number != -1));
         }
         if let Some(resources) = &mut resources {
             limits::leave_out_zeros(resources);

@@ -125,6 +125,21 @@ fn normalising_names_what_libcontainer_needs_named() {
 }
 
 #[test]
+fn normalising_spells_all_numbers_of_a_device_rule_as_cgroup_v1_does() {
+    let mut value = engine();
+    value["linux"]["resources"]["devices"] = json!([
+        {"allow": true, "type": "c", "major": 1, "minor": -1, "access": "rwm"},
+        {"allow": true, "type": "b", "major": -1, "minor": -1, "access": "rmw"},
+    ]);
+    let mut spec = parse(value);
+    normalise(&mut spec);
+    let resources = spec.linux().as_ref().unwrap().resources().as_ref();
+    let rules = resources.unwrap().devices().iter().flatten();
+    let rules: Vec<String> = rules.map(ToString::to_string).collect();
+    assert_eq!(rules, ["c 1:* rwm", "b *:* rmw"]);
+}
+
+#[test]
 fn normalising_spells_the_propagation_as_libcontainer_does() {
     for (given, expect) in [
         ("rprivate", "private"),

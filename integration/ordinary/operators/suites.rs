@@ -1,11 +1,11 @@
-//! What other projects' suites found under `unconfined` (S-1, S-3, S-6, S-9).
+//! What other projects' suites and engines' tests found (S-1, S-3, S-6, S-9).
 
 use std::time::Duration;
 
 use serde_json::json;
 
 use crate::command::run_for;
-use crate::direct::{Node, program};
+use crate::direct::{Guard, Node, program};
 
 #[test]
 #[ignore = "needs an engine: hack/rig"]
@@ -93,5 +93,144 @@ fn s_6_s_9_what_cannot_start_is_refused_by_its_name() {
         let said = refused(policy, &unbound);
         let words = "CAP_SYS_ADMIN is in `inheritable` and not in `bounding`";
         assert!(said.contains(words), "{said}");
+    }
+}
+
+/// A mount below one that the policy makes read-only, `-v /p:/app -v /app/node_modules`: runc makes the directory in the source.
+#[test]
+#[ignore = "needs an engine: hack/rig"]
+fn a_mount_point_that_is_missing_in_a_read_only_mount_is_refused_with_the_cure() {
+    let node = Node::new();
+    let (project, modules) = (node.scratch.dir("project"), node.scratch.dir("modules"));
+    let mut config = node.config(&["sh", "-c", "touch /app/node_modules/x || touch /app/y"]);
+    for (source, at) in [(&project, "/app"), (&modules, "/app/node_modules")] {
+        let mount = json!({"destination": at, "type": "bind", "source": source, "options": ["rbind", "rw"]});
+        config["mounts"].as_array_mut().unwrap().push(mount);
+    }
+    let run = |config: &serde_json::Value| {
+        let bundle = node.bundle("suites-point", config);
+        node.call(&[
+            "--policy",
+            "standard",
+            "run",
+            "--bundle",
+            &bundle,
+            "suites-point",
+        ])
+    };
+    let said = run(&config).failed();
+    let cure = "the mount at \"/app\" is read-only";
+    assert!(said.contains(cure), "{said}");
+    assert!(
+        !said.contains("errno")
+            && !std::path::Path::new(&format!("{project}/node_modules")).exists()
+    );
+    // As the message says.
+    assert!(said.contains("dev.agentbox.workspace=/app"), "{said}");
+    let mut annotated = config.clone();
+    annotated["annotations"] = json!({"dev.agentbox.workspace": "/app"});
+    run(&annotated).ok();
+    assert!(std::path::Path::new(&format!("{project}/y")).exists());
+    std::fs::remove_file(format!("{project}/y")).unwrap();
+    config["process"]["args"] = json!(["ls", "/app"]);
+    assert_eq!(run(&config).ok(), "node_modules\n");
+}
+
+/// libcontainer looks the number that a process has in a joined namespace up in the node's /proc.
+#[test]
+#[ignore = "needs an engine: hack/rig"]
+fn a_joined_pid_namespace_and_a_cgroup_with_colons_go_together() {
+    let node = Node::new();
+    let is_free = |pid: u32| !std::path::Path::new(&format!("/proc/{pid}")).exists();
+    let number = (300..30_000).find(|n| (*n..*n + 8).all(is_free)).unwrap();
+    // The next process there has a number that the node has not.
+    let script = format!(
+        "i=0; while [ $i -lt {number} ]; do ( : ); i=$((i+1)); done; touch /tmp/counted; sleep 100"
+    );
+    let mut config = node.config(&["sh", "-c", &script]);
+    let tmp = json!({"destination": "/tmp", "type": "tmpfs", "source": "tmpfs"});
+    config["mounts"].as_array_mut().unwrap().push(tmp);
+    let bundle = node.bundle("suites-first", &config);
+    node.call(&[
+        "--policy",
+        "unconfined",
+        "run",
+        "--detach",
+        "--bundle",
+        &bundle,
+        "suites-first",
+    ])
+    .ok();
+    let _guard = Guard(&node, "suites-first");
+    let counted = ["exec", "suites-first", "test", "-e", "/tmp/counted"];
+    let start = std::time::Instant::now();
+    while node.call(&counted).code != 0 {
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "it does not count"
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let state: serde_json::Value =
+        serde_json::from_str(&node.call(&["state", "suites-first"]).ok()).unwrap();
+    let mut second = node.config(&["true"]);
+    let namespaces = second["linux"]["namespaces"].as_array_mut().unwrap();
+    let pid = namespaces.iter_mut().find(|n| n["type"] == "pid").unwrap();
+    pid["path"] = json!(format!("/proc/{}/ns/pid", state["pid"]));
+    for name in ["suites-second", "system.slice:agentbox:suites-second"] {
+        second["linux"]["cgroupsPath"] = json!(name);
+        let bundle = node.bundle("suites-second", &second);
+        node.call(&[
+            "--policy",
+            "unconfined",
+            "run",
+            "--bundle",
+            &bundle,
+            "suites-second",
+        ])
+        .ok();
+        assert_eq!(node.leftovers("suites-second"), [""; 0], "{name}");
+    }
+}
+
+#[test]
+#[ignore = "needs an engine: hack/rig"]
+fn memory_of_sockets_is_limited_on_cgroup_v1_and_named_on_v2() {
+    let node = Node::new();
+    let mut config = node.config(&["sleep", "100"]);
+    config["linux"]["resources"]["memory"] = json!({"kernelTCP": 8_388_608, "kernel": 8_388_608});
+    for policy in ["unconfined", "standard"] {
+        let bundle = node.bundle("suites-tcp", &config);
+        let created = node.call(&[
+            "--policy",
+            policy,
+            "create",
+            "--bundle",
+            &bundle,
+            "suites-tcp",
+        ]);
+        let _guard = Guard(&node, "suites-tcp");
+        assert_eq!(created.code, 0, "{created}");
+        assert!(
+            created.stderr.contains("memory.kernel is obsolete"),
+            "{created}"
+        );
+        let state: serde_json::Value =
+            serde_json::from_str(&node.call(&["state", "suites-tcp"]).ok()).unwrap();
+        let cgroups = std::fs::read_to_string(format!("/proc/{}/cgroup", state["pid"])).unwrap();
+        match cgroups.lines().find_map(|line| line.split_once(":memory:")) {
+            Some((_, path)) => {
+                let file = format!("/sys/fs/cgroup/memory{path}/memory.kmem.tcp.limit_in_bytes");
+                assert_eq!(
+                    std::fs::read_to_string(file).unwrap(),
+                    "8388608\n",
+                    "{policy}"
+                );
+            }
+            None => assert!(
+                created.stderr.contains("kernelTCP needs cgroup v1"),
+                "{created}"
+            ),
+        }
     }
 }

@@ -14,6 +14,7 @@ use oci_spec::runtime::LinuxResources;
 
 use crate::cgroup::CgroupError;
 use crate::cgroup::controllers::Controllers;
+use crate::cgroup::hierarchies::Hierarchies;
 use crate::render::limits::Current;
 
 pub use refusal::LimitRefusal;
@@ -23,6 +24,18 @@ pub fn apply(controllers: &Controllers, wanted: &LinuxResources) -> Result<(), C
     match controllers.unified() {
         Some(dir) => v2::apply(&Group::new(dir), wanted),
         None => v1::apply(controllers, wanted),
+    }
+}
+
+/// Names the limits of the kernel's memory that are not set: those of all of it nowhere, those of sockets on cgroup v2.
+pub fn warn_of_kernel_memory(resources: &LinuxResources) {
+    let memory = resources.memory().unwrap_or_default();
+    if asked(memory.kernel()).is_some() {
+        log::warn!("resources.memory.kernel is obsolete and has no effect");
+    }
+    let is_v1 = || Hierarchies::read().is_ok_and(|found| !found.is_unified());
+    if asked(memory.kernel_tcp()).is_some() && !is_v1() {
+        log::warn!("resources.memory.kernelTCP needs cgroup v1 and has no effect");
     }
 }
 

@@ -10,6 +10,7 @@ use crate::cgroup::limits::{Group, LimitRefusal, Value, asked};
 
 const LIMIT: &str = "memory.limit_in_bytes";
 const WITH_SWAP: &str = "memory.memsw.limit_in_bytes";
+const TCP: &str = "memory.kmem.tcp.limit_in_bytes";
 
 /// Writes what is asked for.
 pub fn apply(controllers: &Controllers, wanted: &LinuxResources) -> Result<(), CgroupError> {
@@ -56,6 +57,7 @@ fn set_memory(
     let mut swap = asked(memory.swap());
     let others = [
         asked(memory.reservation()).is_some(),
+        asked(memory.kernel_tcp()).is_some(),
         memory.swappiness().is_some(),
     ];
     let no_killer = memory.disable_oom_killer() == Some(true);
@@ -70,6 +72,9 @@ fn set_memory(
     set_limits(&group, limit, swap)?;
     if let Some(reservation) = asked(memory.reservation()) {
         group.write("memory.soft_limit_in_bytes", reservation)?;
+    }
+    if let Some(limit) = asked(memory.kernel_tcp()) {
+        group.write(TCP, limit)?;
     }
     if no_killer {
         group.write("memory.oom_control", 1)?;
@@ -232,6 +237,18 @@ mod tests {
         };
         set_memory(|| Ok(Group::new(&group.dir)), &memory).unwrap();
         assert!(group.read(WITH_SWAP).unwrap().starts_with("-1"));
+        fs::remove_dir_all(&group.dir).unwrap();
+    }
+
+    #[test]
+    fn memory_of_sockets_has_a_limit_of_its_own() {
+        let group = group("v1-tcp", &[(TCP, "9223372036854771712")]);
+        let mut memory = LinuxMemory::default();
+        memory.set_kernel_tcp(Some(0));
+        set_memory(|| Err(LimitRefusal::Rdma.into()), &memory).unwrap();
+        memory.set_kernel_tcp(Some(8_388_608));
+        set_memory(|| Ok(Group::new(&group.dir)), &memory).unwrap();
+        assert!(group.read(TCP).unwrap().starts_with("8388608"));
         fs::remove_dir_all(&group.dir).unwrap();
     }
 

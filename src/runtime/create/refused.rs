@@ -4,7 +4,7 @@ use oci_spec::runtime::Spec;
 
 use super::CreateError;
 use super::decide::BundleDecision;
-use crate::cgroup::path;
+use crate::cgroup::{limits, path};
 use crate::cli::{self, Global};
 use crate::plan::CapabilitySets;
 use crate::runtime::RuntimeError;
@@ -54,6 +54,9 @@ pub(super) fn check(
         return Err(CreateError::NoConsoleSocket.into());
     }
     let linux = spec.linux().as_ref();
+    if let Some(resources) = linux.and_then(|l| l.resources().as_ref()) {
+        limits::warn_of_kernel_memory(resources);
+    }
     let profile = linux.and_then(|l| l.seccomp().as_ref());
     let agent = Agent::of(profile, decision.filter.as_ref())?;
     if plan.is_none() {
