@@ -1,9 +1,11 @@
-//! P04 of docs/threats.md, the other half: `delete --force` removes everything of a creation that was killed at any
-//! moment.
+//! P04 of docs/threats.md, the other half: `delete --force` removes everything of a creation, or of a deletion, that was killed at
+//! any moment; until then the container is listed.
 
 use std::fs;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+use serde_json::Value;
 
 use super::{Node, program};
 
@@ -67,4 +69,97 @@ fn direct_a_creation_that_is_killed_leaves_nothing_after_a_forced_delete() {
         let files = node.leftovers(&id);
         assert!(files.is_empty(), "created again: {files:#?}");
     }
+}
+
+/// The statuses that `state`, `list` and `list --all` give a container; `None` where they say that there is none.
+fn statuses(node: &Node, id: &str) -> [Option<String>; 3] {
+    let listed = |options: &[&str]| {
+        let text = node
+            .call(&[&["list", "--format", "json"], options].concat())
+            .ok();
+        let all: Value = serde_json::from_str(&text).unwrap();
+        let one = all.as_array().unwrap().iter().find(|one| one["id"] == id)?;
+        Some(one["status"].as_str().unwrap().to_owned())
+    };
+    let state = node.call(&["state", id]);
+    let state = (state.code == 0).then(|| {
+        let state: Value = serde_json::from_str(&state.stdout).unwrap();
+        // Engines read it as a time.
+        assert!(
+            state["created"].as_str().unwrap().starts_with("20"),
+            "{state}"
+        );
+        state["status"].as_str().unwrap().to_owned()
+    });
+    [state, listed(&[]), listed(&["--all"])]
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_a_deletion_that_is_killed_leaves_a_container_that_is_listed_and_can_be_deleted() {
+    let node = Node::new();
+    let config = node.config(&["sleep", "100"]);
+    let mut cut = 0;
+    for round in 0..24 {
+        let id = format!("cut-{}-{round}", std::process::id());
+        let bundle = node.bundle(&format!("bundle-{round}"), &config);
+        node.call(&["run", "--detach", "--bundle", &bundle, &id])
+            .ok();
+        let mut delete = Command::new(program())
+            .args(["--root", &node.root, "delete", "--force", &id])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // Up to 100 ms: a deletion takes about 20 on an idle machine.
+        std::thread::sleep(delay(round) * 4);
+        delete.kill().unwrap();
+        delete.wait().unwrap();
+        let record = |left: &String| {
+            left.contains("/index/") && fs::exists(format!("{left}/record.json")).unwrap()
+        };
+        let is_recorded = node.leftovers(&id).iter().any(record);
+        let found = statuses(&node, &id);
+        for status in &found {
+            assert_eq!(status.is_some(), is_recorded, "round {round}: {found:?}");
+        }
+        cut += u32::from(is_recorded);
+        node.call(&["delete", "--force", &id]).ok();
+        let left = node.leftovers(&id);
+        assert!(left.is_empty(), "round {round}: {left:#?}");
+    }
+    assert!(cut > 0, "none was killed half way");
+}
+
+/// The moment after libcontainer's directory is gone, which only a kill shows.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_a_container_without_libcontainers_part_is_stopped() {
+    let node = Node::new();
+    let id = format!("part-{}", std::process::id());
+    let bundle = node.bundle("bundle", &node.config(&["true"]));
+    node.call(&["run", "--detach", "--bundle", &bundle, &id])
+        .ok();
+    let stopped = || Some("stopped".to_owned());
+    let start = Instant::now();
+    while statuses(&node, &id)[0] != stopped() {
+        assert!(start.elapsed() < Duration::from_secs(30), "it does not end");
+    }
+    fs::remove_dir_all(format!("{}/{id}", node.root)).unwrap();
+    assert_eq!(statuses(&node, &id), [stopped(), stopped(), stopped()]);
+    // As engines delete what has ended.
+    node.call(&["delete", &id]).ok();
+    assert_eq!(statuses(&node, &id), [None, None, None]);
+    assert!(node.leftovers(&id).is_empty());
+    // What a deletion leaves that is killed at the very end holds no id.
+    node.call(&["create", "--bundle", &bundle, &id]).ok();
+    let index = node
+        .leftovers(&id)
+        .into_iter()
+        .find(|left| left.contains("/index/"));
+    node.call(&["delete", "--force", &id]).ok();
+    fs::create_dir(index.unwrap()).unwrap();
+    node.call(&["create", "--bundle", &bundle, &id]).ok();
+    node.call(&["delete", "--force", &id]).ok();
 }

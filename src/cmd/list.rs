@@ -55,10 +55,10 @@ pub fn run(global: &Global, args: &List) -> Result<ExitCode> {
     let mut lines = Vec::new();
     for record in records {
         let place = Place::new(&record.root, &record.id)?;
-        // One that is just being created or deleted is not listed.
-        if let Ok(container) = start::load(&place) {
+        // One that is just being created or deleted is not listed; one whose deletion was killed is.
+        if let Ok(container) = start::load_if_whole(&place) {
             let fenced = args.all.then(|| fenced(&place, &record));
-            let state = State::of(&container, record);
+            let state = State::of(&place, container.as_ref(), record);
             lines.push(Line { state, fenced });
         }
     }

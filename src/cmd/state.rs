@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use chrono::{DateTime, Utc};
 use libcontainer::container::{Container, ContainerStatus};
 use serde::Serialize;
 
@@ -42,14 +43,22 @@ pub struct State {
 }
 
 impl State {
-    /// The state of a container.
-    pub fn of(container: &Container, record: Record) -> Self {
-        let status = status(container, &record);
+    /// The state of a container; of one whose creation or deletion was killed, without libcontainer's part, it is stopped.
+    pub fn of(place: &Place, container: Option<&Container>, record: Record) -> Self {
+        let status = container.map_or(ContainerStatus::Stopped, |c| status(c, &record));
         let pid = match status {
             ContainerStatus::Stopped => 0,
-            _ => container.pid().map_or(0, nix::unistd::Pid::as_raw),
+            _ => container
+                .and_then(Container::pid)
+                .map_or(0, nix::unistd::Pid::as_raw),
         };
         let left_out = record.plan().map(crate::plan::Plan::left_out);
+        let directory = place.dir().metadata().ok();
+        // Engines read it as a time: there has to be one.
+        let changed = || directory.as_ref().and_then(|d| d.modified().ok());
+        let created = container.and_then(Container::created);
+        let created = created.or_else(|| changed().map(DateTime::<Utc>::from));
+        let owner = container.map_or_else(|| directory.map(|d| d.uid()), created_by);
         Self {
             left_out: left_out.unwrap_or_default(),
             oci_version: record.oci_version,
@@ -58,12 +67,9 @@ impl State {
             status: start::words(status),
             bundle: record.bundle,
             rootfs: record.rootfs,
-            created: container
-                .created()
-                .map(|t| t.to_rfc3339())
-                .unwrap_or_default(),
+            created: created.map(|t| t.to_rfc3339()).unwrap_or_default(),
             annotations: record.annotations,
-            owner: owner(container),
+            owner: owner.map(name).unwrap_or_default(),
         }
     }
 }
@@ -78,14 +84,15 @@ fn status(container: &Container, record: &Record) -> ContainerStatus {
     }
 }
 
-/// The name of the user who created the container: the owner of its directory, as with runc. Inside the namespace of somebody
-/// without root's rights they are 0. Read from /etc/passwd: the runtime is a static binary, in which the C library's look-up would
-/// load code from the system.
-fn owner(container: &Container) -> String {
-    let created_by = container.root.metadata().map(|meta| meta.uid()).ok();
-    let Some(uid) = created_by.or(container.state.creator) else {
-        return String::new();
-    };
+/// The user who created the container: the owner of its directory, as with runc.
+fn created_by(container: &Container) -> Option<u32> {
+    let owner = container.root.metadata().map(|meta| meta.uid()).ok();
+    owner.or(container.state.creator)
+}
+
+/// A user's name; inside the namespace of somebody without root's rights they are 0. Read from /etc/passwd: the runtime is a static
+/// binary, in which the C library's look-up would load code from the system.
+fn name(uid: u32) -> String {
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let entry = passwd
         .lines()
@@ -98,8 +105,8 @@ fn owner(container: &Container) -> String {
 /// Prints a container's state.
 pub fn run(global: &Global, args: &Id) -> Result<ExitCode> {
     let place = find::place(global, &args.id)?;
-    let container = start::load(&place)?;
-    let state = State::of(&container, Record::read(&place.dir())?);
+    let container = start::load_if_whole(&place)?;
+    let state = State::of(&place, container.as_ref(), Record::read(&place.dir())?);
     out::json(&state)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -17,7 +17,7 @@ use crate::runtime::start;
 use crate::runtime::state::census::Census;
 use crate::runtime::state::half_made;
 use crate::runtime::state::overlay;
-use crate::runtime::state::record::{ProcessId, Record, Remains};
+use crate::runtime::state::record::{self, ProcessId, Record, Remains};
 use crate::runtime::state::store::Place;
 use crate::sidecar;
 
@@ -158,7 +158,7 @@ pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeE
         }
         first = Census::of_node()
             .leave(place)
-            .and_then(|()| remove_dir(&dir));
+            .and_then(|()| remove_own_dir(&dir));
         if let Some(record) = record.filter(|_| init.is_some()) {
             runs::prune(record);
         }
@@ -251,6 +251,25 @@ fn wait_for_end(process: ProcessId) {
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(20));
     }
+}
+
+/// Our directory, the record last: as long as anything is left that has to be removed, `list` shows it.
+fn remove_own_dir(dir: &Path) -> Result<(), RuntimeError> {
+    let step = || RuntimeError::io(format!("remove what is in {dir:?}"));
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_name() == record::FILE {
+            continue;
+        }
+        let removed = match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            true => fs::remove_dir_all(entry.path()),
+            false => fs::remove_file(entry.path()),
+        };
+        match removed {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(step()(e)),
+            _ => {}
+        }
+    }
+    remove_dir(dir)
 }
 
 fn remove_dir(dir: &Path) -> Result<(), RuntimeError> {

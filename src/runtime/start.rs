@@ -18,7 +18,7 @@ use crate::runtime::input::node_files::config;
 use crate::runtime::network::resolver;
 use crate::runtime::network::upstream;
 use crate::runtime::runs::{Run, events};
-use crate::runtime::state::record::{ProcessId, Record};
+use crate::runtime::state::record::{self, ProcessId, Record};
 use crate::runtime::state::report;
 use crate::runtime::state::store::{Lock, Place};
 
@@ -137,6 +137,20 @@ pub fn load(place: &Place) -> Result<Container, RuntimeError> {
         return Err(RuntimeError::Unknown(place.id.as_str().to_owned()));
     }
     read(&dir).map_err(RuntimeError::container("load the container's state"))
+}
+
+/// Likewise; `None` of a container whose creation or deletion was killed: libcontainer's part of it comes last and goes first, and its
+/// record is still there.
+pub fn load_if_whole(place: &Place) -> Result<Option<Container>, RuntimeError> {
+    let unfinished = || place.dir().join(record::FILE).exists();
+    match load(place) {
+        Err(RuntimeError::Unknown(_)) if unfinished() && !place.is_busy() => match load(place) {
+            // Nobody has been at work on it in between.
+            Err(RuntimeError::Unknown(_)) if unfinished() => Ok(None),
+            other => other.map(Some),
+        },
+        other => other.map(Some),
+    }
 }
 
 /// libcontainer finds a process and then reads its state, and fails if it is reaped in between. It is reaped only once.

@@ -131,10 +131,12 @@ impl Place {
         self.dir().join("filter")
     }
 
-    /// Makes our directory; an error if it is there.
+    /// Makes our directory; an error if it is there. The lock is held.
     pub fn make_dir(&self) -> Result<(), RuntimeError> {
         make_private(&index())?;
         let dir = self.dir();
+        // An empty one is what a deletion leaves that was killed at the very end. No other is removed by this.
+        let _is_there = fs::remove_dir(&dir);
         match fs::DirBuilder::new().mode(0o700).create(&dir) {
             Ok(()) => Ok(()),
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
