@@ -25,9 +25,9 @@ pub(super) trait CeilingRule<T> {
     #[cfg(test)]
     const WITHIN: &'static str;
 
-    /// Whether the ceiling's value also comes on top of a policy that was chosen by its name: no policy below a ceiling can be
-    /// without its denials.
-    const IS_DENIAL: bool = false;
+    /// Whether the ceiling's value also narrows a policy that was chosen by its name: its denials, which no policy below a ceiling
+    /// can be without, and lists that allow nothing by themselves.
+    const NARROWS_CHOSEN: bool = false;
 
     /// What of `asked` is too much where the ceiling has `most`.
     fn excess(asked: &T, most: &T, ceiling: &Policy) -> Option<Excess>;
@@ -62,7 +62,7 @@ impl<T: Ord + Clone + fmt::Display> CeilingRule<T> for AtLeast {
     #[cfg(test)]
     const WITHIN: &'static str = "the ceiling's value or more";
 
-    const IS_DENIAL: bool = true;
+    const NARROWS_CHOSEN: bool = true;
 
     fn excess(asked: &T, least: &T, _: &Policy) -> Option<Excess> {
         (asked < least).then(|| Excess {
@@ -161,7 +161,7 @@ impl<T: Ord + Clone + fmt::Display> CeilingRule<BTreeSet<T>> for AllOf {
     #[cfg(test)]
     const WITHIN: &'static str = "the ceiling's list, or more";
 
-    const IS_DENIAL: bool = true;
+    const NARROWS_CHOSEN: bool = true;
 
     fn excess(asked: &BTreeSet<T>, denied: &BTreeSet<T>, _: &Policy) -> Option<Excess> {
         (!asked.is_superset(denied)).then(|| Excess {
@@ -343,6 +343,32 @@ impl CeilingRule<BTreeSet<SyscallName>> for CallsOf {
         ceiling: &Policy,
     ) -> BTreeSet<SyscallName> {
         PartOf::narrowed(own, &calls_within(&ceiling.syscalls), ceiling)
+    }
+}
+
+/// Calls that a policy lets be allowed where it is a ceiling.
+pub(super) struct LimitedCallsOf;
+
+impl CeilingRule<BTreeSet<SyscallName>> for LimitedCallsOf {
+    #[cfg(test)]
+    const WITHIN: &'static str = <CallsOf as CeilingRule<BTreeSet<SyscallName>>>::WITHIN;
+
+    const NARROWS_CHOSEN: bool = true;
+
+    fn excess(
+        asked: &BTreeSet<SyscallName>,
+        most: &BTreeSet<SyscallName>,
+        ceiling: &Policy,
+    ) -> Option<Excess> {
+        CallsOf::excess(asked, most, ceiling)
+    }
+
+    fn narrowed(
+        own: &BTreeSet<SyscallName>,
+        most: &BTreeSet<SyscallName>,
+        ceiling: &Policy,
+    ) -> BTreeSet<SyscallName> {
+        CallsOf::narrowed(own, most, ceiling)
     }
 }
 

@@ -119,6 +119,8 @@ impl CeilingRule<BTreeSet<Rule>> for LimitsWithin {
     #[cfg(test)]
     const WITHIN: &'static str = WITHIN;
 
+    const NARROWS_CHOSEN: bool = true;
+
     fn excess(asked: &BTreeSet<Rule>, _: &BTreeSet<Rule>, ceiling: &Policy) -> Option<Excess> {
         excess(asked, ceiling, NetworkLimit::covers_limit)
     }

@@ -176,7 +176,7 @@ impl Resolver<'_> {
             .collect()
     }
 
-    /// The policy of this name, with the ceilings' denials; without a name `standard`, narrowed to the ceilings: what
+    /// The policy of this name, with the ceilings' denials and within their limits; without a name `standard`, narrowed to the ceilings: what
     /// nobody asked for by name must not be refused, and a ceiling is never a policy for those who ask for less.
     pub fn choose(
         &self,
@@ -185,7 +185,7 @@ impl Resolver<'_> {
         limits: &[CeilingPolicy],
     ) -> Result<Chosen, PolicyError> {
         let loaded = match name {
-            Some(name) => narrowed(self.load(name, by)?, narrow::unite_denials, limits),
+            Some(name) => narrowed(self.load(name, by)?, narrow::chosen, limits),
             None => {
                 let default = self.load(&builtin_name(builtin::DEFAULT), &Origin::Default)?;
                 narrowed(default, narrow::meet, limits)
@@ -218,7 +218,7 @@ impl Resolver<'_> {
         Ok(honey.iter())
     }
 
-    /// The policy of the person's own file, with the ceilings' denials.
+    /// The policy of the person's own file, with the ceilings' denials and within their limits.
     fn choose_file(
         &self,
         name: PolicyName,
@@ -229,7 +229,7 @@ impl Resolver<'_> {
         let loaded = self.library.load_own(&name, path, text)?;
         self.check_names(&loaded.policy, &loaded.origins)?;
         Ok(Chosen {
-            loaded: narrowed(loaded, narrow::unite_denials, limits),
+            loaded: narrowed(loaded, narrow::chosen, limits),
             by: self.sources.asked.policy_by(),
         })
     }

@@ -6,8 +6,8 @@ use serde::de::value::MapDeserializer;
 /// What of a policy is narrowed to a ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Narrow {
-    /// The fields whose rule is a denial.
-    Denials,
+    /// The fields in which a ceiling narrows also a policy that somebody named.
+    Chosen,
     /// All of them.
     Everything,
 }
@@ -188,7 +188,7 @@ macro_rules! fields {
             let everything = narrow == $crate::policy::rows::Narrow::Everything;
             let mut changed = Vec::new();
             $($(
-                if everything || <$Rule as CeilingRule<$Type>>::IS_DENIAL {
+                if everything || <$Rule as CeilingRule<$Type>>::NARROWS_CHOSEN {
                     let slot = &mut own.$group.$slot;
                     let narrowed = $Rule::narrowed(slot, &ceiling.$group.$slot, ceiling);
                     if narrowed != *slot {

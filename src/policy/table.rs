@@ -12,8 +12,8 @@
 use std::collections::BTreeSet;
 
 use super::ceiling_rule::{
-    AllOf, AtLeast, AtMost, CallsOf, Free, PartOf, PartOfMounts, PartOfRoot, PlacesOf, PortsOf,
-    ProfileOf, WhereApprovable, WithinBound,
+    AllOf, AtLeast, AtMost, CallsOf, Free, LimitedCallsOf, PartOf, PartOfMounts, PartOfRoot,
+    PlacesOf, PortsOf, ProfileOf, WhereApprovable, WithinBound,
 };
 use super::network_limit::{LimitsWithin, RulesWithin};
 use super::rows::fields;
@@ -152,7 +152,7 @@ fields! {
         deny: BTreeSet<SyscallName> = SyscallsDeny "syscalls.deny", AllOf, Annotated;
 
         /// Where the policy is a ceiling: what may be allowed besides its own `allow`. It allows nothing by itself.
-        limit: BTreeSet<SyscallName> = SyscallsLimit "syscalls.limit", CallsOf, FilesAlone, before BTreeSet::new();
+        limit: BTreeSet<SyscallName> = SyscallsLimit "syscalls.limit", LimitedCallsOf, FilesAlone, before BTreeSet::new();
     }
 
     /// The privileges of a process of user 0: what root may do.

@@ -102,11 +102,74 @@ fn the_flags_policy_is_the_ceiling_of_its_call_too() {
             Field::FilesystemScratch,
             Field::FilesystemMounts,
             Field::NetworkMode,
-            Field::SyscallsLimit,
             Field::PrivilegesCapabilities,
             Field::LimitsPids,
             Field::LimitsMemory,
         ]
+    );
+}
+
+/// What it lets be allowed as a ceiling allows nothing in a container.
+#[test]
+fn the_limits_of_a_chosen_policy_are_cut_to_the_ceilings() {
+    const OURS: &str = "base = 'permissive'\nnetwork.limit = ['*.example.com', 'a.test']\nsyscalls.limit = []\n\
+                        annotations.loosen = []";
+    let under = |case: Case| {
+        let case = case.node("ceiling = 'ours'").file("ours", OURS);
+        case.field("policy", "permissive")
+    };
+    let resolved = under(case()).resolved();
+    let policy = &resolved.policy;
+    assert!(policy.network.limit.is_empty() && policy.syscalls.limit.is_empty());
+    assert_eq!(policy.annotations, builtin("permissive").annotations);
+    let by_ceiling = Origin::Ceiling("ours".parse().unwrap());
+    for field in [Field::NetworkLimit, Field::SyscallsLimit] {
+        assert_eq!(resolved.origins.get(&field), Some(&by_ceiling), "{field}");
+    }
+    // What lies within stays, and is the policy's own.
+    let narrow = "base = 'permissive'\nnetwork.limit = ['b.example.com', 'a.test', '*']";
+    let resolved = under(case().file("narrow", narrow))
+        .field("policy", "narrow")
+        .resolved();
+    let kept = ["a.test", "b.example.com"].map(|rule| rule.parse().unwrap());
+    assert_eq!(resolved.policy.network.limit, kept.into());
+    assert_eq!(
+        resolved.origins.get(&Field::NetworkLimit),
+        Some(&by_ceiling)
+    );
+    let within = "base = 'permissive'\nnetwork.limit = ['a.test']";
+    let resolved = under(case().file("within", within))
+        .field("policy", "within")
+        .resolved();
+    assert_ne!(
+        resolved.origins.get(&Field::NetworkLimit),
+        Some(&by_ceiling)
+    );
+    // It opens nothing: what an annotation asks for is compared with the ceiling.
+    for (field, asked) in [
+        ("network.allow", "service:db:5432"),
+        ("syscalls.allow", "ptrace"),
+    ] {
+        let error = under(case()).field(field, asked).error();
+        assert!(
+            matches!(error, PolicyError::ExceedsCeiling { .. }),
+            "{error}"
+        );
+    }
+    assert!(
+        under(case())
+            .field("network.allow", "b.example.com")
+            .resolve()
+            .is_ok()
+    );
+    // What it gives itself is compared, too.
+    let wide = "base = 'permissive'\nnetwork.allow = ['c.test']";
+    let error = under(case().file("wide", wide))
+        .field("policy", "wide")
+        .error();
+    assert!(
+        matches!(error, PolicyError::ExceedsCeiling { .. }),
+        "{error}"
     );
 }
 
