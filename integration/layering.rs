@@ -121,8 +121,8 @@ const MAY_IMPORT: [(&str, &[&str]); 23] = [
     (
         "verify",
         &[
-            "policy", "egress", "plan", "audit", "log", "cli", "sys", "cgroup", "enforce",
-            "runtime", "wrap",
+            "policy", "egress", "plan", "audit", "log", "cli", "sys", "cgroup", "network",
+            "enforce", "runtime", "wrap",
         ],
     ),
     (

@@ -22,9 +22,14 @@ const FALLBACK: [(&str, &str); 9] = [
     ("ip6_vti0", "vti6"),
 ];
 
+/// Whether an idle interface of this name may be there.
+pub fn is_fallback(name: &str) -> bool {
+    FALLBACK.iter().any(|(known, _)| *known == name)
+}
+
 /// The links that are neither the loopback interface nor an unused device of that kind. `used`: those that have an address or a
 /// route.
-pub(super) fn foreign<'a>(links: &'a [Link], used: &BTreeSet<u32>) -> Vec<&'a Link> {
+pub fn foreign_links<'a>(links: &'a [Link], used: &BTreeSet<u32>) -> Vec<&'a Link> {
     let known = |link: &Link| {
         let kind = link.kind.as_deref().unwrap_or_default();
         FALLBACK.contains(&(link.name.as_str(), kind))
@@ -60,7 +65,7 @@ mod tests {
 
     fn names(links: &[Link], used: &[u32]) -> Vec<String> {
         let used = used.iter().copied().collect();
-        let found = foreign(links, &used);
+        let found = foreign_links(links, &used);
         found.iter().map(|link| link.name.clone()).collect()
     }
 

@@ -103,7 +103,7 @@ fn verify_loopback_only() -> Result<(), NetworkError> {
         .links_in_use()
         .map_err(NetworkError::step("list the addresses and routes"))?;
     let has_loopback = links.iter().any(Link::is_loopback);
-    let foreign = super::fallback::foreign(&links, &used);
+    let foreign = super::foreign_links(&links, &used);
     if has_loopback && foreign.is_empty() {
         return Ok(());
     }

@@ -16,6 +16,7 @@ pub mod sysctl;
 
 use std::io;
 
+pub use fallback::{foreign_links, is_fallback};
 pub use inner::{InnerConfig, InnerMode, InnerNamespace, enter, verify_current};
 pub use listeners::{ListenOn, Listeners, Stub, listen_at, listen_everywhere};
 pub use maker::{Maker, spawn_maker, with_causes};

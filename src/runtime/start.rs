@@ -18,9 +18,10 @@ use crate::runtime::input::node_files::config;
 use crate::runtime::network::resolver;
 use crate::runtime::network::upstream;
 use crate::runtime::runs::{Run, events};
-use crate::runtime::state::record::{self, ProcessId, Record};
+use crate::runtime::state::record::{self, ProcessId, Record, write_whole};
 use crate::runtime::state::report;
 use crate::runtime::state::store::{Lock, Place};
+use crate::sys::procfs;
 
 /// Starts a created container. Its lock is held until the process has moved to the inner network namespace: libcontainer
 /// says Running before, and an `exec` in that moment would join the engine's.
@@ -105,7 +106,28 @@ fn release(global: &Global, place: &Place, record: &mut Record) -> Result<(), Ru
     if let (Some(agent), Some(socket)) = (&agent, &socket) {
         agent.serve(socket, &reader, record)?;
     }
-    report::wait(&reader)
+    report::wait(&reader)?;
+    keep_mounts(place, record);
+    Ok(())
+}
+
+/// Keeps the first process's mounts, which nothing in the container can change from here on: `verify` compares.
+fn keep_mounts(place: &Place, record: &Record) {
+    let Some(init) = record.init.filter(|_| record.decided.is_some()) else {
+        return;
+    };
+    let found = procfs::bytes(format!("/proc/{}/mountinfo", init.pid));
+    // One that has ended has none, and its number may be another's.
+    if !init.is_alive() {
+        return;
+    }
+    let found = found.map_err(RuntimeError::io("read the container's mounts".to_owned()));
+    if let Err(error) = found.and_then(|text| write_whole(&place.mounts(), &text)) {
+        let why = crate::log::chain(&error);
+        log::warn!(
+            "`agentbox verify` will compare the container's mounts with its plan alone: {why}"
+        );
+    }
 }
 
 /// A container without the sidecar that it was created with, or without that of the network it shares, does not start.

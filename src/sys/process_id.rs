@@ -48,7 +48,8 @@ struct Stat {
 
 impl Stat {
     fn read(pid: i32) -> io::Result<Self> {
-        let text = procfs::text(format!("/proc/{pid}/stat"))?;
+        // Its name may be any bytes: no process hides by that.
+        let text = procfs::lossy(format!("/proc/{pid}/stat"))?;
         Self::parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
@@ -76,6 +77,27 @@ mod tests {
         assert_eq!(found, Some(expected));
         assert_eq!(Stat::parse("7 (a) S 1"), None);
         assert_eq!(Stat::parse(""), None);
+    }
+
+    #[test]
+    fn a_process_is_found_whatever_bytes_its_name_is() {
+        use std::io::Read;
+        use std::process::{Command, Stdio};
+        let script = "printf '\\377' >/proc/$$/comm; echo; read line";
+        let mut named = Command::new("sh")
+            .args(["-c", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        named.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+        let comm = std::fs::read(format!("/proc/{}/comm", named.id())).unwrap();
+        assert_eq!(comm, b"\xff\n");
+        let found = ProcessId::of(named.id() as i32);
+        drop(named.stdin.take());
+        let alive = found.is_some_and(|_| true);
+        named.wait().unwrap();
+        assert!(alive);
     }
 
     #[test]

@@ -14,6 +14,7 @@
 
 mod answer;
 pub mod inside;
+mod mounted;
 pub mod probe;
 pub mod probes;
 pub mod promise;

@@ -109,6 +109,10 @@ pub struct View<'a> {
     pub plan: Option<&'a Plan>,
     /// The file of the filter that processes of `exec` load.
     pub filter: &'a Path,
+    /// The file of the first process's mounts at the start.
+    pub mounts: &'a Path,
+    /// The cgroups of the node's other containers.
+    pub others: &'a dyn Fn() -> Vec<Controllers>,
 }
 
 /// Faults that a finding names.

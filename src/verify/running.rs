@@ -13,6 +13,7 @@ use super::promise::{Promise, Walls};
 use super::report::{By, Report};
 use super::tenant::Talk;
 use crate::audit::Actor;
+use crate::cgroup::controllers::Controllers;
 use crate::cli::{Exec, Global};
 use crate::egress::tried::TriedFrom;
 use crate::enforce::program::Program;
@@ -23,7 +24,7 @@ use crate::runtime::network::tried;
 use crate::runtime::runs::Run;
 use crate::runtime::state::find;
 use crate::runtime::state::record::{ProcessId, Record};
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::{self, Place};
 
 /// How often it is looked whether a container ends in which no process can be started, and how long in between.
 const ENDING: u32 = 25;
@@ -164,7 +165,8 @@ fn by_node(
 ) -> Result<()> {
     let controllers = record.controllers()?;
     let init = record.init.context("the record names no first process")?;
-    let filter = place.filter();
+    let (filter, mounts) = (place.filter(), place.mounts());
+    let others = || others(record);
     let view = View {
         pid,
         init: init.pid,
@@ -172,6 +174,8 @@ fn by_node(
         promise,
         plan: record.plan(),
         filter: &filter,
+        mounts: &mounts,
+        others: &others,
     };
     for probe in probes::all() {
         if let Attempt::Read(read) = probe.attempt {
@@ -179,6 +183,16 @@ fn by_node(
         }
     }
     Ok(())
+}
+
+/// The cgroups of all other containers. One whose record cannot be read is none.
+fn others(record: &Record) -> Vec<Controllers> {
+    let all = store::all().unwrap_or_default();
+    let is_other = |other: &&Record| (&other.root, &other.id) != (&record.root, &record.id);
+    let others = all.iter().filter(is_other);
+    others
+        .filter_map(|other| other.controllers().ok())
+        .collect()
 }
 
 /// Tells the sidecar, which keeps the log, the ports from which the network is tried. A sidecar that does not know of them would take

@@ -4,95 +4,22 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::plan::mountinfo;
+use super::mounted::{MountedLine, RESTRICTING};
 use crate::plan::report::DENIED_IN;
 use crate::plan::trust::TRUST_IN;
 use crate::plan::{
-    Bind, BindAccess, EphemeralContent, FilesystemPlan, MountKind, Plan, PlannedMount,
+    Bind, BindAccess, EphemeralContent, FilesystemPlan, Isolates, KernelFileSystem, MountKind,
+    Plan, PlannedMount,
 };
 use crate::policy::{RootAccess, escape};
-
-/// One line of /proc/PID/mountinfo (proc_pid_mountinfo(5)).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MountedLine {
-    /// Where.
-    pub place: PathBuf,
-    /// The part of its file system that is mounted.
-    root: PathBuf,
-    /// The file system's number, as text.
-    pub device: String,
-    /// Its type.
-    pub kind: String,
-    /// Attributes of the mount, and options of the file system.
-    attributes: Vec<String>,
-    options: String,
-}
-
-impl MountedLine {
-    /// Reads the file's text. A line that is not understood is an error: it may be the one that matters.
-    pub fn parse(text: &str) -> Result<Vec<Self>, String> {
-        let lines = text.lines().filter(|line| !line.is_empty());
-        lines
-            .map(|line| Self::read(line).ok_or_else(|| format!("it has the line {line:?}")))
-            .collect()
-    }
-
-    fn read(line: &str) -> Option<Self> {
-        let (before, after) = line.split_once(" - ")?;
-        let fields: Vec<&str> = before.split(' ').collect();
-        let after: Vec<&str> = after.split(' ').collect();
-        Some(Self {
-            device: (*fields.get(2)?).to_owned(),
-            root: mountinfo::path_of(fields.get(3)?),
-            place: mountinfo::path_of(fields.get(4)?),
-            attributes: fields.get(5)?.split(',').map(str::to_owned).collect(),
-            kind: (*after.first()?).to_owned(),
-            options: after.last().copied().unwrap_or_default().to_owned(),
-        })
-    }
-
-    fn has(&self, attribute: &str) -> bool {
-        self.attributes.iter().any(|own| own == attribute)
-    }
-
-    /// Those of these that it lacks.
-    fn lacks(&self, wanted: &[String]) -> Vec<String> {
-        let missing = wanted.iter().filter(|one| !self.has(one));
-        missing.cloned().collect()
-    }
-
-    /// Whether it hides what it lies on: an empty file system that nothing can fill, or the null device.
-    fn is_mask(&self) -> bool {
-        let empty = self.kind == "tmpfs"
-            && self.has("ro")
-            && self.options.split(',').any(|option| option == "ro");
-        empty || self.is_node("null")
-    }
-
-    /// Whether it shows a device's node of this name.
-    fn is_node(&self, name: &str) -> bool {
-        let of_devices = ["tmpfs", "devtmpfs"].contains(&self.kind.as_str());
-        of_devices && self.root == Path::new("/").join(name)
-    }
-
-    fn words(&self) -> String {
-        let text = |path: &Path| escape(&path.display().to_string());
-        format!(
-            "{} shows {} of a {}",
-            text(&self.place),
-            text(&self.root),
-            escape(&self.kind)
-        )
-    }
-}
 
 /// What may be mounted at a place.
 #[derive(Debug, Clone)]
 enum Expected {
     /// A mount of the plan with these attributes, once; of these types, where there are any.
     Planned(Vec<String>, &'static [&'static str]),
-    /// The same of a file system that was made for the container.
-    Made(Vec<String>),
+    /// The same of a file system that was made for the container, of one of these types.
+    Made(Vec<String>, &'static [&'static str]),
     /// The same, where the image has the place.
     Perhaps(Vec<String>),
     /// What is there anyway, mounted on itself with these attributes, as often as it likes.
@@ -101,27 +28,17 @@ enum Expected {
     Mask,
 }
 
-/// What is wrong with a container's mounts.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Compared {
-    /// In words.
-    pub faults: Vec<String>,
-    /// Mounts of the plan whose place has one with the right attributes: whether it is the right one is found by looking at it.
-    pub binds: Vec<PathBuf>,
-}
-
 fn owned(all: &[&str]) -> Vec<String> {
     all.iter().map(|one| (*one).to_owned()).collect()
 }
 
 /// Attributes of the runtime's own files.
 const OWN: [&str; 4] = ["ro", "nosuid", "nodev", "noexec"];
-/// Of a list of options those that are attributes which take something away.
-const RESTRICTING: [&str; 4] = ["ro", "nosuid", "nodev", "noexec"];
 /// The usual device nodes, which a container in a user namespace has as mounts of the node's.
 const NODES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
-fn planned(mount: &PlannedMount) -> Expected {
+/// `has_processes`: the container has a pid namespace of its own.
+fn planned(mount: &PlannedMount, has_processes: bool) -> Expected {
     let all = mount.options();
     let wanted = all
         .iter()
@@ -129,10 +46,13 @@ fn planned(mount: &PlannedMount) -> Expected {
     let wanted = wanted.cloned().collect();
     let kinds: &[&str] = match &mount.kind {
         MountKind::Kernel(kernel) if kernel.what.is_of_cgroups() => &["tmpfs", "cgroup", "cgroup2"],
-        MountKind::Kernel(kernel) => {
-            return Expected::Planned(wanted, own_kind(kernel.what.type_name()));
-        }
-        MountKind::Tmpfs(_) => return Expected::Made(wanted),
+        MountKind::Kernel(kernel) => match (kernel.what, own_kind(kernel.what)) {
+            // Those of the node's own namespaces, or of a pod's.
+            (KernelFileSystem::Mqueue, kinds) => kinds,
+            (KernelFileSystem::Proc, kinds) if !has_processes => kinds,
+            (_, kinds) => return Expected::Made(wanted, kinds),
+        },
+        MountKind::Tmpfs(_) => return Expected::Made(wanted, &["tmpfs"]),
         MountKind::Bind(Bind {
             access: BindAccess::Private,
             ..
@@ -142,14 +62,20 @@ fn planned(mount: &PlannedMount) -> Expected {
     Expected::Planned(wanted, kinds)
 }
 
-fn own_kind(name: &'static str) -> &'static [&'static str] {
-    match name {
-        "proc" => &["proc"],
-        "sysfs" => &["sysfs"],
-        "devpts" => &["devpts"],
-        "mqueue" => &["mqueue"],
-        _ => &["tmpfs"],
+fn own_kind(what: KernelFileSystem) -> &'static [&'static str] {
+    match what {
+        KernelFileSystem::Proc => &["proc"],
+        KernelFileSystem::Sysfs => &["sysfs"],
+        KernelFileSystem::Devpts => &["devpts"],
+        KernelFileSystem::Mqueue => &["mqueue"],
+        KernelFileSystem::Dev | KernelFileSystem::Shm => &["tmpfs"],
+        KernelFileSystem::Cgroup | KernelFileSystem::Cgroup2 => &["cgroup", "cgroup2"],
     }
+}
+
+fn has_processes(plan: &Plan) -> bool {
+    let mut all = plan.namespaces.iter();
+    all.any(|planned| planned.isolates == Isolates::Pid && planned.path.is_none())
 }
 
 /// All that a plan has, by its place.
@@ -163,13 +89,15 @@ impl Expectations {
     fn of(plan: &Plan) -> Self {
         let mut all = Self(BTreeMap::new());
         let files = &plan.filesystem;
-        let root = match files.root {
-            RootAccess::ReadOnly => owned(&["ro"]),
-            RootAccess::Ephemeral | RootAccess::Engine => Vec::new(),
+        let (root, kinds): (_, &[&str]) = match files.root {
+            RootAccess::ReadOnly => (owned(&["ro"]), &[]),
+            RootAccess::Ephemeral => (Vec::new(), &["overlay"]),
+            RootAccess::Engine => (Vec::new(), &[]),
         };
-        all.add(Path::new("/"), Expected::Planned(root, &[]));
+        all.add(Path::new("/"), Expected::Planned(root, kinds));
+        let has_processes = has_processes(plan);
         for mount in &files.mounts {
-            all.add(&mount.destination, planned(mount));
+            all.add(&mount.destination, planned(mount, has_processes));
         }
         for dir in &files.ephemeral {
             let wanted: &[&str] = match dir.content {
@@ -185,11 +113,11 @@ impl Expectations {
             all.add(&exclude.file, Expected::Perhaps(owned(&OWN)));
         }
         all.add(Path::new(DENIED_IN), Expected::Perhaps(owned(&OWN)));
-        all.covered(files);
+        all.covered(files, has_processes);
         all
     }
 
-    fn covered(&mut self, files: &FilesystemPlan) {
+    fn covered(&mut self, files: &FilesystemPlan, has_processes: bool) {
         for place in &files.readonly {
             self.add(place, Expected::Again(owned(&["ro"])));
         }
@@ -210,8 +138,8 @@ impl Expectations {
                 .iter()
                 .filter(|m| place.starts_with(&m.destination));
             let deepest = below.max_by_key(|m| m.destination.components().count());
-            let wanted = match deepest.map(planned) {
-                Some(Expected::Planned(wanted, _) | Expected::Made(wanted)) => wanted,
+            let wanted = match deepest.map(|mount| planned(mount, has_processes)) {
+                Some(Expected::Planned(wanted, _) | Expected::Made(wanted, _)) => wanted,
                 _ => Vec::new(),
             };
             self.add(place, Expected::Perhaps(wanted));
@@ -219,36 +147,29 @@ impl Expectations {
     }
 }
 
-/// Compares them. `nodes` are the mounts of the node: what was made for the container is none of these.
-pub fn compare(plan: &Plan, lines: &[MountedLine], nodes: &[MountedLine]) -> Compared {
+/// What is wrong with the mounts, in words. `nodes` are the mounts of the node: what was made for the container is none of these.
+pub fn compare(plan: &Plan, lines: &[MountedLine], nodes: &[MountedLine]) -> Vec<String> {
     let mut expected = Expectations::of(plan);
-    let mut compared = Compared::default();
+    let mut faults = Vec::new();
     for (number, line) in lines.iter().enumerate() {
         // A path that is held in its place, or made read-only, is a mount of itself, with all that is mounted below once more.
-        let is_copy = lines[..number].contains(line);
+        let is_copy = lines[..number].iter().any(|other| other.is_like(line));
         let around = Around { lines, nodes };
         if let Some(fault) = judge(plan, &mut expected, line, around).filter(|_| !is_copy) {
-            compared.faults.push(fault);
+            faults.push(fault);
         }
     }
     for (place, rest) in &expected.0 {
         let missing = rest
             .iter()
-            .any(|one| matches!(one, Expected::Planned(..) | Expected::Made(_)));
+            .any(|one| matches!(one, Expected::Planned(..) | Expected::Made(..)));
         let is_there = lines.iter().any(|line| line.place == *place);
         if missing && !is_there {
             let place = escape(&place.display().to_string());
-            compared
-                .faults
-                .push(format!("the plan's mount at {place} is not there"));
+            faults.push(format!("the plan's mount at {place} is not there"));
         }
     }
-    let binds = plan.filesystem.mounts.iter().filter(|mount| {
-        let is_shown = mount.bind().is_some() && !mount.is_private();
-        is_shown && lines.iter().any(|line| line.place == mount.destination)
-    });
-    compared.binds = binds.map(|mount| mount.destination.clone()).collect();
-    compared
+    faults
 }
 
 /// All mounts, of the container and of the node.
@@ -260,14 +181,14 @@ struct Around<'a> {
 
 impl Around<'_> {
     /// Whether a mount is of a file system that nobody else has.
-    fn is_made(self, line: &MountedLine) -> bool {
+    fn is_made(self, line: &MountedLine, kinds: &[&str]) -> bool {
         let is_nodes = self.nodes.iter().any(|other| other.device == line.device);
-        line.kind == "tmpfs" && line.root == Path::new("/") && !is_nodes
+        kinds.contains(&line.kind.as_str()) && line.root == Path::new("/") && !is_nodes
     }
 
     /// Whether a mount shows what its place would show without it.
     fn is_of_itself(self, line: &MountedLine) -> bool {
-        let mut others = self.lines.iter().filter(|other| *other != line);
+        let mut others = self.lines.iter().filter(|other| !other.is_like(line));
         others.any(|other| {
             let rest = line.place.strip_prefix(&other.place);
             let same = (&other.device, &other.kind) == (&line.device, &line.kind);
@@ -297,7 +218,9 @@ fn judge(
             line.lacks(wanted).is_empty()
                 && (kinds.is_empty() || kinds.contains(&line.kind.as_str()))
         }
-        Expected::Made(wanted) => line.lacks(wanted).is_empty() && around.is_made(line),
+        Expected::Made(wanted, kinds) => {
+            line.lacks(wanted).is_empty() && around.is_made(line, kinds)
+        }
         Expected::Perhaps(wanted) => line.lacks(wanted).is_empty(),
         Expected::Again(wanted) => line.lacks(wanted).is_empty() && around.is_of_itself(line),
         Expected::Mask => line.is_mask(),
@@ -317,7 +240,7 @@ fn judge(
 fn why_not(here: &[Expected], line: &MountedLine) -> String {
     let wanted = here.iter().find_map(|one| match one {
         Expected::Planned(wanted, _)
-        | Expected::Made(wanted)
+        | Expected::Made(wanted, _)
         | Expected::Perhaps(wanted)
         | Expected::Again(wanted) => Some(line.lacks(wanted)),
         Expected::Mask => None,
@@ -438,6 +361,8 @@ mod tests {
     const NODE: &str = "\
 22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
 23 22 0:44 / /run rw,nosuid,nodev - tmpfs tmpfs rw
+24 22 0:21 / /proc rw,nosuid,nodev,noexec - proc proc rw
+25 22 0:20 / /sys rw,nosuid,nodev,noexec - sysfs sysfs rw
 ";
 
     /// What a healthy container of that plan has, as the kernel wrote it.
@@ -466,7 +391,6 @@ mod tests {
             &MountedLine::parse(text).unwrap(),
             &MountedLine::parse(NODE).unwrap(),
         )
-        .faults
     }
 
     #[test]
@@ -503,6 +427,7 @@ mod tests {
             // In the clothes of a mask, a device and the runtime's own.
             "200 117 0:44 / /tmp/x ro,relatime - tmpfs tmpfs ro",
             "200 117 0:44 / /proc/keys ro,relatime - tmpfs tmpfs rw",
+            "200 117 0:44 /x /proc/keys ro,relatime - tmpfs tmpfs ro",
             "200 117 0:5 /vda /dev/null rw,nosuid - devtmpfs udev rw",
             "200 117 0:5 /kmsg /dev/kmsg rw,nosuid - devtmpfs udev rw",
             "200 117 0:44 /x /run/agentbox rw,nosuid,nodev,noexec - tmpfs tmpfs rw",
@@ -528,6 +453,11 @@ mod tests {
             ("/work/a rw,nosuid,", "/work/a rw,"),
             ("/null /work/.netrc", "/netrc /work/.netrc"),
             // The node's own in the place of one that was made for the container.
+            ("0:56 / /sys ", "0:20 / /sys "),
+            (
+                "117 104 0:66 / / rw,relatime - overlay agentbox rw,lowerdir=/",
+                "117 104 254:0 / / rw - ext4 /dev/vda rw",
+            ),
             ("0:70 / /tmp", "0:44 / /tmp"),
             ("0:70 / /tmp", "0:70 /x /tmp"),
         ] {
@@ -535,6 +465,9 @@ mod tests {
             let found = faults(&GOOD.replacen(from, to, 1));
             assert_eq!(found.len(), 1, "{to}: {found:?}");
         }
+        // The node's processes, with all that is mounted of it.
+        let found = faults(&GOOD.replace("0:60", "0:21"));
+        assert_eq!(found.len(), 1, "{found:?}");
         for place in [" /ref ", " /work ", " /sys ", " /cache ", " /etc/hosts "] {
             let rest: Vec<&str> = GOOD.lines().filter(|line| !line.contains(place)).collect();
             let found = faults(&rest.join("\n"));
@@ -547,7 +480,7 @@ mod tests {
         let mut plan = plan();
         plan.filesystem.root = RootAccess::ReadOnly;
         let lines = MountedLine::parse(GOOD).unwrap();
-        assert_eq!(compare(&plan, &lines, &[]).faults.len(), 1);
+        assert_eq!(compare(&plan, &lines, &[]).len(), 1);
         assert!(MountedLine::parse("117 104 0:66\n").is_err());
     }
 }

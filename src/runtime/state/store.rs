@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! /run/agentbox/
-//!   index/<root>-<id>/          record.json, config.json (the shadow bundle), filter, report, hosts, ...
+//!   index/<root>-<id>/          record.json, config.json (the shadow bundle), filter, mounts, report, hosts, ...
 //!   locks/<root>-<id>           a POSIX record lock; verbs on one id take turns
 //!   namespaces/                 which container is in which namespace (census.rs)
 //! ```
@@ -129,6 +129,11 @@ impl Place {
     /// The program of the syscall wall.
     pub fn filter(&self) -> PathBuf {
         self.dir().join("filter")
+    }
+
+    /// The first process's mounts as it executed its program (proc_pid_mountinfo(5)): what differs later came from outside.
+    pub fn mounts(&self) -> PathBuf {
+        self.dir().join("mounts")
     }
 
     /// Makes our directory; an error if it is there. The lock is held.

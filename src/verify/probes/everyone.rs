@@ -1,43 +1,31 @@
-//! What the node reads of the first process and of all others in the container: their mounts, filters, privileges and namespaces.
+//! What the node reads of the first process and of all others in the container: their filters, privileges and namespaces.
 //!
 //! A process of `exec` shows what `exec` gives. These show what the workload has.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::fd::OwnedFd;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
-
 use super::processes;
 use crate::audit::hash;
-use crate::plan::{Bind, FileKind};
+use crate::cgroup::controllers::Controllers;
+use crate::cgroup::hierarchies::Hierarchies;
+use crate::network::is_fallback;
 use crate::policy::Capability;
 use crate::sys::process_id::ProcessId;
 use crate::sys::procfs;
 use crate::verify::probe::{Attempt, Finding, Probe, View, Wall};
-use crate::verify::table::{self, MountedLine};
 
 /// The probes.
 pub const PROBES: &[Probe] = &[
     Probe {
-        id: "mounts-of-the-plan",
-        wall: Wall::Files,
-        threats: &["F01", "F02", "F04"],
-        tried: "the first process's mounts are read from the node's /proc, and the bind mounts are looked at",
-        expected: "the plan's mounts with its attributes, and no other",
-        means: "the container reads or writes what its policy does not give it",
-        remedy: "make the container again; `agentbox explain` shows the mounts that were planned",
-        promised: |p| p.walls.is_some(),
-        attempt: Attempt::Read(mounts),
-    },
-    Probe {
         id: "every-process",
         wall: Wall::Processes,
         threats: &["S13", "S15", "F14", "F18"],
-        tried: "filter, no_new_privs, capabilities and namespaces of each process in the container are read from the node's /proc",
+        tried: "filter, no_new_privs, capabilities and namespaces of each thread in the container are read from the node's /proc",
         expected: "a filter, no_new_privs, the policy's capabilities, and the first process's namespaces",
         means: "a process in the container is not behind its walls",
         remedy: "find out who started it (its parent, and that one's), and make the container again",
@@ -68,88 +56,25 @@ pub const PROBES: &[Probe] = &[
     },
 ];
 
-fn mounts(view: &View<'_>) -> Finding {
-    let Some(plan) = view.plan else {
-        return Finding::not_tried("there is no plan");
-    };
-    let path = format!("/proc/{}/mountinfo", view.init);
-    // The names of sources follow renames, which the container can make.
-    let lines = procfs::lossy(&path).map_err(|error| error.to_string());
-    let lines = match lines.and_then(|text| MountedLine::parse(&text)) {
-        Ok(lines) => lines,
-        Err(why) => return Finding::not_tried(format!("{path}: {why}")),
-    };
-    let own = procfs::lossy("/proc/self/mountinfo").map_err(|error| error.to_string());
-    let nodes = match own.and_then(|text| MountedLine::parse(&text)) {
-        Ok(nodes) => nodes,
-        Err(why) => return Finding::not_tried(format!("/proc/self/mountinfo: {why}")),
-    };
-    let compared = table::compare(plan, &lines, &nodes);
-    let faults = compared.faults.into_iter().map(Finding::not_held);
-    let planned = plan.filesystem.mounts.iter();
-    let shown = planned.filter(|mount| compared.binds.contains(&mount.destination));
-    let judged = shown.filter_map(|mount| {
-        let line = lines.iter().rfind(|line| line.place == mount.destination)?;
-        Some(is_judged(
-            view.init,
-            &mount.destination,
-            mount.bind()?,
-            line,
-        ))
-    });
-    let held = format!("{} mounts, those of the plan", lines.len());
-    Finding::of_all(faults.chain(judged), held)
-}
-
-/// Whether what is seen at a place is what was judged for it.
-fn is_judged(init: i32, place: &Path, bind: &Bind, line: &MountedLine) -> Finding {
-    let name = place.display().to_string();
-    let (major, minor) = (
-        rustix::fs::major(bind.judged.dev),
-        rustix::fs::minor(bind.judged.dev),
-    );
-    // Whose server may not answer, or numbers its files anew.
-    let is_remote = ["nfs", "fuse", "9p", "cifs", "smb", "virtiofs", "ceph"];
-    if is_remote.iter().any(|kind| line.kind.starts_with(kind)) {
-        return match line.device == format!("{major}:{minor}") {
-            true => Finding::held(name),
-            false => Finding::not_held(format!("{name} shows another file system than was judged")),
-        };
-    }
-    // An overlay gives a file another number when it is first written.
-    if line.kind == "overlay" && bind.judged.kind != FileKind::Directory {
-        return Finding::held(name);
-    }
-    let found = open_inside(init, place).and_then(rustix::fs::fstat);
-    match found {
-        Ok(found) if (found.st_dev, found.st_ino) == (bind.judged.dev, bind.judged.ino) => {
-            Finding::held(name)
-        }
-        Ok(_) => Finding::not_held(format!("{name} shows another file than was judged")),
-        Err(errno) => Finding::not_tried(format!("{name}: {errno}")),
-    }
-}
-
-/// Opens a path of the container without reading it, through no link.
-fn open_inside(init: i32, place: &Path) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let root = rustix::fs::open(format!("/proc/{init}/root"), flags, Mode::empty())?;
-    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
-    rustix::fs::openat2(
-        root,
-        place,
-        flags | OFlags::NOFOLLOW,
-        Mode::empty(),
-        resolve,
-    )
-}
-
 fn interfaces(view: &View<'_>) -> Finding {
     let path = format!("/proc/{}/net/dev", view.init);
-    match procfs::text(&path) {
-        Ok(text) => Finding::of_faults(&foreign(&text), "lo alone"),
-        Err(error) => Finding::not_tried(format!("{path}: {error}")),
-    }
+    let text = match procfs::lossy(&path) {
+        Ok(text) => text,
+        Err(error) => return Finding::not_tried(format!("{path}: {error}")),
+    };
+    let (idle, others): (Vec<String>, Vec<String>) = foreign(&text)
+        .into_iter()
+        .partition(|name| is_fallback(name));
+    // A process of exec looks at these before it gets in: each is idle, and of the kind that its name says.
+    let faults = match view.pid {
+        Some(_) => others,
+        None => [others, idle].concat(),
+    };
+    let faults: Vec<String> = faults
+        .iter()
+        .map(|name| format!("the interface {name}"))
+        .collect();
+    Finding::of_faults(&faults, "lo alone")
 }
 
 /// Two lines of a heading, then `NAME: numbers` (proc_pid_net(5)).
@@ -161,7 +86,7 @@ fn foreign(text: &str) -> Vec<String> {
     let names = names
         .map(|(name, _)| name.trim())
         .filter(|name| *name != "lo");
-    names.map(|name| format!("the interface {name}")).collect()
+    names.map(str::to_owned).collect()
 }
 
 fn kept_filter(view: &View<'_>) -> Finding {
@@ -173,15 +98,15 @@ fn kept_filter(view: &View<'_>) -> Finding {
     match fs::read(view.filter) {
         Ok(program) if Some(hash(&program).as_str()) == promised => Finding::held("the same"),
         Ok(_) => Finding::not_held("it is another one"),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Finding::not_held("it is not there")
         }
         Err(error) => Finding::not_tried(format!("{}: {error}", view.filter.display())),
     }
 }
 
-/// How long a process of `exec` that is being started is waited for.
-const STARTED_WITHIN: Duration = Duration::from_secs(1);
+/// How long a process of `exec` that is being started is waited for. It takes some tens of milliseconds.
+const STARTED_WITHIN: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 
 fn everyone(view: &View<'_>) -> Finding {
@@ -197,27 +122,83 @@ fn everyone(view: &View<'_>) -> Finding {
     Finding::of_all(found, format!("{count} processes"))
 }
 
-/// The processes of the container's cgroups, and all others that see its files.
-fn members(view: &View<'_>) -> std::io::Result<BTreeSet<i32>> {
+/// The processes of the container's cgroups, and all others of which a thread sees its files, its processes or its network, but for
+/// those of containers that share the last two and are verified by themselves.
+fn members(view: &View<'_>) -> io::Result<BTreeSet<i32>> {
     let mut all = BTreeSet::from([view.init]);
     for dir in view.controllers.all() {
         below(dir, &mut all)?;
     }
-    let own = fs::read_link(format!("/proc/{}/ns/mnt", view.init))?;
+    let init = processes::of(&view.init.to_string());
+    let shown: Vec<(&str, &String)> = ["mnt", "pid", "net"]
+        .iter()
+        .filter_map(|kind| Some((*kind, init.get(*kind)?)))
+        // What the node's processes have too tells nothing of them.
+        .filter(|(kind, link)| view.promise.node.get(*kind) != Some(*link))
+        .collect();
+    if !shown.iter().any(|(kind, _)| *kind == "mnt") {
+        return Err(io::Error::other(
+            "the first process's mounts are the node's",
+        ));
+    }
+    let mut sharing = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
         let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        // One that has gone is no member.
-        if fs::read_link(format!("/proc/{pid}/ns/mnt")).is_ok_and(|link| link == own) {
-            all.insert(pid);
+        if all.contains(&pid) {
+            continue;
         }
+        // One that has gone is no member.
+        let shares = |thread: i32, kind: &str, own: &str| {
+            let link = fs::read_link(format!("/proc/{pid}/task/{thread}/ns/{kind}"));
+            link.is_ok_and(|link| link.as_os_str() == own)
+        };
+        let threads = threads(pid);
+        let mut kinds = shown.iter().filter(|(kind, own)| {
+            let mut threads = threads.iter();
+            threads.any(|thread| shares(*thread, kind, own))
+        });
+        match kinds.next() {
+            None => {}
+            Some(("mnt", _)) => drop(all.insert(pid)),
+            Some(_) => sharing.push(pid),
+        }
+    }
+    if !sharing.is_empty() {
+        let others = (view.others)();
+        let hierarchies =
+            Hierarchies::read().map_err(|error| io::Error::other(error.to_string()))?;
+        all.extend(sharing.into_iter().filter(|pid| {
+            let found = hierarchies.of(&pid.to_string());
+            // One that has gone is no member of anything.
+            found.is_ok_and(|found| !others.iter().any(|other| is_within(&found, other)))
+        }));
     }
     Ok(all)
 }
 
-fn below(dir: &Path, all: &mut BTreeSet<i32>) -> std::io::Result<()> {
+/// The threads of a process; none of one that has gone.
+fn threads(pid: i32) -> Vec<i32> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task"));
+    let names = entries.into_iter().flatten().flatten();
+    let numbers = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.collect()
+}
+
+/// Whether a process with these cgroups is in those of a container, wherever that has one.
+fn is_within(found: &Controllers, container: &Controllers) -> bool {
+    let v1 = container
+        .v1
+        .iter()
+        .map(|(name, dir)| (dir, found.v1.get(name)));
+    let mut all = v1.chain(container.v2.iter().map(|dir| (dir, found.v2.as_ref())));
+    let has_one = !container.v1.is_empty() || container.v2.is_some();
+    has_one && all.all(|(dir, found)| found.is_some_and(|found| found.starts_with(dir)))
+}
+
+fn below(dir: &Path, all: &mut BTreeSet<i32>) -> io::Result<()> {
     let text = match procfs::text(dir.join("cgroup.procs")) {
         Ok(text) => text,
         // Removed meanwhile, or a cgroup of threads, whose processes are listed above it.
@@ -245,7 +226,7 @@ fn below(dir: &Path, all: &mut BTreeSet<i32>) -> std::io::Result<()> {
 }
 
 /// A cgroup that was removed while it was read (cgroups(7)).
-fn is_gone(error: &std::io::Error) -> bool {
+fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV))
 }
 
@@ -278,11 +259,8 @@ fn one(view: &View<'_>, pid: i32, until: Instant) -> Finding {
                 seen = true;
                 std::thread::sleep(PAUSE);
             }
-            (true, true) => {
-                return Finding::not_tried(format!(
-                    "{words}; it is a process of exec that is being started"
-                ));
-            }
+            // Who stays this program is none that is being started.
+            (true, true) => return Finding::not_held(words),
             (true, false) => {
                 seen = false;
                 std::thread::sleep(PAUSE);
@@ -297,11 +275,11 @@ fn is_zombie(pid: i32) -> bool {
 }
 
 fn has_ended(status: &str) -> bool {
-    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
-    let state = field("State:").map(str::trim_start);
-    let threads = field("Threads:").and_then(|count| count.trim().parse::<u32>().ok());
-    state.is_some_and(|state| state.starts_with(['Z', 'X']))
-        && threads.is_some_and(|count| count <= 1)
+    let threads = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Threads:"));
+    let threads = threads.and_then(|count| count.trim().parse::<u32>().ok());
+    is_ended(status) && threads.is_some_and(|count| count <= 1)
 }
 
 fn is_this_program(pid: i32) -> bool {
@@ -312,23 +290,55 @@ fn is_this_program(pid: i32) -> bool {
     inode("self").is_some_and(|own| inode(&pid.to_string()) == Some(own))
 }
 
-fn faults(view: &View<'_>, pid: i32) -> std::io::Result<Vec<String>> {
-    // Its name may be any bytes (PR_SET_NAME).
-    let status = procfs::lossy(format!("/proc/{pid}/status"))?;
+fn faults(view: &View<'_>, pid: i32) -> io::Result<Vec<String>> {
     let walls = view.promise.walls.as_ref();
-    let most = walls.map(|walls| mask(walls.capabilities.iter().copied()));
-    let mut faults = lacks(&status, most.unwrap_or_default());
-    let (own, init) = (
-        processes::of(&pid.to_string()),
-        processes::of(&view.init.to_string()),
+    let most = mask(
+        walls
+            .iter()
+            .flat_map(|walls| walls.capabilities.iter().copied()),
     );
+    let init = processes::of(&view.init.to_string());
+    let mut all = BTreeSet::new();
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let name = thread?.file_name();
+        let thread = format!("{pid}/task/{}", name.to_string_lossy());
+        // What is read of one that ends meanwhile has no namespaces.
+        let found = of_thread(&thread, most, &init);
+        if !found.is_empty() && !is_over(&thread) {
+            all.extend(found);
+        }
+    }
+    Ok(all.into_iter().collect())
+}
+
+/// What is wrong with one thread: each has a filter, privileges and namespaces of its own.
+fn of_thread(thread: &str, most: u64, init: &BTreeMap<String, String>) -> Vec<String> {
+    // Its name may be any bytes (PR_SET_NAME).
+    let mut faults = match procfs::lossy(format!("/proc/{thread}/status")) {
+        Ok(status) => lacks(&status, most),
+        Err(error) => vec![format!("its status cannot be read: {error}")],
+    };
+    let own = processes::of(thread);
     let others = init
         .iter()
         .filter(|(kind, link)| own.get(*kind) != Some(*link));
     faults.extend(
         others.map(|(kind, _)| format!("another {kind} namespace than the first process's")),
     );
-    Ok(faults)
+    faults
+}
+
+/// Whether a thread has ended, or is gone.
+fn is_over(thread: &str) -> bool {
+    match procfs::lossy(format!("/proc/{thread}/status")) {
+        Ok(status) => is_ended(&status),
+        Err(_) => true,
+    }
+}
+
+fn is_ended(status: &str) -> bool {
+    let state = status.lines().find_map(|line| line.strip_prefix("State:"));
+    state.is_some_and(|state| state.trim_start().starts_with(['Z', 'X']))
 }
 
 fn mask(all: impl Iterator<Item = Capability>) -> u64 {
@@ -397,9 +407,29 @@ mod tests {
     }
 
     #[test]
+    fn a_process_is_another_containers_where_it_is_in_all_of_its_cgroups() {
+        let of = |pids: &str, v2: Option<&str>| Controllers {
+            v1: [("pids".to_owned(), pids.into())].into(),
+            v2: v2.map(Into::into),
+        };
+        let other = of("/c/pids/a", Some("/c/unified/a"));
+        assert!(is_within(&of("/c/pids/a/x", Some("/c/unified/a")), &other));
+        for outside in [
+            of("/c/pids/ab", Some("/c/unified/a")),
+            of("/c/pids/a", Some("/c/unified")),
+            of("/c/pids/a", None),
+            Controllers::default(),
+        ] {
+            assert!(!is_within(&outside, &other), "{outside:?}");
+        }
+        // It has none, so nobody is in it.
+        assert!(!is_within(&other, &Controllers::default()));
+    }
+
+    #[test]
     fn an_interface_beside_lo_is_named() {
         let text = "Inter-|   Receive\n face |bytes\n    lo:       0    0\n   ev1:       0    0\n";
-        assert_eq!(foreign(text), ["the interface ev1"]);
+        assert_eq!(foreign(text), ["ev1"]);
         assert_eq!(
             foreign(&text.replace("   ev1:       0    0\n", "")),
             [""; 0]

@@ -264,7 +264,7 @@ pub type Mount = [String; 4];
 
 /// The mounts that this process sees.
 fn mounts() -> std::io::Result<Vec<Mount>> {
-    let text = crate::sys::procfs::text("/proc/self/mountinfo")?;
+    let text = crate::sys::procfs::lossy("/proc/self/mountinfo")?;
     Ok(text.lines().filter_map(mount).collect())
 }
 

@@ -3,6 +3,7 @@
 mod devices;
 mod everyone;
 mod files;
+mod mounts;
 pub mod network;
 mod node;
 mod privileges;
@@ -23,6 +24,7 @@ pub fn all() -> impl Iterator<Item = &'static Probe> {
         processes::PROBES,
         resources::PROBES,
         node::PROBES,
+        mounts::PROBES,
         everyone::PROBES,
     ]
     .into_iter()

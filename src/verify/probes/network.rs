@@ -13,6 +13,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use crate::egress::tried::{
     HTTP, HTTPS, KNOWN_NAME, METADATA_ADDRESS, NOBODYS_ADDRESS, NOBODYS_ADDRESS_6, TriedFrom,
 };
+use crate::network::{foreign_links, is_fallback};
 use crate::sys::netlink::RouteSocket;
 use crate::verify::answer::Answers;
 use crate::verify::probe::{Attempt, Finding, Probe, Wall};
@@ -125,13 +126,15 @@ pub const PROBES: &[Probe] = &[
 ];
 
 fn interfaces() -> Finding {
-    let links = match RouteSocket::open().and_then(|mut socket| socket.links()) {
-        Ok(links) => links,
+    let seen =
+        RouteSocket::open().and_then(|mut socket| Ok((socket.links()?, socket.links_in_use()?)));
+    let (links, used) = match seen {
+        Ok(seen) => seen,
         Err(error) => return Finding::not_tried(format!("netlink: {error}")),
     };
-    let others: Vec<String> = links
-        .iter()
-        .filter(|link| !link.is_loopback())
+    // Tunnel modules put idle devices into each new namespace.
+    let others: Vec<String> = foreign_links(&links, &used)
+        .into_iter()
         .map(|link| format!("the interface {}", link.name))
         .collect();
     Finding::of_faults(&others, "lo alone")
@@ -162,6 +165,8 @@ fn in_sysfs() -> Finding {
     };
     let found = entries.map(|entry| match entry {
         Ok(entry) if entry.file_name() == "lo" => Finding::held("lo"),
+        // Whether it is idle is another attempt's.
+        Ok(entry) if entry.file_name().to_str().is_some_and(is_fallback) => Finding::held("idle"),
         Ok(entry) => {
             let name = entry.file_name();
             Finding::not_held(format!("the interface {}", name.to_string_lossy()))
@@ -217,15 +222,16 @@ pub fn open_sockets(promise: &Promise) -> TriedFrom {
         }),
     });
     let port = |bound: &Bound| bound.as_ref().ok().map(|(_, port)| *port);
+    let asked = |is_v6: bool| {
+        let (bound, server) = sockets.name.as_ref().ok()?;
+        port(bound).filter(|_| server.is_ipv6() == is_v6)
+    };
     TriedFrom {
         address: port(&sockets.address),
         address6: port(&sockets.address6),
         metadata: port(&sockets.metadata),
-        name: sockets
-            .name
-            .as_ref()
-            .ok()
-            .and_then(|(bound, _)| port(bound)),
+        name: asked(false),
+        name6: asked(true),
     }
 }
 

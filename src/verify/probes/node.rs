@@ -141,7 +141,7 @@ const KERNELS: [&str; 14] = [
 
 fn kernel_file_systems(view: &View<'_>) -> Finding {
     let path = format!("/proc/{}/mountinfo", view.init);
-    match procfs::text(&path) {
+    match procfs::lossy(&path) {
         Ok(text) => {
             let mounts: Vec<Mount> = text.lines().filter_map(mount).collect();
             Finding::of_faults(&written(&mounts), "/proc alone is written")

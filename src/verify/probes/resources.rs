@@ -146,7 +146,7 @@ fn from_node(view: &View<'_>) -> Finding {
     let Some(pid) = view.pid else {
         return Finding::not_tried("no process could be started");
     };
-    let status = match procfs::text(format!("/proc/{pid}/status")) {
+    let status = match procfs::lossy(format!("/proc/{pid}/status")) {
         Ok(status) => status,
         Err(error) => return Finding::not_tried(format!("/proc/{pid}/status: {error}")),
     };

@@ -1,0 +1,162 @@
+//! What the node reads of the first process's mounts: against the plan, against those of the start, and by the files that they show.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use crate::plan::{Bind, FileKind, Plan};
+use crate::sys::procfs;
+use crate::verify::mounted::{self, MountedLine};
+use crate::verify::probe::{Attempt, Finding, Probe, View, Wall};
+use crate::verify::table;
+
+/// The probes.
+pub const PROBES: &[Probe] = &[Probe {
+    id: "mounts-of-the-plan",
+    wall: Wall::Files,
+    threats: &["F01", "F02", "F04"],
+    tried: "the first process's mounts are read from the node's /proc, and the bind mounts are looked at",
+    expected: "the plan's mounts with its attributes, and no other; those of the start",
+    means: "the container reads or writes what its policy does not give it",
+    remedy: "make the container again; `agentbox explain` shows the mounts that were planned",
+    promised: |p| p.walls.is_some(),
+    attempt: Attempt::Read(mounts),
+}];
+
+fn mounts(view: &View<'_>) -> Finding {
+    let Some(plan) = view.plan else {
+        return Finding::not_tried("there is no plan");
+    };
+    match looked_at(view, plan) {
+        Ok(finding) => finding,
+        Err(why) => Finding::not_tried(why),
+    }
+}
+
+fn looked_at(view: &View<'_>, plan: &Plan) -> Result<Finding, String> {
+    let mut lines = lines(Path::new(&format!("/proc/{}/mountinfo", view.init)))?;
+    let nodes = self::lines(Path::new("/proc/self/mountinfo"))?;
+    let shown: Vec<(&PathBuf, &Bind)> = plan
+        .filesystem
+        .mounts
+        .iter()
+        .filter(|mount| !mount.is_private())
+        .filter_map(|mount| Some((&mount.destination, mount.bind()?)))
+        .collect();
+    let mut findings = Vec::new();
+    let mut against = "the plan";
+    // A container of an earlier version has none.
+    if view.mounts.exists() {
+        let start = self::lines(view.mounts)?;
+        let places: Vec<PathBuf> = shown.iter().map(|(place, _)| (*place).clone()).collect();
+        let is_there = |place: &Path| match open_inside(view.init, place) {
+            Ok(_) => true,
+            // A link on the way leads to another place. One at its end is something.
+            Err(errno) => ![Errno::NOENT, Errno::NOTDIR, Errno::LOOP].contains(&errno),
+        };
+        let since = mounted::since(&start, &lines, &places, is_there);
+        findings.extend(since.faults.into_iter().map(Finding::not_held));
+        lines = since.settled;
+        against = "the plan and the start";
+    }
+    let faults = table::compare(plan, &lines, &nodes).into_iter();
+    findings.extend(faults.map(Finding::not_held));
+    for (place, bind) in shown {
+        if let Some(line) = lines.iter().rfind(|line| line.place == *place) {
+            findings.push(is_judged(view.init, (place, bind), line, &nodes));
+        }
+    }
+    let held = format!("{} mounts, those of {against}", lines.len());
+    Ok(Finding::of_all(findings, held))
+}
+
+fn lines(path: &Path) -> Result<Vec<MountedLine>, String> {
+    // The names of sources follow renames, which the container can make.
+    let text = procfs::lossy(path).map_err(|error| error.to_string());
+    let lines = text.and_then(|text| MountedLine::parse(&text));
+    lines.map_err(|why| format!("{}: {why}", path.display()))
+}
+
+/// Whether what is seen at a place is what was judged for it.
+fn is_judged(
+    init: i32,
+    (place, bind): (&Path, &Bind),
+    line: &MountedLine,
+    nodes: &[MountedLine],
+) -> Finding {
+    let name = place.display().to_string();
+    let (major, minor) = (
+        rustix::fs::major(bind.judged.dev),
+        rustix::fs::minor(bind.judged.dev),
+    );
+    // Whose server may not answer, or numbers its files anew.
+    let is_remote = ["nfs", "fuse", "9p", "cifs", "smb", "virtiofs", "ceph"];
+    if is_remote.iter().any(|kind| line.kind.starts_with(kind)) {
+        return match line.device == format!("{major}:{minor}") {
+            true => Finding::held(name),
+            false => Finding::not_held(format!("{name} shows another file system than was judged")),
+        };
+    }
+    match open_inside(init, place).and_then(rustix::fs::fstat) {
+        Ok(found) if (found.st_dev, found.st_ino) == (bind.judged.dev, bind.judged.ino) => {
+            Finding::held(name)
+        }
+        // An overlay gives a file another number when it is first written, and the mount stays one of the same overlay.
+        Ok(_)
+            if line.kind == "overlay"
+                && bind.judged.kind != FileKind::Directory
+                && is_of_source(line, &bind.source, nodes) =>
+        {
+            Finding::held(name)
+        }
+        Ok(_) => Finding::not_held(format!("{name} shows another file than was judged")),
+        Err(errno) => Finding::not_tried(format!("{name}: {errno}")),
+    }
+}
+
+/// Whether a mount is of the file system that the node has at a path.
+fn is_of_source(line: &MountedLine, source: &Path, nodes: &[MountedLine]) -> bool {
+    let above = nodes.iter().filter(|node| source.starts_with(&node.place));
+    let nearest = above.max_by_key(|node| node.place.components().count());
+    nearest.is_some_and(|node| node.device == line.device)
+}
+
+/// Opens a path of the container without reading it, through no link.
+fn open_inside(init: i32, place: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let root = rustix::fs::open(format!("/proc/{init}/root"), flags, Mode::empty())?;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
+    rustix::fs::openat2(
+        root,
+        place,
+        flags | OFlags::NOFOLLOW,
+        Mode::empty(),
+        resolve,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODES: &str = "\
+22 1 254:0 / / rw - ext4 /dev/vda rw
+23 22 0:44 / /srv rw - overlay overlay rw
+24 23 0:45 / /srv/a rw - overlay overlay rw
+";
+
+    #[test]
+    fn a_file_of_another_overlay_is_not_the_judged_one() {
+        let nodes = MountedLine::parse(NODES).unwrap();
+        let line = |device: &str| {
+            let text = format!("90 80 {device} /f /ref ro - overlay overlay rw");
+            MountedLine::parse(&text).unwrap().remove(0)
+        };
+        let is_it = |device, source| is_of_source(&line(device), Path::new(source), &nodes);
+        assert!(is_it("0:44", "/srv/f") && is_it("0:45", "/srv/a/f"));
+        assert!(!is_it("0:45", "/srv/f") && !is_it("0:44", "/srv/a/f"));
+        assert!(!is_it("0:46", "/srv/f") && !is_it("0:44", "/etc/f"));
+    }
+}
