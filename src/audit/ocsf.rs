@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::chain::hash;
 use super::words;
-use super::{LifeState, Line, ProcessState, Verdict, What};
+use super::{Context, LifeState, Line, ProcessState, Verdict, Via, What};
 
 /// OCSF's version.
 const VERSION: &str = "1.3.0";
@@ -32,9 +32,13 @@ pub fn event(line: &Line) -> Value {
 }
 
 fn without_nulls(value: &mut Value) {
-    if let Value::Object(fields) = value {
-        fields.retain(|_, field| !field.is_null());
-        fields.values_mut().for_each(without_nulls);
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| !field.is_null());
+            fields.values_mut().for_each(without_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_nulls),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
@@ -66,9 +70,10 @@ fn whole(line: &Line) -> Value {
             "version": VERSION,
             "uid": uid(line),
             "product": { "name": "agentbox", "vendor_name": "agentbox" },
+            "profiles": ["container"],
         },
         "unmapped": {
-            "container": context,
+            "container": unmapped(context),
             "wall": event.wall,
             "verdict": event.verdict,
             "rule": event.rule,
@@ -77,7 +82,7 @@ fn whole(line: &Line) -> Value {
         },
     });
     if let Some((action, disposition)) = decided(event.verdict) {
-        all["metadata"]["profiles"] = json!(["security_control"]);
+        all["metadata"]["profiles"] = json!(["container", "security_control"]);
         all["action_id"] = json!(action);
         all["disposition_id"] = json!(disposition);
     }
@@ -86,6 +91,35 @@ fn whole(line: &Line) -> Value {
         all.extend(more);
     }
     all
+}
+
+/// What the object Container of the profile Container has of it.
+fn container(context: &Context) -> Value {
+    // An image has an id there in any case.
+    let image = context.image.as_ref();
+    let image = image.map(|image| json!({ "uid": image, "name": image }));
+    json!({
+        "uid": context.container,
+        "name": context.name,
+        "image": image,
+        "runtime": context.engine,
+    })
+}
+
+/// What it has no place for.
+fn unmapped(context: &Context) -> Value {
+    json!({
+        "pod": context.pod,
+        "namespace": context.namespace,
+        "policy": context.policy,
+        "policyHash": context.policy_hash,
+        "learn": context.learn.then_some(true),
+    })
+}
+
+/// The container as one end of something.
+fn endpoint(context: &Context, port: Option<u16>) -> Value {
+    json!({ "uid": context.container, "container": container(context), "port": port })
 }
 
 /// Informational, or low for what was refused or failed.
@@ -111,7 +145,11 @@ fn classify(line: &Line) -> Classified {
     let event = &line.event;
     // Whoever did it is inside, and nobody outside knows more of it than the container.
     let actor = json!({ "app_name": line.context.container });
-    let device = json!({ "type_id": 0, "uid": line.context.container });
+    let device = json!({
+        "type_id": 0,
+        "uid": line.context.container,
+        "container": container(&line.context),
+    });
     match &event.what {
         What::Connection { .. } | What::Name { .. } => network(line),
         What::Mount {
@@ -178,6 +216,7 @@ fn classify(line: &Line) -> Classified {
                     "title": words::what(&event.what),
                     "desc": event.reason,
                 },
+                "evidences": [{ "src_endpoint": endpoint(&line.context, None) }],
             }),
         },
     }
@@ -210,7 +249,24 @@ fn network(line: &Line) -> Classified {
         What::Name { host, .. } => (host.as_str(), None, None, None),
         _ => ("", None, None, None),
     };
+    let is_inbound = match &event.what {
+        What::Connection { via, .. } => matches!(via, Some(Via::Inbound | Via::Outside)),
+        _ => false,
+    };
     let is_address = host.parse::<std::net::IpAddr>().is_ok();
+    let other = json!({
+        "hostname": (!is_address).then(|| match host {
+            "" => words::what(&event.what),
+            name => name.to_owned(),
+        }),
+        "ip": is_address.then_some(host),
+        "port": (!is_inbound).then_some(port),
+    });
+    let own = endpoint(&line.context, port.filter(|_| is_inbound));
+    let (source, destination) = match is_inbound {
+        true => (other, own),
+        false => (own, other),
+    };
     Classified {
         class: 4001,
         activity: match event.verdict {
@@ -221,14 +277,8 @@ fn network(line: &Line) -> Classified {
             Verdict::Denied => 5,
         },
         attributes: json!({
-            "dst_endpoint": {
-                "hostname": (!is_address).then(|| match host {
-                    "" => words::what(&event.what),
-                    name => name.to_owned(),
-                }),
-                "ip": is_address.then_some(host),
-                "port": port,
-            },
+            "src_endpoint": source,
+            "dst_endpoint": destination,
             "traffic": sent.map(|sent| json!({ "bytes_out": sent, "bytes_in": received })),
             "status_detail": event.reason,
         }),

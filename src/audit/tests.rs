@@ -324,6 +324,22 @@ fn a_line_becomes_an_event_of_its_class() {
         if class / 1000 == 1 {
             assert!(event["device"]["type_id"].is_u64() && event["actor"].is_object());
         }
+        // Where the class has a place for it.
+        let container = match class {
+            4001 => &event["src_endpoint"]["container"],
+            _ => &event["device"]["container"],
+        };
+        assert_eq!(container["uid"], line.context.container, "{event}");
+        assert_eq!(event["metadata"]["profiles"][0], "container", "{event}");
+        assert!(
+            event["unmapped"]["container"]["container"].is_null(),
+            "{event}"
+        );
+        assert_eq!(
+            container["image"]["name"].as_str(),
+            line.context.image.as_deref(),
+            "{event}"
+        );
     }
     let limit = What::Limit {
         limit: "limits.pids".to_owned(),
@@ -331,7 +347,22 @@ fn a_line_becomes_an_event_of_its_class() {
         value: Some(64),
     };
     let line = &parsed(&[Event::new(WallName::Resources, Verdict::Denied, limit)])[0];
-    assert!(ocsf::event(line)["finding_info"]["uid"].is_string());
+    let event = ocsf::event(line);
+    assert!(event["finding_info"]["uid"].is_string());
+    let evidence = &event["evidences"][0]["src_endpoint"]["container"];
+    assert_eq!(evidence["uid"], line.context.container);
+    let inbound = What::Connection {
+        via: Some(Via::Inbound),
+        host: "192.0.2.7".to_owned(),
+        port: Some(80),
+        sent: None,
+        received: None,
+    };
+    let line = &parsed(&[Event::new(WallName::Network, Verdict::Denied, inbound)])[0];
+    let event = ocsf::event(line);
+    assert_eq!(event["src_endpoint"]["ip"], "192.0.2.7");
+    assert_eq!(event["dst_endpoint"]["port"], 80);
+    assert_eq!(event["dst_endpoint"]["uid"], line.context.container);
 }
 
 /// Finding 14 of the reading for honesty.

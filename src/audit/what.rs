@@ -177,8 +177,8 @@ pub enum What {
         /// What its first process executes, when it was created.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         command: Option<Command>,
-        /// SHA-256, in hexadecimal, of what else is kept of it: `plan` and `filter` when it was created; the run's files by their
-        /// names when it was deleted.
+        /// SHA-256, in hexadecimal, of what else is kept of it: `plan`, `filter` and the name of the `run` when it was created; the
+        /// run's files by their names when it was deleted.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         kept: BTreeMap<String, String>,
         /// When it was deleted: the id of the key by which a receipt is signed.
