@@ -38,8 +38,11 @@ pub struct TriedFrom {
     pub address6: Option<u16>,
     /// TCP to [`METADATA_ADDRESS`].
     pub metadata: Option<u16>,
-    /// The question for [`KNOWN_NAME`], by UDP.
+    /// The question for [`KNOWN_NAME`], by UDP to an address of IPv4.
     pub name: Option<u16>,
+    /// Likewise of IPv6.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name6: Option<u16>,
 }
 
 impl TriedFrom {
@@ -61,8 +64,13 @@ impl TriedFrom {
     }
 
     /// Whether this question for a name is the one; it is not a second time.
-    pub fn take_question(&mut self, from_port: u16, name: &str) -> bool {
-        name == KNOWN_NAME && self.name.take_if(|own| *own == from_port).is_some()
+    pub fn take_question(&mut self, from: SocketAddr, name: &str) -> bool {
+        // Sockets of both families can have one number.
+        let source = match from.ip().to_canonical().is_ipv6() {
+            true => &mut self.name6,
+            false => &mut self.name,
+        };
+        name == KNOWN_NAME && source.take_if(|own| *own == from.port()).is_some()
     }
 }
 
@@ -85,6 +93,7 @@ mod tests {
             address6: Some(5001),
             metadata: Some(5002),
             name: Some(5003),
+            name6: None,
         };
         for (source, target, port) in [
             ("127.0.0.1:5000", NOBODYS_ADDRESS, HTTPS),
@@ -120,9 +129,17 @@ mod tests {
             name: Some(5003),
             ..TriedFrom::default()
         };
-        assert!(!tried.take_question(5003, "a.example.com"));
-        assert!(!tried.take_question(5000, KNOWN_NAME));
-        assert!(tried.take_question(5003, KNOWN_NAME));
-        assert!(!tried.take_question(5003, KNOWN_NAME));
+        assert!(!tried.take_question(from("127.0.0.1:5003"), "a.example.com"));
+        assert!(!tried.take_question(from("127.0.0.1:5000"), KNOWN_NAME));
+        // Another socket, whose number is the same.
+        assert!(!tried.take_question(from("[::1]:5003"), KNOWN_NAME));
+        assert!(tried.take_question(from("[::ffff:127.0.0.1]:5003"), KNOWN_NAME));
+        assert!(!tried.take_question(from("127.0.0.1:5003"), KNOWN_NAME));
+        let mut tried = TriedFrom {
+            name6: Some(5003),
+            ..TriedFrom::default()
+        };
+        assert!(!tried.take_question(from("127.0.0.1:5003"), KNOWN_NAME));
+        assert!(tried.take_question(from("[::1]:5003"), KNOWN_NAME));
     }
 }

@@ -162,8 +162,13 @@ impl Conversation<'_> {
                 say_fault(&self.line, why, answered).await;
             }
             None => {
-                if let Some(why) = ended.err().and_then(|error| opened::of_end(&error)) {
+                let Err(error) = ended else { return };
+                if let Some(why) = opened::of_end(&error) {
                     say_fault(&self.line, why, Answered::Cannot).await;
+                } else if error.is_parse() {
+                    // hyper has answered it (400, or 431).
+                    let why = format!("its head is none that can be read: {error}");
+                    let _said = self.line.say(&Question::Malformed(why), &[]).await;
                 }
             }
         }

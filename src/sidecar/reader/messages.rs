@@ -82,13 +82,15 @@ pub(in crate::sidecar) enum Question {
         /// An answer may be under way.
         began: bool,
     },
+    /// What came is no head that can be read, which the client was told; nothing more is read.
+    Malformed(String),
     /// What came is TLS; nothing more is read.
     Tls,
     /// What came has the honey value of this name in it; nothing more is read.
     Honey(String),
 }
 
-/// The answer to all but the last three.
+/// The answer to all but the last four.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(in crate::sidecar) enum Answer {

@@ -301,8 +301,9 @@ fn write_down(
         return;
     }
     let peer: Option<SocketAddr> = stream.peer_addr().ok();
-    // Half of a handshake that was given up has nobody behind it.
-    if peer.is_some() || matches!(refusal, Refusal::Honey(_)) {
+    // Half of a handshake that was given up has nobody behind it. Where a name led was asked outside.
+    let has_left = matches!(refusal, Refusal::Honey(_) | Refusal::Address(..));
+    if peer.is_some() || has_left {
         wall.note_refusal(via, host, Some(port), refusal);
     }
 }

@@ -213,7 +213,7 @@ impl Wall {
             rules: &self.rules,
             share,
         };
-        let server = self.upstream.dial(&dial).await?;
+        let server = share.dial(self.upstream.dial(&dial)).await?;
         self.let_through(admitted);
         Ok(server)
     }

@@ -1,7 +1,7 @@
 //! The DNS stub: UDP and TCP, every address.
 
 use std::io::{self, IoSlice, IoSliceMut};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
@@ -88,9 +88,13 @@ fn one(wall: &Wall, socket: &UdpSocket) -> io::Result<()> {
     let (Some(from), Some(asked_at)) = (from, asked_at) else {
         return Ok(());
     };
-    let port = from.as_sockaddr_in().map(|from| from.port());
-    let port = port.or(from.as_sockaddr_in6().map(|from| from.port()));
-    let Some(answer) = answer(wall, &buffer[..length], port) else {
+    let v4 = from
+        .as_sockaddr_in()
+        .map(|from| SocketAddr::from((from.ip(), from.port())));
+    let v6 = from
+        .as_sockaddr_in6()
+        .map(|from| SocketAddr::from((from.ip(), from.port())));
+    let Some(answer) = answer(wall, &buffer[..length], v4.or(v6)) else {
         return Ok(());
     };
     let slices = [IoSlice::new(&answer)];
@@ -144,8 +148,8 @@ async fn converse(wall: &Wall, mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
-/// `from_port`: the port that asks, of a datagram.
-fn answer(wall: &Wall, question: &[u8], from_port: Option<u16>) -> Option<Vec<u8>> {
+/// `from`: the socket that asks, of a datagram.
+fn answer(wall: &Wall, question: &[u8], from: Option<SocketAddr>) -> Option<Vec<u8>> {
     let mut refused = None;
     let (bytes, asked) = respond(question, wall.families, |name| {
         // Most programs know them from the hosts file; some ask nobody but a resolver.
@@ -163,7 +167,7 @@ fn answer(wall: &Wall, question: &[u8], from_port: Option<u16>) -> Option<Vec<u8
         }
     })?;
     if let Some(asked) = asked.filter(|asked| asked.blocked) {
-        let by = wall.actor_of_question(from_port, &asked.name);
+        let by = wall.actor_of_question(from, &asked.name);
         wall.tried
             .on_behalf(by, || note(wall, &asked.name, refused));
     }

@@ -144,6 +144,8 @@ pub(super) struct Share<'a> {
     wall: &'a Wall,
     number: u64,
     live: Rc<Live>,
+    /// Its host is being looked up and dialled, of which nothing is written down yet.
+    dials: Cell<bool>,
 }
 
 impl std::fmt::Debug for Share<'_> {
@@ -174,7 +176,23 @@ impl<'a> Share<'a> {
         wall.connections.next.set(number + 1);
         let open = &wall.connections.open;
         open.borrow_mut().insert(number, Rc::clone(&live));
-        Self { wall, number, live }
+        Self {
+            wall,
+            number,
+            live,
+            dials: Cell::new(false),
+        }
+    }
+
+    /// Dials. What leaves by that is in the log, whatever becomes of it: by its outcome, or by the end of this.
+    pub async fn dial<T>(
+        &self,
+        work: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<T, Refusal> {
+        self.dials.set(true);
+        let done = work.await;
+        self.dials.set(false);
+        done
     }
 
     /// The host has answered: the log says now that this was let through, and in the end what it moved.
@@ -223,7 +241,10 @@ impl<'a> Share<'a> {
     ) -> Result<T, Refusal> {
         tokio::select! {
             biased;
-            () = self.live.revoked.notified() => Err(Refusal::Revoked),
+            () = self.live.revoked.notified() => {
+                self.dials.set(false);
+                Err(Refusal::Revoked)
+            }
             done = work => done,
         }
     }
@@ -234,6 +255,9 @@ impl Drop for Share<'_> {
         self.wall.connections.open.borrow_mut().remove(&self.number);
         self.wall.close();
         let live = &self.live;
+        if self.dials.get() {
+            self.wall.note_given_up(&live.host, live.port);
+        }
         if !live.began.get() {
             return;
         }

@@ -139,6 +139,22 @@ impl Wall {
         });
     }
 
+    /// Logs that a host was dialled and nobody waited for its answer: what asked for it is gone, or the container has ended.
+    pub fn note_given_up(&self, host: &Host, port: u16) {
+        let what = What::Connection {
+            via: None,
+            host: host.to_string(),
+            port: Some(port),
+            sent: None,
+            received: None,
+        };
+        self.log(Event {
+            cause: Some("given-up".to_owned()),
+            reason: Some("it was dialled, and its answer was not waited for".to_owned()),
+            ..Event::new(WallName::Network, Verdict::Failed, what)
+        });
+    }
+
     /// Logs the failure of an allowed connection, so that its reset has a reason.
     pub fn note_failed(&self, via: Via, host: &str, port: u16, why: &str) {
         let what = What::attempt(via, host, Some(port));

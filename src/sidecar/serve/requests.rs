@@ -151,6 +151,11 @@ impl Conversation<'_> {
                     self.end(&Refusal::Other(bounded(why)));
                     return Ok(());
                 }
+                Question::Malformed(why) => {
+                    self.note(self.port, &Refusal::Other(bounded(why)));
+                    explicit::say_goodbye(self.stream).await;
+                    return Ok(());
+                }
                 Question::Honey(name) => {
                     let caught = self.wall.traps.named(&name);
                     let other = || Refusal::Other("a honey value that there is not".to_owned());

@@ -1,6 +1,7 @@
 //! Attempts of `verify`, told from the workload's by the ports that the runtime names over the control socket.
 
 use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
 
 use tokio::net::TcpStream;
 
@@ -58,11 +59,11 @@ impl Wall {
     }
 
     /// The same of a question for a name.
-    pub fn actor_of_question(&self, from_port: Option<u16>, name: &str) -> Option<Actor> {
+    pub fn actor_of_question(&self, from: Option<SocketAddr>, name: &str) -> Option<Actor> {
         if self.tried.is_late(self.milliseconds()) {
             return None;
         }
-        let is_its = self.tried.from.borrow_mut().take_question(from_port?, name);
+        let is_its = self.tried.from.borrow_mut().take_question(from?, name);
         is_its.then_some(Actor::Verify)
     }
 }
