@@ -68,6 +68,17 @@ pub(super) fn reached(page: &mut Page, network: &NetworkPlan) {
     if rules.have_requests() {
         page.item("requests are read in plain HTTP (http://HOST/... by the proxy or to the host), and sent by TLS where their rule says https");
     }
+    if !network.request_fields.is_empty() && rules.have_requests() {
+        let fields: Vec<String> = network
+            .request_fields
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        page.item(format_args!(
+            "fields of requests that are sent on besides the known ones (request-fields of the node's file): {}",
+            fields.join(" ")
+        ));
+    }
     match &network.asking {
         None => page.item("unlisted names are refused at once (network.on-unknown is deny)"),
         Some(asking) => page.item(waits(asking)),

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::files::{self, Content};
 use super::receipt::{RECEIPT, kept, key};
 use super::verified::VERIFIED;
-use super::{FILTER, Run};
+use super::{FILTER, RUN, Run};
 use crate::audit::whole::Stage;
 use crate::audit::{Fault, LOGS, Line, Log, NODE, What, hash};
 use crate::policy::escape;
@@ -101,7 +101,8 @@ pub(super) fn unlike_log(run: &Run, logs: &[Log]) -> Vec<Fault> {
     faults
 }
 
-/// Where the lines of a run's own logs are of another container than its directory: it was filled with another run's files.
+/// Where the lines of a run's own logs are of another container than its directory, or of another run of that: it was filled with
+/// another run's files.
 pub(super) fn foreign(run: &Run, logs: &[Log]) -> Vec<Fault> {
     let own = run.whose().container;
     let is_foreign = |line: &&Line| line.context.container != own;
@@ -116,7 +117,21 @@ pub(super) fn foreign(run: &Run, logs: &[Log]) -> Vec<Fault> {
             ..fault(&log.file, why)
         })
     };
-    logs.iter().filter_map(of_log).collect()
+    let mut faults: Vec<Fault> = logs.iter().filter_map(of_log).collect();
+    let node = logs.iter().find(|log| log.file == NODE);
+    if let Some(first) = node.and_then(|node| node.lines.first())
+        && let What::Container { kept, .. } = &first.event.what
+        // A log of an earlier version does not say it.
+        && let Some(begun) = kept.get(RUN)
+        && *begun != hash(run.name().as_bytes())
+    {
+        let why = "it is the log of another run".to_owned();
+        faults.push(Fault {
+            line: first.seq,
+            ..fault(NODE, why)
+        });
+    }
+    faults
 }
 
 fn fault(file: &str, why: String) -> Fault {

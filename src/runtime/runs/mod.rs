@@ -50,6 +50,8 @@ const RUNS: &str = "/var/lib/agentbox/runs";
 pub const FILTER: &str = "filter";
 /// The link in the container's own directory.
 const LINK: &str = "run";
+/// In the log's first line, the hash of the run's name.
+const RUN: &str = "run";
 /// Two containers of one id may begin in one moment, under two engines.
 const MOST_TRIES: i64 = 100;
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
-use super::{First, Kept, Run, files, read};
+use super::{First, Kept, RUN, Run, files, read};
 use crate::audit::{
     self, Chain, Context, Event, LifeState, Line, LogHead, Verdict, WallName, What, whole,
 };
@@ -31,7 +31,14 @@ const PAUSE: Duration = Duration::from_millis(5);
 impl Run {
     /// Adds the first lines, which say whose the log is.
     pub(super) fn begin_log(&self, first: &First<'_>) -> io::Result<()> {
-        self.append(Some(&first.context), first.events.clone())
+        let mut events = first.events.clone();
+        if self.kept == Kept::Stays
+            && let Some(What::Container { kept, .. }) = events.first_mut().map(|e| &mut e.what)
+        {
+            // Two runs of one container are told apart by it.
+            kept.insert(RUN.to_owned(), audit::hash(self.name().as_bytes()));
+        }
+        self.append(Some(&first.context), events)
     }
 
     /// Adds lines to the log of a container that is there.

@@ -330,17 +330,43 @@ pub(super) fn id_of(name: &str) -> Option<&str> {
     (name.as_bytes().get(BEFORE_ID - 1) == Some(&b'-') && !id.is_empty()).then_some(id)
 }
 
-/// The run that is meant by its start, or by a container's id, its name, or what engines show of its id: of a container that is there,
-/// else the newest one of a container that is gone.
+/// Whether a text is the start of this run as lists have it, with or without its milliseconds.
+fn began(name: &str, text: &str) -> bool {
+    let start = name.get(..BEFORE_ID - 1);
+    let seconds = text.strip_suffix('Z').unwrap_or(text);
+    let has_seconds = seconds.len() == "20260102T030405".len();
+    start.is_some_and(|start| {
+        start == text
+            || has_seconds
+                && start
+                    .strip_prefix(seconds)
+                    .is_some_and(|rest| rest.starts_with('.'))
+    })
+}
+
+/// The run that is meant by a container's id, its name, or what engines show of its id, of a container that is there; else by its
+/// start, else the newest one of a container that is gone.
 pub fn find(text: &str) -> Result<Found, RuntimeError> {
     let runs = all()?;
     let names: Vec<String> = runs.iter().map(Run::name).collect();
-    // A run by its start, as lists have it.
-    let mut started = runs.iter().filter(|run| run.started() == text);
-    if let (Some(run), None) = (started.next(), started.next()) {
-        return Found::of(run);
-    }
     let there = find::container(text);
+    if let Err(RuntimeError::Unknown(_)) = &there {
+        let started: Vec<&Run> = runs
+            .iter()
+            .zip(&names)
+            .filter(|(_, name)| began(name, text))
+            .map(|(run, _)| run)
+            .collect();
+        match started[..] {
+            [] => {}
+            [only] => return Found::of(only),
+            _ => {
+                let few: Vec<String> = started.iter().take(5).map(|run| run.name()).collect();
+                let text = text.chars().take(80).collect();
+                return Err(RuntimeError::Ambiguous(text, few.join(", ")));
+            }
+        }
+    }
     let ids = || names.iter().filter_map(|name| id_of(name));
     match there {
         Ok(record) => {
