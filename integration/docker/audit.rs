@@ -53,6 +53,41 @@ fn only_run(id: &str) -> PathBuf {
     found
 }
 
+/// Its client hangs up while it is dialled, and the container ends: what left is in the log.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn what_was_dialled_and_given_up_has_a_line() {
+    // Routed, and dropped where it arrives.
+    const HOLE: &str = "198.51.100.77";
+    let docker = Docker::connect();
+    internet();
+    let allow = format!("dev.agentbox.network.allow={HOLE}:443");
+    let options = [runtime(), "--annotation", &allow, "test-workloads"];
+    let agent = docker.start(&options, &["sleep", "300"]);
+    let id = agent.inspect("{{.Id}}");
+    let url = format!("https://{HOLE}/");
+    agent.exec(&[], &["curl", "-sS", "-m", "1", &url]).failed();
+    let network = agentbox(&["network", "--format", "json", &id]).ok();
+    let network: Value = serde_json::from_str(&network).unwrap();
+    // The control: it is under way, and nothing is written of it.
+    assert_eq!(network["connections"][0]["host"], HOLE, "{network}");
+    let given_up = |text: &str| {
+        let of_host = lines(text)
+            .into_iter()
+            .filter(|line| line.event.what.host() == Some(HOLE));
+        let causes = of_host.map(|line| (line.event.verdict, line.event.cause));
+        causes.collect::<Vec<_>>()
+    };
+    assert_eq!(given_up(&agentbox(&["audit", "--json", &id]).ok()), []);
+    drop(agent);
+    let text = agentbox(&["audit", "--json", &id]).ok();
+    let expected = (
+        agentbox::audit::Verdict::Failed,
+        Some("given-up".to_owned()),
+    );
+    assert_eq!(given_up(&text), [expected], "{text}");
+}
+
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn who_was_not_there_learns_what_a_container_did_when_it_is_gone() {

@@ -97,6 +97,14 @@ fn clients_of_plain_http_reach_what_rules_for_requests_name_and_nothing_else() {
             "{got}"
         );
     }
+    // What is no head at all has an answer and a line.
+    let got = said(
+        &agent,
+        true,
+        "GET /repos/acme/x HTTP/1.1\r\nno field\r\n\r\n",
+    );
+    assert!(got.starts_with("HTTP/1.1 400"), "{got}");
+    agent.counted("its head is none that can be read", 1);
     // Within TLS, with the host's own name, and once for each that is allowed.
     assert!(arrived(&["sni", "api.example.test"]) > 0);
     assert_eq!(arrived(&["GET", "/repos/acme/app-x?q=1"]), 2);

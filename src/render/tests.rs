@@ -315,3 +315,30 @@ fn what_is_explained_is_text_whatever_a_path_is_called() {
         "{text}"
     );
 }
+
+/// What a request may carry is part of what is enforced.
+#[test]
+fn the_nodes_further_fields_of_requests_are_explained() {
+    let explained = |fields: &[&str], rule: &str| {
+        let mut decided = decided(&parse(engine()), "");
+        let network = &mut decided.plan.network;
+        network.mode = crate::policy::NetworkMode::Allowlist;
+        network.rules.allow = [rule.parse().unwrap()].into();
+        network.request_fields = fields.iter().map(|field| field.parse().unwrap()).collect();
+        explain::text(&explain::Subject {
+            landlock: None,
+            settings: Vec::new(),
+            name: "x".to_owned(),
+            identity: None,
+            chosen_by: "--policy".to_owned(),
+            decided: Some(decided),
+            filter: None,
+        })
+    };
+    let request = "GET https://example.com/**";
+    let text = explained(&["x-acme-*", "x-trace"], request);
+    assert!(text.contains("x-acme-* x-trace"), "{text}");
+    assert!(!explained(&[], request).contains("request-fields"));
+    // No request is read.
+    assert!(!explained(&["x-trace"], "example.com").contains("request-fields"));
+}

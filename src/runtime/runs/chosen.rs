@@ -106,4 +106,33 @@ mod tests {
         std::fs::copy(runs[1].file(audit::NODE), runs[0].file(audit::NODE)).unwrap();
         assert!(faults(&runs[0]).contains(words), "{}", faults(&runs[0]));
     }
+
+    /// Two runs of one container, exchanged whole.
+    #[test]
+    fn the_log_of_another_run_of_the_same_container_is_noticed() {
+        let dir = TestDir::new("runs-exchanged");
+        let (names, runs) = runs(&dir, &[("aa", "x"), ("aa", "x")]);
+        let words = "it is the log of another run";
+        let faults = |run: &Run| {
+            let logs = run.logs(Stage::Gone).unwrap();
+            let faults = logs.faults().into_iter().map(ToString::to_string);
+            faults.collect::<Vec<_>>().join("\n")
+        };
+        let write = |run: &Run, name: Option<&str>| {
+            let mut what = What::life(LifeState::Created);
+            if let What::Container { kept, .. } = &mut what {
+                kept.extend(name.map(|name| ("run".to_owned(), audit::hash(name.as_bytes()))));
+            }
+            let context = run.whose();
+            let line = Chain::default().render("2026-01-02T03:04:05.678Z", &context, &life(what));
+            std::fs::write(run.file(audit::NODE), line).unwrap();
+        };
+        write(&runs[0], Some(&names[0]));
+        assert!(!faults(&runs[0]).contains(words));
+        // An earlier version's says nothing of it.
+        write(&runs[0], None);
+        assert!(!faults(&runs[0]).contains(words));
+        write(&runs[0], Some(&names[1]));
+        assert!(faults(&runs[0]).contains(words), "{}", faults(&runs[0]));
+    }
 }

@@ -397,3 +397,32 @@ pub fn find(text: &str) -> Result<Found, RuntimeError> {
         Err(error) => Err(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_known_by_its_start_with_and_without_milliseconds() {
+        const NAME: &str = "20260102T030405.678Z-4b139df2fd23";
+        for text in [
+            "20260102T030405.678Z",
+            "20260102T030405Z",
+            "20260102T030405",
+        ] {
+            assert!(began(NAME, text), "{text}");
+        }
+        for text in [
+            "",
+            "2026",
+            "20260102T03040",
+            "20260102T030406",
+            "20260102T030405.6",
+            "20260102T030405.678",
+            NAME,
+        ] {
+            assert!(!began(NAME, text), "{text}");
+        }
+        assert!(!began("short", "20260102T030405"));
+    }
+}
