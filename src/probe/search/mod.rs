@@ -212,7 +212,12 @@ impl<'a> Search<'a> {
             let Some(entry) = entries.next() else {
                 break;
             };
-            let entry = entry.map_err(|e| self.unread(at.number, e))?;
+            let entry = match entry {
+                Ok(entry) => entry,
+                // It was removed since it was opened (getdents64 of a dead directory): it is empty, and its parent has changed.
+                Err(Errno::NOENT) => break,
+                Err(e) => return Err(self.unread(at.number, e)),
+            };
             let file = entry.file_name();
             if matches!(file.to_bytes(), b"." | b"..") {
                 continue;

@@ -148,6 +148,24 @@ fn a_busy_workspace_is_searched() {
     });
 }
 
+/// A directory that a build removes between its opening and its listing is no reason to refuse a start.
+#[test]
+fn a_directory_that_is_removed_once_it_is_open_is_passed_over() {
+    let scratch = two("search-removed", "z");
+    let dir = &scratch.0;
+    let (root, gone) = (open(dir), open(&dir.join("a")));
+    let (never, meant, view) = (Never::builtin(), Meant::new(), View::default());
+    let unwanted = Unwanted::new(never, &meant);
+    let mut search = Search::new(&root, &unwanted, &view, Budget::of(SearchRule::Complete));
+    let gone = Directory {
+        number: 0,
+        fd: &gone,
+    };
+    fs::remove_dir(dir.join("a")).unwrap();
+    let listing = search.list(&gone, &mut Box::new_uninit_slice(NAMES));
+    assert_eq!(listing.map(|listing| listing.new), Ok(0));
+}
+
 /// One real race: the credential is found in each search, or the search is refused.
 #[test]
 fn no_race_passes_a_search() {
