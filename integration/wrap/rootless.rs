@@ -236,6 +236,61 @@ fn wrap_without_root_changes_no_mount_and_no_setting_of_the_kernel() {
     );
 }
 
+/// Defect 3 of the review of agents: a mount of the node below a shown directory ended every call with a bare EINVAL.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_without_root_hides_what_the_node_has_mounted_below_what_it_shows() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let project = &person.project;
+    person.does(
+        "cd src/project && mkdir -p data deep/disk && touch file && echo of the tree >data/under",
+    );
+    let mounts = format!(
+        "cd {project} && mkdir -p /opt/disk && mount --make-rprivate / && \
+         for at in /opt/disk {project}/data {project}/deep/disk; do \
+           mount -t tmpfs none $at && mkdir $at/sub $at/.aws && mount -t tmpfs none $at/sub && \
+           echo not judged | tee $at/key $at/sub/key $at/.aws/credentials >/dev/null && chmod -R 777 $at || exit 9; done && \
+         mount --bind /opt/disk/key file && "
+    );
+    let look = "cat file; for at in /opt/disk data deep/disk; do ls -A $at; cat $at/key $at/sub/key $at/.aws/credentials; \
+                (echo x >$at/new) && echo wrote $at; umount $at && echo uncovered $at; done 2>/dev/null; touch made && echo works";
+    let ids = format!(
+        "--reuid {} --regid {} --init-groups",
+        person.uid, person.gid
+    );
+    let inside = |command: &str| {
+        let script = format!("{mounts}HOME={} exec setpriv {ids} {command}", person.home);
+        let mut all = Command::new("unshare");
+        all.args(["-m", "bash", "-c", &script]);
+        all.env("LOOK", look).env_remove("XDG_RUNTIME_DIR");
+        run_for(Duration::from_secs(60), &mut all)
+    };
+    for policy in POLICIES {
+        let command = format!("{} wrap --policy {policy} -- bash -c \"$LOOK\"", program());
+        let seen = inside(&command);
+        assert_eq!(
+            (seen.code, &*seen.stdout),
+            (0, "works\n"),
+            "{policy}: {seen}"
+        );
+    }
+    // One that is named is shown, over its cover.
+    let command = format!(
+        "{} wrap --read {project}/data -- bash -c 'cat data/key; ls -A deep/disk data/sub'",
+        program()
+    );
+    assert_eq!(inside(&command).ok(), "not judged\n", "{command}");
+    // The control: without walls all of it is read and written.
+    let control = inside("bash -c \"$LOOK\"");
+    let lines = |word: &str| control.stdout.matches(word).count();
+    assert_eq!(
+        (lines("not judged"), lines("wrote"), lines("uncovered")),
+        (10, 3, 0),
+        "{control}"
+    );
+}
+
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_without_root_reaches_what_is_listed_and_nothing_else() {

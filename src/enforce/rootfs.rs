@@ -22,6 +22,7 @@ use super::file_system::NewFileSystem;
 use super::scratch::{Scratch, WORKBENCH};
 use super::walls::UserNamespace;
 use crate::kernel::mount_options::{self, Bits, Reach};
+use crate::plan::mountinfo::MountTable;
 use crate::plan::{Ephemeral, FileKind, FilesystemPlan, Seen};
 
 /// A mount that is made here rather than by libcontainer.
@@ -40,6 +41,8 @@ pub enum OwnSource {
         tree: OwnedFd,
         /// Type of its root, for the mount point.
         kind: FileKind,
+        /// Whether mounts of the node came along below it, which nobody judged.
+        reach: Reach,
     },
     /// A detached copy of a judged directory, over which a part of the scratch is laid.
     Private {
@@ -152,9 +155,13 @@ fn in_order(
 
 fn mount_one(mount: &OwnMount, scratch: Option<&Scratch<'_>>) -> Result<(), EnforceError> {
     match &mount.source {
-        OwnSource::Tree { tree, kind } => {
+        OwnSource::Tree { tree, kind, reach } => {
             make_mount_point(root()?.as_fd(), &mount.destination, *kind)?;
-            attach_at(tree, &mount.destination)
+            attach_at(tree, &mount.destination)?;
+            match reach {
+                Reach::One => Ok(()),
+                Reach::Below => cover_below(tree, &mount.destination),
+            }
         }
         OwnSource::Private {
             tree,
@@ -182,6 +189,26 @@ fn mount_one(mount: &OwnMount, scratch: Option<&Scratch<'_>>) -> Result<(), Enfo
             attach_at(&tmpfs_with(options)?, &mount.destination)
         }
     }
+}
+
+/// Hides the mounts of the node that came along below a mount. They cannot be removed, and nobody judged them.
+fn cover_below(tree: &OwnedFd, at: &Path) -> Result<(), EnforceError> {
+    let step = || format!("hide what the node has mounted below {at:?}");
+    let same = |seen: OwnedFd| {
+        let (seen, judged) = (rustix::fs::fstat(seen)?, rustix::fs::fstat(tree)?);
+        Ok((seen.st_dev, seen.st_ino) == (judged.st_dev, judged.st_ino))
+    };
+    // What is mounted on the judged directory itself would be seen in its place.
+    match Follow::Never.open(at).and_then(same) {
+        Ok(true) => {}
+        Ok(false) => return Err(EnforceError::step(step())(Errno::STALE)),
+        Err(error) => return Err(EnforceError::step(step())(error)),
+    }
+    let table = crate::sys::procfs::bytes("/proc/self/mountinfo");
+    let table = MountTable::parse(&table.map_err(EnforceError::step(step()))?);
+    let mut masks = Masks::new(Follow::Never, None);
+    let below = table.below(at);
+    below.iter().try_for_each(|point| masks.mask_found(point))
 }
 
 fn root() -> Result<OwnedFd, EnforceError> {

@@ -58,6 +58,22 @@ impl MountTable {
         &self.lines
     }
 
+    /// Where something is mounted below a path, without what lies below another one of these.
+    pub fn below(&self, path: &Path) -> BTreeSet<PathBuf> {
+        let points = self.lines.iter().map(|line| &line.point);
+        let all: BTreeSet<&PathBuf> = points
+            .filter(|point| point.starts_with(path) && *point != path)
+            .collect();
+        let above = |point: &Path| {
+            point
+                .ancestors()
+                .skip(1)
+                .any(|a| all.contains(&a.to_owned()))
+        };
+        let top = all.iter().filter(|point| !above(point));
+        top.map(|point| (*point).clone()).collect()
+    }
+
     /// The mount on which a path lies below another mount that covers it.
     pub fn covered_by(&self, line: &MountLine, path: &Path) -> Option<&MountLine> {
         let others = self.lines.iter().filter(|other| other.id != line.id);
@@ -158,7 +174,8 @@ fn line(text: &[u8]) -> Option<MountLine> {
     let point = path(&unescape(next()?));
     // Any number of fields, up to a lone dash.
     while next()? != b"-" {}
-    let kind = String::from_utf8(unescape(next()?)).ok()?;
+    // FUSE lets anybody choose a part of it.
+    let kind = String::from_utf8_lossy(&unescape(next()?)).into_owned();
     next()?;
     let options = next().unwrap_or_default().to_owned();
     Some(MountLine {
@@ -281,6 +298,21 @@ half a line
         assert_eq!(table.names(volume, Path::new("/srv/elsewhere")), None);
         assert!(table.by_id(99).is_none());
         assert!(table.is_of_root(volume) && !table.is_of_root(table.by_id(30).unwrap()));
+    }
+
+    #[test]
+    fn of_the_mounts_below_a_path_the_topmost_are_told_whatever_they_are_called() {
+        let more = b"60 30 0:70 / /var/lib/kubelet/x rw - fuse.\xff x rw\n";
+        let table = MountTable::parse(&[NODE.as_bytes(), more].concat());
+        let below = |path: &str| -> Vec<String> {
+            let found = table.below(Path::new(path));
+            found.iter().map(|p| p.display().to_string()).collect()
+        };
+        assert_eq!(below("/var"), ["/var/lib"]);
+        let kubelet = below("/var/lib/kubelet");
+        assert_eq!((kubelet.len(), &*kubelet[2]), (3, "/var/lib/kubelet/x"));
+        assert_eq!(below("/srv/o"), [""; 0]);
+        assert_eq!(below("/sr"), [""; 0]);
     }
 
     #[test]

@@ -211,6 +211,9 @@ fn judge(
         return None;
     }
     let Some(here) = expected.0.get_mut(&line.place) else {
+        if is_hidden_below(plan, line, around.lines) {
+            return None;
+        }
         return Some(format!("{}, which the plan does not have", line.words()));
     };
     let fits = |one: &Expected| match one {
@@ -235,6 +238,20 @@ fn judge(
         }
         None => Some(format!("{}, {}", line.words(), why_not(here, line))),
     }
+}
+
+/// Whether a mount of the node's came along below a bind mount, where a user namespace cannot leave it out, and is hidden; or is what
+/// hides it.
+fn is_hidden_below(plan: &Plan, line: &MountedLine, lines: &[MountedLine]) -> bool {
+    let binds = plan.filesystem.mounts.iter().filter(|m| m.bind().is_some());
+    let is_below = |place: &Path| {
+        let mut around = binds.clone().map(|mount| &mount.destination);
+        around.any(|at| place != at && place.starts_with(at))
+    };
+    line.place.ancestors().filter(|at| is_below(at)).any(|at| {
+        let mut there = lines.iter().rev().filter(|one| one.place == *at);
+        there.next().is_some_and(MountedLine::is_mask) && there.next().is_some()
+    })
 }
 
 fn why_not(here: &[Expected], line: &MountedLine) -> String {
@@ -405,6 +422,22 @@ mod tests {
             .find(|line| line.contains("/etc/hosts"))
             .unwrap();
         assert_eq!(faults(&format!("{GOOD}{hosts}\n")), [""; 0]);
+    }
+
+    /// In a user namespace it cannot be left out: it is there, and hidden.
+    #[test]
+    fn a_mount_below_a_bind_is_none_that_is_seen_where_a_mask_lies_on_it() {
+        let disk = "150 95 8:1 / /work/data rw - ext4 /dev/sda1 rw\n151 150 8:2 / /work/data/b rw - ext4 /dev/sdb1 rw\n";
+        let mask = "152 150 0:65 / /work/data ro,relatime - tmpfs tmpfs ro\n";
+        assert_eq!(faults(&format!("{GOOD}{disk}{mask}")), [""; 0]);
+        let again = "153 152 8:1 / /work/data rw - ext4 /dev/sda1 rw\n";
+        for (text, count) in [
+            (format!("{GOOD}{disk}"), 2),
+            (format!("{GOOD}{mask}"), 1),
+            (format!("{GOOD}{disk}{mask}{again}"), 4),
+        ] {
+            assert_eq!(faults(&text).len(), count, "{text}");
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::plan::{
 use crate::probe::Opened;
 use crate::runtime::RuntimeError;
 use crate::runtime::network::shown;
+use crate::runtime::unprivileged;
 use crate::sys::mount::change;
 
 /// Copies of every source that the plan mounts late, of the network wall's files, and of what git is told.
@@ -36,7 +37,7 @@ pub fn prepare(
             MountKind::Kernel(_) => continue,
             MountKind::Tmpfs(tmpfs) => OwnSource::Tmpfs(tmpfs.options.clone()),
             MountKind::Bind(bind) => {
-                let tree = tree(mount, bind, sources)?;
+                let (tree, reach) = tree(mount, bind, sources)?;
                 match bind.access {
                     BindAccess::Private => OwnSource::Private {
                         tree,
@@ -50,6 +51,7 @@ pub fn prepare(
                     BindAccess::ReadOnly | BindAccess::ReadWrite => OwnSource::Tree {
                         tree,
                         kind: bind.judged.kind,
+                        reach,
                     },
                 }
             }
@@ -86,8 +88,9 @@ pub fn prepare(
         all.push(OwnMount {
             destination: destination.to_owned(),
             source: OwnSource::Tree {
-                tree: copy(&file, attributes).map_err(RuntimeError::io(step()))?,
+                tree: copy(&file, attributes, Reach::One).map_err(RuntimeError::io(step()))?,
                 kind,
+                reach: Reach::One,
             },
         });
     }
@@ -95,11 +98,25 @@ pub fn prepare(
 }
 
 /// The very source that was judged: found again by its inode and name among the open ones, never by opening a path.
-fn tree(mount: &PlannedMount, bind: &Bind, sources: &[Opened]) -> Result<OwnedFd, RuntimeError> {
+/// In a user namespace the kernel copies none without the mounts of the node below it (EINVAL, mount_namespaces(7)): they come
+/// along, and the first process covers them.
+fn tree(
+    mount: &PlannedMount,
+    bind: &Bind,
+    sources: &[Opened],
+) -> Result<(OwnedFd, Reach), RuntimeError> {
     let step = || format!("copy the mount of {:?}", bind.source);
     let source = sources.iter().find(|s| s.is_of(mount));
     let source = source.ok_or_else(|| CreateError::NotJudged(bind.source.clone()))?;
-    copy(&source.fd, attributes(bind)).map_err(RuntimeError::io(step()))
+    let copied = |reach| copy(&source.fd, attributes(bind), reach).map(|tree| (tree, reach));
+    let locked = |error: &std::io::Error| {
+        error.raw_os_error() == Some(libc::EINVAL) && unprivileged::inside().is_some()
+    };
+    match copied(Reach::One) {
+        Err(error) if locked(&error) => copied(Reach::Below),
+        other => other,
+    }
+    .map_err(RuntimeError::io(step()))
 }
 
 /// The directory in which an overlay is kept, with its upper directory, and with a working directory of its own for this run: that
@@ -120,7 +137,8 @@ fn kept(dir: &Path) -> Result<OwnedFd, RuntimeError> {
     }
     rustix::fs::mkdirat(&opened, "work", Mode::from_raw_mode(0o700))
         .map_err(RuntimeError::io(step("prepare")))?;
-    copy(&opened, Bits::NO_PRIVILEGE).map_err(RuntimeError::io(step("copy the mount of")))
+    copy(&opened, Bits::NO_PRIVILEGE, Reach::One)
+        .map_err(RuntimeError::io(step("copy the mount of")))
 }
 
 /// What a container may not do with a bind mount. Over a private one an overlay is written, not the mount itself.
@@ -137,14 +155,18 @@ fn attributes(bind: &Bind) -> Bits {
 }
 
 /// With these attributes beside its own. No mount comes in or goes out.
-fn copy(source: &OwnedFd, attributes: Bits) -> std::io::Result<OwnedFd> {
-    // Not recursive: what else is mounted below stays outside.
+fn copy(source: &OwnedFd, attributes: Bits, reach: Reach) -> std::io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_EMPTY_PATH;
+    let flags = match reach {
+        // What else is mounted below stays outside.
+        Reach::One => flags,
+        Reach::Below => flags | OpenTreeFlags::AT_RECURSIVE,
+    };
     let tree = open_tree(source, "", flags)?;
     let private = Some(Propagation::Private);
-    change(tree.as_fd(), attributes, private, Reach::One)?;
+    change(tree.as_fd(), attributes, private, reach)?;
     Ok(tree)
 }
 
