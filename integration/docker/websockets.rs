@@ -68,7 +68,7 @@ fn a_websocket_opens_where_a_rule_names_it() {
         // A rule that allows to ask for it does not allow this.
         let other = format!("{scheme}://api.example.test/repos/acme/other/socket");
         let refused = talk(&agent, &other);
-        assert_eq!(refused.stdout, "refused 403\n", "{refused}");
+        assert_eq!(refused.stdout, "refused 426\n", "{refused}");
         let plain = format!("http{}", other.trim_start_matches("ws"));
         let asked = agent.curl(true, &[&plain]);
         assert!(
@@ -257,7 +257,7 @@ fn a_host_of_a_secret_has_a_websocket_only_by_the_nodes_word() {
     let path = "wss://api.example.test/repos/acme/socket";
     let agent = start(&docker, &OPEN);
     let refused = talk(&agent, path);
-    assert_eq!(refused.stdout, "refused 403\n", "{refused}");
+    assert_eq!(refused.stdout, "refused 426\n", "{refused}");
     agent.counted("its host gets the secret model", 1);
     drop(agent);
     node.write(

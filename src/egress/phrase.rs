@@ -23,6 +23,18 @@ pub fn phrase(endpoint: Option<&str>, reason: &str) -> String {
     line
 }
 
+/// The explanation of a refusal, which is JSON, as one sentence.
+pub fn in_words(explanation: &str) -> Option<String> {
+    let data: serde_json::Value = serde_json::from_str(explanation).ok()?;
+    let say = |field: &str| data.get(field).and_then(serde_json::Value::as_str);
+    let mut text = format!("agentbox: {}", say("reason")?);
+    if let Some(more) = say("how_to_ask") {
+        text += "; ";
+        text += more;
+    }
+    Some(text)
+}
+
 /// A rule as somebody types it in a shell: what has a space is one word in quotes. No rule that is offered has a quote in it.
 pub fn typed(rule: &str) -> String {
     match rule.contains([' ', '*']) {

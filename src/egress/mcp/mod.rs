@@ -23,6 +23,7 @@ pub use lists::{Lists, Shown};
 
 use self::copy::{Whole, is_plain, object, put, unlike};
 use crate::egress::forms::percent_decoded;
+use crate::egress::phrase::in_words;
 use crate::policy::request::{Call, is_method, name_field};
 
 /// The longest body that is read, and the longest list, in bytes.
@@ -86,12 +87,7 @@ impl Message {
 /// The answer to requests that the wall refuses, out of what it would say to another request; `None` where nobody waits for one.
 pub fn refusal(message: &Message, explanation: &str) -> Option<String> {
     let data: Value = serde_json::from_str(explanation).ok()?;
-    let say = |field: &str| data.get(field).and_then(Value::as_str);
-    let mut text = format!("agentbox: {}", say("reason")?);
-    if let Some(more) = say("how_to_ask") {
-        text += "; ";
-        text += more;
-    }
+    let text = in_words(explanation)?;
     let one = |id: &Value| {
         serde_json::json!({
             "jsonrpc": "2.0", "id": id, "error": {"code": REFUSED, "message": text, "data": data}

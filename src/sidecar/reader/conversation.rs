@@ -11,10 +11,9 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Either};
+use http_body_util::Either;
 use hyper::body::{Bytes, Incoming};
-use hyper::ext::ReasonPhrase;
-use hyper::header::{CONTENT_TYPE, HeaderValue, UPGRADE};
+use hyper::header::UPGRADE;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request as HttpRequest, Response, StatusCode};
@@ -25,6 +24,7 @@ use super::held::{NotHeld, Room};
 use super::mcp::{self, Heard};
 use super::messages::{Answer, Arrival, By, Line, Question, Way};
 use super::outside::{Greetings, Outside, Words};
+use super::refused::{ReadAs, in_mcp, words};
 use super::rewrite::Expected;
 use super::secrets::{Answers, Secrets};
 use super::stream::{self, Client, Clock, Fault, Inside, Passage, Turn};
@@ -32,14 +32,14 @@ use super::websocket::{self, Opaque};
 use super::{opened, rewrite};
 use crate::egress::Honey;
 use crate::egress::http::{KnownFields, LONGEST_HEAD};
-use crate::egress::mcp::{Lists, Message, refusal};
+use crate::egress::mcp::{Lists, Message};
 use crate::egress::request::Asked;
 use crate::policy::request::Scheme;
 
 /// How long a client may take for a head, and be idle between requests.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
 
-type Told = Response<Either<Words, Heard>>;
+pub(super) type Told = Response<Either<Words, Heard>>;
 
 /// What a reader has.
 pub(super) struct Given {
@@ -67,6 +67,8 @@ struct Conversation<'a> {
     opaque: RefCell<Option<Opaque>>,
     /// Whether any request was read.
     began: Cell<bool>,
+    /// What the client of this request makes of a refusal.
+    read_as: Cell<ReadAs>,
 }
 
 /// A request that may go, and what it may go by.
@@ -103,6 +105,7 @@ pub(super) async fn serve(given: &Given, stream: TcpStream, line: Line, arrival:
         outside: RefCell::new(None),
         opaque: RefCell::new(None),
         began: Cell::new(false),
+        read_as: Cell::default(),
     };
     conversation.hold(client).await;
 }
@@ -204,6 +207,7 @@ impl Conversation<'_> {
 
     async fn answer(&self, message: HttpRequest<Incoming>) -> io::Result<Told> {
         self.began.set(true);
+        self.read_as.set(ReadAs::of(message.headers()));
         let Arrival {
             host, port, scheme, ..
         } = &self.arrival;
@@ -227,6 +231,7 @@ impl Conversation<'_> {
         if asked.request.method.is_websocket() {
             // Its connection is its own.
             kept = None;
+            self.read_as.set(ReadAs::WebSocket);
         }
         let mut read: Option<Message> = None;
         loop {
@@ -352,7 +357,7 @@ impl Conversation<'_> {
                 status,
                 phrase,
                 body,
-            } => Leave::Refused(Box::new(words(status, phrase, body))),
+            } => Leave::Refused(Box::new(words(status, phrase, body, self.read_as.get()))),
         })
     }
 
@@ -363,35 +368,4 @@ impl Conversation<'_> {
             Leave::Go(..) | Leave::Read => Err(io::ErrorKind::InvalidData.into()),
         }
     }
-}
-
-/// A refusal as a client of MCP reads it: an error of JSON-RPC, where a request waits for its answer.
-async fn in_mcp(told: Told, message: Option<&Message>) -> Told {
-    let Some(message) = message.filter(|_| told.status() == StatusCode::FORBIDDEN) else {
-        return told;
-    };
-    let (parts, body) = told.into_parts();
-    let Ok(whole) = body.collect().await else {
-        return Response::from_parts(parts, Either::Left(Words::default()));
-    };
-    let whole = whole.to_bytes();
-    let explanation = String::from_utf8_lossy(&whole);
-    match refusal(message, &explanation) {
-        Some(error) => words(200, String::new(), error),
-        None => Response::from_parts(parts, Either::Left(Words::new(whole))),
-    }
-}
-
-/// The wall's own answer.
-fn words(status: u16, phrase: String, body: String) -> Told {
-    let mut answer = Response::new(Either::Left(Words::new(Bytes::from(body))));
-    *answer.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::FORBIDDEN);
-    let json = HeaderValue::from_static("application/json");
-    answer.headers_mut().insert(CONTENT_TYPE, json);
-    if !phrase.is_empty()
-        && let Ok(phrase) = ReasonPhrase::try_from(phrase.into_bytes())
-    {
-        answer.extensions_mut().insert(phrase);
-    }
-    answer
 }

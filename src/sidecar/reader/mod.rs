@@ -23,6 +23,7 @@
 //! rewrite       a message without what belongs to one connection, for the other one
 //! opened        the TLS of a client
 //! redaction     secrets out of answers
+//! refused       the wall's own answers
 //! secrets       the node's secrets: into requests, and out of answers
 //! mcp           messages of MCP, and lists in answers
 //! held          what of these is held whole, and the room for it
@@ -40,6 +41,7 @@ pub(super) mod messages;
 mod opened;
 mod outside;
 mod redaction;
+mod refused;
 mod rewrite;
 mod secrets;
 mod stream;

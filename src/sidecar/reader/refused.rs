@@ -1,0 +1,128 @@
+//! The wall's own answers, in the form that their client reads.
+
+use http_body_util::{BodyExt, Either};
+use hyper::body::Bytes;
+use hyper::ext::ReasonPhrase;
+use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderMap, HeaderValue, UPGRADE, USER_AGENT};
+use hyper::{Response, StatusCode};
+
+use super::conversation::Told;
+use super::outside::Words;
+use crate::egress::mcp::{Message, refusal};
+use crate::egress::phrase::in_words;
+
+/// What a client makes of a refusal.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum ReadAs {
+    #[default]
+    Json,
+    /// git shows a text alone (`show_http_message()` in its remote-curl.c), as lines `remote:`.
+    Text,
+    /// Behind 403 a client of WebSockets tries again; 426 tells it that there is no WebSocket here (RFC 9110, section 15.5.22), and
+    /// one that knows another way takes that.
+    WebSocket,
+}
+
+impl ReadAs {
+    /// What the head of a request says of its client.
+    pub fn of(headers: &HeaderMap) -> Self {
+        let agent = headers.get(USER_AGENT);
+        match agent.is_some_and(|agent| agent.as_bytes().starts_with(b"git/")) {
+            true => Self::Text,
+            false => Self::Json,
+        }
+    }
+}
+
+/// The wall's answer.
+pub(super) fn words(status: u16, phrase: String, body: String, read_as: ReadAs) -> Told {
+    let text = match read_as {
+        ReadAs::Text => in_words(&body),
+        ReadAs::Json | ReadAs::WebSocket => None,
+    };
+    let (kind, body) = match text {
+        Some(text) => ("text/plain", text + "\n"),
+        None => ("application/json", body),
+    };
+    let mut answer = Response::new(Either::Left(Words::new(Bytes::from(body))));
+    *answer.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::FORBIDDEN);
+    let fields = answer.headers_mut();
+    fields.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    if (read_as, status) == (ReadAs::WebSocket, 403) {
+        fields.insert(UPGRADE, HeaderValue::from_static("HTTP/1.1"));
+        fields.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+        *answer.status_mut() = StatusCode::UPGRADE_REQUIRED;
+    }
+    if !phrase.is_empty()
+        && let Ok(phrase) = ReasonPhrase::try_from(phrase.into_bytes())
+    {
+        answer.extensions_mut().insert(phrase);
+    }
+    answer
+}
+
+/// A refusal as a client of MCP reads it: an error of JSON-RPC, where a request waits for its answer.
+pub(super) async fn in_mcp(told: Told, message: Option<&Message>) -> Told {
+    let Some(message) = message.filter(|_| told.status() == StatusCode::FORBIDDEN) else {
+        return told;
+    };
+    let (parts, body) = told.into_parts();
+    let Ok(whole) = body.collect().await else {
+        return Response::from_parts(parts, Either::Left(Words::default()));
+    };
+    let whole = whole.to_bytes();
+    let explanation = String::from_utf8_lossy(&whole);
+    match refusal(message, &explanation) {
+        Some(error) => words(200, String::new(), error, ReadAs::Json),
+        None => Response::from_parts(parts, Either::Left(Words::new(whole))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(agent: &'static str, websocket: bool, status: u16) -> (u16, HeaderMap, String) {
+        let mut headers = HeaderMap::new();
+        headers.insert(USER_AGENT, HeaderValue::from_static(agent));
+        let read_as = match websocket {
+            true => ReadAs::WebSocket,
+            false => ReadAs::of(&headers),
+        };
+        let body = r#"{"error":"denied","reason":"no rule","how_to_ask":"ask"}"#.to_owned();
+        let answer = words(status, "agentbox: no rule".to_owned(), body, read_as);
+        let (parts, body) = answer.into_parts();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let Ok(body) = runtime.block_on(body.collect()) else {
+            panic!("it is all there");
+        };
+        let body = String::from_utf8(body.to_bytes().to_vec()).unwrap();
+        (parts.status.as_u16(), parts.headers, body)
+    }
+
+    /// Defect 9 of the review of agents: git said nothing but 403.
+    #[test]
+    fn git_gets_a_text_and_every_other_client_json() {
+        let (status, headers, body) = answered("git/2.39.5", false, 403);
+        assert_eq!((status, &*body), (403, "agentbox: no rule; ask\n"));
+        assert_eq!(headers[CONTENT_TYPE], "text/plain");
+        let (_, headers, body) = answered("curl/7.88", false, 403);
+        assert_eq!(headers[CONTENT_TYPE], "application/json");
+        assert!(body.starts_with('{'));
+    }
+
+    /// Defect 5: Codex asked five times, and lost 9.5 s.
+    #[test]
+    fn a_refused_websocket_is_told_that_there_is_none() {
+        let (status, headers, _) = answered("codex", true, 403);
+        assert_eq!(
+            (status, &headers[UPGRADE]),
+            (426, &HeaderValue::from_static("HTTP/1.1"))
+        );
+        assert_eq!(headers[CONNECTION], "Upgrade");
+        // The host's own fault may pass.
+        assert_eq!(answered("codex", true, 502).0, 502);
+    }
+}
