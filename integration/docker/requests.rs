@@ -244,7 +244,9 @@ fn git_reads_and_pushes_what_its_rules_name_and_no_other_repository() {
     for name in ["read", "other"] {
         let refused = works(&agent, name);
         assert_eq!(refused.stdout, "hello\n", "{name}: {refused}");
-        assert!(refused.stderr.contains("403"), "{name}: {refused}");
+        // Defect 9 of the review of agents: the reason, when the push begins.
+        let why = "remote: agentbox: POST https://files.example.test/smart/";
+        assert!(refused.stderr.contains(why), "{name}: {refused}");
         assert_eq!(heads(name), "one\n");
     }
     drop(agent);
@@ -253,7 +255,7 @@ fn git_reads_and_pushes_what_its_rules_name_and_no_other_repository() {
     assert_eq!(works(&agent, "read").stdout, "hello\n");
     let refused = works(&agent, "other");
     assert!(
-        refused.stdout.is_empty() && refused.stderr.contains("403"),
+        refused.stdout.is_empty() && refused.stderr.contains("remote: agentbox: GET https://"),
         "{refused}"
     );
 }

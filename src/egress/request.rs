@@ -140,7 +140,7 @@ impl Rules {
     }
 }
 
-/// A request and its query, which no rule looks at.
+/// A request and its query, which no rule looks at. Git's service alone is read there ([`Asked::push`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
     /// What is decided about.
@@ -150,11 +150,32 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Each of its calls, as a request of its own.
+    /// Each of its calls, as a request of its own; and the push that it announces.
     pub fn alone(&self) -> impl Iterator<Item = Self> {
-        self.request.alone().map(|request| Self {
+        let each = self.request.alone().map(|request| Self {
             request,
             query: self.query.clone(),
+        });
+        each.chain(self.push())
+    }
+
+    /// The push that git begins with this request: it names the service in the query of `info/refs` (gitprotocol-http(5)). A query
+    /// that is spelled as git spells none may mean it too.
+    pub fn push(&self) -> Option<Self> {
+        const SERVICE: &str = "git-receive-pack";
+        let path = self.request.path.to_string();
+        let repository = path.strip_suffix("/info/refs")?;
+        let mut parts = self.query.as_deref()?.split(['&', ';']);
+        if !parts.any(|part| part.contains('%') || part.contains(SERVICE)) {
+            return None;
+        }
+        Some(Self {
+            request: Request {
+                method: "POST".parse().ok()?,
+                path: RequestPath::parse(&format!("{repository}/{SERVICE}")).ok()?,
+                ..self.request.clone()
+            },
+            query: None,
         })
     }
 

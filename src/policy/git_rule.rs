@@ -9,6 +9,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Deserializer};
+
 use super::Rule;
 use super::request::RequestRule;
 use super::text::ValueError;
@@ -41,7 +43,12 @@ impl GitRule {
 
     /// The requests that it allows: the list of references, which a reader sees as well, and the service itself.
     pub fn rules(self) -> BTreeSet<Rule> {
-        self.requests.into_iter().map(Rule::Request).collect()
+        self.requests().map(Rule::Request).collect()
+    }
+
+    /// The same.
+    pub fn requests(self) -> impl Iterator<Item = RequestRule> {
+        self.requests.into_iter()
     }
 }
 
@@ -108,6 +115,30 @@ impl FromStr for GitRule {
     }
 }
 
+/// An item of a list of requests: a rule for requests, or one for git, which is several.
+#[derive(Deserialize)]
+#[serde(try_from = "String")]
+struct Several(BTreeSet<RequestRule>);
+
+impl TryFrom<String> for Several {
+    type Error = ValueError;
+
+    fn try_from(text: String) -> Result<Self, ValueError> {
+        match GitRule::is_meant(&text) {
+            true => Ok(Self(text.parse::<GitRule>()?.requests().collect())),
+            false => Ok(Self([text.parse()?].into())),
+        }
+    }
+}
+
+/// Reads a list of such items.
+pub(super) fn several<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<BTreeSet<RequestRule>, D::Error> {
+    let items: Vec<Several> = Vec::deserialize(from)?;
+    Ok(items.into_iter().flat_map(|item| item.0).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,6 +195,23 @@ mod tests {
                 "POST https://a.test.example/acme/app/git-upload-pack",
                 true,
             ),
+            // Defect 9 of the review of agents: a push died late, and without its reason.
+            (
+                &read,
+                "GET https://a.test.example/acme/app/info/refs?service=git-receive-pack",
+                false,
+            ),
+            (
+                &read,
+                "GET https://a.test.example/acme/app/info/refs?x=y&service=git%2Dreceive-pack",
+                false,
+            ),
+            (
+                &push,
+                "GET https://a.test.example/acme/app/info/refs?service=git-receive-pack",
+                true,
+            ),
+            (&read, "GET https://a.test.example/acme/app/info/refs", true),
             (
                 &read,
                 "POST https://a.test.example/acme/app/git-receive-pack",
@@ -205,8 +253,11 @@ mod tests {
                 false,
             ),
         ] {
-            let asked = typed(request).unwrap().request;
-            let allowed = matches!(rules.decide_request(&asked), RequestDecision::Allow(_));
+            let asked = typed(request).unwrap();
+            let allowed = asked.alone().all(|one| {
+                let decided = rules.decide_request(&one.request);
+                matches!(decided, RequestDecision::Allow(_))
+            });
             assert_eq!(allowed, expected, "{request}");
         }
     }

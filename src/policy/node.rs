@@ -276,6 +276,11 @@ mod tests {
                 2,
                 "or either with https://",
             ),
+            (
+                "[[secret]]\nname = \"a\"\nrequests = [\n\"GET https://a.test/x\",\n\"git:pull a.test/b/c\"]",
+                5,
+                "git:read HOST/OWNER/REPOSITORY",
+            ),
             ("[log]\nsize = \"1\"", 2, "a size from 1MiB to 64GiB"),
             ("[log]\nruns = -1", 2, "invalid value"),
             (

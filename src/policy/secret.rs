@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::git_rule::several;
 use super::request::{RequestRule, Scheme};
 use super::rule::Target;
 use super::text::{ValueError, string_form};
@@ -41,6 +42,7 @@ struct Written {
     name: SecretName,
     file: HostPath,
     policies: BTreeSet<PolicyName>,
+    #[serde(deserialize_with = "several")]
     requests: BTreeSet<RequestRule>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     header: Option<SecretHeader>,
@@ -455,6 +457,31 @@ mod tests {
                 .unwrap_err()
                 .contains("needs one of header, basic and query")
         );
+    }
+
+    /// Defect 11 of the review of agents.
+    #[test]
+    fn requests_are_named_as_in_network_allow_for_git_too() {
+        let read = |requests: &str| {
+            let text = format!(
+                "name = \"n\"\nfile = \"/k\"\npolicies = [\"p\"]\nbasic = \"x-access-token\"\nrequests = [{requests}]"
+            );
+            toml::from_str::<NodeSecret>(&text).map_err(|error| error.to_string())
+        };
+        let secret =
+            read("\"git:push a.test.example/acme/app\", \"GET https://a.test.example/x\"").unwrap();
+        let all: Vec<String> = secret.requests.iter().map(ToString::to_string).collect();
+        assert_eq!(all.len(), 5, "{all:?}");
+        assert!(
+            all.iter()
+                .any(|rule| rule.ends_with("app.git/git-receive-pack"))
+        );
+        assert_eq!(secret.places().unwrap().len(), 1);
+        let text = serde_json::to_string(&secret).unwrap();
+        assert_eq!(serde_json::from_str::<NodeSecret>(&text).unwrap(), secret);
+        let error = read("\"GET https://a.test.example/x\", \"git:pull a.test.example/acme/app\"")
+            .unwrap_err();
+        assert!(error.contains("git:read HOST/OWNER/REPOSITORY"), "{error}");
     }
 
     #[test]
