@@ -164,7 +164,10 @@ fn nobody_inside_writes_replaces_or_unmounts_it() {
     let listed = container
         .exec(&[], &["ls", "-A", "/run/agentbox", "/run/agentbox/.."])
         .ok();
-    assert!(listed.contains("/run/agentbox:\ndenied\n"), "{listed}");
+    assert!(
+        listed.contains("/run/agentbox:\ndenied\nmounts\n"),
+        "{listed}"
+    );
     assert!(!listed.contains("index"), "{listed}");
 }
 

@@ -15,6 +15,9 @@ pub const MOST_LINES: usize = 64;
 /// The longest line, in characters.
 const LONGEST_LINE: usize = 600;
 
+/// What the file says of the one beside it.
+const BESIDE: &str = "mounts that are read-only or left out: the file mounts";
+
 /// Which refusals a container reads in its file. The first line says so, before anything is refused.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -121,15 +124,13 @@ impl Recent {
 
     /// All of them, for a file that is written over and never made shorter: the first line ends with as many spaces as it takes.
     pub fn file(&mut self) -> String {
-        let text = self.text(|_| true);
+        let head = format!("{}; {BESIDE}", self.shows.head());
+        let text = self.under(&head, |_| true);
         let missing = self.length.saturating_sub(text.len());
         self.length = self.length.max(text.len());
         match missing {
             0 => text,
-            missing => {
-                let head = self.shows.head();
-                self.under(&format!("{head}{}", " ".repeat(missing)), |_| true)
-            }
+            missing => self.under(&format!("{head}{}", " ".repeat(missing)), |_| true),
         }
     }
 
@@ -221,7 +222,8 @@ mod tests {
                 text.len()
             );
             assert!(text.lines().count() <= MOST_LINES + 1);
-            assert_eq!(text.lines().next().unwrap().trim_end(), shows.head());
+            let head = format!("{}; {BESIDE}", shows.head());
+            assert_eq!(text.lines().next().unwrap().trim_end(), head);
             length = text.len();
         }
         assert!(recent.file().ends_with('\n'));

@@ -1,16 +1,21 @@
 //! PURE. What the container is told of its walls.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::{AuditPlan, FilesystemPlan, NetworkPlan, Warning};
-use crate::policy::{Field, Report, Switch};
+use crate::policy::{Field, Report, Switch, escape};
 
 /// Where the container reads its refusals.
 pub const DENIED_IN: &str = "/run/agentbox";
 /// The file's name there.
 pub const DENIED: &str = "denied";
+/// The file beside it with the mounts that are less than was asked for, which no refusal tells of.
+pub const MOUNTS: &str = "mounts";
+/// As many of them as are listed.
+const MOST_MOUNTS: usize = 64;
 
 /// What the container is told of its walls.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +76,31 @@ impl ReportPlan {
 }
 
 impl FilesystemPlan {
+    /// The mounts that are read-only or were left out, as the container reads it. Why is told outside alone: a reason names
+    /// directories of the node.
+    pub fn less(&self) -> String {
+        let read_only = self
+            .mounts
+            .iter()
+            .filter(|m| m.bind().is_some() && !m.is_writable());
+        let read_only = read_only.map(|m| (&m.destination, "read-only"));
+        let left_out = self.pruned.iter().map(|m| (&m.destination, "not mounted"));
+        let all: BTreeSet<(String, &str)> = left_out
+            .chain(read_only)
+            .map(|(path, how)| (escape(&path.display().to_string()), how))
+            .collect();
+        let mut text = "# Mounts that are read-only here (filesystem.write of the policy lets one be written) or were left out; `agentbox \
+                        explain` says why, outside\n"
+            .to_owned();
+        for (path, how) in all.iter().take(MOST_MOUNTS) {
+            text += &format!("{path}: {how}\n");
+        }
+        if let Some(more) = all.len().checked_sub(MOST_MOUNTS).filter(|more| *more > 0) {
+            text += &format!("and {more} more\n");
+        }
+        text
+    }
+
     /// Keeps /run where it is, so that nothing else can take its place: a directory with mounts in it can be renamed, and a
     /// mount cannot.
     fn hold_run(&mut self) {

@@ -249,3 +249,19 @@ fn a_place_to_write_that_is_no_mount_is_a_mistake() {
         .refused();
     assert!(refused.contains("workspace-at"), "{refused}");
 }
+
+/// Defect 13 of the review of agents: a mount that was left out, or read-only, left no trace inside.
+#[test]
+fn a_container_reads_which_of_its_mounts_are_less_than_was_asked_for() {
+    let case = under("standard")
+        .bind("/srv/work", "/work")
+        .bind("/srv/ref", "/ref\n");
+    let text = case
+        .bind("/var/run/docker.sock", "/x")
+        .cwd("/work")
+        .plan()
+        .filesystem
+        .less();
+    let lines: Vec<&str> = text.lines().skip(1).collect();
+    assert_eq!(lines, ["/ref\\n: read-only", "/x: not mounted"]);
+}

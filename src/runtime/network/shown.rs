@@ -1,4 +1,5 @@
-//! The directory in which a container reads its refusals, and its one file, which the sidecar writes.
+//! The directory in which a container reads its refusals, whose file the sidecar writes, and which of its mounts are less than was
+//! asked for.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -8,7 +9,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::audit::{Recent, Shows};
 use crate::plan::Plan;
-use crate::plan::report::DENIED;
+use crate::plan::report::{DENIED, MOUNTS};
 use crate::plan::trust::TRUST;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::{Record, write_whole};
@@ -34,6 +35,9 @@ pub fn make(dir: &Path, plan: &Plan) -> Result<(), RuntimeError> {
     if let Some(shows) = of(plan) {
         let file = shown.join(DENIED);
         write_whole(&file, Recent::of(shows).file().as_bytes())?;
+        set_mode(&file, 0o644)?;
+        let file = shown.join(MOUNTS);
+        write_whole(&file, plan.filesystem.less().as_bytes())?;
         set_mode(&file, 0o644)?;
     }
     match plan.network.opens() {
