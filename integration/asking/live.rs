@@ -217,29 +217,29 @@ fn new_rules_may_name_ports_that_nobody_listened_on() {
     ];
     let agent = Agent::start(&docker, &options);
     let id = agent.id();
-    assert!(banner(&agent, 22).contains("refused 111"), "the control");
-    assert_eq!(agent.network()["ports"], serde_json::json!([443]));
+    assert!(banner(&agent, 25).contains("refused 111"), "the control");
+    assert_eq!(agent.network()["ports"], serde_json::json!([22, 443]));
     let update = |rules: &str| agentbox(&["update", &id, "--network-allow", rules]);
 
-    update("api.example.test, api.example.test:22").ok();
-    assert!(banner(&agent, 22).contains("SSH-2.0-example"));
-    assert_eq!(agent.network()["ports"], serde_json::json!([22, 443]));
+    update("api.example.test, api.example.test:25").ok();
+    assert!(banner(&agent, 25).contains("SSH-2.0-example"));
+    assert_eq!(agent.network()["ports"], serde_json::json!([22, 25, 443]));
     assert_eq!(
         agent.record()["decided"]["plan"]["network"]["ports"],
-        serde_json::json!([22, 443])
+        serde_json::json!([22, 25, 443])
     );
     // By another name or by an address it leads nowhere.
     let raw = agent.python(
-        "import socket\ntry: print(socket.create_connection(('198.51.100.12', 22), 5).recv(64))\n\
+        "import socket\ntry: print(socket.create_connection(('198.51.100.12', 25), 5).recv(64))\n\
          except OSError as e: print('refused', e.errno)\n",
     );
     assert!(raw.stdout.contains("refused"), "{raw}");
 
     // The rule goes, the listener stays, and comes back with another rule.
     update("api.example.test").ok();
-    assert!(!banner(&agent, 22).contains("SSH"));
-    update("api.example.test, api.example.test:22, api.example.test:80").ok();
-    assert!(banner(&agent, 22).contains("SSH-2.0-example"));
+    assert!(!banner(&agent, 25).contains("SSH"));
+    update("api.example.test, api.example.test:25, api.example.test:80").ok();
+    assert!(banner(&agent, 25).contains("SSH-2.0-example"));
     assert_eq!(agent.curl(true, &["http://api.example.test/later"]).code, 0);
 
     // A program has the port already, or what is outside leads in by it: nothing changes.

@@ -136,6 +136,33 @@ impl<'a> Agent<'a> {
     }
 }
 
+/// Defect 6 of the review of agents: git by SSH to a listed host was refused without its reason and without a line.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn ssh_to_a_listed_host_is_refused_with_its_reason_and_a_line() {
+    let docker = Docker::connect();
+    let _turn = witness();
+    let greeted = "import socket\ns = socket.create_connection(('api.example.test', 22), 10)\nprint(s.recv(4096))";
+    let control = Agent::free(&docker).python(greeted);
+    assert!(
+        control.code == 0 && !control.stdout.contains("agentbox"),
+        "{control}"
+    );
+    let rules = "dev.agentbox.network.allow=api.example.test";
+    let agent = Agent::start(&docker, &[runtime(), "--annotation", rules]);
+    let refused = agent.python(greeted);
+    assert!(
+        refused.stdout.starts_with("b'SSH-2.0-agentbox"),
+        "{refused}"
+    );
+    assert!(
+        refused.stdout.contains("--network-add api.example.test:22"),
+        "{refused}"
+    );
+    let log = agent.counted("port-not-listed", 1);
+    assert!(log.contains("api.example.test:22"), "{log}");
+}
+
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn what_is_listed_is_reached_by_every_kind_of_client() {

@@ -12,7 +12,7 @@ use crate::command::run;
 const IMAGE: &str = "test-workloads";
 /// TCP and UDP to addresses, none of which answers; how many attempts that is.
 const ATTEMPTS: &str = "import socket\n\
-    for host, port in (('169.254.169.254', 80), ('172.17.0.1', 22), ('10.9.9.9', 8080)):\n\
+    for host, port in (('169.254.169.254', 80), ('172.17.0.1', 23), ('10.9.9.9', 8080)):\n\
     \x20   for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):\n\
     \x20       s = socket.socket(socket.AF_INET, kind)\n\
     \x20       s.settimeout(2)\n\

@@ -28,6 +28,7 @@ pub mod request;
 pub mod socks;
 pub mod spelling;
 mod spent;
+pub mod ssh;
 mod status;
 pub mod tls;
 pub mod tried;

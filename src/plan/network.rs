@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{FilesystemPlan, PlanError, secrets};
+use crate::egress::ssh::SSH;
 use crate::egress::{Asking, Budget, Opened, Rules, proxy_port};
 use crate::plan::Isolates;
 use crate::plan::PlannedNamespace;
@@ -26,7 +27,7 @@ pub struct NetworkPlan {
     pub mode: NetworkMode,
     /// What is reached through the sidecar; nothing unless the mode is `allowlist`.
     pub rules: Rules,
-    /// The TCP ports that the wall listens on inside, bound at `create`: those that the rules named then.
+    /// The TCP ports that the wall listens on inside, bound at `create`: those that the rules named then, and SSH's.
     #[serde(default)]
     pub ports: BTreeSet<u16>,
     /// The port of the explicit proxy on 127.0.0.1.
@@ -207,6 +208,10 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>) -> NetworkPla
     }
     let refusing = *mode == NetworkMode::Local;
     let inbound: BTreeSet<u16> = inbound.iter().filter_map(|item| item.port()).collect();
+    // So that git by SSH, the most usual wish that no rule names, is refused with its reason and a line of the log.
+    if *mode == NetworkMode::Allowlist && !inbound.contains(&SSH) {
+        ports.insert(SSH);
+    }
     NetworkPlan {
         mode: *mode,
         proxy_port: match refusing {

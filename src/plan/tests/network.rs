@@ -34,6 +34,17 @@ fn only_the_mode_allowlist_reaches_anything() {
     assert_eq!(under("strict").plan().network.rules, Rules::default());
 }
 
+/// Defect 6 of the review of agents: git by SSH to a listed host was refused without any line.
+#[test]
+fn ssh_is_heard_wherever_names_are_unless_a_program_inside_is_to_hear_it() {
+    let allowing = || under("standard").annotation("network.allow", "a.example.com");
+    assert_eq!(allowing().plan().network.ports, [22, 443].into());
+    let inbound = allowing().annotation("network.inbound", "22");
+    assert_eq!(inbound.plan().network.ports, [443].into());
+    let local = under("standard").annotation("network.mode", "local");
+    assert!(local.plan().network.ports.is_empty());
+}
+
 #[test]
 fn presets_are_spelled_out_and_denials_kept() {
     let network = under("standard")

@@ -22,7 +22,8 @@ use super::wall::Wall;
 use super::{dns, explicit, requests, sniff};
 use crate::audit::Via;
 use crate::egress::http::RequestGuard;
-use crate::egress::phrase::speaks_http;
+use crate::egress::phrase::{in_words, speaks_http};
+use crate::egress::ssh::{self, SSH};
 use crate::policy::Host;
 use crate::sidecar::buffer::with_buffer;
 
@@ -145,7 +146,11 @@ async fn transparent(wall: &Rc<Wall>, stream: TcpStream, port: u16) {
     };
     if let Err(refusal) = outcome {
         refuse(wall, &stream, Via::Transparent, &host, port, &refusal);
-        if understands(&stream, port, &refusal).await {
+        if port == SSH && refusal.is_before_the_first_byte() {
+            let (_, phrase, body) = explicit::words(wall, &host, port, &refusal);
+            let why = in_words(&String::from_utf8_lossy(&body)).unwrap_or(phrase);
+            explicit::last_words(&stream, &ssh::goodbye(&why)).await;
+        } else if understands(&stream, port, &refusal).await {
             explicit::answer(wall, &stream, &host, port, &refusal).await;
         } else {
             reset(&stream);

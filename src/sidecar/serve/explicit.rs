@@ -363,7 +363,7 @@ async fn send(stream: &TcpStream, status: u16, phrase: &str, body: &[u8]) {
 }
 
 /// Sends it, and nothing after it.
-async fn last_words(stream: &TcpStream, all: &[u8]) {
+pub(super) async fn last_words(stream: &TcpStream, all: &[u8]) {
     // Whoever does not read the answer has no use for it.
     let _sent = tokio::time::timeout(FIRST_BYTES_WITHIN, write_all(stream, all)).await;
     say_goodbye(stream).await;

@@ -46,6 +46,14 @@ impl Refusal {
         !matches!(self, Self::Unreachable(_) | Self::Busy | Self::Broken(_))
     }
 
+    /// Whether nothing has passed on the connection: it was refused, or nobody was reached.
+    pub fn is_before_the_first_byte(&self) -> bool {
+        matches!(
+            self,
+            Self::Denied(_) | Self::Address(..) | Self::NotApproved(_) | Self::Unreachable(_)
+        )
+    }
+
     /// Under which word it is counted.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -116,7 +124,7 @@ impl Refusal {
     pub fn for_container(&self) -> String {
         match self {
             Self::Address(..) => "the name leads to no address that is open to this container; the node's log of refusals says \
-                                  where, and why (a name that may be private is listed as internal:HOST:PORT)"
+                                  where, and why (a name that may be private is listed as internal:HOST:PORT, one of the node itself as node:HOST:PORT)"
                 .to_owned(),
             // Whoever was caught need not know by what.
             Self::Honey(_) => "it has something in it that may not leave this container".to_owned(),
