@@ -247,7 +247,7 @@ fn wrap_without_root_hides_what_the_node_has_mounted_below_what_it_shows() {
         "cd src/project && mkdir -p data deep/disk && touch file && echo of the tree >data/under",
     );
     let mounts = format!(
-        "cd {project} && mkdir -p /opt/disk && mount --make-rprivate / && \
+        "cd {project} && mount --make-rprivate / && mount -t tmpfs -o mode=755 none /opt && mkdir /opt/disk && \
          for at in /opt/disk {project}/data {project}/deep/disk; do \
            mount -t tmpfs none $at && mkdir $at/sub $at/.aws && mount -t tmpfs none $at/sub && \
            echo not judged | tee $at/key $at/sub/key $at/.aws/credentials >/dev/null && chmod -R 777 $at || exit 9; done && \
@@ -277,7 +277,7 @@ fn wrap_without_root_hides_what_the_node_has_mounted_below_what_it_shows() {
     }
     // One that is named is shown, over its cover.
     let command = format!(
-        "{} wrap --read {project}/data -- bash -c 'cat data/key; ls -A deep/disk data/sub'",
+        "{} wrap --read {project}/data -- bash -c 'cat data/key; ls -A deep/disk; ls -A data/sub'",
         program()
     );
     assert_eq!(inside(&command).ok(), "not judged\n", "{command}");
