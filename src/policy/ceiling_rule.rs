@@ -6,10 +6,7 @@ use std::fmt;
 
 use super::bound::{Amount, Bound};
 use super::text::few;
-use super::{
-    EphemeralDir, GuestPath, InboundPort, MountRule, OnUnknown, Policy, RootAccess, SyscallName,
-    SyscallProfile, Syscalls,
-};
+use super::{EphemeralDir, GuestPath, InboundPort, MountRule, OnUnknown, Policy, RootAccess};
 
 /// What of a value exceeds the ceiling's.
 pub(super) struct Excess {
@@ -320,89 +317,6 @@ impl CeilingRule<BTreeSet<InboundPort>> for PortsOf {
             false => PartOf::narrowed(own, most, ceiling),
         }
     }
-}
-
-/// System calls: those that the ceiling allows itself, and those that it lets be allowed.
-pub(super) struct CallsOf;
-
-impl CeilingRule<BTreeSet<SyscallName>> for CallsOf {
-    #[cfg(test)]
-    const WITHIN: &'static str = "a part of the ceiling's `allow` and `limit` together";
-
-    fn excess(
-        asked: &BTreeSet<SyscallName>,
-        _: &BTreeSet<SyscallName>,
-        ceiling: &Policy,
-    ) -> Option<Excess> {
-        PartOf::excess(asked, &calls_within(&ceiling.syscalls), ceiling)
-    }
-
-    fn narrowed(
-        own: &BTreeSet<SyscallName>,
-        _: &BTreeSet<SyscallName>,
-        ceiling: &Policy,
-    ) -> BTreeSet<SyscallName> {
-        PartOf::narrowed(own, &calls_within(&ceiling.syscalls), ceiling)
-    }
-}
-
-/// Calls that a policy lets be allowed where it is a ceiling.
-pub(super) struct LimitedCallsOf;
-
-impl CeilingRule<BTreeSet<SyscallName>> for LimitedCallsOf {
-    #[cfg(test)]
-    const WITHIN: &'static str = <CallsOf as CeilingRule<BTreeSet<SyscallName>>>::WITHIN;
-
-    const NARROWS_CHOSEN: bool = true;
-
-    fn excess(
-        asked: &BTreeSet<SyscallName>,
-        most: &BTreeSet<SyscallName>,
-        ceiling: &Policy,
-    ) -> Option<Excess> {
-        CallsOf::excess(asked, most, ceiling)
-    }
-
-    fn narrowed(
-        own: &BTreeSet<SyscallName>,
-        most: &BTreeSet<SyscallName>,
-        ceiling: &Policy,
-    ) -> BTreeSet<SyscallName> {
-        CallsOf::narrowed(own, most, ceiling)
-    }
-}
-
-/// A profile of system calls. What `debug` adds, a ceiling may let be allowed call by call.
-pub(super) struct ProfileOf;
-
-impl CeilingRule<SyscallProfile> for ProfileOf {
-    #[cfg(test)]
-    const WITHIN: &'static str = "the ceiling's value or less (in the order above); `debug` also where the ceiling is `agent` and its \
-                                  `syscalls.allow` and `syscalls.limit` have the calls that `debug` adds";
-
-    fn excess(asked: &SyscallProfile, most: &SyscallProfile, ceiling: &Policy) -> Option<Excess> {
-        AtMost::excess(asked, &most_profile(*most, ceiling), ceiling)
-    }
-
-    fn narrowed(own: &SyscallProfile, most: &SyscallProfile, ceiling: &Policy) -> SyscallProfile {
-        AtMost::narrowed(own, &most_profile(*most, ceiling), ceiling)
-    }
-}
-
-fn most_profile(most: SyscallProfile, ceiling: &Policy) -> SyscallProfile {
-    let within = calls_within(&ceiling.syscalls);
-    let has = |call: &&str| within.iter().any(|name| name.as_str() == *call);
-    match most {
-        SyscallProfile::Agent if SyscallProfile::Debug.adds().iter().all(has) => {
-            SyscallProfile::Debug
-        }
-        _ => most,
-    }
-}
-
-/// The calls that a ceiling lets be allowed.
-fn calls_within(ceiling: &Syscalls) -> BTreeSet<SyscallName> {
-    ceiling.allow.union(&ceiling.limit).cloned().collect()
 }
 
 /// Enough for a person to see what is meant.

@@ -12,11 +12,12 @@
 use std::collections::BTreeSet;
 
 use super::ceiling_rule::{
-    AllOf, AtLeast, AtMost, CallsOf, Free, LimitedCallsOf, PartOf, PartOfMounts, PartOfRoot,
-    PlacesOf, PortsOf, ProfileOf, WhereApprovable, WithinBound,
+    AllOf, AtLeast, AtMost, Free, PartOf, PartOfMounts, PartOfRoot, PlacesOf, PortsOf,
+    WhereApprovable, WithinBound,
 };
 use super::network_limit::{LimitsWithin, RulesWithin};
 use super::rows::fields;
+use super::syscall::{CallsOf, LimitedCallsOf, ProfileOf};
 use super::word::*;
 use super::{
     AskSeconds, AuditedPolicy, BudgetsKept, ByteSize, Capability, CoolDown, Count, CpuLimit,
