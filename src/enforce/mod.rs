@@ -82,8 +82,8 @@ pub enum EnforceError {
     },
     /// Likewise, because it would be made in a mount that the policy makes read-only.
     #[error(
-        "make the mount point {destination:?}: the mount at {above:?} is read-only: make the directory in its source, or \
-         let it be written: dev.agentbox.workspace={} or the policy's filesystem.write", above.display()
+        "make the mount point {destination:?}: {above:?} is read-only; make it in the source, or set dev.agentbox.workspace={} or \
+         filesystem.write", above.display()
     )]
     MountPointInReadOnly {
         /// Where, in the container.
