@@ -134,7 +134,10 @@ fn f_40_a_container_that_spoiled_its_layer_starts_with_its_walls_or_not_at_all()
     let mount = format!("--volume={work}:/work");
     let mut started = 0;
     for mess in [
-        "rm -f /etc/passwd /etc/group; mkfifo /etc/passwd /etc/group".to_owned(),
+        // A pipe there makes Docker itself wait, under every runtime.
+        format!(
+            "rm -f /etc/passwd /etc/group; ln -s {outside}/secret /etc/passwd; ln -s {outside}/new /etc/group"
+        ),
         "echo /evil.so >/etc/ld.so.preload; echo x >/etc/ld.so.cache; rm -rf /etc/nsswitch.conf"
             .to_owned(),
         format!(

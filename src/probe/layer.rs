@@ -97,14 +97,14 @@ fn is_recorded(bundle: &Path, base: &Path) -> bool {
     };
     let below = base.strip_prefix(data).unwrap_or(base);
     let parts: Vec<&str> = below.iter().filter_map(|part| part.to_str()).collect();
-    let [driver, ..] = parts[..] else {
+    let [driver, _, last] = parts[..] else {
         return false;
     };
     let ids: Vec<&str> = bundle.iter().filter_map(|part| part.to_str()).collect();
     let ids = ids.into_iter().filter(|id| is_id(id));
     ids.into_iter().any(|id| {
         // Docker with containerd's image store; with its own; podman and CRI-O.
-        parts[0] == "rootfs" && parts[2] == id
+        driver == "rootfs" && last == id
             || dockers(data, driver, id).is_some_and(|layer| parts.contains(&layer.as_str()))
             || podmans(data, driver, (bundle, id)).is_some_and(|l| parts.contains(&l.as_str()))
     })

@@ -280,7 +280,7 @@ impl Judge {
 }
 
 /// The number of the mount that a descriptor is on (STATX_MNT_ID, Linux 5.8).
-pub(super) fn mount_id(fd: &OwnedFd) -> Option<u64> {
+fn mount_id(fd: &OwnedFd) -> Option<u64> {
     let found = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
     let mask = StatxFlags::from_bits_retain(found.stx_mask);
     mask.contains(StatxFlags::MNT_ID)
