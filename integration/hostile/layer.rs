@@ -64,7 +64,7 @@ fn hostile_f_40_what_was_left_in_the_layer_leads_no_start_outside() {
     stage.node.scratch.file("image/etc/hidden/file", "hidden");
     stage.node.scratch.file("image/etc/fixed", "fixed");
     stage.node.scratch.dir("image/run");
-    let script = "cat /etc/hidden/file; [ -p /etc/fixed ] || echo x >/etc/fixed; echo x >/etc/hosts; echo x >/proc/sys/kernel/domainname; \
+    let script = "cat /etc/hidden/file; for f in /etc/fixed /etc/hosts; do [ -p $f ] || echo x >$f; done; echo x >/proc/sys/kernel/domainname; \
         for f in /etc/passwd /etc/hosts /work /root /run/secrets/key; do [ -p $f ] || cat $f; done; echo ran";
     let config = stage.whole(script);
     let first = stage.run(Runtime::Standard, &config).ok();
