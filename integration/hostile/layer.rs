@@ -114,7 +114,12 @@ fn hostile_f_40_what_was_left_in_the_layer_leads_no_start_outside() {
                 0 => started += 1,
                 _ => assert!(!seen.stderr.trim().is_empty(), "{kind} {place}: {seen}"),
             }
-            let fixed = format!("{}/etc/fixed", stage.image);
+            // In a new /etc it is the container's own.
+            let of_image = match place {
+                "etc" => "etc.before/fixed",
+                _ => "etc/fixed",
+            };
+            let fixed = format!("{}/{of_image}", stage.image);
             if Path::new(&fixed).is_file() {
                 assert_ne!(
                     fs::read_to_string(fixed).unwrap(),
