@@ -8,6 +8,7 @@ mod hosts;
 mod image;
 mod indexes;
 mod layer;
+mod links;
 mod network;
 mod network_again;
 mod network_lost;

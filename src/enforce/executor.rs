@@ -126,7 +126,8 @@ fn make_files(work: &InitWork, spec: &Spec) -> Result<(), EnforceError> {
         }
         ScratchSource::Memory => None,
     };
-    rootfs::mount_all(&planned, &files.own, disk.as_ref(), files.user_namespace)
+    let image = (files.user_namespace, files.layers.as_ref());
+    rootfs::mount_all(&planned, &files.own, disk.as_ref(), image)
         .map_err(|error| error.with_cure(&planned))?;
     if let Some(cwd) = cwd {
         rootfs::make_working_directory(&planned, cwd)?;

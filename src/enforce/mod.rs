@@ -12,6 +12,7 @@ mod file_system;
 pub mod hidden;
 pub mod home;
 pub mod hooks;
+pub mod image;
 pub mod kernel;
 mod keyring;
 mod label;

@@ -19,6 +19,7 @@ use super::cover::{
     Follow, Masks, ReadOnly, attach, attach_at, copy, read_only, remount_read_only,
 };
 use super::file_system::NewFileSystem;
+use super::image::ImageLayers;
 use super::scratch::{Scratch, WORKBENCH};
 use super::walls::UserNamespace;
 use crate::kernel::mount_options::{self, Bits, Reach};
@@ -60,12 +61,12 @@ pub enum OwnSource {
 }
 
 /// Makes the mounts and private directories of the plan, parents before children, and masks last. Private directories are parts
-/// of `disk`, or of memory without one.
+/// of `disk`, or of memory without one; `image` says whose user namespace this is, and which layers the root has.
 pub fn mount_all(
     plan: &FilesystemPlan,
     own: &[OwnMount],
     disk: Option<&OwnedFd>,
-    user_namespace: UserNamespace,
+    image: (UserNamespace, Option<&ImageLayers>),
 ) -> Result<(), EnforceError> {
     // Below the workbench first, while it is not covered.
     let (at_bench, others): (Vec<_>, Vec<_>) = own
@@ -75,7 +76,7 @@ pub fn mount_all(
         .into_iter()
         .try_for_each(|m| mount_one(m, None))?;
     let others = by_depth(others);
-    match Scratch::open(plan, disk, user_namespace)? {
+    match Scratch::open(plan, disk, image)? {
         None => others.into_iter().try_for_each(|m| mount_one(m, None))?,
         Some(scratch) => {
             let result = scratch

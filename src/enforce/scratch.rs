@@ -1,6 +1,7 @@
 //! Private files, which are thrown away: the root's overlay, /tmp, home directories. All of it lies in one file system, in
 //! memory or on a disk that no other process sees ([`crate::runtime::create::scratch`]), which goes with the last mount of it.
 
+use std::cell::OnceCell;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -11,6 +12,7 @@ use rustix::mount::{OpenTreeFlags, UnmountFlags, open_tree, unmount};
 use super::EnforceError;
 use super::cover::{Follow, attach, attach_at, copy};
 use super::file_system::NewFileSystem;
+use super::image::{self, ImageLayers};
 use super::rootfs::tmpfs_with;
 use super::walls::UserNamespace;
 use crate::kernel::mount_options::{Bits, Propagation, Reach};
@@ -25,6 +27,21 @@ pub(super) const WORKBENCH: &str = "/dev";
 pub(super) struct Scratch<'a> {
     root: Made<'a>,
     user_namespace: UserNamespace,
+    /// The layers of the engine's overlay that is the root.
+    layers: Option<&'a ImageLayers>,
+    /// An overlay over those, of which private directories are parts: where it is attached.
+    view: OnceCell<PathBuf>,
+}
+
+/// What an overlay lies over.
+#[derive(Clone, Copy)]
+enum Below<'a> {
+    /// A directory, which nothing else is written over.
+    Directory(&'a Path),
+    /// A directory over which an earlier overlay has written in the same place.
+    Again(&'a Path),
+    /// The image's layers, of which the top one is written by the engine.
+    Layers(&'a ImageLayers),
 }
 
 enum Made<'a> {
@@ -37,7 +54,7 @@ impl<'a> Scratch<'a> {
     pub(super) fn open(
         plan: &FilesystemPlan,
         disk: Option<&'a OwnedFd>,
-        user_namespace: UserNamespace,
+        (user_namespace, layers): (UserNamespace, Option<&'a ImageLayers>),
     ) -> Result<Option<Self>, EnforceError> {
         if !plan.needs_scratch() {
             return Ok(None);
@@ -49,6 +66,8 @@ impl<'a> Scratch<'a> {
         let scratch = Self {
             root,
             user_namespace,
+            layers,
+            view: OnceCell::new(),
         };
         attach_at(scratch.fd(), Path::new(WORKBENCH))?;
         Ok(Some(scratch))
@@ -82,11 +101,7 @@ impl<'a> Scratch<'a> {
             .map_err(EnforceError::step(step("make")))?;
         // The overlay keeps its parts; the workbench is cleared while /dev below it moves.
         let again = copy(self.fd(), Reach::One).map_err(EnforceError::step(step("keep")))?;
-        let new = self
-            .overlay(Path::new("/"), "root", Bits::default())
-            .map_err(EnforceError::step(step(
-                "mount (an overlay on an overlay on an overlay is more than the kernel takes)",
-            )))?;
+        let new = self.over_root("root", &old)?;
         unmount(WORKBENCH, UnmountFlags::DETACH).map_err(EnforceError::step(step("leave")))?;
         attach(&new, &old).map_err(EnforceError::step(step("attach")))?;
         for path in plan.kernel_mounts() {
@@ -102,10 +117,60 @@ impl<'a> Scratch<'a> {
         attach_at(&again, Path::new(WORKBENCH))
     }
 
+    /// An overlay over the image, whose parts have been made. `old` is its root.
+    fn over_root(&self, name: &str, old: &OwnedFd) -> Result<OwnedFd, EnforceError> {
+        let below = match self.layers {
+            Some(layers) => Below::Layers(layers),
+            None => Below::Directory(Path::new("/")),
+        };
+        let step = "mount an overlay over the image (the kernel takes two on one another)";
+        let new = self.overlay(below, &Written::part(name), Bits::default());
+        let new = new.map_err(EnforceError::step(step))?;
+        if self.layers.is_some() {
+            let old = copy(old, Reach::One).map_err(EnforceError::step(step))?;
+            image::check_same(&old, &new)?;
+        }
+        Ok(new)
+    }
+
+    /// A directory of the image in an overlay over all of its layers.
+    fn of_view(&self, path: &Path) -> Result<OwnedFd, EnforceError> {
+        let step = || format!("make the private {path:?} of the image's layers");
+        let failed = EnforceError::step::<std::io::Error>;
+        let view = match self.view.get() {
+            Some(view) => view,
+            None => {
+                let old = Follow::Never.open(Path::new("/"));
+                let old = old.map_err(EnforceError::step(step()))?;
+                let like = rustix::fs::fstat(&old).map_err(EnforceError::step(step()))?;
+                self.upper("image", &like, None)
+                    .map_err(EnforceError::step(step()))?;
+                let new = self.over_root("image", &old)?;
+                let place = self.attached(&new, "image.view").map_err(failed(step()))?;
+                self.view.get_or_init(|| place)
+            }
+        };
+        let relative = path.strip_prefix("/").unwrap_or(path);
+        let directory = Follow::Never.open(&view.join(relative));
+        let part = directory.and_then(|directory| copy(&directory, Reach::One));
+        let part = part.map_err(EnforceError::step(step()))?;
+        let private = Some(Propagation::Private);
+        change(part.as_fd(), Bits::NO_PRIVILEGE, private, Reach::One).map_err(failed(step()))?;
+        Ok(part)
+    }
+
     /// Makes one private directory.
     pub(super) fn directory(&self, index: usize, dir: &Ephemeral) -> Result<(), EnforceError> {
         let step = |what: &str| format!("{what} the private {}", dir.path.display());
-        let like = match Follow::Never.open(&dir.path) {
+        let opened = Follow::Never.open(&dir.path);
+        let is_images = |fd: &OwnedFd| match (dir.content, self.layers) {
+            (EphemeralContent::Image, Some(_)) => image::is_on_root(fd),
+            _ => Ok(false),
+        };
+        let like = match opened {
+            Ok(fd) if is_images(&fd).map_err(EnforceError::step(step("look at")))? => {
+                return attach_at(&self.of_view(&dir.path)?, &dir.path);
+            }
             Ok(fd) => rustix::fs::fstat(&fd).map_err(EnforceError::step(step("look at")))?,
             // The image has no such directory, and the root file system is read-only: nothing to make writable.
             Err(Errno::NOENT) => return Ok(()),
@@ -122,9 +187,11 @@ impl<'a> Scratch<'a> {
             EphemeralContent::EmptyHome => {
                 self.part(&name, Bits::NO_PRIVILEGE.and(Bits::NO_PROGRAM))
             }
-            EphemeralContent::Image => self
-                .overlay(&dir.path, &name, Bits::NO_PRIVILEGE)
-                .map_err(Into::into),
+            EphemeralContent::Image => {
+                let (below, written) = (Below::Directory(&dir.path), Written::part(&name));
+                self.overlay(below, &written, Bits::NO_PRIVILEGE)
+                    .map_err(Into::into)
+            }
         };
         let mount = mount.map_err(EnforceError::step(step("mount")))?;
         attach_at(&mount, &dir.path)
@@ -147,7 +214,11 @@ impl<'a> Scratch<'a> {
             }
         };
         let lower = self.attached(tree, &format!("{name}.lower"))?;
-        let overlay = self.overlay_of(&lower, &written, Bits::default())?;
+        let below = match kept {
+            Some(_) => Below::Again(&lower),
+            None => Below::Directory(&lower),
+        };
+        let overlay = self.overlay(below, &written, Bits::default())?;
         let private = Some(Propagation::Private);
         change(overlay.as_fd(), attributes, private, Reach::One)?;
         Ok(overlay)
@@ -186,27 +257,46 @@ impl<'a> Scratch<'a> {
         Ok(tree)
     }
 
-    fn overlay(&self, lower: &Path, name: &str, attributes: Bits) -> rustix::io::Result<OwnedFd> {
-        self.overlay_of(lower, &Written::part(name), attributes)
-    }
-
-    fn overlay_of(
+    fn overlay(
         &self,
-        lower: &Path,
+        below: Below<'_>,
         written: &Written,
         attributes: Bits,
     ) -> rustix::io::Result<OwnedFd> {
         let fs = NewFileSystem::begin("overlay", Path::new("agentbox"))?;
-        fs.set("lowerdir", lower)?;
+        match below {
+            Below::Directory(path) | Below::Again(path) => fs.set("lowerdir", path)?,
+            Below::Layers(layers) => layers.put_below(&fs, &written.beside("layers"))?,
+        }
         fs.set("upperdir", &written.upper)?;
         fs.set("workdir", &written.work)?;
         // Nothing of it outlives the container, or it is a cache: no write waits for the disk (since Linux 5.10).
         fs.set_flag("volatile")?;
-        if self.user_namespace != UserNamespace::Nodes {
-            // Without it an overlay needs trusted.* attributes, which only the host's root may set.
-            fs.set_flag("userxattr")?;
+        self.keep_links(&fs, below)?;
+        let made = fs.mount(attributes);
+        if let Below::Layers(_) = below {
+            rustix::process::chdir("/")?;
         }
-        fs.mount(attributes)
+        made
+    }
+
+    /// Options by which a file that is written keeps its other names. The kernel looks for the file that it came from by a handle,
+    /// and trusts the handles of a file system without a UUID only beside an option that forbids changes from below
+    /// (`ovl_allow_offline_changes`). `xino=on` would be one too, but over memory it gives inode numbers beyond 2^53, which
+    /// JavaScript takes for one another.
+    fn keep_links(&self, fs: &NewFileSystem, below: Below<'_>) -> rustix::io::Result<()> {
+        if self.user_namespace != UserNamespace::Nodes {
+            // Without it an overlay needs trusted.* attributes, which only the host's root may set. None of the others goes with it,
+            // and there are no handles.
+            return fs.set_flag("userxattr");
+        }
+        fs.set("redirect_dir", "on")?;
+        match below {
+            // Names that a file has below stay one file as well. The kernel falls back by itself where there are no handles.
+            Below::Directory(_) => fs.set("index", "on"),
+            // It would refuse what the engine writes to (EBUSY), and a cache that was made anew (ESTALE).
+            Below::Layers(_) | Below::Again(_) => Ok(()),
+        }
     }
 }
 
@@ -224,6 +314,11 @@ impl Written {
             upper: at("upper"),
             work: at("work"),
         }
+    }
+
+    /// Another directory of that part.
+    fn beside(&self, what: &str) -> PathBuf {
+        self.upper.with_extension(what)
     }
 
     /// In a directory of its own.

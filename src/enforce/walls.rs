@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::{Hooks, Spec};
 
 use super::hooks::HookState;
+use super::image::ImageLayers;
 use super::kernel::KernelFiles;
 use super::leader::Leader;
 use super::listener::{self, ListenerWay};
@@ -17,7 +18,8 @@ use super::rootfs::OwnMount;
 use super::trust::Trust;
 use super::unconfined::Parity;
 use super::{EnforceError, Wall, process, stdio, verify};
-use crate::plan::{CapabilitySets, Plan, ScratchPlace};
+use crate::plan::{CapabilitySets, ImageBelow, Plan, ScratchPlace};
+use crate::policy::RootAccess;
 use crate::seccomp::SavedFilter;
 use crate::sys::user::JoinedUser;
 use crate::sys::user_namespace::Ids;
@@ -249,6 +251,8 @@ pub struct InitFiles {
     pub(super) trust: Option<Trust>,
     /// Whose user namespace it is in.
     pub(super) user_namespace: UserNamespace,
+    /// The layers of the engine's overlay that is the root, where private files lie over them.
+    pub(super) layers: Option<ImageLayers>,
 }
 
 impl InitFiles {
@@ -274,7 +278,29 @@ impl InitFiles {
             scratch,
             trust: None,
             user_namespace,
+            layers: None,
         })
+    }
+
+    /// With the layers of the image, as planned: over another place hard links would come apart, or more be seen.
+    pub fn over(self, plan: &Plan, layers: Option<ImageLayers>) -> Result<Self, EnforceError> {
+        let files = &plan.filesystem;
+        let wanted = files.image_below == Some(ImageBelow::Layers);
+        let (given, nodes) = match &layers {
+            Some(layers) => (
+                !layers.trees.is_empty(),
+                self.user_namespace == UserNamespace::Nodes,
+            ),
+            None => (false, true),
+        };
+        let known = matches!(
+            files.image_below,
+            Some(ImageBelow::Layers | ImageBelow::Directory)
+        );
+        match wanted == given && nodes && (known || files.root != RootAccess::Ephemeral) {
+            true => Ok(Self { layers, ..self }),
+            false => Err(EnforceError::Incomplete(Wall::Files)),
+        }
     }
 
     /// With what programs are to trust, as planned: without it they would trust nothing that the wall says to them.
@@ -360,6 +386,50 @@ mod tests {
             error,
             Some(EnforceError::Incomplete(Wall::Syscalls))
         ));
+    }
+
+    #[test]
+    fn other_layers_than_were_planned_are_an_error() {
+        let mut plan = crate::plan::tests::sample();
+        let layers = || {
+            Some(ImageLayers {
+                trees: vec![socket()],
+                metacopy: false,
+            })
+        };
+        let why = || ImageBelow::AsItIs(String::new());
+        for (root, below, given, right) in [
+            (
+                RootAccess::Ephemeral,
+                Some(ImageBelow::Layers),
+                layers(),
+                true,
+            ),
+            (RootAccess::Ephemeral, Some(ImageBelow::Layers), None, false),
+            (
+                RootAccess::Ephemeral,
+                Some(ImageBelow::Directory),
+                None,
+                true,
+            ),
+            (
+                RootAccess::Ephemeral,
+                Some(ImageBelow::Directory),
+                layers(),
+                false,
+            ),
+            (RootAccess::Ephemeral, Some(why()), None, false),
+            (RootAccess::Ephemeral, None, None, false),
+            (RootAccess::ReadOnly, Some(why()), None, true),
+            (RootAccess::ReadOnly, None, None, true),
+            (RootAccess::ReadOnly, None, layers(), false),
+        ] {
+            plan.filesystem.root = root;
+            plan.filesystem.image_below = below;
+            plan.filesystem.scratch_place = ScratchPlace::Memory;
+            let made = files(&plan, None).unwrap().over(&plan, given);
+            assert_eq!(made.is_ok(), right, "{:?}", plan.filesystem.image_below);
+        }
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl Sorted {
             None => None,
         };
         let why = match hinders {
-            None => PRIVATE.to_owned(),
+            None => format!("{PRIVATE}{}", facts.links_in_words()),
             Some(why) => format!(
                 "an anonymous volume, which nobody writes without an overlay of the container's own: {why}"
             ),

@@ -108,6 +108,16 @@ pub enum PlanError {
         /// The reason.
         why: String,
     },
+    /// A root that would be thrown away, in which hard links would come apart.
+    #[error(
+        "policy '{policy}' throws the root's files away (filesystem.root = \"ephemeral\"), and hard links of this image would come apart: {why}; use filesystem.root = \"engine\" or \"read-only\""
+    )]
+    NoLayers {
+        /// The policy's name.
+        policy: String,
+        /// Why the engine's layers cannot be had.
+        why: String,
+    },
     /// What the person named for `wrap` is not given.
     #[error("{0:?} was named for this command and is not mounted: {1}")]
     Named(PathBuf, String),

@@ -193,6 +193,9 @@ pub struct SourceFacts {
     /// Why no overlay can be laid over it, where it is called like an anonymous volume, or is a cache of `wrap`, and that is so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_overlay: Option<String>,
+    /// In an overlay over it hard links come apart: the kernel finds no file of it by a handle.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_links: bool,
     /// It is the home directory of a person of the node, or root's.
     pub home: Option<Home>,
     /// What it holds, where it is in a pod's volume for what is secret, it holds anything, and all of it could be read.
@@ -244,8 +247,17 @@ impl SourceFacts {
             runtime: None,
             unsearched: None,
             no_overlay: None,
+            no_links: false,
             home: None,
             holds: None,
+        }
+    }
+
+    /// What becomes of its hard links in an overlay over it, where that needs words.
+    pub(super) fn links_in_words(&self) -> &'static str {
+        match self.no_links {
+            true => "; a hard link to a file of it comes apart when it is made",
+            false => "",
         }
     }
 

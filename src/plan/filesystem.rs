@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{BindAccess, Exclude, FoundIn, MountKind, PlannedMount, Pruned, Seen, text};
+use super::{
+    BindAccess, Exclude, FoundIn, ImageBelow, MountKind, PlannedMount, Pruned, Seen, text,
+};
 use crate::policy::{RootAccess, ScratchOn, escape};
 
 /// The file system wall.
@@ -23,6 +25,9 @@ pub struct FilesystemPlan {
     /// Where it lies.
     #[serde(default)]
     pub scratch_place: ScratchPlace,
+    /// What of it lies over the image has below, where there is any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_below: Option<ImageBelow>,
     /// Mount point of the workspace, if the container has one.
     pub workspace: Option<PathBuf>,
     /// Mounts that the container gets, in order.
@@ -149,10 +154,7 @@ impl FilesystemPlan {
 
     /// Whether an overlay is laid over anything: the root, an image's directory, a volume.
     pub fn has_overlay(&self) -> bool {
-        let of_image = |dir: &Ephemeral| dir.content == EphemeralContent::Image;
-        self.root == RootAccess::Ephemeral
-            || self.ephemeral.iter().any(of_image)
-            || self.mounts.iter().any(PlannedMount::is_private)
+        self.lies_over_image() || self.mounts.iter().any(PlannedMount::is_private)
     }
 
     /// Whether a path is the container's own to write: in its root or a private directory, and in no mount of the engine's.

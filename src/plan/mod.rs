@@ -19,6 +19,7 @@ pub mod hooks;
 pub mod join;
 mod judge;
 pub mod keys;
+pub mod layers;
 pub mod limits;
 mod mount;
 pub mod mountinfo;
@@ -76,6 +77,7 @@ pub use facts::{
 pub use filesystem::{Ephemeral, EphemeralContent, FilesystemPlan, ScratchPlace, SeenIn};
 pub use found_in::FoundIn;
 pub use git::{Exclude, InGit, Untracked};
+pub use layers::ImageBelow;
 pub use limits::LimitsPlan;
 pub use mount::{
     Bind, BindAccess, Judged, KernelFileSystem, KernelMount, MountError, MountKind, PlannedMount,

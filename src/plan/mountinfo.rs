@@ -128,18 +128,30 @@ impl MountLine {
         Some(join(&self.root, rest))
     }
 
+    /// The options of the file system, each with its value, without escapes. A comma in quotes is none between options
+    /// (`context="u:r:t:s0:c1,c2"`).
+    pub fn file_system_options(&self) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+        let mut quoted = false;
+        let all = self.options.split(|byte| {
+            quoted ^= *byte == b'"';
+            *byte == b',' && !quoted
+        });
+        let pairs = all.map(|option| match option.iter().position(|b| *b == b'=') {
+            Some(at) => (option[..at].to_vec(), Some(unescape(&option[at + 1..]))),
+            None => (option.to_vec(), None),
+        });
+        pairs.collect()
+    }
+
     /// The layers of an overlay (Documentation/filesystems/overlayfs.rst); `None` for another file system.
     pub fn layers(&self) -> Option<Layers> {
         if self.kind != "overlay" {
             return None;
         }
         let mut directories = Vec::new();
-        for option in self.options.split(|b| *b == b',') {
-            let Some(at) = option.iter().position(|b| *b == b'=') else {
-                continue;
-            };
-            let value = unescape(&option[at + 1..]);
-            match &option[..at] {
+        for (name, value) in self.file_system_options() {
+            let value = value.unwrap_or_default();
+            match name.as_slice() {
                 b"lowerdir" => directories.extend(split_layers(&value)),
                 // Added one by one since Linux 6.8.
                 b"lowerdir+" | b"datadir+" | b"upperdir" => directories.push(path(&value)),
@@ -158,7 +170,7 @@ pub fn join(base: &Path, rest: &Path) -> PathBuf {
     }
 }
 
-fn path(bytes: &[u8]) -> PathBuf {
+pub(super) fn path(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(bytes))
 }
 
@@ -215,7 +227,7 @@ fn unescape(text: &[u8]) -> Vec<u8> {
 }
 
 /// Lower layers are separated by colons; a backslash before one makes it part of the name.
-fn split_layers(value: &[u8]) -> Vec<PathBuf> {
+pub(super) fn split_layers(value: &[u8]) -> Vec<PathBuf> {
     let mut out = vec![Vec::new()];
     let mut bytes = value.iter().copied().peekable();
     while let Some(byte) = bytes.next() {

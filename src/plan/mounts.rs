@@ -74,6 +74,7 @@ pub(super) fn plan(
         scratch_bytes: files.scratch.bytes(),
         scratch_on: files.scratch_on,
         scratch_place: ScratchPlace::Memory,
+        image_below: None,
         workspace: sorted.workspace,
         kept: bundle.wrapped.kept.clone(),
         mounts: sorted.kept,

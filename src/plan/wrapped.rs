@@ -197,7 +197,7 @@ impl Sorted {
                     }
                     None => "a cache of packages; what is written does not reach it",
                 };
-                let why = why.to_owned();
+                let why = format!("{why}{}", facts.links_in_words());
                 self.keep_bind(mount, facts, BindAccess::Private, why);
             }
         }

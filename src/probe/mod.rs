@@ -3,6 +3,7 @@
 pub mod disk;
 mod held;
 mod hosts;
+mod image;
 mod kernel;
 mod layer;
 mod links;
@@ -28,6 +29,7 @@ use search::{Budget, Unwanted, View};
 use source::Judge;
 
 pub use hosts::NodePlaces;
+pub use image::{Image, image};
 pub use kernel::host;
 pub use source::is_home;
 
@@ -139,6 +141,7 @@ pub fn bundle(
         };
         if wrapped.caches.contains(mount.destination()) {
             found.facts.no_overlay = overlay::why_not(&found.fd, &found.facts.file_system.kind);
+            found.facts.no_links = judge.no_links(&found.fd);
         }
         opened.push(Opened::of(&found.facts, found.fd));
         let working = found.facts.home.as_ref().and_then(|h| h.working.as_ref());

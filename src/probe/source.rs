@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-use oci_spec::runtime::{Mount, Spec};
+use oci_spec::runtime::{LinuxNamespaceType, Mount, Spec};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 
@@ -16,7 +16,8 @@ use crate::plan::mountinfo::{MountTable, join};
 use crate::plan::never::Never;
 use crate::plan::volumes;
 use crate::plan::{FileKind, FileSystem, Home, Inside, SourceFacts};
-use crate::sys::user_namespace::owner;
+use crate::sys::mount::takes_handles;
+use crate::sys::user_namespace::{only_user, owner};
 
 /// TMPFS_MAGIC of linux/magic.h.
 const TMPFS: i64 = 0x0102_1994;
@@ -32,6 +33,8 @@ pub(super) struct Judge {
     mounts: OnceCell<MountTable>,
     /// The working directory of the first process.
     cwd: Option<PathBuf>,
+    /// Whether its overlays are mounted in another user namespace than the node's.
+    user_namespace: bool,
 }
 
 /// A source that was judged, and is held open since.
@@ -64,6 +67,7 @@ impl Judge {
             never,
             mounts: OnceCell::new(),
             cwd: spec.process().as_ref().map(|p| p.cwd().clone()),
+            user_namespace: has_user_namespace(spec),
         }
     }
 
@@ -171,6 +175,7 @@ impl Judge {
         facts.names.remove(&facts.path);
         if is_anonymous(&facts) {
             facts.no_overlay = overlay::why_not(fd, &facts.file_system.kind);
+            facts.no_links = self.no_links(fd);
         }
         if facts.all_names().any(volumes::is_secret) {
             facts.holds = held::look(fd, facts.kind);
@@ -186,6 +191,12 @@ impl Judge {
             .filter(|rest| is_linked(fd, rest));
         facts.linked = linked.map(Path::to_path_buf).collect();
         Ok(facts)
+    }
+
+    /// Whether hard links come apart in an overlay over a directory: without file handles, which the kernel finds files by for an
+    /// overlay of the node's own user namespace alone (`ovl_can_decode_fh`).
+    pub(super) fn no_links(&self, fd: &OwnedFd) -> bool {
+        self.user_namespace || !takes_handles(fd.as_fd()).unwrap_or(false)
     }
 
     pub(super) fn mounts(&self) -> Result<&MountTable, ProbeError> {
@@ -279,8 +290,15 @@ impl Judge {
     }
 }
 
+/// Whether a container has a user namespace of its own, or its caller, who has no root's rights, is in one.
+pub(super) fn has_user_namespace(spec: &Spec) -> bool {
+    let namespaces = spec.linux().as_ref().and_then(|l| l.namespaces().as_ref());
+    let mut all = namespaces.into_iter().flatten();
+    all.any(|n| n.typ() == LinuxNamespaceType::User) || only_user().ok().flatten().is_some()
+}
+
 /// The number of the mount that a descriptor is on (STATX_MNT_ID, Linux 5.8).
-fn mount_id(fd: &OwnedFd) -> Option<u64> {
+pub(super) fn mount_id(fd: &OwnedFd) -> Option<u64> {
     let found = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
     let mask = StatxFlags::from_bits_retain(found.stx_mask);
     mask.contains(StatxFlags::MNT_ID)

@@ -1,4 +1,4 @@
-//! mount_setattr(2): rustix and nix have no function for it.
+//! mount_setattr(2) and name_to_handle_at(2): rustix and nix have no function for them.
 #![expect(unsafe_code, reason = "raw system calls; every block states its proof")]
 
 use std::io;
@@ -64,5 +64,34 @@ fn set_attr(root: BorrowedFd<'_>, attr: &libc::mount_attr, reach: Reach) -> io::
         Ok(())
     } else {
         Err(io::Error::last_os_error())
+    }
+}
+
+/// Whether the file system of `file` finds files again by handles of theirs (name_to_handle_at(2)). An overlay has none unless it
+/// was mounted with `nfs_export=on`.
+pub fn takes_handles(file: BorrowedFd<'_>) -> io::Result<bool> {
+    // As long as the header, with room for no handle: the kernel says how long one would be.
+    let mut header = [0_u32; 2];
+    let mut mount: libc::c_int = 0;
+    // SAFETY: the path is a NUL-terminated literal, and the kernel writes no more than the header, whose first word says that no
+    // bytes follow it, and one integer; both live until the call returns.
+    let rc = unsafe {
+        libc::syscall(
+            libc::SYS_name_to_handle_at,
+            file.as_raw_fd(),
+            c"".as_ptr(),
+            header.as_mut_ptr(),
+            std::ptr::from_mut(&mut mount),
+            libc::AT_EMPTY_PATH,
+        )
+    };
+    if rc == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EOVERFLOW) => Ok(true),
+        Some(libc::EOPNOTSUPP) => Ok(false),
+        _ => Err(error),
     }
 }

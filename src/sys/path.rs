@@ -101,6 +101,25 @@ pub fn resolve_owned(path: &Path, user: u32) -> Result<PathBuf> {
     resolve(path, |step| judge_owner(step.path, step.found, user))
 }
 
+/// As [`resolve_owned`], but for the directory that the path leads to in the end, which may be anybody's.
+///
+/// # Errors
+/// As those.
+pub fn resolve_within_owned(path: &Path, user: u32) -> Result<PathBuf> {
+    let all = resolve(path, |_| Ok(()))?;
+    let root = std::fs::symlink_metadata("/")?;
+    judge_owner(Path::new("/"), &root, user)?;
+    let judged = resolve(path, |step| match step.path == all {
+        true => Ok(()),
+        false => judge_owner(step.path, step.found, user),
+    })?;
+    match judged == all {
+        true => Ok(all),
+        // Somebody changed it in between.
+        false => Err(ErrorKind::PermissionDenied.into()),
+    }
+}
+
 fn judge_owner(path: &Path, found: &Metadata, user: u32) -> Result<()> {
     const STICKY: u32 = 0o1000;
     let (owner, mode) = (user_namespace::owner(found.uid()), found.mode() & 0o7777);

@@ -3,14 +3,19 @@
 use std::path::PathBuf;
 
 use super::page::{Page, path, paths, size};
-use crate::plan::{Ephemeral, EphemeralContent, FilesystemPlan, PlannedMount, ScratchPlace};
+use crate::plan::{
+    Ephemeral, EphemeralContent, FilesystemPlan, ImageBelow, PlannedMount, ScratchPlace,
+};
 use crate::policy::{RootAccess, escape};
 use crate::render::ext4::Blank;
 
 pub(super) fn explain(page: &mut Page, files: &FilesystemPlan) {
     let root = match files.root {
         RootAccess::ReadOnly => "the image, read-only",
-        RootAccess::Ephemeral => "the image; writes are thrown away",
+        RootAccess::Ephemeral => match files.image_below {
+            Some(ImageBelow::Layers) => "the engine's layers of the image; writes are thrown away",
+            _ => "the image; writes are thrown away",
+        },
         RootAccess::Engine => "the image; writes go to the engine's layer of this container",
     };
     page.head("files", root);
@@ -19,6 +24,12 @@ pub(super) fn explain(page: &mut Page, files: &FilesystemPlan) {
     }
     for directory in &files.ephemeral {
         page.item(ephemeral(directory));
+    }
+    if let Some(ImageBelow::AsItIs(why)) = &files.image_below {
+        let why = escape(why);
+        page.item(format_args!(
+            "a hard link to a file of the image comes apart when it is made in one of these: {why}"
+        ));
     }
     // The kernel's own file systems are the same in every container; a tmpfs of the engine is one more place to write.
     for shown in files.mounts.iter().filter(|m| !m.is_the_kernels()) {

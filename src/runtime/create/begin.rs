@@ -14,8 +14,10 @@ use crate::cgroup::devices;
 use crate::cgroup::path;
 use crate::cgroup::systemd_v1;
 use crate::devices::DeviceProgram;
+use crate::enforce::image::ImageLayers;
 use crate::enforce::listener::AgentSocket;
 use crate::enforce::rootfs::OwnMount;
+use crate::kernel::mount_options::{Bits, Reach};
 use crate::policy::RootAccess;
 use crate::runtime::RuntimeError;
 use crate::runtime::agent::{Agent, ListenerChild, Moment};
@@ -114,6 +116,24 @@ impl Creation<'_> {
             judged_mounts::make_mount_points(&decision.bundle.rootfs, plan, &mounts)?;
         }
         Ok(mounts)
+    }
+
+    /// Detached copies of the image's layers, where something private lies over them.
+    pub(super) fn copy_layers(&self) -> Result<Option<ImageLayers>, RuntimeError> {
+        let image = self.decision.image.as_ref();
+        let Some(image) = image.filter(|image| !image.layers.is_empty()) else {
+            return Ok(None);
+        };
+        let attributes = Bits::READ_ONLY.and(Bits::NO_PRIVILEGE);
+        let trees = image.layers.iter();
+        let trees = trees.map(|layer| judged_mounts::copy(layer, attributes, Reach::One));
+        let trees = trees
+            .collect::<Result<_, _>>()
+            .map_err(RuntimeError::io("copy the mounts of the image's layers"))?;
+        Ok(Some(ImageLayers {
+            trees,
+            metacopy: image.metacopy,
+        }))
     }
 
     /// In learn mode the mounts that may be written, before the first process has them.

@@ -13,7 +13,7 @@ use crate::plan::reach::{self, NetSettings};
 use crate::plan::wrapped::Wrapped;
 use crate::plan::{self, BundleFacts, Decided, Plan, Warning};
 use crate::policy::{Asked, Selection};
-use crate::probe::Opened;
+use crate::probe::{self, Image, Opened};
 use crate::render::refuse;
 use crate::render::spec as shadow;
 use crate::runtime::RuntimeError;
@@ -40,6 +40,8 @@ pub struct BundleDecision {
     pub filter: Option<Filter>,
     /// The sources of the bind mounts, as they were judged.
     pub sources: Vec<Opened>,
+    /// What lies below the image, where something private has its files.
+    pub image: Option<Image>,
     /// The namespaces that it joins, as they were judged.
     pub joined: Vec<Joined>,
     /// Where the engine keeps its names.
@@ -92,12 +94,13 @@ pub fn decide(
     let (mut sources, mut joined) = (Vec::new(), Vec::new());
     let mut engine_files = EngineFiles::default();
     let mut given = Given::default();
+    let mut image = None;
     let (decided, chosen_by, filter) =
         match node_files::selection(global, &annotations, &wrapped.requests)? {
             Selection::Unconfined { chosen_by } => {
                 reach::check(&bundle.spec, net_settings(&bundle.spec))?;
                 for mount in bundle.spec.mounts().iter().flatten() {
-                    let place = crate::probe::destination(&bundle.rootfs, mount.destination());
+                    let place = probe::destination(&bundle.rootfs, mount.destination());
                     reach::check_mount(mount, &place)?;
                 }
                 (None, chosen_by.to_string(), filter::compile(None, engine)?)
@@ -105,20 +108,16 @@ pub fn decide(
             Selection::Policy(resolved) => {
                 reach::check(&bundle.spec, NetSettings::Own)?;
                 let of_node = node_files::places(global)?;
-                let (mut facts, opened) = crate::probe::bundle(
-                    &bundle.spec,
-                    (&bundle.dir, &bundle.rootfs),
-                    wrapped,
-                    &of_node,
-                )?;
+                let roots = (bundle.dir.as_path(), bundle.rootfs.as_path());
+                let (mut facts, opened) = probe::bundle(&bundle.spec, roots, wrapped, &of_node)?;
                 sources = opened;
                 facts.cri = cri::is_engines(&global.root, &bundle.dir);
                 (joined, facts.neighbours) = neighbours::find(&bundle.spec)?;
-                let host = crate::probe::host();
+                let host = probe::host();
                 let mut decided = plan::plan(&resolved, &bundle.spec, &facts, &host)?;
                 // Only what is let in is searched, which takes as long as it is large.
                 let (files, rules) = (&decided.plan.filesystem, &decided.resolved.filesystem);
-                if crate::probe::search(&mut facts, &sources, files, rules) {
+                if probe::search(&mut facts, &sources, files, rules) {
                     decided = plan::plan(&resolved, &bundle.spec, &facts, &host)?;
                 }
                 decided.plan.report.audit =
@@ -126,6 +125,13 @@ pub fn decide(
                 let plan = &mut decided.plan;
                 plan.warnings
                     .extend(engine_networks::unknown_crio(&global.root, &annotations));
+                if plan.filesystem.lies_over_image() && wrapped.is_empty() {
+                    let found = probe::image(&bundle.rootfs, &bundle.spec)
+                        .map_err(RuntimeError::io("look below the image"))?;
+                    plan.filesystem
+                        .lie_over(&resolved.policy, found.below.clone())?;
+                    image = Some(found);
+                }
                 engine_files = names(&bundle.spec, &facts, plan);
                 given = reading::read(node_files::config(global), &mut plan.network)?;
                 let filter = filter::compile(Some(AskedFilter::of(plan, &host)), engine)?;
@@ -138,6 +144,7 @@ pub fn decide(
         chosen_by,
         filter,
         sources,
+        image,
         joined,
         engine_files,
         given,

@@ -155,7 +155,7 @@ fn attributes(bind: &Bind) -> Bits {
 }
 
 /// With these attributes beside its own. No mount comes in or goes out.
-fn copy(source: &OwnedFd, attributes: Bits, reach: Reach) -> std::io::Result<OwnedFd> {
+pub(super) fn copy(source: &OwnedFd, attributes: Bits, reach: Reach) -> std::io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_EMPTY_PATH;

@@ -101,6 +101,7 @@ fn make(
         report,
         kernel: shadow.kernel,
         judged_mounts,
+        layers: creation.copy_layers()?,
         unfinished: shadow.unfinished,
         keep_newlines: streams.relayed && creation.has_terminal(),
         leader: std::mem::take(&mut streams.leader),

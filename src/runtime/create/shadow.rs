@@ -114,10 +114,15 @@ fn for_setup(decision: &BundleDecision, makes_nodes: bool) -> &'static [Capabili
     let has_overlay = decision.plan().is_some_and(|p| p.filesystem.has_overlay());
     match (makes_nodes, has_overlay || unprivileged::inside().is_some()) {
         (true, _) => &[Capability::Mknod],
-        // The kernel copies the image's files up with the rights of whoever mounted the overlay, and some of them have
-        // capabilities or set-group-ID bits. And a user namespace is mapped to root of the one above by whoever has Setfcap there
+        // The kernel copies files up with the rights of whoever mounted the overlay, and some of them have capabilities or
+        // set-group-ID bits; it finds the file that one came from, and so its other names, for DacReadSearch alone
+        // (ovl_can_decode_fh). And a user namespace is mapped to root of the one above by whoever has Setfcap there
         // (verify_root_map, kernel/user_namespace.c).
-        (false, true) => &[Capability::Setfcap, Capability::Fsetid],
+        (false, true) => &[
+            Capability::Setfcap,
+            Capability::Fsetid,
+            Capability::DacReadSearch,
+        ],
         (false, false) => &[],
     }
 }

@@ -8,6 +8,7 @@ use oci_spec::runtime::Spec;
 use super::creation::Creation;
 use super::scratch::DiskMaker;
 use crate::enforce::executor::WallExecutor;
+use crate::enforce::image::ImageLayers;
 use crate::enforce::kernel::KernelFiles;
 use crate::enforce::leader::Leader;
 use crate::enforce::listener::{AgentSocket, ListenerWay};
@@ -38,6 +39,8 @@ pub(super) struct InitInherited {
     pub(super) kernel: KernelFiles,
     /// Likewise, what was judged.
     pub(super) judged_mounts: Vec<OwnMount>,
+    /// The layers of its image.
+    pub(super) layers: Option<ImageLayers>,
     /// What it does without a policy.
     pub(super) unfinished: Option<Setup>,
     /// Its terminal is relayed to the caller, whose own makes carriage returns.
@@ -105,6 +108,7 @@ impl Creation<'_> {
                 process: self.first_process(inherited.leader),
                 network: InnerNetwork::planned(&plan, network)?,
                 files: InitFiles::planned(&plan, kernel, judged, disk, user_namespace)?
+                    .over(&plan, inherited.layers)?
                     .trusting(&plan, self.decision.given.trust.take())?,
                 plan,
             }),

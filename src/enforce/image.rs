@@ -1,0 +1,111 @@
+//! An overlay over the layers of an image. Over the engine's own overlay, in which no file is found by a handle, hard links come
+//! apart ([`crate::plan::layers`]).
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
+
+use super::EnforceError;
+use super::cover::{Follow, attach};
+use super::file_system::NewFileSystem;
+use crate::plan::layers::{in_one_value, short_name};
+
+/// The layers of the engine's overlay.
+pub struct ImageLayers {
+    /// Detached mounts of them, the top one first.
+    pub trees: Vec<OwnedFd>,
+    /// Whether files in them may have their content in a layer below.
+    pub metacopy: bool,
+}
+
+impl ImageLayers {
+    /// Attaches them in an empty directory, where the process is from then on, and makes them the lower layers of an overlay.
+    pub(super) fn put_below(&self, fs: &NewFileSystem, place: &Path) -> rustix::io::Result<()> {
+        rustix::fs::mkdir(place, Mode::RWXU)?;
+        // A value of fsconfig(2) is short, and so are the names.
+        rustix::process::chdir(place)?;
+        for (index, tree) in self.trees.iter().enumerate() {
+            let at = place.join(short_name(index));
+            rustix::fs::mkdir(&at, Mode::RWXU)?;
+            attach(tree, &Follow::Never.open(&at)?)?;
+        }
+        match in_one_value(self.trees.len()) {
+            Some(names) => fs.set("lowerdir", names)?,
+            // Since Linux 6.5.
+            None => {
+                for index in 0..self.trees.len() {
+                    fs.set("lowerdir+", short_name(index))?;
+                }
+            }
+        }
+        match self.metacopy {
+            true => fs.set("metacopy", "on"),
+            false => Ok(()),
+        }
+    }
+}
+
+/// What an entry of a directory is, but for its name.
+#[derive(PartialEq, Eq)]
+struct Entry {
+    mode: u32,
+    owner: (u32, u32),
+    size: i64,
+    device: u64,
+    written: (i64, i64),
+}
+
+/// Checks by what lies in their root directories that two overlays, of which nothing is mounted below, show the same image.
+pub(super) fn check_same(old: &OwnedFd, new: &OwnedFd) -> Result<(), EnforceError> {
+    let step = "compare the layers of the image with its root";
+    let [before, after] = [old, new].map(|root| entries(root).map_err(EnforceError::step(step)));
+    let (mut before, after) = (before?, after?);
+    for (name, entry) in after {
+        if before.remove(&name) != Some(entry) {
+            return Err(EnforceError::Changed(name));
+        }
+    }
+    match before.into_keys().next() {
+        Some(missing) => Err(EnforceError::Changed(missing)),
+        None => Ok(()),
+    }
+}
+
+fn entries(root: &OwnedFd) -> rustix::io::Result<BTreeMap<PathBuf, Entry>> {
+    use std::os::unix::ffi::OsStrExt;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::openat(root, ".", flags, Mode::empty())?;
+    let mut all = BTreeMap::new();
+    for entry in rustix::fs::Dir::read_from(&directory)? {
+        let name = entry?.file_name().to_owned();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let stat = rustix::fs::statat(&directory, &name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let is_directory = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir();
+        let entry = Entry {
+            mode: stat.st_mode,
+            owner: (stat.st_uid, stat.st_gid),
+            // That of a directory is its file system's affair.
+            size: if is_directory { 0 } else { stat.st_size },
+            device: stat.st_rdev,
+            written: (
+                stat.st_mtime,
+                i64::try_from(stat.st_mtime_nsec).unwrap_or(0),
+            ),
+        };
+        let path = Path::new("/").join(std::ffi::OsStr::from_bytes(name.to_bytes()));
+        all.insert(path, entry);
+    }
+    Ok(all)
+}
+
+/// Whether an opened directory lies on the mount of the root directory.
+pub(super) fn is_on_root(directory: &OwnedFd) -> rustix::io::Result<bool> {
+    let id = StatxFlags::MNT_ID;
+    let found = rustix::fs::statx(directory, "", AtFlags::EMPTY_PATH, id)?;
+    let root = rustix::fs::statx(CWD, "/", AtFlags::empty(), id)?;
+    Ok(found.stx_mnt_id == root.stx_mnt_id)
+}
