@@ -169,6 +169,7 @@ impl Stacked {
             cp -a "$image/." "${!#}/"; mkdir "${!#}/opt"; echo hidden | tee "${!#}/opt/file" >"${!#}/gone"
             mount -t overlay none -o "lowerdir=${lower#:},upperdir=$PWD/upper,workdir=$PWD/work$options" "$merged" ||
                 { cd /; umount "$merged/../layers"; exit 9; }
+            chmod 604 "$merged/etc/group"
             rm -r "$merged/gone" "$merged/opt"; mkdir "$merged/opt" "$merged/proc" "$merged/sys" "$merged/dev" 2>/dev/null || true"#;
         let absolute = names.iter().map(|name| format!("{base}/{name}"));
         let mut arguments = vec![
@@ -213,11 +214,18 @@ fn runs(node: &Node, root: &str, name: &str, script: &str) -> Finished {
 fn a_2_the_layers_of_an_overlay_are_taken_as_the_kernel_has_them() {
     let node = Node::new();
     let script = "ls / /opt | sort; ln /etc/passwd /etc/p && echo >>/etc/p && cmp /etc/p /etc/passwd && echo one; \
-        mv /home/dev /home/other && echo moved";
-    for layers in [1, 3, 110] {
-        let stacked = Stacked::new(&node, layers, ",index=off");
-        let seen = runs(&node, &stacked.root(), &format!("many-{layers}"), script).ok();
-        assert!(seen.ends_with("one\nmoved\n"), "{seen}");
+        mv /home/dev /home/other && grep -c root /etc/group && stat -c %a /etc/group && echo moved";
+    for (layers, options) in [
+        (1, ",index=off"),
+        (3, ",index=off"),
+        (110, ""),
+        // The upper layer has the mode of a file, and one below its content.
+        (3, ",metacopy=on,redirect_dir=on"),
+    ] {
+        let stacked = Stacked::new(&node, layers, options);
+        let name = format!("many-{layers}-{}", options.len());
+        let seen = runs(&node, &stacked.root(), &name, script).ok();
+        assert!(seen.ends_with("one\n1\n604\nmoved\n"), "{seen}");
         assert!(seen.contains("0 a,b\n"), "{seen}");
         assert_eq!(seen.matches(" a,b\n").count(), layers, "{seen}");
         assert!(!seen.contains("gone") && !seen.contains("file"), "{seen}");

@@ -233,6 +233,88 @@ fn wrap_keeps_what_it_writes_to_caches_for_the_next_run_there() {
     run("umount", &["--lazy", state.trim_end_matches("/agentbox")]).ok();
 }
 
+/// A disk of the person's own, without a UUID as virtual machines have theirs; unmounted with the value.
+struct Disk(String);
+
+impl Disk {
+    fn at(person: &Account, name: &str) -> Self {
+        person.does(&format!("mkdir -p ~/{name}"));
+        let place = format!("{}/{name}", person.home);
+        let image = format!("/srv/{}-{}.img", person.name, name.replace('/', "-"));
+        let owner = format!("{}:{}", person.uid, person.gid);
+        let script = "set -e; truncate -s 32M \"$1\"; mkfs.ext4 -q -U 00000000-0000-0000-0000-000000000000 \"$1\"; \
+            mount -o loop \"$1\" \"$2\"; rm \"$1\"; chown \"$3\" \"$2\"; chmod 700 \"$2\"";
+        run("bash", &["-c", script, "-", &image, &place, &owner]).ok();
+        Self(place)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        run("umount", &["--lazy", &self.0]);
+    }
+}
+
+/// A-2: `cp` over a new name of a cached file emptied both, and over an overlay it does (the control).
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_2_hard_links_hold_in_caches_and_stay_in_kept_ones() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let _caches = Disk::at(&person, ".npm");
+    let _state = Disk::at(&person, ".local/state");
+    for cache in [".npm/_cacache/content-v2", ".cache/pip/http-v2"] {
+        person.file(&format!("{cache}/a"), "package");
+        person.does(&format!("cd {cache} && ln a b"));
+    }
+    let links = |cache: &str| {
+        format!(
+            "cd ~/{cache} && ln a c && cp a c 2>/dev/null; cat a; echo; [ a -ef c ] && echo one; \
+             python3 -c 'import os; os.rename(\"c\", \"a\")' && echo -n more >>c && cat a; echo; cat b"
+        )
+    };
+    let (on_disk, on_overlay) = (
+        links(".npm/_cacache/content-v2"),
+        links(".cache/pip/http-v2"),
+    );
+    // Names that the cache has itself stay one file too.
+    let seen = person.wrap(&[], &on_disk).ok();
+    assert_eq!(seen, "package\none\npackagemore\npackagemore");
+    let control = person.wrap(&[], &on_overlay).stdout;
+    assert!(
+        !control.contains("one") && !control.starts_with("package"),
+        "{control}"
+    );
+    // What is kept comes to another disk, and the names of the cache itself part when one is written, as in an image.
+    let seen = person.wrap(&["--keep-caches"], &on_disk);
+    assert!(
+        seen.stdout.starts_with("package\none\npackagemore\n"),
+        "{seen:?}"
+    );
+    let again = "cd ~/.npm/_cacache/content-v2 && cat a && echo -n 2 >>c && cat a && [ a -ef c ] && echo one";
+    let seen = person.wrap(&["--keep-caches"], again).ok();
+    assert_eq!(seen, "packagemorepackagemore2one\n");
+    assert_eq!(
+        person.does("cat .npm/_cacache/content-v2/*"),
+        "packagepackage"
+    );
+    // Where they come apart the plan says so: over an overlay, and everywhere without root's rights.
+    let apart = "a hard link to a file of it comes apart";
+    let [root, alone] = both(&person, &["--dry-run"], "true").map(|plan| {
+        let plan = plan.ok();
+        let lines = plan.lines().filter(|line| line.contains(apart));
+        lines.map(str::to_owned).collect::<Vec<_>>().join("\n")
+    });
+    assert!(
+        root.contains("http-v2") && !root.contains("_cacache"),
+        "{root}"
+    );
+    assert!(
+        alone.contains("http-v2") && alone.contains("_cacache"),
+        "{alone}"
+    );
+}
+
 /// An index of one package on the loopback, and npm that installs it from there, so that its cache has it.
 const FETCHES: &str = r#"
 import base64, hashlib, http.server, io, json, os, subprocess, tarfile, threading

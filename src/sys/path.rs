@@ -106,18 +106,16 @@ pub fn resolve_owned(path: &Path, user: u32) -> Result<PathBuf> {
 /// # Errors
 /// As those.
 pub fn resolve_within_owned(path: &Path, user: u32) -> Result<PathBuf> {
-    let all = resolve(path, |_| Ok(()))?;
+    let mut way = Vec::new();
+    let end = resolve(path, |step| {
+        way.push((step.path.to_owned(), step.found.clone()));
+        Ok(())
+    })?;
     let root = std::fs::symlink_metadata("/")?;
     judge_owner(Path::new("/"), &root, user)?;
-    let judged = resolve(path, |step| match step.path == all {
-        true => Ok(()),
-        false => judge_owner(step.path, step.found, user),
-    })?;
-    match judged == all {
-        true => Ok(all),
-        // Somebody changed it in between.
-        false => Err(ErrorKind::PermissionDenied.into()),
-    }
+    let mut way = way.iter().filter(|(path, _)| *path != end);
+    way.try_for_each(|(path, found)| judge_owner(path, found, user))?;
+    Ok(end)
 }
 
 fn judge_owner(path: &Path, found: &Metadata, user: u32) -> Result<()> {

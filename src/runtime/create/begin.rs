@@ -119,8 +119,9 @@ impl Creation<'_> {
     }
 
     /// Detached copies of the image's layers, where something private lies over them.
-    pub(super) fn copy_layers(&self) -> Result<Option<ImageLayers>, RuntimeError> {
-        let image = self.decision.image.as_ref();
+    pub(super) fn copy_layers(&mut self) -> Result<Option<ImageLayers>, RuntimeError> {
+        // The first process inherits the copies alone.
+        let image = self.decision.image.take();
         let Some(image) = image.filter(|image| !image.layers.is_empty()) else {
             return Ok(None);
         };

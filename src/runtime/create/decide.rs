@@ -60,6 +60,11 @@ impl BundleDecision {
         self.decided.as_ref().map(|decided| &decided.plan)
     }
 
+    /// How many layers of its image the first process is given.
+    pub(super) fn layers(&self) -> usize {
+        self.image.as_ref().map_or(0, |image| image.layers.len())
+    }
+
     /// Who answers for rules of the filter.
     pub(super) fn listener(&self) -> Listener {
         let filter = self.filter.as_ref();

@@ -96,12 +96,13 @@ fn make(
     creation.record_hooks()?;
     // After the pipe, by which the child that serves the agent says what fails.
     let agent = creation.begin_agent(agent)?;
+    let layers = creation.copy_layers()?;
     let executor = creation.executor(InitInherited {
         agent,
         report,
         kernel: shadow.kernel,
         judged_mounts,
-        layers: creation.copy_layers()?,
+        layers,
         unfinished: shadow.unfinished,
         keep_newlines: streams.relayed && creation.has_terminal(),
         leader: std::mem::take(&mut streams.leader),

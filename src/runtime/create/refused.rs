@@ -44,7 +44,7 @@ pub(super) fn check(
     ))?;
     descriptors::check(args.preserve_fds, LetIn::of(plan))?;
     if let Some(process) = process {
-        descriptors::check_limit(process, plan)?;
+        descriptors::check_limit(process, plan, decision.layers())?;
     }
     if let Some(all) = spec.hooks() {
         hooks::check(all)?;

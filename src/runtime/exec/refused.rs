@@ -17,6 +17,6 @@ pub(super) fn check(
 ) -> Result<(), RuntimeError> {
     let plan = target.record.plan();
     descriptors::check(args.preserve_fds, LetIn::of(plan))?;
-    descriptors::check_limit(process, plan)?;
+    descriptors::check_limit(process, plan, 0)?;
     refuse_contradiction(&CapabilitySets::of(process.capabilities().as_ref()))
 }

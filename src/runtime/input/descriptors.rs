@@ -66,12 +66,16 @@ pub fn check(preserve: i32, let_in: LetIn) -> Result<(), RuntimeError> {
 }
 
 /// Refuses a bound on descriptors under which the process could not be set up, by its name (S-6): libcontainer would only say
-/// that a channel broke.
-pub fn check_limit(process: &Process, plan: Option<&Plan>) -> Result<(), RuntimeError> {
+/// that a channel broke. Each layer of an image that it is given is one more.
+pub fn check_limit(
+    process: &Process,
+    plan: Option<&Plan>,
+    layers: usize,
+) -> Result<(), RuntimeError> {
     let mut limits = process.rlimits().iter().flatten();
     let files = limits.find(|limit| limit.typ() == PosixRlimitType::RlimitNofile);
     // What the set-up takes, without and with walls; libcontainer sets the bound before it.
-    let needed = plan.map_or(20, |_| 28);
+    let needed = plan.map_or(20, |_| 28) + layers as u64;
     match files.map(PosixRlimit::soft) {
         Some(soft) if soft < needed => Err(ProcessRefused::FewFiles { soft, needed }.into()),
         _ => Ok(()),
