@@ -5,7 +5,7 @@
 use thiserror::Error;
 
 use super::conflict::Conflict;
-use super::message::{AskedPolicy, BaseChain, ByOrigin, LeaveHint, NodesRule, OverLimits};
+use super::message::{AskedPolicy, BaseChain, ByOrigin, LeaveHint, OverLimits};
 use super::option_error::OptionError;
 use super::policy_text::PolicyText;
 use super::text::{DidYouMean, ValueError};
@@ -275,10 +275,9 @@ pub enum PolicyError {
 
     /// The container asks for more than it may have.
     #[error(
-        "{} exceeds the ceiling {ceiling}: {}{}",
+        "{} exceeds the ceiling {ceiling}: {}",
         AskedPolicy(policy, ceiling),
-        OverLimits(over),
-        NodesRule(over)
+        OverLimits(over)
     )]
     ExceedsCeiling {
         /// The policy that was chosen.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::text::bounded;
-use super::{Ceiling, Exceeded, Field, Origin, OverLimit, PolicyName};
+use super::{Ceiling, Exceeded, Origin, OverLimit, PolicyName};
 
 /// Names on the way from one file to the next.
 pub(super) struct BaseChain<'a>(pub &'a [PolicyName]);
@@ -53,31 +53,6 @@ impl fmt::Display for AskedPolicy<'_> {
 
 /// The fields in which too much is asked for, as many of them as a message has room for.
 pub(super) struct OverLimits<'a>(pub &'a [OverLimit]);
-
-/// How the node permits a rule for itself or for its network, where one is asked for: no built-in ceiling has such a rule.
-pub(super) struct NodesRule<'a>(pub &'a [OverLimit]);
-
-impl fmt::Display for NodesRule<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rules = self
-            .0
-            .iter()
-            .filter(|over| over.exceeded.field == Field::NetworkAllow);
-        let of_node = |rule: &&str| {
-            ["node:", "internal:"]
-                .iter()
-                .any(|kind| rule.starts_with(kind))
-        };
-        let rule = rules.find_map(|over| over.exceeded.asked.split(", ").find(of_node));
-        match rule {
-            None => Ok(()),
-            Some(rule) => write!(
-                f,
-                "; the node's `ceiling` permits it by limit = [\"*\", \"service:*\", {rule:?}] under [network] of its policy file"
-            ),
-        }
-    }
-}
 
 /// About as much as a person reads in a line beside the rest; `policy check` prints the others.
 const LISTED: usize = 110;

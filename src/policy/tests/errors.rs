@@ -324,13 +324,6 @@ fn about_limits() -> Vec<(Case, &'static str, &'static str)> {
              (annotation), allowed is at most 16MiB; and 1 more field",
         ),
         (
-            case().field("network.allow", "node:host.docker.internal:11434"),
-            "ExceedsCeiling",
-            "policy standard exceeds the ceiling permissive (set by the node's default): network.allow asks for \
-             node:host.docker.internal:11434 (annotation), allowed is *, service:*; the node's `ceiling` permits it by limit = \
-             [\"*\", \"service:*\", \"node:host.docker.internal:11434\"] under [network] of its policy file",
-        ),
-        (
             case()
                 .node("ceiling = \"strict\"\ndefault = \"standard\"")
                 .file("standard", "base = \"strict\"\nnetwork.mode = \"local\""),
