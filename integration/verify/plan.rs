@@ -268,7 +268,8 @@ fn verify_notices_a_mount_that_was_exchanged_or_taken_away_since_the_start() {
     let (node, scratch) = (Node::new(), Scratch::new());
     let secret = format!("{}/.netrc", scratch.dir("work"));
     let other = scratch.file("other", "127.0.0.1 metadata\n");
-    let swap: &[(&str, &dyn Fn(&str))] = &[
+    type Swap<'a> = (&'a str, &'a dyn Fn(&str));
+    let swap: &[Swap<'_>] = &[
         // The processes of another pid namespace: the rig's, mounted anew.
         ("proc", &|pid: &str| {
             run(

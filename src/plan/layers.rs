@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(names.len(), 500);
         assert_eq!(in_one_value(3).unwrap(), "0:1:2");
         // 62 of one letter, and the rest of two.
-        assert!(in_one_value(105).is_some() && in_one_value(106).is_none());
+        assert!(in_one_value(106).is_some() && in_one_value(107).is_none());
     }
 
     #[test]

@@ -278,7 +278,7 @@ mod tests {
             ),
             (
                 "[[secret]]\nname = \"a\"\nrequests = [\n\"GET https://a.test/x\",\n\"git:pull a.test/b/c\"]",
-                5,
+                3,
                 "git:read HOST/OWNER/REPOSITORY",
             ),
             ("[log]\nsize = \"1\"", 2, "a size from 1MiB to 64GiB"),

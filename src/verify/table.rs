@@ -434,7 +434,7 @@ mod tests {
         for (text, count) in [
             (format!("{GOOD}{disk}"), 2),
             (format!("{GOOD}{mask}"), 1),
-            (format!("{GOOD}{disk}{mask}{again}"), 4),
+            (format!("{GOOD}{disk}{mask}{again}"), 3),
         ] {
             assert_eq!(faults(&text).len(), count, "{text}");
         }

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::fs::{Mode, OFlags};
+
 use super::*;
 
 const KEY: &str = "x/.aws";
@@ -153,7 +155,8 @@ fn a_busy_workspace_is_searched() {
 fn a_directory_that_is_removed_once_it_is_open_is_passed_over() {
     let scratch = two("search-removed", "z");
     let dir = &scratch.0;
-    let (root, gone) = (open(dir), open(&dir.join("a")));
+    let gone = rustix::fs::open(dir.join("a"), OFlags::RDONLY, Mode::empty()).unwrap();
+    let root = open(dir);
     let (never, meant, view) = (Never::builtin(), Meant::new(), View::default());
     let unwanted = Unwanted::new(never, &meant);
     let mut search = Search::new(&root, &unwanted, &view, Budget::of(SearchRule::Complete));
