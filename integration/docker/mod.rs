@@ -24,6 +24,7 @@ mod network;
 pub mod node;
 mod opened;
 mod ordinary;
+mod owners;
 mod pods;
 mod privileges;
 mod probe;

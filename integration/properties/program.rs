@@ -30,6 +30,7 @@ fn compiled(syscalls: &mut Syscalls, engine: Option<&LinuxSeccomp>) -> Filter {
             deny: syscalls.deny.clone(),
             profile: syscalls.profile,
             set_id: Switch::Off,
+            set_id_cause: None,
             engine_profile: engine.is_some(),
         };
         let asked = filter::Asked {

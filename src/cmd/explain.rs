@@ -27,7 +27,7 @@ use crate::wrap::{self, Explained, Wanted};
 pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
     let (subject, program) = match (&args.bundle, &args.id) {
         (Some(bundle), _) => {
-            let decision = create::decide(global, bundle, &Wrapped::default())?;
+            let decision = create::decide(global, bundle, &Wrapped::default(), None)?;
             with_program(
                 format!("bundle {}", decision.bundle.dir.display()),
                 decision.into(),

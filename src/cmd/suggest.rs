@@ -141,7 +141,7 @@ mod tests {
                 arch: ARCH_X86_64,
                 args: [0; 6],
             };
-            let says = words(&call, 1)
+            let says = words(&call, 1, None)
                 .hint
                 .contains("dev.agentbox.syscalls.allow=");
             let may = policy

@@ -168,6 +168,7 @@ fn less(here: &Policy, there: &Policy) -> Vec<Exceeded> {
         | Field::FilesystemWrite
         | Field::FilesystemWorkspaceAt
         | Field::FilesystemSearch
+        | Field::FilesystemIdmap
         | Field::FilesystemCredentials
         | Field::FilesystemSecrets
         | Field::FilesystemServiceAccountToken

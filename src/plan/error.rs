@@ -285,6 +285,16 @@ pub enum PlanError {
         /// The reason.
         why: String,
     },
+    /// A mount whose ids must be mapped, and cannot.
+    #[error(
+        "the ids of the mount at {destination:?} cannot be mapped, as filesystem.idmap = \"on\" wants it: {why}; use \"auto\" (root's files there are root's on the node), or a file system that can (ext4, xfs, btrfs, tmpfs)"
+    )]
+    NotMapped {
+        /// Mount point in the container.
+        destination: PathBuf,
+        /// The reason.
+        why: String,
+    },
     /// A destination that is not an absolute, plain path.
     #[error("the mount destination {0:?} is not an absolute path without `..`")]
     Destination(PathBuf),

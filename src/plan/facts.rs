@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::git::InGit;
 use super::wrapped::{ShownBy, Wrapped};
-use super::{NetworkPlan, PlanError, RootOrigin, SharedNetwork};
+use super::{NetworkPlan, PlanError, RootOrigin, SharedNetwork, SourceIds};
 use crate::plan::PlannedNamespace;
 use crate::policy::{NodeAllow, Policy};
 
@@ -100,6 +100,8 @@ pub struct BundleFacts {
     pub home: Option<PathBuf>,
     /// `wrap`'s own mounts, which are read-only under every policy.
     pub wrapped: Wrapped,
+    /// A file of the node that is handed in by its descriptor, if there is one.
+    pub handed_file: Option<i32>,
     /// Device nodes of the spec that are, by type and number, what the node has under the same path.
     pub devices: BTreeSet<PathBuf>,
     /// Hook programs of the spec that are the engine's own network hook.
@@ -159,6 +161,9 @@ pub struct SourceFacts {
     pub trusted: bool,
     /// Root's own, and nobody else may write it.
     pub roots: bool,
+    /// Whose it is, and how that can be mapped.
+    #[serde(default)]
+    pub ids: SourceIds,
     /// It lies on a tmpfs.
     pub tmpfs: bool,
     /// The file system that it lies on.
@@ -233,6 +238,7 @@ impl SourceFacts {
             kind,
             trusted: false,
             roots: false,
+            ids: SourceIds::default(),
             tmpfs: false,
             file_system: FileSystem::default(),
             names: BTreeSet::new(),

@@ -16,6 +16,7 @@ mod found_in;
 pub mod git;
 mod home;
 pub mod hooks;
+pub mod idmap;
 pub mod join;
 mod judge;
 pub mod keys;
@@ -39,6 +40,7 @@ pub mod report;
 mod root;
 pub mod scratch;
 mod secrets;
+pub mod set_id;
 pub mod settings;
 mod sidecar;
 mod sort;
@@ -64,8 +66,8 @@ use self::join::Joined;
 use self::wrapped::ShownBy;
 use crate::egress::own::own_names;
 use crate::policy::{
-    Capability, Leave, LeftOut, Policy, Privileges, Resolved, Switch, SyscallName, SyscallProfile,
-    Syscalls,
+    Capability, Leave, LeftOut, Policy, Privileges, Resolved, SetIdRule, Switch, SyscallName,
+    SyscallProfile, Syscalls,
 };
 pub use audit::{AuditPlan, AuditedNetwork};
 pub use decided::Decided;
@@ -77,6 +79,7 @@ pub use facts::{
 pub use filesystem::{Ephemeral, EphemeralContent, FilesystemPlan, ScratchPlace, SeenIn};
 pub use found_in::FoundIn;
 pub use git::{Exclude, InGit, Untracked};
+pub use idmap::{MappedIds, SourceIds};
 pub use layers::ImageBelow;
 pub use limits::LimitsPlan;
 pub use mount::{
@@ -89,6 +92,7 @@ pub use person::{PersonFacts, PersonsCgroup};
 pub use privileges::CapabilitySets;
 pub use report::ReportPlan;
 pub use root::RootOrigin;
+pub use set_id::SetIdCause;
 pub use warning::Warning;
 
 /// What will be enforced for one container.
@@ -154,6 +158,9 @@ pub struct SyscallPlan {
     pub profile: SyscallProfile,
     /// Whether files may be made set-user-ID or set-group-ID.
     pub set_id: Switch,
+    /// Why not, where the policy leaves it to the container.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set_id_cause: Option<SetIdCause>,
     /// Whether the engine's profile is merged in.
     pub engine_profile: bool,
 }
@@ -181,16 +188,34 @@ impl SyscallPlan {
             allow: allow.clone(),
             deny: deny.clone(),
             profile: *profile,
-            set_id: privileges.set_id,
+            // `auto` is a question of the mounts, and nothing is known of any.
+            set_id: match privileges.set_id {
+                SetIdRule::On => Switch::On,
+                SetIdRule::Off | SetIdRule::Auto => Switch::Off,
+            },
+            set_id_cause: None,
             engine_profile: false,
         }
     }
 
-    fn of(asked: &Syscalls, privileges: &Privileges, linux: &Linux) -> Self {
+    fn of(
+        asked: &Syscalls,
+        privileges: &Privileges,
+        linux: &Linux,
+        (set_id, set_id_cause): (Switch, Option<SetIdCause>),
+    ) -> Self {
         Self {
             engine_profile: linux.seccomp().is_some(),
+            set_id,
+            set_id_cause,
             ..Self::alone(asked, privileges)
         }
+    }
+
+    /// Why files cannot be made set-user-ID, where they cannot.
+    pub fn set_id_refused(&self) -> Option<SetIdCause> {
+        let cause = self.set_id_cause.clone().unwrap_or(SetIdCause::Policy);
+        (self.set_id == Switch::Off).then_some(cause)
     }
 }
 
@@ -230,7 +255,9 @@ pub fn plan(
     let mut filesystem = mounts::plan(&governing, spec, bundle, &mut warnings)?;
     scratch::place(&governing.policy, host, &mut filesystem, &mut warnings)?;
     refuse_left_out(&governing.policy, &filesystem)?;
-    let capability_limit = privileges::limit(privileges);
+    let policy = &governing.policy;
+    let set_id = owners(policy, spec, (bundle, host), &mut filesystem, &mut warnings)?;
+    let capability_limit = privileges::limit(privileges, set_id.0);
     let not_given = asked.not_given(&capability_limit, &devices, &filesystem);
     let bounds = bounds(&governing, host, by, &mut warnings)?;
     let sysctl = namespaces::net_sysctl(linux, &mut warnings);
@@ -252,7 +279,7 @@ pub fn plan(
         filesystem,
         network,
         report,
-        syscalls: SyscallPlan::of(syscalls, privileges, linux),
+        syscalls: SyscallPlan::of(syscalls, privileges, linux, set_id),
         capabilities: CapabilitySets::of(process.capabilities().as_ref())
             .limited(&capability_limit),
         capability_limit,
@@ -270,6 +297,24 @@ pub fn plan(
         resolved: governing.into_owned().policy,
         plan,
     })
+}
+
+/// Whose root's files are, and whether they can be made set-user-ID.
+fn owners(
+    policy: &Policy,
+    spec: &Spec,
+    (bundle, host): (&BundleFacts, &HostFacts),
+    filesystem: &mut FilesystemPlan,
+    warnings: &mut Vec<Warning>,
+) -> Result<(Switch, Option<SetIdCause>), PlanError> {
+    let container = idmap::Container {
+        policy: &policy.filesystem,
+        spec,
+        by: bundle.wrapped.by,
+        host,
+    };
+    idmap::place(container, bundle, filesystem, warnings)?;
+    Ok(set_id::decide(policy.privileges.set_id, bundle, filesystem))
 }
 
 /// What of the node the container may take: the smallest of all that bounds it.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::FileKind;
+use super::{FileKind, MappedIds};
 
 /// A mount that the container gets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +60,8 @@ pub struct Bind {
     pub access: BindAccess,
     /// Whether programs of it run.
     pub programs: Programs,
+    /// Which ids it shows.
+    pub ids: MappedIds,
 }
 
 /// What a container may write in a bind mount.
@@ -182,6 +184,13 @@ impl PlannedMount {
         }
     }
 
+    pub(super) fn bind_mut(&mut self) -> Option<&mut Bind> {
+        match &mut self.kind {
+            MountKind::Bind(bind) => Some(bind),
+            MountKind::Kernel(_) | MountKind::Tmpfs(_) => None,
+        }
+    }
+
     /// Whether it is one of the kernel's file systems.
     pub fn is_the_kernels(&self) -> bool {
         matches!(self.kind, MountKind::Kernel(_))
@@ -262,6 +271,12 @@ struct Recorded {
     judged: Option<Judged>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     private: bool,
+    #[serde(default, skip_serializing_if = "is_the_nodes")]
+    ids: MappedIds,
+}
+
+fn is_the_nodes(ids: &MappedIds) -> bool {
+    *ids == MappedIds::Node
 }
 
 impl From<PlannedMount> for Recorded {
@@ -272,6 +287,7 @@ impl From<PlannedMount> for Recorded {
             options: mount.options(),
             judged: mount.bind().map(|bind| bind.judged),
             private: mount.is_private(),
+            ids: mount.bind().map(|bind| bind.ids).unwrap_or_default(),
             destination: mount.destination,
             why: mount.why,
         }
@@ -299,6 +315,7 @@ impl TryFrom<Recorded> for PlannedMount {
             why,
             judged,
             private,
+            ids,
         } = recorded;
         let has = |option: &str| options.iter().any(|o| o == option);
         let kernel = KernelFileSystem::at(&type_name, &destination);
@@ -315,6 +332,7 @@ impl TryFrom<Recorded> for PlannedMount {
                     true => Programs::Refused,
                     false => Programs::Run,
                 },
+                ids,
             })),
             (_, Some(what), None) if !private => Some(MountKind::Kernel(KernelMount {
                 what,
@@ -334,6 +352,7 @@ impl TryFrom<Recorded> for PlannedMount {
         });
         // An option that would not come back must not be lost: it may be one that takes something away.
         let mount = mount.filter(|mount| mount.options() == options);
+        let mount = mount.filter(|mount| mount.bind().is_some() || is_the_nodes(&ids));
         mount.ok_or(MountError {
             destination,
             kind: type_name,

@@ -100,12 +100,13 @@ fn names(set: Option<&Capabilities>) -> BTreeSet<Capability> {
 
 /// The capabilities that no process of the container may exceed. Where files are not made set-user-ID, what is so already
 /// loses that when it is written, as by anybody else (CAP_FSETID).
-pub(super) fn limit(policy: &Privileges) -> BTreeSet<Capability> {
+pub(super) fn limit(policy: &Privileges, set_id: Switch) -> BTreeSet<Capability> {
     let Privileges {
         capabilities,
-        set_id,
+        // What comes of it in this container is `set_id`.
+        set_id: _,
     } = policy;
-    let keeps = |one: &Capability| *set_id == Switch::On || *one != Capability::FSETID;
+    let keeps = |one: &Capability| set_id == Switch::On || *one != Capability::FSETID;
     capabilities.iter().copied().filter(keeps).collect()
 }
 

@@ -15,8 +15,8 @@ use super::options::{bounded, keep, of_kernel};
 use super::support::support;
 use super::volumes::{Pod, Volume, refused, volume};
 use super::{
-    Bind, BindAccess, Inside, Judged, KernelFileSystem, KernelMount, MountKind, PlanError,
-    PlannedMount, Programs, Pruned, SeenIn, SourceFacts, Tmpfs, Warning,
+    Bind, BindAccess, Inside, Judged, KernelFileSystem, KernelMount, MappedIds, MountKind,
+    PlanError, PlannedMount, Programs, Pruned, SeenIn, SourceFacts, Tmpfs, Warning,
 };
 use crate::policy::{Access, MountRule, Policy, SearchRule};
 
@@ -269,6 +269,7 @@ impl Sorted {
                     true => Programs::Refused,
                     false => Programs::Run,
                 },
+                ids: MappedIds::Node,
             }),
             why,
         });

@@ -96,6 +96,13 @@ pub enum Warning {
         /// What stopped the search.
         why: String,
     },
+    /// Files that root makes in a mount are root's on the node.
+    RootsFiles {
+        /// Where it is mounted.
+        place: PathBuf,
+        /// Why its ids are not mapped.
+        why: String,
+    },
     /// What is thrown away lies in memory because the node has no disk for it.
     InMemory {
         /// What there is not.
@@ -202,6 +209,7 @@ impl fmt::Display for Warning {
                 "{}: not all of it was searched for sockets and credentials ({why}); those found are masked",
                 place.display()
             ),
+            Self::RootsFiles { place, why } => f.write_str(&roots_files(place, why)),
             Self::InMemory { why } => write!(
                 f,
                 "what is thrown away lies in memory and counts as the container's, since this node has no disk for it: {why}"
@@ -237,6 +245,13 @@ fn not_seen(secret: &str, host: &str) -> String {
 fn root_not_written(root: &Path, why: &str) -> String {
     let root = root.display();
     format!("writes to the root file system are thrown away: {root} is {why}")
+}
+
+fn roots_files(place: &Path, why: &str) -> String {
+    format!(
+        "{}: files that root makes there are root's on the node, not the directory's owner's (filesystem.idmap): {why}",
+        place.display()
+    )
 }
 
 /// Why a container in another one's network reads no refused host in its file.

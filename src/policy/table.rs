@@ -59,6 +59,12 @@ fields! {
         /// workspace.
         write: BTreeSet<GuestPath> = FilesystemWrite "filesystem.write", PartOfMounts, Annotated;
 
+        /// Whether a writable mount is mapped so that root inside is the directory's owner on the node: files that it makes are the
+        /// owner's ([below](#who-owns-what-root-makes)). `auto`: the workspace, where its file system can. `on`: every
+        /// writable bind and volume; one that cannot is an error.
+        // It gives the workload nothing: either way it writes the same directories, as one user of the node or another.
+        idmap: IdMapRule = FilesystemIdmap "filesystem.idmap", Free, Annotated, before IdMapRule::Off;
+
         /// Where the workspace may be mounted; one that is mounted elsewhere is refused. An empty list means anywhere.
         workspace_at: BTreeSet<GuestPath> = FilesystemWorkspaceAt "filesystem.workspace-at", PlacesOf, Annotated,
             before BTreeSet::new();
@@ -162,8 +168,9 @@ fields! {
         capabilities: BTreeSet<Capability> = PrivilegesCapabilities "privileges.capabilities", PartOf, Annotated;
 
         /// Whether files can be made set-user-ID or set-group-ID. `off` refuses set-group-ID directories as well, which no
-        /// filter can tell from files: `git init --shared`, `chmod g+s DIR`.
-        set_id: Switch = PrivilegesSetId "privileges.set-id", AtMost, Annotated, before Switch::On;
+        /// filter can tell from files: `git init --shared`, `chmod g+s DIR`. `auto` is `on` where such a file can reach the node
+        /// nowhere, or as its owner's alone ([below](#set-id-auto)), and `off` elsewhere.
+        set_id: SetIdRule = PrivilegesSetId "privileges.set-id", AtMost, Annotated, before SetIdRule::On;
     }
 
     /// What a container may take of the node: the smaller of this and of what the engine says.

@@ -67,6 +67,18 @@ words! {
 }
 
 words! {
+    /// Whose on the node the files are that root makes in a mount.
+    IdMapRule {
+        /// Root's.
+        Off = "off",
+        /// In the workspace its owner's, where the file system can map ids.
+        Auto = "auto",
+        /// In every writable mount its owner's; where the file system cannot, the container is refused.
+        On = "on",
+    }
+}
+
+words! {
     /// What becomes of a mount that is too large to be searched.
     SearchRule {
         /// The container is refused.
@@ -147,6 +159,18 @@ impl SyscallProfile {
             Self::Debug => &["process_vm_readv", "process_vm_writev", "ptrace"],
             Self::Paranoid | Self::Agent => &[],
         }
+    }
+}
+
+words! {
+    /// Whether files can be made set-user-ID or set-group-ID.
+    SetIdRule {
+        /// They cannot.
+        Off = "off",
+        /// They can where none of them can reach the node, but its owner's in a mapped mount.
+        Auto = "auto",
+        /// They can.
+        On = "on",
     }
 }
 

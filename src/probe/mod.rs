@@ -3,6 +3,7 @@
 pub mod disk;
 mod held;
 mod hosts;
+pub mod idmap;
 mod image;
 mod kernel;
 mod layer;
@@ -23,7 +24,7 @@ use rustix::mount::{OpenTreeFlags, open_tree};
 
 use crate::plan::never::Never;
 use crate::plan::wrapped::Wrapped;
-use crate::plan::{BundleFacts, FileKind, FilesystemPlan, PlannedMount, SourceFacts};
+use crate::plan::{BundleFacts, FileKind, FilesystemPlan, MappedIds, PlannedMount, SourceFacts};
 use crate::policy::{Filesystem, SearchRule};
 use search::{Budget, Unwanted, View};
 use source::Judge;
@@ -75,6 +76,8 @@ pub struct Opened {
     pub ino: u64,
     /// O_PATH descriptor.
     pub fd: OwnedFd,
+    /// How its ids can be mapped, and the user namespace that has the map, where that was tried.
+    pub map: Option<(MappedIds, OwnedFd)>,
 }
 
 impl Opened {
@@ -84,6 +87,7 @@ impl Opened {
             dev: facts.dev,
             ino: facts.ino,
             fd,
+            map: None,
         }
     }
 
@@ -162,6 +166,8 @@ pub fn bundle(
         wrapped: wrapped.clone(),
         devices: named::devices(spec),
         engine_hooks: named::engine_hooks(spec),
+        // Nor which descriptors it comes with.
+        handed_file: None,
         // Of which engine the call is, its `--root` says.
         cri: false,
         // Who is in a namespace, only the runtime's own records say.

@@ -10,12 +10,13 @@ use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 
 use super::hosts::Hosts;
+use super::idmap::is_without_set_id;
 use super::{ProbeError, held, is_bind, links, open_path, overlay, real_path};
 use crate::plan::anonymous::is_anonymous;
 use crate::plan::mountinfo::{MountTable, join};
 use crate::plan::never::Never;
 use crate::plan::volumes;
-use crate::plan::{FileKind, FileSystem, Home, Inside, SourceFacts};
+use crate::plan::{FileKind, FileSystem, Home, Inside, SourceFacts, SourceIds};
 use crate::sys::mount::takes_handles;
 use crate::sys::user_namespace::{only_user, owner};
 
@@ -147,6 +148,12 @@ impl Judge {
             roots: owner == 0 && stat.st_mode & 0o022 == 0,
             trusted: owner == 0 && stat.st_nlink == 1 && stat.st_mode & 0o022 == 0,
             tmpfs: magic == TMPFS,
+            ids: SourceIds {
+                uid: stat.st_uid,
+                gid: stat.st_gid,
+                inert: magic == TMPFS && is_without_set_id(fd),
+                mapped: None,
+            },
             hard_linked: kind == FileKind::File && stat.st_nlink > 1,
             same_as: hard_link(&stat),
             ..SourceFacts::plain(real, stat.st_dev, stat.st_ino, kind)

@@ -19,8 +19,17 @@ pub struct Words {
     /// The errno's name, or its number.
     pub errno: String,
     /// Why.
-    pub why: &'static str,
+    pub why: String,
     /// What would allow it.
+    pub hint: String,
+}
+
+/// Why files cannot be made set-user-ID or set-group-ID in a container, in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetIdWords {
+    /// Why.
+    pub why: String,
+    /// What would let them be made.
     pub hint: String,
 }
 
@@ -146,8 +155,9 @@ fn shown(name: &str) -> (&'static [Shown], usize) {
     }
 }
 
-/// The words for a call of x86_64 that was answered with `errno`; numbers of other ABIs are other calls.
-pub fn words(call: &Call, errno: u16) -> Words {
+/// The words for a call of x86_64 that was answered with `errno`; numbers of other ABIs are other calls. `set_id` is there where no
+/// file can be made set-user-ID.
+pub fn words(call: &Call, errno: u16, set_id: Option<&SetIdWords>) -> Words {
     let known = match call.arch {
         ARCH_X86_64 => SyscallName::from_number(call.number),
         _ => None,
@@ -166,7 +176,7 @@ pub fn words(call: &Call, errno: u16) -> Words {
     if text.len() < count || count == 0 {
         text.push("...".to_owned());
     }
-    let (why, hint) = reason(known, &call.args);
+    let (why, hint) = reason(known, &call.args, set_id);
     Words {
         call: format!("{name}({})", text.join(", ")),
         name,
@@ -177,7 +187,11 @@ pub fn words(call: &Call, errno: u16) -> Words {
 }
 
 /// Why a call is denied, and what would allow it.
-fn reason(known: Option<SyscallName>, args: &[u64; 6]) -> (&'static str, String) {
+fn reason(
+    known: Option<SyscallName>,
+    args: &[u64; 6],
+    set_id: Option<&SetIdWords>,
+) -> (String, String) {
     if let Some(name) = known
         && let Some(why) = ours::denial(name, args)
     {
@@ -190,20 +204,22 @@ fn reason(known: Option<SyscallName>, args: &[u64; 6]) -> (&'static str, String)
                 "only a policy file of the node can, by syscalls.allow, and it gives up what the reason says".to_owned()
             }
         };
-        return (why, hint);
+        return (why.to_owned(), hint);
+    }
+    if let Some(name) = known
+        && let Some(SetIdWords { why, hint }) = set_id
+        && ours::denies_set_id(name, args)
+    {
+        let why =
+            format!("it sets a file's set-user-ID or set-group-ID bit (privileges.set-id): {why}");
+        return (why, hint.clone());
     }
     // Which of several it is stands in the policy and in the engine's profile, which the sidecar does not have.
-    match known.is_some_and(|name| ours::denies_set_id(name, args)) {
-        true => (
-            "it sets a file's set-user-ID or set-group-ID bit, which privileges.set-id refuses; or syscalls.deny or the engine's seccomp profile \
-             has the call",
-            "privileges.set-id = \"on\" in a policy file of the node; no annotation of standard's or strict's containers can".to_owned(),
-        ),
-        false => (
-            "denied by syscalls.deny or syscalls.profile of the policy, or by the engine's seccomp profile",
-            "look at `agentbox explain --syscalls` for the policy, and at the engine's --security-opt seccomp".to_owned(),
-        ),
-    }
+    (
+        "denied by syscalls.deny or syscalls.profile of the policy, or by the engine's seccomp profile"
+            .to_owned(),
+        "look at `agentbox explain --syscalls` for the policy, and at the engine's --security-opt seccomp".to_owned(),
+    )
 }
 
 impl Shown {
@@ -260,7 +276,14 @@ mod tests {
             arch: ARCH_X86_64,
             args,
         };
-        words(&call, 1)
+        words(&call, 1, Some(&off()))
+    }
+
+    fn off() -> SetIdWords {
+        SetIdWords {
+            why: "because".to_owned(),
+            hint: "do this".to_owned(),
+        }
     }
 
     #[test]
@@ -323,11 +346,16 @@ mod tests {
         let inet = of("socket", [2, 1, 0, 0, 0, 0]);
         assert!(inet.why.contains("engine's seccomp profile"));
         let set_id = of("chmod", [0, 0o4755, 0, 0, 0, 0]);
-        assert!(
-            set_id.hint.contains("privileges.set-id = \"on\""),
-            "{}",
-            set_id.hint
-        );
+        assert!(set_id.why.ends_with("(privileges.set-id): because"));
+        assert_eq!(set_id.hint, "do this");
+        // Where such files can be made it is something else.
+        let name: SyscallName = "chmod".parse().unwrap();
+        let call = Call {
+            number: name.number(),
+            arch: ARCH_X86_64,
+            args: [0, 0o4755, 0, 0, 0, 0],
+        };
+        assert!(words(&call, 1, None).why.contains("syscalls.deny"));
     }
 
     /// Finding 9 of the reading for honesty: the hint said that no annotation can.
@@ -348,7 +376,7 @@ mod tests {
             arch: 0x4000_0003,
             args: [0; 6],
         };
-        assert!(words(&call, 4095).call.starts_with("call 165 of"));
-        assert_eq!(words(&call, 4095).errno, "errno 4095");
+        assert!(words(&call, 4095, None).call.starts_with("call 165 of"));
+        assert_eq!(words(&call, 4095, None).errno, "errno 4095");
     }
 }

@@ -12,6 +12,8 @@ use crate::audit::{
 };
 use crate::egress::Kept;
 use crate::network::Listeners;
+use crate::plan::SetIdCause;
+use crate::seccomp::SetIdWords;
 use crate::sidecar::SidecarError;
 use crate::sidecar::attachment::{Attachment, CallsSent, InnerSent, PlaceSent};
 use crate::sidecar::callers::Callers;
@@ -100,6 +102,7 @@ pub(super) struct Attached {
     /// For denied calls: the socket for listeners, and the program.
     calls: Option<[OwnedFd; 2]>,
     calls_log: Option<OwnLog>,
+    set_id: Option<SetIdCause>,
     /// Configuration, log, control socket, listeners.
     serving: Vec<OwnedFd>,
 }
@@ -149,6 +152,7 @@ impl Attached {
                     inside: None,
                 }),
             },
+            set_id: attachment.set_id.clone(),
             serving: arrived.fds.collect(),
         })
     }
@@ -170,6 +174,7 @@ impl Attached {
             counts,
             calls,
             calls_log,
+            set_id,
             serving,
         } = self;
         // One writer for it: where the network is served, the log of that.
@@ -186,7 +191,7 @@ impl Attached {
         };
         let calls = match calls {
             Some([listening, program]) => {
-                let calls = Calls::new(listening, program.as_fd(), callers);
+                let calls = Calls::new(listening, program.as_fd(), callers, set_id.map(in_words));
                 Some(calls.map_err(SidecarError::step("prepare to answer denied calls"))?)
             }
             None => None,
@@ -203,6 +208,13 @@ impl Attached {
             calls_log,
             serving,
         })
+    }
+}
+
+fn in_words(cause: SetIdCause) -> SetIdWords {
+    SetIdWords {
+        why: cause.to_string(),
+        hint: cause.cure(),
     }
 }
 
@@ -400,6 +412,7 @@ mod tests {
             watched: Vec::new(),
             counts: Vec::new(),
             calls: CallsSent::No,
+            set_id: None,
             sockets,
         };
         let fds = (0..count).map(|_| own.try_clone().unwrap()).collect();

@@ -6,6 +6,7 @@ use super::counts::CountOf;
 use super::protocol::NamespaceId;
 use super::watched::MountPlace;
 use crate::audit::{Context, Shows};
+use crate::plan::SetIdCause;
 
 /// The message. Its descriptors are, in this order: init's pidfd; the inner namespace and the inner sysfs, if `inner` says so; the
 /// namespace to be in, if `place` says so; the file of refusals, if there is one; those of `watched`; those of `counts`; if it answers denied calls, the socket for their
@@ -27,6 +28,8 @@ pub(super) struct Attachment {
     pub counts: Vec<CountOf>,
     /// Whether it answers denied system calls, and where it logs them.
     pub calls: CallsSent,
+    /// Why no file of the container can be made set-user-ID, where none can: for the log of its denied calls.
+    pub set_id: Option<SetIdCause>,
     /// How many listeners and sockets to dial with come along; `None`: nothing is served.
     pub sockets: Option<usize>,
 }

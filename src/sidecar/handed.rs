@@ -4,6 +4,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use crate::audit::{Context, Shows};
 use crate::network::InnerNamespace;
+use crate::plan::SetIdCause;
 use crate::sidecar::counts::Count;
 use crate::sidecar::watched::WatchedMount;
 
@@ -35,6 +36,8 @@ pub struct CallsFds {
     pub listening: OwnedFd,
     /// The container's filter as it is kept.
     pub program: OwnedFd,
+    /// Why no file of the container can be made set-user-ID, where none can.
+    pub set_id: Option<SetIdCause>,
     /// Its own log, where nothing is served that has one.
     pub log: Option<CallsLog>,
 }

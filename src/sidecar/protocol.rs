@@ -398,6 +398,7 @@ mod tests {
             watched: Vec::new(),
             counts: Vec::new(),
             calls: CallsSent::No,
+            set_id: None,
             sockets: None,
         };
         let mut sent = serde_json::to_value(&attachment).unwrap();

@@ -306,6 +306,7 @@ impl Spawned {
                 Some(CallsFds { log: None, .. }) => CallsSent::SharedLog,
                 Some(CallsFds { log: Some(log), .. }) => CallsSent::OwnLog(log.context.clone()),
             },
+            set_id: calls.as_ref().and_then(|calls| calls.set_id.clone()),
             sockets: extra.len().checked_sub(3),
         };
         let mut fds = vec![init_pidfd];

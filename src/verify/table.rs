@@ -8,8 +8,8 @@ use super::mounted::{MountedLine, RESTRICTING};
 use crate::plan::report::DENIED_IN;
 use crate::plan::trust::TRUST_IN;
 use crate::plan::{
-    Bind, BindAccess, EphemeralContent, FilesystemPlan, Isolates, KernelFileSystem, MountKind,
-    Plan, PlannedMount,
+    Bind, BindAccess, EphemeralContent, FilesystemPlan, Isolates, KernelFileSystem, MappedIds,
+    MountKind, Plan, PlannedMount,
 };
 use crate::policy::{RootAccess, escape};
 
@@ -43,7 +43,10 @@ fn planned(mount: &PlannedMount, has_processes: bool) -> Expected {
     let wanted = all
         .iter()
         .filter(|option| RESTRICTING.contains(&option.as_str()));
-    let wanted = wanted.cloned().collect();
+    let mapped = mount.bind().is_some_and(|bind| bind.ids != MappedIds::Node);
+    // As the kernel says it (show_mountinfo).
+    let mapped = mapped.then(|| "idmapped".to_owned());
+    let wanted = wanted.cloned().chain(mapped).collect();
     let kinds: &[&str] = match &mount.kind {
         MountKind::Kernel(kernel) if kernel.what.is_of_cgroups() => &["tmpfs", "cgroup", "cgroup2"],
         MountKind::Kernel(kernel) => match (kernel.what, own_kind(kernel.what)) {
@@ -329,6 +332,7 @@ mod tests {
             },
             access,
             programs: Programs::Run,
+            ids: MappedIds::Node,
         })
     }
 

@@ -146,7 +146,7 @@ pub fn decide(global: &Global, wanted: &Wanted) -> Result<Explained> {
         Walls::Namespaces => {
             let base = records(global, wanted);
             let prepared = prepare(global, wanted, base)?;
-            create::decide(global, &prepared.bundle.dir, &prepared.wrapped)?.into()
+            create::decide(global, &prepared.bundle.dir, &prepared.wrapped, None)?.into()
         }
     };
     Ok(Explained {

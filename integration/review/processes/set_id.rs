@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::command::run;
-use crate::direct::Scratch;
+use crate::direct::{Node, Scratch, program};
 use crate::docker::{Docker, NO_WALLS, Policy};
 
 /// Every way to make one, each answered by one letter; `probe` is the C program below.
@@ -114,6 +116,68 @@ fn review_f_h5_a_set_id_file_that_is_there_does_not_keep_its_bits_when_it_is_wri
     };
     assert_eq!(bits(&NO_WALLS), 0o4755, "the control");
     assert_eq!(bits(&Policy::Standard.options()), 0o755);
+}
+
+/// A file that the caller hands in as standard output is the node's, and no mount: `fchmod` reaches it all the same.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_f21_no_file_that_is_handed_in_becomes_set_user_id() {
+    let script = "chmod 4755 /proc/self/fd/1; echo tried; sleep 300";
+    let mode = |policy: &str| {
+        let node = Node::new();
+        let bundle = node.bundle("bundle", &node.config(&["sh", "-c", script]));
+        let file = node.scratch.file("out", "");
+        let id = format!("handed-{policy}");
+        let output = fs::File::create(&file).unwrap();
+        let mut command = Command::new(program());
+        command.args(["--root", &node.root, "--policy", policy, "run", "--detach"]);
+        command.args(["--bundle", &bundle, &id]);
+        command
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(Stdio::null());
+        assert!(command.status().unwrap().success());
+        let tried = || fs::read_to_string(&file).unwrap().contains("tried");
+        for _ in 0..200 {
+            if tried() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        assert!(tried());
+        node.call(&["delete", "--force", &id]).ok();
+        fs::metadata(&file).unwrap().permissions().mode() & 0o7000
+    };
+    assert_eq!(mode("permissive"), 0o4000, "the control");
+    assert_eq!(mode("standard"), 0);
+}
+
+/// The same with `exec`, whose filter is that of the start.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_f21_exec_hands_no_file_to_a_container_that_makes_set_user_id_files() {
+    let node = Node::new();
+    let bundle = node.bundle("bundle", &node.config(&["sleep", "300"]));
+    let run = |policy: &str, id: &str| {
+        let mut command = Command::new(program());
+        command.args(["--root", &node.root, "--policy", policy, "run", "--detach"]);
+        command.args(["--bundle", &bundle, id]);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        assert!(command.status().unwrap().success());
+        // Its output goes to a file.
+        let result = node.call(&["exec", "--detach", id, "true"]);
+        node.call(&["delete", "--force", id]).ok();
+        result
+    };
+    run("strict", "handed-strict").ok();
+    let words = run("standard", "handed-exec").failed();
+    assert!(
+        words.contains("descriptor 1 leads to a file of the node"),
+        "{words}"
+    );
 }
 
 /// Where the policy says `on`, package managers install what they always did.

@@ -13,6 +13,7 @@ mod anonymous;
 mod audit;
 mod ephemeral;
 mod git;
+mod idmap;
 mod join;
 mod mounts;
 mod names;

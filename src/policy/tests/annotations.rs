@@ -32,7 +32,8 @@ fn every_field_has_an_annotation() {
         .field("syscalls.allow", "")
         .field("syscalls.deny", "ptrace , keyctl")
         .field("privileges.capabilities", "CHOWN,CAP_KILL")
-        .field("privileges.set-id", "off")
+        .field("privileges.set-id", "auto")
+        .field("filesystem.idmap", "on")
         .field("filesystem.scratch-on", "disk")
         .field("filesystem.workspace-at", "/project")
         .field("filesystem.search", "complete")
@@ -56,6 +57,7 @@ fn every_field_has_an_annotation() {
             workspace: Access::ReadOnly,
             mounts: MountRule::ReadOnly,
             write: ["/cache", "/data"].map(|path| path.parse().unwrap()).into(),
+            idmap: IdMapRule::On,
             workspace_at: ["/project".parse().unwrap()].into(),
             search: SearchRule::Complete,
             credentials: BTreeSet::new(),
@@ -92,7 +94,7 @@ fn every_field_has_an_annotation() {
         },
         privileges: Privileges {
             capabilities: ["CHOWN", "KILL"].map(|name| name.parse().unwrap()).into(),
-            set_id: Switch::Off,
+            set_id: SetIdRule::Auto,
         },
         limits: Limits {
             pids: "77".parse().unwrap(),

@@ -85,7 +85,7 @@ fn no_leave_is_needed_and_no_ceiling_is_exceeded() {
     // An annotation has no leave for this one.
     case().field("privileges.set-id", "on").error();
     let resolved = case().set("privileges.set-id=on").resolved();
-    assert_eq!(resolved.policy.privileges.set_id, Switch::On);
+    assert_eq!(resolved.policy.privileges.set_id, SetIdRule::On);
     for (case, field) in [
         (case().allow("internal:wiki"), "network.allow"),
         (case().set("filesystem.scratch=17GiB"), "filesystem.scratch"),

@@ -566,8 +566,20 @@ fn each_field_is_limited_by_its_own_rule() {
         (
             PrivilegesSetId,
             "privileges.set-id = 'on'",
+            "privileges.set-id = 'auto'",
+            true,
+        ),
+        (
+            PrivilegesSetId,
+            "privileges.set-id = 'auto'",
             "privileges.set-id = 'off'",
             true,
+        ),
+        (
+            PrivilegesSetId,
+            "privileges.set-id = 'auto'",
+            "privileges.set-id = 'on'",
+            false,
         ),
         (
             FilesystemWorkspaceAt,

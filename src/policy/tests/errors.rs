@@ -335,7 +335,7 @@ fn about_limits() -> Vec<(Case, &'static str, &'static str)> {
             case().field("privileges.set-id", "on"),
             "Loosened",
             "policy standard (the default) is exceeded by annotations: privileges.set-id asks for on (annotation), \
-             allowed is at most off; annotations = [\"privileges.set-id\"] under [allow] of the node's file permits it, \
+             allowed is at most auto; annotations = [\"privileges.set-id\"] under [allow] of the node's file permits it, \
              and so does a ceiling there",
         ),
         (

@@ -174,8 +174,9 @@ fn the_built_in_policies_are_what_the_design_says() {
             privileges: Privileges {
                 capabilities,
                 set_id: match name {
-                    "permissive" => Switch::On,
-                    _ => Switch::Off,
+                    "strict" => SetIdRule::Off,
+                    "permissive" => SetIdRule::On,
+                    _ => SetIdRule::Auto,
                 },
             },
             limits: Limits {
@@ -206,6 +207,7 @@ fn the_built_in_policies_are_what_the_design_says() {
         workspace: Access::ReadWrite,
         mounts,
         write: BTreeSet::new(),
+        idmap: IdMapRule::Auto,
         workspace_at: BTreeSet::new(),
         search: match mounts {
             MountRule::Keep => SearchRule::Partial,

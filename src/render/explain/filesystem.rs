@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::page::{Page, path, paths, size};
 use crate::plan::{
-    Ephemeral, EphemeralContent, FilesystemPlan, ImageBelow, PlannedMount, ScratchPlace,
+    Ephemeral, EphemeralContent, FilesystemPlan, ImageBelow, MappedIds, PlannedMount, ScratchPlace,
 };
 use crate::policy::{RootAccess, escape};
 use crate::render::ext4::Blank;
@@ -84,7 +84,23 @@ fn mount(mount: &PlannedMount) -> String {
         (true, true) => "writable, as the volume at first, thrown away",
     };
     let (place, source) = (path(&mount.destination), path(mount.source()));
-    format!("{place}  {access}, from {source}: {}", mount.why)
+    let ids = mount.bind().map_or(String::new(), |bind| owner(bind.ids));
+    format!("{place}  {access}, from {source}: {}{ids}", mount.why)
+}
+
+/// Whose the files are there that root makes.
+fn owner(ids: MappedIds) -> String {
+    match ids {
+        MappedIds::Node => String::new(),
+        MappedIds::OwnerAlone { uid, gid } => format!(
+            "; root's files are {uid}:{gid}'s on the node, and no other user of the node is there (filesystem.idmap; for a process of \
+             user {uid} inside the directory is root's: \"off\" gives it back)"
+        ),
+        MappedIds::Swapped { uid, gid } => format!(
+            "; root's files are {uid}:{gid}'s on the node, and the other way round (filesystem.idmap; for a process of user {uid} \
+             inside the directory is root's: \"off\" gives it back)"
+        ),
+    }
 }
 
 /// How much may be thrown away, where it lies until then, and what says so.

@@ -323,6 +323,13 @@ fn privileges(page: &mut Page, plan: &Plan) {
         "privileges",
         "no_new_privs; set-user-ID programs have no effect; no core dumps; a session keyring of its own",
     );
+    page.item(match plan.syscalls.set_id_refused() {
+        None => "set-user-ID and set-group-ID files can be made (privileges.set-id)".to_owned(),
+        Some(cause) => format!(
+            "no set-user-ID or set-group-ID file can be made (privileges.set-id): {}",
+            escape(&cause.to_string())
+        ),
+    });
     let given = plan.capabilities.bounding.iter();
     let mut given: Vec<&str> = given.map(|c| c.short_name()).collect();
     given.sort_unstable();

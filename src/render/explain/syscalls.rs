@@ -1,5 +1,6 @@
 //! PURE. `explain --syscalls`: the verdict on every system call, read out of the program that the kernel runs, with its reason.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use oci_spec::runtime::LinuxSeccomp;
@@ -7,7 +8,7 @@ use serde::Serialize;
 
 use super::page::Page;
 use crate::plan::SyscallPlan;
-use crate::policy::{Switch, SyscallProfile};
+use crate::policy::SyscallProfile;
 use crate::seccomp::{
     ARCH_X86_64, CallProfile, FilterInput, Program, SyscallName, Verdict, compile, outcomes,
     reason, sets_modes,
@@ -49,7 +50,7 @@ pub struct Row {
     /// What may be answered; more than one where arguments decide.
     pub verdicts: Vec<String>,
     /// Why.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     /// Whether every verdict is a denial.
     #[serde(skip)]
     is_denied: bool,
@@ -76,7 +77,7 @@ pub struct Difference {
     /// What the other may.
     pub there: Vec<String>,
     /// Why this one does.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
 }
 
 /// Docker's default profile, compiled as for `unconfined`.
@@ -135,7 +136,7 @@ impl SyscallTable {
         for row in &self.calls {
             let verdict = row.verdicts.join(" or ");
             let group = groups
-                .entry((row.is_denied, verdict, row.reason))
+                .entry((row.is_denied, verdict, row.reason.as_ref()))
                 .or_default();
             group.push(row.call);
         }
@@ -161,7 +162,9 @@ fn beside(page: &mut Page, compared: &Compared) {
     let mut groups: BTreeMap<(String, String, &str), Vec<&str>> = BTreeMap::new();
     for difference in &compared.calls {
         let (here, there) = (difference.here.join(" or "), difference.there.join(" or "));
-        let group = groups.entry((here, there, difference.reason)).or_default();
+        let group = groups
+            .entry((here, there, difference.reason.as_ref()))
+            .or_default();
         group.push(difference.call);
     }
     for ((here, there, reason), calls) in groups {
@@ -188,33 +191,38 @@ fn wrapped(page: &mut Page, calls: &[&str]) {
 
 impl Programs<'_> {
     /// Why this filter says so.
-    fn reason(&self, name: SyscallName) -> &'static str {
+    fn reason(&self, name: SyscallName) -> Cow<'static, str> {
         const ENGINES: &str = "by the engine's profile";
         let Some((plan, own)) = self.policy else {
             return match self.loaded {
-                Some(_) => ENGINES,
-                None => "no filter: neither a policy nor the engine has one",
+                Some(_) => ENGINES.into(),
+                None => "no filter: neither a policy nor the engine has one".into(),
             };
         };
         let is_in = |list: &BTreeSet<crate::policy::SyscallName>| {
             list.iter().any(|listed| listed.as_str() == name.as_str())
         };
         if is_in(&plan.deny) {
-            return "by the policy's syscalls.deny";
+            return "by the policy's syscalls.deny".into();
         }
         if said(self.loaded, name) != said(Some(own), name) {
-            return "by the engine's profile, which is stricter here than the policy";
+            return "by the engine's profile, which is stricter here than the policy".into();
         }
         if is_in(&plan.allow) {
-            return "by the policy's syscalls.allow";
+            return "by the policy's syscalls.allow".into();
         }
         if let Some(reason) = call_profile(plan.profile).reason(name) {
-            return reason;
+            return reason.into();
         }
-        if plan.set_id == Switch::Off && sets_modes(name) {
-            return "no set-user-ID or set-group-ID file (privileges.set-id); any other mode is the file's owner's affair";
+        if sets_modes(name)
+            && let Some(cause) = plan.set_id_refused()
+        {
+            return format!(
+                "no set-user-ID or set-group-ID file (privileges.set-id: {cause}); any other mode is the file's owner's affair"
+            )
+            .into();
         }
-        reason(name)
+        reason(name).into()
     }
 }
 
@@ -276,6 +284,7 @@ mod tests {
     fn a_row_has_the_programs_verdict_and_the_reason_of_the_side_that_decides() {
         let mut plan = crate::plan::tests::sample().syscalls;
         plan.deny = ["sendfile".parse().unwrap()].into();
+        plan.set_id = crate::policy::Switch::Off;
         plan.allow = ["ptrace".parse().unwrap()].into();
         let program = own(&plan);
         let programs = Programs {

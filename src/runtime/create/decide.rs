@@ -8,11 +8,12 @@ use std::path::Path;
 use oci_spec::runtime::{LinuxNamespaceType, Spec};
 
 use crate::cli::Global;
+use crate::plan::idmap::Container;
 use crate::plan::names::names_file;
 use crate::plan::reach::{self, NetSettings};
 use crate::plan::wrapped::Wrapped;
-use crate::plan::{self, BundleFacts, Decided, Plan, Warning};
-use crate::policy::{Asked, Selection};
+use crate::plan::{self, BundleFacts, Decided, HostFacts, Plan, Warning};
+use crate::policy::{Asked, Resolved, Selection};
 use crate::probe::{self, Image, Opened};
 use crate::render::refuse;
 use crate::render::spec as shadow;
@@ -72,11 +73,13 @@ impl BundleDecision {
     }
 }
 
-/// Reads a bundle and decides what is enforced for it. Creates nothing. `wrapped` are `wrap`'s own mounts.
+/// Reads a bundle and decides what is enforced for it. Creates nothing. `wrapped` are `wrap`'s own mounts,
+/// `handed_file` is a descriptor of the caller's that leads to a file of the node.
 pub fn decide(
     global: &Global,
     dir: &Path,
     wrapped: &Wrapped,
+    handed_file: Option<i32>,
 ) -> Result<BundleDecision, RuntimeError> {
     let mut bundle = Bundle::read(dir)?;
     refuse::spec(&bundle.spec)?;
@@ -116,15 +119,12 @@ pub fn decide(
                 let roots = (bundle.dir.as_path(), bundle.rootfs.as_path());
                 let (mut facts, opened) = probe::bundle(&bundle.spec, roots, wrapped, &of_node)?;
                 sources = opened;
+                facts.handed_file = handed_file;
                 facts.cri = cri::is_engines(&global.root, &bundle.dir);
                 (joined, facts.neighbours) = neighbours::find(&bundle.spec)?;
                 let host = probe::host();
-                let mut decided = plan::plan(&resolved, &bundle.spec, &facts, &host)?;
-                // Only what is let in is searched, which takes as long as it is large.
-                let (files, rules) = (&decided.plan.filesystem, &decided.resolved.filesystem);
-                if probe::search(&mut facts, &sources, files, rules) {
-                    decided = plan::plan(&resolved, &bundle.spec, &facts, &host)?;
-                }
+                let mut decided =
+                    planned(&resolved, &bundle.spec, &mut facts, &mut sources, &host)?;
                 decided.plan.report.audit =
                     plan::audit::report(&resolved, &bundle.spec, &facts, &host, &decided);
                 let plan = &mut decided.plan;
@@ -156,6 +156,31 @@ pub fn decide(
         wrapped: !wrapped.is_empty(),
         asked: wrapped.requests.clone(),
     })
+}
+
+/// The plan, made again with what only a plan tells to look for: which mounts can be mapped, and what lies in them.
+fn planned(
+    resolved: &Resolved,
+    spec: &Spec,
+    facts: &mut BundleFacts,
+    sources: &mut [Opened],
+    host: &HostFacts,
+) -> Result<Decided, RuntimeError> {
+    let decided = plan::plan(resolved, spec, facts, host)?;
+    let (files, rules) = (&decided.plan.filesystem, &decided.resolved.filesystem);
+    let container = Container {
+        policy: rules,
+        spec,
+        by: facts.wrapped.by,
+        host,
+    };
+    let mut learned = crate::probe::idmap::try_all(facts, sources, files, container);
+    // Only what is let in is searched, which takes as long as it is large.
+    learned |= crate::probe::search(facts, sources, files, rules);
+    match learned {
+        true => Ok(plan::plan(resolved, spec, facts, host)?),
+        false => Ok(decided),
+    }
 }
 
 /// The engine's files with names. What the caller mounts in their place is not read.

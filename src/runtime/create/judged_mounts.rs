@@ -14,13 +14,13 @@ use crate::kernel::mount_options::{Bits, Propagation, Reach};
 use crate::plan::report::DENIED_IN;
 use crate::plan::wrapped::layer_of;
 use crate::plan::{
-    Bind, BindAccess, FileKind, FilesystemPlan, MountKind, Plan, PlannedMount, Programs,
+    Bind, BindAccess, FileKind, FilesystemPlan, MappedIds, MountKind, Plan, PlannedMount, Programs,
 };
 use crate::probe::Opened;
 use crate::runtime::RuntimeError;
 use crate::runtime::network::shown;
 use crate::runtime::unprivileged;
-use crate::sys::mount::change;
+use crate::sys::mount::{change, map_ids};
 
 /// Copies of every source that the plan mounts late, of the network wall's files, and of what git is told.
 pub fn prepare(
@@ -112,11 +112,21 @@ fn tree(
     let locked = |error: &std::io::Error| {
         error.raw_os_error() == Some(libc::EINVAL) && unprivileged::inside().is_some()
     };
-    match copied(Reach::One) {
+    let (tree, reach) = match copied(Reach::One) {
         Err(error) if locked(&error) => copied(Reach::Below),
         other => other,
     }
-    .map_err(RuntimeError::io(step()))
+    .map_err(RuntimeError::io(step()))?;
+    if bind.ids != MappedIds::Node {
+        let map = source.map.as_ref().filter(|(ids, _)| *ids == bind.ids);
+        let (_, namespace) = map.ok_or_else(|| CreateError::NotJudged(bind.source.clone()))?;
+        // No mount has it yet, which the kernel wants.
+        map_ids(tree.as_fd(), namespace.as_fd(), Reach::One).map_err(RuntimeError::io(format!(
+            "map the ids of {:?}",
+            bind.source
+        )))?;
+    }
+    Ok((tree, reach))
 }
 
 /// The directory in which an overlay is kept, with its upper directory, and with a working directory of its own for this run: that

@@ -28,6 +28,7 @@ use crate::cli::{self, Global};
 use crate::plan::wrapped::Wrapped;
 use crate::runtime::RuntimeError;
 use crate::runtime::agent::Agent;
+use crate::runtime::input::descriptors::{self, Standard};
 use crate::runtime::launch::Streams;
 use crate::runtime::network::sandbox;
 use crate::runtime::state::store::{Lock, Place};
@@ -46,7 +47,13 @@ pub fn create(
 ) -> Result<(Place, Lock), RuntimeError> {
     // All that can be refused by looking: nothing has been made, so a refusal leaves nothing.
     let place = Place::new(&global.root, &args.id)?;
-    let decision = decide(global, &args.bundle, wrapped);
+    // Whether a console is used stands in the bundle: the caller's own descriptors count as if not.
+    let standard = match streams.relayed {
+        true => Standard::Replaced,
+        false => Standard::Callers,
+    };
+    let handed = descriptors::handed_file(args.preserve_fds, standard);
+    let decision = decide(global, &args.bundle, wrapped, handed);
     let mut decision =
         decision.inspect_err(|_| sandbox::end_if_lost(&global.root, &args.bundle))?;
     refused::name_cgroup(global, &place, &mut decision.bundle.spec)?;

@@ -7,6 +7,14 @@ pub enum ExecError {
     /// Its cgroup is frozen. The words are runc's.
     #[error("cannot exec in a paused container (use --ignore-paused to override)")]
     Paused,
+    /// A file of the node for a process that could make it set-user-ID.
+    #[error(
+        "descriptor {fd} leads to a file of the node, which this container could make set-user-ID (privileges.set-id = \"auto\"): hand in a pipe (... | cat >FILE)"
+    )]
+    HandedFile {
+        /// Its number.
+        fd: i32,
+    },
     /// A terminal that nobody would get.
     #[error("a detached terminal needs --console-socket")]
     DetachedTerminal,

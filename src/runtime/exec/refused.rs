@@ -2,11 +2,13 @@
 
 use oci_spec::runtime::Process;
 
+use super::ExecError;
 use super::target::ExecTarget;
 use crate::cli;
 use crate::plan::CapabilitySets;
+use crate::policy::{SetIdRule, Switch};
 use crate::runtime::RuntimeError;
-use crate::runtime::input::descriptors::{self, LetIn};
+use crate::runtime::input::descriptors::{self, LetIn, Standard};
 use crate::runtime::launch::refuse_contradiction;
 
 /// Refuses what the process must not inherit, and what the kernel would refuse.
@@ -18,5 +20,30 @@ pub(super) fn check(
     let plan = target.record.plan();
     descriptors::check(args.preserve_fds, LetIn::of(plan))?;
     descriptors::check_limit(process, plan, 0)?;
+    refuse_file(args, target, process)?;
     refuse_contradiction(&CapabilitySets::of(process.capabilities().as_ref()))
+}
+
+/// Refuses a file of the node where the container may make set-user-ID files because none of the node's can become one.
+fn refuse_file(
+    args: &cli::Exec,
+    target: &ExecTarget,
+    process: &Process,
+) -> Result<(), RuntimeError> {
+    let Some(decided) = &target.record.decided else {
+        return Ok(());
+    };
+    let rule = decided.resolved.privileges.set_id;
+    if (rule, decided.plan.syscalls.set_id) != (SetIdRule::Auto, Switch::On) {
+        return Ok(());
+    }
+    // Of one that is not detached the output is relayed.
+    let standard = match args.detach && !process.terminal().unwrap_or(false) {
+        true => Standard::Callers,
+        false => Standard::Replaced,
+    };
+    match descriptors::handed_file(args.preserve_fds, standard) {
+        Some(fd) => Err(ExecError::HandedFile { fd }.into()),
+        None => Ok(()),
+    }
 }

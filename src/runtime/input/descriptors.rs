@@ -35,11 +35,7 @@ impl LetIn {
 ///
 /// The runtime's own descriptors are close-on-exec, which a promised one never is.
 pub fn check(preserve: i32, let_in: LetIn) -> Result<(), RuntimeError> {
-    let listen: i32 = std::env::var("LISTEN_FDS")
-        .ok()
-        .and_then(|v| v.parse().ok())
-        .unwrap_or(0);
-    for number in 3..3_i32.saturating_add(preserve).saturating_add(listen) {
+    for number in promised(preserve) {
         let Some(found) = look(number) else {
             return Err(refused(number, "it is not open"));
         };
@@ -63,6 +59,35 @@ pub fn check(preserve: i32, let_in: LetIn) -> Result<(), RuntimeError> {
         }
     }
     Ok(())
+}
+
+/// The numbers of those that are promised.
+fn promised(preserve: i32) -> std::ops::Range<i32> {
+    let listen: i32 = std::env::var("LISTEN_FDS")
+        .ok()
+        .and_then(|v| v.parse().ok())
+        .unwrap_or(0);
+    3..3_i32.saturating_add(preserve).saturating_add(listen)
+}
+
+/// What a process gets as its standard input, output and error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standard {
+    /// The caller's own.
+    Callers,
+    /// Pipes of the runtime's or a terminal.
+    Replaced,
+}
+
+/// The first descriptor that a process gets and that leads to a file of the node: whoever has it can change the file's mode
+/// (fchmod(2)).
+pub fn handed_file(preserve: i32, standard: Standard) -> Option<i32> {
+    let own = match standard {
+        Standard::Callers => 0..3,
+        Standard::Replaced => 0..0,
+    };
+    let mut all = own.chain(promised(preserve));
+    all.find(|number| look(*number).is_some_and(|found| found.is_file()))
 }
 
 /// Refuses a bound on descriptors under which the process could not be set up, by its name (S-6): libcontainer would only say
@@ -111,6 +136,10 @@ impl Found {
         FileType::from_raw_mode(self.stat.st_mode)
     }
 
+    fn is_file(&self) -> bool {
+        self.leads_to_files() || self.kind() == FileType::RegularFile
+    }
+
     fn is_harmless(&self) -> bool {
         // memory(4), tty(4), pts(4): null, zero, full, random, urandom; terminals.
         let device = (
@@ -139,6 +168,17 @@ mod tests {
     fn what_was_promised_must_be_there() {
         assert!(check(1_000, LetIn::Any).is_err());
         assert!(check(0, LetIn::Harmless).is_ok());
+    }
+
+    #[test]
+    fn a_file_is_told_apart_from_a_pipe_and_a_device() {
+        use std::os::fd::AsRawFd;
+        let file = std::fs::File::open("/etc/passwd").unwrap();
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let (pipe, _other) = rustix::pipe::pipe().unwrap();
+        let is_file = |fd| look(fd).unwrap().is_file();
+        assert!(is_file(file.as_raw_fd()));
+        assert!(!is_file(null.as_raw_fd()) && !is_file(pipe.as_raw_fd()));
     }
 
     #[test]

@@ -35,6 +35,9 @@ pub fn open(place: &Place, record: &Record, run: &Run) -> Result<CallsFds, Runti
     Ok(CallsFds {
         listening: listen(&dir)?,
         program: program.into(),
+        set_id: record
+            .plan()
+            .and_then(|plan| plan.syscalls.set_id_refused()),
         log: match record
             .plan()
             .is_some_and(|plan| plan.network.is_served_by_own())

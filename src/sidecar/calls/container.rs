@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use super::log::{Denied, Sink};
 use crate::audit::Actor;
-use crate::seccomp::{Call, MAX_INSTRUCTIONS, Program, SavedFilter, Verdict, run};
+use crate::seccomp::{Call, MAX_INSTRUCTIONS, Program, SavedFilter, SetIdWords, Verdict, run};
 use crate::sys::seccomp::notify;
 
 /// The largest errno (`MAX_ERRNO`), to which the kernel cuts those of a filter too.
@@ -24,8 +24,8 @@ pub(super) struct Container {
 }
 
 impl Container {
-    /// Reads the program from its file, whatever the file's position is.
-    pub fn new(program: BorrowedFd<'_>) -> io::Result<Self> {
+    /// Reads the program from its file, whatever the file's position is. `set_id` is why no file can be made set-user-ID.
+    pub fn new(program: BorrowedFd<'_>, set_id: Option<SetIdWords>) -> io::Result<Self> {
         let mut bytes = vec![0; LONGEST + 1];
         let mut length = 0;
         while length < bytes.len() {
@@ -38,7 +38,7 @@ impl Container {
         let kept = kept.ok_or_else(|| io::Error::other("the filter is cut short"))?;
         Ok(Self {
             program: Rc::new(kept.map_err(io::Error::other)?.program),
-            denied: RefCell::default(),
+            denied: RefCell::new(Denied::with(set_id)),
         })
     }
 
@@ -46,7 +46,7 @@ impl Container {
     pub fn apart(&self, by: Actor) -> Self {
         Self {
             program: Rc::clone(&self.program),
-            denied: RefCell::new(Denied::of(by)),
+            denied: RefCell::new(self.denied.borrow().apart(by)),
         }
     }
 

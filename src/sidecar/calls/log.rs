@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use crate::audit::{Actor, Event, Verdict, WallName, What};
-use crate::seccomp::{Call, Words, words};
+use crate::seccomp::{Call, SetIdWords, Words, words};
 
 /// Kinds of one call that are told apart by their arguments; further ones are one kind.
 const KINDS: usize = 8;
@@ -43,6 +43,8 @@ pub(super) struct Denied {
     sink: Option<Sink>,
     /// Whose they are, where they are not the workload's.
     by: Option<Actor>,
+    /// Why no file can be made set-user-ID, where none can.
+    set_id: Option<SetIdWords>,
     kinds: BTreeMap<Kind, Counted>,
     /// The last call, whose kind need not be put in words again: loops make the same call.
     last: Option<(Call, u16, Kind)>,
@@ -57,11 +59,19 @@ impl fmt::Debug for Denied {
 }
 
 impl Denied {
-    /// Those of an actor.
-    pub fn of(by: Actor) -> Self {
+    /// Of a container in which no file can be made set-user-ID, or any can.
+    pub fn with(set_id: Option<SetIdWords>) -> Self {
+        Self {
+            set_id,
+            ..Self::default()
+        }
+    }
+
+    /// Those of an actor in the same container.
+    pub fn apart(&self, by: Actor) -> Self {
         Self {
             by: Some(by),
-            ..Self::default()
+            ..Self::with(self.set_id.clone())
         }
     }
 
@@ -90,7 +100,7 @@ impl Denied {
 
     /// The kind of a call, which is there afterwards.
     fn kind_of(&mut self, call: &Call, errno: u16) -> Kind {
-        let words = words(call, errno);
+        let words = words(call, errno, self.set_id.as_ref());
         let (number, known) = (call.number, &self.kinds);
         let mut kind = Kind {
             number,
@@ -144,7 +154,7 @@ fn event(words: Words, call: Option<String>) -> Event {
     } = words;
     let call = call.unwrap_or_else(|| format!("{name}(other arguments)"));
     Event {
-        reason: Some(why.to_owned()),
+        reason: Some(why),
         hint: Some(hint),
         ..Event::new(
             WallName::Syscalls,
@@ -220,7 +230,7 @@ mod tests {
     #[test]
     fn a_process_of_verify_uses_up_no_kind_of_the_workloads() {
         let told = Rc::new(RefCell::new(Vec::new()));
-        let (mut own, mut verify) = (Denied::default(), Denied::of(Actor::Verify));
+        let (mut own, mut verify) = (Denied::default(), Denied::default().apart(Actor::Verify));
         for denied in [&mut own, &mut verify] {
             let heard = Rc::clone(&told);
             denied.log_to(Rc::new(move |event| heard.borrow_mut().push(event)));

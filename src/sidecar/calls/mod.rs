@@ -26,6 +26,7 @@ use rustix::net::SocketFlags;
 use super::callers::Callers;
 use crate::audit::Actor;
 use crate::plan::network::LISTENERS;
+use crate::seccomp::SetIdWords;
 use crate::sys::memory::Code;
 use crate::sys::seccomp::notify;
 use crate::sys::socket::{self, Received};
@@ -102,9 +103,15 @@ pub(super) struct Calls {
 const LISTENING: u64 = 0;
 
 impl Calls {
-    /// `listening` takes connections of the runtime; `program` is the container's filter as it is kept.
-    pub fn new(listening: OwnedFd, program: BorrowedFd<'_>, callers: Callers) -> io::Result<Self> {
-        let own = Rc::new(Container::new(program)?);
+    /// `listening` takes connections of the runtime; `program` is the container's filter as it is kept, `set_id`
+    /// why no file can be made set-user-ID, where none can.
+    pub fn new(
+        listening: OwnedFd,
+        program: BorrowedFd<'_>,
+        callers: Callers,
+        set_id: Option<SetIdWords>,
+    ) -> io::Result<Self> {
+        let own = Rc::new(Container::new(program, set_id)?);
         let verify = Rc::new(own.apart(Actor::Verify));
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let calls = Self {
@@ -371,7 +378,7 @@ mod tests {
             pid_namespace: NamespaceId::of(namespace.as_fd()).unwrap(),
         };
         let (listening, _) = socket::pair().unwrap();
-        Calls::new(listening, file.as_fd(), callers).unwrap()
+        Calls::new(listening, file.as_fd(), callers, None).unwrap()
     }
 
     fn socket() -> OwnedFd {

@@ -151,7 +151,7 @@ fn decide_in(place: &Place, global: &Global, wanted: &Wanted) -> Result<DecidedR
     }
     let prepared = prepare(global, wanted, Base::Run(&place.bundle()))?;
     let dir = &prepared.bundle.dir;
-    let decision = create::decide(global, dir, &prepared.wrapped)?;
+    let decision = create::decide(global, dir, &prepared.wrapped, None)?;
     if let Some(decided) = &decision.decided {
         check(decided, place)?;
     }

@@ -1,0 +1,249 @@
+//! PURE. Whose the files are on the node that root makes in a writable mount.
+//!
+//! A mapped mount (mount_setattr(2), MOUNT_ATTR_IDMAP) shows the node's ids as others. One id stands for one: where root inside
+//! is the owner outside, the owner's number inside must be somebody else.
+
+use oci_spec::runtime::{LinuxNamespaceType, Spec};
+use serde::{Deserialize, Serialize};
+
+use super::wrapped::ShownBy;
+use super::{
+    Bind, BindAccess, BundleFacts, FilesystemPlan, HostFacts, PlanError, PlannedMount, SourceFacts,
+    Warning,
+};
+use crate::policy::{Filesystem, IdMapRule};
+
+/// The range that systemd sets aside for files of other systems' users ("foreign UIDs"): no account of a node is in it.
+const FOREIGN: u32 = 0x7ffe_0000;
+/// How many those are: as many as a container has.
+const FOREIGN_COUNT: u32 = 0x1_0000;
+/// The largest id; the one above it stands for none.
+const LARGEST: u32 = u32::MAX - 1;
+
+/// Which ids a bind mount shows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    rename_all = "kebab-case",
+    rename_all_fields = "camelCase",
+    deny_unknown_fields
+)]
+pub enum MappedIds {
+    /// The node's.
+    #[default]
+    Node,
+    /// The owner is root inside, and of the node's other users nobody is there. What belongs to another user inside has an id of the
+    /// foreign range outside.
+    OwnerAlone {
+        /// The owner on the node.
+        uid: u32,
+        /// The directory's group there.
+        gid: u32,
+    },
+    /// The owner and root change places; all others are the node's.
+    Swapped {
+        /// The owner on the node.
+        uid: u32,
+        /// The directory's group there.
+        gid: u32,
+    },
+}
+
+impl MappedIds {
+    /// The maps of users and of groups, as user_namespaces(7) writes them: id on the node, id inside, how many.
+    pub fn maps(self) -> Option<(String, String)> {
+        match self {
+            Self::Node => None,
+            Self::OwnerAlone { uid, gid } => Some((alone(uid), alone(gid))),
+            Self::Swapped { uid, gid } => Some((swapped(uid), swapped(gid))),
+        }
+    }
+
+    /// Of a directory of this owner and group, where its entries belong to nobody else on the node, or to others as well.
+    pub fn of(uid: u32, gid: u32, entries: &[(u32, u32)]) -> Self {
+        let is_alone = |&(user, group): &(u32, u32)| holds(uid, user) && holds(gid, group);
+        match entries.iter().all(is_alone) {
+            true => Self::OwnerAlone { uid, gid },
+            false => Self::Swapped { uid, gid },
+        }
+    }
+}
+
+/// Whether the map for the owner alone has an id of the node.
+fn holds(owner: u32, id: u32) -> bool {
+    id == owner || (!is_foreign(owner) && is_foreign(id) && id != FOREIGN)
+}
+
+fn is_foreign(id: u32) -> bool {
+    (FOREIGN..FOREIGN + FOREIGN_COUNT).contains(&id)
+}
+
+fn alone(owner: u32) -> String {
+    let rest = format!("{} 1 {}\n", FOREIGN + 1, FOREIGN_COUNT - 1);
+    match is_foreign(owner) {
+        // One line for one id: the two would overlap.
+        true => format!("{owner} 0 1\n"),
+        false => format!("{owner} 0 1\n{rest}"),
+    }
+}
+
+fn swapped(owner: u32) -> String {
+    if owner == 0 {
+        return format!("0 0 {}\n", u32::MAX);
+    }
+    let mut all = format!("{owner} 0 1\n0 {owner} 1\n");
+    if owner > 1 {
+        all += &format!("1 1 {}\n", owner - 1);
+    }
+    if owner < LARGEST {
+        let next = owner + 1;
+        all += &format!("{next} {next} {}\n", LARGEST - owner);
+    }
+    all
+}
+
+/// Whose a mount's source is, and how its ids can be mapped.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceIds {
+    /// Its owner on the node.
+    pub uid: u32,
+    /// Its group there.
+    pub gid: u32,
+    /// It lies in memory, and no set-user-ID program is run from there (`nosuid`).
+    pub inert: bool,
+    /// What became of an attempt to map it; `None` before there was one.
+    pub mapped: Option<Mapped>,
+}
+
+/// What became of an attempt to map a mount's ids.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", rename_all_fields = "camelCase")]
+pub enum Mapped {
+    /// It can be mapped.
+    To {
+        /// So.
+        ids: MappedIds,
+        /// By the node's list of users its group is the owner's own.
+        own_group: bool,
+    },
+    /// It cannot, and why.
+    Cannot(String),
+}
+
+/// Who asks: the container, and the node that it is on.
+#[derive(Clone, Copy)]
+pub struct Container<'a> {
+    /// What the policy says of files.
+    pub policy: &'a Filesystem,
+    /// The container.
+    pub spec: &'a Spec,
+    /// What `wrap` shows its command by.
+    pub by: ShownBy,
+    /// The node.
+    pub host: &'a HostFacts,
+}
+
+impl Container<'_> {
+    /// Whether root inside is root outside, and there are mounts: an ordinary user's `wrap` maps its only user itself.
+    fn is_roots(self) -> bool {
+        let user = self.spec.process().as_ref().map(|process| process.user());
+        let is_root = user.is_some_and(|user| (user.uid(), user.gid()) == (0, 0));
+        is_root && self.host.person.is_none() && self.by == ShownBy::Mounts
+    }
+
+    fn has_users_of_its_own(self) -> bool {
+        let linux = self.spec.linux().as_ref();
+        let namespaces = linux.and_then(|linux| linux.namespaces().as_ref());
+        let mut namespaces = namespaces.into_iter().flatten();
+        namespaces.any(|namespace| namespace.typ() == LinuxNamespaceType::User)
+    }
+
+    /// Whether a mount is to be mapped, if that can be done.
+    fn wants(self, files: &FilesystemPlan, mount: &PlannedMount, ids: &SourceIds) -> bool {
+        let is_written = mount
+            .bind()
+            .is_some_and(|bind| bind.access == BindAccess::ReadWrite);
+        let is_meant = match self.policy.idmap {
+            IdMapRule::Off => false,
+            IdMapRule::Auto => {
+                let workspace = files.workspace.as_ref();
+                workspace == Some(&mount.destination) && !self.has_users_of_its_own()
+            }
+            IdMapRule::On => true,
+        };
+        is_written && is_meant && self.is_roots() && ids.uid != 0
+    }
+
+    /// Whether it has to be tried whether a mount can be mapped.
+    pub fn is_to_be_tried(
+        self,
+        files: &FilesystemPlan,
+        mount: &PlannedMount,
+        ids: &SourceIds,
+    ) -> bool {
+        self.wants(files, mount, ids) && ids.mapped.is_none() && !self.has_users_of_its_own()
+    }
+}
+
+/// Decides for each mount of the plan whose ids it shows.
+pub(super) fn place(
+    container: Container<'_>,
+    bundle: &BundleFacts,
+    plan: &mut FilesystemPlan,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), PlanError> {
+    let mut all = Vec::new();
+    for (index, mount) in plan.mounts.iter().enumerate() {
+        let Some(ids) = ids_of(bundle, mount).filter(|ids| container.wants(plan, mount, ids))
+        else {
+            continue;
+        };
+        let why = match &ids.mapped {
+            _ if container.has_users_of_its_own() => {
+                "the container has a user namespace of its own"
+            }
+            // Not yet: the plan is made again when it was tried.
+            None => continue,
+            Some(Mapped::To { ids, .. }) => {
+                all.push((index, *ids));
+                continue;
+            }
+            Some(Mapped::Cannot(why)) => why,
+        };
+        let place = mount.destination.clone();
+        match container.policy.idmap {
+            IdMapRule::On => {
+                return Err(PlanError::NotMapped {
+                    destination: place,
+                    why: why.to_owned(),
+                });
+            }
+            IdMapRule::Auto | IdMapRule::Off => warnings.push(Warning::RootsFiles {
+                place,
+                why: why.to_owned(),
+            }),
+        }
+    }
+    for (index, ids) in all {
+        if let Some(bind) = plan.mounts.get_mut(index).and_then(PlannedMount::bind_mut) {
+            bind.ids = ids;
+        }
+    }
+    Ok(())
+}
+
+/// The ids of a bind mount's source.
+pub(super) fn ids_of<'a>(bundle: &'a BundleFacts, mount: &PlannedMount) -> Option<&'a SourceIds> {
+    let bind = mount.bind()?;
+    let all = bundle.sources.iter().flatten();
+    let mut all = all.flat_map(|facts| {
+        let part = facts.home.as_ref().and_then(|home| home.working.as_deref());
+        std::iter::once(facts).chain(part)
+    });
+    all.find(|facts| is_of(bind, facts)).map(|facts| &facts.ids)
+}
+
+/// Whether a bind mount is of this source.
+pub fn is_of(bind: &Bind, facts: &SourceFacts) -> bool {
+    (bind.judged.dev, bind.judged.ino) == (facts.dev, facts.ino) && bind.source == facts.path
+}

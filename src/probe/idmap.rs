@@ -1,0 +1,105 @@
+//! Whether the ids of a mount can be mapped: by mapping a copy of it that is mounted nowhere.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, StatVfsMountFlags, StatxFlags};
+use rustix::mount::{OpenTreeFlags, open_tree};
+
+use super::Opened;
+use crate::kernel::mount_options::Reach;
+use crate::plan::idmap::{Container, Mapped, is_of};
+use crate::plan::set_id::is_own_group;
+use crate::plan::{BundleFacts, FileKind, FilesystemPlan, MappedIds, SourceFacts};
+use crate::sys::mount::map_ids;
+use crate::sys::user::make_namespace;
+
+/// How many of a directory's entries are looked at, to see whether they have one owner. It decides which of two maps is the more
+/// comfortable, and nothing about safety; a project's directory has some dozens.
+const ENTRIES: usize = 1024;
+
+/// Tries it for each mount of the plan where the policy wants it. Whether the plan has to be made again.
+pub fn try_all(
+    facts: &mut BundleFacts,
+    opened: &mut [Opened],
+    plan: &FilesystemPlan,
+    container: Container<'_>,
+) -> bool {
+    let mut tried = false;
+    for mount in &plan.mounts {
+        let Some(source) = opened.iter_mut().find(|source| source.is_of(mount)) else {
+            continue;
+        };
+        let of_mount = |facts: &&mut SourceFacts| mount.bind().is_some_and(|b| is_of(b, facts));
+        let all = facts.sources.iter_mut().flatten();
+        let mut all = all.flat_map(|facts| match of_mount(&facts) {
+            true => Some(facts),
+            false => facts.home.as_mut()?.working.as_deref_mut(),
+        });
+        let Some(found) = all.find(of_mount) else {
+            continue;
+        };
+        if !container.is_to_be_tried(plan, mount, &found.ids) {
+            continue;
+        }
+        tried = true;
+        found.ids.mapped = Some(match attempt(source, found) {
+            Ok(ids) => Mapped::To {
+                ids,
+                own_group: std::fs::read_to_string("/etc/passwd")
+                    .is_ok_and(|text| is_own_group(&text, found.ids.uid, found.ids.gid)),
+            },
+            Err(error) => Mapped::Cannot(format!(
+                "its file system ({}) cannot map ids here: {error}",
+                found.file_system.kind
+            )),
+        });
+    }
+    tried
+}
+
+/// Maps a copy, and keeps the user namespace that has the map.
+fn attempt(source: &mut Opened, facts: &SourceFacts) -> io::Result<MappedIds> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    let tree = open_tree(&source.fd, "", flags)?;
+    let entries = match facts.kind {
+        FileKind::Directory => entries(&tree)?,
+        _ => Vec::new(),
+    };
+    let ids = MappedIds::of(facts.ids.uid, facts.ids.gid, &entries);
+    if let Some((users, groups)) = ids.maps() {
+        let namespace = make_namespace(&users, &groups)?;
+        map_ids(tree.as_fd(), namespace.as_fd(), Reach::One)?;
+        source.map = Some((ids, namespace));
+    }
+    Ok(ids)
+}
+
+/// The owners and groups of a directory's first entries.
+fn entries(tree: &OwnedFd) -> io::Result<Vec<(u32, u32)>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::openat(tree, ".", flags, Mode::empty())?;
+    let mut all = Vec::new();
+    for entry in Dir::read_from(&directory)?.take(ENTRIES) {
+        let entry = entry?;
+        if entry.file_name() == c".." {
+            continue;
+        }
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
+        let wanted = StatxFlags::UID | StatxFlags::GID;
+        match rustix::fs::statx(&directory, entry.file_name(), flags, wanted) {
+            Ok(found) => all.push((found.stx_uid, found.stx_gid)),
+            // Removed meanwhile.
+            Err(rustix::io::Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(all)
+}
+
+/// Whether a descriptor's mount runs no set-user-ID programs.
+pub(super) fn is_without_set_id(fd: &OwnedFd) -> bool {
+    rustix::fs::fstatvfs(fd).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::NOSUID))
+}
