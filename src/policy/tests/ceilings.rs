@@ -668,12 +668,13 @@ fn each_field_is_limited_by_its_own_rule() {
         let expected: &[Field] = if *over { &[*field] } else { &[] };
         assert_eq!(fields, expected, "{asked} in {ceiling}");
     }
-    // Every field has a row in which it exceeds; being told of the proxy or of a refusal, and where scratch lies, is nothing that
-    // anybody gains, and leave for annotations counts only where there is no ceiling.
+    // Every field has a row in which it exceeds; being told of the proxy or of a refusal, and where scratch lies and whose files
+    // are, is nothing that anybody gains, and leave for annotations counts only where there is no ceiling.
     for field in Field::ALL {
         let exceeds = table.iter().any(|row| row.0 == *field && row.3);
         let free = [
             FilesystemScratchOn,
+            FilesystemIdmap,
             NetworkProxyEnv,
             NetworkTls,
             NetworkOnUnknown,
@@ -725,6 +726,7 @@ fn what_exceeds_names_what_is_too_much_and_what_is_allowed() {
             "syscalls.limit: process_vm_readv, process_vm_writev, ptrace: nothing",
             "syscalls.deny: a list without ptrace: a list with ptrace",
             "privileges.capabilities: CAP_NET_RAW: CAP_KILL",
+            "privileges.set-id: auto: at most off",
             "limits.pids: 4096: at most 1024",
             "limits.memory: unlimited: at most 50%",
         ]

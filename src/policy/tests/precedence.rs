@@ -103,6 +103,7 @@ fn the_flags_policy_is_the_ceiling_of_its_call_too() {
             Field::FilesystemMounts,
             Field::NetworkMode,
             Field::PrivilegesCapabilities,
+            Field::PrivilegesSetId,
             Field::LimitsPids,
             Field::LimitsMemory,
         ]
