@@ -88,7 +88,7 @@ const MAY_IMPORT: [(&str, &[&str]); 23] = [
     // It runs the node's package managers.
     ("indexes", &["policy", "egress", "plan", "sys"]),
     ("cgroup", &["plan", "devices", "render", "log", "sys"]),
-    ("probe", &["policy", "plan", "sys", "cgroup"]),
+    ("probe", &["policy", "plan", "kernel", "sys", "cgroup"]),
     ("network", &["egress", "sys"]),
     (
         "sidecar",
