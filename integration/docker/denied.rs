@@ -211,29 +211,25 @@ fn the_sidecar_alone_holds_a_listener() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn without_its_sidecar_denied_calls_stay_denied_and_exec_is_refused() {
+fn a_container_ends_with_its_sidecar_and_a_restart_policy_heals_it() {
     let docker = Docker::connect();
     let (first, option) = shared(&docker);
     for options in [&[runtime()][..], &[runtime(), &option]] {
         let watched = Watched::start(&docker, options, LOOP);
         watched.await_words("errno 1");
-        watched.python("").ok();
         watched.signal("-9", "sidecar");
-        watched.await_words("errno 38");
-        assert_eq!(
-            watched.container.inspect("{{.State.Running}}").trim(),
-            "true"
-        );
-        let refused = watched.python("");
-        let said = format!("{}{}", refused.stdout, refused.stderr);
-        assert!(
-            refused.code != 0 && said.contains("its sidecar is gone"),
-            "{said}"
-        );
-        // Nothing is logged from here on, and that is in the log.
-        let last = watched.kept("run/warden.jsonl");
-        assert!(last.contains("sidecar-lost"), "{last}");
+        watched
+            .container
+            .await_inspect("{{.State.Status}} {{.State.ExitCode}}", "exited 137");
     }
+    let options = [runtime(), "--restart=always"];
+    let watched = Watched::start(&docker, &options, LOOP);
+    watched.await_words("errno 1");
+    watched.signal("-9", "sidecar");
+    watched
+        .container
+        .await_inspect("{{.State.Running}} {{.RestartCount}}", "true 1");
+    watched.python("").ok();
     // Whose network it was has its own.
     first.python("").ok();
 }
@@ -254,11 +250,9 @@ fn a_stopped_sidecar_keeps_nobody_waiting() {
         std::thread::sleep(std::time::Duration::from_millis(500));
         assert_eq!(watched.lines(), before, "the control: nobody answers");
         watched.signal("-CONT", "warden");
-        watched.await_words("errno 38");
-        assert_eq!(
-            watched.container.inspect("{{.State.Running}}").trim(),
-            "true"
-        );
+        watched
+            .container
+            .await_inspect("{{.State.Status}} {{.State.ExitCode}}", "exited 137");
     }
 }
 

@@ -136,6 +136,11 @@ pub enum PlanError {
         /// pid, ipc, ...
         kind: &'static str,
     },
+    /// A pod in the node's own network.
+    #[error(
+        "policy '{0}' refuses hostNetwork, with which a pod has the host's network and uts namespaces: run it without"
+    )]
+    HostNetwork(String),
     /// The namespace of a container whose walls are not the same.
     #[error(
         "policy '{policy}' refuses the {kind} namespace of container {id}: {why}; use the same policy for both, or let the node's file allow it (allow.namespaces)"

@@ -171,6 +171,10 @@ pub struct SourceFacts {
     /// The other paths by which the node knows it: through other mounts of its file system, the layers of its overlay,
     /// and directories of `policies/never.toml` that are links on this node.
     pub names: BTreeSet<PathBuf>,
+    /// Those of its paths that lead through another mount of a kubelet's directory, by the inode of a directory on the way: path ->
+    /// the same in the kubelet's own directory.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub by_kubelet: BTreeMap<PathBuf, PathBuf>,
     /// The file systems of the layers of its overlay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<FileSystem>,
@@ -242,6 +246,7 @@ impl SourceFacts {
             tmpfs: false,
             file_system: FileSystem::default(),
             names: BTreeSet::new(),
+            by_kubelet: BTreeMap::new(),
             layers: Vec::new(),
             inner: BTreeSet::new(),
             nameless: None,
@@ -270,6 +275,12 @@ impl SourceFacts {
     /// All the paths by which the node knows it.
     pub fn all_names(&self) -> impl Iterator<Item = &Path> {
         std::iter::once(self.path.as_path()).chain(self.names.iter().map(PathBuf::as_path))
+    }
+
+    /// The same, those by another mount of a kubelet's directory as they are in that directory.
+    pub fn kubelets_names(&self) -> impl Iterator<Item = &Path> {
+        let in_kubelet = |name| self.by_kubelet.get(name).map_or(name, PathBuf::as_path);
+        self.all_names().map(in_kubelet)
     }
 }
 

@@ -44,7 +44,7 @@ pub fn names_file(
         && by_link(Never::builtin(), facts).is_none()
         // Where Docker's data lies elsewhere, it is known as Docker's.
         && facts.same_as.iter().all(|same| facts.path.starts_with(same));
-    let own = whole && facts.all_names().all(|name| whose.has(target, name));
+    let own = whole && facts.kubelets_names().all(|name| whose.has(target, name));
     match own && is_engines(facts, bundle) {
         true => Ok(Some(facts.path.clone())),
         false => Err(facts.path.clone()),

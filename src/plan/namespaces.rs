@@ -35,6 +35,9 @@ pub(super) fn plan(
     ] {
         match given.iter().find(|n| n.typ() == typ) {
             None if judge.node_allows(kind) => {}
+            None if isolates == Isolates::Uts && is_host_network(given, bundle) => {
+                return Err(PlanError::HostNetwork(resolved.policy.name.to_string()));
+            }
             None => return Err(refused(resolved, "host's".into(), isolates)),
             Some(ns) => out.push(judge.own_or_allowed(ns, kind, isolates)?),
         }
@@ -133,6 +136,11 @@ impl Judge<'_> {
         let field = more.first().or(less.first())?;
         Some(format!("its {} is not the same", field.field))
     }
+}
+
+/// Whether it is a pod with `hostNetwork`, to which a CRI engine gives the host's uts namespace as well.
+fn is_host_network(given: &[LinuxNamespace], bundle: &BundleFacts) -> bool {
+    bundle.cri && given.iter().all(|n| n.typ() != Type::Network)
 }
 
 /// The host's network namespace: the one that the runtime is in.

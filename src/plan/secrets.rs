@@ -184,7 +184,7 @@ mod tests {
     fn secret(name: &str, request: &str) -> NodeSecret {
         NodeSecret {
             name: name.parse().unwrap(),
-            file: "/etc/agentbox/model".parse().unwrap(),
+            source: crate::policy::SecretSource::File("/etc/agentbox/model".parse().unwrap()),
             policies: ["agent".parse().unwrap()].into(),
             requests: [request.parse().unwrap()].into(),
             place: SecretPlace::Header("x-api-key: {}".parse().unwrap()),

@@ -13,7 +13,7 @@ use super::judge::{is_kernel_place, read_only};
 use super::never::{Meant, Never};
 use super::options::{bounded, keep, of_kernel};
 use super::support::support;
-use super::volumes::{Pod, Volume, refused, volume};
+use super::volumes::{Pod, Volume, refused, strange, volume};
 use super::{
     Bind, BindAccess, Inside, Judged, KernelFileSystem, KernelMount, MappedIds, MountKind,
     PlanError, PlannedMount, Programs, Pruned, SeenIn, SourceFacts, Tmpfs, Warning,
@@ -131,6 +131,7 @@ impl Sorted {
             return Ok(());
         }
         let volume = volume(rules.pod, facts);
+        warnings.extend(strange(rules.pod, named.path, facts));
         if let Some(why) = refused(rules, destination, volume, facts) {
             if named.is_workspace {
                 return Err(workspace_refused(destination, facts, why));
@@ -370,12 +371,12 @@ fn given(mount: &Mount, granted: Access) -> BindAccess {
     }
 }
 
-/// Whether the engine wants it writable.
 /// Whether a mount is one of those beside the workspace, and no file of the engine's.
 pub(super) fn is_another(mount: &PlannedMount) -> bool {
     mount.why.starts_with(OTHERS)
 }
 
+/// Whether the engine wants it writable.
 pub(super) fn asks_to_write(mount: &Mount) -> bool {
     let mut options = mount.options().iter().flatten();
     !options.any(|o| matches!(o.as_str(), "ro" | "rro"))

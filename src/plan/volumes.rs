@@ -5,7 +5,7 @@
 //! kubelet gave to the container. Docker's caller chooses cgroup and annotations, so they count in a CRI engine's calls alone.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{Mount, Spec};
 
@@ -14,7 +14,7 @@ use super::judge::{by_link, by_nature, refusal};
 use super::never::{Meant, Never};
 use super::sort::{Rules, Sorted};
 use super::workspace::pod_role;
-use super::{BindAccess, BundleFacts, FileKind, SourceFacts};
+use super::{BindAccess, BundleFacts, FileKind, SourceFacts, Warning};
 use crate::policy::{Filesystem, MountRule, Policy, SecretRule};
 
 /// Why an emptyDir is there.
@@ -32,6 +32,12 @@ const KUBELETS: [&str; 3] = [
 
 const SECRET: &str = "kubernetes.io~secret";
 const PROJECTED: &str = "kubernetes.io~projected";
+const SCRATCHES: &str = "kubernetes.io~empty-dir";
+const CONFIG: &str = "kubernetes.io~configmap";
+const DOWNWARD: &str = "kubernetes.io~downward-api";
+
+/// The kinds of volumes that are a pod's own.
+const OWN: [&str; 5] = [SECRET, PROJECTED, SCRATCHES, CONFIG, DOWNWARD];
 
 /// Where containerd mounts the images that are volumes of a pod, with k3s's and MicroK8s's: `SANDBOX/IMAGE` below it.
 const IMAGES: [&str; 3] = [
@@ -87,6 +93,16 @@ pub(super) fn pod(spec: &Spec, bundle: &BundleFacts) -> Option<Pod> {
     })
 }
 
+/// Where a kubelet has the Secrets that are volumes of the container's pod, each by the volume's name. Of several places one is
+/// there; none where the container is in no pod.
+pub fn secret_volumes(spec: &Spec, bundle: &BundleFacts) -> Vec<PathBuf> {
+    let of_pod = |pod: Pod| {
+        let below = |pods: &&str| Path::new(pods).join(&pod.uid).join("volumes").join(SECRET);
+        KUBELETS.iter().map(below).collect()
+    };
+    pod(spec, bundle).map(of_pod).unwrap_or_default()
+}
+
 /// The uid of the pod to which a kubelet gave the container's cgroup: `/kubepods/burstable/podUID/...`, or with systemd
 /// `kubepods-burstable-podUID.slice:...`.
 fn uid(spec: &Spec) -> Option<String> {
@@ -119,15 +135,8 @@ pub(super) fn volume(pod: Option<&Pod>, facts: &SourceFacts) -> Option<Volume> {
     if pod.sandbox.as_ref().is_some_and(|id| is_image(id, facts)) {
         return Some(Volume::Image);
     }
-    let pod = pod.uid.as_str();
-    // A kubelet's directory may have another path, by way of another mount of its file system.
-    let places = facts
-        .all_names()
-        .map(|n| place(pod, n).or_else(|| moved(pod, n)));
-    let places: Vec<Place<'_>> = places.collect::<Option<_>>()?;
-    if !facts.all_names().any(|n| place(pod, n).is_some()) {
-        return None;
-    }
+    let names = facts.kubelets_names();
+    let places: Vec<Place<'_>> = names.map(|n| place(&pod.uid, n)).collect::<Option<_>>()?;
     let volumes = places.iter().filter_map(|place| match place {
         Place::In { plugin, name } => Some((*plugin, *name)),
         Place::SubPath(_) | Place::Message => None,
@@ -146,8 +155,8 @@ pub(super) fn volume(pod: Option<&Pod>, facts: &SourceFacts) -> Option<Volume> {
         return None;
     }
     match plugin {
-        "kubernetes.io~empty-dir" => Some(Volume::Scratch),
-        "kubernetes.io~configmap" | "kubernetes.io~downward-api" => Some(Volume::Settings),
+        SCRATCHES => Some(Volume::Scratch),
+        CONFIG | DOWNWARD => Some(Volume::Settings),
         // A kubelet keeps them in memory.
         SECRET if facts.tmpfs => Some(Volume::Secret),
         PROJECTED if facts.tmpfs => Some(Volume::Projected),
@@ -182,7 +191,7 @@ pub(super) fn is_message(pod: Option<&Pod>, facts: &SourceFacts) -> bool {
     let Some(pod) = pod.map(|p| p.uid.as_str()) else {
         return false;
     };
-    let mut names = facts.all_names();
+    let mut names = facts.kubelets_names();
     facts.kind == FileKind::File
         && facts.nameless.is_none()
         && facts.same_as.is_none()
@@ -190,18 +199,51 @@ pub(super) fn is_message(pod: Option<&Pod>, facts: &SourceFacts) -> bool {
         && names.all(|name| matches!(place(pod, name), Some(Place::Message)))
 }
 
+/// That a mount of one of the pod's own volumes does not count as one because of another name, where that is so.
+pub(super) fn strange(pod: Option<&Pod>, at: &Path, facts: &SourceFacts) -> Option<Warning> {
+    let pod = pod?.uid.as_str();
+    let is_own = |name| match place(pod, name) {
+        Some(Place::In { plugin, .. }) => OWN.contains(&plugin),
+        Some(Place::Message) => true,
+        Some(Place::SubPath(_)) | None => false,
+    };
+    if !facts.kubelets_names().any(is_own) {
+        return None;
+    }
+    let mut names = facts.kubelets_names();
+    let name = names.find(|name| place(pod, name).is_none())?;
+    Some(Warning::StrangeVolume {
+        place: at.to_owned(),
+        name: name.to_owned(),
+    })
+}
+
 fn place<'a>(pod: &str, path: &'a Path) -> Option<Place<'a>> {
-    let below = KUBELETS.iter().find_map(|k| path.strip_prefix(k).ok())?;
-    let parts: Vec<&str> = below.iter().map(|c| c.to_str()).collect::<Option<_>>()?;
+    let parts = in_kubelet(path)?;
     let (uid, parts) = parts.split_first()?;
     (*uid == pod).then(|| place_in(parts))?
 }
 
-/// Likewise, below any directory `pods/UID`.
-fn moved<'a>(pod: &str, path: &'a Path) -> Option<Place<'a>> {
-    let parts: Vec<&str> = path.iter().map(|c| c.to_str()).collect::<Option<_>>()?;
-    let at = parts.windows(2).position(|two| *two == ["pods", pod])?;
-    place_in(&parts[at + 2..])
+/// The parts of a path below a kubelet's directory of pods.
+fn in_kubelet(path: &Path) -> Option<Vec<&str>> {
+    let below = KUBELETS.iter().find_map(|k| path.strip_prefix(k).ok())?;
+    below.iter().map(|c| c.to_str()).collect()
+}
+
+/// The directories of a kubelet's above a pod's volume or file, from that of all pods on. They are never mounts of a
+/// volume's own, so that what has the inode of one of them is that directory.
+pub fn kubelets_directories(path: &Path) -> Vec<&Path> {
+    let Some(parts) = in_kubelet(path) else {
+        return Vec::new();
+    };
+    // `UID/volumes/PLUGIN`, `UID/containers/NAME`, `UID`.
+    let most = match parts[..] {
+        [_, "volumes" | "containers", _, _, ..] => 3,
+        [_, "etc-hosts"] => 1,
+        _ => return Vec::new(),
+    };
+    let above = path.ancestors();
+    above.skip(parts.len() - most).take(most + 1).collect()
 }
 
 /// The place of a path in the pod's directory.

@@ -141,6 +141,14 @@ pub enum Warning {
         /// Where.
         place: PathBuf,
     },
+    /// A pod's own volume is a mount like others, because it has a name outside of the kubelet's directory.
+    StrangeVolume {
+        /// Where it is mounted.
+        place: PathBuf,
+        /// The other name.
+        #[serde(with = "text::one")]
+        name: PathBuf,
+    },
     /// CRI-O calls in a way in which no pod is known.
     UnknownCrio {
         /// Its `--root`.
@@ -223,6 +231,12 @@ impl fmt::Display for Warning {
                 "no names are taken from {}, which is mounted at {}: it is not the engine's own file for this container",
                 source.display(),
                 place.display()
+            ),
+            Self::StrangeVolume { place, name } => write!(
+                f,
+                "{}: it lies among the pod's own volumes and does not count as one, since the node has it as {} too: unmount that",
+                place.display(),
+                name.display()
             ),
             Self::UnknownCrio { root } => write!(
                 f,

@@ -7,7 +7,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::PolicyName;
-use super::secret::{SecretName, VariableName};
+use super::VariableName;
+use super::secret::SecretName;
 use super::text::{ValueError, string_form, words};
 
 /// How long a value may be, in bytes: a shorter one would be in other data by chance, a longer one fits into no name.

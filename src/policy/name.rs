@@ -1,4 +1,4 @@
-//! Names of policies.
+//! Names of policies and of environment variables.
 
 use std::fmt;
 use std::str::FromStr;
@@ -90,6 +90,35 @@ impl fmt::Display for PolicyChoice {
 }
 
 string_form!(PolicyChoice);
+
+/// The name of an environment variable (environ(7)): letters, digits and underscores.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct VariableName(String);
+
+impl fmt::Display for VariableName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for VariableName {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+        let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        match starts && text.bytes().all(plain) {
+            true => Ok(Self(text.to_owned())),
+            false => Err(ValueError::grammar(
+                text,
+                "the name of a variable: letters, digits and '_', no digit first",
+            )),
+        }
+    }
+}
+
+string_form!(VariableName);
 
 #[cfg(test)]
 mod tests {

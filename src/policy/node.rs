@@ -57,7 +57,8 @@ pub struct NodeLog {
 impl Default for NodeLog {
     fn default() -> Self {
         Self {
-            runs: 200,
+            // Each container of a pod is one: a node with 110 pods has over 200 at a time.
+            runs: 1000,
             size: ByteSize::GIB,
             required: false,
         }

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::git_rule::several;
 use super::request::{RequestRule, Scheme};
 use super::rule::Target;
+use super::secret_source::{SecretSource, VolumeKey};
 use super::text::{ValueError, string_form};
-use super::{Count, Host, HostPath, PolicyName};
+use super::{Count, Host, HostPath, PolicyName, VariableName};
 
 /// The longest name, in bytes.
 const LONGEST_NAME: usize = 40;
@@ -21,8 +22,8 @@ const LONGEST_NAME: usize = 40;
 pub struct NodeSecret {
     /// What it is called.
     pub name: SecretName,
-    /// The file that has it in its first line; root's alone.
-    pub file: HostPath,
+    /// Where its value is.
+    pub source: SecretSource,
     /// Whose containers use it.
     pub policies: BTreeSet<PolicyName>,
     /// The requests that get it.
@@ -40,7 +41,10 @@ pub struct NodeSecret {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Written {
     name: SecretName,
-    file: HostPath,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    file: Option<HostPath>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    volume: Option<VolumeKey>,
     policies: BTreeSet<PolicyName>,
     #[serde(deserialize_with = "several")]
     requests: BTreeSet<RequestRule>,
@@ -63,6 +67,7 @@ impl TryFrom<Written> for NodeSecret {
         let Written {
             name,
             file,
+            volume,
             policies,
             requests,
             header,
@@ -71,6 +76,15 @@ impl TryFrom<Written> for NodeSecret {
             env,
             uses,
         } = written;
+        let source = match (file, volume) {
+            (Some(file), None) => SecretSource::File(file),
+            (None, Some(key)) => SecretSource::Volume(key),
+            _ => {
+                return Err(format!(
+                    "secret {name} needs one of file and volume, which say where its value is"
+                ));
+            }
+        };
         let place = match (header, basic, query) {
             (Some(header), None, None) => SecretPlace::Header(header),
             (None, Some(user), None) => SecretPlace::Basic(user),
@@ -83,7 +97,7 @@ impl TryFrom<Written> for NodeSecret {
         };
         Ok(Self {
             name,
-            file,
+            source,
             policies,
             requests,
             place,
@@ -101,9 +115,14 @@ impl From<NodeSecret> for Written {
             SecretPlace::Basic(user) => basic = Some(user),
             SecretPlace::Query(name) => query = Some(name),
         }
+        let (file, volume) = match secret.source {
+            SecretSource::File(file) => (Some(file), None),
+            SecretSource::Volume(key) => (None, Some(key)),
+        };
         Self {
             name: secret.name,
-            file: secret.file,
+            file,
+            volume,
             policies: secret.policies,
             requests: secret.requests,
             header,
@@ -279,35 +298,6 @@ impl FromStr for SecretName {
 }
 
 string_form!(SecretName);
-
-/// The name of an environment variable (environ(7)): letters, digits and underscores.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct VariableName(String);
-
-impl fmt::Display for VariableName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromStr for VariableName {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
-        let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
-        let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-        match starts && text.bytes().all(plain) {
-            true => Ok(Self(text.to_owned())),
-            false => Err(ValueError::grammar(
-                text,
-                "the name of a variable: letters, digits and '_', no digit first",
-            )),
-        }
-    }
-}
-
-string_form!(VariableName);
 
 /// The field that a secret is put into: `NAME: TEXT{}TEXT`, in which `{}` is the secret.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -485,10 +475,34 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_has_one_source() {
+        let read = |source: &str| {
+            let text = format!(
+                "name = \"n\"\n{source}\npolicies = [\"p\"]\nrequests = [\"GET https://a.test/x\"]\nquery = \"key\""
+            );
+            toml::from_str::<NodeSecret>(&text).map_err(|error| error.to_string())
+        };
+        for good in ["file = \"/k\"", "volume = \"api-key/.npmrc\""] {
+            let secret = read(good).unwrap();
+            let text = serde_json::to_string(&secret).unwrap();
+            assert_eq!(serde_json::from_str::<NodeSecret>(&text).unwrap(), secret);
+        }
+        for bad in ["", "file = \"/k\"\nvolume = \"a/b\""] {
+            let said = read(bad).unwrap_err();
+            assert!(said.contains("one of file and volume"), "{said}");
+        }
+        for bad in [
+            "a", "a/", "/b", "a/b/c", "a/..", "a/.", "a/..data", "../b", "A/b", "a/b c", "a/../b",
+        ] {
+            assert!(read(&format!("volume = {bad:?}")).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
     fn a_secret_goes_to_single_hosts_by_tls() {
         let secret = |request: &str| NodeSecret {
             name: "model".parse().unwrap(),
-            file: "/etc/agentbox/model".parse().unwrap(),
+            source: SecretSource::File("/etc/agentbox/model".parse().unwrap()),
             policies: ["agent".parse().unwrap()].into(),
             requests: [request.parse().unwrap()].into(),
             place: SecretPlace::Header("x-api-key: {}".parse().unwrap()),

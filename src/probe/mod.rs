@@ -6,6 +6,7 @@ mod hosts;
 pub mod idmap;
 mod image;
 mod kernel;
+mod kubelet;
 mod layer;
 mod links;
 mod named;

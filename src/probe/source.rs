@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::hosts::Hosts;
 use super::idmap::is_without_set_id;
-use super::{ProbeError, held, is_bind, links, open_path, overlay, real_path};
+use super::{ProbeError, held, is_bind, kubelet, links, open_path, overlay, real_path};
 use crate::plan::anonymous::is_anonymous;
 use crate::plan::mountinfo::{MountTable, join};
 use crate::plan::never::Never;
@@ -180,6 +180,7 @@ impl Judge {
             facts.same_as = facts.same_as.take().or(known.engine);
         }
         facts.names.remove(&facts.path);
+        facts.by_kubelet = kubelet::names(&facts);
         if is_anonymous(&facts) {
             facts.no_overlay = overlay::why_not(fd, &facts.file_system.kind);
             facts.no_links = self.no_links(fd);

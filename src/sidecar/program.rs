@@ -63,12 +63,12 @@ fn run() -> Result<(), SidecarError> {
     };
     match loss {
         Loss::Tolerated => live(hidden, bootstrap, handover, None),
-        Loss::EndsAnswers | Loss::EndsContainer => {
+        Loss::EndsContainer => {
             let (identity, code) = (hidden.identity, hidden.code.clone());
             let mut bootstrap = Some(bootstrap);
             let stood = hidden.procfs.account().map_err(SidecarError::Confine);
             let stood = stood.and_then(|account| {
-                warden::stand_over(identity, &code, account, loss, |line| {
+                warden::stand_over(identity, &code, account, |line| {
                     let Some(bootstrap) = bootstrap.take() else {
                         return 1;
                     };

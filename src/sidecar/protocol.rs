@@ -96,9 +96,7 @@ pub(super) struct Setup {
 pub enum Loss {
     /// The container goes on, without a network. Nobody notices a stopped sidecar.
     Tolerated,
-    /// As above, and denied system calls get ENOSYS. A stopped sidecar is killed, so that none waits for it.
-    EndsAnswers,
-    /// The container's first process is sent SIGKILL.
+    /// The container's first process is sent SIGKILL. A stopped sidecar is killed, so that no caller waits for it.
     EndsContainer,
 }
 

@@ -139,7 +139,7 @@ fn start(
     let pids = match setup.loss {
         Loss::Tolerated => libc::CLONE_NEWPID,
         // The warden, which makes that namespace for the sidecar: nobody signals from there to init.
-        Loss::EndsAnswers | Loss::EndsContainer => 0,
+        Loss::EndsContainer => 0,
     };
     let namespaces = pids | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
     let child = process::spawn(&NewProgram {

@@ -1,8 +1,8 @@
-//! The warden: the sidecar's parent. It ends a sidecar that was stopped, and a container that cannot do without its sidecar.
+//! The warden: the sidecar's parent. It ends a sidecar that was stopped, and the container of one that has ended.
 //!
 //! A stopped sidecar would keep whoever makes a denied system call waiting; a dead one answers it, by the kernel, with ENOSYS.
 //!
-//! Without its sidecar a container has no network and gets none again. Ended containers are made again: a pod by its
+//! Without its sidecar a container has no network, no log and no `exec`, and gets none again. Ended containers are made again: a pod by its
 //! kubelet, others by the engine's restart policy. The kernel offers no other way. A parent's end is signalled only
 //! to its children, and the container's first process is the engine's child. Signals of descriptors (F_SETSIG) do not
 //! reach the first process of a pid namespace. A signal by a pidfd needs a sender in an ancestor pid namespace, and
@@ -28,7 +28,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::account::{Account, Identity};
 use super::confine;
-use super::protocol::{Loss, ProtocolError};
+use super::protocol::ProtocolError;
 use super::{ConfineError, SidecarError, filter};
 use crate::audit::chain;
 use crate::sys::memory::Code;
@@ -69,7 +69,6 @@ pub(super) fn stand_over(
     identity: Identity,
     code: &Code,
     account: Account,
-    loss: Loss,
     live: impl FnOnce(WardenLine) -> i32,
 ) -> Result<std::convert::Infallible, SidecarError> {
     let filter = filter::of_warden()
@@ -99,7 +98,7 @@ pub(super) fn stand_over(
     let exits = Exits::of_kernel();
     let confined = confine(identity, code, account, &filter, [line, pidfd]);
     process::end(match confined {
-        Ok([line, pidfd]) => watch(sidecar.as_raw_pid(), line, &pidfd, (loss, exits)),
+        Ok([line, pidfd]) => watch(sidecar.as_raw_pid(), line, &pidfd, exits),
         Err(()) => 1,
     })
 }
@@ -197,7 +196,7 @@ impl WardenLine {
 }
 
 /// The whole work of a warden; its exit code.
-fn watch(sidecar: i32, line: OwnedFd, pidfd: &OwnedFd, (loss, exits): (Loss, Exits)) -> i32 {
+fn watch(sidecar: i32, line: OwnedFd, pidfd: &OwnedFd, exits: Exits) -> i32 {
     let ready: Vec<u8> = std::iter::once(READY)
         .chain(sidecar.to_ne_bytes())
         .collect();
@@ -233,12 +232,9 @@ fn watch(sidecar: i32, line: OwnedFd, pidfd: &OwnedFd, (loss, exits): (Loss, Exi
         return 0;
     }
     // It may have ended since.
-    let killed = match loss {
-        Loss::Tolerated | Loss::EndsAnswers => Ok(()),
-        Loss::EndsContainer => rustix::process::pidfd_send_signal(&init, Signal::KILL),
-    };
+    let killed = rustix::process::pidfd_send_signal(&init, Signal::KILL);
     if let (Ok(()), Some(log), Some(template)) = (killed, log, lost) {
-        note_loss(log, template, &how, loss);
+        note_loss(log, template, &how);
     }
     0
 }
@@ -297,7 +293,7 @@ fn now() -> String {
     chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Millis, true)
 }
 
-fn note_loss(mut log: std::fs::File, template: &str, end: &End, loss: Loss) {
+fn note_loss(mut log: std::fs::File, template: &str, end: &End) {
     let status = end.status.as_ref();
     let how = match status.map(|how| (how.exit_status(), how.terminating_signal())) {
         _ if end.stopped => "it was stopped, and killed for that".to_owned(),
@@ -305,15 +301,8 @@ fn note_loss(mut log: std::fs::File, template: &str, end: &End, loss: Loss) {
         Some((_, Some(signal))) => format!("signal {signal}"),
         _ => "nobody knows how".to_owned(),
     };
-    let meaning = match loss {
-        Loss::EndsContainer => {
-            "without which it has no network: its first process was sent SIGKILL"
-        }
-        Loss::Tolerated | Loss::EndsAnswers => {
-            "without which denied system calls fail with ENOSYS, nothing is logged, and exec is refused"
-        }
-    };
-    let reason = format!("the container's sidecar died ({how}), {meaning}");
+    let reason =
+        format!("the container's sidecar died ({how}): its first process was sent SIGKILL");
     let line = chain::fill(template, &now(), &reason);
     let _full = log.write_all(line.as_bytes());
 }

@@ -110,12 +110,98 @@ fn what_is_anything_else_as_well_is_no_volume() {
     let case = in_pod("permissive").bind(&secret, "/x");
     let answer = access(&case.found(|f| f.tmpfs = false).plan(), "/x");
     assert!(answer.contains("credentials"), "{answer}");
-    // The same volume by another mount of the kubelet's file system, and what no policy lets anybody write.
-    let moved = format!("/data/kubelet/pods/{UID}/volumes/kubernetes.io~empty-dir/b");
-    assert_eq!(becomes(in_pod("strict"), &scratch, &[&moved]), "rw");
+    // What no policy lets anybody write.
     let case = in_pod("strict").bind(&scratch, "/x");
     let runtime = case.found(|f| f.runtime = Some(format!("{scratch}/agentbox").into()));
     assert_eq!(access(&runtime.plan(), "/x"), "ro");
+}
+
+/// The case, whose last mount has these other names, which are the same directories of the kubelet's own.
+fn again(case: Case, names: &[(&str, &str)]) -> Case {
+    case.found(|f| {
+        for (name, own) in names {
+            f.names.insert(name.into());
+            f.by_kubelet.insert(name.into(), own.into());
+        }
+    })
+}
+
+/// A disk that is bound to the kubelet's directory, and another pod's subPath of that directory.
+#[test]
+fn a_kubelets_directory_by_another_mount_is_the_same() {
+    let below = [
+        "/mnt/disk/kubelet/pods",
+        "/var/lib/kubelet/pods/77ef987d-0000/volume-subpaths/v/c/0",
+    ];
+    let pods = "/var/lib/kubelet/pods";
+    let cases = |case: &dyn Fn() -> Case, source: &str, kind, place: &str| -> [String; 2] {
+        let own = |new: &str| source.replace(pods, new);
+        let names = below.map(own);
+        let strange = case()
+            .bind_of(kind, source, place)
+            .found(|f| f.names = names.iter().map(PathBuf::from).collect());
+        let plan = strange.plan();
+        let told = plan.warnings.iter().any(
+            |w| matches!(w, Warning::StrangeVolume { place: at, .. } if at == Path::new(place)),
+        );
+        assert!(told, "{source}: {:?}", plan.warnings);
+        let pairs = names.each_ref().map(|name| (name.as_str(), source));
+        let same = again(case().bind_of(kind, source, place), &pairs).plan();
+        assert_eq!(same.warnings, [], "{source}");
+        [access(&plan, place), access(&same, place)]
+    };
+    let log = format!("{pods}/{UID}/containers/app/abfecb25");
+    let scratch = format!("{VOLUMES}/kubernetes.io~empty-dir/b");
+    let settings = format!("{VOLUMES}/kubernetes.io~configmap/c");
+    let secret = format!("{VOLUMES}/kubernetes.io~secret/s");
+    let strict = || in_pod("strict");
+    let standard = || in_pod("standard").annotation("filesystem.secrets", "read-only");
+    let secrets = || {
+        in_pod("standard").site(|p| {
+            p.filesystem.secrets = SecretRule::ReadOnly;
+            p.filesystem.service_account_token = SecretRule::ReadOnly;
+        })
+    };
+    let file = FileKind::File;
+    let directory = FileKind::Directory;
+    for (case, source, kind, place, expect) in [
+        (&strict as &dyn Fn() -> Case, &log, file, "/tmp/why", "rw"),
+        (&strict, &log, file, "/dev/termination-log", "rw"),
+        (&strict, &scratch, directory, "/x", "rw"),
+        (&standard, &settings, directory, "/x", "ro"),
+        (&secrets, &secret, directory, "/x", "ro"),
+    ] {
+        let [strange, same] = cases(case, source, kind, place);
+        assert_eq!(same, expect, "{source}");
+        // A ConfigMap is a mount like others then, which standard reads.
+        assert!(strange != expect || *source == settings, "{source}");
+    }
+}
+
+/// Whoever names a directory of a hostPath, with the pod's own uid in it by `subPathExpr`, makes no volume of it.
+#[test]
+fn no_name_makes_a_volume() {
+    let sub = format!("{SUBPATHS}/b/app/0");
+    let volume = format!("{UID}/volumes/kubernetes.io~empty-dir/b");
+    for below in ["/srv/pods", "/srv/var/lib/kubelet/pods", "/data"] {
+        let name = format!("{below}/{volume}");
+        let answer = becomes(in_pod("strict"), &sub, &[&name]);
+        assert!(answer.contains("the workspace alone"), "{name}: {answer}");
+        let answer = becomes(in_pod("strict"), &name, &[]);
+        assert!(answer.contains("the workspace alone"), "{name}: {answer}");
+    }
+    // It is the kubelet's directory by another mount, and another pod's volume there.
+    let other = format!("{VOLUMES}/kubernetes.io~empty-dir/b").replace("44ef987d", "55ef987d");
+    let case = again(in_pod("strict").bind(&sub, "/x"), &[("/mnt/p/b", &other)]);
+    let answer = access(&case.plan(), "/x");
+    assert!(answer.contains("the workspace alone"), "{answer}");
+    let secret = other.replace("empty-dir", "secret");
+    let case = in_pod("permissive").bind(&sub, "/x");
+    let case = again(case, &[("/mnt/p/b", &secret)]).found(|f| {
+        f.names.insert(secret.clone().into());
+    });
+    let answer = access(&case.plan(), "/x");
+    assert!(answer.contains("credentials"), "{answer}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::cli::Global;
 use crate::plan::idmap::Container;
 use crate::plan::names::names_file;
 use crate::plan::reach::{self, NetSettings};
+use crate::plan::volumes::secret_volumes;
 use crate::plan::wrapped::Wrapped;
 use crate::plan::{self, BundleFacts, Decided, HostFacts, Plan, Warning};
 use crate::policy::{Asked, Resolved, Selection};
@@ -138,7 +139,8 @@ pub fn decide(
                     image = Some(found);
                 }
                 engine_files = names(&bundle.spec, &facts, plan);
-                given = reading::read(node_files::config(global), &mut plan.network)?;
+                let volumes = secret_volumes(&bundle.spec, &facts);
+                given = reading::read(node_files::config(global), &mut plan.network, &volumes)?;
                 let filter = filter::compile(Some(AskedFilter::of(plan, &host)), engine)?;
                 (Some(decided), resolved.chosen_by.to_string(), filter)
             }

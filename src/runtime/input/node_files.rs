@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use crate::cli::Global;
 use crate::policy::unreadable;
 use crate::policy::{
-    Asked, Asker, HostPath, NodeConfig, NodeLog, PolicyError, Selection, Sources, misnamed_policy,
-    misnamed_preset, resolve,
+    Asked, Asker, HostPath, NodeConfig, NodeLog, PolicyError, SecretSource, Selection, Sources,
+    misnamed_policy, misnamed_preset, resolve,
 };
 use crate::probe::NodePlaces;
 use crate::runtime::RuntimeError;
@@ -157,7 +157,14 @@ pub fn places(global: &Global) -> Result<NodePlaces, RuntimeError> {
         &network.upstream_credentials,
     ];
     let named = named.into_iter().flatten();
-    let named = named.chain(node.secret.iter().map(|secret| &secret.file));
+    let files = node
+        .secret
+        .iter()
+        .filter_map(|secret| match &secret.source {
+            SecretSource::File(file) => Some(file),
+            SecretSource::Volume(_) => None,
+        });
+    let named = named.chain(files);
     let config = std::path::absolute(config(global)).ok();
     // One that lies where the list has it is judged by that.
     let config = config.filter(|path| path != Path::new(CONFIG));

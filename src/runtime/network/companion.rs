@@ -72,16 +72,15 @@ pub(super) fn sidecar_config(
     }
 }
 
-/// A container that has lost its sidecar is of no use where it lives by its network; a pod's sandbox is what its kubelet looks
-/// at. What had no way out loses nothing, and goes on.
+/// A container that has lost its sidecar has no network, no log of its denied calls, and no `exec`: it ends, so that a kubelet or a
+/// restart policy heals it. A pod's sandbox is what its kubelet looks at.
 fn loss(network: &NetworkPlan, spec: &Spec, place: &Place, listener: Listener) -> Loss {
     let sandbox = pod_role(spec) == Some(SANDBOX) && cri_of(&place.root).is_some();
     match duty(network) {
         Duty::Serve => Loss::EndsContainer,
         // The warden does it.
         Duty::Refuse if network.honey_ends() => Loss::EndsContainer,
-        _ if sandbox => Loss::EndsContainer,
-        Duty::Wait | Duty::Refuse if listener == Listener::Sidecar => Loss::EndsAnswers,
+        _ if sandbox || listener == Listener::Sidecar => Loss::EndsContainer,
         Duty::Wait | Duty::Refuse => Loss::Tolerated,
     }
 }

@@ -1,17 +1,22 @@
 //! What the reader of requests is given: certificates, and the node's secrets, which are read here and kept nowhere.
 
+use std::fs::File;
 use std::io::{ErrorKind, Read};
-use std::path::Path;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use zeroize::Zeroizing;
 
 use crate::enforce::trust::Trust;
 use crate::plan::NetworkPlan;
-use crate::policy::NodeSecret;
+use crate::policy::{NodeSecret, SecretSource, VolumeKey};
 use crate::runtime::RuntimeError;
 use crate::runtime::network::upstream::{FileRule, open_of_root, roots};
 use crate::sidecar::{Authority, ReadSecret, Reading, SHORTEST};
 
+/// TMPFS_MAGIC of linux/magic.h.
+const TMPFS: i64 = 0x0102_1994;
 /// The longest secret, in bytes.
 const LONGEST: usize = 4096;
 
@@ -32,14 +37,20 @@ pub struct Given {
 
 /// What a container with this network is given. Read at `create`: a file that changes later counts for the next container. Where TLS is
 /// opened the plan gets the certificate of a new authority, or has that of the container whose network it is.
-pub fn read(config: &Path, network: &mut NetworkPlan) -> Result<Given, RuntimeError> {
+/// `volumes` are where the Secrets of the container's pod may be.
+pub fn read(
+    config: &Path,
+    network: &mut NetworkPlan,
+    volumes: &[PathBuf],
+) -> Result<Given, RuntimeError> {
     let Some(roots) = roots(config, &network.rules)? else {
         return Ok(Given::default());
     };
     let reading = match &network.shared {
         Some(_) => None,
         None => {
-            let secrets = network.secrets.iter().map(of_file);
+            let secrets = network.secrets.iter();
+            let secrets = secrets.map(|secret| read_secret(secret, volumes));
             let secrets = secrets.collect::<Result<_, _>>()?;
             let made = network.opens().map(Authority::make).transpose();
             let made = made.map_err(|error| {
@@ -64,9 +75,14 @@ pub fn read(config: &Path, network: &mut NetworkPlan) -> Result<Given, RuntimeEr
     Ok(Given { reading, trust })
 }
 
-fn of_file(secret: &NodeSecret) -> Result<ReadSecret, RuntimeError> {
-    let path: &Path = secret.file.as_ref();
-    let mut file = open_of_root(path, &SECRET)?;
+fn read_secret(secret: &NodeSecret, volumes: &[PathBuf]) -> Result<ReadSecret, RuntimeError> {
+    let (mut file, path) = match &secret.source {
+        SecretSource::File(file) => {
+            let path: &Path = file.as_ref();
+            (open_of_root(path, &SECRET)?, path.to_owned())
+        }
+        SecretSource::Volume(key) => open_in_volume(key, volumes)?,
+    };
     // One more than fits, so that a longer line is known as one. Its copies go with it.
     let mut bytes = Zeroizing::new([0; LONGEST + 1]);
     let mut length = 0;
@@ -84,13 +100,59 @@ fn of_file(secret: &NodeSecret) -> Result<ReadSecret, RuntimeError> {
             value: value.to_owned(),
         }),
         None => Err(RuntimeError::Input {
-            path: path.to_owned(),
+            path,
             why: format!(
                 "its first line is not the secret {}: {SHORTEST} to {LONGEST} characters of visible ASCII",
                 secret.name
             ),
         }),
     }
+}
+
+/// Opens a key of a Secret that is a volume of the container's own pod. Who can name such a volume is the pod's author, who has the
+/// Secret anyway; a kubelet alone writes it, in memory.
+fn open_in_volume(key: &VolumeKey, volumes: &[PathBuf]) -> Result<(File, PathBuf), RuntimeError> {
+    let wanted = PathBuf::from(key.volume()).join(key.key());
+    let refused = |why: &str| RuntimeError::Input {
+        path: wanted.clone(),
+        why: format!("it is to be a key of a Secret volume of the pod: {why}"),
+    };
+    if volumes.is_empty() {
+        return Err(refused("this container is in no pod of a kubelet's"));
+    }
+    let volume = |above: &PathBuf| {
+        let above = open(CWD, above, OFlags::DIRECTORY, ResolveFlags::NO_MAGICLINKS).ok()?;
+        let own = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        open(&above, Path::new(key.volume()), OFlags::DIRECTORY, own).ok()
+    };
+    let volume = volumes
+        .iter()
+        .find_map(volume)
+        .ok_or_else(|| refused("it has no such volume, or no container of the pod mounts it"))?;
+    let magic = rustix::fs::fstatfs(&volume).map(|found| found.f_type);
+    if magic.ok() != Some(TMPFS) {
+        return Err(refused("the volume is not in memory"));
+    }
+    // By the kubelet's own links: KEY -> ..data/KEY, ..data -> ..TIME.
+    let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
+    let file = open(&volume, Path::new(key.key()), OFlags::NONBLOCK, within)
+        .map_err(|_| refused("the Secret has no such key"))?;
+    let file = File::from(file);
+    let is_file = file.metadata().is_ok_and(|found| found.is_file());
+    match is_file {
+        true => Ok((file, wanted)),
+        false => Err(refused("the key is no file")),
+    }
+}
+
+fn open(
+    at: impl AsFd,
+    path: &Path,
+    flags: OFlags,
+    resolve: ResolveFlags,
+) -> rustix::io::Result<OwnedFd> {
+    let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC;
+    rustix::fs::openat2(at, path, flags, Mode::empty(), resolve)
 }
 
 fn first_line(bytes: &[u8]) -> Option<&str> {
@@ -128,6 +190,7 @@ mod tests {
             dir.join("key")
         );
         let secret: NodeSecret = toml::from_str(&text).unwrap();
+        let of_file = |secret: &NodeSecret| read_secret(secret, &[]);
         assert_eq!(of_file(&secret).unwrap().value, "sk-0123456789");
         put("..2", "sk-9876543210", 0o400);
         assert_eq!(of_file(&secret).unwrap().value, "sk-9876543210");
@@ -135,6 +198,74 @@ mod tests {
         put("..3", "sk-5555555555", 0o644);
         assert!(of_file(&secret).is_err());
         std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    /// As a kubelet lays a Secret out, with what a link may not lead to.
+    #[test]
+    fn a_key_of_the_pods_own_volume_is_read_and_nothing_outside_of_it() {
+        use std::os::unix::fs::symlink;
+        let base = format!("agentbox-volumes-{}", std::process::id());
+        let (memory, disk) = (
+            Path::new("/dev/shm").join(&base),
+            std::env::temp_dir().join(&base),
+        );
+        let is_memory =
+            |dir: &Path| rustix::fs::statfs(dir).is_ok_and(|found| found.f_type == TMPFS);
+        if !is_memory(Path::new("/dev/shm")) {
+            return;
+        }
+        for above in [&memory, &disk] {
+            let volume = above.join("apikey");
+            std::fs::create_dir_all(volume.join("..2026")).unwrap();
+            std::fs::write(volume.join("..2026/key"), "sk-0123456789\n").unwrap();
+            std::fs::create_dir(volume.join("..2026/dir")).unwrap();
+            symlink("..2026", volume.join("..data")).unwrap();
+            symlink("..data/key", volume.join("key")).unwrap();
+            symlink("..data/dir", volume.join("dir")).unwrap();
+            std::fs::write(above.join("other"), "sk-9876543210\n").unwrap();
+            symlink("../other", volume.join("out")).unwrap();
+            symlink(above.join("other"), volume.join("absolute")).unwrap();
+            symlink("apikey", above.join("linked")).unwrap();
+        }
+        let read = |above: &[PathBuf], key: &str| {
+            let text = format!(
+                "name = \"k\"\nvolume = {key:?}\npolicies = [\"p\"]\nrequests = [\"GET https://a.test/x\"]\nquery = \"key\""
+            );
+            let secret: NodeSecret = toml::from_str(&text).unwrap();
+            read_secret(&secret, above).map_err(|error| error.to_string())
+        };
+        let absent = memory.join("absent");
+        let places = [absent.clone(), memory.clone()];
+        assert_eq!(
+            read(&places[..], "apikey/key").unwrap().value,
+            "sk-0123456789"
+        );
+        for (places, key, why) in [
+            (&places[..], "apikey/none", "no such key"),
+            (&places[..], "apikey/out", "no such key"),
+            (&places[..], "apikey/absolute", "no such key"),
+            (&places[..], "apikey/dir", "no file"),
+            (&places[..], "linked/key", "no such volume"),
+            (&places[..], "other/key", "no such volume"),
+            (
+                std::slice::from_ref(&absent),
+                "apikey/key",
+                "no such volume",
+            ),
+            (&[][..], "apikey/key", "in no pod"),
+        ] {
+            let said = read(places, key).err().unwrap();
+            assert!(said.contains(why), "{key}: {said}");
+        }
+        if !is_memory(&disk) {
+            let said = read(std::slice::from_ref(&disk), "apikey/key")
+                .err()
+                .unwrap();
+            assert!(said.contains("not in memory"), "{said}");
+        }
+        for above in [memory, disk] {
+            std::fs::remove_dir_all(above).unwrap();
+        }
     }
 
     #[test]

@@ -1,18 +1,19 @@
 //! Which container that is gone is meant by a text.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::Run;
-use super::read::id_of;
-use crate::audit::Context;
+use super::read::{self, id_of};
+use crate::render::identity::Identity;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::find;
 
 /// Runs whose first line is looked at for a name.
 const MOST_NAMES: usize = 2000;
 
-/// The id that is meant, of containers that are gone: the whole id, else a name, else what engines show of one id alone. What is a
-/// name and the beginning of another one's id means neither, as with containers that are there.
+/// The id that is meant, of containers that are gone: the whole id, else a name as of containers that are there, else what
+/// engines show of one id alone. A name of several, in two namespaces say, means none of them, and neither does one that is the
+/// beginning of another one's id.
 pub(super) fn chosen(
     text: &str,
     names: &[String],
@@ -22,24 +23,29 @@ pub(super) fn chosen(
     if ids().any(|id| id == text) {
         return Ok(Some(text.to_owned()));
     }
-    let is_named = |context: &Context| {
-        let (pod, name) = (context.pod.as_deref(), context.name.as_deref());
-        name == Some(text)
-            || pod
-                .zip(name)
-                .is_some_and(|(pod, name)| format!("{pod}/{name}") == text)
-            || name.is_none() && pod == Some(text)
-    };
-    let mut named = runs.iter().take(MOST_NAMES).filter_map(Run::context);
-    let named = named.find(is_named).map(|context| context.container);
+    let mut named: Vec<(String, Identity)> = Vec::new();
+    for context in runs.iter().take(MOST_NAMES).filter_map(Run::context) {
+        let id = context.container.clone();
+        let identity = read::identity_of(context);
+        // The newest of each name: a container that was made again under it is the same to whoever types it.
+        let is_other = |(_, other): &(String, Identity)| {
+            (&other.engine, other.short()) != (&identity.engine, identity.short())
+        };
+        if identity.answers_to(text) && named.iter().all(is_other) {
+            named.push((id, identity));
+        }
+    }
     let begin = ids().filter(|id| text.len() >= find::SHOWN && id.starts_with(text));
-    let meant: BTreeSet<&str> = begin.chain(named.as_deref()).collect();
+    let begin = begin.map(|id| (id.to_owned(), id.to_owned()));
+    let named = named.iter().map(|(id, who)| (id.clone(), who.with_id(id)));
+    // What to type, by id.
+    let meant: BTreeMap<String, String> = begin.chain(named).collect();
     match meant.len() {
-        0 | 1 => Ok(meant.first().map(|only| (*only).to_owned())),
+        0 | 1 => Ok(meant.into_keys().next()),
         _ => {
-            let few = meant.into_iter().take(5).collect::<Vec<_>>().join(", ");
+            let few: Vec<String> = meant.into_values().take(5).collect();
             let text = text.chars().take(80).collect();
-            Err(RuntimeError::Ambiguous(text, few))
+            Err(RuntimeError::Ambiguous(text, few.join(", ")))
         }
     }
 }
@@ -49,7 +55,7 @@ mod tests {
     use super::super::read::kept;
     use super::*;
     use crate::audit::whole::Stage;
-    use crate::audit::{self, Chain, LifeState, What};
+    use crate::audit::{self, Chain, Context, LifeState, What};
     use crate::probe::TestDir;
     use crate::runtime::runs::node_log::life;
 
@@ -58,9 +64,18 @@ mod tests {
         let made = all.iter().enumerate().map(|(number, (id, name))| {
             let run = kept(dir.0.join(format!("20260102T03040{number}.678Z-{id}")));
             std::fs::create_dir_all(run.dir()).unwrap();
+            // A container's name, or `NAMESPACE/POD/NAME`, of a sandbox without the name.
+            let parts: Vec<&str> = name.split('/').collect();
+            let part = |at: usize| parts.get(at).map(|part| (*part).to_owned());
+            let [namespace, pod, name] = match parts.len() {
+                1 => [None, None, part(0)],
+                _ => [part(0), part(1), part(2)],
+            };
             let context = Context {
                 container: (*id).to_owned(),
-                name: Some((*name).to_owned()),
+                namespace,
+                pod,
+                name,
                 ..Context::default()
             };
             let event = life(What::life(LifeState::Created));
@@ -90,6 +105,42 @@ mod tests {
         }
         let said = meant(&LONG[..13]).unwrap_err().to_string();
         assert!(said.contains(LONG) && said.contains("11bb"), "{said}");
+    }
+
+    #[test]
+    fn a_pod_that_is_gone_is_found_as_one_that_is_there() {
+        let dir = TestDir::new("runs-pods");
+        let (names, runs) = runs(
+            &dir,
+            &[
+                ("a1", "team/au"),
+                ("a2", "team/au/one"),
+                ("b1", "other/au"),
+                ("b2", "other/au/two"),
+                // Made before the first.
+                ("a0", "team/au"),
+                ("c1", "solo"),
+            ],
+        );
+        let meant = |text: &str| chosen(text, &names, &runs);
+        for (text, id) in [
+            ("team/au", "a1"),
+            ("team/au/one", "a2"),
+            ("other/au", "b1"),
+            ("au/one", "a2"),
+            ("two", "b2"),
+            ("solo", "c1"),
+        ] {
+            assert_eq!(meant(text).unwrap().as_deref(), Some(id), "{text}");
+        }
+        for text in ["team/solo", "team/au/two", "team", "team/"] {
+            assert_eq!(meant(text).unwrap(), None, "{text}");
+        }
+        let said = meant("au").unwrap_err().to_string();
+        assert!(
+            said.contains("a1 (team/au)") && said.contains("b1 (other/au)"),
+            "{said}"
+        );
     }
 
     #[test]

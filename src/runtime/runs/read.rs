@@ -269,13 +269,7 @@ impl Run {
     /// Who its container was, as its log has it.
     pub fn identity(&self, record: &Record) -> Identity {
         match self.context() {
-            Some(context) => Identity {
-                engine: context.engine.unwrap_or_default(),
-                name: context.name,
-                pod: context.pod,
-                namespace: context.namespace,
-                image: context.image,
-            },
+            Some(context) => identity_of(context),
             None => identity::of(record),
         }
     }
@@ -288,6 +282,17 @@ impl Run {
         serde_json::from_slice::<Line>(line)
             .ok()
             .map(|line| line.context)
+    }
+}
+
+/// Who a line is of.
+pub(super) fn identity_of(context: Context) -> Identity {
+    Identity {
+        engine: context.engine.unwrap_or_default(),
+        name: context.name,
+        pod: context.pod,
+        namespace: context.namespace,
+        image: context.image,
     }
 }
 
@@ -345,7 +350,7 @@ fn began(name: &str, text: &str) -> bool {
 }
 
 /// The run that is meant by a container's id, its name, or what engines show of its id, of a container that is there; else by its
-/// start, else the newest one of a container that is gone.
+/// start, else the newest one of a container that is gone; an error where the names of several are like this.
 pub fn find(text: &str) -> Result<Found, RuntimeError> {
     let runs = all()?;
     let names: Vec<String> = runs.iter().map(Run::name).collect();

@@ -314,6 +314,7 @@ fn variable(name: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::egress::request::typed;
+    use crate::policy::SecretSource;
 
     const VALUE: &str = "sk-live-0123456789abcdef";
 
@@ -325,7 +326,7 @@ mod tests {
     fn secrets_in(place: SecretPlace, value: &str) -> Secrets {
         let secret = NodeSecret {
             name: "model".parse().unwrap(),
-            file: "/etc/agentbox/model".parse().unwrap(),
+            source: SecretSource::File("/etc/agentbox/model".parse().unwrap()),
             policies: ["agent".parse().unwrap()].into(),
             requests: ["POST https://a.test/v1/**".parse().unwrap()].into(),
             place,

@@ -132,3 +132,119 @@ fn a_key_of_the_containers_own_is_seen_where_programs_look_for_it() {
         }
     }
 }
+
+/// A directory of the node's that is mounted at a second place, until the end of the test.
+struct Bound(String);
+
+impl Bound {
+    fn new(source: &str, place: &str) -> Self {
+        fs::create_dir_all(place).unwrap();
+        run("mount", &["--bind", source, place]).ok();
+        Self(place.to_owned())
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        run("umount", &["--lazy", &self.0]).ok();
+        fs::remove_dir(&self.0).unwrap();
+    }
+}
+
+/// What a container of a pod has of its volumes, one line each: what it reads, and whether it may write.
+fn seen_of_volumes(node: &Node, pod: &mut Pod) -> String {
+    let scratch = pod.volume("empty-dir", "scratch", false);
+    fs::create_dir(format!("{scratch}/sub")).unwrap();
+    let sub = pod.sub_path(&scratch, "sub", 0);
+    let secret = pod.filled("secret", "secret", &[("key", "s3cr3t")]);
+    let log = pod.path("containers/app/abfecb25");
+    fs::create_dir_all(Path::new(&log).parent().unwrap()).unwrap();
+    fs::write(&log, "").unwrap();
+    fs::set_permissions(&log, fs::Permissions::from_mode(0o666)).unwrap();
+    let mounts = [
+        ("/v-scratch", scratch.as_str()),
+        ("/v-sub", &sub),
+        ("/v-secret", &secret),
+        ("/dev/termination-log", &log),
+    ];
+    let script = "for v in /v-scratch /v-sub; do
+        (echo x >$v/new) 2>/dev/null && echo written || echo refused; done
+        cat /v-secret/key; echo; echo why >/dev/termination-log";
+    let setting = Setting {
+        annotations: &[("filesystem.secrets", "read-only")],
+        ..Setting::of("standard", script)
+    };
+    let seen = pod.run(node, &setting, &mounts).ok();
+    format!("{seen}{}", fs::read_to_string(&log).unwrap())
+}
+
+/// A node whose kubelet's directory is another disk's, and another pod of the node that has that directory by `subPath`.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_kubelets_directory_at_a_second_place_takes_no_pods_volumes() {
+    // Other tests have the same kubelet's directory.
+    let own = std::thread::spawn(|| {
+        agentbox::sys::netns::unshare_mounts().unwrap();
+        run("mount", &["--make-rprivate", "/"]).ok();
+        look_at_second_places();
+    });
+    own.join().unwrap();
+}
+
+fn look_at_second_places() {
+    let node = Node::of_cri();
+    let expect = "written\nwritten\ns3cr3t\nwhy\n";
+    let disk = format!("/mnt/k8s-disks-{}/kubelet", std::process::id());
+    fs::create_dir_all("/var/lib/kubelet/pods").unwrap();
+    let of_disk = Bound::new("/var/lib/kubelet", &disk);
+    assert_eq!(seen_of_volumes(&node, &mut Pod::new()), expect);
+    drop(of_disk);
+    for (source, name) in [
+        ("/var/lib/kubelet/pods", "pods"),
+        ("/var/lib/kubelet", "kubelet"),
+        ("/var/lib", "lib"),
+    ] {
+        let other = Pod::new();
+        let place = other.path(&format!("volume-subpaths/{name}/c/0"));
+        let _bound = Bound::new(source, &place);
+        let seen = seen_of_volumes(&node, &mut Pod::new());
+        assert_eq!(seen, expect, "{source}");
+    }
+}
+
+/// A pod's author names a directory of a hostPath like a volume, with the pod's own uid by `subPathExpr`.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_name_like_that_of_a_volume_makes_none() {
+    let node = Node::of_cri();
+    let disk = Disk::new("named-like-a-volume");
+    let mut pod = Pod::new();
+    let volume = "volumes/kubernetes.io~empty-dir/v";
+    let links = format!("{}/linked", disk.0);
+    std::os::unix::fs::symlink("/var/lib/kubelet/pods", &links).unwrap();
+    let script = "(echo x >/v/new) 2>/dev/null && echo written || echo refused";
+    for below in ["pods", "var/lib/kubelet/pods", "data"] {
+        let named = format!("{}/{below}/{}/{volume}", disk.0, pod.uid);
+        fs::create_dir_all(&named).unwrap();
+        let sub = pod.path(&format!("volume-subpaths/v/app/{}", below.len()));
+        fs::create_dir_all(&sub).unwrap();
+        pod.mount(&["--bind", &named], &sub);
+        for source in [&named, &sub] {
+            let seen = pod.run(&node, &Setting::of("strict", script), &[("/v", source)]);
+            assert_eq!(seen.ok(), "refused\n", "{source}");
+        }
+    }
+    // The control: the pod's own.
+    let own = pod.volume("empty-dir", "v", false);
+    let seen = pod.run(&node, &Setting::of("strict", script), &[("/v", &own)]);
+    assert_eq!(seen.ok(), "written\n");
+    // Another one's, by whatever name.
+    let other = Pod::new();
+    let theirs = other.path(volume);
+    fs::create_dir_all(&theirs).unwrap();
+    let linked = format!("{links}/{}/{volume}", other.uid);
+    for source in [&theirs, &linked] {
+        let seen = pod.run(&node, &Setting::of("strict", script), &[("/v", source)]);
+        assert_eq!(seen.ok(), "refused\n", "{source}");
+    }
+}

@@ -1,6 +1,7 @@
 //! K-5, K-6, K-8: volumes of a pod as a kubelet lays them out, whole and by subPath.
 
 mod again;
+mod own_secret;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
