@@ -1,10 +1,11 @@
 //! What the README shows works as it stands there.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::{Scratch, program, with_env};
-use crate::docker::Docker;
+use crate::docker::{Docker, runtime};
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
@@ -68,6 +69,83 @@ fn direct_every_command_of_the_readme_that_needs_a_runtime_works() {
     }
     let answer = std::fs::read_to_string(format!("{project}/answer.txt")).unwrap();
     assert_eq!(answer, "42");
+}
+
+/// The verbs of agentbox that the README names.
+fn verbs() -> BTreeSet<String> {
+    let text = std::fs::read_to_string(repository().join("README.md")).unwrap();
+    // In prose it is no command: "agentbox with each engine".
+    let code = text.split('`').skip(1).step_by(2).map(str::to_owned);
+    let all = code.chain(blocks("sh")).chain(blocks("sh rig"));
+    let starts: Vec<String> = all.collect();
+    let mut found = BTreeSet::new();
+    for line in starts.iter().flat_map(|text| text.lines()) {
+        for (at, word) in line.match_indices("agentbox ") {
+            // Not `--runtime=agentbox debian`.
+            if !line[..at].ends_with(['=', '/', '-']) {
+                let rest = &line[at + word.len()..];
+                found.extend(rest.split_whitespace().next().map(str::to_owned));
+            }
+        }
+    }
+    found
+}
+
+/// NEWCOMER, friction 1: `agentbox verify` worked everywhere but at a terminal.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_every_verb_of_the_readme_runs_at_a_terminal() {
+    let docker = Docker::connect();
+    let scratch = Scratch::new();
+    let project = scratch.dir("project");
+    let options = [
+        "--runtime",
+        runtime(),
+        "--annotation",
+        "dev.agentbox.network.on-unknown=ask",
+    ];
+    let options = [
+        &options[..],
+        &["--annotation", "dev.agentbox.network.allow=a.test"],
+    ]
+    .concat();
+    let agent = docker.start(&[&options[..], &["test-musl"]].concat(), &["sleep", "300"]);
+    let id = agent.inspect("{{.Id}}");
+    // Each with what it has on its screen.
+    let lines = [
+        ("approve", format!("approve {id} b.test:443"), "b.test:443"),
+        ("audit", format!("audit {id}"), "created"),
+        ("explain", format!("explain {id}"), "network"),
+        ("network", format!("network {id}"), "allowlist"),
+        (
+            "policy",
+            "policy check standard --annotation network.allow=@github --host github.com --port 22"
+                .to_owned(),
+            "allowed",
+        ),
+        ("receipt", format!("receipt {id}"), "payload"),
+        ("suggest", format!("suggest {id}"), "nothing is to be added"),
+        (
+            "update",
+            format!("update {id} --network-add c.test"),
+            "c.test",
+        ),
+        ("verify", format!("verify {id}"), "held"),
+        (
+            "wrap",
+            "wrap -- sh -c 'test -t 0 && test -t 1 && echo a terminal'".to_owned(),
+            "a terminal",
+        ),
+    ];
+    let named: BTreeSet<String> = lines.iter().map(|(verb, ..)| (*verb).to_owned()).collect();
+    assert_eq!(verbs(), named);
+    for (verb, line, shown) in lines {
+        let line = format!("cd {project} && {} {line}", program());
+        let at_terminal = ["--quiet", "--return", "--command", &line, "/dev/null"];
+        let finished = crate::command::run("script", &at_terminal);
+        assert_eq!(finished.code, 0, "{verb}: {finished}");
+        assert!(finished.stdout.contains(shown), "{verb}: {finished}");
+    }
 }
 
 #[test]

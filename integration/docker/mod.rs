@@ -13,6 +13,7 @@ mod counted;
 mod demo;
 mod denied;
 mod files;
+mod first;
 mod honey;
 mod inbound;
 mod inside;

@@ -55,10 +55,7 @@ fn f_c1_an_image_that_podman_mixes_in_loosens_nothing() {
     ] {
         let refused = as_podman(&node, name, annotations).failed();
         assert!(refused.contains(why), "{name}: {refused}");
-        assert!(
-            refused.contains("the image may have written the annotation"),
-            "{name}: {refused}"
-        );
+        assert!(refused.contains("an image may set it"), "{name}: {refused}");
     }
 }
 
@@ -124,7 +121,7 @@ fn without_leave_an_annotation_loosens_nothing_and_the_error_says_who_gives_it()
     ] {
         let refused = run(annotation).failed();
         let leave =
-            format!("annotations = [\\\"{field}\\\"] under [allow] of the node's file permits it");
+            format!("annotations = [\\\"{field}\\\"] in [allow] of the node's file permits it");
         let said = refused.replace('"', "\\\"").replace("\\\\\"", "\\\"");
         assert!(said.contains(&leave), "{annotation}: {refused}");
     }

@@ -314,7 +314,7 @@ fn wrap_takes_no_word_for_a_program_that_looks_like_an_option() {
         &["wrap"],
     ] {
         let refused = person.run(words);
-        assert_eq!(refused.code, 1, "{refused}");
+        assert_eq!(refused.code, 125, "{refused}");
         assert!(refused.stderr.starts_with("error: "), "{refused}");
     }
     // Behind the first word everything is the command's.

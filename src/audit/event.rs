@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::plain::plain;
 use super::what::What;
+use crate::policy::Tool;
 
 /// Whose events these are. Made once, by the runtime, and handed to each writer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,7 +13,7 @@ use super::what::What;
 pub struct Context {
     /// The container's id.
     pub container: String,
-    /// The engine that made it: `docker`, `podman`, `cri-o`, `containerd NAMESPACE`, `agentbox`.
+    /// The engine that made it: `docker`, `podman`, `cri-o`, `containerd NAMESPACE`, `wrap`, `agentbox`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
     /// The container's name, where the engine has one.
@@ -38,7 +39,15 @@ pub struct Context {
     pub learn: bool,
 }
 
+/// The cause of a refusal of a port that the engine publishes.
+pub const PUBLISHED: &str = "published";
+
 impl Context {
+    /// By what it was started.
+    pub fn tool(&self) -> Tool {
+        Tool::of(self.engine.as_deref())
+    }
+
     /// With texts that are bounded and harmless on a terminal.
     pub fn plain(self) -> Self {
         let option = |text: Option<String>| text.map(|text| plain(&text));

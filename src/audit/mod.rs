@@ -48,7 +48,7 @@ pub mod words;
 pub use chain::{Chain, hash};
 pub use class::Class;
 pub use command::Command;
-pub use event::{Actor, Context, Event, Line, Verdict, WallName};
+pub use event::{Actor, Context, Event, Line, PUBLISHED, Verdict, WallName};
 pub use kernel::CountedLimit;
 pub use quota::Quotas;
 pub use read::{Fault, Log};

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::rows::{self, MOST};
 use super::words;
 use super::{Context, LEARNT, Line, Verdict, WallName, What};
-use crate::policy::Advice;
+use crate::policy::{Advice, Field, Tool};
 
 /// Which run is shown.
 #[derive(Debug, Clone, Default)]
@@ -324,13 +324,19 @@ fn hint(denied: &Denied, subject: &Subject) -> Option<String> {
         return denied.hint.as_deref().map(allowing);
     };
     let advice = Advice::of(rule);
+    let tool = subject.context.tool();
     match (advice, subject.is_over) {
         (Advice::Never(_), _) => None,
         (Advice::Deliberate(_), _) => advice
             .why_not()
             .map(|why| format!("no rule is suggested: {why}")),
         (Advice::Offer, true) => Some(allowing(&format!(
-            "network.allow with {rule} for the next container, within the ceiling; agentbox suggest has the annotation"
+            "{} for the next {}, within the ceiling",
+            tool.adds(Field::NetworkAllow, &[rule]),
+            match tool {
+                Tool::Engine => "container, as an annotation",
+                Tool::Wrap => "run",
+            }
         ))),
         (Advice::Offer, false) => denied.hint.as_deref().map(allowing),
     }

@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::mounts::{self, Mounts};
 use super::report::{self, Denied};
-use super::{Line, WallName, What};
-use crate::policy::{Advice, escape};
+use super::{Line, PUBLISHED, WallName, What};
+use crate::policy::{Advice, Field, Tool, escape};
 
 /// The suggestion for one run.
 #[derive(Debug, Default, Serialize, PartialEq, Eq)]
@@ -19,6 +19,8 @@ use crate::policy::{Advice, escape};
 pub struct Suggested {
     /// Rules for `network.allow`.
     pub network: Vec<Addition>,
+    /// Ports for `network.inbound`, which the engine publishes.
+    pub inbound: Vec<Addition>,
     /// Calls for `syscalls.allow`.
     pub syscalls: Vec<Addition>,
     /// Refusals for which nothing is suggested.
@@ -27,6 +29,9 @@ pub struct Suggested {
     pub mounts: Mounts,
     /// The run let names through in order to learn (`report.learn`).
     pub learns: bool,
+    /// In whose words it is told.
+    #[serde(skip)]
+    pub tool: Tool,
 }
 
 /// An addition to a list of the policy.
@@ -57,9 +62,10 @@ pub struct Refusal {
 
 /// What these lines suggest; `givable` are the system calls that a policy may give without giving up a wall.
 pub fn of(lines: &[&Line], givable: &BTreeSet<String>) -> Suggested {
-    let calls = called(lines);
+    let (calls, ports) = (called(lines), published(lines));
     let mut rules: BTreeMap<String, Addition> = BTreeMap::new();
     let mut names: BTreeMap<String, Addition> = BTreeMap::new();
+    let mut inbound: BTreeMap<String, Addition> = BTreeMap::new();
     let mut left_out = Vec::new();
     let learnt = report::learnt(lines);
     let learns = lines.iter().any(|line| line.context.learn);
@@ -71,6 +77,11 @@ pub fn of(lines: &[&Line], givable: &BTreeSet<String>) -> Suggested {
             .get(&denied.what)
             .filter(|call| givable.contains(*call));
         match (denied.wall, rule, call) {
+            (WallName::Network, ..) if denied.kind == PUBLISHED => {
+                if let Some(port) = ports.get(&denied.what) {
+                    need(&mut inbound, &port.to_string(), &denied);
+                }
+            }
             (WallName::Network, Some(rule), _) => need(&mut rules, rule, &denied),
             (WallName::Syscalls, _, Some(call)) => need(&mut names, call, &denied),
             _ => left_out.push(Refusal {
@@ -83,10 +94,14 @@ pub fn of(lines: &[&Line], givable: &BTreeSet<String>) -> Suggested {
     }
     Suggested {
         network: smallest(rules),
+        inbound: inbound.into_values().collect(),
         syscalls: names.into_values().collect(),
         left_out,
         mounts: mounts::of(lines),
         learns,
+        tool: lines
+            .first()
+            .map_or(Tool::Engine, |line| line.context.tool()),
     }
 }
 
@@ -97,6 +112,17 @@ fn called(lines: &[&Line]) -> BTreeMap<String, String> {
         _ => None,
     });
     named.collect()
+}
+
+/// The ports that the engine publishes and that lead nowhere, by the words for them.
+fn published(lines: &[&Line]) -> BTreeMap<String, u16> {
+    let of = |line: &&Line| match &line.event.what {
+        What::Connection { port, .. } if line.event.cause.as_deref() == Some(PUBLISHED) => {
+            Some((super::words::what(&line.event.what), (*port)?))
+        }
+        _ => None,
+    };
+    lines.iter().filter_map(of).collect()
 }
 
 /// Whatever a wall refuses that nothing gives.
@@ -139,7 +165,7 @@ fn smallest(rules: BTreeMap<String, Addition>) -> Vec<Addition> {
 impl Suggested {
     /// Whether there is nothing to add.
     pub fn is_empty(&self) -> bool {
-        self.network.is_empty() && self.syscalls.is_empty()
+        self.network.is_empty() && self.inbound.is_empty() && self.syscalls.is_empty()
     }
 
     /// For people.
@@ -153,8 +179,9 @@ impl Suggested {
             false => "refused",
         };
         let fields = [
-            ("network.allow", &self.network),
-            ("syscalls.allow", &self.syscalls),
+            (Field::NetworkAllow, &self.network),
+            (Field::NetworkInbound, &self.inbound),
+            (Field::SyscallsAllow, &self.syscalls),
         ];
         if self.is_empty() {
             line("", "nothing is to be added");
@@ -167,13 +194,11 @@ impl Suggested {
                 line("  ", &format!("{value}  for {times} {refused}: {needed}"));
             }
             let values: Vec<&str> = additions.iter().map(|a| a.value.as_str()).collect();
-            line(
-                "  ",
-                &format!(
-                    "as an annotation: dev.agentbox.{field}=+,{}",
-                    values.join(",")
-                ),
-            );
+            let typed = match field {
+                Field::SyscallsAllow => self.tool.calls(&values),
+                field => self.tool.adds(*field, &values),
+            };
+            line("  ", &format!("as {}: {typed}", self.tool.calls_it()));
         }
         if !self.left_out.is_empty() {
             line("", "refused, and nothing is suggested for it:");
@@ -198,12 +223,17 @@ impl Suggested {
         );
         let toml = |value: &str| toml::Value::from(value).to_string();
         writeln!(text, "base = {}", toml(base)).expect("a String takes every text");
-        let tables = [
-            ("[network]\nmode = \"allowlist\"", &self.network),
-            ("[syscalls]", &self.syscalls),
+        let of_inbound = match self.network.is_empty() {
+            true => "\n[network]\ninbound",
+            false => "inbound",
+        };
+        let lists = [
+            ("\n[network]\nmode = \"allowlist\"\nallow", &self.network),
+            (of_inbound, &self.inbound),
+            ("\n[syscalls]\nallow", &self.syscalls),
         ];
-        for (head, additions) in tables.iter().filter(|(_, all)| !all.is_empty()) {
-            text += &format!("\n{head}\nallow = [\n  \"+\",\n");
+        for (head, additions) in lists.iter().filter(|(_, all)| !all.is_empty()) {
+            text += &format!("{head} = [\n  \"+\",\n");
             for addition in *additions {
                 let needed: Vec<String> = addition.needed_by.iter().map(|by| escape(by)).collect();
                 text += &format!("  {}, # {}\n", toml(&addition.value), needed.join(", "));
@@ -300,6 +330,59 @@ mod tests {
         ] {
             assert!(text.contains(words), "{text}");
         }
+    }
+
+    /// NEWCOMER 1.5: a published port that leads nowhere is a port of `network.inbound` that is missing.
+    #[test]
+    fn a_published_port_is_suggested_to_lead_in() {
+        let what = What::attempt(Via::Outside, "", Some(8000));
+        let mut port = line(WallName::Network, what, None);
+        port.event.cause = Some(PUBLISHED.to_owned());
+        for lines in [
+            vec![port.clone()],
+            vec![
+                port,
+                host("a.test", Some(443), Some("a.test")),
+                call("ptrace"),
+            ],
+        ] {
+            let seen = suggested(&lines);
+            let text = seen.text();
+            assert!(
+                text.contains("dev.agentbox.network.inbound=+,8000\n"),
+                "{text}"
+            );
+            assert!(seen.left_out.is_empty(), "{text}");
+            let policy = seen.policy("standard", "run");
+            let read: toml::Table = policy.parse().unwrap();
+            assert_eq!(
+                read["network"]["inbound"][1].as_str(),
+                Some("8000"),
+                "{policy}"
+            );
+        }
+    }
+
+    /// NEWCOMER 1.4: the run's own tool has these words.
+    #[test]
+    fn a_run_of_wrap_is_suggested_options() {
+        let lines = [host("a.test", Some(443), Some("a.test")), call("ptrace")];
+        let text = suggested(&lines).text();
+        assert!(
+            text.contains("as an annotation: dev.agentbox.syscalls.profile=debug"),
+            "{text}"
+        );
+        let of_wrap = lines.map(|mut line| {
+            line.context.engine = Some(Tool::WRAP.to_owned());
+            line
+        });
+        let text = suggested(&of_wrap).text();
+        assert!(text.contains("as an option: --allow a.test\n"), "{text}");
+        assert!(
+            text.contains("as an option: --set syscalls.profile=debug\n"),
+            "{text}"
+        );
+        assert!(!text.contains("annotation"), "{text}");
     }
 
     #[test]

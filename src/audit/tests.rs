@@ -478,7 +478,7 @@ fn what_is_to_be_done_about_a_refusal_can_still_be_done() {
     let over = text(true);
     assert!(!over.contains("agentbox update"), "{over}");
     assert!(
-        over.contains("to allow it: network.allow with a.test for the next container"),
+        over.contains("to allow it: dev.agentbox.network.allow=+,a.test for the next container"),
         "{over}"
     );
 }

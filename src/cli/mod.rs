@@ -150,14 +150,18 @@ pub struct Global {
     pub version: bool,
 }
 
+/// The exit status of `wrap` where it fails itself and not its command.
+pub const OWN_FAILURE: u8 = 125;
+
 /// The exit status of a command line that cannot be parsed: 1, as with runc. It is 2 for `policy` and `verify`, whose status 1 means
-/// "denied" and "not held".
+/// "denied" and "not held", and 125 for `wrap`, whose status is its command's.
 pub fn misuse(arguments: impl Iterator<Item = std::ffi::OsString>) -> u8 {
     let understood = Cli::command()
         .ignore_errors(true)
         .try_get_matches_from(arguments);
     match understood.as_ref().map(clap::ArgMatches::subcommand_name) {
         Ok(Some("policy" | "verify")) => 2,
+        Ok(Some("wrap")) => OWN_FAILURE,
         Ok(_) | Err(_) => 1,
     }
 }

@@ -325,7 +325,7 @@ pub struct Wrap {
     /// Environment variable, repeatable; a name alone passes yours on. Of yours only HOME, PATH, TERM, LANG and the like are passed on unasked
     #[arg(long, short, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
-    /// Show this file or directory too, read-only, repeatable; credentials in it stay hidden
+    /// Show this file or directory too, read-only, repeatable; of its credentials those of policies/never.toml stay hidden
     #[arg(long, value_name = "PATH")]
     pub read: Vec<PathBuf>,
     /// Let this file or directory be written too, repeatable; what the node runs as root and whole homes never are

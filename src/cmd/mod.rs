@@ -87,7 +87,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Verb::Policy(args) => policy::run(&global, &args.verb),
         Verb::Verify(args) => Ok(verify::run(&global, &args)),
         Verb::Trust(args) => trust::run(&args),
-        Verb::Wrap(args) => wrap::run(&global, &args),
+        Verb::Wrap(args) => Ok(wrap::run(&global, &args)),
     }
 }
 

@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use super::{exit_code, explain, out};
 use crate::cli::{Global, Walls, Wrap};
+use crate::policy::PolicyError;
 use crate::render::explain as page;
 use crate::runtime::seal;
 use crate::runtime::seal::Listen;
@@ -13,8 +14,20 @@ use crate::runtime::unprivileged;
 use crate::wrap::{self, Wanted};
 
 /// Runs a command behind the walls, without an engine. Ends as the command does, by SIGINT too; 127 where there is no such program,
-/// 126 where it cannot be executed, as with a shell.
-pub fn run(global: &Global, args: &Wrap) -> Result<ExitCode> {
+/// 126 where it cannot be executed, as with a shell, and 125 where `wrap` itself fails, as with `docker run`.
+pub fn run(global: &Global, args: &Wrap) -> ExitCode {
+    attempt(global, args).unwrap_or_else(|error| {
+        crate::log::fatal(&error);
+        let policy = error.chain().find_map(|cause| cause.downcast_ref());
+        if let Some(files) = policy.and_then(PolicyError::files_that_permit) {
+            crate::log::complain("root permits it by these lines in two files:");
+            files.lines().for_each(crate::log::complain);
+        }
+        exit_code(wrap::status_of(&error))
+    })
+}
+
+fn attempt(global: &Global, args: &Wrap) -> Result<ExitCode> {
     let wanted = Wanted::of(args)?;
     if wanted.walls == Walls::Namespaces {
         // First: sealing takes a mount, for which somebody without root's rights needs a namespace.
@@ -28,14 +41,6 @@ pub fn run(global: &Global, args: &Wrap) -> Result<ExitCode> {
         out::text(&page::text(&subject))?;
         return Ok(ExitCode::SUCCESS);
     }
-    match wrap::run(global, &wanted) {
-        Ok(ended) => Ok(exit_code(ended.follow())),
-        Err(error) => match wrap::status_of(&error) {
-            Some(status) => {
-                crate::log::fatal(&error);
-                Ok(exit_code(status))
-            }
-            None => Err(error),
-        },
-    }
+    let ended = wrap::run(global, &wanted)?;
+    Ok(exit_code(ended.follow()))
 }

@@ -35,14 +35,6 @@ pub fn in_words(explanation: &str) -> Option<String> {
     Some(text)
 }
 
-/// A rule as somebody types it in a shell: what has a space is one word in quotes. No rule that is offered has a quote in it.
-pub fn typed(rule: &str) -> String {
-    match rule.contains([' ', '*']) {
-        true => format!("'{rule}'"),
-        false => rule.to_owned(),
-    }
-}
-
 /// Whether the first bytes of a connection begin a request of HTTP, so that an answer in HTTP is understood.
 pub fn speaks_http(bytes: &[u8]) -> bool {
     const METHODS: [&[u8]; 9] = [

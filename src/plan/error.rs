@@ -26,6 +26,12 @@ pub enum PlanError {
          every crash: make it a file or a pipe, or let the node's file say `core-socket = true` under [allow]"
     )]
     CoreSocket(String),
+    /// The limit of core files is 0, and cannot be 1.
+    #[error(
+        "policy '{0}' keeps crashes from the node's programs by a core limit of 1, but the hard limit here is 0 and root lacks \
+         CAP_SYS_RESOURCE to raise it: start the engine with a hard core limit of 1 or more (LimitCORE=, ulimit -Hc)"
+    )]
+    CoreLimit(String),
     /// A bound that no cgroup here can hold.
     #[error(
         "policy '{policy}' bounds limits.{field} ({bound}), and this node's cgroups have no {controller} controller: mount or enable it (cgroup.subtree_control), or use a policy with limits.{field} = \"unlimited\""

@@ -38,6 +38,9 @@ pub struct HostFacts {
     /// kernel.core_pattern is a socket (`@`, Linux 6.16): crashes go there whatever RLIMIT_CORE is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub core_socket: bool,
+    /// The limit of core files that a process can be given: 1, or 0 where the caller's hard limit is 0 and stays.
+    #[serde(default = "super::process::no_core")]
+    pub core_bytes: u64,
     /// Why what is thrown away cannot lie on a disk of the node, where it cannot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_disk: Option<String>,
@@ -52,7 +55,7 @@ impl HostFacts {
         &self,
         policy: &Policy,
         leave: &NodeAllow,
-        by: ShownBy,
+        wrapped: &Wrapped,
     ) -> Result<(), PlanError> {
         let lacks = |need| PlanError::Kernel {
             policy: policy.name.to_string(),
@@ -73,11 +76,15 @@ impl HostFacts {
                 "Landlock (CONFIG_SECURITY_LANDLOCK, and `landlock` in the lsm= list)",
             ));
         }
-        if !self.overlayfs && by == ShownBy::Mounts {
+        if !self.overlayfs && wrapped.by == ShownBy::Mounts {
             return Err(lacks("the overlay file system (CONFIG_OVERLAY_FS)"));
         }
         if self.core_socket && !leave.core_socket {
             return Err(PlanError::CoreSocket(policy.name.to_string()));
+        }
+        // `wrap` takes nothing from its user by it: a crash does what it does without wrap.
+        if self.core_bytes == 0 && wrapped.is_empty() {
+            return Err(PlanError::CoreLimit(policy.name.to_string()));
         }
         Ok(())
     }

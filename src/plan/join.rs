@@ -117,7 +117,9 @@ fn join<'a>(
     }
     let [(first, policy, NeighbourNetwork { plan, state })] = firsts[..] else {
         return Err(match firsts.is_empty() {
-            true => "no running container of agentbox has made it".to_owned(),
+            true => "no running container of agentbox has made it (a pod's first container, as podman's infra container, must run \
+                     under agentbox too)"
+                .to_owned(),
             false => "several containers have a network of their own there".to_owned(),
         });
     };

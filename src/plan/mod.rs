@@ -113,6 +113,12 @@ pub struct Plan {
     pub namespaces: Vec<PlannedNamespace>,
     /// Device nodes beyond the usual eight that the node's file allows.
     pub devices: BTreeSet<PathBuf>,
+    /// The limit of core files: 1, with which a crash starts no program of the node; 0 where it does, as without agentbox.
+    #[serde(
+        default = "process::no_core",
+        skip_serializing_if = "process::is_no_core"
+    )]
+    pub core_bytes: u64,
     /// What the container may take of the node.
     #[serde(default)]
     pub limits: LimitsPlan,
@@ -248,7 +254,7 @@ pub fn plan(
         annotations: _,
     } = &governing.policy;
     let by = bundle.wrapped.by;
-    host.require(&governing.policy, &governing.node_allow, by)?;
+    host.require(&governing.policy, &governing.node_allow, &bundle.wrapped)?;
     hooks::check(&governing, spec, bundle)?;
     let namespaces = namespaces::plan(&governing, linux, bundle, joined.as_ref())?;
     let devices = privileges::devices(&governing, linux, bundle)?;
@@ -285,6 +291,7 @@ pub fn plan(
         capability_limit,
         namespaces,
         devices,
+        core_bytes: host.core_bytes,
         limits: bounds,
         leave: Some(governing.leave.clone()),
         ceilings: governing.ceilings.iter().map(ToString::to_string).collect(),

@@ -80,6 +80,10 @@ pub struct NetworkPlan {
     /// Of those the ones that `wrap --publish` names: they are reached at these addresses of the node alone.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub published: BTreeMap<u16, BTreeSet<SocketAddr>>,
+    /// Ports that the engine publishes and that lead nowhere, since `inbound` has not got them, and the node's ports for them, as
+    /// far as the engine's file says.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub leads_nowhere: BTreeMap<u16, BTreeSet<u16>>,
     /// The network of another container that this one is in: all of this is the other one's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared: Option<SharedNetwork>,
@@ -102,6 +106,12 @@ pub struct SharedNetwork {
 }
 
 impl NetworkPlan {
+    /// Takes note of the ports that the engine publishes.
+    pub fn note_published(&mut self, mut published: BTreeMap<u16, BTreeSet<u16>>) {
+        published.retain(|port, _| !self.inbound.contains(port));
+        self.leads_nowhere = published;
+    }
+
     /// Whether names that no rule lists are let through and recorded.
     pub fn learns(&self) -> bool {
         self.asking.as_ref().is_some_and(|asking| asking.learns)
@@ -251,6 +261,7 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>) -> NetworkPla
         honey: Vec::new(),
         inbound,
         published: BTreeMap::new(),
+        leads_nowhere: BTreeMap::new(),
         shared: None,
     }
 }

@@ -119,6 +119,16 @@ impl Never {
             .or_else(|| self.credential_above(real, meant))
     }
 
+    /// Whether `real` is a part of /etc, and refused for nothing else: what everybody may read of it can be shown by name.
+    pub fn is_configuration(&self, real: &Path) -> bool {
+        let etc = Path::new("/etc");
+        let mut others = self.host.iter().filter(|host| host.path != etc);
+        real != etc
+            && real.starts_with(etc)
+            && !others.any(|host| host.covers(real))
+            && self.credential_above(real, &Meant::new()).is_none()
+    }
+
     /// Why a path is a credential or lies in a folder of credentials, if it does.
     pub fn credential_above(&self, path: &Path, meant: &Meant) -> Option<&str> {
         let mut above = path.ancestors();

@@ -12,7 +12,7 @@ use crate::policy::Capability;
 /// The process as it may run under the plan: no_new_privs, capabilities within the limit, no core dumps, no urgency.
 ///
 /// RLIMIT_CORE is 1, soft and hard: with 0 a `core_pattern` that is a pipe still starts its helper, as root on
-/// the host (core(5), "Piping core dumps to a program").
+/// the host (core(5), "Piping core dumps to a program"). It is 0 only where the user of `wrap` cannot raise it.
 pub fn confine(mut process: Process, plan: &Plan) -> Process {
     let sets = CapabilitySets::of(process.capabilities().as_ref()).limited(&plan.capability_limit);
     process.set_capabilities(Some(to_spec(&sets)));
@@ -20,17 +20,36 @@ pub fn confine(mut process: Process, plan: &Plan) -> Process {
     neutral::process(&mut process);
     let mut limits: Vec<PosixRlimit> = process.rlimits().clone().unwrap_or_default();
     limits.retain(|l| l.typ() != PosixRlimitType::RlimitCore);
-    limits.push(core_limit());
+    limits.push(core_limit(plan.core_bytes));
     process.set_rlimits(Some(limits));
     environment::set(&mut process, &plan.network);
     process
 }
 
-fn core_limit() -> PosixRlimit {
+/// The limit with which a crash starts no program of the node.
+pub(super) fn no_core() -> u64 {
+    1
+}
+
+pub(super) fn is_no_core(bytes: &u64) -> bool {
+    *bytes == no_core()
+}
+
+/// Of both limits: what `explain` says of core files.
+pub fn core_words(core_bytes: u64) -> &'static str {
+    match core_bytes {
+        0 => {
+            "a crash starts the node's core_pattern program as without agentbox, since the caller's hard limit of core files is 0"
+        }
+        _ => "no core dumps",
+    }
+}
+
+fn core_limit(bytes: u64) -> PosixRlimit {
     PosixRlimitBuilder::default()
         .typ(PosixRlimitType::RlimitCore)
-        .hard(1u64)
-        .soft(1u64)
+        .hard(bytes)
+        .soft(bytes)
         .build()
         .expect("all three fields of a limit are set")
 }

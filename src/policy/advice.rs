@@ -1,9 +1,9 @@
-//! PURE. Whether the rule that a refusal lacks is offered: the one answer for hints, for what a container reads, for `audit`, for
-//! `suggest` and for `policy check`.
+//! PURE. Whether the rule that a refusal lacks is offered, and what its reader types: the one answer for hints, for what a container
+//! reads, for `audit`, for `suggest` and for `policy check`.
 
 use super::closed::{is_above_metadata, is_metadata, touches};
 use super::rule::{Reach, Target};
-use super::{HostName, Rule};
+use super::{Field, HostName, Rule, SyscallProfile, annotation_key};
 
 /// Whether a missing rule is offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +14,78 @@ pub enum Advice {
     Deliberate(&'static str),
     /// Such a rule opens a cloud's credentials, or nothing: no rule is named, and why.
     Never(&'static str),
+}
+
+/// By what a container was started, in whose words a remedy is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Tool {
+    /// An engine, which has annotations.
+    #[default]
+    Engine,
+    /// `agentbox wrap`, which has options.
+    Wrap,
+}
+
+impl Tool {
+    /// What a log has for the engine of a run of `wrap`.
+    pub const WRAP: &'static str = "wrap";
+
+    /// By what a log has for the engine.
+    pub fn of(engine: Option<&str>) -> Self {
+        match engine {
+            Some(Self::WRAP) => Self::Wrap,
+            _ => Self::Engine,
+        }
+    }
+
+    /// What is typed to set a field.
+    pub fn sets(self, field: Field, value: &str) -> String {
+        match self {
+            Self::Engine => format!("{}={value}", annotation_key(field)),
+            Self::Wrap => format!("--set {field}={value}"),
+        }
+    }
+
+    /// What is typed to add to a list.
+    pub fn adds(self, field: Field, values: &[&str]) -> String {
+        match (self, field) {
+            (Self::Wrap, Field::NetworkAllow) => {
+                let each = values.iter().map(|rule| format!("--allow {}", typed(rule)));
+                each.collect::<Vec<_>>().join(" ")
+            }
+            _ => self.sets(field, &format!("+,{}", values.join(","))),
+        }
+    }
+
+    /// What is typed for the calls of debuggers.
+    pub fn debugs(self) -> String {
+        self.sets(Field::SyscallsProfile, SyscallProfile::Debug.as_str())
+    }
+
+    /// What is typed for these system calls: the profile of debuggers where they are all its.
+    pub fn calls(self, names: &[&str]) -> String {
+        let debuggers = SyscallProfile::Debug.adds();
+        match names.iter().all(|name| debuggers.contains(name)) {
+            true => self.debugs(),
+            false => self.adds(Field::SyscallsAllow, names),
+        }
+    }
+
+    /// What [`Self::sets`] makes.
+    pub fn calls_it(self) -> &'static str {
+        match self {
+            Self::Engine => "an annotation",
+            Self::Wrap => "an option",
+        }
+    }
+}
+
+/// A rule as it is typed in a shell: what has a space is one word in quotes. No rule that is offered has a quote in it.
+pub fn typed(rule: &str) -> String {
+    match rule.contains([' ', '*']) {
+        true => format!("'{rule}'"),
+        false => rule.to_owned(),
+    }
 }
 
 const METADATA: &str = "a cloud gives its machine's credentials there";
@@ -123,6 +195,29 @@ mod tests {
         ] {
             assert!(!Advice::of(rule).may_be_named(), "{rule:?}");
         }
+    }
+
+    /// NEWCOMER 1.4 and 1.7: one thing to type for each tool, whoever says it.
+    #[test]
+    fn a_remedy_is_in_the_words_of_what_started_the_run() {
+        let (engine, wrap) = (Tool::of(Some("docker")), Tool::of(Some(Tool::WRAP)));
+        assert_eq!((engine, wrap), (Tool::Engine, Tool::Wrap));
+        let rules = ["a.test", "GET https://b.test/x"];
+        assert_eq!(
+            engine.adds(Field::NetworkAllow, &rules),
+            "dev.agentbox.network.allow=+,a.test,GET https://b.test/x"
+        );
+        assert_eq!(
+            wrap.adds(Field::NetworkAllow, &rules),
+            "--allow a.test --allow 'GET https://b.test/x'"
+        );
+        let debug = "dev.agentbox.syscalls.profile=debug";
+        assert_eq!(engine.calls(&["ptrace"]), debug);
+        assert_eq!(wrap.calls(&["ptrace"]), "--set syscalls.profile=debug");
+        assert_eq!(
+            wrap.calls(&["ptrace", "bpf"]),
+            "--set syscalls.allow=+,ptrace,bpf"
+        );
     }
 
     #[test]

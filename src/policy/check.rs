@@ -4,8 +4,8 @@ use super::fields::Origins;
 use super::file::Loaded;
 use super::resolve::{CeilingPolicy, Resolver};
 use super::{
-    Capability, Exceeded, Field, GuestPath, OnUnknown, Origin, OverLimit, Policy, PolicyError,
-    Switch, capability, exceeds, network,
+    Capability, Exceeded, Field, GuestPath, NetworkLimit, OnUnknown, Origin, OverLimit, Policy,
+    PolicyError, Switch, capability, exceeds, network,
 };
 
 impl Resolver<'_> {
@@ -91,6 +91,7 @@ pub(super) fn check_ceilings(
             return Err(PolicyError::ExceedsCeiling {
                 policy: policy.name.clone(),
                 ceiling: limit.ceiling.clone(),
+                rules: beyond(policy, &limit.policy),
                 over,
             });
         }
@@ -101,6 +102,14 @@ pub(super) fn check_ceilings(
         }
     }
     Ok(())
+}
+
+/// The rules of an allowlist that a ceiling does not cover.
+fn beyond(asked: &Policy, ceiling: &Policy) -> Box<[String]> {
+    let limit = NetworkLimit::of(ceiling.name.to_string(), &ceiling.network);
+    let rules = asked.network.allow.iter();
+    let rules = rules.filter(|rule| !limit.covers(rule));
+    rules.map(ToString::to_string).collect()
 }
 
 fn over(asked: &Policy, ceiling: &Policy, origins: &Origins) -> Vec<OverLimit> {

@@ -286,6 +286,8 @@ pub enum PolicyError {
         ceiling: Ceiling,
         /// Each field that exceeds it.
         over: Vec<OverLimit>,
+        /// The rules of `network.allow` that exceed it.
+        rules: Box<[String]>,
     },
 
     /// An annotation asks for more than the policy that was chosen, and nobody gave it leave.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::text::bounded;
-use super::{Ceiling, Exceeded, Origin, OverLimit, PolicyName};
+use super::{Ceiling, Exceeded, Field, Origin, OverLimit, PolicyError, PolicyName};
 
 /// Names on the way from one file to the next.
 pub(super) struct BaseChain<'a>(pub &'a [PolicyName]);
@@ -23,19 +23,50 @@ pub(super) struct LeaveHint<T> {
     pub image: bool,
 }
 
+/// Annotations that a hint names: those of a host and its limits.
+const KEYS: usize = 2;
+
 impl<T: fmt::Display> fmt::Display for LeaveHint<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { keys, image } = self;
-        let first = keys.first().map(ToString::to_string).unwrap_or_default();
-        let more = if keys.len() > 1 { ", ..." } else { "" };
-        let line = format!("annotations = [{first:?}{more}] under [allow] of the node's file");
+        // Whole where it can be, to be pasted.
+        let named: Vec<String> = keys.iter().take(KEYS).map(|k| format!("\"{k}\"")).collect();
+        let (named, more) = (
+            named.join(", "),
+            if keys.len() > KEYS { ", ..." } else { "" },
+        );
+        let line = format!("annotations = [{named}{more}] in [allow] of the node's file");
         match image {
-            true => write!(
-                f,
-                "the image may have written the annotation: {line} or --policy permits it"
-            ),
+            true => write!(f, "an image may set it: {line} or --policy permits it"),
             false => write!(f, "{line} permits it, and so does a ceiling there"),
         }
+    }
+}
+
+impl PolicyError {
+    /// The two files by which root permits hosts beyond the ceiling that holds where the node's file names none.
+    pub fn files_that_permit(&self) -> Option<String> {
+        let Self::ExceedsCeiling {
+            ceiling,
+            over,
+            rules,
+            ..
+        } = self
+        else {
+            return None;
+        };
+        let hosts_alone = over
+            .iter()
+            .all(|over| over.exceeded.field == Field::NetworkAllow);
+        (ceiling.set_by == Origin::Default && hosts_alone).then(|| {
+            let rules: Vec<String> = rules.iter().map(|rule| format!(", {rule:?}")).collect();
+            format!(
+                "# /etc/agentbox/config.toml\nceiling = \"wider\"\n# /etc/agentbox/policies/wider.toml\nbase = \"{}\"\n\
+                 network.limit = [\"+\"{}]",
+                ceiling.policy,
+                rules.concat()
+            )
+        })
     }
 }
 

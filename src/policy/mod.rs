@@ -68,7 +68,7 @@ mod word;
 #[cfg(test)]
 mod tests;
 
-pub use advice::Advice;
+pub use advice::{Advice, Tool, typed as typed_rule};
 pub use annotation::{POLICY_KEY, WORKSPACE_KEY, key as annotation_key};
 pub use asked::{Asked, AskedOption, AskedPolicy};
 pub use audited::{Audited, AuditedPolicy};

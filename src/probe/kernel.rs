@@ -33,6 +33,7 @@ pub fn host() -> HostFacts {
         processors: processors.map_or(1, |set| set.count()),
         core_socket: std::fs::read("/proc/sys/kernel/core_pattern")
             .is_ok_and(|pattern| pattern.starts_with(b"@")),
+        core_bytes: kernel::core_bytes(),
         no_disk: match person {
             Some(_) => Some("only root can make one".to_owned()),
             None => disk::why_not(),

@@ -95,6 +95,7 @@ fn decided(spec: &Spec, node: &str) -> Decided {
         memory_bytes: 16 << 30,
         processors: 8,
         core_socket: false,
+        core_bytes: 1,
         no_disk: None,
         person: None,
     };

@@ -46,7 +46,7 @@ pub use program::{Instruction, MAX_INSTRUCTIONS, Program, ProgramError};
 pub use rule::Verdict;
 pub use saved::SavedFilter;
 pub use table::{SyscallName, SyscallNameError, is_known};
-pub use words::{SetIdWords, Words, words};
+pub use words::{Hint, SetIdWords, Words, words};
 
 /// What a policy asks of the syscall wall.
 #[derive(Debug, Clone, Copy)]

@@ -20,11 +20,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::sidecar::account::{Account, Identity};
 use crate::sidecar::protocol::Duty;
-use crate::sys::{netns, process, seccomp};
+use crate::sys::{kernel, netns, process, seccomp};
 
-/// 1 and not 0: with 0 a core_pattern that begins with a pipe still runs its root helper on the
-/// node (core(5)).
-const CORE_BYTES: u64 = 1;
 /// Capabilities are numbered below this (`kernel_cap_t` has 64 bits).
 const MAX_CAPABILITIES: u32 = 64;
 /// statfs(2)'s number for tmpfs.
@@ -97,10 +94,10 @@ pub(super) fn limit(limits: Limits) -> Result<(), ConfineError> {
         rustix::process::setrlimit(resource, both)
             .map_err(ConfineError::step("set the resource limits"))?;
     }
-    Ok(())
+    kernel::limit_core().map_err(ConfineError::step("set the limit of core files"))
 }
 
-fn resources(limits: Limits) -> [(Resource, u64); 3] {
+fn resources(limits: Limits) -> [(Resource, u64); 2] {
     let Limits {
         open_files,
         file_bytes,
@@ -108,7 +105,6 @@ fn resources(limits: Limits) -> [(Resource, u64); 3] {
     [
         (Resource::Nofile, open_files),
         (Resource::Fsize, file_bytes),
-        (Resource::Core, CORE_BYTES),
     ]
 }
 

@@ -39,13 +39,17 @@ pub(super) struct Kept {
 impl Kept {
     /// Into which denied calls go from now on.
     pub fn of(log: OwnLog, calls: Option<&Calls>) -> Self {
+        let tool = log.context.tool();
         let journal = Journal::new(log.file, log.context).showing(log.inside);
         let (journal, began) = (Rc::new(RefCell::new(journal)), Instant::now());
         if let Some(calls) = calls {
             let journal = Rc::clone(&journal);
-            calls.log_to(Rc::new(move |event| {
-                journal.borrow_mut().write(event, milliseconds(began));
-            }));
+            calls.log_to(
+                tool,
+                Rc::new(move |event| {
+                    journal.borrow_mut().write(event, milliseconds(began));
+                }),
+            );
         }
         Self { journal, began }
     }

@@ -55,6 +55,9 @@ pub struct Walls {
     pub asks: bool,
     /// Namespaces that are not the node's, by the kernel's word.
     pub namespaces: BTreeSet<String>,
+    /// A crash starts no program of the node.
+    #[serde(default)]
+    pub crashes_kept: bool,
     /// Limits of the cgroup.
     pub limits: LimitsPlan,
     /// The hash of the filter; `None` where the container is of before it was kept.
@@ -89,6 +92,7 @@ impl Walls {
             warnings: _,
             // A process outside of the container, whose wall integration/sidecar.rs tries.
             sidecar: _,
+            core_bytes,
             // Nothing that holds anybody.
             report: _,
         } = plan;
@@ -136,6 +140,7 @@ impl Walls {
                 .map(str::to_owned)
                 .collect(),
             limits: *limits,
+            crashes_kept: *core_bytes != 0,
             // Of the record, which has it.
             filter: None,
         }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::cli::OWN_FAILURE;
 use crate::runtime::{Failed, RuntimeError};
 
 /// Why a command is not wrapped.
@@ -177,17 +178,17 @@ pub enum WrapRefused {
     },
 }
 
-/// A shell's status for a program that was not executed: 127 where there is none, else 126; nothing for other errors.
-pub fn status_of(error: &anyhow::Error) -> Option<i32> {
+/// A shell's status for a program that was not executed: 127 where there is none, else 126; 125 for other errors, which are `wrap`'s own.
+pub fn status_of(error: &anyhow::Error) -> i32 {
     let mut errors = error.chain().filter_map(|e| e.downcast_ref());
     let failed = errors.find_map(|error| match error {
         RuntimeError::Init(report) => Some(report.failed),
         _ => None,
     });
-    match failed? {
-        Failed::NoProgram => Some(127),
-        Failed::Program => Some(126),
-        Failed::Hook | Failed::Step => None,
+    match failed {
+        Some(Failed::NoProgram) => 127,
+        Some(Failed::Program) => 126,
+        Some(Failed::Hook | Failed::Step) | None => OWN_FAILURE.into(),
     }
 }
 
@@ -202,9 +203,9 @@ mod tests {
             let text = "exec: \"x\": no such file or directory".to_owned();
             status_of(&RuntimeError::Init(Report { failed, text }).into())
         };
-        assert_eq!(status(Failed::NoProgram), Some(127));
-        assert_eq!(status(Failed::Program), Some(126));
-        assert_eq!(status(Failed::Step), None);
-        assert_eq!(status_of(&anyhow::anyhow!("exec: \"x\"")), None);
+        assert_eq!(status(Failed::NoProgram), 127);
+        assert_eq!(status(Failed::Program), 126);
+        assert_eq!(status(Failed::Step), 125);
+        assert_eq!(status_of(&anyhow::anyhow!("exec: \"x\"")), 125);
     }
 }

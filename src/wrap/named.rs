@@ -1,5 +1,6 @@
 //! SHELL. What the person named: `--read`, `--write`, `--hide`.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
@@ -27,6 +28,10 @@ impl Layout {
             if real.starts_with(&self.workspace) {
                 self.close_in_workspace(path, real, wanted.walls)?;
             } else if !self.shows(&real) {
+                if Never::builtin().is_configuration(&real) {
+                    // Judged as what the list has of /etc.
+                    self.system.insert(real.clone());
+                }
                 self.asked.insert(real.clone());
                 self.binds.push(real);
             }
@@ -78,6 +83,7 @@ impl Layout {
         let real = real(option, path, person)?;
         let never = Never::builtin();
         let why = match never.refuses(&real) {
+            Some(_) if option == "--read" && never.is_configuration(&real) => not_public(&real),
             Some(why) => Some(why.to_owned()),
             None if real.to_str().is_none() => {
                 Some("its path has bytes that are no UTF-8 text: rename it".to_owned())
@@ -136,6 +142,56 @@ fn refuse_over(option: &'static str, path: &Path, over: Option<String>) -> Resul
         Some(why) => bail!(WrapRefused::Named(option, path.to_owned(), why)),
         None => Ok(()),
     }
+}
+
+/// Files of /etc that `wrap` makes itself.
+const MADE: [&str; 4] = ["gitconfig", "hostname", "hosts", "resolv.conf"];
+/// The most entries of a directory of /etc that are looked at; the largest in Debian have some hundreds.
+const MOST_ENTRIES: usize = 4096;
+
+/// Why a part of /etc is not shown, if it is not: root alone writes it, and everybody may read all of it.
+fn not_public(real: &Path) -> Option<String> {
+    if MADE.iter().any(|name| Path::new("/etc").join(name) == real) {
+        return Some("wrap makes a file of its own there".to_owned());
+    }
+    let never = Never::builtin();
+    let mut waiting = vec![real.to_owned()];
+    let mut seen = 0;
+    while let Some(path) = waiting.pop() {
+        seen += 1;
+        let shown = path.display();
+        if seen > MOST_ENTRIES {
+            return Some(format!("it has more than {MOST_ENTRIES} entries"));
+        }
+        if !never.is_configuration(&path) {
+            return Some(format!("{shown} is never shown"));
+        }
+        let meta = match path.symlink_metadata() {
+            Ok(meta) => meta,
+            Err(error) => return Some(format!("{shown}: {error}")),
+        };
+        let (kind, mode) = (meta.file_type(), meta.mode());
+        // A link shows nothing: where it leads is shown or not by itself.
+        if kind.is_symlink() && path != real {
+            continue;
+        }
+        let readable = if kind.is_dir() { 0o5 } else { 0o4 };
+        if meta.uid() != 0 || mode & 0o022 != 0 {
+            return Some(format!("others than root may write {shown}"));
+        }
+        if !(kind.is_dir() || kind.is_file() && meta.nlink() == 1) || mode & readable != readable {
+            return Some(format!(
+                "{shown} is no file or directory that everybody may read"
+            ));
+        }
+        if kind.is_dir() {
+            match std::fs::read_dir(&path) {
+                Ok(entries) => waiting.extend(entries.flatten().map(|entry| entry.path())),
+                Err(error) => return Some(format!("{shown}: {error}")),
+            }
+        }
+    }
+    None
 }
 
 fn option_of_system(option: &str, real: &Path, never: &Never) -> Option<String> {

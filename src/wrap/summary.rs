@@ -13,13 +13,12 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use super::wanted::Wanted;
 use super::{WrapRefused, planted};
 use crate::audit::{Line, Log, Verdict, WallName, What, quota, words};
+use crate::policy::{Advice, Field, Tool};
 
 /// Lines at a terminal.
 const MOST: usize = 10;
 /// Characters of a reason.
 const LONGEST: usize = 120;
-/// A reason that a rule takes away; others say themselves what hinders.
-const NO_RULE: &str = "no rule of network.allow names it";
 
 /// A host and port that were refused for a reason.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,6 +27,8 @@ struct Refused {
     /// `None` for a name that was looked up.
     port: Option<u16>,
     reason: String,
+    /// The rule that would allow it, where one would.
+    missing: Option<String>,
     count: u64,
 }
 
@@ -117,6 +118,14 @@ impl Summary {
             true => words::what(&event.what),
             false => plain(host, true),
         };
+        let missing = event.missing_rule.as_deref();
+        let (reason, missing) = match missing.map(|rule| (rule, Advice::of(rule))) {
+            // What is cut or has a strange character is no rule any more.
+            Some((rule, Advice::Offer)) if plain(rule, false) == rule => (reason, Some(rule)),
+            Some((_, advice)) => (advice.why_not().unwrap_or(reason), None),
+            None => (reason, None),
+        };
+        let missing = missing.map(str::to_owned);
         let same = |r: &&mut Refused| (&r.host, r.port, &r.reason) == (&host, port, &reason);
         match self.refused.iter_mut().find(same) {
             Some(known) => known.count = known.count.saturating_add(event.times()),
@@ -124,6 +133,7 @@ impl Summary {
                 host,
                 port,
                 reason,
+                missing,
                 count: event.times(),
             }),
         }
@@ -185,18 +195,13 @@ impl Refused {
         }
     }
 
-    /// The rule that would let it through; 443 need not be said.
-    fn rule(&self) -> String {
-        match self.port {
-            Some(443) | None => self.host.clone(),
-            Some(_) => self.endpoint(),
-        }
-    }
-
     fn remedy(&self) -> String {
-        match self.reason.starts_with(NO_RULE) {
-            true => REMEDY.replace("RULE", &self.rule()),
-            false => self.reason.clone(),
+        match &self.missing {
+            Some(rule) => format!(
+                "{} allows it",
+                Tool::Wrap.adds(Field::NetworkAllow, &[rule])
+            ),
+            None => self.reason.clone(),
         }
     }
 
@@ -208,9 +213,6 @@ impl Refused {
         format!("{}{times}; {}", self.endpoint(), self.remedy())
     }
 }
-
-/// What a person does about a missing rule.
-const REMEDY: &str = "--allow RULE allows it";
 
 /// What the command said of itself, on one line, without a character that a terminal or Markdown takes for its own.
 fn plain(text: &str, is_host: bool) -> String {
@@ -259,10 +261,14 @@ mod tests {
     use super::*;
     use crate::audit::{Chain, Context, Event, Via};
 
-    fn line(host: &str, port: Option<u16>, reason: &str) -> Line {
+    /// The reason of a network in which no host is listed, and of one in which others are.
+    const REASONS: [&str; 2] = ["the network is local (network.mode)", "no rule names it"];
+
+    fn line(host: &str, port: Option<u16>, reason: &str, rule: Option<&str>) -> Line {
         let via = port.map_or(Via::Dns, |_| Via::Http);
         of(Event {
             reason: Some(reason.to_owned()),
+            missing_rule: rule.map(str::to_owned),
             ..Event::new(
                 WallName::Network,
                 Verdict::Denied,
@@ -276,49 +282,50 @@ mod tests {
         serde_json::from_slice(&line).unwrap()
     }
 
+    /// NEWCOMER 1.4: the first refusal names what to type, whatever the reason is.
     #[test]
     fn each_is_said_once_with_its_count_and_its_remedy() {
-        let seven = Line {
-            event: Event {
-                count: Some(7),
-                ..line("a.example.org", Some(443), NO_RULE).event
-            },
-            ..line("a.example.org", Some(443), NO_RULE)
-        };
-        let d = What::attempt(Via::Http, "d.example.org", Some(443));
-        let log = [
-            line("a.example.org", None, NO_RULE),
-            seven,
-            line("b.example.org", Some(8443), NO_RULE),
-            line("c.example.org", None, NO_RULE),
-            line("::1", Some(80), "it is closed"),
-            of(Event::new(WallName::Network, Verdict::Failed, d)),
-        ];
-        assert_eq!(
-            Summary::of(&log).lines(),
-            [
-                format!(
-                    "refused: a.example.org:443 x7; {}",
-                    REMEDY.replace("RULE", "a.example.org")
-                ),
-                format!(
-                    "refused: b.example.org:8443; {}",
-                    REMEDY.replace("RULE", "b.example.org:8443")
-                ),
-                format!(
-                    "refused: c.example.org; {}",
-                    REMEDY.replace("RULE", "c.example.org")
-                ),
-                "refused: [::1]:80; it is closed".to_owned(),
-            ]
-        );
+        for reason in REASONS {
+            let a = |port| line("a.example.org", port, reason, Some("a.example.org"));
+            let mut seven = a(Some(443));
+            seven.event.count = Some(7);
+            let b = "b.example.org:8443";
+            let d = What::attempt(Via::Http, "d.example.org", Some(443));
+            let log = [
+                a(None),
+                seven,
+                line("b.example.org", Some(8443), reason, Some(b)),
+                line("c.example.org", None, reason, Some("c.example.org")),
+                line("db", Some(5432), reason, Some("db:5432")),
+                line("::1", Some(80), "it is closed", None),
+                of(Event::new(WallName::Network, Verdict::Failed, d)),
+            ];
+            let db = Advice::of("db:5432").why_not().unwrap();
+            assert_eq!(
+                Summary::of(&log).lines(),
+                [
+                    "refused: a.example.org:443 x7; --allow a.example.org allows it".to_owned(),
+                    format!("refused: {b}; --allow {b} allows it"),
+                    "refused: c.example.org; --allow c.example.org allows it".to_owned(),
+                    format!("refused: db:5432; {db}"),
+                    "refused: [::1]:80; it is closed".to_owned(),
+                ]
+            );
+        }
         assert!(Summary::of(&[]).lines().is_empty());
     }
 
     #[test]
     fn a_flood_makes_few_lines_and_no_text_of_the_command_is_a_terminals() {
         let mut log: Vec<Line> = (0..50)
-            .map(|n| line(&format!("h{n}\u{1b}[2J|`\u{202e}"), Some(1), NO_RULE))
+            .map(|n| {
+                line(
+                    &format!("h{n}\u{1b}[2J|`\u{202e}"),
+                    Some(1),
+                    REASONS[1],
+                    Some("a|`.test"),
+                )
+            })
             .collect();
         let what = What::LeftOut {
             of: "names".to_owned(),

@@ -14,7 +14,7 @@ use crate::plan::NetworkPlan;
 use crate::policy::request::Scheme;
 use crate::policy::{
     Advice, Field, Host, NetworkMode, NetworkRule, POLICY_KEY, PolicyError, Rule, Selection,
-    Target, annotation_key, resolve, shown,
+    Target, Tool, annotation_key, resolve, shown,
 };
 use crate::runtime::input::node_files::NodeFiles;
 use crate::runtime::network::control;
@@ -78,7 +78,16 @@ fn of_container(id: &str, question: &Question) -> Result<(bool, String)> {
     let Some(plan) = record.plan() else {
         return Ok(question.unconfined());
     };
-    let (allowed, text) = question.verdict(&plan.network);
+    let (allowed, mut text) = question.verdict(&plan.network);
+    if let (true, Some(rule)) = (
+        record.call.wrap && !allowed,
+        question.missing(&plan.network),
+    ) {
+        text += &format!(
+            "\nas an option of wrap: {}",
+            Tool::Wrap.adds(Field::NetworkAllow, &[&rule.to_string()])
+        );
+    }
     let dir = Place::new(&record.root, &record.id)?.dir();
     // One that has not started, or has ended, has no sidecar to ask.
     let runs = record.sidecar.is_some() && record.init.is_some_and(ProcessId::is_alive);

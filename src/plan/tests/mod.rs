@@ -236,6 +236,7 @@ pub(super) fn host() -> HostFacts {
         memory_bytes: 16 << 30,
         processors: 8,
         core_socket: false,
+        core_bytes: 1,
         no_disk: None,
         person: None,
     }

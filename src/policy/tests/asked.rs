@@ -115,6 +115,25 @@ fn no_leave_is_needed_and_no_ceiling_is_exceeded() {
         );
         assert!(!error.to_string().contains("annotation"), "{error}");
     }
+    // NEWCOMER, friction 18: what permits it can be pasted.
+    let wanted = || case().allow("127.0.0.1:5432, a.test");
+    let files = wanted().error().files_that_permit().unwrap();
+    let (_, policy) = files.split_once("wider.toml\n").unwrap();
+    assert!(
+        files.starts_with("# /etc/agentbox/config.toml\nceiling = \"wider\"\n"),
+        "{files}"
+    );
+    wanted()
+        .node("ceiling = \"wider\"")
+        .file("wider", policy)
+        .resolved();
+    // Another field, or a ceiling of the node's, is for its reader.
+    for other in [
+        case().set("filesystem.scratch=64GiB"),
+        wanted().node("ceiling = \"standard\""),
+    ] {
+        assert_eq!(other.error().files_that_permit(), None);
+    }
     // What no policy may have, no option has.
     let error = case().set("privileges.capabilities=NET_RAW").error();
     assert!(

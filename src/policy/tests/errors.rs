@@ -335,7 +335,7 @@ fn about_limits() -> Vec<(Case, &'static str, &'static str)> {
             case().field("privileges.set-id", "on"),
             "Loosened",
             "policy standard (the default) is exceeded by annotations: privileges.set-id asks for on (annotation), \
-             allowed is at most auto; annotations = [\"privileges.set-id\"] under [allow] of the node's file permits it, \
+             allowed is at most auto; annotations = [\"privileges.set-id\"] in [allow] of the node's file permits it, \
              and so does a ceiling there",
         ),
         (
@@ -344,21 +344,21 @@ fn about_limits() -> Vec<(Case, &'static str, &'static str)> {
                 .field("network.allow", "a.test"),
             "Loosened",
             "policy strict (annotation) is exceeded by annotations: network.mode asks for allowlist \
-             (annotation), allowed is at most none; and 1 more field; the image may have written the annotation: \
-             annotations = [\"network.mode\", ...] under [allow] of the node's file or --policy permits it",
+             (annotation), allowed is at most none; and 1 more field; an image may set it: \
+             annotations = [\"network.mode\", \"network.allow\"] in [allow] of the node's file or --policy permits it",
         ),
         (
             podman().field("policy", "permissive"),
             "ChosenByImage",
             "annotation dev.agentbox.policy asks for more than policy standard (the default): policy permissive has \
-             more, such as filesystem.scratch; the image may have written the annotation: annotations = [\"policy\"] under \
+             more, such as filesystem.scratch; an image may set it: annotations = [\"policy\"] in \
              [allow] of the node's file or --policy permits it",
         ),
         (
             podman().field("workspace", "/ref"),
             "ChosenByImage",
             "annotation dev.agentbox.workspace asks for more than policy standard (the default): it makes /ref the mount \
-             that may be written; the image may have written the annotation: annotations = [\"workspace\"] under [allow] of \
+             that may be written; an image may set it: annotations = [\"workspace\"] in [allow] of \
              the node's file or --policy permits it",
         ),
         (

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::page::{Page, path};
 use super::{changed_calls, network};
+use crate::plan::process::core_words;
 use crate::plan::{Decided, NetworkPlan, Pruned, SyscallPlan, text};
 use crate::policy::{NetworkMode, Policy, escape};
 
@@ -33,6 +34,8 @@ pub struct LandlockWalls {
     pub syscalls: SyscallPlan,
     /// The capabilities that the command has.
     pub capabilities: Vec<String>,
+    /// The limit of core files: 0 where the caller's hard limit is 0, and a crash starts the node's program.
+    pub core_bytes: u64,
     /// What else was asked for and is not given.
     pub not_given: Vec<String>,
     /// What is weaker than a reader might expect.
@@ -71,6 +74,7 @@ impl LandlockWalls {
             mode: plan.network.mode,
             syscalls: plan.syscalls.clone(),
             capabilities: Vec::new(),
+            core_bytes: plan.core_bytes,
             not_given: plan.not_given.clone(),
             warnings: plan.warnings.iter().map(ToString::to_string).collect(),
             lacks: Vec::new(),
@@ -105,7 +109,10 @@ pub(super) fn explain(page: &mut Page, walls: &LandlockWalls, filter: Option<&st
     changed_calls(page, &walls.syscalls, filter);
     page.head(
         "privileges",
-        "no_new_privs; set-user-ID programs have no effect; no core dumps",
+        format_args!(
+            "no_new_privs; set-user-ID programs have no effect; {}",
+            core_words(walls.core_bytes)
+        ),
     );
     let capabilities = match walls.capabilities.is_empty() {
         true => "none".to_owned(),

@@ -15,6 +15,7 @@ use serde::{Serialize, Serializer};
 pub use self::landlock::{LandlockWalls, Opened};
 use self::page::{Page, path, paths, size};
 use super::identity::Identity;
+use crate::plan::process::core_words;
 use crate::plan::report::{DENIED, DENIED_IN};
 use crate::plan::{AuditPlan, Decided, LimitsPlan, Plan, SyscallPlan, Warning};
 use crate::policy::{Leave, NetworkMode, Policy, SyscallName, SyscallProfile, escape};
@@ -321,7 +322,10 @@ pub fn filter(program: &Program) -> String {
 fn privileges(page: &mut Page, plan: &Plan) {
     page.head(
         "privileges",
-        "no_new_privs; set-user-ID programs have no effect; no core dumps; a session keyring of its own",
+        format_args!(
+            "no_new_privs; set-user-ID programs have no effect; {}; a session keyring of its own",
+            core_words(plan.core_bytes)
+        ),
     );
     page.item(match plan.syscalls.set_id_refused() {
         None => "set-user-ID and set-group-ID files can be made (privileges.set-id)".to_owned(),

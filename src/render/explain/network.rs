@@ -7,7 +7,7 @@ use crate::egress::{Asking, spelling};
 use crate::plan::NetworkPlan;
 use crate::plan::environment::PlainAddress;
 use crate::policy::{
-    HoneyThen, HostName, NetworkMode, NetworkRule, Rule, Target, UpstreamNames, escape,
+    Field, HoneyThen, HostName, NetworkMode, NetworkRule, Rule, Target, Tool, UpstreamNames, escape,
 };
 
 pub(super) fn explain(page: &mut Page, network: &NetworkPlan) {
@@ -48,9 +48,25 @@ pub(super) fn explain(page: &mut Page, network: &NetworkPlan) {
             "inbound ports, to 127.0.0.1 and ::1 inside: {ports}"
         ));
     }
+    for (port, outside) in &network.leads_nowhere {
+        page.item(published_nowhere(*port, outside));
+    }
     for (key, value) in &network.sysctl {
         page.item(format_args!("{} = {}", escape(key), escape(value)));
     }
+}
+
+/// A port that is published and leads nowhere.
+pub fn published_nowhere(port: u16, outside: &BTreeSet<u16>) -> String {
+    let outside: Vec<String> = outside.iter().map(u16::to_string).collect();
+    let from = match outside.is_empty() {
+        true => String::new(),
+        false => format!(" {} for", outside.join(" ")),
+    };
+    format!(
+        "published, leads nowhere:{from} port {port}: {} leads in",
+        Tool::Engine.sets(Field::NetworkInbound, &port.to_string())
+    )
 }
 
 /// Which names and addresses, and what becomes of the others.

@@ -1,6 +1,6 @@
 //! What is enforced for a bundle, decided before anything is made.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -16,6 +16,7 @@ use crate::plan::wrapped::Wrapped;
 use crate::plan::{self, BundleFacts, Decided, HostFacts, Plan, Warning};
 use crate::policy::{Asked, Resolved, Selection};
 use crate::probe::{self, Image, Opened};
+use crate::render::identity::engine;
 use crate::render::refuse;
 use crate::render::spec as shadow;
 use crate::runtime::RuntimeError;
@@ -28,6 +29,7 @@ use crate::runtime::input::node_files;
 use crate::runtime::network::engine_networks;
 use crate::runtime::network::reading::{self, Given};
 use crate::runtime::network::resolver::EngineFiles;
+use crate::runtime::state::identity;
 use crate::seccomp::{Filter, Listener};
 
 /// The decision about a bundle, which `create` and `explain --bundle` share. Nothing has been made for it.
@@ -139,6 +141,12 @@ pub fn decide(
                     image = Some(found);
                 }
                 engine_files = names(&bundle.spec, &facts, plan);
+                plan.network.note_published(published(
+                    global,
+                    &annotations,
+                    &engine_files,
+                    &bundle,
+                ));
                 let volumes = secret_volumes(&bundle.spec, &facts);
                 given = reading::read(node_files::config(global), &mut plan.network, &volumes)?;
                 let filter = filter::compile(Some(AskedFilter::of(plan, &host)), engine)?;
@@ -182,6 +190,23 @@ fn planned(
     match learned {
         true => Ok(plan::plan(resolved, spec, facts, host)?),
         false => Ok(decided),
+    }
+}
+
+/// What Docker publishes of a container of its.
+fn published(
+    global: &Global,
+    annotations: &BTreeMap<String, String>,
+    files: &EngineFiles,
+    bundle: &Bundle,
+) -> BTreeMap<u16, BTreeSet<u16>> {
+    match (
+        engine(&global.root, annotations).as_str(),
+        bundle.dir.file_name(),
+    ) {
+        // It names bundles by their container's id.
+        ("docker", Some(id)) => identity::published(files, &bundle.rootfs, &id.to_string_lossy()),
+        _ => BTreeMap::new(),
     }
 }
 

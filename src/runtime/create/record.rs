@@ -50,6 +50,7 @@ pub(super) fn new_record(global: &Global, place: &Place, decision: &BundleDecisi
             config: std::path::absolute(config(global))
                 .unwrap_or_else(|_| config(global).to_owned()),
             asked: decision.asked.clone(),
+            wrap: decision.wrapped,
         },
         overlay: false,
         init: None,

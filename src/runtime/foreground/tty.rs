@@ -10,6 +10,7 @@ use rustix::termios::{OptionalActions, OutputModes, Termios, Winsize};
 
 use crate::runtime::RuntimeError;
 use crate::runtime::foreground::ForegroundError;
+use crate::runtime::network::control::short;
 
 /// A socket that receives the pseudo-terminal from libcontainer.
 pub struct Listener {
@@ -20,8 +21,9 @@ pub struct Listener {
 impl Listener {
     /// Makes the socket in the container's directory.
     pub fn new(dir: &Path) -> Result<Self, RuntimeError> {
-        let path = dir.join(format!("tty-{}.sock", std::process::id()));
-        let socket = UnixListener::bind(&path)
+        let name = format!("tty-{}.sock", std::process::id());
+        let path = dir.join(&name);
+        let socket = short(dir, &name, |short| UnixListener::bind(short))?
             .map_err(RuntimeError::io(format!("make the socket {path:?}")))?;
         Ok(Self { socket, path })
     }

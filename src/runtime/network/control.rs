@@ -178,11 +178,7 @@ fn hand_over_within(
 }
 
 /// A socket's path has 107 bytes at most (unix(7)), fewer than an index directory may have.
-pub(super) fn short<T>(
-    dir: &Path,
-    name: &str,
-    act: impl FnOnce(&Path) -> T,
-) -> Result<T, RuntimeError> {
+pub fn short<T>(dir: &Path, name: &str, act: impl FnOnce(&Path) -> T) -> Result<T, RuntimeError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let fd = open(dir, flags, Mode::empty()).map_err(RuntimeError::io(format!("open {dir:?}")))?;
     Ok(act(Path::new(&format!(

@@ -241,6 +241,7 @@ fn serving(plan: &Plan, place: &Place) -> Serving {
         ports: listens.then(|| network.ports.iter().copied().collect()),
         inbound: network.inbound.clone(),
         published: network.published.clone(),
+        leads_nowhere: network.leads_nowhere.keys().copied().collect(),
         kept: network.budgets_kept > 0,
         outside: false,
         warden: false,

@@ -6,7 +6,7 @@ use std::fs;
 use oci_spec::runtime::{LinuxResources, Process};
 
 use crate::audit::{
-    Command, CountedLimit, Event, LifeState, LogHead, Verdict, WallName, What, hash,
+    Command, CountedLimit, Event, LifeState, LogHead, PUBLISHED, Verdict, Via, WallName, What, hash,
 };
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::oom;
@@ -14,7 +14,7 @@ use crate::egress::{Lasting, Rules};
 use crate::plan::privileges::is_of_every_engine;
 use crate::plan::text;
 use crate::plan::{AuditPlan, Plan};
-use crate::policy::{HostName, Rule};
+use crate::policy::{Field, HostName, Rule, Tool};
 
 use super::FILTER;
 use super::node_log::life;
@@ -68,9 +68,33 @@ pub fn created(process: Option<&Process>, record: &Record) -> Vec<Event> {
         }
     });
     events.extend(mounts.chain(asked).take(MOST_LEFT_OUT));
+    let nowhere = plan.network.leads_nowhere.iter();
+    events.extend(nowhere.map(|(port, outside)| published(*port, outside)));
     let audited = plan.report.audit.as_ref().map(audited).unwrap_or_default();
     events.extend(audited.into_iter().take(MOST_LEFT_OUT));
     events
+}
+
+/// A port that the engine publishes and that leads nowhere.
+fn published(port: u16, outside: &BTreeSet<u16>) -> Event {
+    let at: Vec<String> = outside.iter().map(u16::to_string).collect();
+    let of = match at.is_empty() {
+        true => String::new(),
+        false => format!(" as {}", at.join(" and ")),
+    };
+    let sets = Tool::Engine.sets(Field::NetworkInbound, &port.to_string());
+    Event {
+        cause: Some(PUBLISHED.to_owned()),
+        reason: Some(format!(
+            "the engine publishes it{of}, and it leads nowhere: network.inbound does not name it"
+        )),
+        hint: Some(format!("the annotation {sets}, when the container is made")),
+        ..Event::new(
+            WallName::Network,
+            Verdict::Denied,
+            What::attempt(Via::Outside, "", Some(port)),
+        )
+    }
 }
 
 /// The hashes of what is enforced.

@@ -1,12 +1,15 @@
 //! Reads a container's name for people from its record, or from the engine's own files, found by the paths in the
 //! bundle.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::policy::Tool;
 use crate::render::identity::{self, Identity, Told};
 use crate::runtime::input::bundle::read_file;
+use crate::runtime::network::resolver::EngineFiles;
 use crate::runtime::state::record::Record;
 
 /// The longest name that is taken.
@@ -14,6 +17,12 @@ const LONGEST: usize = 512;
 
 /// Who the container of this record is.
 pub fn of(record: &Record) -> Identity {
+    if record.call.wrap {
+        return Identity {
+            engine: Tool::WRAP.to_owned(),
+            ..Identity::of(&record.root, &record.annotations, Told::default())
+        };
+    }
     let told = match identity::engine(&record.root, &record.annotations).as_str() {
         "docker" => docker(record),
         "podman" => podman(record),
@@ -37,7 +46,8 @@ fn docker(record: &Record) -> Told {
         #[serde(rename = "Image")]
         image: Option<String>,
     }
-    let file = docker_dir(record).map(|dir| dir.join("config.v2.json"));
+    let dir = docker_dir(&record.engine_files, &record.rootfs, &record.id);
+    let file = dir.map(|dir| dir.join("config.v2.json"));
     let Some(config) = file.and_then(|file| json::<Config>(&file)) else {
         return Told::default();
     };
@@ -49,17 +59,71 @@ fn docker(record: &Record) -> Told {
 }
 
 /// `<data>/containers/<id>`: where the engine's files of this very container are.
-fn docker_dir(record: &Record) -> Option<PathBuf> {
-    let files = [&record.engine_files.resolv_conf, &record.engine_files.hosts];
+fn docker_dir(files: &EngineFiles, rootfs: &Path, id: &str) -> Option<PathBuf> {
+    let files = [&files.resolv_conf, &files.hosts];
     let beside = files.into_iter().flatten().filter_map(|file| file.parent());
-    let mut own = beside.filter(|dir| dir.ends_with(Path::new("containers").join(&record.id)));
+    let mut own = beside.filter(|dir| dir.ends_with(Path::new("containers").join(id)));
     if let Some(dir) = own.next() {
         return Some(dir.to_owned());
     }
     // One that shares another one's network has that one's files.
-    let mut above = record.rootfs.ancestors();
+    let mut above = rootfs.ancestors();
     let data = above.find(|dir| dir.ends_with("overlay2"))?.parent()?;
-    Some(data.join("containers").join(&record.id))
+    Some(data.join("containers").join(id))
+}
+
+/// The TCP ports of the container that Docker publishes, and the node's ports for them where its file says them: only to say that
+/// they lead nowhere. Other engines keep theirs where no bundle leads.
+pub fn published(files: &EngineFiles, rootfs: &Path, id: &str) -> BTreeMap<u16, BTreeSet<u16>> {
+    let dir = docker_dir(files, rootfs, id);
+    dir.map_or_else(BTreeMap::new, |dir| published_in(&dir))
+}
+
+fn published_in(dir: &Path) -> BTreeMap<u16, BTreeSet<u16>> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "PascalCase", default)]
+    #[derive(Default)]
+    struct HostConfig {
+        port_bindings: Option<BTreeMap<String, Option<Vec<Binding>>>>,
+        publish_all_ports: bool,
+    }
+    #[derive(Deserialize)]
+    struct Binding {
+        #[serde(rename = "HostPort", default)]
+        port: String,
+    }
+    #[derive(Deserialize)]
+    struct Config {
+        #[serde(rename = "Config")]
+        config: Inner,
+    }
+    #[derive(Deserialize)]
+    struct Inner {
+        #[serde(rename = "ExposedPorts")]
+        exposed: Option<BTreeMap<String, serde_json::Value>>,
+    }
+    let tcp = |key: &str| key.strip_suffix("/tcp")?.parse::<u16>().ok();
+    let Some(host) = json::<HostConfig>(&dir.join("hostconfig.json")) else {
+        return BTreeMap::new();
+    };
+    let mut all = BTreeMap::new();
+    for (key, bindings) in host.port_bindings.into_iter().flatten() {
+        let Some(port) = tcp(&key) else { continue };
+        let outside = bindings.into_iter().flatten();
+        let outside = outside.filter_map(|binding| binding.port.parse::<u16>().ok());
+        all.entry(port)
+            .or_insert_with(BTreeSet::new)
+            .extend(outside);
+    }
+    if host.publish_all_ports
+        && let Some(config) = json::<Config>(&dir.join("config.v2.json"))
+    {
+        let exposed = config.config.exposed.unwrap_or_default();
+        for port in exposed.keys().filter_map(|key| tcp(key)) {
+            all.entry(port).or_default();
+        }
+    }
+    all
 }
 
 fn podman(record: &Record) -> Told {
@@ -104,6 +168,44 @@ fn json<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
 mod tests {
     use super::*;
     use crate::probe::TestDir;
+
+    /// NEWCOMER 1.5: nobody said that a published port leads nowhere.
+    #[test]
+    fn dockers_files_say_which_ports_are_published() {
+        let dir = TestDir::new("docker-ports");
+        let write = |name: &str, value: serde_json::Value| {
+            std::fs::write(dir.0.join(name), value.to_string()).unwrap();
+        };
+        assert_eq!(published_in(&dir.0), BTreeMap::new());
+        write(
+            "hostconfig.json",
+            serde_json::json!({
+                "PublishAllPorts": false,
+                "PortBindings": {
+                    "8000/tcp": [{"HostIp": "", "HostPort": "8088"}, {"HostIp": "::", "HostPort": "8089"}],
+                    "53/udp": [{"HostIp": "", "HostPort": "53"}],
+                    "9000/tcp": [{"HostIp": "", "HostPort": ""}],
+                    "9/tcp": null,
+                },
+            }),
+        );
+        let bound: BTreeMap<u16, BTreeSet<u16>> = [
+            (8000, [8088, 8089].into()),
+            (9000, [].into()),
+            (9, [].into()),
+        ]
+        .into();
+        assert_eq!(published_in(&dir.0), bound);
+        write(
+            "hostconfig.json",
+            serde_json::json!({"PublishAllPorts": true, "PortBindings": null}),
+        );
+        write(
+            "config.v2.json",
+            serde_json::json!({"Config": {"ExposedPorts": {"80/tcp": {}}}}),
+        );
+        assert_eq!(published_in(&dir.0), [(80, [].into())].into());
+    }
 
     #[test]
     fn podman_lists_what_it_removes_at_the_end_by_itself() {

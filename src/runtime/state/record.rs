@@ -103,6 +103,9 @@ pub struct Call {
     /// What the person said who ran `wrap`.
     #[serde(default, skip_serializing_if = "Asked::is_empty")]
     pub asked: Asked,
+    /// It was `wrap` that called.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wrap: bool,
 }
 
 impl Default for Call {
@@ -111,6 +114,7 @@ impl Default for Call {
             policy: None,
             config: "/etc/agentbox/config.toml".into(),
             asked: Asked::default(),
+            wrap: false,
         }
     }
 }

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use super::log::{Denied, Sink};
 use crate::audit::Actor;
+use crate::policy::Tool;
 use crate::seccomp::{Call, MAX_INSTRUCTIONS, Program, SavedFilter, SetIdWords, Verdict, run};
 use crate::sys::seccomp::notify;
 
@@ -66,8 +67,8 @@ impl Container {
     }
 
     /// Where its events go from now on.
-    pub fn log_to(&self, sink: Sink) {
-        self.denied.borrow_mut().log_to(sink);
+    pub fn log_to(&self, tool: Tool, sink: Sink) {
+        self.denied.borrow_mut().log_to(tool, sink);
     }
 }
 

@@ -8,7 +8,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use crate::audit::{Actor, Event, Verdict, WallName, What};
-use crate::seccomp::{Call, SetIdWords, Words, words};
+use crate::policy::Tool;
+use crate::seccomp::{Call, Hint, SetIdWords, Words, words};
 
 /// Kinds of one call that are told apart by their arguments; further ones are one kind.
 const KINDS: usize = 8;
@@ -41,6 +42,8 @@ struct Counted {
 #[derive(Default)]
 pub(super) struct Denied {
     sink: Option<Sink>,
+    /// In whose words the remedies are.
+    tool: Tool,
     /// Whose they are, where they are not the workload's.
     by: Option<Actor>,
     /// Why no file can be made set-user-ID, where none can.
@@ -76,8 +79,9 @@ impl Denied {
     }
 
     /// From now on events go there; there are none before.
-    pub fn log_to(&mut self, sink: Sink) {
+    pub fn log_to(&mut self, tool: Tool, sink: Sink) {
         self.sink = Some(sink);
+        self.tool = tool;
     }
 
     /// A call was denied.
@@ -101,7 +105,7 @@ impl Denied {
     /// The kind of a call, which is there afterwards.
     fn kind_of(&mut self, call: &Call, errno: u16) -> Kind {
         let words = words(call, errno, self.set_id.as_ref());
-        let (number, known) = (call.number, &self.kinds);
+        let (number, known, tool) = (call.number, &self.kinds, self.tool);
         let mut kind = Kind {
             number,
             errno,
@@ -114,7 +118,7 @@ impl Denied {
         let counted = || Counted {
             pending: 0,
             told: None,
-            event: event(words, kind.call.clone()),
+            event: event(words, kind.call.clone(), tool),
         };
         self.kinds.entry(kind.clone()).or_insert_with(counted);
         kind
@@ -144,7 +148,7 @@ impl Denied {
 }
 
 /// The event of a kind: `call` is what all of it have in common, if they do.
-fn event(words: Words, call: Option<String>) -> Event {
+fn event(words: Words, call: Option<String>, tool: Tool) -> Event {
     let Words {
         name,
         call: _,
@@ -155,7 +159,12 @@ fn event(words: Words, call: Option<String>) -> Event {
     let call = call.unwrap_or_else(|| format!("{name}(other arguments)"));
     Event {
         reason: Some(why),
-        hint: Some(hint),
+        hint: Some(match hint {
+            Hint::DebugProfile => {
+                format!("{} {}, within the ceiling", tool.calls_it(), tool.debugs())
+            }
+            Hint::Words(words) => words,
+        }),
         ..Event::new(
             WallName::Syscalls,
             Verdict::Denied,
@@ -175,13 +184,16 @@ mod tests {
         let told = Rc::new(RefCell::new(Vec::new()));
         let heard = Rc::clone(&told);
         let mut denied = Denied::default();
-        denied.log_to(Rc::new(move |event: Event| {
-            let times = event.times();
-            match event.what {
-                What::Syscall { call, .. } => heard.borrow_mut().push((call, times)),
-                other => panic!("{other:?}"),
-            }
-        }));
+        denied.log_to(
+            Tool::Engine,
+            Rc::new(move |event: Event| {
+                let times = event.times();
+                match event.what {
+                    What::Syscall { call, .. } => heard.borrow_mut().push((call, times)),
+                    other => panic!("{other:?}"),
+                }
+            }),
+        );
         act(&mut denied);
         drop(denied);
         told.take()
@@ -211,6 +223,28 @@ mod tests {
         assert_eq!((all[0].1, count), (1, 100_000));
     }
 
+    /// NEWCOMER 1.7: the hint is in the words of what started it.
+    #[test]
+    fn a_debuggers_call_is_allowed_in_the_words_of_the_tool() {
+        for (tool, wanted) in [
+            (
+                Tool::Engine,
+                "an annotation dev.agentbox.syscalls.profile=debug, within the ceiling",
+            ),
+            (
+                Tool::Wrap,
+                "an option --set syscalls.profile=debug, within the ceiling",
+            ),
+        ] {
+            let heard = Rc::new(RefCell::new(Vec::new()));
+            let told = Rc::clone(&heard);
+            let mut denied = Denied::default();
+            denied.log_to(tool, Rc::new(move |event| told.borrow_mut().push(event)));
+            denied.note(&call(libc::SYS_ptrace, [0; 6]), 1);
+            assert_eq!(heard.borrow()[0].hint.as_deref(), Some(wanted));
+        }
+    }
+
     #[test]
     fn a_flood_of_one_call_with_many_arguments_is_few_kinds() {
         let all = events(|denied| {
@@ -233,7 +267,10 @@ mod tests {
         let (mut own, mut verify) = (Denied::default(), Denied::default().apart(Actor::Verify));
         for denied in [&mut own, &mut verify] {
             let heard = Rc::clone(&told);
-            denied.log_to(Rc::new(move |event| heard.borrow_mut().push(event)));
+            denied.log_to(
+                Tool::Engine,
+                Rc::new(move |event| heard.borrow_mut().push(event)),
+            );
         }
         for protocol in 0..20 {
             verify.note(&call(libc::SYS_socket, [17, 3, protocol, 0, 0, 0]), 97);

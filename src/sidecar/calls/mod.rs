@@ -26,6 +26,7 @@ use rustix::net::SocketFlags;
 use super::callers::Callers;
 use crate::audit::Actor;
 use crate::plan::network::LISTENERS;
+use crate::policy::Tool;
 use crate::seccomp::SetIdWords;
 use crate::sys::memory::Code;
 use crate::sys::seccomp::notify;
@@ -130,9 +131,9 @@ impl Calls {
     }
 
     /// Where the container's events go from now on.
-    pub fn log_to(&self, sink: Sink) {
-        self.own.log_to(Rc::clone(&sink));
-        self.verify.log_to(sink);
+    pub fn log_to(&self, tool: Tool, sink: Sink) {
+        self.own.log_to(tool, Rc::clone(&sink));
+        self.verify.log_to(tool, sink);
     }
 
     /// How many processes of `verify` have begun; whoever asks takes it.

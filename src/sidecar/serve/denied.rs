@@ -13,8 +13,8 @@ use crate::sys::event::Watched;
 /// Answers until the program ends.
 pub(super) fn serve(wall: &Rc<Wall>, calls: Option<Calls>) -> Rc<RefCell<Option<Calls>>> {
     if let Some(calls) = &calls {
-        let wall = Rc::clone(wall);
-        calls.log_to(Rc::new(move |event| wall.log(event)));
+        let (wall, tool) = (Rc::clone(wall), wall.tool);
+        calls.log_to(tool, Rc::new(move |event| wall.log(event)));
     }
     let calls = Rc::new(RefCell::new(calls));
     let served = Rc::clone(&calls);

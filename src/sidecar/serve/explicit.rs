@@ -14,7 +14,7 @@ use super::{dns, requests, socks};
 use crate::audit::Via;
 use crate::egress::http::{self, Body, HttpRefusal, Pieces, ProxyRequest, RequestGuard};
 use crate::egress::phrase::phrase;
-use crate::policy::{Advice, Host};
+use crate::policy::{Advice, Field, Host, Tool};
 
 /// The word under which requests are counted that cannot be read.
 pub(super) const MALFORMED: &str = "malformed-request";
@@ -274,25 +274,24 @@ fn how_to_ask(wall: &Wall, (host, port): (&Host, u16), refusal: &Refusal, rule: 
     if let Advice::Deliberate(why) | Advice::Never(why) = Advice::of(rule) {
         return format!("ask whoever started it, who has to decide on a rule: {why}");
     }
-    let typed = crate::egress::phrase::typed(rule);
-    if container.is_empty() {
-        return format!(
-            "ask whoever started `agentbox wrap` to start it again with {rule} in network.allow of its policy"
-        );
-    }
+    let adds = wall.tool.adds(Field::NetworkAllow, &[rule]);
+    let typed = crate::policy::typed_rule(rule);
     match refusal {
+        _ if container.is_empty() || (wall.tool, refusal) == (Tool::Wrap, &Refusal::Local) => {
+            format!("ask whoever started `agentbox wrap` to start it again with {adds}")
+        }
         Refusal::NotApproved(_) => format!(
             "ask whoever started this container to run `agentbox approve {container} {}`, and try again",
             crate::egress::endpoint(host, port)
         ),
         Refusal::Local => format!(
-            "ask whoever started this container to start it again with the annotation dev.agentbox.network.allow={rule}, or with \
+            "ask whoever started this container to start it again with the annotation {adds}, or with \
              network.allow in its policy"
         ),
         _ => format!(
             "ask whoever started this container to add the rule: while it runs with \
-             `agentbox update {container} --network-add {typed}`, for the next one in network.allow of its policy or in the \
-             annotation dev.agentbox.network.allow"
+             `agentbox update {container} --network-add {typed}`, for the next one by {} {adds}, or in network.allow of its policy",
+            wall.tool.calls_it()
         ),
     }
 }

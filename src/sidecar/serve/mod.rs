@@ -133,6 +133,9 @@ pub struct Serving {
     /// Of those the ones that are listened for at these addresses alone; for the others at every address.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub published: BTreeMap<u16, BTreeSet<SocketAddr>>,
+    /// Ports that the engine publishes and that lead nowhere.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub leads_nowhere: BTreeSet<u16>,
     /// Whether a file comes along in which what is used is kept.
     #[serde(default)]
     pub kept: bool,

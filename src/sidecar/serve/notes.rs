@@ -4,7 +4,7 @@ use super::refusal::Refusal;
 use super::requests::GONE;
 use super::wall::Wall;
 use crate::audit::{Event, Verdict, Via, WallName, What};
-use crate::policy::{Advice, Host};
+use crate::policy::{Advice, Field, Host, Tool};
 
 impl Wall {
     /// Counts and writes down a refusal that no rule is about; `kind` is the word it is counted under.
@@ -69,14 +69,15 @@ impl Wall {
         if let Some(why) = Advice::of(rule).why_not() {
             return why;
         }
-        match self.refusing {
-            true => format!("network.allow with {rule}, when the container is made"),
-            false if self.container.is_empty() => {
-                format!("network.allow with {rule}, when the command is started")
+        let adds = self.tool.adds(Field::NetworkAllow, &[rule]);
+        match (self.tool, self.refusing || self.container.is_empty()) {
+            (Tool::Engine, true) => {
+                format!("the annotation {adds}, when the container is made, within the ceiling")
             }
-            false => format!(
+            (Tool::Wrap, true) => format!("{adds}, when the command is started"),
+            (_, false) => format!(
                 "agentbox update --network-add {} {}, within the ceiling",
-                crate::egress::phrase::typed(rule),
+                crate::policy::typed_rule(rule),
                 self.container
             ),
         }
@@ -121,9 +122,22 @@ impl Wall {
             "connections from outside to ports that network.inbound does not name (a probe, a published port, hostPort, \
              port-forward): {count} refused by the kernel since the last such line; network.inbound with the port lets them in"
         );
-        self.note(Via::Outside, "", None, "outside", &why);
+        self.count_denied("outside");
         // One is counted.
         self.count_all_denied("outside", count.saturating_sub(1));
+        let ports: Vec<String> = self.leads_nowhere.iter().map(u16::to_string).collect();
+        let sets = self.tool.sets(Field::NetworkInbound, &ports.join(","));
+        self.log(Event {
+            cause: Some("outside".to_owned()),
+            reason: Some(why),
+            hint: (!ports.is_empty()).then(|| {
+                format!(
+                    "{} {sets}, when the container is made",
+                    self.tool.calls_it()
+                )
+            }),
+            ..denied(What::attempt(Via::Outside, "", None))
+        });
     }
 
     /// Logs the end of the reader of requests.

@@ -145,7 +145,7 @@ impl std::fmt::Display for Refusal {
             Self::NotApproved(refusal) => refusal.fmt(f),
             Self::Revoked => f.write_str("the rules were changed: it is no longer allowed"),
             Self::Local => f.write_str(
-                "the network is local (network.mode): nothing leads out; hosts are named in network.allow when a container starts",
+                "the network is local (network.mode): nothing leads out until network.allow names a host",
             ),
             Self::Own => f.write_str(
                 "it is this container itself: connect to it directly, without the proxy, and on a port that no rule names",

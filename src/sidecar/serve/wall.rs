@@ -1,7 +1,7 @@
 //! Shared by all connections: the rules, the names, the budget, the resolver and the log.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -29,7 +29,7 @@ use crate::egress::{Asking, Budget, Kept, Ledger, Opened, OverBudget, Rules, Use
 use crate::plan::AuditedNetwork;
 use crate::plan::network::UNDECIDED;
 use crate::policy::request::Request;
-use crate::policy::{Host, HostName, NetworkPrefix};
+use crate::policy::{Host, HostName, NetworkPrefix, Tool};
 use crate::sys::netlink::RouteSocket;
 use tokio::sync::Notify;
 
@@ -53,8 +53,12 @@ pub(super) struct Wall {
     pub asking: Option<Asking>,
     pub approvals: Approvals,
     pub container: String,
+    /// In whose words remedies are.
+    pub tool: Tool,
     /// What the container itself is called.
     pub own_names: Vec<String>,
+    /// Ports that the engine publishes and that lead nowhere.
+    pub leads_nowhere: BTreeSet<u16>,
     /// Nothing leads out, whatever is asked for.
     pub refusing: bool,
     pub budget: Budget,
@@ -107,6 +111,7 @@ impl Wall {
             inbound,
             // Where the ports are listened for was decided before.
             published: _,
+            leads_nowhere,
             kept: _,
             outside: _,
             warden: _,
@@ -141,7 +146,9 @@ impl Wall {
             asking,
             approvals: Approvals::new(),
             container,
+            tool: context.tool(),
             own_names,
+            leads_nowhere,
             refusing,
             budget,
             ledger: RefCell::new(Ledger::new(budget, 0).after(sent)),

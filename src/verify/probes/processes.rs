@@ -60,14 +60,17 @@ pub const PROBES: &[Probe] = &[
         "the container can read and type into the terminal of its caller",
         terminal,
     ),
-    probe(
-        "core-files",
-        &["F16", "F24"],
-        "the kernel is asked for the limit of core files",
-        "1 byte, soft and hard",
-        "a crash in the container can start the node's core_pattern program",
-        core_files,
-    ),
+    Probe {
+        promised: |p| p.has(|w| w.crashes_kept),
+        ..probe(
+            "core-files",
+            &["F16", "F24"],
+            "the kernel is asked for the limit of core files",
+            "1 byte, soft and hard",
+            "a crash in the container can start the node's core_pattern program",
+            core_files,
+        )
+    },
 ];
 
 /// No terminal, or no device by which it would be opened.

@@ -9,14 +9,14 @@ use landlock::{
     Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 use rustix::fs::{CWD, Mode, OFlags};
-use rustix::process::{Resource, Rlimit, Signal};
+use rustix::process::Signal;
 
 use super::rules::{Access, Rule};
 use crate::enforce::program::Program;
 use crate::enforce::{privileges, verify};
 use crate::plan::CapabilitySets;
 use crate::seccomp::Filter;
-use crate::sys::{process, seccomp, socket};
+use crate::sys::{kernel, process, seccomp, socket};
 
 /// What is put around the command, made before its process is.
 pub struct Walls {
@@ -136,12 +136,7 @@ pub fn execute(walls: Walls, command: &Command, out: &OwnedFd) -> Result<std::co
     if rustix::process::getppid().is_none() {
         bail!("wrap is gone");
     }
-    let core = Rlimit {
-        current: Some(1),
-        maximum: Some(1),
-    };
-    // 1 and not 0: core(5), "Piping core dumps to a program".
-    rustix::process::setrlimit(Resource::Core, core).context("set the limit of core files")?;
+    kernel::limit_core().context("set the limit of core files")?;
     enter(&command.directory)?;
     privileges::drop_to(&capabilities)?;
     privileges::set_no_new_privs()?;

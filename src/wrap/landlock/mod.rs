@@ -253,6 +253,7 @@ fn serve(
             ports: Some(Vec::new()),
             inbound: Default::default(),
             published: Default::default(),
+            leads_nowhere: Default::default(),
             kept: false,
             outside: false,
             warden: false,

@@ -14,6 +14,7 @@ use crate::audit;
 use crate::enforce::trust::Trust;
 use crate::plan::Decided;
 use crate::plan::trust::{ALL, AUTHORITY, TRUST_IN};
+use crate::policy::Tool;
 use crate::wrap::WrapRefused;
 use crate::wrap::person::Person;
 
@@ -137,7 +138,7 @@ impl Place {
         let name = self.dir.file_name().unwrap_or_default();
         audit::Context {
             container: name.to_string_lossy().into_owned(),
-            engine: Some("agentbox".to_owned()),
+            engine: Some(Tool::WRAP.to_owned()),
             policy: Some(decided.resolved.name.to_string()),
             policy_hash: text.map(|text| audit::hash(&text)),
             // They refuse it.
