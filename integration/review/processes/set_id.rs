@@ -122,22 +122,22 @@ fn review_f_h5_a_set_id_file_that_is_there_does_not_keep_its_bits_when_it_is_wri
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn direct_f21_no_file_that_is_handed_in_becomes_set_user_id() {
-    let script = "chmod 4755 /proc/self/fd/1; echo tried; sleep 300";
+    // The bits would not outlive a later write to the file.
+    let script = "chmod 4755 /proc/self/fd/1; echo tried >&2; sleep 300";
     let mode = |policy: &str| {
         let node = Node::new();
         let bundle = node.bundle("bundle", &node.config(&["sh", "-c", script]));
         let file = node.scratch.file("out", "");
         let id = format!("handed-{policy}");
         let output = fs::File::create(&file).unwrap();
+        let errors = node.scratch.file("errors", "");
+        let second = fs::File::create(&errors).unwrap();
         let mut command = Command::new(program());
         command.args(["--root", &node.root, "--policy", policy, "run", "--detach"]);
         command.args(["--bundle", &bundle, &id]);
-        command
-            .stdin(Stdio::null())
-            .stdout(output)
-            .stderr(Stdio::null());
+        command.stdin(Stdio::null()).stdout(output).stderr(second);
         assert!(command.status().unwrap().success());
-        let tried = || fs::read_to_string(&file).unwrap().contains("tried");
+        let tried = || fs::read_to_string(&errors).unwrap().contains("tried");
         for _ in 0..200 {
             if tried() {
                 break;
