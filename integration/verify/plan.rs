@@ -357,56 +357,41 @@ fn verify_is_not_misled_by_a_renamed_directory_or_a_removed_file() {
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn verify_notices_a_process_in_one_namespace_and_a_thread() {
+    // It ends with its standard input.
+    const SHELL: &str = "echo in; read line";
     const THREAD: &str = r#"
 import ctypes, os, sys, threading
 def enter():
     libc = ctypes.CDLL(None, use_errno=True)
     assert libc.setns(os.open(f"/proc/{sys.argv[1]}/ns/net", 0), 0x40000000) == 0
     print("in", flush=True)
-    threading.Event().wait()
+    sys.stdin.read()
 threading.Thread(target=enter).start()
 "#;
     let (node, scratch) = (Node::new(), Scratch::new());
     let container = start(&node, &scratch, "outsider", "standard");
     let pid = container.pid();
-    let shells: [(&str, Vec<&str>); 3] = [
-        (
-            "nsenter",
-            vec![
-                "--target",
-                &pid,
-                "--net",
-                "sh",
-                "-c",
-                "echo in; exec sleep 60",
-            ],
-        ),
-        (
-            "nsenter",
-            vec![
-                "--target",
-                &pid,
-                "--pid",
-                "sh",
-                "-c",
-                "echo in; exec sleep 60",
-            ],
-        ),
+    let enter = |kind| vec!["--target", &pid, kind, "sh", "-c", SHELL];
+    for (program, words) in [
+        ("nsenter", enter("--net")),
+        ("nsenter", enter("--pid")),
         ("/usr/bin/python3", vec!["-c", THREAD, &pid]),
-    ];
-    for (program, words) in shells {
+    ] {
         assert_eq!(verdict(&container, "every-process"), held(), "{words:?}");
-        let mut rogue = Command::new(program)
+        let rogue = Command::new(program)
             .args(&words)
+            .stdin(std::process::Stdio::piped())
             .stdout(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        std::io::Read::read_exact(&mut rogue.stdout.take().unwrap(), &mut [0; 2]).unwrap();
-        let rogue = Rogue(rogue);
-        assert_eq!(verdict(&container, "every-process"), gone(), "{words:?}");
-        drop(rogue);
-        // The child of nsenter --pid.
-        run("sh", &["-c", "for p in $(pgrep -x sleep); do [ \"$(readlink /proc/$p/ns/pid)\" = \"$(readlink /proc/$1/ns/pid)\" ] && [ $p != $1 ] && kill -9 $p; done; true", "sh", &pid]).ok();
+            .spawn();
+        let mut rogue = rogue.unwrap();
+        let (input, mut output) = (rogue.stdin.take(), rogue.stdout.take().unwrap());
+        std::io::Read::read_exact(&mut output, &mut [0; 3]).unwrap();
+        let (code, entries, report) = container.verify();
+        let id = ("node".to_owned(), "every-process".to_owned());
+        let found = (code, entries[&id].0.clone());
+        assert_eq!(found, gone(), "{words:?}: {report:#}");
+        drop(input);
+        assert!(rogue.wait().unwrap().code().is_some());
     }
 }
 
