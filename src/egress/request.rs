@@ -159,6 +159,15 @@ impl Asked {
         each.chain(self.push())
     }
 
+    /// Of this request and the push that it announces the one that is not allowed.
+    pub fn decisive(&self, rules: &Rules) -> Self {
+        let refused = |one: &Self| {
+            let decided = rules.decide_request(&one.request);
+            !matches!(decided, RequestDecision::Allow(_))
+        };
+        self.alone().find(refused).unwrap_or_else(|| self.clone())
+    }
+
     /// The push that git begins with this request: it names the service in the query of `info/refs` (gitprotocol-http(5)). A query
     /// that is spelled as git spells none may mean it too.
     pub fn push(&self) -> Option<Self> {

@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::git::InGit;
 use super::wrapped::{ShownBy, Wrapped};
-use super::{NetworkPlan, PlanError, RootOrigin, SharedNetwork, SourceIds};
-use crate::plan::PlannedNamespace;
+use super::{Neighbour, PlanError, RootOrigin, SourceIds};
 use crate::policy::{NodeAllow, Policy};
 
 /// What the kernel can do.
@@ -117,39 +116,6 @@ pub struct BundleFacts {
     pub cri: bool,
     /// Namespaces that the spec names by path: path -> this runtime's containers that are in it.
     pub neighbours: BTreeMap<PathBuf, Vec<Neighbour>>,
-}
-
-/// A running container of this runtime in a namespace that another one is to join.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Neighbour {
-    /// Its id.
-    pub id: String,
-    /// Its policy; `None` under `unconfined`.
-    pub policy: Option<Policy>,
-    /// Its namespaces, as [`super::Plan::namespaces`] has them.
-    pub namespaces: Vec<PlannedNamespace>,
-    /// Its network, where it has walls.
-    pub network: Option<NeighbourNetwork>,
-}
-
-/// The network of a running container, for one that is to share it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NeighbourNetwork {
-    /// What is enforced there.
-    pub plan: NetworkPlan,
-    /// Whether it can be shared.
-    pub state: NetworkState,
-}
-
-/// Whether a container's network can be shared.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NetworkState {
-    /// Its first process has not entered the inner namespace: its path still leads to the engine's.
-    NotStarted,
-    /// Its sidecar is gone.
-    Dead,
-    /// It is there.
-    Standing(SharedNetwork),
 }
 
 /// What a bind mount's source is, judged once by a descriptor that follows no magic link.

@@ -9,16 +9,46 @@ use std::path::Path;
 
 use oci_spec::runtime::{Linux, LinuxNamespaceType as Type};
 
-use super::{
-    BundleFacts, Neighbour, NeighbourNetwork, NetworkPlan, NetworkState, PlanError, SharedNetwork,
-    Warning,
-};
+use super::{BundleFacts, NetworkPlan, PlanError, SharedNetwork, Warning};
 use crate::plan::Isolates;
 use crate::plan::PlannedNamespace;
 use crate::policy::{
     Exceeded, Field, NamespaceKind, Network, NetworkLimit, OnUnknown, Origin, Policy, Resolved,
     Switch, exceeds,
 };
+
+/// A running container of this runtime in a namespace that another one is to join.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Its id.
+    pub id: String,
+    /// Its policy; `None` under `unconfined`.
+    pub policy: Option<Policy>,
+    /// Its namespaces, as [`super::Plan::namespaces`] has them.
+    pub namespaces: Vec<PlannedNamespace>,
+    /// Its network, where it has walls.
+    pub network: Option<NeighbourNetwork>,
+}
+
+/// The network of a running container, for one that is to share it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NeighbourNetwork {
+    /// What is enforced there.
+    pub plan: NetworkPlan,
+    /// Whether it can be shared.
+    pub state: NetworkState,
+}
+
+/// Whether a container's network can be shared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NetworkState {
+    /// Its first process has not entered the inner namespace: its path still leads to the engine's.
+    NotStarted,
+    /// Its sidecar is gone.
+    Dead,
+    /// It is there.
+    Standing(SharedNetwork),
+}
 
 /// The network that a container joins.
 #[derive(Debug)]
@@ -275,4 +305,17 @@ impl Joined<'_> {
             ..self.plan.clone()
         }
     }
+}
+
+/// Where each field came from; in another container's network those of the network came from there.
+pub(super) fn origins(
+    resolved: &Resolved,
+    joined: Option<&Joined<'_>>,
+) -> BTreeMap<String, String> {
+    let all = resolved.origins.iter();
+    all.map(|(field, origin)| match joined {
+        Some(joined) if is_of_the_network(field) => (field.to_string(), joined.origin()),
+        _ => (field.to_string(), origin.to_string()),
+    })
+    .collect()
 }

@@ -56,13 +56,12 @@ pub mod workspace;
 pub mod wrapped;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use oci_spec::runtime::{Linux, Process, Spec};
 use serde::{Deserialize, Serialize};
 
-use self::join::Joined;
 use self::wrapped::ShownBy;
 use crate::egress::own::own_names;
 use crate::policy::{
@@ -73,13 +72,13 @@ pub use audit::{AuditPlan, AuditedNetwork};
 pub use decided::Decided;
 pub use error::PlanError;
 pub use facts::{
-    BundleFacts, FileKind, FileSystem, Home, HostFacts, Inside, Link, Neighbour, NeighbourNetwork,
-    NetworkState, Seen, SeenAs, SourceFacts,
+    BundleFacts, FileKind, FileSystem, Home, HostFacts, Inside, Link, Seen, SeenAs, SourceFacts,
 };
 pub use filesystem::{Ephemeral, EphemeralContent, FilesystemPlan, ScratchPlace, SeenIn};
 pub use found_in::FoundIn;
 pub use git::{Exclude, InGit, Untracked};
 pub use idmap::{MappedIds, SourceIds};
+pub use join::{Neighbour, NeighbourNetwork, NetworkState};
 pub use layers::ImageBelow;
 pub use limits::LimitsPlan;
 pub use mount::{
@@ -300,7 +299,7 @@ pub fn plan(
         warnings,
     };
     Ok(Decided {
-        origins: origins(&governing, joined.as_ref()),
+        origins: join::origins(&governing, joined.as_ref()),
         resolved: governing.into_owned().policy,
         plan,
     })
@@ -382,16 +381,6 @@ impl<'a> Asked<'a> {
         all.extend(mounts::options_not_given(self.spec, filesystem));
         all
     }
-}
-
-/// Where each field came from; in another container's network those of the network came from there.
-fn origins(resolved: &Resolved, joined: Option<&Joined<'_>>) -> BTreeMap<String, String> {
-    let all = resolved.origins.iter();
-    all.map(|(field, origin)| match joined {
-        Some(joined) if join::is_of_the_network(field) => (field.to_string(), joined.origin()),
-        _ => (field.to_string(), origin.to_string()),
-    })
-    .collect()
 }
 
 /// Under `filesystem.left-out = "error"` a mount is given or nothing starts.

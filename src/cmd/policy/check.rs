@@ -321,7 +321,7 @@ impl Question {
         }
         match network
             .rules
-            .decide_request(&decisive(network, asked).request)
+            .decide_request(&asked.decisive(&network.rules).request)
         {
             RequestDecision::Allow(rule) => {
                 // A rule for connections looks into none: whoever asks about a request is told how far it goes.
@@ -369,7 +369,7 @@ impl Question {
     fn missing(&self, network: &NetworkPlan) -> Option<Rule> {
         let is_request = network.rules.requests().any(|rule| rule.names(&self.host));
         if let Some(asked) = self.request.as_ref().filter(|_| is_request) {
-            let asked = decisive(network, asked);
+            let asked = asked.decisive(&network.rules);
             return match network.rules.decide_request(&asked.request) {
                 RequestDecision::NotListed => asked.rule().map(Rule::Request),
                 RequestDecision::Allow(_) | RequestDecision::DeniedBy(_) => None,
@@ -397,18 +397,6 @@ impl std::fmt::Display for Question {
             None => f.write_str(&endpoint(&self.host, self.port)),
         }
     }
-}
-
-/// Of a request and the push that it announces the one that is not allowed.
-fn decisive(network: &NetworkPlan, asked: &Asked) -> Asked {
-    let rules = &network.rules;
-    let refused = |one: &Asked| {
-        !matches!(
-            rules.decide_request(&one.request),
-            RequestDecision::Allow(_)
-        )
-    };
-    asked.alone().find(refused).unwrap_or_else(|| asked.clone())
 }
 
 #[cfg(test)]

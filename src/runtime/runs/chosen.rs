@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Run;
-use super::read::{self, id_of};
+use super::read::{self, BEFORE_ID, id_of};
 use crate::render::identity::Identity;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::find;
@@ -48,6 +48,20 @@ pub(super) fn chosen(
             Err(RuntimeError::Ambiguous(text, few.join(", ")))
         }
     }
+}
+
+/// Whether a text is the start of this run as lists have it, with or without its milliseconds.
+pub(super) fn began(name: &str, text: &str) -> bool {
+    let start = name.get(..BEFORE_ID - 1);
+    let seconds = text.strip_suffix('Z').unwrap_or(text);
+    let has_seconds = seconds.len() == "20260102T030405".len();
+    start.is_some_and(|start| {
+        start == text
+            || has_seconds
+                && start
+                    .strip_prefix(seconds)
+                    .is_some_and(|rest| rest.starts_with('.'))
+    })
 }
 
 #[cfg(test)]

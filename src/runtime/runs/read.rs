@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use super::chosen::chosen;
+use super::chosen::{began, chosen};
 use super::files::{self, Content};
 use super::verified::{self, VERIFIED};
 use super::{Kept, LINK, Run, base, compare};
@@ -17,7 +17,7 @@ use crate::runtime::state::record::{self, Record};
 use crate::runtime::state::store::{self, Place};
 
 /// Letters of a run's name before the container's id: its start, and a dash.
-const BEFORE_ID: usize = "20260102T030405.678Z-".len();
+pub(super) const BEFORE_ID: usize = "20260102T030405.678Z-".len();
 
 /// What was found of a container.
 #[derive(Debug, Clone)]
@@ -333,20 +333,6 @@ pub(super) fn kept(dir: PathBuf) -> Run {
 pub(super) fn id_of(name: &str) -> Option<&str> {
     let id = name.get(BEFORE_ID..)?;
     (name.as_bytes().get(BEFORE_ID - 1) == Some(&b'-') && !id.is_empty()).then_some(id)
-}
-
-/// Whether a text is the start of this run as lists have it, with or without its milliseconds.
-fn began(name: &str, text: &str) -> bool {
-    let start = name.get(..BEFORE_ID - 1);
-    let seconds = text.strip_suffix('Z').unwrap_or(text);
-    let has_seconds = seconds.len() == "20260102T030405".len();
-    start.is_some_and(|start| {
-        start == text
-            || has_seconds
-                && start
-                    .strip_prefix(seconds)
-                    .is_some_and(|rest| rest.starts_with('.'))
-    })
 }
 
 /// The run that is meant by a container's id, its name, or what engines show of its id, of a container that is there; else by its
