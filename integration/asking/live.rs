@@ -270,5 +270,5 @@ fn new_rules_may_name_ports_that_nobody_listened_on() {
         agent.record()["decided"]["plan"]["network"]["rules"],
         before
     );
-    assert!(banner(&agent, 22).contains("SSH-2.0-example"));
+    assert!(banner(&agent, 25).contains("SSH-2.0-example"));
 }

@@ -108,6 +108,12 @@ impl<'a> Masks<'a> {
         }
     }
 
+    /// Opens the null device now, for masks that are made while something else lies over /dev.
+    pub(super) fn hold_null(&mut self) -> rustix::io::Result<()> {
+        self.null = Some(self.follow.null()?);
+        Ok(())
+    }
+
     /// Masks a path; a missing one is fine.
     pub(super) fn mask(&mut self, path: &Path) -> Result<(), EnforceError> {
         self.mask_if_there(path).map(drop)

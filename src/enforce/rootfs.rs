@@ -34,6 +34,14 @@ pub struct OwnMount {
     pub source: OwnSource,
 }
 
+impl OwnMount {
+    /// Whether mounts of the node came along with it.
+    fn has_more_below(&self) -> bool {
+        let source = &self.source;
+        matches!(source, OwnSource::Tree { reach, .. } if *reach == Reach::Below)
+    }
+}
+
 /// The source of such a mount.
 pub enum OwnSource {
     /// A detached copy of a judged source, with its attributes set.
@@ -68,20 +76,27 @@ pub fn mount_all(
     disk: Option<&OwnedFd>,
     image: (UserNamespace, Option<&ImageLayers>),
 ) -> Result<(), EnforceError> {
+    let mut masks = Masks::new(Follow::Never, None);
+    if own.iter().any(OwnMount::has_more_below) {
+        let step = "open /dev/null, to hide files with it";
+        masks.hold_null().map_err(EnforceError::step(step))?;
+    }
     // Below the workbench first, while it is not covered.
     let (at_bench, others): (Vec<_>, Vec<_>) = own
         .iter()
         .partition(|m| m.destination.starts_with(WORKBENCH));
     by_depth(at_bench)
         .into_iter()
-        .try_for_each(|m| mount_one(m, None))?;
+        .try_for_each(|m| mount_one(m, None, &mut masks))?;
     let others = by_depth(others);
     match Scratch::open(plan, disk, image)? {
-        None => others.into_iter().try_for_each(|m| mount_one(m, None))?,
+        None => others
+            .into_iter()
+            .try_for_each(|m| mount_one(m, None, &mut masks))?,
         Some(scratch) => {
             let result = scratch
                 .replace_root(plan)
-                .and_then(|()| in_order(plan, others, &scratch));
+                .and_then(|()| in_order(plan, others, &scratch, &mut masks));
             scratch.close()?;
             result?;
         }
@@ -94,7 +109,6 @@ pub fn mount_all(
         .iter()
         .map(|s| (s.directory.as_path(), s.files.as_slice()))
         .collect();
-    let mut masks = Masks::new(Follow::Never, None);
     let held = plan.found_in.iter();
     let held: HashMap<&Path, &BTreeSet<u64>> =
         held.map(|f| (f.directory.as_path(), &f.inodes)).collect();
@@ -141,27 +155,32 @@ fn in_order(
     plan: &FilesystemPlan,
     mounts: Vec<&OwnMount>,
     scratch: &Scratch<'_>,
+    masks: &mut Masks<'_>,
 ) -> Result<(), EnforceError> {
     let mut mounts = mounts.into_iter().peekable();
     let mut dirs: Vec<&Ephemeral> = plan.ephemeral.iter().collect();
     dirs.sort_by_key(|d| depth(&d.path));
     for (index, dir) in dirs.into_iter().enumerate() {
         while let Some(mount) = mounts.next_if(|m| depth(&m.destination) <= depth(&dir.path)) {
-            mount_one(mount, Some(scratch))?;
+            mount_one(mount, Some(scratch), masks)?;
         }
         scratch.directory(index, dir)?;
     }
-    mounts.try_for_each(|mount| mount_one(mount, Some(scratch)))
+    mounts.try_for_each(|mount| mount_one(mount, Some(scratch), masks))
 }
 
-fn mount_one(mount: &OwnMount, scratch: Option<&Scratch<'_>>) -> Result<(), EnforceError> {
+fn mount_one(
+    mount: &OwnMount,
+    scratch: Option<&Scratch<'_>>,
+    masks: &mut Masks<'_>,
+) -> Result<(), EnforceError> {
     match &mount.source {
         OwnSource::Tree { tree, kind, reach } => {
             make_mount_point(root()?.as_fd(), &mount.destination, *kind)?;
             attach_at(tree, &mount.destination)?;
             match reach {
                 Reach::One => Ok(()),
-                Reach::Below => cover_below(tree, &mount.destination),
+                Reach::Below => cover_below(tree, &mount.destination, masks),
             }
         }
         OwnSource::Private {
@@ -193,7 +212,7 @@ fn mount_one(mount: &OwnMount, scratch: Option<&Scratch<'_>>) -> Result<(), Enfo
 }
 
 /// Hides the mounts of the node that came along below a mount. They cannot be removed, and nobody judged them.
-fn cover_below(tree: &OwnedFd, at: &Path) -> Result<(), EnforceError> {
+fn cover_below(tree: &OwnedFd, at: &Path, masks: &mut Masks<'_>) -> Result<(), EnforceError> {
     let step = || format!("hide what the node has mounted below {at:?}");
     let same = |seen: OwnedFd| {
         let (seen, judged) = (rustix::fs::fstat(seen)?, rustix::fs::fstat(tree)?);
@@ -207,7 +226,6 @@ fn cover_below(tree: &OwnedFd, at: &Path) -> Result<(), EnforceError> {
     }
     let table = crate::sys::procfs::bytes("/proc/self/mountinfo");
     let table = MountTable::parse(&table.map_err(EnforceError::step(step()))?);
-    let mut masks = Masks::new(Follow::Never, None);
     let below = table.below(at);
     below.iter().try_for_each(|point| masks.mask_found(point))
 }
