@@ -58,11 +58,17 @@ fn only_run(id: &str) -> PathBuf {
 #[ignore = "needs the rig of hack/test"]
 fn what_was_dialled_and_given_up_has_a_line() {
     // Routed, and dropped where it arrives.
-    const HOLE: &str = "198.51.100.77";
+    const HOLE: &str = "hole.example.test";
     let docker = Docker::connect();
     internet();
-    let allow = format!("dev.agentbox.network.allow={HOLE}:443");
-    let options = [runtime(), "--annotation", &allow, "test-workloads"];
+    let allow = format!("dev.agentbox.network.allow={HOLE}");
+    let options = [
+        runtime(),
+        "--add-host=hole.example.test:198.51.100.77",
+        "--annotation",
+        &allow,
+        "test-workloads",
+    ];
     let agent = docker.start(&options, &["sleep", "300"]);
     let id = agent.inspect("{{.Id}}");
     let url = format!("https://{HOLE}/");
