@@ -43,6 +43,12 @@ fn members_share_one_network_and_its_rules() {
         let two = scope.spawn(|| Agent::start(&docker, &[runtime(), &net]));
         (one.join().unwrap(), two.join().unwrap())
     });
+    // Nobody of them is a stranger in the others' namespace, nor is a member's sidecar.
+    for container in [&first, &one, &two] {
+        let id = container.container.inspect("{{.Id}}");
+        let verified = run("agentbox", &["verify", &id]);
+        assert_eq!(verified.code, 0, "{verified}");
+    }
     let before = arrived(&["\"to\": \"198.51.100.12\""]);
     for member in [&one, &two] {
         assert_eq!(link(&member.container), link(&first.container));

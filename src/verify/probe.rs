@@ -1,5 +1,6 @@
 //! PURE. What a probe is, and what it finds.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -111,8 +112,17 @@ pub struct View<'a> {
     pub filter: &'a Path,
     /// The file of the first process's mounts at the start.
     pub mounts: &'a Path,
-    /// The cgroups of the node's other containers.
-    pub others: &'a dyn Fn() -> Vec<Controllers>,
+    /// The node's other containers.
+    pub others: &'a dyn Fn() -> Others,
+}
+
+/// Processes of agentbox's own that a container can share namespaces with.
+#[derive(Debug, Default)]
+pub struct Others {
+    /// The cgroups of the other containers.
+    pub cgroups: Vec<Controllers>,
+    /// The sidecars of all: that of a container in another one's network is in there too, behind walls of its own.
+    pub sidecars: BTreeSet<i32>,
 }
 
 /// Faults that a finding names.

@@ -7,13 +7,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::inside::{self, Answer};
-use super::probe::{Attempt, Finding, View};
+use super::probe::{Attempt, Finding, Others, View};
 use super::probes;
 use super::promise::{Promise, Walls};
 use super::report::{By, Report};
 use super::tenant::Talk;
 use crate::audit::Actor;
-use crate::cgroup::controllers::Controllers;
 use crate::cli::{Exec, Global};
 use crate::egress::tried::TriedFrom;
 use crate::enforce::program::Program;
@@ -185,14 +184,19 @@ fn by_node(
     Ok(())
 }
 
-/// The cgroups of all other containers. One whose record cannot be read is none.
-fn others(record: &Record) -> Vec<Controllers> {
+/// All other containers, and the sidecars of all. One whose record cannot be read is none.
+fn others(record: &Record) -> Others {
     let all = store::all().unwrap_or_default();
+    let sidecars = all.iter().filter_map(|one| one.sidecar.as_ref());
+    let sidecars = sidecars.map(ProcessId::from).filter(|one| one.is_alive());
     let is_other = |other: &&Record| (&other.root, &other.id) != (&record.root, &record.id);
     let others = all.iter().filter(is_other);
-    others
-        .filter_map(|other| other.controllers().ok())
-        .collect()
+    Others {
+        sidecars: sidecars.map(|sidecar| sidecar.pid).collect(),
+        cgroups: others
+            .filter_map(|other| other.controllers().ok())
+            .collect(),
+    }
 }
 
 /// Tells the sidecar, which keeps the log, the ports from which the network is tried. A sidecar that does not know of them would take

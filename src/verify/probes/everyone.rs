@@ -123,7 +123,7 @@ fn everyone(view: &View<'_>) -> Finding {
 }
 
 /// The processes of the container's cgroups, and all others of which a thread sees its files, its processes or its network, but for
-/// those of containers that share the last two and are verified by themselves.
+/// those of containers that share the last two and are verified by themselves, and for sidecars.
 fn members(view: &View<'_>) -> io::Result<BTreeSet<i32>> {
     let mut all = BTreeSet::from([view.init]);
     for dir in view.controllers.all() {
@@ -172,8 +172,10 @@ fn members(view: &View<'_>) -> io::Result<BTreeSet<i32>> {
             Hierarchies::read().map_err(|error| io::Error::other(error.to_string()))?;
         all.extend(sharing.into_iter().filter(|pid| {
             let found = hierarchies.of(&pid.to_string());
+            let is_others =
+                |found: &Controllers| others.cgroups.iter().any(|other| is_within(found, other));
             // One that has gone is no member of anything.
-            found.is_ok_and(|found| !others.iter().any(|other| is_within(&found, other)))
+            !others.sidecars.contains(pid) && found.is_ok_and(|found| !is_others(&found))
         }));
     }
     Ok(all)
