@@ -29,15 +29,13 @@ const NO_ANSWER: u8 = 2;
 
 /// Says whether a connection would be allowed.
 pub fn run(global: &Global, args: &PolicyCheck) -> ExitCode {
-    match answer(global, args) {
-        Ok((allowed, text)) => match out::line(&text) {
-            Ok(_) if allowed => ExitCode::SUCCESS,
-            Ok(_) => ExitCode::from(DENIED),
-            Err(error) => {
-                log::fatal(&error);
-                ExitCode::from(NO_ANSWER)
-            }
-        },
+    let said = answer(global, args).and_then(|(allowed, text)| {
+        out::line(&text)?;
+        Ok(allowed)
+    });
+    match said {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(DENIED),
         Err(error) => {
             log::fatal(&error);
             each_field(&error);
