@@ -293,10 +293,7 @@ impl InitFiles {
             ),
             None => (false, true),
         };
-        let known = matches!(
-            files.image_below,
-            Some(ImageBelow::Layers | ImageBelow::Directory)
-        );
+        let known = files.image_below.is_some();
         match wanted == given && nodes && (known || files.root != RootAccess::Ephemeral) {
             true => Ok(Self { layers, ..self }),
             false => Err(EnforceError::Incomplete(Wall::Files)),
@@ -418,7 +415,8 @@ mod tests {
                 layers(),
                 false,
             ),
-            (RootAccess::Ephemeral, Some(why()), None, false),
+            (RootAccess::Ephemeral, Some(why()), None, true),
+            (RootAccess::Ephemeral, Some(why()), layers(), false),
             (RootAccess::Ephemeral, None, None, false),
             (RootAccess::ReadOnly, Some(why()), None, true),
             (RootAccess::ReadOnly, None, None, true),

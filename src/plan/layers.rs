@@ -98,9 +98,11 @@ impl FilesystemPlan {
         self.root == RootAccess::Ephemeral || dirs.any(|dir| dir.content == EphemeralContent::Image)
     }
 
-    /// Takes down what was found below. A root in which hard links come apart is none.
+    /// Takes down what was found below. A root in which hard links come apart is not what a policy calls ephemeral; one in place of
+    /// an engine's, which nobody asked for, says so.
     pub fn lie_over(&mut self, policy: &Policy, found: ImageBelow) -> Result<(), PlanError> {
-        if let (RootAccess::Ephemeral, ImageBelow::AsItIs(why)) = (self.root, &found) {
+        let named = policy.filesystem.root == RootAccess::Ephemeral;
+        if let (RootAccess::Ephemeral, true, ImageBelow::AsItIs(why)) = (self.root, named, &found) {
             return Err(PlanError::NoLayers {
                 policy: policy.name.to_string(),
                 why: why.clone(),
@@ -176,9 +178,13 @@ mod tests {
     #[test]
     fn a_root_whose_links_come_apart_is_refused_and_a_private_directory_is_not() {
         let mut plan = super::super::tests::sample();
-        let policy = super::super::tests::sample_policy();
+        let mut policy = super::super::tests::sample_policy();
         let found = || ImageBelow::AsItIs("no handles".to_owned());
         plan.filesystem.root = RootAccess::Ephemeral;
+        // In place of an engine's layer, of which there is none.
+        assert_eq!(policy.filesystem.root, RootAccess::Engine);
+        assert!(plan.filesystem.lie_over(&policy, found()).is_ok());
+        policy.filesystem.root = RootAccess::Ephemeral;
         assert!(plan.filesystem.lie_over(&policy, found()).is_err());
         assert!(
             plan.filesystem

@@ -28,7 +28,7 @@ pub(super) fn explain(page: &mut Page, files: &FilesystemPlan) {
     if let Some(ImageBelow::AsItIs(why)) = &files.image_below {
         let why = escape(why);
         page.item(format_args!(
-            "a hard link to a file of the image comes apart when it is made in one of these: {why}"
+            "a hard link to a file of the image comes apart when it is made: {why}"
         ));
     }
     // The kernel's own file systems are the same in every container; a tmpfs of the engine is one more place to write.
