@@ -99,7 +99,6 @@ fn direct_every_verb_of_the_readme_runs_at_a_terminal() {
     let scratch = Scratch::new();
     let project = scratch.dir("project");
     let options = [
-        "--runtime",
         runtime(),
         "--annotation",
         "dev.agentbox.network.on-unknown=ask",

@@ -219,7 +219,7 @@ fn a_local_network_says_that_it_is_local() {
         let got = agent.curl(false, &["http://api.example.test:8080/"]);
         for word in [
             "\"missing_rule\":\"api.example.test:8080\"",
-            "dev.agentbox.network.allow=api.example.test:8080",
+            "dev.agentbox.network.allow=+,api.example.test:8080",
         ] {
             assert!(got.stdout.contains(word), "{got}");
         }
