@@ -46,10 +46,18 @@ struct Stage {
     outside: String,
 }
 
+impl Drop for Stage {
+    fn drop(&mut self) {
+        crate::command::run("umount", &["-l", &self.image]);
+    }
+}
+
 impl Stage {
     fn new() -> Self {
         let node = Node::new();
         let image = node.scratch.dir("image");
+        // The rig's root is an overlay, and an ephemeral root over a directory of one is refused.
+        crate::command::run("mount", &["-t", "tmpfs", "-o", "mode=755", "tmpfs", &image]).ok();
         for dir in ["bin", "dev", "proc", "sys", "tmp", "etc", "var", "root"] {
             node.scratch.dir(&format!("image/{dir}"));
         }

@@ -196,7 +196,9 @@ fn a_ceiling_narrows_the_root() {
     let bundle = node.scratch.path("own");
     let mut spec = node.config(&["true"]);
     spec["root"] = serde_json::json!({"path": "image", "readonly": false});
-    node.scratch.dir("own/image");
+    // The rig's root is an overlay, and an ephemeral root over a directory of one is refused.
+    let image = node.scratch.dir("own/image");
+    run("mount", &["-t", "tmpfs", "tmpfs", &image]).ok();
     let mut explain = |root: Option<&str>| {
         if let Some(root) = root {
             spec["annotations"] = serde_json::json!({"dev.agentbox.filesystem.root": root});
@@ -214,4 +216,5 @@ fn a_ceiling_narrows_the_root() {
         refused.contains("filesystem.root") && refused.contains("ephemeral"),
         "{refused}"
     );
+    run("umount", &[&image]).ok();
 }
