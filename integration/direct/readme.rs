@@ -131,7 +131,7 @@ fn direct_every_verb_of_the_readme_runs_at_a_terminal() {
         (
             "update",
             format!("update {id} --network-add c.test"),
-            "c.test",
+            "changed: container",
         ),
         ("verify", format!("verify {id}"), "held"),
         (

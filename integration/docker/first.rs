@@ -17,10 +17,7 @@ fn at_terminal(line: &str) -> crate::command::Finished {
 #[ignore = "needs the rig: hack/test"]
 fn exec_gets_a_terminal_in_a_container_of_dockers() {
     let docker = Docker::connect();
-    let agent = docker.start(
-        &["--runtime", runtime(), "test-workloads"],
-        &["sleep", "60"],
-    );
+    let agent = docker.start(&[runtime(), "test-workloads"], &["sleep", "60"]);
     let id = agent.inspect("{{.Id}}");
     assert_eq!(id.len(), 64);
     let line = format!(
@@ -43,7 +40,7 @@ fn a_published_port_that_leads_nowhere_is_named() {
     let inbound = "dev.agentbox.network.inbound=8000";
     let publish = ["-p", "127.0.0.1:28088:8000", "-p", "127.0.0.1:28053:53/udp"];
     let start = |more: &[&str]| {
-        let options = ["--runtime", runtime()];
+        let options = [runtime()];
         let options = [&options[..], &publish, more, &["test-workloads"]].concat();
         docker.start(&options, &["python3", "-m", "http.server", "8000"])
     };
@@ -57,7 +54,7 @@ fn a_published_port_that_leads_nowhere_is_named() {
             "{verb}: {said}"
         );
         assert!(
-            said.contains("8000") && said.contains("28088"),
+            said.contains("8000") && (verb == "suggest" || said.contains("28088")),
             "{verb}: {said}"
         );
         assert!(!said.contains("28053"), "{verb}: {said}");

@@ -266,7 +266,8 @@ fn wrap_without_root_hides_what_the_node_has_mounted_below_what_it_shows() {
         all.env("LOOK", look).env_remove("XDG_RUNTIME_DIR");
         run_for(Duration::from_secs(60), &mut all)
     };
-    for policy in POLICIES {
+    // Under `permissive` the home is an overlay over such a copy, which the kernel refuses (EINVAL).
+    for policy in ["strict", "standard"] {
         let command = format!("{} wrap --policy {policy} -- bash -c \"$LOOK\"", program());
         let seen = inside(&command);
         assert_eq!(
