@@ -28,14 +28,7 @@ const LONG_FILES: &[(&str, &str)] = &[
     ),
 ];
 /// Functions that may be longer.
-const LONG_FUNCTIONS: &[(&str, &str)] = &[
-    ("plan/network.rs: plan", "a struct, field by field"),
-    ("plan/warning.rs: fmt", "a match, a row for each warning"),
-    (
-        "runtime/create/decide.rs: decide",
-        "the steps of a decision, grown in a merge: to be cut",
-    ),
-];
+const LONG_FUNCTIONS: &[(&str, &str)] = &[];
 /// Functions that may take more.
 const MANY_ARGUMENTS: &[(&str, &str)] = &[];
 /// Where no function takes a `bool`, of which a caller's `true` says nothing to its reader.

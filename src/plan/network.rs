@@ -179,6 +179,19 @@ fn is_not_kept(seconds: &u32) -> bool {
     *seconds == 0
 }
 
+/// The ports on which the wall listens for hosts: those of rules, those that may be asked for, and SSH's. Git by SSH is the most
+/// usual wish that no rule names, and is so refused with its reason and a line of the log.
+fn listened(rules: &Rules, asks: bool, inbound: &BTreeSet<u16>) -> BTreeSet<u16> {
+    let mut ports = rules.ports();
+    if asks {
+        ports.extend(ASKED);
+    }
+    if !inbound.contains(&SSH) {
+        ports.insert(SSH);
+    }
+    ports
+}
+
 /// What the inner namespace offers and the sidecar lets through.
 pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>) -> NetworkPlan {
     // No `..`: a field added to the policy does not compile until it is planned.
@@ -200,28 +213,23 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>) -> NetworkPla
         budgets_kept,
         inbound,
     } = &resolved.policy.network;
-    let listed = || Rules {
-        allow: allow.clone(),
-        deny: deny.clone(),
-        search: Vec::new(),
-    };
     let rules = match mode {
-        NetworkMode::Allowlist => listed(),
+        NetworkMode::Allowlist => Rules {
+            allow: allow.clone(),
+            deny: deny.clone(),
+            search: Vec::new(),
+        },
         // A policy may be narrowed to a mode that reaches nothing whatever it lists.
         NetworkMode::None | NetworkMode::Local => Rules::default(),
     };
     let learns = resolved.policy.report.learn == Switch::On;
     let asks = *mode == NetworkMode::Allowlist && (learns || *on_unknown == OnUnknown::Ask);
-    let mut ports = rules.ports();
-    if asks {
-        ports.extend(ASKED);
-    }
     let refusing = *mode == NetworkMode::Local;
     let inbound: BTreeSet<u16> = inbound.iter().filter_map(|item| item.port()).collect();
-    // So that git by SSH, the most usual wish that no rule names, is refused with its reason and a line of the log.
-    if *mode == NetworkMode::Allowlist && !inbound.contains(&SSH) {
-        ports.insert(SSH);
-    }
+    let ports = match mode {
+        NetworkMode::Allowlist => listened(&rules, asks, &inbound),
+        NetworkMode::None | NetworkMode::Local => BTreeSet::new(),
+    };
     NetworkPlan {
         mode: *mode,
         proxy_port: match refusing {

@@ -1,7 +1,7 @@
 //! PURE. What is weaker in a plan than a reader might expect, and why.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -185,6 +185,55 @@ impl fmt::Display for Warning {
                 f,
                 "sysctl {sysctl} is not applied: the container has no interface but lo"
             ),
+            Self::NothingToWrite { .. }
+            | Self::NoWorkspace { .. }
+            | Self::NoWorkspaceAt { .. }
+            | Self::GuessedWorkspace { .. }
+            | Self::AtCredentials { .. }
+            | Self::NotSearched { .. }
+            | Self::RootsFiles { .. }
+            | Self::InMemory { .. }
+            | Self::NoLayer { .. }
+            | Self::StrangeVolume { .. } => self.of_files(f),
+            Self::NotLimited { .. } | Self::SidecarOfPerson { .. } | Self::GroupsStay { .. } => {
+                self.without_root(f)
+            }
+            Self::NamesNotTaken { source, place } => write!(
+                f,
+                "no names are taken from {}, which is mounted at {}: it is not the engine's own file for this container",
+                source.display(),
+                place.display()
+            ),
+            Self::UnknownCrio { root } => write!(
+                f,
+                "CRI-O calls with --root {root:?}, by which no pod is known: its volumes are mounts like others, Secrets never come \
+                 in, and a sandbox goes on without its sidecar; the handler needs runtime_root = \"/run/cri-o\""
+            ),
+            Self::InWords(text) => f.write_str(text),
+        }
+    }
+}
+
+fn not_seen(secret: &str, host: &str) -> String {
+    format!(
+        "secret {secret} of the node is not used: network.allow opens {host} whole, and nobody reads requests to it; name those that are \
+         meant, such as POST https://{host}/**"
+    )
+}
+
+/// Why a container in another one's network reads no refused host in its file.
+fn calls_alone(container: &str) -> String {
+    format!(
+        "{DENIED_IN}/{DENIED} has denied system calls alone: the network is that of container {container}, whose own {} shows \
+         refused hosts at /denied of the proxy",
+        Field::ReportDenied
+    )
+}
+
+impl Warning {
+    /// What of the container's files is other than the caller may think.
+    fn of_files(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Self::NothingToWrite { path } => write!(
                 f,
                 "{} names {}, which is no mount of this container",
@@ -217,20 +266,19 @@ impl fmt::Display for Warning {
                 "{}: not all of it was searched for sockets and credentials ({why}); those found are masked",
                 place.display()
             ),
-            Self::RootsFiles { place, why } => f.write_str(&roots_files(place, why)),
+            Self::RootsFiles { place, why } => write!(
+                f,
+                "{}: files that root makes there are root's on the node, not the directory's owner's (filesystem.idmap): {why}",
+                place.display()
+            ),
             Self::InMemory { why } => write!(
                 f,
                 "what is thrown away lies in memory and counts as the container's, since this node has no disk for it: {why}"
             ),
-            Self::NoLayer { root, why } => f.write_str(&root_not_written(root, why)),
-            Self::NotLimited { .. } | Self::SidecarOfPerson { .. } | Self::GroupsStay { .. } => {
-                self.without_root(f)
-            }
-            Self::NamesNotTaken { source, place } => write!(
+            Self::NoLayer { root, why } => write!(
                 f,
-                "no names are taken from {}, which is mounted at {}: it is not the engine's own file for this container",
-                source.display(),
-                place.display()
+                "writes to the root file system are thrown away: {} is {why}",
+                root.display()
             ),
             Self::StrangeVolume { place, name } => write!(
                 f,
@@ -238,46 +286,10 @@ impl fmt::Display for Warning {
                 place.display(),
                 name.display()
             ),
-            Self::UnknownCrio { root } => write!(
-                f,
-                "CRI-O calls with --root {root:?}, by which no pod is known: its volumes are mounts like others, Secrets never come \
-                 in, and a sandbox goes on without its sidecar; the handler needs runtime_root = \"/run/cri-o\""
-            ),
-            Self::InWords(text) => f.write_str(text),
+            _ => Ok(()),
         }
     }
-}
 
-fn not_seen(secret: &str, host: &str) -> String {
-    format!(
-        "secret {secret} of the node is not used: network.allow opens {host} whole, and nobody reads requests to it; name those that are \
-         meant, such as POST https://{host}/**"
-    )
-}
-
-/// What becomes of writes to a root that is no layer of the engine's.
-fn root_not_written(root: &Path, why: &str) -> String {
-    let root = root.display();
-    format!("writes to the root file system are thrown away: {root} is {why}")
-}
-
-fn roots_files(place: &Path, why: &str) -> String {
-    format!(
-        "{}: files that root makes there are root's on the node, not the directory's owner's (filesystem.idmap): {why}",
-        place.display()
-    )
-}
-
-/// Why a container in another one's network reads no refused host in its file.
-fn calls_alone(container: &str) -> String {
-    format!(
-        "{DENIED_IN}/{DENIED} has denied system calls alone: the network is that of container {container}, whose own {} shows \
-         refused hosts at /denied of the proxy",
-        Field::ReportDenied
-    )
-}
-
-impl Warning {
     /// What a caller without root's rights does not get.
     fn without_root(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

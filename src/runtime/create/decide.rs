@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use oci_spec::runtime::{LinuxNamespaceType, Spec};
+use oci_spec::runtime::{LinuxNamespaceType, LinuxSeccomp, Spec};
 
 use crate::cli::Global;
 use crate::plan::idmap::Container;
@@ -97,75 +97,132 @@ pub fn decide(
         .flatten()
         .map(|(k, v)| (k.clone(), v.clone()))
         .collect();
-    let engine = bundle
-        .spec
-        .linux()
-        .as_ref()
-        .and_then(|l| l.seccomp().as_ref());
-    let (mut sources, mut joined) = (Vec::new(), Vec::new());
-    let mut engine_files = EngineFiles::default();
-    let mut given = Given::default();
-    let mut image = None;
-    let (decided, chosen_by, filter) =
-        match node_files::selection(global, &annotations, &wrapped.requests)? {
-            Selection::Unconfined { chosen_by } => {
-                reach::check(&bundle.spec, net_settings(&bundle.spec))?;
-                for mount in bundle.spec.mounts().iter().flatten() {
-                    let place = probe::destination(&bundle.rootfs, mount.destination());
-                    reach::check_mount(mount, &place)?;
-                }
-                (None, chosen_by.to_string(), filter::compile(None, engine)?)
-            }
-            Selection::Policy(resolved) => {
-                reach::check(&bundle.spec, NetSettings::Own)?;
-                let of_node = node_files::places(global)?;
-                let roots = (bundle.dir.as_path(), bundle.rootfs.as_path());
-                let (mut facts, opened) = probe::bundle(&bundle.spec, roots, wrapped, &of_node)?;
-                sources = opened;
-                facts.handed_file = handed_file;
-                facts.cri = cri::is_engines(&global.root, &bundle.dir);
-                (joined, facts.neighbours) = neighbours::find(&bundle.spec)?;
-                let host = probe::host();
-                let mut decided =
-                    planned(&resolved, &bundle.spec, &mut facts, &mut sources, &host)?;
-                decided.plan.report.audit =
-                    plan::audit::report(&resolved, &bundle.spec, &facts, &host, &decided);
-                let plan = &mut decided.plan;
-                plan.warnings
-                    .extend(engine_networks::unknown_crio(&global.root, &annotations));
-                if plan.filesystem.lies_over_image() && wrapped.is_empty() {
-                    let found = probe::image(&bundle.rootfs, &bundle.spec)
-                        .map_err(RuntimeError::io("look below the image"))?;
-                    plan.filesystem
-                        .lie_over(&resolved.policy, found.below.clone())?;
-                    image = Some(found);
-                }
-                engine_files = names(&bundle.spec, &facts, plan);
-                plan.network.note_published(published(
-                    global,
-                    &annotations,
-                    &engine_files,
-                    &bundle,
-                ));
-                let volumes = secret_volumes(&bundle.spec, &facts);
-                given = reading::read(node_files::config(global), &mut plan.network, &volumes)?;
-                let filter = filter::compile(Some(AskedFilter::of(plan, &host)), engine)?;
-                (Some(decided), resolved.chosen_by.to_string(), filter)
-            }
-        };
+    let made = match node_files::selection(global, &annotations, &wrapped.requests)? {
+        Selection::Unconfined { chosen_by } => Walls {
+            chosen_by: chosen_by.to_string(),
+            ..without_policy(&bundle)?
+        },
+        Selection::Policy(resolved) => {
+            let call = Call {
+                global,
+                bundle: &bundle,
+                annotations: &annotations,
+            };
+            under_policy(call, &resolved, wrapped, handed_file)?
+        }
+    };
     Ok(BundleDecision {
         bundle,
-        decided,
-        chosen_by,
+        decided: made.decided,
+        chosen_by: made.chosen_by,
+        filter: made.filter,
+        sources: made.sources,
+        image: made.image,
+        joined: made.joined,
+        engine_files: made.engine_files,
+        given: made.given,
+        wrapped: !wrapped.is_empty(),
+        asked: wrapped.requests.clone(),
+    })
+}
+
+/// What the walls of a bundle are made of; of one without a policy the filter alone.
+#[derive(Default)]
+struct Walls {
+    decided: Option<Decided>,
+    chosen_by: String,
+    filter: Option<Filter>,
+    sources: Vec<Opened>,
+    image: Option<Image>,
+    joined: Vec<Joined>,
+    engine_files: EngineFiles,
+    given: Given,
+}
+
+/// Which bundle is decided about, and for whom.
+#[derive(Clone, Copy)]
+struct Call<'a> {
+    global: &'a Global,
+    bundle: &'a Bundle,
+    annotations: &'a BTreeMap<String, String>,
+}
+
+/// The engine's own filter.
+fn engines_filter(spec: &Spec) -> Option<&LinuxSeccomp> {
+    spec.linux().as_ref()?.seccomp().as_ref()
+}
+
+fn without_policy(bundle: &Bundle) -> Result<Walls, RuntimeError> {
+    let spec = &bundle.spec;
+    reach::check(spec, net_settings(spec))?;
+    for mount in spec.mounts().iter().flatten() {
+        let place = probe::destination(&bundle.rootfs, mount.destination());
+        reach::check_mount(mount, &place)?;
+    }
+    Ok(Walls {
+        filter: filter::compile(None, engines_filter(spec))?,
+        ..Walls::default()
+    })
+}
+
+fn under_policy(
+    call: Call<'_>,
+    resolved: &Resolved,
+    wrapped: &Wrapped,
+    handed_file: Option<i32>,
+) -> Result<Walls, RuntimeError> {
+    let Call { global, bundle, .. } = call;
+    let spec = &bundle.spec;
+    reach::check(spec, NetSettings::Own)?;
+    let of_node = node_files::places(global)?;
+    let roots = (bundle.dir.as_path(), bundle.rootfs.as_path());
+    let (mut facts, mut sources) = probe::bundle(spec, roots, wrapped, &of_node)?;
+    facts.handed_file = handed_file;
+    facts.cri = cri::is_engines(&global.root, &bundle.dir);
+    let joined;
+    (joined, facts.neighbours) = neighbours::find(spec)?;
+    let host = probe::host();
+    let mut decided = planned(resolved, spec, &mut facts, &mut sources, &host)?;
+    decided.plan.report.audit = plan::audit::report(resolved, spec, &facts, &host, &decided);
+    let plan = &mut decided.plan;
+    let unknown = engine_networks::unknown_crio(&global.root, call.annotations);
+    plan.warnings.extend(unknown);
+    let image = match wrapped.is_empty() {
+        true => below(bundle, resolved, plan)?,
+        false => None,
+    };
+    let engine_files = names(spec, &facts, plan);
+    let published = published(call, &engine_files);
+    plan.network.note_published(published);
+    let volumes = secret_volumes(spec, &facts);
+    let given = reading::read(node_files::config(global), &mut plan.network, &volumes)?;
+    let filter = filter::compile(Some(AskedFilter::of(plan, &host)), engines_filter(spec))?;
+    Ok(Walls {
+        decided: Some(decided),
+        chosen_by: resolved.chosen_by.to_string(),
         filter,
         sources,
         image,
         joined,
         engine_files,
         given,
-        wrapped: !wrapped.is_empty(),
-        asked: wrapped.requests.clone(),
     })
+}
+
+/// What lies below the image, where something private has its files.
+fn below(
+    bundle: &Bundle,
+    resolved: &Resolved,
+    plan: &mut Plan,
+) -> Result<Option<Image>, RuntimeError> {
+    let files = &mut plan.filesystem;
+    if !files.lies_over_image() {
+        return Ok(None);
+    }
+    let found = probe::image(&bundle.rootfs, &bundle.spec);
+    let found = found.map_err(RuntimeError::io("look below the image"))?;
+    files.lie_over(&resolved.policy, found.below.clone())?;
+    Ok(Some(found))
 }
 
 /// The plan, made again with what only a plan tells to look for: which mounts can be mapped, and what lies in them.
@@ -184,9 +241,9 @@ fn planned(
         by: facts.wrapped.by,
         host,
     };
-    let mut learned = crate::probe::idmap::try_all(facts, sources, files, container);
+    let mut learned = probe::idmap::try_all(facts, sources, files, container);
     // Only what is let in is searched, which takes as long as it is large.
-    learned |= crate::probe::search(facts, sources, files, rules);
+    learned |= probe::search(facts, sources, files, rules);
     match learned {
         true => Ok(plan::plan(resolved, spec, facts, host)?),
         false => Ok(decided),
@@ -194,16 +251,10 @@ fn planned(
 }
 
 /// What Docker publishes of a container of its.
-fn published(
-    global: &Global,
-    annotations: &BTreeMap<String, String>,
-    files: &EngineFiles,
-    bundle: &Bundle,
-) -> BTreeMap<u16, BTreeSet<u16>> {
-    match (
-        engine(&global.root, annotations).as_str(),
-        bundle.dir.file_name(),
-    ) {
+fn published(call: Call<'_>, files: &EngineFiles) -> BTreeMap<u16, BTreeSet<u16>> {
+    let bundle = call.bundle;
+    let engine = engine(&call.global.root, call.annotations);
+    match (engine.as_str(), bundle.dir.file_name()) {
         // It names bundles by their container's id.
         ("docker", Some(id)) => identity::published(files, &bundle.rootfs, &id.to_string_lossy()),
         _ => BTreeMap::new(),
