@@ -16,6 +16,7 @@ use crate::plan::never::Never;
 use crate::plan::wrapped::over_ceiling;
 use crate::policy::Resolved;
 use crate::probe::is_home;
+use crate::sys::user_namespace::owner;
 
 impl Layout {
     /// Adds what was named. Nothing of it is dropped in silence: what cannot be given is an error with its reason.
@@ -155,8 +156,6 @@ fn not_public(real: &Path) -> Option<String> {
         return Some("wrap makes a file of its own there".to_owned());
     }
     let never = Never::builtin();
-    // Root, whatever number it has in a user namespace.
-    let owner = Path::new("/etc").metadata().ok().map(|etc| etc.uid());
     let mut waiting = vec![real.to_owned()];
     let mut seen = 0;
     while let Some(path) = waiting.pop() {
@@ -178,7 +177,7 @@ fn not_public(real: &Path) -> Option<String> {
             continue;
         }
         let readable = if kind.is_dir() { 0o5 } else { 0o4 };
-        if owner != Some(meta.uid()) || mode & 0o022 != 0 {
+        if owner(meta.uid()) != 0 || mode & 0o022 != 0 {
             return Some(format!("others than root may write {shown}"));
         }
         if !(kind.is_dir() || kind.is_file() && meta.nlink() == 1) || mode & readable != readable {
