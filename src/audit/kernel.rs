@@ -61,13 +61,7 @@ impl CountedLimit {
 
 /// Attempts by address since the last line of them.
 pub fn by_address(count: u64, via: Via) -> Event {
-    let what = What::Connection {
-        via: Some(via),
-        host: String::new(),
-        port: None,
-        sent: None,
-        received: None,
-    };
+    let what = What::attempt(via, "", None);
     let event = Event {
         cause: Some("by-address".to_owned()),
         count: (count != 1).then_some(count),

@@ -257,6 +257,17 @@ impl What {
         }
     }
 
+    /// A connection to a host, however it was asked for.
+    pub fn to(host: &str, port: u16) -> Self {
+        Self::Connection {
+            via: None,
+            host: host.to_owned(),
+            port: Some(port),
+            sent: None,
+            received: None,
+        }
+    }
+
     /// Something that became of the container.
     pub fn life(state: LifeState) -> Self {
         Self::Container {

@@ -167,18 +167,15 @@ impl Wall {
         host: &Host,
         port: u16,
     ) {
-        let what = What::Connection {
-            via: None,
-            host: host.to_string(),
-            port: Some(port),
-            sent: None,
-            received: None,
-        };
         self.log(Event {
             cause: Some(cause.to_owned()),
             reason: Some(why),
             missing_rule: missing_rule.filter(|rule| Advice::of(rule).may_be_named()),
-            ..Event::new(WallName::Network, Verdict::WouldDeny, what)
+            ..Event::new(
+                WallName::Network,
+                Verdict::WouldDeny,
+                What::to(&host.to_string(), port),
+            )
         });
     }
 

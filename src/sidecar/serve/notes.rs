@@ -155,17 +155,14 @@ impl Wall {
 
     /// Logs that a host was dialled and nobody waited for its answer: what asked for it is gone, or the container has ended.
     pub fn note_given_up(&self, host: &Host, port: u16) {
-        let what = What::Connection {
-            via: None,
-            host: host.to_string(),
-            port: Some(port),
-            sent: None,
-            received: None,
-        };
         self.log(Event {
             cause: Some("given-up".to_owned()),
             reason: Some("it was dialled, and its answer was not waited for".to_owned()),
-            ..Event::new(WallName::Network, Verdict::Failed, what)
+            ..Event::new(
+                WallName::Network,
+                Verdict::Failed,
+                What::to(&host.to_string(), port),
+            )
         });
     }
 
