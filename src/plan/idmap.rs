@@ -7,10 +7,7 @@ use oci_spec::runtime::{LinuxNamespaceType, Spec};
 use serde::{Deserialize, Serialize};
 
 use super::wrapped::ShownBy;
-use super::{
-    Bind, BindAccess, BundleFacts, FilesystemPlan, HostFacts, PlanError, PlannedMount, SourceFacts,
-    Warning,
-};
+use super::{BindAccess, BundleFacts, FilesystemPlan, HostFacts, PlanError, PlannedMount, Warning};
 use crate::policy::{Filesystem, IdMapRule};
 
 /// The range that systemd sets aside for files of other systems' users ("foreign UIDs"): no account of a node is in it.
@@ -240,10 +237,6 @@ pub(super) fn ids_of<'a>(bundle: &'a BundleFacts, mount: &PlannedMount) -> Optio
         let part = facts.home.as_ref().and_then(|home| home.working.as_deref());
         std::iter::once(facts).chain(part)
     });
-    all.find(|facts| is_of(bind, facts)).map(|facts| &facts.ids)
-}
-
-/// Whether a bind mount is of this source.
-pub fn is_of(bind: &Bind, facts: &SourceFacts) -> bool {
-    (bind.judged.dev, bind.judged.ino) == (facts.dev, facts.ino) && bind.source == facts.path
+    let found = all.find(|facts| bind.is_of(&facts.path, (facts.dev, facts.ino)));
+    found.map(|facts| &facts.ids)
 }

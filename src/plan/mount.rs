@@ -245,6 +245,11 @@ impl PlannedMount {
 }
 
 impl Bind {
+    /// Whether this is the source that was judged: its path, and the inode there.
+    pub fn is_of(&self, path: &Path, (dev, ino): (u64, u64)) -> bool {
+        (self.judged.dev, self.judged.ino) == (dev, ino) && self.source == path
+    }
+
     fn options(&self) -> Vec<&'static str> {
         let mut all = vec!["bind", "rprivate", "nosuid", "nodev"];
         if self.programs == Programs::Refused {

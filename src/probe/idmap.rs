@@ -8,7 +8,7 @@ use rustix::mount::{OpenTreeFlags, open_tree};
 
 use super::Opened;
 use crate::kernel::mount_options::Reach;
-use crate::plan::idmap::{Container, Mapped, is_of};
+use crate::plan::idmap::{Container, Mapped};
 use crate::plan::set_id::is_own_group;
 use crate::plan::{BundleFacts, FileKind, FilesystemPlan, MappedIds, SourceFacts};
 use crate::sys::mount::map_ids;
@@ -30,7 +30,10 @@ pub fn try_all(
         let Some(source) = opened.iter_mut().find(|source| source.is_of(mount)) else {
             continue;
         };
-        let of_mount = |facts: &&mut SourceFacts| mount.bind().is_some_and(|b| is_of(b, facts));
+        let of_mount = |facts: &&mut SourceFacts| {
+            let judged = (facts.dev, facts.ino);
+            mount.bind().is_some_and(|b| b.is_of(&facts.path, judged))
+        };
         let all = facts.sources.iter_mut().flatten();
         let mut all = all.flat_map(|facts| match of_mount(&facts) {
             true => Some(facts),

@@ -94,10 +94,10 @@ impl Opened {
 
     /// Whether it is what a mount of the plan is of.
     pub fn is_of(&self, mount: &PlannedMount) -> bool {
-        mount.bind().is_some_and(|bind| {
-            let judged = (bind.judged.dev, bind.judged.ino);
-            judged == (self.dev, self.ino) && bind.source == self.path
-        })
+        let judged = (self.dev, self.ino);
+        mount
+            .bind()
+            .is_some_and(|bind| bind.is_of(&self.path, judged))
     }
 }
 
