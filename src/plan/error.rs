@@ -118,7 +118,7 @@ pub enum PlanError {
     #[error(
         "policy '{policy}' throws the root's files away (filesystem.root = \"ephemeral\"), and hard links of this image would come apart: {why}; use filesystem.root = \"engine\" or \"read-only\""
     )]
-    NoLayers {
+    LinksApart {
         /// The policy's name.
         policy: String,
         /// Why the engine's layers cannot be had.

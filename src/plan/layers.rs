@@ -103,7 +103,7 @@ impl FilesystemPlan {
     pub fn lie_over(&mut self, policy: &Policy, found: ImageBelow) -> Result<(), PlanError> {
         let named = policy.filesystem.root == RootAccess::Ephemeral;
         if let (RootAccess::Ephemeral, true, ImageBelow::AsItIs(why)) = (self.root, named, &found) {
-            return Err(PlanError::NoLayers {
+            return Err(PlanError::LinksApart {
                 policy: policy.name.to_string(),
                 why: why.clone(),
             });
