@@ -279,8 +279,11 @@ fn wrap_without_root_hides_what_the_node_has_mounted_below_what_it_shows() {
     // The control: without walls all of it is read and written.
     let control = inside("bash -c \"$LOOK\"");
     let lines = |word: &str| control.stdout.matches(word).count();
-    assert!(lines("not judged") > 0, "{control}");
-    assert_eq!(lines("wrote"), 3, "{control}");
+    assert_eq!(
+        (lines("not judged"), lines("wrote"), lines("uncovered")),
+        (10, 3, 0),
+        "{control}"
+    );
 }
 
 #[test]
