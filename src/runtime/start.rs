@@ -1,5 +1,6 @@
 //! `start`: release the container's process, and return when it has executed its program.
 
+use std::io;
 use std::path::Path;
 
 use libcontainer::container::{Container, ContainerStatus};
@@ -117,8 +118,10 @@ fn keep_mounts(place: &Place, record: &Record) {
         return;
     };
     let found = procfs::bytes(format!("/proc/{}/mountinfo", init.pid));
-    // One that has ended has none, and its number may be another's.
-    if !init.is_alive() {
+    // A process that exits gives its namespaces back before it is a zombie: EINVAL (fs/proc_namespace.c, mounts_open_common). Once it has
+    // ended, its number may be another's.
+    let is_exiting = |error: &io::Error| error.raw_os_error() == Some(libc::EINVAL);
+    if !init.is_alive() || found.as_ref().is_err_and(is_exiting) {
         return;
     }
     let found = found.map_err(RuntimeError::io("read the container's mounts".to_owned()));
