@@ -482,7 +482,7 @@ fn verify_notices_each_single_wall_that_is_missing() {
 fn the_list_of_threats_says_what_verify_tries() {
     let path = format!("{}/docs/threats.md", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(path).unwrap();
-    let (_, rest) = text.split_once("container of the user's: ").unwrap();
+    let (_, rest) = text.split_once("tries these in your container: ").unwrap();
     let (listed, _) = rest.split_once('.').unwrap();
     let listed: BTreeSet<&str> = listed.split(',').map(str::trim).collect();
     let tried: BTreeSet<&str> = probes::all().flat_map(|p| p.threats).copied().collect();
