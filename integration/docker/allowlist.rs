@@ -317,7 +317,7 @@ fn what_is_not_listed_is_not_reached_and_says_why() {
     let said = agent.curl(false, &["http://other.example.test/"]);
     for word in [
         "denied by agentbox",
-        "no rule of network.allow",
+        "no rule in network.allow",
         "other.example.test:80",
     ] {
         assert!(said.stdout.contains(word), "{said}");

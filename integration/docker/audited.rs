@@ -84,8 +84,8 @@ fn a_policy_is_tried_while_the_old_one_is_enforced() {
         }
         for words in [
             "let through, and would be refused without report.learn, or by the policy of report.audit:",
-            "files.example.test:443: policy tried: no rule of network.allow names it",
-            "index.example.test:80: policy tried: network.deny has index.example.test",
+            "files.example.test:443: policy tried: no rule in network.allow matches it",
+            "index.example.test:80: policy tried: network.deny lists index.example.test",
             "mount at /data (from /srv/audited/data): policy tried: ",
             "syscalls.deny",
             "filesystem.root",

@@ -157,7 +157,7 @@ mod tests {
         Refused {
             wall: WallName::Network,
             what: what.to_owned(),
-            why: "no rule of network.allow names it".to_owned(),
+            why: "no rule in network.allow matches it".to_owned(),
             ask: Some("the rule a.test".to_owned()),
         }
     }
@@ -177,7 +177,7 @@ mod tests {
         );
         assert_eq!(
             lines[2],
-            "2026-01-02T03:04:06Z network a.test:443: no rule of network.allow names it; to ask for: the rule a.test (x5)"
+            "2026-01-02T03:04:06Z network a.test:443: no rule in network.allow matches it; to ask for: the rule a.test (x5)"
         );
         assert_eq!(lines.len(), 3);
         assert_eq!(

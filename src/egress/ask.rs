@@ -168,12 +168,12 @@ impl fmt::Display for AskRefusal {
         match self {
             Self::TimedOut(seconds) => write!(
                 f,
-                "no rule of network.allow names it, and nobody approved it within {seconds} s"
+                "no rule in network.allow matches it, and nobody approved it within {seconds} s"
             ),
             Self::Refused => f.write_str("a person denied it (agentbox deny)"),
             Self::TooMany(most) => write!(
                 f,
-                "no rule of network.allow names it, and {most} connections wait for approval already"
+                "no rule in network.allow matches it, and {most} connections wait for approval already"
             ),
         }
     }

@@ -330,7 +330,7 @@ impl Question {
                 Some((true, format!("allowed: {self} by the rule {rule}{rest}")))
             }
             RequestDecision::DeniedBy(rule) => {
-                Some((false, format!("denied: {self}: network.deny has {rule}")))
+                Some((false, format!("denied: {self}: network.deny lists {rule}")))
             }
             RequestDecision::NotListed if network.rules.needs_calls(&asked.request) => {
                 let call = asked.to_string().replacen("POST ", "mcp:", 1);
@@ -348,7 +348,7 @@ impl Question {
                     (
                         false,
                         format!(
-                            "denied: {self}: no rule of network.allow names this request to the host{hint}"
+                            "denied: {self}: no rule in network.allow matches this request to the host{hint}"
                         ),
                     )
                 })

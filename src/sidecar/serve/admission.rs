@@ -149,10 +149,10 @@ impl Wall {
         let (kind, why) = match rules.decide_request(request) {
             RequestDecision::Allow(_) => return,
             RequestDecision::DeniedBy(rule) => {
-                ("denied-by-rule", format!("network.deny has {rule}"))
+                ("denied-by-rule", format!("network.deny lists {rule}"))
             }
             RequestDecision::NotListed => {
-                ("not-listed", "no rule of network.allow names it".to_owned())
+                ("not-listed", "no rule in network.allow matches it".to_owned())
             }
         };
         let why = format!("policy {policy}: {shown}: {why}");
