@@ -126,7 +126,7 @@ fn what_is_not_listed_waits_until_a_person_decides() {
     for word in [
         "waits 30 s",
         "approved: other.example.test:80",
-        "denied by a person: other.example.test:443",
+        "denied by the operator: other.example.test:443",
     ] {
         assert!(text.contains(word), "{word}: {text}");
     }

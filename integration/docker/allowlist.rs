@@ -492,7 +492,7 @@ fn a_list_asks_within_the_ceiling_and_an_empty_one_is_nothing() {
     assert!(
         refused
             .stderr
-            .contains("network.mode asks for allowlist (annotation)"),
+            .contains("network.mode requests allowlist (annotation)"),
         "{refused}"
     );
     let empty = docker.run(

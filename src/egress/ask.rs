@@ -168,9 +168,9 @@ impl fmt::Display for AskRefusal {
         match self {
             Self::TimedOut(seconds) => write!(
                 f,
-                "no rule in network.allow matches it, and nobody approved it within {seconds} s"
+                "no rule in network.allow matches it, and it was not approved within {seconds} s"
             ),
-            Self::Refused => f.write_str("a person denied it (agentbox deny)"),
+            Self::Refused => f.write_str("the operator denied it (agentbox deny)"),
             Self::TooMany(most) => write!(
                 f,
                 "no rule in network.allow matches it, and {most} connections wait for approval already"

@@ -66,7 +66,7 @@ impl fmt::Display for OverBudget {
             Self::Upload(most) => write!(f, "network.upload allows {most} bytes to be sent"),
             Self::Hosts(most) => write!(f, "network.hosts allows {most} different names"),
             Self::Unkept => f.write_str(
-                "what is used cannot be written down, and network.budgets-kept says that it counts for the next run",
+                "the budget's use cannot be saved, and network.budgets-kept counts it for the next run",
             ),
             Self::CoolDown(left) => write!(
                 f,

@@ -72,7 +72,7 @@ pub enum PlanError {
     },
     /// A mask that git might take for a change of the project.
     #[error(
-        "policy '{policy}' hides {path:?} of {source_path:?}, which holds credentials, and nobody can tell whether git has it: {why}; or take the secret out, or name it in filesystem.credentials of the node's policy"
+        "policy '{policy}' hides {path:?} of {source_path:?}, which holds credentials, and it is unknown whether git has it: {why}; or take the secret out, or name it in filesystem.credentials of the node's policy"
     )]
     Untold {
         /// The policy's name.
@@ -85,7 +85,7 @@ pub enum PlanError {
         why: String,
     },
     /// The caller wants the root to be written where it is, and it is no layer of the engine's.
-    #[error("{by} asks for \"engine\", but the root {root:?} is {why}: use \"ephemeral\"")]
+    #[error("{by} requests \"engine\", but the root {root:?} is {why}: use \"ephemeral\"")]
     NoLayer {
         /// Where that was said.
         by: String,

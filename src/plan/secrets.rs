@@ -119,9 +119,7 @@ pub(super) fn baits(
         if let Some((other, _)) = before.iter().find(same) {
             return Err(PlanError::Secret {
                 policy: policy.to_string(),
-                why: format!(
-                    "honey value {name} has the name or the variable of {other}: give it one of its own"
-                ),
+                why: format!("honey value {name} has the name or variable of {other}: rename one"),
             });
         }
         before.push((name, env));

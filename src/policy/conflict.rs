@@ -48,7 +48,7 @@ impl fmt::Display for Conflict {
                 "hosts are allowed, and the mode reaches none; allowlist does, and need not be named",
             ),
             Self::NoneAsked => f.write_str(
-                "unknown hosts are to be asked for, and the mode reaches none; allowlist does, and need not be named",
+                "network.on-unknown=ask needs the mode allowlist, which is also its default: leave network.mode out",
             ),
             Self::WriteDropped => {
                 f.write_str("mounts are to be written, and all of them are dropped")

@@ -62,7 +62,7 @@ pub enum PolicyError {
 
     /// Only the node's operator may take the walls away.
     #[error(
-        "annotation {key} asks for unconfined, which only `default` of the node's file or --policy may choose; \
+        "annotation {key} chooses unconfined, which only `default` of the node's file or --policy may choose; \
          name a policy"
     )]
     AnnotationUnconfined {
@@ -310,7 +310,7 @@ pub enum PolicyError {
 
     /// An annotation that an image may have written chooses, and nobody gave it leave.
     #[error(
-        "annotation {key} asks for more than {than} ({chosen_by}): {asked}; {}",
+        "annotation {key} exceeds {than} ({chosen_by}): {asked}; {}",
         LeaveHint { keys: vec![leave], image: true }
     )]
     ChosenByImage {

@@ -134,7 +134,7 @@ fn asking(out: &mut String, subject: &Subject, status: &NetworkStatus) {
     );
     for (word, list) in [
         ("approved", &asking.approved),
-        ("denied by a person", &asking.denied),
+        ("denied by the operator", &asking.denied),
     ] {
         for one in list {
             let _ = writeln!(out, "  {word}: {}", escape(one));
@@ -336,7 +336,7 @@ mod tests {
             "  b.test:22\n",
             "waits 30 s for approval; waiting now: 0",
             "  approved: new.test:443 once\n",
-            "  denied by a person: bad.test:443\n",
+            "  denied by the operator: bad.test:443\n",
             "1 of 5 connections",
             "10 of 1000 bytes",
             "2 of 7 names",

@@ -71,9 +71,7 @@ pub enum WrapRefused {
     )]
     NotYours(PathBuf, String, std::io::Error),
     /// SUDO_UID and its like name nobody.
-    #[error(
-        "{0}={1} names nobody on this node, so nobody can tell as whom the command is to run: unset {0} to run it as root"
-    )]
+    #[error("{0}={1} is not a user of this node: unset {0} to run the command as root")]
     Nobody(&'static str, String),
     /// Two of them name different people.
     #[error("{0} and {1} name different people: unset the one that is not meant")]

@@ -262,7 +262,7 @@ mod tests {
     use crate::audit::{Chain, Context, Event, Via};
 
     /// The reason of a network in which no host is listed, and of one in which others are.
-    const REASONS: [&str; 2] = ["the network is local (network.mode)", "no rule names it"];
+    const REASONS: [&str; 2] = ["the network is local (network.mode)", "no rule matches it"];
 
     fn line(host: &str, port: Option<u16>, reason: &str, rule: Option<&str>) -> Line {
         let via = port.map_or(Via::Dns, |_| Via::Http);

@@ -336,9 +336,7 @@ impl Question {
                 let call = asked.to_string().replacen("POST ", "mcp:", 1);
                 Some((
                     false,
-                    format!(
-                        "denied: {self}: what is in it decides: ask for '{call} METHOD[:NAME]'"
-                    ),
+                    format!("denied: {self}: its content decides: test '{call} METHOD[:NAME]'"),
                 ))
             }
             RequestDecision::NotListed => {

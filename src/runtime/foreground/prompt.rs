@@ -142,7 +142,7 @@ impl Prompts {
         drop(keys);
         let said = match outcome {
             Outcome::Answered(answer) => self.answered(one, &what, answer),
-            Outcome::Late => format!("{what} was refused: nobody answered in time"),
+            Outcome::Late => format!("{what} was refused: no answer in time"),
             Outcome::Interrupted => return (&self.terminal).write_all(b"\r\n"),
         };
         self.left = self.left.saturating_sub(1);

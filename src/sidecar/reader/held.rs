@@ -173,7 +173,7 @@ fn units(length: usize) -> u32 {
 
 fn too_long() -> NotHeld {
     NotHeld::Unfit(format!(
-        "its body is longer than {LONGEST} bytes, and nobody reads a longer message of MCP"
+        "its body is longer than {LONGEST} bytes, the bound of an MCP message"
     ))
 }
 

@@ -130,7 +130,7 @@ impl Wall {
                 let missing = denial.is_missing_rule().then(|| rule_for(host, port));
                 let waits = *asks && denial.is_missing_rule() && matches!(host, Host::Name(_));
                 let why = match waits {
-                    true => format!("{denial}, and it would wait for a person's approval"),
+                    true => format!("{denial}, and it would wait for approval"),
                     false => denial.to_string(),
                 };
                 (denial.kind(), why, missing)
@@ -151,9 +151,10 @@ impl Wall {
             RequestDecision::DeniedBy(rule) => {
                 ("denied-by-rule", format!("network.deny lists {rule}"))
             }
-            RequestDecision::NotListed => {
-                ("not-listed", "no rule in network.allow matches it".to_owned())
-            }
+            RequestDecision::NotListed => (
+                "not-listed",
+                "no rule in network.allow matches it".to_owned(),
+            ),
         };
         let why = format!("policy {policy}: {shown}: {why}");
         self.would_deny((kind, why, None), &request.host, request.port);

@@ -352,7 +352,7 @@ fn may_be_decided(wall: &Wall, host: &HostName, port: u16) -> Result<(), String>
         )),
         NetworkVerdict::Deny(_) if asking.is_some_and(|a| a.secret_hosts.contains(&host)) => {
             Err(format!(
-                "{what} cannot be approved: requests to {host} get a secret, and nobody would see what is said there"
+                "{what} cannot be approved: requests to {host} get a secret, and a tunnel to it could not be checked"
             ))
         }
         NetworkVerdict::Deny(denial) if denial.is_missing_rule() => {

@@ -22,7 +22,7 @@ pub(super) enum Refusal {
     Other(String),
     /// Where the name led.
     Address(IpAddr, AddressRefusal),
-    /// A honey value is in what is asked for or sent.
+    /// A honeytoken is in the request or its body.
     Honey(Caught),
     /// It was asked for, in vain.
     NotApproved(AskRefusal),

@@ -215,15 +215,10 @@ impl Settings {
             None => one("passes on your variable", pair),
         });
         all.extend(names);
-        all.extend(caches.map(|caches| {
-            match caches {
-                Caches::Private => "lets caches of package managers be read".to_owned(),
-                Caches::Kept => {
-                    "keeps what is written to caches of package managers for the next run here"
-                        .to_owned()
-                }
-                Caches::Hidden => "hides caches of package managers".to_owned(),
-            }
+        all.extend(caches.map(|caches| match caches {
+            Caches::Private => "lets caches of package managers be read".to_owned(),
+            Caches::Kept => "keeps writes to package caches for the next run here".to_owned(),
+            Caches::Hidden => "hides caches of package managers".to_owned(),
         }));
         all.extend(quiet.map(|quiet| match quiet {
             true => "says nothing of refusals at the end".to_owned(),
