@@ -83,7 +83,7 @@ fn about_annotations() -> Vec<(Case, &'static str, &'static str)> {
         (
             case().field("network.limit", "a.test"),
             "NoAnnotation",
-            "annotation dev.agentbox.network.limit: no annotation sets this field, a policy file of the node does",
+            "annotation dev.agentbox.network.limit: annotations cannot set this field, only a policy file of the node",
         ),
         (
             case().field("network.mode", &"x".repeat(70_000)),
@@ -153,14 +153,14 @@ fn about_annotations() -> Vec<(Case, &'static str, &'static str)> {
         (
             case().field("network.allow", "@gone"),
             "NoSuchPreset",
-            "annotation dev.agentbox.network.allow: there is no preset @gone; there are @anthropic, \
+            "annotation dev.agentbox.network.allow: there is no preset @gone; known: @anthropic, \
              @anthropic-api, @bedrock, @bitbucket, @bitbucket-read, @github and 11 more. Define it in gone.toml in the node's preset \
              directory (/etc/agentbox/presets), as docs/policy.md shows",
         ),
         (
             case().field("network.allow", "@githb"),
             "NoSuchPreset",
-            "annotation dev.agentbox.network.allow: there is no preset @githb; there are @anthropic, \
+            "annotation dev.agentbox.network.allow: there is no preset @githb; known: @anthropic, \
              @anthropic-api, @bedrock, @bitbucket, @bitbucket-read, @github and 11 more. Did you mean @github?",
         ),
         (
@@ -186,7 +186,7 @@ fn about_annotations() -> Vec<(Case, &'static str, &'static str)> {
         (
             case().field("workspace", "/"),
             "RootPath",
-            "annotation dev.agentbox.workspace: workspace is /, which is the root and no mount point below it",
+            "annotation dev.agentbox.workspace: workspace is /: name a mount point below it",
         ),
         (
             case().field("filesystem.write", "/"),
@@ -213,18 +213,18 @@ fn about_names_and_files() -> Vec<(Case, &'static str, &'static str)> {
         (
             case().flag("strickt").file("ours", ""),
             "NoSuchPolicy",
-            "--policy: there is no policy strickt; did you mean strict?; there are strict, standard, \
+            "--policy: there is no policy strickt; did you mean strict?; known: strict, standard, \
              permissive, ours",
         ),
         (
             case().node("ceiling = \"gone\""),
             "NoSuchPolicy",
-            "the node's file: there is no policy gone; there are strict, standard, permissive",
+            "the node's file: there is no policy gone; known: strict, standard, permissive",
         ),
         (
             case().file("ours", "base = \"gone\"").flag("ours"),
             "NoSuchPolicy",
-            "policy file ours.toml: there is no policy gone; there are strict, standard, permissive, ours",
+            "policy file ours.toml: there is no policy gone; known: strict, standard, permissive, ours",
         ),
         (
             case()
@@ -259,7 +259,7 @@ fn about_names_and_files() -> Vec<(Case, &'static str, &'static str)> {
                 .file("ours", "[network]\nmode = \"none\"")
                 .flag("ours"),
             "FieldMissing",
-            "policy file ours.toml: filesystem.root is missing, and no `base` gives it",
+            "policy file ours.toml: filesystem.root is missing, also in `base`",
         ),
         (
             case()
@@ -292,7 +292,7 @@ fn about_names_and_files() -> Vec<(Case, &'static str, &'static str)> {
                 .file("ours", "base = \"standard\"\nfilesystem.write = [\"/\"]")
                 .flag("ours"),
             "RootPath",
-            "policy file ours.toml: filesystem.write is /, which is the root and no mount point below it",
+            "policy file ours.toml: filesystem.write is /: name a mount point below it",
         ),
     ]
 }
