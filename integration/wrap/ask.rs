@@ -79,7 +79,7 @@ fn wrap_ask_lets_through_what_the_person_says_and_nothing_else() {
             let shown = question(&mut shell, "api.example.test");
             assert!(shown.contains("agentbox: curl (pid "), "{way:?}: {shown:?}");
             shell.line(answer);
-            shell.wait_for("api.example.test:80 is let through once");
+            shell.wait_for("api.example.test:80 is allowed once");
             shell.wait_for("200 api.example.test.");
         }
         // A run is a run; no is no for all of it.
@@ -208,7 +208,7 @@ fn wrap_ask_is_answered_by_no_program_and_by_no_key_from_before() {
     shell.line("no");
     let shown = shell.wait_for("403 it.");
     let refused = shown.find("is refused in this run").unwrap();
-    assert!(!shown.contains("let through"), "{shown:?}");
+    assert!(!shown.contains("allowed"), "{shown:?}");
     let late = shown.find("LATE");
     assert!(late.is_none_or(|late| late > refused), "{shown:?}");
     // None of the keys was the program's.
@@ -243,7 +243,7 @@ fn wrap_ask_takes_no_word_that_was_begun_before_the_question() {
         std::thread::sleep(Duration::from_millis(900));
         shell.line("p");
         let shown = shell.wait_for("once, run, project, no or quiet: other.example.test:80 > ");
-        assert!(!shown.contains("let through"), "{word:?}: {shown:?}");
+        assert!(!shown.contains("allowed"), "{word:?}: {shown:?}");
         assert_eq!(arrived(&["other.example.test"]), before, "{word:?}");
         shell.line("once");
         shell.wait_for("200 it.");

@@ -34,10 +34,10 @@ impl Shows {
     pub fn head(self) -> &'static str {
         match self {
             Self::All => {
-                "# What agentbox refused this container: the last 64 refusals, newest last, times in UTC"
+                "# What agentbox denied this container: the last 64 denials, newest last, times in UTC"
             }
             Self::Calls => {
-                "# What agentbox refused this container: the last 64 refused system calls, newest last, times in UTC; \
+                "# What agentbox denied this container: the last 64 denied system calls, newest last, times in UTC; \
                  refused hosts are at /denied of the proxy, if the container whose network this is has report.denied"
             }
         }

@@ -28,7 +28,7 @@ pub struct Asking {
     pub seconds: u32,
     /// What each ceiling lets be approved.
     pub limits: Vec<NetworkLimit>,
-    /// Nobody is asked: what a person may approve is let through, and recorded.
+    /// Nobody is asked: what a person may approve is allowed, and recorded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub learns: bool,
     /// Hosts of the container's secrets: what is said to another port of theirs nobody sees, so none is opened.

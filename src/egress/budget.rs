@@ -16,7 +16,7 @@ pub struct Budget {
     pub upload_bytes: u64,
     /// Different names resolved while the container lives.
     pub hosts: u32,
-    /// Seconds in which nothing more is let through after one of these was used up.
+    /// Seconds in which nothing more is allowed after one of these was used up.
     #[serde(default)]
     pub cool_down_seconds: u32,
 }

@@ -250,7 +250,7 @@ impl Question {
             None => self.enforced(network),
         };
         if network.learns() {
-            text += "\nLEARN MODE: public names that no rule lists are let through and recorded (report.learn); where a name leads is seen when \
+            text += "\nLEARN MODE: public names that no rule lists are allowed and recorded (report.learn); where a name leads is seen when \
                      it is dialled, and private addresses are refused";
         }
         (allowed, text)

@@ -111,7 +111,7 @@ pub fn text(subject: &Subject) -> String {
             if decided.plan.network.learns() {
                 page.head(
                     "LEARN MODE",
-                    "public names that no rule lists are let through and recorded (report.learn)",
+                    "public names that no rule lists are allowed and recorded (report.learn)",
                 );
             }
             walls(&mut page, &decided.plan, filter);

@@ -96,7 +96,7 @@ pub(super) fn reached(page: &mut Page, network: &NetworkPlan) {
         ));
     }
     match &network.asking {
-        None => page.item("unlisted names are refused at once (network.on-unknown is deny)"),
+        None => page.item("unlisted names are denied at once (network.on-unknown is deny)"),
         Some(asking) => page.item(waits(asking)),
     }
 }
@@ -118,7 +118,7 @@ fn waits(asking: &Asking) -> String {
         .collect();
     if asking.learns {
         return format!(
-            "LEARN MODE: an unlisted public name is let through and recorded (report.learn), within {}",
+            "LEARN MODE: an unlisted public name is allowed and recorded (report.learn), within {}",
             ceilings.join(" and ")
         );
     }
@@ -208,7 +208,7 @@ pub(super) fn ways(page: &mut Page, network: &NetworkPlan) {
             HoneyThen::End => ", and end the container",
         };
         page.item(format_args!(
-            "honey value {}, which is no key: {inside}; a name or connection with it is refused and logged{then}",
+            "honey value {}, a honeytoken: {inside}; a name or connection with it is denied and logged{then}",
             honey.name
         ));
     }

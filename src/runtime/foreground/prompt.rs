@@ -142,7 +142,7 @@ impl Prompts {
         drop(keys);
         let said = match outcome {
             Outcome::Answered(answer) => self.answered(one, &what, answer),
-            Outcome::Late => format!("{what} was refused: no answer in time"),
+            Outcome::Late => format!("{what} was denied: no answer in time"),
             Outcome::Interrupted => return (&self.terminal).write_all(b"\r\n"),
         };
         self.left = self.left.saturating_sub(1);
@@ -166,8 +166,8 @@ impl Prompts {
             return escape(&crate::log::chain(&error));
         }
         match answer {
-            Answer::Once => format!("{what} is let through once"),
-            Answer::Run => format!("{what} is let through while this run lasts"),
+            Answer::Once => format!("{what} is allowed once"),
+            Answer::Run => format!("{what} is allowed while this run lasts"),
             Answer::No => format!("{what} is refused in this run"),
             Answer::Quiet => {
                 self.left = 1;
@@ -175,10 +175,10 @@ impl Prompts {
             }
             Answer::Project => match (self.keep)(what) {
                 Ok(file) => {
-                    format!("{what} is let through; {file:?} has it for this project's runs")
+                    format!("{what} is allowed; {file:?} has it for this project's runs")
                 }
                 Err(why) => format!(
-                    "{what} is let through while this run lasts, and not in others: {}",
+                    "{what} is allowed while this run lasts, and not in others: {}",
                     escape(&why)
                 ),
             },

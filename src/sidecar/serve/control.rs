@@ -42,7 +42,7 @@ pub enum ControlRequest {
     EngineNames(EngineNames),
     /// What the engine calls others for a container that joins the network.
     Hosts(Vec<(HostName, IpAddr)>),
-    /// From these ports `verify` tries what nobody is let through to.
+    /// From these ports `verify` tries what no one may reach.
     Tried(TriedFrom),
     /// Say what is going on.
     Status,

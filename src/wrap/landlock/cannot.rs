@@ -40,7 +40,7 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
     );
     if plan.report.denied {
         all.push(format!(
-            "there is no {DENIED_IN}/{DENIED}: refusals of the network are at /denied of the proxy, and those of system calls nowhere"
+            "there is no {DENIED_IN}/{DENIED}: denied hosts are at /denied of the proxy, denied system calls nowhere"
         ));
     }
     if plan.network.opens().is_some() {

@@ -198,7 +198,7 @@ impl Settings {
         all.extend(deny.iter().map(|host| one("lets never be reached", host)));
         all.extend(ask.map(|ask| match ask {
             true => "asks at the terminal about connections to other hosts".to_owned(),
-            false => "refuses connections to other hosts at once".to_owned(),
+            false => "denies connections to other hosts at once".to_owned(),
         }));
         let paths = [
             ("shows, read-only", read),
@@ -221,8 +221,8 @@ impl Settings {
             Caches::Hidden => "hides caches of package managers".to_owned(),
         }));
         all.extend(quiet.map(|quiet| match quiet {
-            true => "says nothing of refusals at the end".to_owned(),
-            false => "says refusals at the end".to_owned(),
+            true => "does not list denied hosts at exit".to_owned(),
+            false => "lists denied hosts at exit".to_owned(),
         }));
         all.extend(
             summary

@@ -8,7 +8,7 @@
 //! ```
 //! | file | what it does |
 //! |---|---|
-//! | [`allowed`] | what the person let through for a project at the prompt |
+//! | [`allowed`] | what the person allowed for a project at the prompt |
 //! | [`own_dir`] | a directory of the person's, written whole |
 //! | [`file`] | text to settings, and their words |
 //! | [`places`] | where the files are, and that the command does not write them |
