@@ -94,7 +94,7 @@ fn wrap_ask_lets_through_what_the_person_says_and_nothing_else() {
         shell.line("yes");
         shell.wait_for("once, run, project, no or quiet: other.example.test:80 > ");
         shell.line("no");
-        shell.wait_for("other.example.test:80 is refused in this run");
+        shell.wait_for("other.example.test:80 is denied in this run");
         shell.wait_for("403 other.example.test.");
         shell.line("api.example.test");
         shell.line("other.example.test");
@@ -207,7 +207,7 @@ fn wrap_ask_is_answered_by_no_program_and_by_no_key_from_before() {
     std::thread::sleep(Duration::from_millis(3500));
     shell.line("no");
     let shown = shell.wait_for("403 it.");
-    let refused = shown.find("is refused in this run").unwrap();
+    let refused = shown.find("is denied in this run").unwrap();
     assert!(!shown.contains("allowed"), "{shown:?}");
     let late = shown.find("LATE");
     assert!(late.is_none_or(|late| late > refused), "{shown:?}");

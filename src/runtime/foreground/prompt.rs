@@ -132,8 +132,8 @@ impl Prompts {
             None => "the program".to_owned(),
         };
         let question = format!(
-            "{}agentbox: {program} connects to {what}, which no rule lists. Let it?\r\n  once, run (while this one runs), project (always \
-             in this one), no, quiet (no, and ask no more); Enter; {} s\r\n  {what} > ",
+            "{}agentbox: {program} connects to {what}, which no rule allows. Allow it?\r\n  once, run (until this run ends), project (always \
+             in this project), no, quiet (no, and stop asking); Enter; {} s\r\n  {what} > ",
             plain(),
             one.left
         );
@@ -168,10 +168,10 @@ impl Prompts {
         match answer {
             Answer::Once => format!("{what} is allowed once"),
             Answer::Run => format!("{what} is allowed while this run lasts"),
-            Answer::No => format!("{what} is refused in this run"),
+            Answer::No => format!("{what} is denied in this run"),
             Answer::Quiet => {
                 self.left = 1;
-                format!("{what} is refused in this run")
+                format!("{what} is denied in this run")
             }
             Answer::Project => match (self.keep)(what) {
                 Ok(file) => {
