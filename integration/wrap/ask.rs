@@ -58,7 +58,7 @@ fn wrap(shell: &mut Shell, options: &str, script: &str) {
 /// Waits for the question about a host, and until what is typed counts.
 #[track_caller]
 fn question(shell: &mut Shell, host: &str) -> String {
-    let shown = shell.wait_for(&format!(" connects to {host}:80, which no rule lists"));
+    let shown = shell.wait_for(&format!(" connects to {host}:80, which no rule allows"));
     shell.wait_for(&format!("  {host}:80 > "));
     std::thread::sleep(Duration::from_millis(900));
     shown
@@ -194,7 +194,7 @@ fn wrap_ask_is_answered_by_no_program_and_by_no_key_from_before() {
     let before = arrived(&["other.example.test"]);
     // The second line is the program's; what comes with the question is nobody's.
     shell.line("go");
-    let shown = shell.wait_for(" connects to other.example.test:80, which no rule lists");
+    let shown = shell.wait_for(" connects to other.example.test:80, which no rule allows");
     shell.keys("once\nrun\n");
     // What the program had begun to tell the terminal is ended, and its name moves no cursor.
     let begun = shown.rfind("\u{1b}]0;").unwrap();
@@ -270,7 +270,7 @@ fn wrap_ask_asks_nobody_whose_keys_another_program_reads() {
         for other in [reads.to_owned(), wrap.clone()] {
             let shown = shell.ask(&format!("{wrap} | {other}"));
             assert!(
-                !shown.contains("which no rule lists"),
+                !shown.contains("which no rule allows"),
                 "{way:?} {other}: {shown:?}"
             );
         }
