@@ -104,7 +104,7 @@ fields! {
         /// port, all of them.
         limit: BTreeSet<Rule> = NetworkLimit "network.limit", LimitsWithin, FilesAlone;
 
-        /// A connection to a name that no rule lists is refused at once, or waits for `agentbox approve`, within the ceiling
+        /// A connection to a name that no rule lists is denied at once, or waits for `agentbox approve`, within the ceiling
         /// ([network.md](network.md#ask-instead-of-refusing)).
         on_unknown: OnUnknown = NetworkOnUnknown "network.on-unknown", WhereApprovable, Annotated, before OnUnknown::Deny;
 
@@ -132,7 +132,7 @@ fields! {
         /// 130816 it is 130816, as many as there are synthetic addresses.
         hosts: Count = NetworkHosts "network.hosts", AtMost, Annotated;
 
-        /// How long no connection is let through and no name answered after one of these four was used up.
+        /// How long no connection is allowed and no name answered after one of these four was used up.
         cool_down: CoolDown = NetworkCoolDown "network.cool-down", AtLeast, Annotated, before CoolDown::within(0);
 
         /// How long after the end of a run what it used of `upload` and `hosts` still counts when the same container starts
@@ -198,9 +198,9 @@ fields! {
         // It takes nothing away and gives nothing.
         audit: AuditedPolicy = ReportAudit "report.audit", Free, Annotated, before AuditedPolicy::off();
 
-        /// Learning: public names that no rule lists are let through and recorded (no other port of a host with rules for requests), up to the ceiling's `network.limit`
+        /// Learning: public names that no rule lists are allowed and recorded (no other port of a host with rules for requests), up to the ceiling's `network.limit`
         /// ([audit.md](audit.md#learn-the-rules)). Only where `allow.learn` of the node's file permits it.
-        // No ceiling: the node's file permits it or not, and what is let through stays within the ceilings.
+        // No ceiling: the node's file permits it or not, and what is allowed stays within the ceilings.
         learn: Switch = ReportLearn "report.learn", Free, FilesAlone, before Switch::Off;
     }
 
