@@ -27,7 +27,7 @@ call() {
 import ctypes, os, sys
 name, *numbers = sys.argv[1:]
 libc = ctypes.CDLL(None, use_errno=True)
-# An answer about the arguments means that the call itself was let through.
+# An answer about the arguments means that the call itself was allowed.
 if libc.syscall(*(ctypes.c_long(int(number)) for number in numbers)) == -1:
     error = ctypes.get_errno()
     if error in (1, 38):

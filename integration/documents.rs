@@ -260,3 +260,33 @@ fn every_link_leads_to_a_file_and_its_heading() {
     }
     assert!(seen > 50, "only {seen} links found");
 }
+
+/// Runs the checker of commit subjects on one subject.
+fn is_good_subject(subject: &str) -> bool {
+    let script = root().join("hack/lib/commits.sh");
+    let line = format!("printf '%s\\n' \"$1\" | {} -", script.display());
+    let mut checked = std::process::Command::new("bash");
+    checked.args(["-c", &line, "bash", subject]);
+    checked.output().unwrap().status.success()
+}
+
+#[test]
+fn a_commit_has_an_area_and_at_most_72_characters() {
+    for good in [
+        "secrets: close a chunk-size oracle",
+        "wrap, policy: keep a hard core limit of 0",
+        "Revert \"policy: say how the node permits a rule\"",
+    ] {
+        assert!(is_good_subject(good), "{good}");
+    }
+    let long = format!("wrap: {}", "keep ".repeat(14));
+    for bad in [
+        "Answers of a secret's host are cut alike",
+        "wrap: Keep a hard core limit",
+        "wrap: keep a hard core limit.",
+        "wrap:",
+        &long,
+    ] {
+        assert!(!is_good_subject(bad), "{bad}");
+    }
+}

@@ -121,7 +121,7 @@ fn check_answers_by_its_words_and_its_status() {
         (
             "team --host bad.ours.test",
             1,
-            "network.deny has bad.ours.test",
+            "network.deny lists bad.ours.test",
         ),
         (
             "team --host other.test",
@@ -176,7 +176,7 @@ fn check_answers_by_its_words_and_its_status() {
             "team",
             "PUT https://bad.ours.test/",
             1,
-            "network.deny has bad.ours.test",
+            "network.deny lists bad.ours.test",
         ),
         (
             "team",

@@ -75,6 +75,8 @@ def run(bench, table):
             detail = [[name, str(n)] for name, n in Counter(role[pid] for pid, _, _ in calls).most_common()]
     bench.section(
         "trace",
-        table(["One `create`", "System calls", "Most of them"], totals),
-        table(["agentbox, by process", "System calls"], detail),
+        detail=[
+            table(["One `create`", "System calls", "Most of them"], totals),
+            table(["agentbox, by process", "System calls"], detail),
+        ],
     )

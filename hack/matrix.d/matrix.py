@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs the cases of one engine in its rig, under runc and under agentbox, and compares what a user sees.
 
-    matrix.py --check                    the cases are well formed, and docs/engines.md has their table
-    matrix.py --table                    print that table
+    matrix.py --check                    the cases are well formed, and docs/engines.md has their tables
+    matrix.py --table                    print a table of all cases
     matrix.py --targets T,... [CASE...]  run them; T is unconfined, only, or a policy
 """
 
@@ -262,7 +262,7 @@ def run_all(engine: str, cases: list[Case], targets: list[str], report: Report) 
 # --- documentation ----------------------------------------------------------------------------------------------------
 
 def table(cases: list[Case]) -> str:
-    """What docs/engines.md says of each case."""
+    """Every case: what `hack/matrix --list` prints."""
     rows = ["| What | Engines | `unconfined` | `standard` |", "|---|---|---|---|"]
     for case in cases:
         groups: dict[tuple[str, str], list[str]] = {}
@@ -291,19 +291,48 @@ def in_short(engines: list[str]) -> list[str]:
     return short
 
 
+def page(cases: list[Case]) -> str:
+    """What docs/engines.md says: tables of what differs from runc, and lists of what is the same."""
+    differ: dict[bool, list[str]] = {True: [], False: []}
+    same: dict[tuple[bool, bool], dict[str, list[str]]] = {}
+    for case in cases:
+        run = tuple(target in case.raw.get("targets", [target]) for target in ("unconfined", "standard"))
+        groups: dict[tuple[str, str], list[str]] = {}
+        for engine in case.engines:
+            verdict = case.verdict(engine)
+            says = (verdict.get("unconfined_differs", ""), verdict.get("differs", ""))
+            groups.setdefault(says, []).append(engine)
+        for (unconfined, standard), engines in groups.items():
+            short = ", ".join(in_short(engines))
+            if unconfined:
+                standard = f"{standard or 'same'}; under `unconfined`: {unconfined}"
+            if standard and run[1]:
+                differ[run[0]].append(f"| {case.about} | {short} | {standard} |")
+            else:
+                same.setdefault(run, {}).setdefault(short, []).append(case.about)
+    parts = []
+    for both, title in ((True, "Differs under `standard`"), (False, "Run under `standard` only")):
+        parts.append("\n".join([f"| {title} | Engines | Outcome |", "|---|---|---|", *differ[both]]) + "\n")
+    for run, title in (((True, True), "The same as under runc:"), ((True, False), "The same as under runc, `unconfined` only:"),
+                       ((False, True), "The same as under runc, `standard` only:")):
+        if run in same:
+            parts.append("\n".join([title, "", *(f"- {short}: {'; '.join(what)}." for short, what in same[run].items())]) + "\n")
+    return "\n".join(parts)
+
+
 def check_docs(cases: list[Case]) -> None:
-    """docs/engines.md has the table of these very cases."""
+    """docs/engines.md has the tables of these very cases."""
     text = DOCS.read_text(encoding="utf-8")
     inside = text.partition(BEGIN + "\n")[2].partition(END)[0]
-    if inside != table(cases):
-        sys.exit("docs/engines.md does not have the table of hack/matrix.d/cases: run hack/matrix --update-docs")
+    if inside != page(cases):
+        sys.exit("docs/engines.md does not have the tables of hack/matrix.d/cases: run hack/matrix --update-docs")
 
 
 def update_docs(cases: list[Case]) -> None:
-    """Writes the table into docs/engines.md."""
+    """Writes the tables into docs/engines.md."""
     text = DOCS.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN + "\n")
-    DOCS.write_text(before + BEGIN + "\n" + table(cases) + END + rest.partition(END)[2], encoding="utf-8")
+    DOCS.write_text(before + BEGIN + "\n" + page(cases) + END + rest.partition(END)[2], encoding="utf-8")
 
 
 def choose(cases: list[Case], args: argparse.Namespace, engine: str, cgroup: str) -> list[Case]:

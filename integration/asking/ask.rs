@@ -75,7 +75,7 @@ fn what_is_not_listed_waits_until_a_person_decides() {
     let docker = Docker::alone();
     let agent = asking(&docker, "30");
     let id = agent.id();
-    // The control: what is listed does not wait, and without asking what is not listed is refused at once.
+    // The control: what is listed does not wait, and without asking what is not listed is denied at once.
     assert_eq!(agent.curl(true, &["http://api.example.test/"]).code, 0);
     let strict = Agent::allowing(&docker, "api.example.test:80");
     assert_ne!(
@@ -126,7 +126,7 @@ fn what_is_not_listed_waits_until_a_person_decides() {
     for word in [
         "waits 30 s",
         "approved: other.example.test:80",
-        "denied by a person: other.example.test:443",
+        "denied by the operator: other.example.test:443",
     ] {
         assert!(text.contains(word), "{word}: {text}");
     }
@@ -170,7 +170,7 @@ fn an_approval_ends_when_it_says() {
         0
     );
     assert_eq!((arrived(&["/first"]), arrived(&["/second"])), (1, 0));
-    // For a time: what it let through is closed then.
+    // For a time: what it allowed is closed then.
     agentbox(&["approve", "--for", "10s", &id, "other.example.test:22"]).ok();
     agent
         .container
@@ -242,7 +242,7 @@ fn no_person_opens_what_no_rule_may_and_no_container_floods_one() {
         assert!(got.stdout.contains("the name leads to"), "{got}");
         assert_eq!(arrived(&[&needle]), before);
     }
-    // A flood: so many wait, the others are refused at once; nothing of it is forwarded, and odd names are not shown.
+    // A flood: so many wait, the others are denied at once; nothing of it is forwarded, and odd names are not shown.
     let before = arrived(&["\"what\": \"dns\"", "flood"]);
     let flood = agent.python(
         "import socket\nall = []\n\

@@ -150,7 +150,7 @@ fn the_rules_of_a_running_container_are_changed_within_the_ceiling() {
     assert!(
         denied
             .stdout
-            .contains("network.deny has files.example.test"),
+            .contains("network.deny lists files.example.test"),
         "{denied}"
     );
     assert_eq!(agent.curl(true, &["https://api.example.test/"]).code, 0);

@@ -317,7 +317,7 @@ fn what_is_not_listed_is_not_reached_and_says_why() {
     let said = agent.curl(false, &["http://other.example.test/"]);
     for word in [
         "denied by agentbox",
-        "no rule of network.allow",
+        "no rule in network.allow",
         "other.example.test:80",
     ] {
         assert!(said.stdout.contains(word), "{said}");
@@ -492,7 +492,7 @@ fn a_list_asks_within_the_ceiling_and_an_empty_one_is_nothing() {
     assert!(
         refused
             .stderr
-            .contains("network.mode asks for allowlist (annotation)"),
+            .contains("network.mode requests allowlist (annotation)"),
         "{refused}"
     );
     let empty = docker.run(

@@ -139,7 +139,7 @@ fn who_was_not_there_learns_what_a_container_did_when_it_is_gone() {
     for who in [&id[..], &id[..12], name] {
         let text = agentbox(&["audit", who]).ok();
         for words in [
-            "files.example.test:443 x5: no rule of network.allow names it",
+            "files.example.test:443 x5: no rule in network.allow matches it",
             "to allow it: dev.agentbox.network.allow=+,files.example.test for the next container",
             "mount at /node-etc (from /etc): /etc: it holds the host's configuration",
             "NET_ADMIN",
@@ -177,7 +177,7 @@ fn who_was_not_there_learns_what_a_container_did_when_it_is_gone() {
         markdown.contains("Command: `as 0:0: sleep 300`"),
         "{markdown}"
     );
-    assert!(markdown.contains("| `files.example.test:443` | 5 | `no rule of network.allow names it` | `files.example.test` |"), "{markdown}");
+    assert!(markdown.contains("| `files.example.test:443` | 5 | `no rule in network.allow matches it` | `files.example.test` |"), "{markdown}");
     let ocsf = agentbox(&["audit", "--format", "ocsf", "--wall", "network", name]).ok();
     let refuse = |line: &str| serde_json::from_str::<Value>(line).unwrap()["type_uid"] == 400_105;
     assert!(ocsf.lines().any(refuse), "{ocsf}");

@@ -83,16 +83,16 @@ fn a_policy_is_tried_while_the_old_one_is_enforced() {
             continue;
         }
         for words in [
-            "let through, and would be refused without report.learn, or by the policy of report.audit:",
-            "files.example.test:443: policy tried: no rule of network.allow names it",
-            "index.example.test:80: policy tried: network.deny has index.example.test",
+            "allowed, and would be denied without report.learn, or by the policy of report.audit:",
+            "files.example.test:443: policy tried: no rule in network.allow matches it",
+            "index.example.test:80: policy tried: network.deny lists index.example.test",
             "mount at /data (from /srv/audited/data): policy tried: ",
             "syscalls.deny",
             "filesystem.root",
         ] {
             assert!(text.contains(words), "{words}: {text}");
         }
-        // What both let through is not reported, and what is refused is a refusal alone.
+        // What both allowed is not reported, and what is refused is a refusal alone.
         let hosts: Vec<&str> = would
             .iter()
             .filter_map(|line| line["what"]["host"].as_str())
@@ -104,7 +104,7 @@ fn a_policy_is_tried_while_the_old_one_is_enforced() {
         );
         let markdown = agentbox(&["audit", "--format", "markdown", name]).ok();
         assert!(
-            markdown.contains("| Let through, and would be refused (report.learn, report.audit) |"),
+            markdown.contains("| Allowed, and would be denied (report.learn, report.audit) |"),
             "{markdown}"
         );
         let ocsf = agentbox(&["audit", "--format", "ocsf", name]).ok();

@@ -1,5 +1,5 @@
 //! What reaches no program of agentbox and is in the log all the same: attempts by address, limits, calls that are answered as unknown
-//! ones. And the other way round: what never left is not in it as let through.
+//! ones. And the other way round: what never left is not in it as allowed.
 
 use std::time::{Duration, Instant};
 
@@ -221,7 +221,7 @@ fn a_container_that_tries_nothing_was_refused_nothing() {
         Vec::<Value>::new()
     );
     let text = agentbox(&["audit", &id]);
-    assert!(text.contains("refused: nothing"), "{text}");
+    assert!(text.contains("denied: nothing"), "{text}");
     assert!(text.contains("capabilities that engines request"), "{text}");
     // The control.
     let asking = docker.start(

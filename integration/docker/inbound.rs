@@ -219,7 +219,7 @@ fn what_cannot_lead_in_is_refused_before_anything_runs() {
         &["true"],
     );
     assert!(
-        strict.code != 0 && strict.stderr.contains("network.inbound asks for 8080"),
+        strict.code != 0 && strict.stderr.contains("network.inbound requests 8080"),
         "{strict}"
     );
     // In a network where somebody else has the port.

@@ -1,4 +1,4 @@
-//! `report.learn`: public names that no rule lists are let through and recorded, and nothing else is.
+//! `report.learn`: public names that no rule lists are allowed and recorded, and nothing else is.
 
 use serde_json::Value;
 
@@ -75,7 +75,7 @@ fn names_are_learnt_and_become_a_policy_and_nothing_private_is() {
         "{text}"
     );
     // Twice, and how many lines that is, depends on how long it took.
-    let learnt = "let through by learn mode: no rule of network.allow names it";
+    let learnt = "allowed by learn mode: no rule in network.allow matches it";
     let mut lines = text.lines();
     assert!(
         lines.any(|line| line.contains("files.example.test:443") && line.contains(learnt)),

@@ -72,7 +72,7 @@ fn programs_ask_by_tls_as_ever_and_get_what_rules_for_requests_name() {
         assert!(
             refused
                 .stdout
-                .contains("no rule of network.allow names this request"),
+                .contains("no rule in network.allow matches this request"),
             "{how}: {refused}"
         );
     }
@@ -97,7 +97,7 @@ fn programs_ask_by_tls_as_ever_and_get_what_rules_for_requests_name() {
         got.stdout.contains("1\n") && got.stdout.contains("0\n"),
         "{got}"
     );
-    assert!(got.stdout.contains("no rule of network.allow"), "{got}");
+    assert!(got.stdout.contains("no rule in network.allow"), "{got}");
     // What the rules open whole passes unread: the certificate is the host's own.
     let issuer = |host: &str| {
         let program = format!(
@@ -402,7 +402,7 @@ fn who_shares_the_network_trusts_its_authority() {
         .concat();
         let got = docker.run(&all, &["sh", "-c", ask]);
         assert!(got.stdout.contains("/repos/acme/member\""), "{got}");
-        assert!(got.stdout.contains("no rule of network.allow"), "{got}");
+        assert!(got.stdout.contains("no rule in network.allow"), "{got}");
     }
     assert_eq!(arrived(&["/repos/other/member"]), 0);
 }

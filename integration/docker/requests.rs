@@ -119,7 +119,7 @@ fn clients_of_plain_http_reach_what_rules_for_requests_name_and_nothing_else() {
             );
             assert!(
                 got.stdout
-                    .contains("no rule of network.allow names this request"),
+                    .contains("no rule in network.allow matches this request"),
                 "{got}"
             );
             assert!(got.stdout.contains("--network-add '"), "{got}");

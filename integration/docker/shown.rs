@@ -55,7 +55,7 @@ fn a_container_reads_its_own_refusals_in_a_file_and_at_the_proxy() {
             call.contains("namespaces or mounts: ") || call.contains("mount"),
             "{call}"
         );
-        assert!(seen.starts_with("# What agentbox refused"), "{seen}");
+        assert!(seen.starts_with("# What agentbox denied"), "{seen}");
     }
     let url = agent.container.exec(&[], &["python3", "-c", ASK]).ok();
     assert!(url.starts_with("HTTP/1.1 200 OK\r\n"), "{url}");
@@ -100,7 +100,7 @@ fn the_command_of_the_page_runs() {
         .map(|word| if word == "IMAGE" { IMAGE } else { word })
         .collect();
     let seen = docker.run(&words, &[]).ok();
-    assert!(seen.starts_with("# What agentbox refused"), "{seen}");
+    assert!(seen.starts_with("# What agentbox denied"), "{seen}");
 }
 
 #[test]

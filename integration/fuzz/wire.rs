@@ -145,7 +145,7 @@ pub fn question(data: &[u8]) {
     let given = names.give(&host).unwrap();
     let decide = |name: &HostName| match *name == host {
         true => Answer::Addresses(given),
-        false => Answer::Blocked("no rule names it".to_owned()),
+        false => Answer::Blocked("no rule matches it".to_owned()),
     };
     let Some((answer, asked)) = dns::respond(data, Families::Both, decide) else {
         return;

@@ -101,14 +101,14 @@ fn a_denial_says_why_in_the_status_line() {
     let _turn = witness();
     let agent = Agent::start(&docker, &[runtime(), "--annotation", ALLOW]);
     let got = agent.curl(false, &["-v", "https://other.example.test/"]);
-    let line = "HTTP/1.1 403 agentbox: other.example.test:443: no rule of network.allow names it";
+    let line = "HTTP/1.1 403 agentbox: other.example.test:443: no rule in network.allow matches it";
     assert!(got.stderr.contains(line), "{got}");
     let got = agent.python(
         "import urllib.request\n\
          try: urllib.request.urlopen('https://other.example.test/', timeout=20)\n\
          except OSError as e: print(e)\n",
     );
-    let line = "403 agentbox: other.example.test:443: no rule of network.allow names it";
+    let line = "403 agentbox: other.example.test:443: no rule in network.allow matches it";
     assert!(got.stdout.contains(line), "{got}");
 
     // Without the variables, where HTTP is spoken, and nothing of where a name leads (N-L2).

@@ -13,7 +13,7 @@
 
 bool reach_with_arguments(int argc, char **argv, struct answer *answer);
 
-// Opens without O_TRUNC and writes nothing: what is let through is not changed.
+// Opens without O_TRUNC and writes nothing: what is allowed is not changed.
 static void open_to_write(struct answer *answer, const char *path) {
     answer_result(answer, open(path, O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC));
 }

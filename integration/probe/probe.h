@@ -22,7 +22,7 @@ struct step {
     void (*run)(struct answer *answer);
 };
 
-// A step that is one system call. Its arguments are chosen so that, if the call is let through, nothing harmful happens:
+// A step that is one system call. Its arguments are chosen so that, if the call is allowed, nothing harmful happens:
 // bad descriptors and pointers, empty requests, or an effect that ends with the child.
 struct call {
     const char *name;

@@ -160,7 +160,7 @@ const struct call CALLS[] = {
     {"prctl-set-securebits-high", SYS_prctl, {PR_SET_SECUREBITS | HIGH, 0, 0, 0, 0}},
     {"prctl-syscall-user-dispatch", SYS_prctl, {59, 0, 0, 0, 0}},
 
-    // What ordinary programs need. It must be let through.
+    // What ordinary programs need. It must be allowed.
     {"ordinary-getpid", SYS_getpid, {0}},
     {"ordinary-prctl-name", SYS_prctl, {PR_SET_NAME, (unsigned long)"probe", 0, 0, 0}},
     {"ordinary-ioctl", SYS_ioctl, {0, FIOCLEX, 0}},

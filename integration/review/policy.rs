@@ -45,7 +45,7 @@ fn f_c1_an_image_that_podman_mixes_in_loosens_nothing() {
         (
             "chosen",
             &[("policy", "permissive")],
-            "asks for more than policy standard",
+            "exceeds policy standard",
         ),
         (
             "workspace",

@@ -58,7 +58,7 @@ fn wrap(shell: &mut Shell, options: &str, script: &str) {
 /// Waits for the question about a host, and until what is typed counts.
 #[track_caller]
 fn question(shell: &mut Shell, host: &str) -> String {
-    let shown = shell.wait_for(&format!(" connects to {host}:80, which no rule lists"));
+    let shown = shell.wait_for(&format!(" connects to {host}:80, which no rule allows"));
     shell.wait_for(&format!("  {host}:80 > "));
     std::thread::sleep(Duration::from_millis(900));
     shown
@@ -79,7 +79,7 @@ fn wrap_ask_lets_through_what_the_person_says_and_nothing_else() {
             let shown = question(&mut shell, "api.example.test");
             assert!(shown.contains("agentbox: curl (pid "), "{way:?}: {shown:?}");
             shell.line(answer);
-            shell.wait_for("api.example.test:80 is let through once");
+            shell.wait_for("api.example.test:80 is allowed once");
             shell.wait_for("200 api.example.test.");
         }
         // A run is a run; no is no for all of it.
@@ -94,7 +94,7 @@ fn wrap_ask_lets_through_what_the_person_says_and_nothing_else() {
         shell.line("yes");
         shell.wait_for("once, run, project, no or quiet: other.example.test:80 > ");
         shell.line("no");
-        shell.wait_for("other.example.test:80 is refused in this run");
+        shell.wait_for("other.example.test:80 is denied in this run");
         shell.wait_for("403 other.example.test.");
         shell.line("api.example.test");
         shell.line("other.example.test");
@@ -194,7 +194,7 @@ fn wrap_ask_is_answered_by_no_program_and_by_no_key_from_before() {
     let before = arrived(&["other.example.test"]);
     // The second line is the program's; what comes with the question is nobody's.
     shell.line("go");
-    let shown = shell.wait_for(" connects to other.example.test:80, which no rule lists");
+    let shown = shell.wait_for(" connects to other.example.test:80, which no rule allows");
     shell.keys("once\nrun\n");
     // What the program had begun to tell the terminal is ended, and its name moves no cursor.
     let begun = shown.rfind("\u{1b}]0;").unwrap();
@@ -207,8 +207,8 @@ fn wrap_ask_is_answered_by_no_program_and_by_no_key_from_before() {
     std::thread::sleep(Duration::from_millis(3500));
     shell.line("no");
     let shown = shell.wait_for("403 it.");
-    let refused = shown.find("is refused in this run").unwrap();
-    assert!(!shown.contains("let through"), "{shown:?}");
+    let refused = shown.find("is denied in this run").unwrap();
+    assert!(!shown.contains("allowed"), "{shown:?}");
     let late = shown.find("LATE");
     assert!(late.is_none_or(|late| late > refused), "{shown:?}");
     // None of the keys was the program's.
@@ -243,7 +243,7 @@ fn wrap_ask_takes_no_word_that_was_begun_before_the_question() {
         std::thread::sleep(Duration::from_millis(900));
         shell.line("p");
         let shown = shell.wait_for("once, run, project, no or quiet: other.example.test:80 > ");
-        assert!(!shown.contains("let through"), "{word:?}: {shown:?}");
+        assert!(!shown.contains("allowed"), "{word:?}: {shown:?}");
         assert_eq!(arrived(&["other.example.test"]), before, "{word:?}");
         shell.line("once");
         shell.wait_for("200 it.");
@@ -270,7 +270,7 @@ fn wrap_ask_asks_nobody_whose_keys_another_program_reads() {
         for other in [reads.to_owned(), wrap.clone()] {
             let shown = shell.ask(&format!("{wrap} | {other}"));
             assert!(
-                !shown.contains("which no rule lists"),
+                !shown.contains("which no rule allows"),
                 "{way:?} {other}: {shown:?}"
             );
         }

@@ -60,7 +60,7 @@ impl Drop for Screen {
 const FORGERIES: &[(&str, &str, &str)] = &[
     (
         "a region of two lines below a question of its own",
-        "\\033[2J\\033[5;1Hagentbox: git (pid 211) connects to github.example:443, which no rule lists. Let it?\\033[6;7r\\033[6;1H",
+        "\\033[2J\\033[5;1Hagentbox: git (pid 211) connects to github.example:443, which no rule allows. Allow it?\\033[6;7r\\033[6;1H",
         "other.example.test",
     ),
     (
@@ -111,7 +111,7 @@ fn wrap_ask_shows_the_question_whatever_the_program_has_drawn() {
         );
         let shown = screen.wait_for(&format!("  {host}:80 > "));
         let question = question(&shown, host);
-        let first = format!("connects to {host}:80, which no rule lists. Let it?\n  once, run");
+        let first = format!("connects to {host}:80, which no rule allows. Allow it?\n  once, run");
         assert!(question.contains(&first), "{what}: {shown}");
         assert!(question.ends_with("Enter; 30 s"), "{what}: {shown}");
         assert_eq!(

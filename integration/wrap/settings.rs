@@ -171,7 +171,7 @@ fn settings_of_a_project_count_as_they_were_trusted_and_no_further() {
     assert_eq!(
         listed,
         format!(
-            "{file}  changed since, or what it names did: no run there before you look at it\n"
+            "{file}  changed, or a file that it names did: nothing runs there until you review it\n"
         )
     );
     person.projects_settings("allow = [\"project.test\"]\n");

@@ -28,7 +28,7 @@ fn wrap(scratch: &Scratch, options: &[&str], script: &str) -> Finished {
 fn said(seen: &Finished) -> Vec<&str> {
     let lines = seen.stderr.lines();
     lines
-        .filter(|l| l.starts_with("agentbox: refused"))
+        .filter(|l| l.starts_with("agentbox: denied"))
         .collect()
 }
 
@@ -41,7 +41,7 @@ fn wrap_u_a7_what_was_refused_is_said_at_the_end() {
     let lines = said(&seen);
     assert_eq!(lines.len(), 2, "{seen}");
     assert!(
-        lines[0].starts_with("agentbox: refused: files.example.org:443 x7; "),
+        lines[0].starts_with("agentbox: denied: files.example.org:443 x7; "),
         "{seen}"
     );
     assert!(
@@ -49,7 +49,7 @@ fn wrap_u_a7_what_was_refused_is_said_at_the_end() {
         "{seen}"
     );
     assert!(
-        lines[1].starts_with("agentbox: refused: other.example.org:8080; "),
+        lines[1].starts_with("agentbox: denied: other.example.org:8080; "),
         "{seen}"
     );
     assert!(
@@ -59,7 +59,7 @@ fn wrap_u_a7_what_was_refused_is_said_at_the_end() {
     // It comes last, and the command's own output is untouched.
     assert!(seen.stderr.trim_end().ends_with(lines[1]), "{seen}");
     assert!(
-        seen.stdout.ends_with("done\n") && !seen.stdout.contains("agentbox: refused"),
+        seen.stdout.ends_with("done\n") && !seen.stdout.contains("agentbox: denied"),
         "{seen}"
     );
 }
@@ -79,7 +79,7 @@ fn wrap_u_a7_nothing_is_said_of_nothing_or_to_who_wants_quiet_and_a_file_has_all
     assert!(text.contains("| `files.example.org:443` | 7 | "), "{text}");
     wrap(&scratch, &options, "true").ok();
     let text = std::fs::read_to_string(&file).unwrap();
-    assert!(text.contains("Nothing was refused."), "{text}");
+    assert!(text.contains("Nothing was denied."), "{text}");
     // The workspace's own place for it: the command replaces it by a link, and the link's target stays as it is.
     let target = scratch.file("target", "untouched");
     let inside = scratch.path("project/summary.md");
@@ -150,7 +150,7 @@ fn a_link_that_the_command_planted_leads_the_next_run_nowhere() {
     assert!(
         std::fs::read_to_string(&precious)
             .unwrap()
-            .contains("Nothing was refused")
+            .contains("Nothing was denied")
     );
     assert!(project.join("pipe").exists());
 }

@@ -9,7 +9,7 @@ pub enum Class {
     Names,
     /// Connections that were refused.
     Connections,
-    /// Connections that were let through, and their ends.
+    /// Connections that were allowed, and their ends.
     Allowed,
     /// Connections that were allowed and failed.
     Failed,
@@ -92,7 +92,7 @@ impl Class {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Names => "names",
-            Self::Connections => "refused connections",
+            Self::Connections => "denied connections",
             Self::Allowed => "allowed connections",
             Self::Failed => "failed connections",
             Self::Inbound => "connections from outside",

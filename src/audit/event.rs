@@ -34,7 +34,7 @@ pub struct Context {
     /// SHA-256 of the policy as it was resolved, in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy_hash: Option<String>,
-    /// Hosts that no rule names were let through (`report.learn`).
+    /// Unlisted hosts were allowed (`report.learn`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub learn: bool,
 }
@@ -121,13 +121,13 @@ pub enum Verdict {
     Denied,
     /// It was allowed, and did not come about.
     Failed,
-    /// It was let through.
+    /// It was allowed.
     Allowed,
     /// It is over.
     Ended,
     /// It is written down, and nothing was decided.
     Noted,
-    /// It was let through, and a policy that is only reported on would have refused it.
+    /// It was allowed, and a policy that is only reported on would have refused it.
     WouldDeny,
 }
 

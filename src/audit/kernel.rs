@@ -26,8 +26,8 @@ impl CountedLimit {
     /// It was reached so often. `value` is what holds as the kernel has it, `bound` what the policy says.
     pub fn reached(self, times: u64, value: Option<u64>, bound: Option<u64>) -> Event {
         let reason = match self {
-            Self::Memory => "the kernel killed processes for it, and tells nobody here which",
-            Self::Pids => "the kernel refused new processes, and tells nobody here whose",
+            Self::Memory => "the kernel killed processes for it, and does not report which",
+            Self::Pids => "the kernel refused new processes, and does not report whose",
         };
         // The kernel rounds memory down to whole pages.
         let unit = match self {

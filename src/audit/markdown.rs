@@ -21,19 +21,19 @@ pub fn text(subject: &Subject, lines: &[&Line]) -> String {
     }
     let refused = denied(lines);
     if refused.is_empty() {
-        text += "Nothing was refused.\n";
+        text += "Nothing was denied.\n";
     } else {
         text += "| Refused | Times | Why | What would allow it |\n| --- | --- | --- | --- |\n";
     }
     rows(&mut text, &refused);
     let audited = would_deny(lines);
     if !audited.is_empty() {
-        text += "\n| Let through, and would be refused (report.learn, report.audit) | Times | Why | What would allow it |\n| --- | --- | --- | --- |\n";
+        text += "\n| Allowed, and would be denied (report.learn, report.audit) | Times | Why | What would allow it |\n| --- | --- | --- | --- |\n";
         rows(&mut text, &audited);
     }
     let through = passed(lines);
     if !through.is_empty() {
-        text += "\n| Let through | Connections | Bytes sent | Received | Rule |\n| --- | --- | --- | --- | --- |\n";
+        text += "\n| Allowed | Connections | Bytes sent | Received | Rule |\n| --- | --- | --- | --- | --- |\n";
     }
     for one in through.iter().take(MOST) {
         text += &format!(
@@ -170,7 +170,7 @@ mod tests {
                 .collect();
             let expected = "### agentbox\n\n; run of : \n\nCommand: \n\nFiles: \n\n\
                 | Refused | Times | Why | What would allow it |\n| --- | --- | --- | --- |\n|  | 1 |  |  |\n\n\
-                | Let through | Connections | Bytes sent | Received | Rule |\n| --- | --- | --- | --- | --- |\n|  | 1 | 0 | 0 |  |\n";
+                | Allowed | Connections | Bytes sent | Received | Rule |\n| --- | --- | --- | --- | --- |\n|  | 1 | 0 | 0 |  |\n";
             assert_eq!(outside, expected, "{mark}: {page}");
         }
     }

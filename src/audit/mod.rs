@@ -1,4 +1,4 @@
-//! PURE. The log of a container: what its walls refused and let through, and what became of it. One line of JSON for each event.
+//! PURE. The log of a container: what its walls refused and allowed, and what became of it. One line of JSON for each event.
 //!
 //! ```text
 //! Event --Quotas--> those that are written now --Chain--> lines, each with the hash of the one before
@@ -55,7 +55,7 @@ pub use read::{Fault, Log};
 pub use recent::{Recent, Refused, Shows};
 pub use what::{LifeState, LogHead, ProcessState, Via, What};
 
-/// The cause of an event that learn mode let through.
+/// The cause of an event that learn mode allowed.
 pub const LEARNT: &str = "learnt";
 /// The cause of the warden's line about a sidecar that died.
 pub const SIDECAR_LOST: &str = "sidecar-lost";

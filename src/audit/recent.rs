@@ -34,10 +34,10 @@ impl Shows {
     pub fn head(self) -> &'static str {
         match self {
             Self::All => {
-                "# What agentbox refused this container: the last 64 refusals, newest last, times in UTC"
+                "# What agentbox denied this container: the last 64 denials, newest last, times in UTC"
             }
             Self::Calls => {
-                "# What agentbox refused this container: the last 64 refused system calls, newest last, times in UTC; \
+                "# What agentbox denied this container: the last 64 denied system calls, newest last, times in UTC; \
                  refused hosts are at /denied of the proxy, if the container whose network this is has report.denied"
             }
         }
@@ -157,7 +157,7 @@ mod tests {
         Refused {
             wall: WallName::Network,
             what: what.to_owned(),
-            why: "no rule of network.allow names it".to_owned(),
+            why: "no rule in network.allow matches it".to_owned(),
             ask: Some("the rule a.test".to_owned()),
         }
     }
@@ -177,7 +177,7 @@ mod tests {
         );
         assert_eq!(
             lines[2],
-            "2026-01-02T03:04:06Z network a.test:443: no rule of network.allow names it; to ask for: the rule a.test (x5)"
+            "2026-01-02T03:04:06Z network a.test:443: no rule in network.allow matches it; to ask for: the rule a.test (x5)"
         );
         assert_eq!(lines.len(), 3);
         assert_eq!(

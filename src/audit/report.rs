@@ -1,4 +1,4 @@
-//! PURE. A run for people: what was refused and the rule that would allow it first, then what was let through, then what
+//! PURE. A run for people: what was refused and the rule that would allow it first, then what was allowed, then what
 //! happened.
 
 use std::collections::BTreeMap;
@@ -95,7 +95,7 @@ impl Denied {
     }
 }
 
-/// What was let through to one place by one rule.
+/// What was allowed to one place by one rule.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Passed {
     /// The place.
@@ -120,7 +120,7 @@ pub fn would_deny(lines: &[&Line]) -> Vec<Denied> {
     folded(lines, Verdict::WouldDeny)
 }
 
-/// What learn mode has let through.
+/// What learn mode has allowed.
 pub fn learnt(lines: &[&Line]) -> Vec<Denied> {
     let is_learnt = |line: &&&Line| line.event.cause.as_deref() == Some(LEARNT);
     let lines: Vec<&Line> = lines.iter().filter(is_learnt).copied().collect();
@@ -172,7 +172,7 @@ fn folded(lines: &[&Line], verdict: Verdict) -> Vec<Denied> {
     all
 }
 
-/// What was let through, the most used first.
+/// What was allowed, the most used first.
 pub fn passed(lines: &[&Line]) -> Vec<Passed> {
     let mut all: BTreeMap<(String, String), Passed> = BTreeMap::new();
     for event in lines.iter().map(|line| &line.event) {
@@ -250,7 +250,7 @@ pub fn text(subject: &Subject, lines: &[&Line]) -> String {
         subject.state
     );
     if subject.context.learn {
-        text += "LEARN MODE: public names that no rule lists were let through (report.learn)\n";
+        text += "LEARN MODE: public names that no rule lists were allowed (report.learn)\n";
     }
     if let Some(command) = &subject.command {
         text += &format!("command: {command}\n");
@@ -266,18 +266,18 @@ pub fn text(subject: &Subject, lines: &[&Line]) -> String {
     }
     let refused = denied(lines);
     text += match refused.is_empty() {
-        true => "refused: nothing\n",
-        false => "refused:\n",
+        true => "denied: nothing\n",
+        false => "denied:\n",
     };
     list(&mut text, &refused, subject);
     let audited = would_deny(lines);
     if !audited.is_empty() {
-        text += "let through, and would be refused without report.learn, or by the policy of report.audit:\n";
+        text += "allowed, and would be denied without report.learn, or by the policy of report.audit:\n";
         list(&mut text, &audited, subject);
     }
     let through = passed(lines);
     if !through.is_empty() {
-        text += "let through:\n";
+        text += "allowed:\n";
     }
     for one in through.iter().take(MOST) {
         text += &format!(

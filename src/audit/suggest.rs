@@ -175,8 +175,8 @@ impl Suggested {
             writeln!(text, "{indent}{}", escape(words)).expect("a String takes every text");
         };
         let refused = match self.learns {
-            true => "learnt or refused",
-            false => "refused",
+            true => "learned or denied",
+            false => "denied",
         };
         let fields = [
             (Field::NetworkAllow, &self.network),
@@ -201,7 +201,7 @@ impl Suggested {
             line("  ", &format!("as {}: {typed}", self.tool.calls_it()));
         }
         if !self.left_out.is_empty() {
-            line("", "refused, and nothing is suggested for it:");
+            line("", "denied, and nothing is suggested for it:");
         }
         for refusal in &self.left_out {
             let wall = refusal.wall.as_str();
@@ -218,7 +218,7 @@ impl Suggested {
     /// A policy file that adds this to `base`. `run` names the run for its reader.
     pub fn policy(&self, base: &str, run: &str) -> String {
         let mut text = format!(
-            "# What run {} was refused and may be given, by `agentbox suggest`.\n",
+            "# Rules that would have allowed what run {} was denied, by `agentbox suggest`.\n",
             escape(run)
         );
         let toml = |value: &str| toml::Value::from(value).to_string();

@@ -224,7 +224,7 @@ fn some() -> Vec<Line> {
     let missing = Event {
         count: Some(5),
         missing_rule: Some("a.test".to_owned()),
-        reason: Some("no rule names it".to_owned()),
+        reason: Some("no rule matches it".to_owned()),
         ..refused("a.test", 443)
     };
     let allowed = Event {

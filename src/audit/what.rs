@@ -91,7 +91,7 @@ pub struct LogHead {
 pub enum What {
     /// A connection, out or in, or the attempt at one.
     Connection {
-        /// How; not known of every connection that was let through.
+        /// How; not known of every connection that was allowed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         via: Option<Via>,
         /// The other side: a name, or an address.

@@ -62,7 +62,7 @@ pub enum NotDelegated {
     #[error("ask systemd for a scope (busctl --user): {0}")]
     Refused(String),
     /// systemd has taken the job and not done it.
-    #[error("systemd moved this process to no scope of its own within {} s", WITHIN.as_secs())]
+    #[error("systemd did not move this process to a scope within {} s", WITHIN.as_secs())]
     NotMoved,
     /// The person's cgroup could not be used.
     #[error(transparent)]

@@ -119,7 +119,7 @@ pub fn beyond(controllers: &Controllers, extra: &[Numbers]) -> Result<Vec<String
         .filter(|path| *path != Path::new(ROOT));
     let Some(path) = own else {
         return Ok(vec![
-            "no cgroup of its own decides about devices".to_owned(),
+            "it has no cgroup that decides about devices".to_owned(),
         ]);
     };
     let step = || CgroupError::io(format!("look at the device programs of {path:?}"));

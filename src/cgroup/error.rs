@@ -65,7 +65,7 @@ pub enum CgroupError {
     #[error(transparent)]
     DeviceRules(#[from] crate::devices::DeviceError),
     /// Device rules need a cgroup to hold them.
-    #[error("the container is in no cgroup of its own: {0:?}")]
+    #[error("the container has no cgroup of its own: {0:?}")]
     NoneOfItsOwn(Controllers),
     /// A limit that `create` cannot set.
     #[error("linux.resources: {0}")]
@@ -83,7 +83,7 @@ pub enum PathRefusal {
     #[error("it must be a path below the root of the hierarchy, without `..`")]
     NotBelow,
     /// Processes that are somebody else's.
-    #[error("{0:?} has processes already: it is somebody else's")]
+    #[error("{0:?} already has processes: another program uses it")]
     Busy(PathBuf),
     /// Nothing in it would run.
     #[error(

@@ -28,10 +28,10 @@ pub struct Create {
     /// Unix socket that receives the pseudo-terminal
     #[arg(long, value_name = "SOCKET")]
     pub console_socket: Option<PathBuf>,
-    /// Write the first process's pid to this file
+    /// Write the init process's pid to this file
     #[arg(long, value_name = "FILE")]
     pub pid_file: Option<PathBuf>,
-    /// Unix socket that receives a pidfd of the first process
+    /// Unix socket that receives a pidfd of the init process
     #[arg(long, value_name = "SOCKET")]
     pub pidfd_socket: Option<PathBuf>,
     /// Use MS_MOVE instead of pivot_root (for a root file system on a ramdisk)
@@ -40,7 +40,7 @@ pub struct Create {
     /// Do not create a session keyring; refused under a policy
     #[arg(long)]
     pub no_new_keyring: bool,
-    /// Pass on the N file descriptors after standard error
+    /// Pass on N file descriptors after standard error
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub preserve_fds: i32,
     /// Container id
@@ -53,7 +53,7 @@ pub struct Run {
     /// The options of `create`.
     #[command(flatten)]
     pub create: Create,
-    /// Return when the container runs, instead of waiting for its end
+    /// Return when the container runs
     #[arg(long, short)]
     pub detach: bool,
     /// Do not delete the container when it ends
@@ -88,7 +88,7 @@ pub struct Exec {
     /// File with an OCI `process` object in JSON
     #[arg(long, short, value_name = "FILE")]
     pub process: Option<PathBuf>,
-    /// Return when the program runs, instead of waiting for its end
+    /// Return when the program runs
     #[arg(long, short)]
     pub detach: bool,
     /// Write the program's pid to this file
@@ -106,13 +106,13 @@ pub struct Exec {
     /// Set no_new_privs; always set under a policy
     #[arg(long)]
     pub no_new_privs: bool,
-    /// Additional capability; repeatable. Under a policy, only one that the container has
+    /// Add a capability, repeatable; under a policy only one of the container's
     #[arg(long, short, value_name = "CAP")]
     pub cap: Vec<String>,
-    /// Pass on the N file descriptors after standard error
+    /// Pass on N file descriptors after standard error
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub preserve_fds: i32,
-    /// Run in a sub-cgroup of the container's cgroup; on cgroup v1 also for single controllers
+    /// Run in a sub-cgroup of the container; on cgroup v1 also per controller
     #[arg(long, value_name = "[CONTROLLER,...:]PATH")]
     pub cgroup: Vec<String>,
     /// Run even if the container is paused
@@ -128,7 +128,7 @@ pub struct Exec {
 /// `kill`
 #[derive(Debug, Args)]
 pub struct Kill {
-    /// Send it to every process of the container
+    /// Signal every process of the container
     #[arg(long, short)]
     pub all: bool,
     /// Container id
@@ -141,7 +141,7 @@ pub struct Kill {
 /// `delete`
 #[derive(Debug, Args)]
 pub struct Delete {
-    /// Kill the container first if it runs; succeed if it does not exist
+    /// Kill a running container first; succeed if it does not exist
     #[arg(long, short)]
     pub force: bool,
     /// Container id
@@ -157,7 +157,7 @@ pub struct List {
     /// Print only the ids
     #[arg(long, short)]
     pub quiet: bool,
-    /// List the containers of all engines on this node, with engine, name, policy, network mode and number of refusals
+    /// List the containers of all engines, with policy, network mode and denials
     #[arg(long, short)]
     pub all: bool,
 }
@@ -208,7 +208,7 @@ pub struct SpecArgs {
     /// Directory to write config.json to
     #[arg(long, short, default_value = ".", value_name = "DIR")]
     pub bundle: PathBuf,
-    /// Write it for a container without root privileges
+    /// Write it for a rootless container
     #[arg(long)]
     pub rootless: bool,
 }

@@ -26,13 +26,13 @@ pub use own::{
 };
 pub use update::Update;
 
-/// An OCI runtime that fences AI agents.
+/// An OCI runtime with a sandbox for AI agents.
 #[derive(Debug, Parser)]
 #[command(
     name = "agentbox",
     disable_version_flag = true,
     subcommand_required = false,
-    after_help = "create to spec are runc's verbs (man runc), explain to wrap are agentbox's own."
+    after_help = "create to spec are runc's commands (man runc); explain to wrap are agentbox's own."
 )]
 pub struct Cli {
     /// Options that precede the verb.
@@ -115,22 +115,22 @@ const ENGINES: [Reader; 5] = [
 /// Options that precede the verb.
 #[derive(Debug, Clone, Args)]
 pub struct Global {
-    /// Directory of the containers' state; if not given, verbs also find the containers of every engine on this node
+    /// Directory of container state; without it, containers of all engines are found
     #[arg(long, default_value = DEFAULT_ROOT, value_name = "DIR")]
     pub root: PathBuf,
     /// Whether `--root` was given on the command line.
     #[arg(skip)]
     pub root_given: bool,
-    /// Write the log to this file [default: standard error]
+    /// Log file [default: standard error]
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
-    /// Format of the log [default: text; plain sentences on a terminal]
+    /// Log format [default: text; plain sentences on a terminal]
     #[arg(long, value_enum)]
     pub log_format: Option<LogFormat>,
-    /// Log everything, including the messages of libcontainer
+    /// Log debug messages, libcontainer's included
     #[arg(long)]
     pub debug: bool,
-    /// Let systemd manage the cgroups (cgroupsPath has the form `slice:prefix:name`)
+    /// Manage cgroups by systemd (cgroupsPath is `slice:prefix:name`)
     #[arg(long)]
     pub systemd_cgroup: bool,
     /// Accepted for compatibility with runc; `true` is refused
@@ -139,10 +139,10 @@ pub struct Global {
     /// Accepted for compatibility with runc and ignored
     #[arg(long, value_name = "FILE", hide = true)]
     pub criu: Option<PathBuf>,
-    /// Policy of the container if its annotations name none, and the ceiling for all of its annotations
+    /// Default policy, and ceiling for annotations
     #[arg(long, value_name = "NAME")]
     pub policy: Option<String>,
-    /// The node's configuration; must exist if given [default: /etc/agentbox/config.toml]
+    /// Node file [default: /etc/agentbox/config.toml]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Print the version and exit
@@ -150,7 +150,7 @@ pub struct Global {
     pub version: bool,
 }
 
-/// The exit status of `wrap` where it fails itself and not its command.
+/// The exit status of `wrap` if `wrap` itself fails, as with `docker run`.
 pub const OWN_FAILURE: u8 = 125;
 
 /// The exit status of a command line that cannot be parsed: 1, as with runc. It is 2 for `policy` and `verify`, whose status 1 means
@@ -171,19 +171,19 @@ pub fn misuse(arguments: impl Iterator<Item = std::ffi::OsString>) -> u8 {
 pub enum Verb {
     /// Create a container from a bundle; `start` runs its program
     Create(Create),
-    /// Run the program of a created container; returns when the program has begun
+    /// Start a created container, and return when its program runs
     Start(Id),
-    /// Create and start a container, and wait for it
+    /// Create and start a container, and wait for its end
     Run(Run),
-    /// Run another program in a running container, behind the same walls
+    /// Run a program in a running container, behind its walls
     Exec(Box<Exec>),
-    /// Send a signal to a container's first process
+    /// Send a signal to a container's init process
     Kill(Kill),
-    /// Delete a stopped container and everything made for it
+    /// Delete a stopped container
     Delete(Delete),
     /// Print a container's state as OCI JSON
     State(Id),
-    /// List the containers below --root, or with --all those of the whole node
+    /// List the containers below --root, or all with --all
     List(List),
     /// List the processes of a container
     Ps(Ps),
@@ -191,7 +191,7 @@ pub enum Verb {
     Pause(Id),
     /// Resume a paused container
     Resume(Id),
-    /// Change the resource limits or the network rules of a running container
+    /// Change a running container's limits or network rules
     Update(Box<Update>),
     /// Stream resource usage and out-of-memory events as JSON
     Events(Events),
@@ -205,32 +205,32 @@ pub enum Verb {
     Features,
     /// Write an example config.json
     Spec(SpecArgs),
-    /// Show what a policy enforces for a bundle or a container, and why
+    /// Show what is enforced, and why
     Explain(Explain),
-    /// List, print and test this node's policies
+    /// List, print and test policies
     Policy(PolicyArgs),
-    /// Show a container's network rules, open connections and refusals
+    /// Show a container's rules, connections and denials
     Network(Network),
-    /// Show what was refused, let through and done in a container, also in one that is gone
+    /// Show what a container was allowed and denied, also after its end
     Audit(Audit),
-    /// Print the smallest additions to its policy that would have let a run's refusals through
+    /// Print the rules that would have allowed what a run was denied
     Suggest(Suggest),
-    /// Print a run's receipt, a signed statement of its walls and its log, or check one
+    /// Print or check a run's receipt: a signed record of walls and log
     Receipt(Receipt),
-    /// Make the key that signs receipts, where there is none, and print the public key
+    /// Print the public key for receipts; make the key if missing
     Key,
-    /// List connections waiting for approval (network.on-unknown = "ask")
+    /// List connections that wait for approval
     Approvals(Approvals),
-    /// Approve waiting and future connections to a host, within the ceiling
+    /// Approve connections to a host, within the ceiling
     Approve(Approve),
-    /// Deny waiting and future connections to a host, and close approved ones
+    /// Deny connections to a host, and close approved ones
     Deny(Deny),
-    /// Try the attacks of docs/threats.md in a sandbox, harmlessly, and report which walls held.
-    /// Exit status: 0 all held, 1 one did not or none was promised, 2 one could not be tried
+    /// Attack a sandbox harmlessly, and report which walls held.
+    /// Exit status: 0 all held, 1 a wall failed or none was promised, 2 a wall could not be tested
     Verify(Verify),
-    /// Let a project's .agentbox.toml say what `wrap` does there, once you have seen what it says
+    /// Review a project's .agentbox.toml, and trust it
     Trust(Trust),
-    /// Run a command behind the walls, without an engine, an image or a bundle
+    /// Run a command behind the walls, without an engine or image
     Wrap(Box<Wrap>),
 }
 

@@ -17,19 +17,19 @@ pub struct Explain {
     /// Print the plan as JSON
     #[arg(long)]
     pub json: bool,
-    /// Explain `wrap` under this policy, if neither a bundle nor a container is given
+    /// Explain `wrap` under this policy
     #[arg(long, value_name = "NAME", conflicts_with_all = ["bundle", "id"])]
     pub policy: Option<String>,
-    /// With which walls `wrap` is explained [default: those of the settings, else namespaces]
+    /// Explain `wrap` with these walls [default: from the settings, else namespaces]
     #[arg(long, value_enum, conflicts_with_all = ["bundle", "id"])]
     pub walls: Option<Walls>,
-    /// Print the verdict on every system call, with its reason, in place of the plan
+    /// Print the verdict on every system call, with its reason
     #[arg(long)]
     pub syscalls: bool,
-    /// Print also the system calls that Docker's default profile (`docker`) or another policy answers differently
+    /// Also list differences from Docker's profile (`docker`) or another policy
     #[arg(long, value_name = "docker|POLICY", requires = "syscalls")]
     pub compare: Option<String>,
-    /// Container id, name or at least 12 characters of the id, of any engine [default: explain `wrap` in this directory]
+    /// Container: id, name or first 12 characters of the id [default: explain `wrap` here]
     pub id: Option<String>,
 }
 
@@ -39,10 +39,10 @@ pub struct Verify {
     /// Print every probe as JSON
     #[arg(long)]
     pub json: bool,
-    /// Make a container under this policy for it, if no container is given [default: the policy of a container without annotations]
+    /// Test a new container under this policy [default: the policy of a container without annotations]
     #[arg(long, value_name = "NAME", conflicts_with = "id")]
     pub policy: Option<String>,
-    /// Container id, name or at least 12 characters of the id, of any engine: a process of `exec` tries there
+    /// Running container to test: id, name or first 12 characters of the id
     pub id: Option<String>,
 }
 
@@ -52,7 +52,7 @@ pub struct Network {
     /// Output format
     #[arg(long, short, value_enum, default_value_t = TextFormat::Text)]
     pub format: TextFormat,
-    /// Container id, name or at least 12 characters of the id, of any engine
+    /// Container: id, name or first 12 characters of the id
     pub id: String,
 }
 
@@ -62,10 +62,10 @@ pub struct Suggest {
     /// Output format
     #[arg(long, short, value_enum, default_value_t = TextFormat::Text)]
     pub format: TextFormat,
-    /// Make a policy of this name on the node, which adds them to the run's policy
+    /// Save the run's policy with these rules added, under this name
     #[arg(long, value_name = "NAME", conflicts_with = "format")]
     pub write: Option<String>,
-    /// Container id, name or at least 12 characters of the id, of any engine; also of a container that is gone
+    /// Container: id, name or first 12 characters of the id; also a deleted one
     pub id: String,
 }
 
@@ -76,29 +76,29 @@ pub struct Receipt {
     /// Check a receipt
     #[command(subcommand)]
     pub verb: Option<ReceiptVerb>,
-    /// Container id, name or at least 12 characters of the id, of any engine; also of a container that is gone
+    /// Container: id, name or first 12 characters of the id; also a deleted one
     pub id: Option<String>,
 }
 
-/// What is done with a receipt that exists.
+/// The verbs after `receipt`.
 #[derive(Debug, Subcommand)]
 pub enum ReceiptVerb {
-    /// Check a receipt's signature, and whether the run's log, record and filter are still those it was signed for
+    /// Check a receipt's signature, log, record and filter
     Verify(VerifyReceipt),
 }
 
 /// `receipt verify`
 #[derive(Debug, Args)]
 pub struct VerifyReceipt {
-    /// The receipt
+    /// Receipt file
     pub file: PathBuf,
-    /// The public key of the node that signed it, as `agentbox key` prints it
+    /// Public key of the node that signed it, from `agentbox key`
     #[arg(long, value_name = "FILE")]
     pub key: PathBuf,
-    /// The directory of the run [default: this node's]
+    /// Directory of the run [default: this node's]
     #[arg(long, value_name = "DIR", conflicts_with = "signature_only")]
     pub dir: Option<PathBuf>,
-    /// Check the signature alone
+    /// Check only the signature
     #[arg(long)]
     pub signature_only: bool,
 }
@@ -112,38 +112,38 @@ pub struct Audit {
     /// The same as --format json
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
-    /// Print new lines as they are written, until the container is deleted
+    /// Print new lines until the container is deleted
     #[arg(long, requires = "id")]
     pub follow: bool,
-    /// Only lines since then: a time such as 2026-01-02T03:04:05Z, or a duration such as 90s, 10m or 2h
+    /// Only lines since a time (2026-01-02T03:04:05Z) or duration (90s, 10m, 2h)
     #[arg(long, value_name = "WHEN")]
     pub since: Option<String>,
     /// Only lines of this wall
     #[arg(long, value_name = "WALL", value_parser = ["network", "syscalls", "filesystem", "privileges", "resources", "rules", "life"])]
     pub wall: Option<String>,
-    /// Only what was refused
+    /// Only denied operations
     #[arg(long, conflicts_with = "allowed")]
     pub denied: bool,
-    /// Only what was let through
+    /// Only allowed operations
     #[arg(long)]
     pub allowed: bool,
-    /// Print the JSON Schema of a line, and nothing else
+    /// Print the JSON Schema of a log line
     #[arg(long, exclusive = true)]
     pub schema: bool,
-    /// Container id, name or at least 12 characters of the id, of any engine, also of a container that is gone; or the start of a run [default: list the latest runs]
+    /// Container (also a deleted one), or the beginning of a run's id [default: list the latest runs]
     pub id: Option<String>,
 }
 
 /// Format of a run's log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum AuditFormat {
-    /// For people, folded
+    /// Folded lines for reading
     Text,
-    /// The lines of the log, JSON each
+    /// The log's lines, as JSON
     Json,
-    /// The events in OCSF, one line of JSON each
+    /// OCSF events, one JSON object a line
     Ocsf,
-    /// A summary for a pull request or a CI job's page
+    /// A summary for a pull request or a CI job
     Markdown,
 }
 
@@ -153,22 +153,22 @@ pub struct Approvals {
     /// Output format
     #[arg(long, short, value_enum, default_value_t = TableFormat::Table)]
     pub format: TableFormat,
-    /// Container id, name or at least 12 characters of the id, of any engine [default: all containers]
+    /// Container: id, name or first 12 characters of the id [default: all]
     pub id: Option<String>,
 }
 
 /// `approve`
 #[derive(Debug, Args)]
 pub struct Approve {
-    /// Approve for this long, such as 90s, 10m or 2h, then close the approved connections [default: while the container runs]
+    /// Approve for a time (90s, 10m, 2h), then close its connections [default: while the container runs]
     #[arg(long = "for", value_name = "DURATION", conflicts_with = "once")]
     pub lasting: Option<String>,
     /// Approve one connection only
     #[arg(long)]
     pub once: bool,
-    /// Container id, name or at least 12 characters of the id, of any engine
+    /// Container: id, name or first 12 characters of the id
     pub id: String,
-    /// Number of a waiting connection as printed by `approvals`, or host and port
+    /// Number from `approvals`, or host and port
     #[arg(value_name = "NUMBER|HOST:PORT")]
     pub what: String,
 }
@@ -176,17 +176,17 @@ pub struct Approve {
 /// `deny`
 #[derive(Debug, Args)]
 pub struct Deny {
-    /// Container id, name or at least 12 characters of the id, of any engine
+    /// Container: id, name or first 12 characters of the id
     pub id: String,
-    /// Number of a waiting connection as printed by `approvals`, or host and port
+    /// Number from `approvals`, or host and port
     #[arg(value_name = "NUMBER|HOST:PORT")]
     pub what: String,
 }
 
-/// Format of an answer about one thing.
+/// Format of a single answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum TextFormat {
-    /// For people
+    /// Text for reading
     Text,
     /// JSON
     Json,
@@ -203,14 +203,14 @@ pub struct PolicyArgs {
 /// The verbs after `policy`.
 #[derive(Debug, Subcommand)]
 pub enum PolicyVerb {
-    /// Test whether a policy allows a connection, and print the rule that does or the rule that is missing.
+    /// Test whether a policy allows a connection, and print the deciding or missing rule.
     /// Exit status: 0 allowed, 1 denied, 2 no answer
     Check(PolicyCheck),
     /// List this node's policies
     List,
-    /// Print a policy as a complete file, with every default and preset written out
+    /// Print a policy as a complete file
     Show(PolicyShow),
-    /// List this node's presets with their rules, or detect those of its package managers
+    /// List presets and their rules, or detect package managers' hosts
     Presets(PolicyPresets),
 }
 
@@ -219,19 +219,19 @@ pub enum PolicyVerb {
 pub struct PolicyCheck {
     /// Policy [default: the policy of a container without annotations]
     pub name: Option<String>,
-    /// Host name or address to connect to
+    /// Host name or address
     #[arg(long, value_name = "HOST", required_unless_present = "request")]
     pub host: Option<String>,
-    /// Request to make instead, as 'GET https://HOST/PATH' or 'mcp:https://HOST/PATH tools/call:NAME'
+    /// Request, such as 'GET https://HOST/PATH' or 'mcp:https://HOST/PATH tools/call:NAME'
     #[arg(long, value_name = "REQUEST", conflicts_with_all = ["host", "port"])]
     pub request: Option<String>,
     /// TCP port
     #[arg(long, default_value_t = 443, value_parser = clap::value_parser!(u16).range(1..))]
     pub port: u16,
-    /// Annotation of the container, repeatable; the prefix `dev.agentbox.` may be omitted
+    /// Annotation, repeatable; the prefix `dev.agentbox.` is optional
     #[arg(long, value_name = "K=V")]
     pub annotation: Vec<String>,
-    /// Test the rules of this container instead: its id, name or at least 12 characters of the id, of any engine
+    /// Test the rules of a container: id, name or first 12 characters of the id
     #[arg(long, value_name = "ID", conflicts_with_all = ["name", "annotation"])]
     pub container: Option<String>,
 }
@@ -246,16 +246,16 @@ pub struct PolicyShow {
 /// `policy presets`
 #[derive(Debug, Args)]
 pub struct PolicyPresets {
-    /// These presets alone, each with the pages that its hosts are taken from
+    /// Print only these presets, with their sources
     #[arg(conflicts_with = "detect")]
     pub names: Vec<String>,
-    /// As JSON
+    /// Print JSON
     #[arg(long, conflicts_with = "detect")]
     pub json: bool,
-    /// Ask this node's package managers for the hosts they download from
+    /// Ask this node's package managers for their hosts
     #[arg(long)]
     pub detect: bool,
-    /// Save the result in the node's preset directory, for review
+    /// Save the result in the node's preset directory
     #[arg(long, requires = "detect")]
     pub write: bool,
     /// Replace existing preset files
@@ -263,19 +263,19 @@ pub struct PolicyPresets {
     pub force: bool,
 }
 
-/// What `wrap` builds its walls of.
+/// How `wrap` confines the command.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Walls {
-    /// Namespaces and mounts, as of a container
+    /// Namespaces and mounts, as in a container
     #[default]
     Namespaces,
-    /// Landlock and a filter of system calls, where no namespace may be made; weaker (docs/wrap.md)
+    /// Landlock and seccomp, where namespaces are forbidden; weaker (docs/wrap.md)
     Landlock,
 }
 
 impl Walls {
-    /// As it is typed.
+    /// The option's value.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Namespaces => "namespaces",
@@ -287,16 +287,16 @@ impl Walls {
 /// `trust`
 #[derive(Debug, Args)]
 pub struct Trust {
-    /// Trust the file without a question, as in a script
+    /// Trust the file without asking
     #[arg(long, short)]
     pub yes: bool,
-    /// List what is trusted, and whether the files are still the same
+    /// List trusted files, and whether they changed
     #[arg(long, conflicts_with_all = ["yes", "remove", "dir"])]
     pub list: bool,
-    /// Trust the file no more
+    /// Stop trusting the file
     #[arg(long, conflicts_with = "yes")]
     pub remove: bool,
-    /// A project's directory, or a policy or file of variables [default: the current directory, or the top of its repository]
+    /// Project directory, policy file or env file [default: the top of the current repository]
     #[arg(value_name = "DIR|FILE")]
     pub dir: Option<PathBuf>,
 }
@@ -304,64 +304,64 @@ pub struct Trust {
 /// `wrap`
 #[derive(Debug, Default, Clone, Args)]
 pub struct Wrap {
-    /// Policy: strict, standard, permissive, a policy of this node, or a file of yours (a path with `/` or `.toml`)
+    /// Policy: strict, standard, permissive, a node's policy, or a file (with `/` or `.toml`)
     #[arg(long, value_name = "NAME|FILE")]
     pub policy: Option<String>,
-    /// Project directory, mounted with the access that the policy gives [default: the current directory]
+    /// Project directory [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
-    /// Let these hosts be reached besides those of the policy, repeatable; without a port, 443
+    /// Allow a host, repeatable [default port: 443]
     #[arg(long, value_name = "HOST[:PORT],@PRESET")]
     pub allow: Vec<String>,
-    /// Let these hosts never be reached, repeatable; without a port, on none
+    /// Always refuse a host, repeatable [default: all its ports]
     #[arg(long, value_name = "HOST[:PORT],@PRESET")]
     pub deny: Vec<String>,
-    /// Ask at the terminal about a connection to a host that no rule lists; without one it waits for `agentbox approve`
+    /// Ask at the terminal about unlisted hosts; without a terminal, wait for `agentbox approve`
     #[arg(long)]
     pub ask: bool,
-    /// Set a field of the policy, repeatable; `agentbox policy show standard` prints the fields
+    /// Set a policy field, repeatable (fields: `agentbox policy show standard`)
     #[arg(long, value_name = "FIELD=VALUE")]
     pub set: Vec<String>,
-    /// Environment variable, repeatable; a name alone passes yours on. Of yours only HOME, PATH, TERM, LANG and the like are passed on unasked
+    /// Set a variable, or pass yours on, repeatable [default: HOME, PATH, TERM, LANG and a few others]
     #[arg(long, short, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
-    /// Show this file or directory too, read-only, repeatable; of its credentials those of policies/never.toml stay hidden
+    /// Also mount this path read-only, repeatable; the credentials listed in policies/never.toml stay hidden
     #[arg(long, value_name = "PATH")]
     pub read: Vec<PathBuf>,
-    /// Let this file or directory be written too, repeatable; what the node runs as root and whole homes never are
+    /// Also allow writing here, repeatable. Home directories and root's programs are always refused
     #[arg(long, value_name = "PATH")]
     pub write: Vec<PathBuf>,
-    /// Hide this file or directory, in the workspace too, repeatable: it looks empty
+    /// Make this path look empty, also in the workspace, repeatable
     #[arg(long, value_name = "PATH")]
     pub hide: Vec<PathBuf>,
-    /// Do not say on standard error, when the command has ended, which hosts were refused
+    /// Do not list denied hosts at exit
     #[arg(long, short)]
     pub quiet: bool,
-    /// Hide the caches of package managers in the home, which the command else reads, and writes for the run alone
+    /// Hide package caches [default: readable, writes are discarded]
     #[arg(long)]
     pub no_caches: bool,
-    /// Keep what the command writes to those caches for the next run in this workspace; your own stay as they are
+    /// Keep writes to package caches for the next run in this workspace
     #[arg(long, conflicts_with = "no_caches")]
     pub keep_caches: bool,
-    /// File for a summary of what was refused, in Markdown
+    /// Write a Markdown summary of denials to this file
     #[arg(long, value_name = "FILE")]
     pub summary: Option<PathBuf>,
-    /// Read environment variables from this file, repeatable; a line is NAME=VALUE or NAME, as for `docker run`
+    /// Read variables from a file as `docker run` does, repeatable
     #[arg(long, value_name = "FILE")]
     pub env_file: Vec<PathBuf>,
-    /// Let a port of this machine lead to a server inside, repeatable; without an address from its loopback alone
+    /// Publish a server's port, repeatable [default address: 127.0.0.1]
     #[arg(long, value_name = "[ADDR:]HOSTPORT[:PORT]")]
     pub publish: Vec<Publish>,
-    /// Name of the sandbox for `list`, `network`, `approve`, `exec` and `kill` [default: a random one]
+    /// Name of the sandbox for other commands [default: random]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Print what would be enforced, as `explain` does, and run nothing
+    /// Print the walls, as `explain` does, and exit
     #[arg(long)]
     pub dry_run: bool,
-    /// What the walls are made of [default: those of the settings, else namespaces]
+    /// How to confine the command [default: from the settings, else namespaces]
     #[arg(long, value_enum)]
     pub walls: Option<Walls>,
-    /// Command and arguments; options of `wrap` come before it
+    /// Command and arguments, after the options of `wrap`
     #[arg(trailing_var_arg = true, required = true)]
     pub command: Vec<String>,
 }

@@ -7,20 +7,19 @@ use clap::Args;
 /// `update`
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct Update {
-    /// Replace the network rules with these rules and presets, comma separated; within the ceiling. Connections that they
-    /// do not allow are closed
+    /// Replace the network rules, and close connections they do not allow
     #[arg(long, value_name = "RULES")]
     pub network_allow: Option<String>,
-    /// Add these rules and presets; within the ceiling
+    /// Add rules and presets, comma-separated, within the ceiling
     #[arg(long, value_name = "RULES", conflicts_with = "network_allow")]
     pub network_add: Option<String>,
-    /// Remove these rules and presets
+    /// Remove rules and presets
     #[arg(long, value_name = "RULES", conflicts_with = "network_allow")]
     pub network_remove: Option<String>,
-    /// Deny rules, replacing those that were added to the policy's own
+    /// Replace the deny rules added to the policy's own
     #[arg(long, value_name = "RULES")]
     pub network_deny: Option<String>,
-    /// File with an OCI `resources` object in JSON, `-` for standard input; all other limits are then ignored
+    /// JSON file with an OCI `resources` object (`-`: standard input); replaces other limits
     #[arg(long, short, value_name = "FILE")]
     pub resources: Option<PathBuf>,
     /// Block I/O weight, 10 to 1000
@@ -32,7 +31,7 @@ pub struct Update {
     /// CPU time in each period, in microseconds; -1 for no limit
     #[arg(long, value_name = "USEC", allow_negative_numbers = true)]
     pub cpu_quota: Option<i64>,
-    /// CPU time that may be saved up beyond the quota, in microseconds
+    /// CPU time that can be saved up, in microseconds
     #[arg(long, value_name = "USEC")]
     pub cpu_burst: Option<u64>,
     /// CPU weight relative to other containers, 2 to 262144
@@ -50,7 +49,7 @@ pub struct Update {
     /// Memory nodes to use, such as 0-1
     #[arg(long, value_name = "LIST")]
     pub cpuset_mems: Option<String>,
-    /// 1: run only on an otherwise idle CPU; 0: as usual
+    /// 1: run only on an idle CPU; 0: as usual
     #[arg(long, value_name = "0|1")]
     pub cpu_idle: Option<i64>,
     /// Memory limit in bytes or with a unit (64M); -1 for no limit

@@ -129,7 +129,7 @@ fn decide(id: &str, what: &str, approve: Option<Lasting>) -> Result<ExitCode> {
     let record = find::network_of(find::container(id)?)?;
     if !approvals::asks(&record) {
         bail!(
-            "container {} asks nobody: its network.on-unknown is not ask, or its network.mode not allowlist",
+            "container {} has no approvals: its network.on-unknown is not ask, or its network.mode not allowlist",
             record.id
         );
     }

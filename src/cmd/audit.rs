@@ -71,7 +71,7 @@ fn verifys(lines: &[&Line]) -> String {
     match tried.map(Event::times).sum::<u64>() {
         0 => String::new(),
         times => format!(
-            "agentbox verify made {times} attempts that were refused; they are not in this list (--json has them, by: verify)\n"
+            "agentbox verify made {times} attempts that were denied; they are not in this list (--json has them, by: verify)\n"
         ),
     }
 }

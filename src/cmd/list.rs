@@ -27,7 +27,7 @@ struct Fenced {
     /// `None` under `unconfined`.
     policy: Option<String>,
     network: Option<NetworkMode>,
-    /// Whether hosts that no rule names are let through.
+    /// Whether hosts that no rule names are allowed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     learn: bool,
     /// The container whose network it is in, where that is another one.

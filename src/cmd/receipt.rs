@@ -111,7 +111,7 @@ fn page(statement: &Statement, dir: Option<&Path>, files: &[(String, Held)]) -> 
     }
     line("container", &who);
     if container.learn {
-        let words = "public names that no rule lists were let through (report.learn)";
+        let words = "public names that no rule lists were allowed (report.learn)";
         line("LEARN MODE", words);
     }
     match (&container.policy, &container.policy_hash) {

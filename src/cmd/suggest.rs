@@ -33,9 +33,7 @@ pub fn run(global: &Global, args: &Suggest) -> Result<ExitCode> {
     let whole = super::audit::verdict(&found, &logs);
     if let Some(name) = &args.write {
         if whole != ExitCode::SUCCESS {
-            bail!(
-                "no policy is made of a log that is not whole, since somebody may have chosen what it says"
-            );
+            bail!("the log is not complete, so it may have been forged: no policy is made of it");
         }
         let base = base(&found, &sources)?;
         return write(

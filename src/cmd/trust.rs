@@ -28,7 +28,7 @@ pub fn run(args: &Trust) -> Result<ExitCode> {
             let words = match listed {
                 Listed::Same => "as you trusted it".to_owned(),
                 Listed::Changed => {
-                    "changed since, or what it names did: no run there before you look at it"
+                    "changed, or a file that it names did: nothing runs there until you review it"
                         .to_owned()
                 }
                 Listed::NotTrusted => "not trusted".to_owned(),
@@ -80,7 +80,7 @@ pub fn run(args: &Trust) -> Result<ExitCode> {
     }
     offer.trust(&shown)?;
     out::line(match is_project(&shown.path) {
-        true => "trusted, until the file or what it names changes",
+        true => "trusted until the file, or a file that it names, changes",
         false => "trusted, until the file changes",
     })?;
     Ok(ExitCode::SUCCESS)
@@ -104,7 +104,7 @@ fn asked(path: &Path) -> Result<bool> {
     let (input, output) = (std::io::stdin(), std::io::stdout());
     if !input.is_terminal() || !output.is_terminal() {
         bail!(
-            "nobody can be asked without a terminal: look at {path:?}, and call `agentbox trust --yes` on it"
+            "there is no terminal to ask at: review {path:?}, then run `agentbox trust --yes` on it"
         );
     }
     out::text("trust it? [y/N] ")?;

@@ -77,10 +77,12 @@ pub enum AddressRefusal {
 impl fmt::Display for AddressRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
-            Self::Denied(rule) => return write!(f, "which network.deny has as {rule}"),
+            Self::Denied(rule) => return write!(f, "which network.deny lists as {rule}"),
             Self::Loopback => "a loopback address",
             Self::LinkLocal => "a link-local address, where clouds serve metadata",
-            Self::Private => "a private address: name it internal:HOST:PORT if it is meant to be",
+            Self::Private => {
+                "a private address: allow it as internal:HOST:PORT if that is intended"
+            }
             Self::Neighbour => {
                 "an address in a network of the node's or of the engine's own: name it internal:HOST:PORT if it is meant to \
                  be"

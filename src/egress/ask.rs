@@ -28,7 +28,7 @@ pub struct Asking {
     pub seconds: u32,
     /// What each ceiling lets be approved.
     pub limits: Vec<NetworkLimit>,
-    /// Nobody is asked: what a person may approve is let through, and recorded.
+    /// Nobody is asked: what a person may approve is allowed, and recorded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub learns: bool,
     /// Hosts of the container's secrets: what is said to another port of theirs nobody sees, so none is opened.
@@ -168,12 +168,12 @@ impl fmt::Display for AskRefusal {
         match self {
             Self::TimedOut(seconds) => write!(
                 f,
-                "no rule of network.allow names it, and nobody approved it within {seconds} s"
+                "no rule in network.allow matches it, and it was not approved within {seconds} s"
             ),
-            Self::Refused => f.write_str("a person denied it (agentbox deny)"),
+            Self::Refused => f.write_str("the operator denied it (agentbox deny)"),
             Self::TooMany(most) => write!(
                 f,
-                "no rule of network.allow names it, and {most} connections wait for approval already"
+                "no rule in network.allow matches it, and {most} connections wait for approval already"
             ),
         }
     }

@@ -16,7 +16,7 @@ pub struct Budget {
     pub upload_bytes: u64,
     /// Different names resolved while the container lives.
     pub hosts: u32,
-    /// Seconds in which nothing more is let through after one of these was used up.
+    /// Seconds in which nothing more is allowed after one of these was used up.
     #[serde(default)]
     pub cool_down_seconds: u32,
 }
@@ -66,7 +66,7 @@ impl fmt::Display for OverBudget {
             Self::Upload(most) => write!(f, "network.upload allows {most} bytes to be sent"),
             Self::Hosts(most) => write!(f, "network.hosts allows {most} different names"),
             Self::Unkept => f.write_str(
-                "what is used cannot be written down, and network.budgets-kept says that it counts for the next run",
+                "the budget's use cannot be saved, and network.budgets-kept counts it for the next run",
             ),
             Self::CoolDown(left) => write!(
                 f,

@@ -54,22 +54,21 @@ pub enum Denial {
 impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotListed => f.write_str("no rule of network.allow names it"),
+            Self::NotListed => f.write_str("no rule in network.allow matches it"),
             Self::Port(ports) => {
                 let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
                 write!(
                     f,
-                    "network.allow names it with port {} only",
+                    "network.allow lists it with port {} only",
                     ports.join(", ")
                 )
             }
-            Self::DeniedBy(rule) => write!(f, "network.deny has {rule}"),
+            Self::DeniedBy(rule) => write!(f, "network.deny lists {rule}"),
             Self::Metadata => f.write_str(
-                "it is a cloud's metadata service, which no wildcard and no prefix names",
+                "it is a cloud's metadata service, which no wildcard or address range allows",
             ),
             Self::OnlyRequests => f.write_str(
-                "the policy has rules for requests to it, which the wall reads in plain HTTP alone: ask for http://HOST/PATH, by the proxy or \
-                 on port 80, and the wall speaks TLS to the host",
+                "only some requests to this host are allowed: use http://HOST/PATH (agentbox adds TLS), or set network.tls=open",
             ),
         }
     }
@@ -450,7 +449,7 @@ mod tests {
         };
         assert_eq!(
             denial.to_string(),
-            "network.allow names it with port 22, 443 only"
+            "network.allow lists it with port 22, 443 only"
         );
     }
 

@@ -177,7 +177,7 @@ mod tests {
     fn ask(name: &str, kind: RecordType, edns: bool) -> Message {
         let decide = |name: &HostName| match name.as_str() {
             "allowed.test" => Answer::Addresses(synthetic()),
-            _ => Answer::Blocked("no rule names it".to_owned()),
+            _ => Answer::Blocked("no rule matches it".to_owned()),
         };
         let (bytes, _) = respond(&query(name, kind, edns), Families::Both, decide).unwrap();
         assert!(bytes.len() <= SMALL);
@@ -216,7 +216,7 @@ mod tests {
             panic!("no extended error");
         };
         assert_eq!(data[..2], 15_u16.to_be_bytes());
-        assert_eq!(&data[2..], b"no rule names it");
+        assert_eq!(&data[2..], b"no rule matches it");
         assert!(
             ask("evil.test.", RecordType::A, false)
                 .extensions()

@@ -61,9 +61,9 @@ mod tests {
         assert_eq!(
             phrase(
                 Some("files.example.org:443"),
-                "no rule of network.allow names it"
+                "no rule in network.allow matches it"
             ),
-            "agentbox: files.example.org:443: no rule of network.allow names it"
+            "agentbox: files.example.org:443: no rule in network.allow matches it"
         );
         assert_eq!(phrase(None, "no request"), "agentbox: no request");
     }

@@ -45,7 +45,7 @@ mod tests {
         for reason in [
             "",
             "x",
-            "no rule of network.allow names it",
+            "no rule in network.allow matches it",
             &"é".repeat(500),
         ] {
             let said = goodbye(reason);

@@ -34,7 +34,7 @@ pub struct NetworkStatus {
     /// What leads in.
     #[serde(default)]
     pub inbound: InboundStatus,
-    /// Connections that were let through so far.
+    /// Connections that were allowed so far.
     pub allowed: u64,
     /// Refusals so far, by their reason in a word.
     pub denied: BTreeMap<String, u64>,
@@ -62,7 +62,7 @@ pub struct LiveConnection {
     pub host: Host,
     /// On which port.
     pub port: u16,
-    /// When it was let through (RFC 3339, UTC).
+    /// When it was allowed (RFC 3339, UTC).
     pub since: String,
     /// Bytes that left.
     pub sent: u64,

@@ -127,7 +127,7 @@ impl<'a> Masks<'a> {
         inodes: &BTreeSet<u64>,
     ) -> Result<(), EnforceError> {
         let step = format!(
-            "mask what was found in {directory:?}, which was moved since (start it again when no other process moves it)"
+            "mask entries of {directory:?}: it was moved meanwhile (start again when no other process moves it)"
         );
         let found = self.follow.open(directory);
         let found = found.and_then(|fd| rustix::fs::fstat(&fd));

@@ -153,7 +153,7 @@ fn wait_for_disk(
     asked: ScratchOn,
     files: &mut Cow<'_, FilesystemPlan>,
 ) -> Result<Option<OwnedFd>, EnforceError> {
-    let step = "wait for the disk for what is thrown away";
+    let step = "wait for the scratch disk";
     let arrived = disk::receive(socket.as_fd()).map_err(EnforceError::step(step))?;
     match (arrived, asked) {
         (Arrived::Disk(disk), _) => Ok(Some(disk)),

@@ -141,7 +141,7 @@ pub enum EnforceError {
         why: String,
     },
     /// A plan without its enforcement: the runtime's own mistake, or a changed state directory.
-    #[error("the plan asks for the {0} wall, but nothing that raises it is there")]
+    #[error("the plan has the {0} wall, but the code that raises it is missing")]
     Incomplete(Wall),
     /// A startContainer hook failed.
     #[error(transparent)]

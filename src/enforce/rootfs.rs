@@ -213,7 +213,7 @@ fn mount_one(
 
 /// Hides the mounts of the node that came along below a mount. They cannot be removed, and nobody judged them.
 fn cover_below(tree: &OwnedFd, at: &Path, masks: &mut Masks<'_>) -> Result<(), EnforceError> {
-    let step = || format!("hide what the node has mounted below {at:?}");
+    let step = || format!("hide the node's mounts below {at:?}");
     let same = |seen: OwnedFd| {
         let (seen, judged) = (rustix::fs::fstat(seen)?, rustix::fs::fstat(tree)?);
         Ok((seen.st_dev, seen.st_ino) == (judged.st_dev, judged.st_ino))
@@ -344,11 +344,7 @@ fn keep(path: &Path) -> Result<OwnedFd, EnforceError> {
 /// Makes a directory a mount point, of itself: a mount point is not renamed or removed (EBUSY). It keeps the attributes of
 /// the mount that it lies in.
 fn pin(plan: &FilesystemPlan, path: &Path) -> Result<(), EnforceError> {
-    let step = || {
-        format!(
-            "hold {path:?} in its place, by which what is hidden in it is known (start it again)"
-        )
-    };
+    let step = || format!("hold {path:?} in place while it is masked (start again)");
     let place = match Follow::Never.open(path) {
         // The image has nothing there that could be hidden.
         Err(Errno::NOENT | Errno::NOTDIR) if plan.is_own(path) => return Ok(()),

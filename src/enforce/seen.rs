@@ -18,7 +18,7 @@ use crate::sys::mount::change;
 
 /// Makes a directory empty but for these files, which lie in it now.
 pub(super) fn mask_but(path: &Path, files: &[Seen]) -> Result<(), EnforceError> {
-    let step = || format!("mask {path:?} but for what git has (if it has changed, start it again)");
+    let step = || format!("mask {path:?} except git's files (if it changed, start again)");
     let hidden = Follow::Never
         .open(path)
         .map_err(EnforceError::step(step()))?;

@@ -12,7 +12,7 @@ use super::sort::Sorted;
 use super::{BindAccess, FileKind, SourceFacts};
 
 /// Why the container can write, and the volume stays as it is.
-const PRIVATE: &str = "an anonymous volume, or so it is called; what is written does not reach it";
+const PRIVATE: &str = "an anonymous volume; writes do not reach it";
 
 /// Whether a source is called like an anonymous volume, by every name that it has.
 pub fn is_anonymous(facts: &SourceFacts) -> bool {
@@ -42,7 +42,7 @@ impl Sorted {
         let why = match hinders {
             None => format!("{PRIVATE}{}", facts.links_in_words()),
             Some(why) => format!(
-                "an anonymous volume, which nobody writes without an overlay of the container's own: {why}"
+                "an anonymous volume, read-only here because an overlay is not possible: {why}"
             ),
         };
         let access = match hinders {

@@ -22,19 +22,19 @@ pub enum PlanError {
     },
     /// Crashes would reach the node's handler, which no wall of a container keeps them from.
     #[error(
-        "policy '{0}' keeps crashes from the node's programs, but kernel.core_pattern on this node is a socket, to which Linux sends \
-         every crash: make it a file or a pipe, or let the node's file say `core-socket = true` under [allow]"
+        "policy '{0}' hides crashes from the node, but kernel.core_pattern is a socket, to which Linux sends every crash: make it a file or a pipe, \
+         or set `core-socket = true` under [allow] of the node's file"
     )]
     CoreSocket(String),
     /// The limit of core files is 0, and cannot be 1.
     #[error(
-        "policy '{0}' keeps crashes from the node's programs by a core limit of 1, but the hard limit here is 0 and root lacks \
-         CAP_SYS_RESOURCE to raise it: start the engine with a hard core limit of 1 or more (LimitCORE=, ulimit -Hc)"
+        "policy '{0}' needs a core limit of 1, but the hard limit is 0 and root lacks CAP_SYS_RESOURCE to raise it: start the engine \
+         with a hard core limit of 1 or more (LimitCORE=, ulimit -Hc)"
     )]
     CoreLimit(String),
     /// A bound that no cgroup here can hold.
     #[error(
-        "policy '{policy}' bounds limits.{field} ({bound}), and this node's cgroups have no {controller} controller: mount or enable it (cgroup.subtree_control), or use a policy with limits.{field} = \"unlimited\""
+        "policy '{policy}' sets limits.{field} ({bound}), but this node's cgroups have no {controller} controller: enable it (cgroup.subtree_control), or use a policy with limits.{field} = \"unlimited\""
     )]
     Controller {
         /// The policy's name.
@@ -48,7 +48,7 @@ pub enum PlanError {
     },
     /// A limit that somebody set, for a caller who can make no cgroup.
     #[error(
-        "{field} is set by {origin}, and nothing can hold it, since {why}: run it with sudo, or leave {field} out"
+        "{field} (set by {origin}) cannot be enforced: {why}; run with sudo, or leave {field} out"
     )]
     NoCgroup {
         /// The field.
@@ -60,7 +60,7 @@ pub enum PlanError {
     },
     /// A mask that git would take for a change of the project.
     #[error(
-        "policy '{policy}' hides {path:?} of {source_path:?}, which holds credentials, and git has another content of it, which a commit would empty: take the secret out (git restore), keep it yours alone (git update-index --skip-worktree), or let filesystem.credentials of the node's policy name it"
+        "policy '{policy}' hides {path:?} of {source_path:?}, which holds credentials, but it differs from git's version, so git would record a deletion: remove the secret (git restore), hide it from git (git update-index --skip-worktree), or list it in filesystem.credentials of the node's policy"
     )]
     Tracked {
         /// The policy's name.
@@ -72,7 +72,7 @@ pub enum PlanError {
     },
     /// A mask that git might take for a change of the project.
     #[error(
-        "policy '{policy}' hides {path:?} of {source_path:?}, which holds credentials, and nobody can tell whether git has it: {why}; or take the secret out, or name it in filesystem.credentials of the node's policy"
+        "policy '{policy}' hides {path:?} of {source_path:?}, which holds credentials, and it is unknown whether git has it: {why}; or remove the secret, or list it in filesystem.credentials of the node's policy"
     )]
     Untold {
         /// The policy's name.
@@ -85,7 +85,7 @@ pub enum PlanError {
         why: String,
     },
     /// The caller wants the root to be written where it is, and it is no layer of the engine's.
-    #[error("{by} asks for \"engine\", but the root {root:?} is {why}: use \"ephemeral\"")]
+    #[error("{by} requests \"engine\", but the root {root:?} is {why}: use \"ephemeral\"")]
     NoLayer {
         /// Where that was said.
         by: String,
@@ -96,7 +96,7 @@ pub enum PlanError {
     },
     /// Something of the node's is mounted below the root, and would come in with it.
     #[error(
-        "the root {root:?} has a mount below it, at {at:?}: unmount it, or let config.json mount it"
+        "the root {root:?} has a mount below it at {at:?}: unmount it, or list it in config.json"
     )]
     MountBelow {
         /// The root file system.
@@ -116,7 +116,7 @@ pub enum PlanError {
     },
     /// A root that would be thrown away, in which hard links would come apart.
     #[error(
-        "policy '{policy}' throws the root's files away (filesystem.root = \"ephemeral\"), and hard links of this image would come apart: {why}; use filesystem.root = \"engine\" or \"read-only\""
+        "policy '{policy}' has an ephemeral root (filesystem.root), in which hard links of this image would break: {why}; use filesystem.root = \"engine\" or \"read-only\""
     )]
     LinksApart {
         /// The policy's name.
@@ -125,7 +125,7 @@ pub enum PlanError {
         why: String,
     },
     /// What the person named for `wrap` is not given.
-    #[error("{0:?} was named for this command and is not mounted: {1}")]
+    #[error("{0:?} cannot be mounted for this command: {1}")]
     Named(PathBuf, String),
     /// A section that every container needs is missing from config.json.
     #[error("config.json has no `{0}` section")]
@@ -143,9 +143,7 @@ pub enum PlanError {
         kind: &'static str,
     },
     /// A pod in the node's own network.
-    #[error(
-        "policy '{0}' refuses hostNetwork, with which a pod has the host's network and uts namespaces: run it without"
-    )]
+    #[error("policy '{0}' refuses hostNetwork: run the pod without it")]
     HostNetwork(String),
     /// The namespace of a container whose walls are not the same.
     #[error(
@@ -163,7 +161,7 @@ pub enum PlanError {
     },
     /// A policy that learns where nothing is reached.
     #[error(
-        "report.learn of policy '{policy}' is refused: it is about hosts, and none is reached but under network.mode = \"allowlist\""
+        "report.learn of policy '{policy}' is refused: it learns hosts, which only network.mode = \"allowlist\" reaches"
     )]
     Learn {
         /// The policy's name.
@@ -229,7 +227,7 @@ pub enum PlanError {
     },
     /// A device that has the name of one that the node's file allows, and is another.
     #[error(
-        "the device {0:?} is not the one that has this path on the node: the node's file allows that one alone (allow.devices)"
+        "the device {0:?} is not the node's device at this path: the node's file allows only that one (allow.devices)"
     )]
     OtherDevice(PathBuf),
     /// `dev.agentbox.workspace` names no mount.
@@ -237,7 +235,7 @@ pub enum PlanError {
     Workspace(PathBuf),
     /// Several mounts could be the workspace, and it is the only one that would be mounted.
     #[error(
-        "policy '{policy}' mounts the workspace alone, and cannot tell which it is: {holder:?} holds the working directory, and {rivals} could be meant; name it by the annotation dev.agentbox.workspace, or mount the others read-only"
+        "policy '{policy}' mounts only the workspace, but several mounts could be it: {holder:?} holds the working directory, {rivals} could be meant too; set the annotation dev.agentbox.workspace, or mount the others read-only"
     )]
     WhichWorkspace {
         /// The policy's name.
@@ -266,7 +264,7 @@ pub enum PlanError {
     Written(PathBuf),
     /// Something that was asked for would be left out.
     #[error(
-        "policy '{policy}' refuses to start if anything is left out (filesystem.left-out = \"error\"), and this is not given: {what}"
+        "policy '{policy}' refuses to start if anything is left out (filesystem.left-out = \"error\"): {what}"
     )]
     LeftOut {
         /// The policy's name.
@@ -298,7 +296,7 @@ pub enum PlanError {
     },
     /// A mount whose ids must be mapped, and cannot.
     #[error(
-        "the ids of the mount at {destination:?} cannot be mapped, as filesystem.idmap = \"on\" wants it: {why}; use \"auto\" (root's files there are root's on the node), or a file system that can (ext4, xfs, btrfs, tmpfs)"
+        "the ids of the mount at {destination:?} cannot be mapped (filesystem.idmap = \"on\"): {why}; use \"auto\" (root's files there stay root's on the node), or ext4, xfs, btrfs or tmpfs"
     )]
     NotMapped {
         /// Mount point in the container.

@@ -95,15 +95,15 @@ impl FilesystemPlan {
         let in_layer = self.root == RootAccess::Engine;
         let mut words = match binds(|access| access == BindAccess::ReadWrite) {
             none if none.is_empty() && !in_layer => "nothing that it wrote stays".to_owned(),
-            none if none.is_empty() => "what it wrote stays until the engine removes it".to_owned(),
+            none if none.is_empty() => "its writes stay until the engine removes them".to_owned(),
             places if in_layer => {
-                format!("what it wrote at {places} stays, all else until the engine removes it")
+                format!("its writes at {places} stay, all others until the engine removes them")
             }
-            places => format!("what it wrote at {places} stays, all else goes with it"),
+            places => format!("its writes at {places} stay, all others are discarded"),
         };
         if self.kept.is_some() {
             let caches = binds(|access| access == BindAccess::Private);
-            words += &format!("; what it wrote at {caches} is kept for the next run there");
+            words += &format!("; writes at {caches} are kept for the next run there");
         }
         let read_only = binds(|access| access == BindAccess::ReadOnly);
         if !read_only.is_empty() {

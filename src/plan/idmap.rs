@@ -196,9 +196,7 @@ pub(super) fn place(
             continue;
         };
         let why = match &ids.mapped {
-            _ if container.has_users_of_its_own() => {
-                "the container has a user namespace of its own"
-            }
+            _ if container.has_users_of_its_own() => "the container has its own user namespace",
             // Not yet: the plan is made again when it was tried.
             None => continue,
             Some(Mapped::To { ids, .. }) => {

@@ -18,7 +18,7 @@ pub(super) fn refusal(
         .or_else(|| by_inner(never, meant, facts))
         .or_else(|| {
             let why = facts.nameless.as_ref()?;
-            Some(format!("nobody can tell what it is: {why}"))
+            Some(format!("it cannot be identified: {why}"))
         })
         .or_else(|| by_link(never, facts))
 }

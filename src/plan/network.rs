@@ -33,7 +33,7 @@ pub struct NetworkPlan {
     /// The port of the explicit proxy on 127.0.0.1.
     #[serde(default = "usual_proxy")]
     pub proxy_port: u16,
-    /// What may be asked for, where that is not refused at once.
+    /// What may be asked for, where that is not denied at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asking: Option<Asking>,
     /// Whether processes are told of the proxy.
@@ -112,7 +112,7 @@ impl NetworkPlan {
         self.leads_nowhere = published;
     }
 
-    /// Whether names that no rule lists are let through and recorded.
+    /// Whether names that no rule lists are allowed and recorded.
     pub fn learns(&self) -> bool {
         self.asking.as_ref().is_some_and(|asking| asking.learns)
     }

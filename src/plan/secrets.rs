@@ -119,9 +119,7 @@ pub(super) fn baits(
         if let Some((other, _)) = before.iter().find(same) {
             return Err(PlanError::Secret {
                 policy: policy.to_string(),
-                why: format!(
-                    "honey value {name} has the name or the variable of {other}: give it one of its own"
-                ),
+                why: format!("honey value {name} has the name or variable of {other}: rename one"),
             });
         }
         before.push((name, env));
@@ -254,7 +252,7 @@ mod tests {
         for good in [&[][..], &["b.test:80"], &["GET https://a.test/v1/**"]] {
             assert_eq!(opened(good), None, "{good:?}");
         }
-        // What an older version has let through stays, so that denials can be added.
+        // What an older version has allowed stays, so that denials can be added.
         let before = rules(&["a.test:8443", "POST https://a.test/v1/**"]);
         assert_eq!(super::opened(&model, &before, &before), None);
     }

@@ -223,7 +223,7 @@ impl Sorted {
             && let Some(closed) = read_only(rules.never, facts)
         {
             let why = format!(
-                "{closed}; no container writes it: use a directory of its own, or mount it read-only"
+                "{closed}; no container may write it: use another directory, or mount it read-only"
             );
             return Err(workspace_refused(mount.destination(), facts, why));
         }
@@ -237,7 +237,7 @@ impl Sorted {
         let closed = read_only(rules.never, facts).filter(|_| granted == Access::ReadWrite);
         let access = given(mount, granted);
         let why = match (&closed, &facts.home) {
-            (Some(closed), _) => format!("{OTHERS}, but nobody writes it: {closed}"),
+            (Some(closed), _) => format!("{OTHERS}, but it is always read-only: {closed}"),
             (None, Some(_)) if access == BindAccess::ReadWrite => HOME.to_owned(),
             (None, _) => OTHERS.to_owned(),
         };

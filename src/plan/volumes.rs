@@ -291,7 +291,7 @@ fn withheld(files: &Filesystem, volume: Volume, holds: Option<Holds>) -> Option<
         }
         _ if token => "it holds a token of the pod's service account",
         (_, Volume::Projected) => {
-            "it may hold a Secret, which nobody can tell from a ConfigMap in a projected volume"
+            "it may hold a Secret, which looks like a ConfigMap in a projected volume"
         }
         _ => "it is a Secret of the pod",
     };

@@ -169,11 +169,11 @@ impl fmt::Display for Warning {
                 container,
             } => write!(
                 f,
-                "{field} asks for {asked}: the network of container {container} has {there}, and that is what there is"
+                "{field} requests {asked}: the network of container {container} has {there}, which applies"
             ),
             Self::NotShared { whose, why } => write!(
                 f,
-                "the network of {whose} is not shared ({why}): the container has a loopback of its own"
+                "the network of {whose} is not shared ({why}): the container has its own loopback"
             ),
             Self::RefusalsOfAnother { container } => f.write_str(&calls_alone(container)),
             Self::SecretNotSeen { secret, host } => f.write_str(&not_seen(secret, host)),
@@ -273,7 +273,7 @@ impl Warning {
             ),
             Self::InMemory { why } => write!(
                 f,
-                "what is thrown away lies in memory and counts as the container's, since this node has no disk for it: {why}"
+                "scratch files lie in memory and count against the container's limit, since the node has no disk for them: {why}"
             ),
             Self::NoLayer { root, why } => write!(
                 f,

@@ -193,9 +193,9 @@ impl Sorted {
             None => {
                 let why = match &wrapped.kept {
                     Some(_) => {
-                        "a cache of packages; what is written does not reach it, and is kept for the next run here"
+                        "a package cache; writes do not reach it, and are kept for the next run here"
                     }
-                    None => "a cache of packages; what is written does not reach it",
+                    None => "a package cache; writes do not reach it",
                 };
                 let why = format!("{why}{}", facts.links_in_words());
                 self.keep_bind(mount, facts, BindAccess::Private, why);

@@ -93,7 +93,7 @@ const NO_RULE: &str = "the log names no rule for it";
 const ADDRESS: &str = "an address or a pattern may be the node's own";
 const PRIVATE: &str = "it lies in a network of the node";
 const NO_DOT: &str = "a name without a dot is one of the node's network, where rules with internal: or service: lead";
-const NOT_PUBLIC: &str = "such a name is none of the internet";
+const NOT_PUBLIC: &str = "the internet has no such name";
 
 impl Advice {
     /// About a rule as a log has it, which a container may have chosen.

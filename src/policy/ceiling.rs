@@ -16,7 +16,7 @@ pub struct Exceeded {
     pub allowed: String,
 }
 
-/// Where `asked` has more than `own` gives by itself: what `own` would let through as a ceiling (`network.limit`, `syscalls.limit`,
+/// Where `asked` has more than `own` gives by itself: what `own` would allow as a ceiling (`network.limit`, `syscalls.limit`,
 /// any port in `network.inbound`) gives nothing, and to ask for approvals, or to learn, is more than to refuse.
 pub fn loosens(asked: &Policy, own: &Policy) -> Vec<Exceeded> {
     let mut over = exceeds(asked, own);

@@ -40,18 +40,18 @@ impl fmt::Display for Conflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Syscall(name) => write!(f, "both name {name}"),
-            Self::NoWorkspace => f.write_str("a workspace is named, and its access is none"),
+            Self::NoWorkspace => f.write_str("a workspace is set, but its access is none"),
             Self::WorkspaceInWrite => f.write_str(
-                "the workspace is listed among the other mounts; filesystem.workspace alone rules its access",
+                "the workspace is listed as another mount; use filesystem.workspace for its access",
             ),
             Self::NoNetwork => f.write_str(
-                "hosts are allowed, and the mode reaches none; allowlist does, and need not be named",
+                "hosts are allowed, but the mode reaches none: leave network.mode out, or use allowlist",
             ),
             Self::NoneAsked => f.write_str(
-                "unknown hosts are to be asked for, and the mode reaches none; allowlist does, and need not be named",
+                "network.on-unknown=ask needs the mode allowlist, which is also its default: leave network.mode out",
             ),
             Self::WriteDropped => {
-                f.write_str("mounts are to be written, and all of them are dropped")
+                f.write_str("mounts are listed for writing, but all mounts are dropped")
             }
         }
     }

@@ -33,7 +33,7 @@ pub enum PolicyError {
 
     /// An annotation for a field that policy files alone have.
     #[error(
-        "annotation dev.agentbox.{field}: no annotation sets this field, a policy file of the node does"
+        "annotation dev.agentbox.{field}: annotations cannot set this field, only a policy file of the node"
     )]
     NoAnnotation {
         /// The field.
@@ -62,7 +62,7 @@ pub enum PolicyError {
 
     /// Only the node's operator may take the walls away.
     #[error(
-        "annotation {key} asks for unconfined, which only `default` of the node's file or --policy may choose; \
+        "annotation {key} chooses unconfined, which only `default` of the node's file or --policy may choose; \
          name a policy"
     )]
     AnnotationUnconfined {
@@ -87,7 +87,7 @@ pub enum PolicyError {
 
     /// An author allows what is denied below it, and would do nothing.
     #[error(
-        "{asked_by} names {name}, which {denied_by} denies (syscalls.deny): a denial wins, so leave it out"
+        "{asked_by} allows {name}, but {denied_by} denies it (syscalls.deny) and a denial wins: leave it out"
     )]
     AllowsDenied {
         /// Who names it.
@@ -99,7 +99,7 @@ pub enum PolicyError {
     },
 
     /// A preset that nobody defined.
-    #[error("{asked_by}: there is no preset @{preset}; there are {known}. {how}")]
+    #[error("{asked_by}: there is no preset @{preset}; known: {known}. {how}")]
     NoSuchPreset {
         /// Who names it.
         asked_by: Origin,
@@ -126,8 +126,8 @@ pub enum PolicyError {
 
     /// A field is to be changed where there is no policy.
     #[error(
-        "annotation {key} changes a policy, but none applies: {chosen_by} chose unconfined; \
-         name one with dev.agentbox.policy"
+        "annotation {key} needs a policy, but {chosen_by} chose unconfined: \
+         set dev.agentbox.policy"
     )]
     AnnotationWithoutPolicy {
         /// The key.
@@ -145,7 +145,7 @@ pub enum PolicyError {
 
     /// A name that is neither built in nor a file's.
     #[error(
-        "{asked_by}: there is no policy {name}{}; there are {known}",
+        "{asked_by}: there is no policy {name}{}; known: {known}",
         DidYouMean(suggestion.as_ref().map(PolicyName::as_str))
     )]
     NoSuchPolicy {
@@ -204,7 +204,7 @@ pub enum PolicyError {
     },
 
     /// A policy that says too little.
-    #[error("{file}: {field} is missing, and no `base` gives it")]
+    #[error("{file}: {field} is missing, also in `base`")]
     FieldMissing {
         /// Which file.
         file: PolicyText,
@@ -232,7 +232,7 @@ pub enum PolicyError {
     },
 
     /// A path that stands for everything.
-    #[error("{origin}: {field} is /, which is the root and no mount point below it")]
+    #[error("{origin}: {field} is /: name a mount point below it")]
     RootPath {
         /// Where it came from.
         origin: Origin,
@@ -253,8 +253,8 @@ pub enum PolicyError {
 
     /// A capability that reaches beyond the container.
     #[error(
-        "{origin}: privileges.capabilities names {capability}, which a policy may leave to a container only if \
-         `allow.capabilities` of the node's file lists it; docs/policy.md names those that need no leave"
+        "{origin}: privileges.capabilities names {capability}, which needs \
+         `allow.capabilities` in the node's file (docs/policy.md lists the others)"
     )]
     CapabilityNotAllowed {
         /// Where it came from.
@@ -265,7 +265,7 @@ pub enum PolicyError {
 
     /// A policy that learns, on a node that does not permit it.
     #[error(
-        "{origin}: report.learn is on, which lets names through that no rule lists: `learn = true` under [allow] of the node's \
+        "{origin}: report.learn is on, which allows unlisted hosts: `learn = true` under [allow] of the node's \
          file permits it"
     )]
     LearnNotAllowed {
@@ -310,7 +310,7 @@ pub enum PolicyError {
 
     /// An annotation that an image may have written chooses, and nobody gave it leave.
     #[error(
-        "annotation {key} asks for more than {than} ({chosen_by}): {asked}; {}",
+        "annotation {key} exceeds {than} ({chosen_by}): {asked}; {}",
         LeaveHint { keys: vec![leave], image: true }
     )]
     ChosenByImage {
@@ -328,8 +328,8 @@ pub enum PolicyError {
 
     /// Unknown hosts are to be asked for, and nothing may be granted.
     #[error(
-        "network.on-unknown is ask, and the ceiling {ceiling} leaves nothing to approve: its network.limit is empty; \
-         give it one, such as limit = [\"*\"]"
+        "network.on-unknown is ask, but the ceiling {ceiling} allows no approval: its network.limit is empty; \
+         set one, such as limit = [\"*\"]"
     )]
     NothingToApprove {
         /// The ceiling.

@@ -110,7 +110,7 @@ impl<T: FromStr<Err = ValueError> + Ord + Item> FromStr for WrittenList<T> {
     }
 }
 
-const NOTHING_ADDED: &str = "a list: `+` is followed by what it adds";
+const NOTHING_ADDED: &str = "a list: after `+` come the values to add";
 
 /// As a file spells it.
 impl<'de, T: Deserialize<'de> + Ord> Deserialize<'de> for WrittenList<T> {
@@ -212,7 +212,7 @@ mod tests {
         }
         assert_eq!(
             list("+").unwrap_err().to_string(),
-            "\"+\" is not a list: `+` is followed by what it adds"
+            "\"+\" is not a list: after `+` come the values to add"
         );
     }
 

@@ -76,7 +76,7 @@ pub(super) struct AskedPolicy<'a>(pub &'a PolicyName, pub &'a Ceiling);
 impl fmt::Display for AskedPolicy<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self.0 == self.1.policy {
-            true => f.write_str("what is asked for"),
+            true => f.write_str("the request"),
             false => write!(f, "policy {}", self.0),
         }
     }
@@ -118,7 +118,7 @@ impl fmt::Display for OverLimit {
         } = exceeded;
         write!(
             f,
-            "{field} asks for {asked} ({}), allowed is {allowed}",
+            "{field} requests {asked} ({}), allowed: {allowed}",
             ByOrigin(origin)
         )
     }

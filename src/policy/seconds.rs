@@ -14,7 +14,7 @@ pub struct Seconds<const LEAST: u32, const MOST: u32>(u32);
 
 /// How long a connection waits for a person: at most ten minutes.
 pub type AskSeconds = Seconds<1, 600>;
-/// How long nothing is let through after a budget was used up: at most a day.
+/// How long nothing is allowed after a budget was used up: at most a day.
 pub type CoolDown = Seconds<0, 86_400>;
 /// How long what a run used counts for the next one of the same container: at most a week.
 pub type BudgetsKept = Seconds<0, 604_800>;

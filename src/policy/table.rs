@@ -177,7 +177,7 @@ fields! {
         audit: AuditedPolicy = ReportAudit "report.audit", Free, Annotated, before AuditedPolicy::off();
 
         /// [Learn mode](audit.md#learn-the-rules). Needs `allow.learn` of the node's file.
-        // No ceiling: the node's file permits it or not, and what is let through stays within the ceilings.
+        // No ceiling: the node's file permits it or not, and what is allowed stays within the ceilings.
         learn: Switch = ReportLearn "report.learn", Free, FilesAlone, before Switch::Off;
     }
 

@@ -70,7 +70,7 @@ fn layers(line: &MountLine, root: &OwnedFd) -> Result<(Vec<OwnedFd>, bool), Stri
     }
     let real = real_path(root.as_fd()).map_err(|error| error.to_string())?;
     if line.inner(&real).as_deref() != Some(Path::new("/")) {
-        return Err("it is a directory in an overlay, and no overlay of its own".to_owned());
+        return Err("it is a directory in an overlay, not an overlay mount itself".to_owned());
     }
     let stack = Stack::of(line)?;
     let opened = stack.directories.iter().map(|directory| {

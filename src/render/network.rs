@@ -22,7 +22,7 @@ pub struct Subject {
     pub network_of: Option<String>,
     /// What its inner namespace offers; `None` under `unconfined`.
     pub mode: Option<NetworkMode>,
-    /// Public names that no rule lists are let through (`report.learn`).
+    /// Public names that no rule lists are allowed (`report.learn`).
     pub learn: bool,
     /// How long an unlisted name waits for a person; `None` where none does.
     #[serde(skip)]
@@ -115,14 +115,14 @@ fn rules(out: &mut String, status: &NetworkStatus) {
 fn asking(out: &mut String, subject: &Subject, status: &NetworkStatus) {
     if subject.learn {
         out.push_str(
-            "an unlisted public name is let through and recorded (report.learn); addresses and private names are refused at once\n",
+            "an unlisted public name is allowed and recorded (report.learn); addresses and private names are denied at once\n",
         );
         return;
     }
     let Some(asking) = &status.asking else {
         let _ = match subject.waits {
             Some(seconds) => writeln!(out, "an unlisted name waited {seconds} s for approval"),
-            None => writeln!(out, "unlisted names are refused at once"),
+            None => writeln!(out, "unlisted names are denied at once"),
         };
         return;
     };
@@ -134,7 +134,7 @@ fn asking(out: &mut String, subject: &Subject, status: &NetworkStatus) {
     );
     for (word, list) in [
         ("approved", &asking.approved),
-        ("denied by a person", &asking.denied),
+        ("denied by the operator", &asking.denied),
     ] {
         for one in list {
             let _ = writeln!(out, "  {word}: {}", escape(one));
@@ -182,17 +182,14 @@ fn counts(out: &mut String, status: &NetworkStatus) {
     let total = denied
         .values()
         .fold(0_u64, |sum, count| sum.saturating_add(*count));
-    let _ = writeln!(
-        out,
-        "let through so far: {allowed}; refused so far: {total}"
-    );
+    let _ = writeln!(out, "allowed so far: {allowed}; denied so far: {total}");
     for (kind, count) in denied {
         let _ = writeln!(out, "  {}: {count}", escape(kind));
     }
     if *log_lines_left_out > 0 {
         let _ = writeln!(
             out,
-            "refusals without a line in the log: {log_lines_left_out}"
+            "denials without a line in the log: {log_lines_left_out}"
         );
     }
 }
@@ -336,12 +333,12 @@ mod tests {
             "  b.test:22\n",
             "waits 30 s for approval; waiting now: 0",
             "  approved: new.test:443 once\n",
-            "  denied by a person: bad.test:443\n",
+            "  denied by the operator: bad.test:443\n",
             "1 of 5 connections",
             "10 of 1000 bytes",
             "2 of 7 names",
             "secret model: 3 of 9 requests had it",
-            "let through so far: 9; refused so far: 3",
+            "allowed so far: 9; denied so far: 3",
             "  over-upload: 1\n",
             "without a line in the log: 8",
             "[2001:db8::1]:443  since 2026-01-02T03:04:05Z  3 sent  4 received",
@@ -382,7 +379,7 @@ mod tests {
         let said = text(&learning);
         for word in [
             "network.mode is allowlist, LEARN MODE",
-            "let through and recorded",
+            "allowed and recorded",
         ] {
             assert!(said.contains(word), "{said}");
         }
@@ -394,7 +391,7 @@ mod tests {
         }
         assert!(text(&gone).contains("waited 30 s for approval"));
         gone.waits = None;
-        assert!(text(&gone).contains("refused at once"));
+        assert!(text(&gone).contains("denied at once"));
     }
 
     #[test]

@@ -187,7 +187,7 @@ fn remove_container(
             }
             if let Some(controllers) = controllers.filter(|c| path::has_processes(c)) {
                 if let Err(error) = signal::kill_all(&container, rustix::process::Signal::KILL) {
-                    log::debug!("kill what is left in the cgroup: {error}");
+                    log::debug!("kill the rest of the cgroup: {error}");
                 }
                 // libcontainer's state is what a second attempt kills by.
                 wait_until_empty(controllers)?;
@@ -197,7 +197,7 @@ fn remove_container(
         Ok(mut container) => {
             let pid = init.or_else(|| container.pid().and_then(|p| ProcessId::of(p.as_raw())));
             if let Err(error) = signal::kill_all(&container, rustix::process::Signal::KILL) {
-                log::debug!("kill what is left in the cgroup: {error}");
+                log::debug!("kill the rest of the cgroup: {error}");
             }
             if let Some(pid) = pid {
                 wait_for_end(pid);
@@ -255,7 +255,7 @@ fn wait_for_end(process: ProcessId) {
 
 /// Our directory, the record last: as long as anything is left that has to be removed, `list` shows it.
 fn remove_own_dir(dir: &Path) -> Result<(), RuntimeError> {
-    let step = || RuntimeError::io(format!("remove what is in {dir:?}"));
+    let step = || RuntimeError::io(format!("empty {dir:?}"));
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry.file_name() == record::FILE {
             continue;

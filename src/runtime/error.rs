@@ -22,7 +22,7 @@ pub enum RuntimeError {
     #[error("container does not exist: {0}")]
     Unknown(String),
     /// Several containers are called or begin like this.
-    #[error("{0:?} is the name, or the beginning of the id, of several containers: {1}")]
+    #[error("{0:?} matches several containers: {1}")]
     Ambiguous(String, String),
     /// The verb does not fit the container's state. The words are runc's: containerd looks for some of them.
     #[error("cannot {verb} container {id}: {why}")]
@@ -36,7 +36,7 @@ pub enum RuntimeError {
     },
     /// Another verb holds the container's lock.
     #[error(
-        "container {id} is busy: another command of its runtime has not ended within {seconds} s (look for it with `ps`), \
+        "container {id} is busy: another agentbox command has held it for {seconds} s; find it with `ps`, \
          or end the container with `delete --force`"
     )]
     Busy {
@@ -47,8 +47,8 @@ pub enum RuntimeError {
     },
     /// What was begun in a container did not get to its end.
     #[error(
-        "the {what} did not get ready within {seconds} s and was killed: something that shares its processes, files or limits \
-         holds it up (a stop signal, a freezer, a lease on the program's file, too little processor time)"
+        "the {what} was not ready within {seconds} s and was killed; common causes: a stop signal, a frozen cgroup, a file lease, \
+         a very low CPU limit"
     )]
     HeldUp {
         /// "process of exec", say.
@@ -80,9 +80,7 @@ pub enum RuntimeError {
         known: u32,
     },
     /// A capability that can never be effective (capset(2)).
-    #[error(
-        "process.capabilities: {name} is in `{set}` and not in `{needs}`, which the kernel refuses: name it in both"
-    )]
+    #[error("process.capabilities: {name} is in `{set}` but not in `{needs}`: list it in both")]
     Capability {
         /// The capability.
         name: String,
@@ -140,11 +138,11 @@ pub enum RuntimeError {
     #[error(transparent)]
     Rules(#[from] crate::runtime::network::RulesRefused),
     /// getrandom(2)
-    #[error("the kernel gives no random bytes: {0}")]
+    #[error("the kernel has no random bytes: {0}")]
     Random(getrandom::Error),
     /// Killed processes are still in the container's cgroup.
     #[error(
-        "processes in the container's cgroup ({0:?}) do not end: look at them, and delete it again"
+        "processes in the container's cgroup ({0:?}) do not end: check them, then delete the container again"
     )]
     StillRunning(Vec<PathBuf>),
     /// Killed processes of a `create` or `exec` still hold its pipe.

@@ -61,7 +61,7 @@ pub(super) static REASONS: &[&str] = &[
     "reading mounts by the new mount API; programs fall back to /proc/self/mountinfo",
     "reading, writing and multiplexing of files that are open already",
     "relics: never implemented on x86_64, removed since, or without a user",
-    "renames and exchanges; RENAME_WHITEOUT leaves a device node, for which the kernel asks for no CAP_MKNOD",
+    "renames and exchanges; RENAME_WHITEOUT leaves a device node without CAP_MKNOD",
     "requests of terminals, readiness, flags of descriptors, copies of files and facts about files and interfaces; no request of a driver, file system or socket",
     "setting the clock; the modes of the adjtimex family are behind a pointer, so reading goes with it",
     "signals",

@@ -101,7 +101,7 @@ pub(super) static PARANOID: &[More] = &[
     check(30, &PARANOID_SHMAT, 1, "shared memory is not executed"), // shmat
     check(72, &PARANOID_FCNTL, 22, "descriptors, locks, pipes' sizes and seals; no leases, no notices and no signals for a file"), // fcntl
     check(157, &PARANOID_PRCTL, 22, "names, signals at a parent's end, no_new_privs, filters and limits of one's own, by a short list"), // prctl
-    check(319, &PARANOID_MEMFD_CREATE, 1, "an anonymous file that cannot be executed: MFD_NOEXEC_SEAL is asked for"), // memfd_create
+    check(319, &PARANOID_MEMFD_CREATE, 1, "an anonymous file that cannot be executed: requires MFD_NOEXEC_SEAL"), // memfd_create
     check(329, &PARANOID_PKEY_MPROTECT, 1, "memory that is there does not become executable (a run-time compiler needs it: syscalls.allow)"), // pkey_mprotect
 ];
 

@@ -207,7 +207,7 @@ fn reason(
         let hint = match ours::is_a_debuggers(name) {
             true => Hint::DebugProfile,
             false => Hint::Words(
-                "only a policy file of the node can, by syscalls.allow, and it gives up what the reason says".to_owned(),
+                "only a policy file of the node can, by syscalls.allow; the reason says what that gives up".to_owned(),
             ),
         };
         return (why.to_owned(), hint);

@@ -76,7 +76,8 @@ impl Served {
         let event = Event {
             cause: Some(SIDECAR_LOST.to_owned()),
             hint: Some(
-                "look for what ended the sidecar: the node's OOM killer, or somebody with root's rights".to_owned(),
+                "find what ended the sidecar: the node's OOM killer, or a process of root"
+                    .to_owned(),
             ),
             ..Event::new(WallName::Network, Verdict::Ended, what)
         };

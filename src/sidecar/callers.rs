@@ -38,7 +38,7 @@ impl Callers {
             (Some(uid), Some(cookie)) if cookie == self.cookie => {
                 format!("the user {uid} asks, who is not the runtime's")
             }
-            _ => "somebody asks who is not in the node's network namespace: a container, or a shell with a network of its own"
+            _ => "the caller is not in the node's network namespace: a container, or a shell with its own network"
                 .to_owned(),
         };
         Some(why)

@@ -109,7 +109,7 @@ mod tests {
         Refused {
             wall: WallName::Network,
             what: format!("{host}:443"),
-            why: "no rule names it".to_owned(),
+            why: "no rule matches it".to_owned(),
             ask: None,
         }
     }

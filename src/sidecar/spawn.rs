@@ -123,7 +123,7 @@ fn start(
     let reading = reading.map(|reading| reading.try_clone_to_owned());
     let reading = reading
         .transpose()
-        .map_err(SidecarError::step("keep what the reader is given"))?;
+        .map_err(SidecarError::step("keep the reader's input"))?;
     let pair = || socket::pair().map_err(SidecarError::step("make a socket pair"));
     let (bootstrap, theirs) = pair()?;
     let (init_end, their_end) = pair()?;

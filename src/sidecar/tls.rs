@@ -35,7 +35,8 @@ pub(super) fn what_is_wrong(error: &std::io::Error) -> String {
     match tls {
         Some(Error::InvalidCertificate(why)) => match why {
             CertificateError::UnknownIssuer => {
-                "is not known: its certificate is signed by nobody whom the node trusts".to_owned()
+                "is not known: no authority that the node trusts has signed its certificate"
+                    .to_owned()
             }
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
                 "is not known: its certificate is for another name".to_owned()

@@ -299,7 +299,7 @@ fn note_loss(mut log: std::fs::File, template: &str, end: &End) {
         _ if end.stopped => "it was stopped, and killed for that".to_owned(),
         Some((Some(code), _)) => format!("exit code {code}"),
         Some((_, Some(signal))) => format!("signal {signal}"),
-        _ => "nobody knows how".to_owned(),
+        _ => "for an unknown reason".to_owned(),
     };
     let reason =
         format!("the container's sidecar died ({how}): its first process was sent SIGKILL");

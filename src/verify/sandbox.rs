@@ -59,7 +59,7 @@ fn by_both(global: &Global, place: &Place, lock: Lock, talk: Talk) -> Result<Rep
     start::start(global, place, lock)?;
     let record = Record::read(&place.dir())?;
     let promise = promise(&record);
-    let subject = format!("a container of its own, {}", policy(&record));
+    let subject = format!("a new container, {}", policy(&record));
     let mut report = Report::new(subject, &promise);
     // Nobody keeps this container's log.
     let said = talk.hear(&promise, |_| inside::Answer::Known)?;

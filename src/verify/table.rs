@@ -270,8 +270,7 @@ fn why_not(here: &[Expected], line: &MountedLine) -> String {
             format!("and is not {}, as the plan has it", missing.join(", "))
         }
         Some(_) => "where the plan has another mount".to_owned(),
-        None => "where the plan has no more mounts than it has already, or hides what is there"
-            .to_owned(),
+        None => "where the plan has no further mount, or hides one".to_owned(),
     }
 }
 

@@ -10,11 +10,11 @@ use crate::runtime::{Failed, RuntimeError};
 #[non_exhaustive]
 pub enum WrapRefused {
     /// `--policy unconfined`
-    #[error("`wrap` without walls is the command itself: choose a policy with --policy")]
+    #[error("`wrap` needs a policy with walls: choose one with --policy")]
     NoPolicy,
     /// A directory with the records of the caller's own containers.
     #[error(
-        "{path:?} is not shown to the command, since agentbox keeps its records in {records:?}: choose another directory"
+        "{path:?} cannot be mounted: agentbox keeps its records in {records:?}; choose another directory"
     )]
     HoldsRecords {
         /// The directory.
@@ -24,14 +24,14 @@ pub enum WrapRefused {
     },
     /// /tmp and its like, to be written.
     #[error(
-        "{0:?} is not given to the command to write, since it holds the temporary files of all programs, other runs of agentbox among \
-         them: choose a directory in it"
+        "{0:?} cannot be made writable: it holds other programs' temporary files; choose a directory \
+         below it"
     )]
     HoldsTemporary(PathBuf),
     /// A directory to be written with the person's settings in it.
     #[error(
-        "{path:?} is not given to the command to write, since {own:?} says what the next command may do: choose another directory, or \
-         let the policy's filesystem.workspace be read-only"
+        "{path:?} cannot be made writable: {own:?} decides about later runs; choose another directory, or \
+         set filesystem.workspace=read-only"
     )]
     HoldsSettings {
         /// The directory.
@@ -41,49 +41,45 @@ pub enum WrapRefused {
     },
     /// `--name`
     #[error(
-        "--name {0:?} is no name: it begins with a letter or digit, and has letters, digits, `_`, `+`, `-` and `.`, at most 200"
+        "--name {0:?} is not valid: use 1 to 200 letters, digits, `_`, `+`, `-` and `.`, beginning with a letter or digit"
     )]
     Name(String),
     /// `--name` of a sandbox that runs.
     #[error(
-        "--name {0} is taken by a sandbox that runs (`agentbox list` shows it, `agentbox kill {0} KILL` ends it): choose another"
+        "--name {0} belongs to a running sandbox: choose another, or end it with `agentbox kill {0} KILL`"
     )]
     NameTaken(String),
     /// A workspace below /usr, say.
-    #[error("the workspace {0:?} is part of the system: choose a project's directory")]
+    #[error("the workspace {0:?} is part of the system: choose a project directory")]
     SystemDirectory(PathBuf),
     /// A workspace with everything that somebody has.
-    #[error(
-        "the workspace {0:?} is a whole home directory, all of which would be written: cd into a project's directory"
-    )]
+    #[error("the workspace {0:?} is a home directory: cd into a project directory")]
     Home(PathBuf),
     /// A file as the workspace.
-    #[error("the workspace {0:?} is no directory: choose a project's directory")]
+    #[error("the workspace {0:?} is not a directory: choose a project directory")]
     NoDirectory(PathBuf),
     /// A workspace whose path no specification of a container can hold.
     #[error(
-        "the workspace {0:?} has bytes in its path that are no UTF-8 text, which the specification of a container cannot hold: rename it"
+        "the workspace {0:?} has a path that is not UTF-8, which config.json cannot hold: rename it"
     )]
     NoText(PathBuf),
     /// A workspace that the person cannot read.
     #[error(
-        "the workspace {0:?} cannot be read by {1}, as whom the command runs: {2}: choose a directory of theirs"
+        "the workspace {0:?} cannot be read by {1}, who runs the command: {2}; choose another directory"
     )]
     NotYours(PathBuf, String, std::io::Error),
     /// SUDO_UID and its like name nobody.
-    #[error(
-        "{0}={1} names nobody on this node, so nobody can tell as whom the command is to run: unset {0} to run it as root"
-    )]
+    #[error("{0}={1} is not a user of this node: unset {0} to run the command as root")]
     Nobody(&'static str, String),
     /// Two of them name different people.
-    #[error("{0} and {1} name different people: unset the one that is not meant")]
+    #[error("{0} and {1} name different users: unset one of them")]
     TwoPeople(&'static str, &'static str),
     /// `--read` and its like
     #[error("{0} {1:?}: {2}")]
     Named(&'static str, PathBuf, String),
     /// The command leads out of what is shown.
     #[error(
-        "the command {name:?} is {found:?} and leads to {real:?}, which is not shown to it: add --read {}",
+        "the command {name:?} is {found:?} a link to {real:?}, which is not mounted: add --read {}",
         real.parent().unwrap_or(real).display()
     )]
     Hidden {
@@ -96,7 +92,7 @@ pub enum WrapRefused {
     },
     /// A virtual environment on PATH without its Python.
     #[error(
-        "the virtual environment {venv:?} on PATH needs {hidden:?}, which is not shown, and without it the system's Python would run: add --read {}, or take it from PATH",
+        "the virtual environment {venv:?} on PATH needs {hidden:?}, which is not mounted, so the system's Python would run: add --read {}, or remove it from PATH",
         hidden.parent().unwrap_or(hidden).display()
     )]
     Venv {
@@ -107,7 +103,7 @@ pub enum WrapRefused {
     },
     /// A project's settings that somebody wrote anew.
     #[error(
-        "the settings {path:?} {why}, and without them the run could lack walls that they ask for: `agentbox trust {}` shows them and asks, and with --remove it forgets them",
+        "the settings {path:?} {why}: run `agentbox trust {}` to review them, with --remove to ignore them",
         directory.display()
     )]
     SettingsChanged {
@@ -120,8 +116,8 @@ pub enum WrapRefused {
     },
     /// A policy file that a command can have written.
     #[error(
-        "the policy file {path:?} {why}: `agentbox trust {}` shows it and asks, or keep it in ~/.config/agentbox, where no sandbox \
-         writes",
+        "the policy file {path:?} {why}: run `agentbox trust {}` to review it, or keep it in ~/.config/agentbox, where no sandbox \
+         can write",
         path.display()
     )]
     NotTrusted {
@@ -132,7 +128,7 @@ pub enum WrapRefused {
     },
     /// `--config` of `wrap`, or what it names.
     #[error(
-        "{0:?}, which --config names or which its file names, lies where a command may write: keep it in /etc/agentbox or in \
+        "{0:?}, a file of --config, lies where a sandbox could write it: keep it in /etc/agentbox or \
          ~/.config/agentbox"
     )]
     ConfigNotClosed(PathBuf),
@@ -145,7 +141,7 @@ pub enum WrapRefused {
         why: std::io::Error,
     },
     /// What these walls do not hold.
-    #[error("`--walls landlock` cannot hold this: {0}")]
+    #[error("`--walls landlock` cannot enforce this: {0}")]
     NotByLandlock(String),
     /// `--env`
     #[error("--env {0:?} is not NAME=VALUE or NAME")]

@@ -186,7 +186,7 @@ impl Prepared {
         match &kept {
             Some(kept) => self.wrapped.kept = Some(kept.dir.clone()),
             None => crate::log::complain(
-                "agentbox: another run in this workspace keeps its caches: what this one writes to them goes with it",
+                "agentbox: another run in this workspace keeps its caches: this run's writes to them are discarded",
             ),
         }
         Ok(kept)

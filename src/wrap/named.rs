@@ -62,7 +62,7 @@ impl Layout {
         let why = if walls == Walls::Landlock {
             "it lies in the workspace, which is written, and no rule of Landlock takes a part of that away"
         } else if real == self.workspace {
-            "it is the workspace: `--set filesystem.workspace=read-only` lets nobody write it"
+            "it is the workspace: `--set filesystem.workspace=read-only` makes it read-only"
         } else {
             self.readonly.push(real);
             return Ok(());
@@ -153,7 +153,7 @@ const MOST_ENTRIES: usize = 4096;
 /// Why a part of /etc is not shown, if it is not: root alone writes it, and everybody may read all of it.
 fn not_public(real: &Path) -> Option<String> {
     if MADE.iter().any(|name| Path::new("/etc").join(name) == real) {
-        return Some("wrap makes a file of its own there".to_owned());
+        return Some("wrap mounts its own file there".to_owned());
     }
     let never = Never::builtin();
     let mut waiting = vec![real.to_owned()];
@@ -197,5 +197,5 @@ fn not_public(real: &Path) -> Option<String> {
 
 fn option_of_system(option: &str, real: &Path, never: &Never) -> Option<String> {
     let why = never.read_only(real).filter(|_| option == "--write")?;
-    Some(format!("nobody writes it: {why}"))
+    Some(format!("always read-only: {why}"))
 }

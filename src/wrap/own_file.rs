@@ -58,7 +58,7 @@ fn trusted_text(file: File, path: &Path, person: &Person) -> Result<String> {
     let access = Access::of(&stat);
     if access.uid != person.uid && access.uid != 0 {
         bail!(refuse(format!(
-            "belongs to user {}, and it decides what the command may do: it must be your own file{}",
+            "belongs to user {}, but it decides about the walls: it must be your own file{}",
             access.uid,
             match unprivileged::inside() {
                 Some(_) => " (without root's rights root's files cannot be told from a stranger's)",
@@ -68,7 +68,7 @@ fn trusted_text(file: File, path: &Path, person: &Person) -> Result<String> {
     }
     if access.is_written_by_others() {
         bail!(refuse(format!(
-            "may be written by others (mode {:o}), and it decides what the command may do: chmod go-w it",
+            "is writable by others (mode {:o}), but it decides about the walls: chmod go-w it",
             access.mode & 0o7777
         )));
     }

@@ -84,7 +84,7 @@ pub fn elsewhere(
     let named = workspace.join(named.trim());
     let refused = |why: &str| Err((named.clone(), why.to_owned()));
     let Ok(own) = named.canonicalize() else {
-        return refused("the .git file of the workspace names it, and it cannot be opened");
+        return refused("the .git file of the workspace names it, but it cannot be opened");
     };
     let common = match text_of(&own.join("commondir")) {
         Some(common) => own.join(common.trim()).canonicalize().unwrap_or_default(),
@@ -95,7 +95,7 @@ pub fn elsewhere(
     }
     if !is_git_directory(&common, person) || !is_theirs(&own, person) {
         return refused(
-            "the .git file of the workspace names it, and it is no git directory of the person's",
+            "the .git file of the workspace names it, but it is not a git directory of the user",
         );
     }
     let is_back = match own == common {
@@ -108,7 +108,7 @@ pub fn elsewhere(
     };
     if !is_back {
         return refused(
-            "the .git file of the workspace names it, and it does not name the workspace in return",
+            "the .git file of the workspace names it, but it does not name the workspace in return",
         );
     }
     Ok(Some(match own == common {

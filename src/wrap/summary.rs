@@ -145,17 +145,17 @@ impl Summary {
             .refused
             .iter()
             .take(MOST)
-            .map(|r| format!("refused: {}", r.line()))
+            .map(|r| format!("denied: {}", r.line()))
             .collect();
         let more = self.refused.len().saturating_sub(MOST);
         if more > 0 {
             lines.push(format!(
-                "refused: and {more} more; --summary FILE writes all of them"
+                "denied: and {more} more; --summary FILE writes all of them"
             ));
         }
         if self.left_out > 0 {
             lines.push(format!(
-                "refused: {} more times, too often to be written down",
+                "denied: {} more times, too often for the log",
                 self.left_out
             ));
         }
@@ -166,7 +166,7 @@ impl Summary {
     pub fn write(&self, mut to: &std::fs::File) -> std::io::Result<()> {
         let mut text = String::from("### agentbox\n\n");
         match self.refused.is_empty() {
-            true => text.push_str("Nothing was refused.\n"),
+            true => text.push_str("Nothing was denied.\n"),
             false => {
                 text.push_str("| Refused | Times | What to do |\n| --- | --- | --- |\n");
                 for r in &self.refused {
@@ -177,7 +177,7 @@ impl Summary {
         }
         if self.left_out > 0 {
             text.push_str(&format!(
-                "\n{} more refusals were not written down.\n",
+                "\n{} more denials are not in the log.\n",
                 self.left_out
             ));
         }
@@ -262,7 +262,7 @@ mod tests {
     use crate::audit::{Chain, Context, Event, Via};
 
     /// The reason of a network in which no host is listed, and of one in which others are.
-    const REASONS: [&str; 2] = ["the network is local (network.mode)", "no rule names it"];
+    const REASONS: [&str; 2] = ["the network is local (network.mode)", "no rule matches it"];
 
     fn line(host: &str, port: Option<u16>, reason: &str, rule: Option<&str>) -> Line {
         let via = port.map_or(Via::Dns, |_| Via::Http);
@@ -304,11 +304,11 @@ mod tests {
             assert_eq!(
                 Summary::of(&log).lines(),
                 [
-                    "refused: a.example.org:443 x7; --allow a.example.org allows it".to_owned(),
-                    format!("refused: {b}; --allow {b} allows it"),
-                    "refused: c.example.org; --allow c.example.org allows it".to_owned(),
-                    format!("refused: db:5432; {db}"),
-                    "refused: [::1]:80; it is closed".to_owned(),
+                    "denied: a.example.org:443 x7; --allow a.example.org allows it".to_owned(),
+                    format!("denied: {b}; --allow {b} allows it"),
+                    "denied: c.example.org; --allow c.example.org allows it".to_owned(),
+                    format!("denied: db:5432; {db}"),
+                    "denied: [::1]:80; it is closed".to_owned(),
                 ]
             );
         }
@@ -335,7 +335,7 @@ mod tests {
         let lines = Summary::of(&log).lines();
         assert_eq!(lines.len(), MOST + 2);
         assert!(
-            lines[0].starts_with("refused: h0??2J???:1; "),
+            lines[0].starts_with("denied: h0??2J???:1; "),
             "{}",
             lines[0]
         );

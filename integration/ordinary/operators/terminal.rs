@@ -161,7 +161,7 @@ fn u_b10_policy_check_prints_every_field_that_a_message_leaves_out() {
     assert!(first.contains("more fields"), "{said}");
     for annotation in asked {
         let (field, value) = annotation.split_once('=').unwrap();
-        let line = format!("\n{field} asks for {value} (annotation), allowed is ");
+        let line = format!("\n{field} requests {value} (annotation), allowed: ");
         assert!(said.contains(&line), "{line}: {said}");
     }
 }

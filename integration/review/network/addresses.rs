@@ -49,7 +49,7 @@ fn n_h2_a_denied_address_is_reached_by_no_name() {
         }
         let log = agent.violations();
         assert!(
-            log.contains("the name leads to 198.51.100.12, which network.deny has as"),
+            log.contains("the name leads to 198.51.100.12, which network.deny lists as"),
             "{log}"
         );
         if deny.ends_with("12") {
@@ -100,7 +100,7 @@ fn n_h2_a_denial_closes_what_leads_to_its_address_and_l4_what_is_below_its_name(
     ];
     let checked = agentbox(&[&question[..], &["--port", "80"]].concat());
     assert!(
-        checked.code == 1 && checked.stdout.contains("network.deny has example.test"),
+        checked.code == 1 && checked.stdout.contains("network.deny lists example.test"),
         "{checked}"
     );
 }

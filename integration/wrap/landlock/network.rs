@@ -132,7 +132,7 @@ fn landlock_names_of_the_policy_are_reached_through_the_proxy_and_others_told_wh
     }
     let refused = curl("http://other.test:8080/");
     assert!(
-        refused.contains("no rule of network.allow names it"),
+        refused.contains("no rule in network.allow matches it"),
         "{refused}"
     );
     assert!(refused.contains("agentbox wrap"), "{refused}");

@@ -7,7 +7,7 @@ pub enum LimitRefusal {
     /// The limit's controller is not mounted.
     #[error("this node has no cgroup controller {0:?}")]
     NoController(String),
-    /// cgroup v2 has nothing of the kind: what is asked for, with its verb.
+    /// cgroup v2 has nothing of the kind: the request, with its verb.
     #[error("{0} cgroup v1")]
     NeedsV1(&'static str),
     /// Files of cgroup v2.

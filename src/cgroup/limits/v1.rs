@@ -12,7 +12,7 @@ const LIMIT: &str = "memory.limit_in_bytes";
 const WITH_SWAP: &str = "memory.memsw.limit_in_bytes";
 const TCP: &str = "memory.kmem.tcp.limit_in_bytes";
 
-/// Writes what is asked for.
+/// Writes the requested limits.
 pub fn apply(controllers: &Controllers, wanted: &LinuxResources) -> Result<(), CgroupError> {
     let group = |name: &str| {
         let missing = || LimitRefusal::NoController(name.to_owned());

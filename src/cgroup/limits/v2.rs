@@ -7,7 +7,7 @@ use oci_spec::runtime::{LinuxBlockIo, LinuxCpu, LinuxMemory, LinuxResources, Lin
 use crate::cgroup::CgroupError;
 use crate::cgroup::limits::{Group, LimitRefusal, asked, or_max};
 
-/// Writes what is asked for.
+/// Writes the requested limits.
 pub fn apply(group: &Group, wanted: &LinuxResources) -> Result<(), CgroupError> {
     if let Some(memory) = wanted.memory() {
         set_memory(group, memory)?;

@@ -250,7 +250,7 @@ impl Question {
             None => self.enforced(network),
         };
         if network.learns() {
-            text += "\nLEARN MODE: public names that no rule lists are let through and recorded (report.learn); where a name leads is seen when \
+            text += "\nLEARN MODE: public names that no rule lists are allowed and recorded (report.learn); where a name leads is seen when \
                      it is dialled, and private addresses are refused";
         }
         (allowed, text)
@@ -330,15 +330,13 @@ impl Question {
                 Some((true, format!("allowed: {self} by the rule {rule}{rest}")))
             }
             RequestDecision::DeniedBy(rule) => {
-                Some((false, format!("denied: {self}: network.deny has {rule}")))
+                Some((false, format!("denied: {self}: network.deny lists {rule}")))
             }
             RequestDecision::NotListed if network.rules.needs_calls(&asked.request) => {
                 let call = asked.to_string().replacen("POST ", "mcp:", 1);
                 Some((
                     false,
-                    format!(
-                        "denied: {self}: what is in it decides: ask for '{call} METHOD[:NAME]'"
-                    ),
+                    format!("denied: {self}: its content decides: test '{call} METHOD[:NAME]'"),
                 ))
             }
             RequestDecision::NotListed => {
@@ -348,7 +346,7 @@ impl Question {
                     (
                         false,
                         format!(
-                            "denied: {self}: no rule of network.allow names this request to the host{hint}"
+                            "denied: {self}: no rule in network.allow matches this request to the host{hint}"
                         ),
                     )
                 })

@@ -156,7 +156,7 @@ fn what_was_written_is_told_as_it_stays() {
     for (case, start) in [
         (
             under("standard"),
-            "what it wrote stays until the engine removes it",
+            "its writes stay until the engine removes them",
         ),
         (
             project(under("standard")),

@@ -150,7 +150,7 @@ fn what_a_member_asks_beyond_the_first_it_does_not_get() {
     assert!(
         plan.warnings
             .iter()
-            .any(|w| w.to_string().contains("asks for other.example.com")),
+            .any(|w| w.to_string().contains("requests other.example.com")),
         "{:?}",
         plan.warnings
     );

@@ -83,7 +83,7 @@ fn about_annotations() -> Vec<(Case, &'static str, &'static str)> {
         (
             case().field("network.limit", "a.test"),
             "NoAnnotation",
-            "annotation dev.agentbox.network.limit: no annotation sets this field, a policy file of the node does",
+            "annotation dev.agentbox.network.limit: annotations cannot set this field, only a policy file of the node",
         ),
         (
             case().field("network.mode", &"x".repeat(70_000)),
@@ -99,7 +99,7 @@ fn about_annotations() -> Vec<(Case, &'static str, &'static str)> {
         (
             case().field("policy", "unconfined").flag("unconfined"),
             "AnnotationUnconfined",
-            "annotation dev.agentbox.policy asks for unconfined, which only `default` of the node's file or \
+            "annotation dev.agentbox.policy chooses unconfined, which only `default` of the node's file or \
              --policy may choose; name a policy",
         ),
         (
@@ -153,14 +153,14 @@ fn about_annotations() -> Vec<(Case, &'static str, &'static str)> {
         (
             case().field("network.allow", "@gone"),
             "NoSuchPreset",
-            "annotation dev.agentbox.network.allow: there is no preset @gone; there are @anthropic, \
+            "annotation dev.agentbox.network.allow: there is no preset @gone; known: @anthropic, \
              @anthropic-api, @bedrock, @bitbucket, @bitbucket-read, @github and 11 more. Define it in gone.toml in the node's preset \
              directory (/etc/agentbox/presets), as docs/policy.md shows",
         ),
         (
             case().field("network.allow", "@githb"),
             "NoSuchPreset",
-            "annotation dev.agentbox.network.allow: there is no preset @githb; there are @anthropic, \
+            "annotation dev.agentbox.network.allow: there is no preset @githb; known: @anthropic, \
              @anthropic-api, @bedrock, @bitbucket, @bitbucket-read, @github and 11 more. Did you mean @github?",
         ),
         (
@@ -186,7 +186,7 @@ fn about_annotations() -> Vec<(Case, &'static str, &'static str)> {
         (
             case().field("workspace", "/"),
             "RootPath",
-            "annotation dev.agentbox.workspace: workspace is /, which is the root and no mount point below it",
+            "annotation dev.agentbox.workspace: workspace is /: name a mount point below it",
         ),
         (
             case().field("filesystem.write", "/"),
@@ -213,18 +213,18 @@ fn about_names_and_files() -> Vec<(Case, &'static str, &'static str)> {
         (
             case().flag("strickt").file("ours", ""),
             "NoSuchPolicy",
-            "--policy: there is no policy strickt; did you mean strict?; there are strict, standard, \
+            "--policy: there is no policy strickt; did you mean strict?; known: strict, standard, \
              permissive, ours",
         ),
         (
             case().node("ceiling = \"gone\""),
             "NoSuchPolicy",
-            "the node's file: there is no policy gone; there are strict, standard, permissive",
+            "the node's file: there is no policy gone; known: strict, standard, permissive",
         ),
         (
             case().file("ours", "base = \"gone\"").flag("ours"),
             "NoSuchPolicy",
-            "policy file ours.toml: there is no policy gone; there are strict, standard, permissive, ours",
+            "policy file ours.toml: there is no policy gone; known: strict, standard, permissive, ours",
         ),
         (
             case()
@@ -259,7 +259,7 @@ fn about_names_and_files() -> Vec<(Case, &'static str, &'static str)> {
                 .file("ours", "[network]\nmode = \"none\"")
                 .flag("ours"),
             "FieldMissing",
-            "policy file ours.toml: filesystem.root is missing, and no `base` gives it",
+            "policy file ours.toml: filesystem.root is missing, also in `base`",
         ),
         (
             case()
@@ -292,7 +292,7 @@ fn about_names_and_files() -> Vec<(Case, &'static str, &'static str)> {
                 .file("ours", "base = \"standard\"\nfilesystem.write = [\"/\"]")
                 .flag("ours"),
             "RootPath",
-            "policy file ours.toml: filesystem.write is /, which is the root and no mount point below it",
+            "policy file ours.toml: filesystem.write is /: name a mount point below it",
         ),
     ]
 }
@@ -320,22 +320,22 @@ fn about_limits() -> Vec<(Case, &'static str, &'static str)> {
                 .field("network.mode", "local")
                 .field("filesystem.scratch", "1GiB"),
             "ExceedsCeiling",
-            "what is asked for exceeds the ceiling strict (set by --policy): filesystem.scratch asks for 1GiB \
-             (annotation), allowed is at most 16MiB; and 1 more field",
+            "the request exceeds the ceiling strict (set by --policy): filesystem.scratch requests 1GiB \
+             (annotation), allowed: at most 16MiB; and 1 more field",
         ),
         (
             case()
                 .node("ceiling = \"strict\"\ndefault = \"standard\"")
                 .file("standard", "base = \"strict\"\nnetwork.mode = \"local\""),
             "DefaultExceedsCeiling",
-            "the node's file: its default standard exceeds its own ceiling strict: network.mode asks for local \
-             (policy file standard.toml), allowed is at most none",
+            "the node's file: its default standard exceeds its own ceiling strict: network.mode requests local \
+             (policy file standard.toml), allowed: at most none",
         ),
         (
             case().field("privileges.set-id", "on"),
             "Loosened",
-            "policy standard (the default) is exceeded by annotations: privileges.set-id asks for on (annotation), \
-             allowed is at most auto; annotations = [\"privileges.set-id\"] in [allow] of the node's file permits it, \
+            "policy standard (the default) is exceeded by annotations: privileges.set-id requests on (annotation), \
+             allowed: at most auto; annotations = [\"privileges.set-id\"] in [allow] of the node's file permits it, \
              and so does a ceiling there",
         ),
         (
@@ -343,21 +343,21 @@ fn about_limits() -> Vec<(Case, &'static str, &'static str)> {
                 .field("policy", "strict")
                 .field("network.allow", "a.test"),
             "Loosened",
-            "policy strict (annotation) is exceeded by annotations: network.mode asks for allowlist \
-             (annotation), allowed is at most none; and 1 more field; an image may set it: \
+            "policy strict (annotation) is exceeded by annotations: network.mode requests allowlist \
+             (annotation), allowed: at most none; and 1 more field; an image may set it: \
              annotations = [\"network.mode\", \"network.allow\"] in [allow] of the node's file or --policy permits it",
         ),
         (
             podman().field("policy", "permissive"),
             "ChosenByImage",
-            "annotation dev.agentbox.policy asks for more than policy standard (the default): policy permissive has \
+            "annotation dev.agentbox.policy exceeds policy standard (the default): policy permissive has \
              more, such as filesystem.scratch; an image may set it: annotations = [\"policy\"] in \
              [allow] of the node's file or --policy permits it",
         ),
         (
             podman().field("workspace", "/ref"),
             "ChosenByImage",
-            "annotation dev.agentbox.workspace asks for more than policy standard (the default): it makes /ref the mount \
+            "annotation dev.agentbox.workspace exceeds policy standard (the default): it makes /ref the mount \
              that may be written; an image may set it: annotations = [\"workspace\"] in [allow] of \
              the node's file or --policy permits it",
         ),
@@ -499,7 +499,7 @@ fn what_a_message_leaves_out_is_there_for_who_asks() {
     assert!(
         fields
             .iter()
-            .any(|field| field.starts_with("limits.memory asks for unlimited"))
+            .any(|field| field.starts_with("limits.memory requests unlimited"))
     );
     assert_eq!(case().field("policy", "strickt").error().over(), []);
 }

@@ -93,7 +93,7 @@ fn what_adds_to_nothing_and_what_adds_nothing_are_errors() {
     let nothing = case().field("network.allow", "+").error().to_string();
     assert_eq!(
         nothing,
-        "annotation dev.agentbox.network.allow: \"+\" is not a list: `+` is followed by what it adds"
+        "annotation dev.agentbox.network.allow: \"+\" is not a list: after `+` come the values to add"
     );
     let nothing = ours()
         .file("more", "base = \"ours\"\nnetwork.allow = [\"+\"]")
@@ -144,7 +144,7 @@ fn a9_a_debugger_needs_an_annotation_and_no_file_of_the_node() {
     assert_eq!(
         error,
         "policy standard exceeds the ceiling permissive (set by the default): syscalls.allow \
-         asks for keyctl (annotation), allowed is process_vm_readv, process_vm_writev, ptrace"
+         requests keyctl (annotation), allowed: process_vm_readv, process_vm_writev, ptrace"
     );
     let image = errors::podman().field("syscalls.allow", "ptrace").error();
     assert!(matches!(image, PolicyError::Loosened { image: true, .. }));

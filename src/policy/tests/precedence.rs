@@ -360,7 +360,7 @@ fn without_a_ceiling_the_chosen_policy_limits_what_annotations_ask() {
             ),
         }
     }
-    // A policy that gives none, whatever it would let through as a ceiling.
+    // A policy that gives none, whatever it would allow as a ceiling.
     for (field, value) in [
         ("network.allow", "a.test"),
         ("network.inbound", "22"),
@@ -432,7 +432,7 @@ fn f_c1_what_an_image_may_have_written_widens_nothing() {
         .annotation("io.kubernetes.cri-o.ContainerType", "container")
         .field("policy", "permissive");
     assert!(matches!(crio.error(), PolicyError::ChosenByImage { .. }));
-    // A place is another mount to write, and what a policy would let through as a ceiling is nothing that it gives.
+    // A place is another mount to write, and what a policy would allow as a ceiling is nothing that it gives.
     for (flag, field, value) in [
         (None, "filesystem.workspace-at", "/data"),
         (Some("strict"), "filesystem.workspace-at", "/data"),

@@ -59,7 +59,7 @@ fn a_ceiling_compares_requests_exactly_and_names_one_that_is_too_much() {
         ),
         ("limit = ['GET {}/**']", "GET {}:8443/x", "GET {}:8443/x"),
         ("allow = ['api.test.example:22']", "GET {}/x", "GET {}/x"),
-        // Whatever requests are let through: a connection can say anything.
+        // Whatever requests are allowed: a connection can say anything.
         (
             "limit = ['* {}/**']",
             "api.test.example",

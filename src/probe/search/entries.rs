@@ -188,7 +188,7 @@ impl Search<'_> {
             return Next::Into(None);
         }
         if self.buried.insert(deep) {
-            let why = "what is hidden in it lies deeper than a path can say".to_owned();
+            let why = "hidden entries in it lie deeper than a path can name".to_owned();
             let inside = Inside::hidden(self.places.path(deep), why, 1);
             let above = self.places.above(deep).unwrap_or(deep);
             let spot = Spot {

@@ -111,7 +111,7 @@ pub fn text(subject: &Subject) -> String {
             if decided.plan.network.learns() {
                 page.head(
                     "LEARN MODE",
-                    "public names that no rule lists are let through and recorded (report.learn)",
+                    "public names that no rule lists are allowed and recorded (report.learn)",
                 );
             }
             walls(&mut page, &decided.plan, filter);
@@ -207,7 +207,7 @@ fn audited(page: &mut Page, audit: &AuditPlan) {
     page.head(
         "audit",
         format_args!(
-            "policy '{}' is reported on and not enforced (report.audit); agentbox audit shows what it would refuse",
+            "policy '{}' is reported and not enforced (report.audit); agentbox audit shows what it would deny",
             audit.policy
         ),
     );
@@ -323,7 +323,7 @@ fn privileges(page: &mut Page, plan: &Plan) {
     page.head(
         "privileges",
         format_args!(
-            "no_new_privs; set-user-ID programs have no effect; {}; a session keyring of its own",
+            "no_new_privs; set-user-ID programs have no effect; {}; a private session keyring",
             core_words(plan.core_bytes)
         ),
     );

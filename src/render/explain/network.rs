@@ -12,12 +12,12 @@ use crate::policy::{
 
 pub(super) fn explain(page: &mut Page, network: &NetworkPlan) {
     let mode = match network.mode {
-        NetworkMode::None => "none: a namespace of its own with the loopback interface alone",
+        NetworkMode::None => "none: a private namespace with only the loopback interface",
         NetworkMode::Local => {
-            "local: a namespace of its own with the loopback interface alone; no way out, no names, and refusals say so"
+            "local: a private namespace with only the loopback interface; no way out, no DNS, and denials say so"
         }
         NetworkMode::Allowlist => {
-            "allowlist: a namespace of its own without a route; through the sidecar it reaches"
+            "allowlist: a private namespace without a route; through the sidecar it reaches"
         }
     };
     page.head("network", mode);
@@ -96,7 +96,7 @@ pub(super) fn reached(page: &mut Page, network: &NetworkPlan) {
         ));
     }
     match &network.asking {
-        None => page.item("unlisted names are refused at once (network.on-unknown is deny)"),
+        None => page.item("unlisted names are denied at once (network.on-unknown is deny)"),
         Some(asking) => page.item(waits(asking)),
     }
 }
@@ -118,7 +118,7 @@ fn waits(asking: &Asking) -> String {
         .collect();
     if asking.learns {
         return format!(
-            "LEARN MODE: an unlisted public name is let through and recorded (report.learn), within {}",
+            "LEARN MODE: an unlisted public name is allowed and recorded (report.learn), within {}",
             ceilings.join(" and ")
         );
     }
@@ -172,7 +172,7 @@ pub(super) fn ways(page: &mut Page, network: &NetworkPlan) {
         let names = match upstream.names {
             UpstreamNames::Vetted => "for addresses that the sidecar has resolved and checked",
             UpstreamNames::Proxy => {
-                "for names, which the proxy resolves: nobody on this node sees their addresses"
+                "for names, which the proxy resolves: this node does not see their addresses"
             }
         };
         page.item(format_args!("through the node's proxy {upstream}, {names}"));
@@ -201,14 +201,14 @@ pub(super) fn ways(page: &mut Page, network: &NetworkPlan) {
     for honey in &network.honey {
         let inside = match &honey.env {
             Some(name) => format!("{name} has it inside"),
-            None => "somebody puts it inside".to_owned(),
+            None => "it is put inside by other means".to_owned(),
         };
         let then = match honey.then {
             HoneyThen::Log => "",
             HoneyThen::End => ", and end the container",
         };
         page.item(format_args!(
-            "honey value {}, which is no key: {inside}; a name or connection with it is refused and logged{then}",
+            "honey value {}, a honeytoken: {inside}; a name or connection with it is denied and logged{then}",
             honey.name
         ));
     }

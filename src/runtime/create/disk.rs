@@ -35,7 +35,7 @@ pub(super) fn settle(
     let (Some(decided), Some(maker)) = (&mut record.decided, maker) else {
         return Ok(());
     };
-    let words = "make a disk for what is thrown away";
+    let words = "make the scratch disk";
     let why = match maker.outcome().map_err(RuntimeError::io(words))? {
         None => return Ok(()),
         Some(why) => why,

@@ -31,7 +31,9 @@ pub fn write<'a>(
             Ok(own) => own,
             Err(why) => {
                 let file = exclude.file.display();
-                log::warn!("git is not told what is hidden, and may stop at it: {file}: {why}");
+                log::warn!(
+                    "git cannot be told about hidden files, and may stop at them: {file}: {why}"
+                );
                 continue;
             }
         };

@@ -165,7 +165,7 @@ fn barrier(client: &UnixDatagram) -> std::io::Result<()> {
         Timespec::try_from(Duration::from_secs(BARRIER_WITHIN)).map_err(std::io::Error::other)?;
     let mut fds = [PollFd::new(&reader, PollFlags::IN)];
     if rustix::event::poll(&mut fds, Some(&limit))? == 0 {
-        log::warn!("nobody read the notifications within {BARRIER_WITHIN} s");
+        log::warn!("the notifications were not read within {BARRIER_WITHIN} s");
         return Ok(());
     }
     let read = fs::File::from(reader).read(&mut [0])?;

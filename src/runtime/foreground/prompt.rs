@@ -132,8 +132,8 @@ impl Prompts {
             None => "the program".to_owned(),
         };
         let question = format!(
-            "{}agentbox: {program} connects to {what}, which no rule lists. Let it?\r\n  once, run (while this one runs), project (always \
-             in this one), no, quiet (no, and ask no more); Enter; {} s\r\n  {what} > ",
+            "{}agentbox: {program} connects to {what}, which no rule allows. Allow it?\r\n  once, run (until this run ends), project (always \
+             in this project), no, quiet (no, and stop asking); Enter; {} s\r\n  {what} > ",
             plain(),
             one.left
         );
@@ -142,7 +142,7 @@ impl Prompts {
         drop(keys);
         let said = match outcome {
             Outcome::Answered(answer) => self.answered(one, &what, answer),
-            Outcome::Late => format!("{what} was refused: nobody answered in time"),
+            Outcome::Late => format!("{what} was denied: no answer in time"),
             Outcome::Interrupted => return (&self.terminal).write_all(b"\r\n"),
         };
         self.left = self.left.saturating_sub(1);
@@ -166,19 +166,19 @@ impl Prompts {
             return escape(&crate::log::chain(&error));
         }
         match answer {
-            Answer::Once => format!("{what} is let through once"),
-            Answer::Run => format!("{what} is let through while this run lasts"),
-            Answer::No => format!("{what} is refused in this run"),
+            Answer::Once => format!("{what} is allowed once"),
+            Answer::Run => format!("{what} is allowed while this run lasts"),
+            Answer::No => format!("{what} is denied in this run"),
             Answer::Quiet => {
                 self.left = 1;
-                format!("{what} is refused in this run")
+                format!("{what} is denied in this run")
             }
             Answer::Project => match (self.keep)(what) {
                 Ok(file) => {
-                    format!("{what} is let through; {file:?} has it for this project's runs")
+                    format!("{what} is allowed; {file:?} has it for this project's runs")
                 }
                 Err(why) => format!(
-                    "{what} is let through while this run lasts, and not in others: {}",
+                    "{what} is allowed while this run lasts, and not in others: {}",
                     escape(&why)
                 ),
             },

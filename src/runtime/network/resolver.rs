@@ -177,7 +177,7 @@ fn text(path: &Path) -> Result<String, RuntimeError> {
         && stat.st_mode & 0o022 == 0;
     if !engines {
         return Err(bad(
-            "it is not the engine's: a file of root's with one name, which nobody else may write",
+            "it is not the engine's file: it must be root's, with one name, and writable only by root",
         ));
     }
     let mut bytes = Vec::new();

@@ -110,7 +110,7 @@ fn nodes_own_roots() -> Result<Option<PathBuf>, RuntimeError> {
         Some(path) if !Path::new(&path).exists() => Err(RuntimeError::Input {
             path: path.into(),
             why: format!(
-                "{} names it, and it is not there",
+                "{} names it, but it does not exist",
                 openssl_probe::ENV_CERT_FILE
             ),
         }),

@@ -87,7 +87,7 @@ impl NetworkWall {
         }
         let loss = config.loss;
         let reading = reading.map(Reading::to_file).transpose();
-        let reading = reading.map_err(RuntimeError::io("write down what the reader is given"))?;
+        let reading = reading.map_err(RuntimeError::io("write the reader's input"))?;
         config.reading = reading.as_ref().map(AsFd::as_fd);
         let spawned = spawn(&config)?;
         let maker = if user_namespace {

@@ -188,7 +188,7 @@ fn not_given(item: &str) -> (&'static str, Option<&'static str>) {
         ),
         Some(_) => ("the caller requested it, and no mount gets it", None),
         None if is_of_every_engine(item) => (
-            "the engine requests them whoever starts a container, and the policy does not grant them: nobody has tried to use one",
+            "the engine always requests them, and the policy does not grant them: no attempt to use one was made",
             None,
         ),
         None => (

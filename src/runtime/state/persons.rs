@@ -70,7 +70,7 @@ fn remedy(used_for: Use, dir: &Path) -> String {
         }
         // Root's has one place.
         Use::Logs if rustix::process::geteuid().is_root() => {
-            format!("`chown root {dir:?} && chmod 0700 {dir:?}`, or remove what is there")
+            format!("`chown root {dir:?} && chmod 0700 {dir:?}`, or remove it")
         }
         Use::Logs => {
             "give it mode 0700, remove it, or set XDG_STATE_HOME to a directory of yours".to_owned()
@@ -157,7 +157,7 @@ fn wrong(dir: &Path, denied: u32) -> std::io::Result<Option<&'static str>> {
     Ok(if !found.is_dir() {
         Some("it is no directory, or a link to one")
     } else if found.uid() != rustix::process::geteuid().as_raw() {
-        Some("it belongs to somebody else")
+        Some("it belongs to another user")
     } else if found.mode() & denied != 0 {
         Some("others than its owner have rights in it")
     } else {

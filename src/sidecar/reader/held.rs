@@ -39,7 +39,7 @@ pub(super) enum NotHeld {
 }
 
 impl NotHeld {
-    const BUSY: &str = "too many long messages of MCP are held at once, and there is no room for another one: try again";
+    const BUSY: &str = "too many long MCP messages are held at once: try again";
 
     /// In words.
     pub fn into_reason(self) -> String {
@@ -173,7 +173,7 @@ fn units(length: usize) -> u32 {
 
 fn too_long() -> NotHeld {
     NotHeld::Unfit(format!(
-        "its body is longer than {LONGEST} bytes, and nobody reads a longer message of MCP"
+        "its body is longer than {LONGEST} bytes, the bound of an MCP message"
     ))
 }
 

@@ -73,7 +73,7 @@ fn is_one(headers: &HeaderMap) -> Result<(), String> {
     }
     match is_plain(headers) {
         true => Ok(()),
-        false => Err("its body is compressed, and nobody could read the message in it".to_owned()),
+        false => Err("its body is compressed, so the message cannot be checked".to_owned()),
     }
 }
 
@@ -158,7 +158,7 @@ pub(super) async fn shown(
     }
     let (mut parts, mut body) = answer.into_parts();
     if !is_plain(&parts.headers) {
-        return Err("its answer is compressed although it was asked for a plain one, so that nobody sees which tools it lists".to_owned());
+        return Err("its answer is compressed although plain text was requested, so its tools cannot be filtered".to_owned());
     }
     let mut types = parts.headers.get_all(CONTENT_TYPE).iter();
     let kind = types.next().filter(|_| types.next().is_none());
@@ -181,7 +181,7 @@ pub(super) async fn shown(
             .map_err(|why| format!("its answer is no message of MCP: {why}"))?,
         (false, false) => {
             return Err(format!(
-                "its answer is neither {JSON} nor {EVENTS}, and nobody sees what it lists"
+                "its answer is neither {JSON} nor {EVENTS}, so it cannot be filtered"
             ));
         }
     };

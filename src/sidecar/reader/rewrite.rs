@@ -89,7 +89,9 @@ pub(super) fn request<B>(
 fn head(asked: &Asked, parts: &mut Parts) -> Result<(), &'static str> {
     let is_websocket = asked.request.method.is_websocket();
     if parts.headers.contains_key(UPGRADE) && !is_websocket {
-        return Err("it asks for another protocol (Upgrade), in which nobody could read requests");
+        return Err(
+            "it requests another protocol (Upgrade), in which requests could not be checked",
+        );
     }
     let is_continue = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
     if !parts.headers.get_all(EXPECT).iter().all(is_continue) {
@@ -158,7 +160,7 @@ pub(super) fn answer<B>(
     let switches = parts.status == StatusCode::SWITCHING_PROTOCOLS;
     if switches {
         let handshake = expected.handshake.as_ref();
-        let handshake = handshake.ok_or("it changed the protocol, which nobody asked it for")?;
+        let handshake = handshake.ok_or("it changed the protocol without a request")?;
         handshake.agrees(&parts.headers)?;
     }
     // Chunks are read here, and what is in them goes on; another coding nobody would undo (RFC 9112, section 6.1).

@@ -162,7 +162,7 @@ impl Secrets {
                 let requests: Vec<String> =
                     secret.requests.iter().map(ToString::to_string).collect();
                 return Err(format!(
-                    "what stands for the secret {} is in its {place}: it belongs into {} of {} and nowhere else",
+                    "the placeholder of secret {} was sent in the {place}; it is valid only in {} of {}",
                     secret.name,
                     secret.place,
                     requests.join(", ")
@@ -177,7 +177,7 @@ impl Secrets {
         let plain = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
         if !headers.get_all(CONTENT_ENCODING).iter().all(plain) {
             return Err(
-                "its answer is compressed although it was asked for a plain one, so that nobody sees whether a secret is in it",
+                "its answer is compressed although plain text was requested, so it cannot be checked for secrets",
             );
         }
         redact_fields(headers, &self.forms);

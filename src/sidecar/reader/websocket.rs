@@ -44,7 +44,7 @@ impl Handshake {
         }
         match one(headers, &UPGRADE) {
             Some(value) if value.as_bytes().eq_ignore_ascii_case(NAME.as_bytes()) => {}
-            _ => return Err("it asks for other protocols (Upgrade) beside WebSocket"),
+            _ => return Err("it requests other protocols (Upgrade) beside WebSocket"),
         }
         let mut connection = headers.get_all(CONNECTION).iter();
         if !connection.any(|value| has(value, "upgrade")) {

@@ -1,4 +1,4 @@
-//! Whether a connection or a name is let through: rules, budget, and a person's word.
+//! Whether a connection or a name is allowed: rules, budget, and a person's word.
 
 use std::pin::pin;
 
@@ -21,7 +21,7 @@ use crate::policy::request::Request;
 use crate::policy::{Advice, Host, HostName, Reach, Rule};
 
 /// Why a connection goes on that no rule allows.
-const LEARNT: &str = "let through by learn mode";
+const LEARNT: &str = "allowed by learn mode";
 
 /// A connection that may go on, and the rule's word on private addresses.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(super) struct Admitted<'a> {
 }
 
 impl Wall {
-    /// The one place where a connection is let through.
+    /// The one place where a connection is allowed.
     pub async fn admit(
         &self,
         client: &TcpStream,
@@ -86,7 +86,7 @@ impl Wall {
         })
     }
 
-    /// The host has answered: from here on the connection counts as let through. One that was decided on and came to nothing
+    /// The host has answered: from here on the connection counts as allowed. One that was decided on and came to nothing
     /// never did anything outside.
     fn let_through(&self, admitted: &Admitted<'_>) {
         let Admitted {
@@ -130,7 +130,7 @@ impl Wall {
                 let missing = denial.is_missing_rule().then(|| rule_for(host, port));
                 let waits = *asks && denial.is_missing_rule() && matches!(host, Host::Name(_));
                 let why = match waits {
-                    true => format!("{denial}, and it would wait for a person's approval"),
+                    true => format!("{denial}, and it would wait for approval"),
                     false => denial.to_string(),
                 };
                 (denial.kind(), why, missing)
@@ -149,17 +149,18 @@ impl Wall {
         let (kind, why) = match rules.decide_request(request) {
             RequestDecision::Allow(_) => return,
             RequestDecision::DeniedBy(rule) => {
-                ("denied-by-rule", format!("network.deny has {rule}"))
+                ("denied-by-rule", format!("network.deny lists {rule}"))
             }
-            RequestDecision::NotListed => {
-                ("not-listed", "no rule of network.allow names it".to_owned())
-            }
+            RequestDecision::NotListed => (
+                "not-listed",
+                "no rule in network.allow matches it".to_owned(),
+            ),
         };
         let why = format!("policy {policy}: {shown}: {why}");
         self.would_deny((kind, why, None), &request.host, request.port);
     }
 
-    /// Writes down a connection that is let through and would not be otherwise: the reason in a word and in words, and the
+    /// Writes down a connection that is allowed and would not be otherwise: the reason in a word and in words, and the
     /// rule that would allow it.
     fn would_deny(
         &self,
@@ -194,7 +195,7 @@ impl Wall {
         Ok((admitted, server))
     }
 
-    /// Dials for a connection that was let through.
+    /// Dials for a connection that was allowed.
     pub async fn dial(&self, admitted: &Admitted<'_>) -> Result<Server, Refusal> {
         let Admitted {
             host,

@@ -50,7 +50,7 @@ pub(super) struct Permission {
     pub once: bool,
     /// The rule, or the approval, in words.
     pub rule: String,
-    /// Nobody has allowed it: it is let through to be learnt.
+    /// Nobody has allowed it: it is allowed to be learnt.
     pub learnt: Option<Denial>,
     /// The request that is under way, where requests are decided about and not the connection.
     pub request: Option<UnderWay>,
@@ -181,7 +181,7 @@ impl Wall {
         })
     }
 
-    /// Whether an open connection would still be let through.
+    /// Whether an open connection would still be allowed.
     pub fn still_allowed(&self, live: &super::live::Live) -> bool {
         let rules = self.rules.borrow();
         let leads_to_denied = live
@@ -352,7 +352,7 @@ fn may_be_decided(wall: &Wall, host: &HostName, port: u16) -> Result<(), String>
         )),
         NetworkVerdict::Deny(_) if asking.is_some_and(|a| a.secret_hosts.contains(&host)) => {
             Err(format!(
-                "{what} cannot be approved: requests to {host} get a secret, and nobody would see what is said there"
+                "{what} cannot be approved: requests to {host} get a secret, and a tunnel to it could not be checked"
             ))
         }
         NetworkVerdict::Deny(denial) if denial.is_missing_rule() => {

@@ -42,7 +42,7 @@ pub enum ControlRequest {
     EngineNames(EngineNames),
     /// What the engine calls others for a container that joins the network.
     Hosts(Vec<(HostName, IpAddr)>),
-    /// From these ports `verify` tries what nobody is let through to.
+    /// From these ports `verify` tries what no one may reach.
     Tried(TriedFrom),
     /// Say what is going on.
     Status,
@@ -161,7 +161,7 @@ pub(super) fn serve(wall: &Rc<Wall>, socket: OwnedFd, callers: Callers) -> io::R
 /// Says why not, in what the socket's buffer takes. What was sent goes with the socket, descriptors too.
 fn send_away(wall: &Wall, stream: &UnixStream, why: &str) {
     wall.note(Via::Control, "", None, "control-socket", why);
-    let reply = ControlReply::Failed(format!("the sidecar answers nobody but the node: {why}"));
+    let reply = ControlReply::Failed(format!("the sidecar answers only the node: {why}"));
     if let Ok(mut bytes) = serde_json::to_vec(&reply) {
         bytes.push(b'\n');
         // Who does not wait for it need not know.

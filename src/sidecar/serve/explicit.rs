@@ -19,7 +19,7 @@ use crate::policy::{Advice, Field, Host, Tool};
 /// The word under which requests are counted that cannot be read.
 pub(super) const MALFORMED: &str = "malformed-request";
 /// Why somebody is not waited for any longer.
-pub(super) const SILENT: &str = "nothing that says what is wanted came in ten seconds";
+pub(super) const SILENT: &str = "no request came within ten seconds";
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
 /// Serves one connection of the proxy's port.
@@ -116,7 +116,7 @@ async fn http(wall: &Rc<Wall>, stream: &TcpStream, first: Vec<u8>) {
 /// Answers what the network has refused, where that may be read.
 async fn show(wall: &Wall, stream: &TcpStream) {
     let Some(text) = wall.shown() else {
-        let why = "this is a proxy: what it has refused is shown under report.denied = \"on\"";
+        let why = "this is a proxy; it lists denials if report.denied = \"on\"";
         respond(stream, 404, &Explanation::new(why)).await;
         return;
     };
@@ -272,16 +272,16 @@ impl<'a> Explanation<'a> {
 fn how_to_ask(wall: &Wall, (host, port): (&Host, u16), refusal: &Refusal, rule: &str) -> String {
     let container = &wall.container;
     if let Advice::Deliberate(why) | Advice::Never(why) = Advice::of(rule) {
-        return format!("ask whoever started it, who has to decide on a rule: {why}");
+        return format!("ask the user who started it to decide on a rule: {why}");
     }
     let adds = wall.tool.adds(Field::NetworkAllow, &[rule]);
     let typed = crate::policy::typed_rule(rule);
     match refusal {
         _ if container.is_empty() || (wall.tool, refusal) == (Tool::Wrap, &Refusal::Local) => {
-            format!("ask whoever started `agentbox wrap` to start it again with {adds}")
+            format!("ask the user who started `agentbox wrap` to start it again with {adds}")
         }
         Refusal::NotApproved(_) => format!(
-            "ask whoever started this container to run `agentbox approve {container} {}`, and try again",
+            "ask the operator of this container to run `agentbox approve {container} {}`, and try again",
             crate::egress::endpoint(host, port)
         ),
         Refusal::Local => format!(

@@ -20,7 +20,7 @@ use crate::policy::{Host, HostName, Reach};
 /// The most connections that one answer lists.
 const LISTED: usize = 1000;
 
-/// A connection that was let through.
+/// A connection that was allowed.
 pub(super) struct Live {
     pub host: Host,
     pub port: u16,
@@ -195,7 +195,7 @@ impl<'a> Share<'a> {
         done
     }
 
-    /// The host has answered: the log says now that this was let through, and in the end what it moved.
+    /// The host has answered: the log says now that this was allowed, and in the end what it moved.
     pub fn begin(&self) {
         if !self.live.began.replace(true) {
             self.wall.log_again(&self.live.forms.began, (None, None));

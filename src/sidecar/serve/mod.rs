@@ -10,7 +10,7 @@
 //! explicit   CONNECT, http://, SOCKS5h on loopback
 //! sniff      transparent: the first bytes must name the host that was decided on
 //! clients    whose a connection is, where strangers reach the port too
-//! admission  is the connection, or the name, let through
+//! admission  is the connection, or the name, allowed
 //! asks       connections that wait for a person
 //! refusal    why a connection does not go on
 //! notes      the same for the log and the count

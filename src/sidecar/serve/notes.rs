@@ -147,7 +147,8 @@ impl Wall {
             cause: Some("reader-lost".to_owned()),
             reason: Some(GONE.to_owned()),
             hint: Some(
-                "look for what ended it: the OOM killer of the sidecar's cgroup, or somebody with root's rights".to_owned(),
+                "find what ended it: the OOM killer of the sidecar's cgroup, or a process of root"
+                    .to_owned(),
             ),
             ..Event::new(WallName::Network, Verdict::Failed, what)
         });

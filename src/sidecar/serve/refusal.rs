@@ -22,7 +22,7 @@ pub(super) enum Refusal {
     Other(String),
     /// Where the name led.
     Address(IpAddr, AddressRefusal),
-    /// A honey value is in what is asked for or sent.
+    /// A honeytoken is in the request or its body.
     Honey(Caught),
     /// It was asked for, in vain.
     NotApproved(AskRefusal),
@@ -127,7 +127,7 @@ impl Refusal {
                                   where, and why (a name that may be private is listed as internal:HOST:PORT, one of the node itself as node:HOST:PORT)"
                 .to_owned(),
             // Whoever was caught need not know by what.
-            Self::Honey(_) => "it has something in it that may not leave this container".to_owned(),
+            Self::Honey(_) => "the request contains a value that must not leave this container".to_owned(),
             other => other.to_string(),
         }
     }
@@ -143,15 +143,15 @@ impl std::fmt::Display for Refusal {
             Self::Address(address, why) => write!(f, "the name leads to {address}, {why}"),
             Self::Honey(caught) => super::honey::describe(caught, f),
             Self::NotApproved(refusal) => refusal.fmt(f),
-            Self::Revoked => f.write_str("the rules were changed: it is no longer allowed"),
+            Self::Revoked => f.write_str("the rules changed: it is no longer allowed"),
             Self::Local => f.write_str(
-                "the network is local (network.mode): nothing leads out until network.allow names a host",
+                "the network is local (network.mode): no host is reachable until network.allow lists it",
             ),
             Self::Own => f.write_str(
-                "it is this container itself: connect to it directly, without the proxy, and on a port that no rule names",
+                "this address is the container itself: connect without the proxy, on a port that no rule lists",
             ),
             Self::Busy => f.write_str(
-                "too many long messages of MCP are held at once, and there is no room for another one: try again",
+                "too many long MCP messages are held at once: try again",
             ),
             Self::Broken(kind) => write!(f, "the connection broke: {kind}"),
         }
@@ -236,9 +236,9 @@ impl std::fmt::Display for RequestRefusal {
         let shown = &self.shown;
         match &self.why {
             RequestFault::NotListed => {
-                write!(f, "{shown}: no rule of network.allow names this request")
+                write!(f, "{shown}: no rule in network.allow matches this request")
             }
-            RequestFault::DeniedBy(rule) => write!(f, "{shown}: network.deny has {rule}"),
+            RequestFault::DeniedBy(rule) => write!(f, "{shown}: network.deny lists {rule}"),
             RequestFault::Other(why) => write!(f, "{shown}: {why}"),
         }
     }

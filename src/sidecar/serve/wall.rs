@@ -85,7 +85,7 @@ pub(super) struct Wall {
 pub(super) struct ConnectionCount {
     /// Those that are open.
     pub open: u64,
-    /// All that were let through.
+    /// All that were allowed.
     pub ever: u64,
 }
 
@@ -336,7 +336,7 @@ impl Wall {
         }
     }
 
-    /// A connection that [`Self::admit`] let through has ended.
+    /// A connection that [`Self::admit`] allowed has ended.
     pub fn close(&self) {
         self.ledger.borrow_mut().close();
     }

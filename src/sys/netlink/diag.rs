@@ -102,7 +102,7 @@ fn question(own: SocketAddrV4, other: SocketAddrV4) -> Vec<u8> {
         body.extend([0; 12]);
     }
     body.extend(LOOPBACK.to_ne_bytes());
-    // INET_DIAG_NOCOOKIE: it is what is asked for.
+    // INET_DIAG_NOCOOKIE: the request names no cookie.
     body.extend([0xff; 8]);
     body
 }

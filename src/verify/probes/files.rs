@@ -64,7 +64,7 @@ pub const PROBES: &[Probe] = &[
         &["F04"],
         "the paths that the plan makes read-only are looked at",
         "absent, or on a read-only mount",
-        "the container writes what was to be read only",
+        "the container can write read-only files",
         readonly,
     ),
     probe(

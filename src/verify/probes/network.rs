@@ -177,7 +177,7 @@ fn in_sysfs() -> Finding {
 }
 
 /// Why a host that would be asked for is not tried.
-const ASKS: &str = "the policy asks a person about unlisted hosts, who is left alone";
+const ASKS: &str = "the policy asks the operator about unlisted hosts, so no attempt is made";
 /// Why a host is not tried that the policy lets through.
 const REACHED: &str = "the policy lets it through";
 

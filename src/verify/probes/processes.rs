@@ -28,7 +28,7 @@ const fn probe(
         tried,
         expected,
         means,
-        remedy: "make the container again under a policy that asks for none of this",
+        remedy: "recreate the container under a policy without them",
         promised: |p| p.walls.is_some(),
         attempt: Attempt::Finds(attempt),
     }

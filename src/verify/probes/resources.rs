@@ -57,7 +57,7 @@ pub const PROBES: &[Probe] = &[
         threats: &["S13", "S15", "F14"],
         tried: "the probing process's filter, no_new_privs and namespaces are read from the node's /proc",
         expected: "a filter, no_new_privs, and namespaces other than the node's",
-        means: "what the process inside said of itself is not so",
+        means: "the process inside reported something false about itself",
         remedy: "stop the container, and make it again",
         promised: |p| p.walls.is_some(),
         attempt: Attempt::Read(from_node),
@@ -119,7 +119,7 @@ fn judge(
         }),
         (Some(dir), None) => read(dir, place.v2).map(|text| (place.number)(&text, None)),
         (None, None) => {
-            return Finding::not_held("the container has no cgroup of its own with such a limit");
+            return Finding::not_held("the container has no cgroup with such a limit");
         }
     };
     match found {

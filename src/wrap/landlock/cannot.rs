@@ -14,14 +14,14 @@ const SCOPES: u32 = 6;
 /// What is weaker than with namespaces, one sentence each.
 pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
     let mut all: Vec<String> = [
-        "paths outside of what is shown are refused rather than absent: stat(2) and inotify(7) still tell that they exist",
-        "a directory that is read and has something hidden in it is not listed, and what is made in it later is refused",
+        "other paths are refused rather than absent: stat(2) and inotify(7) still show that they exist",
+        "a readable directory with hidden entries cannot be listed, and entries made in it later are refused",
         "there is no private /tmp and no /dev/shm: TMPDIR and HOME are directories of this run",
         "there is no pid namespace: /proc is the node's, with names and command lines of other processes, and to root with files that are \
          empty elsewhere, such as /proc/keys; kill -9 of wrap may leave some of the \
          command's own, still behind the walls",
         "the terminal is the caller's own, and no new pseudo-terminal can be made",
-        "what is written to the root file system outside of the workspace is refused rather than thrown away",
+        "writes outside of the workspace are refused rather than discarded",
         "a project's .agentbox.toml can be written like all else in the workspace: changed, it no longer counts until it is trusted again",
         "no limit of memory, processors or processes holds",
         "no UNIX socket can be made but in pairs, and no IPv6, UDP or server",
@@ -40,7 +40,7 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
     );
     if plan.report.denied {
         all.push(format!(
-            "there is no {DENIED_IN}/{DENIED}: refusals of the network are at /denied of the proxy, and those of system calls nowhere"
+            "there is no {DENIED_IN}/{DENIED}: denied hosts are at /denied of the proxy, denied system calls nowhere"
         ));
     }
     if plan.network.opens().is_some() {
@@ -87,7 +87,7 @@ pub fn refusal(decided: &Decided, abi: u32) -> Option<String> {
     }
     if plan.network.asking.is_some() {
         return Some(
-            "network.on-unknown = \"ask\" needs somebody who can be asked, and there is no line to the proxy here: use \"deny\""
+            "network.on-unknown = \"ask\" needs a terminal or `agentbox approve`, which these walls do not have: use \"deny\""
                 .to_owned(),
         );
     }
@@ -102,7 +102,7 @@ pub fn refusal(decided: &Decided, abi: u32) -> Option<String> {
     }
     if let Some(device) = plan.devices.first() {
         return Some(format!(
-            "the device {} needs a /dev of its own",
+            "the device {} needs a private /dev",
             device.display()
         ));
     }

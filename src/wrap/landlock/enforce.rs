@@ -91,10 +91,7 @@ fn open(rule: &Rule) -> Result<Option<OwnedFd>> {
             return Ok(None);
         }
         if is_other {
-            bail!(
-                "{:?} is not what was judged: it was changed meanwhile",
-                rule.path
-            );
+            bail!("{:?} changed after it was checked", rule.path);
         }
     }
     Ok(Some(file))
@@ -140,7 +137,7 @@ pub fn execute(walls: Walls, command: &Command, out: &OwnedFd) -> Result<std::co
     enter(&command.directory)?;
     privileges::drop_to(&capabilities)?;
     privileges::set_no_new_privs()?;
-    process::close_on_exec_from(3).context("close what was inherited")?;
+    process::close_on_exec_from(3).context("close inherited descriptors")?;
     let status = ruleset
         .restrict_self()
         .context("enter the Landlock domain")?;
@@ -206,11 +203,11 @@ fn no_listener(error: std::io::Error) -> anyhow::Error {
             "another process listens to the system calls of this one already, as within `wrap --walls landlock`"
         }
         false => {
-            "the filter around this process lets nobody listen to system calls, as within `wrap` or a container of agentbox's"
+            "the seccomp filter around this process forbids a listener, as inside `wrap` or a container of agentbox"
         }
     };
     anyhow!(error).context(format!(
-        "`--walls landlock` needs a listener of system calls: {why}; start the command there without a wrap of its own"
+        "`--walls landlock` needs a seccomp listener: {why}; run the command there without `wrap`"
     ))
 }
 

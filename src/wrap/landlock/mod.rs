@@ -142,7 +142,7 @@ fn run_decided(
 /// As whoever called: what root alone may see of the node counts for what is hidden.
 fn decide_in(place: &Place, global: &Global, wanted: &Wanted) -> Result<DecidedRun> {
     if wanted.name.is_some() {
-        let why = "--name is for other verbs, which find no record of such a run: leave it out";
+        let why = "--name is for other commands, which find no record of such a run: leave it out";
         bail!(WrapRefused::NotByLandlock(why.to_owned()));
     }
     if wanted.caches == Caches::Kept {
@@ -263,9 +263,7 @@ fn serve(
             refusing: false,
         },
         names: resolver::names_of_the_node(proxy)?,
-        reading: reading
-            .transpose()
-            .context("write down what the reader of requests is given")?,
+        reading: reading.transpose().context("write the reader's input")?,
         listener,
         clients,
         journal: place.journal()?.into(),

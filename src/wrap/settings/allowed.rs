@@ -1,4 +1,4 @@
-//! SHELL. What the person let through for a project at the prompt of `wrap --ask`: settings of their own for one workspace, in a file of
+//! SHELL. What the person allowed for a project at the prompt of `wrap --ask`: settings of their own for one workspace, in a file of
 //! theirs that no command writes.
 
 use std::path::{Path, PathBuf};
@@ -76,7 +76,7 @@ fn with_rule(text: &str, workspace: &Path, rule: &str) -> Result<String> {
         list.push(rule);
     }
     Ok(format!(
-        "# What you let through at the prompt of `agentbox wrap --ask` in {workspace:?}.\n{}",
+        "# What you allowed at the prompt of `agentbox wrap --ask` in {workspace:?}.\n{}",
         toml::to_string(&table)?
     ))
 }

@@ -198,7 +198,7 @@ impl Settings {
         all.extend(deny.iter().map(|host| one("lets never be reached", host)));
         all.extend(ask.map(|ask| match ask {
             true => "asks at the terminal about connections to other hosts".to_owned(),
-            false => "refuses connections to other hosts at once".to_owned(),
+            false => "denies connections to other hosts at once".to_owned(),
         }));
         let paths = [
             ("shows, read-only", read),
@@ -215,19 +215,14 @@ impl Settings {
             None => one("passes on your variable", pair),
         });
         all.extend(names);
-        all.extend(caches.map(|caches| {
-            match caches {
-                Caches::Private => "lets caches of package managers be read".to_owned(),
-                Caches::Kept => {
-                    "keeps what is written to caches of package managers for the next run here"
-                        .to_owned()
-                }
-                Caches::Hidden => "hides caches of package managers".to_owned(),
-            }
+        all.extend(caches.map(|caches| match caches {
+            Caches::Private => "lets caches of package managers be read".to_owned(),
+            Caches::Kept => "keeps writes to package caches for the next run here".to_owned(),
+            Caches::Hidden => "hides caches of package managers".to_owned(),
         }));
         all.extend(quiet.map(|quiet| match quiet {
-            true => "says nothing of refusals at the end".to_owned(),
-            false => "says refusals at the end".to_owned(),
+            true => "does not list denied hosts at exit".to_owned(),
+            false => "lists denied hosts at exit".to_owned(),
         }));
         all.extend(
             summary

@@ -8,7 +8,7 @@
 //! ```
 //! | file | what it does |
 //! |---|---|
-//! | [`allowed`] | what the person let through for a project at the prompt |
+//! | [`allowed`] | what the person allowed for a project at the prompt |
 //! | [`own_dir`] | a directory of the person's, written whole |
 //! | [`file`] | text to settings, and their words |
 //! | [`places`] | where the files are, and that the command does not write them |
@@ -166,7 +166,7 @@ fn of_project(person: &Person, path: &Path) -> Result<Project> {
         // It may have had walls that the run would be without.
         Standing::Changed => bail!(changed(
             path,
-            "has changed, or what it names has, since you trusted it"
+            "changed since you trusted it, or a file that it names did"
         )),
         Standing::Unknown => Project::DoesNot("is not trusted".to_owned()),
         Standing::NotTold(why) => Project::DoesNot(format!("is not trusted ({why})")),
@@ -256,9 +256,8 @@ impl Offer {
         });
         let asked = workspace::asked(dir)?;
         let person = Person::of_caller(&asked)?;
-        let store = Store::of(&person).ok_or_else(|| {
-            anyhow!("there is no home directory to keep what is trusted in: set HOME")
-        })?;
+        let store = Store::of(&person)
+            .ok_or_else(|| anyhow!("no home directory for the list of trusted files: set HOME"))?;
         // What was trusted of a file that has gone can be removed all the same.
         let gone = named.and_then(|named| {
             let directory = std::path::absolute(named).ok()?.parent()?.canonicalize();

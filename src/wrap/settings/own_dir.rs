@@ -31,7 +31,7 @@ impl OwnDir {
         if !found.is_dir() || !person.owns(&found) || found.mode() & 0o022 != 0 {
             bail!(WrapRefused::File {
                 path: dir.clone(),
-                why: "says what is trusted: it must be your own directory, and others may not write it (chmod go-w)".to_owned(),
+                why: "lists trusted files: it must be your own, and not writable by others (chmod go-w)".to_owned(),
             });
         }
         Ok(())

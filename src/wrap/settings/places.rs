@@ -46,7 +46,7 @@ pub fn trusted(person: &Person, home: &Path) -> PathBuf {
     base.join("agentbox/trusted")
 }
 
-/// Where it is kept what the person let through for a project at the prompt.
+/// Where it is kept what the person allowed for a project at the prompt.
 pub fn allowed(person: &Person, home: &Path) -> PathBuf {
     trusted(person, home).with_file_name("allowed")
 }

@@ -187,5 +187,6 @@ pub fn is_project(path: &Path) -> bool {
 
 fn read(place: &Path, person: &Person) -> Result<Entry> {
     let text = own_file::read_trusted(place, person)?;
-    serde_json::from_str(&text).with_context(|| format!("{place:?} is no entry of what is trusted"))
+    serde_json::from_str(&text)
+        .with_context(|| format!("{place:?} is no entry of the list of trusted files"))
 }

@@ -30,7 +30,7 @@ pub enum MountRefused {
     #[error("the mount {0:?} has uidMappings or gidMappings without the other")]
     HalfMapped(PathBuf),
     /// No kind is.
-    #[error("the mount {0:?} asks for mapped ids, but neither it nor the container has a mapping")]
+    #[error("the mount {0:?} requests mapped ids, but neither it nor the container has a mapping")]
     NotMapped(PathBuf),
     /// An option that a new mount cannot have.
     #[error(
@@ -48,7 +48,7 @@ pub enum MountRefused {
     },
     /// /dev, /proc or /sys is a link.
     #[error(
-        "the image's {asked:?} leads to {found:?}: use an image where it is a directory and nobody changes it meanwhile"
+        "the image's {asked:?} leads to {found:?}: use an image where it is a directory that does not change meanwhile"
     )]
     Moved {
         /// Where it is asked for.
