@@ -117,7 +117,7 @@ fields! {
         /// Different names, at most 130816.
         hosts: Count = NetworkHosts "network.hosts", AtMost, Annotated;
 
-        /// Seconds without new connections and names after a budget is used up. More is tighter.
+        /// Seconds without new connections after a budget is used up. More is tighter.
         cool_down: CoolDown = NetworkCoolDown "network.cool-down", AtLeast, Annotated, before CoolDown::within(0);
 
         /// Seconds that [usage](network.md#budgets) outlives a run. More is tighter.
