@@ -17,7 +17,7 @@ enum Paranoid {
 }
 
 /// Runs a bash script in a scratch directory under /tmp, behind `standard`, as root and as `dev`, and as `dev` under the profile
-/// `paranoid`. docs/policy.md has a table of the latter.
+/// `paranoid`. docs/policy.md lists the latter.
 #[track_caller]
 fn works(paranoid: Paranoid, script: &str, last_line: &str) {
     let _docker = Docker::connect();

@@ -18,7 +18,7 @@ pub(super) struct Excess {
 
 /// A rule for values of type `T`.
 pub(super) trait CeilingRule<T> {
-    /// The end of "it is within the ceiling if it is", for docs/policy.md.
+    /// Which values are within the ceiling, for docs/policy.md.
     #[cfg(test)]
     const WITHIN: &'static str;
 
@@ -38,7 +38,7 @@ pub(super) struct AtMost;
 
 impl<T: Ord + Clone + fmt::Display> CeilingRule<T> for AtMost {
     #[cfg(test)]
-    const WITHIN: &'static str = "the ceiling's value or less (in the order above)";
+    const WITHIN: &'static str = "the same or tighter";
 
     fn excess(asked: &T, most: &T, _: &Policy) -> Option<Excess> {
         (asked > most).then(|| Excess {
@@ -57,7 +57,7 @@ pub(super) struct AtLeast;
 
 impl<T: Ord + Clone + fmt::Display> CeilingRule<T> for AtLeast {
     #[cfg(test)]
-    const WITHIN: &'static str = "the ceiling's value or more";
+    const WITHIN: &'static str = "the same or more";
 
     const NARROWS_CHOSEN: bool = true;
 
@@ -78,8 +78,7 @@ pub(super) struct WithinBound;
 
 impl<T: Amount> CeilingRule<Bound<T>> for WithinBound {
     #[cfg(test)]
-    const WITHIN: &'static str = "the ceiling's value or less; a share and a number cannot be compared without the node, so the \
-                                  smaller holds there";
+    const WITHIN: &'static str = "the same or less; of a share and a number the smaller applies";
 
     fn excess(asked: &Bound<T>, most: &Bound<T>, _: &Policy) -> Option<Excess> {
         (!asked.is_within(most)).then(|| Excess {
@@ -101,7 +100,7 @@ pub(super) struct Free;
 
 impl<T: Clone> CeilingRule<T> for Free {
     #[cfg(test)]
-    const WITHIN: &'static str = "anything: the workload gains nothing by it";
+    const WITHIN: &'static str = "anything: the workload gains nothing";
 
     fn excess(_: &T, _: &T, _: &Policy) -> Option<Excess> {
         None
@@ -117,8 +116,8 @@ pub(super) struct WhereApprovable;
 
 impl CeilingRule<OnUnknown> for WhereApprovable {
     #[cfg(test)]
-    const WITHIN: &'static str = "anything: the workload gains nothing by it. `on-unknown = \"ask\"` under a ceiling whose \
-                                  `network.limit` is empty is an error: nothing could be approved";
+    const WITHIN: &'static str =
+        "anything; but `ask` is an error if the ceiling's `network.limit` is empty";
 
     fn excess(_: &OnUnknown, _: &OnUnknown, _: &Policy) -> Option<Excess> {
         None
@@ -137,7 +136,7 @@ pub(super) struct PartOf;
 
 impl<T: Ord + Clone + fmt::Display> CeilingRule<BTreeSet<T>> for PartOf {
     #[cfg(test)]
-    const WITHIN: &'static str = "a part of the ceiling's list";
+    const WITHIN: &'static str = "part of the ceiling's list";
 
     fn excess(asked: &BTreeSet<T>, most: &BTreeSet<T>, _: &Policy) -> Option<Excess> {
         (!asked.is_subset(most)).then(|| Excess {
@@ -156,7 +155,7 @@ pub(super) struct AllOf;
 
 impl<T: Ord + Clone + fmt::Display> CeilingRule<BTreeSet<T>> for AllOf {
     #[cfg(test)]
-    const WITHIN: &'static str = "the ceiling's list, or more";
+    const WITHIN: &'static str = "at least the ceiling's list";
 
     const NARROWS_CHOSEN: bool = true;
 
@@ -177,8 +176,7 @@ pub(super) struct PartOfRoot;
 
 impl CeilingRule<BTreeSet<EphemeralDir>> for PartOfRoot {
     #[cfg(test)]
-    const WITHIN: &'static str =
-        "a part of the ceiling's list; anything if the ceiling's `root` is `ephemeral` or `engine`";
+    const WITHIN: &'static str = "also anything unless the ceiling's `root` is `read-only`";
 
     fn excess(
         asked: &BTreeSet<EphemeralDir>,
@@ -223,8 +221,7 @@ pub(super) struct PartOfMounts;
 
 impl CeilingRule<BTreeSet<GuestPath>> for PartOfMounts {
     #[cfg(test)]
-    const WITHIN: &'static str =
-        "a part of the ceiling's list; anything if the ceiling's `mounts` is `keep`";
+    const WITHIN: &'static str = "also anything if the ceiling's `mounts` is `keep`";
 
     fn excess(
         asked: &BTreeSet<GuestPath>,
@@ -254,8 +251,7 @@ pub(super) struct PlacesOf;
 
 impl CeilingRule<BTreeSet<GuestPath>> for PlacesOf {
     #[cfg(test)]
-    const WITHIN: &'static str =
-        "a part of the ceiling's list, and not empty; anything if that list is empty";
+    const WITHIN: &'static str = "not empty; also anything if the ceiling's list is empty";
 
     fn excess(
         asked: &BTreeSet<GuestPath>,
@@ -293,7 +289,7 @@ pub(super) struct PortsOf;
 
 impl CeilingRule<BTreeSet<InboundPort>> for PortsOf {
     #[cfg(test)]
-    const WITHIN: &'static str = "a part of the ceiling's list; anything if that list has `*`";
+    const WITHIN: &'static str = "also anything if the ceiling's list has `*`";
 
     fn excess(
         asked: &BTreeSet<InboundPort>,

@@ -131,12 +131,7 @@ impl CeilingRule<BTreeSet<Rule>> for LimitsWithin {
 }
 
 #[cfg(test)]
-const WITHIN: &str = "each rule within one rule of the ceiling's `limit` or `allow`: the same name, a name below its wildcard, an \
-                      address in its prefix; the same port, or any port if `limit` gives none. `*` covers public names only. \
-                      `--add-host` decides where a public name leads, so a name in `limit` lets the caller reach any public address. \
-                      Other names and addresses need a rule of their kind: `service:*`, `internal:postgres`, `node:*:11434`, \
-                      `10.0.0.0/8`. `internal:` covers `service:` too. A rule for requests is also within the ceiling's rules for \
-                      requests together";
+const WITHIN: &str = "[within](#rules-within-a-ceiling) the ceiling's `limit` or `allow`";
 
 /// Whether a limit covers a rule.
 type Covers = fn(&NetworkLimit, &Rule) -> bool;

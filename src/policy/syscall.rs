@@ -56,7 +56,7 @@ pub(super) struct CallsOf;
 
 impl CeilingRule<BTreeSet<SyscallName>> for CallsOf {
     #[cfg(test)]
-    const WITHIN: &'static str = "a part of the ceiling's `allow` and `limit` together";
+    const WITHIN: &'static str = "part of the ceiling's `allow` and `limit` together";
 
     fn excess(
         asked: &BTreeSet<SyscallName>,
@@ -106,8 +106,8 @@ pub(super) struct ProfileOf;
 
 impl CeilingRule<SyscallProfile> for ProfileOf {
     #[cfg(test)]
-    const WITHIN: &'static str = "the ceiling's value or less (in the order above); `debug` also where the ceiling is `agent` and its \
-                                  `syscalls.allow` and `syscalls.limit` have the calls that `debug` adds";
+    const WITHIN: &'static str =
+        "also `debug` under `agent` if the ceiling's `allow` and `limit` have its calls";
 
     fn excess(asked: &SyscallProfile, most: &SyscallProfile, ceiling: &Policy) -> Option<Excess> {
         AtMost::excess(asked, &most_profile(*most, ceiling), ceiling)

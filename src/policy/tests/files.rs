@@ -188,13 +188,16 @@ fn the_documented_files_do_what_the_documentation_says() {
     assert_eq!(over[0].exceeded.field, Field::FilesystemScratch);
 
     let lab = case()
-        .node(&example("ceiling = \"lab\""))
-        .file("lab", &example("lab.toml"))
+        .node("ceiling = \"lab\"\n[allow]\ncapabilities = [\"NET_RAW\"]")
+        .file(
+            "lab",
+            "base = \"permissive\"\nprivileges.capabilities = [\"+\", \"NET_RAW\"]",
+        )
         .field("privileges.capabilities", "NET_RAW");
     assert!(lab.resolve().is_ok());
 
     let mut build = case()
-        .node(&example("ceiling = \"build\""))
+        .node("ceiling = \"build\"")
         .file("build", &example("build.toml"))
         .flag("build");
     build
