@@ -417,7 +417,7 @@ a_cgroup_that_was_given_to_a_unit_is_used() {
 a_limit_that_nothing_holds_is_refused() {
     local said
     said=$(cd /home/dev/project && runuser -u dev -- env -i HOME=/home/dev PATH="$PATH" $BIN wrap --set limits.pids=16 -- true 2>&1 && echo started || true)
-    grep -q 'nothing can hold it' <<<"$said" && grep -q 'busctl --user' <<<"$said" || fail "$said"
+    grep -q 'cannot be enforced' <<<"$said" && grep -q 'busctl --user' <<<"$said" || fail "$said"
     said=$(cd /home/dev/project && runuser -u dev -- env -i HOME=/home/dev PATH="$PATH" $BIN explain)
     grep -q 'nothing holds these limits' <<<"$said" || fail "explain does not say so: $said"
 }

@@ -85,7 +85,7 @@ fn what_is_not_listed_waits_until_a_person_decides() {
         0
     );
     let refused = agentbox(&["approve", &strict.id(), "other.example.test:80"]).failed();
-    assert!(refused.contains("asks nobody"), "{refused}");
+    assert!(refused.contains("has no approvals"), "{refused}");
 
     agent.curl_later("http://other.example.test/waits", "/tmp/one");
     let waiting = agent.await_waiting(1).remove(0);
@@ -151,7 +151,7 @@ fn an_approval_ends_when_it_says() {
     // Nobody decides: a denial with its reason, and what to type.
     let late = agent.curl(false, &["http://other.example.test/late"]);
     for word in [
-        "nobody approved it within 2 s",
+        "it was not approved within 2 s",
         &format!("agentbox approve {id} other.example.test:80"),
     ] {
         assert!(late.stdout.contains(word), "{word}: {late}");

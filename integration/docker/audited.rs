@@ -99,7 +99,7 @@ fn a_policy_is_tried_while_the_old_one_is_enforced() {
             .collect();
         assert_eq!(hosts, ["files.example.test", "index.example.test"]);
         assert!(
-            explained.contains("audit: policy 'tried' is reported on and not enforced"),
+            explained.contains("audit: policy 'tried' is reported and not enforced"),
             "{explained}"
         );
         let markdown = agentbox(&["audit", "--format", "markdown", name]).ok();

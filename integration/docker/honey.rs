@@ -125,7 +125,7 @@ fn n48_a_honey_value_leaves_by_no_way_that_is_seen() {
     for (number, (how, direct, arguments)) in ways_out().iter().enumerate() {
         let seen = alarms(&agent);
         let got = send(&agent, *direct, arguments);
-        let is_told = got.stdout.contains("may not leave this container");
+        let is_told = got.stdout.contains("must not leave this container");
         assert!(got.code != 0 || is_told, "{how}: {got}");
         assert!(!got.stdout.contains("bait"), "{how}: {got}");
         assert!(

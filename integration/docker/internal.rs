@@ -87,7 +87,7 @@ fn a_neighbour_of_the_engines_network_is_reached_by_its_internal_name_alone() {
     assert!(
         agent
             .violations()
-            .contains("a private address: name it internal:HOST:PORT")
+            .contains("a private address: allow it as internal:HOST:PORT")
     );
     drop(agent);
 

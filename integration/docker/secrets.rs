@@ -94,7 +94,7 @@ fn a_secret_of_the_node_is_in_the_request_and_nowhere_inside() {
     ] {
         let got = agent.curl(true, &[&["-i"], refused].concat());
         assert!(got.stdout.starts_with("HTTP/1.1 403 agentbox: "), "{got}");
-        assert!(got.stdout.contains("stands for the secret model"), "{got}");
+        assert!(got.stdout.contains("placeholder of secret model"), "{got}");
     }
     // A host that sends back what it got, in pieces of seven bytes.
     let address = "http://api.example.test/repos/acme/echo";

@@ -136,7 +136,7 @@ fn a_proxy_whose_certificate_is_anothers_is_told_nothing() {
     run("sh", &["-c", &make]).ok();
     let mut node = NodeFiles::default();
     for (host, roots, why) in [
-        (NAME, &stranger, "signed by nobody whom the node trusts"),
+        (NAME, &stranger, "no authority that the node trusts"),
         (PLACE, &authority, "its certificate is for another name"),
     ] {
         node.write("config.toml", 0o600, &config(host, port, roots));

@@ -251,7 +251,7 @@ fn a_2_a_root_whose_links_would_come_apart_is_refused() {
         .as_str()
         .unwrap()
         .to_owned();
-    refused(&plain, "part", "no overlay of its own");
+    refused(&plain, "part", "not an overlay mount itself");
     // Whiteouts and opaque directories are other attributes there.
     let stacked = Stacked::new(&node, 2, ",userxattr");
     refused(&stacked.root(), "userxattr", "\"userxattr\"");

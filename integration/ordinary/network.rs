@@ -87,7 +87,7 @@ fn the_proxy_says_of_the_container_itself_that_it_is_no_matter_for_rules() {
     let lines = got.stdout.lines();
     let told = lines.filter(|line| {
         line.starts_with("HTTP/1.1 403 agentbox: ")
-            && line.contains("this container itself: connect to it directly")
+            && line.contains("this address is the container itself")
     });
     assert_eq!(told.count(), 6, "{got}");
     assert!(!got.stdout.contains("missing_rule"), "{got}");

@@ -157,7 +157,7 @@ fn wrap_hides_caches_where_it_is_told_to() {
     );
     for finished in both(&person, &["--dry-run"], "true") {
         let plan = finished.ok();
-        assert!(plan.contains("a cache of packages"), "{plan}");
+        assert!(plan.contains("a package cache"), "{plan}");
     }
 }
 

@@ -439,7 +439,7 @@ fn wrap_without_root_uses_no_directory_that_is_not_the_persons() {
     for (make, word) in [
         (
             format!("mkdir -m 0777 {records}"),
-            "belongs to somebody else",
+            "belongs to another user",
         ),
         (format!("ln -s {} {records}", person.home), "link"),
     ] {

@@ -449,7 +449,7 @@ fn settings_and_what_is_trusted_lie_outside_of_what_is_written() {
             assert_ne!(seen.code, 0, "{options:?}: {seen}");
             let own = seen.stderr.contains("by which later runs go");
             assert!(
-                own || seen.stderr.contains("what the next command may do"),
+                own || seen.stderr.contains("decides about later runs"),
                 "{seen}"
             );
         }
@@ -459,7 +459,7 @@ fn settings_and_what_is_trusted_lie_outside_of_what_is_written() {
     let dotfiles = format!("{}/dotfiles", person.home);
     let seen = person.wraps(&["--workspace", &dotfiles], "echo ran");
     assert!(
-        seen.stderr.contains("what the next command may do"),
+        seen.stderr.contains("decides about later runs"),
         "{seen}"
     );
     let program = program();
@@ -468,7 +468,7 @@ fn settings_and_what_is_trusted_lie_outside_of_what_is_written() {
     inside.env("XDG_CONFIG_HOME", format!("{}/xdg", person.project));
     let seen = run_for(Duration::from_secs(60), &mut inside);
     assert!(
-        seen.stderr.contains("what the next command may do"),
+        seen.stderr.contains("decides about later runs"),
         "{seen}"
     );
     // A link on the way lies there, or leads to what may be made there.
@@ -480,7 +480,7 @@ fn settings_and_what_is_trusted_lie_outside_of_what_is_written() {
         let dots = format!("{}/dots", person.home);
         let seen = person.wraps(&["--workspace", &dots], "echo ran");
         assert!(
-            seen.stderr.contains("what the next command may do"),
+            seen.stderr.contains("decides about later runs"),
             "{way}: {seen}"
         );
     }

@@ -318,7 +318,7 @@ mod tests {
         std::fs::rename(&place, dir.join("y")).unwrap();
         std::fs::create_dir_all(dir.join("x/.aws")).unwrap();
         let error = masks.is_held(&place, &held).unwrap_err().to_string();
-        assert!(error.contains("moved since"), "{error}");
+        assert!(error.contains("moved meanwhile"), "{error}");
         std::fs::remove_dir_all(dir).unwrap();
     }
 

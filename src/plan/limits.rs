@@ -455,7 +455,7 @@ mod tests {
         let mut written = resolved;
         written.origins.insert(Field::LimitsCpus, Origin::Node);
         let refused = of(&["memory", "pids"], &written).unwrap_err().to_string();
-        assert!(refused.contains("limits.cpus is set by"), "{refused}");
+        assert!(refused.contains("limits.cpus (set by"), "{refused}");
         assert!(of(&["cpu", "memory", "pids"], &written).is_ok());
     }
 

@@ -127,7 +127,7 @@ mod tests {
         let mut file = File::from(fd);
         let mut inside = Inside::new(Shows::All, file.try_clone().unwrap().into());
         inside.take(&refused("a.test"), 1, 1_000);
-        assert!(text(&mut file).contains("a.test:443: no rule names it"));
+        assert!(text(&mut file).contains("a.test:443: no rule matches it"));
         assert_eq!(inside.due_ms(), None);
         inside.take(&refused("b.test"), 1, 1_001);
         assert_eq!(inside.due_ms(), Some(1_250));
@@ -135,7 +135,7 @@ mod tests {
         inside.flush(1_249);
         assert!(!text(&mut file).contains("b.test"), "not yet");
         inside.flush(1_250);
-        assert!(text(&mut file).ends_with("b.test:443: no rule names it\n"));
+        assert!(text(&mut file).ends_with("b.test:443: no rule matches it\n"));
         assert_eq!(inside.due_ms(), None);
     }
 

@@ -59,7 +59,7 @@ fn n_l5_no_container_asks_a_sidecar() {
         let other = Agent::start(&docker, &options);
         let got = other.container.exec(&[], &["python3", "-c", ATTACK, &id]);
         assert_eq!(
-            got.stdout.matches("answers nobody but the node").count(),
+            got.stdout.matches("answers only the node").count(),
             2,
             "{network}: {got}"
         );

@@ -186,7 +186,7 @@ fn review_f_h1_exec_has_a_deadline() {
     let seen = run_for(IN_THE_END, Command::new("docker").args(call));
     assert_ne!(seen.code, 0, "{seen}");
     let said = format!("{}{}", seen.stdout, seen.stderr);
-    assert!(said.contains("did not get ready within 30 s"), "{seen}");
+    assert!(said.contains("was not ready within 30 s"), "{seen}");
     // The kernel's own end of a lease comes after 45 s.
     assert!(start.elapsed() < Duration::from_secs(44), "{seen}");
     // And another program is as good as ever.

@@ -160,12 +160,12 @@ fn what_was_written_is_told_as_it_stays() {
         ),
         (
             project(under("standard")),
-            "what it wrote at /work stays, all else until the engine removes it",
+            "its writes at /work stay, all others until the engine removes them",
         ),
         (thrown_away(), "nothing that it wrote stays"),
         (
             project(thrown_away()),
-            "what it wrote at /work stays, all else goes with it",
+            "its writes at /work stay, all others are discarded",
         ),
         (
             under("strict"),

@@ -171,7 +171,7 @@ fn what_cannot_be_mapped_is_said_or_an_error() {
     let on = working("standard", cannot).annotation("filesystem.idmap", "on");
     let words = on.refused();
     assert!(
-        words.contains("filesystem.idmap = \"on\" wants it: it is an overlay"),
+        words.contains("(filesystem.idmap = \"on\"): it is an overlay"),
         "{words}"
     );
     // A user namespace of the container's own has a map of its own.
@@ -185,7 +185,7 @@ fn what_cannot_be_mapped_is_said_or_an_error() {
         case.annotation("filesystem.idmap", idmap)
     };
     assert_eq!(ids(&own("auto").plan(), "/work"), MappedIds::Node);
-    assert!(own("on").refused().contains("user namespace of its own"));
+    assert!(own("on").refused().contains("its own user namespace"));
 }
 
 #[test]

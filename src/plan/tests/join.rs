@@ -202,7 +202,7 @@ fn only_a_network_that_stands_is_joined() {
         assert!(
             plan.warnings
                 .iter()
-                .any(|w| w.to_string().contains("loopback of its own"))
+                .any(|w| w.to_string().contains("has its own loopback"))
         );
     }
     // With the first one there, other members are no hindrance.

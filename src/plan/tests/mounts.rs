@@ -288,7 +288,7 @@ fn what_the_node_runs_is_never_written() {
         let data = under("permissive").bind(source, "/data").plan();
         assert_eq!(access(&data, "/data"), "ro", "{source}");
         let why = &data.filesystem.mounts[0].why;
-        assert!(why.contains("nobody writes it"), "{why}");
+        assert!(why.contains("always read-only"), "{why}");
         let work = || under("permissive").bind(source, "/data").cwd("/data");
         let message = work().refused();
         assert!(message.contains("read-only"), "{message}");

@@ -110,7 +110,11 @@ fn the_node_allows_a_device_and_not_any_device_of_its_name() {
         .set("/linux", "devices", json!([device("/dev/kvm", "c", 10)]))
         .node("allow.devices = [\"/dev/kvm\"]");
     // `--device /dev/sda:/dev/kvm`: the name is the container's, the numbers are the disk's.
-    assert!(case.refused().contains("not the one"), "{}", case.refused());
+    assert!(
+        case.refused().contains("not the node's device"),
+        "{}",
+        case.refused()
+    );
     case.facts.devices = [PathBuf::from("/dev/kvm")].into();
     assert_eq!(case.plan().devices, case.facts.devices);
 }

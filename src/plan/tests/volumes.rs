@@ -398,7 +398,7 @@ fn k_5_secrets_and_tokens_are_given_by_their_fields() {
         &secret("kubernetes.io~projected", Some(NoToken), [DROP, DROP]).plan(),
         "/x",
     );
-    assert!(words.contains("nobody can tell"), "{words}");
+    assert!(words.contains("looks like a ConfigMap"), "{words}");
 }
 
 #[test]

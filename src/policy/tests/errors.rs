@@ -54,8 +54,7 @@ fn about_options() -> Vec<(Case, &'static str, &'static str)> {
         (
             case().allow("nowhere:0"),
             "Option",
-            "option --allow: \"nowhere:0\" is not a rule: HOST, *.DOMAIN or ADDRESS[/BITS], with :PORT if not 443; service:, internal: or \
-             node: before a private name; METHOD https://HOST/PATH; or @PRESET",
+            "option --allow: \"nowhere:0\" is not a rule: HOST, *.DOMAIN or ADDRESS[/BITS], with :PORT if not 443; service:, internal: or node: before a private name; METHOD https://HOST/PATH; or @PRESET",
         ),
         (
             case().allow(&"a.test,".repeat(10_000)),
@@ -65,8 +64,7 @@ fn about_options() -> Vec<(Case, &'static str, &'static str)> {
         (
             case().allow("a.test").set("network.mode=none"),
             "Option",
-            "option --set network.mode and option --allow disagree: hosts are allowed, and the mode reaches none; allowlist \
-             does, and need not be named",
+            "option --set network.mode and option --allow disagree: hosts are allowed, but the mode reaches none: leave network.mode out, or use allowlist",
         ),
     ]
 }
@@ -76,9 +74,7 @@ fn about_annotations() -> Vec<(Case, &'static str, &'static str)> {
         (
             case().annotation("dev.agentbox.polciy", "strict"),
             "AnnotationKey",
-            "annotation \"dev.agentbox.polciy\" is not one of agentbox's; did you mean dev.agentbox.policy?; its keys \
-             are dev.agentbox.policy, dev.agentbox.workspace, and dev.agentbox. with each field of `agentbox policy show \
-             standard`",
+            "annotation \"dev.agentbox.polciy\" is not one of agentbox's; did you mean dev.agentbox.policy?; its keys are dev.agentbox.policy, dev.agentbox.workspace, and dev.agentbox. with each field of `agentbox policy show standard`",
         ),
         (
             case().field("network.limit", "a.test"),
@@ -93,14 +89,12 @@ fn about_annotations() -> Vec<(Case, &'static str, &'static str)> {
         (
             case().field("network.mode", "lcoal"),
             "AnnotationValue",
-            "annotation dev.agentbox.network.mode: \"lcoal\" is not one of none, local, allowlist; \
-             did you mean local?",
+            "annotation dev.agentbox.network.mode: \"lcoal\" is not one of none, local, allowlist; did you mean local?",
         ),
         (
             case().field("policy", "unconfined").flag("unconfined"),
             "AnnotationUnconfined",
-            "annotation dev.agentbox.policy chooses unconfined, which only `default` of the node's file or \
-             --policy may choose; name a policy",
+            "annotation dev.agentbox.policy chooses unconfined, which only `default` of the node's file or --policy may choose; name a policy",
         ),
         (
             case()
@@ -114,32 +108,28 @@ fn about_annotations() -> Vec<(Case, &'static str, &'static str)> {
                 .field("workspace", "/w")
                 .field("filesystem.workspace", "none"),
             "AnnotationsDisagree",
-            "annotations dev.agentbox.workspace and dev.agentbox.filesystem.workspace disagree: a workspace is \
-             named, and its access is none",
+            "annotations dev.agentbox.workspace and dev.agentbox.filesystem.workspace disagree: a workspace is set, but its access is none",
         ),
         (
             case()
                 .field("workspace", "/w")
                 .field("filesystem.write", "/w"),
             "AnnotationsDisagree",
-            "annotations dev.agentbox.workspace and dev.agentbox.filesystem.write disagree: the workspace is \
-             listed among the other mounts; filesystem.workspace alone rules its access",
+            "annotations dev.agentbox.workspace and dev.agentbox.filesystem.write disagree: the workspace is listed as another mount; use filesystem.workspace for its access",
         ),
         (
             case()
                 .field("filesystem.mounts", "drop")
                 .field("filesystem.write", "/d"),
             "AnnotationsDisagree",
-            "annotations dev.agentbox.filesystem.mounts and dev.agentbox.filesystem.write disagree: mounts are \
-             to be written, and all of them are dropped",
+            "annotations dev.agentbox.filesystem.mounts and dev.agentbox.filesystem.write disagree: mounts are listed for writing, but all mounts are dropped",
         ),
         (
             case()
                 .field("network.mode", "local")
                 .field("network.allow", "a.test"),
             "AnnotationsDisagree",
-            "annotations dev.agentbox.network.mode and dev.agentbox.network.allow disagree: hosts are allowed, \
-             and the mode reaches none; allowlist does, and need not be named",
+            "annotations dev.agentbox.network.mode and dev.agentbox.network.allow disagree: hosts are allowed, but the mode reaches none: leave network.mode out, or use allowlist",
         ),
         (
             case()
@@ -147,41 +137,34 @@ fn about_annotations() -> Vec<(Case, &'static str, &'static str)> {
                 .flag("ours")
                 .field("syscalls.allow", "ptrace"),
             "AllowsDenied",
-            "annotation dev.agentbox.syscalls.allow names ptrace, which policy file ours.toml denies (syscalls.deny): a denial \
-             wins, so leave it out",
+            "annotation dev.agentbox.syscalls.allow allows ptrace, but policy file ours.toml denies it (syscalls.deny) and a denial wins: leave it out",
         ),
         (
             case().field("network.allow", "@gone"),
             "NoSuchPreset",
-            "annotation dev.agentbox.network.allow: there is no preset @gone; known: @anthropic, \
-             @anthropic-api, @bedrock, @bitbucket, @bitbucket-read, @github and 11 more. Define it in gone.toml in the node's preset \
-             directory (/etc/agentbox/presets), as docs/policy.md shows",
+            "annotation dev.agentbox.network.allow: there is no preset @gone; known: @anthropic, @anthropic-api, @bedrock, @bitbucket, @bitbucket-read, @github and 11 more. Define it in gone.toml in the node's preset directory (/etc/agentbox/presets), as docs/policy.md shows",
         ),
         (
             case().field("network.allow", "@githb"),
             "NoSuchPreset",
-            "annotation dev.agentbox.network.allow: there is no preset @githb; known: @anthropic, \
-             @anthropic-api, @bedrock, @bitbucket, @bitbucket-read, @github and 11 more. Did you mean @github?",
+            "annotation dev.agentbox.network.allow: there is no preset @githb; known: @anthropic, @anthropic-api, @bedrock, @bitbucket, @bitbucket-read, @github and 11 more. Did you mean @github?",
         ),
         (
             case().field("network.allow", "*.com"),
             "RuleNotAllowed",
-            "annotation dev.agentbox.network.allow: network.allow may not have *.com: anybody can register a name \
-             below com (the public suffix list); allow.open-egress of the node's file permits it",
+            "annotation dev.agentbox.network.allow: network.allow may not have *.com: anybody can register a name below com (the public suffix list); allow.open-egress of the node's file permits it",
         ),
         (
             case().flag("unconfined").field("network.mode", "none"),
             "AnnotationWithoutPolicy",
-            "annotation dev.agentbox.network.mode changes a policy, but none applies: --policy chose \
-             unconfined; name one with dev.agentbox.policy",
+            "annotation dev.agentbox.network.mode needs a policy, but --policy chose unconfined: set dev.agentbox.policy",
         ),
         (
             case()
                 .node("default = \"unconfined\"")
                 .field("workspace", "/w"),
             "AnnotationWithoutPolicy",
-            "annotation dev.agentbox.workspace changes a policy, but none applies: the node's file chose \
-             unconfined; name one with dev.agentbox.policy",
+            "annotation dev.agentbox.workspace needs a policy, but the node's file chose unconfined: set dev.agentbox.policy",
         ),
         (
             case().field("workspace", "/"),
@@ -191,14 +174,12 @@ fn about_annotations() -> Vec<(Case, &'static str, &'static str)> {
         (
             case().field("filesystem.write", "/"),
             "RootPath",
-            "annotation dev.agentbox.filesystem.write: filesystem.write is /, which is the root and no mount \
-             point below it",
+            "annotation dev.agentbox.filesystem.write: filesystem.write is /: name a mount point below it",
         ),
         (
             case().field("syscalls.deny", "ptrcae"),
             "UnknownSyscall",
-            "annotation dev.agentbox.syscalls.deny: syscalls.deny names ptrcae, which is not a system call \
-             that agentbox knows",
+            "annotation dev.agentbox.syscalls.deny: syscalls.deny names ptrcae, which is not a system call that agentbox knows",
         ),
     ]
 }
@@ -213,8 +194,7 @@ fn about_names_and_files() -> Vec<(Case, &'static str, &'static str)> {
         (
             case().flag("strickt").file("ours", ""),
             "NoSuchPolicy",
-            "--policy: there is no policy strickt; did you mean strict?; known: strict, standard, \
-             permissive, ours",
+            "--policy: there is no policy strickt; did you mean strict?; known: strict, standard, permissive, ours",
         ),
         (
             case().node("ceiling = \"gone\""),
@@ -231,8 +211,7 @@ fn about_names_and_files() -> Vec<(Case, &'static str, &'static str)> {
                 .preset("ours", "[\"a.test\", 7]")
                 .field("network.deny", "@ours"),
             "File",
-            "preset file ours.toml, line 2 (\"rules = [\\\"a.test\\\", 7]\"): invalid type: integer `7`, expected a \
-             string",
+            "preset file ours.toml, line 2 (\"rules = [\\\"a.test\\\", 7]\"): invalid type: integer `7`, expected a string",
         ),
         (
             case()
@@ -251,8 +230,7 @@ fn about_names_and_files() -> Vec<(Case, &'static str, &'static str)> {
                 .file("ours", "base = \"strict\"\n[network]\nmode = \"lcoal\"\n")
                 .flag("ours"),
             "File",
-            "policy file ours.toml, line 3 (\"mode = \\\"lcoal\\\"\"): \"lcoal\" is not one of none, local, allowlist; \
-             did you mean local?",
+            "policy file ours.toml, line 3 (\"mode = \\\"lcoal\\\"\"): \"lcoal\" is not one of none, local, allowlist; did you mean local?",
         ),
         (
             case()
@@ -277,8 +255,7 @@ fn about_names_and_files() -> Vec<(Case, &'static str, &'static str)> {
         (
             bases(9).flag("p0"),
             "BaseDepth",
-            "policy files name more than 8 bases in a row: p0 -> p1 -> p2 -> p3 -> p4 -> p5 -> p6 -> p7 -> p8 -> \
-             strict",
+            "policy files name more than 8 bases in a row: p0 -> p1 -> p2 -> p3 -> p4 -> p5 -> p6 -> p7 -> p8 -> strict",
         ),
         (
             case()
@@ -302,17 +279,14 @@ fn about_limits() -> Vec<(Case, &'static str, &'static str)> {
         (
             case().field("privileges.capabilities", "NET_RAW"),
             "CapabilityNotAllowed",
-            "annotation dev.agentbox.privileges.capabilities: privileges.capabilities names CAP_NET_RAW, which \
-             a policy may leave to a container only if `allow.capabilities` of the node's file lists it; \
-             docs/policy.md names those that need no leave",
+            "annotation dev.agentbox.privileges.capabilities: privileges.capabilities names CAP_NET_RAW, which needs `allow.capabilities` in the node's file (docs/policy.md lists the others)",
         ),
         (
             case()
                 .file("learning", "base = \"standard\"\nreport.learn = \"on\"")
                 .field("policy", "learning"),
             "LearnNotAllowed",
-            "policy file learning.toml: report.learn is on, which lets names through that no rule lists: \
-             `learn = true` under [allow] of the node's file permits it",
+            "policy file learning.toml: report.learn is on, which allows unlisted hosts: `learn = true` under [allow] of the node's file permits it",
         ),
         (
             case()
@@ -320,54 +294,43 @@ fn about_limits() -> Vec<(Case, &'static str, &'static str)> {
                 .field("network.mode", "local")
                 .field("filesystem.scratch", "1GiB"),
             "ExceedsCeiling",
-            "the request exceeds the ceiling strict (set by --policy): filesystem.scratch requests 1GiB \
-             (annotation), allowed: at most 16MiB; and 1 more field",
+            "the request exceeds the ceiling strict (set by --policy): filesystem.scratch requests 1GiB (annotation), allowed: at most 16MiB; and 1 more field",
         ),
         (
             case()
                 .node("ceiling = \"strict\"\ndefault = \"standard\"")
                 .file("standard", "base = \"strict\"\nnetwork.mode = \"local\""),
             "DefaultExceedsCeiling",
-            "the node's file: its default standard exceeds its own ceiling strict: network.mode requests local \
-             (policy file standard.toml), allowed: at most none",
+            "the node's file: its default standard exceeds its own ceiling strict: network.mode requests local (policy file standard.toml), allowed: at most none",
         ),
         (
             case().field("privileges.set-id", "on"),
             "Loosened",
-            "policy standard (the default) is exceeded by annotations: privileges.set-id requests on (annotation), \
-             allowed: at most auto; annotations = [\"privileges.set-id\"] in [allow] of the node's file permits it, \
-             and so does a ceiling there",
+            "policy standard (the default) is exceeded by annotations: privileges.set-id requests on (annotation), allowed: at most auto; annotations = [\"privileges.set-id\"] in [allow] of the node's file permits it, and so does a ceiling there",
         ),
         (
             podman()
                 .field("policy", "strict")
                 .field("network.allow", "a.test"),
             "Loosened",
-            "policy strict (annotation) is exceeded by annotations: network.mode requests allowlist \
-             (annotation), allowed: at most none; and 1 more field; an image may set it: \
-             annotations = [\"network.mode\", \"network.allow\"] in [allow] of the node's file or --policy permits it",
+            "policy strict (annotation) is exceeded by annotations: network.mode requests allowlist (annotation), allowed: at most none; and 1 more field; an image may set it: annotations = [\"network.mode\", \"network.allow\"] in [allow] of the node's file or --policy permits it",
         ),
         (
             podman().field("policy", "permissive"),
             "ChosenByImage",
-            "annotation dev.agentbox.policy exceeds policy standard (the default): policy permissive has \
-             more, such as filesystem.scratch; an image may set it: annotations = [\"policy\"] in \
-             [allow] of the node's file or --policy permits it",
+            "annotation dev.agentbox.policy exceeds policy standard (the default): policy permissive has more, such as filesystem.scratch; an image may set it: annotations = [\"policy\"] in [allow] of the node's file or --policy permits it",
         ),
         (
             podman().field("workspace", "/ref"),
             "ChosenByImage",
-            "annotation dev.agentbox.workspace exceeds policy standard (the default): it makes /ref the mount \
-             that may be written; an image may set it: annotations = [\"workspace\"] in [allow] of \
-             the node's file or --policy permits it",
+            "annotation dev.agentbox.workspace exceeds policy standard (the default): it makes /ref the mount that may be written; an image may set it: annotations = [\"workspace\"] in [allow] of the node's file or --policy permits it",
         ),
         (
             case()
                 .file("ours", "base = \"standard\"\nnetwork.on-unknown = \"ask\"")
                 .flag("ours"),
             "NothingToApprove",
-            "network.on-unknown is ask, and the ceiling ours (set by --policy) leaves nothing to approve: its \
-             network.limit is empty; give it one, such as limit = [\"*\"]",
+            "network.on-unknown is ask, but the ceiling ours (set by --policy) allows no approval: its network.limit is empty; set one, such as limit = [\"*\"]",
         ),
         (
             case()
@@ -377,8 +340,7 @@ fn about_limits() -> Vec<(Case, &'static str, &'static str)> {
                 )
                 .flag("ours"),
             "FileDisagrees",
-            "policy file ours.toml contradicts itself: hosts are allowed, and the mode reaches none; allowlist does, and \
-             need not be named",
+            "policy file ours.toml contradicts itself: hosts are allowed, but the mode reaches none: leave network.mode out, or use allowlist",
         ),
     ]
 }

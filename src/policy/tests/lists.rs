@@ -143,8 +143,7 @@ fn a9_a_debugger_needs_an_annotation_and_no_file_of_the_node() {
         .to_string();
     assert_eq!(
         error,
-        "policy standard exceeds the ceiling permissive (set by the default): syscalls.allow \
-         requests keyctl (annotation), allowed: process_vm_readv, process_vm_writev, ptrace"
+        "policy standard exceeds the ceiling permissive (set by the default): syscalls.allow requests keyctl (annotation), allowed: process_vm_readv, process_vm_writev, ptrace"
     );
     let image = errors::podman().field("syscalls.allow", "ptrace").error();
     assert!(matches!(image, PolicyError::Loosened { image: true, .. }));
@@ -155,8 +154,7 @@ fn a9_a_debugger_needs_an_annotation_and_no_file_of_the_node() {
         .field("syscalls.allow", "ptrace");
     assert_eq!(
         shut.error().to_string(),
-        "annotation dev.agentbox.syscalls.allow names ptrace, which policy file shut.toml denies (syscalls.deny): a denial \
-         wins, so leave it out"
+        "annotation dev.agentbox.syscalls.allow allows ptrace, but policy file shut.toml denies it (syscalls.deny) and a denial wins: leave it out"
     );
 }
 

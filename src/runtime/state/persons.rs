@@ -211,7 +211,7 @@ mod tests {
                 check(&own, Use::Containers)
                     .unwrap_err()
                     .to_string()
-                    .contains("somebody")
+                    .contains("another user")
             );
         }
         fs::remove_dir_all(base).unwrap();

@@ -556,7 +556,7 @@ mod tests {
             ("POST https://a.test/v1/agentbox-secret-model", &[]),
         ] {
             let error = put(address, fields).unwrap_err();
-            assert!(error.contains("nowhere else"), "{address}: {error}");
+            assert!(error.contains("valid only in"), "{address}: {error}");
         }
     }
 
