@@ -19,6 +19,7 @@ mod options;
 mod person;
 mod pid1;
 mod publish;
+mod readme;
 mod repository;
 mod rootless;
 mod settings;
