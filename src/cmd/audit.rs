@@ -205,7 +205,7 @@ fn latest(args: &Audit, wanted: &Wanted) -> Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     let mut table = format!(
         "{:20} {:12} {:24} {:12} {:>8} {:>8}  {}\n",
-        "STARTED", "ID", "NAME", "POLICY", "REFUSED", "ALLOWED", "STATE"
+        "STARTED", "ID", "NAME", "POLICY", "DENIED", "ALLOWED", "STATE"
     );
     for run in runs.iter().take(LATEST) {
         let found = Found::of(run)?;

@@ -119,7 +119,7 @@ fn state_cells(line: &Line) -> [String; 6] {
 }
 
 const FENCED: [&str; 7] = [
-    "ID", "ENGINE", "NAME", "STATUS", "POLICY", "NETWORK", "REFUSED",
+    "ID", "ENGINE", "NAME", "STATUS", "POLICY", "NETWORK", "DENIED",
 ];
 
 fn fenced_cells(line: &Line) -> [String; 7] {
