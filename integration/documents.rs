@@ -261,6 +261,31 @@ fn every_link_leads_to_a_file_and_its_heading() {
     assert!(seen > 50, "only {seen} links found");
 }
 
+#[test]
+fn the_book_has_every_page_once() {
+    let summary = read(&root().join("docs/SUMMARY.md"));
+    for page in files("docs", &["md"]) {
+        let name = page.file_name().unwrap().to_str().unwrap();
+        let expected = usize::from(name != "SUMMARY.md");
+        let seen = summary.matches(&format!("]({name})")).count();
+        assert_eq!(seen, expected, "docs/SUMMARY.md and {name}");
+    }
+}
+
+#[test]
+fn the_pages_stay_short() {
+    let words = |path: &Path| read(path).split_whitespace().count();
+    let readme = root().join("README.md");
+    assert!(words(&readme) <= 900, "README.md: {}", words(&readme));
+    assert!(read(&readme).lines().count() <= 120, "README.md");
+    // Half of what it was in November 2026.
+    let all: usize = files("docs", &["md"]).iter().map(|page| words(page)).sum();
+    assert!(
+        all <= 28_200,
+        "docs/ has {all} words: a page that grows loses something else"
+    );
+}
+
 /// Runs the checker of commit subjects on one subject.
 fn is_good_subject(subject: &str) -> bool {
     let script = root().join("hack/lib/commits.sh");
