@@ -275,10 +275,7 @@ fn u_b3_u_b4_a_file_that_lists_hosts_reaches_them_and_one_that_asks_can_be_answe
     assert!(refused.contains("allows no approval"), "{refused}");
     let asked = by_name("ask", "x.test");
     assert!(asked.stdout.contains("it waits 30 s"), "{asked}");
-    assert!(
-        asked.stdout.contains("allows no approval"),
-        "{asked}"
-    );
+    assert!(asked.stdout.contains("allows no approval"), "{asked}");
     let refused = by_name("closed", "a.test").failed();
     assert!(refused.contains("contradicts itself"), "{refused}");
 }

@@ -458,19 +458,13 @@ fn settings_and_what_is_trusted_lie_outside_of_what_is_written() {
     person.does("rmdir ~/.config; ln -s ~/dotfiles ~/.config");
     let dotfiles = format!("{}/dotfiles", person.home);
     let seen = person.wraps(&["--workspace", &dotfiles], "echo ran");
-    assert!(
-        seen.stderr.contains("decides about later runs"),
-        "{seen}"
-    );
+    assert!(seen.stderr.contains("decides about later runs"), "{seen}");
     let program = program();
     let words = [program.as_str(), "wrap", "--", "echo", "ran"];
     let mut inside = person.alone(&words);
     inside.env("XDG_CONFIG_HOME", format!("{}/xdg", person.project));
     let seen = run_for(Duration::from_secs(60), &mut inside);
-    assert!(
-        seen.stderr.contains("decides about later runs"),
-        "{seen}"
-    );
+    assert!(seen.stderr.contains("decides about later runs"), "{seen}");
     // A link on the way lies there, or leads to what may be made there.
     for way in [
         "mkdir -p ~/realconf ~/dots; ln -s ~/realconf ~/dots/conf; ln -s ~/dots/conf ~/.config",

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::audit::{Line, Verdict, What};
+use crate::audit::{EventDetail, LogLine, Verdict};
 use crate::cli::{Network, TextFormat};
 use crate::cmd::out;
 use crate::egress::{InboundStatus, NetworkStatus, Used};
@@ -78,7 +78,7 @@ fn of_gone(args: &Network) -> Result<ExitCode> {
 }
 
 /// What a sidecar would have said at its end.
-fn status(plan: &Plan, lines: &[&Line]) -> NetworkStatus {
+fn status(plan: &Plan, lines: &[&LogLine]) -> NetworkStatus {
     let mut status = NetworkStatus {
         rules: plan.network.rules.clone(),
         ports: plan.network.ports.clone(),
@@ -100,9 +100,9 @@ fn status(plan: &Plan, lines: &[&Line]) -> NetworkStatus {
     let mut hosts = BTreeSet::new();
     for event in lines.iter().map(|line| &line.event) {
         match (&event.what, event.verdict) {
-            (What::LeftOut { events, .. }, _) => status.log_lines_left_out += events,
+            (EventDetail::LeftOut { events, .. }, _) => status.log_lines_left_out += events,
             (
-                What::Connection {
+                EventDetail::Connection {
                     via: None, host, ..
                 },
                 Verdict::Allowed,
@@ -110,10 +110,10 @@ fn status(plan: &Plan, lines: &[&Line]) -> NetworkStatus {
                 hosts.insert(host.clone());
                 status.allowed += event.times();
             }
-            (What::Connection { sent, .. }, Verdict::Ended) => {
+            (EventDetail::Connection { sent, .. }, Verdict::Ended) => {
                 status.used.upload_bytes += sent.unwrap_or(0);
             }
-            (What::Connection { .. } | What::Name { .. }, Verdict::Denied) => {
+            (EventDetail::Connection { .. } | EventDetail::Name { .. }, Verdict::Denied) => {
                 let cause = event.cause.clone().unwrap_or_default();
                 *status.denied.entry(cause).or_default() += event.times();
             }

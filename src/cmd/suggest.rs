@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::audit::suggest::{self, Suggested};
+use crate::audit::suggest::{self, Suggestion};
 use crate::cli::{Global, Suggest, TextFormat};
 use crate::cmd::out;
 use crate::policy::{PolicyName, Sources, catalogue, is_builtin, loosens};
@@ -76,7 +76,7 @@ fn base(found: &Found, sources: &Sources<'_>) -> Result<String> {
 }
 
 /// Makes the policy's file, which is not there yet, and reads it as a container's creation would.
-fn write(global: &Global, name: &str, text: &str, suggested: &Suggested) -> Result<ExitCode> {
+fn write(global: &Global, name: &str, text: &str, suggested: &Suggestion) -> Result<ExitCode> {
     if suggested.is_empty() {
         bail!("nothing is to be added to the run's policy, so that no file is made");
     }

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use crate::audit::{
-    Context, Event, LifeState, SIDECAR_LOST, Shows, Verdict, WallName, What, chain,
+    Context, Event, EventDetail, LifeState, ReportedDenials, SIDECAR_LOST, Verdict, WallName, chain,
 };
 use crate::egress::Kept;
 use crate::network::Listeners;
@@ -72,7 +72,7 @@ impl Served {
             (None, Some(own)) => (own.warden.take()?, own.context.clone()),
             (None, None) => return None,
         };
-        let what = What::life(LifeState::Ended);
+        let what = EventDetail::life(LifeState::Ended);
         let event = Event {
             cause: Some(SIDECAR_LOST.to_owned()),
             hint: Some(
@@ -97,7 +97,7 @@ pub(super) struct Attached {
     /// The network namespace that the sidecar is to be in, where it is not in it already.
     pub place: Option<OwnedFd>,
     /// The file in which the container is shown its refusals.
-    shown: Option<(Shows, OwnedFd)>,
+    shown: Option<(ReportedDenials, OwnedFd)>,
     watched: Vec<WatchedMount>,
     counts: Vec<Count>,
     /// For denied calls: the socket for listeners, and the program.

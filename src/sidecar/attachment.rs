@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::counts::CountOf;
 use super::protocol::NamespaceId;
 use super::watched::MountPlace;
-use crate::audit::{Context, Shows};
+use crate::audit::{Context, ReportedDenials};
 use crate::plan::SetIdCause;
 
 /// The message. Its descriptors are, in this order: init's pidfd; the inner namespace and the inner sysfs, if `inner` says so; the
@@ -21,7 +21,7 @@ pub(super) struct Attachment {
     /// The runtime's pid namespace.
     pub pid_namespace: NamespaceId,
     /// Which refusals the file shows the container that comes along for them, if one does.
-    pub shows: Option<Shows>,
+    pub shows: Option<ReportedDenials>,
     /// The mounts whose descriptors come along for their first writes.
     pub watched: Vec<MountPlace>,
     /// What the kernel counts, whose files come along.

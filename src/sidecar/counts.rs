@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::audit::kernel::by_address;
-use crate::audit::{CountedLimit, Event, Via};
+use crate::audit::{ConnectionKind, CountedLimit, Event};
 use crate::cgroup::oom;
 use crate::egress::tried;
 use crate::network::counters;
@@ -62,10 +62,10 @@ impl CountOf {
         }
     }
 
-    fn via(self) -> Option<Via> {
+    fn via(self) -> Option<ConnectionKind> {
         match self {
-            Self::Unrouted | Self::UnroutedV6 => Some(Via::Unrouted),
-            Self::Unanswered | Self::UnansweredV6 => Some(Via::Unanswered),
+            Self::Unrouted | Self::UnroutedV6 => Some(ConnectionKind::Unrouted),
+            Self::Unanswered | Self::UnansweredV6 => Some(ConnectionKind::Unanswered),
             Self::Limit(..) => None,
         }
     }

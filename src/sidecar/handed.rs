@@ -2,7 +2,7 @@
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use crate::audit::{Context, Shows};
+use crate::audit::{Context, ReportedDenials};
 use crate::network::InnerNamespace;
 use crate::plan::SetIdCause;
 use crate::sidecar::counts::Count;
@@ -18,7 +18,7 @@ pub struct Attach<'a> {
     /// The inner namespace, for init, with its listeners; `None` where init is in another container's.
     pub inner: Option<InnerNamespace>,
     /// The file in which the container is shown these refusals, opened to write.
-    pub shown: Option<(Shows, OwnedFd)>,
+    pub shown: Option<(ReportedDenials, OwnedFd)>,
     /// Mounts of which the first write is recorded.
     pub watched: Vec<WatchedMount>,
     /// What the kernel counts.

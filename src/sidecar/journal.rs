@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 
 use super::inside::Inside;
 use crate::audit::quota::Amounts;
-use crate::audit::{Chain, Context, Event, Quotas, Refused, What};
+use crate::audit::{Chain, Context, DenialNotice, Event, EventDetail, Quotas};
 
 /// The log of one sandbox.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Journal {
     }
 
     /// Shows the container a refusal, in its own words for it.
-    pub fn show(&mut self, refused: &Refused, now_ms: u64) {
+    pub fn show(&mut self, refused: &DenialNotice, now_ms: u64) {
         if let Some(inside) = &mut self.inside {
             inside.take(refused, 1, now_ms);
         }
@@ -86,7 +86,7 @@ impl Journal {
             return;
         }
         let mut event = form.clone();
-        if let What::Connection { sent, received, .. } = &mut event.what {
+        if let EventDetail::Connection { sent, received, .. } = &mut event.what {
             (*sent, *received) = amounts;
         }
         self.take(event, now_ms);
@@ -143,11 +143,11 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::{Actor, Log, Verdict, Via, WallName};
+    use crate::audit::{Actor, ConnectionKind, Log, Verdict, WallName};
     use std::io::{Read, Seek};
 
     fn refused(host: &str, port: u16) -> Event {
-        let what = What::attempt(Via::Http, host, Some(port));
+        let what = EventDetail::attempt(ConnectionKind::Http, host, Some(port));
         Event {
             reason: Some("no rule names \u{9b}it\u{202e}".to_owned()),
             ..Event::new(WallName::Network, Verdict::Denied, what)
@@ -202,7 +202,7 @@ mod tests {
             .lines
             .iter()
             .map(|line| match line.event.what {
-                What::LeftOut { events, .. } => events,
+                EventDetail::LeftOut { events, .. } => events,
                 _ => line.event.times(),
             })
             .sum();
@@ -238,7 +238,7 @@ mod tests {
         let verifys = log.lines.iter().filter(|line| line.event.is_verifys());
         let told: u64 = verifys
             .map(|line| match line.event.what {
-                What::LeftOut { events, .. } => events,
+                EventDetail::LeftOut { events, .. } => events,
                 _ => line.event.times(),
             })
             .sum();

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use serde::{Deserialize, Serialize};
 
-use crate::audit::{Event, What, mounts};
+use crate::audit::{Event, EventDetail, mounts};
 
 /// Mounts of one container that are watched.
 pub const MOST_WATCHED: usize = 16;
@@ -25,8 +25,8 @@ pub struct MountPlace {
 
 impl MountPlace {
     /// What events about it are about.
-    pub fn what(&self) -> What {
-        What::Mount {
+    pub fn what(&self) -> EventDetail {
+        EventDetail::Mount {
             destination: self.destination.clone(),
             source: self.source.clone(),
         }

@@ -12,7 +12,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 use super::wanted::Wanted;
 use super::{WrapRefused, planted};
-use crate::audit::{Line, Log, Verdict, WallName, What, quota, words};
+use crate::audit::{EventDetail, Log, LogLine, Verdict, WallName, quota, words};
 use crate::policy::{Advice, Field, Tool};
 
 /// Lines at a terminal.
@@ -79,7 +79,7 @@ impl Summary {
         Self::of(&log.lines)
     }
 
-    fn of(lines: &[Line]) -> Self {
+    fn of(lines: &[LogLine]) -> Self {
         let mut summary = Self::default();
         for line in lines {
             summary.count(line);
@@ -96,18 +96,18 @@ impl Summary {
         summary
     }
 
-    fn count(&mut self, line: &Line) {
+    fn count(&mut self, line: &LogLine) {
         let event = &line.event;
         if event.is_verifys() {
             return;
         }
         let (host, port) = match &event.what {
-            What::LeftOut { events, .. } => {
+            EventDetail::LeftOut { events, .. } => {
                 self.left_out = self.left_out.saturating_add(*events);
                 return;
             }
-            What::Connection { host, port, .. } => (host, *port),
-            What::Name { host, .. } => (host, None),
+            EventDetail::Connection { host, port, .. } => (host, *port),
+            EventDetail::Name { host, .. } => (host, None),
             _ => return,
         };
         if (event.wall, event.verdict) != (WallName::Network, Verdict::Denied) {
@@ -259,25 +259,25 @@ fn empty(path: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::{Chain, Context, Event, Via};
+    use crate::audit::{Chain, ConnectionKind, Context, Event};
 
     /// The reason of a network in which no host is listed, and of one in which others are.
     const REASONS: [&str; 2] = ["the network is local (network.mode)", "no rule matches it"];
 
-    fn line(host: &str, port: Option<u16>, reason: &str, rule: Option<&str>) -> Line {
-        let via = port.map_or(Via::Dns, |_| Via::Http);
+    fn line(host: &str, port: Option<u16>, reason: &str, rule: Option<&str>) -> LogLine {
+        let via = port.map_or(ConnectionKind::Dns, |_| ConnectionKind::Http);
         of(Event {
             reason: Some(reason.to_owned()),
             missing_rule: rule.map(str::to_owned),
             ..Event::new(
                 WallName::Network,
                 Verdict::Denied,
-                What::attempt(via, host, port),
+                EventDetail::attempt(via, host, port),
             )
         })
     }
 
-    fn of(event: Event) -> Line {
+    fn of(event: Event) -> LogLine {
         let line = Chain::default().render("x", &Context::default(), &event);
         serde_json::from_slice(&line).unwrap()
     }
@@ -290,7 +290,7 @@ mod tests {
             let mut seven = a(Some(443));
             seven.event.count = Some(7);
             let b = "b.example.org:8443";
-            let d = What::attempt(Via::Http, "d.example.org", Some(443));
+            let d = EventDetail::attempt(ConnectionKind::Http, "d.example.org", Some(443));
             let log = [
                 a(None),
                 seven,
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_flood_makes_few_lines_and_no_text_of_the_command_is_a_terminals() {
-        let mut log: Vec<Line> = (0..50)
+        let mut log: Vec<LogLine> = (0..50)
             .map(|n| {
                 line(
                     &format!("h{n}\u{1b}[2J|`\u{202e}"),
@@ -327,7 +327,7 @@ mod tests {
                 )
             })
             .collect();
-        let what = What::LeftOut {
+        let what = EventDetail::LeftOut {
             of: "names".to_owned(),
             events: 9,
         };

@@ -2,7 +2,7 @@
 
 use oci_spec::runtime::Process;
 
-use crate::audit::{Actor, Event, ProcessState, Verdict, WallName, What};
+use crate::audit::{Actor, Event, EventDetail, ProcessState, Verdict, WallName};
 use crate::runtime::runs::Run;
 use crate::runtime::state::store::Place;
 
@@ -54,7 +54,7 @@ impl NotedProcess {
     }
 
     fn event(&self, state: ProcessState, verdict: Verdict, exit: Option<i32>) -> Event {
-        let what = What::Process {
+        let what = EventDetail::Process {
             state,
             arguments: self.arguments.clone(),
             cut: Vec::new(),

@@ -69,7 +69,7 @@ mod tests {
     use super::super::read::kept;
     use super::*;
     use crate::audit::whole::Stage;
-    use crate::audit::{self, Chain, Context, LifeState, What};
+    use crate::audit::{self, Chain, Context, EventDetail, LifeState};
     use crate::probe::TestDir;
     use crate::runtime::runs::node_log::life;
 
@@ -92,7 +92,7 @@ mod tests {
                 name,
                 ..Context::default()
             };
-            let event = life(What::life(LifeState::Created));
+            let event = life(EventDetail::life(LifeState::Created));
             let line = Chain::default().render("2026-01-02T03:04:05.678Z", &context, &event);
             std::fs::write(run.file(audit::NODE), line).unwrap();
             run
@@ -184,8 +184,8 @@ mod tests {
             faults.collect::<Vec<_>>().join("\n")
         };
         let write = |run: &Run, name: Option<&str>| {
-            let mut what = What::life(LifeState::Created);
-            if let What::Container { kept, .. } = &mut what {
+            let mut what = EventDetail::life(LifeState::Created);
+            if let EventDetail::Container { kept, .. } = &mut what {
                 kept.extend(name.map(|name| ("run".to_owned(), audit::hash(name.as_bytes()))));
             }
             let context = run.whose();

@@ -8,7 +8,7 @@ use super::receipt::{RECEIPT, kept, key};
 use super::verified::VERIFIED;
 use super::{FILTER, RUN, Run};
 use crate::audit::whole::Stage;
-use crate::audit::{Fault, LOGS, Line, Log, NODE, What, hash};
+use crate::audit::{EventDetail, LOGS, Log, LogFault, LogLine, NODE, hash};
 use crate::policy::escape;
 use crate::receipt::{Statement, Subject};
 use crate::runtime::RuntimeError;
@@ -18,7 +18,7 @@ use crate::runtime::state::record;
 const BESIDES_LOGS: [&str; 2] = [record::FILE, FILTER];
 
 /// Where the files of a run that is over are not those of its receipt, if it has one: this also tells of a change of the last line.
-pub(super) fn faults(run: &Run) -> Result<Vec<Fault>, RuntimeError> {
+pub(super) fn faults(run: &Run) -> Result<Vec<LogFault>, RuntimeError> {
     let envelope = match kept(run) {
         Ok(None) => return Ok(Vec::new()),
         Ok(Some(envelope)) => envelope,
@@ -67,11 +67,11 @@ impl Run {
 
 /// Where a run that is over has other files than its log says, without a receipt too: the record, the filter, and the receipt itself.
 /// A log of an earlier version says nothing of them.
-pub(super) fn unlike_log(run: &Run, logs: &[Log]) -> Vec<Fault> {
+pub(super) fn unlike_log(run: &Run, logs: &[Log]) -> Vec<LogFault> {
     let node = logs.iter().find(|log| log.file == NODE);
     let lines = node.into_iter().flat_map(|node| node.lines.iter().rev());
     let mut ends = lines.filter_map(|line| match &line.event.what {
-        What::Container {
+        EventDetail::Container {
             kept, receipt_by, ..
         } => kept
             .contains_key(record::FILE)
@@ -103,30 +103,30 @@ pub(super) fn unlike_log(run: &Run, logs: &[Log]) -> Vec<Fault> {
 
 /// Where the lines of a run's own logs are of another container than its directory, or of another run of that: it was filled with
 /// another run's files.
-pub(super) fn foreign(run: &Run, logs: &[Log]) -> Vec<Fault> {
+pub(super) fn foreign(run: &Run, logs: &[Log]) -> Vec<LogFault> {
     let own = run.whose().container;
-    let is_foreign = |line: &&Line| line.context.container != own;
+    let is_foreign = |line: &&LogLine| line.context.container != own;
     let of_log = |log: &Log| {
         let line = log.lines.iter().find(is_foreign)?;
         let why = format!(
             "it is of container {}, and the run of another one",
             line.context.container
         );
-        Some(Fault {
+        Some(LogFault {
             line: line.seq,
             ..fault(&log.file, why)
         })
     };
-    let mut faults: Vec<Fault> = logs.iter().filter_map(of_log).collect();
+    let mut faults: Vec<LogFault> = logs.iter().filter_map(of_log).collect();
     let node = logs.iter().find(|log| log.file == NODE);
     if let Some(first) = node.and_then(|node| node.lines.first())
-        && let What::Container { kept, .. } = &first.event.what
+        && let EventDetail::Container { kept, .. } = &first.event.what
         // A log of an earlier version does not say it.
         && let Some(begun) = kept.get(RUN)
         && *begun != hash(run.name().as_bytes())
     {
         let why = "it is the log of another run".to_owned();
-        faults.push(Fault {
+        faults.push(LogFault {
             line: first.seq,
             ..fault(NODE, why)
         });
@@ -134,8 +134,8 @@ pub(super) fn foreign(run: &Run, logs: &[Log]) -> Vec<Fault> {
     faults
 }
 
-fn fault(file: &str, why: String) -> Fault {
-    Fault {
+fn fault(file: &str, why: String) -> LogFault {
+    LogFault {
         file: file.to_owned(),
         line: 0,
         why,

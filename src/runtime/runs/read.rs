@@ -8,7 +8,7 @@ use super::files::{self, Content};
 use super::verified::{self, VERIFIED};
 use super::{Kept, LINK, Run, base, compare};
 use crate::audit::whole::{self, Stage};
-use crate::audit::{self, Context, Fault, Line, Log, What};
+use crate::audit::{self, Context, EventDetail, Log, LogFault, LogLine};
 use crate::render::identity::Identity;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::find;
@@ -38,7 +38,7 @@ pub struct Logs {
     /// One for each file that is there, or should be.
     pub logs: Vec<Log>,
     /// Where the run's other files are not those that its log and its receipt are about.
-    pub unlike: Vec<Fault>,
+    pub unlike: Vec<LogFault>,
 }
 
 impl Found {
@@ -134,14 +134,14 @@ impl Found {
 
 impl Logs {
     /// All lines, by their time.
-    pub fn lines(&self) -> Vec<&Line> {
-        let mut lines: Vec<&Line> = self.logs.iter().flat_map(|log| &log.lines).collect();
+    pub fn lines(&self) -> Vec<&LogLine> {
+        let mut lines: Vec<&LogLine> = self.logs.iter().flat_map(|log| &log.lines).collect();
         lines.sort_by(|a, b| a.time.cmp(&b.time));
         lines
     }
 
     /// The same without the attempts of `verify`, which are not what the container did.
-    pub fn without_verifys(&self) -> Vec<&Line> {
+    pub fn without_verifys(&self) -> Vec<&LogLine> {
         let mut lines = self.lines();
         lines.retain(|line| !line.event.is_verifys());
         lines
@@ -153,16 +153,16 @@ impl Logs {
         let believed = self.logs.iter().filter(|log| log.file != audit::SIDECAR);
         let mut lines = believed.flat_map(|log| &log.lines);
         lines.find_map(|line| match &line.event.what {
-            What::Container { exit, .. } => *exit,
+            EventDetail::Container { exit, .. } => *exit,
             _ => None,
         })
     }
 
     /// What the first process was to execute. The runtime alone is asked, whose first line it is.
-    pub fn command(&self) -> Option<&audit::Command> {
+    pub fn command(&self) -> Option<&audit::LoggedCommand> {
         let node = self.logs.iter().find(|log| log.file == audit::NODE)?;
         match &node.lines.first()?.event.what {
-            What::Container { command, .. } => command.as_ref(),
+            EventDetail::Container { command, .. } => command.as_ref(),
             _ => None,
         }
     }
@@ -174,7 +174,7 @@ impl Logs {
     }
 
     /// All that is wrong with them.
-    pub fn faults(&self) -> Vec<&Fault> {
+    pub fn faults(&self) -> Vec<&LogFault> {
         let of_logs = self.logs.iter().flat_map(|log| &log.faults);
         of_logs.chain(&self.unlike).collect()
     }
@@ -207,7 +207,7 @@ impl Run {
     }
 
     /// Whether the report of `verify` is the one of which the log has the hash.
-    fn unlike_report(&self, logs: &[Log]) -> Result<Option<Fault>, RuntimeError> {
+    fn unlike_report(&self, logs: &[Log]) -> Result<Option<LogFault>, RuntimeError> {
         let wanted = verified::last(logs).map(|(_, hash)| hash.to_owned());
         let found = match files::read(&self.file(VERIFIED))? {
             Content::Absent => None,
@@ -215,7 +215,7 @@ impl Run {
             Content::Foreign(why) => Some(why.to_owned()),
         };
         let is_same = wanted == found;
-        Ok((!is_same).then(|| Fault {
+        Ok((!is_same).then(|| LogFault {
             file: VERIFIED.to_owned(),
             line: 0,
             why: match (wanted, found) {
@@ -279,7 +279,7 @@ impl Run {
         let file = files::open(&self.file(audit::NODE)).ok()?;
         file.take(64 << 10).read_to_end(&mut head).ok()?;
         let line = head.split(|byte| *byte == b'\n').next()?;
-        serde_json::from_slice::<Line>(line)
+        serde_json::from_slice::<LogLine>(line)
             .ok()
             .map(|line| line.context)
     }

@@ -13,7 +13,7 @@ use super::read::Found;
 use super::verified::{self, VERIFIED};
 use super::{FILTER, Run, base};
 use crate::audit::whole::Stage;
-use crate::audit::{self, LifeState, Log, What};
+use crate::audit::{self, EventDetail, LifeState, Log};
 use crate::receipt::{
     Envelope, LogPart, Receipt, SigningKey, Statement, Subject, Times, UNKNOWN, Verified,
 };
@@ -233,7 +233,7 @@ impl Run {
 fn verified_of(logs: &[Log]) -> Option<Verified> {
     let (line, _) = verified::last(logs)?;
     match line.event.what.clone() {
-        What::Verified {
+        EventDetail::Verified {
             result,
             held,
             not_held,
@@ -280,7 +280,7 @@ fn part(log: &Log) -> Option<LogPart> {
 fn times(logs: &[Log]) -> Times {
     let lines = || logs.iter().flat_map(|log| &log.lines);
     let first = |wanted: LifeState| {
-        let is_it = |line: &&audit::Line| matches!(&line.event.what, What::Container { state, .. } if *state == wanted);
+        let is_it = |line: &&audit::LogLine| matches!(&line.event.what, EventDetail::Container { state, .. } if *state == wanted);
         lines().find(is_it).map(|line| line.time.clone())
     };
     Times {

@@ -6,7 +6,7 @@ use rustix::fs::FlockOperation;
 
 use super::node_log::{life, patiently};
 use super::{Kept, Run};
-use crate::audit::{self, Line, Log, What, hash};
+use crate::audit::{self, EventDetail, Log, LogLine, hash};
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::write_whole;
 
@@ -45,7 +45,7 @@ impl Run {
             not_held,
             not_tried,
         } = summary;
-        let line = life(What::Verified {
+        let line = life(EventDetail::Verified {
             result,
             held,
             not_held,
@@ -75,13 +75,13 @@ fn lock(run: &Run) -> Result<File, RuntimeError> {
 
 /// The last line about a report, with the report's hash. `verify` writes into the runtime's log; the same words in another log are
 /// those of a process that may be broken.
-pub fn last(logs: &[Log]) -> Option<(&Line, &str)> {
+pub fn last(logs: &[Log]) -> Option<(&LogLine, &str)> {
     let node = logs.iter().find(|log| log.file == audit::NODE)?;
     node.lines
         .iter()
         .rev()
         .find_map(|line| match &line.event.what {
-            What::Verified { report, .. } => Some((line, report.as_str())),
+            EventDetail::Verified { report, .. } => Some((line, report.as_str())),
             _ => None,
         })
 }
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
     use crate::audit::{Chain, Context, LifeState};
 
-    fn log(file: &str, events: Vec<What>) -> Log {
+    fn log(file: &str, events: Vec<EventDetail>) -> Log {
         let mut chain = Chain::default();
         let mut text = Vec::new();
         for what in events {
@@ -105,15 +105,15 @@ mod tests {
         Log::parse(file, &text)
     }
 
-    fn said() -> Vec<What> {
-        let verified = What::Verified {
+    fn said() -> Vec<EventDetail> {
+        let verified = EventDetail::Verified {
             result: "held".to_owned(),
             held: 1,
             not_held: Vec::new(),
             not_tried: Vec::new(),
             report: hash(b"{}"),
         };
-        let ended = What::Container {
+        let ended = EventDetail::Container {
             state: LifeState::Ended,
             exit: Some(0),
             signal: None,

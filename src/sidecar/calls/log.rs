@@ -7,7 +7,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use crate::audit::{Actor, Event, Verdict, WallName, What};
+use crate::audit::{Actor, Event, EventDetail, Verdict, WallName};
 use crate::policy::Tool;
 use crate::seccomp::{Call, Hint, SetIdWords, Words, words};
 
@@ -168,7 +168,7 @@ fn event(words: Words, call: Option<String>, tool: Tool) -> Event {
         ..Event::new(
             WallName::Syscalls,
             Verdict::Denied,
-            What::Syscall { name, call, errno },
+            EventDetail::Syscall { name, call, errno },
         )
     }
 }
@@ -189,7 +189,7 @@ mod tests {
             Rc::new(move |event: Event| {
                 let times = event.times();
                 match event.what {
-                    What::Syscall { call, .. } => heard.borrow_mut().push((call, times)),
+                    EventDetail::Syscall { call, .. } => heard.borrow_mut().push((call, times)),
                     other => panic!("{other:?}"),
                 }
             }),
@@ -280,7 +280,7 @@ mod tests {
         let (verifys, others): (Vec<_>, Vec<_>) = events.into_iter().partition(Event::is_verifys);
         assert_eq!((verifys.len() > KINDS, others.len()), (true, 1));
         assert!(
-            matches!(&others[0].what, What::Syscall { call, .. } if call.contains("99")),
+            matches!(&others[0].what, EventDetail::Syscall { call, .. } if call.contains("99")),
             "{others:?}"
         );
     }

@@ -20,7 +20,7 @@ use super::secure::Server;
 use super::sniff::First;
 use super::wall::Wall;
 use super::{dns, explicit, requests, sniff};
-use crate::audit::Via;
+use crate::audit::ConnectionKind;
 use crate::egress::http::RequestGuard;
 use crate::egress::phrase::{in_words, speaks_http};
 use crate::egress::ssh::{self, SSH};
@@ -105,8 +105,8 @@ fn take(wall: &Rc<Wall>, stream: TcpStream, kind: Kind) {
     let open = &wall.accepted;
     if u64::from(open.get()) >= wall.most_accepted() {
         let (via, port) = match kind {
-            Kind::Explicit => (Via::Http, None),
-            Kind::Transparent(port) => (Via::Transparent, Some(port)),
+            Kind::Explicit => (ConnectionKind::Http, None),
+            Kind::Transparent(port) => (ConnectionKind::Transparent, Some(port)),
         };
         let local = stream.local_addr().ok();
         let to = local.map(|local| dns::meant(wall, local.ip()));
@@ -137,7 +137,10 @@ async fn transparent(wall: &Rc<Wall>, stream: TcpStream, port: u16) {
     };
     let host = dns::meant(wall, local.ip());
     if requests::are_read(wall, &host, port) {
-        let (how, to) = ((requests::Way::Direct, Via::Transparent), (&host, port));
+        let (how, to) = (
+            (requests::Way::Direct, ConnectionKind::Transparent),
+            (&host, port),
+        );
         return Box::pin(requests::serve(wall, &stream, how, to, &[])).await;
     }
     let outcome = match wall.admit(&stream, host.clone(), port).await {
@@ -145,7 +148,14 @@ async fn transparent(wall: &Rc<Wall>, stream: TcpStream, port: u16) {
         Err(refusal) => Err(refusal),
     };
     if let Err(refusal) = outcome {
-        refuse(wall, &stream, Via::Transparent, &host, port, &refusal);
+        refuse(
+            wall,
+            &stream,
+            ConnectionKind::Transparent,
+            &host,
+            port,
+            &refusal,
+        );
         if port == SSH && refusal.is_before_the_first_byte() {
             let (_, phrase, body) = explicit::words(wall, &host, port, &refusal);
             let why = in_words(&String::from_utf8_lossy(&body)).unwrap_or(phrase);
@@ -283,7 +293,7 @@ pub(super) async fn read_some(stream: &TcpStream) -> Result<Vec<u8>, Refusal> {
 pub(super) fn refuse(
     wall: &Wall,
     stream: &TcpStream,
-    via: Via,
+    via: ConnectionKind,
     host: &Host,
     port: u16,
     refusal: &Refusal,
@@ -296,7 +306,7 @@ pub(super) fn refuse(
 fn write_down(
     wall: &Wall,
     stream: &TcpStream,
-    (via, host, port): (Via, &Host, u16),
+    (via, host, port): (ConnectionKind, &Host, u16),
     refusal: &Refusal,
 ) {
     if let Refusal::Unreachable(_) | Refusal::Busy = refusal {

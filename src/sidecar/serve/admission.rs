@@ -11,7 +11,7 @@ use super::refusal::Refusal;
 use super::secure::Server;
 use super::upstream::Dial;
 use super::wall::Wall;
-use crate::audit::{Event, LEARNT as LEARNT_CAUSE, Verdict, WallName, What};
+use crate::audit::{Event, EventDetail, LEARNT as LEARNT_CAUSE, Verdict, WallName};
 use crate::egress::names::Synthetic;
 use crate::egress::own::is_own;
 use crate::egress::request::RequestDecision;
@@ -175,7 +175,7 @@ impl Wall {
             ..Event::new(
                 WallName::Network,
                 Verdict::WouldDeny,
-                What::to(&host.to_string(), port),
+                EventDetail::to(&host.to_string(), port),
             )
         });
     }

@@ -20,7 +20,7 @@ use super::accept;
 use super::asks;
 use super::proxy::Proxy;
 use super::wall::Wall;
-use crate::audit::Via;
+use crate::audit::ConnectionKind;
 use crate::egress::tried::TriedFrom;
 use crate::egress::{Lasting, NetworkStatus, Rules};
 use crate::policy::HostName;
@@ -160,7 +160,7 @@ pub(super) fn serve(wall: &Rc<Wall>, socket: OwnedFd, callers: Callers) -> io::R
 
 /// Says why not, in what the socket's buffer takes. What was sent goes with the socket, descriptors too.
 fn send_away(wall: &Wall, stream: &UnixStream, why: &str) {
-    wall.note(Via::Control, "", None, "control-socket", why);
+    wall.note(ConnectionKind::Control, "", None, "control-socket", why);
     let reply = ControlReply::Failed(format!("the sidecar answers only the node: {why}"));
     if let Ok(mut bytes) = serde_json::to_vec(&reply) {
         bytes.push(b'\n');

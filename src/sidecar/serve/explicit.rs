@@ -11,7 +11,7 @@ use super::refusal::Refusal;
 use super::relay::{Watch, relay, write_all};
 use super::wall::{FIRST_BYTES_WITHIN, Wall};
 use super::{dns, requests, socks};
-use crate::audit::Via;
+use crate::audit::ConnectionKind;
 use crate::egress::http::{self, Body, HttpRefusal, Pieces, ProxyRequest, RequestGuard};
 use crate::egress::phrase::phrase;
 use crate::policy::{Advice, Field, Host, Tool};
@@ -27,7 +27,7 @@ pub(super) async fn serve(wall: &Rc<Wall>, stream: TcpStream) {
     let first = tokio::time::timeout(FIRST_BYTES_WITHIN, read_some(&stream)).await;
     let Ok(Ok(first)) = first else {
         if first.is_err() {
-            wall.note(Via::Http, "", None, MALFORMED, SILENT);
+            wall.note(ConnectionKind::Http, "", None, MALFORMED, SILENT);
         }
         reset(&stream);
         return;
@@ -56,17 +56,17 @@ async fn http(wall: &Rc<Wall>, stream: &TcpStream, first: Vec<u8>) {
         Ok(Ok(wish)) => wish,
         Ok(Err(Refusal::Other(why))) => {
             // Somebody tried something that is no request, or none that has one meaning.
-            wall.note(Via::Http, "", None, MALFORMED, &why);
+            wall.note(ConnectionKind::Http, "", None, MALFORMED, &why);
             respond(stream, 400, &Explanation::new(&why)).await;
             return;
         }
         Ok(Err(caught @ Refusal::Honey(_))) => {
-            wall.note_honey(Via::Http, "", &caught);
+            wall.note_honey(ConnectionKind::Http, "", &caught);
             respond(stream, 403, &Explanation::new(&caught.for_container())).await;
             return;
         }
         Err(_) => {
-            wall.note(Via::Http, "", None, MALFORMED, SILENT);
+            wall.note(ConnectionKind::Http, "", None, MALFORMED, SILENT);
             reset(stream);
             return;
         }
@@ -83,14 +83,14 @@ async fn http(wall: &Rc<Wall>, stream: &TcpStream, first: Vec<u8>) {
         }
     };
     if let Err(caught) = &wish.caught {
-        refuse(wall, stream, Via::Http, &host, port, caught);
+        refuse(wall, stream, ConnectionKind::Http, &host, port, caught);
         return answer(wall, stream, &host, port, caught).await;
     }
     if let ProxyRequest::Forward(..) = &wish.request
         && wall.rules.borrow().plain_way(&host, port).is_some()
     {
         let early = [wish.head, wish.early].concat();
-        let (how, to) = ((requests::Way::Proxy, Via::Http), (&host, port));
+        let (how, to) = ((requests::Way::Proxy, ConnectionKind::Http), (&host, port));
         return Box::pin(requests::serve(wall, stream, how, to, &early)).await;
     }
     if let ProxyRequest::Tunnel(..) = &wish.request
@@ -100,11 +100,11 @@ async fn http(wall: &Rc<Wall>, stream: &TcpStream, first: Vec<u8>) {
         if write_all(stream, ESTABLISHED).await.is_err() {
             return reset(stream);
         }
-        let (how, to) = ((requests::Way::Direct, Via::Http), (&host, port));
+        let (how, to) = ((requests::Way::Direct, ConnectionKind::Http), (&host, port));
         return Box::pin(requests::serve(wall, stream, how, to, &wish.early)).await;
     }
     if let Err((refusal, answered)) = grant(wall, stream, &host, port, wish).await {
-        refuse(wall, stream, Via::Http, &host, port, &refusal);
+        refuse(wall, stream, ConnectionKind::Http, &host, port, &refusal);
         if answered {
             reset(stream);
         } else {

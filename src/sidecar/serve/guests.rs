@@ -8,7 +8,7 @@ use std::rc::Rc;
 use chrono::{DateTime, Utc};
 
 use super::wall::Wall;
-use crate::audit::{Event, Verdict, Via, WallName, What};
+use crate::audit::{ConnectionKind, Event, EventDetail, Verdict, WallName};
 use crate::egress::InboundConnection;
 use crate::egress::InboundStatus;
 use crate::egress::InboundTotal;
@@ -62,8 +62,8 @@ impl Open {
     /// For the log: at the beginning without bytes.
     fn event(&self, verdict: Verdict) -> Event {
         let bytes = |bytes: &Cell<u64>| (verdict == Verdict::Ended).then(|| bytes.get());
-        let what = What::Connection {
-            via: Some(Via::Inbound),
+        let what = EventDetail::Connection {
+            via: Some(ConnectionKind::Inbound),
             host: self.from.map_or_else(String::new, |from| from.to_string()),
             port: Some(self.port),
             sent: bytes(&self.sent),
@@ -159,7 +159,7 @@ impl Wall {
         if self.guests.deserted.borrow_mut().insert(port) {
             let from = from.map_or_else(String::new, |from| from.to_string());
             let why = "no program of the container listens on this port of its loopback";
-            self.note_failed(Via::Inbound, &from, port, why);
+            self.note_failed(ConnectionKind::Inbound, &from, port, why);
         }
     }
 
@@ -172,7 +172,7 @@ impl Wall {
     pub fn send_away(&self, port: u16, from: Option<IpAddr>, over: OverBudget) {
         let from = from.map_or_else(String::new, |from| from.to_string());
         self.note(
-            Via::Inbound,
+            ConnectionKind::Inbound,
             &from,
             Some(port),
             over.kind(),

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use super::asks::{Permission, UnderWay};
 use super::refusal::Refusal;
 use super::wall::Wall;
-use crate::audit::{Event, Verdict, WallName, What};
+use crate::audit::{Event, EventDetail, Verdict, WallName};
 use crate::egress::LiveConnection;
 use crate::egress::OverBudget;
 use crate::policy::{Host, HostName, Reach};
@@ -57,7 +57,7 @@ impl Forms {
     fn new(host: &Host, port: u16, rule: String) -> Self {
         // At the beginning without bytes.
         let event = |verdict, bytes: Option<u64>| {
-            let what = What::Connection {
+            let what = EventDetail::Connection {
                 via: None,
                 host: host.to_string(),
                 port: Some(port),

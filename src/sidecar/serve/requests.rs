@@ -19,7 +19,7 @@ use super::explicit;
 use super::refusal::{Refusal, RequestRefusal, bounded, shown};
 use super::relay::{Watch, relay};
 use super::wall::Wall;
-use crate::audit::Via;
+use crate::audit::ConnectionKind;
 use crate::egress::request::{Asked, RequestDecision, typed};
 use crate::egress::{Decision, Denial};
 use crate::policy::request::{Call, Request, Scheme};
@@ -64,7 +64,7 @@ struct Conversation<'a> {
     /// Where its requests go, by which scheme, and how it came.
     arrival: Arrival,
     /// By which way of the wall.
-    via: Via,
+    via: ConnectionKind,
     /// The port that the client meant.
     port: u16,
     outside: Option<Outside>,
@@ -84,7 +84,7 @@ pub(super) fn are_read(wall: &Wall, host: &Host, port: u16) -> bool {
 pub(super) async fn serve(
     wall: &Rc<Wall>,
     stream: &TcpStream,
-    (way, via): (Way, Via),
+    (way, via): (Way, ConnectionKind),
     (host, port): (&Host, u16),
     early: &[u8],
 ) {
