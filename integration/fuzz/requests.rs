@@ -3,7 +3,7 @@
 use agentbox::egress::http::head;
 use agentbox::egress::request::{RequestDecision, of_head, typed};
 use agentbox::egress::{Decision, Denial, Rules};
-use agentbox::policy::Rule;
+use agentbox::policy::EgressRule;
 use agentbox::policy::request::{RequestRule, Scheme, exceeds};
 
 /// Lines: a rule, another rule, and a request, as a person types them; or the head of a request.
@@ -59,7 +59,7 @@ fn decided(
     request: &agentbox::policy::request::Request,
 ) {
     let open = Rules {
-        allow: rules.iter().cloned().map(Rule::from).collect(),
+        allow: rules.iter().cloned().map(EgressRule::from).collect(),
         ..Rules::default()
     };
     let is_open = matches!(open.decide_request(request), RequestDecision::Allow(_));

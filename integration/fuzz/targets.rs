@@ -106,7 +106,7 @@ pub fn annotations(data: &[u8]) {
             presets: &BTreeMap::new(),
             known_syscall: agentbox::seccomp::is_known,
             asker: Asker::Container,
-            asked: agentbox::policy::Asked::NOTHING,
+            asked: agentbox::policy::WrapOptions::NOTHING,
         });
         match selection {
             Ok(Selection::Policy(resolved)) => {

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use agentbox::plan::{Decided, HostFacts, PlanError, plan, process};
-use agentbox::policy::{Resolved, Selection};
+use agentbox::policy::{ResolvedPolicy, Selection};
 use agentbox::render::explain::{self, Subject, Whole};
 use agentbox::render::spec as shadow;
 use agentbox::runtime::filter;
@@ -136,7 +136,7 @@ fn relative(name: &str) -> Option<&'static str> {
 }
 
 /// What `--policy NAME` resolves to for a container that asks for nothing itself.
-fn flagged(policy: &str, spec: &Spec) -> Resolved {
+fn flagged(policy: &str, spec: &Spec) -> ResolvedPolicy {
     let mut annotations = fixtures::annotations(spec);
     annotations.retain(|key, _| !key.starts_with("dev.agentbox."));
     match fixtures::select(Some(policy), &annotations).unwrap() {
@@ -146,7 +146,7 @@ fn flagged(policy: &str, spec: &Spec) -> Resolved {
 }
 
 /// Everything under one policy.
-fn under(resolved: &Resolved, spec: &Spec) -> Vec<String> {
+fn under(resolved: &ResolvedPolicy, spec: &Spec) -> Vec<String> {
     let on = |host: &HostFacts| words(resolved, plan(resolved, spec, &fixtures::facts(spec), host));
     let kernels = kernels();
     let ((newest_name, newest_host), older) = kernels.split_last().unwrap();
@@ -183,7 +183,7 @@ fn under(resolved: &Resolved, spec: &Spec) -> Vec<String> {
 }
 
 /// The name of the policy in a refusal is said by what stands above it.
-fn words(resolved: &Resolved, result: Result<Decided, PlanError>) -> Result<Decided, String> {
+fn words(resolved: &ResolvedPolicy, result: Result<Decided, PlanError>) -> Result<Decided, String> {
     let name = format!("policy '{}'", resolved.policy.name);
     result.map_err(|error| chain(&error).replace(&name, "policy '<policy>'"))
 }
@@ -202,7 +202,7 @@ fn planned(result: &Result<Decided, String>) -> Vec<String> {
 
 fn explanation(
     decided: &Decided,
-    resolved: &Resolved,
+    resolved: &ResolvedPolicy,
     spec: &Spec,
     host: &HostFacts,
 ) -> Vec<String> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use agentbox::plan::{BundleFacts, FileKind, Inside, Link, SourceFacts};
-use agentbox::policy::Resolved;
+use agentbox::policy::ResolvedPolicy;
 use oci_spec::runtime::Spec;
 use serde_json::{Value, json};
 
@@ -329,7 +329,7 @@ pub fn facts(dice: &mut Dice, spec: &Spec) -> BundleFacts {
     facts
 }
 
-pub fn policy(dice: &mut Dice) -> Resolved {
+pub fn policy(dice: &mut Dice) -> ResolvedPolicy {
     let mut fields = vec![("filesystem.mounts", dice.pick(&["drop", "read-only"]))];
     fields.extend(dice.some(
         &[

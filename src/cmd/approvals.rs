@@ -10,7 +10,7 @@ use crate::cli::{Approvals, Approve, Deny, TableFormat};
 use crate::cmd::out;
 use crate::egress::WaitingConnection;
 use crate::egress::{Lasting, endpoint};
-use crate::policy::{Host, NetworkRule, Reach, Target};
+use crate::policy::{Host, HostReach, NetworkRule, RuleTarget};
 use crate::render::identity::Identity;
 use crate::runtime::network::approvals::{self, Decided};
 use crate::runtime::state::find;
@@ -156,10 +156,12 @@ fn meant(text: &str) -> Result<AskDecisionOf> {
     }
     let rule: NetworkRule = text.parse().context("NUMBER or HOST:PORT")?;
     match (rule.target, rule.port) {
-        (Target::Name(name), Some(port)) if rule.reach == Reach::Public => {
+        (RuleTarget::Name(name), Some(port)) if rule.reach == HostReach::Public => {
             Ok(AskDecisionOf::Endpoint(name, port))
         }
-        (Target::Name(name), None) if rule.reach == Reach::Public => Ok(AskDecisionOf::Host(name)),
+        (RuleTarget::Name(name), None) if rule.reach == HostReach::Public => {
+            Ok(AskDecisionOf::Host(name))
+        }
         _ => bail!(
             "{text:?} is not one name: only connections to names wait, and only names can be approved"
         ),

@@ -113,13 +113,13 @@ fn write(global: &Global, name: &str, text: &str, suggested: &Suggestion) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{Asked, Asker, NodeConfig};
+    use crate::policy::{Asker, NodeConfig, WrapOptions};
     use crate::seccomp::{ARCH_X86_64, Call, Hint, words};
 
     /// The hint of a denied call, which the sidecar writes, is from the same list as the suggestion.
     #[test]
     fn the_calls_that_may_be_given_are_those_of_which_the_hint_says_so() {
-        let (node, asked) = (NodeConfig::default(), Asked::default());
+        let (node, asked) = (NodeConfig::default(), WrapOptions::default());
         let (none, files, presets) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let sources = Sources {
             annotations: &none,

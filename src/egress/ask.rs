@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::decide::{Decision, Denial, Rules};
 use crate::policy::closed::is_metadata;
 use crate::policy::rule::DNS_PORT;
-use crate::policy::{Host, HostName, NetworkLimit, NetworkRule, Reach, Target};
+use crate::policy::{Host, HostName, HostReach, NetworkLimit, NetworkRule, RuleTarget};
 
 /// Connections that wait at once. Each keeps a descriptor and a few hundred bytes.
 pub const MOST_WAITING: usize = 32;
@@ -108,9 +108,9 @@ impl Asking {
             .rsplit_once('.')
             .is_some_and(|(_, last)| !NOT_PUBLIC.contains(&last));
         let rule = NetworkRule {
-            target: Target::Name(name.clone()),
+            target: RuleTarget::Name(name.clone()),
             port: Some(port),
-            reach: Reach::Public,
+            reach: HostReach::Public,
         };
         public
             && port != DNS_PORT

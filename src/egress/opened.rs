@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Rules;
 use crate::policy::request::Scheme;
-use crate::policy::rule::Target;
-use crate::policy::{Host, NetworkRule, Reach, Rule};
+use crate::policy::rule::RuleTarget;
+use crate::policy::{EgressRule, Host, HostReach, NetworkRule};
 
 /// The hosts to which TLS is opened: those that rules for requests by HTTPS named when the container was created. Its certificate
 /// authority is good for these names alone, and they do not grow.
@@ -20,14 +20,14 @@ impl Opened {
     pub fn of(rules: &Rules) -> Self {
         let all = rules.allow.iter().chain(&rules.deny);
         let secure = all
-            .filter_map(Rule::request)
+            .filter_map(EgressRule::request)
             .filter(|rule| rule.scheme == Scheme::Https);
         Self(
             secure
                 .map(|rule| NetworkRule {
                     target: rule.target.clone(),
                     port: None,
-                    reach: Reach::Public,
+                    reach: HostReach::Public,
                 })
                 .collect(),
         )
@@ -52,7 +52,7 @@ impl Opened {
     }
 
     /// The hosts alone.
-    pub fn targets(&self) -> impl Iterator<Item = &Target> {
+    pub fn targets(&self) -> impl Iterator<Item = &RuleTarget> {
         self.rules().map(|rule| &rule.target)
     }
 

@@ -8,16 +8,16 @@ use std::fmt;
 use super::Rules;
 use super::decide::may_mean;
 use super::http::{Head, HttpRefusal, authority};
-use crate::policy::request::{Call, MCP, PathFault, Request, RequestPath, RequestRule, Scheme};
-use crate::policy::{Host, Rule};
+use crate::policy::request::{MCP, McpCall, PathFault, Request, RequestPath, RequestRule, Scheme};
+use crate::policy::{EgressRule, Host};
 
 /// The answer about a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestDecision {
     /// This rule allows it.
-    Allow(Rule),
+    Allow(EgressRule),
     /// This rule denies it.
-    DeniedBy(Rule),
+    DeniedBy(EgressRule),
     /// No rule allows it.
     NotListed,
 }
@@ -45,15 +45,15 @@ impl Rules {
         if let Some(rule) = self.denies(host, *port) {
             return RequestDecision::DeniedBy(rule.clone().into());
         }
-        let denials = self.deny.iter().filter_map(Rule::request);
+        let denials = self.deny.iter().filter_map(EgressRule::request);
         if let Some(rule) = self.denying(denials, request) {
             return RequestDecision::DeniedBy(rule.clone().into());
         }
         let by_request = self
             .requests()
             .find(|rule| rule.allows(request) && may_mean(&rule.target, host));
-        let whole = || self.opened_by(host, *port).cloned().map(Rule::from);
-        let allowed = by_request.cloned().map(Rule::from).or_else(whole);
+        let whole = || self.opened_by(host, *port).cloned().map(EgressRule::from);
+        let allowed = by_request.cloned().map(EgressRule::from).or_else(whole);
         allowed.map_or(RequestDecision::NotListed, RequestDecision::Allow)
     }
 
@@ -75,7 +75,7 @@ impl Rules {
 
     /// The rules that allow requests.
     pub fn requests(&self) -> impl Iterator<Item = &RequestRule> {
-        self.allow.iter().filter_map(Rule::request)
+        self.allow.iter().filter_map(EgressRule::request)
     }
 
     /// Whether any rule is for requests, so that something has to look at them.
@@ -242,7 +242,7 @@ pub fn typed(text: &str) -> Result<Asked, HttpRefusal> {
         let Some((address, call)) = rest.split_once(' ') else {
             return Err(unlike);
         };
-        let call: Call = call.parse().map_err(|_| unlike)?;
+        let call: McpCall = call.parse().map_err(|_| unlike)?;
         let mut asked = typed(&format!("POST {address}"))?;
         asked.request.calls = Some(vec![call]);
         return Ok(asked);
@@ -361,7 +361,7 @@ mod tests {
     use super::super::http::head;
     use super::super::{Decision, Denial};
     use super::*;
-    use crate::policy::Reach;
+    use crate::policy::HostReach;
 
     fn rules(allow: &[&str], deny: &[&str]) -> Rules {
         let parse = |list: &[&str]| list.iter().map(|r| r.parse().unwrap()).collect();
@@ -533,7 +533,7 @@ mod tests {
         let around = crate::egress::address::Surroundings::default();
         let vet = |address: &str| {
             let address = address.parse().unwrap();
-            wide.vet(address, 80, Reach::Public, &around)
+            wide.vet(address, 80, HostReach::Public, &around)
         };
         assert!(vet("192.0.2.7").is_err() && vet("::ffff:192.0.2.7").is_err());
         assert_eq!(wide.denied_addresses().count(), 1);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::tool::{Tool, ToolRunner};
 use super::{Learned, parse};
-use crate::policy::{NetworkRule, Reach, Target};
+use crate::policy::{HostReach, NetworkRule, RuleTarget};
 
 const INDEX: &str = "the index";
 const FURTHER: &str = "a further index";
@@ -254,7 +254,7 @@ fn open_private(tools: &ToolRunner, learned: &mut Learned) {
     let getent = tools.find(&["getent"]);
     let rules = std::mem::take(&mut learned.rules);
     for (rule, purpose) in rules {
-        let Target::Name(name) = &rule.target else {
+        let RuleTarget::Name(name) = &rule.target else {
             learned.rule(rule, purpose);
             continue;
         };
@@ -266,8 +266,8 @@ fn open_private(tools: &ToolRunner, learned: &mut Learned) {
             learned.gap(&format!("whether {name} has private addresses"));
         }
         let reach = match answer.as_deref().is_some_and(parse::is_private) {
-            true => Reach::Internal,
-            false => Reach::Public,
+            true => HostReach::Internal,
+            false => HostReach::Public,
         };
         learned.rule(NetworkRule { reach, ..rule }, purpose);
     }

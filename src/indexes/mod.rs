@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use crate::policy::{NetworkRule, Target};
+use crate::policy::{NetworkRule, RuleTarget};
 
 /// What one package manager said.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Learned {
         self.rules.entry(rule).or_insert(purpose);
     }
 
-    fn has(&self, target: &Target) -> bool {
+    fn has(&self, target: &RuleTarget) -> bool {
         self.rules.keys().any(|rule| rule.target == *target)
     }
 

@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::mount::PlannedMount;
 use super::{BundleFacts, Decided, HostFacts, Plan, Pruned, plan, text};
 use crate::egress::Rules;
-use crate::policy::{Audited, Exceeded, Field, Policy, PolicyName, Resolved, loosens};
+use crate::policy::{
+    AuditOutcome, ExceededField, Field, Policy, PolicyName, ResolvedPolicy, loosens,
+};
 use oci_spec::runtime::Spec;
 
 /// A policy that is only reported on.
@@ -29,7 +31,7 @@ pub struct AuditPlan {
     pub not_given: Vec<String>,
     /// Fields in which it has less, where nobody sees whether that would be missed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub less: Vec<Exceeded>,
+    pub less: Vec<ExceededField>,
     /// What may be reached under it; `None` where another container's policy decides, or where nothing would start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<AuditedNetwork>,
@@ -49,13 +51,13 @@ pub struct AuditedNetwork {
 
 /// What the policy would take away that is reported on, if one is.
 pub fn report(
-    resolved: &Resolved,
+    resolved: &ResolvedPolicy,
     spec: &Spec,
     bundle: &BundleFacts,
     host: &HostFacts,
     enforced: &Decided,
 ) -> Option<AuditPlan> {
-    let Audited { name, outcome } = resolved.audited.as_ref()?;
+    let AuditOutcome { name, outcome } = resolved.audited.as_ref()?;
     let shared = enforced.plan.network.shared.is_some();
     let there = match outcome {
         Err(why) => Err(why.clone()),
@@ -143,8 +145,8 @@ fn not_given(here: &Plan, there: &Plan) -> Vec<String> {
 
 /// Where nobody sees whether it would be missed. Connections and mounts are seen, and capabilities are among what the engine
 /// wishes.
-fn less(here: &Policy, there: &Policy) -> Vec<Exceeded> {
-    let is_unseen = |less: &Exceeded| match less.field {
+fn less(here: &Policy, there: &Policy) -> Vec<ExceededField> {
+    let is_unseen = |less: &ExceededField| match less.field {
         Field::FilesystemRoot
         | Field::FilesystemEphemeral
         | Field::FilesystemScratch

@@ -9,7 +9,7 @@ use super::trust::{self, TRUST_IN};
 use crate::egress::own::no_proxy;
 use crate::egress::{Decision, Denial, Rules};
 use crate::policy::request::Scheme;
-use crate::policy::rule::Target;
+use crate::policy::rule::RuleTarget;
 use crate::policy::{Host, HostName};
 
 /// Hosts that git is told of, at most.
@@ -133,8 +133,8 @@ fn plain_addresses(rules: &Rules) -> Vec<PlainAddress> {
         .requests()
         .filter(|rule| rule.scheme == Scheme::Https && rule.port.is_none())
         .filter_map(|rule| match &rule.target {
-            Target::Name(host) => Some(host),
-            Target::Below(_) | Target::Any | Target::Addresses(..) => None,
+            RuleTarget::Name(host) => Some(host),
+            RuleTarget::Below(_) | RuleTarget::Any | RuleTarget::Addresses(..) => None,
         })
         .filter(|host| has_requests_alone(rules, host))
         .collect();

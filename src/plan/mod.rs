@@ -65,8 +65,8 @@ use serde::{Deserialize, Serialize};
 use self::wrapped::ShownBy;
 use crate::egress::own::own_names;
 use crate::policy::{
-    Capability, Leave, LeftOut, Policy, Privileges, Resolved, SetIdRule, Switch, SyscallName,
-    SyscallProfile, Syscalls,
+    Capability, LeftOut, Loosening, Policy, Privileges, ResolvedPolicy, SetIdRule, Switch,
+    SyscallName, SyscallProfile, Syscalls,
 };
 pub use audit::{AuditPlan, AuditedNetwork};
 pub use decided::Decided;
@@ -123,7 +123,7 @@ pub struct Plan {
     pub limits: LimitsPlan,
     /// What annotations may ask for beyond the policy; not in records of before there was leave.
     #[serde(default)]
-    pub leave: Option<Leave>,
+    pub leave: Option<Loosening>,
     /// The ceilings, and who set each.
     #[serde(default)]
     pub ceilings: Vec<String>,
@@ -226,7 +226,7 @@ impl SyscallPlan {
 
 /// Translates a policy into what will be enforced for this spec on this host.
 pub fn plan(
-    resolved: &Resolved,
+    resolved: &ResolvedPolicy,
     spec: &Spec,
     bundle: &BundleFacts,
     host: &HostFacts,
@@ -325,7 +325,7 @@ fn owners(
 
 /// What of the node the container may take: the smallest of all that bounds it.
 fn bounds(
-    governing: &Resolved,
+    governing: &ResolvedPolicy,
     host: &HostFacts,
     by: ShownBy,
     warnings: &mut Vec<Warning>,

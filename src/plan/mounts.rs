@@ -18,7 +18,7 @@ use super::scratch::most_of_a_tmpfs;
 use super::sort::{Named, Rules, Sorted, asks_to_write, is_another};
 use super::workspace::{pod_role, workspace};
 use super::{BundleFacts, FilesystemPlan, PlanError, ScratchPlace, Warning, volumes};
-use crate::policy::{Field, Origin, Resolved};
+use crate::policy::{Field, Origin, ResolvedPolicy};
 
 /// Made empty in every container under a policy, whatever the engine says (`--privileged` says nothing):
 /// Docker 28's list, and what tells user 0 of the whole node's memory without asking for a capability (F-L2).
@@ -56,7 +56,7 @@ const READONLY: &[&str] = &[
 
 /// Plans the file system wall.
 pub(super) fn plan(
-    resolved: &Resolved,
+    resolved: &ResolvedPolicy,
     spec: &Spec,
     bundle: &BundleFacts,
     warnings: &mut Vec<Warning>,
@@ -104,7 +104,7 @@ pub(super) fn plan(
 
 /// What becomes of each of the engine's mounts.
 fn sort(
-    resolved: &Resolved,
+    resolved: &ResolvedPolicy,
     spec: &Spec,
     bundle: &BundleFacts,
     warnings: &mut Vec<Warning>,
@@ -188,7 +188,7 @@ pub(super) fn options_not_given(spec: &Spec, plan: &FilesystemPlan) -> Vec<Strin
 /// A path of `filesystem.write` that is no mount is a mistake where it was written for this container. A pod's annotations
 /// are written for all of its containers, and a policy's file for many.
 fn check_written(
-    resolved: &Resolved,
+    resolved: &ResolvedPolicy,
     spec: &Spec,
     named: &[Mount],
     warnings: &mut Vec<Warning>,

@@ -7,14 +7,14 @@ use oci_spec::runtime::{Linux, LinuxNamespace, LinuxNamespaceType as Type};
 
 use super::join::Joined;
 use super::{BundleFacts, Isolates, Neighbour, PlanError, PlannedNamespace, Warning};
-use crate::policy::{NamespaceKind, Resolved, exceeds};
+use crate::policy::{NamespaceKind, ResolvedPolicy, exceeds};
 
 /// The namespaces that libcontainer makes or joins.
 ///
 /// The network namespace here is the engine's: the container's own is made beside it and entered at `start`.
 /// A missing cgroup namespace (Docker's default on cgroup v1) is added rather than refused.
 pub(super) fn plan(
-    resolved: &Resolved,
+    resolved: &ResolvedPolicy,
     linux: &Linux,
     bundle: &BundleFacts,
     joined: Option<&Joined<'_>>,
@@ -61,7 +61,7 @@ pub(super) fn plan(
 
 /// What decides whether a namespace may be joined.
 struct Judge<'a> {
-    resolved: &'a Resolved,
+    resolved: &'a ResolvedPolicy,
     neighbours: &'a BTreeMap<PathBuf, Vec<Neighbour>>,
     /// The container has no user namespace.
     host_users: bool,
@@ -162,7 +162,7 @@ fn foreign(path: &Path) -> String {
     format!("foreign ({})", path.display())
 }
 
-fn refused(resolved: &Resolved, whose: String, isolates: Isolates) -> PlanError {
+fn refused(resolved: &ResolvedPolicy, whose: String, isolates: Isolates) -> PlanError {
     PlanError::Namespace {
         policy: resolved.policy.name.to_string(),
         whose,

@@ -16,7 +16,7 @@ use crate::policy::inbound::MOST_INBOUND;
 use crate::policy::request::FieldPattern;
 use crate::policy::{
     HoneyValue, Network, NetworkMode, NetworkPrefix, NodeSecret, OnUnknown, Policy, PolicyName,
-    Resolved, Switch, TlsWay, Upstream, UpstreamNames,
+    ResolvedPolicy, Switch, TlsWay, Upstream, UpstreamNames,
 };
 
 /// The network wall.
@@ -193,7 +193,7 @@ fn listened(rules: &Rules, asks: bool, inbound: &BTreeSet<u16>) -> BTreeSet<u16>
 }
 
 /// What the inner namespace offers and the sidecar lets through.
-pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>) -> NetworkPlan {
+pub fn plan(resolved: &ResolvedPolicy, sysctl: BTreeMap<String, String>) -> NetworkPlan {
     // No `..`: a field added to the policy does not compile until it is planned.
     let Network {
         mode,
@@ -276,7 +276,7 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>) -> NetworkPla
 
 /// The network of a container that shares nobody's.
 pub(super) fn own(
-    resolved: &Resolved,
+    resolved: &ResolvedPolicy,
     sysctl: BTreeMap<String, String>,
     own_names: Vec<String>,
     filesystem: &FilesystemPlan,

@@ -13,7 +13,7 @@ use super::sort::Rules;
 use super::support::support;
 use super::volumes::volume;
 use super::{BundleFacts, FileKind, PlanError, SourceFacts, Warning};
-use crate::policy::{Access, Field, MountRule, Origin, Resolved};
+use crate::policy::{Access, Field, MountRule, Origin, ResolvedPolicy};
 
 /// A bind mount: its index among the spec's mounts, its place as the engine names it, and what is there.
 #[derive(Clone, Copy)]
@@ -45,7 +45,7 @@ impl Bind<'_> {
 /// The index of the workspace's mount: the one that the annotation names, else the one at the policy's place, else the
 /// bind mount that holds the working directory.
 pub(super) fn workspace(
-    resolved: &Resolved,
+    resolved: &ResolvedPolicy,
     spec: &Spec,
     mounts: &[Mount],
     bundle: &BundleFacts,
@@ -160,7 +160,7 @@ fn joined(paths: &[&Path]) -> String {
 
 /// Whether the places of the workspace are an annotation's, in a pod: they are meant for those of its containers that have
 /// mounts there.
-fn is_of_the_pod(resolved: &Resolved, spec: &Spec) -> bool {
+fn is_of_the_pod(resolved: &ResolvedPolicy, spec: &Spec) -> bool {
     let origin = resolved.origins.get(&Field::FilesystemWorkspaceAt);
     matches!(origin, Some(Origin::Annotation(_))) && pod_role(spec).is_some()
 }

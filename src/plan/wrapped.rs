@@ -13,7 +13,7 @@ use super::judge::{by_link, read_only, refusal};
 use super::never::Never;
 use super::sort::{Rules, Sorted};
 use super::{BindAccess, FileKind, PlanError, Pruned, SourceFacts, Warning};
-use crate::policy::{Access, Asked, MountRule, Resolved, SearchRule};
+use crate::policy::{Access, MountRule, ResolvedPolicy, SearchRule, WrapOptions};
 
 /// Where `wrap` mounts what, and what it does not mount.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct Wrapped {
     /// What was left out before anything was opened.
     pub dropped: Vec<Pruned>,
     /// What the person asks of the policy.
-    pub requests: Asked,
+    pub requests: WrapOptions,
     /// By what they are shown.
     pub by: ShownBy,
 }
@@ -115,7 +115,7 @@ fn not_the_nodes(never: &Never, facts: &SourceFacts) -> Option<String> {
 ///
 /// To show more than the workspace is what `filesystem.mounts` of the ceiling says of an engine's mounts, and to write there
 /// what it and `filesystem.write` say. Of this the policy itself says nothing: whoever calls `wrap` names the paths.
-pub fn over_ceiling(resolved: &Resolved, path: &Path, access: BindAccess) -> Option<String> {
+pub fn over_ceiling(resolved: &ResolvedPolicy, path: &Path, access: BindAccess) -> Option<String> {
     let mut ceilings = resolved.ceilings.iter().zip(&resolved.limits);
     ceilings.find_map(|(ceiling, limit)| {
         let files = &limit.filesystem;
@@ -309,7 +309,7 @@ mod tests {
     fn a_ceiling_bounds_what_is_named() {
         let mut resolved = crate::plan::tests::sample_resolved();
         let path = Path::new("/srv/data");
-        let over = |resolved: &Resolved| {
+        let over = |resolved: &ResolvedPolicy| {
             [BindAccess::ReadOnly, BindAccess::ReadWrite]
                 .map(|access| over_ceiling(resolved, path, access).is_some())
         };

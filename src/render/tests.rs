@@ -58,7 +58,7 @@ fn decided(spec: &Spec, node: &str) -> Decided {
         presets: &BTreeMap::new(),
         known_syscall: |_| true,
         asker: Asker::Container,
-        asked: crate::policy::Asked::NOTHING,
+        asked: crate::policy::WrapOptions::NOTHING,
     });
     let Selection::Policy(resolved) = selection.unwrap() else {
         panic!("it is a policy")

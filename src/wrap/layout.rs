@@ -16,7 +16,7 @@ use super::toolchain::Toolchains;
 use crate::plan::Pruned;
 use crate::plan::never::Never;
 use crate::plan::wrapped::Wrapped;
-use crate::policy::Asked;
+use crate::policy::WrapOptions;
 use crate::probe::{can_be_judged, is_home};
 
 /// What becomes of the node's file system. Paths are the same inside and outside.
@@ -268,7 +268,7 @@ impl Layout {
     }
 
     /// What the planner is told of the binds.
-    pub fn wrapped(&self, requests: Asked) -> Wrapped {
+    pub fn wrapped(&self, requests: WrapOptions) -> Wrapped {
         let judged = self.binds.iter().filter(|b| !self.system.contains(*b));
         Wrapped {
             system: self.system.clone(),

@@ -38,7 +38,7 @@ pub use self::wanted::Wanted;
 use crate::audit;
 use crate::cli::{self, Global, Walls};
 use crate::plan::wrapped::{ShownBy, Wrapped};
-use crate::policy::{Access, MountRule, Resolved, Selection};
+use crate::policy::{Access, MountRule, ResolvedPolicy, Selection};
 use crate::render::explain::LandlockWalls;
 use crate::runtime::create::{self, BundleDecision};
 use crate::runtime::foreground::ended::Ended;
@@ -246,7 +246,11 @@ fn prepare(global: &Global, wanted: &Wanted, base: Base<'_>) -> Result<Prepared>
 }
 
 /// What of the node is shown. To be called with the person's rights over files.
-fn layout(wanted: &Wanted, resolved: &Resolved, environment: &mut Vec<String>) -> Result<Layout> {
+fn layout(
+    wanted: &Wanted,
+    resolved: &ResolvedPolicy,
+    environment: &mut Vec<String>,
+) -> Result<Layout> {
     let Wanted { list, person, .. } = wanted;
     let shown = match resolved.policy.filesystem.mounts {
         MountRule::Keep => Shown::Home,

@@ -14,13 +14,13 @@ use crate::cli::Walls;
 use crate::plan::BindAccess;
 use crate::plan::never::Never;
 use crate::plan::wrapped::over_ceiling;
-use crate::policy::Resolved;
+use crate::policy::ResolvedPolicy;
 use crate::probe::is_home;
 use crate::sys::user_namespace::owner;
 
 impl Layout {
     /// Adds what was named. Nothing of it is dropped in silence: what cannot be given is an error with its reason.
-    pub fn add_named(&mut self, wanted: &Wanted, resolved: &Resolved) -> Result<()> {
+    pub fn add_named(&mut self, wanted: &Wanted, resolved: &ResolvedPolicy) -> Result<()> {
         for path in &wanted.read {
             let real = self.open_named("--read", path, &wanted.person)?;
             refuse_both(path, &real, &wanted.write)?;

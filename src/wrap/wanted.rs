@@ -13,7 +13,7 @@ use super::settings::{self, FileKind, SealedFile, Source};
 use super::variables::Variables;
 use super::{repository, workspace};
 use crate::cli::{self, Walls};
-use crate::policy::{Asked, AskedOption, AskedPolicy, Field, OnUnknown, Publish};
+use crate::policy::{Field, FieldOption, OnUnknown, PolicyOption, Publish, WrapOptions};
 
 /// All that is asked for.
 pub struct Wanted {
@@ -32,7 +32,7 @@ pub struct Wanted {
     /// The workspace, in which that is.
     pub workspace: PathBuf,
     /// What is asked of the policy.
-    pub asked: Asked,
+    pub asked: WrapOptions,
     /// Variables, the lowest source first.
     pub variables: Vec<Variables>,
     /// What `--read`, `--write` and `--hide` name.
@@ -185,11 +185,11 @@ fn asked(
     args: &cli::Wrap,
     sources: &[Source],
     person: &Person,
-) -> Result<(Asked, Option<PathBuf>)> {
+) -> Result<(WrapOptions, Option<PathBuf>)> {
     let name_of = |source: &Source| source.path.display().to_string();
-    let mut asked = Asked {
+    let mut asked = WrapOptions {
         options: options(args)?,
-        ..Asked::default()
+        ..WrapOptions::default()
     };
     for source in sources {
         let fields = source.settings.fields(&name_of(source))?;
@@ -199,11 +199,11 @@ fn asked(
     let mut file = None;
     let mut chosen = |name: &str, read: &dyn Fn() -> Result<(PathBuf, String)>| {
         if !settings::is_file(name) {
-            return Ok(AskedPolicy::Named(name.to_owned()));
+            return Ok(PolicyOption::Named(name.to_owned()));
         }
         let (path, text) = read()?;
         file = Some(path);
-        anyhow::Ok(AskedPolicy::File {
+        anyhow::Ok(PolicyOption::File {
             path: name.to_owned(),
             text,
         })
@@ -228,20 +228,20 @@ fn asked(
     Ok((asked, file))
 }
 
-fn options(args: &cli::Wrap) -> Result<Vec<AskedOption>> {
+fn options(args: &cli::Wrap) -> Result<Vec<FieldOption>> {
     let mut options = Vec::new();
     for text in &args.set {
-        options.push(AskedOption::set(text)?);
+        options.push(FieldOption::set(text)?);
     }
     for hosts in &args.allow {
-        options.push(AskedOption::adding("--allow", Field::NetworkAllow, hosts));
+        options.push(FieldOption::adding("--allow", Field::NetworkAllow, hosts));
     }
     for hosts in &args.deny {
-        options.push(AskedOption::adding("--deny", Field::NetworkDeny, hosts));
+        options.push(FieldOption::adding("--deny", Field::NetworkDeny, hosts));
     }
     for published in &args.publish {
         let port = published.inside().to_string();
-        options.push(AskedOption::adding(
+        options.push(FieldOption::adding(
             "--publish",
             Field::NetworkInbound,
             &port,
@@ -249,7 +249,7 @@ fn options(args: &cli::Wrap) -> Result<Vec<AskedOption>> {
     }
     if args.ask {
         let ask = OnUnknown::Ask.to_string();
-        options.push(AskedOption::setting("--ask", Field::NetworkOnUnknown, &ask));
+        options.push(FieldOption::setting("--ask", Field::NetworkOnUnknown, &ask));
     }
     Ok(options)
 }

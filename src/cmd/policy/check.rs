@@ -13,8 +13,8 @@ use crate::log;
 use crate::plan::NetworkPlan;
 use crate::policy::request::Scheme;
 use crate::policy::{
-    Advice, Field, Host, NetworkMode, NetworkRule, POLICY_KEY, PolicyError, Rule, Selection,
-    Target, Tool, annotation_key, resolve, shown,
+    Advice, EgressRule, Field, Host, NetworkMode, NetworkRule, POLICY_KEY, PolicyError, RuleTarget,
+    Selection, Tool, annotation_key, resolve, shown,
 };
 use crate::runtime::input::node_files::NodeFiles;
 use crate::runtime::network::control;
@@ -324,8 +324,8 @@ impl Question {
             RequestDecision::Allow(rule) => {
                 // A rule for connections looks into none: whoever asks about a request is told how far it goes.
                 let rest = match rule {
-                    Rule::Connection(_) => ", which opens every request to this host",
-                    Rule::Request(_) => "",
+                    EgressRule::Connection(_) => ", which opens every request to this host",
+                    EgressRule::Request(_) => "",
                 };
                 Some((true, format!("allowed: {self} by the rule {rule}{rest}")))
             }
@@ -362,24 +362,24 @@ impl Question {
     }
 
     /// The rule that would allow it, where one can.
-    fn missing(&self, network: &NetworkPlan) -> Option<Rule> {
+    fn missing(&self, network: &NetworkPlan) -> Option<EgressRule> {
         let is_request = network.rules.requests().any(|rule| rule.names(&self.host));
         if let Some(asked) = self.request.as_ref().filter(|_| is_request) {
             let asked = asked.decisive(&network.rules);
             return match network.rules.decide_request(&asked.request) {
-                RequestDecision::NotListed => asked.rule().map(Rule::Request),
+                RequestDecision::NotListed => asked.rule().map(EgressRule::Request),
                 RequestDecision::Allow(_) | RequestDecision::DeniedBy(_) => None,
             };
         }
         let target = match &self.host {
-            Host::Name(name) => Target::Name(name.clone()),
-            Host::Address(address) => Target::address(*address),
+            Host::Name(name) => RuleTarget::Name(name.clone()),
+            Host::Address(address) => RuleTarget::address(*address),
         };
         match network.rules.decide(&self.host, self.port) {
             Decision::Allow(_)
             | Decision::Deny(Denial::DeniedBy(_) | Denial::OnlyRequests | Denial::Metadata) => None,
             Decision::Deny(Denial::NotListed | Denial::Port(_)) => {
-                let rule: Rule = NetworkRule::allowing(target, self.port).into();
+                let rule: EgressRule = NetworkRule::allowing(target, self.port).into();
                 Advice::of_rule(&rule).may_be_named().then_some(rule)
             }
         }

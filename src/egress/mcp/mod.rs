@@ -24,7 +24,7 @@ pub use lists::{Lists, Shown};
 use self::copy::{Whole, is_plain, object, put, unlike};
 use crate::egress::forms::percent_decoded;
 use crate::egress::phrase::in_words;
-use crate::policy::request::{Call, is_method, name_field};
+use crate::policy::request::{McpCall, is_method, name_field};
 
 /// The longest body that is read, and the longest list, in bytes.
 pub const LONGEST: usize = 1 << 20;
@@ -44,7 +44,7 @@ pub struct Message {
     /// In its one form.
     pub bytes: Vec<u8>,
     /// What it asks for.
-    pub calls: Vec<Call>,
+    pub calls: Vec<McpCall>,
     /// The requests that wait for an answer.
     pub ids: Vec<Value>,
     /// Whether it is a list of messages.
@@ -272,7 +272,7 @@ impl Message {
             }
         };
         self.ids.extend(id);
-        self.calls.push(Call { method, name });
+        self.calls.push(McpCall { method, name });
         Ok(())
     }
 }

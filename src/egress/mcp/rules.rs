@@ -3,7 +3,7 @@
 use super::{Lists, Shown};
 use crate::egress::Rules;
 use crate::policy::request::{NameGlob, Request, RequestRule, listed_for};
-use crate::policy::{Host, Rule};
+use crate::policy::{EgressRule, Host};
 
 impl Rules {
     /// Whether what is decided about is in the body of this request, which nobody has read yet, or in the answer to it: a rule for
@@ -33,7 +33,7 @@ impl Rules {
         &'a self,
         request: &'a Request,
     ) -> impl Iterator<Item = &'a RequestRule> {
-        let rules = self.deny.iter().filter_map(Rule::request);
+        let rules = self.deny.iter().filter_map(EgressRule::request);
         let rules = rules.filter(|rule| rule.mcp().is_some());
         rules.filter(move |rule| {
             let mut others = self.spellings_of(&request.host).into_iter().map(Host::Name);

@@ -102,7 +102,7 @@ fn a_container_that_it_would_refuse_starts_and_is_told_why() {
         presets: &BTreeMap::new(),
         known_syscall: |_| true,
         asker: Asker::Operator,
-        asked: crate::policy::Asked::NOTHING,
+        asked: crate::policy::WrapOptions::NOTHING,
     });
     assert!(error.unwrap_err().to_string().contains("closed-network"));
     let files = BTreeMap::from([(
@@ -119,7 +119,7 @@ fn a_container_that_it_would_refuse_starts_and_is_told_why() {
         presets: &BTreeMap::new(),
         known_syscall: |_| true,
         asker: Asker::Operator,
-        asked: crate::policy::Asked::NOTHING,
+        asked: crate::policy::WrapOptions::NOTHING,
     });
     let Ok(Selection::Policy(resolved)) = resolved else {
         panic!("{resolved:?}");

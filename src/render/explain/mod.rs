@@ -18,7 +18,7 @@ use super::identity::Identity;
 use crate::plan::process::core_words;
 use crate::plan::report::{DENIED, DENIED_IN};
 use crate::plan::{AuditPlan, Decided, LimitsPlan, Plan, SyscallPlan, Warning};
-use crate::policy::{Leave, NetworkMode, Policy, SyscallName, SyscallProfile, escape};
+use crate::policy::{Loosening, NetworkMode, Policy, SyscallName, SyscallProfile, escape};
 use crate::seccomp::{Filter, Listener, Program, Verdict};
 
 /// What is explained; as JSON, what `explain --json` prints.
@@ -241,13 +241,13 @@ fn leave(page: &mut Page, plan: &Plan) {
     let up_to = plan.ceilings.join(" and ");
     let text = match &plan.leave {
         None => return,
-        Some(Leave::UpToCeilings) => {
+        Some(Loosening::UpToCeilings) => {
             format!("may narrow this, and loosen it up to the ceiling {up_to}")
         }
-        Some(Leave::Fields(fields)) if fields.is_empty() => {
+        Some(Loosening::Fields(fields)) if fields.is_empty() => {
             "may narrow this, and loosen nothing".to_owned()
         }
-        Some(Leave::Fields(fields)) => {
+        Some(Loosening::Fields(fields)) => {
             let fields: Vec<&str> = fields.iter().map(|field| field.as_str()).collect();
             let fields = fields.join(", ");
             format!("may narrow this, and loosen {fields} up to the ceiling {up_to}")

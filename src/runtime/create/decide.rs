@@ -14,7 +14,7 @@ use crate::plan::reach::{self, NetSettings};
 use crate::plan::volumes::secret_volumes;
 use crate::plan::wrapped::Wrapped;
 use crate::plan::{self, BundleFacts, Decided, HostFacts, Plan, Warning};
-use crate::policy::{Asked, Resolved, Selection};
+use crate::policy::{ResolvedPolicy, Selection, WrapOptions};
 use crate::probe::{self, Image, Opened};
 use crate::render::identity::engine;
 use crate::render::refuse;
@@ -55,7 +55,7 @@ pub struct BundleDecision {
     /// Whether it is a bundle of `wrap`, which always has mounts of its own.
     pub wrapped: bool,
     /// What the person asked for who runs `wrap`.
-    pub asked: Asked,
+    pub asked: WrapOptions,
 }
 
 impl BundleDecision {
@@ -167,7 +167,7 @@ fn without_policy(bundle: &Bundle) -> Result<Walls, RuntimeError> {
 
 fn under_policy(
     call: Call<'_>,
-    resolved: &Resolved,
+    resolved: &ResolvedPolicy,
     wrapped: &Wrapped,
     handed_file: Option<i32>,
 ) -> Result<Walls, RuntimeError> {
@@ -212,7 +212,7 @@ fn under_policy(
 /// What lies below the image, where something private has its files.
 fn below(
     bundle: &Bundle,
-    resolved: &Resolved,
+    resolved: &ResolvedPolicy,
     plan: &mut Plan,
 ) -> Result<Option<Image>, RuntimeError> {
     let files = &mut plan.filesystem;
@@ -227,7 +227,7 @@ fn below(
 
 /// The plan, made again with what only a plan tells to look for: which mounts can be mapped, and what lies in them.
 fn planned(
-    resolved: &Resolved,
+    resolved: &ResolvedPolicy,
     spec: &Spec,
     facts: &mut BundleFacts,
     sources: &mut [Opened],

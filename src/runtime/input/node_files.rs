@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use crate::cli::Global;
 use crate::policy::unreadable;
 use crate::policy::{
-    Asked, Asker, HostPath, NodeConfig, NodeLog, PolicyError, SecretSource, Selection, Sources,
-    misnamed_policy, misnamed_preset, resolve,
+    Asker, HostPath, NodeConfig, NodeLog, PolicyError, SecretSource, Selection, Sources,
+    WrapOptions, misnamed_policy, misnamed_preset, resolve,
 };
 use crate::probe::NodePlaces;
 use crate::runtime::RuntimeError;
@@ -50,7 +50,7 @@ pub fn check_caller(global: &Global) -> Result<(), RuntimeError> {
 pub fn selection(
     global: &Global,
     annotations: &BTreeMap<String, String>,
-    asked: &Asked,
+    asked: &WrapOptions,
 ) -> Result<Selection, RuntimeError> {
     let files = NodeFiles::of(global)?;
     for problem in files.misnamed() {
@@ -133,7 +133,7 @@ impl NodeFiles {
             presets: &self.presets,
             known_syscall: crate::seccomp::is_known,
             asker: Asker::Container,
-            asked: Asked::NOTHING,
+            asked: WrapOptions::NOTHING,
         }
     }
 }

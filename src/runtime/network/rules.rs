@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::egress::Rules;
 use crate::plan::{Plan, join};
 use crate::policy::{
-    Asker, Field, MOST_PORTS, NetworkLimit, NetworkMode, Origin, Rule, RuleItem, Selection,
+    Asker, EgressRule, Field, MOST_PORTS, NetworkLimit, NetworkMode, Origin, RuleItem, Selection,
     Sources, annotation_key, annotation_list, catalogue, resolve,
 };
 use crate::runtime::RuntimeError;
@@ -144,7 +144,7 @@ fn wanted(record: &Record, asked: &Asked) -> Result<Rules, RuntimeError> {
 /// The request, if it only narrows the current rules: no new rule, and every denial kept.
 fn tightened(asked: &Asked, now: &Rules) -> Option<Rules> {
     // No file is read: a preset is more than can be told.
-    let parse = |list: &Option<String>| -> Option<BTreeSet<Rule>> {
+    let parse = |list: &Option<String>| -> Option<BTreeSet<EgressRule>> {
         let items = annotation_list::<RuleItem>(list.as_deref().unwrap_or("")).ok()?;
         let mut rules = BTreeSet::new();
         for item in items {
@@ -309,7 +309,7 @@ fn note_origin(origins: &mut BTreeMap<String, String>, asked: &Asked) {
     }
 }
 
-fn words(rules: &BTreeSet<Rule>) -> String {
+fn words(rules: &BTreeSet<EgressRule>) -> String {
     let words: Vec<String> = rules.iter().map(ToString::to_string).collect();
     words.join(", ")
 }

@@ -15,7 +15,7 @@ use crate::egress::{Lasting, Rules};
 use crate::plan::privileges::is_of_every_engine;
 use crate::plan::text;
 use crate::plan::{AuditPlan, Plan};
-use crate::policy::{Field, HostName, Rule, Tool};
+use crate::policy::{EgressRule, Field, HostName, Tool};
 
 use super::FILTER;
 use super::node_log::life;
@@ -318,7 +318,7 @@ fn leaves(value: &serde_json::Value, path: &str, all: &mut Vec<String>) {
 
 /// The network's rules have changed.
 pub fn rules_changed(old: &Rules, new: &Rules) -> Event {
-    let words = |rules: &BTreeSet<Rule>, without: &BTreeSet<Rule>| {
+    let words = |rules: &BTreeSet<EgressRule>, without: &BTreeSet<EgressRule>| {
         rules.difference(without).map(ToString::to_string).collect()
     };
     let what = EventDetail::Rules {

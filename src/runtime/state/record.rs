@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::cgroup::controllers::Controllers;
 use crate::enforce::hooks::HookState;
 use crate::plan::{CapabilitySets, Decided, Plan, SharedNetwork};
-use crate::policy::Asked;
+use crate::policy::WrapOptions;
 use crate::runtime::RuntimeError;
 use crate::runtime::network::resolver::EngineFiles;
 use crate::runtime::state::{older, store};
@@ -101,8 +101,8 @@ pub struct Call {
     /// `--config`.
     pub config: PathBuf,
     /// What the person said who ran `wrap`.
-    #[serde(default, skip_serializing_if = "Asked::is_empty")]
-    pub asked: Asked,
+    #[serde(default, skip_serializing_if = "WrapOptions::is_empty")]
+    pub asked: WrapOptions,
     /// It was `wrap` that called.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wrap: bool,
@@ -113,7 +113,7 @@ impl Default for Call {
         Self {
             policy: None,
             config: "/etc/agentbox/config.toml".into(),
-            asked: Asked::default(),
+            asked: WrapOptions::default(),
             wrap: false,
         }
     }

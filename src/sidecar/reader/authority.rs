@@ -25,7 +25,7 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::egress::Opened;
 use crate::policy::Host;
-use crate::policy::rule::Target;
+use crate::policy::rule::RuleTarget;
 
 /// Its name, for people who look at a certificate.
 const NAME: &str = "agentbox, for this container alone";
@@ -106,12 +106,12 @@ fn constraints(opened: &Opened) -> Option<NameConstraints> {
     let (mut permitted, mut names, mut addresses) = (Vec::new(), false, false);
     for target in opened.targets() {
         permitted.push(match target {
-            Target::Any => return None,
-            Target::Name(name) | Target::Below(name) => {
+            RuleTarget::Any => return None,
+            RuleTarget::Name(name) | RuleTarget::Below(name) => {
                 names = true;
                 GeneralSubtree::DnsName(name.to_string())
             }
-            Target::Addresses(net, bits) => {
+            RuleTarget::Addresses(net, bits) => {
                 addresses = true;
                 GeneralSubtree::IpAddress(CidrSubnet::from_addr_prefix(*net, *bits))
             }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::egress::mcp::Lists;
 use crate::policy::Host;
-use crate::policy::request::{Call, Scheme};
+use crate::policy::request::{McpCall, Scheme};
 use crate::sys::event::Messages;
 
 /// The longest message, in bytes: an address of a request, which is part of a head, as JSON.
@@ -66,7 +66,7 @@ pub(in crate::sidecar) enum Question {
         /// Why it cannot be sent, whatever the rules say.
         unfit: Option<String>,
         /// The calls of MCP in its body, once they were asked for.
-        calls: Option<Vec<Call>>,
+        calls: Option<Vec<McpCall>>,
         /// What it can go by.
         by: By,
     },

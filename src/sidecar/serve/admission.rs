@@ -18,7 +18,7 @@ use crate::egress::request::RequestDecision;
 use crate::egress::{Decision, Denial, NameVerdict, OverBudget, is_within, rule_for};
 use crate::plan::AuditedNetwork;
 use crate::policy::request::Request;
-use crate::policy::{Advice, Host, HostName, Reach, Rule};
+use crate::policy::{Advice, EgressRule, Host, HostName, HostReach};
 
 /// Why a connection goes on that no rule allows.
 const LEARNT: &str = "allowed by learn mode";
@@ -28,7 +28,7 @@ const LEARNT: &str = "allowed by learn mode";
 pub(super) struct Admitted<'a> {
     pub host: Host,
     pub port: u16,
-    pub reach: Reach,
+    pub reach: HostReach,
     pub share: Share<'a>,
     /// No rule allows it: learn mode does.
     learnt: Option<Denial>,
@@ -53,7 +53,7 @@ impl Wall {
     pub fn admit_requests(
         &self,
         (host, port): (Host, u16),
-        rule: &Rule,
+        rule: &EgressRule,
         request: UnderWay,
     ) -> Result<Admitted<'_>, Refusal> {
         let pause = self.ledger.borrow().check_pause(self.milliseconds());
@@ -110,7 +110,7 @@ impl Wall {
     }
 
     /// Writes down what a policy that is only reported on would have refused. It decides nothing.
-    fn compare(&self, host: &Host, port: u16, reach: Reach) {
+    fn compare(&self, host: &Host, port: u16, reach: HostReach) {
         let audited = self.audited.borrow();
         let Some(AuditedNetwork {
             policy,

@@ -15,7 +15,7 @@ use crate::egress::WaitingConnection;
 use crate::egress::request::RequestDecision;
 use crate::egress::{AskRefusal, Asking, Asks, Denial, Lasting, NetworkVerdict, Waiting, endpoint};
 use crate::policy::request::Request;
-use crate::policy::{Host, HostName, Reach, Rule};
+use crate::policy::{EgressRule, Host, HostName, HostReach};
 
 /// What one sidecar knows of asking.
 #[derive(Default)]
@@ -45,7 +45,7 @@ impl Approvals {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Permission {
     /// How far the rule lets the name lead.
-    pub reach: Reach,
+    pub reach: HostReach,
     /// An approval for one connection, used up by this.
     pub once: bool,
     /// The rule, or the approval, in words.
@@ -132,7 +132,7 @@ impl Wall {
         };
         if asking.learns {
             return Ok(Looked::Permitted(Permission {
-                reach: Reach::Public,
+                reach: HostReach::Public,
                 once: false,
                 rule: "learn mode".to_owned(),
                 learnt: Some(denial),
@@ -145,7 +145,7 @@ impl Wall {
         match decided {
             None => Ok(Looked::Open(asking, name)),
             Some(Ok(once)) => Ok(Looked::Permitted(Permission {
-                reach: Reach::Public,
+                reach: HostReach::Public,
                 once,
                 rule: match once {
                     true => "an approval for one connection",
@@ -209,7 +209,7 @@ impl Wall {
                 let once = live.once && !asks.is_refused(name, live.port);
                 // An approval never meant private addresses.
                 let learns = self.asking.as_ref().is_some_and(|asking| asking.learns);
-                live.reach == Reach::Public
+                live.reach == HostReach::Public
                     && (learns || once || asks.holds(name, live.port, self.milliseconds()))
             }
         }
@@ -248,8 +248,9 @@ impl Wall {
 }
 
 /// How far a rule lets the names of its requests lead.
-pub(super) fn reach_of(rule: &Rule) -> Reach {
-    rule.connection().map_or(Reach::Public, |rule| rule.reach)
+pub(super) fn reach_of(rule: &EgressRule) -> HostReach {
+    rule.connection()
+        .map_or(HostReach::Public, |rule| rule.reach)
 }
 
 enum Looked<'w, 'h> {

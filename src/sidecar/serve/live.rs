@@ -15,7 +15,7 @@ use super::wall::Wall;
 use crate::audit::{Event, EventDetail, Verdict, WallName};
 use crate::egress::LiveConnection;
 use crate::egress::OverBudget;
-use crate::policy::{Host, HostName, Reach};
+use crate::policy::{Host, HostName, HostReach};
 
 /// The most connections that one answer lists.
 const LISTED: usize = 1000;
@@ -25,7 +25,7 @@ pub(super) struct Live {
     pub host: Host,
     pub port: u16,
     /// Whether it may lead to private addresses.
-    pub reach: Reach,
+    pub reach: HostReach,
     /// Whether a person approved this one connection.
     pub once: bool,
     /// The request that it carries now, where that is what was decided about.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use crate::egress::request::Asked;
 use crate::egress::{AddressRefusal, AskRefusal, Caught, Denial, OverBudget, rule_for};
-use crate::policy::{Advice, Host, Rule};
+use crate::policy::{Advice, EgressRule, Host};
 
 /// The longest reason of the reader's that is passed on, in bytes.
 const LONGEST_REASON: usize = 400;
@@ -171,7 +171,7 @@ pub(super) struct RequestRefusal {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum RequestFault {
     NotListed,
-    DeniedBy(Rule),
+    DeniedBy(EgressRule),
     Other(String),
 }
 
@@ -194,7 +194,7 @@ impl RequestRefusal {
     }
 
     /// This rule denies it.
-    pub fn denied(asked: &Asked, rule: Rule) -> Self {
+    pub fn denied(asked: &Asked, rule: EgressRule) -> Self {
         Self::new(asked, RequestFault::DeniedBy(rule))
     }
 

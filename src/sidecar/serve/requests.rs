@@ -22,8 +22,8 @@ use super::wall::Wall;
 use crate::audit::ConnectionKind;
 use crate::egress::request::{Asked, RequestDecision, typed};
 use crate::egress::{Decision, Denial};
-use crate::policy::request::{Call, Request, Scheme};
-use crate::policy::{Host, Reach, Rule};
+use crate::policy::request::{McpCall, Request, Scheme};
+use crate::policy::{EgressRule, Host, HostReach};
 pub(super) use crate::sidecar::reader::messages::Way;
 use crate::sidecar::reader::messages::{Answer, Arrival, By, Line, Question};
 use crate::sys::socket;
@@ -198,7 +198,7 @@ impl Conversation<'_> {
     async fn may(
         &mut self,
         address: &str,
-        (unfit, calls): (Option<String>, Option<Vec<Call>>),
+        (unfit, calls): (Option<String>, Option<Vec<McpCall>>),
         by: By,
     ) -> Result<(Answer, Option<OwnedFd>), Refusal> {
         self.wall.traps.look_at_address(address)?;
@@ -265,7 +265,7 @@ impl Conversation<'_> {
         }
     }
 
-    fn decide(&self, asked: &Asked) -> Result<Rule, Refusal> {
+    fn decide(&self, asked: &Asked) -> Result<EgressRule, Refusal> {
         let rules = self.wall.rules.borrow();
         let mut allowed = None;
         for one in asked.alone() {
@@ -317,7 +317,7 @@ impl Conversation<'_> {
 /// A connection to a host, which requests go by one after the other.
 struct Outside {
     /// How far the rule of its first request let the name lead.
-    reach: Reach,
+    reach: HostReach,
     /// The request that it carries now: the rules may change meanwhile.
     under_way: UnderWay,
     /// What has ended it, if that was the wall.
@@ -331,7 +331,7 @@ impl Outside {
     /// this value, or when the rules or the budget end it.
     async fn open(
         wall: &Rc<Wall>,
-        rule: &Rule,
+        rule: &EgressRule,
         request: &Request,
     ) -> Result<(Self, OwnedFd), Refusal> {
         let (held, dropped) = oneshot::channel();
@@ -360,7 +360,7 @@ impl Outside {
 /// The connection's own task, which holds its share of the budget.
 async fn carry(
     wall: &Rc<Wall>,
-    rule: &Rule,
+    rule: &EgressRule,
     under_way: UnderWay,
     ready: oneshot::Sender<Result<OwnedFd, Refusal>>,
 ) -> Result<(), Refusal> {

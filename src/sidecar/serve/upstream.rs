@@ -24,7 +24,7 @@ use super::secure::Server;
 use crate::egress::address::vet;
 use crate::egress::{AddressRefusal, Decision, Denial, Rules, Surroundings};
 use crate::plan::network::unseen_denial;
-use crate::policy::{Host, HostName, Reach};
+use crate::policy::{Host, HostName, HostReach};
 
 /// How long one address may take to accept.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -49,7 +49,7 @@ pub(super) struct Dial<'a> {
     pub host: &'a Host,
     pub port: u16,
     /// The rule lets the name be private.
-    pub reach: Reach,
+    pub reach: HostReach,
     /// As they are at the moment of dialling.
     pub rules: &'a RefCell<Rules>,
     /// Is told to which address it leads.
@@ -228,7 +228,7 @@ impl WaysOut {
         let addresses = match (dial.host, &ways.proxy) {
             // What may be private is on this side of the proxy.
             (Host::Name(name), Some(proxy))
-                if proxy.sends_names() && dial.reach == Reach::Public =>
+                if proxy.sends_names() && dial.reach == HostReach::Public =>
             {
                 dial.share.ask_for(name)?;
                 return Ok(vec![Way::Through(proxy, Target::Name(name.clone()))]);
@@ -243,7 +243,7 @@ impl WaysOut {
         };
         let around = self.surroundings(ways)?;
         Ok(addresses
-            .map(|address| match vet(address, Reach::Public, &around) {
+            .map(|address| match vet(address, HostReach::Public, &around) {
                 Ok(address) => Way::Through(proxy, Target::Address(address)),
                 // Named as internal or by its address, and not on the internet: the proxy is not the way there.
                 Err(_) => Way::Direct(address),
@@ -325,7 +325,7 @@ impl Way<'_> {
 
 impl Ways {
     /// The addresses of a name by the engine's hosts files.
-    fn named(&self, name: &HostName, reach: Reach) -> Option<Vec<IpAddr>> {
+    fn named(&self, name: &HostName, reach: HostReach) -> Option<Vec<IpAddr>> {
         let own = self.hosts.get(name).cloned();
         own.or_else(|| {
             let further = self.further.borrow();

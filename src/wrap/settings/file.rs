@@ -8,7 +8,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
 use crate::cli::Walls;
-use crate::policy::{AskedOption, Field, OnUnknown, Publish, shown};
+use crate::policy::{Field, FieldOption, OnUnknown, Publish, shown};
 use crate::wrap::caches::Caches;
 
 /// What stands in a file. Each is an option of `wrap`.
@@ -130,10 +130,10 @@ impl Settings {
     }
 
     /// What it says of the policy's fields; `file` is its path.
-    pub fn fields(&self, file: &str) -> Result<Vec<AskedOption>> {
+    pub fn fields(&self, file: &str) -> Result<Vec<FieldOption>> {
         let mut all = Vec::new();
         for (name, value) in self.set_fields() {
-            let option = AskedOption::set(&format!("{name}={value}"))?;
+            let option = FieldOption::set(&format!("{name}={value}"))?;
             let setting = format!("set.{name}");
             all.push(option.in_file(&setting, file));
         }
@@ -143,17 +143,17 @@ impl Settings {
         ] {
             let options = items
                 .iter()
-                .map(|item| AskedOption::adding(setting, field, item));
+                .map(|item| FieldOption::adding(setting, field, item));
             all.extend(options.map(|option| option.in_file(setting, file)));
         }
         for published in &self.publish {
             let port = published.inside().to_string();
-            let option = AskedOption::adding("publish", Field::NetworkInbound, &port);
+            let option = FieldOption::adding("publish", Field::NetworkInbound, &port);
             all.push(option.in_file("publish", file));
         }
         if let Some(ask) = self.ask {
             let value = if ask { OnUnknown::Ask } else { OnUnknown::Deny };
-            let option = AskedOption::setting("ask", Field::NetworkOnUnknown, &value.to_string());
+            let option = FieldOption::setting("ask", Field::NetworkOnUnknown, &value.to_string());
             all.push(option.in_file("ask", file));
         }
         Ok(all)
