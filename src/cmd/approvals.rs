@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::cli::{Approvals, Approve, Deny, TableFormat};
 use crate::cmd::out;
 use crate::egress::WaitingConnection;
-use crate::egress::{Lasting, endpoint};
+use crate::egress::{ApprovalTerm, endpoint};
 use crate::policy::{Host, HostReach, NetworkRule, RuleTarget};
 use crate::render::identity::Identity;
 use crate::runtime::network::approvals::{self, Decided};
@@ -105,15 +105,15 @@ fn table(lines: &[Line]) -> String {
 /// A person says yes.
 pub fn approve(args: &Approve) -> Result<ExitCode> {
     let lasting = match (&args.lasting, args.once) {
-        (_, true) => Lasting::Once,
-        (None, false) => Lasting::Always,
+        (_, true) => ApprovalTerm::Once,
+        (None, false) => ApprovalTerm::Always,
         (Some(text), false) => {
             let duration = crate::cmd::events::duration(text).filter(|d| d.as_secs() > 0);
             let duration = duration.with_context(|| format!("--for {text:?} is no duration"))?;
             if duration > LONGEST {
                 bail!("--for {text:?}: at most seven days");
             }
-            Lasting::Seconds(u32::try_from(duration.as_secs())?)
+            ApprovalTerm::Seconds(u32::try_from(duration.as_secs())?)
         }
     };
     decide(&args.id, &args.what, Some(lasting))
@@ -124,7 +124,7 @@ pub fn deny(args: &Deny) -> Result<ExitCode> {
     decide(&args.id, &args.what, None)
 }
 
-fn decide(id: &str, what: &str, approve: Option<Lasting>) -> Result<ExitCode> {
+fn decide(id: &str, what: &str, approve: Option<ApprovalTerm>) -> Result<ExitCode> {
     let of = meant(what)?;
     let record = find::network_of(find::container(id)?)?;
     if !approvals::asks(&record) {

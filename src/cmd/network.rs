@@ -8,7 +8,7 @@ use anyhow::Result;
 use crate::audit::{EventDetail, LogLine, Verdict};
 use crate::cli::{Network, TextFormat};
 use crate::cmd::out;
-use crate::egress::{InboundStatus, NetworkStatus, Used};
+use crate::egress::{BudgetUse, InboundStatus, NetworkStatus};
 use crate::plan::Plan;
 use crate::render::network::{self, Subject};
 use crate::runtime::RuntimeError;
@@ -84,7 +84,7 @@ fn status(plan: &Plan, lines: &[&LogLine]) -> NetworkStatus {
         ports: plan.network.ports.clone(),
         asking: None,
         budget: plan.network.budget,
-        used: Used {
+        used: BudgetUse {
             connections: 0,
             upload_bytes: 0,
             hosts: 0,

@@ -13,10 +13,10 @@ use crate::policy::request::RequestRule;
 use crate::policy::rule::HostReach;
 use crate::policy::{EgressRule, Host, HostName, NetworkRule, RuleTarget, rule_ports};
 
-/// What may be reached, with all presets spelled out.
+/// The network rules of a container, with all presets expanded.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Rules {
+pub struct EgressRules {
     /// Allowed, unless `deny` names it too.
     pub allow: BTreeSet<EgressRule>,
     /// Denied; without a port on all ports.
@@ -116,7 +116,7 @@ pub fn rule_for(host: &Host, port: u16) -> String {
     }
 }
 
-impl Rules {
+impl EgressRules {
     /// Whether a TCP connection to this host and port is allowed, whatever is said in it.
     pub fn decide(&self, host: &Host, port: u16) -> Decision<'_> {
         if let Some(rule) = self.denies(host, port) {
@@ -333,16 +333,16 @@ pub(super) fn may_mean(target: &RuleTarget, host: &Host) -> bool {
 mod tests {
     use super::*;
 
-    fn rules(allow: &[&str], deny: &[&str]) -> Rules {
+    fn rules(allow: &[&str], deny: &[&str]) -> EgressRules {
         let parse = |list: &[&str]| list.iter().map(|r| r.parse().unwrap()).collect();
-        Rules {
+        EgressRules {
             allow: parse(allow),
             deny: parse(deny),
             search: Vec::new(),
         }
     }
 
-    fn allowed(rules: &Rules, host: &str, port: u16) -> bool {
+    fn allowed(rules: &EgressRules, host: &str, port: u16) -> bool {
         matches!(
             rules.decide(&host.parse().unwrap(), port),
             Decision::Allow(_)
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn an_empty_list_allows_nothing() {
-        let rules = Rules::default();
+        let rules = EgressRules::default();
         for host in ["example.com", "192.0.2.1", "localhost", "::1"] {
             assert_eq!(
                 rules.decide(&host.parse().unwrap(), 443),
@@ -474,9 +474,9 @@ mod tests {
                 .decide_name(&"metadata.google.internal".parse().unwrap())
                 .is_err()
         );
-        let exact = Rules {
+        let exact = EgressRules {
             allow: ["metadata.google.internal:80".parse().unwrap()].into(),
-            ..Rules::default()
+            ..EgressRules::default()
         };
         assert!(allowed(&exact, "metadata.google.internal", 80));
     }
@@ -494,7 +494,7 @@ mod tests {
     /// K-10: the spellings of a Service, and a denial of any of them.
     #[test]
     fn a_private_name_is_allowed_and_denied_with_all_its_spellings() {
-        let with = |allow: &[&str], deny: &[&str]| Rules {
+        let with = |allow: &[&str], deny: &[&str]| EgressRules {
             search: [
                 "default.svc.cluster.local",
                 "svc.cluster.local",
@@ -657,7 +657,7 @@ mod tests {
             };
             let (allow, deny) = (list(4), list(2));
             let parse = |list: &[String]| list.iter().map(|r| r.parse().unwrap()).collect();
-            let rules = Rules {
+            let rules = EgressRules {
                 allow: parse(&allow),
                 deny: parse(&deny),
                 search: Vec::new(),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::mount::PlannedMount;
 use super::{BundleFacts, Decided, HostFacts, Plan, Pruned, plan, text};
-use crate::egress::Rules;
+use crate::egress::EgressRules;
 use crate::policy::{
     AuditOutcome, ExceededField, Field, Policy, PolicyName, ResolvedPolicy, loosens,
 };
@@ -44,7 +44,7 @@ pub struct AuditedNetwork {
     /// Its name.
     pub policy: PolicyName,
     /// What may be reached.
-    pub rules: Rules,
+    pub rules: EgressRules,
     /// Whether unlisted names wait for a person rather than being refused.
     pub asks: bool,
 }

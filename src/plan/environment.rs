@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::NetworkPlan;
 use super::trust::{self, TRUST_IN};
 use crate::egress::own::no_proxy;
-use crate::egress::{Decision, Denial, Rules};
+use crate::egress::{Decision, Denial, EgressRules};
 use crate::policy::request::Scheme;
 use crate::policy::rule::RuleTarget;
 use crate::policy::{Host, HostName};
@@ -117,7 +117,7 @@ impl NetworkPlan {
     }
 }
 
-fn plain_addresses(rules: &Rules) -> Vec<PlainAddress> {
+fn plain_addresses(rules: &EgressRules) -> Vec<PlainAddress> {
     if !rules.have_requests() {
         return Vec::new();
     }
@@ -145,7 +145,7 @@ fn plain_addresses(rules: &Rules) -> Vec<PlainAddress> {
 }
 
 /// Whether requests to its HTTPS are allowed, and no connection: with one, programs reach it as they always do.
-fn has_requests_alone(rules: &Rules, host: &HostName) -> bool {
+fn has_requests_alone(rules: &EgressRules, host: &HostName) -> bool {
     let host = Host::Name(host.clone());
     let port = Scheme::Https.port();
     rules.allow_requests(&host, Scheme::Https, port)
@@ -212,10 +212,10 @@ impl Environment {
 mod tests {
     use super::*;
 
-    fn rules(allow: &[&str]) -> Rules {
-        Rules {
+    fn rules(allow: &[&str]) -> EgressRules {
+        EgressRules {
             allow: allow.iter().map(|rule| rule.parse().unwrap()).collect(),
-            ..Rules::default()
+            ..EgressRules::default()
         }
     }
 

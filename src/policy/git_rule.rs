@@ -174,11 +174,11 @@ mod tests {
     /// Who may read pushes nothing, and the other way round.
     #[test]
     fn neither_service_opens_the_other_or_another_repository() {
-        use crate::egress::Rules;
+        use crate::egress::EgressRules;
         use crate::egress::request::{RequestDecision, typed};
-        let of = |text: &str| Rules {
+        let of = |text: &str| EgressRules {
             allow: text.parse::<GitRule>().unwrap().rules(),
-            ..Rules::default()
+            ..EgressRules::default()
         };
         let (read, push) = (
             of("git:read a.test.example/acme/app"),

@@ -148,7 +148,7 @@ pub fn builtin() -> Result<BTreeMap<PresetName, Preset>, PolicyError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::egress::Rules;
+    use crate::egress::EgressRules;
     use crate::egress::request::{RequestDecision, typed};
     use crate::policy::RuleTarget;
 
@@ -198,9 +198,9 @@ mod tests {
                 assert!(reads || fetches, "{name}: {rule}");
             }
         }
-        let rules: Rules = Rules {
+        let rules: EgressRules = EgressRules {
             allow: all[&"github-read".parse().unwrap()].rules.clone(),
-            ..Rules::default()
+            ..EgressRules::default()
         };
         for (request, expected) in [
             (

@@ -248,9 +248,9 @@ fn connections(out: &mut String, status: &NetworkStatus) {
 mod tests {
     use super::*;
     use crate::egress::{
-        AskStatus, InboundConnection, InboundStatus, InboundTotal, SecretUses, Used,
+        AskStatus, BudgetUse, InboundConnection, InboundStatus, InboundTotal, SecretUses,
     };
-    use crate::egress::{Budget, Rules};
+    use crate::egress::{Budget, EgressRules};
 
     fn subject() -> Subject {
         Subject {
@@ -262,7 +262,7 @@ mod tests {
             waits: Some(30),
             outside: Outside::of(4),
             status: Some(NetworkStatus {
-                rules: Rules {
+                rules: EgressRules {
                     allow: ["a.test".parse().unwrap()].into(),
                     deny: ["b.test:22".parse().unwrap()].into(),
                     search: Vec::new(),
@@ -281,7 +281,7 @@ mod tests {
                     hosts: 7,
                     cool_down_seconds: 0,
                 },
-                used: Used {
+                used: BudgetUse {
                     connections: 1,
                     upload_bytes: 10,
                     hosts: 2,

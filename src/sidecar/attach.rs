@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use crate::audit::{
     Context, Event, EventDetail, LifeState, ReportedDenials, SIDECAR_LOST, Verdict, WallName, chain,
 };
-use crate::egress::Kept;
+use crate::egress::UsageFile;
 use crate::network::Listeners;
 use crate::plan::SetIdCause;
 use crate::seccomp::SetIdWords;
@@ -386,12 +386,12 @@ fn is_without_ipv6(error: &std::io::Error) -> bool {
 }
 
 /// What earlier runs used. The runtime has read the file before: here it is what is counted from.
-fn read_kept(file: OwnedFd) -> Result<(Kept, OwnedFd), SidecarError> {
+fn read_kept(file: OwnedFd) -> Result<(UsageFile, OwnedFd), SidecarError> {
     let mut file = File::from(file);
     let mut text = String::new();
     file.read_to_string(&mut text)
         .map_err(SidecarError::Configuration)?;
-    let kept = Kept::parse(&text).map_err(|line| {
+    let kept = UsageFile::parse(&text).map_err(|line| {
         let why = format!("line {line} of what earlier runs used is not understood");
         SidecarError::Configuration(std::io::Error::other(why))
     })?;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::probe::{Attempt, Finding, Probe};
 use super::probes::{self, network};
 use super::promise::Promise;
-use crate::egress::tried::TriedFrom;
+use crate::egress::tried::TriedPorts;
 use crate::enforce::privileges;
 use crate::sys::{process, signal, socket};
 
@@ -30,7 +30,7 @@ const IN_ALL: Duration = Duration::from_millis(1500);
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub enum Line {
     /// From these ports the network is tried; an [`Answer`] is waited for.
-    Ports(TriedFrom),
+    Ports(TriedPorts),
     /// A probe's finding.
     Finding {
         /// Its name.

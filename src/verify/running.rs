@@ -14,7 +14,7 @@ use super::report::{By, Report};
 use super::tenant::Talk;
 use crate::audit::Actor;
 use crate::cli::{Exec, Global};
-use crate::egress::tried::TriedFrom;
+use crate::egress::tried::TriedPorts;
 use crate::enforce::program::Program;
 use crate::runtime::RuntimeError;
 use crate::runtime::exec::{self, ExecError};
@@ -110,7 +110,7 @@ pub(super) fn by_exec(
     };
     // Before the process lets go of the ports.
     if announced.get()
-        && let Err(error) = tried::announce(place, record, TriedFrom::default())
+        && let Err(error) = tried::announce(place, record, TriedPorts::default())
     {
         log::debug!("{}", crate::log::chain(&error));
     }
@@ -201,7 +201,7 @@ fn others(record: &Record) -> Others {
 
 /// Tells the sidecar, which keeps the log, the ports from which the network is tried. A sidecar that does not know of them would take
 /// the attempts for the workload's.
-fn announce(place: &Place, record: &Record, ports: TriedFrom) -> Answer {
+fn announce(place: &Place, record: &Record, ports: TriedPorts) -> Answer {
     match tried::announce(place, record, ports) {
         Ok(()) => Answer::Known,
         Err(error) => Answer::Unknown(format!(

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::inside::{Answer, Line};
 use super::probe::Finding;
 use super::promise::Promise;
-use crate::egress::tried::TriedFrom;
+use crate::egress::tried::TriedPorts;
 use crate::runtime::foreground::relay::Stdio;
 use crate::sys::socket;
 
@@ -77,7 +77,7 @@ impl Talk {
     ///
     /// # Errors
     /// The kernel's. A program that ends early, or says nothing in time, is no error: its probes were not tried.
-    pub fn hear(&self, promise: &Promise, announce: impl Fn(TriedFrom) -> Answer) -> Result<Said> {
+    pub fn hear(&self, promise: &Promise, announce: impl Fn(TriedPorts) -> Answer) -> Result<Said> {
         let end = Instant::now() + WITHIN;
         self.tell(promise, end)?;
         let mut bytes = Vec::new();

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use super::super::out;
 use crate::cli::{Global, PolicyCheck};
-use crate::egress::request::{self, Asked, RequestDecision};
+use crate::egress::request::{self, FullRequest, RequestDecision};
 use crate::egress::{Decision, Denial, NetworkVerdict, endpoint};
 use crate::log;
 use crate::plan::NetworkPlan;
@@ -58,7 +58,7 @@ struct Question {
     host: Host,
     port: u16,
     /// The request that the connection is for, in its one form.
-    request: Option<Asked>,
+    request: Option<FullRequest>,
 }
 
 fn answer(global: &Global, args: &PolicyCheck) -> Result<(bool, String)> {
@@ -398,7 +398,7 @@ impl std::fmt::Display for Question {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::egress::Rules;
+    use crate::egress::EgressRules;
 
     fn ask(host: &str, port: u16) -> Question {
         Question {
@@ -414,10 +414,10 @@ mod tests {
         let (allowed, text) = ask("db.test", 5432).verdict(&network);
         assert!(!allowed && text.contains("network.mode is local"), "{text}");
         network.mode = NetworkMode::Allowlist;
-        network.rules = Rules {
+        network.rules = EgressRules {
             allow: ["internal:db.test:5432".parse().unwrap()].into(),
             deny: ["bad.test".parse().unwrap()].into(),
-            ..crate::egress::Rules::default()
+            ..crate::egress::EgressRules::default()
         };
         let (allowed, text) = ask("db.test", 5432).verdict(&network);
         assert!(allowed);
@@ -430,7 +430,7 @@ mod tests {
             !allowed && text.ends_with("the missing rule: 192.0.2.1"),
             "{text}"
         );
-        network.asking = Some(crate::egress::Asking {
+        network.asking = Some(crate::egress::AskRules {
             learns: false,
             seconds: 30,
             limits: Vec::new(),
@@ -440,7 +440,7 @@ mod tests {
         assert!(!allowed && text.contains("it waits 30 s"), "{text}");
         // Finding 4 of the reading for honesty: in learn mode it said the opposite of what happens.
         let mut learning = network.clone();
-        learning.asking = Some(crate::egress::Asking {
+        learning.asking = Some(crate::egress::AskRules {
             learns: true,
             seconds: 30,
             limits: Vec::new(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::page::{Page, size};
-use crate::egress::{Asking, spelling};
+use crate::egress::{AskRules, spelling};
 use crate::plan::NetworkPlan;
 use crate::plan::environment::PlainAddress;
 use crate::policy::{
@@ -112,7 +112,7 @@ fn list(rules: &BTreeSet<EgressRule>) -> String {
     }
 }
 
-fn waits(asking: &Asking) -> String {
+fn waits(asking: &AskRules) -> String {
     let ceilings = asking.limits.iter();
     let ceilings: Vec<String> = ceilings
         .map(|limit| format!("the ceiling {}", limit.ceiling))

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::termios::{OptionalActions, OutputModes, QueueSelector, Termios};
 
-use crate::egress::{Lasting, WaitingConnection, endpoint};
+use crate::egress::{ApprovalTerm, WaitingConnection, endpoint};
 use crate::policy::{Host, escape};
 use crate::runtime::foreground::plain::plain;
 use crate::runtime::foreground::rivals;
@@ -158,8 +158,8 @@ impl Prompts {
         let waiting = AskDecisionOf::Waiting(one.id);
         let every = AskDecisionOf::Endpoint(one.host.clone(), one.port);
         let (of, approve) = match answer {
-            Answer::Once => (waiting, Some(Lasting::Once)),
-            Answer::Run | Answer::Project => (every, Some(Lasting::Always)),
+            Answer::Once => (waiting, Some(ApprovalTerm::Once)),
+            Answer::Run | Answer::Project => (every, Some(ApprovalTerm::Always)),
             Answer::No | Answer::Quiet => (every, None),
         };
         if let Err(error) = approvals::decide(&self.record, AskDecision { of, approve }) {

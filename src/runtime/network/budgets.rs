@@ -67,12 +67,12 @@ pub fn open(
 }
 
 /// Nothing used, and a key that nobody knows.
-fn fresh() -> Result<egress::Kept, RuntimeError> {
+fn fresh() -> Result<egress::UsageFile, RuntimeError> {
     let mut key = [0; 16];
     getrandom::fill(&mut key).map_err(RuntimeError::Random)?;
-    Ok(egress::Kept {
+    Ok(egress::UsageFile {
         key: u128::from_ne_bytes(key),
-        ..egress::Kept::default()
+        ..egress::UsageFile::default()
     })
 }
 
@@ -86,8 +86,8 @@ pub fn ended(place: &Place) {
     }
 }
 
-fn read(path: &Path, text: &str) -> Result<egress::Kept, RuntimeError> {
-    egress::Kept::parse(text).map_err(|line| RuntimeError::Input {
+fn read(path: &Path, text: &str) -> Result<egress::UsageFile, RuntimeError> {
+    egress::UsageFile::parse(text).map_err(|line| RuntimeError::Input {
         path: path.to_owned(),
         why: format!(
             "line {line} is not what a sidecar writes, so what the container has used of its budgets is not known; remove the \

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::egress::Rules;
+use crate::egress::EgressRules;
 use crate::plan::{Plan, join};
 use crate::policy::{
     Asker, EgressRule, Field, MOST_PORTS, NetworkLimit, NetworkMode, Origin, RuleItem, Selection,
@@ -56,7 +56,7 @@ pub fn rules(place: &Place, asked: &Asked) -> Result<usize, RuntimeError> {
     let missing = missing_ports(plan, &new, &listens.unwrap_or_default())?;
     let listeners = ports::listen(&record, &missing)?;
     let plan = record.plan_mut().ok_or(RuntimeError::NotRunning)?;
-    let both = Rules {
+    let both = EgressRules {
         allow: plan
             .network
             .rules
@@ -88,7 +88,7 @@ pub fn rules(place: &Place, asked: &Asked) -> Result<usize, RuntimeError> {
                 log::warn!("no rule allows the requests of the secret {secret} any more");
             }
             let before = network.map(|network| &network.rules);
-            let changed = events::rules_changed(before.unwrap_or(&Rules::default()), &new);
+            let changed = events::rules_changed(before.unwrap_or(&EgressRules::default()), &new);
             Run::of(place).note(vec![changed]);
             if let Some(decided) = &mut record.decided {
                 let network = &mut decided.plan.network;
@@ -110,7 +110,7 @@ pub fn rules(place: &Place, asked: &Asked) -> Result<usize, RuntimeError> {
 
 /// The requested rules, if they are within every ceiling, or within the current rules: tightening needs neither
 /// permission nor a file that may be broken by now.
-fn wanted(record: &Record, asked: &Asked) -> Result<Rules, RuntimeError> {
+fn wanted(record: &Record, asked: &Asked) -> Result<EgressRules, RuntimeError> {
     let refuse = |why: String| RuntimeError::State {
         verb: "change the network rules of",
         id: record.id.clone(),
@@ -142,7 +142,7 @@ fn wanted(record: &Record, asked: &Asked) -> Result<Rules, RuntimeError> {
 }
 
 /// The request, if it only narrows the current rules: no new rule, and every denial kept.
-fn tightened(asked: &Asked, now: &Rules) -> Option<Rules> {
+fn tightened(asked: &Asked, now: &EgressRules) -> Option<EgressRules> {
     // No file is read: a preset is more than can be told.
     let parse = |list: &Option<String>| -> Option<BTreeSet<EgressRule>> {
         let items = annotation_list::<RuleItem>(list.as_deref().unwrap_or("")).ok()?;
@@ -170,7 +170,7 @@ fn tightened(asked: &Asked, now: &Rules) -> Option<Rules> {
     }
     let deny = now.deny.union(&denied).cloned().collect();
     let search = now.search.clone();
-    let rules = Rules {
+    let rules = EgressRules {
         allow,
         deny,
         search,
@@ -181,7 +181,11 @@ fn tightened(asked: &Asked, now: &Rules) -> Option<Rules> {
 
 /// The container's rules with these lists in them, from everything that had a say when it was created; or the error that
 /// `create` would give. Whoever shares the network has a say as well.
-fn within_ceilings(record: &Record, asked: &Asked, now: &Rules) -> Result<Rules, RuntimeError> {
+fn within_ceilings(
+    record: &Record,
+    asked: &Asked,
+    now: &EgressRules,
+) -> Result<EgressRules, RuntimeError> {
     let files = NodeFiles::read(&record.call.config)?;
     let mut annotations = record.annotations.clone();
     let allow = allowed(&files, asked, now)?;
@@ -201,7 +205,7 @@ fn within_ceilings(record: &Record, asked: &Asked, now: &Rules) -> Result<Rules,
             });
         }
     };
-    let rules = Rules {
+    let rules = EgressRules {
         allow: network.allow.clone(),
         deny: network.deny.clone(),
         search: now.search.clone(),
@@ -220,7 +224,7 @@ fn within_ceilings(record: &Record, asked: &Asked, now: &Rules) -> Result<Rules,
 }
 
 /// The list for `network.allow`, as an annotation spells it.
-fn allowed(files: &NodeFiles, asked: &Asked, now: &Rules) -> Result<String, RuntimeError> {
+fn allowed(files: &NodeFiles, asked: &Asked, now: &EgressRules) -> Result<String, RuntimeError> {
     let mut list = asked.allow.clone().unwrap_or_else(|| words(&now.allow));
     if let Some(add) = &asked.add {
         list = match list.trim().is_empty() {
@@ -271,7 +275,7 @@ fn members(id: &str) -> Result<Vec<Record>, RuntimeError> {
 /// The ports of the new rules on which the wall does not listen yet.
 fn missing_ports(
     plan: &Plan,
-    new: &Rules,
+    new: &EgressRules,
     listens: &BTreeSet<u16>,
 ) -> Result<BTreeSet<u16>, RuntimeError> {
     let missing: BTreeSet<u16> = new.ports().difference(listens).copied().collect();
@@ -318,9 +322,9 @@ fn words(rules: &BTreeSet<EgressRule>) -> String {
 mod tests {
     use super::*;
 
-    fn rules(allow: &[&str], deny: &[&str]) -> Rules {
+    fn rules(allow: &[&str], deny: &[&str]) -> EgressRules {
         let parse = |list: &[&str]| list.iter().map(|rule| rule.parse().unwrap()).collect();
-        Rules {
+        EgressRules {
             allow: parse(allow),
             deny: parse(deny),
             search: Vec::new(),

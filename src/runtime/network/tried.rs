@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::ControlError;
 use super::control::ask_living;
-use crate::egress::tried::TriedFrom;
+use crate::egress::tried::TriedPorts;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::Place;
@@ -14,7 +14,7 @@ use crate::sidecar::{ControlReply, ControlRequest};
 ///
 /// # Errors
 /// The sidecar does not know of such ports, as that of an earlier version, or cannot be asked.
-pub fn announce(place: &Place, record: &Record, from: TriedFrom) -> Result<(), RuntimeError> {
+pub fn announce(place: &Place, record: &Record, from: TriedPorts) -> Result<(), RuntimeError> {
     let Some((dir, record)) = serving(place, record)? else {
         return Ok(());
     };

@@ -11,7 +11,7 @@ use crate::audit::{
 };
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::oom;
-use crate::egress::{Lasting, Rules};
+use crate::egress::{ApprovalTerm, EgressRules};
 use crate::plan::privileges::is_of_every_engine;
 use crate::plan::text;
 use crate::plan::{AuditPlan, Plan};
@@ -317,7 +317,7 @@ fn leaves(value: &serde_json::Value, path: &str, all: &mut Vec<String>) {
 }
 
 /// The network's rules have changed.
-pub fn rules_changed(old: &Rules, new: &Rules) -> Event {
+pub fn rules_changed(old: &EgressRules, new: &EgressRules) -> Event {
     let words = |rules: &BTreeSet<EgressRule>, without: &BTreeSet<EgressRule>| {
         rules.difference(without).map(ToString::to_string).collect()
     };
@@ -331,14 +331,14 @@ pub fn rules_changed(old: &Rules, new: &Rules) -> Event {
 }
 
 /// A person has decided on a host.
-pub fn decided(host: &HostName, port: u16, approved: Option<Lasting>) -> Event {
+pub fn decided(host: &HostName, port: u16, approved: Option<ApprovalTerm>) -> Event {
     let what = EventDetail::Approval {
         host: host.to_string(),
         port,
         lasting: approved.map(|lasting| match lasting {
-            Lasting::Once => "once".to_owned(),
-            Lasting::Always => "always".to_owned(),
-            Lasting::Seconds(seconds) => format!("{seconds}s"),
+            ApprovalTerm::Once => "once".to_owned(),
+            ApprovalTerm::Always => "always".to_owned(),
+            ApprovalTerm::Seconds(seconds) => format!("{seconds}s"),
         }),
         by: who(),
     };

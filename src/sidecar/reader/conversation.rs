@@ -32,8 +32,8 @@ use super::websocket::{self, Opaque};
 use super::{opened, rewrite};
 use crate::egress::Honey;
 use crate::egress::http::{KnownFields, LONGEST_HEAD};
-use crate::egress::mcp::{Lists, Message};
-use crate::egress::request::Asked;
+use crate::egress::mcp::{McpLists, McpMessage};
+use crate::egress::request::FullRequest;
 use crate::policy::request::Scheme;
 
 /// How long a client may take for a head, and be idle between requests.
@@ -74,7 +74,7 @@ struct Conversation<'a> {
 /// A request that may go, and what it may go by.
 enum Leave {
     /// Over this new connection, or over the one before; with what lists in the answer may show.
-    Go(Option<OwnedFd>, Option<Box<Lists>>),
+    Go(Option<OwnedFd>, Option<Box<McpLists>>),
     /// What is in it decides.
     Read,
     /// It may not; the client is told this.
@@ -219,7 +219,11 @@ impl Conversation<'_> {
     }
 
     /// By the connection that is kept, or by a new one where the host has ended that before it got anything.
-    async fn forward(&self, asked: Asked, message: HttpRequest<Incoming>) -> io::Result<Told> {
+    async fn forward(
+        &self,
+        asked: FullRequest,
+        message: HttpRequest<Incoming>,
+    ) -> io::Result<Told> {
         let rules = (&self.given.secrets, &self.given.fields);
         let message = message.map(Either::Left);
         let (unfit, mut message) = match rewrite::request(&asked, message, rules) {
@@ -233,7 +237,7 @@ impl Conversation<'_> {
             kept = None;
             self.read_as.set(ReadAs::WebSocket);
         }
-        let mut read: Option<Message> = None;
+        let mut read: Option<McpMessage> = None;
         loop {
             let is_ready = match &mut kept {
                 Some(outside) => outside.is_ready().await,
@@ -282,7 +286,7 @@ impl Conversation<'_> {
             let Some((mut sent, expected)) = message.take() else {
                 return Err(io::ErrorKind::InvalidData.into());
             };
-            let has_lists = read.as_ref().is_some_and(Message::lists);
+            let has_lists = read.as_ref().is_some_and(McpMessage::lists);
             let lists = lists.filter(|_| has_lists);
             if lists.is_some() {
                 mcp::ask_plain(sent.headers_mut());
@@ -306,9 +310,9 @@ impl Conversation<'_> {
     /// The host's answer, for the client.
     async fn told(
         &self,
-        asked: &Asked,
+        asked: &FullRequest,
         answer: Response<Incoming>,
-        (outside, expected, lists): (Outside, Expected, Option<Box<Lists>>),
+        (outside, expected, lists): (Outside, Expected, Option<Box<McpLists>>),
     ) -> io::Result<Told> {
         let secrets = &self.given.secrets;
         let why = match rewrite::answer((asked, self.spoken), answer, (secrets, &expected)) {

@@ -17,7 +17,7 @@ use hyper::{Method, Request as HttpRequest, Response};
 
 use super::held::{NotHeld, Room, Sender, Share, Slices};
 use super::redaction::Cleaned;
-use crate::egress::mcp::{self, LONGEST, Lists, Message};
+use crate::egress::mcp::{self, LONGEST, McpLists, McpMessage};
 
 /// The body of a request: the client's own, or a message in its one form.
 pub(super) type Sent = Either<Incoming, Slices>;
@@ -30,7 +30,7 @@ pub(super) type Heard = Either<Plain, Either<Slices, Events<Plain>>>;
 pub(super) async fn take(
     message: HttpRequest<Sent>,
     room: &Room,
-) -> Result<(HttpRequest<Sent>, Message), NotHeld> {
+) -> Result<(HttpRequest<Sent>, McpMessage), NotHeld> {
     let (parts, mut body) = message.into_parts();
     let taken = match parts.method {
         Method::POST => {
@@ -53,9 +53,9 @@ pub(super) async fn take(
                 return Err(NotHeld::Unfit(why.to_owned()));
             }
             without_message(&parts.method, &parts.headers).map_err(NotHeld::Unfit)?;
-            Message {
+            McpMessage {
                 stream: true,
-                ..Message::default()
+                ..McpMessage::default()
             }
         }
     };
@@ -119,7 +119,7 @@ fn without_message(method: &Method, headers: &HeaderMap) -> Result<(), String> {
 }
 
 /// Some servers are told of the call in fields as well, and may go by those.
-fn says_the_same(headers: &HeaderMap, message: &Message) -> Result<(), String> {
+fn says_the_same(headers: &HeaderMap, message: &McpMessage) -> Result<(), String> {
     for (name, value) in headers {
         let call = match message.calls.as_slice() {
             [call] if !message.batch => Some(call),
@@ -149,7 +149,7 @@ pub(super) fn ask_plain(headers: &mut HeaderMap) {
 /// An answer with what may be shown of its lists, or what is wrong with it.
 pub(super) async fn shown(
     answer: Response<Plain>,
-    lists: Lists,
+    lists: McpLists,
     room: &Room,
 ) -> Result<Response<Heard>, String> {
     // Nobody takes a list out of another answer.
@@ -198,7 +198,7 @@ pub(super) struct Events<B> {
 }
 
 impl<B> Events<B> {
-    fn new(body: B, lists: Lists, room: Room) -> Self {
+    fn new(body: B, lists: McpLists, room: Room) -> Self {
         let parser = Parser {
             lists,
             room,
@@ -241,7 +241,7 @@ where
 /// Reads lines of events (HTML, "Server-sent events"), which end in CR, LF or both.
 #[derive(Default)]
 struct Parser {
-    lists: Lists,
+    lists: McpLists,
     line: Vec<u8>,
     /// The lines of one event that are no data, in one form.
     fields: Vec<u8>,
@@ -331,8 +331,8 @@ impl Parser {
 mod tests {
     use super::*;
 
-    fn lists() -> Lists {
-        let mut lists = Lists::default();
+    fn lists() -> McpLists {
+        let mut lists = McpLists::default();
         lists.tools.allow = vec!["search_*".parse().unwrap()];
         lists
     }

@@ -9,7 +9,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::egress::mcp::Lists;
+use crate::egress::mcp::McpLists;
 use crate::policy::Host;
 use crate::policy::request::{McpCall, Scheme};
 use crate::sys::event::Messages;
@@ -97,7 +97,7 @@ pub(in crate::sidecar) enum Answer {
     /// It may go, over the connection that comes along, or else over the one before.
     Go {
         /// What lists in its answer may show, where it can have some.
-        lists: Option<Box<Lists>>,
+        lists: Option<Box<McpLists>>,
     },
     /// What is in it decides: it is to be read, and asked about again.
     Read,

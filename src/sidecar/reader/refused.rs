@@ -8,7 +8,7 @@ use hyper::{Response, StatusCode};
 
 use super::conversation::Told;
 use super::outside::Words;
-use crate::egress::mcp::{Message, refusal};
+use crate::egress::mcp::{McpMessage, refusal};
 use crate::egress::phrase::in_words;
 
 /// What a client makes of a refusal.
@@ -62,7 +62,7 @@ pub(super) fn words(status: u16, phrase: String, body: String, read_as: ReadAs) 
 }
 
 /// A refusal as a client of MCP reads it: an error of JSON-RPC, where a request waits for its answer.
-pub(super) async fn in_mcp(told: Told, message: Option<&Message>) -> Told {
+pub(super) async fn in_mcp(told: Told, message: Option<&McpMessage>) -> Told {
     let Some(message) = message.filter(|_| told.status() == StatusCode::FORBIDDEN) else {
         return told;
     };

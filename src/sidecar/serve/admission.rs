@@ -12,7 +12,7 @@ use super::secure::Server;
 use super::upstream::Dial;
 use super::wall::Wall;
 use crate::audit::{Event, EventDetail, LEARNT as LEARNT_CAUSE, Verdict, WallName};
-use crate::egress::names::Synthetic;
+use crate::egress::names::SyntheticAddresses;
 use crate::egress::own::is_own;
 use crate::egress::request::RequestDecision;
 use crate::egress::{Decision, Denial, NameVerdict, OverBudget, is_within, rule_for};
@@ -217,7 +217,7 @@ impl Wall {
     }
 
     /// The addresses of a name, if it may be reached, or asked for.
-    pub fn resolve(&self, name: &HostName) -> Result<Synthetic, Refusal> {
+    pub fn resolve(&self, name: &HostName) -> Result<SyntheticAddresses, Refusal> {
         let now = self.milliseconds();
         let pause = self.ledger.borrow().check_pause(now);
         pause.map_err(Refusal::Over)?;
@@ -256,7 +256,7 @@ impl Wall {
     }
 
     /// Gives a name its place among those that the budget allows.
-    fn count_name(&self, name: &HostName, now: u64) -> Result<Synthetic, Refusal> {
+    fn count_name(&self, name: &HostName, now: u64) -> Result<SyntheticAddresses, Refusal> {
         let mut names = self.names.borrow_mut();
         if let Some(keeper) = &mut *self.keeper.borrow_mut()
             && names.is_new(name)

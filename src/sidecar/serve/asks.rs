@@ -13,14 +13,17 @@ use super::wall::Wall;
 use crate::egress::AskStatus;
 use crate::egress::WaitingConnection;
 use crate::egress::request::RequestDecision;
-use crate::egress::{AskRefusal, Asking, Asks, Denial, Lasting, NetworkVerdict, Waiting, endpoint};
+use crate::egress::{
+    ApprovalTerm, AskQueue, AskRefusal, AskRules, Denial, NetworkVerdict, PendingConnection,
+    endpoint,
+};
 use crate::policy::request::Request;
 use crate::policy::{EgressRule, Host, HostName, HostReach};
 
 /// What one sidecar knows of asking.
 #[derive(Default)]
 pub(super) struct Approvals {
-    pub asks: RefCell<Asks>,
+    pub asks: RefCell<AskQueue>,
     /// Something was decided: all that wait look again.
     changed: Notify,
     /// Names that no rule lists and that the DNS stub has answered.
@@ -35,7 +38,7 @@ impl Approvals {
         let _unknown = getrandom::fill(&mut bytes);
         let place = u64::from(u16::from_ne_bytes(bytes)) % 10_000;
         Self {
-            asks: RefCell::new(Asks::numbered_from(place * 1000)),
+            asks: RefCell::new(AskQueue::numbered_from(place * 1000)),
             ..Self::default()
         }
     }
@@ -166,7 +169,7 @@ impl Wall {
         port: u16,
         until_ms: u64,
     ) -> Result<WaitingPlace<'_>, Refusal> {
-        let waiting = Waiting {
+        let waiting = PendingConnection {
             host: name.clone(),
             port,
             since_ms: self.milliseconds(),
@@ -226,7 +229,7 @@ impl Wall {
         let seconds = self.asking.as_ref()?.seconds;
         let (asks, now) = (self.approvals.asks.borrow(), self.milliseconds());
         let (approved, denied) = asks.decisions(now);
-        let shown = |(id, one): (u64, &Waiting)| {
+        let shown = |(id, one): (u64, &PendingConnection)| {
             let waited = now.saturating_sub(one.since_ms) / 1000;
             WaitingConnection {
                 id,
@@ -256,7 +259,7 @@ pub(super) fn reach_of(rule: &EgressRule) -> HostReach {
 enum Looked<'w, 'h> {
     Permitted(Permission),
     /// Nobody has decided yet.
-    Open(&'w Asking, &'h HostName),
+    Open(&'w AskRules, &'h HostName),
 }
 
 /// A person decides.
@@ -287,7 +290,7 @@ fn try_decide(wall: &Rc<Wall>, decision: AskDecision) -> Result<ControlReply, St
     match approve {
         None => asks.refuse(&host, port),
         // Two programs may wait for one host: the one that was shown goes on. `decided_of` has just found it.
-        Some(Lasting::Once) if number.is_some_and(|number| asks.choose(number)) => {}
+        Some(ApprovalTerm::Once) if number.is_some_and(|number| asks.choose(number)) => {}
         Some(lasting) if asks.approve(&host, port, lasting, now) => {}
         Some(_) => {
             return Err(
@@ -298,7 +301,7 @@ fn try_decide(wall: &Rc<Wall>, decision: AskDecision) -> Result<ControlReply, St
     }
     drop(asks);
     let closed = wall.review();
-    if let Some(Lasting::Seconds(seconds)) = approve {
+    if let Some(ApprovalTerm::Seconds(seconds)) = approve {
         let wall = Rc::clone(wall);
         tokio::task::spawn_local(async move {
             tokio::time::sleep(Duration::from_secs(u64::from(seconds))).await;
@@ -310,7 +313,7 @@ fn try_decide(wall: &Rc<Wall>, decision: AskDecision) -> Result<ControlReply, St
 
 /// The host and the port that were meant. The waiting connections may have changed since a list was read. So a number
 /// belongs to one connection for ever, and a host alone means nothing (N-M7).
-fn decided_of(asks: &Asks, of: AskDecisionOf) -> Result<(HostName, u16), String> {
+fn decided_of(asks: &AskQueue, of: AskDecisionOf) -> Result<(HostName, u16), String> {
     match of {
         AskDecisionOf::Endpoint(host, port) => Ok((host, port)),
         AskDecisionOf::Waiting(number) => {
@@ -376,9 +379,9 @@ mod tests {
     #[test]
     fn a_decision_is_of_what_was_shown() {
         let host: HostName = "files.test".parse().unwrap();
-        let mut asks = Asks::numbered_from(7000);
+        let mut asks = AskQueue::numbered_from(7000);
         let mut wait = |port| {
-            let waiting = Waiting {
+            let waiting = PendingConnection {
                 host: host.clone(),
                 port,
                 since_ms: 0,
@@ -388,7 +391,7 @@ mod tests {
         };
         let (first, second) = (wait(443), wait(22));
         assert_eq!((first, second), (7000, 7001));
-        let of = |asks: &Asks, number| decided_of(asks, AskDecisionOf::Waiting(number));
+        let of = |asks: &AskQueue, number| decided_of(asks, AskDecisionOf::Waiting(number));
         assert_eq!(of(&asks, first), Ok((host.clone(), 443)));
         assert_eq!(of(&asks, second), Ok((host.clone(), 22)));
         // The first one's time is up: its number is nobody's, and the host alone does not mean the other.

@@ -21,8 +21,8 @@ use super::asks;
 use super::proxy::Proxy;
 use super::wall::Wall;
 use crate::audit::ConnectionKind;
-use crate::egress::tried::TriedFrom;
-use crate::egress::{Lasting, NetworkStatus, Rules};
+use crate::egress::tried::TriedPorts;
+use crate::egress::{ApprovalTerm, EgressRules, NetworkStatus};
 use crate::policy::HostName;
 use crate::sys::socket::{Received, receive};
 
@@ -43,7 +43,7 @@ pub enum ControlRequest {
     /// What the engine calls others for a container that joins the network.
     Hosts(Vec<(HostName, IpAddr)>),
     /// From these ports `verify` tries what no one may reach.
-    Tried(TriedFrom),
+    Tried(TriedPorts),
     /// Say what is going on.
     Status,
     /// A person has decided on what waits, or will.
@@ -51,7 +51,7 @@ pub enum ControlRequest {
     /// From now on other rules hold.
     Rules {
         /// These.
-        rules: Rules,
+        rules: EgressRules,
         /// Ports that nobody listened on so far. The listeners come along, one for each, in their order.
         ports: BTreeSet<u16>,
     },
@@ -64,7 +64,7 @@ pub struct AskDecision {
     /// Which one.
     pub of: AskDecisionOf,
     /// For how long it is approved; `None`: it is denied.
-    pub approve: Option<Lasting>,
+    pub approve: Option<ApprovalTerm>,
 }
 
 /// The object of a decision: the connection shown to the person, and none that waits since then.
@@ -237,7 +237,7 @@ fn answer(wall: &Rc<Wall>, request: ControlRequest, descriptors: Vec<OwnedFd>) -
 
 fn change(
     wall: &Rc<Wall>,
-    rules: Rules,
+    rules: EgressRules,
     ports: &BTreeSet<u16>,
     descriptors: Vec<OwnedFd>,
 ) -> ControlReply {

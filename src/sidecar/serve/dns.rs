@@ -16,7 +16,7 @@ use tokio::task::spawn_local;
 use super::refusal::Refusal;
 use super::wall::Wall;
 use crate::audit::ConnectionKind;
-use crate::egress::dns::{Answer, respond};
+use crate::egress::dns::{NameAnswer, respond};
 use crate::egress::own::address_of;
 use crate::policy::Host;
 
@@ -154,15 +154,15 @@ fn answer(wall: &Wall, question: &[u8], from: Option<SocketAddr>) -> Option<Vec<
     let (bytes, asked) = respond(question, wall.families, |name| {
         // Most programs know them from the hosts file; some ask nobody but a resolver.
         if let Some(own) = address_of(name, &wall.own_names) {
-            return Answer::Addresses(own);
+            return NameAnswer::Addresses(own);
         }
         let looked = wall.traps.look_at_name(name.as_str());
         match looked.and_then(|()| wall.resolve(name)) {
-            Ok(addresses) => Answer::Addresses(addresses),
+            Ok(addresses) => NameAnswer::Addresses(addresses),
             Err(refusal) => {
                 let why = refusal.for_container();
                 refused = Some(refusal);
-                Answer::Blocked(why)
+                NameAnswer::Blocked(why)
             }
         }
     })?;

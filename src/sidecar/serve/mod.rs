@@ -82,7 +82,7 @@ use super::protocol::Question;
 use super::watched::WatchedMount;
 use crate::audit;
 use crate::egress::names::Families;
-use crate::egress::{Asking, Budget, CountedSecret, Kept, Opened, Rules};
+use crate::egress::{AskRules, Budget, CountedSecret, EgressRules, TlsHosts, UsageFile};
 use crate::network::{Listeners, Stub};
 use crate::plan::AuditedNetwork;
 use crate::policy::{HoneyValue, NetworkPrefix};
@@ -100,7 +100,7 @@ pub use secure::Tls;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Serving {
     /// What may be reached.
-    pub rules: Rules,
+    pub rules: EgressRules,
     /// The node's secrets that its requests get, without their values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<CountedSecret>,
@@ -109,13 +109,13 @@ pub struct Serving {
     pub honey: Vec<HoneyValue>,
     /// Where TLS is opened so that requests are seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub opened: Option<Opened>,
+    pub opened: Option<TlsHosts>,
     /// What may be reached under a policy that is only reported on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audited: Option<AuditedNetwork>,
     /// What may be asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asking: Option<Asking>,
+    pub asking: Option<AskRules>,
     /// What it may take.
     pub budget: Budget,
     /// The container, for people who are told what to type.
@@ -202,7 +202,7 @@ pub struct Descriptors {
     /// What the container is shown of its refusals.
     pub(super) inside: Option<Inside>,
     /// The usage of earlier runs, and its file, opened to append.
-    pub kept: Option<(Kept, OwnedFd)>,
+    pub kept: Option<(UsageFile, OwnedFd)>,
     /// /proc/PID/net/snmp of the engine's network.
     pub outside: Option<OwnedFd>,
     /// The warden's log, opened to append; the warden takes it before anything is served.

@@ -20,7 +20,7 @@ use super::refusal::{Refusal, RequestRefusal, bounded, shown};
 use super::relay::{Watch, relay};
 use super::wall::Wall;
 use crate::audit::ConnectionKind;
-use crate::egress::request::{Asked, RequestDecision, typed};
+use crate::egress::request::{FullRequest, RequestDecision, typed};
 use crate::egress::{Decision, Denial};
 use crate::policy::request::{McpCall, Request, Scheme};
 use crate::policy::{EgressRule, Host, HostReach};
@@ -242,7 +242,7 @@ impl Conversation<'_> {
     }
 
     /// A request as the reader has read it. It is for the host that the connection leads to, by the way that leads there now.
-    fn asked(&self, address: &str) -> Result<Asked, Refusal> {
+    fn asked(&self, address: &str) -> Result<FullRequest, Refusal> {
         let Arrival {
             host, port, scheme, ..
         } = &self.arrival;
@@ -265,7 +265,7 @@ impl Conversation<'_> {
         }
     }
 
-    fn decide(&self, asked: &Asked) -> Result<EgressRule, Refusal> {
+    fn decide(&self, asked: &FullRequest) -> Result<EgressRule, Refusal> {
         let rules = self.wall.rules.borrow();
         let mut allowed = None;
         for one in asked.alone() {

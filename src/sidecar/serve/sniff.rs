@@ -11,7 +11,7 @@ use super::honey::Search;
 use super::refusal::Refusal;
 use super::wall::FIRST_BYTES_WITHIN;
 use crate::egress::tls::{
-    Beginning, ClientWatch, Said, ServerWatch, TlsRefusal, beginning, old_greeting,
+    ClientWatch, FirstBytes, ServerReply, ServerWatch, TlsRefusal, beginning, old_greeting,
 };
 use crate::policy::HostName;
 
@@ -81,13 +81,13 @@ impl Answers {
     /// Looks at what the server sent, before it goes on. Whether there is nothing more to look for.
     pub fn feed(&mut self, bytes: &[u8]) -> bool {
         match self.watch.feed(bytes) {
-            Said::NoAnswer => false,
-            Said::Answer => {
+            ServerReply::NoAnswer => false,
+            ServerReply::Answer => {
                 self.answered.set(true);
                 true
             }
             // The client's side stays watched to its end.
-            Said::NotTls => true,
+            ServerReply::NotTls => true,
         }
     }
 }
@@ -162,10 +162,10 @@ impl First {
         // Three bytes tell.
         self.said.extend(bytes.iter().take(3));
         match beginning(&self.said) {
-            Beginning::Tls => Ok(Judged::Tls(self.greeter)),
-            Beginning::OldGreeting => Err(refused(old_greeting())),
-            Beginning::Open => Ok(Judged::Open(self)),
-            Beginning::Other => Ok(Judged::Free),
+            FirstBytes::Tls => Ok(Judged::Tls(self.greeter)),
+            FirstBytes::OldGreeting => Err(refused(old_greeting())),
+            FirstBytes::Open => Ok(Judged::Open(self)),
+            FirstBytes::Other => Ok(Judged::Free),
         }
     }
 }

@@ -22,7 +22,7 @@ use super::proxy::{Gate, Target};
 use super::refusal::Refusal;
 use super::secure::Server;
 use crate::egress::address::vet;
-use crate::egress::{AddressRefusal, Decision, Denial, Rules, Surroundings};
+use crate::egress::{AddressRefusal, Decision, Denial, EgressRules, Surroundings};
 use crate::plan::network::unseen_denial;
 use crate::policy::{Host, HostName, HostReach};
 
@@ -51,7 +51,7 @@ pub(super) struct Dial<'a> {
     /// The rule lets the name be private.
     pub reach: HostReach,
     /// As they are at the moment of dialling.
-    pub rules: &'a RefCell<Rules>,
+    pub rules: &'a RefCell<EgressRules>,
     /// Is told to which address it leads.
     pub share: &'a Share<'a>,
 }
@@ -109,7 +109,7 @@ impl WaysOut {
 
     /// Whether these rules cannot be kept: they deny addresses although names go to a proxy that resolves them, so that nobody could see
     /// whether a name leads to such an address.
-    pub fn cannot_hold(&self, rules: &Rules) -> Option<String> {
+    pub fn cannot_hold(&self, rules: &EgressRules) -> Option<String> {
         let ways = self.ways.borrow();
         let ways = ways.as_ref()?;
         let proxy = ways.proxy.as_ref()?;

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::egress::tried::{
-    HTTP, HTTPS, KNOWN_NAME, METADATA_ADDRESS, NOBODYS_ADDRESS, NOBODYS_ADDRESS_6, TriedFrom,
+    HTTP, HTTPS, KNOWN_NAME, METADATA_ADDRESS, NOBODYS_ADDRESS, NOBODYS_ADDRESS_6, TriedPorts,
 };
 use crate::network::{foreign_links, is_fallback};
 use crate::sys::netlink::RouteSocket;
@@ -209,7 +209,7 @@ type Bound = rustix::io::Result<(OwnedFd, u16)>;
 static SOCKETS: OnceLock<Sockets> = OnceLock::new();
 
 /// Opens them; their ports. A socket that cannot be had is its attempt's fault, and no attempt is made from another one.
-pub fn open_sockets(promise: &Promise) -> TriedFrom {
+pub fn open_sockets(promise: &Promise) -> TriedPorts {
     let v4 = IpAddr::from(Ipv4Addr::UNSPECIFIED);
     let v6 = IpAddr::from(Ipv6Addr::UNSPECIFIED);
     let sockets = SOCKETS.get_or_init(|| Sockets {
@@ -226,7 +226,7 @@ pub fn open_sockets(promise: &Promise) -> TriedFrom {
         let (bound, server) = sockets.name.as_ref().ok()?;
         port(bound).filter(|_| server.is_ipv6() == is_v6)
     };
-    TriedFrom {
+    TriedPorts {
         address: port(&sockets.address),
         address6: port(&sockets.address6),
         metadata: port(&sockets.metadata),
