@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use agentbox::plan::reach::{self, NetSettings};
-use agentbox::plan::{Decided, neutral, plan, process as confined};
+use agentbox::plan::{DecidedPlan, neutral, plan, process as confined};
 use agentbox::policy::{Asker, NodeConfig, Selection, Sources, exceeds, resolve};
 use agentbox::render::spec as shadow;
 use agentbox::runtime::filter;
@@ -46,9 +46,9 @@ pub fn config(data: &[u8]) {
     }
 }
 
-fn saved_and_read_again(decided: &Decided) {
+fn saved_and_read_again(decided: &DecidedPlan) {
     let text = serde_json::to_vec(decided).unwrap();
-    let again: Decided = serde_json::from_slice(&text).unwrap();
+    let again: DecidedPlan = serde_json::from_slice(&text).unwrap();
     assert_eq!(*decided, again);
 }
 

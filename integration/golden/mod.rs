@@ -20,7 +20,7 @@ mod lines;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use agentbox::plan::{Decided, HostFacts, PlanError, plan, process};
+use agentbox::plan::{DecidedPlan, HostFacts, PlanError, plan, process};
 use agentbox::policy::{ResolvedPolicy, Selection};
 use agentbox::render::explain::{self, Subject, Whole};
 use agentbox::render::spec as shadow;
@@ -183,7 +183,10 @@ fn under(resolved: &ResolvedPolicy, spec: &Spec) -> Vec<String> {
 }
 
 /// The name of the policy in a refusal is said by what stands above it.
-fn words(resolved: &ResolvedPolicy, result: Result<Decided, PlanError>) -> Result<Decided, String> {
+fn words(
+    resolved: &ResolvedPolicy,
+    result: Result<DecidedPlan, PlanError>,
+) -> Result<DecidedPlan, String> {
     let name = format!("policy '{}'", resolved.policy.name);
     result.map_err(|error| chain(&error).replace(&name, "policy '<policy>'"))
 }
@@ -193,7 +196,7 @@ fn chain(error: &dyn std::error::Error) -> String {
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-fn planned(result: &Result<Decided, String>) -> Vec<String> {
+fn planned(result: &Result<DecidedPlan, String>) -> Vec<String> {
     match result {
         Ok(decided) => lines::of("plan", &Whole::from(decided)),
         Err(error) => vec![format!("refused: {error}")],
@@ -201,7 +204,7 @@ fn planned(result: &Result<Decided, String>) -> Vec<String> {
 }
 
 fn explanation(
-    decided: &Decided,
+    decided: &DecidedPlan,
     resolved: &ResolvedPolicy,
     spec: &Spec,
     host: &HostFacts,

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
 use agentbox::plan::neutral;
-use agentbox::plan::never::Never;
-use agentbox::plan::{BundleFacts, Decided, EphemeralContent, Plan, plan};
+use agentbox::plan::never::NeverList;
+use agentbox::plan::{BundleFacts, DecidedPlan, EphemeralContent, Plan, plan};
 use agentbox::policy::{self, MountRule, ResolvedPolicy, RootAccess};
 use agentbox::render::spec as shadow;
 use oci_spec::runtime::{Mount, Spec};
@@ -41,7 +41,7 @@ const READ_ONLY: [&str; 5] = [
 const WRITABLE_SUPPORT: [&str; 2] = ["/dev/shm", "/dev/termination-log"];
 
 /// Everything that no shadow spec may lack or have.
-pub fn check(resolved: &ResolvedPolicy, spec: &Spec, facts: &BundleFacts, decided: &Decided) {
+pub fn check(resolved: &ResolvedPolicy, spec: &Spec, facts: &BundleFacts, decided: &DecidedPlan) {
     let plan = &decided.plan;
     let rendered = shadow::confined(spec.clone(), plan, &fixtures::places());
     check_mounts(
@@ -62,7 +62,7 @@ fn check_mounts(
     (facts, plan): (&BundleFacts, &Plan),
     mounts: &[Mount],
 ) {
-    let never = Never::builtin();
+    let never = NeverList::builtin();
     for mount in mounts {
         let destination = mount.destination();
         let options = mount.options().clone().unwrap_or_default();
@@ -290,7 +290,12 @@ fn check_linux(plan: &Plan, rendered: &Spec) {
 /// What differs for good reason is not compared: the engine's profile and `net.*` settings are not in the shadow spec
 /// (the program and the inner namespace have them), masks below /sys are made at start and so left out of it, and
 /// what was pruned once is not there to be pruned again.
-fn check_again(resolved: &ResolvedPolicy, rendered: &Spec, facts: &BundleFacts, decided: &Decided) {
+fn check_again(
+    resolved: &ResolvedPolicy,
+    rendered: &Spec,
+    facts: &BundleFacts,
+    decided: &DecidedPlan,
+) {
     let before = &decided.plan;
     let rendered = &with_late_mounts(rendered, before);
     let judged = before

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::cli::{Create, Global};
-use crate::plan::wrapped::Wrapped;
+use crate::plan::wrapped::WrapPlan;
 use crate::runtime::create;
 use crate::runtime::launch::Streams;
 use crate::runtime::seal;
@@ -21,7 +21,7 @@ pub fn run(global: &Global, args: &Create) -> Result<ExitCode> {
             console: args.console_socket.as_deref(),
             ..Streams::default()
         },
-        &Wrapped::default(),
+        &WrapPlan::default(),
     )?;
     Ok(ExitCode::SUCCESS)
 }

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::cli::{Explain, Global, Walls, Wrap};
 use crate::cmd::{explain_syscalls, out};
-use crate::plan::wrapped::Wrapped;
+use crate::plan::wrapped::WrapPlan;
 use crate::render::explain::{self, Subject};
 use crate::render::identity::Identity;
 use crate::runtime::RuntimeError;
@@ -27,7 +27,7 @@ use crate::wrap::{self, Explained, Wanted};
 pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
     let (subject, program) = match (&args.bundle, &args.id) {
         (Some(bundle), _) => {
-            let decision = create::decide(global, bundle, &Wrapped::default(), None)?;
+            let decision = create::decide(global, bundle, &WrapPlan::default(), None)?;
             with_program(
                 format!("bundle {}", decision.bundle.dir.display()),
                 decision.into(),

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::exit_code;
 use crate::cli::{Global, Run};
-use crate::plan::wrapped::Wrapped;
+use crate::plan::wrapped::WrapPlan;
 use crate::runtime::foreground::{self, Afterwards, Attendance, Front};
 use crate::runtime::seal;
 use crate::runtime::seal::Listen;
@@ -22,7 +22,7 @@ pub fn run(global: &Global, args: &Run) -> Result<ExitCode> {
     let ended = foreground::run(
         global,
         &args.create,
-        &Wrapped::default(),
+        &WrapPlan::default(),
         afterwards,
         Front::Program,
         Attendance {

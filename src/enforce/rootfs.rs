@@ -24,7 +24,7 @@ use super::scratch::{Scratch, WORKBENCH};
 use super::walls::UserNamespace;
 use crate::kernel::mount_options::{self, Bits, Reach};
 use crate::plan::mountinfo::MountTable;
-use crate::plan::{Ephemeral, FileKind, FilesystemPlan, Seen};
+use crate::plan::{EphemeralMount, FileKind, FilesystemPlan, VisibleFile};
 
 /// A mount that is made here rather than by libcontainer.
 pub struct OwnMount {
@@ -104,7 +104,7 @@ pub fn mount_all(
     let ours = |path: &&PathBuf| plan.is_mounted_by_init(path);
     // Parents sort before their children.
     plan.pinned.iter().try_for_each(|p| pin(plan, p))?;
-    let seen: HashMap<&Path, &[Seen]> = plan
+    let seen: HashMap<&Path, &[VisibleFile]> = plan
         .seen
         .iter()
         .map(|s| (s.directory.as_path(), s.files.as_slice()))
@@ -158,7 +158,7 @@ fn in_order(
     masks: &mut Masks<'_>,
 ) -> Result<(), EnforceError> {
     let mut mounts = mounts.into_iter().peekable();
-    let mut dirs: Vec<&Ephemeral> = plan.ephemeral.iter().collect();
+    let mut dirs: Vec<&EphemeralMount> = plan.ephemeral.iter().collect();
     dirs.sort_by_key(|d| depth(&d.path));
     for (index, dir) in dirs.into_iter().enumerate() {
         while let Some(mount) = mounts.next_if(|m| depth(&m.destination) <= depth(&dir.path)) {

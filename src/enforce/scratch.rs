@@ -16,7 +16,7 @@ use super::image::{self, ImageLayers};
 use super::rootfs::tmpfs_with;
 use super::walls::UserNamespace;
 use crate::kernel::mount_options::{Bits, Propagation, Reach};
-use crate::plan::{Ephemeral, EphemeralContent, FilesystemPlan};
+use crate::plan::{EphemeralContent, EphemeralMount, FilesystemPlan};
 use crate::policy::RootAccess;
 use crate::sys::mount::change;
 
@@ -160,7 +160,7 @@ impl<'a> Scratch<'a> {
     }
 
     /// Makes one private directory.
-    pub(super) fn directory(&self, index: usize, dir: &Ephemeral) -> Result<(), EnforceError> {
+    pub(super) fn directory(&self, index: usize, dir: &EphemeralMount) -> Result<(), EnforceError> {
         let step = |what: &str| format!("{what} the private {}", dir.path.display());
         let opened = Follow::Never.open(&dir.path);
         let is_images = |fd: &OwnedFd| match (dir.content, self.layers) {

@@ -13,11 +13,11 @@ use super::EnforceError;
 use super::cover::{Follow, attach, copy};
 use super::file_system::NewFileSystem;
 use crate::kernel::mount_options::{Bits, Reach};
-use crate::plan::{Seen, SeenAs};
+use crate::plan::{VisibleFile, VisibleKind};
 use crate::sys::mount::change;
 
 /// Makes a directory empty but for these files, which lie in it now.
-pub(super) fn mask_but(path: &Path, files: &[Seen]) -> Result<(), EnforceError> {
+pub(super) fn mask_but(path: &Path, files: &[VisibleFile]) -> Result<(), EnforceError> {
     let step = || format!("mask {path:?} except git's files (if it changed, start again)");
     let hidden = Follow::Never
         .open(path)
@@ -42,7 +42,7 @@ fn room_for(files: usize) -> rustix::io::Result<OwnedFd> {
     fs.mount(Bits::default())
 }
 
-fn place(hidden: &OwnedFd, cover: &OwnedFd, file: &Seen) -> rustix::io::Result<()> {
+fn place(hidden: &OwnedFd, cover: &OwnedFd, file: &VisibleFile) -> rustix::io::Result<()> {
     // For every user of the container, and for every umask of the caller.
     const DIRECTORY: Mode = Mode::from_raw_mode(0o755);
     let above: Vec<&Path> = file.path.ancestors().skip(1).collect();
@@ -57,8 +57,8 @@ fn place(hidden: &OwnedFd, cover: &OwnedFd, file: &Seen) -> rustix::io::Result<(
         }
     }
     let (dev, ino) = match &file.what {
-        SeenAs::Link { to } => return rustix::fs::symlinkat(to, cover, &file.path),
-        SeenAs::File { dev, ino } => (*dev, *ino),
+        VisibleKind::Link { to } => return rustix::fs::symlinkat(to, cover, &file.path),
+        VisibleKind::File { dev, ino } => (*dev, *ino),
     };
     let found = beneath(hidden, &file.path)?;
     let stat = rustix::fs::fstat(&found)?;

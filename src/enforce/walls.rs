@@ -18,7 +18,7 @@ use super::rootfs::OwnMount;
 use super::trust::Trust;
 use super::unconfined::Parity;
 use super::{EnforceError, Wall, process, stdio, verify};
-use crate::plan::{CapabilitySets, ImageBelow, Plan, ScratchPlace};
+use crate::plan::{CapabilitySets, ImageBase, Plan, ScratchStorage};
 use crate::policy::RootAccess;
 use crate::seccomp::SavedFilter;
 use crate::sys::user::JoinedUser;
@@ -266,7 +266,7 @@ impl InitFiles {
         user_namespace: UserNamespace,
     ) -> Result<Self, EnforceError> {
         let files = &plan.filesystem;
-        let on_disk = files.needs_scratch() && files.scratch_place == ScratchPlace::Disk;
+        let on_disk = files.needs_scratch() && files.scratch_place == ScratchStorage::Disk;
         let scratch = match (on_disk, disk) {
             (true, Some(socket)) => ScratchSource::Disk(socket),
             (false, None) => ScratchSource::Memory,
@@ -285,7 +285,7 @@ impl InitFiles {
     /// With the layers of the image, as planned: over another place hard links would come apart, or more be seen.
     pub fn over(self, plan: &Plan, layers: Option<ImageLayers>) -> Result<Self, EnforceError> {
         let files = &plan.filesystem;
-        let wanted = files.image_below == Some(ImageBelow::Layers);
+        let wanted = files.image_below == Some(ImageBase::Layers);
         let (given, nodes) = match &layers {
             Some(layers) => (
                 !layers.trees.is_empty(),
@@ -394,24 +394,24 @@ mod tests {
                 metacopy: false,
             })
         };
-        let why = || ImageBelow::AsItIs(String::new());
+        let why = || ImageBase::AsItIs(String::new());
         for (root, below, given, right) in [
             (
                 RootAccess::Ephemeral,
-                Some(ImageBelow::Layers),
+                Some(ImageBase::Layers),
                 layers(),
                 true,
             ),
-            (RootAccess::Ephemeral, Some(ImageBelow::Layers), None, false),
+            (RootAccess::Ephemeral, Some(ImageBase::Layers), None, false),
             (
                 RootAccess::Ephemeral,
-                Some(ImageBelow::Directory),
+                Some(ImageBase::Directory),
                 None,
                 true,
             ),
             (
                 RootAccess::Ephemeral,
-                Some(ImageBelow::Directory),
+                Some(ImageBase::Directory),
                 layers(),
                 false,
             ),
@@ -424,7 +424,7 @@ mod tests {
         ] {
             plan.filesystem.root = root;
             plan.filesystem.image_below = below;
-            plan.filesystem.scratch_place = ScratchPlace::Memory;
+            plan.filesystem.scratch_place = ScratchStorage::Memory;
             let made = files(&plan, None).unwrap().over(&plan, given);
             assert_eq!(made.is_ok(), right, "{:?}", plan.filesystem.image_below);
         }
@@ -435,8 +435,8 @@ mod tests {
         let mut plan = crate::plan::tests::sample();
         plan.filesystem.root = crate::policy::RootAccess::Ephemeral;
         for (place, right, wrong) in [
-            (ScratchPlace::Disk, Some(socket()), None),
-            (ScratchPlace::Memory, None, Some(socket())),
+            (ScratchStorage::Disk, Some(socket()), None),
+            (ScratchStorage::Memory, None, Some(socket())),
         ] {
             plan.filesystem.scratch_place = place;
             assert!(files(&plan, right).is_ok());

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::plan::never::Never;
+use crate::plan::never::NeverList;
 use crate::sys::program::{self, Reach};
 
 /// More than a slow index needs.
@@ -129,7 +129,7 @@ pub enum Tool {
 /// Whether no sandbox writes the directory of a program.
 fn is_closed(program: &Path) -> bool {
     let directory = program.parent();
-    directory.is_some_and(|directory| Never::builtin().is_closed(directory))
+    directory.is_some_and(|directory| NeverList::builtin().is_closed(directory))
 }
 
 /// Variables by which package managers are configured. None of them names a program or a library.

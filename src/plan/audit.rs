@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::mount::PlannedMount;
-use super::{BundleFacts, Decided, HostFacts, Plan, Pruned, plan, text};
+use super::{BundleFacts, DecidedPlan, HostFacts, OmittedMount, Plan, plan, text};
 use crate::egress::EgressRules;
 use crate::policy::{
     AuditOutcome, ExceededField, Field, Policy, PolicyName, ResolvedPolicy, loosens,
@@ -25,7 +25,7 @@ pub struct AuditPlan {
     pub refused: Option<String>,
     /// Mounts that would be missing or read-only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub mounts: Vec<Pruned>,
+    pub mounts: Vec<OmittedMount>,
     /// What else of the engine's wishes would not be given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_given: Vec<String>,
@@ -55,7 +55,7 @@ pub fn report(
     spec: &Spec,
     bundle: &BundleFacts,
     host: &HostFacts,
-    enforced: &Decided,
+    enforced: &DecidedPlan,
 ) -> Option<AuditPlan> {
     let AuditOutcome { name, outcome } = resolved.audited.as_ref()?;
     let shared = enforced.plan.network.shared.is_some();
@@ -83,7 +83,7 @@ pub fn report(
     })
 }
 
-fn compare(name: &PolicyName, here: &Decided, there: &Decided, shared: bool) -> AuditPlan {
+fn compare(name: &PolicyName, here: &DecidedPlan, there: &DecidedPlan, shared: bool) -> AuditPlan {
     let network = &there.plan.network;
     AuditPlan {
         policy: name.clone(),
@@ -99,7 +99,7 @@ fn compare(name: &PolicyName, here: &Decided, there: &Decided, shared: bool) -> 
     }
 }
 
-fn mounts(here: &Plan, there: &Plan) -> Vec<Pruned> {
+fn mounts(here: &Plan, there: &Plan) -> Vec<OmittedMount> {
     let own = |plan: &'_ Plan| -> Vec<PlannedMount> {
         let all = plan.filesystem.mounts.iter();
         all.filter(|m| !m.is_the_kernels()).cloned().collect()
@@ -123,7 +123,7 @@ fn mounts(here: &Plan, there: &Plan) -> Vec<Pruned> {
             }
             Some(_) => continue,
         };
-        all.push(Pruned {
+        all.push(OmittedMount {
             destination: mount.destination.clone(),
             source: mount.source().to_owned(),
             why,

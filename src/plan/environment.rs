@@ -92,13 +92,14 @@ pub enum PlainAddress {
 /// `policies/plain.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Plain {
-    base: Vec<Base>,
+struct BaseUrlList {
+    base: Vec<BaseUrl>,
 }
 
+/// A variable that sets the base URL of an SDK.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Base {
+struct BaseUrl {
     host: HostName,
     variable: String,
     address: String,
@@ -121,7 +122,7 @@ fn plain_addresses(rules: &EgressRules) -> Vec<PlainAddress> {
     if !rules.have_requests() {
         return Vec::new();
     }
-    let plain: Plain = toml::from_str(include_str!("../../policies/plain.toml"))
+    let plain: BaseUrlList = toml::from_str(include_str!("../../policies/plain.toml"))
         .expect("a test parses the built-in list");
     let known = plain.base.into_iter();
     let known = known.filter(|base| has_requests_alone(rules, &base.host));

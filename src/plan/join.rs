@@ -10,7 +10,7 @@ use std::path::Path;
 use oci_spec::runtime::{Linux, LinuxNamespaceType as Type};
 
 use super::{BundleFacts, NetworkPlan, PlanError, SharedNetwork, Warning};
-use crate::plan::Isolates;
+use crate::plan::NamespaceType;
 use crate::plan::PlannedNamespace;
 use crate::policy::{
     ExceededField, Field, NamespaceKind, Network, NetworkLimit, OnUnknown, Origin, Policy,
@@ -50,9 +50,9 @@ pub enum NetworkState {
     Standing(SharedNetwork),
 }
 
-/// The network that a container joins.
+/// The network of another container that a container joins.
 #[derive(Debug)]
-pub struct Joined<'a> {
+pub struct NetworkJoin<'a> {
     shared: &'a SharedNetwork,
     plan: &'a NetworkPlan,
     policy: &'a Network,
@@ -65,7 +65,7 @@ pub(super) fn find<'a>(
     linux: &Linux,
     bundle: &'a BundleFacts,
     warnings: &mut Vec<Warning>,
-) -> Result<Option<Joined<'a>>, PlanError> {
+) -> Result<Option<NetworkJoin<'a>>, PlanError> {
     let given = linux.namespaces().as_deref().unwrap_or_default();
     let named = given.iter().find(|n| n.typ() == Type::Network);
     let Some(path) = named.and_then(|n| n.path().as_deref()) else {
@@ -125,7 +125,7 @@ fn join<'a>(
     resolved: &ResolvedPolicy,
     inside: &'a [Neighbour],
     host_users: bool,
-) -> Result<(Joined<'a>, Vec<ExceededField>), String> {
+) -> Result<(NetworkJoin<'a>, Vec<ExceededField>), String> {
     let mut firsts = Vec::new();
     for neighbour in inside {
         let (Some(policy), Some(network)) = (&neighbour.policy, &neighbour.network) else {
@@ -137,7 +137,7 @@ fn join<'a>(
         let its_users = !neighbour
             .namespaces
             .iter()
-            .any(|n| n.isolates == Isolates::User);
+            .any(|n| n.isolates == NamespaceType::User);
         if !(its_users && host_users) {
             return Err("one of them has a user namespace".to_owned());
         }
@@ -163,7 +163,7 @@ fn join<'a>(
     let policy = &policy.network;
     let less = compare(resolved, policy)?;
     compare_asking(resolved, plan)?;
-    let joined = Joined {
+    let joined = NetworkJoin {
         shared,
         plan,
         policy,
@@ -258,7 +258,7 @@ fn with_network(policy: &Policy, network: &Network) -> Policy {
     }
 }
 
-impl Joined<'_> {
+impl NetworkJoin<'_> {
     /// The policy as it is with the network that governs.
     pub(super) fn adopt(&self, resolved: &ResolvedPolicy) -> ResolvedPolicy {
         ResolvedPolicy {
@@ -274,7 +274,7 @@ impl Joined<'_> {
 
     /// The namespace that libcontainer joins.
     pub(super) fn namespace(&self) -> PlannedNamespace {
-        PlannedNamespace::at(Isolates::Network, &self.shared.path)
+        PlannedNamespace::at(NamespaceType::Network, &self.shared.path)
     }
 
     /// What holds there.
@@ -310,7 +310,7 @@ impl Joined<'_> {
 /// Where each field came from; in another container's network those of the network came from there.
 pub(super) fn origins(
     resolved: &ResolvedPolicy,
-    joined: Option<&Joined<'_>>,
+    joined: Option<&NetworkJoin<'_>>,
 ) -> BTreeMap<String, String> {
     let all = resolved.origins.iter();
     all.map(|(field, origin)| match joined {

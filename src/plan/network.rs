@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{FilesystemPlan, PlanError, secrets};
 use crate::egress::ssh::SSH;
 use crate::egress::{AskRules, Budget, EgressRules, TlsHosts, proxy_port};
-use crate::plan::Isolates;
+use crate::plan::NamespaceType;
 use crate::plan::PlannedNamespace;
 use crate::plan::namespaces::HOST_NETWORK;
 use crate::policy::inbound::MOST_INBOUND;
@@ -336,7 +336,7 @@ fn check_inbound(
         .all(|port| network.published.contains_key(port))
         && namespaces
             .iter()
-            .any(|n| n.is_at(Isolates::Network, Path::new(HOST_NETWORK)))
+            .any(|n| n.is_at(NamespaceType::Network, Path::new(HOST_NETWORK)))
     {
         "it has the host's network, and the ports would be the host's own at every address: for `wrap` use --publish".to_owned()
     } else if let Some(port) = ports.iter().find(walls) {

@@ -9,7 +9,7 @@ use oci_spec::runtime::{Mount, Spec};
 
 use super::anonymous::is_named_so;
 use super::judge::refusal;
-use super::sort::Rules;
+use super::sort::MountRules;
 use super::support::support;
 use super::volumes::volume;
 use super::{BundleFacts, FileKind, PlanError, SourceFacts, Warning};
@@ -29,7 +29,7 @@ impl Bind<'_> {
     }
 
     /// Whether the caller can have meant it as the workspace: a directory to be written that is not the engine's own.
-    fn could_be(&self, rules: Rules<'_>, bundle: &BundleFacts) -> bool {
+    fn could_be(&self, rules: MountRules<'_>, bundle: &BundleFacts) -> bool {
         let mut options = self.mount.options().iter().flatten();
         let place = self.place().to_str().unwrap_or("");
         self.facts.kind == FileKind::Directory
@@ -49,7 +49,7 @@ pub(super) fn workspace(
     spec: &Spec,
     mounts: &[Mount],
     bundle: &BundleFacts,
-    rules: Rules<'_>,
+    rules: MountRules<'_>,
     warnings: &mut Vec<Warning>,
 ) -> Result<Option<usize>, PlanError> {
     let all = mounts.iter().zip(&bundle.sources).enumerate();
@@ -130,7 +130,7 @@ fn without_the_named(
 fn guess(
     holder: &Bind<'_>,
     rivals: &[&Path],
-    rules: Rules<'_>,
+    rules: MountRules<'_>,
     warnings: &mut Vec<Warning>,
 ) -> Result<usize, PlanError> {
     let files = &rules.policy.filesystem;

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 
 use super::{open_path, real_path};
-use crate::plan::Inside;
+use crate::plan::FoundCredential;
 use crate::plan::mountinfo::join;
-use crate::plan::never::Never;
+use crate::plan::never::NeverList;
 use crate::plan::support::is_id;
 
 /// Paths of the list, as they are on this node.
@@ -81,7 +81,7 @@ fn moved_by_layer(layer: &Path) -> Option<&Path> {
 
 impl Known {
     /// An engine's data that lies somewhere else than the list has it: judged as if it lay there.
-    fn moved(never: &Never, plain: &mut Plain, data: &Path, usual: &str) -> Option<Self> {
+    fn moved(never: &NeverList, plain: &mut Plain, data: &Path, usual: &str) -> Option<Self> {
         if !data.is_absolute() || never.refuses(data).is_some() {
             return None;
         }
@@ -154,7 +154,7 @@ fn stat(path: &Path) -> Option<Stat> {
 
 impl Hosts {
     /// The list's paths, and the engine's data directory as the root file system's place betrays it.
-    pub(super) fn of(never: &Never, rootfs: &Path) -> Self {
+    pub(super) fn of(never: &NeverList, rootfs: &Path) -> Self {
         let never_in = never.host.iter().map(|h| &h.path);
         let listed = never_in.chain(never.read_only.iter().map(|r| &r.path));
         let listed = listed.map(|path| (path.clone(), false));
@@ -182,7 +182,7 @@ impl Hosts {
     }
 
     /// Likewise, the places that the node's file names: judged as if they lay beside it.
-    pub(super) fn add_nodes(&mut self, never: &Never, places: &NodePlaces) {
+    pub(super) fn add_nodes(&mut self, never: &NeverList, places: &NodePlaces) {
         let mut plain = Plain::default();
         let hidden = places.hidden.iter().map(|place| (place, NODE));
         let public = places.public.iter().map(|place| (place, CERTIFICATES));
@@ -198,7 +198,7 @@ impl Hosts {
     /// Likewise, as the layers of the root file system betray containerd's.
     pub(super) fn add_layers<'a>(
         &mut self,
-        never: &Never,
+        never: &NeverList,
         layers: impl Iterator<Item = &'a PathBuf>,
     ) {
         let data: BTreeSet<&Path> = layers.filter_map(|l| moved_by_layer(l)).collect();
@@ -210,7 +210,7 @@ impl Hosts {
     }
 
     /// The entry that this directory is, whatever its path says, if `never` lets it in nowhere.
-    pub(super) fn is_one(&self, never: &Never, fd: &OwnedFd) -> Option<PathBuf> {
+    pub(super) fn is_one(&self, never: &NeverList, fd: &OwnedFd) -> Option<PathBuf> {
         let stat = rustix::fs::fstat(fd).ok()?;
         let known = self.by_inode(stat.st_dev, stat.st_ino)?;
         let never_in = known.engine || never.host.iter().any(|h| h.path == known.name);
@@ -274,7 +274,7 @@ impl Hosts {
 
     /// Entries that lie inside a source although the list's names do not say so; none that lies in another one, which is hidden
     /// with that.
-    pub(super) fn inside(&self, never: &Never, real: &Path) -> Vec<Inside> {
+    pub(super) fn inside(&self, never: &NeverList, real: &Path) -> Vec<FoundCredential> {
         let is_never = |k: &&Known| k.engine || k.of_node || never.refuses(&k.name).is_some();
         let moved = self
             .known
@@ -293,7 +293,7 @@ impl Hosts {
         let inside = outermost.map(|(rest, k)| {
             let why = format!("it is {}", k.name.display());
             // By its whole path: the node's link leads there.
-            Inside::hidden(rest.to_path_buf(), why, rest.components().count())
+            FoundCredential::hidden(rest.to_path_buf(), why, rest.components().count())
         });
         inside.collect()
     }
@@ -306,7 +306,7 @@ mod tests {
     use super::*;
     use crate::probe::TestDir;
 
-    fn never(paths: &[PathBuf]) -> Never {
+    fn never(paths: &[PathBuf]) -> NeverList {
         let host = |p: &PathBuf| format!("[[host]]\npath = {p:?}\nwhy = \"w\"\n");
         let text: String = paths.iter().map(host).collect();
         toml::from_str(&format!("{text}[credentials]\nwhy = \"c\"\npaths = []\n")).unwrap()
@@ -337,7 +337,7 @@ mod tests {
         ] {
             fs::create_dir_all(dir.join(path)).unwrap();
         }
-        let never = Never::builtin();
+        let never = NeverList::builtin();
         let judged = |hosts: &Hosts, path: &str| {
             let path = dir.join(path);
             let found = hosts.known_as(&open(&path), &path);

@@ -8,7 +8,7 @@ use rustix::mount::{OpenTreeFlags, open_tree};
 
 use super::Opened;
 use crate::kernel::mount_options::Reach;
-use crate::plan::idmap::{Container, Mapped};
+use crate::plan::idmap::{IdmapContext, IdmapOutcome};
 use crate::plan::set_id::is_own_group;
 use crate::plan::{BundleFacts, FileKind, FilesystemPlan, MappedIds, SourceFacts};
 use crate::sys::mount::map_ids;
@@ -23,7 +23,7 @@ pub fn try_all(
     facts: &mut BundleFacts,
     opened: &mut [Opened],
     plan: &FilesystemPlan,
-    container: Container<'_>,
+    container: IdmapContext<'_>,
 ) -> bool {
     let mut tried = false;
     for mount in &plan.mounts {
@@ -47,12 +47,12 @@ pub fn try_all(
         }
         tried = true;
         found.ids.mapped = Some(match attempt(source, found) {
-            Ok(ids) => Mapped::To {
+            Ok(ids) => IdmapOutcome::To {
                 ids,
                 own_group: std::fs::read_to_string("/etc/passwd")
                     .is_ok_and(|text| is_own_group(&text, found.ids.uid, found.ids.gid)),
             },
-            Err(error) => Mapped::Cannot(format!(
+            Err(error) => IdmapOutcome::Cannot(format!(
                 "its file system ({}) cannot map ids here: {error}",
                 found.file_system.kind
             )),

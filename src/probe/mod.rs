@@ -23,8 +23,8 @@ use oci_spec::runtime::{Mount, Spec};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
-use crate::plan::never::Never;
-use crate::plan::wrapped::Wrapped;
+use crate::plan::never::NeverList;
+use crate::plan::wrapped::WrapPlan;
 use crate::plan::{BundleFacts, FileKind, FilesystemPlan, MappedIds, PlannedMount, SourceFacts};
 use crate::policy::{Filesystem, SearchRule};
 use search::{Budget, Unwanted, View};
@@ -111,7 +111,7 @@ pub fn can_be_judged(path: &Path) -> io::Result<()> {
 pub fn bundle(
     spec: &Spec,
     (dir, rootfs): (&Path, &Path),
-    wrapped: &Wrapped,
+    wrapped: &WrapPlan,
     of_node: &NodePlaces,
 ) -> Result<(BundleFacts, Vec<Opened>), ProbeError> {
     let mut judge = Judge::new(spec, rootfs);
@@ -184,7 +184,7 @@ pub fn search(
     plan: &FilesystemPlan,
     policy: &Filesystem,
 ) -> bool {
-    let (never, meant) = (Never::builtin(), policy.meant());
+    let (never, meant) = (NeverList::builtin(), policy.meant());
     let unwanted = Unwanted::new(never, &meant);
     let mut told = false;
     let sources = facts.sources.iter_mut().flatten();
@@ -230,7 +230,7 @@ pub fn search(
 
 /// Where in the container a source will be, and the others.
 fn view<'a>(
-    wrapped: &Wrapped,
+    wrapped: &WrapPlan,
     plan: &FilesystemPlan,
     own: &Opened,
     opened: &'a [Opened],

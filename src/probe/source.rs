@@ -14,9 +14,9 @@ use super::idmap::is_without_set_id;
 use super::{ProbeError, held, is_bind, kubelet, links, open_path, overlay, real_path};
 use crate::plan::anonymous::is_anonymous;
 use crate::plan::mountinfo::{MountTable, join};
-use crate::plan::never::Never;
+use crate::plan::never::NeverList;
 use crate::plan::volumes;
-use crate::plan::{FileKind, FileSystem, Home, Inside, SourceFacts, SourceIds};
+use crate::plan::{FileKind, FileSystem, FoundCredential, Home, SourceFacts, SourceIds};
 use crate::sys::mount::takes_handles;
 use crate::sys::user_namespace::{only_user, owner};
 
@@ -28,7 +28,7 @@ const STACKED: usize = 4;
 
 /// What sources are measured by.
 pub(super) struct Judge {
-    pub(super) never: &'static Never,
+    pub(super) never: &'static NeverList,
     pub(super) hosts: Hosts,
     /// Read once, and only where there is something to judge.
     mounts: OnceCell<MountTable>,
@@ -62,7 +62,7 @@ struct Shown {
 
 impl Judge {
     pub(super) fn new(spec: &Spec, rootfs: &Path) -> Self {
-        let never = Never::builtin();
+        let never = NeverList::builtin();
         Self {
             hosts: Hosts::of(never, rootfs),
             never,
@@ -191,7 +191,7 @@ impl Judge {
         let inside = facts
             .all_names()
             .flat_map(|name| self.hosts.inside(self.never, name));
-        let inside: BTreeSet<Inside> = inside.collect();
+        let inside: BTreeSet<FoundCredential> = inside.collect();
         facts.inside = inside.into_iter().collect();
         let below = facts.all_names().flat_map(|n| self.never.below(n));
         let linked = below

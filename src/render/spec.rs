@@ -9,7 +9,7 @@ use oci_spec::runtime::{
 };
 
 use crate::devices::{nothing, planned};
-use crate::plan::Isolates;
+use crate::plan::NamespaceType;
 use crate::plan::PlannedNamespace;
 use crate::plan::namespaces::is_net;
 use crate::plan::{MountKind, Plan, PlannedMount, neutral, process};
@@ -175,14 +175,14 @@ fn mount(planned: &PlannedMount) -> Option<Mount> {
 
 fn namespace(planned: &PlannedNamespace) -> LinuxNamespace {
     let typ = match planned.isolates {
-        Isolates::Pid => LinuxNamespaceType::Pid,
-        Isolates::Ipc => LinuxNamespaceType::Ipc,
-        Isolates::Uts => LinuxNamespaceType::Uts,
-        Isolates::Mount => LinuxNamespaceType::Mount,
-        Isolates::Cgroup => LinuxNamespaceType::Cgroup,
-        Isolates::User => LinuxNamespaceType::User,
-        Isolates::Time => LinuxNamespaceType::Time,
-        Isolates::Network => LinuxNamespaceType::Network,
+        NamespaceType::Pid => LinuxNamespaceType::Pid,
+        NamespaceType::Ipc => LinuxNamespaceType::Ipc,
+        NamespaceType::Uts => LinuxNamespaceType::Uts,
+        NamespaceType::Mount => LinuxNamespaceType::Mount,
+        NamespaceType::Cgroup => LinuxNamespaceType::Cgroup,
+        NamespaceType::User => LinuxNamespaceType::User,
+        NamespaceType::Time => LinuxNamespaceType::Time,
+        NamespaceType::Network => LinuxNamespaceType::Network,
     };
     let builder = LinuxNamespaceBuilder::default().typ(typ);
     match planned.path.clone() {

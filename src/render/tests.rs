@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 
 use super::explain;
 use super::spec::{Places, confined, normalise, unconfined};
-use crate::plan::{BundleFacts, Decided, HostFacts, MountKind, Plan, PlannedMount, Tmpfs, plan};
+use crate::plan::{
+    BundleFacts, DecidedPlan, HostFacts, MountKind, Plan, PlannedMount, Tmpfs, plan,
+};
 use crate::policy::{Asker, NodeConfig, Selection, Sources, resolve};
 
 fn places() -> Places {
@@ -49,7 +51,7 @@ fn planned(spec: &Spec, node: &str) -> Plan {
     decided(spec, node).plan
 }
 
-fn decided(spec: &Spec, node: &str) -> Decided {
+fn decided(spec: &Spec, node: &str) -> DecidedPlan {
     let selection = resolve(&Sources {
         annotations: &BTreeMap::new(),
         flag: Some("strict"),

@@ -9,7 +9,7 @@ use libcontainer::error::LibcontainerError;
 use crate::cli::Global;
 use crate::enforce::hooks::{self as enforced, HookMoment};
 use crate::enforce::report::Failed;
-use crate::plan::Decided;
+use crate::plan::DecidedPlan;
 use crate::policy::NetworkMode;
 use crate::runtime::RuntimeError;
 use crate::runtime::agent::Agent;
@@ -75,7 +75,7 @@ fn release(global: &Global, place: &Place, record: &mut Record) -> Result<(), Ru
         )));
     }
     check_sidecar(record).map_err(refuse)?;
-    if let Some(Decided { plan, .. }) = &mut record.decided
+    if let Some(DecidedPlan { plan, .. }) = &mut record.decided
         && plan.network.mode == NetworkMode::Allowlist
         && plan.network.shared.is_none()
     {

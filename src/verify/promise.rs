@@ -9,7 +9,7 @@ use crate::egress::Decision;
 use crate::egress::tried::{
     HTTP, HTTPS, KNOWN_NAME, METADATA_ADDRESS, NOBODYS_ADDRESS, NOBODYS_ADDRESS_6,
 };
-use crate::plan::{Isolates, LimitsPlan, Plan};
+use crate::plan::{LimitsPlan, NamespaceType, Plan};
 use crate::policy::{Capability, Host, NetworkMode, RootAccess, Switch, SyscallProfile};
 
 /// What was promised for one container.
@@ -148,16 +148,16 @@ impl Walls {
 }
 
 /// The name below /proc/PID/ns.
-fn kernels_word(isolates: Isolates) -> Option<&'static str> {
+fn kernels_word(isolates: NamespaceType) -> Option<&'static str> {
     Some(match isolates {
-        Isolates::Cgroup => "cgroup",
-        Isolates::Ipc => "ipc",
-        Isolates::Mount => "mnt",
-        Isolates::Network => "net",
-        Isolates::Pid => "pid",
-        Isolates::User => "user",
-        Isolates::Uts => "uts",
-        Isolates::Time => "time",
+        NamespaceType::Cgroup => "cgroup",
+        NamespaceType::Ipc => "ipc",
+        NamespaceType::Mount => "mnt",
+        NamespaceType::Network => "net",
+        NamespaceType::Pid => "pid",
+        NamespaceType::User => "user",
+        NamespaceType::Uts => "uts",
+        NamespaceType::Time => "time",
     })
 }
 

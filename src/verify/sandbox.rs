@@ -13,7 +13,7 @@ use super::running::{by_exec, policy, promise};
 use super::tenant::Talk;
 use crate::cli::{Create, Global};
 use crate::enforce::program::Program;
-use crate::plan::wrapped::Wrapped;
+use crate::plan::wrapped::WrapPlan;
 use crate::runtime::create;
 use crate::runtime::delete::{self, Deletes};
 use crate::runtime::launch::{self, Leaves, Streams};
@@ -46,7 +46,7 @@ pub fn sandbox(global: &Global) -> Result<Report> {
         global,
         &arguments(&directory.0, &claim.id),
         streams,
-        &Wrapped::default(),
+        &WrapPlan::default(),
     )?;
     let tried = by_both(global, &place, lock, talk);
     let deleted = delete::delete(&place, Deletes::Any);

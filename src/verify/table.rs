@@ -8,8 +8,8 @@ use super::mounted::{MountedLine, RESTRICTING};
 use crate::plan::report::DENIED_IN;
 use crate::plan::trust::TRUST_IN;
 use crate::plan::{
-    Bind, BindAccess, EphemeralContent, FilesystemPlan, Isolates, KernelFileSystem, MappedIds,
-    MountKind, Plan, PlannedMount,
+    BindAccess, BindMount, EphemeralContent, FilesystemPlan, KernelFileSystem, MappedIds,
+    MountKind, NamespaceType, Plan, PlannedMount,
 };
 use crate::policy::{RootAccess, escape};
 
@@ -56,7 +56,7 @@ fn planned(mount: &PlannedMount, has_processes: bool) -> Expected {
             (_, kinds) => return Expected::Made(wanted, kinds),
         },
         MountKind::Tmpfs(_) => return Expected::Made(wanted, &["tmpfs"]),
-        MountKind::Bind(Bind {
+        MountKind::Bind(BindMount {
             access: BindAccess::Private,
             ..
         }) => &["overlay"],
@@ -78,7 +78,7 @@ fn own_kind(what: KernelFileSystem) -> &'static [&'static str] {
 
 fn has_processes(plan: &Plan) -> bool {
     let mut all = plan.namespaces.iter();
-    all.any(|planned| planned.isolates == Isolates::Pid && planned.path.is_none())
+    all.any(|planned| planned.isolates == NamespaceType::Pid && planned.path.is_none())
 }
 
 /// All that a plan has, by its place.
@@ -310,7 +310,7 @@ fn is_trusted(plan: &Plan, line: &MountedLine, lines: &[MountedLine]) -> bool {
 mod tests {
     use super::*;
     use crate::plan::{
-        Ephemeral, FileKind, Judged, KernelFileSystem, KernelMount, Programs, Tmpfs,
+        EphemeralMount, FileKind, KernelFileSystem, KernelMount, ProgramMode, SourceIdentity, Tmpfs,
     };
 
     fn mount(destination: &str, kind: MountKind) -> PlannedMount {
@@ -322,15 +322,15 @@ mod tests {
     }
 
     fn bind(access: BindAccess) -> MountKind {
-        MountKind::Bind(Bind {
+        MountKind::Bind(BindMount {
             source: "/srv/x".into(),
-            judged: Judged {
+            judged: SourceIdentity {
                 dev: 1,
                 ino: 2,
                 kind: FileKind::Directory,
             },
             access,
-            programs: Programs::Run,
+            programs: ProgramMode::Run,
             ids: MappedIds::Node,
         })
     }
@@ -364,7 +364,7 @@ mod tests {
             mount("/ref", bind(BindAccess::ReadOnly)),
             mount("/cache", bind(BindAccess::Private)),
         ];
-        files.ephemeral = vec![Ephemeral {
+        files.ephemeral = vec![EphemeralMount {
             path: "/root".into(),
             content: EphemeralContent::EmptyHome,
         }];

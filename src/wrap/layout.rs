@@ -13,9 +13,9 @@ use super::person::Person;
 use super::repository;
 use super::settings::PROJECT_FILE;
 use super::toolchain::Toolchains;
-use crate::plan::Pruned;
-use crate::plan::never::Never;
-use crate::plan::wrapped::Wrapped;
+use crate::plan::OmittedMount;
+use crate::plan::never::NeverList;
+use crate::plan::wrapped::WrapPlan;
 use crate::policy::WrapOptions;
 use crate::probe::{can_be_judged, is_home};
 
@@ -26,7 +26,7 @@ pub struct Layout {
     /// Those of them that the list names.
     pub system: BTreeSet<PathBuf>,
     /// Toolchains of PATH that are not mounted, and why.
-    pub dropped: Vec<Pruned>,
+    pub dropped: Vec<OmittedMount>,
     /// Those of them that `--read` named.
     pub asked: BTreeSet<PathBuf>,
     /// Caches that are read, and written for the run alone.
@@ -197,7 +197,7 @@ impl Layout {
         let Some(home) = self.home.clone().filter(|home| home.is_dir()) else {
             return;
         };
-        let never = Never::builtin();
+        let never = NeverList::builtin();
         match never.refuses(&home) {
             None => self.binds.push(home),
             Some(why) => self.drop(&home, why.to_owned()),
@@ -232,7 +232,7 @@ impl Layout {
     /// Why a directory that PATH names is not to be a mount. What is mounted is judged once more, by what was opened; here
     /// it is told apart what would stop all of `wrap`, or hide the list's own mounts.
     fn no_toolchain(&self, part: &Path) -> Option<String> {
-        let never = Never::builtin();
+        let never = NeverList::builtin();
         let mut parts = part.components();
         if !parts.all(|c| matches!(c, Component::RootDir | Component::Normal(_))) {
             return Some("its path has `..` in it".to_owned());
@@ -259,7 +259,7 @@ impl Layout {
 
     fn drop(&mut self, part: &Path, why: String) {
         if !self.dropped.iter().any(|d| d.destination == part) {
-            self.dropped.push(Pruned {
+            self.dropped.push(OmittedMount {
                 destination: part.to_owned(),
                 source: part.to_owned(),
                 why,
@@ -268,9 +268,9 @@ impl Layout {
     }
 
     /// What the planner is told of the binds.
-    pub fn wrapped(&self, requests: WrapOptions) -> Wrapped {
+    pub fn wrapped(&self, requests: WrapOptions) -> WrapPlan {
         let judged = self.binds.iter().filter(|b| !self.system.contains(*b));
-        Wrapped {
+        WrapPlan {
             system: self.system.clone(),
             judged: judged.cloned().collect(),
             asked: self.asked.clone(),
@@ -280,7 +280,7 @@ impl Layout {
             written: self.written.clone(),
             dropped: self.dropped.clone(),
             requests,
-            ..Wrapped::default()
+            ..WrapPlan::default()
         }
     }
 

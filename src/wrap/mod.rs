@@ -37,7 +37,7 @@ pub use self::error::{WrapRefused, status_of};
 pub use self::wanted::Wanted;
 use crate::audit;
 use crate::cli::{self, Global, Walls};
-use crate::plan::wrapped::{ShownBy, Wrapped};
+use crate::plan::wrapped::{WrapEnforcement, WrapPlan};
 use crate::policy::{Access, MountRule, ResolvedPolicy, Selection};
 use crate::render::explain::LandlockWalls;
 use crate::runtime::create::{self, BundleDecision};
@@ -165,7 +165,7 @@ fn records<'a>(global: &'a Global, wanted: &'a Wanted) -> Base<'a> {
 /// A bundle made for a command, and how it is to be run.
 struct Prepared {
     bundle: WrapBundle,
-    wrapped: Wrapped,
+    wrapped: WrapPlan,
     /// What git is told of the person and the workspace.
     git: String,
 }
@@ -233,10 +233,10 @@ fn prepare(global: &Global, wanted: &Wanted, base: Base<'_>) -> Result<Prepared>
     bundle.write(&spec::build(&layout, &command))?;
     Ok(Prepared {
         bundle,
-        wrapped: Wrapped {
+        wrapped: WrapPlan {
             by: match wanted.walls {
-                Walls::Namespaces => ShownBy::Mounts,
-                Walls::Landlock => ShownBy::Rules,
+                Walls::Namespaces => WrapEnforcement::Mounts,
+                Walls::Landlock => WrapEnforcement::Rules,
             },
             published: wanted.published(),
             ..layout.wrapped(wanted.asked.clone())

@@ -12,7 +12,7 @@ use super::planted;
 use super::wanted::Wanted;
 use crate::cli::Walls;
 use crate::plan::BindAccess;
-use crate::plan::never::Never;
+use crate::plan::never::NeverList;
 use crate::plan::wrapped::over_ceiling;
 use crate::policy::ResolvedPolicy;
 use crate::probe::is_home;
@@ -29,7 +29,7 @@ impl Layout {
             if real.starts_with(&self.workspace) {
                 self.close_in_workspace(path, real, wanted.walls)?;
             } else if !self.shows(&real) {
-                if Never::builtin().is_configuration(&real) {
+                if NeverList::builtin().is_configuration(&real) {
                     // Judged as what the list has of /etc.
                     self.system.insert(real.clone());
                 }
@@ -82,7 +82,7 @@ impl Layout {
         person: &Person,
     ) -> Result<PathBuf> {
         let real = real(option, path, person)?;
-        let never = Never::builtin();
+        let never = NeverList::builtin();
         let why = match never.refuses(&real) {
             Some(_) if option == "--read" && never.is_configuration(&real) => not_public(&real),
             Some(why) => Some(why.to_owned()),
@@ -155,7 +155,7 @@ fn not_public(real: &Path) -> Option<String> {
     if MADE.iter().any(|name| Path::new("/etc").join(name) == real) {
         return Some("wrap mounts its own file there".to_owned());
     }
-    let never = Never::builtin();
+    let never = NeverList::builtin();
     let mut waiting = vec![real.to_owned()];
     let mut seen = 0;
     while let Some(path) = waiting.pop() {
@@ -195,7 +195,7 @@ fn not_public(real: &Path) -> Option<String> {
     None
 }
 
-fn option_of_system(option: &str, real: &Path, never: &Never) -> Option<String> {
+fn option_of_system(option: &str, real: &Path, never: &NeverList) -> Option<String> {
     let why = never.read_only(real).filter(|_| option == "--write")?;
     Some(format!("always read-only: {why}"))
 }

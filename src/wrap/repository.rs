@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::own_file;
 use super::person::Person;
-use crate::plan::never::Never;
+use crate::plan::never::NeverList;
 use crate::probe::is_home;
 
 /// Longest text that git keeps in such a file.
@@ -20,7 +20,7 @@ pub fn top(directory: &Path, person: &Person) -> Option<PathBuf> {
     let home = person.home().and_then(|home| home.canonicalize().ok());
     let is_project = |path: &&Path| {
         let holds_home = home.as_ref().is_some_and(|home| home.starts_with(path));
-        !is_home(path) && !holds_home && !Never::builtin().is_common(path)
+        !is_home(path) && !holds_home && !NeverList::builtin().is_common(path)
     };
     let mut above = directory.ancestors().take_while(is_project);
     let top = above.find(|path| is_theirs(&path.join(".git"), person))?;

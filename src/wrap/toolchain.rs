@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::list::List;
 use super::script;
-use crate::plan::never::Never;
+use crate::plan::never::NeverList;
 use crate::probe::is_home;
 
 /// Entries of a directory that are looked at.
@@ -99,7 +99,7 @@ impl<'a> Toolchains<'a> {
         let too_much = is_home(above)
             || holds(self.workspace)
             || self.homes.iter().any(|home| holds(home))
-            || Never::builtin().is_common(above);
+            || NeverList::builtin().is_common(above);
         (whole && !too_much).then_some(above)
     }
 

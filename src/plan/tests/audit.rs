@@ -4,7 +4,7 @@ use super::*;
 use crate::plan::audit::report;
 use crate::policy::Field;
 
-fn audited(case: &Case) -> (Decided, Option<AuditPlan>) {
+fn audited(case: &Case) -> (DecidedPlan, Option<AuditPlan>) {
     let spec: Spec = serde_json::from_value(case.spec.clone()).unwrap();
     let decided = case.decided();
     let found = report(&case.resolved(), &spec, &case.facts, &host(), &decided);

@@ -181,7 +181,7 @@ impl Case {
         self
     }
 
-    fn decided_on(&self, host: &HostFacts) -> Result<Decided, PlanError> {
+    fn decided_on(&self, host: &HostFacts) -> Result<DecidedPlan, PlanError> {
         let spec: Spec = serde_json::from_value(self.spec.clone()).unwrap();
         plan(&self.resolved(), &spec, &self.facts, host)
     }
@@ -190,7 +190,7 @@ impl Case {
         self.decided_on(host).map(|decided| decided.plan)
     }
 
-    fn decided(&self) -> Decided {
+    fn decided(&self) -> DecidedPlan {
         self.decided_on(&host()).unwrap()
     }
 

@@ -10,7 +10,7 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::cost::Cost;
-use crate::plan::SeenAs;
+use crate::plan::VisibleKind;
 
 /// The largest file whose content is compared.
 const MOST: u64 = 1 << 20;
@@ -29,7 +29,7 @@ pub(super) struct Content<'a> {
 /// What a file says, or where a link leads, and what it is.
 pub(super) struct Contained {
     pub(super) bytes: Vec<u8>,
-    pub(super) what: SeenAs,
+    pub(super) what: VisibleKind,
 }
 
 impl<'a> Content<'a> {
@@ -62,7 +62,7 @@ impl<'a> Content<'a> {
         let stat = rustix::fs::fstat(&file).ok()?;
         Some(Contained {
             bytes: all(file, MOST).ok()??,
-            what: SeenAs::File {
+            what: VisibleKind::File {
                 dev: stat.st_dev,
                 ino: stat.st_ino,
             },
@@ -75,7 +75,7 @@ impl<'a> Content<'a> {
         let to = PathBuf::from(std::ffi::OsString::from_vec(bytes.clone()));
         Some(Contained {
             bytes,
-            what: SeenAs::Link { to },
+            what: VisibleKind::Link { to },
         })
     }
 }

@@ -13,7 +13,7 @@ use super::git::{Known, Spot};
 use super::places::Places;
 use super::{Directory, NAMED_BY, Search};
 use crate::plan::volumes::is_secret;
-use crate::plan::{InGit, Inside, Seen, keys};
+use crate::plan::{FoundCredential, GitState, VisibleFile, keys};
 
 /// The reason why a directory with files of git's is not hidden, and the remedy.
 const DEEP: &str =
@@ -71,7 +71,7 @@ impl Search<'_> {
         let Some((why, known_by)) = why.or_else(|| self.key(at, name, kind)) else {
             return Next::Into(None);
         };
-        let inside = Inside::hidden(path, why, known_by);
+        let inside = FoundCredential::hidden(path, why, known_by);
         match kind {
             FileType::Directory => {
                 let path = inside.path.as_path();
@@ -81,7 +81,7 @@ impl Search<'_> {
                     // What git has in it is seen.
                     None => {
                         let whole = u32::try_from(self.inside.len()).ok();
-                        self.hide(at.number, inside, InGit::Nothing);
+                        self.hide(at.number, inside, GitState::Nothing);
                         return Next::Into(whole);
                     }
                 }
@@ -91,7 +91,7 @@ impl Search<'_> {
                 Known::Hidden(git) => self.hide(at.number, inside, git),
             },
             // Git passes over them.
-            _ => self.hide(at.number, inside, InGit::Nothing),
+            _ => self.hide(at.number, inside, GitState::Nothing),
         }
         Next::Past
     }
@@ -121,7 +121,7 @@ impl Search<'_> {
                     {
                         let path = path.to_owned();
                         hidden.seen.retain(|seen| seen.path != path);
-                        hidden.seen.push(Seen { path, what });
+                        hidden.seen.push(VisibleFile { path, what });
                     }
                     return Next::Past;
                 }
@@ -129,13 +129,13 @@ impl Search<'_> {
             _ => return Next::Past,
         };
         // Of what git does not have, it sees nothing.
-        if matches!(git, InGit::Changed | InGit::Untold(_))
+        if matches!(git, GitState::Changed | GitState::Untold(_))
             && let Some(hidden) = self.inside.get(whole as usize)
         {
             let why = hidden.why.clone();
-            let inside = Inside {
+            let inside = FoundCredential {
                 covered: true,
-                ..Inside::hidden(path, why, 0)
+                ..FoundCredential::hidden(path, why, 0)
             };
             self.hide(at.number, inside, git);
         }
@@ -189,7 +189,7 @@ impl Search<'_> {
         }
         if self.buried.insert(deep) {
             let why = "hidden entries in it lie deeper than a path can name".to_owned();
-            let inside = Inside::hidden(self.places.path(deep), why, 1);
+            let inside = FoundCredential::hidden(self.places.path(deep), why, 1);
             let above = self.places.above(deep).unwrap_or(deep);
             let spot = Spot {
                 places: &self.places,
@@ -198,20 +198,20 @@ impl Search<'_> {
             };
             let git = self.repositories.directory(&mut self.cost, spot);
             // Git has files in it, which would go with it.
-            let git = git.unwrap_or_else(|| InGit::Untold(DEEP.to_owned()));
+            let git = git.unwrap_or_else(|| GitState::Untold(DEEP.to_owned()));
             self.hide(above, inside, git);
         }
         Next::Past
     }
 
-    fn hide(&mut self, directory: u32, inside: Inside, git: InGit) {
+    fn hide(&mut self, directory: u32, inside: FoundCredential, git: GitState) {
         self.cost.mask(&inside.path);
         // Nobody has looked to the end: that is told, and no more.
         let git = match self.cost.is_spent() {
-            true => InGit::Nothing,
+            true => GitState::Nothing,
             false => git,
         };
-        self.inside.push(Inside { git, ..inside });
+        self.inside.push(FoundCredential { git, ..inside });
         self.found_in.push(directory);
     }
 }

@@ -22,8 +22,8 @@ use super::cost::Cost;
 use super::index::Index;
 use super::places::Places;
 use super::sha1::sha1;
-use crate::plan::never::LastNames;
-use crate::plan::{InGit, SeenAs, Untracked};
+use crate::plan::never::FileNameFilter;
+use crate::plan::{GitState, UntrackedFile, VisibleKind};
 
 /// The largest index that is read, MiB: a million files.
 const LARGEST: u64 = 128;
@@ -43,9 +43,9 @@ const KNOWN: usize = 32;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Known {
     /// Git has it, and it is no secret. It is this very file.
-    Shown(SeenAs),
+    Shown(VisibleKind),
     /// It is hidden, and git makes this of it.
-    Hidden(InGit),
+    Hidden(GitState),
 }
 
 /// Something in a directory that the search has met.
@@ -101,7 +101,7 @@ pub(super) struct Repositories<'a> {
     root: &'a OwnedFd,
     view: &'a View<'a>,
     /// The last components of the names that are asked for.
-    last: &'a LastNames,
+    last: &'a FileNameFilter,
     /// Each with its directory.
     trees: Vec<(u32, Tree)>,
     /// Which of them is the nearest to a directory, itself or above.
@@ -109,7 +109,7 @@ pub(super) struct Repositories<'a> {
 }
 
 impl<'a> Repositories<'a> {
-    pub(super) fn new(root: &'a OwnedFd, view: &'a View<'a>, last: &'a LastNames) -> Self {
+    pub(super) fn new(root: &'a OwnedFd, view: &'a View<'a>, last: &'a FileNameFilter) -> Self {
         Self {
             root,
             view,
@@ -127,16 +127,16 @@ impl<'a> Repositories<'a> {
         content: &mut Content<'_>,
     ) -> Known {
         let Some((name, repository)) = self.find(cost, spot) else {
-            return Known::Hidden(InGit::Nothing);
+            return Known::Hidden(GitState::Nothing);
         };
         let index = match &repository.index {
             Ok(index) => index,
-            Err(why) => return Known::Hidden(InGit::Untold(why.clone())),
+            Err(why) => return Known::Hidden(GitState::Untold(why.clone())),
         };
         let bytes = name.as_os_str().as_bytes();
         let Some(entry) = index.get(bytes) else {
             return Known::Hidden(match index.is_below_sparse(bytes) {
-                true => InGit::Untold(SPARSE.to_owned()),
+                true => GitState::Untold(SPARSE.to_owned()),
                 false => repository.untracked(name),
             });
         };
@@ -144,24 +144,24 @@ impl<'a> Repositories<'a> {
             Some(found) if entry.hash == blob(&found.bytes, entry.hash.len()) => {
                 Known::Shown(found.what.clone())
             }
-            _ if entry.skipped && !repository.sparse => Known::Hidden(InGit::Nothing),
-            _ => Known::Hidden(InGit::Changed),
+            _ if entry.skipped && !repository.sparse => Known::Hidden(GitState::Nothing),
+            _ => Known::Hidden(GitState::Changed),
         }
     }
 
     /// Git's view of a directory that is hidden as a whole; nothing if git has files in it, each of which is judged.
-    pub(super) fn directory(&mut self, cost: &mut Cost, spot: Spot<'_>) -> Option<InGit> {
+    pub(super) fn directory(&mut self, cost: &mut Cost, spot: Spot<'_>) -> Option<GitState> {
         let Some((name, repository)) = self.find(cost, spot) else {
-            return Some(InGit::Nothing);
+            return Some(GitState::Nothing);
         };
         let bytes = name.as_os_str().as_bytes();
         match &repository.index {
             Ok(index) if index.has_below(bytes) => None,
             // A submodule.
-            Ok(index) if index.get(bytes).is_some() => Some(InGit::Changed),
-            Ok(index) if index.is_below_sparse(bytes) => Some(InGit::Untold(SPARSE.to_owned())),
+            Ok(index) if index.get(bytes).is_some() => Some(GitState::Changed),
+            Ok(index) if index.is_below_sparse(bytes) => Some(GitState::Untold(SPARSE.to_owned())),
             Ok(_) => Some(repository.untracked(name)),
-            Err(why) => Some(InGit::Untold(why.clone())),
+            Err(why) => Some(GitState::Untold(why.clone())),
         }
     }
 
@@ -291,13 +291,13 @@ impl<'a> Repositories<'a> {
 }
 
 impl Repository {
-    fn untracked(&self, name: &Path) -> InGit {
+    fn untracked(&self, name: &Path) -> GitState {
         match &self.exclude {
-            Some(exclude) => InGit::Untracked(Untracked {
+            Some(exclude) => GitState::Untracked(UntrackedFile {
                 exclude: exclude.clone(),
                 name: name.to_owned(),
             }),
-            None => InGit::Nothing,
+            None => GitState::Nothing,
         }
     }
 }

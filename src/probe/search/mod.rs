@@ -29,7 +29,7 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, FileType, RawDir};
 use rustix::io::Errno;
 
-use crate::plan::{Inside, SourceFacts};
+use crate::plan::{FoundCredential, SourceFacts};
 pub(super) use cost::Budget;
 use cost::Cost;
 use git::Repositories;
@@ -84,7 +84,7 @@ struct Search<'a> {
     busy: Busy,
     /// How long a listed directory could still change without a trace.
     rest: Duration,
-    inside: Vec<Inside>,
+    inside: Vec<FoundCredential>,
     /// The directory of each of those.
     found_in: Vec<u32>,
     /// Directories that are hidden for what lies deeper than a path can name.

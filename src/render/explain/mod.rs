@@ -17,7 +17,7 @@ use self::page::{Page, path, paths, size};
 use super::identity::Identity;
 use crate::plan::process::core_words;
 use crate::plan::report::{DENIED, DENIED_IN};
-use crate::plan::{AuditPlan, Decided, LimitsPlan, Plan, SyscallPlan, Warning};
+use crate::plan::{AuditPlan, DecidedPlan, LimitsPlan, Plan, SyscallPlan, Warning};
 use crate::policy::{Loosening, NetworkMode, Policy, SyscallName, SyscallProfile, escape};
 use crate::seccomp::{Filter, Listener, Program, Verdict};
 
@@ -34,7 +34,7 @@ pub struct Subject {
     pub chosen_by: String,
     /// The plan and its policy; `None` under `unconfined`, and under walls of Landlock, which hold less than the plan says.
     #[serde(rename = "plan", serialize_with = "whole")]
-    pub decided: Option<Decided>,
+    pub decided: Option<DecidedPlan>,
     /// The program of the syscall wall in one line.
     pub filter: Option<String>,
     /// The walls of `wrap --walls landlock`, in place of the plan.
@@ -54,8 +54,8 @@ pub struct Whole<'a> {
     plan: Plan,
 }
 
-impl<'a> From<&'a Decided> for Whole<'a> {
-    fn from(decided: &'a Decided) -> Self {
+impl<'a> From<&'a DecidedPlan> for Whole<'a> {
+    fn from(decided: &'a DecidedPlan) -> Self {
         Self {
             policy: decided.policy(),
             origins: &decided.origins,
@@ -71,7 +71,7 @@ fn in_words(warning: &Warning) -> Warning {
     Warning::InWords(warning.to_string())
 }
 
-fn whole<S: Serializer>(decided: &Option<Decided>, to: S) -> Result<S::Ok, S::Error> {
+fn whole<S: Serializer>(decided: &Option<DecidedPlan>, to: S) -> Result<S::Ok, S::Error> {
     decided.as_ref().map(Whole::from).serialize(to)
 }
 

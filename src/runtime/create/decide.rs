@@ -8,12 +8,12 @@ use std::path::Path;
 use oci_spec::runtime::{LinuxNamespaceType, LinuxSeccomp, Spec};
 
 use crate::cli::Global;
-use crate::plan::idmap::Container;
+use crate::plan::idmap::IdmapContext;
 use crate::plan::names::names_file;
 use crate::plan::reach::{self, NetSettings};
 use crate::plan::volumes::secret_volumes;
-use crate::plan::wrapped::Wrapped;
-use crate::plan::{self, BundleFacts, Decided, HostFacts, Plan, Warning};
+use crate::plan::wrapped::WrapPlan;
+use crate::plan::{self, BundleFacts, DecidedPlan, HostFacts, Plan, Warning};
 use crate::policy::{ResolvedPolicy, Selection, WrapOptions};
 use crate::probe::{self, Image, Opened};
 use crate::render::identity::engine;
@@ -37,7 +37,7 @@ pub struct BundleDecision {
     /// The bundle.
     pub bundle: Bundle,
     /// What is enforced, and by which policy; `None` under `unconfined`.
-    pub decided: Option<Decided>,
+    pub decided: Option<DecidedPlan>,
     /// Who chose it.
     pub chosen_by: String,
     /// The syscall wall.
@@ -81,7 +81,7 @@ impl BundleDecision {
 pub fn decide(
     global: &Global,
     dir: &Path,
-    wrapped: &Wrapped,
+    wrapped: &WrapPlan,
     handed_file: Option<i32>,
 ) -> Result<BundleDecision, RuntimeError> {
     let mut bundle = Bundle::read(dir)?;
@@ -129,7 +129,7 @@ pub fn decide(
 /// What the walls of a bundle are made of; of one without a policy the filter alone.
 #[derive(Default)]
 struct Walls {
-    decided: Option<Decided>,
+    decided: Option<DecidedPlan>,
     chosen_by: String,
     filter: Option<Filter>,
     sources: Vec<Opened>,
@@ -168,7 +168,7 @@ fn without_policy(bundle: &Bundle) -> Result<Walls, RuntimeError> {
 fn under_policy(
     call: Call<'_>,
     resolved: &ResolvedPolicy,
-    wrapped: &Wrapped,
+    wrapped: &WrapPlan,
     handed_file: Option<i32>,
 ) -> Result<Walls, RuntimeError> {
     let Call { global, bundle, .. } = call;
@@ -232,10 +232,10 @@ fn planned(
     facts: &mut BundleFacts,
     sources: &mut [Opened],
     host: &HostFacts,
-) -> Result<Decided, RuntimeError> {
+) -> Result<DecidedPlan, RuntimeError> {
     let decided = plan::plan(resolved, spec, facts, host)?;
     let (files, rules) = (&decided.plan.filesystem, &decided.resolved.filesystem);
-    let container = Container {
+    let container = IdmapContext {
         policy: rules,
         spec,
         by: facts.wrapped.by,

@@ -14,7 +14,8 @@ use crate::kernel::mount_options::{Bits, Propagation, Reach};
 use crate::plan::report::DENIED_IN;
 use crate::plan::wrapped::layer_of;
 use crate::plan::{
-    Bind, BindAccess, FileKind, FilesystemPlan, MappedIds, MountKind, Plan, PlannedMount, Programs,
+    BindAccess, BindMount, FileKind, FilesystemPlan, MappedIds, MountKind, Plan, PlannedMount,
+    ProgramMode,
 };
 use crate::probe::Opened;
 use crate::runtime::RuntimeError;
@@ -102,7 +103,7 @@ pub fn prepare(
 /// along, and the first process covers them.
 fn tree(
     mount: &PlannedMount,
-    bind: &Bind,
+    bind: &BindMount,
     sources: &[Opened],
 ) -> Result<(OwnedFd, Reach), RuntimeError> {
     let step = || format!("copy the mount of {:?}", bind.source);
@@ -152,14 +153,14 @@ fn kept(dir: &Path) -> Result<OwnedFd, RuntimeError> {
 }
 
 /// What a container may not do with a bind mount. Over a private one an overlay is written, not the mount itself.
-fn attributes(bind: &Bind) -> Bits {
+fn attributes(bind: &BindMount) -> Bits {
     let writes = match bind.access {
         BindAccess::ReadOnly => Bits::READ_ONLY,
         BindAccess::ReadWrite | BindAccess::Private => Bits::default(),
     };
     let programs = match bind.programs {
-        Programs::Run => Bits::default(),
-        Programs::Refused => Bits::NO_PROGRAM,
+        ProgramMode::Run => Bits::default(),
+        ProgramMode::Refused => Bits::NO_PROGRAM,
     };
     Bits::NO_PRIVILEGE.and(writes).and(programs)
 }

@@ -25,7 +25,7 @@ mod writable;
 
 use crate::cgroup::first_move;
 use crate::cli::{self, Global};
-use crate::plan::wrapped::Wrapped;
+use crate::plan::wrapped::WrapPlan;
 use crate::runtime::RuntimeError;
 use crate::runtime::agent::Agent;
 use crate::runtime::input::descriptors::{self, Standard};
@@ -43,7 +43,7 @@ pub fn create(
     global: &Global,
     args: &cli::Create,
     streams: Streams<'_>,
-    wrapped: &Wrapped,
+    wrapped: &WrapPlan,
 ) -> Result<(Place, Lock), RuntimeError> {
     // All that can be refused by looking: nothing has been made, so a refusal leaves nothing.
     let place = Place::new(&global.root, &args.id)?;

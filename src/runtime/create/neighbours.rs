@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{LinuxNamespace, LinuxNamespaceType as Type, Spec};
 
-use crate::plan::Isolates;
-use crate::plan::{Decided, Neighbour, NeighbourNetwork, NetworkState, SharedNetwork};
+use crate::plan::NamespaceType;
+use crate::plan::{DecidedPlan, Neighbour, NeighbourNetwork, NetworkState, SharedNetwork};
 use crate::runtime::RuntimeError;
 use crate::runtime::create::CreateError;
 use crate::runtime::state::census::{Census, Namespace};
@@ -141,7 +141,7 @@ fn is_in(record: &Record, ns: &Joined) -> bool {
     let plan = record.plan().into_iter().flat_map(|p| &p.namespaces);
     let by_plan = ns.name == "net"
         && plan
-            .filter(|n| n.isolates == Isolates::Network)
+            .filter(|n| n.isolates == NamespaceType::Network)
             .filter_map(|n| n.path.as_deref())
             .filter(|path| !path.starts_with("/proc"))
             .any(|path| fs::metadata(path).is_ok_and(|m| key(&m) == key(&judged)));
@@ -153,7 +153,7 @@ fn neighbour(record: &Record) -> Neighbour {
     let plan = record.plan();
     Neighbour {
         id: record.id.clone(),
-        policy: record.decided.as_ref().map(Decided::policy),
+        policy: record.decided.as_ref().map(DecidedPlan::policy),
         namespaces: plan.map(|p| p.namespaces.clone()).unwrap_or_default(),
         network: plan.map(|p| NeighbourNetwork {
             plan: p.network.clone(),

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use crate::audit::{Event, mounts};
 use crate::enforce::rootfs::{OwnMount, OwnSource};
-use crate::plan::{BindAccess, Decided, MountKind, PlannedMount, text};
+use crate::plan::{BindAccess, DecidedPlan, MountKind, PlannedMount, text};
 use crate::policy::{Field, MountRule, Policy};
 use crate::runtime::RuntimeError;
 use crate::sidecar::{MOST_WATCHED, MountPlace, WatchedMount};
@@ -20,8 +20,8 @@ pub struct Writable {
 }
 
 /// Those of a container that learns. `own` are its mounts before its first process has them.
-pub fn keep(decided: &Decided, own: &[OwnMount]) -> Result<Vec<Writable>, RuntimeError> {
-    let Decided { resolved, plan, .. } = decided;
+pub fn keep(decided: &DecidedPlan, own: &[OwnMount]) -> Result<Vec<Writable>, RuntimeError> {
+    let DecidedPlan { resolved, plan, .. } = decided;
     if !plan.network.learns() {
         return Ok(Vec::new());
     }

@@ -12,7 +12,7 @@ pub mod wait;
 
 use crate::cli::{self, Global};
 use crate::enforce::program::Program;
-use crate::plan::wrapped::Wrapped;
+use crate::plan::wrapped::WrapPlan;
 use crate::runtime::RuntimeError;
 use crate::runtime::create;
 use crate::runtime::delete::{self, Deletes};
@@ -80,7 +80,7 @@ pub struct Attendance<'a> {
 pub fn run(
     global: &Global,
     args: &cli::Create,
-    wrapped: &Wrapped,
+    wrapped: &WrapPlan,
     afterwards: Afterwards,
     front: Front,
     attendance: Attendance<'_>,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cgroup::controllers::Controllers;
 use crate::enforce::hooks::HookState;
-use crate::plan::{CapabilitySets, Decided, Plan, SharedNetwork};
+use crate::plan::{CapabilitySets, DecidedPlan, Plan, SharedNetwork};
 use crate::policy::WrapOptions;
 use crate::runtime::RuntimeError;
 use crate::runtime::network::resolver::EngineFiles;
@@ -57,7 +57,7 @@ pub struct Record {
     pub no_new_keyring: bool,
     /// What is enforced, and by which policy; `None` under `unconfined`, and never left out.
     #[serde(deserialize_with = "Option::deserialize")]
-    pub decided: Option<Decided>,
+    pub decided: Option<DecidedPlan>,
     /// How `unconfined` was chosen, or the policy.
     pub chosen_by: String,
     /// What had a say in the policy besides the annotations; not in records before the third format.

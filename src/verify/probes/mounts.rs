@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use crate::plan::{Bind, FileKind, Plan};
+use crate::plan::{BindMount, FileKind, Plan};
 use crate::sys::procfs;
 use crate::verify::mounted::{self, MountedLine};
 use crate::verify::probe::{Attempt, Finding, Probe, View, Wall};
@@ -38,7 +38,7 @@ fn mounts(view: &View<'_>) -> Finding {
 fn looked_at(view: &View<'_>, plan: &Plan) -> Result<Finding, String> {
     let mut lines = lines(Path::new(&format!("/proc/{}/mountinfo", view.init)))?;
     let nodes = self::lines(Path::new("/proc/self/mountinfo"))?;
-    let shown: Vec<(&PathBuf, &Bind)> = plan
+    let shown: Vec<(&PathBuf, &BindMount)> = plan
         .filesystem
         .mounts
         .iter()
@@ -82,7 +82,7 @@ fn lines(path: &Path) -> Result<Vec<MountedLine>, String> {
 /// Whether what is seen at a place is what was judged for it.
 fn is_judged(
     init: i32,
-    (place, bind): (&Path, &Bind),
+    (place, bind): (&Path, &BindMount),
     line: &MountedLine,
     nodes: &[MountedLine],
 ) -> Finding {

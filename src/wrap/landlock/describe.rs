@@ -6,7 +6,7 @@ use super::place::{OWN_VARIABLES, Place};
 use super::rules::{self, Access, Rule};
 use super::{abi, cannot, capabilities, decide_in, filter, streams};
 use crate::cli::Global;
-use crate::plan::{Decided, Plan};
+use crate::plan::{DecidedPlan, Plan};
 use crate::render::explain::{LandlockWalls, Opened};
 use crate::wrap::person::Person;
 use crate::wrap::{Explained, Wanted};
@@ -26,7 +26,7 @@ pub fn decide(global: &Global, wanted: &Wanted) -> Result<Explained> {
     })
 }
 
-fn walls(decided: &Decided, person: &Person) -> Result<LandlockWalls> {
+fn walls(decided: &DecidedPlan, person: &Person) -> Result<LandlockWalls> {
     let (plan, abi) = (&decided.plan, abi()?);
     // The directories of a run are its own: those of this call are removed with it.
     let rules = rules::of(plan, &[], &streams::terminals());

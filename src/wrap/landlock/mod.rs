@@ -53,7 +53,7 @@ use super::{WrapRefused, prepare};
 use crate::cli::Global;
 use crate::egress::names::Families;
 use crate::enforce::{privileges, program};
-use crate::plan::{CapabilitySets, Decided, Plan, process as planned};
+use crate::plan::{CapabilitySets, DecidedPlan, Plan, process as planned};
 use crate::policy::{Capability, NetworkMode};
 use crate::runtime::create::{self, BundleDecision};
 use crate::runtime::foreground::ended::Ended;
@@ -173,7 +173,7 @@ fn abi() -> Result<u32> {
 }
 
 /// Refuses what would not hold.
-fn check(decided: &Decided, place: &Place) -> Result<()> {
+fn check(decided: &DecidedPlan, place: &Place) -> Result<()> {
     if let Some(why) = cannot::refusal(decided, abi()?) {
         bail!(WrapRefused::NotByLandlock(why));
     }
@@ -225,7 +225,7 @@ fn clients() -> Result<(OwnedFd, OwnedFd)> {
 /// Starts the proxy.
 fn serve(
     global: &Global,
-    decided: &Decided,
+    decided: &DecidedPlan,
     plan: &Plan,
     place: &Place,
     (listener, clients, reading): (OwnedFd, OwnedFd, Option<Reading>),
@@ -362,7 +362,7 @@ fn writable(rules: &[rules::Rule]) -> Vec<PathBuf> {
 }
 
 /// One line on a terminal: nobody is to take these walls for the full ones.
-fn say_what_is_lacking(decided: &Decided, abi: u32) {
+fn say_what_is_lacking(decided: &DecidedPlan, abi: u32) {
     if rustix::termios::isatty(rustix::stdio::stderr()) {
         crate::log::complain(&format!(
             "agentbox: walls of Landlock (ABI {abi}), policy {}: no namespaces, so paths are refused rather than absent, /tmp and /dev/shm \

@@ -12,7 +12,7 @@ use rustix::path::Arg;
 use super::rules::Rule;
 use crate::audit;
 use crate::enforce::trust::Trust;
-use crate::plan::Decided;
+use crate::plan::DecidedPlan;
 use crate::plan::trust::{ALL, AUTHORITY, TRUST_IN};
 use crate::policy::Tool;
 use crate::wrap::WrapRefused;
@@ -133,7 +133,7 @@ impl Place {
     }
 
     /// What the log says of this run in each line.
-    pub fn context(&self, decided: &Decided) -> audit::Context {
+    pub fn context(&self, decided: &DecidedPlan) -> audit::Context {
         let text = serde_json::to_vec(&decided.resolved).ok();
         let name = self.dir.file_name().unwrap_or_default();
         audit::Context {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::plan::{BindAccess, Judged, Plan, Programs};
+use crate::plan::{BindAccess, Plan, ProgramMode, SourceIdentity};
 
 /// What a rule gives, on a file or on all below a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct Rule {
     /// The file or directory.
     pub path: PathBuf,
     /// What must be found there, where it was judged.
-    pub judged: Option<Judged>,
+    pub judged: Option<SourceIdentity>,
     /// What it gives.
     pub access: Access,
     /// Why, for people.
@@ -82,10 +82,10 @@ pub fn of(plan: &Plan, own: &[PathBuf], terminals: &[PathBuf]) -> Vec<Rule> {
                 path: bind.source.clone(),
                 judged: Some(bind.judged),
                 access: match (writes, bind.programs) {
-                    (false, Programs::Refused) => Access::Read,
-                    (false, Programs::Run) => Access::ReadExecute,
-                    (true, Programs::Refused) => Access::ReadWrite,
-                    (true, Programs::Run) => Access::ReadWriteExecute,
+                    (false, ProgramMode::Refused) => Access::Read,
+                    (false, ProgramMode::Run) => Access::ReadExecute,
+                    (true, ProgramMode::Refused) => Access::ReadWrite,
+                    (true, ProgramMode::Run) => Access::ReadWriteExecute,
                 },
                 why: mount.why.clone(),
                 part: false,
@@ -143,7 +143,7 @@ mod tests {
         let kind = crate::plan::FileKind::Directory;
         Rule {
             path: path.into(),
-            judged: judged.then_some(Judged {
+            judged: judged.then_some(SourceIdentity {
                 dev: 1,
                 ino: 2,
                 kind,

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use super::rules::{self, Rule};
-use crate::plan::{FileKind, Judged, Plan};
+use crate::plan::{FileKind, Plan, SourceIdentity};
 use crate::wrap::WrapRefused;
 
 /// Rules of one run: the kernel looks at all of them for each name that is opened.
@@ -128,10 +128,10 @@ impl Around {
 }
 
 /// A file or a directory; nothing else is opened by a rule on the directory above.
-fn judged(meta: &std::fs::Metadata) -> Option<Judged> {
+fn judged(meta: &std::fs::Metadata) -> Option<SourceIdentity> {
     let kind = FileKind::of(meta.mode());
     let is_it = meta.is_file() || meta.is_dir();
-    is_it.then(|| Judged {
+    is_it.then(|| SourceIdentity {
         dev: meta.dev(),
         ino: meta.ino(),
         kind,

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::plan::never::Never;
+use crate::plan::never::NeverList;
 use crate::probe::is_home;
 use crate::wrap::error::WrapRefused;
 use crate::wrap::person::{Environment, Person};
@@ -73,7 +73,7 @@ pub fn no_sandbox_writes(person: &Person, directory: &Path) -> bool {
         let mut own = own.filter_map(|home| home.canonicalize().ok());
         own.any(|home| home == directory)
     };
-    Never::builtin().is_closed(directory)
+    NeverList::builtin().is_closed(directory)
         || is_home(directory)
         || closed_settings(person).is_some_and(|own| directory.starts_with(own))
         || is_own_home()

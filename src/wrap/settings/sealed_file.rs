@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use super::places;
 use super::trust::Store;
 use crate::audit::hash;
-use crate::plan::never::Never;
+use crate::plan::never::NeverList;
 use crate::sys::path::resolve_owned;
 use crate::sys::user_namespace;
 use crate::wrap::error::WrapRefused;
@@ -123,7 +123,7 @@ pub fn is_closed(person: &Person, path: &Path) -> bool {
             .is_ok_and(|found| person.owns(&found) || user_namespace::owner(found.uid()) == 0);
     }
     let directory = path.parent().unwrap_or(path);
-    Never::builtin().is_closed(directory) && resolve_owned(path, person.uid).is_ok()
+    NeverList::builtin().is_closed(directory) && resolve_owned(path, person.uid).is_ok()
 }
 
 /// What is trusted of a file alone.

@@ -5,7 +5,7 @@ use crate::probe::search::index::tests::Made;
 
 fn looked(dir: &Path, budget: Budget) -> (Result<(), String>, usize) {
     let root = rustix::fs::open(dir, OFlags::PATH, Mode::empty()).unwrap();
-    let (never, meant) = (Never::builtin(), Meant::new());
+    let (never, meant) = (NeverList::builtin(), VisibleCredentials::new());
     let (unwanted, view) = (Unwanted::new(never, &meant), View::default());
     let mut search = Search::new(&root, &unwanted, &view, budget);
     search.bases = vec![dir.to_owned()];
@@ -38,7 +38,7 @@ fn a_search_stops_in_the_middle_of_a_directory() {
         fs::write(scratch.0.join(format!("{number}")), "").unwrap();
     }
     let root = rustix::fs::open(&scratch.0, OFlags::PATH, Mode::empty()).unwrap();
-    let (never, meant) = (Never::builtin(), Meant::new());
+    let (never, meant) = (NeverList::builtin(), VisibleCredentials::new());
     let (unwanted, view) = (Unwanted::new(never, &meant), View::default());
     let mut search = Search::new(&root, &unwanted, &view, budget(50, 1 << 20));
     assert!(search.until_still().unwrap_err().contains("more than 50"));

@@ -66,7 +66,11 @@ fn a_deep_tree_with_branches_is_walked_in_steps() {
         at = rustix::fs::openat(&at, "d", OFlags::PATH, Mode::empty()).unwrap();
     }
     let root = open(dir);
-    let (never, meant, view) = (Never::builtin(), Meant::new(), View::default());
+    let (never, meant, view) = (
+        NeverList::builtin(),
+        VisibleCredentials::new(),
+        View::default(),
+    );
     let unwanted = Unwanted::new(never, &meant);
     let mut search = Search::new(&root, &unwanted, &view, Budget::of(SearchRule::Complete));
     search.bases = vec![PathBuf::new()];

@@ -24,7 +24,11 @@ fn with_hook(
     hook: impl FnMut(&Path),
 ) -> (Result<(), String>, Vec<String>) {
     let root = open(dir);
-    let (never, meant, view) = (Never::builtin(), Meant::new(), View::default());
+    let (never, meant, view) = (
+        NeverList::builtin(),
+        VisibleCredentials::new(),
+        View::default(),
+    );
     let unwanted = Unwanted::new(never, &meant);
     let budget = Budget {
         rounds,
@@ -88,7 +92,11 @@ fn one_look_misses_what_moves() {
         let scratch = two("search-moves-control", first);
         let dir = &scratch.0;
         let root = open(dir);
-        let (never, meant, view) = (Never::builtin(), Meant::new(), View::default());
+        let (never, meant, view) = (
+            NeverList::builtin(),
+            VisibleCredentials::new(),
+            View::default(),
+        );
         let unwanted = Unwanted::new(never, &meant);
         let budget = Budget::of(SearchRule::Complete);
         let mut search = Search::new(&root, &unwanted, &view, budget);
@@ -157,7 +165,11 @@ fn a_directory_that_is_removed_once_it_is_open_is_passed_over() {
     let dir = &scratch.0;
     let gone = rustix::fs::open(dir.join("a"), OFlags::RDONLY, Mode::empty()).unwrap();
     let root = open(dir);
-    let (never, meant, view) = (Never::builtin(), Meant::new(), View::default());
+    let (never, meant, view) = (
+        NeverList::builtin(),
+        VisibleCredentials::new(),
+        View::default(),
+    );
     let unwanted = Unwanted::new(never, &meant);
     let mut search = Search::new(&root, &unwanted, &view, Budget::of(SearchRule::Complete));
     let gone = Directory {

@@ -1,7 +1,7 @@
 //! what git has is seen, what it has otherwise is told apart, and of the rest it is told.
 
 use super::*;
-use crate::plan::{InGit, Seen, SeenAs, Untracked};
+use crate::plan::{GitState, UntrackedFile, VisibleFile, VisibleKind};
 use crate::probe::search::index::tests::Made;
 
 /// A work tree, and what is beside it.
@@ -36,7 +36,7 @@ impl Work {
     }
 
     /// What is hidden, and what git makes of it.
-    fn hidden(&self) -> Vec<(String, InGit)> {
+    fn hidden(&self) -> Vec<(String, GitState)> {
         let inside = searched(&self.0.0).inside.into_iter();
         let told = inside.map(|i| (i.path.to_str().unwrap().to_owned(), i.git));
         told.collect()
@@ -60,10 +60,10 @@ impl Work {
             .unwrap_or_else(|| panic!("{path} is seen: {hidden:?}"))
             .1
         {
-            InGit::Nothing => "nothing".to_owned(),
-            InGit::Changed => "changed".to_owned(),
-            InGit::Untold(why) => why.clone(),
-            InGit::Untracked(Untracked { exclude, name }) => {
+            GitState::Nothing => "nothing".to_owned(),
+            GitState::Changed => "changed".to_owned(),
+            GitState::Untold(why) => why.clone(),
+            GitState::Untracked(UntrackedFile { exclude, name }) => {
                 format!("{}: {}", exclude.display(), name.display())
             }
         }
@@ -155,7 +155,7 @@ fn a_split_index_and_sha256_are_read() {
         paths: &paths,
     };
     work.write(".git/index", made.bytes(&[]));
-    let changed = [("a/.netrc".to_owned(), InGit::Changed)];
+    let changed = [("a/.netrc".to_owned(), GitState::Changed)];
     assert_eq!(work.hidden(), changed);
     let name = "07".repeat(20);
     work.index(".git", &paths);
@@ -238,7 +238,7 @@ fn a_repository_may_be_another_mount() {
     let open = |path: &Path| rustix::fs::open(path, OFlags::PATH, Mode::empty()).unwrap();
     let (root, main) = (open(&tree.0), open(&work.0.0.join(".git")));
     let mut facts = SourceFacts::plain(tree.0.clone(), 0, 0, FileKind::Directory);
-    let (never, meant) = (Never::builtin(), Meant::new());
+    let (never, meant) = (NeverList::builtin(), VisibleCredentials::new());
     let view = View {
         own: "/tree".into(),
         others: vec![("/main/.git".into(), main.as_fd())],
@@ -256,8 +256,8 @@ fn a_repository_may_be_another_mount() {
     let told: Vec<_> = facts.inside.into_iter().map(|i| i.git).collect();
     let exclude = "/main/.git/info/exclude".into();
     let name = ".pgpass".into();
-    let untracked = InGit::Untracked(Untracked { exclude, name });
-    assert_eq!(told, [InGit::Changed, untracked]);
+    let untracked = GitState::Untracked(UntrackedFile { exclude, name });
+    assert_eq!(told, [GitState::Changed, untracked]);
 }
 
 /// H3: an index that names one file of a directory of credentials opens none of the others, and no name of them is seen.
@@ -279,12 +279,12 @@ fn a_directory_of_credentials_is_hidden_whatever_the_index_says() {
     assert_eq!(work.seen(".ssh"), ["config", "sub/there", "x"]);
     let inside = searched(&work.0.0).inside;
     let config = fs::metadata(work.0.0.join(".ssh/config")).unwrap();
-    let what = SeenAs::File {
+    let what = VisibleKind::File {
         dev: std::os::unix::fs::MetadataExt::dev(&config),
         ino: std::os::unix::fs::MetadataExt::ino(&config),
     };
     let path = "config".into();
-    assert!(inside[0].seen.contains(&Seen { path, what }));
+    assert!(inside[0].seen.contains(&VisibleFile { path, what }));
     // Git would commit its removal.
     work.write(".ssh/sub/there", "secret");
     assert_eq!(work.told(".ssh/sub/there"), "changed");
