@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags};
 use crate::cgroup::CgroupError;
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::hierarchies::{Hierarchies, ROOT};
-use crate::devices::{self, DeviceProgram, Numbers, Table, defaults};
+use crate::devices::{self, DeviceNumbers, DeviceProgram, DeviceTable, defaults};
 use crate::sys::{bpf, procfs};
 
 /// Whether a policy decides what a container may reach, or its engine.
@@ -27,7 +27,7 @@ pub fn compile(spec: &Spec, ruler: Ruler) -> Result<Option<DeviceProgram>, Cgrou
     if !is_needed()? {
         return Ok(None);
     }
-    let table = Table::new(&rules(spec, ruler))?;
+    let table = DeviceTable::new(&rules(spec, ruler))?;
     Ok(Some(table.compile()))
 }
 
@@ -108,7 +108,10 @@ fn is_planned(spec: &Spec, rule: &str) -> bool {
 }
 
 /// What lets a container reach more devices than a policy's rules with these devices beside the usual, as the kernel has it now.
-pub fn beyond(controllers: &Controllers, extra: &[Numbers]) -> Result<Vec<String>, CgroupError> {
+pub fn beyond(
+    controllers: &Controllers,
+    extra: &[DeviceNumbers],
+) -> Result<Vec<String>, CgroupError> {
     if let Some(dir) = controllers.v1("devices") {
         let path = dir.join("devices.list");
         let list = procfs::text(&path).map_err(CgroupError::io(format!("read {path:?}")))?;
@@ -126,7 +129,7 @@ pub fn beyond(controllers: &Controllers, extra: &[Numbers]) -> Result<Vec<String
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let cgroup = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| step()(e.into()))?;
     let attached = bpf::device_programs(cgroup.as_fd()).map_err(step())?;
-    let wanted = Table::new(&devices::planned(extra))?.compile();
+    let wanted = DeviceTable::new(&devices::planned(extra))?.compile();
     let wanted = bpf::load_device_program(&wanted).map_err(step())?;
     let wanted = tag(wanted.as_fd()).map_err(step())?;
     let mut found = attached.iter().map(|program| tag(program.as_fd()));

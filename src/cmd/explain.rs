@@ -20,7 +20,7 @@ use crate::runtime::state::identity;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::Place;
 use crate::runtime::unprivileged;
-use crate::seccomp::Program;
+use crate::seccomp::FilterProgram;
 use crate::wrap::{self, Explained, Wanted};
 
 /// Shows what is, or would be, enforced.
@@ -120,7 +120,7 @@ fn looked_up(id: &str) -> Result<Result<(Record, Identity, PathBuf), ExitCode>> 
     }
 }
 
-fn with_program(name: String, explained: Explained) -> (Subject, Option<Program>) {
+fn with_program(name: String, explained: Explained) -> (Subject, Option<FilterProgram>) {
     let filter = explained.decision.filter.as_ref();
     let program = filter.map(|filter| filter.program.clone());
     (of_bundle(name, explained), program)

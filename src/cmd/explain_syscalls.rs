@@ -12,14 +12,14 @@ use crate::render::explain::Subject;
 use crate::render::explain::syscalls::{self, Programs, SyscallTable};
 use crate::runtime::filter::{self, Asked};
 use crate::runtime::input::node_files;
-use crate::seccomp::{DenyMode, Program};
+use crate::seccomp::{DenyMode, FilterProgram};
 
 /// Prints the verdict on every system call.
 pub fn print(
     global: &Global,
     args: &Explain,
     subject: &Subject,
-    loaded: Option<&Program>,
+    loaded: Option<&FilterProgram>,
 ) -> Result<ExitCode> {
     if subject.landlock.is_some() {
         bail!(
@@ -48,13 +48,13 @@ pub fn print(
 }
 
 /// The program of a policy without an engine's profile.
-fn alone(asked: Asked<'_>) -> Result<Option<Program>> {
+fn alone(asked: Asked<'_>) -> Result<Option<FilterProgram>> {
     let filter = filter::compile(Some(asked), None)?;
     Ok(filter.map(|filter| filter.program))
 }
 
 /// The filter to compare with.
-fn other(global: &Global, with: &str) -> Result<Option<Program>> {
+fn other(global: &Global, with: &str) -> Result<Option<FilterProgram>> {
     if with == syscalls::DOCKERS {
         return Ok(syscalls::docker());
     }

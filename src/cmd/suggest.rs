@@ -114,7 +114,7 @@ fn write(global: &Global, name: &str, text: &str, suggested: &Suggestion) -> Res
 mod tests {
     use super::*;
     use crate::policy::{Asker, NodeConfig, WrapOptions};
-    use crate::seccomp::{ARCH_X86_64, Call, Hint, words};
+    use crate::seccomp::{ARCH_X86_64, Hint, SyscallData, words};
 
     /// The hint of a denied call, which the sidecar writes, is from the same list as the suggestion.
     #[test]
@@ -133,8 +133,8 @@ mod tests {
         };
         let policy = catalogue::policy(&sources, &LIMITED_BY.parse().unwrap()).unwrap();
         assert!(!policy.syscalls.limit.is_empty());
-        for name in crate::seccomp::SyscallName::all() {
-            let call = Call {
+        for name in crate::seccomp::KnownSyscall::all() {
+            let call = SyscallData {
                 number: name.number(),
                 arch: ARCH_X86_64,
                 args: [0; 6],

@@ -14,7 +14,7 @@ use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 
 use super::EnforceError;
 use super::file_system::NewFileSystem;
-use crate::kernel::mount_options::{Bits, Reach};
+use crate::kernel::mount_options::{Bits, MountReach};
 use crate::plan::FileKind;
 use crate::sys::mount::change;
 
@@ -171,7 +171,7 @@ impl<'a> Masks<'a> {
 
     fn cover_directory(&mut self, target: &OwnedFd) -> rustix::io::Result<()> {
         if let Some(empty) = &self.empty {
-            return attach(&copy(empty, Reach::One)?, target);
+            return attach(&copy(empty, MountReach::One)?, target);
         }
         let made = empty(self.label)?;
         attach(&made, target)?;
@@ -184,7 +184,7 @@ impl<'a> Masks<'a> {
             Some(null) => null,
             None => self.follow.null()?,
         };
-        let covered = copy(&null, Reach::One).and_then(|mount| attach(&mount, target));
+        let covered = copy(&null, MountReach::One).and_then(|mount| attach(&mount, target));
         self.null = Some(null);
         covered
     }
@@ -227,17 +227,21 @@ fn read_only_at(path: &Path, follow: Follow, how: ReadOnly) -> std::io::Result<(
         .and(Bits::NO_PRIVILEGE)
         .and(Bits::NO_PROGRAM);
     let (attributes, reach) = match how {
-        ReadOnly::WithMountsBelow => (Bits::READ_ONLY, Reach::Below),
-        ReadOnly::Inert => (INERT, Reach::One),
-        ReadOnly::Alone => (Bits::READ_ONLY, Reach::One),
+        ReadOnly::WithMountsBelow => (Bits::READ_ONLY, MountReach::Below),
+        ReadOnly::Inert => (INERT, MountReach::One),
+        ReadOnly::Alone => (Bits::READ_ONLY, MountReach::One),
     };
-    let tree = copy(&target, Reach::Below)?;
+    let tree = copy(&target, MountReach::Below)?;
     change(tree.as_fd(), attributes, None, reach)?;
     Ok(attach(&tree, &target)?)
 }
 
 /// Makes the mount at a path read-only where it is.
-pub(super) fn remount_read_only(path: &Path, follow: Follow, reach: Reach) -> std::io::Result<()> {
+pub(super) fn remount_read_only(
+    path: &Path,
+    follow: Follow,
+    reach: MountReach,
+) -> std::io::Result<()> {
     let mount = follow.open(path)?;
     change(mount.as_fd(), Bits::READ_ONLY, None, reach)
 }
@@ -259,13 +263,13 @@ pub(super) fn attach(mount: &OwnedFd, target: &OwnedFd) -> rustix::io::Result<()
 }
 
 /// A second mount of an opened path, attached nowhere, alone or with the mounts below it.
-pub(super) fn copy(of: &OwnedFd, reach: Reach) -> rustix::io::Result<OwnedFd> {
+pub(super) fn copy(of: &OwnedFd, reach: MountReach) -> rustix::io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_EMPTY_PATH;
     let flags = match reach {
-        Reach::One => flags,
-        Reach::Below => flags | OpenTreeFlags::AT_RECURSIVE,
+        MountReach::One => flags,
+        MountReach::Below => flags | OpenTreeFlags::AT_RECURSIVE,
     };
     open_tree(of, "", flags)
 }

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::EnforceError;
 use super::cover::{Follow, remount_read_only};
-use crate::kernel::mount_options::Reach;
+use crate::kernel::mount_options::MountReach;
 use crate::plan::FilesystemPlan;
 
 const DEV: &str = "/dev";
@@ -58,7 +58,7 @@ pub(super) fn lock(plan: &FilesystemPlan) -> Result<(), EnforceError> {
     let dev = Path::new(DEV);
     let asked = plan.mounts.iter().find(|mount| mount.destination == dev);
     match asked.is_some_and(|mount| mount.is_the_kernels() && !mount.is_writable()) {
-        true => remount_read_only(dev, Follow::Never, Reach::One)
+        true => remount_read_only(dev, Follow::Never, MountReach::One)
             .map_err(EnforceError::step("make /dev read-only")),
         false => Ok(()),
     }

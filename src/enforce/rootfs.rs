@@ -22,7 +22,7 @@ use super::file_system::NewFileSystem;
 use super::image::ImageLayers;
 use super::scratch::{Scratch, WORKBENCH};
 use super::walls::UserNamespace;
-use crate::kernel::mount_options::{self, Bits, Reach};
+use crate::kernel::mount_options::{self, Bits, MountReach};
 use crate::plan::mountinfo::MountTable;
 use crate::plan::{EphemeralMount, FileKind, FilesystemPlan, VisibleFile};
 
@@ -38,7 +38,7 @@ impl OwnMount {
     /// Whether mounts of the node came along with it.
     fn has_more_below(&self) -> bool {
         let source = &self.source;
-        matches!(source, OwnSource::Tree { reach, .. } if *reach == Reach::Below)
+        matches!(source, OwnSource::Tree { reach, .. } if *reach == MountReach::Below)
     }
 }
 
@@ -51,7 +51,7 @@ pub enum OwnSource {
         /// Type of its root, for the mount point.
         kind: FileKind,
         /// Whether mounts of the node came along below it, which nobody judged.
-        reach: Reach,
+        reach: MountReach,
     },
     /// A detached copy of a judged directory, over which a part of the scratch is laid.
     Private {
@@ -179,8 +179,8 @@ fn mount_one(
             make_mount_point(root()?.as_fd(), &mount.destination, *kind)?;
             attach_at(tree, &mount.destination)?;
             match reach {
-                Reach::One => Ok(()),
-                Reach::Below => cover_below(tree, &mount.destination, masks),
+                MountReach::One => Ok(()),
+                MountReach::Below => cover_below(tree, &mount.destination, masks),
             }
         }
         OwnSource::Private {
@@ -293,7 +293,7 @@ fn open_beneath(at: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
 /// Makes the cgroup file systems read-only where the plan or the engine asks for it: libcontainer mounts the
 /// controllers of cgroup v1 writable below a read-only tmpfs, and a root without capabilities could raise its own limits.
 pub(super) fn lock_cgroups(path: &Path, follow: Follow) -> Result<(), EnforceError> {
-    remount_read_only(path, follow, Reach::Below)
+    remount_read_only(path, follow, MountReach::Below)
         .map_err(EnforceError::step("make the cgroup mounts read-only"))
 }
 
@@ -337,7 +337,7 @@ pub fn replace_sysfs(
 fn keep(path: &Path) -> Result<OwnedFd, EnforceError> {
     let place = Follow::Never.open(path);
     place
-        .and_then(|place| copy(&place, Reach::Below))
+        .and_then(|place| copy(&place, MountReach::Below))
         .map_err(EnforceError::step(format!("keep the mount {path:?}")))
 }
 
@@ -350,7 +350,7 @@ fn pin(plan: &FilesystemPlan, path: &Path) -> Result<(), EnforceError> {
         Err(Errno::NOENT | Errno::NOTDIR) if plan.is_own(path) => return Ok(()),
         found => found.map_err(EnforceError::step(step()))?,
     };
-    let tree = copy(&place, Reach::Below).map_err(EnforceError::step(step()))?;
+    let tree = copy(&place, MountReach::Below).map_err(EnforceError::step(step()))?;
     attach(&tree, &place).map_err(EnforceError::step(step()))
 }
 

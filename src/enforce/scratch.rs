@@ -15,7 +15,7 @@ use super::file_system::NewFileSystem;
 use super::image::{self, ImageLayers};
 use super::rootfs::tmpfs_with;
 use super::walls::UserNamespace;
-use crate::kernel::mount_options::{Bits, Propagation, Reach};
+use crate::kernel::mount_options::{Bits, MountReach, Propagation};
 use crate::plan::{EphemeralContent, EphemeralMount, FilesystemPlan};
 use crate::policy::RootAccess;
 use crate::sys::mount::change;
@@ -100,7 +100,7 @@ impl<'a> Scratch<'a> {
         self.upper("root", &like, None)
             .map_err(EnforceError::step(step("make")))?;
         // The overlay keeps its parts; the workbench is cleared while /dev below it moves.
-        let again = copy(self.fd(), Reach::One).map_err(EnforceError::step(step("keep")))?;
+        let again = copy(self.fd(), MountReach::One).map_err(EnforceError::step(step("keep")))?;
         let new = self.over_root("root", &old)?;
         unmount(WORKBENCH, UnmountFlags::DETACH).map_err(EnforceError::step(step("leave")))?;
         attach(&new, &old).map_err(EnforceError::step(step("attach")))?;
@@ -127,7 +127,7 @@ impl<'a> Scratch<'a> {
         let new = self.overlay(below, &Written::part(name), Bits::default());
         let new = new.map_err(EnforceError::step(step))?;
         if self.layers.is_some() {
-            let old = copy(old, Reach::One).map_err(EnforceError::step(step))?;
+            let old = copy(old, MountReach::One).map_err(EnforceError::step(step))?;
             image::check_same(&old, &new)?;
         }
         Ok(new)
@@ -152,10 +152,11 @@ impl<'a> Scratch<'a> {
         };
         let relative = path.strip_prefix("/").unwrap_or(path);
         let directory = Follow::Never.open(&view.join(relative));
-        let part = directory.and_then(|directory| copy(&directory, Reach::One));
+        let part = directory.and_then(|directory| copy(&directory, MountReach::One));
         let part = part.map_err(EnforceError::step(step()))?;
         let private = Some(Propagation::Private);
-        change(part.as_fd(), Bits::NO_PRIVILEGE, private, Reach::One).map_err(failed(step()))?;
+        change(part.as_fd(), Bits::NO_PRIVILEGE, private, MountReach::One)
+            .map_err(failed(step()))?;
         Ok(part)
     }
 
@@ -220,7 +221,7 @@ impl<'a> Scratch<'a> {
         };
         let overlay = self.overlay(below, &written, Bits::default())?;
         let private = Some(Propagation::Private);
-        change(overlay.as_fd(), attributes, private, Reach::One)?;
+        change(overlay.as_fd(), attributes, private, MountReach::One)?;
         Ok(overlay)
     }
 
@@ -253,7 +254,7 @@ impl<'a> Scratch<'a> {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let tree = open_tree(CWD, format!("{WORKBENCH}/{name}.upper"), flags)?;
         let private = Some(Propagation::Private);
-        change(tree.as_fd(), attributes, private, Reach::One)?;
+        change(tree.as_fd(), attributes, private, MountReach::One)?;
         Ok(tree)
     }
 

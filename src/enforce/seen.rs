@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::EnforceError;
 use super::cover::{Follow, attach, copy};
 use super::file_system::NewFileSystem;
-use crate::kernel::mount_options::{Bits, Reach};
+use crate::kernel::mount_options::{Bits, MountReach};
 use crate::plan::{VisibleFile, VisibleKind};
 use crate::sys::mount::change;
 
@@ -32,7 +32,8 @@ pub(super) fn mask_but(path: &Path, files: &[VisibleFile]) -> Result<(), Enforce
             file.path
         )))?;
     }
-    change(cover.as_fd(), Bits::READ_ONLY, None, Reach::One).map_err(EnforceError::step(step()))
+    change(cover.as_fd(), Bits::READ_ONLY, None, MountReach::One)
+        .map_err(EnforceError::step(step()))
 }
 
 /// A file system in memory of so many files, itself among them.
@@ -66,8 +67,8 @@ fn place(hidden: &OwnedFd, cover: &OwnedFd, file: &VisibleFile) -> rustix::io::R
     if !is_file || (stat.st_dev, stat.st_ino) != (dev, ino) {
         return Err(Errno::STALE);
     }
-    let tree = copy(&found, Reach::One)?;
-    change(tree.as_fd(), Bits::READ_ONLY, None, Reach::One)
+    let tree = copy(&found, MountReach::One)?;
+    change(tree.as_fd(), Bits::READ_ONLY, None, MountReach::One)
         .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
     let new = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(cover, &file.path, new, Mode::from_raw_mode(0o444))?;

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::EnforceError;
 use super::cover::{attach, attach_at, copy};
 use super::file_system::NewFileSystem;
-use crate::kernel::mount_options::{Bits, Reach};
+use crate::kernel::mount_options::{Bits, MountReach};
 use crate::plan::trust::{ALL, AUTHORITY, TRUST_IN, lists, named};
 use crate::sys::mount::change;
 
@@ -61,7 +61,8 @@ pub(super) fn add(trust: &Trust, environment: &[String]) -> Result<(), EnforceEr
     let first = lists.into_iter().flatten().next();
     let all = first.unwrap_or_else(|| trust.added_to(trust.nodes.as_bytes()));
     make(&cover, ALL, &all).map_err(EnforceError::step(step()))?;
-    change(cover.as_fd(), Bits::READ_ONLY, None, Reach::One).map_err(EnforceError::step(step()))
+    change(cover.as_fd(), Bits::READ_ONLY, None, MountReach::One)
+        .map_err(EnforceError::step(step()))
 }
 
 /// Covers a file by a copy with the certificate; what is in that. Nothing where there is no such file.
@@ -83,8 +84,8 @@ fn extend(trust: &Trust, cover: &OwnedFd, path: &Path) -> Result<Option<Vec<u8>>
         };
         let mode = stat.st_mode & (0o404 | group);
         rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
-        let tree = copy(&file, Reach::One)?;
-        change(tree.as_fd(), Bits::READ_ONLY, None, Reach::One).map_err(errno)?;
+        let tree = copy(&file, MountReach::One)?;
+        change(tree.as_fd(), Bits::READ_ONLY, None, MountReach::One).map_err(errno)?;
         attach(&tree, &there)?;
         // It is seen there alone, by whoever may read what it covers.
         rustix::fs::unlinkat(cover, NAME, AtFlags::empty())

@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags, StatVfsMountFlags, StatxFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
 use super::Opened;
-use crate::kernel::mount_options::Reach;
+use crate::kernel::mount_options::MountReach;
 use crate::plan::idmap::{IdmapContext, IdmapOutcome};
 use crate::plan::set_id::is_own_group;
 use crate::plan::{BundleFacts, FileKind, FilesystemPlan, MappedIds, SourceFacts};
@@ -74,7 +74,7 @@ fn attempt(source: &mut Opened, facts: &SourceFacts) -> io::Result<MappedIds> {
     let ids = MappedIds::of(facts.ids.uid, facts.ids.gid, &entries);
     if let Some((users, groups)) = ids.maps() {
         let namespace = make_namespace(&users, &groups)?;
-        map_ids(tree.as_fd(), namespace.as_fd(), Reach::One)?;
+        map_ids(tree.as_fd(), namespace.as_fd(), MountReach::One)?;
         source.map = Some((ids, namespace));
     }
     Ok(ids)

@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatVfsMountFlags, StatxAttributes,
 use rustix::io::Errno;
 use rustix::mount::{OpenTreeFlags, open_tree};
 
-use crate::kernel::mount_options::{Bits, Reach};
+use crate::kernel::mount_options::{Bits, MountReach};
 use crate::runtime::RuntimeError;
 use crate::sys::mount::change;
 
@@ -63,7 +63,7 @@ pub fn ensure(listen: Listen) -> Result<(), RuntimeError> {
         return Ok(());
     }
     let tree = own_tree(&exe).map_err(RuntimeError::io(step))?;
-    change(tree.as_fd(), Bits::READ_ONLY, None, Reach::One).map_err(RuntimeError::io(step))?;
+    change(tree.as_fd(), Bits::READ_ONLY, None, MountReach::One).map_err(RuntimeError::io(step))?;
     Err(RuntimeError::io(step)(execute_again(&tree, listen)))
 }
 

@@ -16,7 +16,7 @@ use crate::enforce::EnforceError;
 use crate::enforce::cover::{Follow, Masks, ReadOnly, attach, read_only, remount_read_only};
 use crate::enforce::file_system::NewFileSystem;
 use crate::enforce::rootfs::make_mount_point;
-use crate::kernel::mount_options::{Bits, Changes, Reach};
+use crate::kernel::mount_options::{Bits, Changes, MountReach};
 use crate::plan::FileKind;
 use crate::sys::mount::change;
 use crate::sys::netlink::RouteSocket;
@@ -130,7 +130,7 @@ pub fn seal(left: &Setup) -> Result<(), EnforceError> {
 }
 
 fn remount(path: &Path) -> Result<(), EnforceError> {
-    remount_read_only(path, FOLLOW, Reach::One)
+    remount_read_only(path, FOLLOW, MountReach::One)
         .map_err(EnforceError::step(format!("make {path:?} read-only")))
 }
 
@@ -156,7 +156,10 @@ fn step(step: &Step) -> Result<(), EnforceError> {
         return Ok(());
     }
     let mounted = open(destination)?;
-    let bits = [(changes.one, Reach::One), (changes.below, Reach::Below)];
+    let bits = [
+        (changes.one, MountReach::One),
+        (changes.below, MountReach::Below),
+    ];
     for (bits, reach) in bits.into_iter().filter(|(bits, _)| !bits.is_empty()) {
         change(mounted.as_fd(), bits, None, reach).map_err(failed(destination))?;
     }

@@ -19,7 +19,7 @@ use crate::plan::process::core_words;
 use crate::plan::report::{DENIED, DENIED_IN};
 use crate::plan::{AuditPlan, DecidedPlan, LimitsPlan, Plan, SyscallPlan, Warning};
 use crate::policy::{Loosening, NetworkMode, Policy, SyscallName, SyscallProfile, escape};
-use crate::seccomp::{Filter, Listener, Program, Verdict};
+use crate::seccomp::{FilterProgram, NotifyListener, SyscallFilter, SyscallVerdict};
 
 /// What is explained; as JSON, what `explain --json` prints.
 #[derive(Debug, Serialize)]
@@ -291,11 +291,11 @@ fn changed_calls(page: &mut Page, plan: &SyscallPlan, filter: Option<&str>) {
 }
 
 /// A program in one line: what it allows, checks and denies, from the program itself.
-pub fn filter(program: &Program) -> String {
-    let summary = Filter {
+pub fn filter(program: &FilterProgram) -> String {
+    let summary = SyscallFilter {
         program: program.clone(),
         flags: 0,
-        listener: Listener::Nobody,
+        listener: NotifyListener::Nobody,
         notes: Vec::new(),
     }
     .describe();
@@ -305,7 +305,7 @@ pub fn filter(program: &Program) -> String {
         .map(|(verdict, count)| format!("{count} {verdict}"))
         .collect();
     // Those that a sidecar answers have an errno; an agent's have none.
-    let logged = |verdict: &Verdict| matches!(verdict, Verdict::Notify(1..));
+    let logged = |verdict: &SyscallVerdict| matches!(verdict, SyscallVerdict::Notify(1..));
     let log = match summary.denied.keys().any(logged) {
         true => "",
         false => "; denied calls are not logged",

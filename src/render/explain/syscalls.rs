@@ -10,8 +10,8 @@ use super::page::Page;
 use crate::plan::SyscallPlan;
 use crate::policy::SyscallProfile;
 use crate::seccomp::{
-    ARCH_X86_64, CallProfile, FilterInput, Program, SyscallName, Verdict, compile, outcomes,
-    reason, sets_modes,
+    ARCH_X86_64, CallProfile, FilterInput, FilterProgram, KnownSyscall, SyscallVerdict, compile,
+    outcomes, reason, sets_modes,
 };
 
 /// Docker's default profile for a container with the default capabilities, as Docker 28 writes it into a bundle. Its source is
@@ -25,9 +25,9 @@ pub const DOCKERS: &str = "docker";
 #[derive(Debug, Clone, Copy)]
 pub struct Programs<'a> {
     /// The program of the container; `None`: it has none, and every call is allowed.
-    pub loaded: Option<&'a Program>,
+    pub loaded: Option<&'a FilterProgram>,
     /// The policy's own side of it; `None` under `unconfined`.
-    pub policy: Option<(&'a SyscallPlan, &'a Program)>,
+    pub policy: Option<(&'a SyscallPlan, &'a FilterProgram)>,
 }
 
 /// All system calls of x86_64.
@@ -81,7 +81,7 @@ pub struct Difference {
 }
 
 /// Docker's default profile, compiled as for `unconfined`.
-pub fn docker() -> Option<Program> {
+pub fn docker() -> Option<FilterProgram> {
     let profile: LinuxSeccomp =
         serde_json::from_str(DOCKER).expect("a test parses the built-in profile");
     let input = FilterInput {
@@ -95,7 +95,7 @@ pub fn docker() -> Option<Program> {
 impl SyscallTable {
     /// The table of these programs.
     pub fn new(programs: Programs<'_>) -> Self {
-        let row = |name: SyscallName| {
+        let row = |name: KnownSyscall| {
             let said = said(programs.loaded, name);
             Row {
                 call: name.as_str(),
@@ -105,14 +105,19 @@ impl SyscallTable {
             }
         };
         Self {
-            calls: SyscallName::all().map(row).collect(),
+            calls: KnownSyscall::all().map(row).collect(),
             compared: None,
         }
     }
 
     /// And beside another filter.
-    pub fn beside(mut self, programs: Programs<'_>, with: &str, other: Option<&Program>) -> Self {
-        let differs = |name: SyscallName| {
+    pub fn beside(
+        mut self,
+        programs: Programs<'_>,
+        with: &str,
+        other: Option<&FilterProgram>,
+    ) -> Self {
+        let differs = |name: KnownSyscall| {
             let (here, there) = (said(programs.loaded, name), said(other, name));
             (here != there).then(|| Difference {
                 call: name.as_str(),
@@ -123,7 +128,7 @@ impl SyscallTable {
         };
         self.compared = Some(Compared {
             with: with.to_owned(),
-            calls: SyscallName::all().filter_map(differs).collect(),
+            calls: KnownSyscall::all().filter_map(differs).collect(),
         });
         self
     }
@@ -191,7 +196,7 @@ fn wrapped(page: &mut Page, calls: &[&str]) {
 
 impl Programs<'_> {
     /// Why this filter says so.
-    fn reason(&self, name: SyscallName) -> Cow<'static, str> {
+    fn reason(&self, name: KnownSyscall) -> Cow<'static, str> {
         const ENGINES: &str = "by the engine's profile";
         let Some((plan, own)) = self.policy else {
             return match self.loaded {
@@ -236,34 +241,38 @@ pub fn call_profile(profile: SyscallProfile) -> CallProfile {
 }
 
 /// What a program may answer. Who answers a denied call, the kernel or a listener, is not told apart: the caller sees the same.
-fn said(program: Option<&Program>, name: SyscallName) -> BTreeSet<Verdict> {
+fn said(program: Option<&FilterProgram>, name: KnownSyscall) -> BTreeSet<SyscallVerdict> {
     let Some(program) = program else {
-        return [Verdict::Allow].into();
+        return [SyscallVerdict::Allow].into();
     };
     let all = outcomes(program, ARCH_X86_64, name.number());
     all.into_iter()
         .map(|verdict| match verdict {
-            Verdict::Notify(errno @ 1..) => Verdict::Errno(errno),
+            SyscallVerdict::Notify(errno @ 1..) => SyscallVerdict::Errno(errno),
             other => other,
         })
         .collect()
 }
 
-fn in_words(verdicts: &BTreeSet<Verdict>) -> Vec<String> {
-    verdicts.iter().rev().map(Verdict::to_string).collect()
+fn in_words(verdicts: &BTreeSet<SyscallVerdict>) -> Vec<String> {
+    verdicts
+        .iter()
+        .rev()
+        .map(SyscallVerdict::to_string)
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seccomp::{DenyMode, Ours};
+    use crate::seccomp::{DenyMode, FilterPolicy};
 
-    fn own(plan: &SyscallPlan) -> Program {
-        let names = |set: &BTreeSet<crate::policy::SyscallName>| -> BTreeSet<SyscallName> {
+    fn own(plan: &SyscallPlan) -> FilterProgram {
+        let names = |set: &BTreeSet<crate::policy::SyscallName>| -> BTreeSet<KnownSyscall> {
             set.iter().map(|n| n.as_str().parse().unwrap()).collect()
         };
         let input = FilterInput {
-            ours: Some(Ours {
+            ours: Some(FilterPolicy {
                 allow: &names(&plan.allow),
                 deny: &names(&plan.deny),
                 set_id: false,
@@ -317,7 +326,7 @@ mod tests {
         assert!(text.contains("beside docker: "), "{text}");
         // Every call stands in the first part once.
         let first = text.split("beside docker").next().unwrap();
-        for name in SyscallName::all() {
+        for name in KnownSyscall::all() {
             let words = first.lines().filter(|line| line.starts_with("  "));
             let found = words
                 .flat_map(str::split_whitespace)

@@ -24,7 +24,7 @@ use crate::runtime::runs::{self, First, Run};
 use crate::runtime::state::census::{Census, Namespace};
 use crate::runtime::state::identity;
 use crate::runtime::state::record::ProcessId;
-use crate::seccomp::Listener;
+use crate::seccomp::NotifyListener;
 use crate::sidecar::WatchedMount;
 
 impl Creation<'_> {
@@ -148,7 +148,7 @@ impl Creation<'_> {
         let Some(network) = self.running.network.take() else {
             return Ok(None);
         };
-        let answers = self.decision.listener() == Listener::Sidecar;
+        let answers = self.decision.listener() == NotifyListener::Sidecar;
         let calls = answers.then(calls).transpose()?;
         network.finish(
             init,

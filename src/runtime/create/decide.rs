@@ -30,7 +30,7 @@ use crate::runtime::network::engine_networks;
 use crate::runtime::network::reading::{self, Given};
 use crate::runtime::network::resolver::EngineFiles;
 use crate::runtime::state::identity;
-use crate::seccomp::{Filter, Listener};
+use crate::seccomp::{NotifyListener, SyscallFilter};
 
 /// The decision about a bundle, which `create` and `explain --bundle` share. Nothing has been made for it.
 pub struct BundleDecision {
@@ -41,7 +41,7 @@ pub struct BundleDecision {
     /// Who chose it.
     pub chosen_by: String,
     /// The syscall wall.
-    pub filter: Option<Filter>,
+    pub filter: Option<SyscallFilter>,
     /// The sources of the bind mounts, as they were judged.
     pub sources: Vec<Opened>,
     /// What lies below the image, where something private has its files.
@@ -70,9 +70,9 @@ impl BundleDecision {
     }
 
     /// Who answers for rules of the filter.
-    pub(super) fn listener(&self) -> Listener {
+    pub(super) fn listener(&self) -> NotifyListener {
         let filter = self.filter.as_ref();
-        filter.map_or(Listener::Nobody, |filter| filter.listener)
+        filter.map_or(NotifyListener::Nobody, |filter| filter.listener)
     }
 }
 
@@ -131,7 +131,7 @@ pub fn decide(
 struct Walls {
     decided: Option<DecidedPlan>,
     chosen_by: String,
-    filter: Option<Filter>,
+    filter: Option<SyscallFilter>,
     sources: Vec<Opened>,
     image: Option<Image>,
     joined: Vec<Joined>,

@@ -10,7 +10,7 @@ use rustix::mount::{OpenTreeFlags, open_tree};
 use super::CreateError;
 use super::excludes;
 use crate::enforce::rootfs::{OwnMount, OwnSource, make_mount_point};
-use crate::kernel::mount_options::{Bits, Propagation, Reach};
+use crate::kernel::mount_options::{Bits, MountReach, Propagation};
 use crate::plan::report::DENIED_IN;
 use crate::plan::wrapped::layer_of;
 use crate::plan::{
@@ -89,9 +89,9 @@ pub fn prepare(
         all.push(OwnMount {
             destination: destination.to_owned(),
             source: OwnSource::Tree {
-                tree: copy(&file, attributes, Reach::One).map_err(RuntimeError::io(step()))?,
+                tree: copy(&file, attributes, MountReach::One).map_err(RuntimeError::io(step()))?,
                 kind,
-                reach: Reach::One,
+                reach: MountReach::One,
             },
         });
     }
@@ -105,7 +105,7 @@ fn tree(
     mount: &PlannedMount,
     bind: &BindMount,
     sources: &[Opened],
-) -> Result<(OwnedFd, Reach), RuntimeError> {
+) -> Result<(OwnedFd, MountReach), RuntimeError> {
     let step = || format!("copy the mount of {:?}", bind.source);
     let source = sources.iter().find(|s| s.is_of(mount));
     let source = source.ok_or_else(|| CreateError::NotJudged(bind.source.clone()))?;
@@ -113,8 +113,8 @@ fn tree(
     let locked = |error: &std::io::Error| {
         error.raw_os_error() == Some(libc::EINVAL) && unprivileged::inside().is_some()
     };
-    let (tree, reach) = match copied(Reach::One) {
-        Err(error) if locked(&error) => copied(Reach::Below),
+    let (tree, reach) = match copied(MountReach::One) {
+        Err(error) if locked(&error) => copied(MountReach::Below),
         other => other,
     }
     .map_err(RuntimeError::io(step()))?;
@@ -122,10 +122,9 @@ fn tree(
         let map = source.map.as_ref().filter(|(ids, _)| *ids == bind.ids);
         let (_, namespace) = map.ok_or_else(|| CreateError::NotJudged(bind.source.clone()))?;
         // No mount has it yet, which the kernel wants.
-        map_ids(tree.as_fd(), namespace.as_fd(), Reach::One).map_err(RuntimeError::io(format!(
-            "map the ids of {:?}",
-            bind.source
-        )))?;
+        map_ids(tree.as_fd(), namespace.as_fd(), MountReach::One).map_err(RuntimeError::io(
+            format!("map the ids of {:?}", bind.source),
+        ))?;
     }
     Ok((tree, reach))
 }
@@ -148,7 +147,7 @@ fn kept(dir: &Path) -> Result<OwnedFd, RuntimeError> {
     }
     rustix::fs::mkdirat(&opened, "work", Mode::from_raw_mode(0o700))
         .map_err(RuntimeError::io(step("prepare")))?;
-    copy(&opened, Bits::NO_PRIVILEGE, Reach::One)
+    copy(&opened, Bits::NO_PRIVILEGE, MountReach::One)
         .map_err(RuntimeError::io(step("copy the mount of")))
 }
 
@@ -166,14 +165,18 @@ fn attributes(bind: &BindMount) -> Bits {
 }
 
 /// With these attributes beside its own. No mount comes in or goes out.
-pub(super) fn copy(source: &OwnedFd, attributes: Bits, reach: Reach) -> std::io::Result<OwnedFd> {
+pub(super) fn copy(
+    source: &OwnedFd,
+    attributes: Bits,
+    reach: MountReach,
+) -> std::io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_EMPTY_PATH;
     let flags = match reach {
         // What else is mounted below stays outside.
-        Reach::One => flags,
-        Reach::Below => flags | OpenTreeFlags::AT_RECURSIVE,
+        MountReach::One => flags,
+        MountReach::Below => flags | OpenTreeFlags::AT_RECURSIVE,
     };
     let tree = open_tree(source, "", flags)?;
     let private = Some(Propagation::Private);

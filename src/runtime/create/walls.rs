@@ -27,7 +27,7 @@ use crate::runtime::launch::{has_user_namespace, keyring};
 use crate::runtime::network::member::MemberSidecar;
 use crate::runtime::network::wall::NetworkWall;
 use crate::runtime::unprivileged;
-use crate::seccomp::{Listener, SavedFilter};
+use crate::seccomp::{NotifyListener, SavedFilter};
 
 /// What the process inherits that is in no record and not in [`Creation`].
 pub(super) struct InitInherited {
@@ -84,7 +84,7 @@ impl Creation<'_> {
         };
         let way = match (inherited.agent, self.decision.listener(), line) {
             (Some(agent), _, _) => Some(ListenerWay::Agent(agent)),
-            (None, Listener::Sidecar, Some(line)) => Some(ListenerWay::Sidecar(line)),
+            (None, NotifyListener::Sidecar, Some(line)) => Some(ListenerWay::Sidecar(line)),
             (None, _, _) => None,
         };
         let disk = running.disk.as_mut().and_then(DiskMaker::take_end);

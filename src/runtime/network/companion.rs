@@ -11,7 +11,7 @@ use crate::plan::{NetworkPlan, Plan};
 use crate::render::identity::cri_of;
 use crate::runtime::state::store::{self, Place};
 use crate::runtime::unprivileged;
-use crate::seccomp::Listener;
+use crate::seccomp::NotifyListener;
 use crate::sidecar::{CgroupConfig, CgroupLimits, Duty, Limits, Loss, SidecarConfig};
 
 /// What the sidecar may write to one file: more than its log takes, since a write beyond it kills.
@@ -35,7 +35,7 @@ pub(super) fn sidecar_config(
     plan: &Plan,
     spec: &Spec,
     place: &Place,
-    listener: Listener,
+    listener: NotifyListener,
 ) -> SidecarConfig<'static> {
     let limits = plan.sidecar;
     let (parent, name) = sidecar_cgroup(spec, place);
@@ -74,13 +74,13 @@ pub(super) fn sidecar_config(
 
 /// A container that has lost its sidecar has no network, no log of its denied calls, and no `exec`: it ends, so that a kubelet or a
 /// restart policy heals it. A pod's sandbox is what its kubelet looks at.
-fn loss(network: &NetworkPlan, spec: &Spec, place: &Place, listener: Listener) -> Loss {
+fn loss(network: &NetworkPlan, spec: &Spec, place: &Place, listener: NotifyListener) -> Loss {
     let sandbox = pod_role(spec) == Some(SANDBOX) && cri_of(&place.root).is_some();
     match duty(network) {
         Duty::Serve => Loss::EndsContainer,
         // The warden does it.
         Duty::Refuse if network.honey_ends() => Loss::EndsContainer,
-        _ if sandbox || listener == Listener::Sidecar => Loss::EndsContainer,
+        _ if sandbox || listener == NotifyListener::Sidecar => Loss::EndsContainer,
         Duty::Wait | Duty::Refuse => Loss::Tolerated,
     }
 }

@@ -13,7 +13,7 @@ use crate::runtime::RuntimeError;
 use crate::runtime::network::counted;
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::Place;
-use crate::seccomp::Listener;
+use crate::seccomp::NotifyListener;
 use crate::sidecar::{Attach, CallsFds, SidecarRecord, Spawned, WatchedMount};
 
 /// Such a sidecar while the container is created.
@@ -22,7 +22,7 @@ pub struct MemberSidecar(Spawned);
 impl MemberSidecar {
     /// Starts it.
     pub fn begin(plan: &Plan, spec: &Spec, place: &Place) -> Result<Self, RuntimeError> {
-        let config = sidecar_config(plan, spec, place, Listener::Sidecar);
+        let config = sidecar_config(plan, spec, place, NotifyListener::Sidecar);
         Ok(Self(spawn(&config)?))
     }
 

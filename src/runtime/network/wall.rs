@@ -26,7 +26,7 @@ use crate::runtime::state::identity;
 use crate::runtime::state::record::{ProcessId, Record, write_whole};
 use crate::runtime::state::store::Place;
 use crate::runtime::unprivileged;
-use crate::seccomp::Listener;
+use crate::seccomp::NotifyListener;
 use crate::sidecar::{
     self, Attach, CallsFds, EngineNetworks, Loss, Reading, Serving, ServingFds, SidecarConfig,
     SidecarRecord, WatchedMount,
@@ -57,7 +57,7 @@ impl NetworkWall {
         plan: &Plan,
         spec: &Spec,
         place: &Place,
-        (listener, reading): (Listener, Option<&Reading>),
+        (listener, reading): (NotifyListener, Option<&Reading>),
     ) -> Result<Self, RuntimeError> {
         let sysctls = plan
             .network

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::audit::{Actor, Event, EventDetail, Verdict, WallName};
 use crate::policy::Tool;
-use crate::seccomp::{Call, Hint, SetIdWords, Words, words};
+use crate::seccomp::{DenialWords, Hint, SetIdWords, SyscallData, words};
 
 /// Kinds of one call that are told apart by their arguments; further ones are one kind.
 const KINDS: usize = 8;
@@ -50,7 +50,7 @@ pub(super) struct Denied {
     set_id: Option<SetIdWords>,
     kinds: BTreeMap<Kind, Counted>,
     /// The last call, whose kind need not be put in words again: loops make the same call.
-    last: Option<(Call, u16, Kind)>,
+    last: Option<(SyscallData, u16, Kind)>,
 }
 
 impl fmt::Debug for Denied {
@@ -85,7 +85,7 @@ impl Denied {
     }
 
     /// A call was denied.
-    pub fn note(&mut self, call: &Call, errno: u16) {
+    pub fn note(&mut self, call: &SyscallData, errno: u16) {
         let known = self
             .last
             .take_if(|(last, was, _)| (&*last, *was) == (call, errno));
@@ -103,7 +103,7 @@ impl Denied {
     }
 
     /// The kind of a call, which is there afterwards.
-    fn kind_of(&mut self, call: &Call, errno: u16) -> Kind {
+    fn kind_of(&mut self, call: &SyscallData, errno: u16) -> Kind {
         let words = words(call, errno, self.set_id.as_ref());
         let (number, known, tool) = (call.number, &self.kinds, self.tool);
         let mut kind = Kind {
@@ -148,8 +148,8 @@ impl Denied {
 }
 
 /// The event of a kind: `call` is what all of it have in common, if they do.
-fn event(words: Words, call: Option<String>, tool: Tool) -> Event {
-    let Words {
+fn event(words: DenialWords, call: Option<String>, tool: Tool) -> Event {
+    let DenialWords {
         name,
         call: _,
         errno,
@@ -199,8 +199,8 @@ mod tests {
         told.take()
     }
 
-    fn call(number: libc::c_long, args: [u64; 6]) -> Call {
-        Call {
+    fn call(number: libc::c_long, args: [u64; 6]) -> SyscallData {
+        SyscallData {
             number: u32::try_from(number).unwrap(),
             arch: ARCH_X86_64,
             args,

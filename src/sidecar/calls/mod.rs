@@ -355,7 +355,7 @@ mod tests {
     use rustix::process::Resource;
 
     use super::*;
-    use crate::seccomp::{Instruction, Program, SavedFilter};
+    use crate::seccomp::{FilterProgram, Instruction, SavedFilter};
     use crate::sidecar::protocol::{NamespaceId, own_pid_namespace};
 
     fn calls() -> Calls {
@@ -366,7 +366,7 @@ mod tests {
             k: 0x7fff_0000,
         };
         let kept = SavedFilter {
-            program: Program::new(vec![allowed]).unwrap(),
+            program: FilterProgram::new(vec![allowed]).unwrap(),
             flags: 0,
         };
         let flags = rustix::fs::MemfdFlags::CLOEXEC;

@@ -15,7 +15,7 @@ use super::rules::{Access, Rule};
 use crate::enforce::program::Program;
 use crate::enforce::{privileges, verify};
 use crate::plan::CapabilitySets;
-use crate::seccomp::Filter;
+use crate::seccomp::SyscallFilter;
 use crate::sys::{kernel, process, seccomp, socket};
 
 /// What is put around the command, made before its process is.
@@ -23,7 +23,7 @@ pub struct Walls {
     /// The ruleset, with its rules.
     pub ruleset: RulesetCreated,
     /// The filter.
-    pub filter: Filter,
+    pub filter: SyscallFilter,
     /// What the process may have.
     pub capabilities: CapabilitySets,
 }
@@ -169,7 +169,7 @@ pub fn try_to_listen() -> Result<()> {
         jf: 0,
         k: 0x7fff_0000,
     };
-    let program = crate::seccomp::Program::new(vec![allow]).context("make a filter")?;
+    let program = crate::seccomp::FilterProgram::new(vec![allow]).context("make a filter")?;
     let child = process::fork_into(|| {
         let loaded = rustix::thread::set_no_new_privs(true)
             .map_err(std::io::Error::from)

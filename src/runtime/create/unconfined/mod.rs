@@ -17,7 +17,7 @@ use oci_spec::runtime::{LinuxIdMapping, LinuxNamespaceType, Mount, Spec};
 use rustix::fs::Mode;
 
 use crate::enforce::unconfined::setup::{Device, Setup, Source, Step};
-use crate::kernel::mount_options::{self, Bits, Changes, Reach};
+use crate::kernel::mount_options::{self, Bits, Changes, MountReach};
 use crate::probe::is_bind;
 use crate::runtime::RuntimeError;
 use crate::runtime::launch::has_user_namespace;
@@ -126,7 +126,7 @@ fn devices(spec: &mut Spec) -> Result<Vec<Device>, RuntimeError> {
     let mut devices = Vec::new();
     for spec in outside {
         let node = match bind {
-            true => Some(tree(spec.path(), Reach::One)?),
+            true => Some(tree(spec.path(), MountReach::One)?),
             false => None,
         };
         devices.push(Device { spec, node });

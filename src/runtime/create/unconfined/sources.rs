@@ -11,7 +11,7 @@ use super::refused::{MountRefused, refused};
 use super::user_namespace::lines;
 use super::{has, is_id_mapped};
 use crate::enforce::unconfined::setup::Source;
-use crate::kernel::mount_options::{self, Bits, Changes, Propagation, Reach};
+use crate::kernel::mount_options::{self, Bits, Changes, MountReach, Propagation};
 use crate::plan::FileKind;
 use crate::probe::is_bind;
 use crate::runtime::RuntimeError;
@@ -33,9 +33,9 @@ pub(super) fn source(
             )
         };
         let reach = if has(mount, &["rbind"]) {
-            Reach::Below
+            MountReach::Below
         } else {
-            Reach::One
+            MountReach::One
         };
         let (tree, kind) = (tree(&from, reach)?, kind_of(&from)?);
         inherit(&tree, propagation).map_err(RuntimeError::io(step()))?;
@@ -60,9 +60,9 @@ pub(super) fn source(
     Ok(Source::CopyUp(options))
 }
 
-pub(super) fn tree(path: &Path, reach: Reach) -> Result<OwnedFd, RuntimeError> {
+pub(super) fn tree(path: &Path, reach: MountReach) -> Result<OwnedFd, RuntimeError> {
     let mut flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    if reach == Reach::Below {
+    if reach == MountReach::Below {
         flags |= OpenTreeFlags::AT_RECURSIVE;
     }
     open_tree(CWD, path, flags).map_err(RuntimeError::io(format!("open the source {path:?}")))
@@ -81,12 +81,12 @@ fn inherit(tree: &OwnedFd, propagation: Option<&str>) -> std::io::Result<()> {
         Some(private) if private.contains("private") => Propagation::Private,
         _ => Propagation::Slave,
     };
-    change(tree.as_fd(), Bits::default(), Some(kind), Reach::Below)
+    change(tree.as_fd(), Bits::default(), Some(kind), MountReach::Below)
 }
 
 fn apply(tree: &OwnedFd, changes: &Changes) -> std::io::Result<()> {
-    change(tree.as_fd(), changes.one, None, Reach::One)?;
-    change(tree.as_fd(), changes.below, None, Reach::Below)?;
+    change(tree.as_fd(), changes.one, None, MountReach::One)?;
+    change(tree.as_fd(), changes.below, None, MountReach::Below)?;
     let mut kinds = changes.propagation.iter();
     kinds.try_for_each(|(kind, reach)| change(tree.as_fd(), Bits::default(), Some(*kind), *reach))
 }
@@ -115,9 +115,9 @@ fn map(tree: &OwnedFd, mount: &Mount, container: Option<&OwnedFd>) -> Result<(),
         .or(container)
         .ok_or_else(|| refused(MountRefused::NotMapped(at.clone())))?;
     let reach = if has(mount, &["ridmap"]) {
-        Reach::Below
+        MountReach::Below
     } else {
-        Reach::One
+        MountReach::One
     };
     map_ids(tree.as_fd(), namespace.as_fd(), reach)
         .map_err(RuntimeError::io(format!("map the ids of the mount {at:?}")))
