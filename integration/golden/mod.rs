@@ -22,7 +22,7 @@ use std::fmt::Write;
 
 use agentbox::plan::{DecidedPlan, HostFacts, PlanError, plan, process};
 use agentbox::policy::{ResolvedPolicy, Selection};
-use agentbox::render::explain::{self, Subject, Whole};
+use agentbox::render::explain::{self, ExplainedContainer, FullPlan};
 use agentbox::render::spec as shadow;
 use agentbox::runtime::filter;
 use oci_spec::runtime::Spec;
@@ -121,7 +121,7 @@ fn nothing_of_a_plan_or_a_spec_can_change_without_another_line() {
     for policy in POLICIES {
         let decided = fixtures::planned(&flagged(policy, &spec), &spec).unwrap();
         let rendered = shadow::confined(spec.clone(), &decided.plan, &fixtures::places());
-        let plans = lines::assert_every_change_shows("plan", &Whole::from(&decided));
+        let plans = lines::assert_every_change_shows("plan", &FullPlan::from(&decided));
         let specs = lines::assert_every_change_shows("spec", &rendered);
         assert!(plans > 500 && specs > 300, "{plans} and {specs} changes");
     }
@@ -198,7 +198,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 
 fn planned(result: &Result<DecidedPlan, String>) -> Vec<String> {
     match result {
-        Ok(decided) => lines::of("plan", &Whole::from(decided)),
+        Ok(decided) => lines::of("plan", &FullPlan::from(decided)),
         Err(error) => vec![format!("refused: {error}")],
     }
 }
@@ -212,7 +212,7 @@ fn explanation(
     let engine = spec.linux().as_ref().and_then(|l| l.seccomp().as_ref());
     let compiled = filter::compile(Some(filter::Asked::of(&decided.plan, host)), engine).unwrap();
     let filter = compiled.map(|f| explain::filter(&f.program));
-    let subject = Subject {
+    let subject = ExplainedContainer {
         landlock: None,
         settings: Vec::new(),
         name: "container ID".to_owned(),

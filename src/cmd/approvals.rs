@@ -11,7 +11,7 @@ use crate::cmd::out;
 use crate::egress::WaitingConnection;
 use crate::egress::{ApprovalTerm, endpoint};
 use crate::policy::{Host, HostReach, NetworkRule, RuleTarget};
-use crate::render::identity::Identity;
+use crate::render::identity::ContainerIdentity;
 use crate::runtime::network::approvals::{self, Decided};
 use crate::runtime::state::find;
 use crate::runtime::state::identity;
@@ -28,7 +28,7 @@ const WITHIN: Duration = Duration::from_secs(10);
 struct Line {
     container: String,
     #[serde(rename = "of")]
-    identity: Identity,
+    identity: ContainerIdentity,
     #[serde(flatten)]
     waiting: WaitingConnection,
 }

@@ -8,8 +8,8 @@ use anyhow::Result;
 use crate::cli::{Explain, Global, Walls, Wrap};
 use crate::cmd::{explain_syscalls, out};
 use crate::plan::wrapped::WrapPlan;
-use crate::render::explain::{self, Subject};
-use crate::render::identity::Identity;
+use crate::render::explain::{self, ExplainedContainer};
+use crate::render::identity::ContainerIdentity;
 use crate::runtime::RuntimeError;
 use crate::runtime::create;
 use crate::runtime::filter;
@@ -68,7 +68,7 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
                 decided.plan.network.rules = first.plan.network.rules;
             }
             let saved = filter::read(&filter_file, record.filter_hash.as_deref())?;
-            let subject = Subject {
+            let subject = ExplainedContainer {
                 name: format!("container {}", record.id),
                 landlock: None,
                 settings: Vec::new(),
@@ -93,7 +93,7 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
 
 /// A container's record, who it is, and where its filter is kept: while it is there, or with its last run. An exit status where that run
 /// is not as its log and its receipt have it, which has been said: nothing of it can be believed.
-fn looked_up(id: &str) -> Result<Result<(Record, Identity, PathBuf), ExitCode>> {
+fn looked_up(id: &str) -> Result<Result<(Record, ContainerIdentity, PathBuf), ExitCode>> {
     match find::container(id) {
         Ok(record) => {
             let file = Place::new(&record.root, &record.id)?.filter();
@@ -120,20 +120,20 @@ fn looked_up(id: &str) -> Result<Result<(Record, Identity, PathBuf), ExitCode>> 
     }
 }
 
-fn with_program(name: String, explained: Explained) -> (Subject, Option<FilterProgram>) {
+fn with_program(name: String, explained: Explained) -> (ExplainedContainer, Option<FilterProgram>) {
     let filter = explained.decision.filter.as_ref();
     let program = filter.map(|filter| filter.program.clone());
     (of_bundle(name, explained), program)
 }
 
 /// What is said of a bundle, of which nothing has been made.
-pub(super) fn of_bundle(name: String, explained: Explained) -> Subject {
+pub(super) fn of_bundle(name: String, explained: Explained) -> ExplainedContainer {
     let Explained {
         decision,
         landlock,
         settings,
     } = explained;
-    Subject {
+    ExplainedContainer {
         name,
         landlock,
         settings,

@@ -8,8 +8,8 @@ use crate::cli::{Explain, Global};
 use crate::cmd::out;
 use crate::plan::SyscallPlan;
 use crate::policy::Selection;
-use crate::render::explain::Subject;
-use crate::render::explain::syscalls::{self, Programs, SyscallTable};
+use crate::render::explain::ExplainedContainer;
+use crate::render::explain::syscalls::{self, SyscallTable, TablePrograms};
 use crate::runtime::filter::{self, Asked};
 use crate::runtime::input::node_files;
 use crate::seccomp::{DenyMode, FilterProgram};
@@ -18,7 +18,7 @@ use crate::seccomp::{DenyMode, FilterProgram};
 pub fn print(
     global: &Global,
     args: &Explain,
-    subject: &Subject,
+    subject: &ExplainedContainer,
     loaded: Option<&FilterProgram>,
 ) -> Result<ExitCode> {
     if subject.landlock.is_some() {
@@ -31,7 +31,7 @@ pub fn print(
         .map(|plan| alone(Asked::unlogged(plan)))
         .transpose()?
         .flatten();
-    let programs = Programs {
+    let programs = TablePrograms {
         loaded,
         policy: plan.map(|plan| &plan.syscalls).zip(own.as_ref()),
     };

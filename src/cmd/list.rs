@@ -10,7 +10,7 @@ use crate::cmd::out;
 use crate::cmd::state::State;
 use crate::policy::NetworkMode;
 use crate::policy::escape;
-use crate::render::identity::Identity;
+use crate::render::identity::ContainerIdentity;
 use crate::runtime::network::control;
 use crate::runtime::start;
 use crate::runtime::state::identity;
@@ -23,7 +23,7 @@ use crate::wrap::leftovers;
 #[serde(rename_all = "camelCase")]
 struct Fenced {
     #[serde(flatten)]
-    identity: Identity,
+    identity: ContainerIdentity,
     /// `None` under `unconfined`.
     policy: Option<String>,
     network: Option<NetworkMode>,

@@ -10,7 +10,7 @@ use crate::cli::{Network, TextFormat};
 use crate::cmd::out;
 use crate::egress::{BudgetUse, InboundStatus, NetworkStatus};
 use crate::plan::Plan;
-use crate::render::network::{self, Subject};
+use crate::render::network::{self, ContainerNetwork};
 use crate::runtime::RuntimeError;
 use crate::runtime::network::control;
 use crate::runtime::network::refused;
@@ -29,8 +29,8 @@ pub fn run(args: &Network) -> Result<ExitCode> {
     let id = asked.id.clone();
     let record = find::network_of(asked)?;
     let place = Place::new(&record.root, &record.id)?;
-    let subject = Subject {
-        outside: network::Outside::of(refused::resets(&record).unwrap_or(0)),
+    let subject = ContainerNetwork {
+        outside: network::UnansweredConnections::of(refused::resets(&record).unwrap_or(0)),
         identity,
         network_of: (record.id != id).then(|| record.id.clone()),
         status: control::status(&place.dir(), &record)?,
@@ -42,7 +42,7 @@ pub fn run(args: &Network) -> Result<ExitCode> {
     print(args, &subject)
 }
 
-fn print(args: &Network, subject: &Subject) -> Result<ExitCode> {
+fn print(args: &Network, subject: &ContainerNetwork) -> Result<ExitCode> {
     match args.format {
         TextFormat::Json => out::json(subject)?,
         TextFormat::Text => out::text(&network::text(subject))?,
@@ -61,7 +61,7 @@ fn of_gone(args: &Network) -> Result<ExitCode> {
     let logs = found.logs()?;
     log::warn!("container {} is gone: this is what its log says", record.id);
     let shared = record.shared_network();
-    let subject = Subject {
+    let subject = ContainerNetwork {
         outside: None,
         identity: found.run.identity(&record),
         network_of: shared.map(|shared| shared.container.clone()),

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, StatVfsMountFlags, StatxFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
-use super::Opened;
+use super::HeldSource;
 use crate::kernel::mount_options::MountReach;
 use crate::plan::idmap::{IdmapContext, IdmapOutcome};
 use crate::plan::set_id::is_own_group;
@@ -21,7 +21,7 @@ const ENTRIES: usize = 1024;
 /// Tries it for each mount of the plan where the policy wants it. Whether the plan has to be made again.
 pub fn try_all(
     facts: &mut BundleFacts,
-    opened: &mut [Opened],
+    opened: &mut [HeldSource],
     plan: &FilesystemPlan,
     container: IdmapContext<'_>,
 ) -> bool {
@@ -62,7 +62,7 @@ pub fn try_all(
 }
 
 /// Maps a copy, and keeps the user namespace that has the map.
-fn attempt(source: &mut Opened, facts: &SourceFacts) -> io::Result<MappedIds> {
+fn attempt(source: &mut HeldSource, facts: &SourceFacts) -> io::Result<MappedIds> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_EMPTY_PATH;

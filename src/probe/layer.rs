@@ -117,7 +117,7 @@ fn dockers(data: &Path, driver: &str, id: &str) -> Option<String> {
 
 /// A container in the records of containers/storage.
 #[derive(Deserialize)]
-struct Stored {
+struct StoredContainer {
     id: String,
     layer: String,
 }
@@ -132,7 +132,7 @@ fn podmans(data: &Path, driver: &str, (bundle, id): (&Path, &str)) -> Option<Str
         .flatten()
         .flat_map(|dir| ["containers.json", "volatile-containers.json"].map(|name| dir.join(name)));
     files.into_iter().find_map(|file| {
-        let all: Vec<Stored> = serde_json::from_str(&read(&file)?).ok()?;
+        let all: Vec<StoredContainer> = serde_json::from_str(&read(&file)?).ok()?;
         let stored = all.into_iter().find(|stored| stored.id == id)?;
         (!stored.layer.is_empty()).then_some(stored.layer)
     })

@@ -38,20 +38,20 @@ pub(super) struct Judge {
     user_namespace: bool,
 }
 
-/// A source that was judged, and is held open since.
-pub(super) struct Looked {
+/// A source with its facts, kept open since the probe.
+pub(super) struct JudgedSource {
     pub(super) facts: SourceFacts,
     pub(super) fd: OwnedFd,
     /// The working directory in it, where it is a whole home directory.
     pub(super) working: Option<OwnedFd>,
 }
 
-/// What a file is by the mounts of the node, or why that cannot be told.
-type Names = Result<Shown, String>;
+/// The names of a file on the node, or the reason why they are unknown.
+type NamesResult = Result<NodeNames, String>;
 
-/// What a file is by the mounts of the node.
+/// The names of a file in the mounts of the node.
 #[derive(Default)]
-struct Shown {
+struct NodeNames {
     /// Its other names.
     names: BTreeSet<PathBuf>,
     /// Its paths in its file system and in those of the layers of its overlay.
@@ -73,7 +73,7 @@ impl Judge {
     }
 
     /// Opens and judges a mount's source; `None` for one that is no bind mount.
-    pub(super) fn source(&self, mount: &Mount) -> Result<Option<Looked>, ProbeError> {
+    pub(super) fn source(&self, mount: &Mount) -> Result<Option<JudgedSource>, ProbeError> {
         if !is_bind(mount) {
             return Ok(None);
         }
@@ -96,7 +96,7 @@ impl Judge {
             });
             working = found;
         }
-        Ok(Some(Looked { facts, fd, working }))
+        Ok(Some(JudgedSource { facts, fd, working }))
     }
 
     /// The working directory relative to a mount point, where it lies below that.
@@ -227,7 +227,7 @@ impl Judge {
     }
 
     /// The other names of what a descriptor is of. `depth` overlays may lie on one another.
-    fn names(&self, fd: &OwnedFd, real: &Path, depth: usize) -> Result<Names, ProbeError> {
+    fn names(&self, fd: &OwnedFd, real: &Path, depth: usize) -> Result<NamesResult, ProbeError> {
         let unknown = || "its mount is not among those of the node".to_owned();
         let table = self.mounts()?;
         let Some(line) = mount_id(fd).and_then(|id| table.by_id(id)) else {
@@ -236,7 +236,7 @@ impl Judge {
         let (Some(names), Some(inner)) = (table.names(line, real), line.inner(real)) else {
             return Ok(Err(unknown()));
         };
-        let mut shown = Shown {
+        let mut shown = NodeNames {
             names,
             inner: [inner.clone()].into(),
             layers: Vec::new(),

@@ -7,14 +7,14 @@ use oci_spec::runtime::Spec;
 use serde_json::{Value, json};
 
 use super::explain;
-use super::spec::{Places, confined, normalise, unconfined};
+use super::spec::{SpecPaths, confined, normalise, unconfined};
 use crate::plan::{
     BundleFacts, DecidedPlan, HostFacts, MountKind, Plan, PlannedMount, Tmpfs, plan,
 };
 use crate::policy::{Asker, NodeConfig, Selection, Sources, resolve};
 
-fn places() -> Places {
-    Places {
+fn places() -> SpecPaths {
+    SpecPaths {
         rootfs: "/new/root".into(),
     }
 }
@@ -303,7 +303,7 @@ fn what_is_explained_is_text_whatever_a_path_is_called() {
         }),
         why: format!("nobody writes it: {TREACHEROUS}"),
     });
-    let text = explain::text(&explain::Subject {
+    let text = explain::text(&explain::ExplainedContainer {
         landlock: None,
         settings: Vec::new(),
         name: format!("bundle {TREACHEROUS}"),
@@ -328,7 +328,7 @@ fn the_nodes_further_fields_of_requests_are_explained() {
         network.mode = crate::policy::NetworkMode::Allowlist;
         network.rules.allow = [rule.parse().unwrap()].into();
         network.request_fields = fields.iter().map(|field| field.parse().unwrap()).collect();
-        explain::text(&explain::Subject {
+        explain::text(&explain::ExplainedContainer {
             landlock: None,
             settings: Vec::new(),
             name: "x".to_owned(),

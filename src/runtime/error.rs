@@ -103,7 +103,7 @@ pub enum RuntimeError {
     Reach(#[from] crate::plan::reach::ReachError),
     /// What runc refuses as well.
     #[error(transparent)]
-    Refused(#[from] crate::render::refuse::Refused),
+    Refused(#[from] crate::render::refuse::SpecRefusal),
     /// A container is not created.
     #[error(transparent)]
     Create(#[from] crate::runtime::create::CreateError),

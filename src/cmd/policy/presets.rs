@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use super::super::out;
 use crate::cli::{Global, PolicyPresets};
-use crate::indexes::{self, Learned};
+use crate::indexes::{self, ManagerRules};
 use crate::policy::catalogue::{self, ListedPreset};
 use crate::policy::{Preset, escape};
 use crate::runtime::input::node_files::{NodeFiles, preset_dir};
@@ -116,7 +116,7 @@ enum Existing {
 }
 
 /// Writes one preset file, all of it or nothing; what became of it, for a person.
-fn write(dir: &Path, learned: &Learned, existing: Existing) -> Result<String> {
+fn write(dir: &Path, learned: &ManagerRules, existing: Existing) -> Result<String> {
     let path = dir.join(format!("{}.toml", learned.preset));
     if learned.rules.is_empty() {
         return Ok(format!(

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use super::content::{self, Content};
 use super::cost::Cost;
 use super::index::Index;
-use super::places::Places;
+use super::places::DirTree;
 use super::sha1::sha1;
 use crate::plan::never::FileNameFilter;
 use crate::plan::{GitState, UntrackedFile, VisibleKind};
@@ -39,9 +39,9 @@ const PLACE: u64 = 4096;
 const TREE: usize = 512;
 const KNOWN: usize = 32;
 
-/// What becomes of something that is called like a credential.
+/// What happens to a file with a credential's name.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum CredentialFate {
     /// Git has it, and it is no secret. It is this very file.
     Shown(VisibleKind),
     /// It is hidden, and git makes this of it.
@@ -51,7 +51,7 @@ pub(super) enum Known {
 /// Something in a directory that the search has met.
 #[derive(Clone, Copy)]
 pub(super) struct Spot<'a> {
-    pub(super) places: &'a Places,
+    pub(super) places: &'a DirTree,
     pub(super) directory: u32,
     /// Relative to the root.
     pub(super) path: &'a Path,
@@ -59,7 +59,7 @@ pub(super) struct Spot<'a> {
 
 /// Where the mounts of a container will be.
 #[derive(Default)]
-pub struct View<'a> {
+pub struct MountView<'a> {
     /// Where the one that is searched will be.
     pub own: PathBuf,
     /// Where the others will be, and what they are.
@@ -70,7 +70,7 @@ pub struct View<'a> {
 
 /// A path in one of the container's mounts.
 #[derive(Clone)]
-struct At<'a> {
+struct MountPath<'a> {
     root: BorrowedFd<'a>,
     path: PathBuf,
     /// Whether it is the mount that is searched.
@@ -99,7 +99,7 @@ struct Repository {
 /// The work trees inside a mount's source, each looked at once.
 pub(super) struct Repositories<'a> {
     root: &'a OwnedFd,
-    view: &'a View<'a>,
+    view: &'a MountView<'a>,
     /// The last components of the names that are asked for.
     last: &'a FileNameFilter,
     /// Each with its directory.
@@ -109,7 +109,11 @@ pub(super) struct Repositories<'a> {
 }
 
 impl<'a> Repositories<'a> {
-    pub(super) fn new(root: &'a OwnedFd, view: &'a View<'a>, last: &'a FileNameFilter) -> Self {
+    pub(super) fn new(
+        root: &'a OwnedFd,
+        view: &'a MountView<'a>,
+        last: &'a FileNameFilter,
+    ) -> Self {
         Self {
             root,
             view,
@@ -125,27 +129,27 @@ impl<'a> Repositories<'a> {
         cost: &mut Cost,
         spot: Spot<'_>,
         content: &mut Content<'_>,
-    ) -> Known {
+    ) -> CredentialFate {
         let Some((name, repository)) = self.find(cost, spot) else {
-            return Known::Hidden(GitState::Nothing);
+            return CredentialFate::Hidden(GitState::Nothing);
         };
         let index = match &repository.index {
             Ok(index) => index,
-            Err(why) => return Known::Hidden(GitState::Untold(why.clone())),
+            Err(why) => return CredentialFate::Hidden(GitState::Untold(why.clone())),
         };
         let bytes = name.as_os_str().as_bytes();
         let Some(entry) = index.get(bytes) else {
-            return Known::Hidden(match index.is_below_sparse(bytes) {
+            return CredentialFate::Hidden(match index.is_below_sparse(bytes) {
                 true => GitState::Untold(SPARSE.to_owned()),
                 false => repository.untracked(name),
             });
         };
         match content.get(cost) {
             Some(found) if entry.hash == blob(&found.bytes, entry.hash.len()) => {
-                Known::Shown(found.what.clone())
+                CredentialFate::Shown(found.what.clone())
             }
-            _ if entry.skipped && !repository.sparse => Known::Hidden(GitState::Nothing),
-            _ => Known::Hidden(GitState::Changed),
+            _ if entry.skipped && !repository.sparse => CredentialFate::Hidden(GitState::Nothing),
+            _ => CredentialFate::Hidden(GitState::Changed),
         }
     }
 
@@ -218,7 +222,7 @@ impl<'a> Repositories<'a> {
     }
 
     /// The repository in a directory, if it is one by what git looks for.
-    fn repository(&self, cost: &mut Cost, git: &At<'a>) -> Option<Repository> {
+    fn repository(&self, cost: &mut Cost, git: &MountPath<'a>) -> Option<Repository> {
         let common = match git.join("commondir").text("") {
             Some(to) => self.at(&git.place, &to)?,
             None => git.clone(),
@@ -236,7 +240,7 @@ impl<'a> Repositories<'a> {
         })
     }
 
-    fn index(&self, cost: &mut Cost, git: &At<'_>) -> Result<Index, String> {
+    fn index(&self, cost: &mut Cost, git: &MountPath<'_>) -> Result<Index, String> {
         let file = |name: &str| {
             let found = content::regular(git.root, &git.join(name).path)?;
             Ok(found.filter(|(_, size)| *size <= LARGEST << 20))
@@ -269,7 +273,7 @@ impl<'a> Repositories<'a> {
     }
 
     /// What a path means that git has written into a directory of the container.
-    fn at(&self, directory: &Path, to: &Path) -> Option<At<'a>> {
+    fn at(&self, directory: &Path, to: &Path) -> Option<MountPath<'a>> {
         let place = normal(&directory.join(to));
         let own = (self.view.own.as_path(), self.root.as_fd());
         let others = self
@@ -281,7 +285,7 @@ impl<'a> Repositories<'a> {
             .chain([own])
             .filter(|(mount, _)| place.starts_with(mount));
         let (mount, root) = holds.max_by_key(|(mount, _)| mount.components().count())?;
-        Some(At {
+        Some(MountPath {
             root,
             path: place.strip_prefix(mount).ok()?.to_owned(),
             own: mount == self.view.own,
@@ -302,7 +306,7 @@ impl Repository {
     }
 }
 
-impl At<'_> {
+impl MountPath<'_> {
     fn join(&self, name: &str) -> Self {
         Self {
             path: self.path.join(name),

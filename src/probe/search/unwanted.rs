@@ -6,7 +6,8 @@ use rustix::fs::FileType;
 
 use crate::plan::never::{FileNameFilter, NeverList, VisibleCredentials};
 
-pub(in crate::probe) struct Unwanted<'a> {
+/// The names that the search looks for.
+pub(in crate::probe) struct HiddenNames<'a> {
     pub(super) never: &'a NeverList,
     pub(super) meant: &'a VisibleCredentials,
     /// Device and inode of the runtime's own program: whoever writes it is root at the next start.
@@ -15,7 +16,7 @@ pub(in crate::probe) struct Unwanted<'a> {
     pub(super) last: FileNameFilter,
 }
 
-impl<'a> Unwanted<'a> {
+impl<'a> HiddenNames<'a> {
     pub(in crate::probe) fn new(never: &'a NeverList, meant: &'a VisibleCredentials) -> Self {
         Self {
             never,

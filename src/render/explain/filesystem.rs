@@ -8,7 +8,7 @@ use crate::plan::{
     ScratchStorage,
 };
 use crate::policy::{RootAccess, escape};
-use crate::render::ext4::Blank;
+use crate::render::ext4::EmptyImage;
 
 pub(super) fn explain(page: &mut Page, files: &FilesystemPlan) {
     let root = match files.root {
@@ -112,7 +112,7 @@ fn scratch(files: &FilesystemPlan) -> String {
             "at most {most}, in memory, which counts as the container's (filesystem.scratch, filesystem.scratch-on)"
         ),
         ScratchStorage::Disk => {
-            let number = Blank::files(files.scratch_bytes);
+            let number = EmptyImage::files(files.scratch_bytes);
             format!("at most {most} and {number} files, on disk (filesystem.scratch)")
         }
     }

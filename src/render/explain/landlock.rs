@@ -23,7 +23,7 @@ pub struct LandlockWalls {
     /// Where each of its values comes from.
     pub origins: BTreeMap<String, String>,
     /// All that can be opened.
-    pub opened: Vec<Opened>,
+    pub opened: Vec<LandlockPath>,
     /// Variables that name a directory of the run, which is written and removed afterwards.
     pub directories_of_the_run: Vec<String>,
     /// What was asked for and is not shown.
@@ -47,10 +47,10 @@ pub struct LandlockWalls {
     network: NetworkPlan,
 }
 
-/// A file, or a directory with all below it, that a rule gives.
+/// A file, or a directory with all below it, that a Landlock rule grants.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Opened {
+pub struct LandlockPath {
     /// Its path.
     #[serde(with = "text::one")]
     pub path: PathBuf,

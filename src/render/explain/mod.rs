@@ -12,24 +12,24 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Serialize, Serializer};
 
-pub use self::landlock::{LandlockWalls, Opened};
+pub use self::landlock::{LandlockPath, LandlockWalls};
 use self::page::{Page, path, paths, size};
-use super::identity::Identity;
+use super::identity::ContainerIdentity;
 use crate::plan::process::core_words;
 use crate::plan::report::{DENIED, DENIED_IN};
 use crate::plan::{AuditPlan, DecidedPlan, LimitsPlan, Plan, SyscallPlan, Warning};
 use crate::policy::{Loosening, NetworkMode, Policy, SyscallName, SyscallProfile, escape};
 use crate::seccomp::{FilterProgram, NotifyListener, SyscallFilter, SyscallVerdict};
 
-/// What is explained; as JSON, what `explain --json` prints.
+/// The container to explain; as JSON, the output of `explain --json`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Subject {
+pub struct ExplainedContainer {
     /// `container <id>` or `bundle <path>`.
     pub name: String,
     /// What its engine calls it, where it is a container.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub identity: Option<Identity>,
+    pub identity: Option<ContainerIdentity>,
     /// Who chose the policy.
     pub chosen_by: String,
     /// The plan and its policy; `None` under `unconfined`, and under walls of Landlock, which hold less than the plan says.
@@ -45,16 +45,16 @@ pub struct Subject {
     pub settings: Vec<String>,
 }
 
-/// The plan with its policy and origins in it: one object for people's scripts.
+/// The plan with its policy and origins in it: one object for scripts.
 #[derive(Debug, Serialize)]
-pub struct Whole<'a> {
+pub struct FullPlan<'a> {
     policy: Policy,
     origins: &'a BTreeMap<String, String>,
     #[serde(flatten)]
     plan: Plan,
 }
 
-impl<'a> From<&'a DecidedPlan> for Whole<'a> {
+impl<'a> From<&'a DecidedPlan> for FullPlan<'a> {
     fn from(decided: &'a DecidedPlan) -> Self {
         Self {
             policy: decided.policy(),
@@ -72,13 +72,13 @@ fn in_words(warning: &Warning) -> Warning {
 }
 
 fn whole<S: Serializer>(decided: &Option<DecidedPlan>, to: S) -> Result<S::Ok, S::Error> {
-    decided.as_ref().map(Whole::from).serialize(to)
+    decided.as_ref().map(FullPlan::from).serialize(to)
 }
 
 /// The explanation.
-pub fn text(subject: &Subject) -> String {
+pub fn text(subject: &ExplainedContainer) -> String {
     let mut page = Page::default();
-    let words = subject.identity.as_ref().map(Identity::words);
+    let words = subject.identity.as_ref().map(ContainerIdentity::words);
     let name = match words.filter(|words| !words.is_empty()) {
         Some(words) => format!("{} ({words})", subject.name),
         None => subject.name.clone(),

@@ -21,9 +21,9 @@ const DOCKER: &str = include_str!("../../../policies/syscalls/docker.json");
 /// What `--compare` calls [`DOCKER`].
 pub const DOCKERS: &str = "docker";
 
-/// The programs that a table is made of.
+/// The filter programs that a table is made from.
 #[derive(Debug, Clone, Copy)]
-pub struct Programs<'a> {
+pub struct TablePrograms<'a> {
     /// The program of the container; `None`: it has none, and every call is allowed.
     pub loaded: Option<&'a FilterProgram>,
     /// The policy's own side of it; `None` under `unconfined`.
@@ -38,7 +38,7 @@ pub struct SyscallTable {
     pub calls: Vec<Row>,
     /// The calls of which another filter says something else.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub compared: Option<Compared>,
+    pub compared: Option<FilterDifference>,
 }
 
 /// One call.
@@ -56,10 +56,10 @@ pub struct Row {
     is_denied: bool,
 }
 
-/// The difference to another filter.
+/// The differences to another filter.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Compared {
+pub struct FilterDifference {
     /// Whose it is.
     pub with: String,
     /// The calls on which they differ.
@@ -94,7 +94,7 @@ pub fn docker() -> Option<FilterProgram> {
 
 impl SyscallTable {
     /// The table of these programs.
-    pub fn new(programs: Programs<'_>) -> Self {
+    pub fn new(programs: TablePrograms<'_>) -> Self {
         let row = |name: KnownSyscall| {
             let said = said(programs.loaded, name);
             Row {
@@ -113,7 +113,7 @@ impl SyscallTable {
     /// And beside another filter.
     pub fn beside(
         mut self,
-        programs: Programs<'_>,
+        programs: TablePrograms<'_>,
         with: &str,
         other: Option<&FilterProgram>,
     ) -> Self {
@@ -126,7 +126,7 @@ impl SyscallTable {
                 reason: programs.reason(name),
             })
         };
-        self.compared = Some(Compared {
+        self.compared = Some(FilterDifference {
             with: with.to_owned(),
             calls: KnownSyscall::all().filter_map(differs).collect(),
         });
@@ -156,7 +156,7 @@ impl SyscallTable {
     }
 }
 
-fn beside(page: &mut Page, compared: &Compared) {
+fn beside(page: &mut Page, compared: &FilterDifference) {
     let with = &compared.with;
     let count = compared.calls.len();
     page.line("");
@@ -194,7 +194,7 @@ fn wrapped(page: &mut Page, calls: &[&str]) {
     page.item(&line);
 }
 
-impl Programs<'_> {
+impl TablePrograms<'_> {
     /// Why this filter says so.
     fn reason(&self, name: KnownSyscall) -> Cow<'static, str> {
         const ENGINES: &str = "by the engine's profile";
@@ -296,7 +296,7 @@ mod tests {
         plan.set_id = crate::policy::Switch::Off;
         plan.allow = ["ptrace".parse().unwrap()].into();
         let program = own(&plan);
-        let programs = Programs {
+        let programs = TablePrograms {
             loaded: Some(&program),
             policy: Some((&plan, &program)),
         };
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn without_a_filter_every_call_is_allowed() {
-        let none = Programs {
+        let none = TablePrograms {
             loaded: None,
             policy: None,
         };
@@ -351,7 +351,7 @@ mod tests {
         let plan = crate::plan::tests::sample().syscalls;
         let (own, docker) = (own(&plan), docker().unwrap());
         // As if the engine's profile were all of the filter.
-        let programs = Programs {
+        let programs = TablePrograms {
             loaded: Some(&docker),
             policy: Some((&plan, &own)),
         };

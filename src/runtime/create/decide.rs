@@ -15,7 +15,7 @@ use crate::plan::volumes::secret_volumes;
 use crate::plan::wrapped::WrapPlan;
 use crate::plan::{self, BundleFacts, DecidedPlan, HostFacts, Plan, Warning};
 use crate::policy::{ResolvedPolicy, Selection, WrapOptions};
-use crate::probe::{self, Image, Opened};
+use crate::probe::{self, HeldSource, Image};
 use crate::render::identity::engine;
 use crate::render::refuse;
 use crate::render::spec as shadow;
@@ -43,7 +43,7 @@ pub struct BundleDecision {
     /// The syscall wall.
     pub filter: Option<SyscallFilter>,
     /// The sources of the bind mounts, as they were judged.
-    pub sources: Vec<Opened>,
+    pub sources: Vec<HeldSource>,
     /// What lies below the image, where something private has its files.
     pub image: Option<Image>,
     /// The namespaces that it joins, as they were judged.
@@ -132,7 +132,7 @@ struct Walls {
     decided: Option<DecidedPlan>,
     chosen_by: String,
     filter: Option<SyscallFilter>,
-    sources: Vec<Opened>,
+    sources: Vec<HeldSource>,
     image: Option<Image>,
     joined: Vec<Joined>,
     engine_files: EngineFiles,
@@ -230,7 +230,7 @@ fn planned(
     resolved: &ResolvedPolicy,
     spec: &Spec,
     facts: &mut BundleFacts,
-    sources: &mut [Opened],
+    sources: &mut [HeldSource],
     host: &HostFacts,
 ) -> Result<DecidedPlan, RuntimeError> {
     let decided = plan::plan(resolved, spec, facts, host)?;

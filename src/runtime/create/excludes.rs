@@ -13,7 +13,7 @@ use rustix::fs::{Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
 
 use crate::plan::{Exclude, FilesystemPlan};
-use crate::probe::Opened;
+use crate::probe::HeldSource;
 
 /// The most that is read of all of a container's, bytes: they are written by agents, and what comes of them lies in memory.
 const ROOM: u64 = 1 << 20;
@@ -21,7 +21,7 @@ const ROOM: u64 = 1 << 20;
 /// Writes the files to be mounted, and returns each with its destination.
 pub fn write<'a>(
     plan: &'a FilesystemPlan,
-    sources: &[Opened],
+    sources: &[HeldSource],
     files: &Path,
 ) -> io::Result<Vec<(&'a Path, PathBuf)>> {
     let mut room = ROOM;
@@ -56,7 +56,12 @@ struct Own {
 }
 
 /// Reads the file. One that is not there is made, as git makes it, for something to mount on.
-fn own(plan: &FilesystemPlan, sources: &[Opened], exclude: &Exclude, room: u64) -> io::Result<Own> {
+fn own(
+    plan: &FilesystemPlan,
+    sources: &[HeldSource],
+    exclude: &Exclude,
+    room: u64,
+) -> io::Result<Own> {
     let mounts = plan.mounts.iter();
     let holds = mounts.filter(|m| exclude.file.starts_with(&m.destination));
     let mount = holds.max_by_key(|m| m.destination.components().count());

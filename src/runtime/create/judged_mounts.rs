@@ -17,7 +17,7 @@ use crate::plan::{
     BindAccess, BindMount, FileKind, FilesystemPlan, MappedIds, MountKind, Plan, PlannedMount,
     ProgramMode,
 };
-use crate::probe::Opened;
+use crate::probe::HeldSource;
 use crate::runtime::RuntimeError;
 use crate::runtime::network::shown;
 use crate::runtime::unprivileged;
@@ -26,7 +26,7 @@ use crate::sys::mount::{change, map_ids};
 /// Copies of every source that the plan mounts late, of the network wall's files, and of what git is told.
 pub fn prepare(
     plan: &Plan,
-    sources: &[Opened],
+    sources: &[HeldSource],
     files: &Path,
 ) -> Result<Vec<OwnMount>, RuntimeError> {
     let shows = shown::is_there(plan);
@@ -104,7 +104,7 @@ pub fn prepare(
 fn tree(
     mount: &PlannedMount,
     bind: &BindMount,
-    sources: &[Opened],
+    sources: &[HeldSource],
 ) -> Result<(OwnedFd, MountReach), RuntimeError> {
     let step = || format!("copy the mount of {:?}", bind.source);
     let source = sources.iter().find(|s| s.is_of(mount));

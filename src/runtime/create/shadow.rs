@@ -14,7 +14,7 @@ use crate::enforce::kernel::KernelFiles;
 use crate::enforce::privileges;
 use crate::enforce::unconfined::setup::Setup;
 use crate::render::files;
-use crate::render::spec::{self as shadow, Places};
+use crate::render::spec::{self as shadow, SpecPaths};
 use crate::runtime::RuntimeError;
 use crate::runtime::hooks::CreateHooks;
 use crate::runtime::launch::own_oom_score;
@@ -40,7 +40,7 @@ pub(super) fn write_shadow(
     decision: &BundleDecision,
     hooks: Option<&CreateHooks>,
 ) -> Result<Shadow, RuntimeError> {
-    let places = Places {
+    let places = SpecPaths {
         rootfs: decision.bundle.rootfs.clone(),
     };
     let spec = decision.bundle.spec.clone();

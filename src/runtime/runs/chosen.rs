@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Run;
 use super::read::{self, BEFORE_ID, id_of};
-use crate::render::identity::Identity;
+use crate::render::identity::ContainerIdentity;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::find;
 
@@ -23,12 +23,12 @@ pub(super) fn chosen(
     if ids().any(|id| id == text) {
         return Ok(Some(text.to_owned()));
     }
-    let mut named: Vec<(String, Identity)> = Vec::new();
+    let mut named: Vec<(String, ContainerIdentity)> = Vec::new();
     for context in runs.iter().take(MOST_NAMES).filter_map(Run::context) {
         let id = context.container.clone();
         let identity = read::identity_of(context);
         // The newest of each name: a container that was made again under it is the same to whoever types it.
-        let is_other = |(_, other): &(String, Identity)| {
+        let is_other = |(_, other): &(String, ContainerIdentity)| {
             (&other.engine, other.short()) != (&identity.engine, identity.short())
         };
         if identity.answers_to(text) && named.iter().all(is_other) {

@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 use self::receipt::RECEIPT;
 use crate::audit::{self, Context, Event, whole};
 use crate::plan::PlannedMount;
-use crate::render::identity::Identity;
+use crate::render::identity::ContainerIdentity;
 use crate::runtime::RuntimeError;
 use crate::runtime::create::CreateError;
 use crate::runtime::input::node_files;
@@ -331,8 +331,8 @@ fn name(started: chrono::DateTime<chrono::Utc>, id: &ContainerId) -> String {
 }
 
 /// Whose the events of a container are.
-pub fn context(record: &Record, identity: Identity) -> Context {
-    let Identity {
+pub fn context(record: &Record, identity: ContainerIdentity) -> Context {
+    let ContainerIdentity {
         engine,
         name,
         pod,

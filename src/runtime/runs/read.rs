@@ -9,7 +9,7 @@ use super::verified::{self, VERIFIED};
 use super::{Kept, LINK, Run, base, compare};
 use crate::audit::whole::{self, Stage};
 use crate::audit::{self, Context, EventDetail, Log, LogFault, LogLine};
-use crate::render::identity::Identity;
+use crate::render::identity::ContainerIdentity;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::find;
 use crate::runtime::state::identity;
@@ -267,7 +267,7 @@ impl Run {
     }
 
     /// Who its container was, as its log has it.
-    pub fn identity(&self, record: &Record) -> Identity {
+    pub fn identity(&self, record: &Record) -> ContainerIdentity {
         match self.context() {
             Some(context) => identity_of(context),
             None => identity::of(record),
@@ -286,8 +286,8 @@ impl Run {
 }
 
 /// Who a line is of.
-pub(super) fn identity_of(context: Context) -> Identity {
-    Identity {
+pub(super) fn identity_of(context: Context) -> ContainerIdentity {
+    ContainerIdentity {
         engine: context.engine.unwrap_or_default(),
         name: context.name,
         pod: context.pod,

@@ -15,7 +15,7 @@ use super::{FILTER, Run, base};
 use crate::audit::whole::Stage;
 use crate::audit::{self, EventDetail, LifeState, Log};
 use crate::receipt::{
-    Envelope, LogPart, Receipt, SigningKey, Statement, Subject, Times, UNKNOWN, Verified,
+    Envelope, LogPart, RunReceipt, SigningKey, Statement, Subject, Times, UNKNOWN, VerifyOutcome,
 };
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::{self, Record, write_whole};
@@ -193,7 +193,7 @@ impl Run {
         subjects.extend(image);
         let plan = record.plan().map(serde_json::to_vec);
         let plan = plan.transpose().map_err(std::io::Error::from);
-        let receipt = Receipt {
+        let receipt = RunReceipt {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             commit: option_env!("AGENTBOX_COMMIT").unwrap_or(UNKNOWN).to_owned(),
             kernel: rustix::system::uname()
@@ -230,7 +230,7 @@ impl Run {
 }
 
 /// What `verify` found last, if it ran.
-fn verified_of(logs: &[Log]) -> Option<Verified> {
+fn verified_of(logs: &[Log]) -> Option<VerifyOutcome> {
     let (line, _) = verified::last(logs)?;
     match line.event.what.clone() {
         EventDetail::Verified {
@@ -239,7 +239,7 @@ fn verified_of(logs: &[Log]) -> Option<Verified> {
             not_held,
             not_tried,
             report,
-        } => Some(Verified {
+        } => Some(VerifyOutcome {
             time: line.time.clone(),
             result,
             held,

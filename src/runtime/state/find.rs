@@ -1,7 +1,7 @@
 //! Finds a container by its id, its engine's name for it, or the beginning of its id, under every engine.
 
 use crate::cli::Global;
-use crate::render::identity::Identity;
+use crate::render::identity::ContainerIdentity;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::{self, Record};
@@ -13,7 +13,7 @@ pub const SHOWN: usize = 12;
 /// A container that somebody may mean.
 struct Candidate<'a> {
     id: &'a str,
-    name: Option<Identity>,
+    name: Option<ContainerIdentity>,
 }
 
 /// Which of these is meant: the one with this id, else the one with this name or with an id of which engines show this.
@@ -114,9 +114,9 @@ mod tests {
     fn among<'a>(all: &[(&'a str, Option<&str>)]) -> Vec<Candidate<'a>> {
         let candidate = |(id, name): &(&'a str, Option<&str>)| Candidate {
             id,
-            name: name.map(|name| Identity {
+            name: name.map(|name| ContainerIdentity {
                 name: Some(name.to_owned()),
-                ..Identity::default()
+                ..ContainerIdentity::default()
             }),
         };
         all.iter().map(candidate).collect()

@@ -7,7 +7,7 @@ use super::rules::{self, Access, Rule};
 use super::{abi, cannot, capabilities, decide_in, filter, streams};
 use crate::cli::Global;
 use crate::plan::{DecidedPlan, Plan};
-use crate::render::explain::{LandlockWalls, Opened};
+use crate::render::explain::{LandlockPath, LandlockWalls};
 use crate::wrap::person::Person;
 use crate::wrap::{Explained, Wanted};
 
@@ -38,8 +38,8 @@ fn walls(decided: &DecidedPlan, person: &Person) -> Result<LandlockWalls> {
     Ok(walls)
 }
 
-fn opened(rule: Rule) -> Opened {
-    Opened {
+fn opened(rule: Rule) -> LandlockPath {
+    LandlockPath {
         path: rule.path,
         access: in_words(rule.access).to_owned(),
         why: rule.why,

@@ -25,14 +25,14 @@ fn searched_for(dir: &Path, meant: &VisibleCredentials) -> SourceFacts {
 fn searched_but(dir: &Path, meant: &VisibleCredentials, passed: &[&str]) -> SourceFacts {
     let mut facts = SourceFacts::plain(dir.to_owned(), 0, 0, FileKind::Directory);
     let root = rustix::fs::open(dir, OFlags::PATH, Mode::empty()).unwrap();
-    let budget = Budget::of(SearchRule::Complete);
+    let budget = SearchBudget::of(SearchRule::Complete);
     search(
         &root,
-        &Unwanted::new(NeverList::builtin(), meant),
+        &HiddenNames::new(NeverList::builtin(), meant),
         budget,
-        &View {
+        &MountView {
             passed: passed.iter().map(PathBuf::from).collect(),
-            ..View::default()
+            ..MountView::default()
         },
         &mut facts,
     );
@@ -129,12 +129,12 @@ fn a_credential_is_known_by_the_directories_above_the_mount() {
     let look = |meant: &VisibleCredentials| {
         let mut facts = SourceFacts::plain("/volumes/v/_data".into(), 0, 0, FileKind::Directory);
         facts.names.insert(dir.clone());
-        let budget = Budget::of(SearchRule::Complete);
+        let budget = SearchBudget::of(SearchRule::Complete);
         search(
             &root,
-            &Unwanted::new(never, meant),
+            &HiddenNames::new(never, meant),
             budget,
-            &View::default(),
+            &MountView::default(),
             &mut facts,
         );
         facts.inside.len()
@@ -178,8 +178,8 @@ fn what_ends_the_search_is_told() {
     let root = rustix::fs::open(&scratch.0, OFlags::PATH, Mode::empty()).unwrap();
     let (never, meant) = (NeverList::builtin(), VisibleCredentials::new());
     let look = |entries: usize, time: Duration| {
-        let (unwanted, view) = (Unwanted::new(never, &meant), View::default());
-        let budget = Budget {
+        let (unwanted, view) = (HiddenNames::new(never, &meant), MountView::default());
+        let budget = SearchBudget {
             entries,
             bytes: 1 << 20,
             time,

@@ -27,12 +27,12 @@ fn with_hook(
     let (never, meant, view) = (
         NeverList::builtin(),
         VisibleCredentials::new(),
-        View::default(),
+        MountView::default(),
     );
-    let unwanted = Unwanted::new(never, &meant);
-    let budget = Budget {
+    let unwanted = HiddenNames::new(never, &meant);
+    let budget = SearchBudget {
         rounds,
-        ..Budget::of(SearchRule::Complete)
+        ..SearchBudget::of(SearchRule::Complete)
     };
     let mut search = Search::new(&root, &unwanted, &view, budget);
     search.bases = vec![PathBuf::new()];
@@ -95,10 +95,10 @@ fn one_look_misses_what_moves() {
         let (never, meant, view) = (
             NeverList::builtin(),
             VisibleCredentials::new(),
-            View::default(),
+            MountView::default(),
         );
-        let unwanted = Unwanted::new(never, &meant);
-        let budget = Budget::of(SearchRule::Complete);
+        let unwanted = HiddenNames::new(never, &meant);
+        let budget = SearchBudget::of(SearchRule::Complete);
         let mut search = Search::new(&root, &unwanted, &view, budget);
         search.bases = vec![PathBuf::new()];
         search.hook = Some(Box::new(|listed| follow(dir, listed)));
@@ -168,10 +168,15 @@ fn a_directory_that_is_removed_once_it_is_open_is_passed_over() {
     let (never, meant, view) = (
         NeverList::builtin(),
         VisibleCredentials::new(),
-        View::default(),
+        MountView::default(),
     );
-    let unwanted = Unwanted::new(never, &meant);
-    let mut search = Search::new(&root, &unwanted, &view, Budget::of(SearchRule::Complete));
+    let unwanted = HiddenNames::new(never, &meant);
+    let mut search = Search::new(
+        &root,
+        &unwanted,
+        &view,
+        SearchBudget::of(SearchRule::Complete),
+    );
     let gone = Directory {
         number: 0,
         fd: &gone,

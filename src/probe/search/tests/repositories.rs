@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::plan::{GitState, UntrackedFile, VisibleFile, VisibleKind};
-use crate::probe::search::index::tests::Made;
+use crate::probe::search::index::tests::TestIndex;
 
 /// A work tree, and what is beside it.
 struct Work(TestDir);
@@ -31,7 +31,7 @@ impl Work {
     fn index(&self, at: &str, paths: &[&str]) {
         self.write(
             &format!("{at}/index"),
-            Made::sha1(2, paths).bytes(&[(b"TREE", b"x")]),
+            TestIndex::sha1(2, paths).bytes(&[(b"TREE", b"x")]),
         );
     }
 
@@ -129,11 +129,14 @@ fn where_nobody_can_tell_that_is_said() {
     work.write(".git/index", "no index");
     both("not understood");
     let link = [&[7; 20][..], &[0; 4]].concat();
-    work.write(".git/index", Made::sha1(2, &[]).bytes(&[(b"link", &link)]));
+    work.write(
+        ".git/index",
+        TestIndex::sha1(2, &[]).bytes(&[(b"link", &link)]),
+    );
     both("missing");
     work.write(
         ".git/index",
-        Made::sha1(3, &["a/"]).bytes(&[(b"sdir", b"")]),
+        TestIndex::sha1(3, &["a/"]).bytes(&[(b"sdir", b"")]),
     );
     assert!(work.told("a/.netrc").contains("sparse-checkout"));
     assert_eq!(work.told(".aws"), ".git/info/exclude: .aws");
@@ -149,7 +152,7 @@ fn a_split_index_and_sha256_are_read() {
     work.write(".netrc", ".netrc");
     work.write("a/.netrc", "secret");
     let paths = [".netrc", "a/.netrc"];
-    let made = Made {
+    let made = TestIndex {
         version: 4,
         width: 32,
         paths: &paths,
@@ -163,7 +166,7 @@ fn a_split_index_and_sha256_are_read() {
     fs::rename(git.join("index"), git.join(format!("sharedindex.{name}"))).unwrap();
     work.write(
         ".git/index",
-        Made::sha1(2, &[]).bytes(&[(b"link", &[7; 20])]),
+        TestIndex::sha1(2, &[]).bytes(&[(b"link", &[7; 20])]),
     );
     assert_eq!(work.hidden(), changed);
 }
@@ -171,7 +174,7 @@ fn a_split_index_and_sha256_are_read() {
 #[test]
 fn what_git_does_not_look_at_is_hidden_and_that_is_all() {
     let work = Work::new("search-git-skipped");
-    let mut index = Made::sha1(3, &[".netrc"]).bytes(&[]);
+    let mut index = TestIndex::sha1(3, &[".netrc"]).bytes(&[]);
     work.write(".netrc", "secret");
     work.write(".git/index", &index);
     assert_eq!(work.told(".netrc"), "changed");
@@ -239,15 +242,15 @@ fn a_repository_may_be_another_mount() {
     let (root, main) = (open(&tree.0), open(&work.0.0.join(".git")));
     let mut facts = SourceFacts::plain(tree.0.clone(), 0, 0, FileKind::Directory);
     let (never, meant) = (NeverList::builtin(), VisibleCredentials::new());
-    let view = View {
+    let view = MountView {
         own: "/tree".into(),
         others: vec![("/main/.git".into(), main.as_fd())],
         passed: Vec::new(),
     };
-    let budget = Budget::of(SearchRule::Complete);
+    let budget = SearchBudget::of(SearchRule::Complete);
     search(
         &root,
-        &Unwanted::new(never, &meant),
+        &HiddenNames::new(never, &meant),
         budget,
         &view,
         &mut facts,
