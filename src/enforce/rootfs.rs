@@ -16,7 +16,7 @@ use rustix::mount::{UnmountFlags, unmount};
 
 use super::EnforceError;
 use super::cover::{
-    Follow, Masks, ReadOnly, attach, attach_at, copy, read_only, remount_read_only,
+    FollowLinks, Masks, ReadOnlyScope, attach, attach_at, copy, read_only, remount_read_only,
 };
 use super::file_system::NewFileSystem;
 use super::image::ImageLayers;
@@ -76,7 +76,7 @@ pub fn mount_all(
     disk: Option<&OwnedFd>,
     image: (UserNamespace, Option<&ImageLayers>),
 ) -> Result<(), EnforceError> {
-    let mut masks = Masks::new(Follow::Never, None);
+    let mut masks = Masks::new(FollowLinks::Never, None);
     if own.iter().any(OwnMount::has_more_below) {
         let step = "open /dev/null, to hide files with it";
         masks.hold_null().map_err(EnforceError::step(step))?;
@@ -126,7 +126,7 @@ pub fn mount_all(
         }
     }
     let mut readonly = plan.readonly.iter().filter(ours);
-    readonly.try_for_each(|p| read_only(p, Follow::Never, ReadOnly::WithMountsBelow))
+    readonly.try_for_each(|p| read_only(p, FollowLinks::Never, ReadOnlyScope::WithMountsBelow))
 }
 
 /// Makes the working directory where it is missing from the container's own files, as runc makes it in the image. An error is
@@ -219,7 +219,7 @@ fn cover_below(tree: &OwnedFd, at: &Path, masks: &mut Masks<'_>) -> Result<(), E
         Ok((seen.st_dev, seen.st_ino) == (judged.st_dev, judged.st_ino))
     };
     // What is mounted on the judged directory itself would be seen in its place.
-    match Follow::Never.open(at).and_then(same) {
+    match FollowLinks::Never.open(at).and_then(same) {
         Ok(true) => {}
         Ok(false) => return Err(EnforceError::step(step())(Errno::STALE)),
         Err(error) => return Err(EnforceError::step(step())(error)),
@@ -292,14 +292,14 @@ fn open_beneath(at: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
 
 /// Makes the cgroup file systems read-only where the plan or the engine asks for it: libcontainer mounts the
 /// controllers of cgroup v1 writable below a read-only tmpfs, and a root without capabilities could raise its own limits.
-pub(super) fn lock_cgroups(path: &Path, follow: Follow) -> Result<(), EnforceError> {
+pub(super) fn lock_cgroups(path: &Path, follow: FollowLinks) -> Result<(), EnforceError> {
     remount_read_only(path, follow, MountReach::Below)
         .map_err(EnforceError::step("make the cgroup mounts read-only"))
 }
 
-/// What is at /sys until the inner network namespace's own is.
+/// What is mounted at /sys before the inner network namespace's sysfs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SysfsBefore {
+pub enum EarlySysfs {
     /// That of the engine's network namespace.
     Engines,
     /// An empty directory: the caller may not mount that one.
@@ -311,7 +311,7 @@ pub enum SysfsBefore {
 pub fn replace_sysfs(
     sysfs: &OwnedFd,
     plan: &FilesystemPlan,
-    before: SysfsBefore,
+    before: EarlySysfs,
 ) -> Result<(), EnforceError> {
     let sys = Path::new("/sys");
     let below = plan.mounts.iter().map(|m| &m.destination);
@@ -321,21 +321,21 @@ pub fn replace_sysfs(
         .collect::<Result<Vec<_>, EnforceError>>()?;
     // The engine's goes, rather than lying below ours: /proc/mounts then names one.
     match before {
-        SysfsBefore::Engines => unmount(sys, UnmountFlags::DETACH)
+        EarlySysfs::Engines => unmount(sys, UnmountFlags::DETACH)
             .map_err(EnforceError::step("unmount the engine's sysfs"))?,
-        SysfsBefore::None => {}
+        EarlySysfs::None => {}
     }
     attach_at(sysfs, sys)?;
     kept.iter()
         .try_for_each(|(path, tree)| attach_at(tree, path))?;
-    let mut masks = Masks::new(Follow::Never, None);
+    let mut masks = Masks::new(FollowLinks::Never, None);
     let mut masked = plan.masked.iter().filter(|p| p.starts_with(sys));
     masked.try_for_each(|path| masks.mask(path))
 }
 
 /// A copy of a mount and of the mounts below it.
 fn keep(path: &Path) -> Result<OwnedFd, EnforceError> {
-    let place = Follow::Never.open(path);
+    let place = FollowLinks::Never.open(path);
     place
         .and_then(|place| copy(&place, MountReach::Below))
         .map_err(EnforceError::step(format!("keep the mount {path:?}")))
@@ -345,7 +345,7 @@ fn keep(path: &Path) -> Result<OwnedFd, EnforceError> {
 /// the mount that it lies in.
 fn pin(plan: &FilesystemPlan, path: &Path) -> Result<(), EnforceError> {
     let step = || format!("hold {path:?} in place while it is masked (start again)");
-    let place = match Follow::Never.open(path) {
+    let place = match FollowLinks::Never.open(path) {
         // The image has nothing there that could be hidden.
         Err(Errno::NOENT | Errno::NOTDIR) if plan.is_own(path) => return Ok(()),
         found => found.map_err(EnforceError::step(step()))?,

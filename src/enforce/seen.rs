@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::EnforceError;
-use super::cover::{Follow, attach, copy};
+use super::cover::{FollowLinks, attach, copy};
 use super::file_system::NewFileSystem;
 use crate::kernel::mount_options::{Bits, MountReach};
 use crate::plan::{VisibleFile, VisibleKind};
@@ -19,7 +19,7 @@ use crate::sys::mount::change;
 /// Makes a directory empty but for these files, which lie in it now.
 pub(super) fn mask_but(path: &Path, files: &[VisibleFile]) -> Result<(), EnforceError> {
     let step = || format!("mask {path:?} except git's files (if it changed, start again)");
-    let hidden = Follow::Never
+    let hidden = FollowLinks::Never
         .open(path)
         .map_err(EnforceError::step(step()))?;
     let parts = files.iter().map(|f| f.path.components().count());

@@ -21,16 +21,16 @@ use crate::sys::mount::change;
 /// The largest file of certificates, in bytes. Debian's is 220 KB.
 const LARGEST: u64 = 4 << 20;
 
-/// What the programs of a container are to trust.
+/// The certificate authorities that programs of a container trust.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trust {
+pub struct TrustStore {
     /// The certificate of the container's authority (PEM).
     pub authority: String,
     /// What the node trusts (PEM), for a container that has no list of its own.
     pub nodes: String,
 }
 
-impl Trust {
+impl TrustStore {
     /// A list with the authority's certificate at its end.
     pub fn added_to(&self, list: &[u8]) -> Vec<u8> {
         let mut all = list.to_vec();
@@ -44,7 +44,7 @@ impl Trust {
 
 /// Puts it into the lists of the container, into the files that its variables name, and into [`TRUST_IN`], where other variables
 /// lead.
-pub(super) fn add(trust: &Trust, environment: &[String]) -> Result<(), EnforceError> {
+pub(super) fn add(trust: &TrustStore, environment: &[String]) -> Result<(), EnforceError> {
     let at = Path::new(TRUST_IN);
     let step = || format!("make the container's trusted certificates in {at:?}");
     let cover = NewFileSystem::begin("tmpfs", Path::new("tmpfs"))
@@ -66,7 +66,11 @@ pub(super) fn add(trust: &Trust, environment: &[String]) -> Result<(), EnforceEr
 }
 
 /// Covers a file by a copy with the certificate; what is in that. Nothing where there is no such file.
-fn extend(trust: &Trust, cover: &OwnedFd, path: &Path) -> Result<Option<Vec<u8>>, EnforceError> {
+fn extend(
+    trust: &TrustStore,
+    cover: &OwnedFd,
+    path: &Path,
+) -> Result<Option<Vec<u8>>, EnforceError> {
     const NAME: &str = "list";
     let Some((there, list)) = read(path) else {
         return Ok(None);
@@ -184,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_list_is_a_list_of_whole_certificates_afterwards() {
-        let trust = Trust {
+        let trust = TrustStore {
             authority: "own\n".to_owned(),
             nodes: "node\n".to_owned(),
         };

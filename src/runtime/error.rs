@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::enforce::EnforceError;
-use crate::enforce::report::Report;
+use crate::enforce::report::FailureReport;
 
 /// Why a verb failed.
 #[derive(Debug, thiserror::Error)]
@@ -168,7 +168,7 @@ pub enum RuntimeError {
     Enforce(#[from] EnforceError),
     /// What the container's own process reported.
     #[error(transparent)]
-    Init(#[from] Report),
+    Init(#[from] FailureReport),
     /// A hook of `start` failed. The words are runc's.
     #[error(transparent)]
     Hook(#[from] crate::enforce::hooks::HookError),

@@ -12,7 +12,7 @@ use oci_spec::runtime::{LinuxNamespaceType, Process, Spec};
 
 use crate::enforce::executor::WallExecutor;
 use crate::enforce::leader::Leader;
-use crate::enforce::program::Program;
+use crate::enforce::program::ContainerProgram;
 use crate::enforce::unconfined::Keyring;
 use crate::plan::CapabilitySets;
 use crate::runtime::RuntimeError;
@@ -32,7 +32,7 @@ pub struct Streams<'a> {
     /// Who is the first process.
     pub leader: Leader,
     /// The program that the process ends as.
-    pub program: Program,
+    pub program: ContainerProgram,
     /// Whether the container leaves a run.
     pub leaves: Leaves,
 }
@@ -47,7 +47,7 @@ pub enum Leaves {
     Nothing,
 }
 
-/// The file that this process runs from, for [`Program::Own`]. To be called after [`super::seal::ensure`]: then it is a read-only,
+/// The file that this process runs from, for [`ContainerProgram::Own`]. To be called after [`super::seal::ensure`]: then it is a read-only,
 /// detached mount.
 pub fn own_file() -> Result<OwnedFd, RuntimeError> {
     let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;

@@ -8,7 +8,7 @@ use libcontainer::error::LibcontainerError;
 
 use crate::cli::Global;
 use crate::enforce::hooks::{self as enforced, HookMoment};
-use crate::enforce::report::Failed;
+use crate::enforce::report::FailureKind;
 use crate::plan::DecidedPlan;
 use crate::policy::NetworkMode;
 use crate::runtime::RuntimeError;
@@ -35,7 +35,7 @@ pub fn start(global: &Global, place: &Place, lock: Lock) -> Result<(), RuntimeEr
     Run::of(place).note(vec![events::started(&started)]);
     let hook_failed = match &started {
         Err(RuntimeError::Hook(_)) => true,
-        Err(RuntimeError::Init(report)) => report.failed == Failed::Hook,
+        Err(RuntimeError::Init(report)) => report.failed == FailureKind::Hook,
         _ => false,
     };
     if hook_failed {

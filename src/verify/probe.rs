@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::promise::Promise;
 use crate::cgroup::controllers::Controllers;
-use crate::enforce::Wall as Enforced;
+use crate::enforce::WallKind as Enforced;
 use crate::plan::Plan;
 
 /// A wall as people read of it in `verify`.

@@ -15,7 +15,7 @@ use super::tenant::Talk;
 use crate::audit::Actor;
 use crate::cli::{Exec, Global};
 use crate::egress::tried::TriedPorts;
-use crate::enforce::program::Program;
+use crate::enforce::program::ContainerProgram;
 use crate::runtime::RuntimeError;
 use crate::runtime::exec::{self, ExecError};
 use crate::runtime::launch::{self, Streams};
@@ -90,7 +90,7 @@ pub(super) fn by_exec(
     let (stdio, talk) = Talk::begin()?;
     let streams = Streams {
         stdio,
-        program: Program::Own(launch::own_file()?),
+        program: ContainerProgram::Own(launch::own_file()?),
         ..Streams::default()
     };
     let started = exec::exec_by(Actor::Verify, place, &command(record), streams);

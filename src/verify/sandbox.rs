@@ -12,7 +12,7 @@ use super::report::{By, Report};
 use super::running::{by_exec, policy, promise};
 use super::tenant::Talk;
 use crate::cli::{Create, Global};
-use crate::enforce::program::Program;
+use crate::enforce::program::ContainerProgram;
 use crate::plan::wrapped::WrapPlan;
 use crate::runtime::create;
 use crate::runtime::delete::{self, Deletes};
@@ -38,7 +38,7 @@ pub fn sandbox(global: &Global) -> Result<Report> {
     let (stdio, talk) = Talk::begin()?;
     let streams = Streams {
         stdio,
-        program: Program::Own(launch::own_file()?),
+        program: ContainerProgram::Own(launch::own_file()?),
         leaves: Leaves::Nothing,
         ..Streams::default()
     };

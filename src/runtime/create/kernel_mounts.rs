@@ -16,7 +16,7 @@ use rustix::fs::{Mode, OFlags};
 use crate::cgroup::CgroupError;
 use crate::cgroup::hierarchies::Hierarchies;
 use crate::enforce::hooks::HookMoment;
-use crate::enforce::kernel::{KernelFiles, KernelMount, KernelSource};
+use crate::enforce::kernel::{KernelFiles, KernelMountStep, KernelSource};
 use crate::enforce::rootfs::make_mount_point;
 use crate::plan::FileKind;
 use crate::runtime::RuntimeError;
@@ -75,7 +75,7 @@ fn take(spec: &mut Spec, node: &Node) -> KernelFiles {
     }
     let which = Which::of(spec);
     let mut all = spec.mounts().clone().unwrap_or_default();
-    let mounts: Vec<KernelMount> = all
+    let mounts: Vec<KernelMountStep> = all
         .extract_if(.., |mount| which.is_ours(mount))
         .map(|mount| ours(&mount, node))
         .collect();
@@ -168,7 +168,7 @@ fn is_kernels(mount: &Mount) -> bool {
     }
 }
 
-fn ours(mount: &Mount, node: &Node) -> KernelMount {
+fn ours(mount: &Mount, node: &Node) -> KernelMountStep {
     let kind = mount.typ().clone().unwrap_or_default();
     let source = mount.source().clone();
     let what = match (kind.as_str(), node.hierarchies.is_empty()) {
@@ -185,7 +185,7 @@ fn ours(mount: &Mount, node: &Node) -> KernelMount {
             kind,
         },
     };
-    KernelMount {
+    KernelMountStep {
         destination: mount.destination().clone(),
         what,
     }

@@ -17,7 +17,7 @@ use rustix::mount::{
 };
 use rustix::process::{Pid, Signal, WaitOptions};
 
-use crate::enforce::disk::{self, Arrived};
+use crate::enforce::disk::{self, DiskAnswer};
 use crate::probe::disk::{CONTROL, DIRECTORY};
 use crate::render::ext4::{EmptyImage, Owner};
 use crate::sys::{loopback, process, socket};
@@ -70,8 +70,8 @@ impl DiskMaker {
         let arrived = disk::receive(self.outcome.as_fd());
         self.reap()?;
         Ok(match arrived? {
-            Arrived::Disk(_) => None,
-            Arrived::None(why) => Some(why),
+            DiskAnswer::Disk(_) => None,
+            DiskAnswer::None(why) => Some(why),
         })
     }
 

@@ -14,9 +14,11 @@ use crate::enforce::executor::WallExecutor;
 use crate::enforce::home;
 use crate::enforce::listener::{AgentSocket, ListenerWay};
 use crate::enforce::privileges;
-use crate::enforce::program::Program;
-use crate::enforce::unconfined::Parity;
-use crate::enforce::walls::{Common, FilterWall, Joining, PolicyWalls, Role, TenantWork, Walls};
+use crate::enforce::program::ContainerProgram;
+use crate::enforce::unconfined::UnconfinedProcess;
+use crate::enforce::walls::{
+    CommonSetup, FilterWall, JoinTargets, PolicyWalls, ProcessWalls, Role, TenantWork,
+};
 use crate::plan::CapabilitySets;
 use crate::runtime::RuntimeError;
 use crate::runtime::agent::{Agent, ListenerChild, Moment};
@@ -52,11 +54,11 @@ pub(super) struct TenantInherited {
     /// Where it says what fails.
     pub(super) report: OwnedFd,
     /// The user namespace and the cgroups that it joins itself.
-    pub(super) joining: Joining,
+    pub(super) joining: JoinTargets,
     /// Its terminal is relayed to the caller, whose own makes carriage returns.
     pub(super) keep_newlines: bool,
     /// The program that it ends as.
-    pub(super) program: Program,
+    pub(super) program: ContainerProgram,
 }
 
 impl<'a> Execution<'a> {
@@ -167,7 +169,7 @@ impl<'a> Execution<'a> {
         inherited: TenantInherited,
     ) -> Result<WallExecutor, RuntimeError> {
         let record = &self.target.record;
-        let common = Common {
+        let common = CommonSetup {
             capabilities: CapabilitySets::of(process.capabilities().as_ref()),
             report: inherited.report,
             keep_newlines: inherited.keep_newlines,
@@ -175,12 +177,12 @@ impl<'a> Execution<'a> {
         };
         let (filter, way, joining) = (inherited.filter, inherited.way, inherited.joining);
         Ok(WallExecutor::new(match record.plan() {
-            Some(_) => Walls::Policy(Box::new(PolicyWalls {
+            Some(_) => ProcessWalls::Policy(Box::new(PolicyWalls {
                 common,
                 filter: FilterWall::planned(filter, way)?,
                 role: Role::Tenant(TenantWork::planned(joining, record.netns_cookie)?),
             })),
-            None => Walls::Unconfined(Box::new(Parity {
+            None => ProcessWalls::Unconfined(Box::new(UnconfinedProcess {
                 common,
                 no_new_privs: process.no_new_privileges().unwrap_or(false),
                 keyring: launch::keyring(record),

@@ -17,7 +17,7 @@ use oci_spec::runtime::Process;
 
 use crate::audit::Actor;
 use crate::cli;
-use crate::enforce::walls::Joining;
+use crate::enforce::walls::JoinTargets;
 use crate::runtime::RuntimeError;
 use crate::runtime::foreground::relay;
 use crate::runtime::foreground::tty;
@@ -128,7 +128,7 @@ fn start(
         filter,
         way,
         report,
-        joining: Joining {
+        joining: JoinTargets {
             user,
             cgroups: cgroup.descriptors,
         },

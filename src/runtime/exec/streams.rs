@@ -8,7 +8,7 @@ use super::ExecError;
 use super::target::ExecTarget;
 use crate::cli;
 use crate::enforce::leader::Leader;
-use crate::enforce::program::Program;
+use crate::enforce::program::ContainerProgram;
 use crate::runtime::RuntimeError;
 use crate::runtime::foreground::relay::{self, Relay, Stdio};
 use crate::runtime::foreground::tty;
@@ -64,7 +64,7 @@ impl TenantStreams {
             stdio: std::mem::take(&mut self.stdio),
             relayed: self.listener.is_some(),
             leader: Leader::Program,
-            program: Program::Named,
+            program: ContainerProgram::Named,
             leaves: Leaves::Run,
         }
     }

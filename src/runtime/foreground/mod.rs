@@ -11,7 +11,7 @@ pub mod tty;
 pub mod wait;
 
 use crate::cli::{self, Global};
-use crate::enforce::program::Program;
+use crate::enforce::program::ContainerProgram;
 use crate::plan::wrapped::WrapPlan;
 use crate::runtime::RuntimeError;
 use crate::runtime::create;
@@ -109,7 +109,7 @@ pub fn run(
         stdio,
         relayed,
         leader,
-        program: Program::Named,
+        program: ContainerProgram::Named,
         leaves: Leaves::Run,
     };
     let (place, lock) = create::create(global, args, streams, wrapped)?;

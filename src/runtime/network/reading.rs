@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use zeroize::Zeroizing;
 
-use crate::enforce::trust::Trust;
+use crate::enforce::trust::TrustStore;
 use crate::plan::NetworkPlan;
 use crate::policy::{NodeSecret, SecretSource, VolumeKey};
 use crate::runtime::RuntimeError;
@@ -32,7 +32,7 @@ pub struct Given {
     /// For the reader; nothing where no rule is for requests, or where the network is another container's.
     pub reading: Option<Reading>,
     /// For the container's programs, where TLS is opened.
-    pub trust: Option<Trust>,
+    pub trust: Option<TrustStore>,
 }
 
 /// What a container with this network is given. Read at `create`: a file that changes later counts for the next container. Where TLS is
@@ -68,7 +68,7 @@ pub fn read(
             })
         }
     };
-    let trust = network.authority.clone().map(|authority| Trust {
+    let trust = network.authority.clone().map(|authority| TrustStore {
         authority,
         nodes: roots,
     });

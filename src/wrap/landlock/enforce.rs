@@ -12,7 +12,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::process::Signal;
 
 use super::rules::{Access, Rule};
-use crate::enforce::program::Program;
+use crate::enforce::program::ContainerProgram;
 use crate::enforce::{privileges, verify};
 use crate::plan::CapabilitySets;
 use crate::seccomp::SyscallFilter;
@@ -155,7 +155,7 @@ pub fn execute(walls: Walls, command: &Command, out: &OwnedFd) -> Result<std::co
     socket::send(out.as_fd(), b"L", &[listener.as_fd()]).context("send the listener to wrap")?;
     drop(listener);
     verify::seccomp()?;
-    Err(Program::Named
+    Err(ContainerProgram::Named
         .execute(&command.file, &command.arguments, &command.environment)
         .into())
 }

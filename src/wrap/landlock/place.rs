@@ -11,7 +11,7 @@ use rustix::path::Arg;
 
 use super::rules::Rule;
 use crate::audit;
-use crate::enforce::trust::Trust;
+use crate::enforce::trust::TrustStore;
 use crate::plan::DecidedPlan;
 use crate::plan::trust::{ALL, AUTHORITY, TRUST_IN};
 use crate::policy::Tool;
@@ -104,7 +104,7 @@ impl Place {
     }
 
     /// Writes them: no other file of the command's can get the certificate of its own authority.
-    pub fn keep_trust(&self, trust: &Trust) -> Result<()> {
+    pub fn keep_trust(&self, trust: &TrustStore) -> Result<()> {
         let own = self.trust();
         let all = trust.added_to(trust.nodes.as_bytes());
         fs::create_dir_all(&own).with_context(|| format!("make {own:?}"))?;

@@ -10,7 +10,7 @@ use rustix::mount::{OpenTreeFlags, open_tree};
 use super::refused::{MountRefused, refused};
 use super::user_namespace::lines;
 use super::{has, is_id_mapped};
-use crate::enforce::unconfined::setup::Source;
+use crate::enforce::unconfined::setup::MountSource;
 use crate::kernel::mount_options::{self, Bits, Changes, MountReach, Propagation};
 use crate::plan::FileKind;
 use crate::probe::is_bind;
@@ -22,7 +22,7 @@ pub(super) fn source(
     mount: &Mount,
     container: Option<&OwnedFd>,
     propagation: Option<&str>,
-) -> Result<Source, RuntimeError> {
+) -> Result<MountSource, RuntimeError> {
     let options = mount.options().clone().unwrap_or_default();
     let from = mount.source().clone().unwrap_or_default();
     if is_bind(mount) {
@@ -41,7 +41,7 @@ pub(super) fn source(
         inherit(&tree, propagation).map_err(RuntimeError::io(step()))?;
         map(&tree, mount, container)?;
         apply(&tree, &mount_options::changes(&options)).map_err(RuntimeError::io(step()))?;
-        return Ok(Source::Tree(tree, kind));
+        return Ok(MountSource::Tree(tree, kind));
     }
     let typ = mount.typ().clone().unwrap_or_else(|| "none".to_owned());
     if typ == "cgroup" {
@@ -50,14 +50,14 @@ pub(super) fn source(
         )));
     }
     if !has(mount, &["tmpcopyup"]) {
-        return Ok(Source::FileSystem(typ, from, options));
+        return Ok(MountSource::FileSystem(typ, from, options));
     }
     if typ != "tmpfs" {
         // runc's rule.
         let destination = mount.destination().clone();
         return Err(refused(MountRefused::CopyUp { destination, typ }));
     }
-    Ok(Source::CopyUp(options))
+    Ok(MountSource::CopyUp(options))
 }
 
 pub(super) fn tree(path: &Path, reach: MountReach) -> Result<OwnedFd, RuntimeError> {
