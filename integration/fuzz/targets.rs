@@ -36,7 +36,7 @@ pub fn config(data: &[u8]) {
             Ok(decided) => {
                 walls::check(&resolved, &spec, &facts, &decided);
                 saved_and_read_again(&decided);
-                let asked = filter::Asked::of(&decided.plan, &fixtures::newest());
+                let asked = filter::FilterRequest::of(&decided.plan, &fixtures::newest());
                 if let Ok(filter) = filter::compile(Some(asked), engine.as_ref()) {
                     assert!(filter.is_some_and(|f| f.program.instructions().len() <= 4096));
                 }

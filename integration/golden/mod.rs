@@ -210,7 +210,8 @@ fn explanation(
     host: &HostFacts,
 ) -> Vec<String> {
     let engine = spec.linux().as_ref().and_then(|l| l.seccomp().as_ref());
-    let compiled = filter::compile(Some(filter::Asked::of(&decided.plan, host)), engine).unwrap();
+    let compiled =
+        filter::compile(Some(filter::FilterRequest::of(&decided.plan, host)), engine).unwrap();
     let filter = compiled.map(|f| explain::filter(&f.program));
     let subject = ExplainedContainer {
         landlock: None,

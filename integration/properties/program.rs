@@ -33,7 +33,7 @@ fn compiled(syscalls: &mut Syscalls, engine: Option<&LinuxSeccomp>) -> SyscallFi
             set_id_cause: None,
             engine_profile: engine.is_some(),
         };
-        let asked = filter::Asked {
+        let asked = filter::FilterRequest {
             syscalls: &planned,
             devices: false,
             denials: DenyMode::Errno,

@@ -13,9 +13,9 @@ use crate::cgroup::hierarchies::{Hierarchies, ROOT};
 use crate::devices::{self, DeviceNumbers, DeviceProgram, DeviceTable, defaults};
 use crate::sys::{bpf, procfs};
 
-/// Whether a policy decides what a container may reach, or its engine.
+/// Whether the policy or the engine decides which devices a container can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ruler {
+pub enum DeviceAuthority {
     /// The rules of the plan, and nothing else.
     Policy,
     /// The spec's rules, and what runc adds for every container.
@@ -23,7 +23,7 @@ pub enum Ruler {
 }
 
 /// The program for the rules of a spec; `None` where the node has a devices controller.
-pub fn compile(spec: &Spec, ruler: Ruler) -> Result<Option<DeviceProgram>, CgroupError> {
+pub fn compile(spec: &Spec, ruler: DeviceAuthority) -> Result<Option<DeviceProgram>, CgroupError> {
     if !is_needed()? {
         return Ok(None);
     }
@@ -41,7 +41,11 @@ fn is_needed() -> Result<bool, CgroupError> {
 }
 
 /// Writes the rules of a spec to the devices controller of cgroup v1, where a container has one. Its program does not run yet.
-pub fn write(spec: &Spec, ruler: Ruler, controllers: &Controllers) -> Result<(), CgroupError> {
+pub fn write(
+    spec: &Spec,
+    ruler: DeviceAuthority,
+    controllers: &Controllers,
+) -> Result<(), CgroupError> {
     let Some(dir) = controllers.v1("devices") else {
         return Ok(());
     };
@@ -64,13 +68,13 @@ pub fn write(spec: &Spec, ruler: Ruler, controllers: &Controllers) -> Result<(),
     Ok(())
 }
 
-fn rules(spec: &Spec, ruler: Ruler) -> Vec<LinuxDeviceCgroup> {
+fn rules(spec: &Spec, ruler: DeviceAuthority) -> Vec<LinuxDeviceCgroup> {
     let linux = spec.linux().as_ref();
     let resources = linux.and_then(|l| l.resources().as_ref());
     let mut rules = resources
         .and_then(|r| r.devices().clone())
         .unwrap_or_default();
-    if ruler == Ruler::Engine {
+    if ruler == DeviceAuthority::Engine {
         rules.extend(defaults());
     }
     rules

@@ -12,7 +12,7 @@ use crate::egress::WaitingConnection;
 use crate::egress::{ApprovalTerm, endpoint};
 use crate::policy::{Host, HostReach, NetworkRule, RuleTarget};
 use crate::render::identity::ContainerIdentity;
-use crate::runtime::network::approvals::{self, Decided};
+use crate::runtime::network::approvals::{self, ApprovalResult};
 use crate::runtime::state::find;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::Record;
@@ -133,7 +133,8 @@ fn decide(id: &str, what: &str, approve: Option<ApprovalTerm>) -> Result<ExitCod
             record.id
         );
     }
-    let Decided { host, port, closed } = approvals::decide(&record, AskDecision { of, approve })?;
+    let ApprovalResult { host, port, closed } =
+        approvals::decide(&record, AskDecision { of, approve })?;
     let word = match approve {
         Some(_) => "approved",
         None => "denied",

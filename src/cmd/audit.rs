@@ -14,7 +14,7 @@ use crate::audit::{
     Event, EventDetail, LifeState, LogLine, LoggedCommand, Verdict, markdown, ocsf, schema, words,
 };
 use crate::cli::{Audit, AuditFormat};
-use crate::runtime::runs::read::{self, Found, Logs};
+use crate::runtime::runs::read::{self, FoundRun, Logs};
 
 /// Runs of the list.
 const LATEST: usize = 20;
@@ -96,7 +96,7 @@ fn print(line: &LogLine, format: AuditFormat) -> Result<Reader> {
 }
 
 /// A log that is not whole is said on standard error, and by the exit status.
-pub fn verdict(found: &Found, logs: &Logs) -> ExitCode {
+pub fn verdict(found: &FoundRun, logs: &Logs) -> ExitCode {
     let faults = logs.faults();
     for fault in &faults {
         let run = found.run.name();
@@ -108,7 +108,7 @@ pub fn verdict(found: &Found, logs: &Logs) -> ExitCode {
     }
 }
 
-fn subject(found: &Found, logs: &Logs) -> RunHeader {
+fn subject(found: &FoundRun, logs: &Logs) -> RunHeader {
     let own = |line: &&&LogLine| line.context.container == found.id;
     let lines = logs.lines();
     RunHeader {
@@ -127,13 +127,13 @@ fn subject(found: &Found, logs: &Logs) -> RunHeader {
 }
 
 /// What becomes of the files that it writes, by its plan.
-fn files(found: &Found) -> Option<String> {
+fn files(found: &FoundRun) -> Option<String> {
     let record = found.run.record().ok()?;
     Some(record.plan()?.filesystem.written_in_words())
 }
 
 /// Whether the container runs, or how it ended.
-fn state(lines: &[&LogLine], found: &Found) -> String {
+fn state(lines: &[&LogLine], found: &FoundRun) -> String {
     let lives = lines.iter().filter_map(|line| match &line.event.what {
         EventDetail::Container { state, exit, .. } if line.context.container == found.id => {
             Some((*state, *exit))
@@ -161,7 +161,7 @@ fn state(lines: &[&LogLine], found: &Found) -> String {
 }
 
 /// Prints lines as they come, until the container is deleted.
-fn follow(found: &Found, args: &Audit, wanted: &Wanted) -> Result<ExitCode> {
+fn follow(found: &FoundRun, args: &Audit, wanted: &Wanted) -> Result<ExitCode> {
     let mut printed: BTreeMap<String, u64> = BTreeMap::new();
     let mut size = None;
     loop {
@@ -210,7 +210,7 @@ fn latest(args: &Audit, wanted: &Wanted) -> Result<ExitCode> {
         "STARTED", "ID", "NAME", "POLICY", "REFUSED", "ALLOWED", "STATE"
     );
     for run in runs.iter().take(LATEST) {
-        let found = Found::of(run)?;
+        let found = FoundRun::of(run)?;
         let logs = found.logs()?;
         let lines = wanted.among(&logs);
         if is_of_lines {
@@ -230,7 +230,7 @@ fn latest(args: &Audit, wanted: &Wanted) -> Result<ExitCode> {
     Ok(code)
 }
 
-fn row(found: &Found, logs: &Logs, lines: &[&LogLine]) -> String {
+fn row(found: &FoundRun, logs: &Logs, lines: &[&LogLine]) -> String {
     let subject = subject(found, logs);
     let context = &subject.context;
     let count = |verdict| -> u64 {

@@ -9,11 +9,11 @@ use crate::plan::wrapped::WrapPlan;
 use crate::runtime::create;
 use crate::runtime::launch::Streams;
 use crate::runtime::seal;
-use crate::runtime::seal::Listen;
+use crate::runtime::seal::ListenFds;
 
 /// Creates a container.
 pub fn run(global: &Global, args: &Create) -> Result<ExitCode> {
-    seal::ensure(Listen::Pass)?;
+    seal::ensure(ListenFds::Pass)?;
     create::create(
         global,
         args,

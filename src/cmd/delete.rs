@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::cli::{Delete, Global};
-use crate::runtime::delete::{self, Deletes};
+use crate::runtime::delete::{self, DeleteScope};
 use crate::runtime::state::find;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::Record;
@@ -21,8 +21,8 @@ pub fn run(global: &Global, args: &Delete) -> Result<ExitCode> {
         .filter(|_| elsewhere)
         .map(|record| identity::of(&record).words());
     let deletes = match args.force {
-        true => Deletes::Any,
-        false => Deletes::Ended,
+        true => DeleteScope::Any,
+        false => DeleteScope::Ended,
     };
     delete::delete(&place, deletes)?;
     if args.force {

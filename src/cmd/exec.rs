@@ -11,7 +11,7 @@ use crate::runtime::exec;
 use crate::runtime::foreground::tty;
 use crate::runtime::foreground::wait::Foreground;
 use crate::runtime::seal;
-use crate::runtime::seal::Listen;
+use crate::runtime::seal::ListenFds;
 use crate::runtime::state::find;
 use crate::runtime::unprivileged;
 
@@ -33,7 +33,7 @@ fn exec(global: &Global, args: &Exec) -> Result<ExitCode> {
              `agentbox wrap` in the same directory"
         );
     }
-    seal::ensure(Listen::Forget)?;
+    seal::ensure(ListenFds::Forget)?;
     let first_move = first_move::begin();
     let place = find::place(global, &args.id)?;
     let started = exec::exec(&place, args)?;
@@ -43,7 +43,10 @@ fn exec(global: &Global, args: &Exec) -> Result<ExitCode> {
     }
     let mut foreground = Foreground::new(started.pid)?;
     foreground.relay = started.relay;
-    let terminal = started.terminal.map(tty::Listener::receive).transpose()?;
+    let terminal = started
+        .terminal
+        .map(tty::TerminalListener::receive)
+        .transpose()?;
     let status = foreground.wait(terminal)?.code;
     started.noted.ended(status);
     Ok(exit_code(status))

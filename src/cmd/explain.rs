@@ -14,11 +14,11 @@ use crate::runtime::RuntimeError;
 use crate::runtime::create;
 use crate::runtime::filter;
 use crate::runtime::runs::{FILTER, read};
-use crate::runtime::seal::{self, Listen};
+use crate::runtime::seal::{self, ListenFds};
 use crate::runtime::state::find;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::Record;
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 use crate::runtime::unprivileged;
 use crate::seccomp::FilterProgram;
 use crate::wrap::{self, Explained, Wanted};
@@ -45,7 +45,7 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
                 // What would hold is found out where it would be made.
                 unprivileged::settle();
                 unprivileged::enter(global)?;
-                seal::ensure(Listen::Forget)?;
+                seal::ensure(ListenFds::Forget)?;
             }
             let explained = wrap::decide(global, &wanted)?;
             with_program("wrap in this directory".to_owned(), explained)
@@ -96,7 +96,7 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
 fn looked_up(id: &str) -> Result<Result<(Record, ContainerIdentity, PathBuf), ExitCode>> {
     match find::container(id) {
         Ok(record) => {
-            let file = Place::new(&record.root, &record.id)?.filter();
+            let file = ContainerPaths::new(&record.root, &record.id)?.filter();
             let identity = identity::of(&record);
             Ok(Ok((record, identity, file)))
         }

@@ -10,7 +10,7 @@ use crate::plan::SyscallPlan;
 use crate::policy::Selection;
 use crate::render::explain::ExplainedContainer;
 use crate::render::explain::syscalls::{self, SyscallTable, TablePrograms};
-use crate::runtime::filter::{self, Asked};
+use crate::runtime::filter::{self, FilterRequest};
 use crate::runtime::input::node_files;
 use crate::seccomp::{DenyMode, FilterProgram};
 
@@ -28,7 +28,7 @@ pub fn print(
     }
     let plan = subject.decided.as_ref().map(|decided| &decided.plan);
     let own = plan
-        .map(|plan| alone(Asked::unlogged(plan)))
+        .map(|plan| alone(FilterRequest::unlogged(plan)))
         .transpose()?
         .flatten();
     let programs = TablePrograms {
@@ -48,7 +48,7 @@ pub fn print(
 }
 
 /// The program of a policy without an engine's profile.
-fn alone(asked: Asked<'_>) -> Result<Option<FilterProgram>> {
+fn alone(asked: FilterRequest<'_>) -> Result<Option<FilterProgram>> {
     let filter = filter::compile(Some(asked), None)?;
     Ok(filter.map(|filter| filter.program))
 }
@@ -67,7 +67,7 @@ fn other(global: &Global, with: &str) -> Result<Option<FilterProgram>> {
         Selection::Policy(resolved) => {
             let policy = &resolved.policy;
             let plan = SyscallPlan::alone(&policy.syscalls, &policy.privileges);
-            alone(Asked {
+            alone(FilterRequest {
                 syscalls: &plan,
                 devices: false,
                 denials: DenyMode::Errno,

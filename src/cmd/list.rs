@@ -15,7 +15,7 @@ use crate::runtime::network::control;
 use crate::runtime::start;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::{ProcessId, Record};
-use crate::runtime::state::store::{self, Place};
+use crate::runtime::state::store::{self, ContainerPaths};
 use crate::wrap::leftovers;
 
 /// What `--all` says of a container besides its state.
@@ -54,7 +54,7 @@ pub fn run(global: &Global, args: &List) -> Result<ExitCode> {
     };
     let mut lines = Vec::new();
     for record in records {
-        let place = Place::new(&record.root, &record.id)?;
+        let place = ContainerPaths::new(&record.root, &record.id)?;
         // One that is just being created or deleted is not listed; one whose deletion was killed is.
         if let Ok(container) = start::load_if_whole(&place) {
             let fenced = args.all.then(|| fenced(&place, &record));
@@ -77,7 +77,7 @@ pub fn run(global: &Global, args: &List) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn fenced(place: &Place, record: &Record) -> Fenced {
+fn fenced(place: &ContainerPaths, record: &Record) -> Fenced {
     let shared = record.shared_network();
     let serves = shared.is_none() && record.init.is_some_and(ProcessId::is_alive);
     let status = match serves {

@@ -17,7 +17,7 @@ use crate::runtime::network::refused;
 use crate::runtime::runs::read;
 use crate::runtime::state::find;
 use crate::runtime::state::identity;
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 
 /// Shows the state of a container's network, or of the network of its pod's first container.
 pub fn run(args: &Network) -> Result<ExitCode> {
@@ -28,7 +28,7 @@ pub fn run(args: &Network) -> Result<ExitCode> {
     let identity = identity::of(&asked);
     let id = asked.id.clone();
     let record = find::network_of(asked)?;
-    let place = Place::new(&record.root, &record.id)?;
+    let place = ContainerPaths::new(&record.root, &record.id)?;
     let subject = ContainerNetwork {
         outside: network::UnansweredConnections::of(refused::resets(&record).unwrap_or(0)),
         identity,

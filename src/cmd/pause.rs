@@ -9,7 +9,7 @@ use libcontainer::container::ContainerStatus;
 use crate::audit::LifeState;
 use crate::cli::{Global, Id};
 use crate::runtime::RuntimeError;
-use crate::runtime::runs::Run;
+use crate::runtime::runs::RunDir;
 use crate::runtime::start;
 use crate::runtime::state::find;
 
@@ -26,7 +26,7 @@ pub fn pause(global: &Global, args: &Id) -> Result<ExitCode> {
     container
         .pause()
         .map_err(RuntimeError::container("pause the container"))?;
-    Run::of(&place).note_life(LifeState::Paused);
+    RunDir::of(&place).note_life(LifeState::Paused);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -39,7 +39,7 @@ pub fn resume(global: &Global, args: &Id) -> Result<ExitCode> {
     container
         .resume()
         .map_err(RuntimeError::container("resume the container"))?;
-    Run::of(&place).note_life(LifeState::Resumed);
+    RunDir::of(&place).note_life(LifeState::Resumed);
     Ok(ExitCode::SUCCESS)
 }
 

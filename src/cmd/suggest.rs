@@ -13,7 +13,7 @@ use crate::cli::{Global, Suggest, TextFormat};
 use crate::cmd::out;
 use crate::policy::{PolicyName, Sources, catalogue, is_builtin, loosens};
 use crate::runtime::input::node_files::{self, NodeFiles};
-use crate::runtime::runs::read::{self, Found};
+use crate::runtime::runs::read::{self, FoundRun};
 
 /// Whose `syscalls.limit` says which calls a policy may give without giving up a wall.
 const LIMITED_BY: &str = "standard";
@@ -52,7 +52,7 @@ pub fn run(global: &Global, args: &Suggest) -> Result<ExitCode> {
 
 /// The name of the run's policy, if the node's policy of that name gives no more than the run had: options, annotations and settings
 /// narrow a policy, and a file that a person named may have the name of another one.
-fn base(found: &Found, sources: &Sources<'_>) -> Result<String> {
+fn base(found: &FoundRun, sources: &Sources<'_>) -> Result<String> {
     let record = found.run.record().context("the run's record")?;
     let Some(decided) = record.decided else {
         bail!("the run had no policy, to which nothing can be added");

@@ -8,7 +8,7 @@ use super::out;
 use crate::cli::{Global, Verify};
 use crate::log;
 use crate::runtime::seal;
-use crate::runtime::seal::Listen;
+use crate::runtime::seal::ListenFds;
 use crate::verify;
 
 /// The status where there is no answer: nobody may take it for one.
@@ -29,7 +29,7 @@ fn answer(global: &Global, args: &Verify) -> Result<ExitCode> {
              them cannot be entered from outside, so nobody can verify it"
         );
     }
-    seal::ensure(Listen::Forget)?;
+    seal::ensure(ListenFds::Forget)?;
     let report = match &args.id {
         Some(id) => verify::running(global, id)?,
         None => verify::sandbox(&under(global, args)?)?,

@@ -9,7 +9,7 @@ use crate::cli::{Global, Walls, Wrap};
 use crate::policy::PolicyError;
 use crate::render::explain as page;
 use crate::runtime::seal;
-use crate::runtime::seal::Listen;
+use crate::runtime::seal::ListenFds;
 use crate::runtime::unprivileged;
 use crate::wrap::{self, Wanted};
 
@@ -33,7 +33,7 @@ fn attempt(global: &Global, args: &Wrap) -> Result<ExitCode> {
         // First: sealing takes a mount, for which somebody without root's rights needs a namespace.
         unprivileged::settle();
         unprivileged::enter(global)?;
-        seal::ensure(Listen::Forget)?;
+        seal::ensure(ListenFds::Forget)?;
     }
     if args.dry_run {
         let explained = wrap::decide(global, &wanted)?;

@@ -112,7 +112,7 @@ pub enum RuntimeError {
     Exec(#[from] crate::runtime::exec::ExecError),
     /// A process asks for what it cannot have.
     #[error(transparent)]
-    Process(#[from] crate::runtime::input::ProcessRefused),
+    Process(#[from] crate::runtime::input::ProcessRefusal),
     /// The seccomp agent does not get its listener.
     #[error(transparent)]
     Agent(#[from] crate::runtime::agent::AgentError),
@@ -124,7 +124,7 @@ pub enum RuntimeError {
     NoNamespace(#[from] crate::runtime::unprivileged::NoNamespace),
     /// A caller without root's rights has no safe place for what is remembered of containers.
     #[error(transparent)]
-    Home(#[from] crate::runtime::state::persons::NoPlace),
+    Home(#[from] crate::runtime::state::persons::UserDirError),
     /// A policy names a system call that does not exist.
     #[error(transparent)]
     SyscallName(#[from] crate::seccomp::SyscallNameError),
@@ -136,7 +136,7 @@ pub enum RuntimeError {
     Control(#[from] crate::runtime::network::ControlError),
     /// A container does not get other rules.
     #[error(transparent)]
-    Rules(#[from] crate::runtime::network::RulesRefused),
+    Rules(#[from] crate::runtime::network::RulesError),
     /// getrandom(2)
     #[error("the kernel has no random bytes: {0}")]
     Random(getrandom::Error),

@@ -15,9 +15,9 @@ use crate::seccomp::{
     self, DenyMode, FilterInput, FilterPolicy, KnownSyscall, SavedFilter, SyscallFilter,
 };
 
-/// What a plan asks of the program.
+/// The plan's request for a filter program.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct FilterRequest<'a> {
     /// What is added to the base rules and taken from them.
     pub syscalls: &'a SyscallPlan,
     /// Whether there are devices of the node's choice.
@@ -26,7 +26,7 @@ pub struct Asked<'a> {
     pub denials: DenyMode,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> FilterRequest<'a> {
     /// For a container on this kernel. Denied calls are logged where a taken one cannot be interrupted by a signal: programs do
     /// not expect EINTR of them.
     pub fn of(plan: &'a Plan, host: &HostFacts) -> Self {
@@ -52,7 +52,7 @@ impl<'a> Asked<'a> {
 
 /// Compiles the program of a container; `None` when neither a policy nor the engine asks for one.
 pub fn compile(
-    asked: Option<Asked<'_>>,
+    asked: Option<FilterRequest<'_>>,
     engine: Option<&LinuxSeccomp>,
 ) -> Result<Option<SyscallFilter>, RuntimeError> {
     let sets = asked.map(|a| (names(&a.syscalls.allow), names(&a.syscalls.deny)));

@@ -18,7 +18,7 @@ use crate::plan::CapabilitySets;
 use crate::runtime::RuntimeError;
 use crate::runtime::foreground::relay::Stdio;
 use crate::runtime::state::record::Record;
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 
 /// Where a process's standard descriptors come from.
 #[derive(Default)]
@@ -34,12 +34,12 @@ pub struct Streams<'a> {
     /// The program that the process ends as.
     pub program: ContainerProgram,
     /// Whether the container leaves a run.
-    pub leaves: Leaves,
+    pub leaves: RunRetention,
 }
 
-/// What stays of a container.
+/// Which files of a container stay after its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Leaves {
+pub enum RunRetention {
     /// Its run.
     #[default]
     Run,
@@ -96,7 +96,7 @@ pub fn has_user_namespace(spec: &Spec) -> bool {
 
 /// What `create` and `exec` tell libcontainer alike.
 pub fn builder(
-    place: &Place,
+    place: &ContainerPaths,
     executor: WallExecutor,
     stdio: Stdio,
 ) -> Result<ContainerBuilder, LibcontainerError> {

@@ -18,7 +18,7 @@ use std::path::Path;
 
 use rustix::thread::CapabilitySet;
 
-use crate::cgroup::delegated::{self, NotDelegated};
+use crate::cgroup::delegated::{self, DelegationError};
 use crate::runtime::RuntimeError;
 use crate::runtime::input::node_files::NodeFiles;
 use crate::runtime::seal;
@@ -113,7 +113,7 @@ pub fn settle() {
     }
     match delegated::settle() {
         Ok(()) => {}
-        Err(why @ NotDelegated::Version) => log::debug!("no cgroup of the user's own: {why}"),
+        Err(why @ DelegationError::Version) => log::debug!("no cgroup of the user's own: {why}"),
         Err(why) => log::info!("no cgroup of the user's own: {}", crate::log::chain(&why)),
     }
 }

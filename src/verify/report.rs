@@ -8,7 +8,7 @@ use super::inside;
 use super::probe::{Finding, Outcome, Probe, Wall};
 use super::probes;
 use super::promise::Promise;
-use crate::runtime::runs::verified::Summary;
+use crate::runtime::runs::verified::VerifySummary;
 
 /// Version of the form of `--json`.
 const SCHEMA: &str = "agentbox.verify/1";
@@ -146,7 +146,7 @@ impl Report {
     }
 
     /// What it comes to, for the log and the receipt.
-    pub fn summary(&self) -> Summary {
+    pub fn summary(&self) -> VerifySummary {
         let result = match self.result {
             Verdict::Held => "held",
             Verdict::NotHeld => "not-held",
@@ -162,7 +162,7 @@ impl Report {
             let names: BTreeSet<&str> = of(verdict).map(|entry| entry.id).collect();
             names.into_iter().map(str::to_owned).collect()
         };
-        Summary {
+        VerifySummary {
             result: result.to_owned(),
             held: of(Verdict::Held).count() as u64,
             not_held: names(Verdict::NotHeld),

@@ -20,10 +20,10 @@ use crate::runtime::RuntimeError;
 use crate::runtime::exec::{self, ExecError};
 use crate::runtime::launch::{self, Streams};
 use crate::runtime::network::tried;
-use crate::runtime::runs::Run;
+use crate::runtime::runs::RunDir;
 use crate::runtime::state::find;
 use crate::runtime::state::record::{ProcessId, Record};
-use crate::runtime::state::store::{self, Place};
+use crate::runtime::state::store::{self, ContainerPaths};
 
 /// How often it is looked whether a container ends in which no process can be started, and how long in between.
 const ENDING: u32 = 25;
@@ -42,7 +42,7 @@ pub fn running(global: &Global, id: &str) -> Result<Report> {
     let subject = format!("container {}, {}", record.id, policy(&record));
     let mut report = Report::new(subject, &promise);
     by_exec(&place, &record, &promise, &mut report)?;
-    Run::of(&place).keep_verified(&report.json()?, report.summary());
+    RunDir::of(&place).keep_verified(&report.json()?, report.summary());
     Ok(report)
 }
 
@@ -82,7 +82,7 @@ pub(super) fn policy(record: &Record) -> String {
 
 /// The part of a process of `exec`, and what the node sees of it.
 pub(super) fn by_exec(
-    place: &Place,
+    place: &ContainerPaths,
     record: &Record,
     promise: &Promise,
     report: &mut Report,
@@ -125,7 +125,7 @@ pub(super) fn by_exec(
 /// What the node sees of a container that runs and in which no process can be started, which is why nothing is tried inside. Of any
 /// other container there is no answer.
 fn without_exec(
-    place: &Place,
+    place: &ContainerPaths,
     record: &Record,
     promise: &Promise,
     report: &mut Report,
@@ -156,7 +156,7 @@ fn has_ended(record: &Record) -> bool {
 
 /// What the node reads of the container.
 fn by_node(
-    place: &Place,
+    place: &ContainerPaths,
     record: &Record,
     promise: &Promise,
     report: &mut Report,
@@ -201,7 +201,7 @@ fn others(record: &Record) -> Others {
 
 /// Tells the sidecar, which keeps the log, the ports from which the network is tried. A sidecar that does not know of them would take
 /// the attempts for the workload's.
-fn announce(place: &Place, record: &Record, ports: TriedPorts) -> Answer {
+fn announce(place: &ContainerPaths, record: &Record, ports: TriedPorts) -> Answer {
     match tried::announce(place, record, ports) {
         Ok(()) => Answer::Known,
         Err(error) => Answer::Unknown(format!(

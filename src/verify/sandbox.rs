@@ -15,11 +15,11 @@ use crate::cli::{Create, Global};
 use crate::enforce::program::ContainerProgram;
 use crate::plan::wrapped::WrapPlan;
 use crate::runtime::create;
-use crate::runtime::delete::{self, Deletes};
-use crate::runtime::launch::{self, Leaves, Streams};
+use crate::runtime::delete::{self, DeleteScope};
+use crate::runtime::launch::{self, RunRetention, Streams};
 use crate::runtime::start;
 use crate::runtime::state::record::Record;
-use crate::runtime::state::store::{Lock, Place};
+use crate::runtime::state::store::{ContainerPaths, Lock};
 use crate::wrap::leftovers::{self, Named};
 
 /// What an image has at least, and places where the probes look.
@@ -39,7 +39,7 @@ pub fn sandbox(global: &Global) -> Result<Report> {
     let streams = Streams {
         stdio,
         program: ContainerProgram::Own(launch::own_file()?),
-        leaves: Leaves::Nothing,
+        leaves: RunRetention::Nothing,
         ..Streams::default()
     };
     let (place, lock) = create::create(
@@ -49,13 +49,13 @@ pub fn sandbox(global: &Global) -> Result<Report> {
         &WrapPlan::default(),
     )?;
     let tried = by_both(global, &place, lock, talk);
-    let deleted = delete::delete(&place, Deletes::Any);
+    let deleted = delete::delete(&place, DeleteScope::Any);
     let report = tried?;
     deleted.context("take the container away")?;
     Ok(report)
 }
 
-fn by_both(global: &Global, place: &Place, lock: Lock, talk: Talk) -> Result<Report> {
+fn by_both(global: &Global, place: &ContainerPaths, lock: Lock, talk: Talk) -> Result<Report> {
     start::start(global, place, lock)?;
     let record = Record::read(&place.dir())?;
     let promise = promise(&record);

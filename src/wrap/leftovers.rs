@@ -13,8 +13,8 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::FlockOperation;
 
 use super::error::WrapRefused;
-use crate::runtime::delete::{self, Deletes};
-use crate::runtime::state::store::{self, ContainerId, Place};
+use crate::runtime::delete::{self, DeleteScope};
+use crate::runtime::state::store::{self, ContainerId, ContainerPaths};
 
 /// Below /run/agentbox.
 const DIR: &str = "wrap";
@@ -153,7 +153,7 @@ impl Dead {
         // Killed before it wrote that: nothing was made of the container.
         if !root.is_empty() {
             let root = PathBuf::from(std::ffi::OsString::from_vec(root));
-            delete::delete(&Place::new(&root, &self.id)?, Deletes::Any)?;
+            delete::delete(&ContainerPaths::new(&root, &self.id)?, DeleteScope::Any)?;
         }
         fs::remove_dir_all(&self.dir).with_context(|| format!("remove {:?}", self.dir))
     }

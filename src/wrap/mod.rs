@@ -41,10 +41,10 @@ use crate::plan::wrapped::{WrapEnforcement, WrapPlan};
 use crate::policy::{Access, MountRule, ResolvedPolicy, Selection};
 use crate::render::explain::LandlockWalls;
 use crate::runtime::create::{self, BundleDecision};
-use crate::runtime::foreground::ended::Ended;
-use crate::runtime::foreground::{self, Afterwards, Attendance, Front};
+use crate::runtime::foreground::ended::ChildExit;
+use crate::runtime::foreground::{self, Attendance, FrontProcess, RunMode};
 use crate::runtime::input::node_files;
-use crate::runtime::runs::Run;
+use crate::runtime::runs::RunDir;
 use crate::runtime::unprivileged;
 use bundle::{Base, WrapBundle};
 use caches::Caches;
@@ -70,7 +70,7 @@ fn check_config(global: &Global, wanted: &Wanted) -> Result<()> {
 }
 
 /// Runs a command; how it ended.
-pub fn run(global: &Global, wanted: &Wanted) -> Result<Ended> {
+pub fn run(global: &Global, wanted: &Wanted) -> Result<ChildExit> {
     wanted.tell();
     check_config(global, wanted)?;
     match wanted.walls {
@@ -79,7 +79,7 @@ pub fn run(global: &Global, wanted: &Wanted) -> Result<Ended> {
     }
 }
 
-fn by_namespaces(global: &Global, wanted: &Wanted) -> Result<Ended> {
+fn by_namespaces(global: &Global, wanted: &Wanted) -> Result<ChildExit> {
     leftovers::sweep();
     let base = records(global, wanted);
     let mut prepared = prepare(global, wanted, base)?;
@@ -91,11 +91,11 @@ fn by_namespaces(global: &Global, wanted: &Wanted) -> Result<Ended> {
         global,
         &prepared.create(),
         &prepared.wrapped,
-        Afterwards::Delete,
-        Front::Reaper,
+        RunMode::Delete,
+        FrontProcess::Reaper,
         Attendance {
             before_deletion: &mut |place| {
-                let run = Run::of(place);
+                let run = RunDir::of(place);
                 run.await_sidecar(place);
                 refused = Summary::read(&run.file(audit::SIDECAR));
             },
@@ -103,7 +103,7 @@ fn by_namespaces(global: &Global, wanted: &Wanted) -> Result<Ended> {
         },
     );
     refused.tell(wanted, summary.as_ref())?;
-    Ok(status?.unwrap_or(Ended::with(0)))
+    Ok(status?.unwrap_or(ChildExit::with(0)))
 }
 
 /// One line on a terminal: without a cgroup nothing bounds a command that runs away.

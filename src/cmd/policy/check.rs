@@ -20,7 +20,7 @@ use crate::runtime::input::node_files::NodeFiles;
 use crate::runtime::network::control;
 use crate::runtime::state::find;
 use crate::runtime::state::record::ProcessId;
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 
 /// The status of a denial.
 const DENIED: u8 = 1;
@@ -86,7 +86,7 @@ fn of_container(id: &str, question: &Question) -> Result<(bool, String)> {
             Tool::Wrap.adds(Field::NetworkAllow, &[&rule.to_string()])
         );
     }
-    let dir = Place::new(&record.root, &record.id)?.dir();
+    let dir = ContainerPaths::new(&record.root, &record.id)?.dir();
     // One that has not started, or has ended, has no sidecar to ask.
     let runs = record.sidecar.is_some() && record.init.is_some_and(ProcessId::is_alive);
     let status = match runs {

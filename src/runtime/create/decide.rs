@@ -20,14 +20,14 @@ use crate::render::identity::engine;
 use crate::render::refuse;
 use crate::render::spec as shadow;
 use crate::runtime::RuntimeError;
-use crate::runtime::create::neighbours::{self, Joined};
-use crate::runtime::filter::{self, Asked as AskedFilter};
+use crate::runtime::create::neighbours::{self, JoinedNamespace};
+use crate::runtime::filter::{self, FilterRequest as AskedFilter};
 use crate::runtime::input::bundle::Bundle;
 use crate::runtime::input::cri;
 use crate::runtime::input::labels;
 use crate::runtime::input::node_files;
 use crate::runtime::network::engine_networks;
-use crate::runtime::network::reading::{self, Given};
+use crate::runtime::network::reading::{self, RequestSetup};
 use crate::runtime::network::resolver::EngineFiles;
 use crate::runtime::state::identity;
 use crate::seccomp::{NotifyListener, SyscallFilter};
@@ -47,11 +47,11 @@ pub struct BundleDecision {
     /// What lies below the image, where something private has its files.
     pub image: Option<Image>,
     /// The namespaces that it joins, as they were judged.
-    pub joined: Vec<Joined>,
+    pub joined: Vec<JoinedNamespace>,
     /// Where the engine keeps its names.
     pub engine_files: EngineFiles,
     /// What its reader of requests and its programs are given for those.
-    pub given: Given,
+    pub given: RequestSetup,
     /// Whether it is a bundle of `wrap`, which always has mounts of its own.
     pub wrapped: bool,
     /// What the person asked for who runs `wrap`.
@@ -98,7 +98,7 @@ pub fn decide(
         .map(|(k, v)| (k.clone(), v.clone()))
         .collect();
     let made = match node_files::selection(global, &annotations, &wrapped.requests)? {
-        Selection::Unconfined { chosen_by } => Walls {
+        Selection::Unconfined { chosen_by } => BundleWalls {
             chosen_by: chosen_by.to_string(),
             ..without_policy(&bundle)?
         },
@@ -126,17 +126,17 @@ pub fn decide(
     })
 }
 
-/// What the walls of a bundle are made of; of one without a policy the filter alone.
+/// The parts of a bundle's walls; without a policy the filter alone.
 #[derive(Default)]
-struct Walls {
+struct BundleWalls {
     decided: Option<DecidedPlan>,
     chosen_by: String,
     filter: Option<SyscallFilter>,
     sources: Vec<HeldSource>,
     image: Option<Image>,
-    joined: Vec<Joined>,
+    joined: Vec<JoinedNamespace>,
     engine_files: EngineFiles,
-    given: Given,
+    given: RequestSetup,
 }
 
 /// Which bundle is decided about, and for whom.
@@ -152,16 +152,16 @@ fn engines_filter(spec: &Spec) -> Option<&LinuxSeccomp> {
     spec.linux().as_ref()?.seccomp().as_ref()
 }
 
-fn without_policy(bundle: &Bundle) -> Result<Walls, RuntimeError> {
+fn without_policy(bundle: &Bundle) -> Result<BundleWalls, RuntimeError> {
     let spec = &bundle.spec;
     reach::check(spec, net_settings(spec))?;
     for mount in spec.mounts().iter().flatten() {
         let place = probe::destination(&bundle.rootfs, mount.destination());
         reach::check_mount(mount, &place)?;
     }
-    Ok(Walls {
+    Ok(BundleWalls {
         filter: filter::compile(None, engines_filter(spec))?,
-        ..Walls::default()
+        ..BundleWalls::default()
     })
 }
 
@@ -170,7 +170,7 @@ fn under_policy(
     resolved: &ResolvedPolicy,
     wrapped: &WrapPlan,
     handed_file: Option<i32>,
-) -> Result<Walls, RuntimeError> {
+) -> Result<BundleWalls, RuntimeError> {
     let Call { global, bundle, .. } = call;
     let spec = &bundle.spec;
     reach::check(spec, NetSettings::Own)?;
@@ -197,7 +197,7 @@ fn under_policy(
     let volumes = secret_volumes(spec, &facts);
     let given = reading::read(node_files::config(global), &mut plan.network, &volumes)?;
     let filter = filter::compile(Some(AskedFilter::of(plan, &host)), engines_filter(spec))?;
-    Ok(Walls {
+    Ok(BundleWalls {
         decided: Some(decided),
         chosen_by: resolved.chosen_by.to_string(),
         filter,

@@ -27,7 +27,7 @@ pub fn write<'a>(
     let mut room = ROOM;
     let mut out = Vec::new();
     for (number, exclude) in plan.excludes.iter().enumerate() {
-        let Own { text, meta } = match own(plan, sources, exclude, room) {
+        let ExcludeFile { text, meta } = match own(plan, sources, exclude, room) {
             Ok(own) => own,
             Err(why) => {
                 let file = exclude.file.display();
@@ -49,8 +49,8 @@ pub fn write<'a>(
     Ok(out)
 }
 
-/// What the repository's own file says, and whose it is.
-struct Own {
+/// The repository's own exclude file: its text and its owner.
+struct ExcludeFile {
     text: Vec<u8>,
     meta: Metadata,
 }
@@ -61,7 +61,7 @@ fn own(
     sources: &[HeldSource],
     exclude: &Exclude,
     room: u64,
-) -> io::Result<Own> {
+) -> io::Result<ExcludeFile> {
     let mounts = plan.mounts.iter();
     let holds = mounts.filter(|m| exclude.file.starts_with(&m.destination));
     let mount = holds.max_by_key(|m| m.destination.components().count());
@@ -78,7 +78,7 @@ fn own(
         Err(Errno::NOENT) if writable => {
             let meta = make(root, path)?.metadata()?;
             let text = Vec::new();
-            return Ok(Own { text, meta });
+            return Ok(ExcludeFile { text, meta });
         }
         opened => File::from(opened?),
     };
@@ -89,7 +89,7 @@ fn own(
     let mut text = Vec::new();
     file.take(room + 1).read_to_end(&mut text)?;
     match text.len() as u64 <= room {
-        true => Ok(Own { text, meta }),
+        true => Ok(ExcludeFile { text, meta }),
         false => Err(io::ErrorKind::FileTooLarge.into()),
     }
 }

@@ -73,7 +73,7 @@ fn take(spec: &mut Spec, node: &Node) -> KernelFiles {
     if hooks_look(spec) {
         return KernelFiles::default();
     }
-    let which = Which::of(spec);
+    let which = OwnMounts::of(spec);
     let mut all = spec.mounts().clone().unwrap_or_default();
     let mounts: Vec<KernelMountStep> = all
         .extract_if(.., |mount| which.is_ours(mount))
@@ -116,8 +116,8 @@ fn hooks_look(spec: &Spec) -> bool {
     })
 }
 
-/// Which mounts are ours.
-struct Which {
+/// Which kernel mounts agentbox makes itself.
+struct OwnMounts {
     /// The devpts.
     pts: bool,
     /// Those below a /dev that libcontainer makes.
@@ -126,7 +126,7 @@ struct Which {
     sys: bool,
 }
 
-impl Which {
+impl OwnMounts {
     fn of(spec: &Spec) -> Self {
         let mounts = || spec.mounts().iter().flatten();
         let namespaces = spec.linux().as_ref().and_then(|l| l.namespaces().as_ref());

@@ -28,10 +28,10 @@ use crate::cli::{self, Global};
 use crate::plan::wrapped::WrapPlan;
 use crate::runtime::RuntimeError;
 use crate::runtime::agent::Agent;
-use crate::runtime::input::descriptors::{self, Standard};
+use crate::runtime::input::descriptors::{self, StandardStreams};
 use crate::runtime::launch::Streams;
 use crate::runtime::network::sandbox;
-use crate::runtime::state::store::{Lock, Place};
+use crate::runtime::state::store::{ContainerPaths, Lock};
 use creation::Creation;
 use walls::InitInherited;
 
@@ -44,13 +44,13 @@ pub fn create(
     args: &cli::Create,
     streams: Streams<'_>,
     wrapped: &WrapPlan,
-) -> Result<(Place, Lock), RuntimeError> {
+) -> Result<(ContainerPaths, Lock), RuntimeError> {
     // All that can be refused by looking: nothing has been made, so a refusal leaves nothing.
-    let place = Place::new(&global.root, &args.id)?;
+    let place = ContainerPaths::new(&global.root, &args.id)?;
     // Whether a console is used stands in the bundle: the caller's own descriptors count as if not.
     let standard = match streams.relayed {
-        true => Standard::Replaced,
-        false => Standard::Callers,
+        true => StandardStreams::Replaced,
+        false => StandardStreams::Callers,
     };
     let handed = descriptors::handed_file(args.preserve_fds, standard);
     let decision = decide(global, &args.bundle, wrapped, handed);

@@ -26,16 +26,16 @@ use crate::runtime::filter;
 use crate::runtime::launch::{self, Streams, has_user_namespace};
 use crate::runtime::network::calls;
 use crate::runtime::pidfd;
-use crate::runtime::state::half_made::{self, Frozen};
+use crate::runtime::state::half_made::{self, FreezerFile};
 use crate::runtime::state::record::{ProcessId, write_whole};
 use crate::runtime::state::report;
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 use crate::seccomp::SavedFilter;
 use crate::sys::user::JoinedUser;
 
 /// What is there until the process executes its program. Dropped, it goes: the child first, then the files.
 pub(super) struct Execution<'a> {
-    pub(super) place: &'a Place,
+    pub(super) place: &'a ContainerPaths,
     pub(super) args: &'a cli::Exec,
     pub(super) target: &'a ExecTarget,
     /// Who starts the process, where that is not the engine or a person.
@@ -64,7 +64,7 @@ pub(super) struct TenantInherited {
 impl<'a> Execution<'a> {
     /// Makes nothing yet.
     pub(super) fn begin(
-        place: &'a Place,
+        place: &'a ContainerPaths,
         args: &'a cli::Exec,
         target: &'a ExecTarget,
         by: Option<Actor>,
@@ -232,8 +232,8 @@ impl<'a> Execution<'a> {
             .with_ignore_paused(self.args.ignore_paused)
             .with_sub_cgroup(sub_cgroup);
         // A process in a frozen cgroup waits for `resume`.
-        let frozen = Frozen::of(&self.target.record.controllers()?);
-        let halt = frozen.as_ref().map(Frozen::halt);
+        let frozen = FreezerFile::of(&self.target.record.controllers()?);
+        let halt = frozen.as_ref().map(FreezerFile::halt);
         let (what, within) = ("process of exec", half_made::WITHIN);
         let pid = half_made::limited(what, within, &self.files.report(), halt, || {
             let built = builder.build();

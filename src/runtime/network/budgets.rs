@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use crate::egress::{self, LONGEST_HEAD};
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::write_whole;
-use crate::runtime::state::store::{self, Place};
+use crate::runtime::state::store::{self, ContainerPaths};
 
 /// Files of containers that are gone: so many at most, the youngest.
 const MOST_LEFT: usize = 1024;
@@ -35,7 +35,7 @@ pub struct OpenBudget {
 /// # Errors
 /// The files cannot be read or written, or do not hold what a sidecar writes: what was used is not known then.
 pub fn open(
-    place: &Place,
+    place: &ContainerPaths,
     seconds: u32,
     (hosts, secrets): (u32, usize),
 ) -> Result<OpenBudget, RuntimeError> {
@@ -77,7 +77,7 @@ fn fresh() -> Result<egress::UsageFile, RuntimeError> {
 }
 
 /// A run has ended: from now on its time counts, also where the sidecar could not say so.
-pub fn ended(place: &Place) {
+pub fn ended(place: &ContainerPaths) {
     let path = store::kept().join(place.key());
     if let Ok(file) = fs::File::options().append(true).open(&path)
         && let Err(e) = file.set_modified(SystemTime::now())

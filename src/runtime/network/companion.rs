@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::Spec;
 
 use crate::audit;
-use crate::cgroup::delegated::{self, Delegated};
+use crate::cgroup::delegated::{self, DelegatedCgroup};
 use crate::plan::workspace::{SANDBOX, pod_role};
 use crate::plan::{NetworkPlan, Plan};
 use crate::render::identity::cri_of;
-use crate::runtime::state::store::{self, Place};
+use crate::runtime::state::store::{self, ContainerPaths};
 use crate::runtime::unprivileged;
 use crate::seccomp::NotifyListener;
 use crate::sidecar::{CgroupConfig, CgroupLimits, Duty, Limits, Loss, SidecarConfig};
@@ -18,7 +18,7 @@ use crate::sidecar::{CgroupConfig, CgroupLimits, Duty, Limits, Loss, SidecarConf
 const LARGEST_FILE: u64 = audit::quota::MOST_BYTES + (1 << 20);
 
 /// Where the sidecar's cgroup is: its parent, which is the container's, and its name.
-pub fn sidecar_cgroup(spec: &Spec, place: &Place) -> (PathBuf, String) {
+pub fn sidecar_cgroup(spec: &Spec, place: &ContainerPaths) -> (PathBuf, String) {
     let linux = spec.linux().as_ref();
     let cgroup = linux
         .and_then(|l| l.cgroups_path().clone())
@@ -34,7 +34,7 @@ pub fn sidecar_cgroup(spec: &Spec, place: &Place) -> (PathBuf, String) {
 pub(super) fn sidecar_config(
     plan: &Plan,
     spec: &Spec,
-    place: &Place,
+    place: &ContainerPaths,
     listener: NotifyListener,
 ) -> SidecarConfig<'static> {
     let limits = plan.sidecar;
@@ -52,7 +52,7 @@ pub(super) fn sidecar_config(
     let (uid, cgroup) = match unprivileged::inside() {
         // The only user there is is the person: no other can be had.
         Some(_) => {
-            let own = delegated::of_self().filter(Delegated::bounds_sidecar);
+            let own = delegated::of_self().filter(DelegatedCgroup::bounds_sidecar);
             (0, own.map(|_| cgroup))
         }
         None => (sidecar_uid(&place.dir()), Some(cgroup)),
@@ -74,7 +74,12 @@ pub(super) fn sidecar_config(
 
 /// A container that has lost its sidecar has no network, no log of its denied calls, and no `exec`: it ends, so that a kubelet or a
 /// restart policy heals it. A pod's sandbox is what its kubelet looks at.
-fn loss(network: &NetworkPlan, spec: &Spec, place: &Place, listener: NotifyListener) -> Loss {
+fn loss(
+    network: &NetworkPlan,
+    spec: &Spec,
+    place: &ContainerPaths,
+    listener: NotifyListener,
+) -> Loss {
     let sandbox = pod_role(spec) == Some(SANDBOX) && cri_of(&place.root).is_some();
     match duty(network) {
         Duty::Serve => Loss::EndsContainer,

@@ -10,8 +10,8 @@ use crate::plan::Plan;
 use crate::policy::NetworkMode;
 use crate::sidecar::{Count, CountOf};
 
-/// A limit of a container, and where the kernel counts how often it was reached.
-pub struct LimitCounted {
+/// A limit of a container, and the file in which the kernel counts how often it was reached.
+pub struct LimitCounter {
     /// Which.
     pub limit: CountedLimit,
     /// Its files in the cgroup.
@@ -21,14 +21,14 @@ pub struct LimitCounted {
 }
 
 /// The limits of a container whose cgroup has them.
-pub fn limits(controllers: &Controllers, plan: Option<&Plan>) -> Vec<LimitCounted> {
+pub fn limits(controllers: &Controllers, plan: Option<&Plan>) -> Vec<LimitCounter> {
     let bounds = plan.map(|plan| &plan.limits);
-    let memory = oom::memory_files(controllers).map(|files| LimitCounted {
+    let memory = oom::memory_files(controllers).map(|files| LimitCounter {
         limit: CountedLimit::Memory,
         files,
         bound: bounds.and_then(|bounds| bounds.memory_bytes),
     });
-    let pids = oom::pids_files(controllers).map(|files| LimitCounted {
+    let pids = oom::pids_files(controllers).map(|files| LimitCounter {
         limit: CountedLimit::Pids,
         files,
         bound: bounds.and_then(|bounds| bounds.pids.map(u64::from)),
@@ -39,7 +39,7 @@ pub fn limits(controllers: &Controllers, plan: Option<&Plan>) -> Vec<LimitCounte
 /// The same as what the sidecar reads. What a kernel does not show is not counted.
 pub(super) fn of_limits(controllers: Option<&Controllers>, plan: Option<&Plan>) -> Vec<Count> {
     let all = controllers.map(|controllers| limits(controllers, plan));
-    let open = |one: LimitCounted| {
+    let open = |one: LimitCounter| {
         let LimitFiles { events, limit } = one.files;
         let files = [events, limit].map(File::open);
         let files: Result<Vec<File>, _> = files.into_iter().collect();

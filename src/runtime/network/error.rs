@@ -27,10 +27,10 @@ pub enum ControlError {
     },
 }
 
-/// Why a container does not get other rules.
+/// Why a container's rules cannot be changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum RulesRefused {
+pub enum RulesError {
     /// They are more than the policy of another container in this network allows.
     #[error("container {id} is in this network: {why}")]
     Member {

@@ -12,7 +12,7 @@ use crate::plan::Plan;
 use crate::runtime::RuntimeError;
 use crate::runtime::network::counted;
 use crate::runtime::state::record::{ProcessId, Record};
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 use crate::seccomp::NotifyListener;
 use crate::sidecar::{Attach, CallsFds, SidecarRecord, Spawned, WatchedMount};
 
@@ -21,7 +21,7 @@ pub struct MemberSidecar(Spawned);
 
 impl MemberSidecar {
     /// Starts it.
-    pub fn begin(plan: &Plan, spec: &Spec, place: &Place) -> Result<Self, RuntimeError> {
+    pub fn begin(plan: &Plan, spec: &Spec, place: &ContainerPaths) -> Result<Self, RuntimeError> {
         let config = sidecar_config(plan, spec, place, NotifyListener::Sidecar);
         Ok(Self(spawn(&config)?))
     }
@@ -45,7 +45,7 @@ impl MemberSidecar {
     pub fn finish(
         self,
         init: ProcessId,
-        place: &Place,
+        place: &ContainerPaths,
         record: &mut Record,
         (calls, watched): (CallsFds, Vec<WatchedMount>),
     ) -> Result<(), RuntimeError> {

@@ -26,9 +26,9 @@ const SECRET: FileRule = FileRule {
     cure: 0o600,
 };
 
-/// What a container is given for its requests.
+/// The files and settings with which a container makes requests.
 #[derive(Default)]
-pub struct Given {
+pub struct RequestSetup {
     /// For the reader; nothing where no rule is for requests, or where the network is another container's.
     pub reading: Option<Reading>,
     /// For the container's programs, where TLS is opened.
@@ -42,9 +42,9 @@ pub fn read(
     config: &Path,
     network: &mut NetworkPlan,
     volumes: &[PathBuf],
-) -> Result<Given, RuntimeError> {
+) -> Result<RequestSetup, RuntimeError> {
     let Some(roots) = roots(config, &network.rules)? else {
-        return Ok(Given::default());
+        return Ok(RequestSetup::default());
     };
     let reading = match &network.shared {
         Some(_) => None,
@@ -72,7 +72,7 @@ pub fn read(
         authority,
         nodes: roots,
     });
-    Ok(Given { reading, trust })
+    Ok(RequestSetup { reading, trust })
 }
 
 fn read_secret(secret: &NodeSecret, volumes: &[PathBuf]) -> Result<ReadSecret, RuntimeError> {

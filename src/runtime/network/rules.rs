@@ -12,15 +12,15 @@ use crate::runtime::RuntimeError;
 use crate::runtime::input::node_files::NodeFiles;
 use crate::runtime::network::control;
 use crate::runtime::network::ports;
-use crate::runtime::network::{ControlError, RulesRefused};
-use crate::runtime::runs::{Run, events};
+use crate::runtime::network::{ControlError, RulesError};
+use crate::runtime::runs::{RunDir, events};
 use crate::runtime::state::record::{ProcessId, Record};
-use crate::runtime::state::store::{self, Place};
+use crate::runtime::state::store::{self, ContainerPaths};
 use crate::sidecar::{ControlReply, ControlRequest};
 
-/// What is asked for, as an annotation would spell it; `None` leaves a list as it is.
+/// Requested changes of the rules, spelled as in annotations; `None` leaves a list unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct RuleChanges {
     /// `network.allow`, in place of what it is.
     pub allow: Option<String>,
     /// Rules and presets for `network.allow` besides those that it has.
@@ -35,7 +35,7 @@ pub struct Asked {
 ///
 /// The record first gets what both the old and the new rules allow, then the sidecar changes, then the record gets the
 /// new ones: whoever is killed in between leaves a record that names at least what is open.
-pub fn rules(place: &Place, asked: &Asked) -> Result<usize, RuntimeError> {
+pub fn rules(place: &ContainerPaths, asked: &RuleChanges) -> Result<usize, RuntimeError> {
     let _lock = place.lock_existing()?;
     let dir = place.dir();
     let mut record = Record::read(&dir)?;
@@ -43,13 +43,13 @@ pub fn rules(place: &Place, asked: &Asked) -> Result<usize, RuntimeError> {
     let old = record.decided.clone();
     let network = old.as_ref().map(|decided| &decided.plan.network);
     if let Some(why) = network.and_then(|network| network.opens_a_secrets_host(&new)) {
-        return Err(RulesRefused::Secret(why).into());
+        return Err(RulesError::Secret(why).into());
     }
     let opened = old
         .as_ref()
         .and_then(|decided| decided.plan.network.opened.as_ref());
     if let Some(rule) = opened.and_then(|opened| opened.lacks(&new)) {
-        return Err(RulesRefused::NotOpened(Box::new(rule)).into());
+        return Err(RulesError::NotOpened(Box::new(rule)).into());
     }
     let listens = control::status(&dir, &record)?.map(|status| status.ports);
     let plan = record.plan().ok_or(RuntimeError::NotRunning)?;
@@ -89,7 +89,7 @@ pub fn rules(place: &Place, asked: &Asked) -> Result<usize, RuntimeError> {
             }
             let before = network.map(|network| &network.rules);
             let changed = events::rules_changed(before.unwrap_or(&EgressRules::default()), &new);
-            Run::of(place).note(vec![changed]);
+            RunDir::of(place).note(vec![changed]);
             if let Some(decided) = &mut record.decided {
                 let network = &mut decided.plan.network;
                 network.rules = new;
@@ -110,7 +110,7 @@ pub fn rules(place: &Place, asked: &Asked) -> Result<usize, RuntimeError> {
 
 /// The requested rules, if they are within every ceiling, or within the current rules: tightening needs neither
 /// permission nor a file that may be broken by now.
-fn wanted(record: &Record, asked: &Asked) -> Result<EgressRules, RuntimeError> {
+fn wanted(record: &Record, asked: &RuleChanges) -> Result<EgressRules, RuntimeError> {
     let refuse = |why: String| RuntimeError::State {
         verb: "change the network rules of",
         id: record.id.clone(),
@@ -142,7 +142,7 @@ fn wanted(record: &Record, asked: &Asked) -> Result<EgressRules, RuntimeError> {
 }
 
 /// The request, if it only narrows the current rules: no new rule, and every denial kept.
-fn tightened(asked: &Asked, now: &EgressRules) -> Option<EgressRules> {
+fn tightened(asked: &RuleChanges, now: &EgressRules) -> Option<EgressRules> {
     // No file is read: a preset is more than can be told.
     let parse = |list: &Option<String>| -> Option<BTreeSet<EgressRule>> {
         let items = annotation_list::<RuleItem>(list.as_deref().unwrap_or("")).ok()?;
@@ -183,7 +183,7 @@ fn tightened(asked: &Asked, now: &EgressRules) -> Option<EgressRules> {
 /// `create` would give. Whoever shares the network has a say as well.
 fn within_ceilings(
     record: &Record,
-    asked: &Asked,
+    asked: &RuleChanges,
     now: &EgressRules,
 ) -> Result<EgressRules, RuntimeError> {
     let files = NodeFiles::read(&record.call.config)?;
@@ -217,14 +217,18 @@ fn within_ceilings(
         };
         if let Some(why) = join::refuses(&resolved, &network) {
             let id = member.id.clone();
-            return Err(RulesRefused::Member { id, why }.into());
+            return Err(RulesError::Member { id, why }.into());
         }
     }
     Ok(rules)
 }
 
 /// The list for `network.allow`, as an annotation spells it.
-fn allowed(files: &NodeFiles, asked: &Asked, now: &EgressRules) -> Result<String, RuntimeError> {
+fn allowed(
+    files: &NodeFiles,
+    asked: &RuleChanges,
+    now: &EgressRules,
+) -> Result<String, RuntimeError> {
     let mut list = asked.allow.clone().unwrap_or_else(|| words(&now.allow));
     if let Some(add) = &asked.add {
         list = match list.trim().is_empty() {
@@ -240,7 +244,7 @@ fn allowed(files: &NodeFiles, asked: &Asked, now: &EgressRules) -> Result<String
     let mut rules = spelled(&list)?;
     for rule in spelled(remove)? {
         if !rules.remove(&rule) {
-            return Err(RulesRefused::NoRule(Box::new(rule)).into());
+            return Err(RulesError::NoRule(Box::new(rule)).into());
         }
     }
     Ok(words(&rules))
@@ -280,20 +284,20 @@ fn missing_ports(
 ) -> Result<BTreeSet<u16>, RuntimeError> {
     let missing: BTreeSet<u16> = new.ports().difference(listens).copied().collect();
     if let Some(port) = missing.intersection(&plan.network.inbound).next() {
-        return Err(RulesRefused::LeadsIn(*port).into());
+        return Err(RulesError::LeadsIn(*port).into());
     }
     if missing.contains(&plan.network.proxy_port) {
-        return Err(RulesRefused::Proxy(plan.network.proxy_port).into());
+        return Err(RulesError::Proxy(plan.network.proxy_port).into());
     }
     let all = listens.len() + missing.len();
     if !missing.is_empty() && all > MOST_PORTS {
-        return Err(RulesRefused::Ports(all).into());
+        return Err(RulesError::Ports(all).into());
     }
     Ok(missing)
 }
 
-fn note_origin(origins: &mut BTreeMap<String, String>, asked: &Asked) {
-    let Asked {
+fn note_origin(origins: &mut BTreeMap<String, String>, asked: &RuleChanges) {
+    let RuleChanges {
         allow,
         add,
         remove,
@@ -337,33 +341,33 @@ mod tests {
         let list = |text: &str| Some(text.to_owned());
         for (asked, allow, deny) in [
             (
-                Asked {
+                RuleChanges {
                     allow: list(""),
-                    ..Asked::default()
+                    ..RuleChanges::default()
                 },
                 &[][..],
                 &["x.test"][..],
             ),
             (
-                Asked {
+                RuleChanges {
                     allow: list("a.test, w.b.test"),
-                    ..Asked::default()
+                    ..RuleChanges::default()
                 },
                 &["a.test", "w.b.test"],
                 &["x.test"],
             ),
             (
-                Asked {
+                RuleChanges {
                     remove: list("a.test"),
-                    ..Asked::default()
+                    ..RuleChanges::default()
                 },
                 &["*.b.test", "c.test:22"],
                 &["x.test"],
             ),
             (
-                Asked {
+                RuleChanges {
                     deny: list("y.test"),
-                    ..Asked::default()
+                    ..RuleChanges::default()
                 },
                 &["a.test", "*.b.test", "c.test:22"],
                 &["x.test", "y.test"],
@@ -376,33 +380,33 @@ mod tests {
             );
         }
         for asked in [
-            Asked {
+            RuleChanges {
                 allow: list("d.test"),
-                ..Asked::default()
+                ..RuleChanges::default()
             },
-            Asked {
+            RuleChanges {
                 allow: list("c.test"),
-                ..Asked::default()
+                ..RuleChanges::default()
             },
-            Asked {
+            RuleChanges {
                 add: list("d.test"),
-                ..Asked::default()
+                ..RuleChanges::default()
             },
-            Asked {
+            RuleChanges {
                 allow: list("@github"),
-                ..Asked::default()
+                ..RuleChanges::default()
             },
-            Asked {
+            RuleChanges {
                 remove: list("d.test"),
-                ..Asked::default()
+                ..RuleChanges::default()
             },
-            Asked {
+            RuleChanges {
                 deny: list(""),
-                ..Asked::default()
+                ..RuleChanges::default()
             },
-            Asked {
+            RuleChanges {
                 remove: list("@github"),
-                ..Asked::default()
+                ..RuleChanges::default()
             },
         ] {
             assert_eq!(tightened(&asked, &now), None, "{asked:?}");

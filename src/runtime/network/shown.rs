@@ -13,7 +13,7 @@ use crate::plan::report::{DENIED, MOUNTS};
 use crate::plan::trust::TRUST;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::{Record, write_whole};
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 
 /// The directory below the container's own. It alone is mounted in the container, read-only.
 pub fn directory(dir: &Path) -> PathBuf {
@@ -69,7 +69,7 @@ pub fn of(plan: &Plan) -> Option<ReportedDenials> {
 /// Opens the file of a container to write over it, if it has one.
 pub fn open(
     record: &Record,
-    place: &Place,
+    place: &ContainerPaths,
 ) -> Result<Option<(ReportedDenials, OwnedFd)>, RuntimeError> {
     let Some(shows) = record.plan().and_then(of) else {
         return Ok(None);

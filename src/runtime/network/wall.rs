@@ -8,7 +8,7 @@ use oci_spec::runtime::Spec;
 
 use crate::audit;
 use crate::egress::names::Families;
-use crate::network::{InnerConfig, InnerMode, ListenOn, Maker, Sysctl, spawn_maker};
+use crate::network::{InnerConfig, InnerMode, ListenPorts, Maker, Sysctl, spawn_maker};
 use crate::plan::{AuditedNetwork, Plan};
 use crate::policy::NetworkMode;
 use crate::runtime::RuntimeError;
@@ -20,11 +20,11 @@ use crate::runtime::network::counted;
 use crate::runtime::network::engine_networks;
 use crate::runtime::network::refused;
 use crate::runtime::network::shown;
-use crate::runtime::runs::{self, Run};
+use crate::runtime::runs::{self, RunDir};
 use crate::runtime::state::census::Namespace;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::{ProcessId, Record, write_whole};
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 use crate::runtime::unprivileged;
 use crate::seccomp::NotifyListener;
 use crate::sidecar::{
@@ -56,7 +56,7 @@ impl NetworkWall {
     pub fn begin(
         plan: &Plan,
         spec: &Spec,
-        place: &Place,
+        place: &ContainerPaths,
         (listener, reading): (NotifyListener, Option<&Reading>),
     ) -> Result<Self, RuntimeError> {
         let sysctls = plan
@@ -134,9 +134,9 @@ impl NetworkWall {
     pub fn finish(
         mut self,
         init: ProcessId,
-        place: &Place,
+        place: &ContainerPaths,
         record: &mut Record,
-        run: &Run,
+        run: &RunDir,
         (calls, watched): (Option<CallsFds>, Vec<WatchedMount>),
     ) -> Result<Option<Namespace>, RuntimeError> {
         let maker = match self.maker.take() {
@@ -223,7 +223,7 @@ pub(super) fn open_process(init: ProcessId) -> Result<OwnedFd, RuntimeError> {
         .map_err(RuntimeError::io("open the container's process"))
 }
 
-fn serving(plan: &Plan, place: &Place) -> Serving {
+fn serving(plan: &Plan, place: &ContainerPaths) -> Serving {
     let network = &plan.network;
     let listens = network.mode == NetworkMode::Allowlist || network.refusing;
     Serving {
@@ -261,7 +261,7 @@ fn audited_network(plan: &Plan) -> Option<AuditedNetwork> {
 fn serving_files(
     serving: &Serving,
     dir: &Path,
-    run: &Run,
+    run: &RunDir,
     kept: Option<OwnedFd>,
 ) -> Result<ServingFds, RuntimeError> {
     use rustix::fs::{Mode, OFlags, open};
@@ -301,7 +301,7 @@ fn inner_config<'a>(
         sysctls: sysctls.to_vec(),
         listen: serving.and_then(|(serving, _)| {
             let ports = serving.ports.clone()?;
-            Some(ListenOn::new(proxy_port, serving.stub(), ports))
+            Some(ListenPorts::new(proxy_port, serving.stub(), ports))
         }),
         dialers: serving.map_or(0, |(serving, _)| serving.dialers()),
     }

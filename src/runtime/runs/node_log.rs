@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
-use super::{First, Kept, RUN, Run, files, read};
+use super::{RUN, RunDir, RunLifetime, RunStart, files, read};
 use crate::audit::{
     self, Chain, Context, Event, EventDetail, LifeState, LogHead, LogLine, Verdict, WallName, whole,
 };
@@ -28,11 +28,11 @@ const TAIL: u64 = 64 << 10;
 const TRIES: u32 = 40;
 const PAUSE: Duration = Duration::from_millis(5);
 
-impl Run {
+impl RunDir {
     /// Adds the first lines, which say whose the log is.
-    pub(super) fn begin_log(&self, first: &First<'_>) -> io::Result<()> {
+    pub(super) fn begin_log(&self, first: &RunStart<'_>) -> io::Result<()> {
         let mut events = first.events.clone();
-        if self.kept == Kept::Stays
+        if self.kept == RunLifetime::Stays
             && let Some(EventDetail::Container { kept, .. }) =
                 events.first_mut().map(|e| &mut e.what)
         {
@@ -62,7 +62,9 @@ impl Run {
     pub(super) fn warn_of(&self, written: io::Result<()>) {
         if let Err(error) = written {
             // A container of before there was a log has none.
-            if error.kind() == io::ErrorKind::NotFound && self.kept == Kept::GoesWithContainer {
+            if error.kind() == io::ErrorKind::NotFound
+                && self.kept == RunLifetime::GoesWithContainer
+            {
                 return log::debug!("{:?}: {error}", self.file(audit::NODE));
             }
             let path = self.file(audit::NODE);

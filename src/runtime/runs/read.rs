@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::chosen::{began, chosen};
 use super::files::{self, Content};
 use super::verified::{self, VERIFIED};
-use super::{Kept, LINK, Run, base, compare};
+use super::{LINK, RunDir, RunLifetime, base, compare};
 use crate::audit::whole::{self, Stage};
 use crate::audit::{self, Context, EventDetail, Log, LogFault, LogLine};
 use crate::render::identity::ContainerIdentity;
@@ -14,20 +14,20 @@ use crate::runtime::RuntimeError;
 use crate::runtime::state::find;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::{self, Record};
-use crate::runtime::state::store::{self, Place};
+use crate::runtime::state::store::{self, ContainerPaths};
 
 /// Letters of a run's name before the container's id: its start, and a dash.
 pub(super) const BEFORE_ID: usize = "20260102T030405.678Z-".len();
 
-/// What was found of a container.
+/// A container's run, as found on disk.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct FoundRun {
     /// The newest run.
-    pub run: Run,
+    pub run: RunDir,
     /// The container's id.
     pub id: String,
     /// The container's places, while it is there.
-    place: Option<Place>,
+    place: Option<ContainerPaths>,
     /// How many runs before are kept under the same id.
     pub earlier: usize,
 }
@@ -41,9 +41,9 @@ pub struct Logs {
     pub unlike: Vec<LogFault>,
 }
 
-impl Found {
+impl FoundRun {
     /// A run of [`all`].
-    pub fn of(run: &Run) -> Result<Self, RuntimeError> {
+    pub fn of(run: &RunDir) -> Result<Self, RuntimeError> {
         let id = id_of(&run.name()).unwrap_or_default().to_owned();
         let dirs = store::with_id(&id)?;
         let own = dirs.iter().find(|dir| {
@@ -51,7 +51,7 @@ impl Found {
             leads.is_ok_and(|target| target == run.dir)
         });
         let root = own.and_then(|dir| record::root(dir));
-        let place = root.and_then(|root| Place::new(&root, &id).ok());
+        let place = root.and_then(|root| ContainerPaths::new(&root, &id).ok());
         Ok(Self {
             run: run.clone(),
             id,
@@ -68,7 +68,7 @@ impl Found {
 
     /// Whether the container of this run is still there.
     pub fn is_there(&self) -> bool {
-        let is_its = |place: &Place| place.dir().exists() && Run::of(place) == self.run;
+        let is_its = |place: &ContainerPaths| place.dir().exists() && RunDir::of(place) == self.run;
         self.place.as_ref().is_some_and(is_its)
     }
 
@@ -82,13 +82,13 @@ impl Found {
         };
         let shared = record.ok().and_then(|record| {
             let first = record.shared_network()?.container.clone();
-            Some((Place::new(&record.root, &first).ok()?, first))
+            Some((ContainerPaths::new(&record.root, &first).ok()?, first))
         });
         let Some((place, first)) = shared else {
             return Ok(logs);
         };
         let run = match place.dir().exists() {
-            true => Some((Run::of(&place), Stage::There)),
+            true => Some((RunDir::of(&place), Stage::There)),
             false => {
                 // The newest that began before this one.
                 let mut of_first = all()?
@@ -180,21 +180,21 @@ impl Logs {
     }
 }
 
-impl Run {
+impl RunDir {
     /// Reads its logs, and checks each of them, how they fit each other, and its receipt.
     pub(super) fn logs(&self, stage: Stage) -> Result<Logs, RuntimeError> {
         let mut logs = self.parsed()?;
         let has_begun = !logs.logs.is_empty() || self.file(record::FILE).exists();
         let is_bare = match (self.kept, stage) {
             // A container of a program that wrote no log, and one whose directory was made a moment ago.
-            (Kept::GoesWithContainer, _) => logs.logs.is_empty(),
-            (Kept::Stays, Stage::There) => !has_begun,
-            (Kept::Stays, Stage::Gone) => false,
+            (RunLifetime::GoesWithContainer, _) => logs.logs.is_empty(),
+            (RunLifetime::Stays, Stage::There) => !has_begun,
+            (RunLifetime::Stays, Stage::Gone) => false,
         };
         if !is_bare {
             whole::check(&mut logs.logs, stage);
         }
-        if self.kept == Kept::Stays {
+        if self.kept == RunLifetime::Stays {
             logs.unlike = compare::foreign(self, &logs.logs);
         }
         if stage == Stage::Gone {
@@ -297,7 +297,7 @@ pub(super) fn identity_of(context: Context) -> ContainerIdentity {
 }
 
 /// All runs that are kept, the newest first.
-pub fn all() -> Result<Vec<Run>, RuntimeError> {
+pub fn all() -> Result<Vec<RunDir>, RuntimeError> {
     let Some(base) = base() else {
         return Ok(Vec::new());
     };
@@ -318,14 +318,14 @@ pub fn all() -> Result<Vec<Run>, RuntimeError> {
 }
 
 /// The run of this name, if it is kept.
-pub fn named(name: &str) -> Result<Option<Run>, RuntimeError> {
+pub fn named(name: &str) -> Result<Option<RunDir>, RuntimeError> {
     Ok(all()?.into_iter().find(|run| run.name() == name))
 }
 
-pub(super) fn kept(dir: PathBuf) -> Run {
-    Run {
+pub(super) fn kept(dir: PathBuf) -> RunDir {
+    RunDir {
         dir,
-        kept: Kept::Stays,
+        kept: RunLifetime::Stays,
     }
 }
 
@@ -337,12 +337,12 @@ pub(super) fn id_of(name: &str) -> Option<&str> {
 
 /// The run that is meant by a container's id, its name, or what engines show of its id, of a container that is there; else by its
 /// start, else the newest one of a container that is gone; an error where the names of several are like this.
-pub fn find(text: &str) -> Result<Found, RuntimeError> {
+pub fn find(text: &str) -> Result<FoundRun, RuntimeError> {
     let runs = all()?;
-    let names: Vec<String> = runs.iter().map(Run::name).collect();
+    let names: Vec<String> = runs.iter().map(RunDir::name).collect();
     let there = find::container(text);
     if let Err(RuntimeError::Unknown(_)) = &there {
-        let started: Vec<&Run> = runs
+        let started: Vec<&RunDir> = runs
             .iter()
             .zip(&names)
             .filter(|(_, name)| began(name, text))
@@ -350,7 +350,7 @@ pub fn find(text: &str) -> Result<Found, RuntimeError> {
             .collect();
         match started[..] {
             [] => {}
-            [only] => return Found::of(only),
+            [only] => return FoundRun::of(only),
             _ => {
                 let few: Vec<String> = started.iter().take(5).map(|run| run.name()).collect();
                 let text = text.chars().take(80).collect();
@@ -361,11 +361,11 @@ pub fn find(text: &str) -> Result<Found, RuntimeError> {
     let ids = || names.iter().filter_map(|name| id_of(name));
     match there {
         Ok(record) => {
-            let place = Place::new(&record.root, &record.id)?;
-            let run = Run::of(&place);
+            let place = ContainerPaths::new(&record.root, &record.id)?;
+            let run = RunDir::of(&place);
             let of_id = ids().filter(|id| *id == record.id).count();
-            Ok(Found {
-                earlier: of_id.saturating_sub(usize::from(run.kept == Kept::Stays)),
+            Ok(FoundRun {
+                earlier: of_id.saturating_sub(usize::from(run.kept == RunLifetime::Stays)),
                 run,
                 id: record.id,
                 place: Some(place),
@@ -378,7 +378,7 @@ pub fn find(text: &str) -> Result<Found, RuntimeError> {
                 .zip(&names)
                 .filter(|(_, name)| id_of(name) == Some(&id));
             let run = of_id.next().map(|(run, _)| run.clone());
-            Ok(Found {
+            Ok(FoundRun {
                 run: run.ok_or_else(|| RuntimeError::Unknown(id.clone()))?,
                 earlier: of_id.count(),
                 id,

@@ -5,7 +5,7 @@ use crate::render::identity::ContainerIdentity;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::{self, Record};
-use crate::runtime::state::store::{self, Place};
+use crate::runtime::state::store::{self, ContainerPaths};
 
 /// The shortest beginning of an id by which a container is known: what engines show of theirs. A shorter one is soon somebody's name.
 pub const SHOWN: usize = 12;
@@ -61,9 +61,10 @@ pub fn container(text: &str) -> Result<Record, RuntimeError> {
 }
 
 /// The places of a container: of this `--root`, and where nobody named one and it has no such container, any engine's.
-pub fn place(global: &Global, text: &str) -> Result<Place, RuntimeError> {
-    let own = Place::new(&global.root, text);
-    let is_there = |place: &Place| place.dir().exists() || place.libcontainer_dir().exists();
+pub fn place(global: &Global, text: &str) -> Result<ContainerPaths, RuntimeError> {
+    let own = ContainerPaths::new(&global.root, text);
+    let is_there =
+        |place: &ContainerPaths| place.dir().exists() || place.libcontainer_dir().exists();
     if global.root_given || own.as_ref().is_ok_and(is_there) {
         return own;
     }
@@ -74,15 +75,15 @@ pub fn place(global: &Global, text: &str) -> Result<Place, RuntimeError> {
     }
 }
 
-fn elsewhere(text: &str) -> Result<Place, RuntimeError> {
+fn elsewhere(text: &str) -> Result<ContainerPaths, RuntimeError> {
     // Also one whose record this version cannot read: it has to be deleted somehow.
     if let [only] = &store::with_id(text)?[..]
         && let Some(root) = record::root(only)
     {
-        return Place::new(&root, text);
+        return ContainerPaths::new(&root, text);
     }
     let record = container(text)?;
-    Place::new(&record.root, &record.id)
+    ContainerPaths::new(&record.root, &record.id)
 }
 
 /// The container whose sidecar serves this one's network: itself, or the first of its pod.
@@ -91,7 +92,7 @@ pub fn network_of(record: Record) -> Result<Record, RuntimeError> {
         return Ok(record);
     };
     // By its id and under the same `--root`, or the only one of its id: a name, or the beginning of another's id, is not meant.
-    let first = Place::new(&record.root, &shared.container)
+    let first = ContainerPaths::new(&record.root, &shared.container)
         .and_then(|place| Record::read(&place.dir()))
         .or_else(|error| match &store::with_id(&shared.container)?[..] {
             [only] => Record::read(only),

@@ -39,10 +39,10 @@ fn docker(record: &Record) -> EngineIdentity {
         #[serde(rename = "Name")]
         name: Option<String>,
         #[serde(rename = "Config")]
-        config: Option<Inner>,
+        config: Option<ImageSection>,
     }
     #[derive(Deserialize)]
-    struct Inner {
+    struct ImageSection {
         #[serde(rename = "Image")]
         image: Option<String>,
     }
@@ -95,10 +95,10 @@ fn published_in(dir: &Path) -> BTreeMap<u16, BTreeSet<u16>> {
     #[derive(Deserialize)]
     struct Config {
         #[serde(rename = "Config")]
-        config: Inner,
+        config: PortsSection,
     }
     #[derive(Deserialize)]
-    struct Inner {
+    struct PortsSection {
         #[serde(rename = "ExposedPorts")]
         exposed: Option<BTreeMap<String, serde_json::Value>>,
     }

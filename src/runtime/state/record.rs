@@ -62,7 +62,7 @@ pub struct Record {
     pub chosen_by: String,
     /// What had a say in the policy besides the annotations; not in records before the third format.
     #[serde(default)]
-    pub call: Call,
+    pub call: CreateCall,
     /// Capabilities of the first process, for `exec`: the shadow spec has those of the set-up as well. Records of the
     /// first format have none, and so have their processes.
     #[serde(default)]
@@ -92,10 +92,10 @@ pub struct Record {
     pub started: bool,
 }
 
-/// What the call that created a container said of policies.
+/// The policy options of the call that created a container.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Call {
+pub struct CreateCall {
     /// `--policy`.
     pub policy: Option<String>,
     /// `--config`.
@@ -108,7 +108,7 @@ pub struct Call {
     pub wrap: bool,
 }
 
-impl Default for Call {
+impl Default for CreateCall {
     fn default() -> Self {
         Self {
             policy: None,

@@ -82,9 +82,9 @@ impl ContainerId {
     }
 }
 
-/// One container's places.
+/// The paths of one container's state.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct ContainerPaths {
     /// Its id.
     pub id: ContainerId,
     /// The engine's `--root`.
@@ -92,7 +92,7 @@ pub struct Place {
     key: String,
 }
 
-impl Place {
+impl ContainerPaths {
     /// The places of a container of this root.
     pub fn new(root: &Path, id: &str) -> Result<Self, RuntimeError> {
         let id = ContainerId::parse(id)?;

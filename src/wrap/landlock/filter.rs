@@ -6,7 +6,7 @@ use oci_spec::runtime::{LinuxSeccomp, LinuxSeccompAction};
 
 use crate::plan::Plan;
 use crate::runtime::RuntimeError;
-use crate::runtime::filter::{self, Asked};
+use crate::runtime::filter::{self, FilterRequest};
 use crate::seccomp::SyscallFilter;
 
 fn profile() -> LinuxSeccomp {
@@ -16,7 +16,7 @@ fn profile() -> LinuxSeccomp {
 
 /// Compiles it; loading it gives a listener.
 pub fn compile(plan: &Plan) -> Result<SyscallFilter, RuntimeError> {
-    let filter = filter::compile(Some(Asked::unlogged(plan)), Some(&profile()))?;
+    let filter = filter::compile(Some(FilterRequest::unlogged(plan)), Some(&profile()))?;
     Ok(filter.expect("a policy's side always makes one"))
 }
 

@@ -56,9 +56,9 @@ use crate::enforce::{privileges, program};
 use crate::plan::{CapabilitySets, DecidedPlan, Plan, process as planned};
 use crate::policy::{Capability, NetworkMode};
 use crate::runtime::create::{self, BundleDecision};
-use crate::runtime::foreground::ended::Ended;
+use crate::runtime::foreground::ended::ChildExit;
 use crate::runtime::input::node_files;
-use crate::runtime::network::reading::Given;
+use crate::runtime::network::reading::RequestSetup;
 use crate::runtime::network::{resolver, upstream};
 use crate::sidecar::{EngineNetworks, Limits, Reading, Serving, bare};
 use crate::sys::{process, socket};
@@ -72,7 +72,7 @@ use supervise::Supervisor;
 const OVER_FILES: [&str; 4] = ["CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID"];
 
 /// Runs a command; its exit status.
-pub fn run(global: &Global, wanted: &Wanted) -> Result<Ended> {
+pub fn run(global: &Global, wanted: &Wanted) -> Result<ChildExit> {
     streams::refuse_sockets()?;
     enforce::try_to_listen()?;
     let place = Place::new(&wanted.person)?;
@@ -89,9 +89,9 @@ fn run_decided(
     global: &Global,
     decision: BundleDecision,
     git: &str,
-) -> Result<Ended> {
+) -> Result<ChildExit> {
     let decided = decision.decided.context("a policy is chosen")?;
-    let Given { reading, trust } = decision.given;
+    let RequestSetup { reading, trust } = decision.given;
     let terminals = streams::terminals();
     let mut plan = decided.plan.clone();
     if plan.network.honey_ends() {

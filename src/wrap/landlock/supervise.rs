@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
 use rustix::process::{Pid, WaitOptions};
 
 use super::attributes;
-use crate::runtime::foreground::ended::Ended;
+use crate::runtime::foreground::ended::ChildExit;
 use crate::sys::memory::Code;
 use crate::sys::seccomp::notify::{self, Answer, Call};
 use crate::sys::socket;
@@ -62,7 +62,7 @@ pub struct Supervisor {
 
 impl Supervisor {
     /// Until the command ends.
-    pub fn run(&self) -> Result<Ended> {
+    pub fn run(&self) -> Result<ChildExit> {
         // It sleeps most of the time from here on.
         Code::find().and_then(|code| code.release()).ok();
         loop {
@@ -96,7 +96,7 @@ impl Supervisor {
     }
 
     /// Passes signals on, and reaps; the command's end, if it has ended.
-    fn hear(&self) -> Result<Option<Ended>> {
+    fn hear(&self) -> Result<Option<ChildExit>> {
         while let Some(heard) = self.signals.read_signal().context("read a signal")? {
             let number = i32::try_from(heard.ssi_signo).unwrap_or_default();
             let Ok(signal) = Signal::try_from(number) else {
@@ -113,10 +113,10 @@ impl Supervisor {
         // Orphans of the command are this process's, and are reaped as well.
         while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
             if pid == self.command {
-                let by_signal = status.terminating_signal().map(Ended::by);
+                let by_signal = status.terminating_signal().map(ChildExit::by);
                 found = status
                     .exit_status()
-                    .map(Ended::with)
+                    .map(ChildExit::with)
                     .or(by_signal)
                     .or(found);
             }

@@ -26,10 +26,10 @@ use refused::{check_kernels, check_proc, check_remount};
 use sources::{source, tree};
 use user_namespace::user_namespace;
 
-pub use refused::MountRefused;
+pub use refused::MountRefusal;
 
-/// What is left to do, and what must live as long as libcontainer works.
-pub struct Split {
+/// The remaining work, and the guards that must live while libcontainer works.
+pub struct UnconfinedParts {
     /// For the container's first process.
     pub for_init: UnconfinedSetup,
     /// A user namespace that was made here; the spec names its descriptor.
@@ -37,7 +37,7 @@ pub struct Split {
 }
 
 /// Takes out of `spec` what libcontainer cannot do. `rootfs` is the container's root as the host sees it.
-pub fn split(spec: &mut Spec, rootfs: &Path) -> Result<Split, RuntimeError> {
+pub fn split(spec: &mut Spec, rootfs: &Path) -> Result<UnconfinedParts, RuntimeError> {
     let user_namespace = user_namespace(spec)?;
     let in_user_namespace = has_user_namespace(spec);
     let root = ImageRoot::open(rootfs)?;
@@ -84,7 +84,7 @@ pub fn split(spec: &mut Spec, rootfs: &Path) -> Result<Split, RuntimeError> {
     spec.set_mounts(Some(kept));
     for_init.devices = devices(spec)?;
     take_last_steps(spec, &mut for_init);
-    Ok(Split {
+    Ok(UnconfinedParts {
         for_init,
         user_namespace,
     })

@@ -7,7 +7,7 @@ use oci_spec::runtime::Mount;
 use rustix::fs::CWD;
 use rustix::mount::{OpenTreeFlags, open_tree};
 
-use super::refused::{MountRefused, refused};
+use super::refused::{MountRefusal, refused};
 use super::user_namespace::lines;
 use super::{has, is_id_mapped};
 use crate::enforce::unconfined::setup::MountSource;
@@ -45,7 +45,7 @@ pub(super) fn source(
     }
     let typ = mount.typ().clone().unwrap_or_else(|| "none".to_owned());
     if typ == "cgroup" {
-        return Err(refused(MountRefused::CgroupOrder(
+        return Err(refused(MountRefusal::CgroupOrder(
             mount.destination().clone(),
         )));
     }
@@ -55,7 +55,7 @@ pub(super) fn source(
     if typ != "tmpfs" {
         // runc's rule.
         let destination = mount.destination().clone();
-        return Err(refused(MountRefused::CopyUp { destination, typ }));
+        return Err(refused(MountRefusal::CopyUp { destination, typ }));
     }
     Ok(MountSource::CopyUp(options))
 }
@@ -107,13 +107,13 @@ fn map(tree: &OwnedFd, mount: &Mount, container: Option<&OwnedFd>) -> Result<(),
         }
         (None | Some([]), None | Some([])) => None,
         _ => {
-            return Err(refused(MountRefused::HalfMapped(at.clone())));
+            return Err(refused(MountRefusal::HalfMapped(at.clone())));
         }
     };
     let namespace = own
         .as_ref()
         .or(container)
-        .ok_or_else(|| refused(MountRefused::NotMapped(at.clone())))?;
+        .ok_or_else(|| refused(MountRefusal::NotMapped(at.clone())))?;
     let reach = if has(mount, &["ridmap"]) {
         MountReach::Below
     } else {
