@@ -17,7 +17,7 @@ use crate::runtime::state::find;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store;
-use crate::sidecar::{AskDecision, AskDecisionOf};
+use crate::sidecar::{AskDecision, AskDecisionTarget};
 
 /// The longest that `--for` may say.
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -151,17 +151,17 @@ fn decide(id: &str, what: &str, approve: Option<ApprovalTerm>) -> Result<ExitCod
 }
 
 /// The number by which a connection was listed, or a name with its port by the grammar of rules. No name is a number.
-fn meant(text: &str) -> Result<AskDecisionOf> {
+fn meant(text: &str) -> Result<AskDecisionTarget> {
     if let Ok(number) = text.parse() {
-        return Ok(AskDecisionOf::Waiting(number));
+        return Ok(AskDecisionTarget::Waiting(number));
     }
     let rule: NetworkRule = text.parse().context("NUMBER or HOST:PORT")?;
     match (rule.target, rule.port) {
         (RuleTarget::Name(name), Some(port)) if rule.reach == HostReach::Public => {
-            Ok(AskDecisionOf::Endpoint(name, port))
+            Ok(AskDecisionTarget::Endpoint(name, port))
         }
         (RuleTarget::Name(name), None) if rule.reach == HostReach::Public => {
-            Ok(AskDecisionOf::Host(name))
+            Ok(AskDecisionTarget::Host(name))
         }
         _ => bail!(
             "{text:?} is not one name: only connections to names wait, and only names can be approved"
@@ -178,13 +178,13 @@ mod tests {
         let name = "api.example.com".parse().unwrap();
         assert_eq!(
             meant("Api.Example.com:22").unwrap(),
-            AskDecisionOf::Endpoint(name, 22)
+            AskDecisionTarget::Endpoint(name, 22)
         );
         assert_eq!(
             meant("a.test").unwrap(),
-            AskDecisionOf::Host("a.test".parse().unwrap())
+            AskDecisionTarget::Host("a.test".parse().unwrap())
         );
-        assert_eq!(meant("17").unwrap(), AskDecisionOf::Waiting(17));
+        assert_eq!(meant("17").unwrap(), AskDecisionTarget::Waiting(17));
         for bad in [
             "*",
             "*.a.test",

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::plan::never::NeverList;
-use crate::sys::program::{self, Reach};
+use crate::sys::program::{self, ProgramReach};
 
 /// More than a slow index needs.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -88,7 +88,7 @@ impl ToolRunner {
     /// The same for a command with an environment of its own.
     pub fn run(&self, command: &mut Command) -> Option<String> {
         let output = self.path.join("stdout");
-        let reach = Reach {
+        let reach = ProgramReach {
             reads: SETTINGS.map(|file| self.home.join(file)).into(),
             writes: &self.path,
         };

@@ -11,9 +11,9 @@ use crate::audit::{DenialNotice, Event, RecentDenials, ReportedDenials, Verdict,
 /// The least time between two writes.
 const EVERY_MS: u64 = 250;
 
-/// The refusals that are shown inside.
+/// The file of denials that the container reads.
 #[derive(Debug, Default)]
-pub(super) struct Inside {
+pub(super) struct DenialFile {
     recent: RecentDenials,
     /// The file, opened to write; without one they are only asked for.
     file: Option<File>,
@@ -23,7 +23,7 @@ pub(super) struct Inside {
     written: Option<u64>,
 }
 
-impl Inside {
+impl DenialFile {
     /// Shown in this file, in which the runtime has put the first line for these.
     pub fn new(shows: ReportedDenials, file: OwnedFd) -> Self {
         Self {
@@ -125,7 +125,7 @@ mod tests {
     fn the_first_is_there_at_once_and_a_flood_is_written_four_times_a_second() {
         let fd = rustix::fs::memfd_create("denied", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         let mut file = File::from(fd);
-        let mut inside = Inside::new(ReportedDenials::All, file.try_clone().unwrap().into());
+        let mut inside = DenialFile::new(ReportedDenials::All, file.try_clone().unwrap().into());
         inside.take(&refused("a.test"), 1, 1_000);
         assert!(text(&mut file).contains("a.test:443: no rule matches it"));
         assert_eq!(inside.due_ms(), None);
@@ -150,7 +150,7 @@ mod tests {
             reason: Some("it changes mounts".to_owned()),
             ..Event::new(WallName::Syscalls, Verdict::Denied, what)
         };
-        let mut inside = Inside::default();
+        let mut inside = DenialFile::default();
         inside.hear(&event, 0);
         assert!(inside.recent.text(|_| true).contains("it changes mounts"));
         assert!(!inside.of_the_network().contains("mount"));

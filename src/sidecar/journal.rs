@@ -5,7 +5,7 @@
 use std::io::Write;
 use std::os::fd::OwnedFd;
 
-use super::inside::Inside;
+use super::inside::DenialFile;
 use crate::audit::quota::Amounts;
 use crate::audit::{Chain, Context, DenialNotice, Event, EventDetail, Quotas};
 
@@ -21,7 +21,7 @@ pub(super) struct Journal {
     /// Events whose line the disk did not take.
     unwritable: u64,
     /// What the container itself is shown.
-    inside: Option<Inside>,
+    inside: Option<DenialFile>,
 }
 
 impl Journal {
@@ -39,7 +39,7 @@ impl Journal {
     }
 
     /// The same, and refusals are shown inside.
-    pub fn showing(self, inside: Option<Inside>) -> Self {
+    pub fn showing(self, inside: Option<DenialFile>) -> Self {
         Self { inside, ..self }
     }
 
@@ -52,7 +52,7 @@ impl Journal {
 
     /// What the network refused, where the container may know.
     pub fn shown(&self) -> Option<String> {
-        self.inside.as_ref().map(Inside::of_the_network)
+        self.inside.as_ref().map(DenialFile::of_the_network)
     }
 
     /// Events of which no line says anything but their number.
@@ -62,7 +62,7 @@ impl Journal {
 
     /// When [`Self::flush`] is to be called next, by the clock of [`Self::write`]; `None`: nothing waits.
     pub fn due_ms(&self) -> Option<u64> {
-        let shown = self.inside.as_ref().and_then(Inside::due_ms);
+        let shown = self.inside.as_ref().and_then(DenialFile::due_ms);
         self.quotas.due_ms().into_iter().chain(shown).min()
     }
 

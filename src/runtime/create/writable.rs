@@ -7,12 +7,12 @@ use crate::enforce::rootfs::{OwnMount, OwnSource};
 use crate::plan::{BindAccess, DecidedPlan, MountKind, PlannedMount, text};
 use crate::policy::{Field, MountRule, Policy};
 use crate::runtime::RuntimeError;
-use crate::sidecar::{MOST_WATCHED, MountPlace, WatchedMount};
+use crate::sidecar::{MOST_WATCHED, MountPaths, WatchedMount};
 use crate::sys::fanotify;
 
 /// A mount that may be written.
 pub struct Writable {
-    place: MountPlace,
+    place: MountPaths,
     /// What of the policy lets it be written.
     field: Option<Field>,
     /// The very mount that the container gets.
@@ -30,7 +30,7 @@ pub fn keep(decided: &DecidedPlan, own: &[OwnMount]) -> Result<Vec<Writable>, Ru
         let Some((source, tree)) = writable_tree(mount, own) else {
             continue;
         };
-        let place = MountPlace {
+        let place = MountPaths {
             destination: text::of(&mount.destination),
             source,
         };

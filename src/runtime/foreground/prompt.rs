@@ -20,7 +20,7 @@ use crate::runtime::foreground::plain::plain;
 use crate::runtime::foreground::rivals;
 use crate::runtime::network::approvals;
 use crate::runtime::state::record::Record;
-use crate::sidecar::{AskDecision, AskDecisionOf};
+use crate::sidecar::{AskDecision, AskDecisionTarget};
 
 /// How often it is looked whether something waits.
 pub const TURN: Timespec = Timespec {
@@ -155,8 +155,8 @@ impl Prompts {
 
     /// Does what the person wants, and says so.
     fn answered(&mut self, one: &WaitingConnection, what: &str, answer: Answer) -> String {
-        let waiting = AskDecisionOf::Waiting(one.id);
-        let every = AskDecisionOf::Endpoint(one.host.clone(), one.port);
+        let waiting = AskDecisionTarget::Waiting(one.id);
+        let every = AskDecisionTarget::Endpoint(one.host.clone(), one.port);
         let (of, approve) = match answer {
             Answer::Once => (waiting, Some(ApprovalTerm::Once)),
             Answer::Run | Answer::Project => (every, Some(ApprovalTerm::Always)),

@@ -12,7 +12,7 @@ use crate::render::identity::cri_of;
 use crate::runtime::state::store::{self, ContainerPaths};
 use crate::runtime::unprivileged;
 use crate::seccomp::NotifyListener;
-use crate::sidecar::{CgroupConfig, CgroupLimits, Duty, Limits, Loss, SidecarConfig};
+use crate::sidecar::{CgroupConfig, CgroupLimits, Duty, Loss, SidecarConfig, SidecarRlimits};
 
 /// What the sidecar may write to one file: more than its log takes, since a write beyond it kills.
 const LARGEST_FILE: u64 = audit::quota::MOST_BYTES + (1 << 20);
@@ -60,7 +60,7 @@ pub(super) fn sidecar_config(
     SidecarConfig {
         uid,
         gid: uid,
-        limits: Limits {
+        limits: SidecarRlimits {
             open_files: limits.files,
             file_bytes: LARGEST_FILE,
         },

@@ -8,7 +8,7 @@ use crate::cgroup::controllers::Controllers;
 use crate::cgroup::oom::{self, LimitFiles};
 use crate::plan::Plan;
 use crate::policy::NetworkMode;
-use crate::sidecar::{Count, CountOf};
+use crate::sidecar::{CountKind, KernelCount};
 
 /// A limit of a container, and the file in which the kernel counts how often it was reached.
 pub struct LimitCounter {
@@ -37,7 +37,10 @@ pub fn limits(controllers: &Controllers, plan: Option<&Plan>) -> Vec<LimitCounte
 }
 
 /// The same as what the sidecar reads. What a kernel does not show is not counted.
-pub(super) fn of_limits(controllers: Option<&Controllers>, plan: Option<&Plan>) -> Vec<Count> {
+pub(super) fn of_limits(
+    controllers: Option<&Controllers>,
+    plan: Option<&Plan>,
+) -> Vec<KernelCount> {
     let all = controllers.map(|controllers| limits(controllers, plan));
     let open = |one: LimitCounter| {
         let LimitFiles { events, limit } = one.files;
@@ -46,8 +49,8 @@ pub(super) fn of_limits(controllers: Option<&Controllers>, plan: Option<&Plan>) 
         let files = files
             .inspect_err(|error| log::debug!("{} is not counted: {error}", one.limit.field()))
             .ok()?;
-        Some(Count {
-            of: CountOf::Limit(one.limit, one.bound),
+        Some(KernelCount {
+            of: CountKind::Limit(one.limit, one.bound),
             files: files.into_iter().map(OwnedFd::from).collect(),
         })
     };
@@ -55,14 +58,14 @@ pub(super) fn of_limits(controllers: Option<&Controllers>, plan: Option<&Plan>) 
 }
 
 /// Attempts by address in a namespace of this mode, by its snmp and its snmp6.
-pub(super) fn of_addresses(mode: NetworkMode, counters: Vec<OwnedFd>) -> Vec<Count> {
+pub(super) fn of_addresses(mode: NetworkMode, counters: Vec<OwnedFd>) -> Vec<KernelCount> {
     let of = match mode {
-        NetworkMode::None | NetworkMode::Local => [CountOf::Unrouted, CountOf::UnroutedV6],
-        NetworkMode::Allowlist => [CountOf::Unanswered, CountOf::UnansweredV6],
+        NetworkMode::None | NetworkMode::Local => [CountKind::Unrouted, CountKind::UnroutedV6],
+        NetworkMode::Allowlist => [CountKind::Unanswered, CountKind::UnansweredV6],
     };
     let counted = of.into_iter().zip(counters);
     counted
-        .map(|(of, file)| Count {
+        .map(|(of, file)| KernelCount {
             of,
             files: vec![file],
         })

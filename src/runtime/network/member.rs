@@ -14,10 +14,10 @@ use crate::runtime::network::counted;
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::ContainerPaths;
 use crate::seccomp::NotifyListener;
-use crate::sidecar::{Attach, CallsFds, SidecarRecord, Spawned, WatchedMount};
+use crate::sidecar::{AttachRequest, CallsFds, SidecarRecord, StartingSidecar, WatchedMount};
 
 /// Such a sidecar while the container is created.
-pub struct MemberSidecar(Spawned);
+pub struct MemberSidecar(StartingSidecar);
 
 impl MemberSidecar {
     /// Starts it.
@@ -52,7 +52,7 @@ impl MemberSidecar {
         let init_pidfd = open_process(init)?;
         // The network that the container shares, which has no way out: the sidecar is not left in the node's.
         let shared = open_namespace(init.pid, "net")?;
-        let attach = Attach {
+        let attach = AttachRequest {
             netns: Some(shared.as_fd()),
             init_pidfd: init_pidfd.as_fd(),
             inner: None,

@@ -13,7 +13,7 @@ use crate::plan::NetworkPlan;
 use crate::policy::{NodeSecret, SecretSource, VolumeKey};
 use crate::runtime::RuntimeError;
 use crate::runtime::network::upstream::{FileRule, open_of_root, roots};
-use crate::sidecar::{Authority, ReadSecret, Reading, SHORTEST};
+use crate::sidecar::{Authority, ReadSecret, ReaderConfig, SHORTEST};
 
 /// TMPFS_MAGIC of linux/magic.h.
 const TMPFS: i64 = 0x0102_1994;
@@ -30,7 +30,7 @@ const SECRET: FileRule = FileRule {
 #[derive(Default)]
 pub struct RequestSetup {
     /// For the reader; nothing where no rule is for requests, or where the network is another container's.
-    pub reading: Option<Reading>,
+    pub reading: Option<ReaderConfig>,
     /// For the container's programs, where TLS is opened.
     pub trust: Option<TrustStore>,
 }
@@ -59,7 +59,7 @@ pub fn read(
             })?;
             let (authority, certificate) = made.unzip();
             network.authority = certificate;
-            Some(Reading {
+            Some(ReaderConfig {
                 roots: roots.clone(),
                 secrets,
                 honey: network.honey.clone(),

@@ -28,18 +28,18 @@ use crate::runtime::state::store::ContainerPaths;
 use crate::runtime::unprivileged;
 use crate::seccomp::NotifyListener;
 use crate::sidecar::{
-    self, Attach, CallsFds, EngineNetworks, Loss, Reading, Serving, ServingFds, SidecarConfig,
-    SidecarRecord, WatchedMount,
+    self, AttachRequest, CallsFds, EngineNetworks, Loss, ReaderConfig, ServingConfig, ServingFds,
+    SidecarConfig, SidecarRecord, WatchedMount,
 };
 
 /// The network wall while it is being raised.
 pub struct NetworkWall {
-    spawned: sidecar::Spawned,
+    spawned: sidecar::StartingSidecar,
     maker: Option<Maker>,
     config: Vec<Sysctl>,
     user_namespace: bool,
     /// What is served, and the directory of its files.
-    serving: Option<(Serving, PathBuf)>,
+    serving: Option<(ServingConfig, PathBuf)>,
     /// The file of what is used, where it counts for the next run.
     kept: Option<OwnedFd>,
     mode: NetworkMode,
@@ -57,7 +57,7 @@ impl NetworkWall {
         plan: &Plan,
         spec: &Spec,
         place: &ContainerPaths,
-        (listener, reading): (NotifyListener, Option<&Reading>),
+        (listener, reading): (NotifyListener, Option<&ReaderConfig>),
     ) -> Result<Self, RuntimeError> {
         let sysctls = plan
             .network
@@ -86,7 +86,7 @@ impl NetworkWall {
             config.limits.file_bytes = config.limits.file_bytes.max(kept.room);
         }
         let loss = config.loss;
-        let reading = reading.map(Reading::to_file).transpose();
+        let reading = reading.map(ReaderConfig::to_file).transpose();
         let reading = reading.map_err(RuntimeError::io("write the reader's input"))?;
         config.reading = reading.as_ref().map(AsFd::as_fd);
         let spawned = spawn(&config)?;
@@ -189,7 +189,7 @@ impl NetworkWall {
         let mut counts = counted::of_limits(record.controllers.as_ref(), record.plan());
         let counters = std::mem::take(&mut inner.counters);
         counts.extend(counted::of_addresses(self.mode, counters));
-        let attach = Attach {
+        let attach = AttachRequest {
             shown: shown::open(record, place)?,
             watched,
             counts,
@@ -206,7 +206,7 @@ impl NetworkWall {
 }
 
 /// Starts a sidecar from the runtime's own file.
-pub(super) fn spawn(config: &SidecarConfig<'_>) -> Result<sidecar::Spawned, RuntimeError> {
+pub(super) fn spawn(config: &SidecarConfig<'_>) -> Result<sidecar::StartingSidecar, RuntimeError> {
     let exe = rustix::fs::open(
         "/proc/self/exe",
         rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC,
@@ -223,10 +223,10 @@ pub(super) fn open_process(init: ProcessId) -> Result<OwnedFd, RuntimeError> {
         .map_err(RuntimeError::io("open the container's process"))
 }
 
-fn serving(plan: &Plan, place: &ContainerPaths) -> Serving {
+fn serving(plan: &Plan, place: &ContainerPaths) -> ServingConfig {
     let network = &plan.network;
     let listens = network.mode == NetworkMode::Allowlist || network.refusing;
-    Serving {
+    ServingConfig {
         rules: network.rules.clone(),
         secrets: network.secrets.iter().map(Into::into).collect(),
         honey: network.honey.clone(),
@@ -259,7 +259,7 @@ fn audited_network(plan: &Plan) -> Option<AuditedNetwork> {
 
 /// The configuration, the log and the control socket, in the container's directory.
 fn serving_files(
-    serving: &Serving,
+    serving: &ServingConfig,
     dir: &Path,
     run: &RunDir,
     kept: Option<OwnedFd>,
@@ -289,7 +289,7 @@ fn inner_config<'a>(
     sysctls: &[Sysctl],
     mode: NetworkMode,
     proxy_port: u16,
-    serving: Option<&(Serving, PathBuf)>,
+    serving: Option<&(ServingConfig, PathBuf)>,
     user_namespace: Option<BorrowedFd<'a>>,
 ) -> InnerConfig<'a> {
     InnerConfig {

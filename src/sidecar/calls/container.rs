@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
-use super::log::{Denied, Sink};
+use super::log::{DeniedCalls, Sink};
 use crate::audit::Actor;
 use crate::policy::Tool;
 use crate::seccomp::{
@@ -23,7 +23,7 @@ const LONGEST: usize = 8 + 8 * MAX_INSTRUCTIONS;
 #[derive(Debug)]
 pub(super) struct Container {
     program: Rc<FilterProgram>,
-    denied: RefCell<Denied>,
+    denied: RefCell<DeniedCalls>,
 }
 
 impl Container {
@@ -41,7 +41,7 @@ impl Container {
         let kept = kept.ok_or_else(|| io::Error::other("the filter is cut short"))?;
         Ok(Self {
             program: Rc::new(kept.map_err(io::Error::other)?.program),
-            denied: RefCell::new(Denied::with(set_id)),
+            denied: RefCell::new(DeniedCalls::with(set_id)),
         })
     }
 
@@ -54,12 +54,12 @@ impl Container {
     }
 
     /// What the program says of a call, as an errno. It is never allowed here, whatever the program says.
-    pub fn errno(&self, waiting: &notify::Call) -> u16 {
+    pub fn errno(&self, waiting: &notify::NotifiedCall) -> u16 {
         errno(&self.program, &call(waiting))
     }
 
     /// Writes a denied call down, or counts it.
-    pub fn note(&self, waiting: &notify::Call, errno: u16) {
+    pub fn note(&self, waiting: &notify::NotifiedCall, errno: u16) {
         self.denied.borrow_mut().note(&call(waiting), errno);
     }
 
@@ -84,7 +84,7 @@ fn errno(program: &FilterProgram, call: &SyscallData) -> u16 {
     }
 }
 
-fn call(waiting: &notify::Call) -> SyscallData {
+fn call(waiting: &notify::NotifiedCall) -> SyscallData {
     SyscallData {
         // The kernel's number is an int.
         number: waiting.number as u32,

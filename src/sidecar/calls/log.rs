@@ -28,8 +28,9 @@ struct Kind {
     call: Option<String>,
 }
 
+/// How often equal calls were denied since the last line of the log.
 #[derive(Debug)]
-struct Counted {
+struct CallCount {
     /// Since the last event.
     pending: u64,
     /// When that was handed on.
@@ -40,7 +41,7 @@ struct Counted {
 
 /// The denied calls of one container.
 #[derive(Default)]
-pub(super) struct Denied {
+pub(super) struct DeniedCalls {
     sink: Option<Sink>,
     /// In whose words the remedies are.
     tool: Tool,
@@ -48,12 +49,12 @@ pub(super) struct Denied {
     by: Option<Actor>,
     /// Why no file can be made set-user-ID, where none can.
     set_id: Option<SetIdWords>,
-    kinds: BTreeMap<Kind, Counted>,
+    kinds: BTreeMap<Kind, CallCount>,
     /// The last call, whose kind need not be put in words again: loops make the same call.
     last: Option<(SyscallData, u16, Kind)>,
 }
 
-impl fmt::Debug for Denied {
+impl fmt::Debug for DeniedCalls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Denied")
             .field("kinds", &self.kinds)
@@ -61,7 +62,7 @@ impl fmt::Debug for Denied {
     }
 }
 
-impl Denied {
+impl DeniedCalls {
     /// Of a container in which no file can be made set-user-ID, or any can.
     pub fn with(set_id: Option<SetIdWords>) -> Self {
         Self {
@@ -115,7 +116,7 @@ impl Denied {
         if !known.contains_key(&kind) && of_number >= KINDS {
             kind.call = None;
         }
-        let counted = || Counted {
+        let counted = || CallCount {
             pending: 0,
             told: None,
             event: event(words, kind.call.clone(), tool),
@@ -180,10 +181,10 @@ mod tests {
     use super::*;
     use crate::seccomp::ARCH_X86_64;
 
-    fn events(act: impl FnOnce(&mut Denied)) -> Vec<(String, u64)> {
+    fn events(act: impl FnOnce(&mut DeniedCalls)) -> Vec<(String, u64)> {
         let told = Rc::new(RefCell::new(Vec::new()));
         let heard = Rc::clone(&told);
-        let mut denied = Denied::default();
+        let mut denied = DeniedCalls::default();
         denied.log_to(
             Tool::Engine,
             Rc::new(move |event: Event| {
@@ -238,7 +239,7 @@ mod tests {
         ] {
             let heard = Rc::new(RefCell::new(Vec::new()));
             let told = Rc::clone(&heard);
-            let mut denied = Denied::default();
+            let mut denied = DeniedCalls::default();
             denied.log_to(tool, Rc::new(move |event| told.borrow_mut().push(event)));
             denied.note(&call(libc::SYS_ptrace, [0; 6]), 1);
             assert_eq!(heard.borrow()[0].hint.as_deref(), Some(wanted));
@@ -264,7 +265,10 @@ mod tests {
     #[test]
     fn a_process_of_verify_uses_up_no_kind_of_the_workloads() {
         let told = Rc::new(RefCell::new(Vec::new()));
-        let (mut own, mut verify) = (Denied::default(), Denied::default().apart(Actor::Verify));
+        let (mut own, mut verify) = (
+            DeniedCalls::default(),
+            DeniedCalls::default().apart(Actor::Verify),
+        );
         for denied in [&mut own, &mut verify] {
             let heard = Rc::clone(&told);
             denied.log_to(

@@ -90,8 +90,8 @@ impl Filter {
     }
 }
 
-/// A body in which secrets are overwritten. Its length stays.
-pub(super) struct Cleaned {
+/// A body in which secrets are overwritten. Its length does not change.
+pub(super) struct RedactedBody {
     body: Incoming,
     /// Until the end.
     filter: Option<Filter>,
@@ -99,7 +99,7 @@ pub(super) struct Cleaned {
     trailers: Option<HeaderMap>,
 }
 
-impl Cleaned {
+impl RedactedBody {
     /// Of this body, without what is spelled so.
     pub fn new(body: Incoming, forms: ValueForms) -> Self {
         Self {
@@ -110,7 +110,7 @@ impl Cleaned {
     }
 }
 
-impl Body for Cleaned {
+impl Body for RedactedBody {
     type Data = Bytes;
     type Error = hyper::Error;
 

@@ -58,9 +58,9 @@ pub(super) fn read<B>(
     of_said(said, scheme, to)
 }
 
-/// What is known of the answer to a request that is sent.
+/// What the reader knows about the answer to a request that it sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Expected {
+pub(super) struct ExpectedAnswer {
     pub answers: Answers,
     /// It may begin a WebSocket.
     pub handshake: Option<Handshake>,
@@ -71,7 +71,7 @@ pub(super) fn request<B>(
     asked: &FullRequest,
     message: HttpRequest<B>,
     (secrets, known): (&Secrets, &KnownFields),
-) -> Result<(HttpRequest<B>, Expected), String> {
+) -> Result<(HttpRequest<B>, ExpectedAnswer), String> {
     let is_websocket = asked.request.method.is_websocket();
     let handshake = is_websocket.then(|| Handshake::of(&message)).transpose()?;
     let (mut parts, body) = message.into_parts();
@@ -81,7 +81,7 @@ pub(super) fn request<B>(
     check_fields(&parts.headers, (secrets, known))?;
     let target = target(asked, query.as_deref());
     parts.uri = Uri::try_from(target).map_err(|_| "its path is not one that can be sent")?;
-    let expected = Expected { answers, handshake };
+    let expected = ExpectedAnswer { answers, handshake };
     Ok((HttpRequest::from_parts(parts, body), expected))
 }
 
@@ -149,7 +149,7 @@ fn target(asked: &FullRequest, query: Option<&str>) -> String {
 pub(super) fn answer<B>(
     (asked, inside): (&FullRequest, Scheme),
     message: Response<B>,
-    (secrets, expected): (&Secrets, &Expected),
+    (secrets, expected): (&Secrets, &ExpectedAnswer),
 ) -> Result<Response<B>, &'static str> {
     let (mut parts, body) = message.into_parts();
     if expected.answers == Answers::Cleaned {
@@ -259,7 +259,7 @@ mod tests {
     }
 
     fn answered(asked: &FullRequest, answer: Response<()>) -> Result<Response<()>, &'static str> {
-        let expected = Expected {
+        let expected = ExpectedAnswer {
             answers: Answers::AsTheyCome,
             handshake: None,
         };

@@ -11,7 +11,7 @@ use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, HeaderName, He
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::redaction::{Cleaned, redact_fields};
+use super::redaction::{RedactedBody, redact_fields};
 use crate::egress::forms::{ValueForms, find, percent_decoded, percent_encoded};
 use crate::policy::request::Request;
 use crate::policy::{NodeSecret, SecretPlace};
@@ -185,8 +185,8 @@ impl Secrets {
     }
 
     /// The body of an answer without the secrets.
-    pub fn cleaned(&self, body: Incoming) -> Cleaned {
-        Cleaned::new(body, self.forms.clone())
+    pub fn cleaned(&self, body: Incoming) -> RedactedBody {
+        RedactedBody::new(body, self.forms.clone())
     }
 }
 

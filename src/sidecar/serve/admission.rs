@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use tokio::net::TcpStream;
 
-use super::asks::{Permission, UnderWay, reach_of};
+use super::asks::{CurrentRequest, Permission, reach_of};
 use super::dns;
 use super::live::Share;
 use super::refusal::Refusal;
@@ -23,9 +23,9 @@ use crate::policy::{Advice, EgressRule, Host, HostName, HostReach};
 /// Why a connection goes on that no rule allows.
 const LEARNT: &str = "allowed by learn mode";
 
-/// A connection that may go on, and the rule's word on private addresses.
+/// A connection that may go on, and the rule's statement about private addresses.
 #[derive(Debug)]
-pub(super) struct Admitted<'a> {
+pub(super) struct AdmittedConnection<'a> {
     pub host: Host,
     pub port: u16,
     pub reach: HostReach,
@@ -41,7 +41,7 @@ impl Wall {
         client: &TcpStream,
         host: Host,
         port: u16,
-    ) -> Result<Admitted<'_>, Refusal> {
+    ) -> Result<AdmittedConnection<'_>, Refusal> {
         let now = self.milliseconds();
         let pause = self.ledger.borrow().check_pause(now);
         pause.map_err(Refusal::Over)?;
@@ -54,8 +54,8 @@ impl Wall {
         &self,
         (host, port): (Host, u16),
         rule: &EgressRule,
-        request: UnderWay,
-    ) -> Result<Admitted<'_>, Refusal> {
+        request: CurrentRequest,
+    ) -> Result<AdmittedConnection<'_>, Refusal> {
         let pause = self.ledger.borrow().check_pause(self.milliseconds());
         pause.map_err(Refusal::Over)?;
         let permission = Permission {
@@ -69,7 +69,12 @@ impl Wall {
     }
 
     /// Takes a connection's share of the budget.
-    fn open(&self, host: Host, port: u16, permission: Permission) -> Result<Admitted<'_>, Refusal> {
+    fn open(
+        &self,
+        host: Host,
+        port: u16,
+        permission: Permission,
+    ) -> Result<AdmittedConnection<'_>, Refusal> {
         let now = self.milliseconds();
         // A proxy's client never asks the stub: its names are counted as well, since each is looked up outside.
         if let Host::Name(name) = &host {
@@ -77,7 +82,7 @@ impl Wall {
         }
         self.ledger.borrow_mut().open(now).map_err(Refusal::Over)?;
         self.admitted.set(self.admitted.get().saturating_add(1));
-        Ok(Admitted {
+        Ok(AdmittedConnection {
             reach: permission.reach,
             learnt: permission.learnt.clone(),
             share: Share::new(self, host.clone(), port, permission),
@@ -88,8 +93,8 @@ impl Wall {
 
     /// The host has answered: from here on the connection counts as allowed. One that was decided on and came to nothing
     /// never did anything outside.
-    fn let_through(&self, admitted: &Admitted<'_>) {
-        let Admitted {
+    fn let_through(&self, admitted: &AdmittedConnection<'_>) {
+        let AdmittedConnection {
             host,
             port,
             reach,
@@ -186,7 +191,7 @@ impl Wall {
         client: &TcpStream,
         host: &Host,
         port: u16,
-    ) -> Result<(Admitted<'_>, Server), Refusal> {
+    ) -> Result<(AdmittedConnection<'_>, Server), Refusal> {
         let admitted = self.admit(client, host.clone(), port).await?;
         let server = {
             let dialling = pin!(self.dial(&admitted));
@@ -196,8 +201,8 @@ impl Wall {
     }
 
     /// Dials for a connection that was allowed.
-    pub async fn dial(&self, admitted: &Admitted<'_>) -> Result<Server, Refusal> {
-        let Admitted {
+    pub async fn dial(&self, admitted: &AdmittedConnection<'_>) -> Result<Server, Refusal> {
+        let AdmittedConnection {
             host,
             port,
             reach,

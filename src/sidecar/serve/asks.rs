@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use super::control::{AskDecision, AskDecisionOf, ControlReply};
+use super::control::{AskDecision, AskDecisionTarget, ControlReply};
 use super::refusal::Refusal;
 use super::wall::Wall;
 use crate::egress::AskStatus;
@@ -56,20 +56,20 @@ pub(super) struct Permission {
     /// Nobody has allowed it: it is allowed to be learnt.
     pub learnt: Option<Denial>,
     /// The request that is under way, where requests are decided about and not the connection.
-    pub request: Option<UnderWay>,
+    pub request: Option<CurrentRequest>,
 }
 
-/// The request that a connection carries now.
-pub(super) type UnderWay = Rc<RefCell<Request>>;
+/// The request that a connection carries at present.
+pub(super) type CurrentRequest = Rc<RefCell<Request>>;
 
-/// A place among those that wait, given up when it is dropped.
-struct WaitingPlace<'a> {
+/// A slot among the waiting connections, given up when dropped.
+struct WaitingSlot<'a> {
     approvals: &'a Approvals,
     number: u64,
     until_ms: u64,
 }
 
-impl Drop for WaitingPlace<'_> {
+impl Drop for WaitingSlot<'_> {
     fn drop(&mut self) {
         self.approvals.asks.borrow_mut().forget(self.number);
     }
@@ -87,10 +87,10 @@ impl Wall {
         loop {
             // Made before looking: what is decided from here on wakes it.
             let changed = self.approvals.changed.notified();
-            let number = place.as_ref().map(|place: &WaitingPlace<'_>| place.number);
+            let number = place.as_ref().map(|place: &WaitingSlot<'_>| place.number);
             let (asking, name) = match self.look(host, port, number)? {
-                Looked::Permitted(permission) => return Ok(permission),
-                Looked::Open(asking, name) => (asking, name),
+                AskLookup::Permitted(permission) => return Ok(permission),
+                AskLookup::Open(asking, name) => (asking, name),
             };
             let now = self.milliseconds();
             let until = match &place {
@@ -115,11 +115,11 @@ impl Wall {
         host: &'a Host,
         port: u16,
         number: Option<u64>,
-    ) -> Result<Looked<'_, 'a>, Refusal> {
+    ) -> Result<AskLookup<'_, 'a>, Refusal> {
         let rules = self.rules.borrow();
         let denial: Denial = match rules.verdict(self.asking.as_ref(), host, port) {
             NetworkVerdict::Allow(rule) => {
-                return Ok(Looked::Permitted(Permission {
+                return Ok(AskLookup::Permitted(Permission {
                     reach: rule.reach,
                     once: false,
                     rule: rule.to_string(),
@@ -134,7 +134,7 @@ impl Wall {
             return Err(self.denied(host, denial));
         };
         if asking.learns {
-            return Ok(Looked::Permitted(Permission {
+            return Ok(AskLookup::Permitted(Permission {
                 reach: HostReach::Public,
                 once: false,
                 rule: "learn mode".to_owned(),
@@ -146,8 +146,8 @@ impl Wall {
         let mut asks = self.approvals.asks.borrow_mut();
         let decided = asks.decided((name, port), number, now);
         match decided {
-            None => Ok(Looked::Open(asking, name)),
-            Some(Ok(once)) => Ok(Looked::Permitted(Permission {
+            None => Ok(AskLookup::Open(asking, name)),
+            Some(Ok(once)) => Ok(AskLookup::Permitted(Permission {
                 reach: HostReach::Public,
                 once,
                 rule: match once {
@@ -168,7 +168,7 @@ impl Wall {
         name: &HostName,
         port: u16,
         until_ms: u64,
-    ) -> Result<WaitingPlace<'_>, Refusal> {
+    ) -> Result<WaitingSlot<'_>, Refusal> {
         let waiting = PendingConnection {
             host: name.clone(),
             port,
@@ -177,7 +177,7 @@ impl Wall {
         };
         let taken = self.approvals.asks.borrow_mut().wait(waiting);
         let number = taken.map_err(Refusal::NotApproved)?;
-        Ok(WaitingPlace {
+        Ok(WaitingSlot {
             approvals: &self.approvals,
             number,
             until_ms,
@@ -185,7 +185,7 @@ impl Wall {
     }
 
     /// Whether an open connection would still be allowed.
-    pub fn still_allowed(&self, live: &super::live::Live) -> bool {
+    pub fn still_allowed(&self, live: &super::live::AllowedConnection) -> bool {
         let rules = self.rules.borrow();
         let leads_to_denied = live
             .address
@@ -256,7 +256,8 @@ pub(super) fn reach_of(rule: &EgressRule) -> HostReach {
         .map_or(HostReach::Public, |rule| rule.reach)
 }
 
-enum Looked<'w, 'h> {
+/// The result of the lookup whether a connection needs an approval.
+enum AskLookup<'w, 'h> {
     Permitted(Permission),
     /// Nobody has decided yet.
     Open(&'w AskRules, &'h HostName),
@@ -280,8 +281,8 @@ fn try_decide(wall: &Rc<Wall>, decision: AskDecision) -> Result<ControlReply, St
         );
     }
     let number = match of {
-        AskDecisionOf::Waiting(number) => Some(number),
-        AskDecisionOf::Endpoint(..) | AskDecisionOf::Host(_) => None,
+        AskDecisionTarget::Waiting(number) => Some(number),
+        AskDecisionTarget::Endpoint(..) | AskDecisionTarget::Host(_) => None,
     };
     let (host, port) = decided_of(&wall.approvals.asks.borrow(), of)?;
     may_be_decided(wall, &host, port)?;
@@ -313,10 +314,10 @@ fn try_decide(wall: &Rc<Wall>, decision: AskDecision) -> Result<ControlReply, St
 
 /// The host and the port that were meant. The waiting connections may have changed since a list was read. So a number
 /// belongs to one connection for ever, and a host alone means nothing (N-M7).
-fn decided_of(asks: &AskQueue, of: AskDecisionOf) -> Result<(HostName, u16), String> {
+fn decided_of(asks: &AskQueue, of: AskDecisionTarget) -> Result<(HostName, u16), String> {
     match of {
-        AskDecisionOf::Endpoint(host, port) => Ok((host, port)),
-        AskDecisionOf::Waiting(number) => {
+        AskDecisionTarget::Endpoint(host, port) => Ok((host, port)),
+        AskDecisionTarget::Waiting(number) => {
             let mut waiting = asks.waiting();
             let found = waiting.find(|(id, _)| *id == number);
             let (_, one) = found.ok_or_else(|| {
@@ -327,7 +328,7 @@ fn decided_of(asks: &AskQueue, of: AskDecisionOf) -> Result<(HostName, u16), Str
             })?;
             Ok((one.host.clone(), one.port))
         }
-        AskDecisionOf::Host(host) => {
+        AskDecisionTarget::Host(host) => {
             let waiting: Vec<String> = asks
                 .waiting()
                 .filter(|(_, one)| one.host == host)
@@ -391,20 +392,20 @@ mod tests {
         };
         let (first, second) = (wait(443), wait(22));
         assert_eq!((first, second), (7000, 7001));
-        let of = |asks: &AskQueue, number| decided_of(asks, AskDecisionOf::Waiting(number));
+        let of = |asks: &AskQueue, number| decided_of(asks, AskDecisionTarget::Waiting(number));
         assert_eq!(of(&asks, first), Ok((host.clone(), 443)));
         assert_eq!(of(&asks, second), Ok((host.clone(), 22)));
         // The first one's time is up: its number is nobody's, and the host alone does not mean the other.
         asks.forget(first);
         assert!(of(&asks, first).unwrap_err().contains("any more"));
-        let alone = |host: &str| decided_of(&asks, AskDecisionOf::Host(host.parse().unwrap()));
+        let alone = |host: &str| decided_of(&asks, AskDecisionTarget::Host(host.parse().unwrap()));
         let said = alone("files.test").unwrap_err();
         assert!(
             said.contains(&format!("{second} (files.test:22)")),
             "{said}"
         );
         assert!(alone("other.test").unwrap_err().contains("other.test:443"));
-        let named = AskDecisionOf::Endpoint(host.clone(), 80);
+        let named = AskDecisionTarget::Endpoint(host.clone(), 80);
         assert_eq!(decided_of(&asks, named), Ok((host, 80)));
     }
 }

@@ -24,7 +24,7 @@ use crate::audit::ConnectionKind;
 use crate::egress::tried::TriedPorts;
 use crate::egress::{ApprovalTerm, EgressRules, NetworkStatus};
 use crate::policy::HostName;
-use crate::sys::socket::{Received, receive};
+use crate::sys::socket::{Datagram, receive};
 
 /// The longest request: a list of rules and a hosts file, and the certificates by which a proxy is known.
 const LONGEST: usize = 2 << 20;
@@ -62,15 +62,15 @@ pub enum ControlRequest {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AskDecision {
     /// Which one.
-    pub of: AskDecisionOf,
+    pub of: AskDecisionTarget,
     /// For how long it is approved; `None`: it is denied.
     pub approve: Option<ApprovalTerm>,
 }
 
-/// The object of a decision: the connection shown to the person, and none that waits since then.
+/// What a decision is about: a connection that the user was shown, and no other that waits since.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum AskDecisionOf {
+pub enum AskDecisionTarget {
     /// The connection that was listed by this number, its host and its port.
     Waiting(u64),
     /// This host and port, whether a connection to it waits or not.
@@ -197,8 +197,8 @@ async fn hear(
         stream.readable().await?;
         let heard = stream.try_io(Interest::READABLE, || receive(stream.as_fd(), &mut chunk));
         match heard {
-            Ok(Received { len: 0, .. }) => break,
-            Ok(Received { len, fds }) => {
+            Ok(Datagram { len: 0, .. }) => break,
+            Ok(Datagram { len, fds }) => {
                 if line.is_empty()
                     && let Some(why) = callers.refuse_proof(fds.first())
                 {

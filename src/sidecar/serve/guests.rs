@@ -14,7 +14,8 @@ use crate::egress::InboundStatus;
 use crate::egress::InboundTotal;
 use crate::egress::OverBudget;
 
-struct Open {
+/// An open inbound connection.
+struct OpenInbound {
     port: u16,
     from: Option<IpAddr>,
     since: DateTime<Utc>,
@@ -25,7 +26,7 @@ struct Open {
 /// All that are open, and what came so far.
 #[derive(Default)]
 pub(super) struct Guests {
-    open: RefCell<BTreeMap<u64, Rc<Open>>>,
+    open: RefCell<BTreeMap<u64, Rc<OpenInbound>>>,
     totals: RefCell<BTreeMap<u16, InboundTotal>>,
     /// Ports on which nobody listened inside, and that is written down.
     deserted: RefCell<BTreeSet<u16>>,
@@ -58,7 +59,7 @@ impl Guests {
     }
 }
 
-impl Open {
+impl OpenInbound {
     /// For the log: at the beginning without bytes.
     fn event(&self, verdict: Verdict) -> Event {
         let bytes = |bytes: &Cell<u64>| (verdict == Verdict::Ended).then(|| bytes.get());
@@ -92,7 +93,7 @@ impl Open {
 pub(super) struct Guest<'a> {
     wall: &'a Wall,
     number: u64,
-    open: Rc<Open>,
+    open: Rc<OpenInbound>,
 }
 
 impl Drop for Guest<'_> {
@@ -132,7 +133,7 @@ impl Wall {
     /// The one place where a connection is let in.
     pub fn let_in(&self, port: u16, from: Option<IpAddr>) -> Result<Guest<'_>, OverBudget> {
         self.open_inward()?;
-        let open = Rc::new(Open {
+        let open = Rc::new(OpenInbound {
             port,
             from,
             since: Utc::now(),

@@ -38,7 +38,7 @@ pub(super) async fn serve(wall: &Rc<Wall>, stream: &TcpStream, first: Vec<u8>) {
     if wall.opens(&host) && requests::are_read(wall, &host, port) {
         reply(stream, SUCCEEDED).await;
         let (how, to) = (
-            (requests::Way::Direct, ConnectionKind::Socks),
+            (requests::ClientRoute::Direct, ConnectionKind::Socks),
             (&host, port),
         );
         return Box::pin(requests::serve(wall, stream, how, to, &early)).await;

@@ -13,15 +13,15 @@ use crate::policy::Host;
 /// How long the ports count. The attempts of one `verify` take no longer, whatever becomes of the `verify`.
 const WITHIN_MS: u64 = 3_000;
 
-/// What `verify` is about to try, and on whose behalf this program acts at the moment.
+/// The attempts that `verify` announced, and the actor on whose behalf the sidecar acts at the moment.
 #[derive(Debug, Default)]
-pub(super) struct Tried {
+pub(super) struct VerifyAttempts {
     from: RefCell<TriedPorts>,
     until_ms: Cell<u64>,
     by: Cell<Option<Actor>>,
 }
 
-impl Tried {
+impl VerifyAttempts {
     /// Whose events are written now, where they are not the workload's.
     pub fn by(&self) -> Option<Actor> {
         self.by.get()

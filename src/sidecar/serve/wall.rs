@@ -7,10 +7,10 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use super::super::inside::Inside;
+use super::super::inside::DenialFile;
 use super::super::journal::Journal;
-use super::Serving;
-use super::around::Around;
+use super::ServingConfig;
+use super::around::NamespaceWatch;
 use super::asks::Approvals;
 use super::control::EngineNames;
 use super::guests::Guests;
@@ -18,8 +18,8 @@ use super::honey::Traps;
 use super::keeper::Keeper;
 use super::live::Connections;
 use super::requests::Reader;
-use super::tried::Tried;
-use super::upstream::WaysOut;
+use super::tried::VerifyAttempts;
+use super::upstream::UpstreamRoutes;
 use crate::audit::Event;
 use crate::audit::quota::Amounts;
 use crate::egress::BudgetUse;
@@ -48,7 +48,7 @@ pub(super) struct Wall {
     pub ports: RefCell<Vec<u16>>,
     /// Connections from inside that are open, decided on or not.
     pub accepted: Cell<u32>,
-    pub upstream: WaysOut,
+    pub upstream: UpstreamRoutes,
     /// Who reads requests.
     reader: Option<Reader>,
     pub audited: RefCell<Option<AuditedNetwork>>,
@@ -79,7 +79,7 @@ pub(super) struct Wall {
     /// Connections that led in.
     led_in: Cell<u64>,
     pub denied: RefCell<BTreeMap<&'static str, u64>>,
-    pub tried: Tried,
+    pub tried: VerifyAttempts,
 }
 
 /// Connections through the wall, either way.
@@ -93,12 +93,12 @@ pub(super) struct ConnectionCount {
 
 impl Wall {
     pub fn new(
-        serving: Serving,
-        (journal, inside): (OwnedFd, Option<Inside>),
+        serving: ServingConfig,
+        (journal, inside): (OwnedFd, Option<DenialFile>),
         kept: Option<(UsageFile, OwnedFd)>,
         routes: [RouteSocket; 2],
     ) -> Self {
-        let Serving {
+        let ServingConfig {
             rules,
             secrets,
             honey,
@@ -142,7 +142,7 @@ impl Wall {
             families,
             ports: RefCell::new(ports.unwrap_or_default()),
             accepted: Cell::new(0),
-            upstream: WaysOut::new(Around::new(routes, services, engine_networks)),
+            upstream: UpstreamRoutes::new(NamespaceWatch::new(routes, services, engine_networks)),
             reader: None,
             audited: RefCell::new(audited),
             asking,
@@ -164,7 +164,7 @@ impl Wall {
             allowed: Cell::new(0),
             led_in: Cell::new(0),
             denied: RefCell::default(),
-            tried: Tried::default(),
+            tried: VerifyAttempts::default(),
         }
     }
 

@@ -32,14 +32,14 @@ fn filter(denials: DenyMode) -> SyscallFilter {
     .unwrap()
 }
 
-/// How a child ended, and what it wrote.
-struct Ended {
+/// A child's exit status and its output.
+struct ChildEnd {
     status: libc::c_int,
     written: Vec<u8>,
 }
 
 /// Runs `child` in a forked process that ends itself with `_exit`.
-fn in_child(child: impl Fn(libc::c_int)) -> Ended {
+fn in_child(child: impl Fn(libc::c_int)) -> ChildEnd {
     let mut pipe = [0; 2];
     // SAFETY: pipe2 writes two descriptors into an array of two.
     let rc = unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) };
@@ -67,7 +67,7 @@ fn in_child(child: impl Fn(libc::c_int)) -> Ended {
     // SAFETY: `pid` is our child and `status` is ours to be written.
     let waited = unsafe { libc::waitpid(pid, &raw mut status, 0) };
     assert_eq!(waited, pid);
-    Ended { status, written }
+    ChildEnd { status, written }
 }
 
 /// Sets no_new_privs and loads; in a child. Exits with 99 where that fails.

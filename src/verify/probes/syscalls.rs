@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 
-use crate::sys::attempt::{self, Call};
+use crate::sys::attempt::{self, TestCall};
 use crate::verify::answer::Answers;
 use crate::verify::probe::{Attempt, Finding, Outcome, Probe, Wall};
 use crate::verify::promise::Promise;
@@ -234,7 +234,7 @@ fn mode(_: &Promise) -> Finding {
     }
 }
 
-fn denied(promise: &Promise, calls: &[Call]) -> Finding {
+fn denied(promise: &Promise, calls: &[TestCall]) -> Finding {
     let answers = calls.iter().map(|call| (call.name, call.make()));
     judge(promise, &DENIED, answers)
 }

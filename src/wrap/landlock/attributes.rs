@@ -15,7 +15,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::caller::Caller;
-use crate::sys::seccomp::notify::Call;
+use crate::sys::seccomp::notify::NotifiedCall;
 
 /// The largest value of an attribute (xattr(7)).
 const LARGEST: usize = 64 << 10;
@@ -38,7 +38,11 @@ enum Change {
 }
 
 /// Makes the change, if the file is one that the command may write.
-pub fn change(listener: BorrowedFd<'_>, call: &Call, writable: &[PathBuf]) -> Result<(), Errno> {
+pub fn change(
+    listener: BorrowedFd<'_>,
+    call: &NotifiedCall,
+    writable: &[PathBuf],
+) -> Result<(), Errno> {
     let caller = Caller::open(listener, call)?;
     let (target, change) = read(&caller, call)?;
     let file = open(&caller, &target)?;
@@ -49,7 +53,7 @@ pub fn change(listener: BorrowedFd<'_>, call: &Call, writable: &[PathBuf]) -> Re
 }
 
 /// What is asked for.
-fn read(caller: &Caller, call: &Call) -> Result<(Target, Change), Errno> {
+fn read(caller: &Caller, call: &NotifiedCall) -> Result<(Target, Change), Errno> {
     let [a, b, c, d, e, _] = call.args;
     let path = |at, follow| Target::Path {
         from: libc::AT_FDCWD,
@@ -108,7 +112,7 @@ fn at(caller: &Caller, from: u64, at: u64, flags: i32) -> Result<Target, Errno> 
     })
 }
 
-fn set(caller: &Caller, call: &Call) -> Result<Change, Errno> {
+fn set(caller: &Caller, call: &NotifiedCall) -> Result<Change, Errno> {
     let [_, name, value, size, flags, _] = call.args;
     let size = usize::try_from(size).map_err(|_| Errno::TOOBIG)?;
     if size > LARGEST {

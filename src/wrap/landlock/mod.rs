@@ -60,7 +60,7 @@ use crate::runtime::foreground::ended::ChildExit;
 use crate::runtime::input::node_files;
 use crate::runtime::network::reading::RequestSetup;
 use crate::runtime::network::{resolver, upstream};
-use crate::sidecar::{EngineNetworks, Limits, Reading, Serving, bare};
+use crate::sidecar::{EngineNetworks, ReaderConfig, ServingConfig, SidecarRlimits, bare};
 use crate::sys::{process, socket};
 pub use describe::decide;
 use enforce::{Command, Walls};
@@ -228,7 +228,7 @@ fn serve(
     decided: &DecidedPlan,
     plan: &Plan,
     place: &Place,
-    (listener, clients, reading): (OwnedFd, OwnedFd, Option<Reading>),
+    (listener, clients, reading): (OwnedFd, OwnedFd, Option<ReaderConfig>),
 ) -> Result<OwnedFd> {
     let network = &plan.network;
     let planned = network.upstream.as_ref();
@@ -238,8 +238,8 @@ fn serve(
     // Wiped before anybody is forked.
     let reading = reading.map(|reading| reading.to_file());
     let own = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
-    let served = bare::spawn(bare::Bare {
-        serving: Serving {
+    let served = bare::spawn(bare::BareSidecar {
+        serving: ServingConfig {
             rules: network.rules.clone(),
             secrets: network.secrets.iter().map(Into::into).collect(),
             honey: network.honey.clone(),
@@ -269,7 +269,7 @@ fn serve(
         journal: place.journal()?.into(),
         shows: plan.report.denied,
         guarded: own.context("open our own pidfd")?,
-        limits: Limits {
+        limits: SidecarRlimits {
             open_files: plan.sidecar.files,
             file_bytes: crate::audit::quota::MOST_BYTES + (1 << 20),
         },

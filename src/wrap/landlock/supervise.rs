@@ -14,7 +14,7 @@ use rustix::process::{Pid, WaitOptions};
 use super::attributes;
 use crate::runtime::foreground::ended::ChildExit;
 use crate::sys::memory::Code;
-use crate::sys::seccomp::notify::{self, Answer, Call};
+use crate::sys::seccomp::notify::{self, NotifiedCall, NotifyAnswer};
 use crate::sys::socket;
 
 /// Signals that are the command's rather than wrap's.
@@ -124,14 +124,14 @@ impl Supervisor {
         Ok(found)
     }
 
-    fn answer(&self, call: &Call) -> Result<()> {
+    fn answer(&self, call: &NotifiedCall) -> Result<()> {
         let listener = self.listener.as_fd();
         let done = if call.number == libc::SYS_socket {
             self.give_socket(call)
         } else {
             let answer = match attributes::change(listener, call, &self.writable) {
-                Ok(()) => Answer::Done,
-                Err(errno) => Answer::Failed(errno.raw_os_error()),
+                Ok(()) => NotifyAnswer::Done,
+                Err(errno) => NotifyAnswer::Failed(errno.raw_os_error()),
             };
             notify::answer(listener, call, answer)
         };
@@ -145,10 +145,10 @@ impl Supervisor {
     /// A TCP socket that is bound to the loopback interface: Landlock's rule knows the proxy's port and no address, and this
     /// is what keeps other machines with that port out. Nobody without CAP_NET_RAW binds it to another one (socket(7),
     /// SO_BINDTODEVICE; Linux commit c427bfec18f2). The proxy serves no connection of another socket.
-    fn give_socket(&self, call: &Call) -> std::io::Result<()> {
+    fn give_socket(&self, call: &NotifiedCall) -> std::io::Result<()> {
         let listener = self.listener.as_fd();
         if self.sidecar.is_none() {
-            return notify::answer(listener, call, Answer::Failed(libc::EACCES));
+            return notify::answer(listener, call, NotifyAnswer::Failed(libc::EACCES));
         }
         let made = loopback_socket(call.args[1]).and_then(|made| {
             // Before the command has it, and so before it can connect.
@@ -160,7 +160,7 @@ impl Supervisor {
             Ok((socket, flags)) => notify::give(listener, call, socket.as_fd(), flags),
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(libc::EACCES);
-                notify::answer(listener, call, Answer::Failed(errno))
+                notify::answer(listener, call, NotifyAnswer::Failed(errno))
             }
         }
     }
