@@ -29,7 +29,7 @@ pub fn run(args: &Audit) -> Result<ExitCode> {
         out::text(schema::TEXT)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let wanted = Wanted::of(args)?;
+    let wanted = LineFilter::of(args)?;
     let Some(id) = &args.id else {
         return latest(args, &wanted);
     };
@@ -161,7 +161,7 @@ fn state(lines: &[&LogLine], found: &FoundRun) -> String {
 }
 
 /// Prints lines as they come, until the container is deleted.
-fn follow(found: &FoundRun, args: &Audit, wanted: &Wanted) -> Result<ExitCode> {
+fn follow(found: &FoundRun, args: &Audit, wanted: &LineFilter) -> Result<ExitCode> {
     let mut printed: BTreeMap<String, u64> = BTreeMap::new();
     let mut size = None;
     loop {
@@ -198,7 +198,7 @@ fn follow(found: &FoundRun, args: &Audit, wanted: &Wanted) -> Result<ExitCode> {
 }
 
 /// The latest runs as a table.
-fn latest(args: &Audit, wanted: &Wanted) -> Result<ExitCode> {
+fn latest(args: &Audit, wanted: &LineFilter) -> Result<ExitCode> {
     let is_of_lines = matches!(format(args), AuditFormat::Json | AuditFormat::Ocsf);
     if format(args) == AuditFormat::Markdown {
         bail!("--format markdown is of one run: name a container, or the start of a run");
@@ -254,14 +254,14 @@ fn row(found: &FoundRun, logs: &Logs, lines: &[&LogLine]) -> String {
     )
 }
 
-/// Which lines are wanted.
-struct Wanted {
+/// Which lines to print.
+struct LineFilter {
     since: Option<String>,
     wall: Option<String>,
     verdicts: &'static [Verdict],
 }
 
-impl Wanted {
+impl LineFilter {
     fn of(args: &Audit) -> Result<Self> {
         let since = args.since.as_deref().map(since).transpose()?;
         Ok(Self {

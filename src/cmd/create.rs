@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::cli::{Create, Global};
+use crate::cli::{Create, GlobalOptions};
 use crate::plan::wrapped::WrapPlan;
 use crate::runtime::create;
 use crate::runtime::launch::Streams;
@@ -12,7 +12,7 @@ use crate::runtime::seal;
 use crate::runtime::seal::ListenFds;
 
 /// Creates a container.
-pub fn run(global: &Global, args: &Create) -> Result<ExitCode> {
+pub fn run(global: &GlobalOptions, args: &Create) -> Result<ExitCode> {
     seal::ensure(ListenFds::Pass)?;
     create::create(
         global,

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::cli::{Delete, Global};
+use crate::cli::{Delete, GlobalOptions};
 use crate::runtime::delete::{self, DeleteScope};
 use crate::runtime::state::find;
 use crate::runtime::state::identity;
@@ -12,7 +12,7 @@ use crate::runtime::state::record::Record;
 use crate::wrap::leftovers;
 
 /// Deletes a container.
-pub fn run(global: &Global, args: &Delete) -> Result<ExitCode> {
+pub fn run(global: &GlobalOptions, args: &Delete) -> Result<ExitCode> {
     let place = find::place(global, &args.id)?;
     // Before it is gone.
     let elsewhere = std::path::absolute(&global.root)? != place.root;

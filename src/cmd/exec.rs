@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 use crate::cgroup::first_move;
-use crate::cli::{Exec, Global};
+use crate::cli::{Exec, GlobalOptions};
 use crate::cmd::exit_code;
 use crate::runtime::exec;
 use crate::runtime::foreground::tty;
@@ -19,14 +19,14 @@ use crate::runtime::unprivileged;
 const NOT_RUN: u8 = 255;
 
 /// Runs another program in a container.
-pub fn run(global: &Global, args: &Exec) -> Result<ExitCode> {
+pub fn run(global: &GlobalOptions, args: &Exec) -> Result<ExitCode> {
     exec(global, args).context("exec failed").or_else(|error| {
         crate::log::fatal(&error);
         Ok(ExitCode::from(NOT_RUN))
     })
 }
 
-fn exec(global: &Global, args: &Exec) -> Result<ExitCode> {
+fn exec(global: &GlobalOptions, args: &Exec) -> Result<ExitCode> {
     if unprivileged::person().is_some() && unprivileged::inside().is_none() {
         bail!(
             "it needs root's rights: a container of `agentbox wrap` without them is nobody's to enter from outside; run another \

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::cli::{Explain, Global, Walls, Wrap};
+use crate::cli::{Explain, GlobalOptions, Walls, Wrap};
 use crate::cmd::{explain_syscalls, out};
 use crate::plan::wrapped::WrapPlan;
 use crate::render::explain::{self, ExplainedContainer};
@@ -21,10 +21,10 @@ use crate::runtime::state::record::Record;
 use crate::runtime::state::store::ContainerPaths;
 use crate::runtime::unprivileged;
 use crate::seccomp::FilterProgram;
-use crate::wrap::{self, Explained, Wanted};
+use crate::wrap::{self, WrapExplanation, WrapRequest};
 
 /// Shows what is, or would be, enforced.
-pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
+pub fn run(global: &GlobalOptions, args: &Explain) -> Result<ExitCode> {
     let (subject, program) = match (&args.bundle, &args.id) {
         (Some(bundle), _) => {
             let decision = create::decide(global, bundle, &WrapPlan::default(), None)?;
@@ -40,7 +40,7 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
                 command: vec!["true".to_owned()],
                 ..Wrap::default()
             };
-            let wanted = Wanted::of(&wrapped)?;
+            let wanted = WrapRequest::of(&wrapped)?;
             if wanted.walls == Walls::Namespaces {
                 // What would hold is found out where it would be made.
                 unprivileged::settle();
@@ -120,15 +120,18 @@ fn looked_up(id: &str) -> Result<Result<(Record, ContainerIdentity, PathBuf), Ex
     }
 }
 
-fn with_program(name: String, explained: Explained) -> (ExplainedContainer, Option<FilterProgram>) {
+fn with_program(
+    name: String,
+    explained: WrapExplanation,
+) -> (ExplainedContainer, Option<FilterProgram>) {
     let filter = explained.decision.filter.as_ref();
     let program = filter.map(|filter| filter.program.clone());
     (of_bundle(name, explained), program)
 }
 
 /// What is said of a bundle, of which nothing has been made.
-pub(super) fn of_bundle(name: String, explained: Explained) -> ExplainedContainer {
-    let Explained {
+pub(super) fn of_bundle(name: String, explained: WrapExplanation) -> ExplainedContainer {
+    let WrapExplanation {
         decision,
         landlock,
         settings,

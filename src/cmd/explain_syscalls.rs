@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-use crate::cli::{Explain, Global};
+use crate::cli::{Explain, GlobalOptions};
 use crate::cmd::out;
 use crate::plan::SyscallPlan;
 use crate::policy::Selection;
@@ -16,7 +16,7 @@ use crate::seccomp::{DenyMode, FilterProgram};
 
 /// Prints the verdict on every system call.
 pub fn print(
-    global: &Global,
+    global: &GlobalOptions,
     args: &Explain,
     subject: &ExplainedContainer,
     loaded: Option<&FilterProgram>,
@@ -54,11 +54,11 @@ fn alone(asked: FilterRequest<'_>) -> Result<Option<FilterProgram>> {
 }
 
 /// The filter to compare with.
-fn other(global: &Global, with: &str) -> Result<Option<FilterProgram>> {
+fn other(global: &GlobalOptions, with: &str) -> Result<Option<FilterProgram>> {
     if with == syscalls::DOCKERS {
         return Ok(syscalls::docker());
     }
-    let named = Global {
+    let named = GlobalOptions {
         policy: Some(with.to_owned()),
         ..global.clone()
     };

@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::out;
-use crate::cli::Global;
+use crate::cli::GlobalOptions;
 use crate::policy::{Selection, WrapOptions};
 use crate::runtime::input::node_files;
 
@@ -112,7 +112,7 @@ const FLAGS: &[&str] = &[
 ];
 
 /// Prints what this runtime supports, called as it is.
-pub fn run(global: &Global) -> Result<ExitCode> {
+pub fn run(global: &GlobalOptions) -> Result<ExitCode> {
     // Under a policy no mount is one, and a pod with a user namespace of its own (`hostUsers: false`), whose containers would
     // join it, is refused: containerd asks here, so that the kubelet says so before it begins. With settings that cannot
     // be read nothing starts.

@@ -7,7 +7,7 @@ use libcgroups::common::CgroupManager;
 use libcontainer::container::{Container, ContainerStatus};
 use oci_spec::runtime::{LinuxNamespaceType, Spec};
 
-use crate::cli::{Global, Kill};
+use crate::cli::{GlobalOptions, Kill};
 use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle;
 use crate::runtime::runs::{RunDir, events};
@@ -18,7 +18,7 @@ use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::ContainerPaths;
 
 /// Sends a signal to a container. Takes no lock: a signal must arrive while a `start` or `exec` is under way.
-pub fn run(global: &Global, args: &Kill) -> Result<ExitCode> {
+pub fn run(global: &GlobalOptions, args: &Kill) -> Result<ExitCode> {
     let place = find::place(global, &args.id)?;
     let signal = signal::parse(&args.signal)?;
     let container = start::load(&place)?;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::audit::{EventDetail, LogLine, Verdict};
-use crate::cli::{Network, TextFormat};
+use crate::cli::{NetworkArgs, TextFormat};
 use crate::cmd::out;
 use crate::egress::{BudgetUse, InboundStatus, NetworkStatus};
 use crate::plan::Plan;
@@ -20,7 +20,7 @@ use crate::runtime::state::identity;
 use crate::runtime::state::store::ContainerPaths;
 
 /// Shows the state of a container's network, or of the network of its pod's first container.
-pub fn run(args: &Network) -> Result<ExitCode> {
+pub fn run(args: &NetworkArgs) -> Result<ExitCode> {
     let asked = match find::container(&args.id) {
         Err(RuntimeError::Unknown(_)) => return of_gone(args),
         found => found?,
@@ -42,7 +42,7 @@ pub fn run(args: &Network) -> Result<ExitCode> {
     print(args, &subject)
 }
 
-fn print(args: &Network, subject: &ContainerNetwork) -> Result<ExitCode> {
+fn print(args: &NetworkArgs, subject: &ContainerNetwork) -> Result<ExitCode> {
     match args.format {
         TextFormat::Json => out::json(subject)?,
         TextFormat::Text => out::text(&network::text(subject))?,
@@ -55,7 +55,7 @@ fn waits(plan: Option<&Plan>) -> Option<u32> {
 }
 
 /// The network of a container that is gone, as its log has it.
-fn of_gone(args: &Network) -> Result<ExitCode> {
+fn of_gone(args: &NetworkArgs) -> Result<ExitCode> {
     let found = read::find(&args.id)?;
     let record = found.run.record()?;
     let logs = found.logs()?;

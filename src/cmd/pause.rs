@@ -7,7 +7,7 @@ use anyhow::Result;
 use libcontainer::container::ContainerStatus;
 
 use crate::audit::LifeState;
-use crate::cli::{Global, Id};
+use crate::cli::{GlobalOptions, Id};
 use crate::runtime::RuntimeError;
 use crate::runtime::runs::RunDir;
 use crate::runtime::start;
@@ -17,7 +17,7 @@ use crate::runtime::state::find;
 const COURTESY: Duration = Duration::from_secs(2);
 
 /// Freezes all processes of a container.
-pub fn pause(global: &Global, args: &Id) -> Result<ExitCode> {
+pub fn pause(global: &GlobalOptions, args: &Id) -> Result<ExitCode> {
     let place = find::place(global, &args.id)?;
     // A courtesy to a `start` that is about to end; whoever holds the lock for longer is held up by what is to be paused.
     let _lock = place.lock_existing_within(COURTESY)?;
@@ -31,7 +31,7 @@ pub fn pause(global: &Global, args: &Id) -> Result<ExitCode> {
 }
 
 /// Thaws a paused container.
-pub fn resume(global: &Global, args: &Id) -> Result<ExitCode> {
+pub fn resume(global: &GlobalOptions, args: &Id) -> Result<ExitCode> {
     let place = find::place(global, &args.id)?;
     let _lock = place.lock_existing()?;
     let mut container = start::load(&place)?;

@@ -5,14 +5,14 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use super::exit_code;
-use crate::cli::{Global, Run};
+use crate::cli::{GlobalOptions, Run};
 use crate::plan::wrapped::WrapPlan;
 use crate::runtime::foreground::{self, Attendance, FrontProcess, RunMode};
 use crate::runtime::seal;
 use crate::runtime::seal::ListenFds;
 
 /// Creates and starts a container, and waits for it unless it is to run detached.
-pub fn run(global: &Global, args: &Run) -> Result<ExitCode> {
+pub fn run(global: &GlobalOptions, args: &Run) -> Result<ExitCode> {
     seal::ensure(ListenFds::Pass)?;
     let afterwards = match (args.detach, args.keep) {
         (true, _) => RunMode::Detach,

@@ -11,7 +11,7 @@ use libcontainer::container::{Container, ContainerStatus};
 use serde::Serialize;
 
 use super::out;
-use crate::cli::{Global, Id};
+use crate::cli::{GlobalOptions, Id};
 use crate::runtime::start;
 use crate::runtime::state::find;
 use crate::runtime::state::record::Record;
@@ -103,7 +103,7 @@ fn name(uid: u32) -> String {
 }
 
 /// Prints a container's state.
-pub fn run(global: &Global, args: &Id) -> Result<ExitCode> {
+pub fn run(global: &GlobalOptions, args: &Id) -> Result<ExitCode> {
     let place = find::place(global, &args.id)?;
     let container = start::load_if_whole(&place)?;
     let state = State::of(&place, container.as_ref(), Record::read(&place.dir())?);

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 
 use crate::audit::suggest::{self, Suggestion};
-use crate::cli::{Global, Suggest, TextFormat};
+use crate::cli::{GlobalOptions, Suggest, TextFormat};
 use crate::cmd::out;
 use crate::policy::{PolicyName, Sources, catalogue, is_builtin, loosens};
 use crate::runtime::input::node_files::{self, NodeFiles};
@@ -19,7 +19,7 @@ use crate::runtime::runs::read::{self, FoundRun};
 const LIMITED_BY: &str = "standard";
 
 /// Prints what a run's policy lacks, or makes a policy of it.
-pub fn run(global: &Global, args: &Suggest) -> Result<ExitCode> {
+pub fn run(global: &GlobalOptions, args: &Suggest) -> Result<ExitCode> {
     let found = read::find(&args.id)?;
     let logs = found.logs()?;
     let files = NodeFiles::of(global)?;
@@ -76,7 +76,12 @@ fn base(found: &FoundRun, sources: &Sources<'_>) -> Result<String> {
 }
 
 /// Makes the policy's file, which is not there yet, and reads it as a container's creation would.
-fn write(global: &Global, name: &str, text: &str, suggested: &Suggestion) -> Result<ExitCode> {
+fn write(
+    global: &GlobalOptions,
+    name: &str,
+    text: &str,
+    suggested: &Suggestion,
+) -> Result<ExitCode> {
     if suggested.is_empty() {
         bail!("nothing is to be added to the run's policy, so that no file is made");
     }

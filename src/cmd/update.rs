@@ -8,7 +8,7 @@ use libcgroups::common::{AnyCgroupManager, CgroupManager, ControllerOpt};
 use oci_spec::runtime::{LinuxBlockIo, LinuxCpu, LinuxMemory, LinuxPids, LinuxResources};
 
 use crate::cgroup::limits;
-use crate::cli::{Global, Update};
+use crate::cli::{GlobalOptions, Update};
 use crate::cmd::out;
 use crate::plan::{neutral, reach};
 use crate::render::limits as render;
@@ -25,7 +25,7 @@ use crate::runtime::state::store::ContainerPaths;
 
 /// Changes the resource limits of a container, or what it may reach. Device rules are no limits and are not changed, as
 /// with runc.
-pub fn run(global: &Global, args: &Update) -> Result<ExitCode> {
+pub fn run(global: &GlobalOptions, args: &Update) -> Result<ExitCode> {
     let place = match network(args) {
         Some(asked) => {
             let named = find::container(&args.id)?;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 use super::out;
-use crate::cli::{Global, Verify};
+use crate::cli::{GlobalOptions, Verify};
 use crate::log;
 use crate::runtime::seal;
 use crate::runtime::seal::ListenFds;
@@ -15,14 +15,14 @@ use crate::verify;
 const NO_ANSWER: u8 = 2;
 
 /// Tries the attacks, and says which walls held.
-pub fn run(global: &Global, args: &Verify) -> ExitCode {
+pub fn run(global: &GlobalOptions, args: &Verify) -> ExitCode {
     answer(global, args).unwrap_or_else(|error| {
         log::fatal(&error);
         ExitCode::from(NO_ANSWER)
     })
 }
 
-fn answer(global: &Global, args: &Verify) -> Result<ExitCode> {
+fn answer(global: &GlobalOptions, args: &Verify) -> Result<ExitCode> {
     if !rustix::process::geteuid().is_root() {
         bail!(
             "verify needs root's rights on this node: run it as root (`sudo agentbox verify`); a sandbox that `agentbox wrap` made without \
@@ -42,7 +42,7 @@ fn answer(global: &Global, args: &Verify) -> Result<ExitCode> {
 }
 
 /// With the policy that was asked for.
-fn under(global: &Global, args: &Verify) -> Result<Global> {
+fn under(global: &GlobalOptions, args: &Verify) -> Result<GlobalOptions> {
     let mut global = global.clone();
     match (&global.policy, &args.policy) {
         (Some(_), Some(_)) => bail!("--policy is given twice: before `verify` and after it"),

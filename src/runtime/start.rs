@@ -6,7 +6,7 @@ use std::path::Path;
 use libcontainer::container::{Container, ContainerStatus};
 use libcontainer::error::LibcontainerError;
 
-use crate::cli::Global;
+use crate::cli::GlobalOptions;
 use crate::enforce::hooks::{self as enforced, HookMoment};
 use crate::enforce::report::FailureKind;
 use crate::plan::DecidedPlan;
@@ -28,7 +28,11 @@ use crate::sys::procfs;
 /// says Running before, and an `exec` in that moment would join the engine's.
 ///
 /// A container whose startContainer or poststart hook fails is ended and deleted (runtime.md "Lifecycle", steps 7 and 9).
-pub fn start(global: &Global, place: &ContainerPaths, lock: Lock) -> Result<(), RuntimeError> {
+pub fn start(
+    global: &GlobalOptions,
+    place: &ContainerPaths,
+    lock: Lock,
+) -> Result<(), RuntimeError> {
     let mut record =
         Record::read(&place.dir()).map_err(|e| e.unknown_if_absent(place.id.as_str()))?;
     let started = release(global, place, &mut record).and_then(|()| poststart(&record));
@@ -62,7 +66,7 @@ fn poststart(record: &Record) -> Result<(), RuntimeError> {
 }
 
 fn release(
-    global: &Global,
+    global: &GlobalOptions,
     place: &ContainerPaths,
     record: &mut Record,
 ) -> Result<(), RuntimeError> {

@@ -122,7 +122,7 @@ pub fn settle() {
 /// that belongs to it. To be followed by [`super::seal::ensure`], which executes the program again there.
 ///
 /// The node's files are read and judged here once more than later: inside, root's files and a stranger's look alike.
-pub fn enter(global: &crate::cli::Global) -> Result<(), RuntimeError> {
+pub fn enter(global: &crate::cli::GlobalOptions) -> Result<(), RuntimeError> {
     let Rights::None(person) = rights()? else {
         return Ok(());
     };

@@ -7,13 +7,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::inside::{self, Answer};
-use super::probe::{Attempt, Finding, Others, View};
+use super::probe::{Attempt, ContainerView, Finding, HelperProcesses};
 use super::probes;
-use super::promise::{Promise, Walls};
-use super::report::{By, Report};
-use super::tenant::Talk;
+use super::promise::{Promise, PromisedWalls};
+use super::report::{ProbeRunner, VerifyReport};
+use super::tenant::ProbePipes;
 use crate::audit::Actor;
-use crate::cli::{Exec, Global};
+use crate::cli::{Exec, GlobalOptions};
 use crate::egress::tried::TriedPorts;
 use crate::enforce::program::ContainerProgram;
 use crate::runtime::RuntimeError;
@@ -33,14 +33,14 @@ const PAUSE: Duration = Duration::from_millis(20);
 ///
 /// # Errors
 /// There is no such container, or no process can be started in it.
-pub fn running(global: &Global, id: &str) -> Result<Report> {
+pub fn running(global: &GlobalOptions, id: &str) -> Result<VerifyReport> {
     let place = find::place(global, id)?;
     refuse_debugging_node()?;
     let record =
         Record::read(&place.dir()).map_err(|error| error.unknown_if_absent(place.id.as_str()))?;
     let promise = promise(&record);
     let subject = format!("container {}, {}", record.id, policy(&record));
-    let mut report = Report::new(subject, &promise);
+    let mut report = VerifyReport::new(subject, &promise);
     by_exec(&place, &record, &promise, &mut report)?;
     RunDir::of(&place).keep_verified(&report.json()?, report.summary());
     Ok(report)
@@ -62,9 +62,9 @@ fn refuse_debugging_node() -> Result<()> {
 /// What was promised, and the namespaces of this process, which is the node's.
 pub(super) fn promise(record: &Record) -> Promise {
     Promise {
-        walls: record.plan().map(|plan| Walls {
+        walls: record.plan().map(|plan| PromisedWalls {
             filter: record.filter_hash.clone(),
-            ..Walls::of(plan)
+            ..PromisedWalls::of(plan)
         }),
         node: probes::processes::of("self"),
         inherited: Vec::new(),
@@ -85,9 +85,9 @@ pub(super) fn by_exec(
     place: &ContainerPaths,
     record: &Record,
     promise: &Promise,
-    report: &mut Report,
+    report: &mut VerifyReport,
 ) -> Result<()> {
-    let (stdio, talk) = Talk::begin()?;
+    let (stdio, talk) = ProbePipes::begin()?;
     let streams = Streams {
         stdio,
         program: ContainerProgram::Own(launch::own_file()?),
@@ -118,7 +118,7 @@ pub(super) fn by_exec(
     let said = heard?;
     read?;
     said.log_noise();
-    report.add_inside(By::Exec, promise, &said.findings);
+    report.add_inside(ProbeRunner::Exec, promise, &said.findings);
     Ok(())
 }
 
@@ -128,7 +128,7 @@ fn without_exec(
     place: &ContainerPaths,
     record: &Record,
     promise: &Promise,
-    report: &mut Report,
+    report: &mut VerifyReport,
     error: RuntimeError,
 ) -> Result<()> {
     let paused = matches!(error, RuntimeError::Exec(ExecError::Paused));
@@ -139,7 +139,7 @@ fn without_exec(
     let why = format!("no process could be started: {}", crate::log::chain(&error));
     let untried = probes::all().filter(|probe| inside::is_tried_inside(probe));
     let untried = untried.map(|probe| (probe.id.to_owned(), Finding::not_tried(&why)));
-    report.add_inside(By::Exec, promise, &untried.collect::<Vec<_>>());
+    report.add_inside(ProbeRunner::Exec, promise, &untried.collect::<Vec<_>>());
     Ok(())
 }
 
@@ -159,14 +159,14 @@ fn by_node(
     place: &ContainerPaths,
     record: &Record,
     promise: &Promise,
-    report: &mut Report,
+    report: &mut VerifyReport,
     pid: Option<i32>,
 ) -> Result<()> {
     let controllers = record.controllers()?;
     let init = record.init.context("the record names no first process")?;
     let (filter, mounts) = (place.filter(), place.mounts());
     let others = || others(record);
-    let view = View {
+    let view = ContainerView {
         pid,
         init: init.pid,
         controllers: &controllers,
@@ -178,20 +178,20 @@ fn by_node(
     };
     for probe in probes::all() {
         if let Attempt::Read(read) = probe.attempt {
-            report.add(By::Node, promise, probe, read(&view));
+            report.add(ProbeRunner::Node, promise, probe, read(&view));
         }
     }
     Ok(())
 }
 
 /// All other containers, and the sidecars of all. One whose record cannot be read is none.
-fn others(record: &Record) -> Others {
+fn others(record: &Record) -> HelperProcesses {
     let all = store::all().unwrap_or_default();
     let sidecars = all.iter().filter_map(|one| one.sidecar.as_ref());
     let sidecars = sidecars.map(ProcessId::from).filter(|one| one.is_alive());
     let is_other = |other: &&Record| (&other.root, &other.id) != (&record.root, &record.id);
     let others = all.iter().filter(is_other);
-    Others {
+    HelperProcesses {
         sidecars: sidecars.map(|sidecar| sidecar.pid).collect(),
         cgroups: others
             .filter_map(|other| other.controllers().ok())

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use crate::cli::OWN_FAILURE;
 use crate::runtime::{FailureKind, RuntimeError};
 
-/// Why a command is not wrapped.
+/// Why `wrap` refuses a command.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum WrapRefused {
+pub enum WrapRefusal {
     /// `--policy unconfined`
     #[error("`wrap` needs a policy with walls: choose one with --policy")]
     NoPolicy,

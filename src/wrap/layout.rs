@@ -7,8 +7,8 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Result, bail};
 
 use super::credentials;
-use super::error::WrapRefused;
-use super::list::List;
+use super::error::WrapRefusal;
+use super::list::SystemList;
 use super::person::Person;
 use super::repository;
 use super::settings::PROJECT_FILE;
@@ -57,9 +57,9 @@ pub struct Layout {
     pub home: Option<PathBuf>,
 }
 
-/// How much of the node is shown.
+/// How much of the node the command sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
+pub enum NodeView {
     /// What the list names.
     Listed,
     /// Likewise, and the person's whole home.
@@ -68,7 +68,12 @@ pub enum Shown {
 
 impl Layout {
     /// Looks at the node.
-    pub fn of(list: &List, workspace: &Path, environment: &[String], shown: Shown) -> Self {
+    pub fn of(
+        list: &SystemList,
+        workspace: &Path,
+        environment: &[String],
+        shown: NodeView,
+    ) -> Self {
         let home = variable(environment, "HOME").map(PathBuf::from);
         let mut layout = Self {
             binds: Vec::new(),
@@ -97,11 +102,11 @@ impl Layout {
         }
         // The list's, before anything is added that the caller names.
         layout.system = layout.binds.iter().cloned().collect();
-        if shown == Shown::Home {
+        if shown == NodeView::Home {
             layout.add_home();
         }
         layout.add_toolchains(list);
-        if let (Some(home), Shown::Listed) = (&layout.home, shown) {
+        if let (Some(home), NodeView::Listed) = (&layout.home, shown) {
             layout.packages = list.packages.iter().map(|part| home.join(part)).collect();
         }
         // By name, wherever the home is: the search inside a mount goes only so deep.
@@ -204,7 +209,7 @@ impl Layout {
         }
     }
 
-    fn add_toolchains(&mut self, list: &List) {
+    fn add_toolchains(&mut self, list: &SystemList) {
         let (workspace, path) = (self.workspace.clone(), self.path.clone());
         let found = Toolchains::of(list, &workspace, self.home.as_deref(), &path);
         self.path = found.path.join(":");
@@ -223,7 +228,7 @@ impl Layout {
             if !self.shows(venv) || !self.shows(python) {
                 let hidden = if self.shows(venv) { python } else { venv };
                 let (venv, hidden) = (venv.clone(), hidden.clone());
-                bail!(WrapRefused::Venv { venv, hidden });
+                bail!(WrapRefusal::Venv { venv, hidden });
             }
         }
         Ok(())

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-use super::error::WrapRefused;
+use super::error::WrapRefusal;
 use super::layout::Layout;
 use super::person::Person;
 use super::planted;
-use super::wanted::Wanted;
+use super::wanted::WrapRequest;
 use crate::cli::Walls;
 use crate::plan::BindAccess;
 use crate::plan::never::NeverList;
@@ -20,7 +20,7 @@ use crate::sys::user_namespace::owner;
 
 impl Layout {
     /// Adds what was named. Nothing of it is dropped in silence: what cannot be given is an error with its reason.
-    pub fn add_named(&mut self, wanted: &Wanted, resolved: &ResolvedPolicy) -> Result<()> {
+    pub fn add_named(&mut self, wanted: &WrapRequest, resolved: &ResolvedPolicy) -> Result<()> {
         for path in &wanted.read {
             let real = self.open_named("--read", path, &wanted.person)?;
             refuse_both(path, &real, &wanted.write)?;
@@ -50,7 +50,7 @@ impl Layout {
             let real = real("--hide", path, &wanted.person)?;
             if self.workspace.starts_with(&real) {
                 let why = "it is the workspace, or holds it".to_owned();
-                bail!(WrapRefused::Named("--hide", path.clone(), why));
+                bail!(WrapRefusal::Named("--hide", path.clone(), why));
             }
             self.masked.push(real);
         }
@@ -67,7 +67,7 @@ impl Layout {
             self.readonly.push(real);
             return Ok(());
         };
-        bail!(WrapRefused::Named(
+        bail!(WrapRefusal::Named(
             "--read",
             path.to_owned(),
             why.to_owned()
@@ -98,7 +98,7 @@ impl Layout {
             None => option_of_system(option, &real, never),
         };
         if let Some(why) = why {
-            bail!(WrapRefused::Named(option, path.to_owned(), why));
+            bail!(WrapRefusal::Named(option, path.to_owned(), why));
         }
         let is_link = path.is_absolute() && path.is_symlink();
         let above = path.parent().unwrap_or(path);
@@ -112,7 +112,7 @@ impl Layout {
 fn real(option: &'static str, path: &Path, person: &Person) -> Result<PathBuf> {
     match planted::named(path, person).and_then(|real| real.canonicalize()) {
         Ok(real) => Ok(real),
-        Err(error) => bail!(WrapRefused::Named(
+        Err(error) => bail!(WrapRefusal::Named(
             option,
             path.to_owned(),
             error.to_string()
@@ -132,7 +132,7 @@ fn refuse_both(path: &Path, real: &Path, written: &[PathBuf]) -> Result<()> {
             let why = format!(
                 "--write {other:?} lets it be written: leave one of the two out, or name what lies beside it"
             );
-            bail!(WrapRefused::Named("--read", path.to_owned(), why))
+            bail!(WrapRefusal::Named("--read", path.to_owned(), why))
         }
         None => Ok(()),
     }
@@ -140,7 +140,7 @@ fn refuse_both(path: &Path, real: &Path, written: &[PathBuf]) -> Result<()> {
 
 fn refuse_over(option: &'static str, path: &Path, over: Option<String>) -> Result<()> {
     match over {
-        Some(why) => bail!(WrapRefused::Named(option, path.to_owned(), why)),
+        Some(why) => bail!(WrapRefusal::Named(option, path.to_owned(), why)),
         None => Ok(()),
     }
 }

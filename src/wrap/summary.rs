@@ -10,8 +10,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
-use super::wanted::Wanted;
-use super::{WrapRefused, planted};
+use super::wanted::WrapRequest;
+use super::{WrapRefusal, planted};
 use crate::audit::{EventDetail, Log, LogLine, Verdict, WallName, quota, words};
 use crate::policy::{Advice, Field, Tool};
 
@@ -20,9 +20,9 @@ const MOST: usize = 10;
 /// Characters of a reason.
 const LONGEST: usize = 120;
 
-/// A host and port that were refused for a reason.
+/// A host and port that were denied for one reason.
 #[derive(Debug, PartialEq, Eq)]
-struct Refused {
+struct DeniedHost {
     host: String,
     /// `None` for a name that was looked up.
     port: Option<u16>,
@@ -32,17 +32,17 @@ struct Refused {
     count: u64,
 }
 
-/// All that was refused, the first first.
+/// All denials of a run, the first one first.
 #[derive(Debug, Default)]
-pub struct Summary {
-    refused: Vec<Refused>,
+pub struct DeniedSummary {
+    refused: Vec<DeniedHost>,
     /// Refusals without a line in the log.
     left_out: u64,
 }
 
-impl Summary {
+impl DeniedSummary {
     /// Says it on standard error, and in the file for it.
-    pub fn tell(&self, wanted: &Wanted, file: Option<&File>) -> Result<()> {
+    pub fn tell(&self, wanted: &WrapRequest, file: Option<&File>) -> Result<()> {
         if !wanted.quiet {
             for line in self.lines() {
                 // Nobody may read on.
@@ -126,10 +126,10 @@ impl Summary {
             None => (reason, None),
         };
         let missing = missing.map(str::to_owned);
-        let same = |r: &&mut Refused| (&r.host, r.port, &r.reason) == (&host, port, &reason);
+        let same = |r: &&mut DeniedHost| (&r.host, r.port, &r.reason) == (&host, port, &reason);
         match self.refused.iter_mut().find(same) {
             Some(known) => known.count = known.count.saturating_add(event.times()),
-            None => self.refused.push(Refused {
+            None => self.refused.push(DeniedHost {
                 host,
                 port,
                 reason,
@@ -185,7 +185,7 @@ impl Summary {
     }
 }
 
-impl Refused {
+impl DeniedHost {
     fn endpoint(&self) -> String {
         match (self.port, self.host.contains(':')) {
             (Some(port), true) => format!("[{}]:{port}", self.host),
@@ -228,14 +228,14 @@ fn plain(text: &str, is_host: bool) -> String {
 
 /// Makes or empties the file for the summary, before the command may put something else in its place. No link that a sandbox may have
 /// made is followed, and nothing but a plain file is taken.
-pub fn open(wanted: &Wanted) -> Result<Option<File>> {
+pub fn open(wanted: &WrapRequest) -> Result<Option<File>> {
     let Some(path) = &wanted.summary else {
         return Ok(None);
     };
     let open = || planted::named(path, &wanted.person).and_then(|real| empty(&real));
     match wanted.person.looking(open)? {
         Ok(file) => Ok(Some(file)),
-        Err(why) => bail!(WrapRefused::Summary {
+        Err(why) => bail!(WrapRefusal::Summary {
             path: path.clone(),
             why,
         }),
@@ -302,7 +302,7 @@ mod tests {
             ];
             let db = Advice::of("db:5432").why_not().unwrap();
             assert_eq!(
-                Summary::of(&log).lines(),
+                DeniedSummary::of(&log).lines(),
                 [
                     "denied: a.example.org:443 x7; --allow a.example.org allows it".to_owned(),
                     format!("denied: {b}; --allow {b} allows it"),
@@ -312,7 +312,7 @@ mod tests {
                 ]
             );
         }
-        assert!(Summary::of(&[]).lines().is_empty());
+        assert!(DeniedSummary::of(&[]).lines().is_empty());
     }
 
     #[test]
@@ -332,7 +332,7 @@ mod tests {
             events: 9,
         };
         log.push(of(Event::new(WallName::Network, Verdict::Noted, what)));
-        let lines = Summary::of(&log).lines();
+        let lines = DeniedSummary::of(&log).lines();
         assert_eq!(lines.len(), MOST + 2);
         assert!(
             lines[0].starts_with("denied: h0??2J???:1; "),

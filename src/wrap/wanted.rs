@@ -7,16 +7,16 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 
 use super::caches::Caches;
-use super::list::List;
+use super::list::SystemList;
 use super::person::Person;
-use super::settings::{self, FileKind, SealedFile, Source};
+use super::settings::{self, SealedFile, SealedFileKind, SettingsSource};
 use super::variables::Variables;
 use super::{repository, workspace};
 use crate::cli::{self, Walls};
 use crate::policy::{Field, FieldOption, OnUnknown, PolicyOption, Publish, WrapOptions};
 
-/// All that is asked for.
-pub struct Wanted {
+/// All that the caller requests from `wrap`.
+pub struct WrapRequest {
     /// Program and arguments.
     pub command: Vec<String>,
     /// How the sandbox is called.
@@ -26,7 +26,7 @@ pub struct Wanted {
     /// Who the command runs as.
     pub person: Person,
     /// The built-in list.
-    pub list: List,
+    pub list: SystemList,
     /// The working directory, without links.
     pub cwd: PathBuf,
     /// The workspace, in which that is.
@@ -57,11 +57,11 @@ pub struct Wanted {
     pub notice: Option<String>,
 }
 
-impl Wanted {
+impl WrapRequest {
     /// Finds it out. Lists of the files and of the command line add up; of other values the command line's counts before the
     /// project's, and that before the person's.
     pub fn of(args: &cli::Wrap) -> Result<Self> {
-        let list = List::builtin();
+        let list = SystemList::builtin();
         let directory = workspace::asked(args.workspace.as_deref())?;
         let person = Person::of_caller(&directory)?;
         let (cwd, workspace) = person.looking(|| {
@@ -123,8 +123,8 @@ impl Wanted {
         }
     }
 
-    fn add(&mut self, source: Source) {
-        let Source {
+    fn add(&mut self, source: SettingsSource) {
+        let SettingsSource {
             path,
             settings,
             files,
@@ -176,17 +176,17 @@ impl Wanted {
 fn option_variables(args: &cli::Wrap, person: &Person) -> Result<Vec<SealedFile>> {
     let files = args.env_file.iter();
     files
-        .map(|file| SealedFile::read(person, file, FileKind::Variables))
+        .map(|file| SealedFile::read(person, file, SealedFileKind::Variables))
         .collect()
 }
 
 /// What is asked of the policy, and the file in which it stands. To be called with the person's rights over files.
 fn asked(
     args: &cli::Wrap,
-    sources: &[Source],
+    sources: &[SettingsSource],
     person: &Person,
 ) -> Result<(WrapOptions, Option<PathBuf>)> {
-    let name_of = |source: &Source| source.path.display().to_string();
+    let name_of = |source: &SettingsSource| source.path.display().to_string();
     let mut asked = WrapOptions {
         options: options(args)?,
         ..WrapOptions::default()
@@ -210,14 +210,14 @@ fn asked(
     };
     if let Some(name) = &args.policy {
         let policy = chosen(name, &|| {
-            let file = SealedFile::read(person, name.as_ref(), FileKind::Policy)?;
+            let file = SealedFile::read(person, name.as_ref(), SealedFileKind::Policy)?;
             file.require()?;
             Ok((file.path, file.text))
         });
         asked.policy = Some(policy?);
         return Ok((asked, file));
     }
-    let named = |source: &Source| source.settings.policy.clone();
+    let named = |source: &SettingsSource| source.settings.policy.clone();
     let mut highest_first = sources.iter().rev();
     if let Some((source, name)) = highest_first.find_map(|s| Some((s, named(s)?))) {
         let of = name_of(source);

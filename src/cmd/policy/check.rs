@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 use super::super::out;
-use crate::cli::{Global, PolicyCheck};
+use crate::cli::{GlobalOptions, PolicyCheck};
 use crate::egress::request::{self, FullRequest, RequestDecision};
 use crate::egress::{Decision, Denial, NetworkVerdict, endpoint};
 use crate::log;
@@ -28,7 +28,7 @@ const DENIED: u8 = 1;
 const NO_ANSWER: u8 = 2;
 
 /// Says whether a connection would be allowed.
-pub fn run(global: &Global, args: &PolicyCheck) -> ExitCode {
+pub fn run(global: &GlobalOptions, args: &PolicyCheck) -> ExitCode {
     let said = answer(global, args).and_then(|(allowed, text)| {
         out::line(&text)?;
         Ok(allowed)
@@ -61,7 +61,7 @@ struct Question {
     request: Option<FullRequest>,
 }
 
-fn answer(global: &Global, args: &PolicyCheck) -> Result<(bool, String)> {
+fn answer(global: &GlobalOptions, args: &PolicyCheck) -> Result<(bool, String)> {
     let question = Question::of(args)?;
     match &args.container {
         Some(id) => of_container(id, &question),
@@ -109,7 +109,11 @@ fn of_container(id: &str, question: &Question) -> Result<(bool, String)> {
     }
 }
 
-fn of_policy(global: &Global, args: &PolicyCheck, question: &Question) -> Result<(bool, String)> {
+fn of_policy(
+    global: &GlobalOptions,
+    args: &PolicyCheck,
+    question: &Question,
+) -> Result<(bool, String)> {
     let files = NodeFiles::of(global)?;
     let typed = annotations(&args.annotation)?;
     let Some(name) = &args.name else {

@@ -8,7 +8,7 @@ use crate::cgroup::birthplace::Birthplace;
 use crate::cgroup::devices::DeviceAuthority;
 use crate::cgroup::path;
 use crate::cgroup::systemd_v1;
-use crate::cli::{self, Global};
+use crate::cli::{self, GlobalOptions};
 use crate::runtime::RuntimeError;
 use crate::runtime::agent::ListenerChild;
 use crate::runtime::delete;
@@ -21,7 +21,7 @@ use crate::runtime::state::store::{ContainerPaths, Lock};
 
 /// What has been made of a container so far. The steps are in `begin.rs`, `process.rs` and `complete.rs`.
 pub(super) struct Creation<'a> {
-    pub(super) global: &'a Global,
+    pub(super) global: &'a GlobalOptions,
     pub(super) args: &'a cli::Create,
     pub(super) place: ContainerPaths,
     pub(super) decision: BundleDecision,
@@ -72,7 +72,7 @@ pub(super) fn reserve(
 impl<'a> Creation<'a> {
     /// Makes the container's directory; from here on there is something to take away.
     pub(super) fn begin(
-        global: &'a Global,
+        global: &'a GlobalOptions,
         args: &'a cli::Create,
         place: ContainerPaths,
         lock: Lock,

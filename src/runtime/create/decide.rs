@@ -7,7 +7,7 @@ use std::path::Path;
 
 use oci_spec::runtime::{LinuxNamespaceType, LinuxSeccomp, Spec};
 
-use crate::cli::Global;
+use crate::cli::GlobalOptions;
 use crate::plan::idmap::IdmapContext;
 use crate::plan::names::names_file;
 use crate::plan::reach::{self, NetSettings};
@@ -79,7 +79,7 @@ impl BundleDecision {
 /// Reads a bundle and decides what is enforced for it. Creates nothing. `wrapped` are `wrap`'s own mounts,
 /// `handed_file` is a descriptor of the caller's that leads to a file of the node.
 pub fn decide(
-    global: &Global,
+    global: &GlobalOptions,
     dir: &Path,
     wrapped: &WrapPlan,
     handed_file: Option<i32>,
@@ -142,7 +142,7 @@ struct BundleWalls {
 /// Which bundle is decided about, and for whom.
 #[derive(Clone, Copy)]
 struct Call<'a> {
-    global: &'a Global,
+    global: &'a GlobalOptions,
     bundle: &'a Bundle,
     annotations: &'a BTreeMap<String, String>,
 }

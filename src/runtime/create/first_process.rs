@@ -30,7 +30,7 @@ use rustix::process::{Signal, WaitOptions};
 use crate::cgroup::birthplace::Birthplace;
 use crate::cgroup::delegated;
 use crate::cgroup::path;
-use crate::cli::Global;
+use crate::cli::GlobalOptions;
 use crate::enforce::executor::WallExecutor;
 use crate::runtime::RuntimeError;
 use crate::runtime::foreground::relay::Stdio;
@@ -56,7 +56,7 @@ pub struct CreateOptions<'a> {
 }
 
 /// Whether the first process is ours to [`make`]; libcontainer makes it otherwise.
-pub fn is_ours(global: &Global, spec: &Spec) -> bool {
+pub fn is_ours(global: &GlobalOptions, spec: &Spec) -> bool {
     !global.systemd_cgroup && is_plain(spec)
 }
 

@@ -24,7 +24,7 @@ mod walls;
 mod writable;
 
 use crate::cgroup::first_move;
-use crate::cli::{self, Global};
+use crate::cli::{self, GlobalOptions};
 use crate::plan::wrapped::WrapPlan;
 use crate::runtime::RuntimeError;
 use crate::runtime::agent::Agent;
@@ -40,7 +40,7 @@ pub use error::CreateError;
 
 /// Creates a container; its process waits for `start`. `wrapped` are `wrap`'s own mounts.
 pub fn create(
-    global: &Global,
+    global: &GlobalOptions,
     args: &cli::Create,
     streams: Streams<'_>,
     wrapped: &WrapPlan,

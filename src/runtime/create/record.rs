@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use oci_spec::runtime::{Hooks, Spec};
 
 use crate::cgroup::path;
-use crate::cli::Global;
+use crate::cli::GlobalOptions;
 use crate::plan::CapabilitySets;
 use crate::runtime::create::decide::BundleDecision;
 use crate::runtime::filter;
@@ -15,7 +15,7 @@ use crate::runtime::state::record::{self, CreateCall, Record};
 use crate::runtime::state::store::ContainerPaths;
 
 pub(super) fn new_record(
-    global: &Global,
+    global: &GlobalOptions,
     place: &ContainerPaths,
     decision: &BundleDecision,
 ) -> Record {
@@ -70,7 +70,7 @@ pub(super) fn new_record(
 }
 
 /// What libcontainer and the sidecar name their cgroups; systemd removes its own.
-fn cgroups(global: &Global, spec: &Spec, place: &ContainerPaths) -> Vec<PathBuf> {
+fn cgroups(global: &GlobalOptions, spec: &Spec, place: &ContainerPaths) -> Vec<PathBuf> {
     let own = path::named(spec).filter(|_| !global.systemd_cgroup);
     let (parent, name) = companion::sidecar_cgroup(spec, place);
     own.into_iter().chain([parent.join(name)]).collect()

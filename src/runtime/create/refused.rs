@@ -5,7 +5,7 @@ use oci_spec::runtime::Spec;
 use super::CreateError;
 use super::decide::BundleDecision;
 use crate::cgroup::{limits, path};
-use crate::cli::{self, Global};
+use crate::cli::{self, GlobalOptions};
 use crate::plan::CapabilitySets;
 use crate::runtime::RuntimeError;
 use crate::runtime::agent::Agent;
@@ -18,7 +18,7 @@ use crate::runtime::state::store::ContainerPaths;
 
 /// Gives a spec without `linux.cgroupsPath` one, or checks what it says for systemd.
 pub(super) fn name_cgroup(
-    global: &Global,
+    global: &GlobalOptions,
     place: &ContainerPaths,
     spec: &mut Spec,
 ) -> Result<(), RuntimeError> {

@@ -10,7 +10,7 @@ mod rivals;
 pub mod tty;
 pub mod wait;
 
-use crate::cli::{self, Global};
+use crate::cli::{self, GlobalOptions};
 use crate::enforce::program::ContainerProgram;
 use crate::plan::wrapped::WrapPlan;
 use crate::runtime::RuntimeError;
@@ -78,7 +78,7 @@ pub struct Attendance<'a> {
 
 /// Runs a container; its end unless it is detached.
 pub fn run(
-    global: &Global,
+    global: &GlobalOptions,
     args: &cli::Create,
     wrapped: &WrapPlan,
     afterwards: RunMode,

@@ -1,6 +1,6 @@
 //! Finds a container by its id, its engine's name for it, or the beginning of its id, under every engine.
 
-use crate::cli::Global;
+use crate::cli::GlobalOptions;
 use crate::render::identity::ContainerIdentity;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::identity;
@@ -61,7 +61,7 @@ pub fn container(text: &str) -> Result<Record, RuntimeError> {
 }
 
 /// The places of a container: of this `--root`, and where nobody named one and it has no such container, any engine's.
-pub fn place(global: &Global, text: &str) -> Result<ContainerPaths, RuntimeError> {
+pub fn place(global: &GlobalOptions, text: &str) -> Result<ContainerPaths, RuntimeError> {
     let own = ContainerPaths::new(&global.root, text);
     let is_there =
         |place: &ContainerPaths| place.dir().exists() || place.libcontainer_dir().exists();

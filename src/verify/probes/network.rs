@@ -16,7 +16,7 @@ use crate::egress::tried::{
 use crate::network::{foreign_links, is_fallback};
 use crate::sys::netlink::RouteSocket;
 use crate::verify::answer::Answers;
-use crate::verify::probe::{Attempt, Finding, Probe, Wall};
+use crate::verify::probe::{Attempt, Finding, Probe, ProbedWall};
 use crate::verify::promise::Promise;
 
 /// A refusal takes microseconds, since the way is closed on this machine.
@@ -32,7 +32,7 @@ const fn probe(
 ) -> Probe {
     Probe {
         id,
-        wall: Wall::Network,
+        wall: ProbedWall::Network,
         threats,
         tried,
         expected,
@@ -195,15 +195,15 @@ fn untried(promise: &Promise, host: &str) -> Option<String> {
 
 /// The sockets from which the network is tried, each bound to a port of its own before anything is.
 struct Sockets {
-    address: Bound,
-    address6: Bound,
-    metadata: Bound,
+    address: BoundSocket,
+    address6: BoundSocket,
+    metadata: BoundSocket,
     /// And the server that is asked.
-    name: Result<(Bound, IpAddr), Finding>,
+    name: Result<(BoundSocket, IpAddr), Finding>,
 }
 
 /// A socket and its port, or why there is none.
-type Bound = rustix::io::Result<(OwnedFd, u16)>;
+type BoundSocket = rustix::io::Result<(OwnedFd, u16)>;
 
 /// Made once, before the processes of the attempts, which inherit it.
 static SOCKETS: OnceLock<Sockets> = OnceLock::new();
@@ -221,7 +221,7 @@ pub fn open_sockets(promise: &Promise) -> TriedPorts {
             (bound(SocketType::DGRAM, any), server)
         }),
     });
-    let port = |bound: &Bound| bound.as_ref().ok().map(|(_, port)| *port);
+    let port = |bound: &BoundSocket| bound.as_ref().ok().map(|(_, port)| *port);
     let asked = |is_v6: bool| {
         let (bound, server) = sockets.name.as_ref().ok()?;
         port(bound).filter(|_| server.is_ipv6() == is_v6)
@@ -236,7 +236,7 @@ pub fn open_sockets(promise: &Promise) -> TriedPorts {
 }
 
 /// A socket with a port that nobody else in this network can use while it is open: neither address nor port is shared.
-fn bound(typ: SocketType, any: IpAddr) -> Bound {
+fn bound(typ: SocketType, any: IpAddr) -> BoundSocket {
     let family = match any {
         IpAddr::V4(_) => AddressFamily::INET,
         IpAddr::V6(_) => AddressFamily::INET6,
@@ -271,7 +271,12 @@ fn connect(socket: OwnedFd, to: SocketAddr) -> std::io::Result<TcpStream> {
 }
 
 /// Connects, says something if anybody accepts, and waits for a byte.
-fn no_byte(promise: &Promise, address: &str, port: u16, from: fn(&Sockets) -> &Bound) -> Finding {
+fn no_byte(
+    promise: &Promise,
+    address: &str,
+    port: u16,
+    from: fn(&Sockets) -> &BoundSocket,
+) -> Finding {
     if let Some(why) = untried(promise, address) {
         return Finding::not_tried(why);
     }

@@ -4,7 +4,7 @@ use rustix::io::Errno;
 
 use crate::sys::attempt::{self, TestCall};
 use crate::verify::answer::Answers;
-use crate::verify::probe::{Attempt, Finding, Outcome, Probe, Wall};
+use crate::verify::probe::{Attempt, Finding, Outcome, Probe, ProbedWall};
 use crate::verify::promise::Promise;
 
 const MEANS: &str =
@@ -31,7 +31,7 @@ const fn probe(
 ) -> Probe {
     Probe {
         id,
-        wall: Wall::Syscalls,
+        wall: ProbedWall::Syscalls,
         threats,
         tried,
         expected: "an errno of the filter, such as EPERM or ENOSYS",

@@ -5,13 +5,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use anyhow::{Context, Result};
 use rustix::process::Signal;
 
-use super::enforce::{self, Command, Walls};
+use super::enforce::{self, LandlockCommand, LandlockSetup};
 use crate::enforce::EnforceError;
 use crate::runtime::{FailureKind, FailureReport, RuntimeError};
 use crate::sys::{process, socket};
 
 /// Makes the command's process; its number, and the filter's listener.
-pub fn start(walls: Walls, command: &Command) -> Result<(rustix::process::Pid, OwnedFd)> {
+pub fn start(
+    walls: LandlockSetup,
+    command: &LandlockCommand,
+) -> Result<(rustix::process::Pid, OwnedFd)> {
     let (ours, theirs) = socket::pair().context("make a socket pair")?;
     // Not clone3(2): filters of engines answer that there is none.
     let child = process::fork_into(|| {
