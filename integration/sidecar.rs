@@ -8,8 +8,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use agentbox::network::{InnerMode, enter};
 use agentbox::sidecar::{
-    Attach, CgroupConfig, CgroupLimits, Duty, Limits, Loss, ProtocolError, SidecarConfig,
-    SidecarError, SidecarRecord, Spawned, kill, remove, request_namespace, spawn,
+    AttachRequest, CgroupConfig, CgroupLimits, Duty, Loss, ProtocolError, SidecarConfig,
+    SidecarError, SidecarRecord, SidecarRlimits, StartingSidecar, kill, remove, request_namespace,
+    spawn,
 };
 use agentbox::sys::{process, socket};
 use rustix::mount::UnmountFlags;
@@ -31,7 +32,7 @@ pub fn config() -> SidecarConfig<'static> {
     SidecarConfig {
         uid: ID,
         gid: ID,
-        limits: Limits {
+        limits: SidecarRlimits {
             open_files: 1000,
             file_bytes: 65_536,
         },
@@ -64,8 +65,8 @@ impl Init {
         self.process.wait().unwrap();
     }
 
-    pub fn attach(&self) -> Attach<'_> {
-        Attach {
+    pub fn attach(&self) -> AttachRequest<'_> {
+        AttachRequest {
             netns: None,
             init_pidfd: self.pidfd.as_fd(),
             inner: Some(make(&inner_config(InnerMode::Loopback))),
@@ -87,7 +88,7 @@ pub fn ready(config: &SidecarConfig<'_>, init: &Init) -> (SidecarRecord, OwnedFd
     (spawned.attach(attach).unwrap(), end, cookie)
 }
 
-fn refuse(spawned: Spawned) -> SidecarError {
+fn refuse(spawned: StartingSidecar) -> SidecarError {
     let init = Init::start();
     let error = spawned.attach(init.attach()).unwrap_err();
     init.end();
@@ -306,7 +307,7 @@ fn dials_from_the_engines_namespace() {
         let engine = make(&inner_config(InnerMode::Loopback));
         let init = Init::start();
         let spawned = spawn(&config(), program().as_fd()).unwrap();
-        let attach = Attach {
+        let attach = AttachRequest {
             netns: Some(engine.netns.as_fd()),
             ..init.attach()
         };

@@ -20,7 +20,7 @@ use crate::policy::{MESSAGE, bounded, escape, escape_json};
 struct Logger {
     /// `None`: standard error.
     file: Option<Mutex<File>>,
-    form: Form,
+    form: LogReader,
     debug: bool,
 }
 
@@ -33,16 +33,16 @@ pub enum LogFormat {
     Json,
 }
 
-/// Who reads it.
+/// Whether an engine or a user reads the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum LogReader {
     /// An engine, or a file.
     Engine(LogFormat),
     /// A person at a terminal.
     Person,
 }
 
-impl Form {
+impl LogReader {
     /// A terminal on standard error is a person's, but for whoever asks for a format.
     fn of(file: Option<&Mutex<File>>, asked: Option<LogFormat>, terminal: bool) -> Self {
         match (file, asked, terminal) {
@@ -90,7 +90,7 @@ pub fn init(path: Option<&Path>, form: Option<LogFormat>, debug: bool) -> anyhow
         None => None,
     };
     let logger = LOGGER.get_or_init(|| Logger {
-        form: Form::of(file.as_ref(), form, std::io::stderr().is_terminal()),
+        form: LogReader::of(file.as_ref(), form, std::io::stderr().is_terminal()),
         file,
         debug,
     });
@@ -164,8 +164,8 @@ fn is_ours(metadata: &Metadata<'_>) -> bool {
     metadata.target().starts_with("agentbox")
 }
 
-fn line(form: Form, level: Level, message: &str, time: &str) -> String {
-    let Form::Engine(format) = form else {
+fn line(form: LogReader, level: Level, message: &str, time: &str) -> String {
+    let LogReader::Engine(format) = form else {
         let word = match level {
             Level::Error => "",
             Level::Warn => "warning: ",
@@ -217,9 +217,9 @@ mod tests {
     fn a_message_stays_one_line_whatever_it_holds() {
         let hostile = "a\n{\"level\":\"error\"}\x1b[2J\"";
         for form in [
-            Form::Engine(LogFormat::Json),
-            Form::Engine(LogFormat::Text),
-            Form::Person,
+            LogReader::Engine(LogFormat::Json),
+            LogReader::Engine(LogFormat::Text),
+            LogReader::Person,
         ] {
             let line = line(form, Level::Error, hostile, "2026-01-01T00:00:00Z");
             assert_eq!(line.matches('\n').count(), 1, "{line:?}");
@@ -232,9 +232,9 @@ mod tests {
     fn l3_nothing_in_a_message_is_obeyed_by_a_terminal() {
         let hostile = "a\u{9b}2J\u{7f}\u{202e}b\u{2066}c\u{200b}\u{e0041}\u{2028}d\u{e9}";
         for form in [
-            Form::Engine(LogFormat::Json),
-            Form::Engine(LogFormat::Text),
-            Form::Person,
+            LogReader::Engine(LogFormat::Json),
+            LogReader::Engine(LogFormat::Text),
+            LogReader::Person,
         ] {
             let line = line(form, Level::Error, hostile, "2026-01-01T00:00:00Z");
             let bad = line.trim_end().chars().find(|c| is_treacherous(*c));
@@ -253,22 +253,22 @@ mod tests {
 
     #[test]
     fn u_all_2_a_person_at_a_terminal_gets_a_sentence_and_an_engine_its_line() {
-        let said = line(Form::Person, Level::Error, "line 3 (\"alow\")", "-");
+        let said = line(LogReader::Person, Level::Error, "line 3 (\"alow\")", "-");
         assert_eq!(said, "agentbox: line 3 (\"alow\")\n");
-        let said = line(Form::Person, Level::Warn, "w", "-");
+        let said = line(LogReader::Person, Level::Warn, "w", "-");
         assert_eq!(said, "agentbox: warning: w\n");
-        assert_eq!(Form::of(None, None, true), Form::Person);
-        let text = Form::Engine(LogFormat::Text);
-        assert_eq!(Form::of(None, None, false), text);
-        assert_eq!(Form::of(None, Some(LogFormat::Text), true), text);
+        assert_eq!(LogReader::of(None, None, true), LogReader::Person);
+        let text = LogReader::Engine(LogFormat::Text);
+        assert_eq!(LogReader::of(None, None, false), text);
+        assert_eq!(LogReader::of(None, Some(LogFormat::Text), true), text);
         let file = Mutex::new(File::open("/dev/null").unwrap());
-        assert_eq!(Form::of(Some(&file), None, true), text);
+        assert_eq!(LogReader::of(Some(&file), None, true), text);
     }
 
     #[test]
     fn the_json_form_is_what_containerd_decodes() {
         let line = line(
-            Form::Engine(LogFormat::Json),
+            LogReader::Engine(LogFormat::Json),
             Level::Error,
             "it \"broke\"",
             "2026-01-01T00:00:00Z",

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use agentbox::audit::Line;
+use agentbox::audit::LogLine;
 use serde_json::Value;
 
 use super::allowlist::{Agent, internet};
@@ -17,7 +17,7 @@ fn agentbox(arguments: &[&str]) -> Finished {
 
 /// The lines of a log, each of which has the published form and nothing besides.
 #[track_caller]
-fn lines(text: &str) -> Vec<Line> {
+fn lines(text: &str) -> Vec<LogLine> {
     let schema: Value = serde_json::from_str(&agentbox(&["audit", "--schema"]).ok()).unwrap();
     let known = known_fields(&schema);
     text.lines()
@@ -25,7 +25,7 @@ fn lines(text: &str) -> Vec<Line> {
             let value: Value = serde_json::from_str(line).unwrap();
             let fields: BTreeSet<String> = value.as_object().unwrap().keys().cloned().collect();
             assert!(fields.is_subset(&known), "{line}");
-            let parsed: Line = serde_json::from_value(value.clone()).unwrap();
+            let parsed: LogLine = serde_json::from_value(value.clone()).unwrap();
             assert_eq!(serde_json::to_value(&parsed).unwrap(), value, "{line}");
             parsed
         })

@@ -2,8 +2,8 @@
 
 use agentbox::egress::http::head;
 use agentbox::egress::request::{RequestDecision, of_head, typed};
-use agentbox::egress::{Decision, Denial, Rules};
-use agentbox::policy::Rule;
+use agentbox::egress::{Decision, Denial, EgressRules};
+use agentbox::policy::EgressRule;
 use agentbox::policy::request::{RequestRule, Scheme, exceeds};
 
 /// Lines: a rule, another rule, and a request, as a person types them; or the head of a request.
@@ -58,9 +58,9 @@ fn decided(
     denied: &RequestRule,
     request: &agentbox::policy::request::Request,
 ) {
-    let open = Rules {
-        allow: rules.iter().cloned().map(Rule::from).collect(),
-        ..Rules::default()
+    let open = EgressRules {
+        allow: rules.iter().cloned().map(EgressRule::from).collect(),
+        ..EgressRules::default()
     };
     let is_open = matches!(open.decide_request(request), RequestDecision::Allow(_));
     // A cloud's metadata service is opened by its name alone, whatever else allows it.
@@ -77,7 +77,7 @@ fn decided(
         !denied.allows(request) || denied.denies(request),
         "{denied}"
     );
-    let closed = Rules {
+    let closed = EgressRules {
         deny: [denied.clone().into()].into(),
         ..open
     };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use agentbox::plan::reach::{self, NetSettings};
-use agentbox::plan::{Decided, neutral, plan, process as confined};
+use agentbox::plan::{DecidedPlan, neutral, plan, process as confined};
 use agentbox::policy::{Asker, NodeConfig, Selection, Sources, exceeds, resolve};
 use agentbox::render::spec as shadow;
 use agentbox::runtime::filter;
@@ -36,7 +36,7 @@ pub fn config(data: &[u8]) {
             Ok(decided) => {
                 walls::check(&resolved, &spec, &facts, &decided);
                 saved_and_read_again(&decided);
-                let asked = filter::Asked::of(&decided.plan, &fixtures::newest());
+                let asked = filter::FilterRequest::of(&decided.plan, &fixtures::newest());
                 if let Ok(filter) = filter::compile(Some(asked), engine.as_ref()) {
                     assert!(filter.is_some_and(|f| f.program.instructions().len() <= 4096));
                 }
@@ -46,9 +46,9 @@ pub fn config(data: &[u8]) {
     }
 }
 
-fn saved_and_read_again(decided: &Decided) {
+fn saved_and_read_again(decided: &DecidedPlan) {
     let text = serde_json::to_vec(decided).unwrap();
-    let again: Decided = serde_json::from_slice(&text).unwrap();
+    let again: DecidedPlan = serde_json::from_slice(&text).unwrap();
     assert_eq!(*decided, again);
 }
 
@@ -106,7 +106,7 @@ pub fn annotations(data: &[u8]) {
             presets: &BTreeMap::new(),
             known_syscall: agentbox::seccomp::is_known,
             asker: Asker::Container,
-            asked: agentbox::policy::Asked::NOTHING,
+            asked: agentbox::policy::WrapOptions::NOTHING,
         });
         match selection {
             Ok(Selection::Policy(resolved)) => {

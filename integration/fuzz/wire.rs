@@ -3,13 +3,13 @@
 
 use std::net::IpAddr;
 
-use agentbox::egress::dns::{self, Answer};
+use agentbox::egress::dns::{self, NameAnswer};
 use agentbox::egress::http::{RequestGuard, authority, head, proxy_request};
 use agentbox::egress::names::Families;
-use agentbox::egress::names::Names;
+use agentbox::egress::names::NameTable;
 use agentbox::egress::socks;
-use agentbox::egress::tls::{Beginning, ClientWatch, Said, ServerWatch, beginning};
-use agentbox::egress::{Decision, Rules};
+use agentbox::egress::tls::{ClientWatch, FirstBytes, ServerReply, ServerWatch, beginning};
+use agentbox::egress::{Decision, EgressRules};
 use agentbox::policy::{Host, HostName, NetworkRule};
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::RData;
@@ -37,11 +37,11 @@ pub fn host(data: &[u8]) {
         return;
     };
     plain(&host);
-    let rules = Rules {
+    let rules = EgressRules {
         allow: ["*.example.com", HOST, "192.0.2.0/24"]
             .map(|rule| rule.parse().unwrap())
             .into(),
-        ..Rules::default()
+        ..EgressRules::default()
     };
     // Written in one way only, so text may say what the rules mean.
     let text = host.to_string();
@@ -84,15 +84,15 @@ pub fn hello(data: &[u8]) {
         assert!(data.starts_with(&out) && (greeted || out.is_empty()));
         let named = handshake(data).to_ascii_lowercase();
         assert!(!greeted || named.windows(HOST.len()).any(|w| w == HOST.as_bytes()));
-        assert!(!greeted || beginning(data) == Beginning::Tls);
+        assert!(!greeted || beginning(data) == FirstBytes::Tls);
     }
     let mut server = ServerWatch::default();
     let mut pieces = data
         .chunks(1 + data.len() / 5)
         .map(|piece| server.feed(piece));
-    let said = pieces.find(|said| *said != Said::NoAnswer);
+    let said = pieces.find(|said| *said != ServerReply::NoAnswer);
     assert_eq!(
-        said.unwrap_or(Said::NoAnswer),
+        said.unwrap_or(ServerReply::NoAnswer),
         ServerWatch::default().feed(data)
     );
 }
@@ -141,11 +141,11 @@ pub fn http(data: &[u8]) {
 /// A question for the DNS stub.
 pub fn question(data: &[u8]) {
     let host = meant();
-    let mut names = Names::new(4);
+    let mut names = NameTable::new(4);
     let given = names.give(&host).unwrap();
     let decide = |name: &HostName| match *name == host {
-        true => Answer::Addresses(given),
-        false => Answer::Blocked("no rule matches it".to_owned()),
+        true => NameAnswer::Addresses(given),
+        false => NameAnswer::Blocked("no rule matches it".to_owned()),
     };
     let Some((answer, asked)) = dns::respond(data, Families::Both, decide) else {
         return;

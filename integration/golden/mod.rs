@@ -20,9 +20,9 @@ mod lines;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use agentbox::plan::{Decided, HostFacts, PlanError, plan, process};
-use agentbox::policy::{Resolved, Selection};
-use agentbox::render::explain::{self, Subject, Whole};
+use agentbox::plan::{DecidedPlan, HostFacts, PlanError, plan, process};
+use agentbox::policy::{ResolvedPolicy, Selection};
+use agentbox::render::explain::{self, ExplainedContainer, FullPlan};
 use agentbox::render::spec as shadow;
 use agentbox::runtime::filter;
 use oci_spec::runtime::Spec;
@@ -121,7 +121,7 @@ fn nothing_of_a_plan_or_a_spec_can_change_without_another_line() {
     for policy in POLICIES {
         let decided = fixtures::planned(&flagged(policy, &spec), &spec).unwrap();
         let rendered = shadow::confined(spec.clone(), &decided.plan, &fixtures::places());
-        let plans = lines::assert_every_change_shows("plan", &Whole::from(&decided));
+        let plans = lines::assert_every_change_shows("plan", &FullPlan::from(&decided));
         let specs = lines::assert_every_change_shows("spec", &rendered);
         assert!(plans > 500 && specs > 300, "{plans} and {specs} changes");
     }
@@ -136,7 +136,7 @@ fn relative(name: &str) -> Option<&'static str> {
 }
 
 /// What `--policy NAME` resolves to for a container that asks for nothing itself.
-fn flagged(policy: &str, spec: &Spec) -> Resolved {
+fn flagged(policy: &str, spec: &Spec) -> ResolvedPolicy {
     let mut annotations = fixtures::annotations(spec);
     annotations.retain(|key, _| !key.starts_with("dev.agentbox."));
     match fixtures::select(Some(policy), &annotations).unwrap() {
@@ -146,7 +146,7 @@ fn flagged(policy: &str, spec: &Spec) -> Resolved {
 }
 
 /// Everything under one policy.
-fn under(resolved: &Resolved, spec: &Spec) -> Vec<String> {
+fn under(resolved: &ResolvedPolicy, spec: &Spec) -> Vec<String> {
     let on = |host: &HostFacts| words(resolved, plan(resolved, spec, &fixtures::facts(spec), host));
     let kernels = kernels();
     let ((newest_name, newest_host), older) = kernels.split_last().unwrap();
@@ -183,7 +183,10 @@ fn under(resolved: &Resolved, spec: &Spec) -> Vec<String> {
 }
 
 /// The name of the policy in a refusal is said by what stands above it.
-fn words(resolved: &Resolved, result: Result<Decided, PlanError>) -> Result<Decided, String> {
+fn words(
+    resolved: &ResolvedPolicy,
+    result: Result<DecidedPlan, PlanError>,
+) -> Result<DecidedPlan, String> {
     let name = format!("policy '{}'", resolved.policy.name);
     result.map_err(|error| chain(&error).replace(&name, "policy '<policy>'"))
 }
@@ -193,23 +196,24 @@ fn chain(error: &dyn std::error::Error) -> String {
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-fn planned(result: &Result<Decided, String>) -> Vec<String> {
+fn planned(result: &Result<DecidedPlan, String>) -> Vec<String> {
     match result {
-        Ok(decided) => lines::of("plan", &Whole::from(decided)),
+        Ok(decided) => lines::of("plan", &FullPlan::from(decided)),
         Err(error) => vec![format!("refused: {error}")],
     }
 }
 
 fn explanation(
-    decided: &Decided,
-    resolved: &Resolved,
+    decided: &DecidedPlan,
+    resolved: &ResolvedPolicy,
     spec: &Spec,
     host: &HostFacts,
 ) -> Vec<String> {
     let engine = spec.linux().as_ref().and_then(|l| l.seccomp().as_ref());
-    let compiled = filter::compile(Some(filter::Asked::of(&decided.plan, host)), engine).unwrap();
+    let compiled =
+        filter::compile(Some(filter::FilterRequest::of(&decided.plan, host)), engine).unwrap();
     let filter = compiled.map(|f| explain::filter(&f.program));
-    let subject = Subject {
+    let subject = ExplainedContainer {
         landlock: None,
         settings: Vec::new(),
         name: "container ID".to_owned(),

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use agentbox::plan::{BundleFacts, FileKind, Inside, Link, SourceFacts};
-use agentbox::policy::Resolved;
+use agentbox::plan::{BundleFacts, FileKind, FollowedLink, FoundCredential, SourceFacts};
+use agentbox::policy::ResolvedPolicy;
 use oci_spec::runtime::Spec;
 use serde_json::{Value, json};
 
@@ -301,7 +301,7 @@ pub fn facts(dice: &mut Dice, spec: &Spec) -> BundleFacts {
         }
         if dice.one_in(6) {
             let why = "it holds credentials".to_owned();
-            source.inside = vec![Inside::hidden("me/.ssh".into(), why, 1)];
+            source.inside = vec![FoundCredential::hidden("me/.ssh".into(), why, 1)];
             source.unsearched = dice.one_in(6).then(|| "too many files".to_owned());
         }
         if dice.one_in(8) {
@@ -315,7 +315,7 @@ pub fn facts(dice: &mut Dice, spec: &Spec) -> BundleFacts {
         }
         if dice.one_in(20) {
             let (path, owner) = (dice.pick(&NAMES).into(), dice.pick(&[0, 1000]));
-            source.links = vec![Link { path, owner }];
+            source.links = vec![FollowedLink { path, owner }];
         }
     }
     // One path is one file: the first of equal ones speaks for all.
@@ -329,7 +329,7 @@ pub fn facts(dice: &mut Dice, spec: &Spec) -> BundleFacts {
     facts
 }
 
-pub fn policy(dice: &mut Dice) -> Resolved {
+pub fn policy(dice: &mut Dice) -> ResolvedPolicy {
     let mut fields = vec![("filesystem.mounts", dice.pick(&["drop", "read-only"]))];
     fields.extend(dice.some(
         &[

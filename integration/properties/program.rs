@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use agentbox::plan::SyscallPlan;
 use agentbox::policy::{self, Switch, SyscallProfile, Syscalls};
 use agentbox::runtime::{RuntimeError, filter};
-use agentbox::seccomp::{self, ARCH_X86_64, Call, DenyMode, Filter, SeccompError};
+use agentbox::seccomp::{self, ARCH_X86_64, DenyMode, SeccompError, SyscallData, SyscallFilter};
 use oci_spec::runtime::LinuxSeccomp;
 
 use super::Dice;
@@ -13,9 +13,9 @@ use crate::fixtures;
 
 const ARGUMENTS: [u64; 8] = [0, 1, 2, 16, 38, 0x5412, 0x10_0000, u64::MAX];
 
-fn call(dice: &mut Dice, number: u32) -> Call {
+fn call(dice: &mut Dice, number: u32) -> SyscallData {
     let args = std::array::from_fn(|_| dice.pick(&ARGUMENTS));
-    Call {
+    SyscallData {
         number,
         arch: ARCH_X86_64,
         args,
@@ -23,7 +23,7 @@ fn call(dice: &mut Dice, number: u32) -> Call {
 }
 
 /// Compiles; names that no policy can deny are taken out of `deny`.
-fn compiled(syscalls: &mut Syscalls, engine: Option<&LinuxSeccomp>) -> Filter {
+fn compiled(syscalls: &mut Syscalls, engine: Option<&LinuxSeccomp>) -> SyscallFilter {
     for _ in 0..64 {
         let planned = SyscallPlan {
             allow: syscalls.allow.clone(),
@@ -33,7 +33,7 @@ fn compiled(syscalls: &mut Syscalls, engine: Option<&LinuxSeccomp>) -> Filter {
             set_id_cause: None,
             engine_profile: engine.is_some(),
         };
-        let asked = filter::Asked {
+        let asked = filter::FilterRequest {
             syscalls: &planned,
             devices: false,
             denials: DenyMode::Errno,
@@ -52,14 +52,14 @@ fn compiled(syscalls: &mut Syscalls, engine: Option<&LinuxSeccomp>) -> Filter {
 }
 
 fn names() -> Vec<policy::SyscallName> {
-    seccomp::SyscallName::all()
+    seccomp::KnownSyscall::all()
         .map(|n| n.as_str().parse().unwrap())
         .collect()
 }
 
 fn number(name: &policy::SyscallName) -> u32 {
     name.as_str()
-        .parse::<seccomp::SyscallName>()
+        .parse::<seccomp::KnownSyscall>()
         .unwrap()
         .number()
 }
@@ -131,7 +131,7 @@ fn a_profile_lets_through_what_the_tighter_ones_do_and_more() {
             };
             compiled(&mut syscalls, engine)
         });
-        let filters: Vec<Filter> = filters.collect();
+        let filters: Vec<SyscallFilter> = filters.collect();
         let mut tighter = 0;
         for name in names.iter().cycle().take(names.len() * 24) {
             let call = call(&mut dice, number(name));

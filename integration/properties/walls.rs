@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
 use agentbox::plan::neutral;
-use agentbox::plan::never::Never;
-use agentbox::plan::{BundleFacts, Decided, EphemeralContent, Plan, plan};
-use agentbox::policy::{self, MountRule, Resolved, RootAccess};
+use agentbox::plan::never::NeverList;
+use agentbox::plan::{BundleFacts, DecidedPlan, EphemeralContent, Plan, plan};
+use agentbox::policy::{self, MountRule, ResolvedPolicy, RootAccess};
 use agentbox::render::spec as shadow;
 use oci_spec::runtime::{Mount, Spec};
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ const READ_ONLY: [&str; 5] = [
 const WRITABLE_SUPPORT: [&str; 2] = ["/dev/shm", "/dev/termination-log"];
 
 /// Everything that no shadow spec may lack or have.
-pub fn check(resolved: &Resolved, spec: &Spec, facts: &BundleFacts, decided: &Decided) {
+pub fn check(resolved: &ResolvedPolicy, spec: &Spec, facts: &BundleFacts, decided: &DecidedPlan) {
     let plan = &decided.plan;
     let rendered = shadow::confined(spec.clone(), plan, &fixtures::places());
     check_mounts(
@@ -57,12 +57,12 @@ pub fn check(resolved: &Resolved, spec: &Spec, facts: &BundleFacts, decided: &De
 }
 
 fn check_mounts(
-    resolved: &Resolved,
+    resolved: &ResolvedPolicy,
     spec: &Spec,
     (facts, plan): (&BundleFacts, &Plan),
     mounts: &[Mount],
 ) {
-    let never = Never::builtin();
+    let never = NeverList::builtin();
     for mount in mounts {
         let destination = mount.destination();
         let options = mount.options().clone().unwrap_or_default();
@@ -130,7 +130,7 @@ fn is_canonical(path: &Path) -> bool {
     path.is_absolute() && plain && again.as_os_str() == path.as_os_str()
 }
 
-fn is_writable_by_policy(resolved: &Resolved, plan: &Plan, destination: &Path) -> bool {
+fn is_writable_by_policy(resolved: &ResolvedPolicy, plan: &Plan, destination: &Path) -> bool {
     let rules = &resolved.policy.filesystem;
     match rules.mounts {
         MountRule::Keep => true,
@@ -214,7 +214,7 @@ fn check_files(plan: &Plan, rendered: &Spec) {
 }
 
 /// What no process may lack or have.
-pub fn check_process(resolved: &Resolved, rendered: &Spec) {
+pub fn check_process(resolved: &ResolvedPolicy, rendered: &Spec) {
     let process = rendered.process().as_ref().unwrap();
     assert_eq!(process.no_new_privileges(), Some(true));
     assert!(process.oom_score_adj().is_none_or(|score| score >= 0));
@@ -290,7 +290,12 @@ fn check_linux(plan: &Plan, rendered: &Spec) {
 /// What differs for good reason is not compared: the engine's profile and `net.*` settings are not in the shadow spec
 /// (the program and the inner namespace have them), masks below /sys are made at start and so left out of it, and
 /// what was pruned once is not there to be pruned again.
-fn check_again(resolved: &Resolved, rendered: &Spec, facts: &BundleFacts, decided: &Decided) {
+fn check_again(
+    resolved: &ResolvedPolicy,
+    rendered: &Spec,
+    facts: &BundleFacts,
+    decided: &DecidedPlan,
+) {
     let before = &decided.plan;
     let rendered = &with_late_mounts(rendered, before);
     let judged = before

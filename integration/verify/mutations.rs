@@ -8,10 +8,10 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
-use agentbox::verify::inside::{self, Answer, Line};
-use agentbox::verify::probe::{Outcome, Wall};
+use agentbox::verify::inside::{self, Answer, OutputLine};
+use agentbox::verify::probe::{Outcome, ProbedWall};
 use agentbox::verify::probes;
-use agentbox::verify::promise::{Promise, Walls};
+use agentbox::verify::promise::{Promise, PromisedWalls};
 use serde_json::{Value, json};
 
 use crate::direct::{Node, Scratch, program};
@@ -19,7 +19,7 @@ use crate::direct::{Node, Scratch, program};
 /// Every wall, for a container that has no capability and nothing to reach.
 fn everything() -> Promise {
     Promise {
-        walls: Some(Walls {
+        walls: Some(PromisedWalls {
             set_id_refused: true,
             paranoid: true,
             root_read_only: true,
@@ -30,7 +30,7 @@ fn everything() -> Promise {
                 .filter(|kind| **kind != "user")
                 .map(|kind| (*kind).to_owned())
                 .collect(),
-            ..Walls::default()
+            ..PromisedWalls::default()
         }),
         node: probes::processes::of("self"),
         inherited: Vec::new(),
@@ -57,9 +57,9 @@ fn found(mut command: Command) -> BTreeMap<String, (Outcome, String)> {
     let mut lines = text.lines().filter_map(|line| {
         // A terminal's output has carriage returns, and other lines may stand between.
         match serde_json::from_str(line.trim()).ok()? {
-            Line::Ports(_) => None,
-            Line::Finding { probe, finding } => Some((probe, (finding.outcome, finding.saw))),
-            Line::Done => Some((String::new(), (Outcome::Held, String::new()))),
+            OutputLine::Ports(_) => None,
+            OutputLine::Finding { probe, finding } => Some((probe, (finding.outcome, finding.saw))),
+            OutputLine::Done => Some((String::new(), (Outcome::Held, String::new()))),
         }
     });
     let mut all: BTreeMap<_, _> = lines.by_ref().collect();
@@ -75,7 +75,7 @@ fn not_held(found: &BTreeMap<String, (Outcome, String)>) -> BTreeSet<String> {
     failed.map(|(id, _)| id.clone()).collect()
 }
 
-fn inside_of(wall: Wall) -> BTreeSet<String> {
+fn inside_of(wall: ProbedWall) -> BTreeSet<String> {
     let all = probes::all().filter(|p| p.wall == wall && inside::is_tried_inside(p));
     all.map(|p| p.id.to_owned()).collect()
 }
@@ -460,7 +460,7 @@ fn verify_notices_each_single_wall_that_is_missing() {
     let node = Node::new();
     let control = by_runc(&node, "control", &walled(&node));
     // runc has raised all but the filter: of that every probe says so, and no other one does.
-    let expected = inside_of(Wall::Syscalls);
+    let expected = inside_of(ProbedWall::Syscalls);
     assert_eq!(not_held(&control), expected, "{control:#?}");
     for (name, take_away, ids) in MUTATIONS {
         let mut config = walled(&node);

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use ring::digest::{SHA256, digest};
 use serde::Serialize;
 
-use super::{Context, Event, LifeState, SCHEMA, Verdict, WallName, What};
+use super::{Context, Event, EventDetail, LifeState, SCHEMA, Verdict, WallName};
 use crate::policy::escape_json;
 
 /// What stands in the place of a hash where no line is before.
@@ -54,7 +54,7 @@ pub fn template(context: &Context, event: Event) -> Vec<u8> {
 
 /// The template of the first process's end, whose status is not known yet.
 pub fn template_of_exit(context: &Context) -> Vec<u8> {
-    let what = What::Container {
+    let what = EventDetail::Container {
         state: LifeState::Ended,
         exit: Some(0),
         signal: None,
@@ -89,10 +89,10 @@ fn filled(template: &str, time: &str, place: &str, content: &str) -> String {
         .replacen(place, content, 1)
 }
 
-/// [`super::Line`], borrowed.
+/// A [`super::LogLine`] whose fields are borrowed, for writing it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Written<'a> {
+struct BorrowedLine<'a> {
     schema: &'static str,
     seq: u64,
     time: &'a str,
@@ -134,7 +134,7 @@ impl Chain {
     /// The next line, with its end. It is no part of the chain before it is [committed](Self::commit). Texts of the event are
     /// to be [plain](Event::plain) already.
     pub fn render(&self, time: &str, context: &Context, event: &Event) -> Vec<u8> {
-        let written = Written {
+        let written = BorrowedLine {
             schema: SCHEMA,
             seq: self.seq + 1,
             time,

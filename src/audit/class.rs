@@ -1,6 +1,6 @@
 //! PURE. Events that share a quota.
 
-use super::{Event, Verdict, Via, WallName, What};
+use super::{ConnectionKind, Event, EventDetail, Verdict, WallName};
 
 /// Events that share a quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,28 +57,28 @@ impl Class {
             (
                 _,
                 _,
-                What::Connection {
-                    via: Some(Via::Control),
+                EventDetail::Connection {
+                    via: Some(ConnectionKind::Control),
                     ..
                 },
             ) => Self::Control,
             (
                 _,
                 _,
-                What::Connection {
-                    via: Some(Via::Inbound | Via::Outside),
+                EventDetail::Connection {
+                    via: Some(ConnectionKind::Inbound | ConnectionKind::Outside),
                     ..
                 },
             ) => Self::Inbound,
             (
                 _,
                 _,
-                What::Connection {
-                    via: Some(Via::Unrouted | Via::Unanswered),
+                EventDetail::Connection {
+                    via: Some(ConnectionKind::Unrouted | ConnectionKind::Unanswered),
                     ..
                 },
             ) => Self::Counts,
-            (_, _, What::Name { .. }) => Self::Names,
+            (_, _, EventDetail::Name { .. }) => Self::Names,
             (WallName::Network, Verdict::Denied, _) => Self::Connections,
             (WallName::Network, Verdict::Failed, _) => Self::Failed,
             (WallName::Network, Verdict::Allowed | Verdict::Ended, _) => Self::Allowed,

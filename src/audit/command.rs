@@ -9,13 +9,14 @@ use super::plain::{LONGEST, plain_list};
 /// A program with its arguments, and the user who executes it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Command"))]
 #[serde(rename_all = "camelCase")]
-pub struct Command {
+pub struct LoggedCommand {
     /// Program and arguments.
     pub arguments: Vec<String>,
     /// What stands in a line for more than it has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub cut: Vec<Cut>,
+    pub cut: Vec<ArgumentCut>,
     /// User id in the container.
     pub uid: u32,
     /// Group id in the container.
@@ -25,8 +26,9 @@ pub struct Command {
 /// An argument that is cut in a line, or all that have no place in it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Cut"))]
 #[serde(rename_all = "camelCase")]
-pub struct Cut {
+pub struct ArgumentCut {
     /// Its place in the list, from 0. That of the `...` at the list's end stands for all arguments from there on, with a zero byte
     /// after each, as in /proc/PID/cmdline.
     pub argument: usize,
@@ -36,7 +38,7 @@ pub struct Cut {
     pub sha256: String,
 }
 
-impl Cut {
+impl ArgumentCut {
     fn of<'a>(argument: usize, parts: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut digest = Context::new(&SHA256);
         let mut bytes = 0_u64;
@@ -63,7 +65,7 @@ impl Cut {
 }
 
 /// Arguments with texts that are bounded and harmless on a terminal, and what was cut of them.
-pub(super) fn plain_arguments(arguments: Vec<String>) -> (Vec<String>, Vec<Cut>) {
+pub(super) fn plain_arguments(arguments: Vec<String>) -> (Vec<String>, Vec<ArgumentCut>) {
     let list = plain_list(arguments.clone());
     // Of a list that is too long the last item stands for the rest.
     let is_short = list.len() < arguments.len()
@@ -76,12 +78,12 @@ pub(super) fn plain_arguments(arguments: Vec<String>) -> (Vec<String>, Vec<Cut>)
     };
     let long = arguments.iter().take(shown).enumerate();
     let long = long.filter(|(_, text)| text.chars().nth(LONGEST).is_some());
-    let mut cut: Vec<Cut> = long
-        .map(|(at, text)| Cut::of(at, std::iter::once(text.as_bytes())))
+    let mut cut: Vec<ArgumentCut> = long
+        .map(|(at, text)| ArgumentCut::of(at, std::iter::once(text.as_bytes())))
         .collect();
     if is_short {
         let rest = arguments.iter().skip(shown);
-        cut.push(Cut::of(
+        cut.push(ArgumentCut::of(
             shown,
             rest.flat_map(|text| [text.as_bytes(), b"\0"]),
         ));
@@ -92,7 +94,7 @@ pub(super) fn plain_arguments(arguments: Vec<String>) -> (Vec<String>, Vec<Cut>)
 /// What [`plain_list`] puts for the rest of a list.
 const REST: &str = "...";
 
-impl Command {
+impl LoggedCommand {
     /// With texts that are bounded and harmless on a terminal: an image may have chosen them.
     pub fn plain(arguments: Vec<String>, uid: u32, gid: u32) -> Self {
         let (arguments, cut) = plain_arguments(arguments);
@@ -112,7 +114,7 @@ impl Command {
 }
 
 /// Arguments on one line, with what was cut.
-pub(super) fn said(arguments: &[String], cut: &[Cut]) -> String {
+pub(super) fn said(arguments: &[String], cut: &[ArgumentCut]) -> String {
     let mut words = arguments.join(" ");
     for cut in cut {
         words.push(' ');
@@ -126,7 +128,7 @@ mod tests {
     use super::super::plain::MOST_ITEMS;
     use super::*;
 
-    fn plain(arguments: &[&str]) -> (Vec<String>, Vec<Cut>) {
+    fn plain(arguments: &[&str]) -> (Vec<String>, Vec<ArgumentCut>) {
         plain_arguments(arguments.iter().map(|text| (*text).to_owned()).collect())
     }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::plain::plain;
-use super::what::What;
+use super::what::EventDetail;
 use crate::policy::Tool;
 
 /// Whose events these are. Made once, by the runtime, and handed to each writer.
@@ -164,7 +164,7 @@ pub struct Event {
     /// What it did.
     pub verdict: Verdict,
     /// With what.
-    pub what: What,
+    pub what: EventDetail,
     /// The reason in a word, by which refusals are counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
@@ -196,7 +196,7 @@ pub struct Event {
 
 impl Event {
     /// An event without a word on its reason.
-    pub fn new(wall: WallName, verdict: Verdict, what: What) -> Self {
+    pub fn new(wall: WallName, verdict: Verdict, what: EventDetail) -> Self {
         Self {
             wall,
             verdict,
@@ -242,9 +242,10 @@ impl Event {
 /// A line of a log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Line"))]
 #[cfg_attr(test, schemars(extend("additionalProperties" = false)))]
 #[serde(rename_all = "camelCase")]
-pub struct Line {
+pub struct LogLine {
     /// `agentbox.event/1`.
     #[cfg_attr(test, schemars(extend("const" = super::SCHEMA)))]
     pub schema: String,

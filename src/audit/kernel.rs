@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Event, Verdict, Via, WallName, What};
+use super::{ConnectionKind, Event, EventDetail, Verdict, WallName};
 
 /// A limit whose hits the kernel counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,7 +46,7 @@ impl CountedLimit {
             }
             (false, Self::Pids) => "the engine's own limit is the smaller one: docker run --pids-limit".to_owned(),
         };
-        let what = What::Limit {
+        let what = EventDetail::Limit {
             limit: self.field().to_owned(),
             times,
             value,
@@ -60,15 +60,15 @@ impl CountedLimit {
 }
 
 /// Attempts by address since the last line of them.
-pub fn by_address(count: u64, via: Via) -> Event {
-    let what = What::attempt(via, "", None);
+pub fn by_address(count: u64, via: ConnectionKind) -> Event {
+    let what = EventDetail::attempt(via, "", None);
     let event = Event {
         cause: Some("by-address".to_owned()),
         count: (count != 1).then_some(count),
         ..Event::new(WallName::Network, Verdict::Denied, what)
     };
     match via {
-        Via::Unanswered => Event {
+        ConnectionKind::Unanswered => Event {
             verdict: Verdict::Noted,
             reason: Some(
                 "to an address on a port that no rule names, or to a port of the container itself where nothing listens: the kernel counts \
@@ -127,8 +127,14 @@ mod tests {
 
     #[test]
     fn what_may_be_the_containers_own_is_noted_and_not_called_refused() {
-        assert_eq!(by_address(2, Via::Unrouted).verdict, Verdict::Denied);
-        assert_eq!(by_address(2, Via::Unanswered).verdict, Verdict::Noted);
-        assert_eq!(by_address(1, Via::Unrouted).times(), 1);
+        assert_eq!(
+            by_address(2, ConnectionKind::Unrouted).verdict,
+            Verdict::Denied
+        );
+        assert_eq!(
+            by_address(2, ConnectionKind::Unanswered).verdict,
+            Verdict::Noted
+        );
+        assert_eq!(by_address(1, ConnectionKind::Unrouted).times(), 1);
     }
 }

@@ -1,12 +1,12 @@
 //! PURE. A run in Markdown: a summary for a pull request or a CI job's page.
 
-use super::Line;
-use super::report::{Denied, Subject, denied, passed, shares, title, would_deny};
+use super::LogLine;
+use super::report::{DenialGroup, RunHeader, denied, passed, shares, title, would_deny};
 use super::rows::{MOST, hidden_words};
 use crate::policy::Advice;
 
 /// The summary.
-pub fn text(subject: &Subject, lines: &[&Line]) -> String {
+pub fn text(subject: &RunHeader, lines: &[&LogLine]) -> String {
     let mut text = format!(
         "### agentbox\n\n{}; run of {}: {}\n\n",
         code(&title(&subject.context)),
@@ -48,7 +48,7 @@ pub fn text(subject: &Subject, lines: &[&Line]) -> String {
     text + &more(through.len())
 }
 
-fn rows(text: &mut String, refused: &[Denied]) {
+fn rows(text: &mut String, refused: &[DenialGroup]) {
     let (shown, hidden) = shares(refused);
     for one in shown {
         let rule = one.missing_rule.as_ref();
@@ -94,7 +94,9 @@ fn code(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Chain, Context, Event, Log, NODE, Verdict, Via, WallName, What};
+    use super::super::{
+        Chain, ConnectionKind, Context, Event, EventDetail, Log, NODE, Verdict, WallName,
+    };
     use super::*;
 
     /// What GitHub would make a link, a mention, an image or HTML of.
@@ -125,7 +127,7 @@ mod tests {
                 policy: Some(mark.to_owned()),
                 ..Context::default()
             };
-            let subject = Subject {
+            let subject = RunHeader {
                 context: context.clone(),
                 started: mark.to_owned(),
                 state: mark.to_owned(),
@@ -134,8 +136,8 @@ mod tests {
                 files: Some(mark.to_owned()),
                 earlier: 1,
             };
-            let attempt = What::attempt(Via::Http, mark, Some(443));
-            let passed = What::Connection {
+            let attempt = EventDetail::attempt(ConnectionKind::Http, mark, Some(443));
+            let passed = EventDetail::Connection {
                 via: None,
                 host: mark.to_owned(),
                 port: Some(443),
@@ -160,7 +162,7 @@ mod tests {
                 bytes.extend(line);
             }
             let log = Log::parse(NODE, &bytes);
-            let lines: Vec<&Line> = log.lines.iter().collect();
+            let lines: Vec<&LogLine> = log.lines.iter().collect();
             assert_eq!(lines.len(), 2);
             let page = text(&subject, &lines);
             // What is left when the code is taken out of each line; code never goes over the end of a line here.

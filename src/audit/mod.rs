@@ -47,13 +47,13 @@ pub mod words;
 
 pub use chain::{Chain, hash};
 pub use class::Class;
-pub use command::Command;
-pub use event::{Actor, Context, Event, Line, PUBLISHED, Verdict, WallName};
+pub use command::LoggedCommand;
+pub use event::{Actor, Context, Event, LogLine, PUBLISHED, Verdict, WallName};
 pub use kernel::CountedLimit;
 pub use quota::Quotas;
-pub use read::{Fault, Log};
-pub use recent::{Recent, Refused, Shows};
-pub use what::{LifeState, LogHead, ProcessState, Via, What};
+pub use read::{Log, LogFault};
+pub use recent::{DenialNotice, RecentDenials, ReportedDenials};
+pub use what::{ConnectionKind, EventDetail, LifeState, LogHead, ProcessState};
 
 /// The cause of an event that learn mode allowed.
 pub const LEARNT: &str = "learnt";

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Event, Line, SIDECAR_LOST, Verdict, WallName, What};
+use super::{Event, EventDetail, LogLine, SIDECAR_LOST, Verdict, WallName};
 use crate::policy::escape;
 
 /// The causes of these events.
@@ -13,23 +13,23 @@ const NOT_WATCHED: &str = "not-watched";
 const WRITTEN: &str = "written";
 
 /// Writes to a mount's files are recorded from now on; `field` of the policy lets it be written, where one does.
-pub fn watched(mount: What, field: Option<&str>) -> Event {
+pub fn watched(mount: EventDetail, field: Option<&str>) -> Event {
     let why = "whether its files are written is recorded (report.learn)";
     event(mount, WATCHED, why.to_owned(), field)
 }
 
 /// They are not, for this reason.
-pub fn not_watched(mount: What, error: &str) -> Event {
+pub fn not_watched(mount: EventDetail, error: &str) -> Event {
     let why = format!("whether its files are written is not recorded: {error}");
     event(mount, NOT_WATCHED, why, None)
 }
 
 /// A file of a mount was written for the first time.
-pub fn written(mount: What) -> Event {
+pub fn written(mount: EventDetail) -> Event {
     event(mount, WRITTEN, "a file of it was written".to_owned(), None)
 }
 
-fn event(mount: What, cause: &str, why: String, field: Option<&str>) -> Event {
+fn event(mount: EventDetail, cause: &str, why: String, field: Option<&str>) -> Event {
     Event {
         cause: Some(cause.to_owned()),
         reason: Some(why),
@@ -44,19 +44,19 @@ pub struct Mounts {
     /// Where a file was written.
     pub written: Vec<String>,
     /// Where none was, as far as is known.
-    pub unwritten: Vec<Unwritten>,
+    pub unwritten: Vec<UnwrittenMount>,
 }
 
-/// A mount of which no file was written.
+/// A mount in which no file was written.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
-pub struct Unwritten {
+pub struct UnwrittenMount {
     /// Where it is.
     pub destination: String,
     /// The field of the policy that lets it be written, where one does.
     pub field: Option<String>,
 }
 
-impl Unwritten {
+impl UnwrittenMount {
     /// What a policy says in place of that, in words.
     pub fn instead(&self) -> &'static str {
         match self.field.as_deref() {
@@ -108,14 +108,14 @@ impl Mounts {
 }
 
 /// What these lines say of the mounts that were watched. Lines of other containers, as those of a pod's, say nothing of them.
-pub fn of(lines: &[&Line]) -> Mounts {
+pub fn of(lines: &[&LogLine]) -> Mounts {
     let mut watched: BTreeMap<(&str, &str), (Option<&String>, bool)> = BTreeMap::new();
     for cause in [WATCHED, WRITTEN] {
         let of_cause = lines
             .iter()
             .filter(|line| line.event.cause.as_deref() == Some(cause));
         for line in of_cause {
-            let What::Mount { destination, .. } = &line.event.what else {
+            let EventDetail::Mount { destination, .. } = &line.event.what else {
                 continue;
             };
             let key = (line.context.container.as_str(), destination.as_str());
@@ -131,12 +131,12 @@ pub fn of(lines: &[&Line]) -> Mounts {
     }
     let mut mounts = Mounts::default();
     for ((container, destination), (field, is_written)) in watched {
-        let is_lost = |line: &&Line| {
+        let is_lost = |line: &&LogLine| {
             line.context.container == container && line.event.cause.as_deref() == Some(SIDECAR_LOST)
         };
         match (is_written, lines.iter().copied().find(|line| is_lost(line))) {
             (true, _) => mounts.written.push(destination.to_owned()),
-            (false, None) => mounts.unwritten.push(Unwritten {
+            (false, None) => mounts.unwritten.push(UnwrittenMount {
                 destination: destination.to_owned(),
                 field: field.cloned(),
             }),
@@ -153,15 +153,15 @@ mod tests {
     use super::*;
     use crate::policy::Field;
 
-    fn mount(destination: &str) -> What {
-        What::Mount {
+    fn mount(destination: &str) -> EventDetail {
+        EventDetail::Mount {
             destination: destination.to_owned(),
             source: "/srv/x".to_owned(),
         }
     }
 
-    fn line(container: &str, event: Event) -> Line {
-        Line {
+    fn line(container: &str, event: Event) -> LogLine {
+        LogLine {
             schema: SCHEMA.to_owned(),
             seq: 1,
             time: "2026-01-02T03:04:05.678Z".to_owned(),
@@ -174,7 +174,7 @@ mod tests {
         }
     }
 
-    fn found(lines: &[Line]) -> (Vec<String>, Vec<String>) {
+    fn found(lines: &[LogLine]) -> (Vec<String>, Vec<String>) {
         let found = of(&lines.iter().collect::<Vec<_>>());
         let unwritten = found.unwritten.into_iter().map(|one| one.destination);
         (found.written, unwritten.collect())
@@ -225,7 +225,7 @@ mod tests {
         let instead = |field: Option<&str>| {
             let field = field.map(str::to_owned);
             let destination = "/x".to_owned();
-            Unwritten { destination, field }.instead()
+            UnwrittenMount { destination, field }.instead()
         };
         for field in [
             Field::FilesystemWorkspace,

@@ -12,20 +12,20 @@ use serde_json::{Value, json};
 
 use super::chain::hash;
 use super::words;
-use super::{Context, LifeState, Line, ProcessState, Verdict, Via, What};
+use super::{ConnectionKind, Context, EventDetail, LifeState, LogLine, ProcessState, Verdict};
 
 /// OCSF's version.
 const VERSION: &str = "1.3.0";
 
-/// The class, the activity in it, and the attributes of that class.
-struct Classified {
+/// The OCSF class, the activity in it, and the attributes of that class.
+struct OcsfClass {
     class: u64,
     activity: u64,
     attributes: Value,
 }
 
 /// A line as one event of OCSF. Attributes that a line has nothing for are left out: none of them may be null.
-pub fn event(line: &Line) -> Value {
+pub fn event(line: &LogLine) -> Value {
     let mut event = whole(line);
     without_nulls(&mut event);
     event
@@ -43,13 +43,13 @@ fn without_nulls(value: &mut Value) {
 }
 
 /// Unlike that of any other line: the first lines of a run's files have the same one before them.
-fn uid(line: &Line) -> String {
+fn uid(line: &LogLine) -> String {
     let bytes = serde_json::to_vec(line).unwrap_or_default();
     format!("{}:{}", line.context.container, hash(&bytes))
 }
 
-fn whole(line: &Line) -> Value {
-    let Classified {
+fn whole(line: &LogLine) -> Value {
+    let OcsfClass {
         class,
         activity,
         attributes,
@@ -141,7 +141,7 @@ fn decided(verdict: Verdict) -> Option<(u64, u64)> {
     }
 }
 
-fn classify(line: &Line) -> Classified {
+fn classify(line: &LogLine) -> OcsfClass {
     let event = &line.event;
     // Whoever did it is inside, and nobody outside knows more of it than the container.
     let actor = json!({ "app_name": line.context.container });
@@ -151,11 +151,11 @@ fn classify(line: &Line) -> Classified {
         "container": container(&line.context),
     });
     match &event.what {
-        What::Connection { .. } | What::Name { .. } => network(line),
-        What::Mount {
+        EventDetail::Connection { .. } | EventDetail::Name { .. } => network(line),
+        EventDetail::Mount {
             destination,
             source,
-        } => Classified {
+        } => OcsfClass {
             class: 1001,
             // Mount
             activity: 12,
@@ -166,13 +166,13 @@ fn classify(line: &Line) -> Classified {
                 "status_detail": format!("from {source}"),
             }),
         },
-        What::Process {
+        EventDetail::Process {
             state,
             arguments,
             uid,
             exit,
             ..
-        } => Classified {
+        } => OcsfClass {
             class: 1007,
             activity: match state {
                 // Launch, Terminate
@@ -191,7 +191,7 @@ fn classify(line: &Line) -> Classified {
                 "exit_code": exit,
             }),
         },
-        What::Container { state, exit, .. } => Classified {
+        EventDetail::Container { state, exit, .. } => OcsfClass {
             class: 1007,
             activity: match state {
                 LifeState::Created | LifeState::Started => 1,
@@ -206,7 +206,7 @@ fn classify(line: &Line) -> Classified {
                 "exit_code": exit,
             }),
         },
-        _ => Classified {
+        _ => OcsfClass {
             class: 2004,
             // Create
             activity: 1,
@@ -223,9 +223,9 @@ fn classify(line: &Line) -> Classified {
 }
 
 /// What became of the first process, and its command where the line has it.
-fn first_process(what: &What) -> Value {
+fn first_process(what: &EventDetail) -> Value {
     let mut process = json!({ "name": words::what(what) });
-    if let What::Container {
+    if let EventDetail::Container {
         command: Some(command),
         ..
     } = what
@@ -236,21 +236,23 @@ fn first_process(what: &What) -> Value {
     process
 }
 
-fn network(line: &Line) -> Classified {
+fn network(line: &LogLine) -> OcsfClass {
     let event = &line.event;
     let (host, port, sent, received) = match &event.what {
-        What::Connection {
+        EventDetail::Connection {
             host,
             port,
             sent,
             received,
             ..
         } => (host.as_str(), *port, *sent, *received),
-        What::Name { host, .. } => (host.as_str(), None, None, None),
+        EventDetail::Name { host, .. } => (host.as_str(), None, None, None),
         _ => ("", None, None, None),
     };
     let is_inbound = match &event.what {
-        What::Connection { via, .. } => matches!(via, Some(Via::Inbound | Via::Outside)),
+        EventDetail::Connection { via, .. } => {
+            matches!(via, Some(ConnectionKind::Inbound | ConnectionKind::Outside))
+        }
         _ => false,
     };
     let is_address = host.parse::<std::net::IpAddr>().is_ok();
@@ -267,7 +269,7 @@ fn network(line: &Line) -> Classified {
         true => (other, own),
         false => (own, other),
     };
-    Classified {
+    OcsfClass {
         class: 4001,
         activity: match event.verdict {
             // Open, Close, Fail, Refuse

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::rate::{Bucket, Rate};
-use super::{Actor, Class, Event, Verdict, What};
+use super::{Actor, Class, Event, EventDetail, Verdict};
 
 /// Bytes of one file in all. The limit above which a write would kill the sidecar is higher.
 pub const MOST_BYTES: u64 = 4 << 20;
@@ -51,9 +51,9 @@ struct Fold {
     last_ms: u64,
 }
 
-/// What one class has used.
+/// What one class has used of its quota.
 #[derive(Debug)]
-struct Used {
+struct ClassUse {
     bucket: Bucket,
     hosts: BTreeMap<String, Bucket>,
     forms: BTreeMap<Event, Fold>,
@@ -71,7 +71,7 @@ struct Used {
 /// The quotas of one file.
 #[derive(Debug)]
 pub struct Quotas {
-    classes: BTreeMap<Class, Used>,
+    classes: BTreeMap<Class, ClassUse>,
     /// Bytes beyond the shares.
     pool: u64,
     left_out_ever: u64,
@@ -81,7 +81,7 @@ pub struct Quotas {
 
 impl Default for Quotas {
     fn default() -> Self {
-        let used = || Used {
+        let used = || ClassUse {
             bucket: Bucket::full(OF_CLASS, 0),
             hosts: BTreeMap::new(),
             forms: BTreeMap::new(),
@@ -185,7 +185,7 @@ impl Quotas {
         let Some(used) = self.classes.get_mut(&class) else {
             return false;
         };
-        if let What::LeftOut { events, .. } = event.what {
+        if let EventDetail::LeftOut { events, .. } = event.what {
             let fits = used.counts_bytes.saturating_add(bytes) <= COUNTS;
             match fits {
                 true => used.counts_bytes += bytes,
@@ -239,11 +239,11 @@ impl Quotas {
     }
 }
 
-impl Used {
+impl ClassUse {
     /// Whether a form may have its first line now.
     fn may_be_new(&mut self, form: &Event, now_ms: u64) -> bool {
         // A hundred harmless calls in a moment must not hide the one that matters.
-        if let What::Syscall { name, .. } = &form.what
+        if let EventDetail::Syscall { name, .. } = &form.what
             && self.calls.len() < MOST_CALLS
             && self.calls.insert(name.clone())
         {
@@ -279,7 +279,7 @@ impl Used {
 
     /// The line of what has none.
     fn count(&mut self, class: Class, now_ms: u64) -> Event {
-        let what = What::LeftOut {
+        let what = EventDetail::LeftOut {
             of: class.as_str().to_owned(),
             events: std::mem::take(&mut self.left_out),
         };
@@ -314,7 +314,7 @@ fn form(mut event: Event) -> (Event, Amounts) {
     event.pid = None;
     event.count = None;
     let mut amounts = (None, None);
-    if let What::Connection { sent, received, .. } = &mut event.what {
+    if let EventDetail::Connection { sent, received, .. } = &mut event.what {
         // A form with amounts keeps them as zeros, so that its lines have them too.
         amounts = (*sent, *received);
         *sent = sent.map(|_| 0);
@@ -355,7 +355,7 @@ impl Fold {
         let mut event = form.clone();
         let count = std::mem::take(&mut self.pending);
         event.count = (count > 1).then_some(count);
-        if let What::Connection { sent, received, .. } = &mut event.what {
+        if let EventDetail::Connection { sent, received, .. } = &mut event.what {
             *sent = sent.map(|_| std::mem::take(&mut self.sent));
             *received = received.map(|_| std::mem::take(&mut self.received));
         }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::chain::NONE;
 use super::whole::no_line;
-use super::{Line, LogHead, SCHEMA, hash};
+use super::{LogHead, LogLine, SCHEMA, hash};
 
 /// A log that was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -12,16 +12,16 @@ pub struct Log {
     /// The file's name.
     pub file: String,
     /// The lines that are understood.
-    pub lines: Vec<Line>,
+    pub lines: Vec<LogLine>,
     /// What is wrong, in the order of the lines.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<LogFault>,
     /// Its end.
     pub head: Option<LogHead>,
 }
 
-/// What is wrong with a log.
+/// A fault in a log: the file, the line and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct LogFault {
     /// The file's name.
     pub file: String,
     /// The line, from 1; 0 where it is the file itself.
@@ -30,7 +30,7 @@ pub struct Fault {
     pub why: String,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for LogFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             0 => write!(f, "{}: {}", self.file, self.why),
@@ -69,7 +69,7 @@ impl Log {
     }
 
     fn take(&mut self, line: &[u8], number: u64, prev: &str) {
-        let parsed: Line = match serde_json::from_slice(line) {
+        let parsed: LogLine = match serde_json::from_slice(line) {
             Ok(parsed) => parsed,
             Err(error) => return self.fault(number, &format!("it is no event: {error}")),
         };
@@ -123,7 +123,7 @@ impl Log {
     }
 
     pub(super) fn fault(&mut self, line: u64, why: &str) {
-        self.faults.push(Fault {
+        self.faults.push(LogFault {
             file: self.file.clone(),
             line,
             why: why.to_owned(),

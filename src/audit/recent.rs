@@ -18,10 +18,10 @@ const LONGEST_LINE: usize = 600;
 /// What the file says of the one beside it.
 const BESIDE: &str = "mounts that are read-only or left out: the file mounts";
 
-/// Which refusals a container reads in its file. The first line says so, before anything is refused.
+/// Which denials the container's file lists. The file's first line says so, also before the first denial.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Shows {
+pub enum ReportedDenials {
     /// All that its sidecar refuses.
     #[default]
     All,
@@ -29,7 +29,7 @@ pub enum Shows {
     Calls,
 }
 
-impl Shows {
+impl ReportedDenials {
     /// The file's first line, without its end.
     pub fn head(self) -> &'static str {
         match self {
@@ -44,9 +44,9 @@ impl Shows {
     }
 }
 
-/// A refusal in the words that the container gets.
+/// A denial in the words that the container reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
+pub struct DenialNotice {
     /// The wall.
     pub wall: WallName,
     /// Host and port, or the call.
@@ -57,7 +57,7 @@ pub struct Refused {
     pub ask: Option<String>,
 }
 
-impl Refused {
+impl DenialNotice {
     /// Without its time and its count.
     fn line(&self) -> String {
         let Self {
@@ -75,26 +75,27 @@ impl Refused {
     }
 }
 
-/// The refusals that are shown.
+/// The denials that a container can read.
 #[derive(Debug, Default)]
-pub struct Recent {
-    shows: Shows,
-    kept: VecDeque<Kept>,
+pub struct RecentDenials {
+    shows: ReportedDenials,
+    kept: VecDeque<DenialEntry>,
     /// What the file had at last.
     length: usize,
 }
 
+/// One denial, and how often it happened.
 #[derive(Debug)]
-struct Kept {
+struct DenialEntry {
     time: String,
     wall: WallName,
     line: String,
     times: u64,
 }
 
-impl Recent {
+impl RecentDenials {
     /// With the first line for these, and no refusal yet.
-    pub fn of(shows: Shows) -> Self {
+    pub fn of(shows: ReportedDenials) -> Self {
         Self {
             shows,
             ..Self::default()
@@ -102,11 +103,11 @@ impl Recent {
     }
 
     /// Takes in a refusal that happened so often. One like it that is there already moves to the end.
-    pub fn take(&mut self, time: &str, refused: &Refused, times: u64) {
+    pub fn take(&mut self, time: &str, refused: &DenialNotice, times: u64) {
         let line = refused.line();
         let before = self.kept.iter().position(|kept| kept.line == line);
         let before = before.and_then(|at| self.kept.remove(at));
-        self.kept.push_back(Kept {
+        self.kept.push_back(DenialEntry {
             time: time.to_owned(),
             wall: refused.wall,
             line,
@@ -153,8 +154,8 @@ mod tests {
 
     const NOW: &str = "2026-01-02T03:04:05Z";
 
-    fn refused(what: &str) -> Refused {
-        Refused {
+    fn refused(what: &str) -> DenialNotice {
+        DenialNotice {
             wall: WallName::Network,
             what: what.to_owned(),
             why: "no rule in network.allow matches it".to_owned(),
@@ -164,13 +165,13 @@ mod tests {
 
     #[test]
     fn the_newest_is_last_and_equal_ones_are_one_line() {
-        let mut recent = Recent::default();
+        let mut recent = RecentDenials::default();
         recent.take(NOW, &refused("a.test:443"), 1);
         recent.take(NOW, &refused("b.test:443"), 1);
         recent.take("2026-01-02T03:04:06Z", &refused("a.test:443"), 4);
         let text = recent.text(|_| true);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], Shows::All.head());
+        assert_eq!(lines[0], ReportedDenials::All.head());
         assert!(
             lines[1].starts_with("2026-01-02T03:04:05Z network b.test:443: no rule"),
             "{text}"
@@ -182,13 +183,13 @@ mod tests {
         assert_eq!(lines.len(), 3);
         assert_eq!(
             recent.text(|wall| wall != WallName::Network),
-            format!("{}\n", Shows::All.head())
+            format!("{}\n", ReportedDenials::All.head())
         );
     }
 
     #[test]
     fn no_text_of_a_program_makes_a_line_or_reaches_a_terminal() {
-        let mut recent = Recent::default();
+        let mut recent = RecentDenials::default();
         let hostile = format!(
             "a\n{NOW} network all is allowed\u{1b}[2J\u{202e}{}",
             "x".repeat(9000)
@@ -204,13 +205,13 @@ mod tests {
 
     #[test]
     fn a_flood_takes_no_more_than_its_place_and_the_file_never_shrinks() {
-        for shows in [Shows::All, Shows::Calls] {
+        for shows in [ReportedDenials::All, ReportedDenials::Calls] {
             flood(shows);
         }
     }
 
-    fn flood(shows: Shows) {
-        let mut recent = Recent::of(shows);
+    fn flood(shows: ReportedDenials) {
+        let mut recent = RecentDenials::of(shows);
         let mut length = recent.file().len();
         for number in 0..5_000 {
             let long = if number % 100 < 50 { 9000 } else { 3 };

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use super::rows::{self, MOST};
 use super::words;
-use super::{Context, LEARNT, Line, Verdict, WallName, What};
+use super::{Context, EventDetail, LEARNT, LogLine, Verdict, WallName};
 use crate::policy::{Advice, Field, Tool};
 
-/// Which run is shown.
+/// Which run the report is about.
 #[derive(Debug, Clone, Default)]
-pub struct Subject {
+pub struct RunHeader {
     /// Whose it is.
     pub context: Context,
     /// When it began.
@@ -27,9 +27,9 @@ pub struct Subject {
     pub earlier: usize,
 }
 
-/// A refusal, folded.
+/// Equal denials, counted together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Denied {
+pub struct DenialGroup {
     /// The wall.
     pub wall: WallName,
     /// Host, call, mount.
@@ -48,12 +48,12 @@ pub struct Denied {
     pub span: (String, String),
 }
 
-impl Denied {
-    fn of(line: &Line, what: String, reason: String) -> Self {
+impl DenialGroup {
+    fn of(line: &LogLine, what: String, reason: String) -> Self {
         let event = &line.event;
         let kind = match &event.what {
-            What::Syscall { name, .. } => Some(name),
-            What::Limit { limit, .. } => Some(limit),
+            EventDetail::Syscall { name, .. } => Some(name),
+            EventDetail::Limit { limit, .. } => Some(limit),
             _ => event.cause.as_ref(),
         };
         Self {
@@ -69,10 +69,10 @@ impl Denied {
     }
 
     /// Takes in one more line of it.
-    fn add(&mut self, line: &Line) {
+    fn add(&mut self, line: &LogLine) {
         self.times = match line.event.what {
             // The kernel's count so far, which more than one process writes down.
-            What::Limit { times, .. } => self.times.max(times),
+            EventDetail::Limit { times, .. } => self.times.max(times),
             _ => self.times.saturating_add(line.event.times()),
         };
         let time = words::time(line);
@@ -95,9 +95,9 @@ impl Denied {
     }
 }
 
-/// What was allowed to one place by one rule.
+/// The connections that one rule allowed to one host, counted together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Passed {
+pub struct TrafficGroup {
     /// The place.
     pub what: String,
     /// The rule.
@@ -111,24 +111,24 @@ pub struct Passed {
 }
 
 /// The refusals: the most frequent first, those that a rule would allow before all others.
-pub fn denied(lines: &[&Line]) -> Vec<Denied> {
+pub fn denied(lines: &[&LogLine]) -> Vec<DenialGroup> {
     folded(lines, Verdict::Denied)
 }
 
 /// What a policy that is only reported on would have refused, in the same order.
-pub fn would_deny(lines: &[&Line]) -> Vec<Denied> {
+pub fn would_deny(lines: &[&LogLine]) -> Vec<DenialGroup> {
     folded(lines, Verdict::WouldDeny)
 }
 
 /// What learn mode has allowed.
-pub fn learnt(lines: &[&Line]) -> Vec<Denied> {
-    let is_learnt = |line: &&&Line| line.event.cause.as_deref() == Some(LEARNT);
-    let lines: Vec<&Line> = lines.iter().filter(is_learnt).copied().collect();
+pub fn learnt(lines: &[&LogLine]) -> Vec<DenialGroup> {
+    let is_learnt = |line: &&&LogLine| line.event.cause.as_deref() == Some(LEARNT);
+    let lines: Vec<&LogLine> = lines.iter().filter(is_learnt).copied().collect();
     would_deny(&lines)
 }
 
-fn folded(lines: &[&Line], verdict: Verdict) -> Vec<Denied> {
-    let mut all: BTreeMap<(WallName, String, String), Denied> = BTreeMap::new();
+fn folded(lines: &[&LogLine], verdict: Verdict) -> Vec<DenialGroup> {
+    let mut all: BTreeMap<(WallName, String, String), DenialGroup> = BTreeMap::new();
     for line in lines {
         let event = &line.event;
         // What a person denied is a decision, and stands with those.
@@ -136,12 +136,12 @@ fn folded(lines: &[&Line], verdict: Verdict) -> Vec<Denied> {
             continue;
         }
         let what = match &event.what {
-            What::Limit { limit, value, .. } => words::limited(limit, *value),
+            EventDetail::Limit { limit, value, .. } => words::limited(limit, *value),
             other => words::what(other),
         };
         let reason = event.reason.clone().unwrap_or_default();
         all.entry((event.wall, what.clone(), reason.clone()))
-            .or_insert_with(|| Denied::of(line, what, reason))
+            .or_insert_with(|| DenialGroup::of(line, what, reason))
             .add(line);
     }
     // A name that was also connected to is told with its port.
@@ -155,7 +155,7 @@ fn folded(lines: &[&Line], verdict: Verdict) -> Vec<Denied> {
                 .map(|(host, _)| host.to_owned())
         })
         .collect();
-    let mut all: Vec<Denied> = all
+    let mut all: Vec<DenialGroup> = all
         .into_values()
         .filter(|denied| {
             let name = denied.what.strip_prefix("name ");
@@ -173,10 +173,10 @@ fn folded(lines: &[&Line], verdict: Verdict) -> Vec<Denied> {
 }
 
 /// What was allowed, the most used first.
-pub fn passed(lines: &[&Line]) -> Vec<Passed> {
-    let mut all: BTreeMap<(String, String), Passed> = BTreeMap::new();
+pub fn passed(lines: &[&LogLine]) -> Vec<TrafficGroup> {
+    let mut all: BTreeMap<(String, String), TrafficGroup> = BTreeMap::new();
     for event in lines.iter().map(|line| &line.event) {
-        let What::Connection { sent, received, .. } = &event.what else {
+        let EventDetail::Connection { sent, received, .. } = &event.what else {
             continue;
         };
         let connections = match event.verdict {
@@ -190,28 +190,28 @@ pub fn passed(lines: &[&Line]) -> Vec<Passed> {
         );
         let entry = all
             .entry((what.clone(), rule.clone()))
-            .or_insert_with(|| Passed {
+            .or_insert_with(|| TrafficGroup {
                 what,
                 rule,
-                ..Passed::default()
+                ..TrafficGroup::default()
             });
         entry.connections = entry.connections.saturating_add(connections);
         entry.sent = entry.sent.saturating_add(sent.unwrap_or(0));
         entry.received = entry.received.saturating_add(received.unwrap_or(0));
     }
-    let mut all: Vec<Passed> = all.into_values().collect();
+    let mut all: Vec<TrafficGroup> = all.into_values().collect();
     all.sort_by_key(|passed| u64::MAX - passed.connections);
     all
 }
 
 /// All but refusals and connections, as it happened.
-pub fn happened<'a>(lines: &[&'a Line]) -> Vec<&'a Line> {
-    let is_other = |line: &&&Line| {
+pub fn happened<'a>(lines: &[&'a LogLine]) -> Vec<&'a LogLine> {
+    let is_other = |line: &&&LogLine| {
         let event = &line.event;
         if event.verdict == Verdict::WouldDeny {
             return false;
         }
-        let is_connection = matches!(event.what, What::Connection { .. })
+        let is_connection = matches!(event.what, EventDetail::Connection { .. })
             && !matches!(event.verdict, Verdict::Failed | Verdict::Noted);
         !is_connection && (event.verdict != Verdict::Denied || event.wall == WallName::Rules)
     };
@@ -242,7 +242,7 @@ pub fn title(context: &Context) -> String {
 }
 
 /// All of it as text.
-pub fn text(subject: &Subject, lines: &[&Line]) -> String {
+pub fn text(subject: &RunHeader, lines: &[&LogLine]) -> String {
     let mut text = format!(
         "{}\nrun of {}: {}\n",
         title(&subject.context),
@@ -296,7 +296,7 @@ pub fn text(subject: &Subject, lines: &[&Line]) -> String {
         text += "what happened:\n";
     }
     // The newest ones of each wall.
-    let kinds: Vec<rows::Kind<'_>> = other
+    let kinds: Vec<rows::RowKind<'_>> = other
         .iter()
         .rev()
         .map(|line| (line.event.wall, line.event.verdict.as_str()))
@@ -319,7 +319,7 @@ fn counted(count: u64, noun: &str) -> String {
 }
 
 /// What to do about a refusal. The rules of a container that is gone can be changed no more, so the next one is to have the rule.
-fn hint(denied: &Denied, subject: &Subject) -> Option<String> {
+fn hint(denied: &DenialGroup, subject: &RunHeader) -> Option<String> {
     let Some(rule) = &denied.missing_rule else {
         return denied.hint.as_deref().map(allowing);
     };
@@ -346,7 +346,7 @@ fn allowing(hint: &str) -> String {
     format!("to allow it: {hint}")
 }
 
-fn list(text: &mut String, refused: &[Denied], subject: &Subject) {
+fn list(text: &mut String, refused: &[DenialGroup], subject: &RunHeader) {
     let (shown, hidden) = shares(refused);
     for one in shown {
         let times = match one.times {
@@ -366,8 +366,8 @@ fn list(text: &mut String, refused: &[Denied], subject: &Subject) {
 }
 
 /// The refusals that a list has room for, and how many of each wall it has none for.
-pub fn shares(refused: &[Denied]) -> (Vec<&Denied>, BTreeMap<WallName, usize>) {
-    let kinds: Vec<rows::Kind<'_>> = refused
+pub fn shares(refused: &[DenialGroup]) -> (Vec<&DenialGroup>, BTreeMap<WallName, usize>) {
+    let kinds: Vec<rows::RowKind<'_>> = refused
         .iter()
         .map(|one| (one.wall, one.kind.as_str()))
         .collect();

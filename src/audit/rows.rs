@@ -7,11 +7,11 @@ use super::WallName;
 /// Rows of one list; what is more is counted.
 pub const MOST: usize = 50;
 
-/// A kind of row: its wall, and what tells rows of a wall apart that come in numbers, such as a call's name.
-pub type Kind<'a> = (WallName, &'a str);
+/// A kind of row: its wall, and a name that separates rows of one wall, such as a system call.
+pub type RowKind<'a> = (WallName, &'a str);
 
 /// Which of these rows are shown, and how many of each wall are not. Walls take turns, and so do kinds within a wall.
-pub fn share(kinds: &[Kind<'_>]) -> (Vec<bool>, BTreeMap<WallName, usize>) {
+pub fn share(kinds: &[RowKind<'_>]) -> (Vec<bool>, BTreeMap<WallName, usize>) {
     let mut walls: BTreeMap<WallName, BTreeMap<&str, Vec<usize>>> = BTreeMap::new();
     for (index, (wall, kind)) in kinds.iter().enumerate() {
         let of_wall = walls.entry(*wall).or_default();

@@ -6,11 +6,11 @@ pub const TEXT: &str = include_str!("../../docs/event.schema.json");
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::Line;
+    use crate::audit::LogLine;
 
     #[test]
     fn the_published_schema_is_that_of_the_types() {
-        let schema = schemars::schema_for!(Line);
+        let schema = schemars::schema_for!(LogLine);
         let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
         if std::env::var_os("AGENTBOX_BLESS").is_some() {
             let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/event.schema.json");

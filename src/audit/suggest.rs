@@ -9,14 +9,14 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::mounts::{self, Mounts};
-use super::report::{self, Denied};
-use super::{Line, PUBLISHED, WallName, What};
+use super::report::{self, DenialGroup};
+use super::{EventDetail, LogLine, PUBLISHED, WallName};
 use crate::policy::{Advice, Field, Tool, escape};
 
-/// The suggestion for one run.
+/// The rules to add after one run.
 #[derive(Debug, Default, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
-pub struct Suggested {
+pub struct Suggestion {
     /// Rules for `network.allow`.
     pub network: Vec<Addition>,
     /// Ports for `network.inbound`, which the engine publishes.
@@ -61,7 +61,7 @@ pub struct Refusal {
 }
 
 /// What these lines suggest; `givable` are the system calls that a policy may give without giving up a wall.
-pub fn of(lines: &[&Line], givable: &BTreeSet<String>) -> Suggested {
+pub fn of(lines: &[&LogLine], givable: &BTreeSet<String>) -> Suggestion {
     let (calls, ports) = (called(lines), published(lines));
     let mut rules: BTreeMap<String, Addition> = BTreeMap::new();
     let mut names: BTreeMap<String, Addition> = BTreeMap::new();
@@ -92,7 +92,7 @@ pub fn of(lines: &[&Line], givable: &BTreeSet<String>) -> Suggested {
             }),
         }
     }
-    Suggested {
+    Suggestion {
         network: smallest(rules),
         inbound: inbound.into_values().collect(),
         syscalls: names.into_values().collect(),
@@ -106,18 +106,20 @@ pub fn of(lines: &[&Line], givable: &BTreeSet<String>) -> Suggested {
 }
 
 /// The names of the denied calls by the words for them.
-fn called(lines: &[&Line]) -> BTreeMap<String, String> {
+fn called(lines: &[&LogLine]) -> BTreeMap<String, String> {
     let named = lines.iter().filter_map(|line| match &line.event.what {
-        What::Syscall { name, .. } => Some((super::words::what(&line.event.what), name.clone())),
+        EventDetail::Syscall { name, .. } => {
+            Some((super::words::what(&line.event.what), name.clone()))
+        }
         _ => None,
     });
     named.collect()
 }
 
 /// The ports that the engine publishes and that lead nowhere, by the words for them.
-fn published(lines: &[&Line]) -> BTreeMap<String, u16> {
-    let of = |line: &&Line| match &line.event.what {
-        What::Connection { port, .. } if line.event.cause.as_deref() == Some(PUBLISHED) => {
+fn published(lines: &[&LogLine]) -> BTreeMap<String, u16> {
+    let of = |line: &&LogLine| match &line.event.what {
+        EventDetail::Connection { port, .. } if line.event.cause.as_deref() == Some(PUBLISHED) => {
             Some((super::words::what(&line.event.what), (*port)?))
         }
         _ => None,
@@ -129,7 +131,7 @@ fn published(lines: &[&Line]) -> BTreeMap<String, u16> {
 const WALLS: &str = "to allow it would give up a wall";
 
 /// Why nothing is suggested: of a host by the one table for rules, of all else by the hint of its refusal.
-fn why_not(denied: &Denied) -> Option<String> {
+fn why_not(denied: &DenialGroup) -> Option<String> {
     let why = match (&denied.missing_rule, &denied.hint) {
         (Some(rule), _) => return Advice::of(rule).why_not(),
         (None, Some(hint)) => hint,
@@ -138,7 +140,7 @@ fn why_not(denied: &Denied) -> Option<String> {
     Some(why.to_owned())
 }
 
-fn need(all: &mut BTreeMap<String, Addition>, value: &str, denied: &Denied) {
+fn need(all: &mut BTreeMap<String, Addition>, value: &str, denied: &DenialGroup) {
     let addition = all.entry(value.to_owned()).or_insert_with(|| Addition {
         value: value.to_owned(),
         needed_by: Vec::new(),
@@ -162,7 +164,7 @@ fn smallest(rules: BTreeMap<String, Addition>) -> Vec<Addition> {
     kept.map(|(_, addition)| addition).collect()
 }
 
-impl Suggested {
+impl Suggestion {
     /// Whether there is nothing to add.
     pub fn is_empty(&self) -> bool {
         self.network.is_empty() && self.inbound.is_empty() && self.syscalls.is_empty()
@@ -257,11 +259,11 @@ impl Suggested {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Context, Event, SCHEMA, Verdict, Via};
+    use super::super::{ConnectionKind, Context, Event, SCHEMA, Verdict};
     use super::*;
 
-    fn line(wall: WallName, what: What, rule: Option<&str>) -> Line {
-        Line {
+    fn line(wall: WallName, what: EventDetail, rule: Option<&str>) -> LogLine {
+        LogLine {
             schema: SCHEMA.to_owned(),
             seq: 1,
             time: "2026-01-02T03:04:05.678Z".to_owned(),
@@ -275,8 +277,8 @@ mod tests {
         }
     }
 
-    fn call(name: &str) -> Line {
-        let what = What::Syscall {
+    fn call(name: &str) -> LogLine {
+        let what = EventDetail::Syscall {
             name: name.to_owned(),
             call: format!("{name}(1, ...)"),
             errno: "EPERM".to_owned(),
@@ -284,16 +286,16 @@ mod tests {
         line(WallName::Syscalls, what, None)
     }
 
-    fn host(host: &str, port: Option<u16>, rule: Option<&str>) -> Line {
+    fn host(host: &str, port: Option<u16>, rule: Option<&str>) -> LogLine {
         line(
             WallName::Network,
-            What::attempt(Via::Http, host, port),
+            EventDetail::attempt(ConnectionKind::Http, host, port),
             rule,
         )
     }
 
-    fn suggested(lines: &[Line]) -> Suggested {
-        let lines: Vec<&Line> = lines.iter().collect();
+    fn suggested(lines: &[LogLine]) -> Suggestion {
+        let lines: Vec<&LogLine> = lines.iter().collect();
         of(&lines, &["ptrace".to_owned()].into())
     }
 
@@ -335,7 +337,7 @@ mod tests {
     /// NEWCOMER 1.5: a published port that leads nowhere is a port of `network.inbound` that is missing.
     #[test]
     fn a_published_port_is_suggested_to_lead_in() {
-        let what = What::attempt(Via::Outside, "", Some(8000));
+        let what = EventDetail::attempt(ConnectionKind::Outside, "", Some(8000));
         let mut port = line(WallName::Network, what, None);
         port.event.cause = Some(PUBLISHED.to_owned());
         for lines in [
@@ -434,7 +436,7 @@ mod tests {
 
     #[test]
     fn a_name_that_was_asked_for_alone_needs_no_rule_of_its_own() {
-        let values = |lines: &[Line]| -> Vec<String> {
+        let values = |lines: &[LogLine]| -> Vec<String> {
             let network = suggested(lines).network.into_iter();
             network.map(|addition| addition.value).collect()
         };

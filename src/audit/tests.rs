@@ -15,12 +15,12 @@ fn context() -> Context {
 }
 
 fn refused(host: &str, port: u16) -> Event {
-    let what = What::attempt(Via::Http, host, Some(port));
+    let what = EventDetail::attempt(ConnectionKind::Http, host, Some(port));
     Event::new(WallName::Network, Verdict::Denied, what)
 }
 
 fn ended(host: &str, sent: u64) -> Event {
-    let what = What::Connection {
+    let what = EventDetail::Connection {
         via: None,
         host: host.to_owned(),
         port: Some(443),
@@ -109,7 +109,7 @@ fn a_template_becomes_a_line_whatever_the_names_in_it_say() {
     let event = Event::new(
         WallName::Network,
         Verdict::Ended,
-        What::life(LifeState::Ended),
+        EventDetail::life(LifeState::Ended),
     );
     let template = chain::template(&context(), event);
     let line = chain::fill(std::str::from_utf8(&template).unwrap(), "now", "signal 9");
@@ -149,7 +149,7 @@ fn bytes_are_added_up() {
     assert_eq!(quotas.take(ended("a.test", 5), 0), [ended("a.test", 5)]);
     assert!(quotas.take(ended("a.test", 7), 1).is_empty());
     assert!(quotas.take(ended("a.test", 9), 2).is_empty());
-    let What::Connection { sent, received, .. } = quotas.rest()[0].what.clone() else {
+    let EventDetail::Connection { sent, received, .. } = quotas.rest()[0].what.clone() else {
         panic!("a connection");
     };
     assert_eq!((sent, received), (Some(16), Some(2)));
@@ -159,7 +159,7 @@ fn bytes_are_added_up() {
 #[test]
 fn a_flood_of_one_class_or_host_hides_no_other() {
     let mut quotas = Quotas::default();
-    let name = |n: u32| What::attempt(Via::Dns, &format!("n{n}.test"), None);
+    let name = |n: u32| EventDetail::attempt(ConnectionKind::Dns, &format!("n{n}.test"), None);
     let asked = |n| Event::new(WallName::Network, Verdict::Denied, name(n));
     let written = (0..100_000)
         .filter(|n| !quotas.take(asked(*n), 0).is_empty())
@@ -179,7 +179,7 @@ fn a_flood_of_one_class_or_host_hides_no_other() {
         .due(10_000)
         .iter()
         .map(|event| match event.what {
-            What::LeftOut { events, .. } => events,
+            EventDetail::LeftOut { events, .. } => events,
             _ => 0,
         })
         .sum();
@@ -198,22 +198,22 @@ fn a_share_of_the_file_is_kept_for_each_class() {
     let other = Event::new(
         WallName::Life,
         Verdict::Noted,
-        What::life(LifeState::Paused),
+        EventDetail::life(LifeState::Paused),
     );
     let more = (0..1000).filter(|_| quotas.spend(&other, 1000)).count();
     assert!(more > 100, "{more}");
 }
 
-fn parsed(events: &[Event]) -> Vec<Line> {
+fn parsed(events: &[Event]) -> Vec<LogLine> {
     Log::parse(NODE, &lines(events)).lines
 }
 
-fn some() -> Vec<Line> {
-    let mount = What::Mount {
+fn some() -> Vec<LogLine> {
+    let mount = EventDetail::Mount {
         destination: "/x".to_owned(),
         source: "/etc".to_owned(),
     };
-    let process = What::Process {
+    let process = EventDetail::Process {
         state: ProcessState::Began,
         arguments: vec!["sh".to_owned(), "-c".to_owned(), "true".to_owned()],
         cut: Vec::new(),
@@ -233,7 +233,7 @@ fn some() -> Vec<Line> {
         ..Event::new(
             WallName::Network,
             Verdict::Allowed,
-            What::attempt(Via::Http, "b.test", Some(443)),
+            EventDetail::attempt(ConnectionKind::Http, "b.test", Some(443)),
         )
     };
     let gone = Event {
@@ -244,14 +244,14 @@ fn some() -> Vec<Line> {
         Event::new(
             WallName::Life,
             Verdict::Noted,
-            What::life(LifeState::Created),
+            EventDetail::life(LifeState::Created),
         ),
         Event::new(WallName::Filesystem, Verdict::Denied, mount),
         missing,
         Event::new(
             WallName::Network,
             Verdict::Denied,
-            What::attempt(Via::Dns, "a.test", None),
+            EventDetail::attempt(ConnectionKind::Dns, "a.test", None),
         ),
         allowed,
         gone,
@@ -262,7 +262,7 @@ fn some() -> Vec<Line> {
 #[test]
 fn a_person_reads_first_what_a_rule_would_allow() {
     let lines = some();
-    let lines: Vec<&Line> = lines.iter().collect();
+    let lines: Vec<&LogLine> = lines.iter().collect();
     let denied = report::denied(&lines);
     let told: Vec<(&str, u64)> = denied.iter().map(|d| (d.what.as_str(), d.times)).collect();
     // The name of a host that was also connected to is not told twice.
@@ -283,8 +283,8 @@ fn nothing_that_a_container_named_is_a_mark_of_markdown() {
         ..refused(evil, 1)
     };
     let lines = parsed(&[event]);
-    let lines: Vec<&Line> = lines.iter().collect();
-    let text = markdown::text(&report::Subject::default(), &lines);
+    let lines: Vec<&LogLine> = lines.iter().collect();
+    let text = markdown::text(&report::RunHeader::default(), &lines);
     let row = text.lines().last().unwrap();
     assert_eq!(
         row.matches('|').count() - row.matches("\\|").count(),
@@ -341,7 +341,7 @@ fn a_line_becomes_an_event_of_its_class() {
             "{event}"
         );
     }
-    let limit = What::Limit {
+    let limit = EventDetail::Limit {
         limit: "limits.pids".to_owned(),
         times: 1,
         value: Some(64),
@@ -351,8 +351,8 @@ fn a_line_becomes_an_event_of_its_class() {
     assert!(event["finding_info"]["uid"].is_string());
     let evidence = &event["evidences"][0]["src_endpoint"]["container"];
     assert_eq!(evidence["uid"], line.context.container);
-    let inbound = What::Connection {
-        via: Some(Via::Inbound),
+    let inbound = EventDetail::Connection {
+        via: Some(ConnectionKind::Inbound),
         host: "192.0.2.7".to_owned(),
         port: Some(80),
         sent: None,
@@ -398,7 +398,7 @@ fn an_event_of_ocsf_has_a_number_of_its_own_no_null_and_what_was_decided() {
 #[test]
 fn a_burst_of_other_calls_does_not_hide_the_first_of_one() {
     let call = |name: &str, arguments: usize| {
-        let what = What::Syscall {
+        let what = EventDetail::Syscall {
             name: name.to_owned(),
             call: format!("{name}({arguments})"),
             errno: "EPERM".to_owned(),
@@ -419,7 +419,7 @@ fn a_burst_of_other_calls_does_not_hide_the_first_of_one() {
 #[test]
 fn one_more_of_a_form_is_counted_as_if_it_were_taken_in() {
     let event = |n: u64| {
-        let what = What::Connection {
+        let what = EventDetail::Connection {
             via: None,
             host: format!("h{}.test", n * n % 131),
             port: Some(443),
@@ -430,7 +430,7 @@ fn one_more_of_a_form_is_counted_as_if_it_were_taken_in() {
     };
     let with = |event: &Event, n: u64| {
         let mut event = event.clone();
-        if let What::Connection { sent, received, .. } = &mut event.what {
+        if let EventDetail::Connection { sent, received, .. } = &mut event.what {
             (*sent, *received) = (Some(n), Some(2 * n));
         }
         event
@@ -465,11 +465,11 @@ fn what_is_to_be_done_about_a_refusal_can_still_be_done() {
         ..refused("a.test", 443)
     };
     let lines = parsed(&[event]);
-    let lines: Vec<&Line> = lines.iter().collect();
+    let lines: Vec<&LogLine> = lines.iter().collect();
     let text = |is_over| {
-        let subject = report::Subject {
+        let subject = report::RunHeader {
             is_over,
-            ..report::Subject::default()
+            ..report::RunHeader::default()
         };
         report::text(&subject, &lines)
     };
@@ -494,11 +494,11 @@ fn no_form_of_a_log_proposes_a_metadata_service() {
             ..refused("x.test", 80)
         }),
     );
-    let lines: Vec<&Line> = lines.iter().collect();
+    let lines: Vec<&LogLine> = lines.iter().collect();
     for is_over in [false, true] {
-        let subject = report::Subject {
+        let subject = report::RunHeader {
             is_over,
-            ..report::Subject::default()
+            ..report::RunHeader::default()
         };
         let text = report::text(&subject, &lines) + &markdown::text(&subject, &lines);
         let proposes = text.contains("169.254.169.254") || text.contains("metadata.google");
@@ -511,21 +511,21 @@ fn a_flood_of_refused_hosts_hides_no_call_and_no_limit() {
     let mut events: Vec<Event> = (0..300)
         .map(|n| refused(&format!("h{n}.test"), 443))
         .collect();
-    let call = What::Syscall {
+    let call = EventDetail::Syscall {
         name: "ptrace".to_owned(),
         call: "ptrace(16, ...)".to_owned(),
         errno: "EPERM".to_owned(),
     };
     events.push(Event::new(WallName::Syscalls, Verdict::Denied, call));
     events.extend((0..300).map(|n| {
-        let what = What::attempt(Via::Http, &format!("f{n}.test"), Some(443));
+        let what = EventDetail::attempt(ConnectionKind::Http, &format!("f{n}.test"), Some(443));
         Event::new(WallName::Network, Verdict::Failed, what)
     }));
-    let life = What::life(LifeState::Started);
+    let life = EventDetail::life(LifeState::Started);
     events.insert(0, Event::new(WallName::Life, Verdict::Noted, life));
     let lines = parsed(&events);
-    let lines: Vec<&Line> = lines.iter().collect();
-    let subject = report::Subject::default();
+    let lines: Vec<&LogLine> = lines.iter().collect();
+    let subject = report::RunHeader::default();
     let text = report::text(&subject, &lines);
     for word in ["ptrace(16, ...)", "and more: 2", " started\n"] {
         assert!(text.contains(word), "{word}: {text}");
@@ -539,19 +539,19 @@ fn a_refusal_is_told_with_its_times() {
     let lines = parsed(&[refused("a.test", 443), refused("a.test", 443)]);
     let mut lines = lines;
     lines[1].time = "2026-01-02T03:14:05.678Z".to_owned();
-    let lines: Vec<&Line> = lines.iter().collect();
-    let text = report::text(&report::Subject::default(), &lines);
+    let lines: Vec<&LogLine> = lines.iter().collect();
+    let text = report::text(&report::RunHeader::default(), &lines);
     let wanted = "(from 2026-01-02T03:04:05Z to 2026-01-02T03:14:05Z)";
     assert!(text.contains(wanted), "{text}");
 }
 
 fn created(arguments: Vec<String>) -> Event {
-    let what = What::Container {
+    let what = EventDetail::Container {
         state: LifeState::Created,
         exit: None,
         signal: None,
         logs: Vec::new(),
-        command: Some(Command::plain(arguments, 1000, 100)),
+        command: Some(LoggedCommand::plain(arguments, 1000, 100)),
         kept: BTreeMap::new(),
         receipt_by: None,
     };
@@ -573,11 +573,11 @@ fn what_a_container_executes_is_in_each_form_of_its_log() {
     let process = &ocsf::event(&lines[0])["process"];
     assert_eq!(process["cmd_line"], "sh -c a\\u{1b}[2J");
     assert_eq!(process["user"]["uid"], "1000");
-    let subject = report::Subject {
+    let subject = report::RunHeader {
         command: Some("as 1000:100: sh -c a".to_owned()),
-        ..report::Subject::default()
+        ..report::RunHeader::default()
     };
-    let lines: Vec<&Line> = lines.iter().collect();
+    let lines: Vec<&LogLine> = lines.iter().collect();
     let text = report::text(&subject, &lines);
     assert!(text.contains("\ncommand: as 1000:100: sh -c a\n"), "{text}");
     let page = markdown::text(&subject, &lines);
@@ -591,8 +591,8 @@ fn a_line_of_arguments_that_are_all_escaped_is_shorter_than_what_is_read_of_a_lo
         let arguments = vec![String::from(bad).repeat(300); 100];
         let lines = Chain::default().render("", &Context::default(), &created(arguments).plain());
         assert!(lines.len() < 40 << 10, "{bad:?}: {}", lines.len());
-        let line: Line = serde_json::from_slice(&lines).unwrap();
-        let What::Container { command, .. } = line.event.what else {
+        let line: LogLine = serde_json::from_slice(&lines).unwrap();
+        let EventDetail::Container { command, .. } = line.event.what else {
             panic!("{:?}", line.event.what);
         };
         let arguments = command.unwrap().arguments;

@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Command;
-use super::command::{Cut, plain_arguments};
+use super::LoggedCommand;
+use super::command::{ArgumentCut, plain_arguments};
 use super::plain::{plain, plain_list};
 
 /// How somebody tried to connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Via"))]
 #[serde(rename_all = "kebab-case")]
-pub enum Via {
+pub enum ConnectionKind {
     /// A DNS question.
     Dns,
     /// A direct connection, without the proxy.
@@ -83,17 +84,18 @@ pub struct LogHead {
 /// What an event is about, decoded.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "What"))]
 #[serde(
     tag = "kind",
     rename_all = "kebab-case",
     rename_all_fields = "camelCase"
 )]
-pub enum What {
+pub enum EventDetail {
     /// A connection, out or in, or the attempt at one.
     Connection {
         /// How; not known of every connection that was allowed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        via: Option<Via>,
+        via: Option<ConnectionKind>,
         /// The other side: a name, or an address.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         host: String,
@@ -110,7 +112,7 @@ pub enum What {
     /// A name that was looked up.
     Name {
         /// How.
-        via: Via,
+        via: ConnectionKind,
         /// The name.
         host: String,
     },
@@ -176,7 +178,7 @@ pub enum What {
         logs: Vec<LogHead>,
         /// What its first process executes, when it was created.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        command: Option<Command>,
+        command: Option<LoggedCommand>,
         /// SHA-256, in hexadecimal, of what else is kept of it: `plan`, `filter` and the name of the `run` when it was created; the
         /// run's files by their names when it was deleted.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -193,7 +195,7 @@ pub enum What {
         arguments: Vec<String>,
         /// What stands in them for more than they have.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        cut: Vec<Cut>,
+        cut: Vec<ArgumentCut>,
         /// User id in the container.
         uid: u32,
         /// Group id in the container.
@@ -239,11 +241,11 @@ pub enum What {
     },
 }
 
-impl What {
+impl EventDetail {
     /// A connection of which only the attempt is known.
-    pub fn attempt(via: Via, host: &str, port: Option<u16>) -> Self {
+    pub fn attempt(via: ConnectionKind, host: &str, port: Option<u16>) -> Self {
         match (via, port) {
-            (Via::Dns, _) => Self::Name {
+            (ConnectionKind::Dns, _) => Self::Name {
                 via,
                 host: host.to_owned(),
             },

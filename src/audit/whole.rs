@@ -4,7 +4,7 @@
 //! other log, so that nothing was cut from one of them, and none was added.
 
 use super::chain::NONE;
-use super::{LifeState, Line, Log, LogHead, NODE, SIDECAR, WARDEN, What};
+use super::{EventDetail, LifeState, Log, LogHead, LogLine, NODE, SIDECAR, WARDEN};
 
 /// The logs of the other writers.
 pub const OTHERS: [&str; 2] = [SIDECAR, WARDEN];
@@ -90,9 +90,9 @@ fn check_node(node: &mut Log, stage: Stage) -> Option<Vec<LogHead>> {
 }
 
 /// What became of the container by this line, and the ends of the other logs.
-fn life_of(line: &Line) -> Option<(LifeState, &[LogHead])> {
+fn life_of(line: &LogLine) -> Option<(LifeState, &[LogHead])> {
     match &line.event.what {
-        What::Container { state, logs, .. } => Some((*state, logs)),
+        EventDetail::Container { state, logs, .. } => Some((*state, logs)),
         _ => None,
     }
 }
@@ -121,11 +121,11 @@ pub fn no_line(file: &str) -> LogHead {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::{Chain, Context, Event, Verdict, Via, WallName};
+    use super::super::{Chain, ConnectionKind, Context, Event, Verdict, WallName};
     use super::*;
 
     fn life(state: LifeState, logs: &[LogHead]) -> Event {
-        let what = What::Container {
+        let what = EventDetail::Container {
             state,
             exit: None,
             signal: None,
@@ -138,7 +138,7 @@ mod tests {
     }
 
     fn refused(host: &str) -> Event {
-        let what = What::attempt(Via::Http, host, Some(443));
+        let what = EventDetail::attempt(ConnectionKind::Http, host, Some(443));
         Event::new(WallName::Network, Verdict::Denied, what)
     }
 

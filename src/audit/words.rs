@@ -1,7 +1,7 @@
 //! PURE. An event in words, on one line.
 
 use super::command::said;
-use super::{Event, LifeState, Line, ProcessState, Verdict, Via, What};
+use super::{ConnectionKind, Event, EventDetail, LifeState, LogLine, ProcessState, Verdict};
 
 /// A host and a port as people write them.
 pub fn endpoint(host: &str, port: Option<u16>) -> String {
@@ -15,17 +15,19 @@ pub fn endpoint(host: &str, port: Option<u16>) -> String {
 }
 
 /// What an event is about.
-pub fn what(what: &What) -> String {
+pub fn what(what: &EventDetail) -> String {
     match what {
-        What::Connection {
+        EventDetail::Connection {
             via, host, port, ..
         } => match via {
-            Some(Via::Unrouted) => "attempts by address".to_owned(),
-            Some(Via::Unanswered) => "attempts on ports where nothing listens".to_owned(),
+            Some(ConnectionKind::Unrouted) => "attempts by address".to_owned(),
+            Some(ConnectionKind::Unanswered) => {
+                "attempts on ports where nothing listens".to_owned()
+            }
             _ => endpoint(host, *port),
         },
-        What::Name { host, .. } => format!("name {host}"),
-        What::Approval {
+        EventDetail::Name { host, .. } => format!("name {host}"),
+        EventDetail::Approval {
             host,
             port,
             lasting,
@@ -35,15 +37,15 @@ pub fn what(what: &What) -> String {
             let host = endpoint(host, Some(*port));
             format!("{host}{} by {by}", lasting.unwrap_or_default())
         }
-        What::Rules { .. } => rules(what),
-        What::Mount {
+        EventDetail::Rules { .. } => rules(what),
+        EventDetail::Mount {
             destination,
             source,
         } => format!("mount at {destination} (from {source})"),
-        What::Syscall { call, errno, .. } => format!("{call}: {errno}"),
-        What::Asked { item } => item.clone(),
-        What::Container { .. } => life(what),
-        What::Process {
+        EventDetail::Syscall { call, errno, .. } => format!("{call}: {errno}"),
+        EventDetail::Asked { item } => item.clone(),
+        EventDetail::Container { .. } => life(what),
+        EventDetail::Process {
             state,
             arguments,
             cut,
@@ -63,13 +65,13 @@ pub fn what(what: &What) -> String {
                 exit.unwrap_or_default()
             )
         }
-        What::Limit {
+        EventDetail::Limit {
             limit,
             times,
             value,
         } => format!("{}, {times} times", limited(limit, *value)),
-        What::Update { limits } => format!("limits set: {}", limits.join(", ")),
-        What::Verified {
+        EventDetail::Update { limits } => format!("limits set: {}", limits.join(", ")),
+        EventDetail::Verified {
             result,
             held,
             not_held,
@@ -84,12 +86,14 @@ pub fn what(what: &What) -> String {
             }
             words
         }
-        What::LeftOut { of, events } => format!("{events} more events of {of} without a line"),
+        EventDetail::LeftOut { of, events } => {
+            format!("{events} more events of {of} without a line")
+        }
     }
 }
 
-fn rules(what: &What) -> String {
-    let What::Rules {
+fn rules(what: &EventDetail) -> String {
+    let EventDetail::Rules {
         added,
         removed,
         denied,
@@ -114,8 +118,8 @@ pub fn limited(limit: &str, value: Option<u64>) -> String {
     }
 }
 
-fn life(what: &What) -> String {
-    let What::Container {
+fn life(what: &EventDetail) -> String {
+    let EventDetail::Container {
         state,
         exit,
         signal,
@@ -146,17 +150,24 @@ fn life(what: &What) -> String {
 }
 
 /// Seconds of the time alone, for a list.
-pub fn time(line: &Line) -> String {
+pub fn time(line: &LogLine) -> String {
     line.time.chars().take(19).collect::<String>() + "Z"
 }
 
 /// A whole line of a log.
-pub fn line(line: &Line) -> String {
+pub fn line(line: &LogLine) -> String {
     let event = &line.event;
     let verdict = match event.verdict {
         Verdict::Noted => "",
         // What became of the container says it.
-        Verdict::Ended if matches!(event.what, What::Container { .. } | What::Process { .. }) => "",
+        Verdict::Ended
+            if matches!(
+                event.what,
+                EventDetail::Container { .. } | EventDetail::Process { .. }
+            ) =>
+        {
+            ""
+        }
         other => other.as_str(),
     };
     let mut text = format!(

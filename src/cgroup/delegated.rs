@@ -31,16 +31,16 @@ const BUS: [&str; 2] = ["XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"];
 /// How long systemd may take to answer, and to move this process.
 const WITHIN: Duration = Duration::from_secs(5);
 
-/// A cgroup of a person's, in which this process may make others.
+/// A cgroup of the user's, in which this process can make others.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Delegated {
+pub struct DelegatedCgroup {
     /// Its path below the root of the hierarchy, which begins with a slash.
     pub path: PathBuf,
     /// The controllers that it may hand down.
     pub controllers: BTreeSet<String>,
 }
 
-impl Delegated {
+impl DelegatedCgroup {
     /// Whether it can bound all that a sidecar may use.
     pub fn bounds_sidecar(&self) -> bool {
         let mut all = super::sidecar::CONTROLLERS.into_iter();
@@ -48,10 +48,10 @@ impl Delegated {
     }
 }
 
-/// Why a person has no cgroup.
+/// Why the user has no cgroup to delegate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum NotDelegated {
+pub enum DelegationError {
     /// Version 1 cannot be delegated safely (systemd's CGROUP_DELEGATION).
     #[error("this node has cgroup v1")]
     Version,
@@ -70,10 +70,10 @@ pub enum NotDelegated {
 }
 
 /// Moves this process, which is the person's and in no user namespace of its own yet, to a cgroup of the person's.
-pub fn settle() -> Result<(), NotDelegated> {
+pub fn settle() -> Result<(), DelegationError> {
     let hierarchies = Hierarchies::read()?;
     if !hierarchies.is_unified() {
-        return Err(NotDelegated::Version);
+        return Err(DelegationError::Version);
     }
     if of_self().is_some() {
         return Ok(());
@@ -95,14 +95,14 @@ pub fn settle() -> Result<(), NotDelegated> {
 }
 
 /// The person's cgroup, if [`settle`] has moved this process there.
-pub fn of_self() -> Option<Delegated> {
+pub fn of_self() -> Option<DelegatedCgroup> {
     let hierarchies = Hierarchies::read().ok().filter(Hierarchies::is_unified)?;
     let own = hierarchies.of("self").ok()?.v2?;
     let dir = own.parent().filter(|_| own.ends_with(OWN))?;
     if !is_own(dir) {
         return None;
     }
-    Some(Delegated {
+    Some(DelegatedCgroup {
         path: Path::new("/").join(dir.strip_prefix(ROOT).ok()?),
         controllers: words(dir, "cgroup.controllers").ok()?,
     })
@@ -127,15 +127,15 @@ fn own_alone(hierarchies: &Hierarchies) -> Option<PathBuf> {
 }
 
 /// A scope for this process from the person's systemd.
-fn ask_systemd(hierarchies: &Hierarchies) -> Result<PathBuf, NotDelegated> {
+fn ask_systemd(hierarchies: &Hierarchies) -> Result<PathBuf, DelegationError> {
     if BUS.iter().all(|name| std::env::var_os(name).is_none()) {
-        return Err(NotDelegated::NoBus);
+        return Err(DelegationError::NoBus);
     }
     let busctl =
-        program::find("busctl").map_err(|error| NotDelegated::Refused(error.to_string()))?;
+        program::find("busctl").map_err(|error| DelegationError::Refused(error.to_string()))?;
     let mut random = [0; 6];
     getrandom::fill(&mut random)
-        .map_err(|error| NotDelegated::Refused(format!("no random bytes: {error}")))?;
+        .map_err(|error| DelegationError::Refused(format!("no random bytes: {error}")))?;
     let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
     let unit = format!("agentbox-wrap-{digits}.scope");
     // systemd's own tool knows where the bus is, and how to greet it.
@@ -158,9 +158,9 @@ fn ask_systemd(hierarchies: &Hierarchies) -> Result<PathBuf, NotDelegated> {
         Ok(answer) if answer.status.success() => {}
         Ok(answer) => {
             let said = String::from_utf8_lossy(&answer.stderr);
-            return Err(NotDelegated::Refused(said.trim().to_owned()));
+            return Err(DelegationError::Refused(said.trim().to_owned()));
         }
-        Err(error) => return Err(NotDelegated::Refused(error.to_string())),
+        Err(error) => return Err(DelegationError::Refused(error.to_string())),
     }
     let since = Instant::now();
     while since.elapsed() < WITHIN {
@@ -169,7 +169,7 @@ fn ask_systemd(hierarchies: &Hierarchies) -> Result<PathBuf, NotDelegated> {
             _ => std::thread::sleep(Duration::from_millis(1)),
         }
     }
-    Err(NotDelegated::NotMoved)
+    Err(DelegationError::NotMoved)
 }
 
 /// The scope's properties, as busctl(1) takes `a(sv)`, and no other unit.

@@ -10,12 +10,12 @@ use rustix::fs::{Mode, OFlags};
 use crate::cgroup::CgroupError;
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::hierarchies::{Hierarchies, ROOT};
-use crate::devices::{self, DeviceProgram, Numbers, Table, defaults};
+use crate::devices::{self, DeviceNumbers, DeviceProgram, DeviceTable, defaults};
 use crate::sys::{bpf, procfs};
 
-/// Whether a policy decides what a container may reach, or its engine.
+/// Whether the policy or the engine decides which devices a container can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ruler {
+pub enum DeviceAuthority {
     /// The rules of the plan, and nothing else.
     Policy,
     /// The spec's rules, and what runc adds for every container.
@@ -23,11 +23,11 @@ pub enum Ruler {
 }
 
 /// The program for the rules of a spec; `None` where the node has a devices controller.
-pub fn compile(spec: &Spec, ruler: Ruler) -> Result<Option<DeviceProgram>, CgroupError> {
+pub fn compile(spec: &Spec, ruler: DeviceAuthority) -> Result<Option<DeviceProgram>, CgroupError> {
     if !is_needed()? {
         return Ok(None);
     }
-    let table = Table::new(&rules(spec, ruler))?;
+    let table = DeviceTable::new(&rules(spec, ruler))?;
     Ok(Some(table.compile()))
 }
 
@@ -41,7 +41,11 @@ fn is_needed() -> Result<bool, CgroupError> {
 }
 
 /// Writes the rules of a spec to the devices controller of cgroup v1, where a container has one. Its program does not run yet.
-pub fn write(spec: &Spec, ruler: Ruler, controllers: &Controllers) -> Result<(), CgroupError> {
+pub fn write(
+    spec: &Spec,
+    ruler: DeviceAuthority,
+    controllers: &Controllers,
+) -> Result<(), CgroupError> {
     let Some(dir) = controllers.v1("devices") else {
         return Ok(());
     };
@@ -64,13 +68,13 @@ pub fn write(spec: &Spec, ruler: Ruler, controllers: &Controllers) -> Result<(),
     Ok(())
 }
 
-fn rules(spec: &Spec, ruler: Ruler) -> Vec<LinuxDeviceCgroup> {
+fn rules(spec: &Spec, ruler: DeviceAuthority) -> Vec<LinuxDeviceCgroup> {
     let linux = spec.linux().as_ref();
     let resources = linux.and_then(|l| l.resources().as_ref());
     let mut rules = resources
         .and_then(|r| r.devices().clone())
         .unwrap_or_default();
-    if ruler == Ruler::Engine {
+    if ruler == DeviceAuthority::Engine {
         rules.extend(defaults());
     }
     rules
@@ -108,7 +112,10 @@ fn is_planned(spec: &Spec, rule: &str) -> bool {
 }
 
 /// What lets a container reach more devices than a policy's rules with these devices beside the usual, as the kernel has it now.
-pub fn beyond(controllers: &Controllers, extra: &[Numbers]) -> Result<Vec<String>, CgroupError> {
+pub fn beyond(
+    controllers: &Controllers,
+    extra: &[DeviceNumbers],
+) -> Result<Vec<String>, CgroupError> {
     if let Some(dir) = controllers.v1("devices") {
         let path = dir.join("devices.list");
         let list = procfs::text(&path).map_err(CgroupError::io(format!("read {path:?}")))?;
@@ -126,7 +133,7 @@ pub fn beyond(controllers: &Controllers, extra: &[Numbers]) -> Result<Vec<String
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let cgroup = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| step()(e.into()))?;
     let attached = bpf::device_programs(cgroup.as_fd()).map_err(step())?;
-    let wanted = Table::new(&devices::planned(extra))?.compile();
+    let wanted = DeviceTable::new(&devices::planned(extra))?.compile();
     let wanted = bpf::load_device_program(&wanted).map_err(step())?;
     let wanted = tag(wanted.as_fd()).map_err(step())?;
     let mut found = attached.iter().map(|program| tag(program.as_fd()));

@@ -196,7 +196,7 @@ fn populated(dir: &Path, depth: u32) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::state::store::Place;
+    use crate::runtime::state::store::ContainerPaths;
 
     fn at(path: &str) -> Result<(), CgroupError> {
         let mut spec = Spec::default();
@@ -226,7 +226,7 @@ mod tests {
             if let Some(linux) = spec.linux_mut() {
                 linux.set_cgroups_path(None);
             }
-            let place = Place::new(Path::new(root), "one").unwrap();
+            let place = ContainerPaths::new(Path::new(root), "one").unwrap();
             name(&mut spec, place.key());
             named(&spec).unwrap()
         };

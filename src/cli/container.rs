@@ -11,9 +11,9 @@ pub struct Id {
     pub id: String,
 }
 
-/// The arguments of a verb that is always refused.
+/// The arguments of a verb that agentbox always refuses.
 #[derive(Debug, Args)]
-pub struct Anything {
+pub struct AnyArgs {
     /// Ignored
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub rest: Vec<String>,

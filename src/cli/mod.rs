@@ -17,10 +17,10 @@ mod own;
 mod update;
 
 pub use container::{
-    Anything, Create, Delete, Events, Exec, Id, Kill, List, Ps, Run, SpecArgs, TableFormat,
+    AnyArgs, Create, Delete, Events, Exec, Id, Kill, List, Ps, Run, SpecArgs, TableFormat,
 };
 pub use own::{
-    Approvals, Approve, Audit, AuditFormat, Deny, Explain, Network, PolicyArgs, PolicyCheck,
+    Approvals, Approve, Audit, AuditFormat, Deny, Explain, NetworkArgs, PolicyArgs, PolicyCheck,
     PolicyPresets, PolicyShow, PolicyVerb, Receipt, ReceiptVerb, Suggest, TextFormat, Trust,
     Verify, VerifyReceipt, Walls, Wrap,
 };
@@ -37,7 +37,7 @@ pub use update::Update;
 pub struct Cli {
     /// Options that precede the verb.
     #[command(flatten)]
-    pub global: Global,
+    pub global: GlobalOptions,
     /// The verb.
     #[command(subcommand)]
     pub verb: Option<Verb>,
@@ -69,9 +69,9 @@ impl Cli {
             .find(|(name, ..)| arguments.iter().skip(1).any(|word| word == name))?;
         let verb = add(clap::Command::new(*name));
         let command = clap::Command::new("agentbox").disable_version_flag(true);
-        let command = Global::augment_args(command).subcommand(verb);
+        let command = GlobalOptions::augment_args(command).subcommand(verb);
         let matches = command.try_get_matches_from(arguments).ok()?;
-        let mut global = Global::from_arg_matches(&matches).ok()?;
+        let mut global = GlobalOptions::from_arg_matches(&matches).ok()?;
         global.root_given = is_given(&matches, "root");
         let verb = match matches.subcommand() {
             Some((_, found)) => Some(read(found).ok()?),
@@ -114,7 +114,7 @@ const ENGINES: [Reader; 5] = [
 
 /// Options that precede the verb.
 #[derive(Debug, Clone, Args)]
-pub struct Global {
+pub struct GlobalOptions {
     /// Directory of container state; without it, containers of all engines are found
     #[arg(long, default_value = DEFAULT_ROOT, value_name = "DIR")]
     pub root: PathBuf,
@@ -197,10 +197,10 @@ pub enum Verb {
     Events(Events),
     /// Not supported: a saved container could not be restored
     #[command(disable_help_flag = true)]
-    Checkpoint(Anything),
+    Checkpoint(AnyArgs),
     /// Not supported
     #[command(disable_help_flag = true)]
-    Restore(Anything),
+    Restore(AnyArgs),
     /// Print the supported features as OCI JSON
     Features,
     /// Write an example config.json
@@ -210,7 +210,7 @@ pub enum Verb {
     /// List, print and test policies
     Policy(PolicyArgs),
     /// Show a container's rules, connections and denials
-    Network(Network),
+    Network(NetworkArgs),
     /// Show what a container was allowed and denied, also after its end
     Audit(Audit),
     /// Print the rules that would have allowed what a run was denied

@@ -48,7 +48,7 @@ pub struct Verify {
 
 /// `network`
 #[derive(Debug, Args)]
-pub struct Network {
+pub struct NetworkArgs {
     /// Output format
     #[arg(long, short, value_enum, default_value_t = TextFormat::Text)]
     pub format: TextFormat,

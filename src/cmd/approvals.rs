@@ -9,15 +9,15 @@ use serde::Serialize;
 use crate::cli::{Approvals, Approve, Deny, TableFormat};
 use crate::cmd::out;
 use crate::egress::WaitingConnection;
-use crate::egress::{Lasting, endpoint};
-use crate::policy::{Host, NetworkRule, Reach, Target};
-use crate::render::identity::Identity;
-use crate::runtime::network::approvals::{self, Decided};
+use crate::egress::{ApprovalTerm, endpoint};
+use crate::policy::{Host, HostReach, NetworkRule, RuleTarget};
+use crate::render::identity::ContainerIdentity;
+use crate::runtime::network::approvals::{self, ApprovalResult};
 use crate::runtime::state::find;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store;
-use crate::sidecar::{AskDecision, AskDecisionOf};
+use crate::sidecar::{AskDecision, AskDecisionTarget};
 
 /// The longest that `--for` may say.
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -28,7 +28,7 @@ const WITHIN: Duration = Duration::from_secs(10);
 struct Line {
     container: String,
     #[serde(rename = "of")]
-    identity: Identity,
+    identity: ContainerIdentity,
     #[serde(flatten)]
     waiting: WaitingConnection,
 }
@@ -105,15 +105,15 @@ fn table(lines: &[Line]) -> String {
 /// A person says yes.
 pub fn approve(args: &Approve) -> Result<ExitCode> {
     let lasting = match (&args.lasting, args.once) {
-        (_, true) => Lasting::Once,
-        (None, false) => Lasting::Always,
+        (_, true) => ApprovalTerm::Once,
+        (None, false) => ApprovalTerm::Always,
         (Some(text), false) => {
             let duration = crate::cmd::events::duration(text).filter(|d| d.as_secs() > 0);
             let duration = duration.with_context(|| format!("--for {text:?} is no duration"))?;
             if duration > LONGEST {
                 bail!("--for {text:?}: at most seven days");
             }
-            Lasting::Seconds(u32::try_from(duration.as_secs())?)
+            ApprovalTerm::Seconds(u32::try_from(duration.as_secs())?)
         }
     };
     decide(&args.id, &args.what, Some(lasting))
@@ -124,7 +124,7 @@ pub fn deny(args: &Deny) -> Result<ExitCode> {
     decide(&args.id, &args.what, None)
 }
 
-fn decide(id: &str, what: &str, approve: Option<Lasting>) -> Result<ExitCode> {
+fn decide(id: &str, what: &str, approve: Option<ApprovalTerm>) -> Result<ExitCode> {
     let of = meant(what)?;
     let record = find::network_of(find::container(id)?)?;
     if !approvals::asks(&record) {
@@ -133,7 +133,8 @@ fn decide(id: &str, what: &str, approve: Option<Lasting>) -> Result<ExitCode> {
             record.id
         );
     }
-    let Decided { host, port, closed } = approvals::decide(&record, AskDecision { of, approve })?;
+    let ApprovalResult { host, port, closed } =
+        approvals::decide(&record, AskDecision { of, approve })?;
     let word = match approve {
         Some(_) => "approved",
         None => "denied",
@@ -150,16 +151,18 @@ fn decide(id: &str, what: &str, approve: Option<Lasting>) -> Result<ExitCode> {
 }
 
 /// The number by which a connection was listed, or a name with its port by the grammar of rules. No name is a number.
-fn meant(text: &str) -> Result<AskDecisionOf> {
+fn meant(text: &str) -> Result<AskDecisionTarget> {
     if let Ok(number) = text.parse() {
-        return Ok(AskDecisionOf::Waiting(number));
+        return Ok(AskDecisionTarget::Waiting(number));
     }
     let rule: NetworkRule = text.parse().context("NUMBER or HOST:PORT")?;
     match (rule.target, rule.port) {
-        (Target::Name(name), Some(port)) if rule.reach == Reach::Public => {
-            Ok(AskDecisionOf::Endpoint(name, port))
+        (RuleTarget::Name(name), Some(port)) if rule.reach == HostReach::Public => {
+            Ok(AskDecisionTarget::Endpoint(name, port))
         }
-        (Target::Name(name), None) if rule.reach == Reach::Public => Ok(AskDecisionOf::Host(name)),
+        (RuleTarget::Name(name), None) if rule.reach == HostReach::Public => {
+            Ok(AskDecisionTarget::Host(name))
+        }
         _ => bail!(
             "{text:?} is not one name: only connections to names wait, and only names can be approved"
         ),
@@ -175,13 +178,13 @@ mod tests {
         let name = "api.example.com".parse().unwrap();
         assert_eq!(
             meant("Api.Example.com:22").unwrap(),
-            AskDecisionOf::Endpoint(name, 22)
+            AskDecisionTarget::Endpoint(name, 22)
         );
         assert_eq!(
             meant("a.test").unwrap(),
-            AskDecisionOf::Host("a.test".parse().unwrap())
+            AskDecisionTarget::Host("a.test".parse().unwrap())
         );
-        assert_eq!(meant("17").unwrap(), AskDecisionOf::Waiting(17));
+        assert_eq!(meant("17").unwrap(), AskDecisionTarget::Waiting(17));
         for bad in [
             "*",
             "*.a.test",

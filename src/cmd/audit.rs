@@ -9,10 +9,12 @@ use chrono::{DateTime, SecondsFormat, Utc};
 
 use super::events::duration;
 use super::out::{self, Reader};
-use crate::audit::report::{self, Subject};
-use crate::audit::{Command, Event, LifeState, Line, Verdict, What, markdown, ocsf, schema, words};
+use crate::audit::report::{self, RunHeader};
+use crate::audit::{
+    Event, EventDetail, LifeState, LogLine, LoggedCommand, Verdict, markdown, ocsf, schema, words,
+};
 use crate::cli::{Audit, AuditFormat};
-use crate::runtime::runs::read::{self, Found, Logs};
+use crate::runtime::runs::read::{self, FoundRun, Logs};
 
 /// Runs of the list.
 const LATEST: usize = 20;
@@ -27,7 +29,7 @@ pub fn run(args: &Audit) -> Result<ExitCode> {
         out::text(schema::TEXT)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let wanted = Wanted::of(args)?;
+    let wanted = LineFilter::of(args)?;
     let Some(id) = &args.id else {
         return latest(args, &wanted);
     };
@@ -59,13 +61,13 @@ pub fn run(args: &Audit) -> Result<ExitCode> {
 }
 
 /// Without the attempts of `verify`.
-fn of_workload<'a>(lines: &[&'a Line]) -> Vec<&'a Line> {
+fn of_workload<'a>(lines: &[&'a LogLine]) -> Vec<&'a LogLine> {
     let own = lines.iter().filter(|line| !line.event.is_verifys());
     own.copied().collect()
 }
 
 /// What the text leaves out, in a line.
-fn verifys(lines: &[&Line]) -> String {
+fn verifys(lines: &[&LogLine]) -> String {
     let verifys = lines.iter().map(|line| &line.event);
     let tried = verifys.filter(|event| event.is_verifys() && event.verdict == Verdict::Denied);
     match tried.map(Event::times).sum::<u64>() {
@@ -84,7 +86,7 @@ fn format(args: &Audit) -> AuditFormat {
 }
 
 /// One line, as it stands in the log or in another form.
-fn print(line: &Line, format: AuditFormat) -> Result<Reader> {
+fn print(line: &LogLine, format: AuditFormat) -> Result<Reader> {
     let text = match format {
         AuditFormat::Json => serde_json::to_string(line).context("write a line")?,
         AuditFormat::Ocsf => ocsf::event(line).to_string(),
@@ -94,7 +96,7 @@ fn print(line: &Line, format: AuditFormat) -> Result<Reader> {
 }
 
 /// A log that is not whole is said on standard error, and by the exit status.
-pub fn verdict(found: &Found, logs: &Logs) -> ExitCode {
+pub fn verdict(found: &FoundRun, logs: &Logs) -> ExitCode {
     let faults = logs.faults();
     for fault in &faults {
         let run = found.run.name();
@@ -106,10 +108,10 @@ pub fn verdict(found: &Found, logs: &Logs) -> ExitCode {
     }
 }
 
-fn subject(found: &Found, logs: &Logs) -> Subject {
-    let own = |line: &&&Line| line.context.container == found.id;
+fn subject(found: &FoundRun, logs: &Logs) -> RunHeader {
+    let own = |line: &&&LogLine| line.context.container == found.id;
     let lines = logs.lines();
-    Subject {
+    RunHeader {
         context: lines
             .iter()
             .find(own)
@@ -118,22 +120,22 @@ fn subject(found: &Found, logs: &Logs) -> Subject {
         started: found.run.started(),
         state: state(&lines, found),
         is_over: !found.is_there(),
-        command: logs.command().map(Command::words),
+        command: logs.command().map(LoggedCommand::words),
         files: files(found),
         earlier: found.earlier,
     }
 }
 
 /// What becomes of the files that it writes, by its plan.
-fn files(found: &Found) -> Option<String> {
+fn files(found: &FoundRun) -> Option<String> {
     let record = found.run.record().ok()?;
     Some(record.plan()?.filesystem.written_in_words())
 }
 
 /// Whether the container runs, or how it ended.
-fn state(lines: &[&Line], found: &Found) -> String {
+fn state(lines: &[&LogLine], found: &FoundRun) -> String {
     let lives = lines.iter().filter_map(|line| match &line.event.what {
-        What::Container { state, exit, .. } if line.context.container == found.id => {
+        EventDetail::Container { state, exit, .. } if line.context.container == found.id => {
             Some((*state, *exit))
         }
         _ => None,
@@ -159,7 +161,7 @@ fn state(lines: &[&Line], found: &Found) -> String {
 }
 
 /// Prints lines as they come, until the container is deleted.
-fn follow(found: &Found, args: &Audit, wanted: &Wanted) -> Result<ExitCode> {
+fn follow(found: &FoundRun, args: &Audit, wanted: &LineFilter) -> Result<ExitCode> {
     let mut printed: BTreeMap<String, u64> = BTreeMap::new();
     let mut size = None;
     loop {
@@ -171,14 +173,14 @@ fn follow(found: &Found, args: &Audit, wanted: &Wanted) -> Result<ExitCode> {
             continue;
         }
         let logs = found.logs()?;
-        let mut new: Vec<&Line> = Vec::new();
+        let mut new: Vec<&LogLine> = Vec::new();
         for log in &logs.logs {
             let seen = printed.entry(log.file.clone()).or_default();
             new.extend(log.lines.iter().filter(|line| line.seq > *seen));
             *seen = log.lines.last().map_or(*seen, |line| line.seq.max(*seen));
         }
         new.sort_by(|a, b| a.time.cmp(&b.time));
-        let shows = |line: &&Line| format(args) != AuditFormat::Text || !line.event.is_verifys();
+        let shows = |line: &&LogLine| format(args) != AuditFormat::Text || !line.event.is_verifys();
         for line in new
             .into_iter()
             .filter(|line| wanted.keeps(line))
@@ -196,7 +198,7 @@ fn follow(found: &Found, args: &Audit, wanted: &Wanted) -> Result<ExitCode> {
 }
 
 /// The latest runs as a table.
-fn latest(args: &Audit, wanted: &Wanted) -> Result<ExitCode> {
+fn latest(args: &Audit, wanted: &LineFilter) -> Result<ExitCode> {
     let is_of_lines = matches!(format(args), AuditFormat::Json | AuditFormat::Ocsf);
     if format(args) == AuditFormat::Markdown {
         bail!("--format markdown is of one run: name a container, or the start of a run");
@@ -208,7 +210,7 @@ fn latest(args: &Audit, wanted: &Wanted) -> Result<ExitCode> {
         "STARTED", "ID", "NAME", "POLICY", "DENIED", "ALLOWED", "STATE"
     );
     for run in runs.iter().take(LATEST) {
-        let found = Found::of(run)?;
+        let found = FoundRun::of(run)?;
         let logs = found.logs()?;
         let lines = wanted.among(&logs);
         if is_of_lines {
@@ -228,7 +230,7 @@ fn latest(args: &Audit, wanted: &Wanted) -> Result<ExitCode> {
     Ok(code)
 }
 
-fn row(found: &Found, logs: &Logs, lines: &[&Line]) -> String {
+fn row(found: &FoundRun, logs: &Logs, lines: &[&LogLine]) -> String {
     let subject = subject(found, logs);
     let context = &subject.context;
     let count = |verdict| -> u64 {
@@ -252,14 +254,14 @@ fn row(found: &Found, logs: &Logs, lines: &[&Line]) -> String {
     )
 }
 
-/// Which lines are wanted.
-struct Wanted {
+/// Which lines to print.
+struct LineFilter {
     since: Option<String>,
     wall: Option<String>,
     verdicts: &'static [Verdict],
 }
 
-impl Wanted {
+impl LineFilter {
     fn of(args: &Audit) -> Result<Self> {
         let since = args.since.as_deref().map(since).transpose()?;
         Ok(Self {
@@ -273,14 +275,14 @@ impl Wanted {
         })
     }
 
-    fn keeps(&self, line: &Line) -> bool {
+    fn keeps(&self, line: &LogLine) -> bool {
         let wall = self.wall.as_deref();
         wall.is_none_or(|wall| wall == line.event.wall.as_str())
             && (self.verdicts.is_empty() || self.verdicts.contains(&line.event.verdict))
             && self.since.as_ref().is_none_or(|since| line.time >= *since)
     }
 
-    fn among<'a>(&self, logs: &'a Logs) -> Vec<&'a Line> {
+    fn among<'a>(&self, logs: &'a Logs) -> Vec<&'a LogLine> {
         let lines = logs.lines().into_iter();
         lines.filter(|line| self.keeps(line)).collect()
     }

@@ -4,16 +4,16 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::cli::{Create, Global};
-use crate::plan::wrapped::Wrapped;
+use crate::cli::{Create, GlobalOptions};
+use crate::plan::wrapped::WrapPlan;
 use crate::runtime::create;
 use crate::runtime::launch::Streams;
 use crate::runtime::seal;
-use crate::runtime::seal::Listen;
+use crate::runtime::seal::ListenFds;
 
 /// Creates a container.
-pub fn run(global: &Global, args: &Create) -> Result<ExitCode> {
-    seal::ensure(Listen::Pass)?;
+pub fn run(global: &GlobalOptions, args: &Create) -> Result<ExitCode> {
+    seal::ensure(ListenFds::Pass)?;
     create::create(
         global,
         args,
@@ -21,7 +21,7 @@ pub fn run(global: &Global, args: &Create) -> Result<ExitCode> {
             console: args.console_socket.as_deref(),
             ..Streams::default()
         },
-        &Wrapped::default(),
+        &WrapPlan::default(),
     )?;
     Ok(ExitCode::SUCCESS)
 }

@@ -4,15 +4,15 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::cli::{Delete, Global};
-use crate::runtime::delete::{self, Deletes};
+use crate::cli::{Delete, GlobalOptions};
+use crate::runtime::delete::{self, DeleteScope};
 use crate::runtime::state::find;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::Record;
 use crate::wrap::leftovers;
 
 /// Deletes a container.
-pub fn run(global: &Global, args: &Delete) -> Result<ExitCode> {
+pub fn run(global: &GlobalOptions, args: &Delete) -> Result<ExitCode> {
     let place = find::place(global, &args.id)?;
     // Before it is gone.
     let elsewhere = std::path::absolute(&global.root)? != place.root;
@@ -21,8 +21,8 @@ pub fn run(global: &Global, args: &Delete) -> Result<ExitCode> {
         .filter(|_| elsewhere)
         .map(|record| identity::of(&record).words());
     let deletes = match args.force {
-        true => Deletes::Any,
-        false => Deletes::Ended,
+        true => DeleteScope::Any,
+        false => DeleteScope::Ended,
     };
     delete::delete(&place, deletes)?;
     if args.force {

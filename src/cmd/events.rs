@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::oom::OomWatch;
 use crate::cgroup::stats;
-use crate::cli::{Events, Global};
+use crate::cli::{Events, GlobalOptions};
 use crate::cmd::out::{self, Reader};
 use crate::runtime::start;
 use crate::runtime::state::find;
@@ -34,7 +34,7 @@ impl Event<'_> {
 }
 
 /// Prints one reading, or goes on until the container has ended.
-pub fn run(global: &Global, args: &Events) -> Result<ExitCode> {
+pub fn run(global: &GlobalOptions, args: &Events) -> Result<ExitCode> {
     let interval = duration(&args.interval)
         .filter(|d| !d.is_zero())
         .with_context(|| {

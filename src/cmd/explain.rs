@@ -5,29 +5,29 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::cli::{Explain, Global, Walls, Wrap};
+use crate::cli::{Explain, GlobalOptions, Walls, Wrap};
 use crate::cmd::{explain_syscalls, out};
-use crate::plan::wrapped::Wrapped;
-use crate::render::explain::{self, Subject};
-use crate::render::identity::Identity;
+use crate::plan::wrapped::WrapPlan;
+use crate::render::explain::{self, ExplainedContainer};
+use crate::render::identity::ContainerIdentity;
 use crate::runtime::RuntimeError;
 use crate::runtime::create;
 use crate::runtime::filter;
 use crate::runtime::runs::{FILTER, read};
-use crate::runtime::seal::{self, Listen};
+use crate::runtime::seal::{self, ListenFds};
 use crate::runtime::state::find;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::Record;
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 use crate::runtime::unprivileged;
-use crate::seccomp::Program;
-use crate::wrap::{self, Explained, Wanted};
+use crate::seccomp::FilterProgram;
+use crate::wrap::{self, WrapExplanation, WrapRequest};
 
 /// Shows what is, or would be, enforced.
-pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
+pub fn run(global: &GlobalOptions, args: &Explain) -> Result<ExitCode> {
     let (subject, program) = match (&args.bundle, &args.id) {
         (Some(bundle), _) => {
-            let decision = create::decide(global, bundle, &Wrapped::default(), None)?;
+            let decision = create::decide(global, bundle, &WrapPlan::default(), None)?;
             with_program(
                 format!("bundle {}", decision.bundle.dir.display()),
                 decision.into(),
@@ -40,12 +40,12 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
                 command: vec!["true".to_owned()],
                 ..Wrap::default()
             };
-            let wanted = Wanted::of(&wrapped)?;
+            let wanted = WrapRequest::of(&wrapped)?;
             if wanted.walls == Walls::Namespaces {
                 // What would hold is found out where it would be made.
                 unprivileged::settle();
                 unprivileged::enter(global)?;
-                seal::ensure(Listen::Forget)?;
+                seal::ensure(ListenFds::Forget)?;
             }
             let explained = wrap::decide(global, &wanted)?;
             with_program("wrap in this directory".to_owned(), explained)
@@ -68,7 +68,7 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
                 decided.plan.network.rules = first.plan.network.rules;
             }
             let saved = filter::read(&filter_file, record.filter_hash.as_deref())?;
-            let subject = Subject {
+            let subject = ExplainedContainer {
                 name: format!("container {}", record.id),
                 landlock: None,
                 settings: Vec::new(),
@@ -93,10 +93,10 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
 
 /// A container's record, who it is, and where its filter is kept: while it is there, or with its last run. An exit status where that run
 /// is not as its log and its receipt have it, which has been said: nothing of it can be believed.
-fn looked_up(id: &str) -> Result<Result<(Record, Identity, PathBuf), ExitCode>> {
+fn looked_up(id: &str) -> Result<Result<(Record, ContainerIdentity, PathBuf), ExitCode>> {
     match find::container(id) {
         Ok(record) => {
-            let file = Place::new(&record.root, &record.id)?.filter();
+            let file = ContainerPaths::new(&record.root, &record.id)?.filter();
             let identity = identity::of(&record);
             Ok(Ok((record, identity, file)))
         }
@@ -120,20 +120,23 @@ fn looked_up(id: &str) -> Result<Result<(Record, Identity, PathBuf), ExitCode>> 
     }
 }
 
-fn with_program(name: String, explained: Explained) -> (Subject, Option<Program>) {
+fn with_program(
+    name: String,
+    explained: WrapExplanation,
+) -> (ExplainedContainer, Option<FilterProgram>) {
     let filter = explained.decision.filter.as_ref();
     let program = filter.map(|filter| filter.program.clone());
     (of_bundle(name, explained), program)
 }
 
 /// What is said of a bundle, of which nothing has been made.
-pub(super) fn of_bundle(name: String, explained: Explained) -> Subject {
-    let Explained {
+pub(super) fn of_bundle(name: String, explained: WrapExplanation) -> ExplainedContainer {
+    let WrapExplanation {
         decision,
         landlock,
         settings,
     } = explained;
-    Subject {
+    ExplainedContainer {
         name,
         landlock,
         settings,

@@ -4,22 +4,22 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-use crate::cli::{Explain, Global};
+use crate::cli::{Explain, GlobalOptions};
 use crate::cmd::out;
 use crate::plan::SyscallPlan;
 use crate::policy::Selection;
-use crate::render::explain::Subject;
-use crate::render::explain::syscalls::{self, Programs, SyscallTable};
-use crate::runtime::filter::{self, Asked};
+use crate::render::explain::ExplainedContainer;
+use crate::render::explain::syscalls::{self, SyscallTable, TablePrograms};
+use crate::runtime::filter::{self, FilterRequest};
 use crate::runtime::input::node_files;
-use crate::seccomp::{DenyMode, Program};
+use crate::seccomp::{DenyMode, FilterProgram};
 
 /// Prints the verdict on every system call.
 pub fn print(
-    global: &Global,
+    global: &GlobalOptions,
     args: &Explain,
-    subject: &Subject,
-    loaded: Option<&Program>,
+    subject: &ExplainedContainer,
+    loaded: Option<&FilterProgram>,
 ) -> Result<ExitCode> {
     if subject.landlock.is_some() {
         bail!(
@@ -28,10 +28,10 @@ pub fn print(
     }
     let plan = subject.decided.as_ref().map(|decided| &decided.plan);
     let own = plan
-        .map(|plan| alone(Asked::unlogged(plan)))
+        .map(|plan| alone(FilterRequest::unlogged(plan)))
         .transpose()?
         .flatten();
-    let programs = Programs {
+    let programs = TablePrograms {
         loaded,
         policy: plan.map(|plan| &plan.syscalls).zip(own.as_ref()),
     };
@@ -48,17 +48,17 @@ pub fn print(
 }
 
 /// The program of a policy without an engine's profile.
-fn alone(asked: Asked<'_>) -> Result<Option<Program>> {
+fn alone(asked: FilterRequest<'_>) -> Result<Option<FilterProgram>> {
     let filter = filter::compile(Some(asked), None)?;
     Ok(filter.map(|filter| filter.program))
 }
 
 /// The filter to compare with.
-fn other(global: &Global, with: &str) -> Result<Option<Program>> {
+fn other(global: &GlobalOptions, with: &str) -> Result<Option<FilterProgram>> {
     if with == syscalls::DOCKERS {
         return Ok(syscalls::docker());
     }
-    let named = Global {
+    let named = GlobalOptions {
         policy: Some(with.to_owned()),
         ..global.clone()
     };
@@ -67,7 +67,7 @@ fn other(global: &Global, with: &str) -> Result<Option<Program>> {
         Selection::Policy(resolved) => {
             let policy = &resolved.policy;
             let plan = SyscallPlan::alone(&policy.syscalls, &policy.privileges);
-            alone(Asked {
+            alone(FilterRequest {
                 syscalls: &plan,
                 devices: false,
                 denials: DenyMode::Errno,

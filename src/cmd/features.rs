@@ -7,8 +7,8 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::out;
-use crate::cli::Global;
-use crate::policy::{Asked, Selection};
+use crate::cli::GlobalOptions;
+use crate::policy::{Selection, WrapOptions};
 use crate::runtime::input::node_files;
 
 /// The newest version of the specification that bundles may be written for.
@@ -112,11 +112,11 @@ const FLAGS: &[&str] = &[
 ];
 
 /// Prints what this runtime supports, called as it is.
-pub fn run(global: &Global) -> Result<ExitCode> {
+pub fn run(global: &GlobalOptions) -> Result<ExitCode> {
     // Under a policy no mount is one, and a pod with a user namespace of its own (`hostUsers: false`), whose containers would
     // join it, is refused: containerd asks here, so that the kubelet says so before it begins. With settings that cannot
     // be read nothing starts.
-    let selection = node_files::selection(global, &BTreeMap::new(), Asked::NOTHING);
+    let selection = node_files::selection(global, &BTreeMap::new(), WrapOptions::NOTHING);
     let id_mapped = matches!(selection, Ok(Selection::Unconfined { .. }));
     let capabilities: Vec<String> = caps::all().into_iter().map(|c| c.to_string()).collect();
     let document = json!({

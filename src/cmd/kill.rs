@@ -7,18 +7,18 @@ use libcgroups::common::CgroupManager;
 use libcontainer::container::{Container, ContainerStatus};
 use oci_spec::runtime::{LinuxNamespaceType, Spec};
 
-use crate::cli::{Global, Kill};
+use crate::cli::{GlobalOptions, Kill};
 use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle;
-use crate::runtime::runs::{Run, events};
+use crate::runtime::runs::{RunDir, events};
 use crate::runtime::signal;
 use crate::runtime::start;
 use crate::runtime::state::find;
 use crate::runtime::state::record::{ProcessId, Record};
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 
 /// Sends a signal to a container. Takes no lock: a signal must arrive while a `start` or `exec` is under way.
-pub fn run(global: &Global, args: &Kill) -> Result<ExitCode> {
+pub fn run(global: &GlobalOptions, args: &Kill) -> Result<ExitCode> {
     let place = find::place(global, &args.id)?;
     let signal = signal::parse(&args.signal)?;
     let container = start::load(&place)?;
@@ -45,7 +45,7 @@ pub fn run(global: &Global, args: &Kill) -> Result<ExitCode> {
     if !signal::send(init, signal)? {
         return Err(RuntimeError::NotRunning.into());
     }
-    Run::of(&place).note(vec![events::signalled(&args.signal)]);
+    RunDir::of(&place).note(vec![events::signalled(&args.signal)]);
     if container.status() == ContainerStatus::Paused && signal == rustix::process::Signal::KILL {
         // A frozen process of cgroup v1 dies only when it is thawed.
         thaw(&container)?;
@@ -54,7 +54,7 @@ pub fn run(global: &Global, args: &Kill) -> Result<ExitCode> {
 }
 
 /// The first process: by our record, and by libcontainer's state where somebody has removed that.
-fn first(place: &Place, container: &Container) -> Option<ProcessId> {
+fn first(place: &ContainerPaths, container: &Container) -> Option<ProcessId> {
     match Record::read(&place.dir()) {
         Ok(record) => record.init,
         Err(error) => {
@@ -69,7 +69,7 @@ fn first(place: &Place, container: &Container) -> Option<ProcessId> {
 
 /// Whether the container's processes end with its first one (pid_namespaces(7)). Where nobody knows any more they are killed
 /// one by one.
-fn has_pid_namespace(place: &Place) -> bool {
+fn has_pid_namespace(place: &ContainerPaths) -> bool {
     let Ok(spec) = bundle::read_json::<Spec>(&place.dir().join("config.json")) else {
         return false;
     };

@@ -5,25 +5,25 @@ use std::process::ExitCode;
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::cli::{Global, List, TableFormat};
+use crate::cli::{GlobalOptions, List, TableFormat};
 use crate::cmd::out;
 use crate::cmd::state::State;
 use crate::policy::NetworkMode;
 use crate::policy::escape;
-use crate::render::identity::Identity;
+use crate::render::identity::ContainerIdentity;
 use crate::runtime::network::control;
 use crate::runtime::start;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::{ProcessId, Record};
-use crate::runtime::state::store::{self, Place};
+use crate::runtime::state::store::{self, ContainerPaths};
 use crate::wrap::leftovers;
 
-/// What `--all` says of a container besides its state.
+/// What `--all` prints of a container besides its state.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Fenced {
+struct SandboxColumns {
     #[serde(flatten)]
-    identity: Identity,
+    identity: ContainerIdentity,
     /// `None` under `unconfined`.
     policy: Option<String>,
     network: Option<NetworkMode>,
@@ -42,11 +42,11 @@ struct Line {
     #[serde(flatten)]
     state: State,
     #[serde(flatten)]
-    fenced: Option<Fenced>,
+    fenced: Option<SandboxColumns>,
 }
 
 /// Lists the containers of this root directory, or of every engine on this node.
-pub fn run(global: &Global, args: &List) -> Result<ExitCode> {
+pub fn run(global: &GlobalOptions, args: &List) -> Result<ExitCode> {
     leftovers::sweep();
     let records = match args.all {
         true => store::all()?,
@@ -54,7 +54,7 @@ pub fn run(global: &Global, args: &List) -> Result<ExitCode> {
     };
     let mut lines = Vec::new();
     for record in records {
-        let place = Place::new(&record.root, &record.id)?;
+        let place = ContainerPaths::new(&record.root, &record.id)?;
         // One that is just being created or deleted is not listed; one whose deletion was killed is.
         if let Ok(container) = start::load_if_whole(&place) {
             let fenced = args.all.then(|| fenced(&place, &record));
@@ -77,7 +77,7 @@ pub fn run(global: &Global, args: &List) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn fenced(place: &Place, record: &Record) -> Fenced {
+fn fenced(place: &ContainerPaths, record: &Record) -> SandboxColumns {
     let shared = record.shared_network();
     let serves = shared.is_none() && record.init.is_some_and(ProcessId::is_alive);
     let status = match serves {
@@ -91,7 +91,7 @@ fn fenced(place: &Place, record: &Record) -> Fenced {
     });
     let decided = record.decided.as_ref();
     let plan = record.plan();
-    Fenced {
+    SandboxColumns {
         identity: identity::of(record),
         policy: decided.map(|d| d.resolved.name.to_string()),
         network: plan.map(|plan| plan.network.mode),

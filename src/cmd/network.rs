@@ -5,22 +5,22 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::audit::{Line, Verdict, What};
-use crate::cli::{Network, TextFormat};
+use crate::audit::{EventDetail, LogLine, Verdict};
+use crate::cli::{NetworkArgs, TextFormat};
 use crate::cmd::out;
-use crate::egress::{InboundStatus, NetworkStatus, Used};
+use crate::egress::{BudgetUse, InboundStatus, NetworkStatus};
 use crate::plan::Plan;
-use crate::render::network::{self, Subject};
+use crate::render::network::{self, ContainerNetwork};
 use crate::runtime::RuntimeError;
 use crate::runtime::network::control;
 use crate::runtime::network::refused;
 use crate::runtime::runs::read;
 use crate::runtime::state::find;
 use crate::runtime::state::identity;
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 
 /// Shows the state of a container's network, or of the network of its pod's first container.
-pub fn run(args: &Network) -> Result<ExitCode> {
+pub fn run(args: &NetworkArgs) -> Result<ExitCode> {
     let asked = match find::container(&args.id) {
         Err(RuntimeError::Unknown(_)) => return of_gone(args),
         found => found?,
@@ -28,9 +28,9 @@ pub fn run(args: &Network) -> Result<ExitCode> {
     let identity = identity::of(&asked);
     let id = asked.id.clone();
     let record = find::network_of(asked)?;
-    let place = Place::new(&record.root, &record.id)?;
-    let subject = Subject {
-        outside: network::Outside::of(refused::resets(&record).unwrap_or(0)),
+    let place = ContainerPaths::new(&record.root, &record.id)?;
+    let subject = ContainerNetwork {
+        outside: network::UnansweredConnections::of(refused::resets(&record).unwrap_or(0)),
         identity,
         network_of: (record.id != id).then(|| record.id.clone()),
         status: control::status(&place.dir(), &record)?,
@@ -42,7 +42,7 @@ pub fn run(args: &Network) -> Result<ExitCode> {
     print(args, &subject)
 }
 
-fn print(args: &Network, subject: &Subject) -> Result<ExitCode> {
+fn print(args: &NetworkArgs, subject: &ContainerNetwork) -> Result<ExitCode> {
     match args.format {
         TextFormat::Json => out::json(subject)?,
         TextFormat::Text => out::text(&network::text(subject))?,
@@ -55,13 +55,13 @@ fn waits(plan: Option<&Plan>) -> Option<u32> {
 }
 
 /// The network of a container that is gone, as its log has it.
-fn of_gone(args: &Network) -> Result<ExitCode> {
+fn of_gone(args: &NetworkArgs) -> Result<ExitCode> {
     let found = read::find(&args.id)?;
     let record = found.run.record()?;
     let logs = found.logs()?;
     log::warn!("container {} is gone: this is what its log says", record.id);
     let shared = record.shared_network();
-    let subject = Subject {
+    let subject = ContainerNetwork {
         outside: None,
         identity: found.run.identity(&record),
         network_of: shared.map(|shared| shared.container.clone()),
@@ -78,13 +78,13 @@ fn of_gone(args: &Network) -> Result<ExitCode> {
 }
 
 /// What a sidecar would have said at its end.
-fn status(plan: &Plan, lines: &[&Line]) -> NetworkStatus {
+fn status(plan: &Plan, lines: &[&LogLine]) -> NetworkStatus {
     let mut status = NetworkStatus {
         rules: plan.network.rules.clone(),
         ports: plan.network.ports.clone(),
         asking: None,
         budget: plan.network.budget,
-        used: Used {
+        used: BudgetUse {
             connections: 0,
             upload_bytes: 0,
             hosts: 0,
@@ -100,9 +100,9 @@ fn status(plan: &Plan, lines: &[&Line]) -> NetworkStatus {
     let mut hosts = BTreeSet::new();
     for event in lines.iter().map(|line| &line.event) {
         match (&event.what, event.verdict) {
-            (What::LeftOut { events, .. }, _) => status.log_lines_left_out += events,
+            (EventDetail::LeftOut { events, .. }, _) => status.log_lines_left_out += events,
             (
-                What::Connection {
+                EventDetail::Connection {
                     via: None, host, ..
                 },
                 Verdict::Allowed,
@@ -110,10 +110,10 @@ fn status(plan: &Plan, lines: &[&Line]) -> NetworkStatus {
                 hosts.insert(host.clone());
                 status.allowed += event.times();
             }
-            (What::Connection { sent, .. }, Verdict::Ended) => {
+            (EventDetail::Connection { sent, .. }, Verdict::Ended) => {
                 status.used.upload_bytes += sent.unwrap_or(0);
             }
-            (What::Connection { .. } | What::Name { .. }, Verdict::Denied) => {
+            (EventDetail::Connection { .. } | EventDetail::Name { .. }, Verdict::Denied) => {
                 let cause = event.cause.clone().unwrap_or_default();
                 *status.denied.entry(cause).or_default() += event.times();
             }

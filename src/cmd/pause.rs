@@ -7,9 +7,9 @@ use anyhow::Result;
 use libcontainer::container::ContainerStatus;
 
 use crate::audit::LifeState;
-use crate::cli::{Global, Id};
+use crate::cli::{GlobalOptions, Id};
 use crate::runtime::RuntimeError;
-use crate::runtime::runs::Run;
+use crate::runtime::runs::RunDir;
 use crate::runtime::start;
 use crate::runtime::state::find;
 
@@ -17,7 +17,7 @@ use crate::runtime::state::find;
 const COURTESY: Duration = Duration::from_secs(2);
 
 /// Freezes all processes of a container.
-pub fn pause(global: &Global, args: &Id) -> Result<ExitCode> {
+pub fn pause(global: &GlobalOptions, args: &Id) -> Result<ExitCode> {
     let place = find::place(global, &args.id)?;
     // A courtesy to a `start` that is about to end; whoever holds the lock for longer is held up by what is to be paused.
     let _lock = place.lock_existing_within(COURTESY)?;
@@ -26,12 +26,12 @@ pub fn pause(global: &Global, args: &Id) -> Result<ExitCode> {
     container
         .pause()
         .map_err(RuntimeError::container("pause the container"))?;
-    Run::of(&place).note_life(LifeState::Paused);
+    RunDir::of(&place).note_life(LifeState::Paused);
     Ok(ExitCode::SUCCESS)
 }
 
 /// Thaws a paused container.
-pub fn resume(global: &Global, args: &Id) -> Result<ExitCode> {
+pub fn resume(global: &GlobalOptions, args: &Id) -> Result<ExitCode> {
     let place = find::place(global, &args.id)?;
     let _lock = place.lock_existing()?;
     let mut container = start::load(&place)?;
@@ -39,7 +39,7 @@ pub fn resume(global: &Global, args: &Id) -> Result<ExitCode> {
     container
         .resume()
         .map_err(RuntimeError::container("resume the container"))?;
-    Run::of(&place).note_life(LifeState::Resumed);
+    RunDir::of(&place).note_life(LifeState::Resumed);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use libcgroups::common::CgroupManager;
 
-use crate::cli::{Global, Ps, TableFormat};
+use crate::cli::{GlobalOptions, Ps, TableFormat};
 use crate::cmd::out;
 use crate::runtime::signal;
 use crate::runtime::start;
@@ -13,7 +13,7 @@ use crate::runtime::state::find;
 use crate::runtime::{RuntimeError, ps};
 
 /// Lists the processes of a container: their numbers as JSON, or ps(1)'s table without the others' lines.
-pub fn run(global: &Global, args: &Ps) -> Result<ExitCode> {
+pub fn run(global: &GlobalOptions, args: &Ps) -> Result<ExitCode> {
     let place = find::place(global, &args.id)?;
     let container = start::load(&place)?;
     let cgroup = signal::cgroup(&container)?;

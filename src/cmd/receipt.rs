@@ -12,7 +12,7 @@ use crate::cli::{Receipt, ReceiptVerb, VerifyReceipt};
 use crate::cmd::out;
 use crate::policy::escape;
 use crate::receipt::{Envelope, PublicKey, Statement};
-use crate::runtime::runs::compare::{self, Held};
+use crate::runtime::runs::compare::{self, FileState};
 use crate::runtime::runs::read;
 use crate::runtime::runs::receipt;
 
@@ -92,7 +92,7 @@ fn directory(args: &VerifyReceipt, statement: &Statement) -> Result<Option<PathB
 }
 
 /// What was found, for people.
-fn page(statement: &Statement, dir: Option<&Path>, files: &[(String, Held)]) -> String {
+fn page(statement: &Statement, dir: Option<&Path>, files: &[(String, FileState)]) -> String {
     let receipt = &statement.predicate;
     let mut page = String::from("the signature is good\n");
     let mut line = |name: &str, text: &str| {

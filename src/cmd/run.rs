@@ -5,26 +5,26 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use super::exit_code;
-use crate::cli::{Global, Run};
-use crate::plan::wrapped::Wrapped;
-use crate::runtime::foreground::{self, Afterwards, Attendance, Front};
+use crate::cli::{GlobalOptions, Run};
+use crate::plan::wrapped::WrapPlan;
+use crate::runtime::foreground::{self, Attendance, FrontProcess, RunMode};
 use crate::runtime::seal;
-use crate::runtime::seal::Listen;
+use crate::runtime::seal::ListenFds;
 
 /// Creates and starts a container, and waits for it unless it is to run detached.
-pub fn run(global: &Global, args: &Run) -> Result<ExitCode> {
-    seal::ensure(Listen::Pass)?;
+pub fn run(global: &GlobalOptions, args: &Run) -> Result<ExitCode> {
+    seal::ensure(ListenFds::Pass)?;
     let afterwards = match (args.detach, args.keep) {
-        (true, _) => Afterwards::Detach,
-        (false, true) => Afterwards::Keep,
-        (false, false) => Afterwards::Delete,
+        (true, _) => RunMode::Detach,
+        (false, true) => RunMode::Keep,
+        (false, false) => RunMode::Delete,
     };
     let ended = foreground::run(
         global,
         &args.create,
-        &Wrapped::default(),
+        &WrapPlan::default(),
         afterwards,
-        Front::Program,
+        FrontProcess::Program,
         Attendance {
             before_deletion: &mut |_| (),
             keep: None,

@@ -4,14 +4,14 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::cli::{Global, Id};
+use crate::cli::{GlobalOptions, Id};
 use crate::runtime::foreground::notify::{self, ReadinessRelay};
 use crate::runtime::start;
 use crate::runtime::state::find;
 use crate::runtime::state::record::Record;
 
 /// Starts a container. With NOTIFY_SOCKET it returns when the container has said that it is ready, as runc does.
-pub fn run(global: &Global, args: &Id) -> Result<ExitCode> {
+pub fn run(global: &GlobalOptions, args: &Id) -> Result<ExitCode> {
     let place = find::place(global, &args.id)?;
     let lock = place.lock_existing()?;
     let relay = match notify::host() {

@@ -11,11 +11,11 @@ use libcontainer::container::{Container, ContainerStatus};
 use serde::Serialize;
 
 use super::out;
-use crate::cli::{Global, Id};
+use crate::cli::{GlobalOptions, Id};
 use crate::runtime::start;
 use crate::runtime::state::find;
 use crate::runtime::state::record::Record;
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 
 /// A container's state as runc prints it.
 #[derive(Debug, Serialize)]
@@ -44,7 +44,7 @@ pub struct State {
 
 impl State {
     /// The state of a container; of one whose creation or deletion was killed, without libcontainer's part, it is stopped.
-    pub fn of(place: &Place, container: Option<&Container>, record: Record) -> Self {
+    pub fn of(place: &ContainerPaths, container: Option<&Container>, record: Record) -> Self {
         let status = container.map_or(ContainerStatus::Stopped, |c| status(c, &record));
         let pid = match status {
             ContainerStatus::Stopped => 0,
@@ -76,7 +76,7 @@ impl State {
 
 /// libcontainer calls a container stopped as long as it has no process; one that `create` is at work on is `creating`.
 fn status(container: &Container, record: &Record) -> ContainerStatus {
-    let busy = || Place::new(&record.root, &record.id).is_ok_and(|place| place.is_busy());
+    let busy = || ContainerPaths::new(&record.root, &record.id).is_ok_and(|place| place.is_busy());
     if record.init.is_none() && busy() {
         ContainerStatus::Creating
     } else {
@@ -103,7 +103,7 @@ fn name(uid: u32) -> String {
 }
 
 /// Prints a container's state.
-pub fn run(global: &Global, args: &Id) -> Result<ExitCode> {
+pub fn run(global: &GlobalOptions, args: &Id) -> Result<ExitCode> {
     let place = find::place(global, &args.id)?;
     let container = start::load_if_whole(&place)?;
     let state = State::of(&place, container.as_ref(), Record::read(&place.dir())?);

@@ -8,18 +8,18 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::audit::suggest::{self, Suggested};
-use crate::cli::{Global, Suggest, TextFormat};
+use crate::audit::suggest::{self, Suggestion};
+use crate::cli::{GlobalOptions, Suggest, TextFormat};
 use crate::cmd::out;
 use crate::policy::{PolicyName, Sources, catalogue, is_builtin, loosens};
 use crate::runtime::input::node_files::{self, NodeFiles};
-use crate::runtime::runs::read::{self, Found};
+use crate::runtime::runs::read::{self, FoundRun};
 
 /// Whose `syscalls.limit` says which calls a policy may give without giving up a wall.
 const LIMITED_BY: &str = "standard";
 
 /// Prints what a run's policy lacks, or makes a policy of it.
-pub fn run(global: &Global, args: &Suggest) -> Result<ExitCode> {
+pub fn run(global: &GlobalOptions, args: &Suggest) -> Result<ExitCode> {
     let found = read::find(&args.id)?;
     let logs = found.logs()?;
     let files = NodeFiles::of(global)?;
@@ -52,7 +52,7 @@ pub fn run(global: &Global, args: &Suggest) -> Result<ExitCode> {
 
 /// The name of the run's policy, if the node's policy of that name gives no more than the run had: options, annotations and settings
 /// narrow a policy, and a file that a person named may have the name of another one.
-fn base(found: &Found, sources: &Sources<'_>) -> Result<String> {
+fn base(found: &FoundRun, sources: &Sources<'_>) -> Result<String> {
     let record = found.run.record().context("the run's record")?;
     let Some(decided) = record.decided else {
         bail!("the run had no policy, to which nothing can be added");
@@ -76,7 +76,12 @@ fn base(found: &Found, sources: &Sources<'_>) -> Result<String> {
 }
 
 /// Makes the policy's file, which is not there yet, and reads it as a container's creation would.
-fn write(global: &Global, name: &str, text: &str, suggested: &Suggested) -> Result<ExitCode> {
+fn write(
+    global: &GlobalOptions,
+    name: &str,
+    text: &str,
+    suggested: &Suggestion,
+) -> Result<ExitCode> {
     if suggested.is_empty() {
         bail!("nothing is to be added to the run's policy, so that no file is made");
     }
@@ -113,13 +118,13 @@ fn write(global: &Global, name: &str, text: &str, suggested: &Suggested) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{Asked, Asker, NodeConfig};
-    use crate::seccomp::{ARCH_X86_64, Call, Hint, words};
+    use crate::policy::{Asker, NodeConfig, WrapOptions};
+    use crate::seccomp::{ARCH_X86_64, Hint, SyscallData, words};
 
     /// The hint of a denied call, which the sidecar writes, is from the same list as the suggestion.
     #[test]
     fn the_calls_that_may_be_given_are_those_of_which_the_hint_says_so() {
-        let (node, asked) = (NodeConfig::default(), Asked::default());
+        let (node, asked) = (NodeConfig::default(), WrapOptions::default());
         let (none, files, presets) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let sources = Sources {
             annotations: &none,
@@ -133,8 +138,8 @@ mod tests {
         };
         let policy = catalogue::policy(&sources, &LIMITED_BY.parse().unwrap()).unwrap();
         assert!(!policy.syscalls.limit.is_empty());
-        for name in crate::seccomp::SyscallName::all() {
-            let call = Call {
+        for name in crate::seccomp::KnownSyscall::all() {
+            let call = SyscallData {
                 number: name.number(),
                 arch: ARCH_X86_64,
                 args: [0; 6],

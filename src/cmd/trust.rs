@@ -10,29 +10,29 @@ use crate::cli::Trust;
 use crate::cmd::out;
 use crate::policy::escape;
 use crate::runtime::foreground::plain::plain;
-use crate::wrap::settings::trust::{Listed, is_project};
-use crate::wrap::settings::{Offer, Scope, SealedFile};
+use crate::wrap::settings::trust::{TrustStatus, is_project};
+use crate::wrap::settings::{Offer, OfferScope, SealedFile};
 
 /// Shows a project's settings and trusts them, forgets them, or lists what is trusted.
 pub fn run(args: &Trust) -> Result<ExitCode> {
     let offer = Offer::of(
         args.dir.as_deref(),
         match args.list {
-            true => Scope::Everything,
-            false => Scope::Project,
+            true => OfferScope::Everything,
+            false => OfferScope::Project,
         },
     )?;
     if args.list {
         for (entry, listed) in offer.list()? {
             let path = escape(&entry.path.display().to_string());
             let words = match listed {
-                Listed::Same => "as you trusted it".to_owned(),
-                Listed::Changed => {
+                TrustStatus::Same => "as you trusted it".to_owned(),
+                TrustStatus::Changed => {
                     "changed, or a file that it names did: nothing runs there until you review it"
                         .to_owned()
                 }
-                Listed::NotTrusted => "not trusted".to_owned(),
-                Listed::NotTold(why) => format!("does not count: it {}", escape(&why)),
+                TrustStatus::NotTrusted => "not trusted".to_owned(),
+                TrustStatus::NotTold(why) => format!("does not count: it {}", escape(&why)),
             };
             out::line(&format!("{path}  {words}"))?;
         }

@@ -8,30 +8,30 @@ use libcgroups::common::{AnyCgroupManager, CgroupManager, ControllerOpt};
 use oci_spec::runtime::{LinuxBlockIo, LinuxCpu, LinuxMemory, LinuxPids, LinuxResources};
 
 use crate::cgroup::limits;
-use crate::cli::{Global, Update};
+use crate::cli::{GlobalOptions, Update};
 use crate::cmd::out;
 use crate::plan::{neutral, reach};
 use crate::render::limits as render;
 use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle;
 use crate::runtime::network::rules;
-use crate::runtime::runs::{Run, events};
+use crate::runtime::runs::{RunDir, events};
 use crate::runtime::signal;
 use crate::runtime::start;
 use crate::runtime::state::find;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::Record;
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 
 /// Changes the resource limits of a container, or what it may reach. Device rules are no limits and are not changed, as
 /// with runc.
-pub fn run(global: &Global, args: &Update) -> Result<ExitCode> {
+pub fn run(global: &GlobalOptions, args: &Update) -> Result<ExitCode> {
     let place = match network(args) {
         Some(asked) => {
             let named = find::container(&args.id)?;
-            let own = Place::new(&named.root, &named.id)?;
+            let own = ContainerPaths::new(&named.root, &named.id)?;
             let record = find::network_of(named)?;
-            let place = Place::new(&record.root, &record.id)?;
+            let place = ContainerPaths::new(&record.root, &record.id)?;
             if place.id != own.id {
                 log::warn!(
                     "container {} is in the network of container {}: its rules change, for all who are in it",
@@ -85,19 +85,19 @@ pub fn run(global: &Global, args: &Update) -> Result<ExitCode> {
         }
         _ => limits::apply(&record.controllers()?, &resources)?,
     }
-    Run::of(&place).note(vec![events::limits_set(&resources)]);
+    RunDir::of(&place).note(vec![events::limits_set(&resources)]);
     Ok(ExitCode::SUCCESS)
 }
 
 /// What is asked of the network, if anything.
-fn network(args: &Update) -> Option<rules::Asked> {
-    let asked = rules::Asked {
+fn network(args: &Update) -> Option<rules::RuleChanges> {
+    let asked = rules::RuleChanges {
         allow: args.network_allow.clone(),
         add: args.network_add.clone(),
         remove: args.network_remove.clone(),
         deny: args.network_deny.clone(),
     };
-    (asked != rules::Asked::default()).then_some(asked)
+    (asked != rules::RuleChanges::default()).then_some(asked)
 }
 
 fn only_network(args: &Update) -> bool {

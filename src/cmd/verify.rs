@@ -5,31 +5,31 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 use super::out;
-use crate::cli::{Global, Verify};
+use crate::cli::{GlobalOptions, Verify};
 use crate::log;
 use crate::runtime::seal;
-use crate::runtime::seal::Listen;
+use crate::runtime::seal::ListenFds;
 use crate::verify;
 
 /// The status where there is no answer: nobody may take it for one.
 const NO_ANSWER: u8 = 2;
 
 /// Tries the attacks, and says which walls held.
-pub fn run(global: &Global, args: &Verify) -> ExitCode {
+pub fn run(global: &GlobalOptions, args: &Verify) -> ExitCode {
     answer(global, args).unwrap_or_else(|error| {
         log::fatal(&error);
         ExitCode::from(NO_ANSWER)
     })
 }
 
-fn answer(global: &Global, args: &Verify) -> Result<ExitCode> {
+fn answer(global: &GlobalOptions, args: &Verify) -> Result<ExitCode> {
     if !rustix::process::geteuid().is_root() {
         bail!(
             "verify needs root's rights on this node: run it as root (`sudo agentbox verify`); a sandbox that `agentbox wrap` made without \
              them cannot be entered from outside, so nobody can verify it"
         );
     }
-    seal::ensure(Listen::Forget)?;
+    seal::ensure(ListenFds::Forget)?;
     let report = match &args.id {
         Some(id) => verify::running(global, id)?,
         None => verify::sandbox(&under(global, args)?)?,
@@ -42,7 +42,7 @@ fn answer(global: &Global, args: &Verify) -> Result<ExitCode> {
 }
 
 /// With the policy that was asked for.
-fn under(global: &Global, args: &Verify) -> Result<Global> {
+fn under(global: &GlobalOptions, args: &Verify) -> Result<GlobalOptions> {
     let mut global = global.clone();
     match (&global.policy, &args.policy) {
         (Some(_), Some(_)) => bail!("--policy is given twice: before `verify` and after it"),

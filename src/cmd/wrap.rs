@@ -5,17 +5,17 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use super::{exit_code, explain, out};
-use crate::cli::{Global, Walls, Wrap};
+use crate::cli::{GlobalOptions, Walls, Wrap};
 use crate::policy::PolicyError;
 use crate::render::explain as page;
 use crate::runtime::seal;
-use crate::runtime::seal::Listen;
+use crate::runtime::seal::ListenFds;
 use crate::runtime::unprivileged;
-use crate::wrap::{self, Wanted};
+use crate::wrap::{self, WrapRequest};
 
 /// Runs a command behind the walls, without an engine. Ends as the command does, by SIGINT too; 127 where there is no such program,
 /// 126 where it cannot be executed, as with a shell, and 125 where `wrap` itself fails, as with `docker run`.
-pub fn run(global: &Global, args: &Wrap) -> ExitCode {
+pub fn run(global: &GlobalOptions, args: &Wrap) -> ExitCode {
     attempt(global, args).unwrap_or_else(|error| {
         crate::log::fatal(&error);
         let policy = error.chain().find_map(|cause| cause.downcast_ref());
@@ -27,13 +27,13 @@ pub fn run(global: &Global, args: &Wrap) -> ExitCode {
     })
 }
 
-fn attempt(global: &Global, args: &Wrap) -> Result<ExitCode> {
-    let wanted = Wanted::of(args)?;
+fn attempt(global: &GlobalOptions, args: &Wrap) -> Result<ExitCode> {
+    let wanted = WrapRequest::of(args)?;
     if wanted.walls == Walls::Namespaces {
         // First: sealing takes a mount, for which somebody without root's rights needs a namespace.
         unprivileged::settle();
         unprivileged::enter(global)?;
-        seal::ensure(Listen::Forget)?;
+        seal::ensure(ListenFds::Forget)?;
     }
     if args.dry_run {
         let explained = wrap::decide(global, &wanted)?;

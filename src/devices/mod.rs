@@ -31,10 +31,10 @@ const USUAL: &[(i64, Option<i64>)] = &[
 ];
 
 /// A device by type, major and minor number.
-pub type Numbers = (LinuxDeviceType, i64, i64);
+pub type DeviceNumbers = (LinuxDeviceType, i64, i64);
 
 /// The rules of a policy: nothing, but the usual devices, the pseudo-terminals and these.
-pub fn planned(extra: &[Numbers]) -> Vec<LinuxDeviceCgroup> {
+pub fn planned(extra: &[DeviceNumbers]) -> Vec<LinuxDeviceCgroup> {
     let mut rules = vec![nothing()];
     let usual = USUAL.iter();
     rules.extend(usual.map(|(major, minor)| allow(LinuxDeviceType::C, Some(*major), *minor)));
@@ -66,7 +66,7 @@ fn allow(typ: LinuxDeviceType, major: Option<i64>, minor: Option<i64>) -> LinuxD
 }
 
 /// Whether a device is one of [`planned`].
-pub fn is_planned(device: Numbers, extra: &[Numbers]) -> bool {
+pub fn is_planned(device: DeviceNumbers, extra: &[DeviceNumbers]) -> bool {
     let (typ, major, minor) = device;
     let usual = |(known, one): &(i64, Option<i64>)| {
         typ == LinuxDeviceType::C && major == *known && one.is_none_or(|one| one == minor)
@@ -75,7 +75,7 @@ pub fn is_planned(device: Numbers, extra: &[Numbers]) -> bool {
 }
 
 /// Lines of cgroup v1's devices.list that let a container reach more than the policy's rules.
-pub fn beyond(list: &str, extra: &[Numbers]) -> Vec<String> {
+pub fn beyond(list: &str, extra: &[DeviceNumbers]) -> Vec<String> {
     let rules = planned(extra);
     let known = rules.iter().filter(|rule| rule.allow());
     let known: Vec<String> = known.map(ToString::to_string).collect();
@@ -95,7 +95,7 @@ pub fn beyond(list: &str, extra: &[Numbers]) -> Vec<String> {
 
 /// Kind of a device node, as `BPF_DEVCG_DEV_*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum DeviceKind {
     /// Block devices.
     Block = 1,
     /// Character devices.
@@ -104,11 +104,11 @@ pub enum Kind {
 
 /// A set of accesses, as the bits `BPF_DEVCG_ACC_*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Access(u32);
+pub struct DeviceAccess(u32);
 
-impl Access {
+impl DeviceAccess {
     /// Making a node, reading and writing it.
-    pub const ALL: Access = Access(7);
+    pub const ALL: DeviceAccess = DeviceAccess(7);
 
     fn parse(text: &str) -> Option<Self> {
         let mut bits = 0;
@@ -120,7 +120,7 @@ impl Access {
                 _ => return None,
             };
         }
-        (bits != 0).then_some(Access(bits))
+        (bits != 0).then_some(DeviceAccess(bits))
     }
 
     /// The bits, as the kernel has them.
@@ -133,16 +133,16 @@ impl Access {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Devices {
     /// Block or character.
-    pub kind: Kind,
+    pub kind: DeviceKind,
     /// Major number.
     pub major: Option<u32>,
     /// Minor number.
     pub minor: Option<u32>,
 }
 
-/// What is decided where no exception matches.
+/// The decision where no exception matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Otherwise {
+pub enum DefaultAccess {
     /// Everything but the exceptions.
     Allow,
     /// Nothing but the exceptions.
@@ -150,11 +150,11 @@ pub enum Otherwise {
     Deny,
 }
 
-/// Rules in force: a default, and the accesses that are decided the other way.
+/// The device rules in force: a default, and its exceptions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Table {
-    otherwise: Otherwise,
-    exceptions: BTreeMap<Devices, Access>,
+pub struct DeviceTable {
+    otherwise: DefaultAccess,
+    exceptions: BTreeMap<Devices, DeviceAccess>,
 }
 
 /// Why rules cannot be enforced.
@@ -177,12 +177,12 @@ pub enum DeviceError {
     Hole(String),
 }
 
-impl Table {
+impl DeviceTable {
     /// The rules, applied in their order.
     pub fn new<'a>(
         rules: impl IntoIterator<Item = &'a LinuxDeviceCgroup>,
     ) -> Result<Self, DeviceError> {
-        let mut table = Table::default();
+        let mut table = DeviceTable::default();
         for rule in rules {
             table.apply(rule)?;
         }
@@ -191,25 +191,26 @@ impl Table {
 
     fn apply(&mut self, rule: &LinuxDeviceCgroup) -> Result<(), DeviceError> {
         let verdict = if rule.allow() {
-            Otherwise::Allow
+            DefaultAccess::Allow
         } else {
-            Otherwise::Deny
+            DefaultAccess::Deny
         };
         let kind = match rule.typ() {
             // Everything, whatever else the rule says, and no exceptions.
             None | Some(LinuxDeviceType::A) => {
-                *self = Table {
+                *self = DeviceTable {
                     otherwise: verdict,
                     exceptions: BTreeMap::new(),
                 };
                 return Ok(());
             }
-            Some(LinuxDeviceType::B) => Kind::Block,
-            Some(LinuxDeviceType::C) => Kind::Character,
+            Some(LinuxDeviceType::B) => DeviceKind::Block,
+            Some(LinuxDeviceType::C) => DeviceKind::Character,
             Some(other) => return Err(DeviceError::Type(format!("{other:?}").to_lowercase())),
         };
         let text = rule.access().as_deref().unwrap_or_default();
-        let access = Access::parse(text).ok_or_else(|| DeviceError::Access(text.to_owned()))?;
+        let access =
+            DeviceAccess::parse(text).ok_or_else(|| DeviceError::Access(text.to_owned()))?;
         let devices = Devices {
             kind,
             major: number(rule.major())?,
@@ -228,7 +229,7 @@ impl Table {
     fn take_back(
         &mut self,
         devices: Devices,
-        access: Access,
+        access: DeviceAccess,
         rule: &LinuxDeviceCgroup,
     ) -> Result<(), DeviceError> {
         let Devices { kind, major, minor } = devices;
@@ -253,18 +254,18 @@ impl Table {
 
     /// Is this access allowed? An allowed exception must cover all of it, a denied one any part (device_cgroup.c,
     /// `match_exception` and `match_exception_partial`).
-    pub fn allows(&self, kind: Kind, major: u32, minor: u32, access: Access) -> bool {
-        let matches = |devices: &Devices, known: Access| {
+    pub fn allows(&self, kind: DeviceKind, major: u32, minor: u32, access: DeviceAccess) -> bool {
+        let matches = |devices: &Devices, known: DeviceAccess| {
             devices.kind == kind
                 && devices.major.is_none_or(|m| m == major)
                 && devices.minor.is_none_or(|m| m == minor)
                 && match self.otherwise {
-                    Otherwise::Deny => access.0 & !known.0 == 0,
-                    Otherwise::Allow => access.0 & known.0 != 0,
+                    DefaultAccess::Deny => access.0 & !known.0 == 0,
+                    DefaultAccess::Allow => access.0 & known.0 != 0,
                 }
         };
         let excepted = self.exceptions.iter().any(|(d, a)| matches(d, *a));
-        excepted != (self.otherwise == Otherwise::Allow)
+        excepted != (self.otherwise == DefaultAccess::Allow)
     }
 
     /// As a program.

@@ -1,6 +1,6 @@
 //! From a table to eBPF (Documentation/bpf/standardization/instruction-set.rst).
 
-use super::{Access, Otherwise, Table};
+use super::{DefaultAccess, DeviceAccess, DeviceTable};
 
 /// `struct bpf_insn`
 #[repr(C)]
@@ -67,10 +67,10 @@ fn answer(value: u32) -> [DeviceInstruction; 2] {
     [one(SET, ANSWER, 0, 0, value), one(EXIT, 0, 0, 0, 0)]
 }
 
-pub(super) fn compile(table: &Table) -> DeviceProgram {
+pub(super) fn compile(table: &DeviceTable) -> DeviceProgram {
     let (excepted, otherwise) = match table.otherwise {
-        Otherwise::Allow => (0, 1),
-        Otherwise::Deny => (1, 0),
+        DefaultAccess::Allow => (0, 1),
+        DefaultAccess::Deny => (1, 0),
     };
     // access_type: the kind in its low half, the access in its high one.
     let mut all = vec![
@@ -83,12 +83,12 @@ pub(super) fn compile(table: &Table) -> DeviceProgram {
     ];
     for (devices, access) in &table.exceptions {
         let mut tests = vec![one(JUMP_UNEQUAL, KIND, 0, 0, devices.kind as u32)];
-        if *access != Access::ALL {
+        if *access != DeviceAccess::ALL {
             tests.push(one(COPY, CONTEXT, ACCESS, 0, 0));
             tests.push(one(AND, CONTEXT, 0, 0, access.bits()));
             tests.push(match table.otherwise {
-                Otherwise::Deny => one(JUMP_UNEQUAL_REGISTER, CONTEXT, ACCESS, 0, 0),
-                Otherwise::Allow => one(JUMP_EQUAL, CONTEXT, 0, 0, 0),
+                DefaultAccess::Deny => one(JUMP_UNEQUAL_REGISTER, CONTEXT, ACCESS, 0, 0),
+                DefaultAccess::Allow => one(JUMP_EQUAL, CONTEXT, 0, 0, 0),
             });
         }
         for (register, number) in [(MAJOR, devices.major), (MINOR, devices.minor)] {

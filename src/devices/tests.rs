@@ -24,13 +24,19 @@ fn rule(text: &str) -> LinuxDeviceCgroup {
     rule
 }
 
-fn table(rules: &[&str]) -> Result<Table, DeviceError> {
+fn table(rules: &[&str]) -> Result<DeviceTable, DeviceError> {
     let rules: Vec<LinuxDeviceCgroup> = rules.iter().map(|text| rule(text)).collect();
-    Table::new(&rules)
+    DeviceTable::new(&rules)
 }
 
 /// Runs a program as the kernel would.
-fn run(program: &DeviceProgram, kind: Kind, major: u32, minor: u32, access: Access) -> bool {
+fn run(
+    program: &DeviceProgram,
+    kind: DeviceKind,
+    major: u32,
+    minor: u32,
+    access: DeviceAccess,
+) -> bool {
     let context = [access.bits() << 16 | kind as u32, major, minor];
     let mut registers = [0_u32; 11];
     let mut at = 0;
@@ -78,11 +84,11 @@ fn run(program: &DeviceProgram, kind: Kind, major: u32, minor: u32, access: Acce
     }
 }
 
-const READ: Access = Access(2);
-const WRITE: Access = Access(4);
-const MAKE: Access = Access(1);
-const BOTH: Access = Access(6);
-use Kind::{Block, Character};
+const READ: DeviceAccess = DeviceAccess(2);
+const WRITE: DeviceAccess = DeviceAccess(4);
+const MAKE: DeviceAccess = DeviceAccess(1);
+const BOTH: DeviceAccess = DeviceAccess(6);
+use DeviceKind::{Block, Character};
 
 #[test]
 fn rules_leave_what_cgroup_v1_would() {
@@ -134,13 +140,13 @@ fn a_program_says_what_its_table_says() {
         table(&["allow c 1:3 rw", "allow c 136:* rwm", "allow b *:* m"]),
         table(&["allow c 2147483648:4294967295 r"]),
         table(&["allow a", "deny b 8:0 w", "deny c *:3 rm", "deny c 5:* rwm"]),
-        Table::new(&defaults()),
+        DeviceTable::new(&defaults()),
     ];
     for table in tables.map(Result::unwrap) {
         let program = table.compile();
         for kind in [Block, Character] {
             for (major, minor) in numbers.iter().flat_map(|a| numbers.map(|b| (*a, b))) {
-                for access in (1..8).map(Access) {
+                for access in (1..8).map(DeviceAccess) {
                     let said = run(&program, kind, major, minor, access);
                     let meant = table.allows(kind, major, minor, access);
                     assert_eq!(said, meant, "{table:?} {kind:?} {major}:{minor} {access:?}");
@@ -178,7 +184,7 @@ fn rules_that_no_device_cgroup_can_enforce_are_errors() {
 #[test]
 fn by_default_there_are_the_specifications_devices_and_no_disk() {
     let rules: Vec<LinuxDeviceCgroup> = [rule("deny a")].into_iter().chain(defaults()).collect();
-    let table = Table::new(&rules).unwrap();
+    let table = DeviceTable::new(&rules).unwrap();
     for (major, minor) in [
         (1, 3),
         (1, 5),
@@ -189,7 +195,7 @@ fn by_default_there_are_the_specifications_devices_and_no_disk() {
         (5, 2),
         (136, 7),
     ] {
-        assert!(table.allows(Character, major, minor, Access::ALL));
+        assert!(table.allows(Character, major, minor, DeviceAccess::ALL));
     }
     for (major, minor) in [(8, 0), (254, 0), (1, 3)] {
         assert!(table.allows(Block, major, minor, MAKE));

@@ -7,10 +7,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::policy::Rule;
+use crate::policy::EgressRule;
 use crate::policy::closed::is_closed;
 use crate::policy::embedded::carried;
-use crate::policy::rule::{Reach, contains};
+use crate::policy::rule::{HostReach, contains};
 
 /// The addresses around the sandbox, which a public name has no business with.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub enum AddressRefusal {
     /// It is not the node's, where a rule `node:` leads.
     NotNode,
     /// This rule of `network.deny` covers it.
-    Denied(Box<Rule>),
+    Denied(Box<EgressRule>),
 }
 
 impl fmt::Display for AddressRefusal {
@@ -162,7 +162,11 @@ const V6: &[(Ipv6Addr, u8, AddressRefusal)] = &[
 
 /// Whether the address that a name led to is dialled, where its rule lets the name lead so far; the machine itself and
 /// link-local addresses stay closed even so, and the node to all but the rules that are for it.
-pub fn vet(address: IpAddr, reach: Reach, around: &Surroundings) -> Result<IpAddr, AddressRefusal> {
+pub fn vet(
+    address: IpAddr,
+    reach: HostReach,
+    around: &Surroundings,
+) -> Result<IpAddr, AddressRefusal> {
     // Above everything that a rule says of names.
     if is_closed(address) {
         return Err(AddressRefusal::Cloud);
@@ -177,7 +181,7 @@ pub fn vet(address: IpAddr, reach: Reach, around: &Surroundings) -> Result<IpAdd
             .any(|(net, bits)| contains(*net, *bits, address))
     };
     let private = special == Some(AddressRefusal::Private);
-    if reach == Reach::Node && (private || special.is_none()) {
+    if reach == HostReach::Node && (private || special.is_none()) {
         return match around.node.contains(&address) {
             true => Ok(address),
             false => Err(AddressRefusal::NotNode),
@@ -187,12 +191,12 @@ pub fn vet(address: IpAddr, reach: Reach, around: &Surroundings) -> Result<IpAdd
         return Err(AddressRefusal::Node);
     }
     match (special, reach) {
-        (Some(AddressRefusal::Private) | None, Reach::Service) if !within(&around.beside) => {
+        (Some(AddressRefusal::Private) | None, HostReach::Service) if !within(&around.beside) => {
             Err(AddressRefusal::NotBeside)
         }
-        (Some(AddressRefusal::Private), Reach::Service | Reach::Internal) => Ok(address),
+        (Some(AddressRefusal::Private), HostReach::Service | HostReach::Internal) => Ok(address),
         (Some(refusal), _) => Err(refusal),
-        (None, Reach::Public) if within(&around.on_link) => Err(AddressRefusal::Neighbour),
+        (None, HostReach::Public) if within(&around.on_link) => Err(AddressRefusal::Neighbour),
         (None, _) => Ok(address),
     }
 }
@@ -228,7 +232,7 @@ mod tests {
     fn refused(text: &str) -> Option<AddressRefusal> {
         vet(
             text.parse().unwrap(),
-            Reach::Public,
+            HostReach::Public,
             &Surroundings::default(),
         )
         .err()
@@ -303,20 +307,26 @@ mod tests {
             ..Surroundings::default()
         };
         let ask = |text: &str, reach| vet(text.parse().unwrap(), reach, &around);
-        assert_eq!(ask("203.0.113.9", Reach::Public), Err(AddressRefusal::Node));
         assert_eq!(
-            ask("203.0.113.9", Reach::Internal),
+            ask("203.0.113.9", HostReach::Public),
             Err(AddressRefusal::Node)
         );
-        assert_eq!(ask("10.0.0.1", Reach::Internal), Err(AddressRefusal::Node));
         assert_eq!(
-            ask("203.0.113.10", Reach::Public),
+            ask("203.0.113.9", HostReach::Internal),
+            Err(AddressRefusal::Node)
+        );
+        assert_eq!(
+            ask("10.0.0.1", HostReach::Internal),
+            Err(AddressRefusal::Node)
+        );
+        assert_eq!(
+            ask("203.0.113.10", HostReach::Public),
             Err(AddressRefusal::Neighbour)
         );
-        assert!(ask("203.0.113.10", Reach::Internal).is_ok());
-        assert!(ask("198.51.100.1", Reach::Public).is_ok());
+        assert!(ask("203.0.113.10", HostReach::Internal).is_ok());
+        assert!(ask("198.51.100.1", HostReach::Public).is_ok());
         assert_eq!(
-            ask("198.51.100.65", Reach::Internal),
+            ask("198.51.100.65", HostReach::Internal),
             Err(AddressRefusal::Node)
         );
     }
@@ -352,7 +362,7 @@ mod tests {
         };
         let ask = |text: &str, reach| vet(text.parse().unwrap(), reach, &around);
         for text in ["172.18.0.3", "10.96.0.10"] {
-            assert!(ask(text, Reach::Service).is_ok(), "{text}");
+            assert!(ask(text, HostReach::Service).is_ok(), "{text}");
         }
         for (text, why) in [
             // The company's, the node's neighbours, the internet.
@@ -371,12 +381,12 @@ mod tests {
             ("169.254.169.254", AddressRefusal::Cloud),
             ("100.100.100.200", AddressRefusal::Cloud),
         ] {
-            assert_eq!(ask(text, Reach::Service), Err(why), "{text}");
+            assert_eq!(ask(text, HostReach::Service), Err(why), "{text}");
         }
         for text in ["172.18.0.1", "203.0.113.7"] {
-            assert!(ask(text, Reach::Node).is_ok(), "{text}");
+            assert!(ask(text, HostReach::Node).is_ok(), "{text}");
             assert_eq!(
-                ask(text, Reach::Internal),
+                ask(text, HostReach::Internal),
                 Err(AddressRefusal::Node),
                 "{text}"
             );
@@ -389,7 +399,7 @@ mod tests {
             ("127.0.0.1", AddressRefusal::Loopback),
             ("169.254.169.254", AddressRefusal::Cloud),
         ] {
-            assert_eq!(ask(text, Reach::Node), Err(why), "{text}");
+            assert_eq!(ask(text, HostReach::Node), Err(why), "{text}");
         }
     }
 
@@ -398,7 +408,7 @@ mod tests {
         let ask = |text: &str| {
             vet(
                 text.parse().unwrap(),
-                Reach::Internal,
+                HostReach::Internal,
                 &Surroundings::default(),
             )
         };

@@ -8,10 +8,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::decide::{Decision, Denial, Rules};
+use super::decide::{Decision, Denial, EgressRules};
 use crate::policy::closed::is_metadata;
 use crate::policy::rule::DNS_PORT;
-use crate::policy::{Host, HostName, NetworkLimit, NetworkRule, Reach, Target};
+use crate::policy::{Host, HostName, HostReach, NetworkLimit, NetworkRule, RuleTarget};
 
 /// Connections that wait at once. Each keeps a descriptor and a few hundred bytes.
 pub const MOST_WAITING: usize = 32;
@@ -20,10 +20,10 @@ const MOST_DECIDED: usize = 256;
 /// Domains whose names are never on the internet: of machines, links and resolvers' own questions.
 const NOT_PUBLIC: [&str; 5] = ["arpa", "internal", "local", "localhost", "invalid"];
 
-/// What may be asked for, where a policy says `network.on-unknown = "ask"`.
+/// Which connections need an approval under `network.on-unknown = "ask"`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Asking {
+pub struct AskRules {
     /// How long a connection waits.
     pub seconds: u32,
     /// What each ceiling lets be approved.
@@ -56,9 +56,9 @@ pub enum NameVerdict {
     Unlisted,
 }
 
-impl Rules {
+impl EgressRules {
     /// What becomes of a TCP connection to this host and port.
-    pub fn verdict(&self, asking: Option<&Asking>, host: &Host, port: u16) -> NetworkVerdict<'_> {
+    pub fn verdict(&self, asking: Option<&AskRules>, host: &Host, port: u16) -> NetworkVerdict<'_> {
         match self.decide(host, port) {
             Decision::Allow(rule) => NetworkVerdict::Allow(rule),
             // No person's word opens a tunnel to what a rule denies requests to: nobody could read them there.
@@ -78,7 +78,7 @@ impl Rules {
     /// What becomes of a name, where the wall listens on these ports.
     pub fn name_verdict(
         &self,
-        asking: Option<&Asking>,
+        asking: Option<&AskRules>,
         name: &HostName,
         ports: &[u16],
     ) -> Result<NameVerdict, Denial> {
@@ -96,7 +96,7 @@ impl Rules {
     }
 }
 
-impl Asking {
+impl AskRules {
     /// Whether an approval may say this: a public name, and a rule for it within every ceiling.
     fn may_ask(&self, host: &Host, port: u16) -> bool {
         let Host::Name(name) = host else {
@@ -108,9 +108,9 @@ impl Asking {
             .rsplit_once('.')
             .is_some_and(|(_, last)| !NOT_PUBLIC.contains(&last));
         let rule = NetworkRule {
-            target: Target::Name(name.clone()),
+            target: RuleTarget::Name(name.clone()),
             port: Some(port),
-            reach: Reach::Public,
+            reach: HostReach::Public,
         };
         public
             && port != DNS_PORT
@@ -131,7 +131,7 @@ pub fn is_within(name: &HostName, domain: &HostName) -> bool {
 /// How long an approval holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Lasting {
+pub enum ApprovalTerm {
     /// While the container runs.
     Always,
     /// So many seconds.
@@ -179,9 +179,9 @@ impl fmt::Display for AskRefusal {
     }
 }
 
-/// A connection that waits.
+/// A connection that waits for an approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Waiting {
+pub struct PendingConnection {
     /// Where it wants to.
     pub host: HostName,
     /// On which port.
@@ -199,10 +199,10 @@ enum Grant {
     Once(u32),
 }
 
-/// What waits, and what was decided.
+/// The connections that wait for an approval, and the decisions so far.
 #[derive(Debug, Default)]
-pub struct Asks {
-    waiting: BTreeMap<u64, Waiting>,
+pub struct AskQueue {
+    waiting: BTreeMap<u64, PendingConnection>,
     /// Of those the ones that were approved by their numbers, each for itself.
     chosen: BTreeSet<u64>,
     next: u64,
@@ -210,7 +210,7 @@ pub struct Asks {
     refused: VecDeque<(HostName, u16)>,
 }
 
-impl Asks {
+impl AskQueue {
     /// The numbers of those that wait begin here. Where an engine starts a container again its numbers begin somewhere else, so
     /// that one which a person was shown before means nothing now.
     pub fn numbered_from(first: u64) -> Self {
@@ -267,8 +267,8 @@ impl Asks {
         self.refused.iter().any(|(h, p)| h == host && *p == port)
     }
 
-    /// Begins to wait. [`Asks::forget`] must follow.
-    pub fn wait(&mut self, waiting: Waiting) -> Result<u64, AskRefusal> {
+    /// Begins to wait. [`AskQueue::forget`] must follow.
+    pub fn wait(&mut self, waiting: PendingConnection) -> Result<u64, AskRefusal> {
         if self.waiting.len() >= MOST_WAITING {
             return Err(AskRefusal::TooMany(MOST_WAITING));
         }
@@ -294,13 +294,19 @@ impl Asks {
     }
 
     /// Those that wait, by their numbers.
-    pub fn waiting(&self) -> impl Iterator<Item = (u64, &Waiting)> {
+    pub fn waiting(&self) -> impl Iterator<Item = (u64, &PendingConnection)> {
         self.waiting.iter().map(|(number, one)| (*number, one))
     }
 
     /// A person says yes. False: there is no room for another approval.
     #[must_use]
-    pub fn approve(&mut self, host: &HostName, port: u16, lasting: Lasting, now_ms: u64) -> bool {
+    pub fn approve(
+        &mut self,
+        host: &HostName,
+        port: u16,
+        lasting: ApprovalTerm,
+        now_ms: u64,
+    ) -> bool {
         let key = (host.clone(), port);
         self.granted
             .retain(|_, grant| !matches!(grant, Grant::Until(end) if *end <= now_ms));
@@ -309,10 +315,10 @@ impl Asks {
         }
         self.refused.retain(|refused| *refused != key);
         let grant = match (lasting, self.granted.get(&key)) {
-            (Lasting::Always, _) => Grant::Always,
-            (Lasting::Seconds(s), _) => Grant::Until(now_ms + u64::from(s) * 1000),
-            (Lasting::Once, Some(Grant::Once(left))) => Grant::Once(left.saturating_add(1)),
-            (Lasting::Once, _) => Grant::Once(1),
+            (ApprovalTerm::Always, _) => Grant::Always,
+            (ApprovalTerm::Seconds(s), _) => Grant::Until(now_ms + u64::from(s) * 1000),
+            (ApprovalTerm::Once, Some(Grant::Once(left))) => Grant::Once(left.saturating_add(1)),
+            (ApprovalTerm::Once, _) => Grant::Once(1),
         };
         self.granted.insert(key, grant);
         true
@@ -356,12 +362,12 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn asking(limits: &[&[&str]]) -> Asking {
+    fn asking(limits: &[&[&str]]) -> AskRules {
         let limit = |rules: &&[&str]| NetworkLimit {
             ceiling: "c".to_owned(),
             rules: rules.iter().map(|rule| rule.parse().unwrap()).collect(),
         };
-        Asking {
+        AskRules {
             learns: false,
             seconds: 30,
             limits: limits.iter().map(limit).collect(),
@@ -369,8 +375,8 @@ mod tests {
         }
     }
 
-    fn asks(asking: &Asking, host: &str, port: u16) -> bool {
-        let rules = Rules {
+    fn asks(asking: &AskRules, host: &str, port: u16) -> bool {
+        let rules = EgressRules {
             allow: [
                 "a.test".parse().unwrap(),
                 "*.google.internal".parse().unwrap(),
@@ -383,7 +389,7 @@ mod tests {
             ]
             .map(|rule| rule.parse().unwrap())
             .into(),
-            ..Rules::default()
+            ..EgressRules::default()
         };
         let host = host.parse().unwrap();
         matches!(
@@ -420,7 +426,7 @@ mod tests {
         assert!(asks(&narrow, "c.b.test", 443));
         assert!(!asks(&narrow, "c.b.test", 22) && !asks(&narrow, "c.test", 443));
         assert!(!asks(&asking(&[&["*"], &[]]), "c.test", 443));
-        let rules = Rules::default();
+        let rules = EgressRules::default();
         let host = "c.test".parse().unwrap();
         assert!(matches!(
             rules.verdict(None, &host, 443),
@@ -431,22 +437,22 @@ mod tests {
     /// What is learnt opens a port to everything that is said there, and so does an approval.
     #[test]
     fn no_other_port_of_a_host_of_requests_is_learnt_and_none_of_a_secrets_is_opened() {
-        let rules = Rules {
+        let rules = EgressRules {
             allow: ["GET https://read.test/**", "GET https://*.wide.test/**"]
                 .map(|rule| rule.parse().unwrap())
                 .into(),
-            ..Rules::default()
+            ..EgressRules::default()
         };
-        let waits = |asking: &Asking, host: &str| {
+        let waits = |asking: &AskRules, host: &str| {
             let host = host.parse().unwrap();
             let verdict = rules.verdict(Some(asking), &host, 8080);
             matches!(verdict, NetworkVerdict::Ask(_))
         };
-        let asks = Asking {
+        let asks = AskRules {
             secret_hosts: ["secret.test".parse().unwrap()].into(),
             ..asking(&[&["*"]])
         };
-        let learns = Asking {
+        let learns = AskRules {
             learns: true,
             ..asks.clone()
         };
@@ -463,9 +469,9 @@ mod tests {
 
     #[test]
     fn a_name_is_answered_if_it_may_be_asked_for_on_a_served_port() {
-        let rules = Rules {
+        let rules = EgressRules {
             allow: ["a.test".parse().unwrap()].into(),
-            ..Rules::default()
+            ..EgressRules::default()
         };
         let narrow = asking(&[&["*:443"]]);
         let verdict =
@@ -491,17 +497,17 @@ mod tests {
 
     #[test]
     fn an_approval_lasts_as_long_as_it_says() {
-        let (mut asks, host) = (Asks::default(), name("b.test"));
+        let (mut asks, host) = (AskQueue::default(), name("b.test"));
         assert_eq!(asks.decided((&host, 443), None, 0), None);
-        assert!(asks.approve(&host, 443, Lasting::Once, 0));
+        assert!(asks.approve(&host, 443, ApprovalTerm::Once, 0));
         assert!(!asks.holds(&host, 443, 0));
         assert_eq!(asks.decided((&host, 443), None, 0), Some(Ok(true)));
         assert_eq!(asks.decided((&host, 443), None, 0), None);
-        assert!(asks.approve(&host, 443, Lasting::Seconds(10), 1000));
+        assert!(asks.approve(&host, 443, ApprovalTerm::Seconds(10), 1000));
         assert_eq!(asks.decided((&host, 443), None, 10_999), Some(Ok(false)));
         assert!(asks.holds(&host, 443, 10_999) && !asks.holds(&host, 443, 11_000));
         assert_eq!(asks.decided((&host, 443), None, 11_000), None);
-        assert!(asks.approve(&host, 443, Lasting::Always, 0));
+        assert!(asks.approve(&host, 443, ApprovalTerm::Always, 0));
         assert_eq!(asks.decided((&host, 443), None, u64::MAX), Some(Ok(false)));
         assert_eq!(asks.decided((&host, 80), None, 0), None);
         asks.refuse(&host, 443);
@@ -509,15 +515,15 @@ mod tests {
             asks.decided((&host, 443), None, 0),
             Some(Err(AskRefusal::Refused))
         );
-        assert!(asks.approve(&host, 443, Lasting::Always, 0));
+        assert!(asks.approve(&host, 443, ApprovalTerm::Always, 0));
         assert_eq!(asks.decided((&host, 443), None, 0), Some(Ok(false)));
     }
 
     #[test]
     fn an_approval_by_number_for_one_connection_is_that_connections() {
-        let (mut asks, host) = (Asks::default(), name("b.test"));
+        let (mut asks, host) = (AskQueue::default(), name("b.test"));
         let mut wait = || {
-            asks.wait(Waiting {
+            asks.wait(PendingConnection {
                 host: host.clone(),
                 port: 443,
                 since_ms: 0,
@@ -547,8 +553,8 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_bounded() {
-        let mut asks = Asks::default();
-        let waiting = || Waiting {
+        let mut asks = AskQueue::default();
+        let waiting = || PendingConnection {
             host: name("b.test"),
             port: 443,
             since_ms: 0,
@@ -566,7 +572,7 @@ mod tests {
         }
         assert_eq!(asks.refused.len(), MOST_DECIDED);
         let approved = (0..2 * MOST_DECIDED)
-            .filter(|i| asks.approve(&name(&format!("m{i}.test")), 443, Lasting::Always, 0));
+            .filter(|i| asks.approve(&name(&format!("m{i}.test")), 443, ApprovalTerm::Always, 0));
         assert_eq!(approved.count(), MOST_DECIDED);
     }
 }

@@ -10,17 +10,17 @@ use super::address::{AddressRefusal, Surroundings, vet};
 use super::spelling;
 use crate::policy::closed::{is_closed, is_metadata};
 use crate::policy::request::RequestRule;
-use crate::policy::rule::Reach;
-use crate::policy::{Host, HostName, NetworkRule, Rule, Target, rule_ports};
+use crate::policy::rule::HostReach;
+use crate::policy::{EgressRule, Host, HostName, NetworkRule, RuleTarget, rule_ports};
 
-/// What may be reached, with all presets spelled out.
+/// The network rules of a container, with all presets expanded.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Rules {
+pub struct EgressRules {
     /// Allowed, unless `deny` names it too.
-    pub allow: BTreeSet<Rule>,
+    pub allow: BTreeSet<EgressRule>,
     /// Denied; without a port on all ports.
-    pub deny: BTreeSet<Rule>,
+    pub deny: BTreeSet<EgressRule>,
     /// The engine's search list, by which a private name has several spellings. Known once the container has started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub search: Vec<HostName>,
@@ -116,7 +116,7 @@ pub fn rule_for(host: &Host, port: u16) -> String {
     }
 }
 
-impl Rules {
+impl EgressRules {
     /// Whether a TCP connection to this host and port is allowed, whatever is said in it.
     pub fn decide(&self, host: &Host, port: u16) -> Decision<'_> {
         if let Some(rule) = self.denies(host, port) {
@@ -159,16 +159,19 @@ impl Rules {
 
     /// The rules for connections.
     pub fn connections(&self) -> impl Iterator<Item = &NetworkRule> {
-        self.allow.iter().filter_map(Rule::connection)
+        self.allow.iter().filter_map(EgressRule::connection)
     }
 
     /// The names to ask for where a client means one that this rule lets be private.
     pub fn meant_by(&self, rule: &NetworkRule, said: &HostName) -> Vec<HostName> {
         match &rule.target {
-            Target::Name(ruled) if rule.reach.is_private() => {
+            RuleTarget::Name(ruled) if rule.reach.is_private() => {
                 spelling::meant(said, ruled, &self.search)
             }
-            Target::Name(_) | Target::Below(_) | Target::Any | Target::Addresses(..) => {
+            RuleTarget::Name(_)
+            | RuleTarget::Below(_)
+            | RuleTarget::Any
+            | RuleTarget::Addresses(..) => {
                 vec![said.clone()]
             }
         }
@@ -184,10 +187,10 @@ impl Rules {
         }
     }
 
-    fn is_spelling(&self, target: &Target, name: &HostName) -> bool {
+    fn is_spelling(&self, target: &RuleTarget, name: &HostName) -> bool {
         match target {
-            Target::Name(ruled) => !spelling::meant(name, ruled, &self.search).is_empty(),
-            Target::Below(_) | Target::Any | Target::Addresses(..) => false,
+            RuleTarget::Name(ruled) => !spelling::meant(name, ruled, &self.search).is_empty(),
+            RuleTarget::Below(_) | RuleTarget::Any | RuleTarget::Addresses(..) => false,
         }
     }
 
@@ -217,27 +220,30 @@ impl Rules {
         &self,
         address: IpAddr,
         port: u16,
-        reach: Reach,
+        reach: HostReach,
         around: &Surroundings,
     ) -> Result<IpAddr, AddressRefusal> {
         let host = Host::Address(address);
-        let whole = self.denies(&host, port).cloned().map(Rule::Connection);
+        let whole = self
+            .denies(&host, port)
+            .cloned()
+            .map(EgressRule::Connection);
         // Nobody knows yet what will be said to it: nothing may be.
         let in_part = || self.request_denial(&host, port).cloned();
-        match whole.or_else(|| in_part().map(Rule::Request)) {
+        match whole.or_else(|| in_part().map(EgressRule::Request)) {
             Some(rule) => Err(AddressRefusal::Denied(Box::new(rule))),
             None => vet(address, reach, around),
         }
     }
 
     /// Denials of addresses: only somebody who knows where a name leads can ask for them.
-    pub fn denied_addresses(&self) -> impl Iterator<Item = &Rule> {
+    pub fn denied_addresses(&self) -> impl Iterator<Item = &EgressRule> {
         self.deny.iter().filter(|rule| {
             let target = match rule {
-                Rule::Connection(rule) => &rule.target,
-                Rule::Request(rule) => &rule.target,
+                EgressRule::Connection(rule) => &rule.target,
+                EgressRule::Request(rule) => &rule.target,
             };
-            matches!(target, Target::Addresses(..))
+            matches!(target, RuleTarget::Addresses(..))
         })
     }
 
@@ -247,13 +253,13 @@ impl Rules {
         let spellings = self.spellings_of(host);
         self.deny
             .iter()
-            .filter_map(Rule::connection)
+            .filter_map(EgressRule::connection)
             .find(|rule| is_denied(&rule.target, rule.port, (host, port), &spellings))
     }
 
     /// A rule that denies some requests to a host.
     pub(super) fn request_denial(&self, host: &Host, port: u16) -> Option<&RequestRule> {
-        let mut denials = self.deny.iter().filter_map(Rule::request).peekable();
+        let mut denials = self.deny.iter().filter_map(EgressRule::request).peekable();
         denials.peek()?;
         let spellings = self.spellings_of(host);
         denials.find(|rule| is_denied(&rule.target, rule.port, (host, port), &spellings))
@@ -273,8 +279,11 @@ impl Rules {
         }
         let private = self.connections().filter(|rule| rule.reach.is_private());
         let ruled = private.filter_map(|rule| match &rule.target {
-            Target::Name(ruled) if self.is_spelling(&rule.target, name) => Some(ruled),
-            Target::Name(_) | Target::Below(_) | Target::Any | Target::Addresses(..) => None,
+            RuleTarget::Name(ruled) if self.is_spelling(&rule.target, name) => Some(ruled),
+            RuleTarget::Name(_)
+            | RuleTarget::Below(_)
+            | RuleTarget::Any
+            | RuleTarget::Addresses(..) => None,
         });
         ruled
             .flat_map(|ruled| {
@@ -286,7 +295,7 @@ impl Rules {
 }
 
 fn is_denied(
-    target: &Target,
+    target: &RuleTarget,
     denied: Option<u16>,
     (host, port): (&Host, u16),
     spellings: &[HostName],
@@ -310,10 +319,10 @@ pub fn is_of_a_cloud(host: &Host) -> bool {
 }
 
 /// Whether a rule that names a host can mean it: a cloud's metadata service is meant by exactly its name or address.
-pub(super) fn may_mean(target: &Target, host: &Host) -> bool {
+pub(super) fn may_mean(target: &RuleTarget, host: &Host) -> bool {
     match host {
         Host::Name(name) if is_metadata(name) => {
-            matches!(target, Target::Name(ruled) if ruled == name)
+            matches!(target, RuleTarget::Name(ruled) if ruled == name)
         }
         Host::Address(address) if is_closed(*address) => target.one_address() == Some(*address),
         Host::Name(_) | Host::Address(_) => true,
@@ -324,16 +333,16 @@ pub(super) fn may_mean(target: &Target, host: &Host) -> bool {
 mod tests {
     use super::*;
 
-    fn rules(allow: &[&str], deny: &[&str]) -> Rules {
+    fn rules(allow: &[&str], deny: &[&str]) -> EgressRules {
         let parse = |list: &[&str]| list.iter().map(|r| r.parse().unwrap()).collect();
-        Rules {
+        EgressRules {
             allow: parse(allow),
             deny: parse(deny),
             search: Vec::new(),
         }
     }
 
-    fn allowed(rules: &Rules, host: &str, port: u16) -> bool {
+    fn allowed(rules: &EgressRules, host: &str, port: u16) -> bool {
         matches!(
             rules.decide(&host.parse().unwrap(), port),
             Decision::Allow(_)
@@ -342,7 +351,7 @@ mod tests {
 
     #[test]
     fn an_empty_list_allows_nothing() {
-        let rules = Rules::default();
+        let rules = EgressRules::default();
         for host in ["example.com", "192.0.2.1", "localhost", "::1"] {
             assert_eq!(
                 rules.decide(&host.parse().unwrap(), 443),
@@ -393,8 +402,8 @@ mod tests {
         let around = Surroundings::default();
         let vet = |address: &str, port, internal| {
             let reach = match internal {
-                true => Reach::Internal,
-                false => Reach::Public,
+                true => HostReach::Internal,
+                false => HostReach::Public,
             };
             rules.vet(address.parse().unwrap(), port, reach, &around)
         };
@@ -465,9 +474,9 @@ mod tests {
                 .decide_name(&"metadata.google.internal".parse().unwrap())
                 .is_err()
         );
-        let exact = Rules {
+        let exact = EgressRules {
             allow: ["metadata.google.internal:80".parse().unwrap()].into(),
-            ..Rules::default()
+            ..EgressRules::default()
         };
         assert!(allowed(&exact, "metadata.google.internal", 80));
     }
@@ -485,7 +494,7 @@ mod tests {
     /// K-10: the spellings of a Service, and a denial of any of them.
     #[test]
     fn a_private_name_is_allowed_and_denied_with_all_its_spellings() {
-        let with = |allow: &[&str], deny: &[&str]| Rules {
+        let with = |allow: &[&str], deny: &[&str]| EgressRules {
             search: [
                 "default.svc.cluster.local",
                 "svc.cluster.local",
@@ -648,7 +657,7 @@ mod tests {
             };
             let (allow, deny) = (list(4), list(2));
             let parse = |list: &[String]| list.iter().map(|r| r.parse().unwrap()).collect();
-            let rules = Rules {
+            let rules = EgressRules {
                 allow: parse(&allow),
                 deny: parse(&deny),
                 search: Vec::new(),

@@ -6,7 +6,7 @@ use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};
 use hickory_proto::rr::rdata::{A, AAAA, SOA};
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 
-use super::names::{Families, Synthetic};
+use super::names::{Families, SyntheticAddresses};
 use crate::policy::HostName;
 
 /// How long an answer may be kept: the address of a name never changes, the rules may.
@@ -18,18 +18,18 @@ const SMALL: usize = 512;
 /// "Blocked": on a list of the operator of the server (RFC 8914, section 4.16).
 const BLOCKED: u16 = 15;
 
-/// What becomes of a name.
+/// The answer to a query for a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum NameAnswer {
     /// It may be reached.
-    Addresses(Synthetic),
+    Addresses(SyntheticAddresses),
     /// It may not; the text is for the person who reads it.
     Blocked(String),
 }
 
-/// What a question was about, for the log.
+/// The name in a query, for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
+pub struct DnsQuery {
     /// The name as it was written, without the final dot.
     pub name: String,
     /// Whether it was blocked.
@@ -40,8 +40,8 @@ pub struct Asked {
 pub fn respond(
     message: &[u8],
     families: Families,
-    decide: impl FnOnce(&HostName) -> Answer,
-) -> Option<(Vec<u8>, Option<Asked>)> {
+    decide: impl FnOnce(&HostName) -> NameAnswer,
+) -> Option<(Vec<u8>, Option<DnsQuery>)> {
     let query = match Message::from_vec(message) {
         Ok(query) => query,
         Err(_) => return Some((format_error(message)?, None)),
@@ -65,11 +65,11 @@ pub fn respond(
     let text = question.name().to_ascii();
     let decided = text
         .parse::<HostName>()
-        .map_or_else(|e| Answer::Blocked(e.to_string()), |name| decide(&name));
-    let blocked = matches!(decided, Answer::Blocked(_));
+        .map_or_else(|e| NameAnswer::Blocked(e.to_string()), |name| decide(&name));
+    let blocked = matches!(decided, NameAnswer::Blocked(_));
     let mut edns = query.extensions().as_ref().map(|_| own_edns());
     match decided {
-        Answer::Addresses(addresses) => {
+        NameAnswer::Addresses(addresses) => {
             for data in records(question.query_type(), addresses, families) {
                 answer.add_answer(Record::from_rdata(question.name().clone(), TTL, data));
             }
@@ -77,7 +77,7 @@ pub fn respond(
                 answer.add_name_server(soa(question.name())?);
             }
         }
-        Answer::Blocked(why) => {
+        NameAnswer::Blocked(why) => {
             answer.set_response_code(ResponseCode::NXDomain);
             answer.add_name_server(soa(question.name())?);
             if let Some(edns) = &mut edns {
@@ -94,14 +94,14 @@ pub fn respond(
         answer.set_edns(own_edns());
         bytes = answer.to_vec().ok()?;
     }
-    let asked = Asked {
+    let asked = DnsQuery {
         name: text.trim_end_matches('.').to_owned(),
         blocked,
     };
     Some((bytes, Some(asked)))
 }
 
-fn records(kind: RecordType, addresses: Synthetic, families: Families) -> Vec<RData> {
+fn records(kind: RecordType, addresses: SyntheticAddresses, families: Families) -> Vec<RData> {
     let v4 = || RData::A(A(addresses.v4));
     let v6 = || RData::AAAA(AAAA(addresses.v6));
     match kind {
@@ -167,8 +167,8 @@ mod tests {
         message.to_vec().unwrap()
     }
 
-    fn synthetic() -> Synthetic {
-        Synthetic {
+    fn synthetic() -> SyntheticAddresses {
+        SyntheticAddresses {
             v4: "198.18.1.0".parse().unwrap(),
             v6: "fd00:5afe::100".parse().unwrap(),
         }
@@ -176,8 +176,8 @@ mod tests {
 
     fn ask(name: &str, kind: RecordType, edns: bool) -> Message {
         let decide = |name: &HostName| match name.as_str() {
-            "allowed.test" => Answer::Addresses(synthetic()),
-            _ => Answer::Blocked("no rule matches it".to_owned()),
+            "allowed.test" => NameAnswer::Addresses(synthetic()),
+            _ => NameAnswer::Blocked("no rule matches it".to_owned()),
         };
         let (bytes, _) = respond(&query(name, kind, edns), Families::Both, decide).unwrap();
         assert!(bytes.len() <= SMALL);
@@ -230,7 +230,7 @@ mod tests {
         let plain = ["1.2.3.4.", "."].map(|name| Name::from_ascii(name).unwrap());
         for name in plain.into_iter().chain([nul]) {
             let bytes = question(name.clone(), RecordType::A, true);
-            let refuse = |_: &HostName| -> Answer { panic!("asked") };
+            let refuse = |_: &HostName| -> NameAnswer { panic!("asked") };
             let (bytes, asked) = respond(&bytes, Families::Both, refuse).unwrap();
             let answer = Message::from_vec(&bytes).unwrap();
             assert_eq!(answer.response_code(), ResponseCode::NXDomain, "{name}");
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn garbage_is_answered_once_or_never() {
-        let never = |_: &HostName| -> Answer { panic!("asked") };
+        let never = |_: &HostName| -> NameAnswer { panic!("asked") };
         assert!(respond(b"", Families::Both, never).is_none());
         assert!(respond(&[0; 11], Families::Both, never).is_none());
         let mut answer = query("allowed.test.", RecordType::A, false);

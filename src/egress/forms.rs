@@ -49,16 +49,16 @@ pub fn spellings(value: &[u8]) -> Vec<Vec<u8>> {
     forms
 }
 
-/// The forms of some values, to be found in bytes.
+/// The encoded forms of some values, to search for in bytes.
 #[derive(Debug, Clone, Default)]
-pub struct Forms {
+pub struct ValueForms {
     /// The longest first, by their first byte: most bytes begin none.
     by_first: Rc<[Vec<Vec<u8>>]>,
     /// The most bytes that one takes.
     longest: usize,
 }
 
-impl Forms {
+impl ValueForms {
     /// Of these values.
     pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut by_first = vec![Vec::new(); 256];
@@ -104,7 +104,7 @@ impl Forms {
 
     /// Where a form ends that begins here.
     fn end_at(&self, bytes: &[u8], at: usize) -> Option<usize> {
-        let text = Escaped(bytes);
+        let text = EscapedText(bytes);
         let mut end = None;
         for level in 0..=LEVELS {
             let (first, next) = text.read(at, level)?;
@@ -121,8 +121,8 @@ impl Forms {
     }
 }
 
-/// Text in which any character may be escaped: `%2F`, `\/`, `\u002f`, `\x2f`, `&#47;`, `&#x2f;`, `&amp;`.
-struct Escaped<'a>(&'a [u8]);
+/// Text in which any character can be escaped: `%2F`, `\/`, `\u002f`, `\x2f`, `&#47;`, `&#x2f;`, `&amp;`.
+struct EscapedText<'a>(&'a [u8]);
 
 /// Characters that HTML names.
 const NAMED: [(&[u8], u8); 6] = [
@@ -134,7 +134,7 @@ const NAMED: [(&[u8], u8); 6] = [
     (b"sol;", b'/'),
 ];
 
-impl Escaped<'_> {
+impl EscapedText<'_> {
     fn is_escape(&self, at: usize) -> bool {
         self.0.get(at).is_some_and(|byte| b"%\\&".contains(byte))
     }
@@ -277,7 +277,7 @@ mod tests {
     /// N43: what servers make of a value that they give back.
     #[test]
     fn n43_a_value_is_found_in_every_escape_of_an_ordinary_server() {
-        let forms = Forms::of([VALUE.as_bytes()].into_iter());
+        let forms = ValueForms::of([VALUE.as_bytes()].into_iter());
         // Python's quote, Go's PathEscape and QueryEscape, JavaScript's encodeURI and encodeURIComponent.
         let safe = [
             "/_.-~",
@@ -335,12 +335,12 @@ mod tests {
         }
         let base64 = BASE64.encode(format!("user:{VALUE}").as_bytes());
         assert!(forms.are_in(quoted(&base64, "").as_bytes()));
-        assert!(!Forms::default().are_in(VALUE.as_bytes()));
+        assert!(!ValueForms::default().are_in(VALUE.as_bytes()));
     }
 
     #[test]
     fn of_a_value_in_digits_the_case_is_nothing() {
-        let forms = Forms::of([&b"0123456789abcdef"[..]].into_iter());
+        let forms = ValueForms::of([&b"0123456789abcdef"[..]].into_iter());
         for text in [
             "0123456789ABCDEF",
             "0123456789aBcDeF",
@@ -353,7 +353,7 @@ mod tests {
     /// A host chooses what it sends: nothing in it may take long.
     #[test]
     fn signs_of_escapes_in_a_row_have_an_end() {
-        let forms = Forms::of([&b"%%%%%%%%"[..], b"\\\\\\\\u00"].into_iter());
+        let forms = ValueForms::of([&b"%%%%%%%%"[..], b"\\\\\\\\u00"].into_iter());
         for sign in ["%", "\\", "&", "&#", "%25", "\\u00"] {
             let text = sign.repeat(20_000);
             assert!(forms.places(text.as_bytes()).count() <= text.len());

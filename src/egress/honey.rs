@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use data_encoding::BASE32_NOPAD;
 
-use super::forms::{Forms, percent_encoded, spellings};
+use super::forms::{ValueForms, percent_encoded, spellings};
 use crate::policy::{HoneyThen, HoneyValue, SecretName};
 
 /// All of a container, in the forms in which they are looked for.
@@ -16,14 +16,14 @@ struct Bait {
     name: SecretName,
     then: HoneyThen,
     /// In a stream of bytes.
-    forms: Forms,
+    forms: ValueForms,
     /// In a name of a host, whose letters have no case, and of which dots and hyphens may be part of nothing.
     in_names: Vec<String>,
 }
 
-/// One that was found.
+/// A honeytoken that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Caught {
+pub struct HoneyMatch {
     /// Which one.
     pub name: SecretName,
     /// What becomes of the container.
@@ -42,20 +42,20 @@ impl Honey {
     }
 
     /// The first one that is in these bytes, whatever their case and their escapes.
-    pub fn find(&self, bytes: &[u8]) -> Option<Caught> {
+    pub fn find(&self, bytes: &[u8]) -> Option<HoneyMatch> {
         let is_in = |bait: &&Bait| bait.forms.are_in(bytes);
         self.0.iter().find(is_in).map(Bait::caught)
     }
 
     /// The first one that is in this name of a host, whatever separates its parts.
-    pub fn find_in_name(&self, name: &str) -> Option<Caught> {
+    pub fn find_in_name(&self, name: &str) -> Option<HoneyMatch> {
         let name = squeezed(name.as_bytes());
         let is_in = |bait: &&Bait| bait.in_names.iter().any(|form| name.contains(form));
         self.0.iter().find(is_in).map(Bait::caught)
     }
 
     /// The one that is called so.
-    pub fn named(&self, name: &str) -> Option<Caught> {
+    pub fn named(&self, name: &str) -> Option<HoneyMatch> {
         let is_it = |bait: &&Bait| bait.name.to_string() == name;
         self.0.iter().find(is_it).map(Bait::caught)
     }
@@ -76,13 +76,13 @@ impl Bait {
         Self {
             name: value.name.clone(),
             then: value.then,
-            forms: Forms::of([bytes].into_iter()),
+            forms: ValueForms::of([bytes].into_iter()),
             in_names,
         }
     }
 
-    fn caught(&self) -> Caught {
-        Caught {
+    fn caught(&self) -> HoneyMatch {
+        HoneyMatch {
             name: self.name.clone(),
             then: self.then,
         }
@@ -115,12 +115,12 @@ impl HoneySearch {
     }
 
     /// Looks at something whole.
-    pub fn find(&self, whole: &[u8]) -> Option<Caught> {
+    pub fn find(&self, whole: &[u8]) -> Option<HoneyMatch> {
         self.honey.find(whole)
     }
 
     /// Looks at the next piece; whether one ends in it.
-    pub fn feed(&mut self, piece: &[u8]) -> Option<Caught> {
+    pub fn feed(&mut self, piece: &[u8]) -> Option<HoneyMatch> {
         if self.honey.is_empty() {
             return None;
         }

@@ -36,16 +36,16 @@ mod uses;
 
 pub use address::{AddressRefusal, Surroundings};
 pub use ask::{
-    AskRefusal, Asking, Asks, Lasting, MOST_WAITING, NameVerdict, NetworkVerdict, Waiting,
-    is_within,
+    ApprovalTerm, AskQueue, AskRefusal, AskRules, MOST_WAITING, NameVerdict, NetworkVerdict,
+    PendingConnection, is_within,
 };
 pub use budget::{Budget, Ledger, OverBudget};
-pub use decide::{Decision, Denial, Rules, endpoint, proxy_port, rule_for};
-pub use honey::{Caught, Honey, HoneySearch};
-pub use opened::Opened;
-pub use spent::{Kept, LONGEST_HEAD, Spent, SpentLine, room, seconds_of};
+pub use decide::{Decision, Denial, EgressRules, endpoint, proxy_port, rule_for};
+pub use honey::{Honey, HoneyMatch, HoneySearch};
+pub use opened::TlsHosts;
+pub use spent::{LONGEST_HEAD, SpentLine, Usage, UsageFile, room, seconds_of};
 pub use status::{
-    AskStatus, InboundConnection, InboundStatus, InboundTotal, LiveConnection, NetworkStatus, Used,
-    WaitingConnection,
+    AskStatus, BudgetUse, InboundConnection, InboundStatus, InboundTotal, LiveConnection,
+    NetworkStatus, WaitingConnection,
 };
 pub use uses::{CountedSecret, LimitedUse, SecretUses, Uses};

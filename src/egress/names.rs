@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
-use super::Kept;
+use super::UsageFile;
 use crate::policy::HostName;
 
 /// The IPv4 range (RFC 2544: routed nowhere), 198.18.0.0/15; its first 256 addresses are the wall's own.
@@ -57,24 +57,24 @@ impl Families {
 
 /// The addresses of one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Synthetic {
+pub struct SyntheticAddresses {
     /// For an A question.
     pub v4: Ipv4Addr,
     /// For an AAAA question.
     pub v6: Ipv6Addr,
 }
 
-/// Names and their addresses.
+/// Names and the synthetic addresses that stand for them.
 #[derive(Debug)]
-pub struct Names {
+pub struct NameTable {
     most: usize,
     by_name: HashMap<HostName, u32>,
     by_index: Vec<HostName>,
     /// The names of earlier runs that were not looked up in this one, by the numbers that only the file has.
-    earlier: Kept,
+    earlier: UsageFile,
 }
 
-impl Names {
+impl NameTable {
     /// A table for at most `most` names (no more than 130,816, which is what the range has).
     pub fn new(most: u32) -> Self {
         let most = most.min(MOST_NAMES);
@@ -82,12 +82,12 @@ impl Names {
             most: usize::try_from(most).unwrap_or(usize::MAX),
             by_name: HashMap::new(),
             by_index: Vec::new(),
-            earlier: Kept::default(),
+            earlier: UsageFile::default(),
         }
     }
 
     /// So many names were looked up before. They count, and get other addresses than they had.
-    pub fn after(mut self, earlier: Kept) -> Self {
+    pub fn after(mut self, earlier: UsageFile) -> Self {
         self.earlier = earlier;
         self
     }
@@ -108,7 +108,7 @@ impl Names {
     }
 
     /// The addresses of a name; `None` when the table is full.
-    pub fn give(&mut self, name: &HostName) -> Option<Synthetic> {
+    pub fn give(&mut self, name: &HostName) -> Option<SyntheticAddresses> {
         let index = match self.by_name.get(name) {
             Some(index) => *index,
             None if self.len() >= self.most && !self.is_earlier(name) => return None,
@@ -125,7 +125,7 @@ impl Names {
             }
         };
         let offset = index + FIRST;
-        Some(Synthetic {
+        Some(SyntheticAddresses {
             v4: Ipv4Addr::from_bits(V4 + offset),
             v6: Ipv6Addr::from_bits(V6 + u128::from(offset)),
         })
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn an_address_means_one_name_for_ever() {
-        let mut names = Names::new(1000);
+        let mut names = NameTable::new(1000);
         let one = names.give(&name("a.test")).unwrap();
         let two = names.give(&name("b.test")).unwrap();
         assert_ne!(one, two);
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn other_addresses_mean_nothing() {
-        let mut names = Names::new(1000);
+        let mut names = NameTable::new(1000);
         names.give(&name("a.test")).unwrap();
         for text in [
             "198.18.0.0",
@@ -212,15 +212,15 @@ mod tests {
     /// M4: names of an earlier run are known by their numbers alone. They count once.
     #[test]
     fn names_of_earlier_runs_count_and_count_once() {
-        let mut earlier = Kept {
+        let mut earlier = UsageFile {
             key: 77,
-            ..Kept::default()
+            ..UsageFile::default()
         };
         for host in ["a.test", "b.test"] {
             let number = earlier.number(&name(host));
             earlier.spent.hosts.insert(number);
         }
-        let mut names = Names::new(3).after(earlier.clone());
+        let mut names = NameTable::new(3).after(earlier.clone());
         assert_eq!(names.len(), 2);
         assert!(!names.is_new(&name("a.test")) && names.is_new(&name("c.test")));
         names.give(&name("c.test")).unwrap();
@@ -232,18 +232,18 @@ mod tests {
         assert!(names.give(&name("a.test")).is_some());
         assert_eq!((names.len(), names.give(&name("d.test"))), (3, None));
         // A policy that allows fewer by now.
-        let mut names = Names::new(1).after(earlier);
+        let mut names = NameTable::new(1).after(earlier);
         assert_eq!(names.give(&name("c.test")), None);
         assert!(names.give(&name("a.test")).is_some());
     }
 
     #[test]
     fn the_table_is_bounded_and_keeps_what_it_has() {
-        let mut names = Names::new(2);
+        let mut names = NameTable::new(2);
         let one = names.give(&name("a.test")).unwrap();
         names.give(&name("b.test")).unwrap();
         assert_eq!(names.give(&name("c.test")), None);
         assert_eq!(names.give(&name("a.test")), Some(one));
-        assert!(Names::new(u32::MAX).most < 1 << 17);
+        assert!(NameTable::new(u32::MAX).most < 1 << 17);
     }
 }

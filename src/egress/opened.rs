@@ -4,30 +4,30 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::Rules;
+use super::EgressRules;
 use crate::policy::request::Scheme;
-use crate::policy::rule::Target;
-use crate::policy::{Host, NetworkRule, Reach, Rule};
+use crate::policy::rule::RuleTarget;
+use crate::policy::{EgressRule, Host, HostReach, NetworkRule};
 
-/// The hosts to which TLS is opened: those that rules for requests by HTTPS named when the container was created. Its certificate
-/// authority is good for these names alone, and they do not grow.
+/// The hosts to which TLS is opened: those of the rules for HTTPS requests when the container was created. The
+/// container's certificate authority is valid for these names alone, and none is added later.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Opened(BTreeSet<NetworkRule>);
+pub struct TlsHosts(BTreeSet<NetworkRule>);
 
-impl Opened {
+impl TlsHosts {
     /// Those of these rules.
-    pub fn of(rules: &Rules) -> Self {
+    pub fn of(rules: &EgressRules) -> Self {
         let all = rules.allow.iter().chain(&rules.deny);
         let secure = all
-            .filter_map(Rule::request)
+            .filter_map(EgressRule::request)
             .filter(|rule| rule.scheme == Scheme::Https);
         Self(
             secure
                 .map(|rule| NetworkRule {
                     target: rule.target.clone(),
                     port: None,
-                    reach: Reach::Public,
+                    reach: HostReach::Public,
                 })
                 .collect(),
         )
@@ -52,12 +52,12 @@ impl Opened {
     }
 
     /// The hosts alone.
-    pub fn targets(&self) -> impl Iterator<Item = &Target> {
+    pub fn targets(&self) -> impl Iterator<Item = &RuleTarget> {
         self.rules().map(|rule| &rule.target)
     }
 
     /// The first that these rules would add to them.
-    pub fn lacks(&self, rules: &Rules) -> Option<NetworkRule> {
+    pub fn lacks(&self, rules: &EgressRules) -> Option<NetworkRule> {
         let wanted = Self::of(rules).0.into_iter();
         let mut missing = wanted.filter(|new| !self.0.iter().any(|rule| rule.covers_limit(new)));
         missing.next()
@@ -68,12 +68,12 @@ impl Opened {
 mod tests {
     use super::*;
 
-    fn rules(allow: &[&str], deny: &[&str]) -> Rules {
+    fn rules(allow: &[&str], deny: &[&str]) -> EgressRules {
         let parse = |list: &[&str]| list.iter().map(|rule| rule.parse().unwrap()).collect();
-        Rules {
+        EgressRules {
             allow: parse(allow),
             deny: parse(deny),
-            ..Rules::default()
+            ..EgressRules::default()
         }
     }
 
@@ -88,7 +88,7 @@ mod tests {
             ],
             &["DELETE https://d.test/**"],
         );
-        let opened = Opened::of(&rules);
+        let opened = TlsHosts::of(&rules);
         for (host, expected) in [
             ("a.test", true),
             ("x.b.test", true),
@@ -101,12 +101,12 @@ mod tests {
             assert_eq!(opened.has(&host.parse().unwrap()), expected, "{host}");
         }
         let text = serde_json::to_string(&opened).unwrap();
-        assert_eq!(serde_json::from_str::<Opened>(&text).unwrap(), opened);
+        assert_eq!(serde_json::from_str::<TlsHosts>(&text).unwrap(), opened);
     }
 
     #[test]
     fn what_is_added_later_must_be_among_them() {
-        let opened = Opened::of(&rules(&["GET https://*.a.test/**"], &[]));
+        let opened = TlsHosts::of(&rules(&["GET https://*.a.test/**"], &[]));
         assert_eq!(
             opened.lacks(&rules(&["* https://x.a.test/**", "b.test"], &[])),
             None

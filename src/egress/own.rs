@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::names::Synthetic;
+use super::names::SyntheticAddresses;
 use crate::policy::{Host, HostName};
 
 /// The address of the container's own name, as Debian has it: another one than localhost's, so that the name that an address
@@ -53,7 +53,7 @@ pub fn is_own(host: &Host, own_names: &[String]) -> bool {
 
 /// The addresses of the container itself, where a name means it: localhost and all below it (RFC 6761, section 6.3), and its
 /// own names.
-pub fn address_of(name: &HostName, own_names: &[String]) -> Option<Synthetic> {
+pub fn address_of(name: &HostName, own_names: &[String]) -> Option<SyntheticAddresses> {
     let name = name.as_str();
     let v4 = if name == "localhost" || name.ends_with(".localhost") {
         Ipv4Addr::LOCALHOST
@@ -62,7 +62,7 @@ pub fn address_of(name: &HostName, own_names: &[String]) -> Option<Synthetic> {
     } else {
         return None;
     };
-    Some(Synthetic {
+    Some(SyntheticAddresses {
         v4,
         v6: Ipv6Addr::LOCALHOST,
     })

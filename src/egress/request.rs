@@ -5,24 +5,24 @@
 
 use std::fmt;
 
-use super::Rules;
+use super::EgressRules;
 use super::decide::may_mean;
 use super::http::{Head, HttpRefusal, authority};
-use crate::policy::request::{Call, MCP, PathFault, Request, RequestPath, RequestRule, Scheme};
-use crate::policy::{Host, Rule};
+use crate::policy::request::{MCP, McpCall, PathFault, Request, RequestPath, RequestRule, Scheme};
+use crate::policy::{EgressRule, Host};
 
 /// The answer about a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestDecision {
     /// This rule allows it.
-    Allow(Rule),
+    Allow(EgressRule),
     /// This rule denies it.
-    DeniedBy(Rule),
+    DeniedBy(EgressRule),
     /// No rule allows it.
     NotListed,
 }
 
-impl Rules {
+impl EgressRules {
     /// Whether this request is allowed: by a rule for requests, or by one that opens its host and port whatever is said there.
     ///
     /// Of several calls of MCP each must be allowed, and the first that is not is the answer.
@@ -45,15 +45,15 @@ impl Rules {
         if let Some(rule) = self.denies(host, *port) {
             return RequestDecision::DeniedBy(rule.clone().into());
         }
-        let denials = self.deny.iter().filter_map(Rule::request);
+        let denials = self.deny.iter().filter_map(EgressRule::request);
         if let Some(rule) = self.denying(denials, request) {
             return RequestDecision::DeniedBy(rule.clone().into());
         }
         let by_request = self
             .requests()
             .find(|rule| rule.allows(request) && may_mean(&rule.target, host));
-        let whole = || self.opened_by(host, *port).cloned().map(Rule::from);
-        let allowed = by_request.cloned().map(Rule::from).or_else(whole);
+        let whole = || self.opened_by(host, *port).cloned().map(EgressRule::from);
+        let allowed = by_request.cloned().map(EgressRule::from).or_else(whole);
         allowed.map_or(RequestDecision::NotListed, RequestDecision::Allow)
     }
 
@@ -75,7 +75,7 @@ impl Rules {
 
     /// The rules that allow requests.
     pub fn requests(&self) -> impl Iterator<Item = &RequestRule> {
-        self.allow.iter().filter_map(Rule::request)
+        self.allow.iter().filter_map(EgressRule::request)
     }
 
     /// Whether any rule is for requests, so that something has to look at them.
@@ -140,16 +140,16 @@ impl Rules {
     }
 }
 
-/// A request and its query, which no rule looks at. Git's service alone is read there ([`Asked::push`]).
+/// A request with its query. No rule reads the query, except for git's service ([`FullRequest::push`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
+pub struct FullRequest {
     /// What is decided about.
     pub request: Request,
     /// What follows the question mark, if there is one.
     pub query: Option<String>,
 }
 
-impl Asked {
+impl FullRequest {
     /// Each of its calls, as a request of its own; and the push that it announces.
     pub fn alone(&self) -> impl Iterator<Item = Self> {
         let each = self.request.alone().map(|request| Self {
@@ -160,7 +160,7 @@ impl Asked {
     }
 
     /// Of this request and the push that it announces the one that is not allowed.
-    pub fn decisive(&self, rules: &Rules) -> Self {
+    pub fn decisive(&self, rules: &EgressRules) -> Self {
         let refused = |one: &Self| {
             let decided = rules.decide_request(&one.request);
             !matches!(decided, RequestDecision::Allow(_))
@@ -199,7 +199,7 @@ impl Asked {
     }
 }
 
-impl fmt::Display for Asked {
+impl fmt::Display for FullRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Request {
             method,
@@ -236,13 +236,13 @@ impl fmt::Display for Asked {
 }
 
 /// Reads `METHOD https://HOST[:PORT]/PATH[?QUERY]`, or `mcp:https://HOST[:PORT]/PATH METHOD[:NAME]`, as a person types it.
-pub fn typed(text: &str) -> Result<Asked, HttpRefusal> {
+pub fn typed(text: &str) -> Result<FullRequest, HttpRefusal> {
     if let Some(rest) = text.strip_prefix(MCP) {
         let unlike = HttpRefusal::Unsupported("this is not mcp:https://HOST/PATH METHOD[:NAME]");
         let Some((address, call)) = rest.split_once(' ') else {
             return Err(unlike);
         };
-        let call: Call = call.parse().map_err(|_| unlike)?;
+        let call: McpCall = call.parse().map_err(|_| unlike)?;
         let mut asked = typed(&format!("POST {address}"))?;
         asked.request.calls = Some(vec![call]);
         return Ok(asked);
@@ -264,9 +264,9 @@ pub fn typed(text: &str) -> Result<Asked, HttpRefusal> {
     )
 }
 
-/// What a head says of a request.
+/// The parts of a request's head that identify the request.
 #[derive(Debug, Clone, Copy)]
-pub struct Said<'a> {
+pub struct RequestHead<'a> {
     /// The method.
     pub method: &'a str,
     /// The target as it was written.
@@ -277,7 +277,11 @@ pub struct Said<'a> {
 
 /// Reads the request of a head on a connection that leads to this host and port by this scheme. Each name in the head must be that
 /// host: the Host field, and the address where the target is one, whose scheme is the client's own business.
-pub fn of_head(head: &Head<'_>, scheme: Scheme, to: (Host, u16)) -> Result<Asked, HttpRefusal> {
+pub fn of_head(
+    head: &Head<'_>,
+    scheme: Scheme,
+    to: (Host, u16),
+) -> Result<FullRequest, HttpRefusal> {
     let Head {
         method,
         target,
@@ -285,7 +289,7 @@ pub fn of_head(head: &Head<'_>, scheme: Scheme, to: (Host, u16)) -> Result<Asked
         ..
     } = *head;
     of_said(
-        Said {
+        RequestHead {
             method,
             target,
             host,
@@ -296,7 +300,11 @@ pub fn of_head(head: &Head<'_>, scheme: Scheme, to: (Host, u16)) -> Result<Asked
 }
 
 /// The same of a head that another parser has read.
-pub fn of_said(head: Said<'_>, scheme: Scheme, to: (Host, u16)) -> Result<Asked, HttpRefusal> {
+pub fn of_said(
+    head: RequestHead<'_>,
+    scheme: Scheme,
+    to: (Host, u16),
+) -> Result<FullRequest, HttpRefusal> {
     let is_same = |text: &str| match authority(text)? {
         (host, port) if host == to.0 && port.is_none_or(|port| port == to.1) => Ok(()),
         _ => Err(HttpRefusal::OtherHost(crate::policy::shown(text))),
@@ -327,7 +335,7 @@ fn asked(
     scheme: Scheme,
     (host, port): (Host, u16),
     target: &str,
-) -> Result<Asked, HttpRefusal> {
+) -> Result<FullRequest, HttpRefusal> {
     let method = method.parse().map_err(|_| {
         HttpRefusal::Unsupported("a method that is not A-Z and '-', or that is CONNECT")
     })?;
@@ -343,7 +351,7 @@ fn asked(
             "a query with a '#', a space or another character that is not visible ASCII",
         ));
     }
-    Ok(Asked {
+    Ok(FullRequest {
         request: Request {
             method,
             scheme,
@@ -361,18 +369,18 @@ mod tests {
     use super::super::http::head;
     use super::super::{Decision, Denial};
     use super::*;
-    use crate::policy::Reach;
+    use crate::policy::HostReach;
 
-    fn rules(allow: &[&str], deny: &[&str]) -> Rules {
+    fn rules(allow: &[&str], deny: &[&str]) -> EgressRules {
         let parse = |list: &[&str]| list.iter().map(|r| r.parse().unwrap()).collect();
-        Rules {
+        EgressRules {
             allow: parse(allow),
             deny: parse(deny),
-            ..Rules::default()
+            ..EgressRules::default()
         }
     }
 
-    fn allowed(rules: &Rules, text: &str) -> bool {
+    fn allowed(rules: &EgressRules, text: &str) -> bool {
         let asked = typed(text).unwrap_or_else(|why| panic!("{text}: {why}"));
         matches!(
             rules.decide_request(&asked.request),
@@ -533,7 +541,7 @@ mod tests {
         let around = crate::egress::address::Surroundings::default();
         let vet = |address: &str| {
             let address = address.parse().unwrap();
-            wide.vet(address, 80, Reach::Public, &around)
+            wide.vet(address, 80, HostReach::Public, &around)
         };
         assert!(vet("192.0.2.7").is_err() && vet("::ffff:192.0.2.7").is_err());
         assert_eq!(wide.denied_addresses().count(), 1);

@@ -15,11 +15,11 @@ pub const NOT_ALLOWED: u8 = 2;
 const COMMAND_NOT_SUPPORTED: u8 = 7;
 const ADDRESS_NOT_SUPPORTED: u8 = 8;
 
-/// A complete message and its length, or nothing yet; or the reply that refuses it.
-pub type Parsed<T> = Result<Option<(T, usize)>, u8>;
+/// A complete message and its length, `None` if bytes are missing, or the reply that refuses the message.
+pub type ParseResult<T> = Result<Option<(T, usize)>, u8>;
 
 /// Whether the client can do without authentication (section 3).
-pub fn methods(bytes: &[u8]) -> Parsed<bool> {
+pub fn methods(bytes: &[u8]) -> ParseResult<bool> {
     let [version, count, rest @ ..] = bytes else {
         return Ok(None);
     };
@@ -33,7 +33,7 @@ pub fn methods(bytes: &[u8]) -> Parsed<bool> {
 }
 
 /// The request (section 4).
-pub fn request(bytes: &[u8]) -> Parsed<(Host, u16)> {
+pub fn request(bytes: &[u8]) -> ParseResult<(Host, u16)> {
     let [version, command, _, kind, rest @ ..] = bytes else {
         return Ok(None);
     };

@@ -19,26 +19,26 @@ const UPLOAD_BYTES: u64 = 28;
 const HOST_BYTES: u64 = 22;
 const USE_BYTES: u64 = 45;
 
-/// Bytes sent, names looked up, and requests that got a secret, over all runs that count.
+/// Bytes sent, names looked up and requests that carried a secret, summed over all runs that count.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Spent {
+pub struct Usage {
     /// Bytes. Never less than what was sent.
     pub upload_bytes: u64,
-    /// The names, by their numbers ([`Kept::number`]).
+    /// The names, by their numbers ([`UsageFile::number`]).
     pub hosts: BTreeSet<u64>,
     /// Uses of each secret that has a limit, by the number of its name. Never less than there were.
     pub uses: BTreeMap<u64, u64>,
 }
 
-/// A whole file.
+/// The whole file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct UsageFile {
     /// For how long after the end of a run it counts.
     pub seconds: u32,
     /// What the names' numbers are made with: the file's own.
     pub key: u128,
     /// What was used.
-    pub spent: Spent,
+    pub spent: Usage,
 }
 
 /// One line of the file.
@@ -84,7 +84,7 @@ fn hexadecimal(number: &str) -> Option<u64> {
 }
 
 /// How long the file of a container may become that may look up so many names and has so many secrets, after what it has used.
-pub fn room(hosts: u32, secrets: usize, earlier: &Spent) -> u64 {
+pub fn room(hosts: u32, secrets: usize, earlier: &Usage) -> u64 {
     let hosts = u64::from(hosts.min(MOST_NAMES)).max(earlier.hosts.len() as u64);
     let uses = UPLOADS * secrets as u64 + earlier.uses.len() as u64;
     LONGEST_HEAD + UPLOADS * UPLOAD_BYTES + hosts * HOST_BYTES + uses * USE_BYTES
@@ -95,7 +95,7 @@ pub fn seconds_of(head: &str) -> Option<u32> {
     head.strip_prefix(HEAD)?.split(' ').next()?.parse().ok()
 }
 
-impl Kept {
+impl UsageFile {
     /// The number of a name in this file.
     pub fn number(&self, name: &HostName) -> u64 {
         sip(self.key, name.as_str().as_bytes())
@@ -122,7 +122,7 @@ impl Kept {
         let mut kept = Self {
             seconds: head.and_then(seconds_of).ok_or(1_usize)?,
             key: key.ok_or(1_usize)?,
-            spent: Spent::default(),
+            spent: Usage::default(),
         };
         for (at, line) in lines {
             let whole = line.strip_suffix('\n');
@@ -150,11 +150,11 @@ impl Kept {
     }
 }
 
-impl fmt::Display for Kept {
+impl fmt::Display for UsageFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{HEAD}{} {}", self.seconds, self.key)?;
         SpentLine::Upload(self.spent.upload_bytes).fmt(f)?;
-        let Spent { hosts, uses, .. } = &self.spent;
+        let Usage { hosts, uses, .. } = &self.spent;
         hosts
             .iter()
             .try_for_each(|number| SpentLine::Host(*number).fmt(f))?;
@@ -167,11 +167,11 @@ impl fmt::Display for Kept {
 mod tests {
     use super::*;
 
-    fn kept(upload_bytes: u64, hosts: &[u64]) -> Kept {
-        Kept {
+    fn kept(upload_bytes: u64, hosts: &[u64]) -> UsageFile {
+        UsageFile {
             seconds: 604_800,
             key: u128::MAX,
-            spent: Spent {
+            spent: Usage {
                 upload_bytes,
                 hosts: hosts.iter().copied().collect(),
                 uses: [(7, 3), (u64::MAX, 0)].into(),
@@ -183,14 +183,14 @@ mod tests {
     fn what_is_written_is_read() {
         let first = kept(u64::MAX, &[0, 5, u64::MAX]);
         let text = first.to_string();
-        assert_eq!(Kept::parse(&text), Ok(first));
+        assert_eq!(UsageFile::parse(&text), Ok(first));
         let more = format!("{text}{}{}", SpentLine::Upload(90), SpentLine::Host(5));
-        assert_eq!(Kept::parse(&more), Ok(kept(90, &[0, 5, u64::MAX])));
+        assert_eq!(UsageFile::parse(&more), Ok(kept(90, &[0, 5, u64::MAX])));
         let head = text.lines().next().unwrap();
         assert_eq!(seconds_of(head), Some(604_800));
         assert_eq!(text.lines().count(), 7);
         let used = format!("{text}{}", SpentLine::Use(7, u64::MAX));
-        assert_eq!(Kept::parse(&used).unwrap().spent.uses[&7], u64::MAX);
+        assert_eq!(UsageFile::parse(&used).unwrap().spent.uses[&7], u64::MAX);
     }
 
     /// M4: a name is not in the file, and how long its line is does not hang on it.
@@ -212,11 +212,11 @@ mod tests {
             one.number(&name),
             one.number(&"Secret.example.test.".parse().unwrap())
         );
-        let none = Spent::default();
+        let none = Usage::default();
         assert!(room(1_000_000, 8, &none) < 4 << 20);
-        let some = Spent {
+        let some = Usage {
             hosts: (0..1000).collect(),
-            ..Spent::default()
+            ..Usage::default()
         };
         assert!(room(1, 0, &some) > room(1, 0, &none) && room(1, 1, &none) > room(1, 0, &none));
     }
@@ -228,19 +228,19 @@ mod tests {
         let text = first.to_string();
         let line = SpentLine::Upload(u64::MAX).to_string();
         for cut in 0..line.len() {
-            let read = Kept::parse(&format!("{text}{}", &line[..cut])).unwrap();
+            let read = UsageFile::parse(&format!("{text}{}", &line[..cut])).unwrap();
             let whole = if cut == line.len() - 1 { u64::MAX } else { 5 };
             assert_eq!(read.spent.upload_bytes, whole, "{cut}");
         }
         let line = SpentLine::Host(9).to_string();
         for cut in 1..line.len() {
-            let read = Kept::parse(&format!("{text}{}", &line[..cut])).unwrap();
+            let read = UsageFile::parse(&format!("{text}{}", &line[..cut])).unwrap();
             assert_eq!(read.spent.hosts.len(), 2, "{cut}");
         }
         // What is not at the end is not what a sidecar writes.
         let use_of = SpentLine::Use(7, 9).to_string();
         for cut in 0..use_of.len() {
-            let read = Kept::parse(&format!("{text}{}", &use_of[..cut])).unwrap();
+            let read = UsageFile::parse(&format!("{text}{}", &use_of[..cut])).unwrap();
             let whole = if cut == use_of.len() - 1 { 9 } else { 3 };
             assert_eq!(read.spent.uses[&7], whole, "{cut}");
         }
@@ -255,13 +255,13 @@ mod tests {
             "secret 7 1",
         ] {
             assert_eq!(
-                Kept::parse(&format!("{text}{bad}\nupload 6\n")),
+                UsageFile::parse(&format!("{text}{bad}\nupload 6\n")),
                 Err(6),
                 "{bad}"
             );
         }
         for bad in ["", "kept", "kept 5", "kept 5\n", "kept x 1\n", "x\n"] {
-            assert_eq!(Kept::parse(bad), Err(1), "{bad}");
+            assert_eq!(UsageFile::parse(bad), Err(1), "{bad}");
         }
     }
 }

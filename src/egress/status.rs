@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Budget, Rules, SecretUses};
+use super::{Budget, EgressRules, SecretUses};
 use crate::policy::{Host, HostName};
 
 /// What is going on in a container's network.
@@ -13,7 +13,7 @@ use crate::policy::{Host, HostName};
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NetworkStatus {
     /// The rules that hold.
-    pub rules: Rules,
+    pub rules: EgressRules,
     /// The ports that the wall listens on inside, whatever the address, besides DNS and the proxy's.
     #[serde(default)]
     pub ports: BTreeSet<u16>,
@@ -23,7 +23,7 @@ pub struct NetworkStatus {
     /// What may be used.
     pub budget: Budget,
     /// What is, or has been.
-    pub used: Used,
+    pub used: BudgetUse,
     /// The node's secrets that its requests get.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<SecretUses>,
@@ -42,10 +42,10 @@ pub struct NetworkStatus {
     pub log_lines_left_out: u64,
 }
 
-/// How much of a [`Budget`] is used, by what leads out and in.
+/// How much of a [`Budget`] the connections use, outbound and inbound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Used {
+pub struct BudgetUse {
     /// Connections that are open.
     pub connections: u32,
     /// Bytes sent so far.

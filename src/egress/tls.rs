@@ -59,9 +59,9 @@ fn refused<T>(why: &str) -> Result<T, TlsRefusal> {
     Err(TlsRefusal(why.to_owned()))
 }
 
-/// What a client's first bytes are.
+/// The protocol of a client's first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Beginning {
+pub enum FirstBytes {
     /// A record of TLS of any type: a server may overlook what comes before a greeting.
     Tls,
     /// An SSLv2 greeting.
@@ -73,13 +73,13 @@ pub enum Beginning {
 }
 
 /// What a client says first. A lone first byte of TLS counts as TLS: the second would show.
-pub fn beginning(bytes: &[u8]) -> Beginning {
+pub fn beginning(bytes: &[u8]) -> FirstBytes {
     match bytes {
-        [] => Beginning::Open,
-        [OLD_RECORD..=u8::MAX, _, OLD_GREETING, ..] => Beginning::OldGreeting,
-        [OLD_RECORD..=u8::MAX] | [OLD_RECORD..=u8::MAX, _] => Beginning::Open,
-        _ if begins_as_record(bytes) => Beginning::Tls,
-        _ => Beginning::Other,
+        [] => FirstBytes::Open,
+        [OLD_RECORD..=u8::MAX, _, OLD_GREETING, ..] => FirstBytes::OldGreeting,
+        [OLD_RECORD..=u8::MAX] | [OLD_RECORD..=u8::MAX, _] => FirstBytes::Open,
+        _ if begins_as_record(bytes) => FirstBytes::Tls,
+        _ => FirstBytes::Other,
     }
 }
 
@@ -274,9 +274,9 @@ pub struct ServerWatch {
     left: usize,
 }
 
-/// What a server has said.
+/// The first bytes of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Said {
+pub enum ServerReply {
     /// Nothing yet, or that it wants another greeting.
     NoAnswer,
     /// A ServerHello: it has chosen.
@@ -286,8 +286,8 @@ pub enum Said {
 }
 
 impl ServerWatch {
-    /// Takes what came next. After anything but [`Said::NoAnswer`] there is nothing more to be learnt.
-    pub fn feed(&mut self, mut input: &[u8]) -> Said {
+    /// Takes what came next. After anything but [`ServerReply::NoAnswer`] there is nothing more to be learnt.
+    pub fn feed(&mut self, mut input: &[u8]) -> ServerReply {
         while !input.is_empty() {
             let Some((kind, left)) = self.record else {
                 let (header, rest) =
@@ -298,12 +298,12 @@ impl ServerWatch {
                     let length = usize::from(u16::from_be_bytes([high, low]));
                     let known = matches!(kind, CHANGE_CIPHER_SPEC | ALERT | HANDSHAKE);
                     if !known || major != MAJOR || length > LONGEST_RECORD {
-                        return Said::NotTls;
+                        return ServerReply::NotTls;
                     }
                     self.header.clear();
                     self.record = (length > 0).then_some((kind, length));
                 } else if !begins_as_record(&self.header) {
-                    return Said::NotTls;
+                    return ServerReply::NotTls;
                 }
                 continue;
             };
@@ -313,16 +313,16 @@ impl ServerWatch {
             self.record = (left > 0).then_some((kind, left));
             if kind == HANDSHAKE {
                 let said = self.read(now);
-                if said != Said::NoAnswer {
+                if said != ServerReply::NoAnswer {
                     return said;
                 }
             }
         }
-        Said::NoAnswer
+        ServerReply::NoAnswer
     }
 
     /// Handshake messages, of which the beginning alone is kept.
-    fn read(&mut self, bytes: &[u8]) -> Said {
+    fn read(&mut self, bytes: &[u8]) -> ServerReply {
         for byte in bytes {
             if self.left > 0 {
                 self.left -= 1;
@@ -343,13 +343,13 @@ impl ServerWatch {
                             self.left = MESSAGE_HEADER + length - RANDOM.end;
                             self.message.clear();
                         }
-                        Some(_) => return Said::Answer,
+                        Some(_) => return ServerReply::Answer,
                     }
                 }
-                _ => return Said::NotTls,
+                _ => return ServerReply::NotTls,
             }
         }
-        Said::NoAnswer
+        ServerReply::NoAnswer
     }
 }
 
@@ -555,13 +555,13 @@ mod tests {
         [&[SERVER_HELLO, 0, 0, length], &body[..]].concat()
     }
 
-    fn said(bytes: &[u8]) -> Said {
+    fn said(bytes: &[u8]) -> ServerReply {
         let whole = ServerWatch::default().feed(bytes);
         let mut slow = ServerWatch::default();
-        let mut last = Said::NoAnswer;
+        let mut last = ServerReply::NoAnswer;
         for byte in bytes {
             last = slow.feed(&[*byte]);
-            if last != Said::NoAnswer {
+            if last != ServerReply::NoAnswer {
                 break;
             }
         }
@@ -575,14 +575,14 @@ mod tests {
         let answer = server_hello([5; 32]);
         let spec = record(CHANGE_CIPHER_SPEC, &[1]);
         for size in [1, 3, 4096] {
-            assert_eq!(said(&records(&again, size)), Said::NoAnswer);
-            assert_eq!(said(&records(&answer, size)), Said::Answer);
+            assert_eq!(said(&records(&again, size)), ServerReply::NoAnswer);
+            assert_eq!(said(&records(&answer, size)), ServerReply::Answer);
             let both = [records(&again, size), spec.clone(), records(&answer, size)].concat();
-            assert_eq!(said(&both), Said::Answer);
+            assert_eq!(said(&both), ServerReply::Answer);
             let one = [again.clone(), again.clone(), answer.clone()].concat();
-            assert_eq!(said(&records(&one, size)), Said::Answer);
+            assert_eq!(said(&records(&one, size)), ServerReply::Answer);
             let asked = [vec![HELLO_REQUEST, 0, 0, 0], answer.clone()].concat();
-            assert_eq!(said(&records(&asked, size)), Said::Answer);
+            assert_eq!(said(&records(&asked, size)), ServerReply::Answer);
         }
         for bytes in [
             &b"SSH-2.0-OpenSSH"[..],
@@ -591,19 +591,19 @@ mod tests {
             &records(&[11, 0, 0, 1, 0], 100),
             &records(&[SERVER_HELLO, 0, 0, 1, 0], 100),
         ] {
-            assert_eq!(said(bytes), Said::NotTls, "{bytes:?}");
+            assert_eq!(said(bytes), ServerReply::NotTls, "{bytes:?}");
         }
         let cut = records(&answer, 4096);
-        assert_eq!(said(&cut[..30]), Said::NoAnswer);
+        assert_eq!(said(&cut[..30]), ServerReply::NoAnswer);
     }
 
     #[test]
     fn elsewhere_only_tls_is_looked_at() {
-        assert_eq!(beginning(&greeting("example.com")), Beginning::Tls);
+        assert_eq!(beginning(&greeting("example.com")), FirstBytes::Tls);
         // A record of any type: a server may overlook one before the greeting. The watch takes none of them.
         for kind in CHANGE_CIPHER_SPEC..=APPLICATION_DATA {
             for bytes in [&[kind][..], &[kind, 3], &record(kind, &[1, 0])] {
-                assert_eq!(beginning(bytes), Beginning::Tls, "{bytes:?}");
+                assert_eq!(beginning(bytes), FirstBytes::Tls, "{bytes:?}");
             }
             if kind != HANDSHAKE {
                 let all = [record(kind, &[1, 0]), greeting("example.com")].concat();
@@ -619,17 +619,17 @@ mod tests {
             &[0x80, 0, 0, 0, 1],
             &[0x7f, 46, 1, 3],
         ] {
-            assert_eq!(beginning(bytes), Beginning::Other, "{bytes:?}");
+            assert_eq!(beginning(bytes), FirstBytes::Other, "{bytes:?}");
         }
         for bytes in [&[][..], &[0x80], &[0x80, 46], &[0xff, 46]] {
-            assert_eq!(beginning(bytes), Beginning::Open, "{bytes:?}");
+            assert_eq!(beginning(bytes), FirstBytes::Open, "{bytes:?}");
         }
         for bytes in [
             &[0x80, 46, 1][..],
             &[0x80, 46, 1, 3, 1],
             &[0xff, 0, 1, 0, 2],
         ] {
-            assert_eq!(beginning(bytes), Beginning::OldGreeting, "{bytes:?}");
+            assert_eq!(beginning(bytes), FirstBytes::OldGreeting, "{bytes:?}");
         }
         // What was held back goes on with the rest, once the server has answered.
         let mut watch = ClientWatch::new("example.com".parse().unwrap());

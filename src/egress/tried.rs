@@ -28,10 +28,10 @@ pub const BY_ADDRESS: u64 = 2;
 /// Likewise of IPv6.
 pub const BY_ADDRESS_6: u64 = 1;
 
-/// The ports from which each is tried; `None` where no socket could be had, or the attempt was made.
+/// The local port of each attempt; `None` where no socket was available, or the attempt succeeded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct TriedFrom {
+pub struct TriedPorts {
     /// TCP to [`NOBODYS_ADDRESS`].
     pub address: Option<u16>,
     /// TCP to [`NOBODYS_ADDRESS_6`].
@@ -45,7 +45,7 @@ pub struct TriedFrom {
     pub name6: Option<u16>,
 }
 
-impl TriedFrom {
+impl TriedPorts {
     /// Whether this connection is one of them; it is none a second time.
     pub fn take_connection(&mut self, from: SocketAddr, to: &Host, port: u16) -> bool {
         let from_v6 = from.ip().to_canonical().is_ipv6();
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn an_attempt_counts_once_from_its_own_port_to_its_own_target() {
-        let all = TriedFrom {
+        let all = TriedPorts {
             address: Some(5000),
             address6: Some(5001),
             metadata: Some(5002),
@@ -125,9 +125,9 @@ mod tests {
 
     #[test]
     fn a_question_counts_once_and_for_the_one_name() {
-        let mut tried = TriedFrom {
+        let mut tried = TriedPorts {
             name: Some(5003),
-            ..TriedFrom::default()
+            ..TriedPorts::default()
         };
         assert!(!tried.take_question(from("127.0.0.1:5003"), "a.example.com"));
         assert!(!tried.take_question(from("127.0.0.1:5000"), KNOWN_NAME));
@@ -135,9 +135,9 @@ mod tests {
         assert!(!tried.take_question(from("[::1]:5003"), KNOWN_NAME));
         assert!(tried.take_question(from("[::ffff:127.0.0.1]:5003"), KNOWN_NAME));
         assert!(!tried.take_question(from("127.0.0.1:5003"), KNOWN_NAME));
-        let mut tried = TriedFrom {
+        let mut tried = TriedPorts {
             name6: Some(5003),
-            ..TriedFrom::default()
+            ..TriedPorts::default()
         };
         assert!(!tried.take_question(from("127.0.0.1:5003"), KNOWN_NAME));
         assert!(tried.take_question(from("[::1]:5003"), KNOWN_NAME));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::Kept;
+use super::UsageFile;
 use crate::policy::NodeSecret;
 use crate::policy::request::{Request, RequestRule};
 
@@ -62,7 +62,7 @@ pub struct LimitedUse<'a> {
 
 impl Uses {
     /// Used as often as the container's earlier runs say that count.
-    pub fn new(all: Vec<CountedSecret>, kept: &Kept) -> Self {
+    pub fn new(all: Vec<CountedSecret>, kept: &UsageFile) -> Self {
         let used = |secret: &CountedSecret| {
             let uses = kept.spent.uses.get(&kept.secret(&secret.name));
             Cell::new(uses.copied().unwrap_or(0))
@@ -132,7 +132,7 @@ mod tests {
             secret("one", "POST https://a.test/v1/**", Some(2)),
             secret("all", "* https://a.test/**", None),
         ];
-        let uses = Uses::new(all.clone(), &Kept::default());
+        let uses = Uses::new(all.clone(), &UsageFile::default());
         let count = |text: &str| uses.count(&typed(text).unwrap().request);
         for _ in 0..2 {
             assert_eq!(count("POST https://a.test/v1/x"), Ok(()));
@@ -151,7 +151,7 @@ mod tests {
             .collect();
         assert_eq!(shown, [("one".to_owned(), 2), ("all".to_owned(), 3)]);
         // The next run, where what was used counts.
-        let mut kept = Kept::default();
+        let mut kept = UsageFile::default();
         let limited: Vec<_> = uses.limited().map(|one| (one.name, one.used)).collect();
         assert_eq!(limited, [("one", 2)]);
         kept.spent.uses.insert(kept.secret("one"), 2);

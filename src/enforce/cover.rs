@@ -1,6 +1,6 @@
 //! Mounts over paths of the container: a mask makes a path empty, a mount of a path over itself makes it read-only, and
 //! other mounts are attached. One implementation for all containers; they differ in the links that are followed on the way
-//! to a path ([`Follow`]).
+//! to a path ([`FollowLinks`]).
 //!
 //! Each path is looked up once: the descriptor that was judged is the one that is covered.
 
@@ -14,13 +14,13 @@ use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 
 use super::EnforceError;
 use super::file_system::NewFileSystem;
-use crate::kernel::mount_options::{Bits, Reach};
+use crate::kernel::mount_options::{Bits, MountReach};
 use crate::plan::FileKind;
 use crate::sys::mount::change;
 
-/// Which symbolic links are followed on the way to a path of the container.
+/// Which symbolic links are followed on the way to a path in the container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Follow {
+pub(super) enum FollowLinks {
     /// None, anywhere in the path: a directory above may belong to a running agent, which would lead the wall elsewhere
     /// (CVE-2021-25741, CVE-2023-27561). For paths that a plan names, which it has resolved in the image.
     Never,
@@ -32,7 +32,7 @@ pub(super) enum Follow {
     AsTheProgramWould,
 }
 
-impl Follow {
+impl FollowLinks {
     /// Opens a path without reading it (O_PATH).
     pub(super) fn open(self, path: &Path) -> rustix::io::Result<OwnedFd> {
         self.open_with(path, OFlags::empty())
@@ -90,7 +90,7 @@ impl Follow {
 
 /// Makes paths empty: a directory by an empty read-only tmpfs, anything else by /dev/null. Both are made once for all paths.
 pub(super) struct Masks<'a> {
-    follow: Follow,
+    follow: FollowLinks,
     label: Option<&'a str>,
     null: Option<OwnedFd>,
     /// Attached by now.
@@ -99,7 +99,7 @@ pub(super) struct Masks<'a> {
 
 impl<'a> Masks<'a> {
     /// `label` is linux.mountLabel.
-    pub(super) fn new(follow: Follow, label: Option<&'a str>) -> Self {
+    pub(super) fn new(follow: FollowLinks, label: Option<&'a str>) -> Self {
         Self {
             follow,
             label,
@@ -171,7 +171,7 @@ impl<'a> Masks<'a> {
 
     fn cover_directory(&mut self, target: &OwnedFd) -> rustix::io::Result<()> {
         if let Some(empty) = &self.empty {
-            return attach(&copy(empty, Reach::One)?, target);
+            return attach(&copy(empty, MountReach::One)?, target);
         }
         let made = empty(self.label)?;
         attach(&made, target)?;
@@ -184,7 +184,7 @@ impl<'a> Masks<'a> {
             Some(null) => null,
             None => self.follow.null()?,
         };
-        let covered = copy(&null, Reach::One).and_then(|mount| attach(&mount, target));
+        let covered = copy(&null, MountReach::One).and_then(|mount| attach(&mount, target));
         self.null = Some(null);
         covered
     }
@@ -198,9 +198,9 @@ fn empty(label: Option<&str>) -> rustix::io::Result<OwnedFd> {
     fs.mount(Bits::READ_ONLY)
 }
 
-/// How far a path is made read-only, and what else changes.
+/// How far a path is made read-only, and the side effects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ReadOnly {
+pub(super) enum ReadOnlyScope {
     /// With the mounts below it: a plan's paths.
     WithMountsBelow,
     /// Without set-user-ID, devices and programs: the engine's paths in the kernel's file systems, as libcontainer does.
@@ -210,7 +210,11 @@ pub(super) enum ReadOnly {
 }
 
 /// Makes a path read-only by a mount of it, and of the mounts below it, over itself. A missing path is fine.
-pub(super) fn read_only(path: &Path, follow: Follow, how: ReadOnly) -> Result<(), EnforceError> {
+pub(super) fn read_only(
+    path: &Path,
+    follow: FollowLinks,
+    how: ReadOnlyScope,
+) -> Result<(), EnforceError> {
     match read_only_at(path, follow, how) {
         Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
             Err(EnforceError::LinkOnTheWay(path.to_owned()))
@@ -219,7 +223,7 @@ pub(super) fn read_only(path: &Path, follow: Follow, how: ReadOnly) -> Result<()
     }
 }
 
-fn read_only_at(path: &Path, follow: Follow, how: ReadOnly) -> std::io::Result<()> {
+fn read_only_at(path: &Path, follow: FollowLinks, how: ReadOnlyScope) -> std::io::Result<()> {
     let Some(target) = follow.find(path, OFlags::empty())? else {
         return Ok(());
     };
@@ -227,17 +231,21 @@ fn read_only_at(path: &Path, follow: Follow, how: ReadOnly) -> std::io::Result<(
         .and(Bits::NO_PRIVILEGE)
         .and(Bits::NO_PROGRAM);
     let (attributes, reach) = match how {
-        ReadOnly::WithMountsBelow => (Bits::READ_ONLY, Reach::Below),
-        ReadOnly::Inert => (INERT, Reach::One),
-        ReadOnly::Alone => (Bits::READ_ONLY, Reach::One),
+        ReadOnlyScope::WithMountsBelow => (Bits::READ_ONLY, MountReach::Below),
+        ReadOnlyScope::Inert => (INERT, MountReach::One),
+        ReadOnlyScope::Alone => (Bits::READ_ONLY, MountReach::One),
     };
-    let tree = copy(&target, Reach::Below)?;
+    let tree = copy(&target, MountReach::Below)?;
     change(tree.as_fd(), attributes, None, reach)?;
     Ok(attach(&tree, &target)?)
 }
 
 /// Makes the mount at a path read-only where it is.
-pub(super) fn remount_read_only(path: &Path, follow: Follow, reach: Reach) -> std::io::Result<()> {
+pub(super) fn remount_read_only(
+    path: &Path,
+    follow: FollowLinks,
+    reach: MountReach,
+) -> std::io::Result<()> {
     let mount = follow.open(path)?;
     change(mount.as_fd(), Bits::READ_ONLY, None, reach)
 }
@@ -245,7 +253,7 @@ pub(super) fn remount_read_only(path: &Path, follow: Follow, reach: Reach) -> st
 /// Attaches a mount at a path of the plan; a link anywhere in it is an error.
 pub(super) fn attach_at(mount: &OwnedFd, path: &Path) -> Result<(), EnforceError> {
     let step = || format!("mount over {path:?}");
-    let target = match Follow::Never.open(path) {
+    let target = match FollowLinks::Never.open(path) {
         Err(Errno::LOOP) => return Err(EnforceError::Link(path.to_owned())),
         other => other.map_err(EnforceError::step(step()))?,
     };
@@ -259,13 +267,13 @@ pub(super) fn attach(mount: &OwnedFd, target: &OwnedFd) -> rustix::io::Result<()
 }
 
 /// A second mount of an opened path, attached nowhere, alone or with the mounts below it.
-pub(super) fn copy(of: &OwnedFd, reach: Reach) -> rustix::io::Result<OwnedFd> {
+pub(super) fn copy(of: &OwnedFd, reach: MountReach) -> rustix::io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_EMPTY_PATH;
     let flags = match reach {
-        Reach::One => flags,
-        Reach::Below => flags | OpenTreeFlags::AT_RECURSIVE,
+        MountReach::One => flags,
+        MountReach::Below => flags | OpenTreeFlags::AT_RECURSIVE,
     };
     open_tree(of, "", flags)
 }
@@ -285,22 +293,25 @@ mod tests {
         symlink("real", dir.join("link")).unwrap();
         let [above, last] = ["link/below", "link"].map(|name| dir.join(name));
         for path in [&above, &last] {
-            assert_eq!(Follow::Never.open(path).err(), Some(Errno::LOOP));
-            assert!(Follow::OfTheKernel.open(path).is_ok());
-            assert!(Follow::AsTheProgramWould.open(path).is_ok());
+            assert_eq!(FollowLinks::Never.open(path).err(), Some(Errno::LOOP));
+            assert!(FollowLinks::OfTheKernel.open(path).is_ok());
+            assert!(FollowLinks::AsTheProgramWould.open(path).is_ok());
         }
         let magic = Path::new("/proc/self/cwd");
-        assert_eq!(Follow::OfTheKernel.open(magic).err(), Some(Errno::LOOP));
-        assert!(Follow::AsTheProgramWould.open(magic).is_ok());
+        assert_eq!(
+            FollowLinks::OfTheKernel.open(magic).err(),
+            Some(Errno::LOOP)
+        );
+        assert!(FollowLinks::AsTheProgramWould.open(magic).is_ok());
         // The mask lies on the link itself, or on its target, or there is an error.
-        let masked = |follow: Follow| {
+        let masked = |follow: FollowLinks| {
             let found = follow.find_to_mask(&last)?.ok_or(Errno::NOENT)?;
             rustix::fs::fstat(&found).map(|stat| FileKind::of(stat.st_mode))
         };
-        assert_eq!(masked(Follow::Never), Err(Errno::LOOP));
+        assert_eq!(masked(FollowLinks::Never), Err(Errno::LOOP));
         let directory = Ok(FileKind::Directory);
-        assert_ne!(masked(Follow::OfTheKernel), directory);
-        assert_eq!(masked(Follow::AsTheProgramWould), directory);
+        assert_ne!(masked(FollowLinks::OfTheKernel), directory);
+        assert_eq!(masked(FollowLinks::AsTheProgramWould), directory);
         std::fs::remove_dir_all(dir).unwrap();
     }
 
@@ -313,7 +324,7 @@ mod tests {
         let dir = dir.canonicalize().unwrap();
         let place = dir.join("x");
         let held = BTreeSet::from([std::fs::metadata(&place).unwrap().ino()]);
-        let masks = Masks::new(Follow::Never, None);
+        let masks = Masks::new(FollowLinks::Never, None);
         masks.is_held(&place, &held).unwrap();
         std::fs::rename(&place, dir.join("y")).unwrap();
         std::fs::create_dir_all(dir.join("x/.aws")).unwrap();
@@ -327,11 +338,11 @@ mod tests {
         for path in ["/nonexistent/x", "/etc/passwd/x"] {
             let path = Path::new(path);
             for follow in [
-                Follow::Never,
-                Follow::OfTheKernel,
-                Follow::AsTheProgramWould,
+                FollowLinks::Never,
+                FollowLinks::OfTheKernel,
+                FollowLinks::AsTheProgramWould,
             ] {
-                assert!(read_only(path, follow, ReadOnly::Alone).is_ok());
+                assert!(read_only(path, follow, ReadOnlyScope::Alone).is_ok());
                 assert!(Masks::new(follow, None).mask(path).is_ok());
                 // It was there, and was moved away to escape the mask.
                 assert!(Masks::new(follow, None).mask_found(path).is_err());
@@ -342,9 +353,9 @@ mod tests {
     #[test]
     fn null_is_the_nodes_null_device() {
         for follow in [
-            Follow::Never,
-            Follow::OfTheKernel,
-            Follow::AsTheProgramWould,
+            FollowLinks::Never,
+            FollowLinks::OfTheKernel,
+            FollowLinks::AsTheProgramWould,
         ] {
             assert!(follow.null().is_ok());
         }

@@ -11,8 +11,8 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::EnforceError;
-use super::cover::{Follow, remount_read_only};
-use crate::kernel::mount_options::Reach;
+use super::cover::{FollowLinks, remount_read_only};
+use crate::kernel::mount_options::MountReach;
 use crate::plan::FilesystemPlan;
 
 const DEV: &str = "/dev";
@@ -28,7 +28,7 @@ pub(super) fn close_directories(spec: &Spec) -> Result<(), EnforceError> {
     if directories.is_empty() {
         return Ok(());
     }
-    let dev = Follow::Never.open(Path::new(DEV));
+    let dev = FollowLinks::Never.open(Path::new(DEV));
     let dev = dev.map_err(EnforceError::step("open /dev"))?;
     directories.into_iter().try_for_each(|d| close(&dev, d))
 }
@@ -58,7 +58,7 @@ pub(super) fn lock(plan: &FilesystemPlan) -> Result<(), EnforceError> {
     let dev = Path::new(DEV);
     let asked = plan.mounts.iter().find(|mount| mount.destination == dev);
     match asked.is_some_and(|mount| mount.is_the_kernels() && !mount.is_writable()) {
-        true => remount_read_only(dev, Follow::Never, Reach::One)
+        true => remount_read_only(dev, FollowLinks::Never, MountReach::One)
             .map_err(EnforceError::step("make /dev read-only")),
         false => Ok(()),
     }

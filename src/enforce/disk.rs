@@ -13,9 +13,9 @@ pub const WITHIN: Duration = Duration::from_secs(10);
 /// The longest reason that is told.
 const REASON: usize = 1024;
 
-/// The answer.
+/// The answer of the process that makes the disk.
 #[derive(Debug)]
-pub enum Arrived {
+pub enum DiskAnswer {
     /// The mount, attached nowhere.
     Disk(OwnedFd),
     /// Why there is none.
@@ -34,15 +34,15 @@ pub fn send(to: BorrowedFd<'_>, made: Result<BorrowedFd<'_>, &str>) -> io::Resul
 }
 
 /// Waits for the answer. A sender that ends without one is an error: it may have made a disk or not.
-pub fn receive(from: BorrowedFd<'_>) -> io::Result<Arrived> {
+pub fn receive(from: BorrowedFd<'_>) -> io::Result<DiskAnswer> {
     let mut buffer = [0; REASON];
     let answer = socket::receive_within(from.as_fd(), &mut buffer, WITHIN)?;
     match answer.fds.into_iter().next() {
-        Some(disk) => Ok(Arrived::Disk(disk)),
+        Some(disk) => Ok(DiskAnswer::Disk(disk)),
         None if answer.len == 0 => Err(io::ErrorKind::UnexpectedEof.into()),
         None => {
             let why = String::from_utf8_lossy(&buffer[..answer.len]);
-            Ok(Arrived::None(why.into_owned()))
+            Ok(DiskAnswer::None(why.into_owned()))
         }
     }
 }
@@ -55,10 +55,10 @@ mod tests {
     fn a_disk_or_a_reason_arrives_and_silence_is_an_error() {
         let (ours, theirs) = socket::pair().unwrap();
         send(theirs.as_fd(), Ok(theirs.as_fd())).unwrap();
-        assert!(matches!(receive(ours.as_fd()), Ok(Arrived::Disk(_))));
+        assert!(matches!(receive(ours.as_fd()), Ok(DiskAnswer::Disk(_))));
         let long = "x".repeat(2 * REASON);
         send(theirs.as_fd(), Err(&long)).unwrap();
-        let Ok(Arrived::None(why)) = receive(ours.as_fd()) else {
+        let Ok(DiskAnswer::None(why)) = receive(ours.as_fd()) else {
             panic!("a reason was sent");
         };
         assert_eq!(why, long[..REASON]);

@@ -30,19 +30,20 @@ use libcontainer::workload::{
 };
 use oci_spec::runtime::Spec;
 
-use super::cover::Follow;
-use super::disk::{self, Arrived};
-use super::hidden::{self, Promised};
+use super::cover::FollowLinks;
+use super::disk::{self, DiskAnswer};
+use super::hidden::{self, PromisedMounts};
 use super::hooks::{HookMoment, PreparedHooks};
 use super::leader::Leader;
-use super::privileges::GroupsSet;
-use super::report::Report;
-use super::rootfs::SysfsBefore;
+use super::privileges::GroupsOutcome;
+use super::report::FailureReport;
+use super::rootfs::EarlySysfs;
 use super::walls::{
-    Common, FirstProcess, InitWork, InnerNetwork, PolicyWalls, Role, Ruler, ScratchSource, Walls,
+    CommonSetup, FirstProcess, InitWork, InnerNetwork, PolicyWalls, ProcessWalls, Role, Ruler,
+    ScratchSource,
 };
 use super::{
-    EnforceError, Wall, devices, home, kernel, keyring, label, privileges, process, program,
+    EnforceError, WallKind, devices, home, kernel, keyring, label, privileges, process, program,
     reaper, rootfs, stdio, trust, verify,
 };
 use crate::network::inner;
@@ -57,12 +58,12 @@ const HANDOVER_WITHIN: Duration = Duration::from_secs(10);
 
 impl PolicyWalls {
     /// `validate`: everything that needs no more than the namespaces of `create`. Answers the program that was found.
-    fn prepare(&self, spec: &Spec) -> Result<Prepared, EnforceError> {
+    fn prepare(&self, spec: &Spec) -> Result<Validation, EnforceError> {
         // First: nothing of the container is looked at with the rights of the caller's groups.
         let groups = match &self.role {
             Role::Init(work) => {
                 let groups = match work.person() {
-                    Some(_) => GroupsSet::Persons,
+                    Some(_) => GroupsOutcome::Persons,
                     None => privileges::set_groups(process::groups(spec))?,
                 };
                 stdio::make_null_writable()?;
@@ -77,11 +78,11 @@ impl PolicyWalls {
                 groups
             }
         };
-        Prepared::find_program(spec, groups, &self.common)
+        Validation::find_program(spec, groups, &self.common)
     }
 
     /// `exec`: the walls that close the process in, in the order in which each still can be raised.
-    fn raise(&self, spec: &Spec, groups: GroupsSet) -> Result<(), EnforceError> {
+    fn raise(&self, spec: &Spec, groups: GroupsOutcome) -> Result<(), EnforceError> {
         match &self.role {
             Role::Init(work) => enter_network(work)?,
             Role::Tenant(work) => {
@@ -136,10 +137,10 @@ fn make_files(work: &InitWork, spec: &Spec) -> Result<(), EnforceError> {
         trust::add(trust, &process::env(spec))?;
     }
     if let Some(path) = work.cgroup_mount() {
-        rootfs::lock_cgroups(path, Follow::Never)?;
+        rootfs::lock_cgroups(path, FollowLinks::Never)?;
     }
     devices::lock(&planned)?;
-    hidden::check(spec, &Promised::from(&files.kernel))?;
+    hidden::check(spec, &PromisedMounts::from(&files.kernel))?;
     match cwd {
         Some(cwd) => program::enter(cwd),
         None => Ok(()),
@@ -156,11 +157,11 @@ fn wait_for_disk(
     let step = "wait for the scratch disk";
     let arrived = disk::receive(socket.as_fd()).map_err(EnforceError::step(step))?;
     match (arrived, asked) {
-        (Arrived::Disk(disk), _) => Ok(Some(disk)),
-        (Arrived::None(why), ScratchOn::Disk) => {
+        (DiskAnswer::Disk(disk), _) => Ok(Some(disk)),
+        (DiskAnswer::None(why), ScratchOn::Disk) => {
             Err(EnforceError::step(step)(std::io::Error::other(why)))
         }
-        (Arrived::None(why), ScratchOn::Auto | ScratchOn::Memory) => {
+        (DiskAnswer::None(why), ScratchOn::Auto | ScratchOn::Memory) => {
             // The warning is `create`'s to give.
             in_memory_instead(files.to_mut(), &why);
             Ok(None)
@@ -180,8 +181,8 @@ fn enter_network(work: &InitWork) -> Result<(), EnforceError> {
     match work.plan.network.sysfs {
         true => {
             let before = match work.person() {
-                Some(_) => SysfsBefore::None,
-                None => SysfsBefore::Engines,
+                Some(_) => EarlySysfs::None,
+                None => EarlySysfs::Engines,
             };
             rootfs::replace_sysfs(&handover.sysfs, &work.plan.filesystem, before)
         }
@@ -189,8 +190,8 @@ fn enter_network(work: &InitWork) -> Result<(), EnforceError> {
     }
 }
 
-impl Walls {
-    fn common(&self) -> &Common {
+impl ProcessWalls {
+    fn common(&self) -> &CommonSetup {
         match self {
             Self::Policy(walls) => &walls.common,
             Self::Unconfined(parity) => &parity.common,
@@ -222,14 +223,14 @@ impl Walls {
         }
     }
 
-    fn prepare(&self, spec: &Spec) -> Result<Prepared, EnforceError> {
+    fn prepare(&self, spec: &Spec) -> Result<Validation, EnforceError> {
         match self {
             Self::Policy(walls) => walls.prepare(spec),
             Self::Unconfined(parity) => parity.prepare(spec),
         }
     }
 
-    fn raise(&self, spec: &Spec, prepared: &Prepared) -> Result<(), EnforceError> {
+    fn raise(&self, spec: &Spec, prepared: &Validation) -> Result<(), EnforceError> {
         match self {
             Self::Policy(walls) => walls.raise(spec, prepared.groups),
             Self::Unconfined(_) if prepared.raised => Ok(()),
@@ -238,20 +239,20 @@ impl Walls {
     }
 }
 
-/// The findings of `validate`, for `exec`.
-pub(super) struct Prepared {
+/// The results of `validate`, for `exec`.
+pub(super) struct Validation {
     program: PathBuf,
-    groups: GroupsSet,
+    groups: GroupsOutcome,
     /// Without a policy everything may have been done by then.
     pub(super) raised: bool,
 }
 
-impl Prepared {
+impl Validation {
     /// Names are looked up from the working directory, where the process is by now.
     pub(super) fn find_program(
         spec: &Spec,
-        groups: GroupsSet,
-        common: &Common,
+        groups: GroupsOutcome,
+        common: &CommonSetup,
     ) -> Result<Self, EnforceError> {
         let (args, env) = (process::args(spec), process::env(spec));
         let name = args.first().map(String::as_str).unwrap_or_default();
@@ -266,14 +267,14 @@ impl Prepared {
 /// The executor that libcontainer calls.
 #[derive(Clone)]
 pub struct WallExecutor {
-    walls: Rc<Walls>,
-    prepared: Rc<RefCell<Option<Prepared>>>,
+    walls: Rc<ProcessWalls>,
+    prepared: Rc<RefCell<Option<Validation>>>,
     added_env: Rc<RefCell<HashMap<String, String>>>,
 }
 
 impl WallExecutor {
     /// An executor for one process.
-    pub fn new(walls: Walls) -> Self {
+    pub fn new(walls: ProcessWalls) -> Self {
         Self {
             walls: Rc::new(walls),
             prepared: Rc::default(),
@@ -286,7 +287,7 @@ impl WallExecutor {
         let prepared = self.prepared.borrow();
         // Its groups are not set, and nothing of the container is there.
         let Some(prepared) = prepared.as_ref() else {
-            return EnforceError::Incomplete(Wall::Privileges);
+            return EnforceError::Incomplete(WallKind::Privileges);
         };
         let mut env = process::env(spec);
         for (key, value) in self.added_env.borrow().iter() {
@@ -305,7 +306,7 @@ impl WallExecutor {
             Some(Leader::Reaper(channel)) => reaper::become_reaper(channel.as_fd(), || {
                 let error = execute();
                 self.report(&error);
-                Report::from(&error).failed.status()
+                FailureReport::from(&error).failed.status()
             }),
         }
     }
@@ -315,7 +316,7 @@ impl WallExecutor {
     fn raise_and_run_hooks(
         &self,
         spec: &Spec,
-        prepared: &Prepared,
+        prepared: &Validation,
         env: &[String],
     ) -> Result<(), EnforceError> {
         let hooks = self.walls.first_process().and_then(|p| p.hooks.as_ref());
@@ -332,7 +333,7 @@ impl WallExecutor {
 
     /// Writes the reason to the pipe that `create`, `start` or `exec` reads. Failing to is no reason to go on.
     fn report(&self, error: &EnforceError) -> String {
-        let report = Report::from(error);
+        let report = FailureReport::from(error);
         if rustix::io::write(&self.walls.common().report, &report.to_bytes()).is_err() {
             log::error!("cannot report: {report}");
         }

@@ -10,7 +10,7 @@ use rustix::mount::{
 };
 use rustix::path::Arg;
 
-use crate::kernel::mount_options::{self, Bits, Kind};
+use crate::kernel::mount_options::{self, Bits, MountOptionKind};
 
 /// A file system that is being made.
 pub(super) struct NewFileSystem(OwnedFd);
@@ -46,10 +46,15 @@ impl NewFileSystem {
     pub(super) fn set_options(&self, options: &[String]) -> rustix::io::Result<()> {
         for option in options {
             match (mount_options::kind(option), option.split_once('=')) {
-                (Kind::FileSystem, Some((key, value))) => self.set(key, value)?,
-                (Kind::FileSystem, None) if option.is_empty() => {}
-                (Kind::FileSystem, None) => self.set_flag(option)?,
-                (Kind::Attribute(..) | Kind::Propagation(..) | Kind::Other, _) => {}
+                (MountOptionKind::FileSystem, Some((key, value))) => self.set(key, value)?,
+                (MountOptionKind::FileSystem, None) if option.is_empty() => {}
+                (MountOptionKind::FileSystem, None) => self.set_flag(option)?,
+                (
+                    MountOptionKind::Attribute(..)
+                    | MountOptionKind::Propagation(..)
+                    | MountOptionKind::Other,
+                    _,
+                ) => {}
             }
         }
         Ok(())

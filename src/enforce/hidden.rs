@@ -13,8 +13,8 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, StatVfsMountFlag
 use rustix::io::Errno;
 
 use super::EnforceError;
-use super::kernel::{KernelFiles, KernelMount};
-use super::unconfined::setup::Setup;
+use super::kernel::{KernelFiles, KernelMountStep};
+use super::unconfined::setup::UnconfinedSetup;
 
 /// SYSFS_MAGIC of linux/magic.h.
 const SYSFS: i64 = 0x6265_6572;
@@ -25,15 +25,15 @@ const KERNEL: [(&str, &str, i64); 2] = [
     ("/sys", "sysfs", SYSFS),
 ];
 
-/// Mounts, masks and read-only paths that were taken out of the spec, and that our own code has made.
+/// Mounts, masks and read-only paths that were taken out of the spec and made by our own code.
 #[derive(Debug, Default)]
-pub struct Promised<'a> {
-    mounts: &'a [KernelMount],
+pub struct PromisedMounts<'a> {
+    mounts: &'a [KernelMountStep],
     masked: &'a [PathBuf],
     readonly: &'a [PathBuf],
 }
 
-impl<'a> From<&'a KernelFiles> for Promised<'a> {
+impl<'a> From<&'a KernelFiles> for PromisedMounts<'a> {
     fn from(files: &'a KernelFiles) -> Self {
         Self {
             mounts: &files.mounts,
@@ -43,8 +43,8 @@ impl<'a> From<&'a KernelFiles> for Promised<'a> {
     }
 }
 
-impl<'a> From<&'a Setup> for Promised<'a> {
-    fn from(ours: &'a Setup) -> Self {
+impl<'a> From<&'a UnconfinedSetup> for PromisedMounts<'a> {
+    fn from(ours: &'a UnconfinedSetup) -> Self {
         Self {
             mounts: &[],
             masked: &ours.masked,
@@ -55,7 +55,7 @@ impl<'a> From<&'a Setup> for Promised<'a> {
 
 /// Checks every masked and read-only path below the kernel's file systems that are mounted: those of the spec, which are
 /// libcontainer's work, and those of `ours`.
-pub fn check(spec: &Spec, ours: &Promised<'_>) -> Result<(), EnforceError> {
+pub fn check(spec: &Spec, ours: &PromisedMounts<'_>) -> Result<(), EnforceError> {
     let Some(linux) = spec.linux() else {
         return Ok(());
     };
@@ -186,7 +186,7 @@ mod tests {
             (&["/proc/version"][..], &[][..]),
             (&["/proc/sys/kernel"], &[]),
         ] {
-            let error = check(&spec(masked, readonly), &Promised::default())
+            let error = check(&spec(masked, readonly), &PromisedMounts::default())
                 .unwrap_err()
                 .to_string();
             assert!(error.contains("/proc/"), "{error}");
@@ -195,6 +195,6 @@ mod tests {
             &["/proc/absent", "/srv/x", "/proc"],
             &["/proc/absent", "/etc"],
         );
-        check(&nothing, &Promised::default()).unwrap();
+        check(&nothing, &PromisedMounts::default()).unwrap();
     }
 }

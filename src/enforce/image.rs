@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 
 use super::EnforceError;
-use super::cover::{Follow, attach};
+use super::cover::{FollowLinks, attach};
 use super::file_system::NewFileSystem;
 use crate::plan::layers::{in_one_value, short_name};
 
@@ -29,7 +29,7 @@ impl ImageLayers {
         for (index, tree) in self.trees.iter().enumerate() {
             let at = place.join(short_name(index));
             rustix::fs::mkdir(&at, Mode::RWXU)?;
-            attach(tree, &Follow::Never.open(&at)?)?;
+            attach(tree, &FollowLinks::Never.open(&at)?)?;
         }
         match in_one_value(self.trees.len()) {
             Some(names) => fs.set("lowerdir", names)?,

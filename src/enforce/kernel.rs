@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount};
 
 use super::EnforceError;
-use super::cover::{Follow, Masks, ReadOnly, attach, read_only};
+use super::cover::{FollowLinks, Masks, ReadOnlyScope, attach, read_only};
 use super::file_system::NewFileSystem;
 use super::rootfs::make_mount_point;
 use crate::kernel::mount_options;
@@ -23,7 +23,7 @@ use crate::plan::FileKind;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct KernelFiles {
     /// Mounts, in order.
-    pub mounts: Vec<KernelMount>,
+    pub mounts: Vec<KernelMountStep>,
     /// Paths to be made read-only.
     pub readonly: Vec<PathBuf>,
     /// Paths to be made empty.
@@ -32,9 +32,9 @@ pub struct KernelFiles {
     pub label: Option<String>,
 }
 
-/// One mount.
+/// One mount of a kernel file system.
 #[derive(Debug, PartialEq, Eq)]
-pub struct KernelMount {
+pub struct KernelMountStep {
     /// Where, in the container.
     pub destination: PathBuf,
     /// Its source.
@@ -64,7 +64,7 @@ impl KernelFiles {
     }
 }
 
-impl KernelMount {
+impl KernelMountStep {
     /// Whether this mounts a file system of this type here.
     pub fn is(&self, at: &Path, typ: &str) -> bool {
         let same = matches!(&self.what, KernelSource::FileSystem { kind, .. } if kind == typ);
@@ -76,13 +76,13 @@ impl KernelMount {
 pub fn make(files: &KernelFiles) -> Result<(), EnforceError> {
     let label = files.label.as_deref();
     files.mounts.iter().try_for_each(|m| make_one(m, label))?;
-    let readonly = |path| read_only(path, Follow::OfTheKernel, ReadOnly::Inert);
+    let readonly = |path| read_only(path, FollowLinks::OfTheKernel, ReadOnlyScope::Inert);
     files.readonly.iter().try_for_each(|p| readonly(p))?;
-    let mut masks = Masks::new(Follow::OfTheKernel, label);
+    let mut masks = Masks::new(FollowLinks::OfTheKernel, label);
     files.masked.iter().try_for_each(|p| masks.mask(p))
 }
 
-fn make_one(one: &KernelMount, label: Option<&str>) -> Result<(), EnforceError> {
+fn make_one(one: &KernelMountStep, label: Option<&str>) -> Result<(), EnforceError> {
     let at = &one.destination;
     let failed = || EnforceError::step(format!("mount over {at:?}"));
     let place = place(at)?;
@@ -103,21 +103,21 @@ fn make_one(one: &KernelMount, label: Option<&str>) -> Result<(), EnforceError> 
 /// The place for a mount, made if it is missing. No symbolic link is followed.
 fn place(at: &Path) -> Result<OwnedFd, EnforceError> {
     let failed = || EnforceError::step(format!("make the mount point {at:?}"));
-    match Follow::Never.open(at) {
+    match FollowLinks::Never.open(at) {
         Ok(place) => return Ok(place),
         Err(Errno::LOOP) => return Err(EnforceError::Link(at.to_owned())),
         Err(Errno::NOENT) => {}
         Err(e) => return Err(failed()(e)),
     }
     if let (Some(above), Some(name)) = (at.parent(), at.file_name())
-        && let Ok(above) = Follow::Never.open(above)
+        && let Ok(above) = FollowLinks::Never.open(above)
     {
         rustix::fs::mkdirat(above, name, Mode::from_raw_mode(0o755)).map_err(failed())?;
     } else {
-        let root = Follow::Never.open(Path::new("/")).map_err(failed())?;
+        let root = FollowLinks::Never.open(Path::new("/")).map_err(failed())?;
         make_mount_point(root.as_fd(), at, FileKind::Directory)?;
     }
-    Follow::Never.open(at).map_err(failed())
+    FollowLinks::Never.open(at).map_err(failed())
 }
 
 /// A detached file system with its attributes.

@@ -64,12 +64,12 @@ impl Order {
     }
 
     /// Takes the next one. No bytes are `wrap`'s end.
-    pub(super) fn receive(from: BorrowedFd<'_>) -> io::Result<Received> {
+    pub(super) fn receive(from: BorrowedFd<'_>) -> io::Result<OrderPoll> {
         let mut bytes = [0; 2];
         let length = match rustix::io::read(from, &mut bytes) {
             Ok(length) => length,
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {
-                return Ok(Received::Nothing);
+                return Ok(OrderPoll::Nothing);
             }
             Err(error) => return Err(error.into()),
         };
@@ -78,16 +78,16 @@ impl Order {
             _ => Addressee::Group,
         };
         Ok(match (length, signal::of(i32::from(bytes[1]))) {
-            (0, _) => Received::End,
-            (2, Some(signal)) => Received::Order(Self { signal, addressee }),
-            _ => Received::Nothing,
+            (0, _) => OrderPoll::End,
+            (2, Some(signal)) => OrderPoll::Order(Self { signal, addressee }),
+            _ => OrderPoll::Nothing,
         })
     }
 }
 
-/// The news of the other end.
+/// What the leader read from its caller.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Received {
+pub(super) enum OrderPoll {
     /// An order.
     Order(Order),
     /// None at the moment.
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn orders_and_news_arrive_and_an_end_is_not_taken_for_one() {
         let (theirs, ours) = pair().unwrap();
-        assert_eq!(Order::receive(theirs.as_fd()).unwrap(), Received::Nothing);
+        assert_eq!(Order::receive(theirs.as_fd()).unwrap(), OrderPoll::Nothing);
         for (signal, addressee) in [
             (Signal::TERM, Addressee::Program),
             (Signal::CONT, Addressee::Group),
@@ -157,7 +157,7 @@ mod tests {
             let order = Order { signal, addressee };
             order.send(ours.as_fd()).unwrap();
             let received = Order::receive(theirs.as_fd()).unwrap();
-            assert_eq!(received, Received::Order(order));
+            assert_eq!(received, OrderPoll::Order(order));
         }
         assert_eq!(news(&ours), None);
         say_stopped(theirs.as_fd(), Signal::TSTP.as_raw());
@@ -165,6 +165,6 @@ mod tests {
         say_ended(theirs.as_fd(), Signal::INT.as_raw());
         assert_eq!(news(&ours), Some(News::Ended(Signal::INT)));
         drop(ours);
-        assert_eq!(Order::receive(theirs.as_fd()).unwrap(), Received::End);
+        assert_eq!(Order::receive(theirs.as_fd()).unwrap(), OrderPoll::End);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use super::{EnforceError, Wall};
+use super::{EnforceError, WallKind};
 use crate::sidecar::calls::line;
 
 /// The way to the runtime, which passes the listener on to the engine's agent.
@@ -48,7 +48,7 @@ fn announce(listener: OwnedFd, socket: &AgentSocket) -> Result<(), EnforceError>
     let mut answer = [0; 1];
     match rustix::io::read(&socket.near, &mut answer) {
         Ok(1) => Ok(()),
-        Ok(_) => Err(EnforceError::Incomplete(Wall::Syscalls)),
+        Ok(_) => Err(EnforceError::Incomplete(WallKind::Syscalls)),
         Err(e) => Err(EnforceError::step(
             "wait until the seccomp agent has the listener",
         )(e)),

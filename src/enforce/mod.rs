@@ -37,9 +37,9 @@ use std::path::PathBuf;
 
 use crate::plan::FilesystemPlan;
 
-/// A dimension of enforcement.
+/// A part of the enforcement that can fail on its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wall {
+pub enum WallKind {
     /// Mounts, masks and read-only paths.
     Files,
     /// The inner network namespace.
@@ -50,7 +50,7 @@ pub enum Wall {
     Privileges,
 }
 
-impl std::fmt::Display for Wall {
+impl std::fmt::Display for WallKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Files => "file system",
@@ -130,7 +130,7 @@ pub enum EnforceError {
         /// As given.
         name: String,
         /// The reason.
-        why: program::NotExecuted,
+        why: program::ExecveError,
     },
     /// The working directory cannot be entered. The text is runc's.
     #[error("chdir to cwd ({cwd:?}) set in config.json failed: {why}")]
@@ -142,7 +142,7 @@ pub enum EnforceError {
     },
     /// A plan without its enforcement: the runtime's own mistake, or a changed state directory.
     #[error("the plan has the {0} wall, but the code that raises it is missing")]
-    Incomplete(Wall),
+    Incomplete(WallKind),
     /// A startContainer hook failed.
     #[error(transparent)]
     Hook(#[from] crate::enforce::hooks::HookError),

@@ -123,9 +123,9 @@ pub fn keep_kill() -> Result<(), EnforceError> {
     caps::clear(None, CapSet::Inheritable).map_err(failed(step))
 }
 
-/// Whether a process could choose its supplementary groups.
+/// Whether a process can choose its supplementary groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GroupsSet {
+pub enum GroupsOutcome {
     /// They are those of the spec.
     Done,
     /// The user namespace forbids setgroups(2): they are the caller's (user_namespaces(7)).
@@ -136,12 +136,12 @@ pub enum GroupsSet {
 
 /// Gives the process exactly these supplementary groups. libcontainer calls setgroups(2) only where the spec names some:
 /// without any, the groups of the runtime's caller would stay, `root` and `sudo` among them.
-pub fn set_groups(groups: &[u32]) -> Result<GroupsSet, EnforceError> {
+pub fn set_groups(groups: &[u32]) -> Result<GroupsOutcome, EnforceError> {
     match crate::sys::user::set_groups(groups) {
-        Ok(()) => Ok(GroupsSet::Done),
+        Ok(()) => Ok(GroupsOutcome::Done),
         // CAP_SETGID is in `SETUP`.
         Err(e) if e.raw_os_error() == Some(libc::EPERM) && groups.is_empty() => {
-            Ok(GroupsSet::Forbidden)
+            Ok(GroupsOutcome::Forbidden)
         }
         Err(e) => Err(EnforceError::step("set the supplementary groups")(e)),
     }

@@ -12,10 +12,10 @@ use rustix::io::Errno;
 
 use super::EnforceError;
 
-/// Why a program cannot be executed. The words are runc's.
+/// Why a program cannot be executed, in runc's words.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum NotExecuted {
+pub enum ExecveError {
     /// A name without a slash that no directory of PATH has.
     #[error("executable file not found in $PATH")]
     NotOnPath,
@@ -38,7 +38,7 @@ pub enum NotExecuted {
     Execve(Errno),
 }
 
-impl NotExecuted {
+impl ExecveError {
     /// Whether there is no such program, rather than one that may not run.
     pub fn is_absence(&self) -> bool {
         match self {
@@ -49,9 +49,9 @@ impl NotExecuted {
     }
 }
 
-/// The program that a process of a container ends as.
+/// The program that a process of a container executes.
 #[derive(Debug, Default)]
-pub enum Program {
+pub enum ContainerProgram {
     /// The program that the spec names, a file of the container.
     #[default]
     Named,
@@ -60,7 +60,7 @@ pub enum Program {
     Own(OwnedFd),
 }
 
-impl Program {
+impl ContainerProgram {
     /// The file to execute; for [`Self::Own`] the name alone, since no file of the container is looked for.
     pub(super) fn find(&self, name: &str, env: &[String]) -> Result<PathBuf, EnforceError> {
         match self {
@@ -77,15 +77,15 @@ impl Program {
     /// Replaces the process. Returns only the reason why it could not.
     pub fn execute(&self, file: &Path, args: &[String], env: &[String]) -> EnforceError {
         match self {
-            Self::Named => execute(file, args, env, By::Path),
-            Self::Own(descriptor) => execute(file, args, env, By::Descriptor(descriptor)),
+            Self::Named => execute(file, args, env, ExecveFile::Path),
+            Self::Own(descriptor) => execute(file, args, env, ExecveFile::Descriptor(descriptor)),
         }
     }
 }
 
-/// How execve(2) is told of a file.
+/// How execve(2) gets the file.
 #[derive(Clone, Copy)]
-enum By<'a> {
+enum ExecveFile<'a> {
     Path,
     Descriptor(&'a OwnedFd),
 }
@@ -99,10 +99,10 @@ pub fn find(name: &str, env: &[String]) -> Result<PathBuf, EnforceError> {
     if name.contains('/') {
         return match check(Path::new(name)) {
             Ok(()) => Ok(PathBuf::from(name)),
-            Err(Errno::ACCESS) => Err(error(NotExecuted::Denied)),
+            Err(Errno::ACCESS) => Err(error(ExecveError::Denied)),
             Err(errno) => {
                 let name = name.to_owned();
-                Err(error(NotExecuted::Stat { name, errno }))
+                Err(error(ExecveError::Stat { name, errno }))
             }
         };
     }
@@ -120,9 +120,9 @@ pub fn find(name: &str, env: &[String]) -> Result<PathBuf, EnforceError> {
         }
     }
     Err(error(if denied {
-        NotExecuted::Denied
+        ExecveError::Denied
     } else {
-        NotExecuted::NotOnPath
+        ExecveError::NotOnPath
     }))
 }
 
@@ -163,7 +163,7 @@ fn check(path: &Path) -> Result<(), Errno> {
     }
 }
 
-fn execute(file: &Path, args: &[String], env: &[String], by: By<'_>) -> EnforceError {
+fn execute(file: &Path, args: &[String], env: &[String], by: ExecveFile<'_>) -> EnforceError {
     let name = args.first().cloned().unwrap_or_default();
     let strings = |list: &[String]| {
         list.iter()
@@ -177,17 +177,17 @@ fn execute(file: &Path, args: &[String], env: &[String], by: By<'_>) -> EnforceE
     ) else {
         return EnforceError::Program {
             name,
-            why: NotExecuted::Nul,
+            why: ExecveError::Nul,
         };
     };
     crate::sys::signal::reset();
     let Err(errno) = match by {
-        By::Path => nix::unistd::execve(&path, &args, &env),
-        By::Descriptor(file) => nix::unistd::fexecve(file.as_raw_fd(), &args, &env),
+        ExecveFile::Path => nix::unistd::execve(&path, &args, &env),
+        ExecveFile::Descriptor(file) => nix::unistd::fexecve(file.as_raw_fd(), &args, &env),
     };
     EnforceError::Program {
         name,
-        why: NotExecuted::Execve(Errno::from_raw_os_error(errno as i32)),
+        why: ExecveError::Execve(Errno::from_raw_os_error(errno as i32)),
     }
 }
 

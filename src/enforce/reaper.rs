@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
-use super::leader::{self, Addressee, Order, Received};
+use super::leader::{self, Addressee, Order, OrderPoll};
 use super::{EnforceError, privileges, verify};
 use crate::sys::memory::Code;
 use crate::sys::{process, signal};
@@ -96,9 +96,9 @@ fn attend(channel: BorrowedFd<'_>, signals: BorrowedFd<'_>, child: Pid) -> i32 {
         let [said, signalled] = fds.map(|fd| !fd.revents().is_empty());
         if said {
             match Order::receive(channel) {
-                Ok(Received::Order(order)) => order.obey(child),
-                Ok(Received::Nothing) => {}
-                Ok(Received::End) | Err(_) => return KILLED,
+                Ok(OrderPoll::Order(order)) => order.obey(child),
+                Ok(OrderPoll::Nothing) => {}
+                Ok(OrderPoll::End) | Err(_) => return KILLED,
             }
         }
         if signalled {

@@ -10,10 +10,10 @@ use super::EnforceError;
 /// The longest sentence, bytes. Escaped it is at most six times as long, which the verbs' buffer holds.
 const LONGEST: usize = 2560;
 
-/// The kind of failure, as far as verbs act by it.
+/// The kind of failure, as far as verbs depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Failed {
+pub enum FailureKind {
     /// A startContainer hook: the container is deleted (runtime.md "Lifecycle", step 7).
     Hook,
     /// There is no such program: the status of a shell is 127.
@@ -24,7 +24,7 @@ pub enum Failed {
     Step,
 }
 
-impl Failed {
+impl FailureKind {
     /// The status that a shell has for it.
     pub fn status(self) -> i32 {
         match self {
@@ -38,18 +38,18 @@ impl Failed {
 /// Why a process did not execute its program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{text}")]
-pub struct Report {
+pub struct FailureReport {
     /// The kind of failure.
-    pub failed: Failed,
+    pub failed: FailureKind,
     /// The sentence for people and engines.
     pub text: String,
 }
 
-impl Report {
+impl FailureReport {
     /// A failed step, in words.
     pub fn step(text: impl Into<String>) -> Self {
         Self {
-            failed: Failed::Step,
+            failed: FailureKind::Step,
             text: text.into(),
         }
     }
@@ -66,12 +66,12 @@ impl Report {
     }
 }
 
-impl From<&EnforceError> for Report {
+impl From<&EnforceError> for FailureReport {
     fn from(error: &EnforceError) -> Self {
         let failed = match error {
-            EnforceError::Hook(_) => Failed::Hook,
-            EnforceError::Program { why, .. } if why.is_absence() => Failed::NoProgram,
-            EnforceError::Program { .. } => Failed::Program,
+            EnforceError::Hook(_) => FailureKind::Hook,
+            EnforceError::Program { why, .. } if why.is_absence() => FailureKind::NoProgram,
+            EnforceError::Program { .. } => FailureKind::Program,
             EnforceError::Step { .. }
             | EnforceError::MountPoint { .. }
             | EnforceError::MountPointInReadOnly { .. }
@@ -83,7 +83,7 @@ impl From<&EnforceError> for Report {
             | EnforceError::Verify { .. }
             | EnforceError::Cwd { .. }
             | EnforceError::Incomplete(_)
-            | EnforceError::Descriptor { .. } => Failed::Step,
+            | EnforceError::Descriptor { .. } => FailureKind::Step,
         };
         let mut text = crate::log::chain(error);
         let cut = (0..=LONGEST).rev().find(|at| text.is_char_boundary(*at));
@@ -96,23 +96,23 @@ impl From<&EnforceError> for Report {
 mod tests {
     use rustix::io::Errno;
 
-    use super::super::program::NotExecuted;
+    use super::super::program::ExecveError;
     use super::*;
 
     #[test]
     fn a_report_arrives_as_it_was_sent_and_plain_text_is_a_step() {
-        let sent = Report {
-            failed: Failed::Hook,
+        let sent = FailureReport {
+            failed: FailureKind::Hook,
             text: "\"a\"\nb".to_owned(),
         };
-        assert_eq!(Report::from_bytes(&sent.to_bytes()), sent);
-        let old = Report::from_bytes(b"exec: \"x\": permission denied");
-        assert_eq!(old, Report::step("exec: \"x\": permission denied"));
+        assert_eq!(FailureReport::from_bytes(&sent.to_bytes()), sent);
+        let old = FailureReport::from_bytes(b"exec: \"x\": permission denied");
+        assert_eq!(old, FailureReport::step("exec: \"x\": permission denied"));
         // A sentence does not decide anything, whatever it says.
-        let lies = Report::step("error running startContainer hook #0: exit status 1");
+        let lies = FailureReport::step("error running startContainer hook #0: exit status 1");
         assert_eq!(
-            Report::from_bytes(lies.text.as_bytes()).failed,
-            Failed::Step
+            FailureReport::from_bytes(lies.text.as_bytes()).failed,
+            FailureKind::Step
         );
     }
 
@@ -122,28 +122,34 @@ mod tests {
             step: "\u{1}é".repeat(LONGEST),
             source: std::io::Error::other("x"),
         };
-        let report = Report::from(&error);
+        let report = FailureReport::from(&error);
         assert!(report.text.len() <= LONGEST && report.text.len() > LONGEST - 4);
         assert!(report.to_bytes().len() < 16384);
-        assert_eq!(Report::from_bytes(&report.to_bytes()), report);
+        assert_eq!(FailureReport::from_bytes(&report.to_bytes()), report);
     }
 
     #[test]
     fn a_program_that_is_absent_is_not_one_that_is_denied() {
         let failed = |why| {
             let name = "x".to_owned();
-            Report::from(&EnforceError::Program { name, why }).failed
+            FailureReport::from(&EnforceError::Program { name, why }).failed
         };
-        assert_eq!(failed(NotExecuted::NotOnPath), Failed::NoProgram);
-        assert_eq!(failed(NotExecuted::Execve(Errno::NOENT)), Failed::NoProgram);
-        assert_eq!(failed(NotExecuted::Denied), Failed::Program);
-        assert_eq!(failed(NotExecuted::Execve(Errno::NOEXEC)), Failed::Program);
+        assert_eq!(failed(ExecveError::NotOnPath), FailureKind::NoProgram);
+        assert_eq!(
+            failed(ExecveError::Execve(Errno::NOENT)),
+            FailureKind::NoProgram
+        );
+        assert_eq!(failed(ExecveError::Denied), FailureKind::Program);
+        assert_eq!(
+            failed(ExecveError::Execve(Errno::NOEXEC)),
+            FailureKind::Program
+        );
         let name = || "x".to_owned();
-        let there = |errno| NotExecuted::Stat {
+        let there = |errno| ExecveError::Stat {
             name: name(),
             errno,
         };
-        assert_eq!(failed(there(Errno::NOENT)), Failed::NoProgram);
-        assert_eq!(failed(there(Errno::NOTDIR)), Failed::Program);
+        assert_eq!(failed(there(Errno::NOENT)), FailureKind::NoProgram);
+        assert_eq!(failed(there(Errno::NOTDIR)), FailureKind::Program);
     }
 }

@@ -16,15 +16,15 @@ use rustix::mount::{UnmountFlags, unmount};
 
 use super::EnforceError;
 use super::cover::{
-    Follow, Masks, ReadOnly, attach, attach_at, copy, read_only, remount_read_only,
+    FollowLinks, Masks, ReadOnlyScope, attach, attach_at, copy, read_only, remount_read_only,
 };
 use super::file_system::NewFileSystem;
 use super::image::ImageLayers;
 use super::scratch::{Scratch, WORKBENCH};
 use super::walls::UserNamespace;
-use crate::kernel::mount_options::{self, Bits, Reach};
+use crate::kernel::mount_options::{self, Bits, MountReach};
 use crate::plan::mountinfo::MountTable;
-use crate::plan::{Ephemeral, FileKind, FilesystemPlan, Seen};
+use crate::plan::{EphemeralMount, FileKind, FilesystemPlan, VisibleFile};
 
 /// A mount that is made here rather than by libcontainer.
 pub struct OwnMount {
@@ -38,7 +38,7 @@ impl OwnMount {
     /// Whether mounts of the node came along with it.
     fn has_more_below(&self) -> bool {
         let source = &self.source;
-        matches!(source, OwnSource::Tree { reach, .. } if *reach == Reach::Below)
+        matches!(source, OwnSource::Tree { reach, .. } if *reach == MountReach::Below)
     }
 }
 
@@ -51,7 +51,7 @@ pub enum OwnSource {
         /// Type of its root, for the mount point.
         kind: FileKind,
         /// Whether mounts of the node came along below it, which nobody judged.
-        reach: Reach,
+        reach: MountReach,
     },
     /// A detached copy of a judged directory, over which a part of the scratch is laid.
     Private {
@@ -76,7 +76,7 @@ pub fn mount_all(
     disk: Option<&OwnedFd>,
     image: (UserNamespace, Option<&ImageLayers>),
 ) -> Result<(), EnforceError> {
-    let mut masks = Masks::new(Follow::Never, None);
+    let mut masks = Masks::new(FollowLinks::Never, None);
     if own.iter().any(OwnMount::has_more_below) {
         let step = "open /dev/null, to hide files with it";
         masks.hold_null().map_err(EnforceError::step(step))?;
@@ -104,7 +104,7 @@ pub fn mount_all(
     let ours = |path: &&PathBuf| plan.is_mounted_by_init(path);
     // Parents sort before their children.
     plan.pinned.iter().try_for_each(|p| pin(plan, p))?;
-    let seen: HashMap<&Path, &[Seen]> = plan
+    let seen: HashMap<&Path, &[VisibleFile]> = plan
         .seen
         .iter()
         .map(|s| (s.directory.as_path(), s.files.as_slice()))
@@ -126,7 +126,7 @@ pub fn mount_all(
         }
     }
     let mut readonly = plan.readonly.iter().filter(ours);
-    readonly.try_for_each(|p| read_only(p, Follow::Never, ReadOnly::WithMountsBelow))
+    readonly.try_for_each(|p| read_only(p, FollowLinks::Never, ReadOnlyScope::WithMountsBelow))
 }
 
 /// Makes the working directory where it is missing from the container's own files, as runc makes it in the image. An error is
@@ -158,7 +158,7 @@ fn in_order(
     masks: &mut Masks<'_>,
 ) -> Result<(), EnforceError> {
     let mut mounts = mounts.into_iter().peekable();
-    let mut dirs: Vec<&Ephemeral> = plan.ephemeral.iter().collect();
+    let mut dirs: Vec<&EphemeralMount> = plan.ephemeral.iter().collect();
     dirs.sort_by_key(|d| depth(&d.path));
     for (index, dir) in dirs.into_iter().enumerate() {
         while let Some(mount) = mounts.next_if(|m| depth(&m.destination) <= depth(&dir.path)) {
@@ -179,8 +179,8 @@ fn mount_one(
             make_mount_point(root()?.as_fd(), &mount.destination, *kind)?;
             attach_at(tree, &mount.destination)?;
             match reach {
-                Reach::One => Ok(()),
-                Reach::Below => cover_below(tree, &mount.destination, masks),
+                MountReach::One => Ok(()),
+                MountReach::Below => cover_below(tree, &mount.destination, masks),
             }
         }
         OwnSource::Private {
@@ -219,7 +219,7 @@ fn cover_below(tree: &OwnedFd, at: &Path, masks: &mut Masks<'_>) -> Result<(), E
         Ok((seen.st_dev, seen.st_ino) == (judged.st_dev, judged.st_ino))
     };
     // What is mounted on the judged directory itself would be seen in its place.
-    match Follow::Never.open(at).and_then(same) {
+    match FollowLinks::Never.open(at).and_then(same) {
         Ok(true) => {}
         Ok(false) => return Err(EnforceError::step(step())(Errno::STALE)),
         Err(error) => return Err(EnforceError::step(step())(error)),
@@ -292,14 +292,14 @@ fn open_beneath(at: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
 
 /// Makes the cgroup file systems read-only where the plan or the engine asks for it: libcontainer mounts the
 /// controllers of cgroup v1 writable below a read-only tmpfs, and a root without capabilities could raise its own limits.
-pub(super) fn lock_cgroups(path: &Path, follow: Follow) -> Result<(), EnforceError> {
-    remount_read_only(path, follow, Reach::Below)
+pub(super) fn lock_cgroups(path: &Path, follow: FollowLinks) -> Result<(), EnforceError> {
+    remount_read_only(path, follow, MountReach::Below)
         .map_err(EnforceError::step("make the cgroup mounts read-only"))
 }
 
-/// What is at /sys until the inner network namespace's own is.
+/// What is mounted at /sys before the inner network namespace's sysfs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SysfsBefore {
+pub enum EarlySysfs {
     /// That of the engine's network namespace.
     Engines,
     /// An empty directory: the caller may not mount that one.
@@ -311,7 +311,7 @@ pub enum SysfsBefore {
 pub fn replace_sysfs(
     sysfs: &OwnedFd,
     plan: &FilesystemPlan,
-    before: SysfsBefore,
+    before: EarlySysfs,
 ) -> Result<(), EnforceError> {
     let sys = Path::new("/sys");
     let below = plan.mounts.iter().map(|m| &m.destination);
@@ -321,23 +321,23 @@ pub fn replace_sysfs(
         .collect::<Result<Vec<_>, EnforceError>>()?;
     // The engine's goes, rather than lying below ours: /proc/mounts then names one.
     match before {
-        SysfsBefore::Engines => unmount(sys, UnmountFlags::DETACH)
+        EarlySysfs::Engines => unmount(sys, UnmountFlags::DETACH)
             .map_err(EnforceError::step("unmount the engine's sysfs"))?,
-        SysfsBefore::None => {}
+        EarlySysfs::None => {}
     }
     attach_at(sysfs, sys)?;
     kept.iter()
         .try_for_each(|(path, tree)| attach_at(tree, path))?;
-    let mut masks = Masks::new(Follow::Never, None);
+    let mut masks = Masks::new(FollowLinks::Never, None);
     let mut masked = plan.masked.iter().filter(|p| p.starts_with(sys));
     masked.try_for_each(|path| masks.mask(path))
 }
 
 /// A copy of a mount and of the mounts below it.
 fn keep(path: &Path) -> Result<OwnedFd, EnforceError> {
-    let place = Follow::Never.open(path);
+    let place = FollowLinks::Never.open(path);
     place
-        .and_then(|place| copy(&place, Reach::Below))
+        .and_then(|place| copy(&place, MountReach::Below))
         .map_err(EnforceError::step(format!("keep the mount {path:?}")))
 }
 
@@ -345,12 +345,12 @@ fn keep(path: &Path) -> Result<OwnedFd, EnforceError> {
 /// the mount that it lies in.
 fn pin(plan: &FilesystemPlan, path: &Path) -> Result<(), EnforceError> {
     let step = || format!("hold {path:?} in place while it is masked (start again)");
-    let place = match Follow::Never.open(path) {
+    let place = match FollowLinks::Never.open(path) {
         // The image has nothing there that could be hidden.
         Err(Errno::NOENT | Errno::NOTDIR) if plan.is_own(path) => return Ok(()),
         found => found.map_err(EnforceError::step(step()))?,
     };
-    let tree = copy(&place, Reach::Below).map_err(EnforceError::step(step()))?;
+    let tree = copy(&place, MountReach::Below).map_err(EnforceError::step(step()))?;
     attach(&tree, &place).map_err(EnforceError::step(step()))
 }
 

@@ -10,13 +10,13 @@ use rustix::io::Errno;
 use rustix::mount::{OpenTreeFlags, UnmountFlags, open_tree, unmount};
 
 use super::EnforceError;
-use super::cover::{Follow, attach, attach_at, copy};
+use super::cover::{FollowLinks, attach, attach_at, copy};
 use super::file_system::NewFileSystem;
 use super::image::{self, ImageLayers};
 use super::rootfs::tmpfs_with;
 use super::walls::UserNamespace;
-use crate::kernel::mount_options::{Bits, Propagation, Reach};
-use crate::plan::{Ephemeral, EphemeralContent, FilesystemPlan};
+use crate::kernel::mount_options::{Bits, MountReach, Propagation};
+use crate::plan::{EphemeralContent, EphemeralMount, FilesystemPlan};
 use crate::policy::RootAccess;
 use crate::sys::mount::change;
 
@@ -25,7 +25,7 @@ pub(super) const WORKBENCH: &str = "/dev";
 
 /// The file system, attached to the workbench.
 pub(super) struct Scratch<'a> {
-    root: Made<'a>,
+    root: OverlayMount<'a>,
     user_namespace: UserNamespace,
     /// The layers of the engine's overlay that is the root.
     layers: Option<&'a ImageLayers>,
@@ -33,9 +33,9 @@ pub(super) struct Scratch<'a> {
     view: OnceCell<PathBuf>,
 }
 
-/// What an overlay lies over.
+/// The lower part of an overlay.
 #[derive(Clone, Copy)]
-enum Below<'a> {
+enum LowerLayer<'a> {
     /// A directory, which nothing else is written over.
     Directory(&'a Path),
     /// A directory over which an earlier overlay has written in the same place.
@@ -44,7 +44,8 @@ enum Below<'a> {
     Layers(&'a ImageLayers),
 }
 
-enum Made<'a> {
+/// An overlay to mount: made here, or before.
+enum OverlayMount<'a> {
     Here(OwnedFd),
     Before(&'a OwnedFd),
 }
@@ -60,8 +61,8 @@ impl<'a> Scratch<'a> {
             return Ok(None);
         }
         let root = match disk {
-            Some(disk) => Made::Before(disk),
-            None => Made::Here(in_memory(plan.scratch_bytes)?),
+            Some(disk) => OverlayMount::Before(disk),
+            None => OverlayMount::Here(in_memory(plan.scratch_bytes)?),
         };
         let scratch = Self {
             root,
@@ -75,8 +76,8 @@ impl<'a> Scratch<'a> {
 
     fn fd(&self) -> &OwnedFd {
         match &self.root {
-            Made::Here(fd) => fd,
-            Made::Before(fd) => fd,
+            OverlayMount::Here(fd) => fd,
+            OverlayMount::Before(fd) => fd,
         }
     }
 
@@ -93,14 +94,14 @@ impl<'a> Scratch<'a> {
             return Ok(());
         }
         let step = |what: &str| format!("{what} the root file system that is thrown away");
-        let old = Follow::Never
+        let old = FollowLinks::Never
             .open(Path::new("/"))
             .map_err(EnforceError::step(step("look at")))?;
         let like = rustix::fs::fstat(&old).map_err(EnforceError::step(step("look at")))?;
         self.upper("root", &like, None)
             .map_err(EnforceError::step(step("make")))?;
         // The overlay keeps its parts; the workbench is cleared while /dev below it moves.
-        let again = copy(self.fd(), Reach::One).map_err(EnforceError::step(step("keep")))?;
+        let again = copy(self.fd(), MountReach::One).map_err(EnforceError::step(step("keep")))?;
         let new = self.over_root("root", &old)?;
         unmount(WORKBENCH, UnmountFlags::DETACH).map_err(EnforceError::step(step("leave")))?;
         attach(&new, &old).map_err(EnforceError::step(step("attach")))?;
@@ -120,14 +121,14 @@ impl<'a> Scratch<'a> {
     /// An overlay over the image, whose parts have been made. `old` is its root.
     fn over_root(&self, name: &str, old: &OwnedFd) -> Result<OwnedFd, EnforceError> {
         let below = match self.layers {
-            Some(layers) => Below::Layers(layers),
-            None => Below::Directory(Path::new("/")),
+            Some(layers) => LowerLayer::Layers(layers),
+            None => LowerLayer::Directory(Path::new("/")),
         };
         let step = "mount an overlay over the image (the kernel takes two on one another)";
-        let new = self.overlay(below, &Written::part(name), Bits::default());
+        let new = self.overlay(below, &UpperDirs::part(name), Bits::default());
         let new = new.map_err(EnforceError::step(step))?;
         if self.layers.is_some() {
-            let old = copy(old, Reach::One).map_err(EnforceError::step(step))?;
+            let old = copy(old, MountReach::One).map_err(EnforceError::step(step))?;
             image::check_same(&old, &new)?;
         }
         Ok(new)
@@ -140,7 +141,7 @@ impl<'a> Scratch<'a> {
         let view = match self.view.get() {
             Some(view) => view,
             None => {
-                let old = Follow::Never.open(Path::new("/"));
+                let old = FollowLinks::Never.open(Path::new("/"));
                 let old = old.map_err(EnforceError::step(step()))?;
                 let like = rustix::fs::fstat(&old).map_err(EnforceError::step(step()))?;
                 self.upper("image", &like, None)
@@ -151,18 +152,19 @@ impl<'a> Scratch<'a> {
             }
         };
         let relative = path.strip_prefix("/").unwrap_or(path);
-        let directory = Follow::Never.open(&view.join(relative));
-        let part = directory.and_then(|directory| copy(&directory, Reach::One));
+        let directory = FollowLinks::Never.open(&view.join(relative));
+        let part = directory.and_then(|directory| copy(&directory, MountReach::One));
         let part = part.map_err(EnforceError::step(step()))?;
         let private = Some(Propagation::Private);
-        change(part.as_fd(), Bits::NO_PRIVILEGE, private, Reach::One).map_err(failed(step()))?;
+        change(part.as_fd(), Bits::NO_PRIVILEGE, private, MountReach::One)
+            .map_err(failed(step()))?;
         Ok(part)
     }
 
     /// Makes one private directory.
-    pub(super) fn directory(&self, index: usize, dir: &Ephemeral) -> Result<(), EnforceError> {
+    pub(super) fn directory(&self, index: usize, dir: &EphemeralMount) -> Result<(), EnforceError> {
         let step = |what: &str| format!("{what} the private {}", dir.path.display());
-        let opened = Follow::Never.open(&dir.path);
+        let opened = FollowLinks::Never.open(&dir.path);
         let is_images = |fd: &OwnedFd| match (dir.content, self.layers) {
             (EphemeralContent::Image, Some(_)) => image::is_on_root(fd),
             _ => Ok(false),
@@ -188,7 +190,7 @@ impl<'a> Scratch<'a> {
                 self.part(&name, Bits::NO_PRIVILEGE.and(Bits::NO_PROGRAM))
             }
             EphemeralContent::Image => {
-                let (below, written) = (Below::Directory(&dir.path), Written::part(&name));
+                let (below, written) = (LowerLayer::Directory(&dir.path), UpperDirs::part(&name));
                 self.overlay(below, &written, Bits::NO_PRIVILEGE)
                     .map_err(Into::into)
             }
@@ -206,21 +208,21 @@ impl<'a> Scratch<'a> {
         (attributes, kept): (Bits, Option<&OwnedFd>),
     ) -> std::io::Result<OwnedFd> {
         let written = match kept {
-            Some(kept) => Written::at(&self.attached(kept, &format!("{name}.kept"))?),
+            Some(kept) => UpperDirs::at(&self.attached(kept, &format!("{name}.kept"))?),
             None => {
                 let like = rustix::fs::fstat(tree)?;
                 self.upper(name, &like, None)?;
-                Written::part(name)
+                UpperDirs::part(name)
             }
         };
         let lower = self.attached(tree, &format!("{name}.lower"))?;
         let below = match kept {
-            Some(_) => Below::Again(&lower),
-            None => Below::Directory(&lower),
+            Some(_) => LowerLayer::Again(&lower),
+            None => LowerLayer::Directory(&lower),
         };
         let overlay = self.overlay(below, &written, Bits::default())?;
         let private = Some(Propagation::Private);
-        change(overlay.as_fd(), attributes, private, Reach::One)?;
+        change(overlay.as_fd(), attributes, private, MountReach::One)?;
         Ok(overlay)
     }
 
@@ -228,7 +230,7 @@ impl<'a> Scratch<'a> {
     fn attached(&self, tree: &OwnedFd, name: &str) -> std::io::Result<PathBuf> {
         make_dir(self.fd(), name, 0o700)?;
         let place = Path::new(WORKBENCH).join(name);
-        attach(tree, &Follow::Never.open(&place)?)?;
+        attach(tree, &FollowLinks::Never.open(&place)?)?;
         Ok(place)
     }
 
@@ -253,20 +255,20 @@ impl<'a> Scratch<'a> {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let tree = open_tree(CWD, format!("{WORKBENCH}/{name}.upper"), flags)?;
         let private = Some(Propagation::Private);
-        change(tree.as_fd(), attributes, private, Reach::One)?;
+        change(tree.as_fd(), attributes, private, MountReach::One)?;
         Ok(tree)
     }
 
     fn overlay(
         &self,
-        below: Below<'_>,
-        written: &Written,
+        below: LowerLayer<'_>,
+        written: &UpperDirs,
         attributes: Bits,
     ) -> rustix::io::Result<OwnedFd> {
         let fs = NewFileSystem::begin("overlay", Path::new("agentbox"))?;
         match below {
-            Below::Directory(path) | Below::Again(path) => fs.set("lowerdir", path)?,
-            Below::Layers(layers) => layers.put_below(&fs, &written.beside("layers"))?,
+            LowerLayer::Directory(path) | LowerLayer::Again(path) => fs.set("lowerdir", path)?,
+            LowerLayer::Layers(layers) => layers.put_below(&fs, &written.beside("layers"))?,
         }
         fs.set("upperdir", &written.upper)?;
         fs.set("workdir", &written.work)?;
@@ -274,7 +276,7 @@ impl<'a> Scratch<'a> {
         fs.set_flag("volatile")?;
         self.keep_links(&fs, below)?;
         let made = fs.mount(attributes);
-        if let Below::Layers(_) = below {
+        if let LowerLayer::Layers(_) = below {
             rustix::process::chdir("/")?;
         }
         made
@@ -284,7 +286,7 @@ impl<'a> Scratch<'a> {
     /// and trusts the handles of a file system without a UUID only beside an option that forbids changes from below
     /// (`ovl_allow_offline_changes`). `xino=on` would be one too, but over memory it gives inode numbers beyond 2^53, which
     /// JavaScript takes for one another.
-    fn keep_links(&self, fs: &NewFileSystem, below: Below<'_>) -> rustix::io::Result<()> {
+    fn keep_links(&self, fs: &NewFileSystem, below: LowerLayer<'_>) -> rustix::io::Result<()> {
         if self.user_namespace != UserNamespace::Nodes {
             // Without it an overlay needs trusted.* attributes, which only the host's root may set. None of the others goes with it,
             // and there are no handles.
@@ -293,20 +295,20 @@ impl<'a> Scratch<'a> {
         fs.set("redirect_dir", "on")?;
         match below {
             // Names that a file has below stay one file as well. The kernel falls back by itself where there are no handles.
-            Below::Directory(_) => fs.set("index", "on"),
+            LowerLayer::Directory(_) => fs.set("index", "on"),
             // It would refuse what the engine writes to (EBUSY), and a cache that was made anew (ESTALE).
-            Below::Layers(_) | Below::Again(_) => Ok(()),
+            LowerLayer::Layers(_) | LowerLayer::Again(_) => Ok(()),
         }
     }
 }
 
-/// Where an overlay's files are written.
-struct Written {
+/// The writable directories of an overlay.
+struct UpperDirs {
     upper: PathBuf,
     work: PathBuf,
 }
 
-impl Written {
+impl UpperDirs {
     /// In a part of the scratch.
     fn part(name: &str) -> Self {
         let at = |what: &str| Path::new(WORKBENCH).join(format!("{name}.{what}"));

@@ -10,16 +10,16 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::EnforceError;
-use super::cover::{Follow, attach, copy};
+use super::cover::{FollowLinks, attach, copy};
 use super::file_system::NewFileSystem;
-use crate::kernel::mount_options::{Bits, Reach};
-use crate::plan::{Seen, SeenAs};
+use crate::kernel::mount_options::{Bits, MountReach};
+use crate::plan::{VisibleFile, VisibleKind};
 use crate::sys::mount::change;
 
 /// Makes a directory empty but for these files, which lie in it now.
-pub(super) fn mask_but(path: &Path, files: &[Seen]) -> Result<(), EnforceError> {
+pub(super) fn mask_but(path: &Path, files: &[VisibleFile]) -> Result<(), EnforceError> {
     let step = || format!("mask {path:?} except git's files (if it changed, start again)");
-    let hidden = Follow::Never
+    let hidden = FollowLinks::Never
         .open(path)
         .map_err(EnforceError::step(step()))?;
     let parts = files.iter().map(|f| f.path.components().count());
@@ -32,7 +32,8 @@ pub(super) fn mask_but(path: &Path, files: &[Seen]) -> Result<(), EnforceError> 
             file.path
         )))?;
     }
-    change(cover.as_fd(), Bits::READ_ONLY, None, Reach::One).map_err(EnforceError::step(step()))
+    change(cover.as_fd(), Bits::READ_ONLY, None, MountReach::One)
+        .map_err(EnforceError::step(step()))
 }
 
 /// A file system in memory of so many files, itself among them.
@@ -42,7 +43,7 @@ fn room_for(files: usize) -> rustix::io::Result<OwnedFd> {
     fs.mount(Bits::default())
 }
 
-fn place(hidden: &OwnedFd, cover: &OwnedFd, file: &Seen) -> rustix::io::Result<()> {
+fn place(hidden: &OwnedFd, cover: &OwnedFd, file: &VisibleFile) -> rustix::io::Result<()> {
     // For every user of the container, and for every umask of the caller.
     const DIRECTORY: Mode = Mode::from_raw_mode(0o755);
     let above: Vec<&Path> = file.path.ancestors().skip(1).collect();
@@ -57,8 +58,8 @@ fn place(hidden: &OwnedFd, cover: &OwnedFd, file: &Seen) -> rustix::io::Result<(
         }
     }
     let (dev, ino) = match &file.what {
-        SeenAs::Link { to } => return rustix::fs::symlinkat(to, cover, &file.path),
-        SeenAs::File { dev, ino } => (*dev, *ino),
+        VisibleKind::Link { to } => return rustix::fs::symlinkat(to, cover, &file.path),
+        VisibleKind::File { dev, ino } => (*dev, *ino),
     };
     let found = beneath(hidden, &file.path)?;
     let stat = rustix::fs::fstat(&found)?;
@@ -66,8 +67,8 @@ fn place(hidden: &OwnedFd, cover: &OwnedFd, file: &Seen) -> rustix::io::Result<(
     if !is_file || (stat.st_dev, stat.st_ino) != (dev, ino) {
         return Err(Errno::STALE);
     }
-    let tree = copy(&found, Reach::One)?;
-    change(tree.as_fd(), Bits::READ_ONLY, None, Reach::One)
+    let tree = copy(&found, MountReach::One)?;
+    change(tree.as_fd(), Bits::READ_ONLY, None, MountReach::One)
         .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
     let new = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(cover, &file.path, new, Mode::from_raw_mode(0o444))?;

@@ -14,23 +14,23 @@ use rustix::io::Errno;
 use super::EnforceError;
 use super::cover::{attach, attach_at, copy};
 use super::file_system::NewFileSystem;
-use crate::kernel::mount_options::{Bits, Reach};
+use crate::kernel::mount_options::{Bits, MountReach};
 use crate::plan::trust::{ALL, AUTHORITY, TRUST_IN, lists, named};
 use crate::sys::mount::change;
 
 /// The largest file of certificates, in bytes. Debian's is 220 KB.
 const LARGEST: u64 = 4 << 20;
 
-/// What the programs of a container are to trust.
+/// The certificate authorities that programs of a container trust.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trust {
+pub struct TrustStore {
     /// The certificate of the container's authority (PEM).
     pub authority: String,
     /// What the node trusts (PEM), for a container that has no list of its own.
     pub nodes: String,
 }
 
-impl Trust {
+impl TrustStore {
     /// A list with the authority's certificate at its end.
     pub fn added_to(&self, list: &[u8]) -> Vec<u8> {
         let mut all = list.to_vec();
@@ -44,7 +44,7 @@ impl Trust {
 
 /// Puts it into the lists of the container, into the files that its variables name, and into [`TRUST_IN`], where other variables
 /// lead.
-pub(super) fn add(trust: &Trust, environment: &[String]) -> Result<(), EnforceError> {
+pub(super) fn add(trust: &TrustStore, environment: &[String]) -> Result<(), EnforceError> {
     let at = Path::new(TRUST_IN);
     let step = || format!("make the container's trusted certificates in {at:?}");
     let cover = NewFileSystem::begin("tmpfs", Path::new("tmpfs"))
@@ -61,11 +61,16 @@ pub(super) fn add(trust: &Trust, environment: &[String]) -> Result<(), EnforceEr
     let first = lists.into_iter().flatten().next();
     let all = first.unwrap_or_else(|| trust.added_to(trust.nodes.as_bytes()));
     make(&cover, ALL, &all).map_err(EnforceError::step(step()))?;
-    change(cover.as_fd(), Bits::READ_ONLY, None, Reach::One).map_err(EnforceError::step(step()))
+    change(cover.as_fd(), Bits::READ_ONLY, None, MountReach::One)
+        .map_err(EnforceError::step(step()))
 }
 
 /// Covers a file by a copy with the certificate; what is in that. Nothing where there is no such file.
-fn extend(trust: &Trust, cover: &OwnedFd, path: &Path) -> Result<Option<Vec<u8>>, EnforceError> {
+fn extend(
+    trust: &TrustStore,
+    cover: &OwnedFd,
+    path: &Path,
+) -> Result<Option<Vec<u8>>, EnforceError> {
     const NAME: &str = "list";
     let Some((there, list)) = read(path) else {
         return Ok(None);
@@ -83,8 +88,8 @@ fn extend(trust: &Trust, cover: &OwnedFd, path: &Path) -> Result<Option<Vec<u8>>
         };
         let mode = stat.st_mode & (0o404 | group);
         rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
-        let tree = copy(&file, Reach::One)?;
-        change(tree.as_fd(), Bits::READ_ONLY, None, Reach::One).map_err(errno)?;
+        let tree = copy(&file, MountReach::One)?;
+        change(tree.as_fd(), Bits::READ_ONLY, None, MountReach::One).map_err(errno)?;
         attach(&tree, &there)?;
         // It is seen there alone, by whoever may read what it covers.
         rustix::fs::unlinkat(cover, NAME, AtFlags::empty())
@@ -183,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_list_is_a_list_of_whole_certificates_afterwards() {
-        let trust = Trust {
+        let trust = TrustStore {
             authority: "own\n".to_owned(),
             nodes: "node\n".to_owned(),
         };

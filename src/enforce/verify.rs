@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use oci_spec::runtime::Spec;
 
-use super::privileges::GroupsSet;
+use super::privileges::GroupsOutcome;
 use super::walls::Ruler;
 use super::{EnforceError, privileges, process};
 use crate::plan::CapabilitySets;
@@ -83,13 +83,13 @@ pub fn seccomp() -> Result<(), EnforceError> {
 ///
 /// Where a user namespace forbids setgroups(2) the caller's stay: then there must be none but the process's own group,
 /// which it has anyway. Without a policy that is as with runc, which goes on.
-pub fn groups(spec: &Spec, set: GroupsSet, ruler: Ruler) -> Result<(), EnforceError> {
+pub fn groups(spec: &Spec, set: GroupsOutcome, ruler: Ruler) -> Result<(), EnforceError> {
     let (planned, own) = (process::groups(spec), process::gid(spec));
     let found = crate::sys::user::groups().map_err(EnforceError::step("read the groups"))?;
-    let forbidden = set == GroupsSet::Forbidden;
+    let forbidden = set == GroupsOutcome::Forbidden;
     let lenient = forbidden && ruler == Ruler::Engine;
     // Nothing can have added any since `create`: setgroups(2) is forbidden there.
-    let kept = set == GroupsSet::Persons;
+    let kept = set == GroupsOutcome::Persons;
     if lenient || kept || are_planned(planned, own, &found, set) {
         return Ok(());
     }
@@ -122,10 +122,10 @@ pub fn person(planned: Ids) -> Result<(), EnforceError> {
 }
 
 /// In any order, each once.
-fn are_planned(planned: &[u32], own: u32, found: &[u32], set: GroupsSet) -> bool {
+fn are_planned(planned: &[u32], own: u32, found: &[u32], set: GroupsOutcome) -> bool {
     let others = |groups: &[u32]| -> BTreeSet<u32> {
         let all = groups.iter().copied();
-        all.filter(|g| set == GroupsSet::Done || *g != own)
+        all.filter(|g| set == GroupsOutcome::Done || *g != own)
             .collect()
     };
     others(planned) == others(found)
@@ -133,7 +133,7 @@ fn are_planned(planned: &[u32], own: u32, found: &[u32], set: GroupsSet) -> bool
 
 #[cfg(test)]
 mod tests {
-    use super::GroupsSet::{Done, Forbidden};
+    use super::GroupsOutcome::{Done, Forbidden};
     use super::*;
 
     #[test]

@@ -12,24 +12,24 @@ use super::image::ImageLayers;
 use super::kernel::KernelFiles;
 use super::leader::Leader;
 use super::listener::{self, ListenerWay};
-use super::privileges::{self, GroupsSet};
-use super::program::Program;
+use super::privileges::{self, GroupsOutcome};
+use super::program::ContainerProgram;
 use super::rootfs::OwnMount;
-use super::trust::Trust;
-use super::unconfined::Parity;
-use super::{EnforceError, Wall, process, stdio, verify};
-use crate::plan::{CapabilitySets, ImageBelow, Plan, ScratchPlace};
+use super::trust::TrustStore;
+use super::unconfined::UnconfinedProcess;
+use super::{EnforceError, WallKind, process, stdio, verify};
+use crate::plan::{CapabilitySets, ImageBase, Plan, ScratchStorage};
 use crate::policy::RootAccess;
 use crate::seccomp::SavedFilter;
 use crate::sys::user::JoinedUser;
 use crate::sys::user_namespace::Ids;
 
-/// The surroundings of a process of a container.
-pub enum Walls {
+/// The walls of one process of a container.
+pub enum ProcessWalls {
     /// Those of its policy.
     Policy(Box<PolicyWalls>),
     /// Those of its spec, and none of ours.
-    Unconfined(Box<Parity>),
+    Unconfined(Box<UnconfinedProcess>),
 }
 
 /// Whose rules a process is under.
@@ -44,7 +44,7 @@ pub enum Ruler {
 /// The walls of a policy. no_new_privs and a session keyring of the process's own are always among them.
 pub struct PolicyWalls {
     /// The part that every process has.
-    pub common: Common,
+    pub common: CommonSetup,
     /// The syscall wall.
     pub filter: FilterWall,
     /// First process or a later one.
@@ -59,8 +59,8 @@ pub enum Role<Init, Tenant> {
     Tenant(Tenant),
 }
 
-/// The part that every process has, with a policy or without.
-pub struct Common {
+/// The part of the setup that every process has, with a policy or without.
+pub struct CommonSetup {
     /// The capability sets to end with.
     pub capabilities: CapabilitySets,
     /// Receives the report of a failure; closed by execve.
@@ -68,10 +68,10 @@ pub struct Common {
     /// The terminal is relayed to the caller, whose own makes carriage returns.
     pub keep_newlines: bool,
     /// The program that it ends as.
-    pub program: Program,
+    pub program: ContainerProgram,
 }
 
-impl Common {
+impl CommonSetup {
     /// Standard input, output and error.
     pub(super) fn make_streams(&self, spec: &Spec, ruler: Ruler) -> Result<(), EnforceError> {
         stdio::give_to(process::uid(spec), ruler)?;
@@ -111,17 +111,17 @@ impl FirstProcess {
     }
 }
 
-/// The places that a process of `exec` joins, with a policy or without.
-pub struct Joining {
+/// The namespaces and cgroups that a process of `exec` joins, with a policy or without.
+pub struct JoinTargets {
     /// The container's user namespace, which libcontainer does not join.
     pub user: Option<JoinedUser>,
     /// cgroup.procs and tasks files of cgroups to move to.
     pub cgroups: Vec<OwnedFd>,
 }
 
-impl Joining {
+impl JoinTargets {
     /// Sets the supplementary groups until the user namespace is joined, where their numbers mean others: none then.
-    pub(super) fn set_groups(&self, spec: &Spec) -> Result<GroupsSet, EnforceError> {
+    pub(super) fn set_groups(&self, spec: &Spec) -> Result<GroupsOutcome, EnforceError> {
         privileges::set_groups(match &self.user {
             Some(_) => &[],
             None => process::groups(spec),
@@ -162,11 +162,11 @@ impl FilterWall {
         filter: Option<SavedFilter>,
         way: Option<ListenerWay>,
     ) -> Result<Self, EnforceError> {
-        let filter = filter.ok_or(EnforceError::Incomplete(Wall::Syscalls))?;
+        let filter = filter.ok_or(EnforceError::Incomplete(WallKind::Syscalls))?;
         // A listener that stays here could let every call go on.
         match filter.has_listener() == way.is_some() {
             true => Ok(Self::new(filter, way)),
-            false => Err(EnforceError::Incomplete(Wall::Syscalls)),
+            false => Err(EnforceError::Incomplete(WallKind::Syscalls)),
         }
     }
 
@@ -185,7 +185,7 @@ impl FilterWall {
         match (listener, &self.way) {
             (None, _) => {}
             (Some(listener), Some(way)) => listener::hand_over(listener, way)?,
-            (Some(_), None) => return Err(EnforceError::Incomplete(Wall::Syscalls)),
+            (Some(_), None) => return Err(EnforceError::Incomplete(WallKind::Syscalls)),
         }
         verify::seccomp()
     }
@@ -234,7 +234,7 @@ impl InnerNetwork {
         match (&plan.network.shared, sidecar) {
             (Some(shared), None) => Ok(Self::Shared(shared.cookie)),
             (None, Some(sidecar)) => Ok(Self::Own(sidecar)),
-            (Some(_), Some(_)) | (None, None) => Err(EnforceError::Incomplete(Wall::Network)),
+            (Some(_), Some(_)) | (None, None) => Err(EnforceError::Incomplete(WallKind::Network)),
         }
     }
 }
@@ -248,7 +248,7 @@ pub struct InitFiles {
     /// The place of private files.
     pub(super) scratch: ScratchSource,
     /// What programs are to trust besides, where TLS is opened.
-    pub(super) trust: Option<Trust>,
+    pub(super) trust: Option<TrustStore>,
     /// Whose user namespace it is in.
     pub(super) user_namespace: UserNamespace,
     /// The layers of the engine's overlay that is the root, where private files lie over them.
@@ -266,11 +266,13 @@ impl InitFiles {
         user_namespace: UserNamespace,
     ) -> Result<Self, EnforceError> {
         let files = &plan.filesystem;
-        let on_disk = files.needs_scratch() && files.scratch_place == ScratchPlace::Disk;
+        let on_disk = files.needs_scratch() && files.scratch_place == ScratchStorage::Disk;
         let scratch = match (on_disk, disk) {
             (true, Some(socket)) => ScratchSource::Disk(socket),
             (false, None) => ScratchSource::Memory,
-            (true, None) | (false, Some(_)) => return Err(EnforceError::Incomplete(Wall::Files)),
+            (true, None) | (false, Some(_)) => {
+                return Err(EnforceError::Incomplete(WallKind::Files));
+            }
         };
         Ok(Self {
             kernel,
@@ -285,7 +287,7 @@ impl InitFiles {
     /// With the layers of the image, as planned: over another place hard links would come apart, or more be seen.
     pub fn over(self, plan: &Plan, layers: Option<ImageLayers>) -> Result<Self, EnforceError> {
         let files = &plan.filesystem;
-        let wanted = files.image_below == Some(ImageBelow::Layers);
+        let wanted = files.image_below == Some(ImageBase::Layers);
         let (given, nodes) = match &layers {
             Some(layers) => (
                 !layers.trees.is_empty(),
@@ -296,15 +298,15 @@ impl InitFiles {
         let known = files.image_below.is_some();
         match wanted == given && nodes && (known || files.root != RootAccess::Ephemeral) {
             true => Ok(Self { layers, ..self }),
-            false => Err(EnforceError::Incomplete(Wall::Files)),
+            false => Err(EnforceError::Incomplete(WallKind::Files)),
         }
     }
 
     /// With what programs are to trust, as planned: without it they would trust nothing that the wall says to them.
-    pub fn trusting(self, plan: &Plan, trust: Option<Trust>) -> Result<Self, EnforceError> {
+    pub fn trusting(self, plan: &Plan, trust: Option<TrustStore>) -> Result<Self, EnforceError> {
         match plan.network.opens().is_some() == trust.is_some() {
             true => Ok(Self { trust, ..self }),
-            false => Err(EnforceError::Incomplete(Wall::Files)),
+            false => Err(EnforceError::Incomplete(WallKind::Files)),
         }
     }
 }
@@ -331,15 +333,15 @@ pub enum UserNamespace {
 /// A process of `exec` under a policy.
 pub struct TenantWork {
     /// The part that every such process has.
-    pub joining: Joining,
+    pub joining: JoinTargets,
     /// Cookie of the inner network namespace, in which libcontainer has already put it.
     pub cookie: u64,
 }
 
 impl TenantWork {
     /// As recorded: a container under a policy has an inner network namespace.
-    pub fn planned(joining: Joining, cookie: Option<u64>) -> Result<Self, EnforceError> {
-        let cookie = cookie.ok_or(EnforceError::Incomplete(Wall::Network))?;
+    pub fn planned(joining: JoinTargets, cookie: Option<u64>) -> Result<Self, EnforceError> {
+        let cookie = cookie.ok_or(EnforceError::Incomplete(WallKind::Network))?;
         Ok(Self { joining, cookie })
     }
 }
@@ -352,8 +354,8 @@ mod tests {
         crate::sys::socket::pair().unwrap().0
     }
 
-    fn joining() -> Joining {
-        Joining {
+    fn joining() -> JoinTargets {
+        JoinTargets {
             user: None,
             cgroups: Vec::new(),
         }
@@ -373,7 +375,7 @@ mod tests {
         ] {
             assert!(matches!(
                 error,
-                Some(EnforceError::Incomplete(Wall::Network))
+                Some(EnforceError::Incomplete(WallKind::Network))
             ));
         }
         assert!(InnerNetwork::planned(&plan, Some(socket())).is_ok());
@@ -381,7 +383,7 @@ mod tests {
         let error = FilterWall::planned(None, None).err();
         assert!(matches!(
             error,
-            Some(EnforceError::Incomplete(Wall::Syscalls))
+            Some(EnforceError::Incomplete(WallKind::Syscalls))
         ));
     }
 
@@ -394,24 +396,24 @@ mod tests {
                 metacopy: false,
             })
         };
-        let why = || ImageBelow::AsItIs(String::new());
+        let why = || ImageBase::AsItIs(String::new());
         for (root, below, given, right) in [
             (
                 RootAccess::Ephemeral,
-                Some(ImageBelow::Layers),
+                Some(ImageBase::Layers),
                 layers(),
                 true,
             ),
-            (RootAccess::Ephemeral, Some(ImageBelow::Layers), None, false),
+            (RootAccess::Ephemeral, Some(ImageBase::Layers), None, false),
             (
                 RootAccess::Ephemeral,
-                Some(ImageBelow::Directory),
+                Some(ImageBase::Directory),
                 None,
                 true,
             ),
             (
                 RootAccess::Ephemeral,
-                Some(ImageBelow::Directory),
+                Some(ImageBase::Directory),
                 layers(),
                 false,
             ),
@@ -424,7 +426,7 @@ mod tests {
         ] {
             plan.filesystem.root = root;
             plan.filesystem.image_below = below;
-            plan.filesystem.scratch_place = ScratchPlace::Memory;
+            plan.filesystem.scratch_place = ScratchStorage::Memory;
             let made = files(&plan, None).unwrap().over(&plan, given);
             assert_eq!(made.is_ok(), right, "{:?}", plan.filesystem.image_below);
         }
@@ -435,13 +437,16 @@ mod tests {
         let mut plan = crate::plan::tests::sample();
         plan.filesystem.root = crate::policy::RootAccess::Ephemeral;
         for (place, right, wrong) in [
-            (ScratchPlace::Disk, Some(socket()), None),
-            (ScratchPlace::Memory, None, Some(socket())),
+            (ScratchStorage::Disk, Some(socket()), None),
+            (ScratchStorage::Memory, None, Some(socket())),
         ] {
             plan.filesystem.scratch_place = place;
             assert!(files(&plan, right).is_ok());
             let error = files(&plan, wrong).err();
-            assert!(matches!(error, Some(EnforceError::Incomplete(Wall::Files))));
+            assert!(matches!(
+                error,
+                Some(EnforceError::Incomplete(WallKind::Files))
+            ));
         }
     }
 }

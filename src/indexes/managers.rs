@@ -3,9 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::tool::{Tool, ToolRunner};
-use super::{Learned, parse};
-use crate::policy::{NetworkRule, Reach, Target};
+use super::tool::{ManagerProgram, ToolRunner};
+use super::{ManagerRules, parse};
+use crate::policy::{HostReach, NetworkRule, RuleTarget};
 
 const INDEX: &str = "the index";
 const FURTHER: &str = "a further index";
@@ -17,7 +17,7 @@ const NODE_PACKAGE: &str = "npm";
 const RUST_PACKAGE: &str = "cfg-if";
 
 /// Asks all of them. `None` for those that are not on the node.
-pub fn all(tools: &ToolRunner, home: &Path) -> Vec<Learned> {
+pub fn all(tools: &ToolRunner, home: &Path) -> Vec<ManagerRules> {
     let asked = [
         python(tools),
         node(tools),
@@ -25,7 +25,7 @@ pub fn all(tools: &ToolRunner, home: &Path) -> Vec<Learned> {
         go(tools),
         debian(tools),
     ];
-    let mut all: Vec<Learned> = asked.into_iter().flatten().collect();
+    let mut all: Vec<ManagerRules> = asked.into_iter().flatten().collect();
     for learned in &mut all {
         open_private(tools, learned);
     }
@@ -37,12 +37,12 @@ fn begin(
     tools: &ToolRunner,
     (preset, manager): (&'static str, &'static str),
     programs: &[&str],
-) -> Option<(Learned, Option<PathBuf>)> {
-    let mut learned = Learned::new(preset, manager);
+) -> Option<(ManagerRules, Option<PathBuf>)> {
+    let mut learned = ManagerRules::new(preset, manager);
     let program = match tools.find(programs) {
-        Tool::Missing => return None,
-        Tool::Program(program) => Some(program),
-        Tool::Changeable(program) => {
+        ManagerProgram::Missing => return None,
+        ManagerProgram::Program(program) => Some(program),
+        ManagerProgram::Changeable(program) => {
             learned.gap(&format!(
                 "the hosts of {manager}: {program:?} was not run, since others than root may change it or a sandbox may have \
                  written it (write the hosts down yourself, or install {manager} by the system's packages)"
@@ -53,7 +53,7 @@ fn begin(
     Some((learned, program))
 }
 
-fn python(tools: &ToolRunner) -> Option<Learned> {
+fn python(tools: &ToolRunner) -> Option<ManagerRules> {
     let (mut learned, pip) = begin(tools, ("python", "pip"), &["pip", "pip3"])?;
     let Some(pip) = pip else {
         return Some(learned);
@@ -96,7 +96,7 @@ fn python(tools: &ToolRunner) -> Option<Learned> {
     Some(learned)
 }
 
-fn node(tools: &ToolRunner) -> Option<Learned> {
+fn node(tools: &ToolRunner) -> Option<ManagerRules> {
     let (mut learned, npm) = begin(tools, ("node", "npm"), &["npm"])?;
     let Some(npm) = npm else {
         return Some(learned);
@@ -127,7 +127,7 @@ fn node(tools: &ToolRunner) -> Option<Learned> {
 
 /// Cargo has no command that says its index. It tells by what it keeps: a home of its own, with the node's
 /// configuration, has the index of a small package after one question.
-fn rust(tools: &ToolRunner, home: &Path) -> Option<Learned> {
+fn rust(tools: &ToolRunner, home: &Path) -> Option<ManagerRules> {
     let (mut learned, cargo) = begin(tools, ("rust", "cargo"), &["cargo"])?;
     let Some(cargo) = cargo else {
         return Some(learned);
@@ -200,7 +200,7 @@ fn cargo_indexes(tools: &ToolRunner, cargo: &Path, config: &str) -> Option<Vec<(
     Some(found)
 }
 
-fn go(tools: &ToolRunner) -> Option<Learned> {
+fn go(tools: &ToolRunner) -> Option<ManagerRules> {
     let (mut learned, go) = begin(tools, ("go", "go"), &["go"])?;
     let Some(go) = go else {
         return Some(learned);
@@ -232,7 +232,7 @@ fn go(tools: &ToolRunner) -> Option<Learned> {
     Some(learned)
 }
 
-fn debian(tools: &ToolRunner) -> Option<Learned> {
+fn debian(tools: &ToolRunner) -> Option<ManagerRules> {
     let (mut learned, apt) = begin(tools, ("debian", "apt"), &["apt-get"])?;
     let Some(apt) = apt else {
         return Some(learned);
@@ -250,24 +250,24 @@ fn debian(tools: &ToolRunner) -> Option<Learned> {
 }
 
 /// Names that lead to private addresses are reached only by a rule that says so.
-fn open_private(tools: &ToolRunner, learned: &mut Learned) {
+fn open_private(tools: &ToolRunner, learned: &mut ManagerRules) {
     let getent = tools.find(&["getent"]);
     let rules = std::mem::take(&mut learned.rules);
     for (rule, purpose) in rules {
-        let Target::Name(name) = &rule.target else {
+        let RuleTarget::Name(name) = &rule.target else {
             learned.rule(rule, purpose);
             continue;
         };
         let answer = match &getent {
-            Tool::Program(getent) => tools.ask(getent, &["ahosts", name.as_str()]),
-            Tool::Missing | Tool::Changeable(_) => None,
+            ManagerProgram::Program(getent) => tools.ask(getent, &["ahosts", name.as_str()]),
+            ManagerProgram::Missing | ManagerProgram::Changeable(_) => None,
         };
         if answer.is_none() {
             learned.gap(&format!("whether {name} has private addresses"));
         }
         let reach = match answer.as_deref().is_some_and(parse::is_private) {
-            true => Reach::Internal,
-            false => Reach::Public,
+            true => HostReach::Internal,
+            false => HostReach::Public,
         };
         learned.rule(NetworkRule { reach, ..rule }, purpose);
     }

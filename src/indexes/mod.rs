@@ -15,11 +15,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use crate::policy::{NetworkRule, Target};
+use crate::policy::{NetworkRule, RuleTarget};
 
-/// What one package manager said.
+/// The rules from one package manager's configuration.
 #[derive(Debug)]
-pub struct Learned {
+pub struct ManagerRules {
     /// The preset that it makes.
     pub preset: &'static str,
     /// The package manager.
@@ -31,11 +31,11 @@ pub struct Learned {
 }
 
 /// Asks the package managers that are on the node, from a directory below `home` that is removed again.
-pub fn detect(home: &Path) -> io::Result<Vec<Learned>> {
+pub fn detect(home: &Path) -> io::Result<Vec<ManagerRules>> {
     Ok(managers::all(&tool::ToolRunner::new(home)?, home))
 }
 
-impl Learned {
+impl ManagerRules {
     fn new(preset: &'static str, manager: &'static str) -> Self {
         Self {
             preset,
@@ -59,7 +59,7 @@ impl Learned {
         self.rules.entry(rule).or_insert(purpose);
     }
 
-    fn has(&self, target: &Target) -> bool {
+    fn has(&self, target: &RuleTarget) -> bool {
         self.rules.keys().any(|rule| rule.target == *target)
     }
 
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn the_file_is_a_preset() {
-        let mut learned = Learned::new("python", "pip");
+        let mut learned = ManagerRules::new("python", "pip");
         learned.url("https://user:secret@index.test/simple", "the index");
         learned.url("http://[2001:db8::1]/", "the files");
         learned.url("file:///srv/wheels", "the other index");

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use crate::egress::address::{AddressRefusal, Surroundings, vet};
-use crate::policy::{Host, NetworkRule, Reach, Target};
+use crate::policy::{Host, HostReach, NetworkRule, RuleTarget};
 
 /// The host and port of an http or https URL, without what else it has (a password, a path).
 pub fn host(url: &str) -> Option<NetworkRule> {
@@ -22,8 +22,8 @@ pub fn host(url: &str) -> Option<NetworkRule> {
         _ => (authority, default),
     };
     let target = match name.parse().ok()? {
-        Host::Name(name) => Target::Name(name),
-        Host::Address(address) => Target::address(address),
+        Host::Name(name) => RuleTarget::Name(name),
+        Host::Address(address) => RuleTarget::address(address),
     };
     (port != 0).then(|| NetworkRule::allowing(target, port))
 }
@@ -159,7 +159,8 @@ pub fn is_private(answer: &str) -> bool {
         .filter_map(|line| line.split_whitespace().next())
         .filter_map(|word| word.parse::<IpAddr>().ok())
         .any(|address| {
-            vet(address, Reach::Public, &Surroundings::default()) == Err(AddressRefusal::Private)
+            vet(address, HostReach::Public, &Surroundings::default())
+                == Err(AddressRefusal::Private)
         })
 }
 

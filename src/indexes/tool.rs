@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::plan::never::Never;
-use crate::sys::program::{self, Reach};
+use crate::plan::never::NeverList;
+use crate::sys::program::{self, ProgramReach};
 
 /// More than a slow index needs.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -44,7 +44,7 @@ impl ToolRunner {
     ///
     /// PATH is the caller's, and its directories may be an agent's making. So a program counts only if root alone can change it and
     /// no sandbox writes where it lies.
-    pub fn find(&self, programs: &[&str]) -> Tool {
+    pub fn find(&self, programs: &[&str]) -> ManagerProgram {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let directories: Vec<PathBuf> = std::env::split_paths(&path).collect();
         let mut unsafe_one = None;
@@ -54,12 +54,12 @@ impl ToolRunner {
                     continue;
                 }
                 match program::only_roots(&place).filter(|real| is_closed(real)) {
-                    Some(real) => return Tool::Program(real),
+                    Some(real) => return ManagerProgram::Program(real),
                     None => unsafe_one = unsafe_one.or(Some(place)),
                 }
             }
         }
-        unsafe_one.map_or(Tool::Missing, Tool::Changeable)
+        unsafe_one.map_or(ManagerProgram::Missing, ManagerProgram::Changeable)
     }
 
     /// The standard output of a program that succeeded within the limit.
@@ -88,7 +88,7 @@ impl ToolRunner {
     /// The same for a command with an environment of its own.
     pub fn run(&self, command: &mut Command) -> Option<String> {
         let output = self.path.join("stdout");
-        let reach = Reach {
+        let reach = ProgramReach {
             reads: SETTINGS.map(|file| self.home.join(file)).into(),
             writes: &self.path,
         };
@@ -115,9 +115,9 @@ impl ToolRunner {
 /// Where users configure package managers, below the home. cargo's is read here, and handed to it in a copy.
 const SETTINGS: [&str; 5] = [".config/pip", ".pip", ".npmrc", ".config/go", ".config/npm"];
 
-/// What was found of a package manager.
+/// The result of the search for a package manager.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Tool {
+pub enum ManagerProgram {
     /// It is not on this node.
     Missing,
     /// Its path without links.
@@ -129,7 +129,7 @@ pub enum Tool {
 /// Whether no sandbox writes the directory of a program.
 fn is_closed(program: &Path) -> bool {
     let directory = program.parent();
-    directory.is_some_and(|directory| Never::builtin().is_closed(directory))
+    directory.is_some_and(|directory| NeverList::builtin().is_closed(directory))
 }
 
 /// Variables by which package managers are configured. None of them names a program or a library.
@@ -219,7 +219,7 @@ mod tests {
         let home = std::env::temp_dir().join(format!("agentbox-tool-{}", std::process::id()));
         std::fs::create_dir(&home).unwrap();
         let tools = ToolRunner::new(&home).unwrap();
-        let Tool::Program(sh) = tools.find(&["sh"]) else {
+        let ManagerProgram::Program(sh) = tools.find(&["sh"]) else {
             panic!("the system has a shell");
         };
         let shell = |script: &str| tools.ask(&sh, &["-c", script]);

@@ -1,9 +1,9 @@
 //! PURE. Mount options as bits of mount_setattr(2), for those that libcontainer 0.7.0 ignores: propagation, attributes taken
 //! away, `nosymfollow`, `tmpcopyup`, mapped ids, and options of the file system that are not its own (`sync`).
 
-/// How far a change reaches.
+/// Whether a change applies to one mount or to all below it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
+pub enum MountReach {
     /// The mount alone.
     One,
     /// The mount and those below it.
@@ -62,7 +62,7 @@ pub struct Changes {
     /// Attributes of the mount and those below it.
     pub below: Bits,
     /// Types of propagation, in the order in which they are asked for.
-    pub propagation: Vec<(Propagation, Reach)>,
+    pub propagation: Vec<(Propagation, MountReach)>,
 }
 
 impl Changes {
@@ -138,11 +138,11 @@ pub fn is_mistaken_for_data(option: &str) -> bool {
 
 /// The kind of an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MountOptionKind {
     /// An attribute of mounts.
-    Attribute(Bits, Reach),
+    Attribute(Bits, MountReach),
     /// A type of propagation.
-    Propagation(Propagation, Reach),
+    Propagation(Propagation, MountReach),
     /// How the mount is made.
     Other,
     /// The file system's.
@@ -150,23 +150,23 @@ pub enum Kind {
 }
 
 /// The kind of an option.
-pub fn kind(option: &str) -> Kind {
+pub fn kind(option: &str) -> MountOptionKind {
     let attribute = |name: &str| ATTRIBUTES.iter().find(|(n, _)| *n == name);
     let propagation = |name: &str| PROPAGATION.iter().find(|(n, _)| *n == name);
     if let Some((_, bits)) = attribute(option) {
-        return Kind::Attribute(*bits, Reach::One);
+        return MountOptionKind::Attribute(*bits, MountReach::One);
     }
     if let Some((_, flag)) = propagation(option) {
-        return Kind::Propagation(*flag, Reach::One);
+        return MountOptionKind::Propagation(*flag, MountReach::One);
     }
     if OTHER.contains(&option) || FLAGS.contains(&option) {
-        return Kind::Other;
+        return MountOptionKind::Other;
     }
     let below = option.strip_prefix('r').unwrap_or_default();
     match (attribute(below), propagation(below)) {
-        (Some((_, bits)), _) => Kind::Attribute(*bits, Reach::Below),
-        (_, Some((_, flag))) => Kind::Propagation(*flag, Reach::Below),
-        _ => Kind::FileSystem,
+        (Some((_, bits)), _) => MountOptionKind::Attribute(*bits, MountReach::Below),
+        (_, Some((_, flag))) => MountOptionKind::Propagation(*flag, MountReach::Below),
+        _ => MountOptionKind::FileSystem,
     }
 }
 
@@ -174,7 +174,7 @@ pub fn kind(option: &str) -> Kind {
 pub fn take_back<'a>(options: impl IntoIterator<Item = &'a String>) -> bool {
     let mut set = 0;
     options.into_iter().any(|option| match kind(option) {
-        Kind::Attribute(bits, _) => {
+        MountOptionKind::Attribute(bits, _) => {
             let taken_back = set & bits.clear & !bits.set != 0;
             set |= bits.set;
             taken_back
@@ -199,10 +199,10 @@ pub fn changes<'a>(options: impl IntoIterator<Item = &'a String>) -> Changes {
             _ => {}
         }
         match kind(option) {
-            Kind::Attribute(bits, Reach::One) => all.one = all.one.and(bits),
-            Kind::Attribute(bits, Reach::Below) => all.below = all.below.and(bits),
-            Kind::Propagation(flag, reach) => all.propagation.push((flag, reach)),
-            Kind::Other | Kind::FileSystem => {}
+            MountOptionKind::Attribute(bits, MountReach::One) => all.one = all.one.and(bits),
+            MountOptionKind::Attribute(bits, MountReach::Below) => all.below = all.below.and(bits),
+            MountOptionKind::Propagation(flag, reach) => all.propagation.push((flag, reach)),
+            MountOptionKind::Other | MountOptionKind::FileSystem => {}
         }
     }
     all
@@ -255,8 +255,8 @@ mod tests {
         assert_eq!(
             of(&["shared", "rslave"]).propagation,
             [
-                (Propagation::Shared, Reach::One),
-                (Propagation::Slave, Reach::Below)
+                (Propagation::Shared, MountReach::One),
+                (Propagation::Slave, MountReach::Below)
             ]
         );
     }
@@ -264,9 +264,9 @@ mod tests {
     #[test]
     fn what_is_not_known_is_the_file_systems() {
         for name in ["size=1m", "sync", "rsync", "r", ""] {
-            assert_eq!(kind(name), Kind::FileSystem, "{name:?}");
+            assert_eq!(kind(name), MountOptionKind::FileSystem, "{name:?}");
         }
-        assert_eq!(kind("rbind"), Kind::Other);
+        assert_eq!(kind("rbind"), MountOptionKind::Other);
         assert!(of(&["bind", "size=1m"]).is_empty());
     }
 }

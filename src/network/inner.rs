@@ -10,7 +10,7 @@ use rustix::mount::{
     fsopen,
 };
 
-use super::{ListenOn, Listeners, NetworkError, Sysctl};
+use super::{ListenPorts, Listeners, NetworkError, Sysctl};
 use crate::egress::names::{Families, SYNTHETIC_V4, SYNTHETIC_V6};
 use crate::sys::netlink::{Link, RouteSocket};
 use crate::sys::netns;
@@ -48,7 +48,7 @@ pub struct InnerConfig<'a> {
     /// that are [`Sysctl::is_fixed`] stay the wall's.
     pub sysctls: Vec<Sysctl>,
     /// What the wall listens on; `None`: nothing.
-    pub listen: Option<ListenOn>,
+    pub listen: Option<ListenPorts>,
     /// How many connections may lead in at once: so many sockets of each family are made there to dial with.
     pub dialers: usize,
 }

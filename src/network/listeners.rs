@@ -20,9 +20,9 @@ const BACKLOG: i32 = 1024;
 /// DNS (RFC 1035).
 const DNS_PORT: u16 = 53;
 
-/// What to listen on.
+/// The ports to listen on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ListenOn {
+pub struct ListenPorts {
     /// The explicit proxy, on 127.0.0.1 alone.
     pub proxy: u16,
     /// Where programs ask for names.
@@ -51,11 +51,11 @@ pub struct Listeners {
     pub dns_tcp: Option<OwnedFd>,
     /// The explicit proxy.
     pub proxy: OwnedFd,
-    /// One for each of [`ListenOn::ports`], in its order.
+    /// One for each of [`ListenPorts::ports`], in its order.
     pub ports: Vec<OwnedFd>,
 }
 
-impl ListenOn {
+impl ListenPorts {
     /// For these ports of rules, and the proxy's. DNS has its port already.
     pub fn new(proxy: u16, stub: Stub, ports: impl IntoIterator<Item = u16>) -> Self {
         let ports = ports.into_iter().filter(|port| *port != DNS_PORT);
@@ -84,7 +84,7 @@ impl Stub {
 
 impl Listeners {
     /// Binds them in the calling thread's namespace.
-    pub(super) fn bind(on: &ListenOn, families: Families) -> Result<Self, NetworkError> {
+    pub(super) fn bind(on: &ListenPorts, families: Families) -> Result<Self, NetworkError> {
         let any = |port| match families {
             Families::Both => SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0)),
             Families::V4 => SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port)),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::inner::{self, InnerConfig, InnerNamespace};
-use super::{ListenOn, Listeners, NetworkError};
+use super::{ListenPorts, Listeners, NetworkError};
 use crate::egress::names::Families;
 use crate::sys::{process, socket};
 
@@ -27,7 +27,7 @@ pub struct Maker {
     child: Option<Pid>,
     socket: OwnedFd,
     /// What it listens on.
-    listen: Option<ListenOn>,
+    listen: Option<ListenPorts>,
     /// How many sockets of each family to dial with.
     dialers: usize,
 }
@@ -130,7 +130,7 @@ pub fn with_causes(error: &dyn Error) -> String {
 fn decode(
     answer: &[u8],
     fds: Vec<OwnedFd>,
-    listen: Option<&ListenOn>,
+    listen: Option<&ListenPorts>,
     dialers: usize,
 ) -> Result<InnerNamespace, NetworkError> {
     let not_made = |reason: &str| NetworkError::NotMade {
@@ -157,7 +157,7 @@ fn decode(
                 _ => 0,
             };
             // What is missing would be a port that nobody answers for.
-            let listeners = listen.map_or(0, ListenOn::descriptors);
+            let listeners = listen.map_or(0, ListenPorts::descriptors);
             let dialers = dialers * families.count();
             if fds.len() != listeners + dialers + counters {
                 return Err(missing());
@@ -202,8 +202,8 @@ mod tests {
         let made = decode(&whole, fds(2), None, 0).unwrap();
         assert!(made.cookie == 7 && made.families.has_v6() && made.listeners.is_none());
         let [one, none] =
-            [vec![443], Vec::new()].map(|ports| ListenOn::new(3128, Stub::Everywhere, ports));
-        let refusing = ListenOn::new(3128, Stub::Refusing, []);
+            [vec![443], Vec::new()].map(|ports| ListenPorts::new(3128, Stub::Everywhere, ports));
+        let refusing = ListenPorts::new(3128, Stub::Refusing, []);
         let made = decode(&whole, fds(6), Some(&one), 0).unwrap();
         assert_eq!(made.listeners.unwrap().ports.len(), 1);
         let made = decode(&whole, fds(4), Some(&refusing), 0).unwrap();

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use oci_spec::runtime::Mount;
 
-use super::sort::Sorted;
+use super::sort::SortedMounts;
 use super::{BindAccess, FileKind, SourceFacts};
 
 /// Why the container can write, and the volume stays as it is.
@@ -30,7 +30,7 @@ pub(super) fn is_named_so(path: &Path) -> bool {
     }
 }
 
-impl Sorted {
+impl SortedMounts {
     /// A volume over which the container has a private overlay; read-only where the kernel lays none over it.
     pub(super) fn anonymous(&mut self, mount: &Mount, facts: &SourceFacts) {
         let hinders = match &facts.no_overlay {

@@ -7,9 +7,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::mount::PlannedMount;
-use super::{BundleFacts, Decided, HostFacts, Plan, Pruned, plan, text};
-use crate::egress::Rules;
-use crate::policy::{Audited, Exceeded, Field, Policy, PolicyName, Resolved, loosens};
+use super::{BundleFacts, DecidedPlan, HostFacts, OmittedMount, Plan, plan, text};
+use crate::egress::EgressRules;
+use crate::policy::{
+    AuditOutcome, ExceededField, Field, Policy, PolicyName, ResolvedPolicy, loosens,
+};
 use oci_spec::runtime::Spec;
 
 /// A policy that is only reported on.
@@ -23,13 +25,13 @@ pub struct AuditPlan {
     pub refused: Option<String>,
     /// Mounts that would be missing or read-only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub mounts: Vec<Pruned>,
+    pub mounts: Vec<OmittedMount>,
     /// What else of the engine's wishes would not be given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_given: Vec<String>,
     /// Fields in which it has less, where nobody sees whether that would be missed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub less: Vec<Exceeded>,
+    pub less: Vec<ExceededField>,
     /// What may be reached under it; `None` where another container's policy decides, or where nothing would start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<AuditedNetwork>,
@@ -42,20 +44,20 @@ pub struct AuditedNetwork {
     /// Its name.
     pub policy: PolicyName,
     /// What may be reached.
-    pub rules: Rules,
+    pub rules: EgressRules,
     /// Whether unlisted names wait for a person rather than being refused.
     pub asks: bool,
 }
 
 /// What the policy would take away that is reported on, if one is.
 pub fn report(
-    resolved: &Resolved,
+    resolved: &ResolvedPolicy,
     spec: &Spec,
     bundle: &BundleFacts,
     host: &HostFacts,
-    enforced: &Decided,
+    enforced: &DecidedPlan,
 ) -> Option<AuditPlan> {
-    let Audited { name, outcome } = resolved.audited.as_ref()?;
+    let AuditOutcome { name, outcome } = resolved.audited.as_ref()?;
     let shared = enforced.plan.network.shared.is_some();
     let there = match outcome {
         Err(why) => Err(why.clone()),
@@ -81,7 +83,7 @@ pub fn report(
     })
 }
 
-fn compare(name: &PolicyName, here: &Decided, there: &Decided, shared: bool) -> AuditPlan {
+fn compare(name: &PolicyName, here: &DecidedPlan, there: &DecidedPlan, shared: bool) -> AuditPlan {
     let network = &there.plan.network;
     AuditPlan {
         policy: name.clone(),
@@ -97,7 +99,7 @@ fn compare(name: &PolicyName, here: &Decided, there: &Decided, shared: bool) -> 
     }
 }
 
-fn mounts(here: &Plan, there: &Plan) -> Vec<Pruned> {
+fn mounts(here: &Plan, there: &Plan) -> Vec<OmittedMount> {
     let own = |plan: &'_ Plan| -> Vec<PlannedMount> {
         let all = plan.filesystem.mounts.iter();
         all.filter(|m| !m.is_the_kernels()).cloned().collect()
@@ -121,7 +123,7 @@ fn mounts(here: &Plan, there: &Plan) -> Vec<Pruned> {
             }
             Some(_) => continue,
         };
-        all.push(Pruned {
+        all.push(OmittedMount {
             destination: mount.destination.clone(),
             source: mount.source().to_owned(),
             why,
@@ -143,8 +145,8 @@ fn not_given(here: &Plan, there: &Plan) -> Vec<String> {
 
 /// Where nobody sees whether it would be missed. Connections and mounts are seen, and capabilities are among what the engine
 /// wishes.
-fn less(here: &Policy, there: &Policy) -> Vec<Exceeded> {
-    let is_unseen = |less: &Exceeded| match less.field {
+fn less(here: &Policy, there: &Policy) -> Vec<ExceededField> {
+    let is_unseen = |less: &ExceededField| match less.field {
         Field::FilesystemRoot
         | Field::FilesystemEphemeral
         | Field::FilesystemScratch

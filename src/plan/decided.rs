@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use super::Plan;
 use crate::policy::{NetworkMode, Policy};
 
-/// The plan of a container, and where it comes from. Only the plan is enforced.
+/// The plan of a container, and where its values came from. Only the plan is enforced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Decided {
+pub struct DecidedPlan {
     /// The policy as it was resolved, every field decided.
     pub resolved: Policy,
     /// Field of the policy -> where its value came from, in words.
@@ -19,7 +19,7 @@ pub struct Decided {
     pub plan: Plan,
 }
 
-impl Decided {
+impl DecidedPlan {
     /// The policy with the network rules that hold now: `update` changes those of the plan.
     pub fn policy(&self) -> Policy {
         let mut policy = self.resolved.clone();

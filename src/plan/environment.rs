@@ -7,9 +7,9 @@ use serde::Deserialize;
 use super::NetworkPlan;
 use super::trust::{self, TRUST_IN};
 use crate::egress::own::no_proxy;
-use crate::egress::{Decision, Denial, Rules};
+use crate::egress::{Decision, Denial, EgressRules};
 use crate::policy::request::Scheme;
-use crate::policy::rule::Target;
+use crate::policy::rule::RuleTarget;
 use crate::policy::{Host, HostName};
 
 /// Hosts that git is told of, at most.
@@ -92,13 +92,14 @@ pub enum PlainAddress {
 /// `policies/plain.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Plain {
-    base: Vec<Base>,
+struct BaseUrlList {
+    base: Vec<BaseUrl>,
 }
 
+/// A variable that sets the base URL of an SDK.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Base {
+struct BaseUrl {
     host: HostName,
     variable: String,
     address: String,
@@ -117,11 +118,11 @@ impl NetworkPlan {
     }
 }
 
-fn plain_addresses(rules: &Rules) -> Vec<PlainAddress> {
+fn plain_addresses(rules: &EgressRules) -> Vec<PlainAddress> {
     if !rules.have_requests() {
         return Vec::new();
     }
-    let plain: Plain = toml::from_str(include_str!("../../policies/plain.toml"))
+    let plain: BaseUrlList = toml::from_str(include_str!("../../policies/plain.toml"))
         .expect("a test parses the built-in list");
     let known = plain.base.into_iter();
     let known = known.filter(|base| has_requests_alone(rules, &base.host));
@@ -133,8 +134,8 @@ fn plain_addresses(rules: &Rules) -> Vec<PlainAddress> {
         .requests()
         .filter(|rule| rule.scheme == Scheme::Https && rule.port.is_none())
         .filter_map(|rule| match &rule.target {
-            Target::Name(host) => Some(host),
-            Target::Below(_) | Target::Any | Target::Addresses(..) => None,
+            RuleTarget::Name(host) => Some(host),
+            RuleTarget::Below(_) | RuleTarget::Any | RuleTarget::Addresses(..) => None,
         })
         .filter(|host| has_requests_alone(rules, host))
         .collect();
@@ -145,7 +146,7 @@ fn plain_addresses(rules: &Rules) -> Vec<PlainAddress> {
 }
 
 /// Whether requests to its HTTPS are allowed, and no connection: with one, programs reach it as they always do.
-fn has_requests_alone(rules: &Rules, host: &HostName) -> bool {
+fn has_requests_alone(rules: &EgressRules, host: &HostName) -> bool {
     let host = Host::Name(host.clone());
     let port = Scheme::Https.port();
     rules.allow_requests(&host, Scheme::Https, port)
@@ -212,10 +213,10 @@ impl Environment {
 mod tests {
     use super::*;
 
-    fn rules(allow: &[&str]) -> Rules {
-        Rules {
+    fn rules(allow: &[&str]) -> EgressRules {
+        EgressRules {
             allow: allow.iter().map(|rule| rule.parse().unwrap()).collect(),
-            ..Rules::default()
+            ..EgressRules::default()
         }
     }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::mounts::is_plain;
-use super::{BundleFacts, Ephemeral, EphemeralContent, PlannedMount};
+use super::{BundleFacts, EphemeralContent, EphemeralMount, PlannedMount};
 use crate::policy::{EphemeralDir, Policy, RootAccess};
 
 /// The private directories of a container, in mount order.
@@ -12,7 +12,7 @@ pub(super) fn ephemeral(
     root: RootAccess,
     bundle: &BundleFacts,
     kept: &[PlannedMount],
-) -> Vec<Ephemeral> {
+) -> Vec<EphemeralMount> {
     // With a root that is written as a whole there is nothing to add but what a mount covers; and an empty /tmp, unless the
     // root is the engine's, whose /tmp it is then.
     let by_root = |path: &Path, empty: bool| {
@@ -29,7 +29,7 @@ pub(super) fn ephemeral(
     let home = bundle.home.as_deref().filter(|home| is_home_like(home));
     let home = home.map(|home| home.components().collect::<PathBuf>());
     let dirs = &policy.filesystem.ephemeral;
-    let mut out: Vec<Ephemeral> = Vec::new();
+    let mut out: Vec<EphemeralMount> = Vec::new();
     for dir in dirs {
         let (path, content) = match (dir, &home) {
             (EphemeralDir::Tmp, _) => (PathBuf::from("/tmp"), EphemeralContent::Empty),
@@ -44,7 +44,7 @@ pub(super) fn ephemeral(
         if is_mounted(&path, bundle, kept) || by_root(&path, empty) {
             continue;
         }
-        out.push(Ephemeral { path, content });
+        out.push(EphemeralMount { path, content });
     }
     // A home below /var is private with /var, whichever was named first: the kernel stacks two overlays, and the
     // image's own is one of them (FILESYSTEM_MAX_STACK_DEPTH).

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::git::InGit;
-use super::wrapped::{ShownBy, Wrapped};
+use super::git::GitState;
+use super::wrapped::{WrapEnforcement, WrapPlan};
 use super::{Neighbour, PlanError, RootOrigin, SourceIds};
 use crate::policy::{NodeAllow, Policy};
 
@@ -54,7 +54,7 @@ impl HostFacts {
         &self,
         policy: &Policy,
         leave: &NodeAllow,
-        wrapped: &Wrapped,
+        wrapped: &WrapPlan,
     ) -> Result<(), PlanError> {
         let lacks = |need| PlanError::Kernel {
             policy: policy.name.to_string(),
@@ -75,7 +75,7 @@ impl HostFacts {
                 "Landlock (CONFIG_SECURITY_LANDLOCK, and `landlock` in the lsm= list)",
             ));
         }
-        if !self.overlayfs && wrapped.by == ShownBy::Mounts {
+        if !self.overlayfs && wrapped.by == WrapEnforcement::Mounts {
             return Err(lacks("the overlay file system (CONFIG_OVERLAY_FS)"));
         }
         if self.core_socket && !leave.core_socket {
@@ -105,7 +105,7 @@ pub struct BundleFacts {
     /// The home directory of the container's user, from HOME or the image's passwd file.
     pub home: Option<PathBuf>,
     /// `wrap`'s own mounts, which are read-only under every policy.
-    pub wrapped: Wrapped,
+    pub wrapped: WrapPlan,
     /// A file of the node that is handed in by its descriptor, if there is one.
     pub handed_file: Option<i32>,
     /// Device nodes of the spec that are, by type and number, what the node has under the same path.
@@ -158,14 +158,14 @@ pub struct SourceFacts {
     /// Why its names cannot be told, where they cannot.
     pub nameless: Option<String>,
     /// The symbolic links that were followed on the way to it, in order.
-    pub links: Vec<Link>,
+    pub links: Vec<FollowedLink>,
     /// It is a file with several names in its file system (hard links), of which nobody can tell the others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hard_linked: bool,
     /// What it is whatever its names say: the engine's own data, a hard link of a secret.
     pub same_as: Option<PathBuf>,
     /// Paths inside that must not be seen, relative to it.
-    pub inside: Vec<Inside>,
+    pub inside: Vec<FoundCredential>,
     /// Entries of `policies/never.toml` below it that are links here: what they lead to is judged by itself.
     pub linked: BTreeSet<PathBuf>,
     /// Where in it the runtime's own program is.
@@ -182,13 +182,13 @@ pub struct SourceFacts {
     pub home: Option<Home>,
     /// What it holds, where it is in a pod's volume for what is secret, it holds anything, and all of it could be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub holds: Option<Holds>,
+    pub holds: Option<TokenContent>,
 }
 
-/// What a pod's volume for what is secret holds.
+/// Whether a pod's projected volume contains a token, and anything else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Holds {
+pub enum TokenContent {
     /// No token of a service account.
     NoToken,
     /// Such a token, and what Kubernetes lays beside it.
@@ -270,17 +270,17 @@ pub struct FileSystem {
 /// A symbolic link that was followed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Link {
+pub struct FollowedLink {
     /// The link itself.
     pub path: PathBuf,
     /// Who owns it.
     pub owner: u32,
 }
 
-/// Something inside a mount's source that must not be seen.
+/// A credential inside a mount's source: a file or a directory to hide.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Inside {
+pub struct FoundCredential {
     /// Path relative to the source.
     pub path: PathBuf,
     /// Why.
@@ -293,31 +293,31 @@ pub struct Inside {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<u64>,
     /// What git makes of it, hidden as it is.
-    #[serde(default, skip_serializing_if = "InGit::is_nothing")]
-    pub git: InGit,
+    #[serde(default, skip_serializing_if = "GitState::is_nothing")]
+    pub git: GitState,
     /// It lies in a directory that is hidden as a whole, and is here for what git makes of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub covered: bool,
     /// The visible files of a directory that is hidden as a whole: those that git has with the same content.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub seen: Vec<Seen>,
+    pub seen: Vec<VisibleFile>,
 }
 
-/// Something that is seen in a directory that is hidden.
+/// A file that stays visible in a hidden directory.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Seen {
+pub struct VisibleFile {
     /// Relative to that directory.
     #[serde(with = "super::text::one")]
     pub path: PathBuf,
     /// What was judged.
-    pub what: SeenAs,
+    pub what: VisibleKind,
 }
 
-/// What is seen.
+/// How the file stays visible.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum SeenAs {
+pub enum VisibleKind {
     /// This very file.
     File {
         /// Device number.
@@ -333,7 +333,7 @@ pub enum SeenAs {
     },
 }
 
-impl Inside {
+impl FoundCredential {
     /// Something that is hidden, and that git makes nothing of.
     pub fn hidden(path: PathBuf, why: String, known_by: usize) -> Self {
         Self {
@@ -341,7 +341,7 @@ impl Inside {
             why,
             known_by,
             directory: None,
-            git: InGit::Nothing,
+            git: GitState::Nothing,
             covered: false,
             seen: Vec::new(),
         }

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BindAccess, Exclude, FoundIn, ImageBelow, MountKind, PlannedMount, Pruned, Seen, text,
+    BindAccess, CredentialDirectory, Exclude, ImageBase, MountKind, OmittedMount, PlannedMount,
+    VisibleFile, text,
 };
 use crate::policy::{RootAccess, ScratchOn, escape};
 
@@ -17,17 +18,17 @@ pub struct FilesystemPlan {
     /// The root file system, whatever its image says.
     pub root: RootAccess,
     /// Directories that are private, writable and thrown away, in mount order.
-    pub ephemeral: Vec<Ephemeral>,
+    pub ephemeral: Vec<EphemeralMount>,
     /// Upper bound of all that is ephemeral, bytes.
     pub scratch_bytes: u64,
     /// Where the policy wants it.
     pub scratch_on: ScratchOn,
     /// Where it lies.
     #[serde(default)]
-    pub scratch_place: ScratchPlace,
+    pub scratch_place: ScratchStorage,
     /// What of it lies over the image has below, where there is any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub image_below: Option<ImageBelow>,
+    pub image_below: Option<ImageBase>,
     /// Mount point of the workspace, if the container has one.
     pub workspace: Option<PathBuf>,
     /// Mounts that the container gets, in order.
@@ -36,7 +37,7 @@ pub struct FilesystemPlan {
     #[serde(default, with = "text::maybe", skip_serializing_if = "Option::is_none")]
     pub kept: Option<PathBuf>,
     /// Mounts that the engine asked for and the container does not get.
-    pub pruned: Vec<Pruned>,
+    pub pruned: Vec<OmittedMount>,
     /// Paths of the container that are made empty.
     #[serde(with = "text::many")]
     pub masked: Vec<PathBuf>,
@@ -45,10 +46,10 @@ pub struct FilesystemPlan {
     pub found: BTreeSet<PathBuf>,
     /// The directories of those: they must be the same then.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub found_in: Vec<FoundIn>,
+    pub found_in: Vec<CredentialDirectory>,
     /// What is seen in some of those.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub seen: Vec<SeenIn>,
+    pub seen: Vec<VisibleFiles>,
     /// Directories in mounts that are part of the name by which one of those is known: no process of the container can
     /// rename them.
     #[serde(
@@ -66,15 +67,15 @@ pub struct FilesystemPlan {
     pub excludes: Vec<Exclude>,
 }
 
-/// What is seen, read-only, in a directory of a mount that is hidden as a whole.
+/// The files that stay visible, read-only, in a hidden directory of a mount.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct SeenIn {
+pub struct VisibleFiles {
     /// The directory, in the container.
     #[serde(with = "text::one")]
     pub directory: PathBuf,
     /// What, by its path in that.
-    pub files: Vec<Seen>,
+    pub files: Vec<VisibleFile>,
 }
 
 impl FilesystemPlan {
@@ -180,20 +181,20 @@ impl FilesystemPlan {
     }
 }
 
-/// A directory that is private, writable and thrown away.
+/// A private, writable directory that is thrown away at the end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Ephemeral {
+pub struct EphemeralMount {
     /// Path in the container.
     pub path: PathBuf,
     /// Empty, or over what the image has there.
     pub content: EphemeralContent,
 }
 
-/// Where what is thrown away lies until then.
+/// Where scratch data is stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ScratchPlace {
+pub enum ScratchStorage {
     /// In memory, as the container's.
     #[default]
     Memory,

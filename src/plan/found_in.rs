@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::sort::Sorted;
-use super::{Ephemeral, Inside, text};
+use super::sort::SortedMounts;
+use super::{EphemeralMount, FoundCredential, text};
 
-/// A directory of the container, and what it must be when the masks are made.
+/// A directory of the container that contains credentials, and its inodes, which are checked when the masks are made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct FoundIn {
+pub struct CredentialDirectory {
     /// Its path.
     #[serde(with = "text::one")]
     pub directory: PathBuf,
@@ -20,22 +20,22 @@ pub struct FoundIn {
     pub inodes: BTreeSet<u64>,
 }
 
-/// Something that was found in a directory of a mount.
-pub(super) struct FoundAt {
+/// Where in a mount a credential was found.
+pub(super) struct CredentialLocation {
     /// The mount's.
     destination: PathBuf,
     directory: PathBuf,
     inode: u64,
 }
 
-impl Sorted {
+impl SortedMounts {
     /// Keeps in mind where something was found.
-    pub(super) fn hold(&mut self, destination: &Path, inside: &Inside) {
+    pub(super) fn hold(&mut self, destination: &Path, inside: &FoundCredential) {
         let path = destination.join(&inside.path);
         if let Some(inode) = inside.directory
             && let Some(directory) = path.parent()
         {
-            self.found_in.push(FoundAt {
+            self.found_in.push(CredentialLocation {
                 destination: destination.to_owned(),
                 directory: directory.to_owned(),
                 inode,
@@ -45,7 +45,7 @@ impl Sorted {
 
     /// The directories that are known again when the masks are made. An overlay has inodes of its own: what lies below one, or
     /// below another mount, is known by its path alone.
-    pub(super) fn held(&self, overlays: &[Ephemeral]) -> Vec<FoundIn> {
+    pub(super) fn held(&self, overlays: &[EphemeralMount]) -> Vec<CredentialDirectory> {
         let mut held: BTreeMap<&Path, BTreeSet<u64>> = BTreeMap::new();
         for found in &self.found_in {
             let directory = found.directory.as_path();
@@ -61,10 +61,12 @@ impl Sorted {
                 held.entry(directory).or_default().insert(found.inode);
             }
         }
-        let held = held.into_iter().map(|(directory, inodes)| FoundIn {
-            directory: directory.to_owned(),
-            inodes,
-        });
+        let held = held
+            .into_iter()
+            .map(|(directory, inodes)| CredentialDirectory {
+                directory: directory.to_owned(),
+                inodes,
+            });
         held.collect()
     }
 }

@@ -7,29 +7,29 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::sort::Sorted;
+use super::sort::SortedMounts;
 use super::{PlanError, PlannedMount, SourceFacts};
 use crate::policy::Policy;
 
-/// What git makes of something that is hidden.
+/// What git would make of a hidden file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum InGit {
+pub enum GitState {
     /// Nothing: it lies in no work tree, is nothing that git takes, or git does not look at it.
     #[default]
     Nothing,
     /// Git does not have it, would add it, and cannot.
-    Untracked(Untracked),
+    Untracked(UntrackedFile),
     /// Git has another content of it: hidden, it would be committed as empty.
     Changed,
     /// Nobody can tell whether git has it, and why.
     Untold(String),
 }
 
-/// Something that git does not have.
+/// A file that git does not track.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Untracked {
+pub struct UntrackedFile {
     /// The file by which its repository is told what to leave alone: relative to the source, or a path of the container
     /// where it is another mount's.
     #[serde(with = "super::text::one")]
@@ -39,7 +39,7 @@ pub struct Untracked {
     pub name: PathBuf,
 }
 
-impl InGit {
+impl GitState {
     /// Whether there is nothing to do about it.
     pub fn is_nothing(&self) -> bool {
         *self == Self::Nothing
@@ -89,7 +89,7 @@ fn line(name: &Path) -> Vec<u8> {
     out
 }
 
-impl Sorted {
+impl SortedMounts {
     /// What is hidden where it may be written is nothing that git would commit otherwise, or git is told.
     pub(super) fn tell_git(
         &mut self,
@@ -104,21 +104,21 @@ impl Sorted {
             let (policy, path) = (policy.name.to_string(), inside.path.clone());
             let source_path = facts.path.clone();
             match &inside.git {
-                InGit::Nothing => {}
-                InGit::Untracked(untracked) => {
+                GitState::Nothing => {}
+                GitState::Untracked(untracked) => {
                     // A path of the container stays one.
                     let file = destination.join(&untracked.exclude);
                     let names = self.excludes.entry(file).or_default();
                     names.insert(untracked.name.clone());
                 }
-                InGit::Changed => {
+                GitState::Changed => {
                     return Err(PlanError::Tracked {
                         policy,
                         path,
                         source_path,
                     });
                 }
-                InGit::Untold(why) => {
+                GitState::Untold(why) => {
                     return Err(PlanError::Untold {
                         policy,
                         path,

@@ -5,18 +5,18 @@ use std::path::Path;
 use oci_spec::runtime::Mount;
 
 use super::judge::{read_only, refusal};
-use super::sort::{Rules, Sorted, workspace_refused};
+use super::sort::{MountRules, SortedMounts, workspace_refused};
 use super::{BindAccess, Home, PlanError, SourceFacts};
 
 /// Why a whole home directory is not written.
 pub(super) const HOME: &str = "a whole home directory: at most the working directory in it is written, where that is the workspace's and does not begin with a dot";
 
-impl Sorted {
+impl SortedMounts {
     /// A whole home directory: read-only, but for the working directory in it. One that begins with a dot is no project,
     /// and may be the image's choice: what is in it runs as the person later on.
     pub(super) fn home(
         &mut self,
-        rules: Rules<'_>,
+        rules: MountRules<'_>,
         mount: &Mount,
         facts: &SourceFacts,
         part: HomePart<'_>,
@@ -55,7 +55,7 @@ pub(super) struct HomePart<'a> {
 
 /// The part of a home directory, mounted at `place`, that is worked in; none where the working directory is elsewhere, or
 /// the home itself.
-pub(super) fn part_of<'a>(rules: Rules<'a>, place: &Path, home: &'a Home) -> HomePart<'a> {
+pub(super) fn part_of<'a>(rules: MountRules<'a>, place: &Path, home: &'a Home) -> HomePart<'a> {
     let path = rules.cwd.strip_prefix(place).unwrap_or(Path::new(""));
     let facts = home.working.as_deref();
     HomePart {

@@ -6,7 +6,7 @@
 use oci_spec::runtime::{Hook, Spec};
 
 use super::{BundleFacts, PlanError};
-use crate::policy::Resolved;
+use crate::policy::ResolvedPolicy;
 
 /// dockerd's own call, word for word: told anything else, or given an environment, root's program is another one.
 fn is_setkey(hook: &Hook) -> bool {
@@ -23,7 +23,7 @@ fn is_setkey(hook: &Hook) -> bool {
 
 /// Refuses a spec with a hook that neither the engine's network nor the node's file accounts for.
 pub(super) fn check(
-    resolved: &Resolved,
+    resolved: &ResolvedPolicy,
     spec: &Spec,
     bundle: &BundleFacts,
 ) -> Result<(), PlanError> {

@@ -6,7 +6,7 @@
 use oci_spec::runtime::{LinuxNamespaceType, Spec};
 use serde::{Deserialize, Serialize};
 
-use super::wrapped::ShownBy;
+use super::wrapped::WrapEnforcement;
 use super::{BindAccess, BundleFacts, FilesystemPlan, HostFacts, PlanError, PlannedMount, Warning};
 use crate::policy::{Filesystem, IdMapRule};
 
@@ -109,13 +109,13 @@ pub struct SourceIds {
     /// It lies in memory, and no set-user-ID program is run from there (`nosuid`).
     pub inert: bool,
     /// What became of an attempt to map it; `None` before there was one.
-    pub mapped: Option<Mapped>,
+    pub mapped: Option<IdmapOutcome>,
 }
 
-/// What became of an attempt to map a mount's ids.
+/// The result of the attempt to map a mount's ids.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "camelCase")]
-pub enum Mapped {
+pub enum IdmapOutcome {
     /// It can be mapped.
     To {
         /// So.
@@ -127,25 +127,25 @@ pub enum Mapped {
     Cannot(String),
 }
 
-/// Who asks: the container, and the node that it is on.
+/// The container and its node, for decisions about id mappings.
 #[derive(Clone, Copy)]
-pub struct Container<'a> {
+pub struct IdmapContext<'a> {
     /// What the policy says of files.
     pub policy: &'a Filesystem,
     /// The container.
     pub spec: &'a Spec,
     /// What `wrap` shows its command by.
-    pub by: ShownBy,
+    pub by: WrapEnforcement,
     /// The node.
     pub host: &'a HostFacts,
 }
 
-impl Container<'_> {
+impl IdmapContext<'_> {
     /// Whether root inside is root outside, and there are mounts: an ordinary user's `wrap` maps its only user itself.
     fn is_roots(self) -> bool {
         let user = self.spec.process().as_ref().map(|process| process.user());
         let is_root = user.is_some_and(|user| (user.uid(), user.gid()) == (0, 0));
-        is_root && self.host.person.is_none() && self.by == ShownBy::Mounts
+        is_root && self.host.person.is_none() && self.by == WrapEnforcement::Mounts
     }
 
     fn has_users_of_its_own(self) -> bool {
@@ -184,7 +184,7 @@ impl Container<'_> {
 
 /// Decides for each mount of the plan whose ids it shows.
 pub(super) fn place(
-    container: Container<'_>,
+    container: IdmapContext<'_>,
     bundle: &BundleFacts,
     plan: &mut FilesystemPlan,
     warnings: &mut Vec<Warning>,
@@ -199,11 +199,11 @@ pub(super) fn place(
             _ if container.has_users_of_its_own() => "the container has its own user namespace",
             // Not yet: the plan is made again when it was tried.
             None => continue,
-            Some(Mapped::To { ids, .. }) => {
+            Some(IdmapOutcome::To { ids, .. }) => {
                 all.push((index, *ids));
                 continue;
             }
-            Some(Mapped::Cannot(why)) => why,
+            Some(IdmapOutcome::Cannot(why)) => why,
         };
         let place = mount.destination.clone();
         match container.policy.idmap {

@@ -10,11 +10,11 @@ use std::path::Path;
 use oci_spec::runtime::{Linux, LinuxNamespaceType as Type};
 
 use super::{BundleFacts, NetworkPlan, PlanError, SharedNetwork, Warning};
-use crate::plan::Isolates;
+use crate::plan::NamespaceType;
 use crate::plan::PlannedNamespace;
 use crate::policy::{
-    Exceeded, Field, NamespaceKind, Network, NetworkLimit, OnUnknown, Origin, Policy, Resolved,
-    Switch, exceeds,
+    ExceededField, Field, NamespaceKind, Network, NetworkLimit, OnUnknown, Origin, Policy,
+    ResolvedPolicy, Switch, exceeds,
 };
 
 /// A running container of this runtime in a namespace that another one is to join.
@@ -50,9 +50,9 @@ pub enum NetworkState {
     Standing(SharedNetwork),
 }
 
-/// The network that a container joins.
+/// The network of another container that a container joins.
 #[derive(Debug)]
-pub struct Joined<'a> {
+pub struct NetworkJoin<'a> {
     shared: &'a SharedNetwork,
     plan: &'a NetworkPlan,
     policy: &'a Network,
@@ -61,11 +61,11 @@ pub struct Joined<'a> {
 /// The network that a spec names, if it is one of this runtime's containers': `None` where it is the engine's own, or
 /// where the node's file gives the container a loopback of its own instead of one that is refused.
 pub(super) fn find<'a>(
-    resolved: &Resolved,
+    resolved: &ResolvedPolicy,
     linux: &Linux,
     bundle: &'a BundleFacts,
     warnings: &mut Vec<Warning>,
-) -> Result<Option<Joined<'a>>, PlanError> {
+) -> Result<Option<NetworkJoin<'a>>, PlanError> {
     let given = linux.namespaces().as_deref().unwrap_or_default();
     let named = given.iter().find(|n| n.typ() == Type::Network);
     let Some(path) = named.and_then(|n| n.path().as_deref()) else {
@@ -122,10 +122,10 @@ fn whose(path: &Path, inside: &[Neighbour]) -> Option<String> {
 
 /// The one network of those who are there, and in what this container asks for more than it has.
 fn join<'a>(
-    resolved: &Resolved,
+    resolved: &ResolvedPolicy,
     inside: &'a [Neighbour],
     host_users: bool,
-) -> Result<(Joined<'a>, Vec<Exceeded>), String> {
+) -> Result<(NetworkJoin<'a>, Vec<ExceededField>), String> {
     let mut firsts = Vec::new();
     for neighbour in inside {
         let (Some(policy), Some(network)) = (&neighbour.policy, &neighbour.network) else {
@@ -137,7 +137,7 @@ fn join<'a>(
         let its_users = !neighbour
             .namespaces
             .iter()
-            .any(|n| n.isolates == Isolates::User);
+            .any(|n| n.isolates == NamespaceType::User);
         if !(its_users && host_users) {
             return Err("one of them has a user namespace".to_owned());
         }
@@ -163,7 +163,7 @@ fn join<'a>(
     let policy = &policy.network;
     let less = compare(resolved, policy)?;
     compare_asking(resolved, plan)?;
-    let joined = Joined {
+    let joined = NetworkJoin {
         shared,
         plan,
         policy,
@@ -172,12 +172,12 @@ fn join<'a>(
 }
 
 /// Why other rules would give a member of a network more than it may have, if they would.
-pub fn refuses(member: &Resolved, theirs: &Network) -> Option<String> {
+pub fn refuses(member: &ResolvedPolicy, theirs: &Network) -> Option<String> {
     compare(member, theirs).err()
 }
 
 /// Refuses a network with more than this container may have: it cannot be made less for one of its members.
-fn compare(resolved: &Resolved, theirs: &Network) -> Result<Vec<Exceeded>, String> {
+fn compare(resolved: &ResolvedPolicy, theirs: &Network) -> Result<Vec<ExceededField>, String> {
     let governed = with_network(&resolved.policy, theirs);
     let own = match exceeds(&governed, &resolved.policy).into_iter().next() {
         None => return Ok(exceeds(&resolved.policy, &governed)),
@@ -194,7 +194,7 @@ fn compare(resolved: &Resolved, theirs: &Network) -> Result<Vec<Exceeded>, Strin
     };
     match over {
         None => Ok(Vec::new()),
-        Some(Exceeded {
+        Some(ExceededField {
             field,
             asked,
             allowed,
@@ -207,7 +207,7 @@ fn compare(resolved: &Resolved, theirs: &Network) -> Result<Vec<Exceeded>, Strin
 
 /// Refuses a network in which a person may approve more than this container's ceilings let it reach, or where it asked
 /// that nothing be approved.
-fn compare_asking(resolved: &Resolved, theirs: &NetworkPlan) -> Result<(), String> {
+fn compare_asking(resolved: &ResolvedPolicy, theirs: &NetworkPlan) -> Result<(), String> {
     let Some(asking) = &theirs.asking else {
         return Ok(());
     };
@@ -237,7 +237,7 @@ fn compare_asking(resolved: &Resolved, theirs: &NetworkPlan) -> Result<(), Strin
 }
 
 /// Whether the container's own annotations say what its network is to be.
-fn is_asked_for(resolved: &Resolved) -> bool {
+fn is_asked_for(resolved: &ResolvedPolicy) -> bool {
     let annotated = |origin: &Origin| matches!(origin, Origin::Annotation(_));
     let mut fields = resolved.origins.iter();
     // The node's file, which chose for whoever says nothing, has said something of the network as well.
@@ -258,10 +258,10 @@ fn with_network(policy: &Policy, network: &Network) -> Policy {
     }
 }
 
-impl Joined<'_> {
+impl NetworkJoin<'_> {
     /// The policy as it is with the network that governs.
-    pub(super) fn adopt(&self, resolved: &Resolved) -> Resolved {
-        Resolved {
+    pub(super) fn adopt(&self, resolved: &ResolvedPolicy) -> ResolvedPolicy {
+        ResolvedPolicy {
             policy: with_network(&resolved.policy, self.policy),
             ..resolved.clone()
         }
@@ -274,7 +274,7 @@ impl Joined<'_> {
 
     /// The namespace that libcontainer joins.
     pub(super) fn namespace(&self) -> PlannedNamespace {
-        PlannedNamespace::at(Isolates::Network, &self.shared.path)
+        PlannedNamespace::at(NamespaceType::Network, &self.shared.path)
     }
 
     /// What holds there.
@@ -309,8 +309,8 @@ impl Joined<'_> {
 
 /// Where each field came from; in another container's network those of the network came from there.
 pub(super) fn origins(
-    resolved: &Resolved,
-    joined: Option<&Joined<'_>>,
+    resolved: &ResolvedPolicy,
+    joined: Option<&NetworkJoin<'_>>,
 ) -> BTreeMap<String, String> {
     let all = resolved.origins.iter();
     all.map(|(field, origin)| match joined {

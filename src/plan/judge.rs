@@ -3,13 +3,13 @@
 
 use std::path::Path;
 
-use super::never::{Meant, Never};
+use super::never::{NeverList, VisibleCredentials};
 use super::{FileKind, SourceFacts};
 
 /// Why a bind mount is refused whatever the policy says.
 pub(super) fn refusal(
-    never: &Never,
-    meant: &Meant,
+    never: &NeverList,
+    meant: &VisibleCredentials,
     destination: &Path,
     facts: &SourceFacts,
 ) -> Option<String> {
@@ -24,7 +24,11 @@ pub(super) fn refusal(
 }
 
 /// What is refused by its place, its type and its file system, whatever its names are.
-pub(super) fn by_nature(never: &Never, destination: &Path, facts: &SourceFacts) -> Option<String> {
+pub(super) fn by_nature(
+    never: &NeverList,
+    destination: &Path,
+    facts: &SourceFacts,
+) -> Option<String> {
     if is_kernel_place(destination)
         || destination == Path::new("/")
         || destination == Path::new("/dev")
@@ -51,7 +55,7 @@ pub(super) fn by_nature(never: &Never, destination: &Path, facts: &SourceFacts) 
 }
 
 /// The first of its names that is never let in.
-fn by_name(never: &Never, meant: &Meant, facts: &SourceFacts) -> Option<String> {
+fn by_name(never: &NeverList, meant: &VisibleCredentials, facts: &SourceFacts) -> Option<String> {
     facts.all_names().find_map(|name| {
         let why = never.refuses_but(name, meant)?;
         Some(told(name, facts, why))
@@ -59,7 +63,7 @@ fn by_name(never: &Never, meant: &Meant, facts: &SourceFacts) -> Option<String> 
 }
 
 /// A credential by its path in its file system, where no mount of the node says that it is one.
-fn by_inner(never: &Never, meant: &Meant, facts: &SourceFacts) -> Option<String> {
+fn by_inner(never: &NeverList, meant: &VisibleCredentials, facts: &SourceFacts) -> Option<String> {
     facts.inner.iter().find_map(|inner| {
         let why = never.credential_above(inner, meant)?;
         Some(format!(
@@ -70,7 +74,7 @@ fn by_inner(never: &Never, meant: &Meant, facts: &SourceFacts) -> Option<String>
 }
 
 /// A link that may be an agent's: not root's, or in a directory that a container can have had for writing.
-pub(super) fn by_link(never: &Never, facts: &SourceFacts) -> Option<String> {
+pub(super) fn by_link(never: &NeverList, facts: &SourceFacts) -> Option<String> {
     let nodes_own = |path: &Path| path.parent().is_some_and(|parent| never.is_closed(parent));
     let link = facts
         .links
@@ -84,7 +88,7 @@ pub(super) fn by_link(never: &Never, facts: &SourceFacts) -> Option<String> {
 }
 
 /// Why nobody writes it whatever the policy says.
-pub(super) fn read_only(never: &Never, facts: &SourceFacts) -> Option<String> {
+pub(super) fn read_only(never: &NeverList, facts: &SourceFacts) -> Option<String> {
     if let Some(program) = &facts.runtime {
         return Some(format!(
             "{} is the runtime's own program, which runs as root",

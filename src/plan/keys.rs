@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::never::Meant;
+use super::never::VisibleCredentials;
 
 /// How much of a file is looked at, bytes: a key may follow a certificate.
 pub const LOOKED_AT: usize = 16 << 10;
@@ -42,7 +42,7 @@ impl Keys {
     }
 
     /// Whether a regular file may be one that is hidden. Its content is still to be looked at.
-    pub fn may_be(&self, path: &Path, mode: u32, meant: &Meant) -> bool {
+    pub fn may_be(&self, path: &Path, mode: u32, meant: &VisibleCredentials) -> bool {
         let name = path.file_name().map_or(&[][..], |n| n.as_encoded_bytes());
         let found = self.named(name);
         found.is_some_and(|found| {
@@ -83,13 +83,13 @@ fn matches(pattern: &str, name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::never::Never;
+    use crate::plan::never::NeverList;
 
     /// L6: a key outside of `.ssh`.
     #[test]
     fn a_private_key_is_known_by_its_name_and_its_lines() {
-        let keys = &Never::builtin().keys;
-        let none = Meant::new();
+        let keys = &NeverList::builtin().keys;
+        let none = VisibleCredentials::new();
         for (name, mode, may_be) in [
             ("id_rsa", 0o644, true),
             ("a/id_ed25519_work", 0o644, true),
@@ -103,7 +103,7 @@ mod tests {
         ] {
             assert_eq!(keys.may_be(Path::new(name), mode, &none), may_be, "{name}");
         }
-        let meant = Meant::from(["*.pem".into()]);
+        let meant = VisibleCredentials::from(["*.pem".into()]);
         assert!(!keys.may_be(Path::new("x.pem"), 0o600, &meant));
         for kind in ["", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED "] {
             let text = format!("-----BEGIN {kind}PRIVATE KEY-----\r\nMII");

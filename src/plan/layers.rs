@@ -11,10 +11,10 @@ use super::mountinfo::{MountLine, path, split_layers};
 use super::{EphemeralContent, FilesystemPlan, PlanError};
 use crate::policy::{Policy, RootAccess};
 
-/// What private files of an image lie over.
+/// The lower part of an overlay with an image's private files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ImageBelow {
+pub enum ImageBase {
     /// A directory of a file system that finds files by their handles.
     Directory,
     /// The layers of the engine's overlay.
@@ -100,9 +100,9 @@ impl FilesystemPlan {
 
     /// Takes down what was found below. A root in which hard links come apart is not what a policy calls ephemeral; one in place of
     /// an engine's, which nobody asked for, says so.
-    pub fn lie_over(&mut self, policy: &Policy, found: ImageBelow) -> Result<(), PlanError> {
+    pub fn lie_over(&mut self, policy: &Policy, found: ImageBase) -> Result<(), PlanError> {
         let named = policy.filesystem.root == RootAccess::Ephemeral;
-        if let (RootAccess::Ephemeral, true, ImageBelow::AsItIs(why)) = (self.root, named, &found) {
+        if let (RootAccess::Ephemeral, true, ImageBase::AsItIs(why)) = (self.root, named, &found) {
             return Err(PlanError::LinksApart {
                 policy: policy.name.to_string(),
                 why: why.clone(),
@@ -179,18 +179,14 @@ mod tests {
     fn a_root_whose_links_come_apart_is_refused_and_a_private_directory_is_not() {
         let mut plan = super::super::tests::sample();
         let mut policy = super::super::tests::sample_policy();
-        let found = || ImageBelow::AsItIs("no handles".to_owned());
+        let found = || ImageBase::AsItIs("no handles".to_owned());
         plan.filesystem.root = RootAccess::Ephemeral;
         // In place of an engine's layer, of which there is none.
         assert_eq!(policy.filesystem.root, RootAccess::Engine);
         assert!(plan.filesystem.lie_over(&policy, found()).is_ok());
         policy.filesystem.root = RootAccess::Ephemeral;
         assert!(plan.filesystem.lie_over(&policy, found()).is_err());
-        assert!(
-            plan.filesystem
-                .lie_over(&policy, ImageBelow::Layers)
-                .is_ok()
-        );
+        assert!(plan.filesystem.lie_over(&policy, ImageBase::Layers).is_ok());
         plan.filesystem.root = RootAccess::ReadOnly;
         assert!(plan.filesystem.lie_over(&policy, found()).is_ok());
     }

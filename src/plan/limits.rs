@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{HostFacts, PersonFacts, PlanError, Warning};
 use crate::policy::bound::Bound;
-use crate::policy::{Field, Limits, Origin, Policy, Resolved};
+use crate::policy::{Field, Limits, Origin, Policy, ResolvedPolicy};
 
 /// The period of a quota where nobody names one, in microseconds: the kernel's own (sched-bwc.rst).
 const PERIOD: u64 = 100_000;
@@ -103,7 +103,7 @@ impl LimitsPlan {
     pub(super) fn of_person(
         mut self,
         (person, controllers): (PersonFacts, &BTreeSet<String>),
-        resolved: &Resolved,
+        resolved: &ResolvedPolicy,
         warnings: &mut Vec<Warning>,
     ) -> Result<Self, PlanError> {
         let has = |controller: &str| controllers.contains(controller);
@@ -257,7 +257,7 @@ impl LimitsPlan {
 }
 
 /// Who set a field, if somebody has beside the program's own policies.
-fn written_down(resolved: &Resolved, field: Field) -> Option<String> {
+fn written_down(resolved: &ResolvedPolicy, field: Field) -> Option<String> {
     let origin = resolved.origins.get(&field).unwrap_or(&Origin::Default);
     match origin {
         Origin::Builtin(_) | Origin::Default => None,
@@ -425,7 +425,7 @@ mod tests {
             groups: 0,
             cgroup: PersonsCgroup::Given,
         };
-        let of = |controllers: &[&str], resolved: &Resolved| {
+        let of = |controllers: &[&str], resolved: &ResolvedPolicy| {
             let controllers = controllers.iter().map(|one| (*one).to_owned()).collect();
             let mut warnings = Vec::new();
             let left = PLAN.of_person((person, &controllers), resolved, &mut warnings);

@@ -62,30 +62,33 @@ use std::path::PathBuf;
 use oci_spec::runtime::{Linux, Process, Spec};
 use serde::{Deserialize, Serialize};
 
-use self::wrapped::ShownBy;
+use self::wrapped::WrapEnforcement;
 use crate::egress::own::own_names;
 use crate::policy::{
-    Capability, Leave, LeftOut, Policy, Privileges, Resolved, SetIdRule, Switch, SyscallName,
-    SyscallProfile, Syscalls,
+    Capability, LeftOut, Loosening, Policy, Privileges, ResolvedPolicy, SetIdRule, Switch,
+    SyscallName, SyscallProfile, Syscalls,
 };
 pub use audit::{AuditPlan, AuditedNetwork};
-pub use decided::Decided;
+pub use decided::DecidedPlan;
 pub use error::PlanError;
 pub use facts::{
-    BundleFacts, FileKind, FileSystem, Home, HostFacts, Inside, Link, Seen, SeenAs, SourceFacts,
+    BundleFacts, FileKind, FileSystem, FollowedLink, FoundCredential, Home, HostFacts, SourceFacts,
+    VisibleFile, VisibleKind,
 };
-pub use filesystem::{Ephemeral, EphemeralContent, FilesystemPlan, ScratchPlace, SeenIn};
-pub use found_in::FoundIn;
-pub use git::{Exclude, InGit, Untracked};
+pub use filesystem::{
+    EphemeralContent, EphemeralMount, FilesystemPlan, ScratchStorage, VisibleFiles,
+};
+pub use found_in::CredentialDirectory;
+pub use git::{Exclude, GitState, UntrackedFile};
 pub use idmap::{MappedIds, SourceIds};
 pub use join::{Neighbour, NeighbourNetwork, NetworkState};
-pub use layers::ImageBelow;
+pub use layers::ImageBase;
 pub use limits::LimitsPlan;
 pub use mount::{
-    Bind, BindAccess, Judged, KernelFileSystem, KernelMount, MountError, MountKind, PlannedMount,
-    Programs, Pruned, Tmpfs,
+    BindAccess, BindMount, KernelFileSystem, KernelMount, MountError, MountKind, OmittedMount,
+    PlannedMount, ProgramMode, SourceIdentity, Tmpfs,
 };
-pub use namespace::{Isolates, NamespaceError, PlannedNamespace};
+pub use namespace::{NamespaceError, NamespaceType, PlannedNamespace};
 pub use network::{NetworkPlan, SharedNetwork, SidecarLimits};
 pub use person::{PersonFacts, PersonsCgroup};
 pub use privileges::CapabilitySets;
@@ -123,7 +126,7 @@ pub struct Plan {
     pub limits: LimitsPlan,
     /// What annotations may ask for beyond the policy; not in records of before there was leave.
     #[serde(default)]
-    pub leave: Option<Leave>,
+    pub leave: Option<Loosening>,
     /// The ceilings, and who set each.
     #[serde(default)]
     pub ceilings: Vec<String>,
@@ -226,13 +229,13 @@ impl SyscallPlan {
 
 /// Translates a policy into what will be enforced for this spec on this host.
 pub fn plan(
-    resolved: &Resolved,
+    resolved: &ResolvedPolicy,
     spec: &Spec,
     bundle: &BundleFacts,
     host: &HostFacts,
-) -> Result<Decided, PlanError> {
-    let asked = Asked::of(spec)?;
-    let Asked { linux, process, .. } = asked;
+) -> Result<DecidedPlan, PlanError> {
+    let asked = SpecParts::of(spec)?;
+    let SpecParts { linux, process, .. } = asked;
     let mut warnings = Vec::new();
     let joined = join::find(resolved, linux, bundle, &mut warnings)?;
     let governing = match &joined {
@@ -298,7 +301,7 @@ pub fn plan(
         not_given,
         warnings,
     };
-    Ok(Decided {
+    Ok(DecidedPlan {
         origins: join::origins(&governing, joined.as_ref()),
         resolved: governing.into_owned().policy,
         plan,
@@ -313,7 +316,7 @@ fn owners(
     filesystem: &mut FilesystemPlan,
     warnings: &mut Vec<Warning>,
 ) -> Result<(Switch, Option<SetIdCause>), PlanError> {
-    let container = idmap::Container {
+    let container = idmap::IdmapContext {
         policy: &policy.filesystem,
         spec,
         by: bundle.wrapped.by,
@@ -325,20 +328,20 @@ fn owners(
 
 /// What of the node the container may take: the smallest of all that bounds it.
 fn bounds(
-    governing: &Resolved,
+    governing: &ResolvedPolicy,
     host: &HostFacts,
-    by: ShownBy,
+    by: WrapEnforcement,
     warnings: &mut Vec<Warning>,
 ) -> Result<LimitsPlan, PlanError> {
     let all = governing.bounds.iter().chain([&governing.policy.limits]);
     let bounds = LimitsPlan::smallest(all, host);
     match (&host.person, by) {
         // Without a cgroup none holds, and `wrap` says so or refuses.
-        (_, ShownBy::Rules) => Ok(bounds),
-        (Some(person), ShownBy::Mounts) => {
+        (_, WrapEnforcement::Rules) => Ok(bounds),
+        (Some(person), WrapEnforcement::Mounts) => {
             bounds.of_person((*person, &host.controllers), governing, warnings)
         }
-        (None, ShownBy::Mounts) => {
+        (None, WrapEnforcement::Mounts) => {
             bounds.require(&governing.policy, host)?;
             Ok(bounds)
         }
@@ -347,13 +350,13 @@ fn bounds(
 
 /// The sections of a spec that every container needs.
 #[derive(Clone, Copy)]
-struct Asked<'a> {
+struct SpecParts<'a> {
     spec: &'a Spec,
     linux: &'a Linux,
     process: &'a Process,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> SpecParts<'a> {
     fn of(spec: &'a Spec) -> Result<Self, PlanError> {
         let linux = spec.linux().as_ref().ok_or(PlanError::Missing("linux"))?;
         let process = spec.process().as_ref();
@@ -389,7 +392,7 @@ fn refuse_left_out(policy: &Policy, filesystem: &FilesystemPlan) -> Result<(), P
     if left_out.is_empty() || policy.filesystem.left_out == LeftOut::Report {
         return Ok(());
     }
-    let told = |m: &Pruned| format!("the mount at {} ({})", m.destination.display(), m.why);
+    let told = |m: &OmittedMount| format!("the mount at {} ({})", m.destination.display(), m.why);
     Err(PlanError::LeftOut {
         policy: policy.name.to_string(),
         what: left_out.iter().map(told).collect::<Vec<_>>().join("; "),

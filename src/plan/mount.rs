@@ -8,7 +8,7 @@ use super::{FileKind, MappedIds};
 
 /// A mount that the container gets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Recorded", into = "Recorded")]
+#[serde(try_from = "MountRecord", into = "MountRecord")]
 pub struct PlannedMount {
     /// Mount point in the container.
     pub destination: PathBuf,
@@ -26,7 +26,7 @@ pub enum MountKind {
     /// An empty file system in memory at the engine's place. The container's first process makes it.
     Tmpfs(Tmpfs),
     /// A file or directory of the node. The container's first process attaches it, from a descriptor.
-    Bind(Bind),
+    Bind(BindMount),
 }
 
 /// A file system of the kernel's.
@@ -51,15 +51,15 @@ pub struct Tmpfs {
 
 /// A bind mount. It is private, not recursive, and has neither devices nor set-user-ID programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bind {
+pub struct BindMount {
     /// Path on the node.
     pub source: PathBuf,
     /// Inode that must be found there.
-    pub judged: Judged,
+    pub judged: SourceIdentity,
     /// What may be written.
     pub access: BindAccess,
     /// Whether programs of it run.
-    pub programs: Programs,
+    pub programs: ProgramMode,
     /// Which ids it shows.
     pub ids: MappedIds,
 }
@@ -75,9 +75,9 @@ pub enum BindAccess {
     Private,
 }
 
-/// What becomes of a bind mount's programs.
+/// Whether programs on a bind mount can be executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Programs {
+pub enum ProgramMode {
     /// They run.
     Run,
     /// They are refused (`noexec`).
@@ -151,10 +151,10 @@ impl KernelFileSystem {
     }
 }
 
-/// Identity of a judged source.
+/// Identity of a mount's source at the time of the decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Judged {
+pub struct SourceIdentity {
     /// Device number.
     pub dev: u64,
     /// Inode number.
@@ -163,10 +163,10 @@ pub struct Judged {
     pub kind: FileKind,
 }
 
-/// A mount that the engine asked for and the container does not get.
+/// A mount that the engine requested and the container does not get.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Pruned {
+pub struct OmittedMount {
     /// Mount point in the container.
     pub destination: PathBuf,
     /// What would have been mounted.
@@ -177,14 +177,14 @@ pub struct Pruned {
 
 impl PlannedMount {
     /// The bind mount that it is, if it is one.
-    pub fn bind(&self) -> Option<&Bind> {
+    pub fn bind(&self) -> Option<&BindMount> {
         match &self.kind {
             MountKind::Bind(bind) => Some(bind),
             MountKind::Kernel(_) | MountKind::Tmpfs(_) => None,
         }
     }
 
-    pub(super) fn bind_mut(&mut self) -> Option<&mut Bind> {
+    pub(super) fn bind_mut(&mut self) -> Option<&mut BindMount> {
         match &mut self.kind {
             MountKind::Bind(bind) => Some(bind),
             MountKind::Kernel(_) | MountKind::Tmpfs(_) => None,
@@ -244,7 +244,7 @@ impl PlannedMount {
     }
 }
 
-impl Bind {
+impl BindMount {
     /// Whether this is the source that was judged: its path, and the inode there.
     pub fn is_of(&self, path: &Path, (dev, ino): (u64, u64)) -> bool {
         (self.judged.dev, self.judged.ino) == (dev, ino) && self.source == path
@@ -252,7 +252,7 @@ impl Bind {
 
     fn options(&self) -> Vec<&'static str> {
         let mut all = vec!["bind", "rprivate", "nosuid", "nodev"];
-        if self.programs == Programs::Refused {
+        if self.programs == ProgramMode::Refused {
             all.push("noexec");
         }
         all.push(match self.access {
@@ -263,17 +263,17 @@ impl Bind {
     }
 }
 
-/// A mount as records and `explain --json` have it.
+/// A mount as records and `explain --json` write it.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Recorded {
+struct MountRecord {
     destination: PathBuf,
     kind: String,
     #[serde(with = "super::text::one")]
     source: PathBuf,
     options: Vec<String>,
     why: String,
-    judged: Option<Judged>,
+    judged: Option<SourceIdentity>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     private: bool,
     #[serde(default, skip_serializing_if = "is_the_nodes")]
@@ -284,7 +284,7 @@ fn is_the_nodes(ids: &MappedIds) -> bool {
     *ids == MappedIds::Node
 }
 
-impl From<PlannedMount> for Recorded {
+impl From<PlannedMount> for MountRecord {
     fn from(mount: PlannedMount) -> Self {
         Self {
             kind: mount.type_name().to_owned(),
@@ -308,11 +308,11 @@ pub struct MountError {
     options: Vec<String>,
 }
 
-impl TryFrom<Recorded> for PlannedMount {
+impl TryFrom<MountRecord> for PlannedMount {
     type Error = MountError;
 
-    fn try_from(recorded: Recorded) -> Result<Self, MountError> {
-        let Recorded {
+    fn try_from(recorded: MountRecord) -> Result<Self, MountError> {
+        let MountRecord {
             destination,
             kind: type_name,
             source,
@@ -325,7 +325,7 @@ impl TryFrom<Recorded> for PlannedMount {
         let has = |option: &str| options.iter().any(|o| o == option);
         let kernel = KernelFileSystem::at(&type_name, &destination);
         let kind = match (type_name.as_str(), kernel, judged) {
-            ("bind", None, Some(judged)) => Some(MountKind::Bind(Bind {
+            ("bind", None, Some(judged)) => Some(MountKind::Bind(BindMount {
                 source,
                 judged,
                 access: match (private, has("ro")) {
@@ -334,8 +334,8 @@ impl TryFrom<Recorded> for PlannedMount {
                     (false, false) => BindAccess::ReadWrite,
                 },
                 programs: match has("noexec") {
-                    true => Programs::Refused,
-                    false => Programs::Run,
+                    true => ProgramMode::Refused,
+                    false => ProgramMode::Run,
                 },
                 ids,
             })),

@@ -12,13 +12,13 @@ use oci_spec::runtime::{LinuxNamespaceType, Mount, Spec};
 use super::ephemeral::ephemeral;
 use super::git::Exclude;
 use super::names::sharers;
-use super::never::Never;
+use super::never::NeverList;
 use super::root::{hold_parents, root};
 use super::scratch::most_of_a_tmpfs;
-use super::sort::{Named, Rules, Sorted, asks_to_write, is_another};
+use super::sort::{MountRules, MountTarget, SortedMounts, asks_to_write, is_another};
 use super::workspace::{pod_role, workspace};
-use super::{BundleFacts, FilesystemPlan, PlanError, ScratchPlace, Warning, volumes};
-use crate::policy::{Field, Origin, Resolved};
+use super::{BundleFacts, FilesystemPlan, PlanError, ScratchStorage, Warning, volumes};
+use crate::policy::{Field, Origin, ResolvedPolicy};
 
 /// Made empty in every container under a policy, whatever the engine says (`--privileged` says nothing):
 /// Docker 28's list, and what tells user 0 of the whole node's memory without asking for a capability (F-L2).
@@ -56,7 +56,7 @@ const READONLY: &[&str] = &[
 
 /// Plans the file system wall.
 pub(super) fn plan(
-    resolved: &Resolved,
+    resolved: &ResolvedPolicy,
     spec: &Spec,
     bundle: &BundleFacts,
     warnings: &mut Vec<Warning>,
@@ -73,7 +73,7 @@ pub(super) fn plan(
         ephemeral: overlays,
         scratch_bytes: files.scratch.bytes(),
         scratch_on: files.scratch_on,
-        scratch_place: ScratchPlace::Memory,
+        scratch_place: ScratchStorage::Memory,
         image_below: None,
         workspace: sorted.workspace,
         kept: bundle.wrapped.kept.clone(),
@@ -104,11 +104,11 @@ pub(super) fn plan(
 
 /// What becomes of each of the engine's mounts.
 fn sort(
-    resolved: &Resolved,
+    resolved: &ResolvedPolicy,
     spec: &Spec,
     bundle: &BundleFacts,
     warnings: &mut Vec<Warning>,
-) -> Result<Sorted, PlanError> {
+) -> Result<SortedMounts, PlanError> {
     let policy = &resolved.policy;
     let meant = policy.filesystem.meant();
     // As named by the engine, and as the image's own links lead there.
@@ -119,8 +119,8 @@ fn sort(
     let process = spec.process().as_ref();
     let pod = volumes::pod(spec, bundle);
     let ipc = sharers(spec, bundle, LinuxNamespaceType::Ipc, pod.as_ref());
-    let rules = Rules {
-        never: Never::builtin(),
+    let rules = MountRules {
+        never: NeverList::builtin(),
         meant: &meant,
         policy,
         pod: pod.as_ref(),
@@ -129,12 +129,12 @@ fn sort(
     };
     let workspace = workspace(resolved, spec, &named, bundle, rules, warnings)?;
     check_written(resolved, spec, &named, warnings)?;
-    let mut out = Sorted {
+    let mut out = SortedMounts {
         pruned: bundle.wrapped.dropped.clone(),
-        ..Sorted::default()
+        ..SortedMounts::default()
     };
     for (index, (mount, named)) in mounts.iter().zip(&named).enumerate() {
-        let place = Named {
+        let place = MountTarget {
             path: named.destination(),
             is_workspace: workspace == Some(index),
         };
@@ -188,7 +188,7 @@ pub(super) fn options_not_given(spec: &Spec, plan: &FilesystemPlan) -> Vec<Strin
 /// A path of `filesystem.write` that is no mount is a mistake where it was written for this container. A pod's annotations
 /// are written for all of its containers, and a policy's file for many.
 fn check_written(
-    resolved: &Resolved,
+    resolved: &ResolvedPolicy,
     spec: &Spec,
     named: &[Mount],
     warnings: &mut Vec<Warning>,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::{LinuxNamespaceType, Spec};
 
 use super::judge::by_link;
-use super::never::Never;
+use super::never::NeverList;
 use super::support::is_id;
 use super::volumes::{Pod, pod};
 use super::{BundleFacts, FileKind, SourceFacts};
@@ -34,14 +34,14 @@ pub fn names_file(
         return Ok(None);
     }
     let pod = pod(spec, bundle);
-    let whose = Whose {
+    let whose = NameOwners {
         ids: sharers(spec, bundle, LinuxNamespaceType::Network, pod.as_ref()),
         uid: pod.as_ref().map(|pod| pod.uid.as_str()),
     };
     let whole = facts.kind == FileKind::File
         && facts.trusted
         && facts.nameless.is_none()
-        && by_link(Never::builtin(), facts).is_none()
+        && by_link(NeverList::builtin(), facts).is_none()
         // Where Docker's data lies elsewhere, it is known as Docker's.
         && facts.same_as.iter().all(|same| facts.path.starts_with(same));
     let own = whole && facts.kubelets_names().all(|name| whose.has(target, name));
@@ -51,8 +51,8 @@ pub fn names_file(
     }
 }
 
-/// Those whose names count.
-struct Whose<'a> {
+/// The ids and the user whose names count.
+struct NameOwners<'a> {
     /// The container, and those whose network it joins.
     ids: BTreeSet<&'a str>,
     /// Its pod.
@@ -81,7 +81,7 @@ pub(super) fn sharers<'a>(
         .collect()
 }
 
-impl Whose<'_> {
+impl NameOwners<'_> {
     /// Whether a path is where an engine keeps their names.
     fn has(&self, target: &str, path: &Path) -> bool {
         let name = target.rsplit('/').next().unwrap_or("");
@@ -113,7 +113,7 @@ fn is_engines(facts: &SourceFacts, bundle: &BundleFacts) -> bool {
     let podman = bundle.bundle.ancestors().nth(2);
     let podman = podman.filter(|store| store.ends_with("overlay-containers"));
     let above = |steps| facts.path.ancestors().nth(steps);
-    let closed = above(1).is_some_and(|directory| Never::builtin().is_closed(directory));
+    let closed = above(1).is_some_and(|directory| NeverList::builtin().is_closed(directory));
     bundle.cri
         || closed
         || (docker.is_some() && above(2) == docker.as_deref())

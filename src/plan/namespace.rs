@@ -6,9 +6,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Which resource a namespace holds (namespaces(7)).
+/// Which resource a namespace isolates (namespaces(7)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Isolates {
+pub enum NamespaceType {
     /// The root of the cgroups.
     Cgroup,
     /// System V objects and POSIX queues.
@@ -27,7 +27,7 @@ pub enum Isolates {
     Uts,
 }
 
-impl Isolates {
+impl NamespaceType {
     const ALL: [Self; 8] = [
         Self::Cgroup,
         Self::Ipc,
@@ -59,14 +59,14 @@ impl Isolates {
 #[serde(try_from = "String", into = "String")]
 pub struct PlannedNamespace {
     /// What it holds.
-    pub isolates: Isolates,
+    pub isolates: NamespaceType,
     /// The one that is joined; `None`: a new one.
     pub path: Option<PathBuf>,
 }
 
 impl PlannedNamespace {
     /// A new one.
-    pub fn new(isolates: Isolates) -> Self {
+    pub fn new(isolates: NamespaceType) -> Self {
         Self {
             isolates,
             path: None,
@@ -74,7 +74,7 @@ impl PlannedNamespace {
     }
 
     /// The one at a path.
-    pub fn at(isolates: Isolates, path: impl Into<PathBuf>) -> Self {
+    pub fn at(isolates: NamespaceType, path: impl Into<PathBuf>) -> Self {
         Self {
             isolates,
             path: Some(path.into()),
@@ -82,12 +82,12 @@ impl PlannedNamespace {
     }
 
     /// Whether it is a new one of this kind.
-    pub fn is_new(&self, isolates: Isolates) -> bool {
+    pub fn is_new(&self, isolates: NamespaceType) -> bool {
         self.isolates == isolates && self.path.is_none()
     }
 
     /// Whether it is the one at this path.
-    pub fn is_at(&self, isolates: Isolates, path: &Path) -> bool {
+    pub fn is_at(&self, isolates: NamespaceType, path: &Path) -> bool {
         self.isolates == isolates && self.path.as_deref() == Some(path)
     }
 }
@@ -105,7 +105,9 @@ impl FromStr for PlannedNamespace {
             Some((name, path)) => (name, Some(PathBuf::from(path))),
             None => (text, None),
         };
-        let found = Isolates::ALL.into_iter().find(|kind| kind.name() == name);
+        let found = NamespaceType::ALL
+            .into_iter()
+            .find(|kind| kind.name() == name);
         let isolates = found.ok_or_else(|| NamespaceError(text.to_owned()))?;
         Ok(Self { isolates, path })
     }
@@ -153,7 +155,7 @@ mod tests {
 
     #[test]
     fn every_kind_is_read_by_its_own_name() {
-        for kind in Isolates::ALL {
+        for kind in NamespaceType::ALL {
             let read = kind.name().parse();
             assert_eq!(read, Ok(PlannedNamespace::new(kind)));
         }

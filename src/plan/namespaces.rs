@@ -5,19 +5,19 @@ use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{Linux, LinuxNamespace, LinuxNamespaceType as Type};
 
-use super::join::Joined;
-use super::{BundleFacts, Isolates, Neighbour, PlanError, PlannedNamespace, Warning};
-use crate::policy::{NamespaceKind, Resolved, exceeds};
+use super::join::NetworkJoin;
+use super::{BundleFacts, NamespaceType, Neighbour, PlanError, PlannedNamespace, Warning};
+use crate::policy::{NamespaceKind, ResolvedPolicy, exceeds};
 
 /// The namespaces that libcontainer makes or joins.
 ///
 /// The network namespace here is the engine's: the container's own is made beside it and entered at `start`.
 /// A missing cgroup namespace (Docker's default on cgroup v1) is added rather than refused.
 pub(super) fn plan(
-    resolved: &Resolved,
+    resolved: &ResolvedPolicy,
     linux: &Linux,
     bundle: &BundleFacts,
-    joined: Option<&Joined<'_>>,
+    joined: Option<&NetworkJoin<'_>>,
 ) -> Result<Vec<PlannedNamespace>, PlanError> {
     let given = linux.namespaces().as_deref().unwrap_or_default();
     let own_users = given.iter().all(|n| n.typ() != Type::User);
@@ -28,14 +28,14 @@ pub(super) fn plan(
     };
     let mut out = Vec::new();
     for (typ, kind, isolates) in [
-        (Type::Pid, Some(NamespaceKind::Pid), Isolates::Pid),
-        (Type::Ipc, Some(NamespaceKind::Ipc), Isolates::Ipc),
-        (Type::Uts, Some(NamespaceKind::Uts), Isolates::Uts),
-        (Type::Mount, None, Isolates::Mount),
+        (Type::Pid, Some(NamespaceKind::Pid), NamespaceType::Pid),
+        (Type::Ipc, Some(NamespaceKind::Ipc), NamespaceType::Ipc),
+        (Type::Uts, Some(NamespaceKind::Uts), NamespaceType::Uts),
+        (Type::Mount, None, NamespaceType::Mount),
     ] {
         match given.iter().find(|n| n.typ() == typ) {
             None if judge.node_allows(kind) => {}
-            None if isolates == Isolates::Uts && is_host_network(given, bundle) => {
+            None if isolates == NamespaceType::Uts && is_host_network(given, bundle) => {
                 return Err(PlanError::HostNetwork(resolved.policy.name.to_string()));
             }
             None => return Err(refused(resolved, "host's".into(), isolates)),
@@ -44,24 +44,24 @@ pub(super) fn plan(
     }
     let cgroup = given.iter().find(|n| n.typ() == Type::Cgroup);
     out.push(
-        cgroup.map_or(Ok(PlannedNamespace::new(Isolates::Cgroup)), |ns| {
-            judge.own_or_allowed(ns, Some(NamespaceKind::Cgroup), Isolates::Cgroup)
+        cgroup.map_or(Ok(PlannedNamespace::new(NamespaceType::Cgroup)), |ns| {
+            judge.own_or_allowed(ns, Some(NamespaceKind::Cgroup), NamespaceType::Cgroup)
         })?,
     );
     if let Some(ns) = given.iter().find(|n| n.typ() == Type::User) {
-        out.push(judge.own_or_allowed(ns, Some(NamespaceKind::User), Isolates::User)?);
+        out.push(judge.own_or_allowed(ns, Some(NamespaceKind::User), NamespaceType::User)?);
     }
     if given.iter().any(|n| n.typ() == Type::Time) {
-        out.push(PlannedNamespace::new(Isolates::Time));
+        out.push(PlannedNamespace::new(NamespaceType::Time));
     }
-    out.push(joined.map_or_else(|| network(given), Joined::namespace));
+    out.push(joined.map_or_else(|| network(given), NetworkJoin::namespace));
     out.sort();
     Ok(out)
 }
 
 /// What decides whether a namespace may be joined.
 struct Judge<'a> {
-    resolved: &'a Resolved,
+    resolved: &'a ResolvedPolicy,
     neighbours: &'a BTreeMap<PathBuf, Vec<Neighbour>>,
     /// The container has no user namespace.
     host_users: bool,
@@ -76,7 +76,7 @@ impl Judge<'_> {
         &self,
         ns: &LinuxNamespace,
         kind: Option<NamespaceKind>,
-        isolates: Isolates,
+        isolates: NamespaceType,
     ) -> Result<PlannedNamespace, PlanError> {
         let Some(path) = ns.path() else {
             return Ok(PlannedNamespace::new(isolates));
@@ -93,7 +93,7 @@ impl Judge<'_> {
         &self,
         path: &Path,
         kind: Option<NamespaceKind>,
-        isolates: Isolates,
+        isolates: NamespaceType,
     ) -> Result<(), PlanError> {
         let shareable = matches!(
             kind,
@@ -127,7 +127,7 @@ impl Judge<'_> {
         let host_users = !other
             .namespaces
             .iter()
-            .any(|n| n.isolates == Isolates::User);
+            .any(|n| n.isolates == NamespaceType::User);
         if !(host_users && self.host_users) {
             return Some("one of them has a user namespace".to_owned());
         }
@@ -150,10 +150,10 @@ pub(super) const HOST_NETWORK: &str = "/proc/self/ns/net";
 fn network(given: &[LinuxNamespace]) -> PlannedNamespace {
     match given.iter().find(|n| n.typ() == Type::Network) {
         // Always listed: libcontainer lets `exec` skip a namespace that the spec does not list.
-        None => PlannedNamespace::at(Isolates::Network, HOST_NETWORK),
+        None => PlannedNamespace::at(NamespaceType::Network, HOST_NETWORK),
         Some(ns) => match ns.path() {
-            None => PlannedNamespace::new(Isolates::Network),
-            Some(path) => PlannedNamespace::at(Isolates::Network, path),
+            None => PlannedNamespace::new(NamespaceType::Network),
+            Some(path) => PlannedNamespace::at(NamespaceType::Network, path),
         },
     }
 }
@@ -162,7 +162,7 @@ fn foreign(path: &Path) -> String {
     format!("foreign ({})", path.display())
 }
 
-fn refused(resolved: &Resolved, whose: String, isolates: Isolates) -> PlanError {
+fn refused(resolved: &ResolvedPolicy, whose: String, isolates: NamespaceType) -> PlanError {
     PlanError::Namespace {
         policy: resolved.policy.name.to_string(),
         whose,

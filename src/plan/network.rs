@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 
 use super::{FilesystemPlan, PlanError, secrets};
 use crate::egress::ssh::SSH;
-use crate::egress::{Asking, Budget, Opened, Rules, proxy_port};
-use crate::plan::Isolates;
+use crate::egress::{AskRules, Budget, EgressRules, TlsHosts, proxy_port};
+use crate::plan::NamespaceType;
 use crate::plan::PlannedNamespace;
 use crate::plan::namespaces::HOST_NETWORK;
 use crate::policy::inbound::MOST_INBOUND;
 use crate::policy::request::FieldPattern;
 use crate::policy::{
     HoneyValue, Network, NetworkMode, NetworkPrefix, NodeSecret, OnUnknown, Policy, PolicyName,
-    Resolved, Switch, TlsWay, Upstream, UpstreamNames,
+    ResolvedPolicy, Switch, TlsWay, Upstream, UpstreamNames,
 };
 
 /// The network wall.
@@ -26,7 +26,7 @@ pub struct NetworkPlan {
     /// What the inner namespace offers.
     pub mode: NetworkMode,
     /// What is reached through the sidecar; nothing unless the mode is `allowlist`.
-    pub rules: Rules,
+    pub rules: EgressRules,
     /// The TCP ports that the wall listens on inside, bound at `create`: those that the rules named then, and SSH's.
     #[serde(default)]
     pub ports: BTreeSet<u16>,
@@ -35,7 +35,7 @@ pub struct NetworkPlan {
     pub proxy_port: u16,
     /// What may be asked for, where that is not denied at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asking: Option<Asking>,
+    pub asking: Option<AskRules>,
     /// Whether processes are told of the proxy.
     pub proxy_env: bool,
     /// The cluster's networks, as the node's file names them: where rules `service:` lead besides the engine's own.
@@ -52,7 +52,7 @@ pub struct NetworkPlan {
     pub own_names: Vec<String>,
     /// Where TLS is opened so that requests are seen: `None` where it never is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub opened: Option<Opened>,
+    pub opened: Option<TlsHosts>,
     /// The certificate of the container's authority for that (PEM), from `create` on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authority: Option<String>,
@@ -118,7 +118,7 @@ impl NetworkPlan {
     }
 
     /// The hosts to which TLS is opened, where there are any.
-    pub fn opens(&self) -> Option<&Opened> {
+    pub fn opens(&self) -> Option<&TlsHosts> {
         self.opened.as_ref().filter(|opened| !opened.is_empty())
     }
 
@@ -181,7 +181,7 @@ fn is_not_kept(seconds: &u32) -> bool {
 
 /// The ports on which the wall listens for hosts: those of rules, those that may be asked for, and SSH's. Git by SSH is the most
 /// usual wish that no rule names, and is so refused with its reason and a line of the log.
-fn listened(rules: &Rules, asks: bool, inbound: &BTreeSet<u16>) -> BTreeSet<u16> {
+fn listened(rules: &EgressRules, asks: bool, inbound: &BTreeSet<u16>) -> BTreeSet<u16> {
     let mut ports = rules.ports();
     if asks {
         ports.extend(ASKED);
@@ -193,7 +193,7 @@ fn listened(rules: &Rules, asks: bool, inbound: &BTreeSet<u16>) -> BTreeSet<u16>
 }
 
 /// What the inner namespace offers and the sidecar lets through.
-pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>) -> NetworkPlan {
+pub fn plan(resolved: &ResolvedPolicy, sysctl: BTreeMap<String, String>) -> NetworkPlan {
     // No `..`: a field added to the policy does not compile until it is planned.
     let Network {
         mode,
@@ -214,13 +214,13 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>) -> NetworkPla
         inbound,
     } = &resolved.policy.network;
     let rules = match mode {
-        NetworkMode::Allowlist => Rules {
+        NetworkMode::Allowlist => EgressRules {
             allow: allow.clone(),
             deny: deny.clone(),
             search: Vec::new(),
         },
         // A policy may be narrowed to a mode that reaches nothing whatever it lists.
-        NetworkMode::None | NetworkMode::Local => Rules::default(),
+        NetworkMode::None | NetworkMode::Local => EgressRules::default(),
     };
     let learns = resolved.policy.report.learn == Switch::On;
     let asks = *mode == NetworkMode::Allowlist && (learns || *on_unknown == OnUnknown::Ask);
@@ -243,13 +243,13 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>) -> NetworkPla
         },
         request_fields: resolved.request_fields.clone(),
         ports,
-        asking: asks.then(|| Asking {
+        asking: asks.then(|| AskRules {
             seconds: ask_seconds.get(),
             limits: resolved.network_limits.clone(),
             learns,
             secret_hosts: BTreeSet::new(),
         }),
-        opened: (*tls == TlsWay::Open).then(|| Opened::of(&rules)),
+        opened: (*tls == TlsWay::Open).then(|| TlsHosts::of(&rules)),
         rules,
         proxy_env: *mode != NetworkMode::None && *proxy_env == Switch::On,
         own_names: Vec::new(),
@@ -276,7 +276,7 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>) -> NetworkPla
 
 /// The network of a container that shares nobody's.
 pub(super) fn own(
-    resolved: &Resolved,
+    resolved: &ResolvedPolicy,
     sysctl: BTreeMap<String, String>,
     own_names: Vec<String>,
     filesystem: &FilesystemPlan,
@@ -336,7 +336,7 @@ fn check_inbound(
         .all(|port| network.published.contains_key(port))
         && namespaces
             .iter()
-            .any(|n| n.is_at(Isolates::Network, Path::new(HOST_NETWORK)))
+            .any(|n| n.is_at(NamespaceType::Network, Path::new(HOST_NETWORK)))
     {
         "it has the host's network, and the ports would be the host's own at every address: for `wrap` use --publish".to_owned()
     } else if let Some(port) = ports.iter().find(walls) {
@@ -367,7 +367,7 @@ fn check_denials(policy: &PolicyName, network: &NetworkPlan) -> Result<(), PlanE
 }
 
 /// Why these rules are refused where the node's proxy resolves the names, if they are.
-pub fn unseen_denial(rules: &Rules) -> Option<String> {
+pub fn unseen_denial(rules: &EgressRules) -> Option<String> {
     let denial = rules.denied_addresses().next()?;
     Some(format!(
         "it has {denial}, and the node's upstream proxy resolves the names (network.upstream-names = \"proxy\"), so nobody \

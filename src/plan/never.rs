@@ -15,14 +15,14 @@ use crate::policy::Filesystem;
 /// The parsed list.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Never {
+pub struct NeverList {
     /// Paths of the node that never come in.
-    pub host: Vec<HostPath>,
+    pub host: Vec<NeverPath>,
     /// Paths of the node that are never written.
     #[serde(default)]
     pub read_only: Vec<ReadOnlyPath>,
     #[serde(default)]
-    file_system: Vec<KernelFileSystem>,
+    file_system: Vec<NeverFileSystem>,
     #[serde(default)]
     own: Credentials,
     credentials: Credentials,
@@ -34,10 +34,10 @@ pub struct Never {
     pub settings: Settings,
 }
 
-/// A path of the node that is never let in, with all below it.
+/// A path of the node that no container gets, with everything below it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct HostPath {
+pub struct NeverPath {
     /// The path.
     pub path: PathBuf,
     /// The reason, as a clause.
@@ -67,10 +67,10 @@ pub struct ReadOnlyPath {
     pub also: Vec<String>,
 }
 
-/// A file system by which the kernel shows itself.
+/// A file system in which the kernel shows its own state.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct KernelFileSystem {
+struct NeverFileSystem {
     /// Its name in mountinfo.
     kind: String,
     /// Its number in statfs(2), where that is its own.
@@ -86,21 +86,21 @@ struct Credentials {
     paths: Vec<PathBuf>,
 }
 
-/// Names of credentials that a container is meant to see, as the list has them.
-pub type Meant = BTreeSet<PathBuf>;
+/// Names of credentials that a container is allowed to see, as the list spells them.
+pub type VisibleCredentials = BTreeSet<PathBuf>;
 
 impl Filesystem {
     /// The credentials that the policy means to be seen.
-    pub fn meant(&self) -> Meant {
+    pub fn meant(&self) -> VisibleCredentials {
         let names = self.credentials.iter();
         names.map(|name| PathBuf::from(name.as_str())).collect()
     }
 }
 
-impl Never {
+impl NeverList {
     /// The list that is built in.
     pub fn builtin() -> &'static Self {
-        static LIST: LazyLock<Never> = LazyLock::new(|| {
+        static LIST: LazyLock<NeverList> = LazyLock::new(|| {
             toml::from_str(include_str!("../../policies/never.toml"))
                 .expect("a test parses the built-in list")
         });
@@ -109,11 +109,11 @@ impl Never {
 
     /// Why `real` (a path without links) is never let in, if it is.
     pub fn refuses(&self, real: &Path) -> Option<&str> {
-        self.refuses_but(real, &Meant::new())
+        self.refuses_but(real, &VisibleCredentials::new())
     }
 
     /// Likewise, where some credentials are meant to be seen.
-    pub fn refuses_but(&self, real: &Path, meant: &Meant) -> Option<&str> {
+    pub fn refuses_but(&self, real: &Path, meant: &VisibleCredentials) -> Option<&str> {
         let host = self.host.iter().find(|h| h.covers(real));
         host.map(|h| h.why.as_str())
             .or_else(|| self.credential_above(real, meant))
@@ -126,26 +126,28 @@ impl Never {
         real != etc
             && real.starts_with(etc)
             && !others.any(|host| host.covers(real))
-            && self.credential_above(real, &Meant::new()).is_none()
+            && self
+                .credential_above(real, &VisibleCredentials::new())
+                .is_none()
     }
 
     /// Why a path is a credential or lies in a folder of credentials, if it does.
-    pub fn credential_above(&self, path: &Path, meant: &Meant) -> Option<&str> {
+    pub fn credential_above(&self, path: &Path, meant: &VisibleCredentials) -> Option<&str> {
         let mut above = path.ancestors();
         above.find_map(|a| self.credential(a, meant))
     }
 
     /// Why a file with this path must be masked, if it must: it is itself a credential.
-    pub fn credential(&self, path: &Path, meant: &Meant) -> Option<&str> {
+    pub fn credential(&self, path: &Path, meant: &VisibleCredentials) -> Option<&str> {
         let parts = self.credential_parts(path, meant)?;
-        let is_own = self.own.parts(path, &Meant::new()) == Some(parts);
+        let is_own = self.own.parts(path, &VisibleCredentials::new()) == Some(parts);
         let group = if is_own { &self.own } else { &self.credentials };
         Some(&group.why)
     }
 
     /// By how many of its last components a path is known as a credential, if it is one.
-    pub fn credential_parts(&self, path: &Path, meant: &Meant) -> Option<usize> {
-        let own = self.own.parts(path, &Meant::new());
+    pub fn credential_parts(&self, path: &Path, meant: &VisibleCredentials) -> Option<usize> {
+        let own = self.own.parts(path, &VisibleCredentials::new());
         own.max(self.credentials.parts(path, meant))
     }
 
@@ -164,7 +166,7 @@ impl Never {
 
     /// Why a file system is never let in, if it is not: the kernel's own, wherever they are mounted.
     pub fn kernel(&self, found: &FileSystem) -> Option<&str> {
-        let is_it = |k: &&KernelFileSystem| {
+        let is_it = |k: &&NeverFileSystem| {
             k.kind == found.kind || k.magic.is_some_and(|magic| magic == found.magic)
         };
         self.file_system.iter().find(is_it).map(|k| k.why.as_str())
@@ -183,9 +185,9 @@ impl Never {
     }
 
     /// The last components of the names of what may be a credential.
-    pub fn last_names(&self) -> LastNames {
+    pub fn last_names(&self) -> FileNameFilter {
         let names = self.credentials().filter_map(Path::file_name);
-        LastNames {
+        FileNameFilter {
             names: names
                 .map(|name| name.as_bytes().to_ascii_lowercase())
                 .collect(),
@@ -213,20 +215,20 @@ impl Credentials {
     }
 
     /// By how many of its last components a path is one of these.
-    fn parts(&self, path: &Path, meant: &Meant) -> Option<usize> {
+    fn parts(&self, path: &Path, meant: &VisibleCredentials) -> Option<usize> {
         let names = self.paths.iter();
         let found = names.filter(|c| ends_with(path, c) && !meant.contains(*c));
         found.map(|c| c.components().count()).max()
     }
 }
 
-/// By which nearly every file is known to be no credential.
-pub struct LastNames {
+/// A quick filter by file name: it shows of nearly every file that it is no credential.
+pub struct FileNameFilter {
     names: HashSet<Vec<u8>>,
     keys: Keys,
 }
 
-impl LastNames {
+impl FileNameFilter {
     /// Whether something of this name may be a credential.
     pub fn contains(&self, name: &[u8]) -> bool {
         self.names.contains(&name.to_ascii_lowercase()) || self.keys.named(name).is_some()
@@ -242,7 +244,7 @@ pub(super) fn ends_with(path: &Path, name: &Path) -> bool {
     })
 }
 
-impl HostPath {
+impl NeverPath {
     fn covers(&self, real: &Path) -> bool {
         // Everything lies below "/": only "/" itself is meant by that entry.
         if self.path == Path::new("/") {
@@ -290,7 +292,7 @@ mod tests {
 
     #[test]
     fn the_built_in_list_parses_and_holds_what_the_documentation_promises() {
-        let never = Never::builtin();
+        let never = NeverList::builtin();
         for path in [
             "/",
             "/etc",
@@ -329,7 +331,7 @@ mod tests {
 
     #[test]
     fn an_exception_does_not_cover_its_siblings_or_parents() {
-        let never = Never::builtin();
+        let never = NeverList::builtin();
         for path in [
             "/var/lib/docker/volumes",
             "/var/lib/docker/volumes/v",
@@ -341,7 +343,7 @@ mod tests {
 
     #[test]
     fn what_lies_below_a_kept_mount_is_named_for_masking() {
-        let never = Never::builtin();
+        let never = NeverList::builtin();
         let below: Vec<_> = never
             .below(Path::new("/var/lib"))
             .map(|(p, _)| p.to_path_buf())
@@ -349,13 +351,13 @@ mod tests {
         assert!(
             below.contains(&PathBuf::from("docker")) && below.contains(&PathBuf::from("kubelet"))
         );
-        let none = Meant::new();
+        let none = VisibleCredentials::new();
         assert_eq!(
             never.credential(Path::new("u/.ssh"), &none),
             Some("it holds credentials")
         );
         assert_eq!(never.credential(Path::new("u/.ssh/id_rsa"), &none), None);
-        let meant = Meant::from([".codex/auth.json".into()]);
+        let meant = VisibleCredentials::from([".codex/auth.json".into()]);
         let login = Path::new("/home/me/.codex/auth.json");
         assert!(never.refuses(login).is_some());
         assert_eq!(never.refuses_but(login, &meant), None);
@@ -369,7 +371,7 @@ mod tests {
     /// L6: a file system that folds letters finds them by any.
     #[test]
     fn letters_of_any_case_name_a_credential() {
-        let (never, none) = (Never::builtin(), Meant::new());
+        let (never, none) = (NeverList::builtin(), VisibleCredentials::new());
         let last = never.last_names();
         for path in ["me/.SSH", "me/.Aws", "me/.Config/GH", "x/.NetRC"] {
             let path = Path::new(path);
@@ -380,13 +382,13 @@ mod tests {
         for path in ["me/SSH", "me/.config/ghx", "GH"] {
             assert_eq!(never.credential(Path::new(path), &none), None, "{path}");
         }
-        let meant = Meant::from([".ssh".into()]);
+        let meant = VisibleCredentials::from([".ssh".into()]);
         assert_eq!(never.credential(Path::new("me/.SSH"), &meant), None);
     }
 
     #[test]
     fn whoever_may_write_a_directory_cannot_rename_what_is_listed_in_it() {
-        let never = Never::builtin();
+        let never = NeverList::builtin();
         let listed = never.host.iter().map(|h| &h.path);
         for path in listed.chain(never.read_only.iter().map(|r| &r.path)) {
             for above in path.ancestors().skip(1) {
@@ -400,7 +402,7 @@ mod tests {
 
     #[test]
     fn what_the_node_runs_as_root_is_never_written_and_projects_are() {
-        let never = Never::builtin();
+        let never = NeverList::builtin();
         for path in [
             "/usr",
             "/usr/local/bin",
@@ -473,7 +475,7 @@ mod tests {
 
     #[test]
     fn the_kernels_file_systems_are_known_by_number_and_by_name() {
-        let never = Never::builtin();
+        let never = NeverList::builtin();
         let of = |kind: &str, magic: i64| {
             let found = FileSystem {
                 kind: kind.to_owned(),

@@ -7,7 +7,7 @@ use oci_spec::runtime::{Capabilities, Linux, LinuxCapabilities, Process};
 use serde::{Deserialize, Serialize};
 
 use super::{BundleFacts, PlanError};
-use crate::policy::{Capability, Privileges, Resolved, Switch};
+use crate::policy::{Capability, Privileges, ResolvedPolicy, Switch};
 
 /// Device nodes that every container has; libcontainer makes them.
 pub const USUAL_DEVICES: &[&str] = &[
@@ -116,7 +116,7 @@ pub(super) fn limit(policy: &Privileges, set_id: Switch) -> BTreeSet<Capability>
 /// as one without `--privileged` would. A device that was asked for by name (`--device`) is an error.
 /// So is one under an allowed name that is another device: `--device /dev/sda:/dev/kvm`.
 pub(super) fn devices(
-    resolved: &Resolved,
+    resolved: &ResolvedPolicy,
     linux: &Linux,
     bundle: &BundleFacts,
 ) -> Result<BTreeSet<PathBuf>, PlanError> {

@@ -7,7 +7,7 @@ use oci_spec::runtime::Spec;
 
 use super::mounts::is_plain;
 use super::{BundleFacts, FilesystemPlan, PlanError, Warning};
-use crate::policy::{Field, Origin, Resolved, RootAccess};
+use crate::policy::{Field, Origin, ResolvedPolicy, RootAccess};
 
 /// Whose a root file system is: writes go to it only where it is the container's own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl fmt::Display for RootOrigin {
 /// A root that the engine wants read-only stays so. One that is no layer of the engine's is not written: an overlay is laid over
 /// it, unless the caller asked for more by name. `wrap` is no engine.
 pub(super) fn root(
-    resolved: &Resolved,
+    resolved: &ResolvedPolicy,
     spec: &Spec,
     bundle: &BundleFacts,
     warnings: &mut Vec<Warning>,

@@ -1,6 +1,6 @@
 //! PURE. The place and the bound of scratch.
 
-use super::{FilesystemPlan, HostFacts, PlanError, ScratchPlace, Warning};
+use super::{FilesystemPlan, HostFacts, PlanError, ScratchStorage, Warning};
 use crate::policy::{Policy, ScratchOn};
 
 /// The most that is taken of memory where nobody said that it should be memory.
@@ -18,7 +18,7 @@ pub(super) fn place(
     }
     match (plan.scratch_on, &host.no_disk) {
         (ScratchOn::Memory, _) => {}
-        (_, None) => plan.scratch_place = ScratchPlace::Disk,
+        (_, None) => plan.scratch_place = ScratchStorage::Disk,
         (ScratchOn::Auto, Some(why)) => warnings.push(in_memory_instead(plan, why)),
         (ScratchOn::Disk, Some(why)) => {
             return Err(PlanError::NoDisk {
@@ -32,7 +32,7 @@ pub(super) fn place(
 
 /// Puts in memory what was to lie on a disk; what there is to say of it.
 pub fn in_memory_instead(plan: &mut FilesystemPlan, why: &str) -> Warning {
-    plan.scratch_place = ScratchPlace::Memory;
+    plan.scratch_place = ScratchStorage::Memory;
     plan.scratch_bytes = plan.scratch_bytes.min(MOST_MEMORY);
     Warning::InMemory {
         why: why.to_owned(),

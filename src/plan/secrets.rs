@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::egress::{Asking, Decision, Rules};
+use crate::egress::{AskRules, Decision, EgressRules};
 use crate::plan::{NetworkPlan, PlanError, Warning};
 use crate::policy::request::Scheme;
 use crate::policy::{
@@ -14,7 +14,7 @@ use crate::policy::{
 pub(super) fn planned(
     policy: &PolicyName,
     secrets: &[NodeSecret],
-    rules: &Rules,
+    rules: &EgressRules,
 ) -> Result<Vec<NodeSecret>, PlanError> {
     let refused = |why| PlanError::Secret {
         policy: policy.to_string(),
@@ -29,7 +29,7 @@ pub(super) fn planned(
         {
             continue;
         }
-        if let Some(why) = opened(std::slice::from_ref(secret), rules, &Rules::default()) {
+        if let Some(why) = opened(std::slice::from_ref(secret), rules, &EgressRules::default()) {
             return Err(refused(why));
         }
         if let Some((other, why)) = planned
@@ -48,9 +48,10 @@ pub(super) fn planned(
 
 /// Why a host of a secret is opened whole, if it is by these rules and was not by those before. Any of its ports counts: the host may
 /// give back there what it got.
-fn opened(secrets: &[NodeSecret], rules: &Rules, before: &Rules) -> Option<String> {
-    let is_whole =
-        |rules: &Rules, host: &Host, port| matches!(rules.decide(host, port), Decision::Allow(_));
+fn opened(secrets: &[NodeSecret], rules: &EgressRules, before: &EgressRules) -> Option<String> {
+    let is_whole = |rules: &EgressRules, host: &Host, port| {
+        matches!(rules.decide(host, port), Decision::Allow(_))
+    };
     let ports = rules.ports();
     let opened = |host: &Host| {
         let mut ports = ports.iter().copied();
@@ -68,8 +69,8 @@ fn opened(secrets: &[NodeSecret], rules: &Rules, before: &Rules) -> Option<Strin
 }
 
 /// What may be asked for beside these secrets: no port of their hosts.
-pub(super) fn left_closed(asking: Option<Asking>, secrets: &[NodeSecret]) -> Option<Asking> {
-    asking.map(|asking| Asking {
+pub(super) fn left_closed(asking: Option<AskRules>, secrets: &[NodeSecret]) -> Option<AskRules> {
+    asking.map(|asking| AskRules {
         secret_hosts: hosts(secrets),
         ..asking
     })
@@ -83,13 +84,13 @@ fn hosts(secrets: &[NodeSecret]) -> BTreeSet<Host> {
 
 impl NetworkPlan {
     /// Why these rules are refused in place of the present ones for the sake of a secret, if they are.
-    pub fn opens_a_secrets_host(&self, rules: &Rules) -> Option<String> {
+    pub fn opens_a_secrets_host(&self, rules: &EgressRules) -> Option<String> {
         opened(&self.secrets, rules, &self.rules)
     }
 
     /// The secrets for which these rules leave no request, and the present ones leave some.
-    pub fn leaves_unused(&self, rules: &Rules) -> Vec<&SecretName> {
-        let used = |secret: &NodeSecret, rules: &Rules| {
+    pub fn leaves_unused(&self, rules: &EgressRules) -> Vec<&SecretName> {
+        let used = |secret: &NodeSecret, rules: &EgressRules| {
             let mut places = secret.places().into_iter().flatten();
             places.any(|(host, port)| rules.allow_requests(&host, Scheme::Https, port))
         };
@@ -143,7 +144,7 @@ pub(super) fn not_seen(secrets: &[NodeSecret], network: &NetworkPlan) -> Vec<War
 /// Those that would be for this container if requests to their hosts were seen, each with the first such host.
 fn unseen<'a>(
     secrets: &'a [NodeSecret],
-    rules: &'a Rules,
+    rules: &'a EgressRules,
 ) -> impl Iterator<Item = (&'a NodeSecret, Host)> {
     secrets.iter().filter_map(|secret| {
         let places = secret.places().ok()?;
@@ -193,9 +194,9 @@ mod tests {
 
     fn planned(secrets: &[NodeSecret], allow: &[&str]) -> Result<usize, String> {
         let allow = allow.iter().map(|rule| rule.parse().unwrap()).collect();
-        let rules = Rules {
+        let rules = EgressRules {
             allow,
-            ..Rules::default()
+            ..EgressRules::default()
         };
         let planned = super::planned(&"agent".parse().unwrap(), secrets, &rules);
         planned
@@ -214,9 +215,9 @@ mod tests {
         }
         let unseen = |allow: &str| {
             let allow = [allow.parse().unwrap()].into();
-            let rules = Rules {
+            let rules = EgressRules {
                 allow,
-                ..Rules::default()
+                ..EgressRules::default()
             };
             super::unseen(model, &rules).count()
         };
@@ -235,9 +236,9 @@ mod tests {
     #[test]
     fn an_update_opens_no_host_of_a_secret_and_says_which_are_used_no_more() {
         let model = [secret("model", "POST https://a.test/v1/**")];
-        let rules = |list: &[&str]| Rules {
+        let rules = |list: &[&str]| EgressRules {
             allow: list.iter().map(|rule| rule.parse().unwrap()).collect(),
-            ..Rules::default()
+            ..EgressRules::default()
         };
         let before = rules(&["POST https://a.test/v1/**", "b.test"]);
         let opened = |list: &[&str]| super::opened(&model, &rules(list), &before);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::idmap::{Mapped, ids_of};
+use super::idmap::{IdmapOutcome, ids_of};
 use super::{BindAccess, BundleFacts, FilesystemPlan, MappedIds, SourceIds};
 use crate::policy::{Field, SetIdRule, Switch, annotation_key};
 
@@ -126,7 +126,7 @@ fn cause(bundle: &BundleFacts, plan: &FilesystemPlan) -> Option<SetIdCause> {
             // The engine's own for this container: a bind of anything else is not kept there.
             Some(SourceIds { inert: true, .. }) if at == Path::new(SHM) => return None,
             Some(SourceIds {
-                mapped: Some(Mapped::To { own_group, .. }),
+                mapped: Some(IdmapOutcome::To { own_group, .. }),
                 ..
             }) => *own_group,
             _ => false,

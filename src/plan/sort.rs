@@ -7,16 +7,17 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::Mount;
 
 use super::anonymous::is_anonymous;
-use super::found_in::FoundAt;
+use super::found_in::CredentialLocation;
 use super::home::{HOME, part_of};
 use super::judge::{is_kernel_place, read_only};
-use super::never::{Meant, Never};
+use super::never::{NeverList, VisibleCredentials};
 use super::options::{bounded, keep, of_kernel};
 use super::support::support;
 use super::volumes::{Pod, Volume, refused, strange, volume};
 use super::{
-    Bind, BindAccess, Inside, Judged, KernelFileSystem, KernelMount, MappedIds, MountKind,
-    PlanError, PlannedMount, Programs, Pruned, SeenIn, SourceFacts, Tmpfs, Warning,
+    BindAccess, BindMount, FoundCredential, KernelFileSystem, KernelMount, MappedIds, MountKind,
+    OmittedMount, PlanError, PlannedMount, ProgramMode, SourceFacts, SourceIdentity, Tmpfs,
+    VisibleFiles, Warning,
 };
 use crate::policy::{Access, MountRule, Policy, SearchRule};
 
@@ -26,18 +27,18 @@ const WORKSPACE: &str = "the workspace";
 /// Why the other binds and volumes are there.
 const OTHERS: &str = "the policy keeps other mounts";
 
-/// A mount's place as the engine names it.
+/// A mount's target as the engine names it.
 #[derive(Clone, Copy)]
-pub(super) struct Named<'a> {
+pub(super) struct MountTarget<'a> {
     pub(super) path: &'a Path,
     pub(super) is_workspace: bool,
 }
 
-/// What mounts are judged by.
+/// The lists and policy that decide about mounts.
 #[derive(Clone, Copy)]
-pub(super) struct Rules<'a> {
-    pub(super) never: &'a Never,
-    pub(super) meant: &'a Meant,
+pub(super) struct MountRules<'a> {
+    pub(super) never: &'a NeverList,
+    pub(super) meant: &'a VisibleCredentials,
     pub(super) policy: &'a Policy,
     /// The pod that a kubelet made it for.
     pub(super) pod: Option<&'a Pod>,
@@ -47,15 +48,15 @@ pub(super) struct Rules<'a> {
     pub(super) cwd: &'a Path,
 }
 
-/// What became of the mounts so far.
+/// The decisions about mounts so far.
 #[derive(Default)]
-pub(super) struct Sorted {
+pub(super) struct SortedMounts {
     pub(super) kept: Vec<PlannedMount>,
-    pub(super) pruned: Vec<Pruned>,
+    pub(super) pruned: Vec<OmittedMount>,
     pub(super) masked: BTreeSet<PathBuf>,
     pub(super) found: BTreeSet<PathBuf>,
-    pub(super) found_in: Vec<FoundAt>,
-    pub(super) seen: Vec<SeenIn>,
+    pub(super) found_in: Vec<CredentialLocation>,
+    pub(super) seen: Vec<VisibleFiles>,
     pub(super) pinned: BTreeSet<PathBuf>,
     pub(super) replaced: BTreeSet<PathBuf>,
     /// What git is told by each of these files.
@@ -64,7 +65,7 @@ pub(super) struct Sorted {
     pub(super) workspace: Option<PathBuf>,
 }
 
-impl Sorted {
+impl SortedMounts {
     /// A mount that is no bind: the kernel's own file systems on their usual places, and memory.
     pub(super) fn unjudged(&mut self, mount: &Mount, most: u64) {
         let name = mount.typ().as_deref().unwrap_or("none");
@@ -106,8 +107,8 @@ impl Sorted {
     /// A bind mount: judged, and if it is kept searched for what must not be seen.
     pub(super) fn bind(
         &mut self,
-        rules: Rules<'_>,
-        named: Named<'_>,
+        rules: MountRules<'_>,
+        named: MountTarget<'_>,
         mount: &Mount,
         facts: &SourceFacts,
         warnings: &mut Vec<Warning>,
@@ -160,8 +161,8 @@ impl Sorted {
     /// A mount that the policy gives: as the workspace, as the pod's own scratch, or as one of the others.
     fn granted(
         &mut self,
-        rules: Rules<'_>,
-        named: Named<'_>,
+        rules: MountRules<'_>,
+        named: MountTarget<'_>,
         mount: &Mount,
         facts: &SourceFacts,
         (volume, granted): (Option<Volume>, Access),
@@ -191,7 +192,7 @@ impl Sorted {
     /// Masks what was found in a mount that is kept, and refuses what nobody could look through.
     pub(super) fn hide_inside(
         &mut self,
-        rules: Rules<'_>,
+        rules: MountRules<'_>,
         destination: &Path,
         facts: &SourceFacts,
         warnings: &mut Vec<Warning>,
@@ -214,7 +215,7 @@ impl Sorted {
     /// The workspace itself, with this access.
     pub(super) fn workspace(
         &mut self,
-        rules: Rules<'_>,
+        rules: MountRules<'_>,
         mount: &Mount,
         facts: &SourceFacts,
         access: BindAccess,
@@ -233,7 +234,13 @@ impl Sorted {
     }
 
     /// A mount beside the workspace, to which the policy gives this access.
-    fn other(&mut self, rules: Rules<'_>, mount: &Mount, facts: &SourceFacts, granted: Access) {
+    fn other(
+        &mut self,
+        rules: MountRules<'_>,
+        mount: &Mount,
+        facts: &SourceFacts,
+        granted: Access,
+    ) {
         let closed = read_only(rules.never, facts).filter(|_| granted == Access::ReadWrite);
         let access = given(mount, granted);
         let why = match (&closed, &facts.home) {
@@ -258,17 +265,17 @@ impl Sorted {
         let mut asked = mount.options().iter().flatten();
         self.kept.push(PlannedMount {
             destination: mount.destination().clone(),
-            kind: MountKind::Bind(Bind {
+            kind: MountKind::Bind(BindMount {
                 source: facts.path.clone(),
-                judged: Judged {
+                judged: SourceIdentity {
                     dev: facts.dev,
                     ino: facts.ino,
                     kind: facts.kind,
                 },
                 access,
                 programs: match asked.any(|o| o == "noexec") {
-                    true => Programs::Refused,
-                    false => Programs::Run,
+                    true => ProgramMode::Refused,
+                    false => ProgramMode::Run,
                 },
                 ids: MappedIds::Node,
             }),
@@ -276,7 +283,12 @@ impl Sorted {
         });
     }
 
-    pub(super) fn mask_inside(&mut self, never: &Never, destination: &Path, facts: &SourceFacts) {
+    pub(super) fn mask_inside(
+        &mut self,
+        never: &NeverList,
+        destination: &Path,
+        facts: &SourceFacts,
+    ) {
         for name in facts.all_names() {
             let below = never.below(name).map(|(rest, _)| rest);
             let below = below.filter(|rest| !facts.linked.contains(*rest));
@@ -286,7 +298,7 @@ impl Sorted {
         for inside in hidden.clone() {
             let directory = destination.join(&inside.path);
             if !inside.seen.is_empty() {
-                self.seen.push(SeenIn {
+                self.seen.push(VisibleFiles {
                     directory: directory.clone(),
                     files: inside.seen.clone(),
                 });
@@ -294,7 +306,7 @@ impl Sorted {
             self.hold(destination, inside);
             self.found.insert(directory);
         }
-        let pinned = hidden.flat_map(Inside::named_by);
+        let pinned = hidden.flat_map(FoundCredential::named_by);
         self.pinned.extend(pinned.map(|d| destination.join(d)));
         self.masked.extend(self.found.iter().cloned());
     }
@@ -321,7 +333,7 @@ impl Sorted {
         if self.kept.iter().any(over) {
             self.masked.insert(mount.destination().clone());
         }
-        self.pruned.push(Pruned {
+        self.pruned.push(OmittedMount {
             destination: mount.destination().clone(),
             source: mount.source().clone().unwrap_or_default(),
             why: why.to_owned(),
@@ -331,7 +343,12 @@ impl Sorted {
 
 /// A credential is known by its names on the node. What has another one there, and is mounted where programs look for
 /// credentials, is the caller's choice: the container's own key, say.
-fn warn_of_place(rules: Rules<'_>, place: &Path, facts: &SourceFacts, warnings: &mut Vec<Warning>) {
+fn warn_of_place(
+    rules: MountRules<'_>,
+    place: &Path,
+    facts: &SourceFacts,
+    warnings: &mut Vec<Warning>,
+) {
     if rules.never.credential_above(place, rules.meant).is_some() {
         warnings.push(Warning::AtCredentials {
             place: place.to_owned(),
@@ -341,7 +358,7 @@ fn warn_of_place(rules: Rules<'_>, place: &Path, facts: &SourceFacts, warnings: 
 }
 
 /// Which access the policy gives a bind mount that is on no list.
-fn access(policy: &Policy, volume: Option<Volume>, named: Named<'_>) -> Access {
+fn access(policy: &Policy, volume: Option<Volume>, named: MountTarget<'_>) -> Access {
     let rules = &policy.filesystem;
     if named.is_workspace {
         return rules.workspace;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::judge::is_kernel_place;
-use super::sort::Rules;
+use super::sort::MountRules;
 use super::volumes::is_message;
 use super::{FileKind, SourceFacts};
 
@@ -12,7 +12,7 @@ use super::{FileKind, SourceFacts};
 /// source with several names must be one by each of them: else it is a bind of something else.
 pub(super) fn support(
     place: &str,
-    rules: Rules<'_>,
+    rules: MountRules<'_>,
     facts: &SourceFacts,
 ) -> Option<(&'static str, bool)> {
     // Where an engine's data lies elsewhere, its file of the host name is known as the engine's, by its own name.

@@ -1,12 +1,12 @@
 //! PURE. Tokens of service accounts, by their form: a kubelet gives them any name, in volumes beside anything else.
 
-use super::facts::Holds;
+use super::facts::TokenContent;
 
 /// The names that Kubernetes gives to a token and to the files beside it, in every container that does not refuse it.
 const BESIDE: [&str; 3] = ["ca.crt", "service-ca.crt", "namespace"];
 
 /// What files with these names and contents hold. A name is the last component.
-pub fn judge<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Holds {
+pub fn judge<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> TokenContent {
     let (mut token, mut more) = (false, false);
     for (name, content) in files {
         match has_token(content) {
@@ -18,9 +18,9 @@ pub fn judge<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Holds 
         }
     }
     match (token, more) {
-        (false, _) => Holds::NoToken,
-        (true, false) => Holds::TokenAlone,
-        (true, true) => Holds::TokenAndMore,
+        (false, _) => TokenContent::NoToken,
+        (true, false) => TokenContent::TokenAlone,
+        (true, true) => TokenContent::TokenAndMore,
     }
 }
 
@@ -186,7 +186,7 @@ mod tests {
             assert!(has_token(config.as_bytes()), "{config}");
             assert_eq!(
                 judge([(".dockerconfigjson", config.as_bytes())]),
-                Holds::TokenAndMore
+                TokenContent::TokenAndMore
             );
         }
         let lines: Vec<&str> = padded
@@ -210,18 +210,22 @@ mod tests {
             ("ca.crt", pem),
             ("namespace", b"default"),
         ];
-        assert_eq!(judge(usual), Holds::TokenAlone);
-        assert_eq!(judge([("vault", &own[..])]), Holds::TokenAlone);
+        assert_eq!(judge(usual), TokenContent::TokenAlone);
+        assert_eq!(judge([("vault", &own[..])]), TokenContent::TokenAlone);
         for more in [
             ("password", &b"x"[..]),
             ("namespace", b"Not a name"),
             ("ca.crt", b"-----BEGIN PRIVATE KEY-----"),
         ] {
-            assert_eq!(judge([usual[0], more]), Holds::TokenAndMore, "{more:?}");
+            assert_eq!(
+                judge([usual[0], more]),
+                TokenContent::TokenAndMore,
+                "{more:?}"
+            );
         }
         let config = [b"token: ", &own[..]].concat();
-        assert_eq!(judge([("config", &config[..])]), Holds::TokenAndMore);
-        assert_eq!(judge([usual[1], ("password", b"x")]), Holds::NoToken);
-        assert_eq!(judge([]), Holds::NoToken);
+        assert_eq!(judge([("config", &config[..])]), TokenContent::TokenAndMore);
+        assert_eq!(judge([usual[1], ("password", b"x")]), TokenContent::NoToken);
+        assert_eq!(judge([]), TokenContent::NoToken);
     }
 }

@@ -21,7 +21,7 @@ pub const ALL: &str = "certificates.pem";
 /// `policies/trust.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Trust {
+struct TrustList {
     file: Vec<File>,
     variable: Vec<Variable>,
 }
@@ -48,7 +48,7 @@ struct Variable {
     _source: String,
 }
 
-static LIST: LazyLock<Trust> = LazyLock::new(|| {
+static LIST: LazyLock<TrustList> = LazyLock::new(|| {
     toml::from_str(include_str!("../../policies/trust.toml"))
         .expect("a test parses the built-in list")
 });

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{Mount, Spec};
 
-use super::facts::Holds;
+use super::facts::TokenContent;
 use super::judge::{by_link, by_nature, refusal};
-use super::never::{Meant, Never};
-use super::sort::{Rules, Sorted};
+use super::never::{NeverList, VisibleCredentials};
+use super::sort::{MountRules, SortedMounts};
 use super::workspace::pod_role;
 use super::{BindAccess, BundleFacts, FileKind, SourceFacts, Warning};
 use crate::policy::{Filesystem, MountRule, Policy, SecretRule};
@@ -70,8 +70,8 @@ pub(super) enum Volume {
     Projected,
 }
 
-/// Where a path lies in a pod's directory.
-enum Place<'a> {
+/// The position of a path in a pod's directory.
+enum PodPath<'a> {
     /// In a volume.
     In { plugin: &'a str, name: &'a str },
     /// At a subPath's bind of something in the volume of that name.
@@ -136,20 +136,20 @@ pub(super) fn volume(pod: Option<&Pod>, facts: &SourceFacts) -> Option<Volume> {
         return Some(Volume::Image);
     }
     let names = facts.kubelets_names();
-    let places: Vec<Place<'_>> = names.map(|n| place(&pod.uid, n)).collect::<Option<_>>()?;
+    let places: Vec<PodPath<'_>> = names.map(|n| place(&pod.uid, n)).collect::<Option<_>>()?;
     let volumes = places.iter().filter_map(|place| match place {
-        Place::In { plugin, name } => Some((*plugin, *name)),
-        Place::SubPath(_) | Place::Message => None,
+        PodPath::In { plugin, name } => Some((*plugin, *name)),
+        PodPath::SubPath(_) | PodPath::Message => None,
     });
     let volumes: BTreeSet<(&str, &str)> = volumes.collect();
     let mut volumes = volumes.into_iter();
     let (Some((plugin, name)), None) = (volumes.next(), volumes.next()) else {
         return None;
     };
-    let strange = |place: &Place<'_>| match place {
-        Place::In { .. } => false,
-        Place::SubPath(of) => *of != name,
-        Place::Message => true,
+    let strange = |place: &PodPath<'_>| match place {
+        PodPath::In { .. } => false,
+        PodPath::SubPath(of) => *of != name,
+        PodPath::Message => true,
     };
     if places.iter().any(strange) {
         return None;
@@ -196,16 +196,16 @@ pub(super) fn is_message(pod: Option<&Pod>, facts: &SourceFacts) -> bool {
         && facts.nameless.is_none()
         && facts.same_as.is_none()
         && !facts.hard_linked
-        && names.all(|name| matches!(place(pod, name), Some(Place::Message)))
+        && names.all(|name| matches!(place(pod, name), Some(PodPath::Message)))
 }
 
 /// That a mount of one of the pod's own volumes does not count as one because of another name, where that is so.
 pub(super) fn strange(pod: Option<&Pod>, at: &Path, facts: &SourceFacts) -> Option<Warning> {
     let pod = pod?.uid.as_str();
     let is_own = |name| match place(pod, name) {
-        Some(Place::In { plugin, .. }) => OWN.contains(&plugin),
-        Some(Place::Message) => true,
-        Some(Place::SubPath(_)) | None => false,
+        Some(PodPath::In { plugin, .. }) => OWN.contains(&plugin),
+        Some(PodPath::Message) => true,
+        Some(PodPath::SubPath(_)) | None => false,
     };
     if !facts.kubelets_names().any(is_own) {
         return None;
@@ -218,7 +218,7 @@ pub(super) fn strange(pod: Option<&Pod>, at: &Path, facts: &SourceFacts) -> Opti
     })
 }
 
-fn place<'a>(pod: &str, path: &'a Path) -> Option<Place<'a>> {
+fn place<'a>(pod: &str, path: &'a Path) -> Option<PodPath<'a>> {
     let parts = in_kubelet(path)?;
     let (uid, parts) = parts.split_first()?;
     (*uid == pod).then(|| place_in(parts))?
@@ -247,13 +247,13 @@ pub fn kubelets_directories(path: &Path) -> Vec<&Path> {
 }
 
 /// The place of a path in the pod's directory.
-fn place_in<'a>(parts: &[&'a str]) -> Option<Place<'a>> {
+fn place_in<'a>(parts: &[&'a str]) -> Option<PodPath<'a>> {
     match *parts {
-        ["volumes", plugin, name, ..] => Some(Place::In { plugin, name }),
+        ["volumes", plugin, name, ..] => Some(PodPath::In { plugin, name }),
         // Or below it, where another subPath is of what is above.
-        ["volume-subpaths", name, _, _, ..] => Some(Place::SubPath(name)),
+        ["volume-subpaths", name, _, _, ..] => Some(PodPath::SubPath(name)),
         ["containers", _, id] if !id.is_empty() && id.bytes().all(|b| b.is_ascii_hexdigit()) => {
-            Some(Place::Message)
+            Some(PodPath::Message)
         }
         _ => None,
     }
@@ -266,19 +266,19 @@ pub fn is_secret(path: &Path) -> bool {
 }
 
 /// No name makes a credential of the pod's own Secrets: their fields decide, and a key in them has any name (`.npmrc`).
-fn all_meant(never: &Never) -> Meant {
+fn all_meant(never: &NeverList) -> VisibleCredentials {
     never.credentials().map(Path::to_owned).collect()
 }
 
 /// Why the policy does not give a volume with what is secret, if it does not, and all that would.
-fn withheld(files: &Filesystem, volume: Volume, holds: Option<Holds>) -> Option<String> {
+fn withheld(files: &Filesystem, volume: Volume, holds: Option<TokenContent>) -> Option<String> {
     const TOKEN: &str = "filesystem.service-account-token = \"read-only\"";
     const SECRETS: &str = "filesystem.secrets = \"read-only\"";
     let (with_token, with_more) = match holds {
-        Some(Holds::NoToken) => (false, true),
-        Some(Holds::TokenAlone) => (true, false),
+        Some(TokenContent::NoToken) => (false, true),
+        Some(TokenContent::TokenAlone) => (true, false),
         // Also where nobody could look.
-        Some(Holds::TokenAndMore) | None => (true, true),
+        Some(TokenContent::TokenAndMore) | None => (true, true),
     };
     let token = with_token && files.service_account_token != SecretRule::ReadOnly;
     let more = with_more && files.secrets != SecretRule::ReadOnly;
@@ -286,7 +286,7 @@ fn withheld(files: &Filesystem, volume: Volume, holds: Option<Holds>) -> Option<
         (None, _) if token => {
             "it is empty or cannot be read to its end, so that a token of the pod's service account may be in it, now or later"
         }
-        (Some(Holds::TokenAndMore), _) if token => {
+        (Some(TokenContent::TokenAndMore), _) if token => {
             "it holds a token of the pod's service account and something else"
         }
         _ if token => "it holds a token of the pod's service account",
@@ -309,7 +309,7 @@ fn withheld(files: &Filesystem, volume: Volume, holds: Option<Holds>) -> Option<
 
 /// Why a bind mount is refused whatever the policy says of mounts; of the pod's own Secrets, it says that by fields.
 pub(super) fn refused(
-    rules: Rules<'_>,
+    rules: MountRules<'_>,
     destination: &Path,
     volume: Option<Volume>,
     facts: &SourceFacts,
@@ -329,7 +329,7 @@ pub(super) fn refused(
     }
 }
 
-impl Sorted {
+impl SortedMounts {
     /// The pod's own scratch. Where the policy gives the workspace alone, no program is run from it.
     pub(super) fn scratch(
         &mut self,

@@ -9,11 +9,11 @@ use oci_spec::runtime::{Mount, Spec};
 
 use super::anonymous::is_named_so;
 use super::judge::refusal;
-use super::sort::Rules;
+use super::sort::MountRules;
 use super::support::support;
 use super::volumes::volume;
 use super::{BundleFacts, FileKind, PlanError, SourceFacts, Warning};
-use crate::policy::{Access, Field, MountRule, Origin, Resolved};
+use crate::policy::{Access, Field, MountRule, Origin, ResolvedPolicy};
 
 /// A bind mount: its index among the spec's mounts, its place as the engine names it, and what is there.
 #[derive(Clone, Copy)]
@@ -29,7 +29,7 @@ impl Bind<'_> {
     }
 
     /// Whether the caller can have meant it as the workspace: a directory to be written that is not the engine's own.
-    fn could_be(&self, rules: Rules<'_>, bundle: &BundleFacts) -> bool {
+    fn could_be(&self, rules: MountRules<'_>, bundle: &BundleFacts) -> bool {
         let mut options = self.mount.options().iter().flatten();
         let place = self.place().to_str().unwrap_or("");
         self.facts.kind == FileKind::Directory
@@ -45,11 +45,11 @@ impl Bind<'_> {
 /// The index of the workspace's mount: the one that the annotation names, else the one at the policy's place, else the
 /// bind mount that holds the working directory.
 pub(super) fn workspace(
-    resolved: &Resolved,
+    resolved: &ResolvedPolicy,
     spec: &Spec,
     mounts: &[Mount],
     bundle: &BundleFacts,
-    rules: Rules<'_>,
+    rules: MountRules<'_>,
     warnings: &mut Vec<Warning>,
 ) -> Result<Option<usize>, PlanError> {
     let all = mounts.iter().zip(&bundle.sources).enumerate();
@@ -130,7 +130,7 @@ fn without_the_named(
 fn guess(
     holder: &Bind<'_>,
     rivals: &[&Path],
-    rules: Rules<'_>,
+    rules: MountRules<'_>,
     warnings: &mut Vec<Warning>,
 ) -> Result<usize, PlanError> {
     let files = &rules.policy.filesystem;
@@ -160,7 +160,7 @@ fn joined(paths: &[&Path]) -> String {
 
 /// Whether the places of the workspace are an annotation's, in a pod: they are meant for those of its containers that have
 /// mounts there.
-fn is_of_the_pod(resolved: &Resolved, spec: &Spec) -> bool {
+fn is_of_the_pod(resolved: &ResolvedPolicy, spec: &Spec) -> bool {
     let origin = resolved.origins.get(&Field::FilesystemWorkspaceAt);
     matches!(origin, Some(Origin::Annotation(_))) && pod_role(spec).is_some()
 }

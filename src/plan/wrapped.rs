@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::Mount;
 
 use super::judge::{by_link, read_only, refusal};
-use super::never::Never;
-use super::sort::{Rules, Sorted};
-use super::{BindAccess, FileKind, PlanError, Pruned, SourceFacts, Warning};
-use crate::policy::{Access, Asked, MountRule, Resolved, SearchRule};
+use super::never::NeverList;
+use super::sort::{MountRules, SortedMounts};
+use super::{BindAccess, FileKind, OmittedMount, PlanError, SourceFacts, Warning};
+use crate::policy::{Access, MountRule, ResolvedPolicy, SearchRule, WrapOptions};
 
-/// Where `wrap` mounts what, and what it does not mount.
+/// The directories that `wrap` mounts, and those that it leaves out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wrapped {
+pub struct WrapPlan {
     /// The system's directories and the parts of /etc that `policies/wrap.toml` lists.
     pub system: BTreeSet<PathBuf>,
     /// All others: toolchains of PATH, and under `permissive` the directories of the root.
@@ -35,16 +35,16 @@ pub struct Wrapped {
     /// Ports inside that `--publish` names, and the addresses of the node that lead there.
     pub published: BTreeMap<u16, BTreeSet<SocketAddr>>,
     /// What was left out before anything was opened.
-    pub dropped: Vec<Pruned>,
+    pub dropped: Vec<OmittedMount>,
     /// What the person asks of the policy.
-    pub requests: Asked,
+    pub requests: WrapOptions,
     /// By what they are shown.
-    pub by: ShownBy,
+    pub by: WrapEnforcement,
 }
 
-/// What `wrap` shows the node's directories by.
+/// How `wrap` shows the node's directories.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum ShownBy {
+pub enum WrapEnforcement {
     /// Mounts in namespaces of its own, as of a container.
     #[default]
     Mounts,
@@ -59,7 +59,7 @@ pub fn layer_of(cache: &Path) -> String {
     path.to_string_lossy().replace('/', "%")
 }
 
-impl Wrapped {
+impl WrapPlan {
     /// Whether a mount point is one of `wrap`'s own; the workspace is not.
     pub fn contains(&self, place: &Path) -> bool {
         let mut all = [&self.system, &self.judged, &self.caches, &self.written].into_iter();
@@ -86,13 +86,13 @@ impl Wrapped {
     }
 
     /// Whether what lies at a mount point is the node's system itself.
-    pub fn is_system(&self, never: &Never, place: &Path, facts: &SourceFacts) -> bool {
+    pub fn is_system(&self, never: &NeverList, place: &Path, facts: &SourceFacts) -> bool {
         self.system.contains(place) && not_the_nodes(never, facts).is_none()
     }
 }
 
 /// Why what a listed name leads to is not the node's system, if it is not.
-fn not_the_nodes(never: &Never, facts: &SourceFacts) -> Option<String> {
+fn not_the_nodes(never: &NeverList, facts: &SourceFacts) -> Option<String> {
     let path = facts.path.display();
     if !matches!(facts.kind, FileKind::Directory | FileKind::File) || facts.same_as.is_some() {
         return Some(format!("{path} is no file or directory of the system"));
@@ -115,7 +115,7 @@ fn not_the_nodes(never: &Never, facts: &SourceFacts) -> Option<String> {
 ///
 /// To show more than the workspace is what `filesystem.mounts` of the ceiling says of an engine's mounts, and to write there
 /// what it and `filesystem.write` say. Of this the policy itself says nothing: whoever calls `wrap` names the paths.
-pub fn over_ceiling(resolved: &Resolved, path: &Path, access: BindAccess) -> Option<String> {
+pub fn over_ceiling(resolved: &ResolvedPolicy, path: &Path, access: BindAccess) -> Option<String> {
     let mut ceilings = resolved.ceilings.iter().zip(&resolved.limits);
     ceilings.find_map(|(ceiling, limit)| {
         let files = &limit.filesystem;
@@ -140,12 +140,12 @@ pub fn over_ceiling(resolved: &Resolved, path: &Path, access: BindAccess) -> Opt
     })
 }
 
-impl Sorted {
+impl SortedMounts {
     /// A mount of `wrap`'s own: read-only unless it was named to be written, and where it is not the node's system judged like an engine's.
     pub(super) fn wrapped(
         &mut self,
-        rules: Rules<'_>,
-        wrapped: &Wrapped,
+        rules: MountRules<'_>,
+        wrapped: &WrapPlan,
         mount: &Mount,
         facts: &SourceFacts,
         warnings: &mut Vec<Warning>,
@@ -182,7 +182,13 @@ impl Sorted {
     }
 
     /// A cache that cannot be had is none: programs make their own in the home, which goes with the run.
-    fn cache(&mut self, rules: Rules<'_>, wrapped: &Wrapped, mount: &Mount, facts: &SourceFacts) {
+    fn cache(
+        &mut self,
+        rules: MountRules<'_>,
+        wrapped: &WrapPlan,
+        mount: &Mount,
+        facts: &SourceFacts,
+    ) {
         let refused = refusal(rules.never, rules.meant, mount.destination(), facts)
             .or_else(|| {
                 (facts.kind != FileKind::Directory).then(|| "it is no directory".to_owned())
@@ -204,7 +210,12 @@ impl Sorted {
     }
 
     /// What the person asked for by name is not left out in silence.
-    fn left_out(&mut self, wrapped: &Wrapped, mount: &Mount, why: String) -> Result<(), PlanError> {
+    fn left_out(
+        &mut self,
+        wrapped: &WrapPlan,
+        mount: &Mount,
+        why: String,
+    ) -> Result<(), PlanError> {
         let destination = mount.destination();
         if wrapped.asked.contains(destination) {
             return Err(PlanError::Named(destination.clone(), why));
@@ -216,7 +227,7 @@ impl Sorted {
     /// Named to be written: judged as the workspace is.
     fn written(
         &mut self,
-        rules: Rules<'_>,
+        rules: MountRules<'_>,
         mount: &Mount,
         facts: &SourceFacts,
         warnings: &mut Vec<Warning>,
@@ -245,26 +256,26 @@ impl Sorted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Link;
+    use crate::plan::FollowedLink;
 
     #[test]
     fn only_what_is_roots_alone_is_the_system() {
-        let never = Never::builtin();
+        let never = NeverList::builtin();
         let is_system = |change: &dyn Fn(&mut SourceFacts)| {
             let place = PathBuf::from("/etc/localtime");
             let zone = "/usr/share/zoneinfo/UTC".into();
             let mut facts = SourceFacts::plain(zone, 1, 2, FileKind::File);
             facts.roots = true;
-            let link = |path: &str, owner| Link {
+            let link = |path: &str, owner| FollowedLink {
                 path: path.into(),
                 owner,
             };
             facts.links = vec![link("/etc/localtime", 0)];
             change(&mut facts);
-            let wrapped = Wrapped {
-                by: ShownBy::Mounts,
+            let wrapped = WrapPlan {
+                by: WrapEnforcement::Mounts,
                 system: [place.clone()].into(),
-                ..Wrapped::default()
+                ..WrapPlan::default()
             };
             wrapped.is_system(never, &place, &facts)
         };
@@ -283,7 +294,7 @@ mod tests {
     #[test]
     fn packages_are_those_of_toolchains_and_of_nothing_that_was_named() {
         let path = |text: &str| PathBuf::from(text);
-        let mut wrapped = Wrapped {
+        let mut wrapped = WrapPlan {
             judged: [
                 path("/h/.pyenv"),
                 path("/h/.nvm/versions/node/v1"),
@@ -291,9 +302,9 @@ mod tests {
             ]
             .into(),
             packages: [path("/h/.pyenv/versions"), path("/h/.nvm/versions")].into(),
-            ..Wrapped::default()
+            ..WrapPlan::default()
         };
-        let below = |wrapped: &Wrapped, place: &str| wrapped.packages_below(Path::new(place));
+        let below = |wrapped: &WrapPlan, place: &str| wrapped.packages_below(Path::new(place));
         assert_eq!(below(&wrapped, "/h/.pyenv"), [path("versions")]);
         assert_eq!(below(&wrapped, "/h/.nvm/versions/node/v1"), [path("")]);
         assert!(below(&wrapped, "/h/x").is_empty());
@@ -309,7 +320,7 @@ mod tests {
     fn a_ceiling_bounds_what_is_named() {
         let mut resolved = crate::plan::tests::sample_resolved();
         let path = Path::new("/srv/data");
-        let over = |resolved: &Resolved| {
+        let over = |resolved: &ResolvedPolicy| {
             [BindAccess::ReadOnly, BindAccess::ReadWrite]
                 .map(|access| over_ceiling(resolved, path, access).is_some())
         };

@@ -2,8 +2,8 @@
 //! reads, for `audit`, for `suggest` and for `policy check`.
 
 use super::closed::{is_above_metadata, is_metadata, touches};
-use super::rule::{Reach, Target};
-use super::{Field, HostName, Rule, SyscallProfile, annotation_key};
+use super::rule::{HostReach, RuleTarget};
+use super::{EgressRule, Field, HostName, SyscallProfile, annotation_key};
 
 /// Whether a missing rule is offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,24 +98,26 @@ const NOT_PUBLIC: &str = "the internet has no such name";
 impl Advice {
     /// About a rule as a log has it, which a container may have chosen.
     pub fn of(rule: &str) -> Self {
-        match rule.parse::<Rule>() {
+        match rule.parse::<EgressRule>() {
             Ok(rule) => Self::of_rule(&rule),
             Err(_) => Self::Never(NO_RULE),
         }
     }
 
     /// About a rule.
-    pub fn of_rule(rule: &Rule) -> Self {
+    pub fn of_rule(rule: &EgressRule) -> Self {
         let (target, reach) = match rule {
-            Rule::Connection(rule) => (&rule.target, rule.reach),
+            EgressRule::Connection(rule) => (&rule.target, rule.reach),
             // One request, or one call.
-            Rule::Request(rule) => (&rule.target, Reach::Public),
+            EgressRule::Request(rule) => (&rule.target, HostReach::Public),
         };
         match target {
-            Target::Name(name) => of_name(name, reach),
-            Target::Addresses(net, bits) if touches(*net, *bits) => Self::Never(METADATA),
-            Target::Below(name) if is_above_metadata(name) => Self::Never(METADATA),
-            Target::Addresses(..) | Target::Below(_) | Target::Any => Self::Deliberate(ADDRESS),
+            RuleTarget::Name(name) => of_name(name, reach),
+            RuleTarget::Addresses(net, bits) if touches(*net, *bits) => Self::Never(METADATA),
+            RuleTarget::Below(name) if is_above_metadata(name) => Self::Never(METADATA),
+            RuleTarget::Addresses(..) | RuleTarget::Below(_) | RuleTarget::Any => {
+                Self::Deliberate(ADDRESS)
+            }
         }
     }
 
@@ -134,7 +136,7 @@ impl Advice {
     }
 }
 
-fn of_name(name: &HostName, reach: Reach) -> Advice {
+fn of_name(name: &HostName, reach: HostReach) -> Advice {
     const NEVER: [&str; 5] = ["arpa", "internal", "local", "localhost", "invalid"];
     const OF_CLOUDS: [&str; 2] = ["metadata", "instance-data"];
     let mut labels = name.as_str().split('.');
@@ -142,7 +144,7 @@ fn of_name(name: &HostName, reach: Reach) -> Advice {
     if is_metadata(name) || OF_CLOUDS.contains(&first) {
         return Advice::Never(METADATA);
     }
-    if reach != Reach::Public {
+    if reach != HostReach::Public {
         return Advice::Deliberate(PRIVATE);
     }
     match last {

@@ -28,9 +28,9 @@ const OURS: &str = "agentbox";
 /// No value that a person wrote comes near it.
 const LONGEST: usize = 64 << 10;
 
-/// What one container's annotations say.
+/// The requests in one container's annotations.
 #[derive(Debug, Default)]
-pub(super) struct Request {
+pub(super) struct AnnotationRequest {
     pub policy: Option<PolicyName>,
     pub workspace: Option<GuestPath>,
     pub fields: Fields,
@@ -115,8 +115,10 @@ pub fn key(field: Field) -> String {
 }
 
 /// Reads all annotations of a container.
-pub(super) fn parse(annotations: &BTreeMap<String, String>) -> Result<Request, PolicyError> {
-    let mut request = Request::default();
+pub(super) fn parse(
+    annotations: &BTreeMap<String, String>,
+) -> Result<AnnotationRequest, PolicyError> {
+    let mut request = AnnotationRequest::default();
     for (name, value) in annotations {
         if let Some(key) = AnnotationKey::find(name) {
             request.take(key, value)?;
@@ -128,7 +130,7 @@ pub(super) fn parse(annotations: &BTreeMap<String, String>) -> Result<Request, P
     Ok(request)
 }
 
-impl Request {
+impl AnnotationRequest {
     fn take(&mut self, key: AnnotationKey, value: &str) -> Result<(), PolicyError> {
         let name = key.to_string();
         if value.len() > LONGEST {

@@ -16,26 +16,26 @@ use super::{Field, Origin, PolicyChoice, PolicyError, PolicyName};
 /// No value that a person wrote comes near it.
 const LONGEST: usize = 64 << 10;
 
-/// All that the caller of `wrap` says of the policy; nothing for a container of an engine.
+/// All options of `wrap` that change the policy; empty for a container of an engine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
-pub struct Asked {
+pub struct WrapOptions {
     /// The policy that was named.
-    pub policy: Option<AskedPolicy>,
+    pub policy: Option<PolicyOption>,
     /// The file of settings that names it; without one the command line does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy_of: Option<String>,
     /// What each file of settings says, the lowest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub settings: Vec<Vec<AskedOption>>,
+    pub settings: Vec<Vec<FieldOption>>,
     /// Options, as they were typed.
-    pub options: Vec<AskedOption>,
+    pub options: Vec<FieldOption>,
 }
 
 /// The policy that `wrap --policy` names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub enum AskedPolicy {
+pub enum PolicyOption {
     /// One of the node's, or a built-in one.
     Named(String),
     /// A file of the person's.
@@ -50,7 +50,7 @@ pub enum AskedPolicy {
 /// An option that sets a field, or adds to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct AskedOption {
+pub struct FieldOption {
     /// As it was typed, such as `--allow`.
     pub option: String,
     /// The field.
@@ -64,7 +64,7 @@ pub struct AskedOption {
     pub file: Option<String>,
 }
 
-impl AskedOption {
+impl FieldOption {
     /// An option that adds items to a list.
     pub fn adding(option: &str, field: Field, items: &str) -> Self {
         Self {
@@ -138,7 +138,7 @@ pub(super) struct Layer {
     pub origins: BTreeMap<Field, Origin>,
 }
 
-impl Asked {
+impl WrapOptions {
     /// Of a container that does not come from `wrap`.
     pub const NOTHING: &'static Self = &Self {
         policy: None,
@@ -155,19 +155,19 @@ impl Asked {
     /// The policy that is named by its name.
     pub(super) fn choice(&self) -> Result<Option<PolicyChoice>, PolicyError> {
         match &self.policy {
-            Some(AskedPolicy::Named(name)) => {
+            Some(PolicyOption::Named(name)) => {
                 let parsed = name.parse();
                 parsed
                     .map(Some)
                     .map_err(|problem| PolicyError::Flag { problem })
             }
-            Some(AskedPolicy::File { .. }) | None => Ok(None),
+            Some(PolicyOption::File { .. }) | None => Ok(None),
         }
     }
 
     /// The file that is named: the policy's name, which is the file's, its path and its text.
     pub(super) fn file(&self) -> Result<Option<(PolicyName, &str, &str)>, PolicyError> {
-        let Some(AskedPolicy::File { path, text }) = &self.policy else {
+        let Some(PolicyOption::File { path, text }) = &self.policy else {
             return Ok(None);
         };
         let file = path.rsplit('/').next().unwrap_or(path);
@@ -197,7 +197,7 @@ impl Asked {
 }
 
 /// The options of one line or one file: the last one sets, and all of those that add do.
-fn options(all: &[AskedOption]) -> Result<Layer, OptionError> {
+fn options(all: &[FieldOption]) -> Result<Layer, OptionError> {
     let mut layer = Layer {
         fields: Fields::default(),
         origins: BTreeMap::new(),

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::text::{ValueError, string_form};
-use super::{PolicyName, Resolved};
+use super::{PolicyName, ResolvedPolicy};
 
 /// The word for no policy.
 const OFF: &str = "off";
@@ -65,12 +65,12 @@ impl<'de> Deserialize<'de> for AuditedPolicy {
     }
 }
 
-/// The policy that is reported on, as it would hold for the same container with the same annotations.
+/// The policy of `report.audit`, as it would hold for the same container with the same annotations.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Audited {
+pub struct AuditOutcome {
     /// Its name.
     pub name: PolicyName,
     /// What it would be, or why the container would be refused.
-    pub outcome: Result<Box<Resolved>, String>,
+    pub outcome: Result<Box<ResolvedPolicy>, String>,
 }

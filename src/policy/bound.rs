@@ -38,7 +38,7 @@ pub type CpuLimit = Bound<Cpus>;
 
 impl<T: Amount> Bound<T> {
     /// Whether it lets through no more than the ceiling does, as far as that can be said without the node: a share and a
-    /// number cannot be compared, and of both the smaller holds where the node is known ([`super::Resolved::bounds`]).
+    /// number cannot be compared, and of both the smaller holds where the node is known ([`super::ResolvedPolicy::bounds`]).
     pub fn is_within(&self, ceiling: &Self) -> bool {
         match (self, ceiling) {
             (_, Self::Unlimited) => true,

@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 
 use super::preset::Preset;
 use super::resolve::Resolver;
-use super::{Field, Origin, Policy, PolicyError, PolicyName, PresetName, Rule, RuleItem, Sources};
+use super::{
+    EgressRule, Field, Origin, Policy, PolicyError, PolicyName, PresetName, RuleItem, Sources,
+};
 
-/// A policy that could be named.
+/// A policy that the caller can name.
 #[derive(Debug)]
-pub struct Listed {
+pub struct CatalogueEntry {
     /// Its name.
     pub name: PolicyName,
     /// Who says what it is.
@@ -18,13 +20,13 @@ pub struct Listed {
 }
 
 /// The policies of a node, the built-in ones first, tightest first.
-pub fn policies(sources: &Sources<'_>) -> Result<Vec<Listed>, PolicyError> {
+pub fn policies(sources: &Sources<'_>) -> Result<Vec<CatalogueEntry>, PolicyError> {
     let resolver = Resolver::new(sources);
     let names = resolver.library.names();
     Ok(names
         .into_iter()
         .filter_map(|name| name.parse::<PolicyName>().ok())
-        .map(|name| Listed {
+        .map(|name| CatalogueEntry {
             origin: resolver.library.origin(&name),
             description: resolver
                 .load(&name, &Origin::Flag)
@@ -41,7 +43,7 @@ pub fn policy(sources: &Sources<'_>, name: &PolicyName) -> Result<Policy, Policy
 }
 
 /// The rules of a list as an annotation spells it, presets spelled out.
-pub fn rules(sources: &Sources<'_>, text: &str) -> Result<BTreeSet<Rule>, PolicyError> {
+pub fn rules(sources: &Sources<'_>, text: &str) -> Result<BTreeSet<EgressRule>, PolicyError> {
     let resolver = Resolver::new(sources);
     let key = super::annotation_key(Field::NetworkAllow);
     let mut rules = BTreeSet::new();

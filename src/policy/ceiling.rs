@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::ceiling_rule::Excess;
 use super::{Field, InboundPort, Policy, table};
 
-/// A field in which a policy asks for more than its ceiling allows.
+/// A field whose requested value exceeds the ceiling.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Exceeded {
+pub struct ExceededField {
     /// The field.
     pub field: Field,
     /// What was asked; of a set, only what is too much.
@@ -18,7 +18,7 @@ pub struct Exceeded {
 
 /// Where `asked` has more than `own` gives by itself: what `own` would allow as a ceiling (`network.limit`, `syscalls.limit`,
 /// any port in `network.inbound`) gives nothing, and to ask for approvals, or to learn, is more than to refuse.
-pub fn loosens(asked: &Policy, own: &Policy) -> Vec<Exceeded> {
+pub fn loosens(asked: &Policy, own: &Policy) -> Vec<ExceededField> {
     let mut over = exceeds(asked, own);
     let mut given = own.clone();
     given.network.limit.clear();
@@ -37,14 +37,14 @@ pub fn loosens(asked: &Policy, own: &Policy) -> Vec<Exceeded> {
         }
     }
     if asked_network.on_unknown > own_network.on_unknown {
-        over.push(Exceeded {
+        over.push(ExceededField {
             field: Field::NetworkOnUnknown,
             asked: asked_network.on_unknown.to_string(),
             allowed: own_network.on_unknown.to_string(),
         });
     }
     if asked.report.learn > own.report.learn {
-        over.push(Exceeded {
+        over.push(ExceededField {
             field: Field::ReportLearn,
             asked: asked.report.learn.to_string(),
             allowed: own.report.learn.to_string(),
@@ -54,10 +54,10 @@ pub fn loosens(asked: &Policy, own: &Policy) -> Vec<Exceeded> {
 }
 
 /// Where `asked` exceeds `ceiling`: nowhere, if every field of it is the ceiling's or tighter.
-pub fn exceeds(asked: &Policy, ceiling: &Policy) -> Vec<Exceeded> {
+pub fn exceeds(asked: &Policy, ceiling: &Policy) -> Vec<ExceededField> {
     let mut over = Vec::new();
     table::compare(asked, ceiling, |field, Excess { asked, allowed }| {
-        over.push(Exceeded {
+        over.push(ExceededField {
             field,
             asked,
             allowed,

@@ -95,10 +95,10 @@ impl<T: Amount> CeilingRule<Bound<T>> for WithinBound {
     }
 }
 
-/// It gives the workload nothing, so a ceiling says nothing of it.
-pub(super) struct Free;
+/// The field grants the workload nothing, so no ceiling limits it.
+pub(super) struct NoCeiling;
 
-impl<T: Clone> CeilingRule<T> for Free {
+impl<T: Clone> CeilingRule<T> for NoCeiling {
     #[cfg(test)]
     const WITHIN: &'static str = "anything: the workload gains nothing";
 

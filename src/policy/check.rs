@@ -1,11 +1,11 @@
 //! Checks that need more than one value: the table of system calls, the node's permissions, the ceilings.
 
 use super::fields::Origins;
-use super::file::Loaded;
+use super::file::LoadedPolicy;
 use super::resolve::{CeilingPolicy, Resolver};
 use super::{
-    Capability, Exceeded, Field, GuestPath, NetworkLimit, OnUnknown, Origin, OverLimit, Policy,
-    PolicyError, Switch, capability, exceeds, network,
+    Capability, ExceededField, Field, GuestPath, NetworkLimit, OnUnknown, Origin, OverLimit,
+    Policy, PolicyError, Switch, capability, exceeds, network,
 };
 
 impl Resolver<'_> {
@@ -65,7 +65,10 @@ impl Resolver<'_> {
 }
 
 /// No container's fault: the node's file names both.
-pub(super) fn check_default(loaded: &Loaded, limits: &[CeilingPolicy]) -> Result<(), PolicyError> {
+pub(super) fn check_default(
+    loaded: &LoadedPolicy,
+    limits: &[CeilingPolicy],
+) -> Result<(), PolicyError> {
     for CeilingPolicy { ceiling, policy } in limits {
         let over = over(&loaded.policy, policy, &loaded.origins);
         if !over.is_empty() {
@@ -116,7 +119,7 @@ fn over(asked: &Policy, ceiling: &Policy, origins: &Origins) -> Vec<OverLimit> {
     with_origins(exceeds(asked, ceiling), origins)
 }
 
-pub(super) fn with_origins(exceeded: Vec<Exceeded>, origins: &Origins) -> Vec<OverLimit> {
+pub(super) fn with_origins(exceeded: Vec<ExceededField>, origins: &Origins) -> Vec<OverLimit> {
     exceeded
         .into_iter()
         .map(|exceeded| OverLimit {

@@ -83,7 +83,7 @@ pub fn is_above_metadata(name: &HostName) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rule::Target;
+    use super::super::rule::RuleTarget;
     use super::*;
 
     #[derive(Debug, serde::Deserialize)]
@@ -106,8 +106,8 @@ mod tests {
         let parsed = file
             .address
             .iter()
-            .map(|entry| match Target::parse(&entry.net) {
-                Some(Target::Addresses(net, bits)) => (net, bits),
+            .map(|entry| match RuleTarget::parse(&entry.net) {
+                Some(RuleTarget::Addresses(net, bits)) => (net, bits),
                 other => panic!("{entry:?}: {other:?}"),
             });
         assert_eq!(parsed.collect::<Vec<_>>(), CLOSED);

@@ -5,13 +5,13 @@
 use thiserror::Error;
 
 use super::conflict::Conflict;
-use super::message::{AskedPolicy, BaseChain, ByOrigin, LeaveHint, OverLimits};
+use super::message::{BaseChain, ExceedingPolicy, LeaveHint, OriginText, OverLimits};
 use super::option_error::OptionError;
 use super::policy_text::PolicyText;
 use super::text::{DidYouMean, ValueError};
 use super::{
-    AnnotationLeave, Capability, Ceiling, Exceeded, Field, Origin, PolicyName, PresetName, Rule,
-    SyscallName,
+    AnnotationLeave, Capability, Ceiling, EgressRule, ExceededField, Field, Origin, PolicyName,
+    PresetName, SyscallName,
 };
 
 /// Why there is no policy, and so no container.
@@ -119,7 +119,7 @@ pub enum PolicyError {
         /// The field.
         field: Field,
         /// The rule.
-        rule: Box<Rule>,
+        rule: Box<EgressRule>,
         /// The reason, and what permits it.
         why: String,
     },
@@ -276,7 +276,7 @@ pub enum PolicyError {
     /// The container asks for more than it may have.
     #[error(
         "{} exceeds the ceiling {ceiling}: {}",
-        AskedPolicy(policy, ceiling),
+        ExceedingPolicy(policy, ceiling),
         OverLimits(over)
     )]
     ExceedsCeiling {
@@ -293,7 +293,7 @@ pub enum PolicyError {
     /// An annotation asks for more than the policy that was chosen, and nobody gave it leave.
     #[error(
         "policy {policy} ({}) is exceeded by annotations: {}; {}",
-        ByOrigin(chosen_by),
+        OriginText(chosen_by),
         OverLimits(over),
         LeaveHint { keys: over.iter().map(|over| over.exceeded.field).collect(), image: *image }
     )]
@@ -376,7 +376,7 @@ impl PolicyError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OverLimit {
     /// The field, what was asked and what is allowed.
-    pub exceeded: Exceeded,
+    pub exceeded: ExceededField,
     /// Who asked.
     pub origin: Origin,
 }

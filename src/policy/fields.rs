@@ -11,8 +11,8 @@ pub(super) use super::table::Fields;
 /// Where each field of a policy came from.
 pub(super) type Origins = BTreeMap<Field, Origin>;
 
-/// Why fields are no policy.
-pub(super) enum Incomplete {
+/// Why fields do not make a policy.
+pub(super) enum FieldsError {
     /// Nobody gave this one.
     Missing(Field),
     /// A preset does not exist or cannot be read.
@@ -68,7 +68,7 @@ impl Fields {
 
     /// The whole policy with its presets written out and without values that have no effect, so that it can be written
     /// as one file; or the missing fields.
-    pub fn complete(self, name: PolicyName, presets: &Expand<'_>) -> Result<Policy, Incomplete> {
+    pub fn complete(self, name: PolicyName, presets: &Expand<'_>) -> Result<Policy, FieldsError> {
         let mut policy = self.whole(name, presets)?;
         if policy.filesystem.mounts == MountRule::Drop {
             policy.filesystem.write.clear();

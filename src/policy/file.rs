@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::fields::{Fields, Incomplete, Origins};
+use super::fields::{Fields, FieldsError, Origins};
 use super::policy_text::PolicyText;
 use super::preset::Presets;
 use super::table::PolicyFile;
@@ -41,9 +41,9 @@ impl TryFrom<String> for Description {
     }
 }
 
-/// A policy as its files say it.
+/// A policy as its files state it.
 #[derive(Debug, Clone)]
-pub(super) struct Loaded {
+pub(super) struct LoadedPolicy {
     pub policy: Policy,
     pub description: Option<String>,
     pub origins: Origins,
@@ -72,7 +72,7 @@ impl<'a> Library<'a> {
     }
 
     /// Reads one policy and the bases it needs, and nothing else.
-    pub fn load(&self, name: &PolicyName, asked_by: &Origin) -> Result<Loaded, PolicyError> {
+    pub fn load(&self, name: &PolicyName, asked_by: &Origin) -> Result<LoadedPolicy, PolicyError> {
         let (source, text) = self.find(name, asked_by)?;
         self.load_text(name, source, text)
     }
@@ -83,7 +83,7 @@ impl<'a> Library<'a> {
         name: &PolicyName,
         path: &str,
         text: &str,
-    ) -> Result<Loaded, PolicyError> {
+    ) -> Result<LoadedPolicy, PolicyError> {
         self.load_text(name, PolicyText::Own(path.to_owned()), text)
     }
 
@@ -92,7 +92,7 @@ impl<'a> Library<'a> {
         name: &PolicyName,
         mut source: PolicyText,
         mut text: &'t str,
-    ) -> Result<Loaded, PolicyError> {
+    ) -> Result<LoadedPolicy, PolicyError> {
         let mut chain = match source {
             PolicyText::Own(_) => Vec::new(),
             _ => vec![name.clone()],
@@ -133,7 +133,7 @@ impl<'a> Library<'a> {
         fields: Fields,
         name: PolicyName,
         origins: &Origins,
-    ) -> Result<Policy, Incomplete> {
+    ) -> Result<Policy, FieldsError> {
         fields.complete(name, &|preset, field| {
             let asked_by = origins.get(&field).cloned().unwrap_or(Origin::Default);
             Ok(self.presets.get(preset, &asked_by)?.rules)
@@ -193,7 +193,7 @@ impl Library<'_> {
         name: &PolicyName,
         top: PolicyText,
         layers: Vec<(PolicyText, PolicyFile)>,
-    ) -> Result<Loaded, PolicyError> {
+    ) -> Result<LoadedPolicy, PolicyError> {
         let mut fields = Fields::default();
         let mut origins = Origins::new();
         let mut described = None;
@@ -211,10 +211,10 @@ impl Library<'_> {
         let policy =
             self.complete(fields, name.clone(), &origins)
                 .map_err(|problem| match problem {
-                    Incomplete::Missing(field) => PolicyError::FieldMissing { file: top, field },
-                    Incomplete::Preset(error) => error,
+                    FieldsError::Missing(field) => PolicyError::FieldMissing { file: top, field },
+                    FieldsError::Preset(error) => error,
                 })?;
-        Ok(Loaded {
+        Ok(LoadedPolicy {
             policy,
             description: described,
             origins,

@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
 
-use super::Rule;
+use super::EgressRule;
 use super::request::RequestRule;
 use super::text::ValueError;
 
@@ -42,8 +42,8 @@ impl GitRule {
     }
 
     /// The requests that it allows: the list of references, which a reader sees as well, and the service itself.
-    pub fn rules(self) -> BTreeSet<Rule> {
-        self.requests().map(Rule::Request).collect()
+    pub fn rules(self) -> BTreeSet<EgressRule> {
+        self.requests().map(EgressRule::Request).collect()
     }
 
     /// The same.
@@ -115,12 +115,12 @@ impl FromStr for GitRule {
     }
 }
 
-/// An item of a list of requests: a rule for requests, or one for git, which is several.
+/// An item of a list of requests: one request rule, or a rule for git, which expands to several.
 #[derive(Deserialize)]
 #[serde(try_from = "String")]
-struct Several(BTreeSet<RequestRule>);
+struct RequestItem(BTreeSet<RequestRule>);
 
-impl TryFrom<String> for Several {
+impl TryFrom<String> for RequestItem {
     type Error = ValueError;
 
     fn try_from(text: String) -> Result<Self, ValueError> {
@@ -135,7 +135,7 @@ impl TryFrom<String> for Several {
 pub(super) fn several<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<BTreeSet<RequestRule>, D::Error> {
-    let items: Vec<Several> = Vec::deserialize(from)?;
+    let items: Vec<RequestItem> = Vec::deserialize(from)?;
     Ok(items.into_iter().flat_map(|item| item.0).collect())
 }
 
@@ -174,11 +174,11 @@ mod tests {
     /// Who may read pushes nothing, and the other way round.
     #[test]
     fn neither_service_opens_the_other_or_another_repository() {
-        use crate::egress::Rules;
+        use crate::egress::EgressRules;
         use crate::egress::request::{RequestDecision, typed};
-        let of = |text: &str| Rules {
+        let of = |text: &str| EgressRules {
             allow: text.parse::<GitRule>().unwrap().rules(),
-            ..Rules::default()
+            ..EgressRules::default()
         };
         let (read, push) = (
             of("git:read a.test.example/acme/app"),

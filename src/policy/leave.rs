@@ -2,22 +2,22 @@
 
 use std::collections::BTreeSet;
 
-use super::annotation::{self, Authors, Request};
+use super::annotation::{self, AnnotationRequest, Authors};
 use super::ceiling::loosens;
 use super::check::with_origins;
 use super::fields::Origins;
-use super::resolve::{CeilingPolicy, Chosen, Resolver, unasked};
+use super::resolve::{CeilingPolicy, ChosenPolicy, Resolver, unasked};
 use super::{
-    AnnotationLeave, CpuLimit, Field, Leave, Limits, MemoryLimit, OverLimit, POLICY_KEY, Policy,
-    PolicyChoice, PolicyError, ProcessLimit, UNCONFINED, WORKSPACE_KEY,
+    AnnotationLeave, CpuLimit, Field, Limits, Loosening, MemoryLimit, OverLimit, POLICY_KEY,
+    Policy, PolicyChoice, PolicyError, ProcessLimit, UNCONFINED, WORKSPACE_KEY,
 };
 
 impl Resolver<'_> {
     /// What an image may have written chooses nothing wider than what applies without it.
     pub fn check_choice(
         &self,
-        request: &Request,
-        chosen: &Chosen,
+        request: &AnnotationRequest,
+        chosen: &ChosenPolicy,
         flag: Option<PolicyChoice>,
         limits: &[CeilingPolicy],
     ) -> Result<(), PolicyError> {
@@ -96,7 +96,7 @@ pub(super) fn without_leave(
     policy: &Policy,
     own: &Policy,
     origins: &Origins,
-    leave: &Leave,
+    leave: &Loosening,
     mode_implied_by: Option<Field>,
 ) -> Vec<OverLimit> {
     let mut over = with_origins(loosens(policy, own), origins);
@@ -116,7 +116,7 @@ pub(super) fn without_leave(
 }
 
 /// The bounds of the policy that was chosen, as far as annotations have no leave to loosen them.
-pub(super) fn own_bounds(own: &Limits, leave: &Leave) -> Limits {
+pub(super) fn own_bounds(own: &Limits, leave: &Loosening) -> Limits {
     let mut bounds = *own;
     if leave.has(Field::LimitsPids) {
         bounds.pids = ProcessLimit::Unlimited;

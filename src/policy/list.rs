@@ -18,12 +18,12 @@ const ADDS: &str = "+";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WrittenList<T> {
     pub items: BTreeSet<T>,
-    pub place: ListPlace,
+    pub place: ListMode,
 }
 
-/// Where the items go.
+/// Whether the items replace the list below or are added to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ListPlace {
+pub(super) enum ListMode {
     /// In the place of what the base gives.
     Instead,
     /// On top of it.
@@ -34,9 +34,9 @@ impl<T: Ord> WrittenList<T> {
     /// Puts a list where its base has one, or none. What comes on top of nothing leaves nothing: the policy is incomplete.
     pub fn put(self, slot: &mut Option<Self>) {
         match (self.place, slot.as_mut()) {
-            (ListPlace::Instead, _) => *slot = Some(self),
-            (ListPlace::OnTop, Some(base)) => base.items.extend(self.items),
-            (ListPlace::OnTop, None) => {}
+            (ListMode::Instead, _) => *slot = Some(self),
+            (ListMode::OnTop, Some(base)) => base.items.extend(self.items),
+            (ListMode::OnTop, None) => {}
         }
     }
 }
@@ -45,7 +45,7 @@ impl<T> From<BTreeSet<T>> for WrittenList<T> {
     fn from(items: BTreeSet<T>) -> Self {
         Self {
             items,
-            place: ListPlace::Instead,
+            place: ListMode::Instead,
         }
     }
 }
@@ -99,12 +99,12 @@ impl<T: FromStr<Err = ValueError> + Ord + Item> FromStr for WrittenList<T> {
     fn from_str(value: &str) -> Result<Self, ValueError> {
         let mut words = split::<T>(value).into_iter().peekable();
         let place = match words.next_if_eq(&ADDS) {
-            Some(_) => ListPlace::OnTop,
-            None => ListPlace::Instead,
+            Some(_) => ListMode::OnTop,
+            None => ListMode::Instead,
         };
         let items: BTreeSet<T> = words.map(str::parse).collect::<Result<_, _>>()?;
         match (place, items.is_empty()) {
-            (ListPlace::OnTop, true) => Err(ValueError::grammar(value, NOTHING_ADDED)),
+            (ListMode::OnTop, true) => Err(ValueError::grammar(value, NOTHING_ADDED)),
             _ => Ok(Self { items, place }),
         }
     }
@@ -132,7 +132,7 @@ impl<'de, T: Deserialize<'de> + Ord> Visitor<'de> for WrittenListVisitor<T> {
         let mut list = WrittenList::from(BTreeSet::new());
         match seq.next_element_seed(FirstItem(PhantomData))? {
             None => return Ok(list),
-            Some(None) => list.place = ListPlace::OnTop,
+            Some(None) => list.place = ListMode::OnTop,
             Some(Some(item)) => drop(list.items.insert(item)),
         }
         while let Some(item) = seq.next_element()? {
@@ -195,10 +195,10 @@ mod tests {
     #[test]
     fn a_plus_in_front_adds_and_anywhere_else_is_no_value() {
         for (value, items, place) in [
-            ("", &[][..], ListPlace::Instead),
-            ("bpf, read", &["bpf", "read"], ListPlace::Instead),
-            ("+,bpf", &["bpf"], ListPlace::OnTop),
-            (" + , bpf,read ", &["bpf", "read"], ListPlace::OnTop),
+            ("", &[][..], ListMode::Instead),
+            ("bpf, read", &["bpf", "read"], ListMode::Instead),
+            ("+,bpf", &["bpf"], ListMode::OnTop),
+            (" + , bpf,read ", &["bpf", "read"], ListMode::OnTop),
         ] {
             let items = names(items);
             assert_eq!(

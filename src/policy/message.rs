@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::text::bounded;
-use super::{Ceiling, Exceeded, Field, Origin, OverLimit, PolicyError, PolicyName};
+use super::{Ceiling, ExceededField, Field, Origin, OverLimit, PolicyError, PolicyName};
 
 /// Names on the way from one file to the next.
 pub(super) struct BaseChain<'a>(pub &'a [PolicyName]);
@@ -70,10 +70,11 @@ impl PolicyError {
     }
 }
 
-/// The policy that exceeds a ceiling; where it is the ceiling itself, what annotations or options made of it.
-pub(super) struct AskedPolicy<'a>(pub &'a PolicyName, pub &'a Ceiling);
+/// The policy that exceeds a ceiling, for a message. If that is the ceiling's own policy, the annotations or options
+/// that changed it.
+pub(super) struct ExceedingPolicy<'a>(pub &'a PolicyName, pub &'a Ceiling);
 
-impl fmt::Display for AskedPolicy<'_> {
+impl fmt::Display for ExceedingPolicy<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self.0 == self.1.policy {
             true => f.write_str("the request"),
@@ -111,7 +112,7 @@ impl fmt::Display for OverLimits<'_> {
 impl fmt::Display for OverLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { exceeded, origin } = self;
-        let Exceeded {
+        let ExceededField {
             field,
             asked,
             allowed,
@@ -119,15 +120,15 @@ impl fmt::Display for OverLimit {
         write!(
             f,
             "{field} requests {asked} ({}), allowed: {allowed}",
-            ByOrigin(origin)
+            OriginText(origin)
         )
     }
 }
 
-/// Where something came from that is named beside it: its annotation is called like it.
-pub(super) struct ByOrigin<'a>(pub &'a Origin);
+/// The origin of a value that the message names beside it; an annotation has the value's own name.
+pub(super) struct OriginText<'a>(pub &'a Origin);
 
-impl fmt::Display for ByOrigin<'_> {
+impl fmt::Display for OriginText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Origin::Annotation(_) => f.write_str("annotation"),

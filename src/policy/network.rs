@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use super::rule::is_within;
-use super::{Field, HostName, Network, NetworkRule, NodeAllow, Rule, Target};
+use super::{EgressRule, Field, HostName, Network, NetworkRule, NodeAllow, RuleTarget};
 
 /// The most ports that rules may name: the wall listens on each.
 pub const MOST_PORTS: usize = 64;
@@ -16,11 +16,11 @@ pub(super) fn check(
     network: &Network,
     leave: &NodeAllow,
     is_preset: impl Fn(&str) -> bool,
-) -> Result<(), (Field, Box<Rule>, String)> {
+) -> Result<(), (Field, Box<EgressRule>, String)> {
     for rule in &network.allow {
         let hosts = match rule {
-            Rule::Connection(rule) => rule.clone(),
-            Rule::Request(rule) => rule.connection(),
+            EgressRule::Connection(rule) => rule.clone(),
+            EgressRule::Request(rule) => rule.connection(),
         };
         if let Some(why) = refused(&hosts, leave, &is_preset) {
             return Err((Field::NetworkAllow, Box::new(rule.clone()), why));
@@ -41,10 +41,10 @@ pub(super) fn check(
 
 /// The ports on which the wall listens for a rule. One for requests has that of its address and that of the address in the clear: on the
 /// first one the wall says why nothing goes through.
-pub fn ports(rule: &Rule) -> BTreeSet<u16> {
+pub fn ports(rule: &EgressRule) -> BTreeSet<u16> {
     match rule {
-        Rule::Connection(rule) => [rule.allowed_port()].into(),
-        Rule::Request(rule) => [rule.allowed_port(), rule.plain_port()].into(),
+        EgressRule::Connection(rule) => [rule.allowed_port()].into(),
+        EgressRule::Request(rule) => [rule.allowed_port(), rule.plain_port()].into(),
     }
 }
 
@@ -55,17 +55,17 @@ fn refused(
     is_preset: impl Fn(&str) -> bool,
 ) -> Option<String> {
     let wide = match &rule.target {
-        Target::Any if rule.reach.is_private() => {
+        RuleTarget::Any if rule.reach.is_private() => {
             return Some(format!(
                 "names that are not public are listed one by one; only network.limit may have {rule}"
             ));
         }
-        Target::Name(name) if !rule.reach.is_private() && name.parent().is_none() => {
+        RuleTarget::Name(name) if !rule.reach.is_private() && name.parent().is_none() => {
             let port = rule.allowed_port();
             return Some(no_public_name(name, port, is_preset(name.as_str())));
         }
-        Target::Any => Some("it names every host".to_owned()),
-        Target::Below(domain) => whose(domain).map(|whose| match whose {
+        RuleTarget::Any => Some("it names every host".to_owned()),
+        RuleTarget::Below(domain) => whose(domain).map(|whose| match whose {
             Strangers::Registrars => {
                 format!("anybody can register a name below {domain} (the public suffix list)")
             }
@@ -76,7 +76,7 @@ fn refused(
                 format!("a name below {domain} leads to whatever address it says itself")
             }
         }),
-        Target::Name(_) | Target::Addresses(..) => None,
+        RuleTarget::Name(_) | RuleTarget::Addresses(..) => None,
     };
     wide.filter(|_| !leave.open_egress)
         .map(|why| format!("{why}; allow.open-egress of the node's file permits it"))

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ceiling_rule::{CeilingRule, Excess, join};
 use super::request::{self, RequestRule};
-use super::{Network, NetworkRule, Policy, Rule};
+use super::{EgressRule, Network, NetworkRule, Policy};
 
 /// What one ceiling lets a container's rules allow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,11 +15,11 @@ pub struct NetworkLimit {
     /// The ceiling's name, and who set it.
     pub ceiling: String,
     /// Each names hosts, and a port where it does not mean all of them; or requests.
-    pub rules: BTreeSet<Rule>,
+    pub rules: BTreeSet<EgressRule>,
 }
 
-/// What of a rule a limit does not cover.
-enum Outside {
+/// The part of a rule that a limit does not cover.
+enum LimitGap {
     /// Nothing.
     Nothing,
     /// All that the rule says.
@@ -37,10 +37,10 @@ impl NetworkLimit {
     }
 
     /// As much as these rules allow: each is a limit on the port that it names; on 443 where it names none.
-    pub fn of_rules(ceiling: String, allow: &BTreeSet<Rule>) -> Self {
-        let as_limit = |rule: &Rule| match rule {
-            Rule::Connection(rule) => Rule::Connection(rule.as_limit()),
-            Rule::Request(rule) => Rule::Request(rule.clone()),
+    pub fn of_rules(ceiling: String, allow: &BTreeSet<EgressRule>) -> Self {
+        let as_limit = |rule: &EgressRule| match rule {
+            EgressRule::Connection(rule) => EgressRule::Connection(rule.as_limit()),
+            EgressRule::Request(rule) => EgressRule::Request(rule.clone()),
         };
         Self {
             ceiling,
@@ -49,31 +49,33 @@ impl NetworkLimit {
     }
 
     /// Whether a rule of an allowlist is within it.
-    pub fn covers(&self, rule: &Rule) -> bool {
+    pub fn covers(&self, rule: &EgressRule) -> bool {
         match rule {
-            Rule::Connection(rule) => self.connections().any(|limit| limit.covers(rule)),
-            Rule::Request(rule) => matches!(self.outside(rule), Outside::Nothing),
+            EgressRule::Connection(rule) => self.connections().any(|limit| limit.covers(rule)),
+            EgressRule::Request(rule) => matches!(self.outside(rule), LimitGap::Nothing),
         }
     }
 
     /// Whether another limit is within it.
-    pub fn covers_limit(&self, rule: &Rule) -> bool {
+    pub fn covers_limit(&self, rule: &EgressRule) -> bool {
         match rule {
-            Rule::Connection(rule) => self.connections().any(|limit| limit.covers_limit(rule)),
-            Rule::Request(_) => self.covers(rule),
+            EgressRule::Connection(rule) => {
+                self.connections().any(|limit| limit.covers_limit(rule))
+            }
+            EgressRule::Request(_) => self.covers(rule),
         }
     }
 
     fn connections(&self) -> impl Iterator<Item = &NetworkRule> {
-        self.rules.iter().filter_map(Rule::connection)
+        self.rules.iter().filter_map(EgressRule::connection)
     }
 
     /// A rule for requests is within one for connections to its hosts, or within all rules for requests together. No rule for requests
     /// is one for connections, in which anything can be said.
-    fn outside(&self, rule: &RequestRule) -> Outside {
+    fn outside(&self, rule: &RequestRule) -> LimitGap {
         let host = rule.connection();
         if self.connections().any(|limit| limit.covers(&host)) {
-            return Outside::Nothing;
+            return LimitGap::Nothing;
         }
         let limits: Vec<RequestRule> = self
             .rules
@@ -81,17 +83,17 @@ impl NetworkLimit {
             .filter_map(|rule| rule.request().cloned())
             .collect();
         match request::exceeds(rule, &limits) {
-            None => Outside::Nothing,
-            Some(_) if limits.is_empty() => Outside::Rule,
-            Some(request) => Outside::Request(request),
+            None => LimitGap::Nothing,
+            Some(_) if limits.is_empty() => LimitGap::Rule,
+            Some(request) => LimitGap::Request(request),
         }
     }
 
     /// What a message names: the rule, or a request that it allows and that is not within.
-    fn too_much(&self, rule: &Rule) -> String {
+    fn too_much(&self, rule: &EgressRule) -> String {
         match rule.request().map(|rule| self.outside(rule)) {
-            Some(Outside::Request(request)) => request,
-            Some(Outside::Nothing | Outside::Rule) | None => rule.to_string(),
+            Some(LimitGap::Request(request)) => request,
+            Some(LimitGap::Nothing | LimitGap::Rule) | None => rule.to_string(),
         }
     }
 }
@@ -99,15 +101,23 @@ impl NetworkLimit {
 /// Rules that allow, one by one.
 pub(super) struct RulesWithin;
 
-impl CeilingRule<BTreeSet<Rule>> for RulesWithin {
+impl CeilingRule<BTreeSet<EgressRule>> for RulesWithin {
     #[cfg(test)]
     const WITHIN: &'static str = WITHIN;
 
-    fn excess(asked: &BTreeSet<Rule>, _: &BTreeSet<Rule>, ceiling: &Policy) -> Option<Excess> {
+    fn excess(
+        asked: &BTreeSet<EgressRule>,
+        _: &BTreeSet<EgressRule>,
+        ceiling: &Policy,
+    ) -> Option<Excess> {
         excess(asked, ceiling, NetworkLimit::covers)
     }
 
-    fn narrowed(own: &BTreeSet<Rule>, _: &BTreeSet<Rule>, ceiling: &Policy) -> BTreeSet<Rule> {
+    fn narrowed(
+        own: &BTreeSet<EgressRule>,
+        _: &BTreeSet<EgressRule>,
+        ceiling: &Policy,
+    ) -> BTreeSet<EgressRule> {
         narrowed(own, ceiling, NetworkLimit::covers)
     }
 }
@@ -115,17 +125,25 @@ impl CeilingRule<BTreeSet<Rule>> for RulesWithin {
 /// Rules that limit, one by one.
 pub(super) struct LimitsWithin;
 
-impl CeilingRule<BTreeSet<Rule>> for LimitsWithin {
+impl CeilingRule<BTreeSet<EgressRule>> for LimitsWithin {
     #[cfg(test)]
     const WITHIN: &'static str = WITHIN;
 
     const NARROWS_CHOSEN: bool = true;
 
-    fn excess(asked: &BTreeSet<Rule>, _: &BTreeSet<Rule>, ceiling: &Policy) -> Option<Excess> {
+    fn excess(
+        asked: &BTreeSet<EgressRule>,
+        _: &BTreeSet<EgressRule>,
+        ceiling: &Policy,
+    ) -> Option<Excess> {
         excess(asked, ceiling, NetworkLimit::covers_limit)
     }
 
-    fn narrowed(own: &BTreeSet<Rule>, _: &BTreeSet<Rule>, ceiling: &Policy) -> BTreeSet<Rule> {
+    fn narrowed(
+        own: &BTreeSet<EgressRule>,
+        _: &BTreeSet<EgressRule>,
+        ceiling: &Policy,
+    ) -> BTreeSet<EgressRule> {
         narrowed(own, ceiling, NetworkLimit::covers_limit)
     }
 }
@@ -134,9 +152,9 @@ impl CeilingRule<BTreeSet<Rule>> for LimitsWithin {
 const WITHIN: &str = "[within](#rules-within-a-ceiling) the ceiling's `limit` or `allow`";
 
 /// Whether a limit covers a rule.
-type Covers = fn(&NetworkLimit, &Rule) -> bool;
+type Covers = fn(&NetworkLimit, &EgressRule) -> bool;
 
-fn excess(asked: &BTreeSet<Rule>, ceiling: &Policy, covers: Covers) -> Option<Excess> {
+fn excess(asked: &BTreeSet<EgressRule>, ceiling: &Policy, covers: Covers) -> Option<Excess> {
     let network = &ceiling.network;
     let within = NetworkLimit::of(String::new(), network);
     let mut too_much = asked
@@ -152,7 +170,7 @@ fn excess(asked: &BTreeSet<Rule>, ceiling: &Policy, covers: Covers) -> Option<Ex
 }
 
 /// A rule that is covered in part goes as a whole: less is open, never more.
-fn narrowed(own: &BTreeSet<Rule>, ceiling: &Policy, covers: Covers) -> BTreeSet<Rule> {
+fn narrowed(own: &BTreeSet<EgressRule>, ceiling: &Policy, covers: Covers) -> BTreeSet<EgressRule> {
     let within = NetworkLimit::of(String::new(), &ceiling.network);
     let kept = own.iter().filter(|rule| covers(&within, rule));
     kept.cloned().collect()

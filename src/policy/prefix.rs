@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use super::rule::Target;
+use super::rule::RuleTarget;
 use super::text::{ValueError, string_form};
 
 /// A network, or one address: `10.96.0.0/12`.
@@ -31,9 +31,9 @@ impl FromStr for NetworkPrefix {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
-        match Target::parse(text) {
-            Some(Target::Addresses(net, bits)) => Ok(Self(net, bits)),
-            Some(Target::Name(_) | Target::Below(_) | Target::Any) | None => {
+        match RuleTarget::parse(text) {
+            Some(RuleTarget::Addresses(net, bits)) => Ok(Self(net, bits)),
+            Some(RuleTarget::Name(_) | RuleTarget::Below(_) | RuleTarget::Any) | None => {
                 Err(ValueError::grammar(
                     text,
                     "a network: ADDRESS/BITS whose other bits are 0, or an address",

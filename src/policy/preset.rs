@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::policy_text::PolicyText;
 use super::text::{few, nearest, shown};
-use super::{Origin, PolicyError, PresetName, Rule, RuleItem, file};
+use super::{EgressRule, Origin, PolicyError, PresetName, RuleItem, file};
 
 /// The services: reviewed data.
 const BUILTIN: &str = include_str!("../../policies/presets.toml");
@@ -22,14 +22,14 @@ pub struct Preset {
     pub description: String,
     /// What it allows.
     #[serde(deserialize_with = "spelled_out")]
-    pub rules: BTreeSet<Rule>,
+    pub rules: BTreeSet<EgressRule>,
     /// The pages of the service that name these hosts and requests.
     #[serde(default)]
     pub sources: BTreeSet<String>,
 }
 
 /// Rules of git are rules for requests; a preset in a preset is none.
-fn spelled_out<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeSet<Rule>, D::Error> {
+fn spelled_out<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeSet<EgressRule>, D::Error> {
     let mut rules = BTreeSet::new();
     for item in Vec::<RuleItem>::deserialize(from)? {
         let spelled = item.rules().map_err(|name| {
@@ -148,9 +148,9 @@ pub fn builtin() -> Result<BTreeMap<PresetName, Preset>, PolicyError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::egress::Rules;
+    use crate::egress::EgressRules;
     use crate::egress::request::{RequestDecision, typed};
-    use crate::policy::Target;
+    use crate::policy::RuleTarget;
 
     #[test]
     fn the_built_in_presets_are_exact_and_described() {
@@ -167,10 +167,10 @@ mod tests {
                 pages.clone().all(|page| page.starts_with("https://")),
                 "{name}"
             );
-            for rule in preset.rules.iter().filter_map(Rule::connection) {
+            for rule in preset.rules.iter().filter_map(EgressRule::connection) {
                 assert!(!rule.reach.is_private(), "{name}: {rule}");
                 assert!(
-                    matches!(rule.target, Target::Name(_) | Target::Below(_)),
+                    matches!(rule.target, RuleTarget::Name(_) | RuleTarget::Below(_)),
                     "{name}: {rule}"
                 );
             }
@@ -198,9 +198,9 @@ mod tests {
                 assert!(reads || fetches, "{name}: {rule}");
             }
         }
-        let rules: Rules = Rules {
+        let rules: EgressRules = EgressRules {
             allow: all[&"github-read".parse().unwrap()].rules.clone(),
-            ..Rules::default()
+            ..EgressRules::default()
         };
         for (request, expected) in [
             (

@@ -1,17 +1,17 @@
 //! From annotations, `--policy`, files and defaults to one policy, each field with its origin, within every ceiling.
 
-use super::annotation::{self, Authors, Request};
+use super::annotation::{self, AnnotationRequest, Authors};
 use super::asked::Layer;
 use super::check::{check_ceilings, check_default};
-use super::fields::{Fields, Incomplete, Origins};
-use super::file::{Library, Loaded};
+use super::fields::{Fields, FieldsError, Origins};
+use super::file::{Library, LoadedPolicy};
 use super::leave::{own_bounds, without_leave};
-use super::list::ListPlace;
+use super::list::ListMode;
 use super::preset::Presets;
 use super::{
-    Asker, Audited, Ceiling, Field, GuestPath, HoneyValue, Leave, Limits, NetworkLimit, NodeConfig,
-    NodeSecret, Origin, POLICY_KEY, Policy, PolicyChoice, PolicyError, PolicyName, Resolved,
-    Selection, Sources, WORKSPACE_KEY, builtin, narrow,
+    Asker, AuditOutcome, Ceiling, Field, GuestPath, HoneyValue, Limits, Loosening, NetworkLimit,
+    NodeConfig, NodeSecret, Origin, POLICY_KEY, Policy, PolicyChoice, PolicyError, PolicyName,
+    ResolvedPolicy, Selection, Sources, WORKSPACE_KEY, builtin, narrow,
 };
 
 /// Chooses a policy, changes the fields that annotations name, and refuses what exceeds a ceiling.
@@ -32,13 +32,13 @@ pub fn resolve(sources: &Sources) -> Result<Selection, PolicyError> {
 }
 
 /// What would hold if the node's file chose this policy, and nobody another.
-fn audited(sources: &Sources, name: PolicyName) -> Audited {
+fn audited(sources: &Sources, name: PolicyName) -> AuditOutcome {
     let outcome = match resolve_as(sources, Some(&name)) {
         Ok(Selection::Policy(resolved)) => Ok(resolved),
         Ok(Selection::Unconfined { .. }) => Err("it is no policy".to_owned()),
         Err(error) => Err(error.to_string()),
     };
-    Audited { name, outcome }
+    AuditOutcome { name, outcome }
 }
 
 fn resolve_as(sources: &Sources, audited: Option<&PolicyName>) -> Result<Selection, PolicyError> {
@@ -105,7 +105,7 @@ pub(super) fn unasked(
 }
 
 /// Without a policy there is nothing to change: an annotation that asks for a wall must not be ignored.
-fn unconfined(request: Request, chosen_by: Origin) -> Result<Selection, PolicyError> {
+fn unconfined(request: AnnotationRequest, chosen_by: Origin) -> Result<Selection, PolicyError> {
     match request.change {
         Some(key) => Err(PolicyError::AnnotationWithoutPolicy { key, chosen_by }),
         None => Ok(Selection::Unconfined { chosen_by }),
@@ -126,8 +126,8 @@ impl CeilingPolicy {
 }
 
 /// The policy that applies before any field of it is changed.
-pub(super) struct Chosen {
-    pub loaded: Loaded,
+pub(super) struct ChosenPolicy {
+    pub loaded: LoadedPolicy,
     pub by: Origin,
 }
 
@@ -148,7 +148,7 @@ impl<'a> Resolver<'a> {
 
 impl Resolver<'_> {
     /// One policy as its files say it, if this node can have it at all.
-    pub fn load(&self, name: &PolicyName, asked_by: &Origin) -> Result<Loaded, PolicyError> {
+    pub fn load(&self, name: &PolicyName, asked_by: &Origin) -> Result<LoadedPolicy, PolicyError> {
         let loaded = self.library.load(name, asked_by)?;
         self.check_names(&loaded.policy, &loaded.origins)?;
         Ok(loaded)
@@ -183,7 +183,7 @@ impl Resolver<'_> {
         name: Option<&PolicyName>,
         by: &Origin,
         limits: &[CeilingPolicy],
-    ) -> Result<Chosen, PolicyError> {
+    ) -> Result<ChosenPolicy, PolicyError> {
         let loaded = match name {
             Some(name) => narrowed(self.load(name, by)?, narrow::chosen, limits),
             None => {
@@ -194,7 +194,7 @@ impl Resolver<'_> {
         if *by == Origin::Node {
             check_default(&loaded, limits)?;
         }
-        Ok(Chosen {
+        Ok(ChosenPolicy {
             loaded,
             by: by.clone(),
         })
@@ -225,10 +225,10 @@ impl Resolver<'_> {
         path: &str,
         text: &str,
         limits: &[CeilingPolicy],
-    ) -> Result<Chosen, PolicyError> {
+    ) -> Result<ChosenPolicy, PolicyError> {
         let loaded = self.library.load_own(&name, path, text)?;
         self.check_names(&loaded.policy, &loaded.origins)?;
-        Ok(Chosen {
+        Ok(ChosenPolicy {
             loaded: narrowed(loaded, narrow::chosen, limits),
             by: self.sources.asked.policy_by(),
         })
@@ -237,18 +237,18 @@ impl Resolver<'_> {
     /// Changes the fields that annotations name, and refuses values that exceed a ceiling or lack permission.
     fn finish(
         &self,
-        request: Request,
-        chosen: Chosen,
+        request: AnnotationRequest,
+        chosen: ChosenPolicy,
         limits: Vec<CeilingPolicy>,
         authors: Authors,
-    ) -> Result<Resolved, PolicyError> {
+    ) -> Result<ResolvedPolicy, PolicyError> {
         if request.workspace.as_ref().is_some_and(GuestPath::is_root) {
             return Err(PolicyError::RootPath {
                 origin: Origin::Annotation(WORKSPACE_KEY.to_owned()),
                 field: "workspace".to_owned(),
             });
         }
-        let Chosen { loaded, by } = chosen;
+        let ChosenPolicy { loaded, by } = chosen;
         let own = loaded.policy.clone();
         let description = loaded.description.clone();
         let workspace = request.workspace.clone();
@@ -259,8 +259,8 @@ impl Resolver<'_> {
         let is_container = self.sources.asker == Asker::Container;
         let is_limited = is_container && (image || !limits.iter().any(CeilingPolicy::is_set));
         let leave = match is_limited {
-            true => Leave::Fields(self.fields_with_leave(&own, authors)),
-            false => Leave::UpToCeilings,
+            true => Loosening::Fields(self.fields_with_leave(&own, authors)),
+            false => Loosening::UpToCeilings,
         };
         if is_container {
             let over = without_leave(&policy, &own, &origins, &leave, mode_implied_by);
@@ -280,7 +280,7 @@ impl Resolver<'_> {
             .iter()
             .map(|limit| NetworkLimit::of(limit.ceiling.to_string(), &limit.policy.network))
             .collect();
-        Ok(Resolved {
+        Ok(ResolvedPolicy {
             secrets: Vec::new(),
             honey: Vec::new(),
             policy,
@@ -302,15 +302,19 @@ impl Resolver<'_> {
     }
 
     /// The policy with the fields in it that `wrap` and the annotations ask for.
-    fn overlaid(&self, request: Request, loaded: Loaded) -> Result<(Policy, Origins), PolicyError> {
-        let Request {
+    fn overlaid(
+        &self,
+        request: AnnotationRequest,
+        loaded: LoadedPolicy,
+    ) -> Result<(Policy, Origins), PolicyError> {
+        let AnnotationRequest {
             policy: _,
             workspace: _,
             fields,
             change: _,
             mode_implied_by,
         } = request;
-        let Loaded {
+        let LoadedPolicy {
             policy,
             description: _,
             origins,
@@ -348,18 +352,18 @@ impl Resolver<'_> {
         }
         // Denials of a container come on top: naming one must not open what the policy closed.
         if let Some(deny) = &mut asked.syscalls.deny {
-            deny.place = ListPlace::OnTop;
+            deny.place = ListMode::OnTop;
         }
         if let Some(deny) = &mut asked.network.deny {
-            deny.place = ListPlace::OnTop;
+            deny.place = ListMode::OnTop;
         }
         let name = policy.name.clone();
         let mut fields = Fields::from(policy);
         fields.overlay(asked, &mut origins, origin);
         match self.library.complete(fields, name, &origins) {
             Ok(policy) => Ok((policy, origins)),
-            Err(Incomplete::Preset(error)) => Err(error),
-            Err(Incomplete::Missing(_)) => {
+            Err(FieldsError::Preset(error)) => Err(error),
+            Err(FieldsError::Missing(_)) => {
                 unreachable!("the policy below is complete")
             }
         }
@@ -368,10 +372,10 @@ impl Resolver<'_> {
 
 /// A policy as the ceilings narrow it.
 fn narrowed(
-    mut loaded: Loaded,
+    mut loaded: LoadedPolicy,
     narrow: fn(&mut Policy, &Policy) -> Vec<Field>,
     limits: &[CeilingPolicy],
-) -> Loaded {
+) -> LoadedPolicy {
     for limit in limits {
         for field in narrow(&mut loaded.policy, &limit.policy) {
             let origin = Origin::Ceiling(limit.ceiling.policy.clone());

@@ -3,18 +3,18 @@
 use serde::Deserialize;
 use serde::de::value::MapDeserializer;
 
-/// What of a policy is narrowed to a ceiling.
+/// Which fields of a policy are narrowed to a ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Narrow {
+pub(super) enum NarrowScope {
     /// The fields in which a ceiling narrows also a policy that somebody named.
     Chosen,
     /// All of them.
     Everything,
 }
 
-/// Who sets a field.
+/// Who can set a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SetBy {
+pub(super) enum FieldSource {
     /// Policy files and annotations.
     Annotated,
     /// Policy files. What permits it to annotations is none of theirs, and what counts in a ceiling alone would do nothing in a
@@ -67,9 +67,9 @@ macro_rules! fields {
         impl Field {
             /// Whether an annotation can set it.
             pub fn has_annotation(self) -> bool {
-                use $crate::policy::rows::SetBy;
-                let by = match self { $($(Self::$Field => SetBy::$SetBy,)+)+ };
-                by == SetBy::Annotated
+                use $crate::policy::rows::FieldSource;
+                let by = match self { $($(Self::$Field => FieldSource::$SetBy,)+)+ };
+                by == FieldSource::Annotated
             }
         }
 
@@ -109,7 +109,7 @@ macro_rules! fields {
                 self,
                 name: $crate::policy::PolicyName,
                 presets: &$crate::policy::value::Expand<'_>,
-            ) -> Result<Policy, $crate::policy::fields::Incomplete> {
+            ) -> Result<Policy, $crate::policy::fields::FieldsError> {
                 Ok(Policy { name, $($group: self.$group.whole(presets)?,)+ })
             }
         }
@@ -140,8 +140,8 @@ macro_rules! fields {
             fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
                 #[derive(serde::Deserialize)]
                 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-                struct Saved { name: $crate::policy::PolicyName, $($group: Option<$Group>,)+ }
-                let saved = Saved::deserialize(from)?;
+                struct SavedFields { name: $crate::policy::PolicyName, $($group: Option<$Group>,)+ }
+                let saved = SavedFields::deserialize(from)?;
                 Ok(Self {
                     name: saved.name,
                     $($group: match saved.$group {
@@ -182,10 +182,10 @@ macro_rules! fields {
         pub(super) fn narrow(
             own: &mut Policy,
             ceiling: &Policy,
-            narrow: $crate::policy::rows::Narrow,
+            narrow: $crate::policy::rows::NarrowScope,
         ) -> Vec<Field> {
             use $crate::policy::ceiling_rule::CeilingRule;
-            let everything = narrow == $crate::policy::rows::Narrow::Everything;
+            let everything = narrow == $crate::policy::rows::NarrowScope::Everything;
             let mut changed = Vec::new();
             $($(
                 if everything || <$Rule as CeilingRule<$Type>>::NARROWS_CHOSEN {
@@ -250,12 +250,12 @@ macro_rules! parts {
             fn whole(
                 self,
                 presets: &$crate::policy::value::Expand<'_>,
-            ) -> Result<$Group, $crate::policy::fields::Incomplete> {
-                use $crate::policy::fields::Incomplete;
+            ) -> Result<$Group, $crate::policy::fields::FieldsError> {
+                use $crate::policy::fields::FieldsError;
                 use $crate::policy::value::Value;
                 Ok($Group { $($slot: {
-                    let written = self.$slot.ok_or(Incomplete::Missing(Field::$Field))?;
-                    <$Type>::complete(written, Field::$Field, presets).map_err(Incomplete::Preset)?
+                    let written = self.$slot.ok_or(FieldsError::Missing(Field::$Field))?;
+                    <$Type>::complete(written, Field::$Field, presets).map_err(FieldsError::Preset)?
                 },)+ })
             }
         }
@@ -272,8 +272,8 @@ macro_rules! parts {
             fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
                 #[derive(serde::Deserialize)]
                 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-                struct Saved { $($slot: Option<$Type>,)+ }
-                let saved = Saved::deserialize(from)?;
+                struct SavedFields { $($slot: Option<$Type>,)+ }
+                let saved = SavedFields::deserialize(from)?;
                 Ok(Self { $($slot: {
                     let before: Option<$Type> = None $(.or_else(|| Some($before)))?;
                     let missing = || <D::Error as serde::de::Error>::missing_field($word);

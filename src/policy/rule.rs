@@ -24,9 +24,9 @@ pub const DNS_PORT: u16 = 53;
 const GRAMMAR: &str = "a rule: HOST, *.DOMAIN or ADDRESS[/BITS], with :PORT if not 443; service:, internal: or node: before a \
                        private name; METHOD https://HOST/PATH; or @PRESET";
 
-/// How far from the internet a name may lead.
+/// How private the addresses of a name may be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Reach {
+pub enum HostReach {
     /// To public addresses alone.
     #[default]
     Public,
@@ -39,7 +39,7 @@ pub enum Reach {
     Node,
 }
 
-impl Reach {
+impl HostReach {
     /// What stands before the name.
     fn prefix(self) -> &'static str {
         match self {
@@ -66,9 +66,9 @@ impl Reach {
     }
 }
 
-/// What a rule names.
+/// The hosts that a rule names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Target {
+pub enum RuleTarget {
     /// One name.
     Name(HostName),
     /// Every name that has exactly one label more: neither the name itself nor two labels deep.
@@ -86,20 +86,20 @@ pub enum Target {
 #[serde(try_from = "String", into = "String")]
 pub struct NetworkRule {
     /// The host or hosts.
-    pub target: Target,
+    pub target: RuleTarget,
     /// The TCP port; `None` where none is written: 443 to allow, all of them to deny or to limit.
     pub port: Option<u16>,
     /// Where the name may lead.
-    pub reach: Reach,
+    pub reach: HostReach,
 }
 
 impl NetworkRule {
     /// The rule that allows this port, as a person would write it.
-    pub fn allowing(target: Target, port: u16) -> Self {
+    pub fn allowing(target: RuleTarget, port: u16) -> Self {
         Self {
             target,
             port: (port != DEFAULT_PORT).then_some(port),
-            reach: Reach::Public,
+            reach: HostReach::Public,
         }
     }
 
@@ -129,7 +129,7 @@ impl NetworkRule {
     }
 }
 
-impl Target {
+impl RuleTarget {
     /// This address alone.
     pub fn address(address: IpAddr) -> Self {
         let address = address.to_canonical();
@@ -227,10 +227,10 @@ impl fmt::Display for NetworkRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.reach.prefix())?;
         match (&self.target, self.port) {
-            (Target::Name(name), _) => write!(f, "{name}")?,
-            (Target::Below(domain), _) => write!(f, "*.{domain}")?,
-            (Target::Any, _) => f.write_str("*")?,
-            (Target::Addresses(net, bits), port) => {
+            (RuleTarget::Name(name), _) => write!(f, "{name}")?,
+            (RuleTarget::Below(domain), _) => write!(f, "*.{domain}")?,
+            (RuleTarget::Any, _) => f.write_str("*")?,
+            (RuleTarget::Addresses(net, bits), port) => {
                 let text = if *bits == width(*net) {
                     net.to_string()
                 } else {
@@ -257,11 +257,11 @@ fn width(address: IpAddr) -> u8 {
 }
 
 /// Those that have a prefix.
-const PREFIXED: [Reach; 3] = [Reach::Service, Reach::Internal, Reach::Node];
+const PREFIXED: [HostReach; 3] = [HostReach::Service, HostReach::Internal, HostReach::Node];
 
 /// Whether a host is called as a prefix is.
 fn is_prefix(name: &HostName) -> bool {
-    let words = PREFIXED.map(Reach::prefix);
+    let words = PREFIXED.map(HostReach::prefix);
     words
         .iter()
         .any(|word| word.strip_suffix(':') == Some(name.as_str()))
@@ -269,14 +269,14 @@ fn is_prefix(name: &HostName) -> bool {
 
 /// What stands before the name, and the rest. In whatever case, as names are: else one spelling of it would be a host called
 /// `internal`.
-fn split_reach(text: &str) -> (Reach, &str) {
+fn split_reach(text: &str) -> (HostReach, &str) {
     let found = PREFIXED.into_iter().find_map(|reach| {
         let (prefix, rest) = text.split_at_checked(reach.prefix().len())?;
         prefix
             .eq_ignore_ascii_case(reach.prefix())
             .then_some((reach, rest))
     });
-    found.unwrap_or((Reach::Public, text))
+    found.unwrap_or((HostReach::Public, text))
 }
 
 impl FromStr for NetworkRule {
@@ -288,7 +288,9 @@ impl FromStr for NetworkRule {
         let (target, port) = split_port(rest).ok_or_else(bad)?;
         let target = parse_target(target).ok_or_else(bad)?;
         // `internal.` is one, too: written down again it would be the prefix.
-        if reach == Reach::Public && matches!(&target, Target::Name(name) if is_prefix(name)) {
+        if reach == HostReach::Public
+            && matches!(&target, RuleTarget::Name(name) if is_prefix(name))
+        {
             return Err(bad());
         }
         if port == Some(DNS_PORT) {
@@ -298,7 +300,7 @@ impl FromStr for NetworkRule {
                  nothing goes on from there",
             ));
         }
-        if reach.is_private() && !matches!(target, Target::Name(_) | Target::Any) {
+        if reach.is_private() && !matches!(target, RuleTarget::Name(_) | RuleTarget::Any) {
             return Err(ValueError::grammar(
                 text,
                 "a rule: service:, internal: and node: stand before one name, or in a limit before *",
@@ -341,12 +343,12 @@ fn parse_bits(text: &str) -> Option<u8> {
     plain.then(|| text.parse().ok()).flatten()
 }
 
-fn parse_target(text: &str) -> Option<Target> {
+fn parse_target(text: &str) -> Option<RuleTarget> {
     if text == "*" {
-        return Some(Target::Any);
+        return Some(RuleTarget::Any);
     }
     if let Some(domain) = text.strip_prefix("*.") {
-        return domain.parse().ok().map(Target::Below);
+        return domain.parse().ok().map(RuleTarget::Below);
     }
     let (address, bits) = match text.split_once('/') {
         Some((address, bits)) => (address, Some(bits)),
@@ -359,11 +361,11 @@ fn parse_target(text: &str) -> Option<Target> {
         };
         // Neither two spellings of one address nor bits that mean nothing.
         let plain = address == address.to_canonical() && network_of(address, bits) == address;
-        return plain.then_some(Target::Addresses(address, bits));
+        return plain.then_some(RuleTarget::Addresses(address, bits));
     }
     match bits {
         Some(_) => None,
-        None => text.parse().ok().map(Target::Name),
+        None => text.parse().ok().map(RuleTarget::Name),
     }
 }
 
@@ -537,7 +539,7 @@ mod tests {
     #[test]
     fn prefixes_contain_what_shares_their_bits() {
         let net = |text: &str| rule(text).target;
-        let is = |net: &Target, text: &str| net.matches_address(text.parse().unwrap());
+        let is = |net: &RuleTarget, text: &str| net.matches_address(text.parse().unwrap());
         assert!(is(&net("192.0.2.0/24"), "192.0.2.255"));
         assert!(!is(&net("192.0.2.0/24"), "192.0.3.0"));
         assert!(is(&net("192.0.2.0/24"), "::ffff:192.0.2.9"));

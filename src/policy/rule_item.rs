@@ -10,12 +10,12 @@ use super::request::{Method, RequestRule};
 use super::rule::NetworkRule;
 use super::text::{ValueError, string_form};
 
-/// A rule of the network wall.
+/// A rule of the network wall, for connections or for requests.
 #[derive(
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
 #[serde(try_from = "String", into = "String")]
-pub enum Rule {
+pub enum EgressRule {
     /// For connections: whatever is said in them.
     Connection(NetworkRule),
     /// For requests of HTTP: nothing else reaches the host by it.
@@ -29,7 +29,7 @@ pub enum Rule {
 #[serde(try_from = "String", into = "String")]
 pub enum RuleItem {
     /// A rule.
-    Rule(Rule),
+    Rule(EgressRule),
     /// The rules for requests of a client of git.
     Git(GitRule),
     /// The rules of this preset.
@@ -38,7 +38,7 @@ pub enum RuleItem {
 
 impl RuleItem {
     /// What it stands for, where no file is needed to know; else the name of the preset.
-    pub fn rules(self) -> Result<BTreeSet<Rule>, PresetName> {
+    pub fn rules(self) -> Result<BTreeSet<EgressRule>, PresetName> {
         match self {
             Self::Rule(rule) => Ok([rule].into()),
             Self::Git(rule) => Ok(rule.rules()),
@@ -47,7 +47,7 @@ impl RuleItem {
     }
 }
 
-impl Rule {
+impl EgressRule {
     /// The rule, if it is one for connections.
     pub fn connection(&self) -> Option<&NetworkRule> {
         match self {
@@ -65,19 +65,19 @@ impl Rule {
     }
 }
 
-impl From<NetworkRule> for Rule {
+impl From<NetworkRule> for EgressRule {
     fn from(rule: NetworkRule) -> Self {
         Self::Connection(rule)
     }
 }
 
-impl From<RequestRule> for Rule {
+impl From<RequestRule> for EgressRule {
     fn from(rule: RequestRule) -> Self {
         Self::Request(rule)
     }
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for EgressRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connection(rule) => rule.fmt(f),
@@ -86,7 +86,7 @@ impl fmt::Display for Rule {
     }
 }
 
-impl FromStr for Rule {
+impl FromStr for EgressRule {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
@@ -97,7 +97,7 @@ impl FromStr for Rule {
     }
 }
 
-string_form!(Rule);
+string_form!(EgressRule);
 
 /// Methods of a rule for requests have commas between them, as items have: words before it that can be methods are its own. (A host
 /// of one label is no public name, and nobody writes one in capitals.)
@@ -182,14 +182,14 @@ mod tests {
             "GET,HEAD https://*.a.test/**",
             "DELETE http://a.test:8080/**",
         ] {
-            let rule = text.parse::<Rule>().unwrap();
+            let rule = text.parse::<EgressRule>().unwrap();
             assert!(rule.request().is_some() && rule.connection().is_none());
             assert_eq!(rule.to_string(), text);
         }
         for text in ["https://a.test/", "get https://a.test/", "a.test b.test"] {
-            assert!(text.parse::<Rule>().is_err(), "{text}");
+            assert!(text.parse::<EgressRule>().is_err(), "{text}");
         }
-        let host = "a.test:80".parse::<Rule>().unwrap();
+        let host = "a.test:80".parse::<EgressRule>().unwrap();
         assert!(host.connection().is_some() && host.request().is_none());
     }
 

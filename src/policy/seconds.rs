@@ -16,8 +16,8 @@ pub struct Seconds<const LEAST: u32, const MOST: u32>(u32);
 pub type AskSeconds = Seconds<1, 600>;
 /// How long nothing is allowed after a budget was used up: at most a day.
 pub type CoolDown = Seconds<0, 86_400>;
-/// How long what a run used counts for the next one of the same container: at most a week.
-pub type BudgetsKept = Seconds<0, 604_800>;
+/// For how long a run's use counts against the next run of the same container: at most a week.
+pub type BudgetRetention = Seconds<0, 604_800>;
 
 impl<const LEAST: u32, const MOST: u32> Seconds<LEAST, MOST> {
     /// A time that the program says itself.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::git_rule::several;
 use super::request::{RequestRule, Scheme};
-use super::rule::Target;
+use super::rule::RuleTarget;
 use super::secret_source::{SecretSource, VolumeKey};
 use super::text::{ValueError, string_form};
 use super::{Count, Host, HostPath, PolicyName, VariableName};
@@ -18,7 +18,7 @@ const LONGEST_NAME: usize = 40;
 
 /// `[[secret]]` of the node's file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Written", into = "Written")]
+#[serde(try_from = "WrittenSecret", into = "WrittenSecret")]
 pub struct NodeSecret {
     /// What it is called.
     pub name: SecretName,
@@ -36,10 +36,10 @@ pub struct NodeSecret {
     pub uses: Option<Count>,
 }
 
-/// The same as it is written.
+/// A secret as a node file writes it.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Written {
+struct WrittenSecret {
     name: SecretName,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     file: Option<HostPath>,
@@ -60,11 +60,11 @@ struct Written {
     uses: Option<Count>,
 }
 
-impl TryFrom<Written> for NodeSecret {
+impl TryFrom<WrittenSecret> for NodeSecret {
     type Error = String;
 
-    fn try_from(written: Written) -> Result<Self, String> {
-        let Written {
+    fn try_from(written: WrittenSecret) -> Result<Self, String> {
+        let WrittenSecret {
             name,
             file,
             volume,
@@ -107,7 +107,7 @@ impl TryFrom<Written> for NodeSecret {
     }
 }
 
-impl From<NodeSecret> for Written {
+impl From<NodeSecret> for WrittenSecret {
     fn from(secret: NodeSecret) -> Self {
         let (mut header, mut basic, mut query) = (None, None, None);
         match secret.place {
@@ -259,7 +259,7 @@ impl NodeSecret {
             (_, Scheme::Http) => Err(format!(
                 "secret {name} would be sent in the clear by {rule}: use https://"
             )),
-            (Target::Name(host), Scheme::Https) => {
+            (RuleTarget::Name(host), Scheme::Https) => {
                 Ok((Host::Name(host.clone()), rule.allowed_port()))
             }
             (_, Scheme::Https) => Err(format!(

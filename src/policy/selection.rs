@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::request::FieldPattern;
 use super::{
-    Asked, Audited, Field, GuestPath, HoneyValue, Limits, NetworkLimit, NetworkPrefix, NodeAllow,
-    NodeConfig, NodeSecret, Policy, PolicyName, Upstream,
+    AuditOutcome, Field, GuestPath, HoneyValue, Limits, NetworkLimit, NetworkPrefix, NodeAllow,
+    NodeConfig, NodeSecret, Policy, PolicyName, Upstream, WrapOptions,
 };
 
 /// All that has a say in a container's policy.
@@ -29,12 +29,12 @@ pub struct Sources<'a> {
     /// Who asks for what the annotations say.
     pub asker: Asker,
     /// What the person says who runs `wrap`.
-    pub asked: &'a Asked,
+    pub asked: &'a WrapOptions,
 }
 
 impl<'a> Sources<'a> {
     /// With what the person says who runs `wrap`, if that is where the container comes from.
-    pub fn asked_by_wrap(self, asked: &'a Asked) -> Self {
+    pub fn asked_by_wrap(self, asked: &'a WrapOptions) -> Self {
         let asker = match asked.is_empty() {
             true => self.asker,
             false => Asker::Operator,
@@ -66,13 +66,13 @@ pub enum Selection {
         chosen_by: Origin,
     },
     /// These walls.
-    Policy(Box<Resolved>),
+    Policy(Box<ResolvedPolicy>),
 }
 
-/// A policy, and how it came about.
+/// A policy, and where each of its values came from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Resolved {
+pub struct ResolvedPolicy {
     /// What is asked for.
     pub policy: Policy,
     /// What its file says of it.
@@ -91,7 +91,7 @@ pub struct Resolved {
     #[serde(default)]
     pub limits: Vec<Policy>,
     /// What annotations may ask for beyond the policy that was chosen.
-    pub leave: Leave,
+    pub leave: Loosening,
     /// What else bounds the container besides `policy.limits`: of all, the smallest holds. They cannot always be compared
     /// without the node.
     #[serde(default)]
@@ -103,7 +103,7 @@ pub struct Resolved {
     pub upstream: Option<Upstream>,
     /// The policy that is only reported on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub audited: Option<Audited>,
+    pub audited: Option<AuditOutcome>,
     /// What this node calls the networks of its cluster.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub services: BTreeSet<NetworkPrefix>,
@@ -118,17 +118,17 @@ pub struct Resolved {
     pub honey: Vec<HoneyValue>,
 }
 
-/// What annotations may ask for beyond the policy that was chosen.
+/// How far annotations may loosen the chosen policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Leave {
+pub enum Loosening {
     /// All that is within the ceilings: somebody set one.
     UpToCeilings,
     /// These fields, up to the ceilings.
     Fields(BTreeSet<Field>),
 }
 
-impl Leave {
+impl Loosening {
     /// Whether it has this field.
     pub(super) fn has(&self, field: Field) -> bool {
         match self {

@@ -12,7 +12,7 @@
 use std::collections::BTreeSet;
 
 use super::ceiling_rule::{
-    AllOf, AtLeast, AtMost, Free, PartOf, PartOfMounts, PartOfRoot, PlacesOf, PortsOf,
+    AllOf, AtLeast, AtMost, NoCeiling, PartOf, PartOfMounts, PartOfRoot, PlacesOf, PortsOf,
     WhereApprovable, WithinBound,
 };
 use super::network_limit::{LimitsWithin, RulesWithin};
@@ -20,8 +20,8 @@ use super::rows::fields;
 use super::syscall::{CallsOf, LimitedCallsOf, ProfileOf};
 use super::word::*;
 use super::{
-    AskSeconds, AuditedPolicy, BudgetsKept, ByteSize, Capability, CoolDown, Count, CpuLimit,
-    CredentialName, GuestPath, InboundPort, MemoryLimit, ProcessLimit, Rule, SyscallName,
+    AskSeconds, AuditedPolicy, BudgetRetention, ByteSize, Capability, CoolDown, Count, CpuLimit,
+    CredentialName, EgressRule, GuestPath, InboundPort, MemoryLimit, ProcessLimit, SyscallName,
 };
 
 fields! {
@@ -40,7 +40,7 @@ fields! {
         /// Memory; the [scratch disk](operator.md#what-writes-leave-behind), else up to 1 GiB of memory; the scratch
         /// disk or an error.
         // It gives the workload nothing: `scratch` bounds it wherever it lies.
-        scratch_on: ScratchOn = FilesystemScratchOn "filesystem.scratch-on", Free, Annotated, before ScratchOn::Memory;
+        scratch_on: ScratchOn = FilesystemScratchOn "filesystem.scratch-on", NoCeiling, Annotated, before ScratchOn::Memory;
 
         /// Access to the workspace.
         workspace: Access = FilesystemWorkspace "filesystem.workspace", AtMost, Annotated;
@@ -54,7 +54,7 @@ fields! {
         /// Root's files get the [directory's owner](#who-owns-what-root-makes): never; in the workspace if possible;
         /// in all writable mounts.
         // It gives the workload nothing: either way it writes the same directories, as one user of the node or another.
-        idmap: IdMapRule = FilesystemIdmap "filesystem.idmap", Free, Annotated, before IdMapRule::Off;
+        idmap: IdMapRule = FilesystemIdmap "filesystem.idmap", NoCeiling, Annotated, before IdMapRule::Off;
 
         /// Where the workspace can be mounted. Empty: anywhere.
         workspace_at: BTreeSet<GuestPath> = FilesystemWorkspaceAt "filesystem.workspace-at", PlacesOf, Annotated,
@@ -84,26 +84,26 @@ fields! {
         mode: NetworkMode = NetworkMode "network.mode", AtMost, Annotated;
 
         /// Allowed [rules](#network-rules) and presets. Without a port: 443.
-        allow: BTreeSet<Rule> = NetworkAllow "network.allow", RulesWithin, Annotated;
+        allow: BTreeSet<EgressRule> = NetworkAllow "network.allow", RulesWithin, Annotated;
 
         /// Denied rules; they win over `allow`. Without a port: all.
-        deny: BTreeSet<Rule> = NetworkDeny "network.deny", AllOf, Annotated;
+        deny: BTreeSet<EgressRule> = NetworkDeny "network.deny", AllOf, Annotated;
 
         /// In a ceiling: what else can be allowed. Without a port: all.
-        limit: BTreeSet<Rule> = NetworkLimit "network.limit", LimitsWithin, FilesAlone;
+        limit: BTreeSet<EgressRule> = NetworkLimit "network.limit", LimitsWithin, FilesAlone;
 
         /// Connections to unlisted names: refuse, or [wait for `agentbox
         /// approve`](network.md#ask-instead-of-refusing).
         on_unknown: OnUnknown = NetworkOnUnknown "network.on-unknown", WhereApprovable, Annotated, before OnUnknown::Deny;
 
         /// Seconds that they wait.
-        ask_seconds: AskSeconds = NetworkAskSeconds "network.ask-seconds", Free, Annotated, before AskSeconds::within(30);
+        ask_seconds: AskSeconds = NetworkAskSeconds "network.ask-seconds", NoCeiling, Annotated, before AskSeconds::within(30);
 
         /// Set the [proxy variables](network.md#allow-hosts).
-        proxy_env: Switch = NetworkProxyEnv "network.proxy-env", Free, Annotated;
+        proxy_env: Switch = NetworkProxyEnv "network.proxy-env", NoCeiling, Annotated;
 
         /// Request rules: by plain HTTP only, or also [within TLS](network.md#opened-tls).
-        tls: TlsWay = NetworkTls "network.tls", Free, Annotated, before TlsWay::Pass;
+        tls: TlsWay = NetworkTls "network.tls", NoCeiling, Annotated, before TlsWay::Pass;
 
         /// Connections at once.
         connections: Count = NetworkConnections "network.connections", AtMost, Annotated;
@@ -121,8 +121,8 @@ fields! {
         cool_down: CoolDown = NetworkCoolDown "network.cool-down", AtLeast, Annotated, before CoolDown::within(0);
 
         /// Seconds that [usage](network.md#budgets) outlives a run. More is tighter.
-        budgets_kept: BudgetsKept = NetworkBudgetsKept "network.budgets-kept", AtLeast, Annotated,
-            before BudgetsKept::within(0);
+        budgets_kept: BudgetRetention = NetworkBudgetsKept "network.budgets-kept", AtLeast, Annotated,
+            before BudgetRetention::within(0);
 
         /// [Ports](network.md#ports-that-lead-in) relayed to the workload's loopback. `*` is for ceilings: any port.
         inbound: BTreeSet<InboundPort> = NetworkInbound "network.inbound", PortsOf, Annotated, before BTreeSet::new();
@@ -170,20 +170,20 @@ fields! {
     Report in report, written ReportFields {
         /// The workload can read [its last denials](agents.md#refusals).
         // It gives the workload nothing: each refusal has been said to it already.
-        denied: Switch = ReportDenied "report.denied", Free, Annotated, before Switch::Off;
+        denied: Switch = ReportDenied "report.denied", NoCeiling, Annotated, before Switch::Off;
 
         /// A policy to [try](audit.md#try-a-policy-first): reported, not enforced.
         // It takes nothing away and gives nothing.
-        audit: AuditedPolicy = ReportAudit "report.audit", Free, Annotated, before AuditedPolicy::off();
+        audit: AuditedPolicy = ReportAudit "report.audit", NoCeiling, Annotated, before AuditedPolicy::off();
 
         /// [Learn mode](audit.md#learn-the-rules). Needs `allow.learn` of the node's file.
         // No ceiling: the node's file permits it or not, and what is allowed stays within the ceilings.
-        learn: Switch = ReportLearn "report.learn", Free, FilesAlone, before Switch::Off;
+        learn: Switch = ReportLearn "report.learn", NoCeiling, FilesAlone, before Switch::Off;
     }
 
     /// What annotations may ask of the policy beyond what it says.
     Annotations in annotations, written AnnotationsFields {
         /// Fields that annotations can [loosen](#loosen-with-annotations).
-        loosen: BTreeSet<Field> = AnnotationsLoosen "annotations.loosen", Free, FilesAlone, before BTreeSet::new();
+        loosen: BTreeSet<Field> = AnnotationsLoosen "annotations.loosen", NoCeiling, FilesAlone, before BTreeSet::new();
     }
 }

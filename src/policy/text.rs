@@ -233,7 +233,7 @@ macro_rules! words {
 
         $crate::policy::text::string_form!($name);
 
-        impl $crate::policy::value::Plain for $name {}
+        impl $crate::policy::value::PlainValue for $name {}
     };
 }
 pub(super) use words;

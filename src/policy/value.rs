@@ -9,12 +9,13 @@ use super::list::{Item, WrittenList};
 use super::seconds::Seconds;
 use super::text::ValueError;
 use super::{
-    AuditedPolicy, ByteSize, Capability, Count, CredentialName, Field, GuestPath, InboundPort,
-    PolicyError, PresetName, Rule, RuleItem, SyscallName,
+    AuditedPolicy, ByteSize, Capability, Count, CredentialName, EgressRule, Field, GuestPath,
+    InboundPort, PolicyError, PresetName, RuleItem, SyscallName,
 };
 
 /// Looks up a preset that a field names.
-pub(super) type Expand<'a> = dyn Fn(&PresetName, Field) -> Result<BTreeSet<Rule>, PolicyError> + 'a;
+pub(super) type Expand<'a> =
+    dyn Fn(&PresetName, Field) -> Result<BTreeSet<EgressRule>, PolicyError> + 'a;
 
 /// The value of a field in a whole policy.
 pub(super) trait Value: Sized {
@@ -43,23 +44,23 @@ pub(super) trait Value: Sized {
     fn shown(&self) -> String;
 }
 
-/// A value, or an item of a list, that a policy has as it is written. `words!` makes its types such values.
-pub(super) trait Plain: FromStr<Err = ValueError> + fmt::Display {}
+/// A value, or an item of a list, that a policy holds as it is written. `words!` implements this trait.
+pub(super) trait PlainValue: FromStr<Err = ValueError> + fmt::Display {}
 
-impl<T: Plain> Item for T {}
+impl<T: PlainValue> Item for T {}
 
-impl Plain for AuditedPolicy {}
-impl Plain for ByteSize {}
-impl Plain for Capability {}
-impl Plain for Count {}
-impl Plain for CredentialName {}
-impl Plain for GuestPath {}
-impl Plain for InboundPort {}
-impl Plain for SyscallName {}
-impl<T: Amount> Plain for Bound<T> {}
-impl<const LEAST: u32, const MOST: u32> Plain for Seconds<LEAST, MOST> {}
+impl PlainValue for AuditedPolicy {}
+impl PlainValue for ByteSize {}
+impl PlainValue for Capability {}
+impl PlainValue for Count {}
+impl PlainValue for CredentialName {}
+impl PlainValue for GuestPath {}
+impl PlainValue for InboundPort {}
+impl PlainValue for SyscallName {}
+impl<T: Amount> PlainValue for Bound<T> {}
+impl<const LEAST: u32, const MOST: u32> PlainValue for Seconds<LEAST, MOST> {}
 
-impl<T: Plain> Value for T {
+impl<T: PlainValue> Value for T {
     type Written = Self;
 
     fn put(written: Self, slot: &mut Option<Self>) {
@@ -85,7 +86,7 @@ impl<T: Plain> Value for T {
     }
 }
 
-impl<T: Plain + Ord> Value for BTreeSet<T> {
+impl<T: PlainValue + Ord> Value for BTreeSet<T> {
     type Written = WrittenList<T>;
 
     fn put(written: WrittenList<T>, slot: &mut Option<WrittenList<T>>) {
@@ -112,7 +113,7 @@ impl<T: Plain + Ord> Value for BTreeSet<T> {
 }
 
 /// Rules are written as they are, or by the name of a preset.
-impl Value for BTreeSet<Rule> {
+impl Value for BTreeSet<EgressRule> {
     type Written = WrittenList<RuleItem>;
 
     fn put(written: WrittenList<RuleItem>, slot: &mut Option<WrittenList<RuleItem>>) {

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Dir, FileType, Mode, OFlags, openat};
 
 use crate::plan::FileKind;
-use crate::plan::facts::Holds;
+use crate::plan::facts::TokenContent;
 use crate::plan::tokens;
 
 /// A Secret and a ConfigMap have at most 1 MiB; a projected volume may have several.
@@ -17,7 +17,7 @@ const FILES: usize = 512;
 const DEPTH: usize = 8;
 
 /// What it holds; `None` where not all of it could be read.
-pub(super) fn look(fd: &OwnedFd, kind: FileKind) -> Option<Holds> {
+pub(super) fn look(fd: &OwnedFd, kind: FileKind) -> Option<TokenContent> {
     let mut found = HeldFiles {
         files: Vec::new(),
         room: BYTES,

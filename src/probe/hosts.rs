@@ -7,17 +7,18 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 
 use super::{open_path, real_path};
-use crate::plan::Inside;
+use crate::plan::FoundCredential;
 use crate::plan::mountinfo::join;
-use crate::plan::never::Never;
+use crate::plan::never::NeverList;
 use crate::plan::support::is_id;
 
 /// Paths of the list, as they are on this node.
 pub(super) struct Hosts {
-    known: Vec<Known>,
+    known: Vec<KnownFile>,
 }
 
-struct Known {
+/// A file of the list that the node has.
+struct KnownFile {
     dev: u64,
     ino: u64,
     /// As the list names it.
@@ -30,9 +31,9 @@ struct Known {
     of_node: bool,
 }
 
-/// What something is by the list.
+/// The entry of the list that a file matches.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Listed {
+pub(super) struct ListMatch {
     /// The name that it has in or below an entry of the list.
     pub(super) name: Option<PathBuf>,
     /// The engine's own data that it is, or lies in.
@@ -79,9 +80,9 @@ fn moved_by_layer(layer: &Path) -> Option<&Path> {
     layer.ancestors().find(is_snapshotter)?.parent()
 }
 
-impl Known {
+impl KnownFile {
     /// An engine's data that lies somewhere else than the list has it: judged as if it lay there.
-    fn moved(never: &Never, plain: &mut Plain, data: &Path, usual: &str) -> Option<Self> {
+    fn moved(never: &NeverList, plain: &mut RealDirs, data: &Path, usual: &str) -> Option<Self> {
         if !data.is_absolute() || never.refuses(data).is_some() {
             return None;
         }
@@ -97,13 +98,13 @@ impl Known {
     }
 
     /// What lies at `rest` below it.
-    fn with(&self, rest: &Path) -> Listed {
+    fn with(&self, rest: &Path) -> ListMatch {
         match self.engine {
-            true => Listed {
+            true => ListMatch {
                 name: None,
                 engine: Some(self.name.clone()),
             },
-            false => Listed {
+            false => ListMatch {
                 name: Some(join(&self.name, rest)),
                 engine: None,
             },
@@ -111,12 +112,12 @@ impl Known {
     }
 }
 
-/// Directories that are where their names say: no symbolic link is in their paths. The list's entries nearly all are, and
-/// one call tells it of each.
+/// Directories without symbolic links in their paths. Nearly all entries of the list are in such a directory, and one
+/// call answers for each.
 #[derive(Default)]
-struct Plain(HashMap<PathBuf, bool>);
+struct RealDirs(HashMap<PathBuf, bool>);
 
-impl Plain {
+impl RealDirs {
     /// Device, inode and real path of what a name leads to.
     fn place(&mut self, name: &Path) -> Option<(u64, u64, PathBuf)> {
         let stat = stat(name)?;
@@ -154,7 +155,7 @@ fn stat(path: &Path) -> Option<Stat> {
 
 impl Hosts {
     /// The list's paths, and the engine's data directory as the root file system's place betrays it.
-    pub(super) fn of(never: &Never, rootfs: &Path) -> Self {
+    pub(super) fn of(never: &NeverList, rootfs: &Path) -> Self {
         let never_in = never.host.iter().map(|h| &h.path);
         let listed = never_in.chain(never.read_only.iter().map(|r| &r.path));
         let listed = listed.map(|path| (path.clone(), false));
@@ -163,10 +164,10 @@ impl Hosts {
             .find(|a| a.file_name().is_some_and(|n| n == "overlay2"));
         let data = store.and_then(Path::parent).into_iter();
         let data = data.flat_map(|d| ["overlay2", "containers"].map(|name| (d.join(name), true)));
-        let mut plain = Plain::default();
+        let mut plain = RealDirs::default();
         let known = listed.chain(data).filter_map(|(name, engine)| {
             let (dev, ino, real) = plain.place(&name)?;
-            Some(Known {
+            Some(KnownFile {
                 dev,
                 ino,
                 name,
@@ -175,19 +176,21 @@ impl Hosts {
                 of_node: false,
             })
         });
-        let mut known: Vec<Known> = known.collect();
+        let mut known: Vec<KnownFile> = known.collect();
         let moved = moved_by_root(rootfs);
-        known.extend(moved.and_then(|(data, usual)| Known::moved(never, &mut plain, data, usual)));
+        known.extend(
+            moved.and_then(|(data, usual)| KnownFile::moved(never, &mut plain, data, usual)),
+        );
         Self { known }
     }
 
     /// Likewise, the places that the node's file names: judged as if they lay beside it.
-    pub(super) fn add_nodes(&mut self, never: &Never, places: &NodePlaces) {
-        let mut plain = Plain::default();
+    pub(super) fn add_nodes(&mut self, never: &NeverList, places: &NodePlaces) {
+        let mut plain = RealDirs::default();
         let hidden = places.hidden.iter().map(|place| (place, NODE));
         let public = places.public.iter().map(|place| (place, CERTIFICATES));
         let known = hidden.chain(public).filter_map(|(place, usual)| {
-            let mut known = Known::moved(never, &mut plain, place, usual)?;
+            let mut known = KnownFile::moved(never, &mut plain, place, usual)?;
             known.name = Path::new(usual).join(place.file_name()?);
             known.of_node = true;
             Some(known)
@@ -198,19 +201,19 @@ impl Hosts {
     /// Likewise, as the layers of the root file system betray containerd's.
     pub(super) fn add_layers<'a>(
         &mut self,
-        never: &Never,
+        never: &NeverList,
         layers: impl Iterator<Item = &'a PathBuf>,
     ) {
         let data: BTreeSet<&Path> = layers.filter_map(|l| moved_by_layer(l)).collect();
-        let mut plain = Plain::default();
+        let mut plain = RealDirs::default();
         let known = data
             .into_iter()
-            .filter_map(|data| Known::moved(never, &mut plain, data, CONTAINERD));
+            .filter_map(|data| KnownFile::moved(never, &mut plain, data, CONTAINERD));
         self.known.extend(known);
     }
 
     /// The entry that this directory is, whatever its path says, if `never` lets it in nowhere.
-    pub(super) fn is_one(&self, never: &Never, fd: &OwnedFd) -> Option<PathBuf> {
+    pub(super) fn is_one(&self, never: &NeverList, fd: &OwnedFd) -> Option<PathBuf> {
         let stat = rustix::fs::fstat(fd).ok()?;
         let known = self.by_inode(stat.st_dev, stat.st_ino)?;
         let never_in = known.engine || never.host.iter().any(|h| h.path == known.name);
@@ -224,17 +227,17 @@ impl Hosts {
         Some(known.name.clone())
     }
 
-    fn by_inode(&self, dev: u64, ino: u64) -> Option<&Known> {
+    fn by_inode(&self, dev: u64, ino: u64) -> Option<&KnownFile> {
         self.known.iter().find(|k| (k.dev, k.ino) == (dev, ino))
     }
 
     /// What something is that is, or lies in, an entry under another name than the list's: by a bind mount, a link or a
     /// hard link.
-    pub(super) fn known_as(&self, fd: &OwnedFd, real: &Path) -> Listed {
+    pub(super) fn known_as(&self, fd: &OwnedFd, real: &Path) -> ListMatch {
         self.walk(fd, real).unwrap_or_default()
     }
 
-    fn walk(&self, fd: &OwnedFd, real: &Path) -> Option<Listed> {
+    fn walk(&self, fd: &OwnedFd, real: &Path) -> Option<ListMatch> {
         let stat = rustix::fs::fstat(fd).ok()?;
         if let Some(known) = self.by_inode(stat.st_dev, stat.st_ino) {
             return Some(known.with(Path::new("")));
@@ -262,7 +265,7 @@ impl Hosts {
     }
 
     /// What lies at a path by the places where the list's entries really are.
-    pub(super) fn by_path(&self, path: &Path) -> Listed {
+    pub(super) fn by_path(&self, path: &Path) -> ListMatch {
         let above = self.known.iter().filter(|k| k.real != Path::new("/"));
         let nearest = above
             .filter(|k| path.starts_with(&k.real))
@@ -274,13 +277,13 @@ impl Hosts {
 
     /// Entries that lie inside a source although the list's names do not say so; none that lies in another one, which is hidden
     /// with that.
-    pub(super) fn inside(&self, never: &Never, real: &Path) -> Vec<Inside> {
-        let is_never = |k: &&Known| k.engine || k.of_node || never.refuses(&k.name).is_some();
+    pub(super) fn inside(&self, never: &NeverList, real: &Path) -> Vec<FoundCredential> {
+        let is_never = |k: &&KnownFile| k.engine || k.of_node || never.refuses(&k.name).is_some();
         let moved = self
             .known
             .iter()
             .filter(|k| (k.engine || k.real != k.name) && k.name != Path::new("/"));
-        let found: Vec<(&Path, &Known)> = moved
+        let found: Vec<(&Path, &KnownFile)> = moved
             .filter(is_never)
             .filter_map(|k| Some((k.real.strip_prefix(real).ok()?, k)))
             .filter(|(rest, _)| rest.components().next().is_some())
@@ -293,7 +296,7 @@ impl Hosts {
         let inside = outermost.map(|(rest, k)| {
             let why = format!("it is {}", k.name.display());
             // By its whole path: the node's link leads there.
-            Inside::hidden(rest.to_path_buf(), why, rest.components().count())
+            FoundCredential::hidden(rest.to_path_buf(), why, rest.components().count())
         });
         inside.collect()
     }
@@ -306,7 +309,7 @@ mod tests {
     use super::*;
     use crate::probe::TestDir;
 
-    fn never(paths: &[PathBuf]) -> Never {
+    fn never(paths: &[PathBuf]) -> NeverList {
         let host = |p: &PathBuf| format!("[[host]]\npath = {p:?}\nwhy = \"w\"\n");
         let text: String = paths.iter().map(host).collect();
         toml::from_str(&format!("{text}[credentials]\nwhy = \"c\"\npaths = []\n")).unwrap()
@@ -337,7 +340,7 @@ mod tests {
         ] {
             fs::create_dir_all(dir.join(path)).unwrap();
         }
-        let never = Never::builtin();
+        let never = NeverList::builtin();
         let judged = |hosts: &Hosts, path: &str| {
             let path = dir.join(path);
             let found = hosts.known_as(&open(&path), &path);
@@ -406,7 +409,7 @@ mod tests {
         let never = never(&["listed", "secret", "alias"].map(at));
         let hosts = Hosts::of(&never, &rootfs);
         let by_inode = |name: &str| hosts.known_as(&open(&at(name)), &at(name));
-        let named = |name: &str| Listed {
+        let named = |name: &str| ListMatch {
             name: Some(at(name)),
             engine: None,
         };
@@ -425,15 +428,15 @@ mod tests {
             assert_eq!(hosts.by_path(&at(path)), named(name));
         }
         // The engine's own store.
-        let engine = Listed {
+        let engine = ListMatch {
             name: None,
             engine: Some(at("data/containers")),
         };
         assert_eq!(by_inode("data/containers/y"), engine);
         assert_eq!(hosts.by_path(&at("data/containers/y")), engine);
         for path in ["free", "data"] {
-            assert_eq!(by_inode(path), Listed::default(), "{path}");
-            assert_eq!(hosts.by_path(&at(path)), Listed::default(), "{path}");
+            assert_eq!(by_inode(path), ListMatch::default(), "{path}");
+            assert_eq!(hosts.by_path(&at(path)), ListMatch::default(), "{path}");
         }
         let inside = hosts.inside(&never, &dir).into_iter().map(|i| i.path);
         let inside: Vec<PathBuf> = inside.collect();

@@ -6,9 +6,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, StatVfsMountFlags, StatxFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
-use super::Opened;
-use crate::kernel::mount_options::Reach;
-use crate::plan::idmap::{Container, Mapped};
+use super::HeldSource;
+use crate::kernel::mount_options::MountReach;
+use crate::plan::idmap::{IdmapContext, IdmapOutcome};
 use crate::plan::set_id::is_own_group;
 use crate::plan::{BundleFacts, FileKind, FilesystemPlan, MappedIds, SourceFacts};
 use crate::sys::mount::map_ids;
@@ -21,9 +21,9 @@ const ENTRIES: usize = 1024;
 /// Tries it for each mount of the plan where the policy wants it. Whether the plan has to be made again.
 pub fn try_all(
     facts: &mut BundleFacts,
-    opened: &mut [Opened],
+    opened: &mut [HeldSource],
     plan: &FilesystemPlan,
-    container: Container<'_>,
+    container: IdmapContext<'_>,
 ) -> bool {
     let mut tried = false;
     for mount in &plan.mounts {
@@ -47,12 +47,12 @@ pub fn try_all(
         }
         tried = true;
         found.ids.mapped = Some(match attempt(source, found) {
-            Ok(ids) => Mapped::To {
+            Ok(ids) => IdmapOutcome::To {
                 ids,
                 own_group: std::fs::read_to_string("/etc/passwd")
                     .is_ok_and(|text| is_own_group(&text, found.ids.uid, found.ids.gid)),
             },
-            Err(error) => Mapped::Cannot(format!(
+            Err(error) => IdmapOutcome::Cannot(format!(
                 "its file system ({}) cannot map ids here: {error}",
                 found.file_system.kind
             )),
@@ -62,7 +62,7 @@ pub fn try_all(
 }
 
 /// Maps a copy, and keeps the user namespace that has the map.
-fn attempt(source: &mut Opened, facts: &SourceFacts) -> io::Result<MappedIds> {
+fn attempt(source: &mut HeldSource, facts: &SourceFacts) -> io::Result<MappedIds> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_EMPTY_PATH;
@@ -74,7 +74,7 @@ fn attempt(source: &mut Opened, facts: &SourceFacts) -> io::Result<MappedIds> {
     let ids = MappedIds::of(facts.ids.uid, facts.ids.gid, &entries);
     if let Some((users, groups)) = ids.maps() {
         let namespace = make_namespace(&users, &groups)?;
-        map_ids(tree.as_fd(), namespace.as_fd(), Reach::One)?;
+        map_ids(tree.as_fd(), namespace.as_fd(), MountReach::One)?;
         source.map = Some((ids, namespace));
     }
     Ok(ids)

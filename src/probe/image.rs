@@ -13,7 +13,7 @@ use rustix::fs::ResolveFlags;
 
 use super::source::{has_user_namespace, mount_id};
 use super::{open_path, real_path};
-use crate::plan::ImageBelow;
+use crate::plan::ImageBase;
 use crate::plan::layers::Stack;
 use crate::plan::mountinfo::{MountLine, MountTable};
 use crate::sys::mount::takes_handles;
@@ -22,7 +22,7 @@ use crate::sys::{path, procfs};
 /// What lies below an image, and its layers, the top one first.
 pub struct Image {
     /// In a plan.
-    pub below: ImageBelow,
+    pub below: ImageBase,
     /// Of the engine's overlay; none for a directory, and where they cannot be had.
     pub layers: Vec<OwnedFd>,
     /// Whether files in them may have their content in a layer below.
@@ -39,26 +39,26 @@ pub fn image(rootfs: &Path, spec: &Spec) -> io::Result<Image> {
     };
     if has_user_namespace(spec) {
         let why = "in a user namespace the kernel keeps no hard links over an image";
-        return Ok(alone(ImageBelow::AsItIs(why.into())));
+        return Ok(alone(ImageBase::AsItIs(why.into())));
     }
     let root = open_path(rootfs, ResolveFlags::empty())?;
     let table = MountTable::parse(&procfs::bytes("/proc/self/mountinfo")?);
     let Some(line) = mount_id(&root).and_then(|id| table.by_id(id)) else {
         let why = "its mount is not among those of the node";
-        return Ok(alone(ImageBelow::AsItIs(why.into())));
+        return Ok(alone(ImageBase::AsItIs(why.into())));
     };
     // A FUSE server says that it has handles, and may forget them.
     let forgets = line.kind.starts_with("fuse");
     if !forgets && takes_handles(root.as_fd())? {
-        return Ok(alone(ImageBelow::Directory));
+        return Ok(alone(ImageBase::Directory));
     }
     Ok(match layers(line, &root) {
         Ok((layers, metacopy)) => Image {
-            below: ImageBelow::Layers,
+            below: ImageBase::Layers,
             layers,
             metacopy,
         },
-        Err(why) => alone(ImageBelow::AsItIs(why)),
+        Err(why) => alone(ImageBase::AsItIs(why)),
     })
 }
 

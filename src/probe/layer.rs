@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::ProbeError;
 use super::source::{Judge, is_home};
 use crate::plan::RootOrigin;
-use crate::plan::never::Never;
+use crate::plan::never::NeverList;
 use crate::plan::support::is_id;
 
 /// More than the records of some ten thousand containers.
@@ -62,7 +62,7 @@ fn is_in_bundle(bundle: &Path, base: &Path) -> bool {
 
 /// Whether a name of the root, or its own path, says that it is a directory of the node that no container writes. An engine's store
 /// is where layers are.
-fn is_nodes(never: &Never, name: &Path, base: &Path) -> bool {
+fn is_nodes(never: &NeverList, name: &Path, base: &Path) -> bool {
     let listed = never.read_only(name).is_some() || is_home(name);
     (listed || name != base && never.refuses(name).is_some()) && !is_store(name)
 }
@@ -117,7 +117,7 @@ fn dockers(data: &Path, driver: &str, id: &str) -> Option<String> {
 
 /// A container in the records of containers/storage.
 #[derive(Deserialize)]
-struct Stored {
+struct StoredContainer {
     id: String,
     layer: String,
 }
@@ -132,7 +132,7 @@ fn podmans(data: &Path, driver: &str, (bundle, id): (&Path, &str)) -> Option<Str
         .flatten()
         .flat_map(|dir| ["containers.json", "volatile-containers.json"].map(|name| dir.join(name)));
     files.into_iter().find_map(|file| {
-        let all: Vec<Stored> = serde_json::from_str(&read(&file)?).ok()?;
+        let all: Vec<StoredContainer> = serde_json::from_str(&read(&file)?).ok()?;
         let stored = all.into_iter().find(|stored| stored.id == id)?;
         (!stored.layer.is_empty()).then_some(stored.layer)
     })
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_directory_of_the_node_in_a_bundle_is_none() {
-        let never = Never::builtin();
+        let never = NeverList::builtin();
         let base = Path::new("/b/rootfs");
         for name in [
             "/usr",

@@ -13,7 +13,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::{open_path, real_path};
-use crate::plan::Link;
+use crate::plan::FollowedLink;
 use crate::sys::user_namespace::owner;
 
 /// As many as the kernel follows (MAXSYMLINKS).
@@ -21,7 +21,7 @@ const MOST: usize = 40;
 
 /// Opens a path, with the links that it passes. Magic links are refused (ELOOP): /proc/<pid>/root and /proc/self/fd lead
 /// out of what a path can be judged by.
-pub(super) fn open(path: &Path) -> rustix::io::Result<(OwnedFd, Vec<Link>)> {
+pub(super) fn open(path: &Path) -> rustix::io::Result<(OwnedFd, Vec<FollowedLink>)> {
     match open_path(
         path,
         ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
@@ -33,7 +33,7 @@ pub(super) fn open(path: &Path) -> rustix::io::Result<(OwnedFd, Vec<Link>)> {
 }
 
 /// Step by step, each from the descriptor of the last.
-fn walk(path: &Path) -> rustix::io::Result<(OwnedFd, Vec<Link>)> {
+fn walk(path: &Path) -> rustix::io::Result<(OwnedFd, Vec<FollowedLink>)> {
     let start = |path: &Path| match path.is_absolute() {
         true => directory("/"),
         false => directory("."),
@@ -60,7 +60,7 @@ fn walk(path: &Path) -> rustix::io::Result<(OwnedFd, Vec<Link>)> {
         }
         let target = rustix::fs::readlinkat(&next, "", Vec::new())?;
         let target = OsString::from_vec(target.into_bytes());
-        links.push(Link {
+        links.push(FollowedLink {
             path: real_path(next.as_fd()).map_err(|_| Errno::IO)?,
             owner: owner(stat.st_uid),
         });

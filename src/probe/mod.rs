@@ -23,11 +23,11 @@ use oci_spec::runtime::{Mount, Spec};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
-use crate::plan::never::Never;
-use crate::plan::wrapped::Wrapped;
+use crate::plan::never::NeverList;
+use crate::plan::wrapped::WrapPlan;
 use crate::plan::{BundleFacts, FileKind, FilesystemPlan, MappedIds, PlannedMount, SourceFacts};
 use crate::policy::{Filesystem, SearchRule};
-use search::{Budget, Unwanted, View};
+use search::{HiddenNames, MountView, SearchBudget};
 use source::Judge;
 
 pub use hosts::NodePlaces;
@@ -67,8 +67,8 @@ pub enum ProbeError {
     },
 }
 
-/// A bind mount's source, held open since it was judged.
-pub struct Opened {
+/// A bind mount's source, kept open since the decision about it.
+pub struct HeldSource {
     /// Its path after all symbolic links, for finding it again.
     pub path: PathBuf,
     /// Device number of the inode.
@@ -81,7 +81,7 @@ pub struct Opened {
     pub map: Option<(MappedIds, OwnedFd)>,
 }
 
-impl Opened {
+impl HeldSource {
     fn of(facts: &SourceFacts, fd: OwnedFd) -> Self {
         Self {
             path: facts.path.clone(),
@@ -111,9 +111,9 @@ pub fn can_be_judged(path: &Path) -> io::Result<()> {
 pub fn bundle(
     spec: &Spec,
     (dir, rootfs): (&Path, &Path),
-    wrapped: &Wrapped,
+    wrapped: &WrapPlan,
     of_node: &NodePlaces,
-) -> Result<(BundleFacts, Vec<Opened>), ProbeError> {
+) -> Result<(BundleFacts, Vec<HeldSource>), ProbeError> {
     let mut judge = Judge::new(spec, rootfs);
     judge.hosts.add_nodes(judge.never, of_node);
     let root = open_path(rootfs, ResolveFlags::empty()).map_err(|e| ProbeError::Read {
@@ -148,10 +148,10 @@ pub fn bundle(
             found.facts.no_overlay = overlay::why_not(&found.fd, &found.facts.file_system.kind);
             found.facts.no_links = judge.no_links(&found.fd);
         }
-        opened.push(Opened::of(&found.facts, found.fd));
+        opened.push(HeldSource::of(&found.facts, found.fd));
         let working = found.facts.home.as_ref().and_then(|h| h.working.as_ref());
         if let (Some(facts), Some(fd)) = (working, found.working) {
-            parts.push(Opened::of(facts, fd));
+            parts.push(HeldSource::of(facts, fd));
         }
         sources.push(Some(found.facts));
     }
@@ -180,12 +180,12 @@ pub fn bundle(
 /// Searches what a plan lets in for sockets and credentials. Whether the plan has to be made again with what was found.
 pub fn search(
     facts: &mut BundleFacts,
-    opened: &[Opened],
+    opened: &[HeldSource],
     plan: &FilesystemPlan,
     policy: &Filesystem,
 ) -> bool {
-    let (never, meant) = (Never::builtin(), policy.meant());
-    let unwanted = Unwanted::new(never, &meant);
+    let (never, meant) = (NeverList::builtin(), policy.meant());
+    let unwanted = HiddenNames::new(never, &meant);
     let mut told = false;
     let sources = facts.sources.iter_mut().flatten();
     for (source, found) in sources.zip(opened) {
@@ -196,8 +196,8 @@ pub fn search(
             .clone()
             .any(|m| !wrapped.contains(&m.destination) || !is_top(&m.destination))
         {
-            false if policy.search == SearchRule::Partial => Budget::SYSTEM,
-            _ => Budget::of(policy.search),
+            false if policy.search == SearchRule::Partial => SearchBudget::SYSTEM,
+            _ => SearchBudget::of(policy.search),
         };
         let wanted = mounts.any(|m| {
             // Packages alone, as the list says; a socket has no server through an overlay.
@@ -230,17 +230,17 @@ pub fn search(
 
 /// Where in the container a source will be, and the others.
 fn view<'a>(
-    wrapped: &Wrapped,
+    wrapped: &WrapPlan,
     plan: &FilesystemPlan,
-    own: &Opened,
-    opened: &'a [Opened],
-) -> View<'a> {
+    own: &HeldSource,
+    opened: &'a [HeldSource],
+) -> MountView<'a> {
     let own = plan.mounts.iter().find(|m| own.is_of(m));
     let others = plan.mounts.iter().filter_map(|mount| {
         let source = opened.iter().find(|o| o.is_of(mount))?;
         Some((mount.destination.clone(), source.fd.as_fd()))
     });
-    View {
+    MountView {
         passed: own.map_or_else(Vec::new, |m| wrapped.packages_below(&m.destination)),
         own: own.map(|m| m.destination.clone()).unwrap_or_default(),
         others: others.collect(),

@@ -14,9 +14,9 @@ use super::idmap::is_without_set_id;
 use super::{ProbeError, held, is_bind, kubelet, links, open_path, overlay, real_path};
 use crate::plan::anonymous::is_anonymous;
 use crate::plan::mountinfo::{MountTable, join};
-use crate::plan::never::Never;
+use crate::plan::never::NeverList;
 use crate::plan::volumes;
-use crate::plan::{FileKind, FileSystem, Home, Inside, SourceFacts, SourceIds};
+use crate::plan::{FileKind, FileSystem, FoundCredential, Home, SourceFacts, SourceIds};
 use crate::sys::mount::takes_handles;
 use crate::sys::user_namespace::{only_user, owner};
 
@@ -28,7 +28,7 @@ const STACKED: usize = 4;
 
 /// What sources are measured by.
 pub(super) struct Judge {
-    pub(super) never: &'static Never,
+    pub(super) never: &'static NeverList,
     pub(super) hosts: Hosts,
     /// Read once, and only where there is something to judge.
     mounts: OnceCell<MountTable>,
@@ -38,20 +38,20 @@ pub(super) struct Judge {
     user_namespace: bool,
 }
 
-/// A source that was judged, and is held open since.
-pub(super) struct Looked {
+/// A source with its facts, kept open since the probe.
+pub(super) struct JudgedSource {
     pub(super) facts: SourceFacts,
     pub(super) fd: OwnedFd,
     /// The working directory in it, where it is a whole home directory.
     pub(super) working: Option<OwnedFd>,
 }
 
-/// What a file is by the mounts of the node, or why that cannot be told.
-type Names = Result<Shown, String>;
+/// The names of a file on the node, or the reason why they are unknown.
+type NamesResult = Result<NodeNames, String>;
 
-/// What a file is by the mounts of the node.
+/// The names of a file in the mounts of the node.
 #[derive(Default)]
-struct Shown {
+struct NodeNames {
     /// Its other names.
     names: BTreeSet<PathBuf>,
     /// Its paths in its file system and in those of the layers of its overlay.
@@ -62,7 +62,7 @@ struct Shown {
 
 impl Judge {
     pub(super) fn new(spec: &Spec, rootfs: &Path) -> Self {
-        let never = Never::builtin();
+        let never = NeverList::builtin();
         Self {
             hosts: Hosts::of(never, rootfs),
             never,
@@ -73,7 +73,7 @@ impl Judge {
     }
 
     /// Opens and judges a mount's source; `None` for one that is no bind mount.
-    pub(super) fn source(&self, mount: &Mount) -> Result<Option<Looked>, ProbeError> {
+    pub(super) fn source(&self, mount: &Mount) -> Result<Option<JudgedSource>, ProbeError> {
         if !is_bind(mount) {
             return Ok(None);
         }
@@ -96,7 +96,7 @@ impl Judge {
             });
             working = found;
         }
-        Ok(Some(Looked { facts, fd, working }))
+        Ok(Some(JudgedSource { facts, fd, working }))
     }
 
     /// The working directory relative to a mount point, where it lies below that.
@@ -191,7 +191,7 @@ impl Judge {
         let inside = facts
             .all_names()
             .flat_map(|name| self.hosts.inside(self.never, name));
-        let inside: BTreeSet<Inside> = inside.collect();
+        let inside: BTreeSet<FoundCredential> = inside.collect();
         facts.inside = inside.into_iter().collect();
         let below = facts.all_names().flat_map(|n| self.never.below(n));
         let linked = below
@@ -227,7 +227,7 @@ impl Judge {
     }
 
     /// The other names of what a descriptor is of. `depth` overlays may lie on one another.
-    fn names(&self, fd: &OwnedFd, real: &Path, depth: usize) -> Result<Names, ProbeError> {
+    fn names(&self, fd: &OwnedFd, real: &Path, depth: usize) -> Result<NamesResult, ProbeError> {
         let unknown = || "its mount is not among those of the node".to_owned();
         let table = self.mounts()?;
         let Some(line) = mount_id(fd).and_then(|id| table.by_id(id)) else {
@@ -236,7 +236,7 @@ impl Judge {
         let (Some(names), Some(inner)) = (table.names(line, real), line.inner(real)) else {
             return Ok(Err(unknown()));
         };
-        let mut shown = Shown {
+        let mut shown = NodeNames {
             names,
             inner: [inner.clone()].into(),
             layers: Vec::new(),

@@ -16,5 +16,5 @@ pub mod statement;
 pub use envelope::{Envelope, EnvelopeError};
 pub use key::{KeyError, PublicKey, SigningKey};
 pub use statement::{
-    LogPart, Receipt, Statement, StatementError, Subject, Times, UNKNOWN, Verified,
+    LogPart, RunReceipt, Statement, StatementError, Subject, Times, UNKNOWN, VerifyOutcome,
 };

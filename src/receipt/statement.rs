@@ -8,7 +8,7 @@ use crate::audit::{Context, LogHead, hash};
 
 /// `_type` of the statement.
 const STATEMENT: &str = "https://in-toto.io/Statement/v1";
-/// `predicateType`: the fields of [`Receipt`]. It names the format, and nothing is looked up there.
+/// `predicateType`: the fields of [`RunReceipt`]. It names the format, and nothing is looked up there.
 pub const PREDICATE: &str = "https://agentbox.dev/receipt/v1";
 
 /// A statement.
@@ -21,7 +21,7 @@ pub struct Statement {
     pub subject: Vec<Subject>,
     predicate_type: String,
     /// The run.
-    pub predicate: Receipt,
+    pub predicate: RunReceipt,
 }
 
 /// A file, or another thing with a digest.
@@ -34,10 +34,10 @@ pub struct Subject {
     pub digest: BTreeMap<String, String>,
 }
 
-/// What is said of one run.
+/// The statement about one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Receipt {
+pub struct RunReceipt {
     /// Version of agentbox.
     pub version: String,
     /// The commit that the runtime was built from, or `unknown`: of a tarball, or of a build that is no release.
@@ -59,7 +59,7 @@ pub struct Receipt {
     pub exit: Option<i32>,
     /// The last result of `agentbox verify` about the container while it ran; left out where it did not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verified: Option<Verified>,
+    pub verified: Option<VerifyOutcome>,
 }
 
 /// Where no commit is known.
@@ -69,10 +69,10 @@ fn unknown() -> String {
     UNKNOWN.to_owned()
 }
 
-/// What `agentbox verify` found by trying.
+/// The result of `agentbox verify`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Verified {
+pub struct VerifyOutcome {
     /// When (RFC 3339).
     pub time: String,
     /// `held`, `not-held`, `not-tried` or `not-promised`.
@@ -126,7 +126,7 @@ pub enum StatementError {
 
 impl Statement {
     /// The statement of a run about these subjects.
-    pub fn new(subject: Vec<Subject>, predicate: Receipt) -> Self {
+    pub fn new(subject: Vec<Subject>, predicate: RunReceipt) -> Self {
         Self {
             kind: STATEMENT.to_owned(),
             subject,
@@ -172,8 +172,8 @@ impl Subject {
 mod tests {
     use super::*;
 
-    fn receipt() -> Receipt {
-        Receipt {
+    fn receipt() -> RunReceipt {
+        RunReceipt {
             version: "0.1.0".to_owned(),
             commit: unknown(),
             kernel: "6.18".to_owned(),

@@ -35,17 +35,17 @@ pub struct Owner {
     pub gid: u32,
 }
 
-/// An empty file system.
+/// An empty file system image.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Blank {
+pub struct EmptyImage {
     /// Its size.
     pub bytes: u64,
     /// What it begins with; all else is zero.
     pub head: Vec<u8>,
 }
 
-/// Where things are.
-struct Shape {
+/// The positions of an image's parts.
+struct Geometry {
     blocks: u64,
     groups: u64,
     /// Blocks of the table of groups.
@@ -55,7 +55,7 @@ struct Shape {
     inode_blocks: u64,
 }
 
-impl Shape {
+impl Geometry {
     /// For at most this many bytes; the last group has room for its own tables, or is left out.
     fn of(bytes: u64) -> Self {
         let mut blocks = bytes / BLOCK as u64;
@@ -122,10 +122,10 @@ impl Shape {
     }
 }
 
-impl Blank {
+impl EmptyImage {
     /// An empty file system of at most `bytes`, which are at least a MiB.
     pub fn new(bytes: u64, owner: Owner) -> Self {
-        let shape = Shape::of(bytes);
+        let shape = Geometry::of(bytes);
         // Both bitmaps, and the block of the inode table that has the root's.
         let mut head = vec![0; (shape.start(0) as usize + 3) * BLOCK];
         superblock(&mut head, &shape);
@@ -153,12 +153,12 @@ impl Blank {
 
     /// How many files fit in.
     pub fn files(bytes: u64) -> u64 {
-        let shape = Shape::of(bytes);
+        let shape = Geometry::of(bytes);
         shape.groups * shape.inodes - u64::from(RESERVED)
     }
 }
 
-fn superblock(head: &mut [u8], shape: &Shape) {
+fn superblock(head: &mut [u8], shape: &Geometry) {
     let mut sb = Writer(&mut head[1024..2048]);
     let inodes = shape.groups * shape.inodes;
     sb.long(0x00, inodes as u32);
@@ -197,7 +197,7 @@ fn superblock(head: &mut [u8], shape: &Shape) {
 }
 
 /// Group descriptor: the first is written, the others are worked out by the kernel.
-fn descriptor(bytes: &mut [u8], shape: &Shape, group: u64) {
+fn descriptor(bytes: &mut [u8], shape: &Geometry, group: u64) {
     const INODES_UNINIT: u16 = 1;
     const BLOCKS_UNINIT: u16 = 2;
     const TABLE_ZEROED: u16 = 4;
@@ -236,7 +236,7 @@ fn descriptor(bytes: &mut [u8], shape: &Shape, group: u64) {
 }
 
 /// The root directory: its inode and its only block.
-fn root(head: &mut [u8], shape: &Shape, owner: Owner) {
+fn root(head: &mut [u8], shape: &Geometry, owner: Owner) {
     let at = (shape.start(0) as usize + 2) * BLOCK + (ROOT - 1) * INODE;
     let mut inode = Writer(&mut head[at..at + INODE]);
     // A directory that its owner writes.
@@ -328,7 +328,7 @@ mod tests {
             5 << 30,
         ];
         for bytes in sizes.chain(odd) {
-            let shape = Shape::of(bytes);
+            let shape = Geometry::of(bytes);
             assert!(shape.blocks * BLOCK as u64 <= bytes, "{bytes}");
             for group in 0..shape.groups {
                 assert!(
@@ -336,7 +336,7 @@ mod tests {
                     "{bytes} {group}"
                 );
             }
-            let blank = Blank::new(bytes, Owner::default());
+            let blank = EmptyImage::new(bytes, Owner::default());
             // The head is what is written for each container.
             assert!(
                 blank.head.len() <= 40 << 10,
@@ -344,9 +344,9 @@ mod tests {
                 blank.head.len()
             );
             assert!(blank.head.len() as u64 <= blank.bytes);
-            assert!(Blank::files(bytes) >= 1000, "{bytes}");
+            assert!(EmptyImage::files(bytes) >= 1000, "{bytes}");
         }
-        assert_eq!(Blank::files(4 << 30), 262_134);
+        assert_eq!(EmptyImage::files(4 << 30), 262_134);
     }
 
     /// e2fsck, where it is, finds nothing to complain of.
@@ -363,7 +363,7 @@ mod tests {
                 uid: 100_000,
                 gid: 200_000,
             };
-            let blank = Blank::new(bytes, owner);
+            let blank = EmptyImage::new(bytes, owner);
             std::fs::write(&path, &blank.head).unwrap();
             let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
             file.set_len(blank.bytes).unwrap();

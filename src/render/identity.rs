@@ -12,10 +12,10 @@ use serde::Serialize;
 /// The longest name that is shown or compared; engines' are shorter.
 const LONGEST: usize = 512;
 
-/// Who a container is.
+/// The names of a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Identity {
+pub struct ContainerIdentity {
     /// Which engine asked for it: `docker`, `podman`, `cri-o`, `containerd NAMESPACE`, `agentbox` or its `--root`.
     pub engine: String,
     /// The container's name. A pod's first container (the sandbox) has none.
@@ -32,18 +32,18 @@ pub struct Identity {
     pub image: Option<String>,
 }
 
-/// What the engine's own files say.
+/// The names from the engine's own files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct EngineIdentity {
     /// The container's name.
     pub name: Option<String>,
     /// Its image.
     pub image: Option<String>,
 }
 
-impl Identity {
+impl ContainerIdentity {
     /// From what the bundle said, and from the engine's own files, where it keeps names in those.
-    pub fn of(root: &Path, annotations: &BTreeMap<String, String>, told: Told) -> Self {
+    pub fn of(root: &Path, annotations: &BTreeMap<String, String>, told: EngineIdentity) -> Self {
         let engine = engine(root, annotations);
         let note = |key: &str| {
             let value = annotations.get(key).filter(|value| !value.is_empty());
@@ -204,8 +204,8 @@ mod tests {
         pairs.iter().map(pair).collect()
     }
 
-    fn identity(root: &str, pairs: &[(&str, &str)]) -> Identity {
-        Identity::of(Path::new(root), &notes(pairs), Told::default())
+    fn identity(root: &str, pairs: &[(&str, &str)]) -> ContainerIdentity {
+        ContainerIdentity::of(Path::new(root), &notes(pairs), EngineIdentity::default())
     }
 
     const POD: [(&str, &str); 3] = [

@@ -2,16 +2,16 @@
 
 use oci_spec::runtime::{LinuxCpu, LinuxResources};
 
-/// Limits that hold now, as far as systemd's driver would set them back where they are not repeated.
+/// The limits in force that systemd's driver would reset unless they are repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Current {
+pub struct CurrentLimits {
     /// Quota and period of the processors in microseconds; `None`: as much as there is.
     pub cpu: Option<(i64, u64)>,
     /// Bytes of memory; `None`: as many as there are.
     pub memory: Option<i64>,
 }
 
-impl Current {
+impl CurrentLimits {
     /// From the text of cgroup v2's `cpu.max` and `memory.max`.
     pub fn parse(cpu_max: &str, memory_max: &str) -> Self {
         let cpu = cpu_max.trim().split_once(' ');
@@ -52,7 +52,7 @@ pub fn leave_out_zeros(resources: &mut LinuxResources) {
 
 /// For `update` with systemd, whose driver sets back the quota when any other limit of the processors is given, and needs
 /// the limit of memory beside that of swap.
-pub fn repeat_current(resources: &mut LinuxResources, current: &Current) {
+pub fn repeat_current(resources: &mut LinuxResources, current: &CurrentLimits) {
     if let Some(mut cpu) = resources.cpu().clone() {
         if let Some((quota, period)) = current.cpu {
             cpu.set_quota(cpu.quota().or(Some(quota)));
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn what_is_not_given_stays_as_it_is() {
-        let current = Current::parse("20000 100000\n", "67108864\n");
+        let current = CurrentLimits::parse("20000 100000\n", "67108864\n");
         let mut given = resources(r#"{"cpu": {"shares": 512}, "memory": {"swap": 100000000}}"#);
         repeat_current(&mut given, &current);
         let cpu = given.cpu().clone().unwrap();
@@ -118,7 +118,10 @@ mod tests {
 
     #[test]
     fn no_limit_is_none() {
-        assert_eq!(Current::parse("max 100000\n", "max\n"), Current::default());
-        assert_eq!(Current::parse("", ""), Current::default());
+        assert_eq!(
+            CurrentLimits::parse("max 100000\n", "max\n"),
+            CurrentLimits::default()
+        );
+        assert_eq!(CurrentLimits::parse("", ""), CurrentLimits::default());
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use super::identity::Identity;
+use super::identity::ContainerIdentity;
 use crate::egress::{LiveConnection, NetworkStatus};
 use crate::policy::NetworkMode;
 use crate::policy::escape;
@@ -12,11 +12,11 @@ use crate::policy::escape;
 /// A container and its network.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Subject {
+pub struct ContainerNetwork {
     /// The container that was asked for.
     pub id: String,
     /// What its engine calls it.
-    pub identity: Identity,
+    pub identity: ContainerIdentity,
     /// The container whose network it is in, where that is another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_of: Option<String>,
@@ -29,23 +29,23 @@ pub struct Subject {
     pub waits: Option<u32>,
     /// What came from outside and was refused, if anything did.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub outside: Option<Outside>,
+    pub outside: Option<UnansweredConnections>,
     /// What its sidecar says, where one serves connections.
     #[serde(flatten)]
     pub status: Option<NetworkStatus>,
 }
 
-/// Connections from outside that nobody answered.
+/// Inbound connections that no program answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Outside {
+pub struct UnansweredConnections {
     /// Resets that the kernel sent in the engine's network.
     pub resets: u64,
     /// What they may be, and what lets a connection in.
     pub hint: &'static str,
 }
 
-impl Outside {
+impl UnansweredConnections {
     /// Of so many resets; nothing of none.
     pub fn of(resets: u64) -> Option<Self> {
         const HINT: &str = "connections from outside to ports that network.inbound does not name are among them: published \
@@ -55,7 +55,7 @@ impl Outside {
 }
 
 /// The description.
-pub fn text(subject: &Subject) -> String {
+pub fn text(subject: &ContainerNetwork) -> String {
     let mut out = format!("container {}", subject.id);
     let words = subject.identity.words();
     if !words.is_empty() {
@@ -88,7 +88,7 @@ pub fn text(subject: &Subject) -> String {
             connections(&mut out, status);
         }
     }
-    if let Some(Outside { resets, hint }) = &subject.outside {
+    if let Some(UnansweredConnections { resets, hint }) = &subject.outside {
         let _ = writeln!(
             out,
             "resets sent in the engine's network: {resets} ({hint})"
@@ -112,7 +112,7 @@ fn rules(out: &mut String, status: &NetworkStatus) {
     list("denied whatever is allowed", &status.rules.deny);
 }
 
-fn asking(out: &mut String, subject: &Subject, status: &NetworkStatus) {
+fn asking(out: &mut String, subject: &ContainerNetwork, status: &NetworkStatus) {
     if subject.learn {
         out.push_str(
             "an unlisted public name is allowed and recorded (report.learn); addresses and private names are denied at once\n",
@@ -248,21 +248,21 @@ fn connections(out: &mut String, status: &NetworkStatus) {
 mod tests {
     use super::*;
     use crate::egress::{
-        AskStatus, InboundConnection, InboundStatus, InboundTotal, SecretUses, Used,
+        AskStatus, BudgetUse, InboundConnection, InboundStatus, InboundTotal, SecretUses,
     };
-    use crate::egress::{Budget, Rules};
+    use crate::egress::{Budget, EgressRules};
 
-    fn subject() -> Subject {
-        Subject {
+    fn subject() -> ContainerNetwork {
+        ContainerNetwork {
             id: "c1".to_owned(),
-            identity: Identity::default(),
+            identity: ContainerIdentity::default(),
             network_of: None,
             mode: Some(NetworkMode::Allowlist),
             learn: false,
             waits: Some(30),
-            outside: Outside::of(4),
+            outside: UnansweredConnections::of(4),
             status: Some(NetworkStatus {
-                rules: Rules {
+                rules: EgressRules {
                     allow: ["a.test".parse().unwrap()].into(),
                     deny: ["b.test:22".parse().unwrap()].into(),
                     search: Vec::new(),
@@ -281,7 +281,7 @@ mod tests {
                     hosts: 7,
                     cool_down_seconds: 0,
                 },
-                used: Used {
+                used: BudgetUse {
                     connections: 1,
                     upload_bytes: 10,
                     hosts: 2,
@@ -353,8 +353,8 @@ mod tests {
 
     #[test]
     fn k_12_an_app_container_is_shown_with_the_network_of_its_pod() {
-        let text = text(&Subject {
-            identity: Identity {
+        let text = text(&ContainerNetwork {
+            identity: ContainerIdentity {
                 engine: "containerd k8s.io".to_owned(),
                 name: Some("app".to_owned()),
                 pod: Some("web".to_owned()),
@@ -372,7 +372,7 @@ mod tests {
     /// Finding 4 of the reading for honesty: it said that names wait, and after the end that they are refused.
     #[test]
     fn learn_mode_is_told_as_it_is() {
-        let learning = Subject {
+        let learning = ContainerNetwork {
             learn: true,
             ..subject()
         };
@@ -397,9 +397,9 @@ mod tests {
     #[test]
     fn other_modes_have_nothing_to_show() {
         let plain = |mode| {
-            text(&Subject {
+            text(&ContainerNetwork {
                 mode,
-                outside: Outside::of(0),
+                outside: UnansweredConnections::of(0),
                 status: None,
                 ..subject()
             })
@@ -407,7 +407,7 @@ mod tests {
         assert!(plain(None).contains("unconfined"));
         assert!(plain(Some(NetworkMode::Local)).contains("is local"));
         // With ports that lead in there is more than the loopback interface (N-M6).
-        let local = text(&Subject {
+        let local = text(&ContainerNetwork {
             mode: Some(NetworkMode::Local),
             ..subject()
         });

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use oci_spec::runtime::{Process, Spec};
 
-/// Why a spec is refused; the words are runc's where engines or people know them.
+/// Why a spec is refused, in runc's words where engines or users know them.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refused {
+pub enum SpecRefusal {
     /// No working directory.
     #[error("Cwd property must not be empty")]
     NoCwd,
@@ -24,7 +24,7 @@ pub enum Refused {
 }
 
 /// Checks a spec.
-pub fn spec(spec: &Spec) -> Result<(), Refused> {
+pub fn spec(spec: &Spec) -> Result<(), SpecRefusal> {
     if let Some(given) = spec.process() {
         process(given)?;
     }
@@ -33,24 +33,24 @@ pub fn spec(spec: &Spec) -> Result<(), Refused> {
     for namespace in namespaces.into_iter().flatten() {
         let name = namespace.typ().to_string();
         if !seen.insert(name.clone()) {
-            return Err(Refused::Namespace(name));
+            return Err(SpecRefusal::Namespace(name));
         }
     }
     Ok(())
 }
 
 /// Checks a process: the first one, or one of `exec`.
-pub fn process(process: &Process) -> Result<(), Refused> {
+pub fn process(process: &Process) -> Result<(), SpecRefusal> {
     let cwd: &Path = process.cwd();
     if cwd.as_os_str().is_empty() {
-        return Err(Refused::NoCwd);
+        return Err(SpecRefusal::NoCwd);
     }
     if !cwd.is_absolute() {
-        return Err(Refused::RelativeCwd);
+        return Err(SpecRefusal::RelativeCwd);
     }
     let named = |e: &&String| e.split_once('=').is_none_or(|(name, _)| name.is_empty());
     match process.env().iter().flatten().find(named) {
-        Some(bad) => Err(Refused::Environment(bad.clone())),
+        Some(bad) => Err(SpecRefusal::Environment(bad.clone())),
         None => Ok(()),
     }
 }
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
     use oci_spec::runtime::{LinuxNamespaceBuilder, LinuxNamespaceType};
 
-    fn with(change: impl FnOnce(&mut Process)) -> Result<(), Refused> {
+    fn with(change: impl FnOnce(&mut Process)) -> Result<(), SpecRefusal> {
         let mut process = Process::default();
         change(&mut process);
         super::process(&process)
@@ -68,10 +68,10 @@ mod tests {
 
     #[test]
     fn a_working_directory_is_absolute() {
-        assert_eq!(with(|p| _ = p.set_cwd("".into())), Err(Refused::NoCwd));
+        assert_eq!(with(|p| _ = p.set_cwd("".into())), Err(SpecRefusal::NoCwd));
         assert_eq!(
             with(|p| _ = p.set_cwd("etc".into())),
-            Err(Refused::RelativeCwd)
+            Err(SpecRefusal::RelativeCwd)
         );
         assert_eq!(with(|p| _ = p.set_cwd("/etc".into())), Ok(()));
     }
@@ -80,7 +80,7 @@ mod tests {
     fn a_variable_has_a_name_and_an_equals_sign() {
         for bad in ["NAME", "=value", ""] {
             let found = with(|p| _ = p.set_env(Some(vec![bad.to_owned()])));
-            assert_eq!(found, Err(Refused::Environment(bad.to_owned())));
+            assert_eq!(found, Err(SpecRefusal::Environment(bad.to_owned())));
         }
         assert_eq!(with(|p| _ = p.set_env(Some(vec!["A=".to_owned()]))), Ok(()));
     }
@@ -97,6 +97,6 @@ mod tests {
         };
         linux.set_namespaces(Some(vec![pid(), pid()]));
         spec.set_linux(Some(linux));
-        assert!(matches!(super::spec(&spec), Err(Refused::Namespace(_))));
+        assert!(matches!(super::spec(&spec), Err(SpecRefusal::Namespace(_))));
     }
 }

@@ -9,16 +9,16 @@ use oci_spec::runtime::{
 };
 
 use crate::devices::{nothing, planned};
-use crate::plan::Isolates;
+use crate::plan::NamespaceType;
 use crate::plan::PlannedNamespace;
 use crate::plan::namespaces::is_net;
 use crate::plan::{MountKind, Plan, PlannedMount, neutral, process};
 use crate::policy::RootAccess;
 use crate::render::limits;
 
-/// What the shell decided about places on the host.
+/// Paths on the host that the runtime chose for the spec.
 #[derive(Debug, Clone)]
-pub struct Places {
+pub struct SpecPaths {
     /// Absolute path of the root file system that libcontainer is to use.
     pub rootfs: PathBuf,
 }
@@ -81,7 +81,7 @@ pub fn joins(spec: &Spec, typ: LinuxNamespaceType) -> bool {
 }
 
 /// The shadow spec of a container without a policy: the engine's, with an absolute root.
-pub fn unconfined(mut spec: Spec, places: &Places) -> Spec {
+pub fn unconfined(mut spec: Spec, places: &SpecPaths) -> Spec {
     set_root(&mut spec, places, None);
     if let Some(linux) = spec.linux_mut() {
         // Loaded by our own loader, for init and exec alike.
@@ -97,7 +97,7 @@ pub fn unconfined(mut spec: Spec, places: &Places) -> Spec {
 }
 
 /// The shadow spec of a container under a policy.
-pub fn confined(mut spec: Spec, plan: &Plan, places: &Places) -> Spec {
+pub fn confined(mut spec: Spec, plan: &Plan, places: &SpecPaths) -> Spec {
     set_root(
         &mut spec,
         places,
@@ -115,7 +115,7 @@ pub fn confined(mut spec: Spec, plan: &Plan, places: &Places) -> Spec {
     spec
 }
 
-fn set_root(spec: &mut Spec, places: &Places, readonly: Option<bool>) {
+fn set_root(spec: &mut Spec, places: &SpecPaths, readonly: Option<bool>) {
     let mut root: Root = spec.root().clone().unwrap_or_default();
     root.set_path(places.rootfs.clone());
     let before = root.readonly();
@@ -175,14 +175,14 @@ fn mount(planned: &PlannedMount) -> Option<Mount> {
 
 fn namespace(planned: &PlannedNamespace) -> LinuxNamespace {
     let typ = match planned.isolates {
-        Isolates::Pid => LinuxNamespaceType::Pid,
-        Isolates::Ipc => LinuxNamespaceType::Ipc,
-        Isolates::Uts => LinuxNamespaceType::Uts,
-        Isolates::Mount => LinuxNamespaceType::Mount,
-        Isolates::Cgroup => LinuxNamespaceType::Cgroup,
-        Isolates::User => LinuxNamespaceType::User,
-        Isolates::Time => LinuxNamespaceType::Time,
-        Isolates::Network => LinuxNamespaceType::Network,
+        NamespaceType::Pid => LinuxNamespaceType::Pid,
+        NamespaceType::Ipc => LinuxNamespaceType::Ipc,
+        NamespaceType::Uts => LinuxNamespaceType::Uts,
+        NamespaceType::Mount => LinuxNamespaceType::Mount,
+        NamespaceType::Cgroup => LinuxNamespaceType::Cgroup,
+        NamespaceType::User => LinuxNamespaceType::User,
+        NamespaceType::Time => LinuxNamespaceType::Time,
+        NamespaceType::Network => LinuxNamespaceType::Network,
     };
     let builder = LinuxNamespaceBuilder::default().typ(typ);
     match planned.path.clone() {

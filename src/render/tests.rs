@@ -7,12 +7,14 @@ use oci_spec::runtime::Spec;
 use serde_json::{Value, json};
 
 use super::explain;
-use super::spec::{Places, confined, normalise, unconfined};
-use crate::plan::{BundleFacts, Decided, HostFacts, MountKind, Plan, PlannedMount, Tmpfs, plan};
+use super::spec::{SpecPaths, confined, normalise, unconfined};
+use crate::plan::{
+    BundleFacts, DecidedPlan, HostFacts, MountKind, Plan, PlannedMount, Tmpfs, plan,
+};
 use crate::policy::{Asker, NodeConfig, Selection, Sources, resolve};
 
-fn places() -> Places {
-    Places {
+fn places() -> SpecPaths {
+    SpecPaths {
         rootfs: "/new/root".into(),
     }
 }
@@ -49,7 +51,7 @@ fn planned(spec: &Spec, node: &str) -> Plan {
     decided(spec, node).plan
 }
 
-fn decided(spec: &Spec, node: &str) -> Decided {
+fn decided(spec: &Spec, node: &str) -> DecidedPlan {
     let selection = resolve(&Sources {
         annotations: &BTreeMap::new(),
         flag: Some("strict"),
@@ -58,7 +60,7 @@ fn decided(spec: &Spec, node: &str) -> Decided {
         presets: &BTreeMap::new(),
         known_syscall: |_| true,
         asker: Asker::Container,
-        asked: crate::policy::Asked::NOTHING,
+        asked: crate::policy::WrapOptions::NOTHING,
     });
     let Selection::Policy(resolved) = selection.unwrap() else {
         panic!("it is a policy")
@@ -301,7 +303,7 @@ fn what_is_explained_is_text_whatever_a_path_is_called() {
         }),
         why: format!("nobody writes it: {TREACHEROUS}"),
     });
-    let text = explain::text(&explain::Subject {
+    let text = explain::text(&explain::ExplainedContainer {
         landlock: None,
         settings: Vec::new(),
         name: format!("bundle {TREACHEROUS}"),
@@ -326,7 +328,7 @@ fn the_nodes_further_fields_of_requests_are_explained() {
         network.mode = crate::policy::NetworkMode::Allowlist;
         network.rules.allow = [rule.parse().unwrap()].into();
         network.request_fields = fields.iter().map(|field| field.parse().unwrap()).collect();
-        explain::text(&explain::Subject {
+        explain::text(&explain::ExplainedContainer {
             landlock: None,
             settings: Vec::new(),
             name: "x".to_owned(),

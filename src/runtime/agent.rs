@@ -22,7 +22,7 @@ use serde_json::json;
 use crate::enforce::listener::AgentSocket;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::{Record, write_whole};
-use crate::seccomp::{Filter, Listener};
+use crate::seccomp::{NotifyListener, SyscallFilter};
 use crate::sys::{process, socket};
 
 const FILE: &str = "agent.json";
@@ -72,10 +72,10 @@ impl Agent {
     /// The agent that a filter needs; `None` where no rule asks one. The words of the errors are runc's.
     pub fn of(
         engine: Option<&LinuxSeccomp>,
-        filter: Option<&Filter>,
+        filter: Option<&SyscallFilter>,
     ) -> Result<Option<Self>, RuntimeError> {
-        let Some(engine) =
-            engine.filter(|_| filter.is_some_and(|filter| filter.listener == Listener::Agent))
+        let Some(engine) = engine
+            .filter(|_| filter.is_some_and(|filter| filter.listener == NotifyListener::Agent))
         else {
             return Ok(None);
         };

@@ -11,14 +11,14 @@ use crate::cgroup::path;
 use crate::runtime::RuntimeError;
 use crate::runtime::hooks;
 use crate::runtime::network::budgets;
-use crate::runtime::runs::{self, Run, events};
+use crate::runtime::runs::{self, RunDir, events};
 use crate::runtime::signal;
 use crate::runtime::start;
 use crate::runtime::state::census::Census;
 use crate::runtime::state::half_made;
 use crate::runtime::state::overlay;
 use crate::runtime::state::record::{self, ProcessId, Record, Remains};
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 use crate::sidecar;
 
 /// How long the container's processes may take to die of SIGKILL.
@@ -26,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 /// Which containers are deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Deletes {
+pub enum DeleteScope {
     /// Those that have ended or never started.
     Ended,
     /// Whatever there is, killed first.
@@ -34,8 +34,8 @@ pub enum Deletes {
 }
 
 /// Deletes a container.
-pub fn delete(place: &Place, deletes: Deletes) -> Result<(), RuntimeError> {
-    if deletes == Deletes::Any {
+pub fn delete(place: &ContainerPaths, deletes: DeleteScope) -> Result<(), RuntimeError> {
+    if deletes == DeleteScope::Any {
         end_first(place);
     }
     let lock = place.lock()?;
@@ -43,11 +43,11 @@ pub fn delete(place: &Place, deletes: Deletes) -> Result<(), RuntimeError> {
     if record.is_none() && !place.dir().exists() && !place.libcontainer_dir().exists() {
         lock.remove()?;
         return match deletes {
-            Deletes::Any => Ok(()),
-            Deletes::Ended => Err(RuntimeError::Unknown(place.id.as_str().to_owned())),
+            DeleteScope::Any => Ok(()),
+            DeleteScope::Ended => Err(RuntimeError::Unknown(place.id.as_str().to_owned())),
         };
     }
-    if deletes == Deletes::Ended {
+    if deletes == DeleteScope::Ended {
         let status = start::load(place)
             .map(|c| c.status())
             .unwrap_or(ContainerStatus::Stopped);
@@ -66,7 +66,7 @@ pub fn delete(place: &Place, deletes: Deletes) -> Result<(), RuntimeError> {
 
 /// Kills a container before its lock is asked for: a verb that holds it waits for something in the container, which then
 /// cannot come.
-fn end_first(place: &Place) {
+fn end_first(place: &ContainerPaths) {
     let dir = place.dir();
     let Some(remains) = Record::read(&dir)
         .ok()
@@ -85,7 +85,7 @@ fn end_first(place: &Place) {
 }
 
 /// The record, if it can be read. One that cannot must not keep the rest from being removed.
-fn read_record(place: &Place) -> Option<Record> {
+fn read_record(place: &ContainerPaths) -> Option<Record> {
     match Record::read(&place.dir()) {
         Ok(record) => Some(record),
         Err(error) => {
@@ -102,7 +102,7 @@ fn read_record(place: &Place) -> Option<Record> {
 
 /// Ends and removes all parts of a container, in an order in which no record goes before the things in it. Each step is
 /// tried even when one before it failed; the first failure is reported.
-pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeError> {
+pub fn remove_all(place: &ContainerPaths, record: Option<&Record>) -> Result<(), RuntimeError> {
     let mut first = Ok(());
     let mut note = |result: Result<(), RuntimeError>| {
         if first.is_ok() {
@@ -140,7 +140,7 @@ pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeE
         // While the cgroup counts, and the logs are complete.
         let controllers = record.and_then(|record| record.controllers.as_ref());
         let plan = record.and_then(Record::plan);
-        let run = Run::of(place);
+        let run = RunDir::of(place);
         run.end(place, record, events::limits(controllers, plan));
     }
     for cgroup in &remains.cgroups {
@@ -168,7 +168,7 @@ pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeE
 
 /// libcontainer's part: processes, cgroup, state directory.
 fn remove_container(
-    place: &Place,
+    place: &ContainerPaths,
     init: Option<ProcessId>,
     record: Option<&Record>,
 ) -> Result<(), RuntimeError> {

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::enforce::EnforceError;
-use crate::enforce::report::Report;
+use crate::enforce::report::FailureReport;
 
 /// Why a verb failed.
 #[derive(Debug, thiserror::Error)]
@@ -103,7 +103,7 @@ pub enum RuntimeError {
     Reach(#[from] crate::plan::reach::ReachError),
     /// What runc refuses as well.
     #[error(transparent)]
-    Refused(#[from] crate::render::refuse::Refused),
+    Refused(#[from] crate::render::refuse::SpecRefusal),
     /// A container is not created.
     #[error(transparent)]
     Create(#[from] crate::runtime::create::CreateError),
@@ -112,7 +112,7 @@ pub enum RuntimeError {
     Exec(#[from] crate::runtime::exec::ExecError),
     /// A process asks for what it cannot have.
     #[error(transparent)]
-    Process(#[from] crate::runtime::input::ProcessRefused),
+    Process(#[from] crate::runtime::input::ProcessRefusal),
     /// The seccomp agent does not get its listener.
     #[error(transparent)]
     Agent(#[from] crate::runtime::agent::AgentError),
@@ -124,7 +124,7 @@ pub enum RuntimeError {
     NoNamespace(#[from] crate::runtime::unprivileged::NoNamespace),
     /// A caller without root's rights has no safe place for what is remembered of containers.
     #[error(transparent)]
-    Home(#[from] crate::runtime::state::persons::NoPlace),
+    Home(#[from] crate::runtime::state::persons::UserDirError),
     /// A policy names a system call that does not exist.
     #[error(transparent)]
     SyscallName(#[from] crate::seccomp::SyscallNameError),
@@ -136,7 +136,7 @@ pub enum RuntimeError {
     Control(#[from] crate::runtime::network::ControlError),
     /// A container does not get other rules.
     #[error(transparent)]
-    Rules(#[from] crate::runtime::network::RulesRefused),
+    Rules(#[from] crate::runtime::network::RulesError),
     /// getrandom(2)
     #[error("the kernel has no random bytes: {0}")]
     Random(getrandom::Error),
@@ -168,7 +168,7 @@ pub enum RuntimeError {
     Enforce(#[from] EnforceError),
     /// What the container's own process reported.
     #[error(transparent)]
-    Init(#[from] Report),
+    Init(#[from] FailureReport),
     /// A hook of `start` failed. The words are runc's.
     #[error(transparent)]
     Hook(#[from] crate::enforce::hooks::HookError),

@@ -11,11 +11,13 @@ use crate::policy::Switch;
 use crate::render::explain::syscalls::call_profile;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::write_whole;
-use crate::seccomp::{self, DenyMode, Filter, FilterInput, Ours, SavedFilter, SyscallName};
+use crate::seccomp::{
+    self, DenyMode, FilterInput, FilterPolicy, KnownSyscall, SavedFilter, SyscallFilter,
+};
 
-/// What a plan asks of the program.
+/// The plan's request for a filter program.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct FilterRequest<'a> {
     /// What is added to the base rules and taken from them.
     pub syscalls: &'a SyscallPlan,
     /// Whether there are devices of the node's choice.
@@ -24,7 +26,7 @@ pub struct Asked<'a> {
     pub denials: DenyMode,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> FilterRequest<'a> {
     /// For a container on this kernel. Denied calls are logged where a taken one cannot be interrupted by a signal: programs do
     /// not expect EINTR of them.
     pub fn of(plan: &'a Plan, host: &HostFacts) -> Self {
@@ -50,15 +52,15 @@ impl<'a> Asked<'a> {
 
 /// Compiles the program of a container; `None` when neither a policy nor the engine asks for one.
 pub fn compile(
-    asked: Option<Asked<'_>>,
+    asked: Option<FilterRequest<'_>>,
     engine: Option<&LinuxSeccomp>,
-) -> Result<Option<Filter>, RuntimeError> {
+) -> Result<Option<SyscallFilter>, RuntimeError> {
     let sets = asked.map(|a| (names(&a.syscalls.allow), names(&a.syscalls.deny)));
-    let (allow, deny): (BTreeSet<SyscallName>, BTreeSet<SyscallName>) = match sets {
+    let (allow, deny): (BTreeSet<KnownSyscall>, BTreeSet<KnownSyscall>) = match sets {
         Some((allow, deny)) => (allow?, deny?),
         None => Default::default(),
     };
-    let ours = asked.map(|asked| Ours {
+    let ours = asked.map(|asked| FilterPolicy {
         allow: &allow,
         deny: &deny,
         set_id: asked.syscalls.set_id == Switch::On,
@@ -78,12 +80,12 @@ pub fn compile(
 }
 
 /// Keeps a program: its flags, 8 bytes in the machine's order, then its instructions.
-pub fn save(path: &Path, filter: &Filter) -> Result<(), RuntimeError> {
+pub fn save(path: &Path, filter: &SyscallFilter) -> Result<(), RuntimeError> {
     write_whole(path, &SavedFilter::from(filter).to_bytes())
 }
 
 /// The hash of the file in which a program is kept.
-pub fn hash(filter: &Filter) -> String {
+pub fn hash(filter: &SyscallFilter) -> String {
     audit::hash(&SavedFilter::from(filter).to_bytes())
 }
 
@@ -107,7 +109,7 @@ pub fn read(path: &Path, hash: Option<&str>) -> Result<Option<SavedFilter>, Runt
 
 fn names(
     set: &BTreeSet<crate::policy::SyscallName>,
-) -> Result<BTreeSet<SyscallName>, RuntimeError> {
+) -> Result<BTreeSet<KnownSyscall>, RuntimeError> {
     let parse = |name: &crate::policy::SyscallName| Ok(name.as_str().parse()?);
     set.iter().map(parse).collect()
 }

@@ -233,13 +233,13 @@ pub fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let side = match arguments.next().as_deref() == Some(HookMoment::CreateContainer.name()) {
-        true => Side::Container,
-        false => Side::Runtime,
+        true => HookSide::Container,
+        false => HookSide::Runtime,
     };
     // Not in the container: a process that shares its pids could stop this one, and the time with it.
     let mark = |byte| match side {
-        Side::Container => Ok(()),
-        Side::Runtime => rustix::io::pwrite(&file, &[byte], length.saturating_sub(1)).map(drop),
+        HookSide::Container => Ok(()),
+        HookSide::Runtime => rustix::io::pwrite(&file, &[byte], length.saturating_sub(1)).map(drop),
     };
     let served = mark(RUNNING)
         .map_err(|e| e.to_string())
@@ -258,12 +258,12 @@ pub fn main() -> ExitCode {
 
 /// In whose namespaces hooks run.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum HookSide {
     Runtime,
     Container,
 }
 
-fn serve(file: &OwnedFd, length: u64, side: Side) -> Result<(), String> {
+fn serve(file: &OwnedFd, length: u64, side: HookSide) -> Result<(), String> {
     let text = |e: &dyn std::error::Error| crate::log::chain(e);
     // The hooks themselves get nothing but their standard descriptors.
     crate::sys::process::close_on_exec_from(3).map_err(|e| text(&e))?;
@@ -273,7 +273,7 @@ fn serve(file: &OwnedFd, length: u64, side: Side) -> Result<(), String> {
     let run = |when, pid, env: &[String], cwd: &Path| {
         run(when, &written.hooks, &written.told, pid, env, Some(cwd)).map_err(|e| text(&e))
     };
-    if side == Side::Container {
+    if side == HookSide::Container {
         // The caller is the container's first process: its number as the container sees it.
         let pid = rustix::process::getppid().map(rustix::process::Pid::as_raw_pid);
         return run(HookMoment::CreateContainer, pid, &[], &written.rootfs);

@@ -12,13 +12,13 @@ use oci_spec::runtime::{LinuxNamespaceType, Process, Spec};
 
 use crate::enforce::executor::WallExecutor;
 use crate::enforce::leader::Leader;
-use crate::enforce::program::Program;
+use crate::enforce::program::ContainerProgram;
 use crate::enforce::unconfined::Keyring;
 use crate::plan::CapabilitySets;
 use crate::runtime::RuntimeError;
 use crate::runtime::foreground::relay::Stdio;
 use crate::runtime::state::record::Record;
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 
 /// Where a process's standard descriptors come from.
 #[derive(Default)]
@@ -32,14 +32,14 @@ pub struct Streams<'a> {
     /// Who is the first process.
     pub leader: Leader,
     /// The program that the process ends as.
-    pub program: Program,
+    pub program: ContainerProgram,
     /// Whether the container leaves a run.
-    pub leaves: Leaves,
+    pub leaves: RunRetention,
 }
 
-/// What stays of a container.
+/// Which files of a container stay after its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Leaves {
+pub enum RunRetention {
     /// Its run.
     #[default]
     Run,
@@ -47,7 +47,7 @@ pub enum Leaves {
     Nothing,
 }
 
-/// The file that this process runs from, for [`Program::Own`]. To be called after [`super::seal::ensure`]: then it is a read-only,
+/// The file that this process runs from, for [`ContainerProgram::Own`]. To be called after [`super::seal::ensure`]: then it is a read-only,
 /// detached mount.
 pub fn own_file() -> Result<OwnedFd, RuntimeError> {
     let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
@@ -96,7 +96,7 @@ pub fn has_user_namespace(spec: &Spec) -> bool {
 
 /// What `create` and `exec` tell libcontainer alike.
 pub fn builder(
-    place: &Place,
+    place: &ContainerPaths,
     executor: WallExecutor,
     stdio: Stdio,
 ) -> Result<ContainerBuilder, LibcontainerError> {

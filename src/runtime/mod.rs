@@ -34,5 +34,5 @@ pub mod start;
 pub mod state;
 pub mod unprivileged;
 
-pub use crate::enforce::report::{Failed, Report};
+pub use crate::enforce::report::{FailureKind, FailureReport};
 pub use error::RuntimeError;

@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatVfsMountFlags, StatxAttributes,
 use rustix::io::Errno;
 use rustix::mount::{OpenTreeFlags, open_tree};
 
-use crate::kernel::mount_options::{Bits, Reach};
+use crate::kernel::mount_options::{Bits, MountReach};
 use crate::runtime::RuntimeError;
 use crate::sys::mount::change;
 
@@ -23,14 +23,14 @@ const EXE: &str = "/proc/self/exe";
 
 /// A verb's use of descriptors from systemd (sd_listen_fds(3)). libcontainer passes them on, even those meant for others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Listen {
+pub enum ListenFds {
     /// To the container, if LISTEN_PID is this process.
     Pass,
     /// Not at all.
     Forget,
 }
 
-impl Listen {
+impl ListenFds {
     fn keeps(self, name: &OsStr) -> bool {
         let is_ours = || {
             let own = std::process::id().to_string();
@@ -53,7 +53,7 @@ pub fn remember_path() {
 
 /// Executes this program again from a read-only mount and without LISTEN_FDS that mean others, unless it already runs so.
 /// [`crate::sys::start`] has mostly seen to it.
-pub fn ensure(listen: Listen) -> Result<(), RuntimeError> {
+pub fn ensure(listen: ListenFds) -> Result<(), RuntimeError> {
     let step = "protect the runtime's own file (CVE-2019-5736)";
     let exe = rustix::fs::open(EXE, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
         .map_err(RuntimeError::io(step))?;
@@ -63,7 +63,7 @@ pub fn ensure(listen: Listen) -> Result<(), RuntimeError> {
         return Ok(());
     }
     let tree = own_tree(&exe).map_err(RuntimeError::io(step))?;
-    change(tree.as_fd(), Bits::READ_ONLY, None, Reach::One).map_err(RuntimeError::io(step))?;
+    change(tree.as_fd(), Bits::READ_ONLY, None, MountReach::One).map_err(RuntimeError::io(step))?;
     Err(RuntimeError::io(step)(execute_again(&tree, listen)))
 }
 
@@ -112,7 +112,7 @@ fn own_tree(exe: &OwnedFd) -> std::io::Result<OwnedFd> {
     }
 }
 
-fn execute_again(tree: &OwnedFd, listen: Listen) -> std::io::Error {
+fn execute_again(tree: &OwnedFd, listen: ListenFds) -> std::io::Error {
     let strings = |items: Vec<std::ffi::OsString>| {
         items
             .iter()

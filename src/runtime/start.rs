@@ -6,10 +6,10 @@ use std::path::Path;
 use libcontainer::container::{Container, ContainerStatus};
 use libcontainer::error::LibcontainerError;
 
-use crate::cli::Global;
+use crate::cli::GlobalOptions;
 use crate::enforce::hooks::{self as enforced, HookMoment};
-use crate::enforce::report::Failed;
-use crate::plan::Decided;
+use crate::enforce::report::FailureKind;
+use crate::plan::DecidedPlan;
 use crate::policy::NetworkMode;
 use crate::runtime::RuntimeError;
 use crate::runtime::agent::Agent;
@@ -18,24 +18,28 @@ use crate::runtime::hooks;
 use crate::runtime::input::node_files::config;
 use crate::runtime::network::resolver;
 use crate::runtime::network::upstream;
-use crate::runtime::runs::{Run, events};
+use crate::runtime::runs::{RunDir, events};
 use crate::runtime::state::record::{self, ProcessId, Record, write_whole};
 use crate::runtime::state::report;
-use crate::runtime::state::store::{Lock, Place};
+use crate::runtime::state::store::{ContainerPaths, Lock};
 use crate::sys::procfs;
 
 /// Starts a created container. Its lock is held until the process has moved to the inner network namespace: libcontainer
 /// says Running before, and an `exec` in that moment would join the engine's.
 ///
 /// A container whose startContainer or poststart hook fails is ended and deleted (runtime.md "Lifecycle", steps 7 and 9).
-pub fn start(global: &Global, place: &Place, lock: Lock) -> Result<(), RuntimeError> {
+pub fn start(
+    global: &GlobalOptions,
+    place: &ContainerPaths,
+    lock: Lock,
+) -> Result<(), RuntimeError> {
     let mut record =
         Record::read(&place.dir()).map_err(|e| e.unknown_if_absent(place.id.as_str()))?;
     let started = release(global, place, &mut record).and_then(|()| poststart(&record));
-    Run::of(place).note(vec![events::started(&started)]);
+    RunDir::of(place).note(vec![events::started(&started)]);
     let hook_failed = match &started {
         Err(RuntimeError::Hook(_)) => true,
-        Err(RuntimeError::Init(report)) => report.failed == Failed::Hook,
+        Err(RuntimeError::Init(report)) => report.failed == FailureKind::Hook,
         _ => false,
     };
     if hook_failed {
@@ -61,7 +65,11 @@ fn poststart(record: &Record) -> Result<(), RuntimeError> {
     )?)
 }
 
-fn release(global: &Global, place: &Place, record: &mut Record) -> Result<(), RuntimeError> {
+fn release(
+    global: &GlobalOptions,
+    place: &ContainerPaths,
+    record: &mut Record,
+) -> Result<(), RuntimeError> {
     let refuse = |why: &str| RuntimeError::State {
         verb: "start",
         id: record.id.clone(),
@@ -75,7 +83,7 @@ fn release(global: &Global, place: &Place, record: &mut Record) -> Result<(), Ru
         )));
     }
     check_sidecar(record).map_err(refuse)?;
-    if let Some(Decided { plan, .. }) = &mut record.decided
+    if let Some(DecidedPlan { plan, .. }) = &mut record.decided
         && plan.network.mode == NetworkMode::Allowlist
         && plan.network.shared.is_none()
     {
@@ -87,7 +95,7 @@ fn release(global: &Global, place: &Place, record: &mut Record) -> Result<(), Ru
     if let Some((plan, shared)) = record.plan().zip(record.shared_network())
         && plan.network.mode == NetworkMode::Allowlist
     {
-        let dir = Place::new(&record.root, &shared.container)?.dir();
+        let dir = ContainerPaths::new(&record.root, &shared.container)?.dir();
         // An engine has one root for all of its containers; another one's keeps its own names.
         if dir.exists() {
             resolver::add_hosts(&dir, &record.engine_files, &plan.network.own_names)?;
@@ -113,7 +121,7 @@ fn release(global: &Global, place: &Place, record: &mut Record) -> Result<(), Ru
 }
 
 /// Keeps the first process's mounts, which nothing in the container can change from here on: `verify` compares.
-fn keep_mounts(place: &Place, record: &Record) {
+fn keep_mounts(place: &ContainerPaths, record: &Record) {
     let Some(init) = record.init.filter(|_| record.decided.is_some()) else {
         return;
     };
@@ -156,7 +164,7 @@ fn check_sidecar(record: &Record) -> Result<(), &'static str> {
 }
 
 /// libcontainer's view of a container.
-pub fn load(place: &Place) -> Result<Container, RuntimeError> {
+pub fn load(place: &ContainerPaths) -> Result<Container, RuntimeError> {
     let dir = place.libcontainer_dir();
     if !dir.join("state.json").exists() {
         return Err(RuntimeError::Unknown(place.id.as_str().to_owned()));
@@ -166,7 +174,7 @@ pub fn load(place: &Place) -> Result<Container, RuntimeError> {
 
 /// Likewise; `None` of a container whose creation or deletion was killed: libcontainer's part of it comes last and goes first, and its
 /// record is still there.
-pub fn load_if_whole(place: &Place) -> Result<Option<Container>, RuntimeError> {
+pub fn load_if_whole(place: &ContainerPaths) -> Result<Option<Container>, RuntimeError> {
     let unfinished = || place.dir().join(record::FILE).exists();
     match load(place) {
         Err(RuntimeError::Unknown(_)) if unfinished() && !place.is_busy() => match load(place) {

@@ -18,7 +18,7 @@ use std::path::Path;
 
 use rustix::thread::CapabilitySet;
 
-use crate::cgroup::delegated::{self, NotDelegated};
+use crate::cgroup::delegated::{self, DelegationError};
 use crate::runtime::RuntimeError;
 use crate::runtime::input::node_files::NodeFiles;
 use crate::runtime::seal;
@@ -113,7 +113,7 @@ pub fn settle() {
     }
     match delegated::settle() {
         Ok(()) => {}
-        Err(why @ NotDelegated::Version) => log::debug!("no cgroup of the user's own: {why}"),
+        Err(why @ DelegationError::Version) => log::debug!("no cgroup of the user's own: {why}"),
         Err(why) => log::info!("no cgroup of the user's own: {}", crate::log::chain(&why)),
     }
 }
@@ -122,7 +122,7 @@ pub fn settle() {
 /// that belongs to it. To be followed by [`super::seal::ensure`], which executes the program again there.
 ///
 /// The node's files are read and judged here once more than later: inside, root's files and a stranger's look alike.
-pub fn enter(global: &crate::cli::Global) -> Result<(), RuntimeError> {
+pub fn enter(global: &crate::cli::GlobalOptions) -> Result<(), RuntimeError> {
     let Rights::None(person) = rights()? else {
         return Ok(());
     };

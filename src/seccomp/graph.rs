@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use super::interp::{ARGS, NUMBER};
 use super::program::{JUMP_EQ, JUMP_GE, JUMP_GT, JUMP_SET};
-use super::rule::{Condition, Op, PLAIN, Rule, Verdict, Width};
+use super::rule::{Condition, Op, PLAIN, Rule, SyscallVerdict, Width};
 
 /// A node of the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -63,17 +63,19 @@ impl Graph {
         id
     }
 
-    pub(super) fn ret(&mut self, verdict: Verdict) -> Id {
+    pub(super) fn ret(&mut self, verdict: SyscallVerdict) -> Id {
         self.add(Node::Return(verdict.to_raw()))
     }
 
-    fn denial(&mut self, verdict: Verdict, denials: Denials) -> Id {
+    fn denial(&mut self, verdict: SyscallVerdict, denials: Denials) -> Id {
         match (verdict, denials) {
             // With 0 nothing is refused, so there is nothing to log.
-            (Verdict::Errno(errno @ 1..), Denials::Notify) if !PLAIN.contains(&errno) => {
-                self.ret(Verdict::Notify(errno))
+            (SyscallVerdict::Errno(errno @ 1..), Denials::Notify) if !PLAIN.contains(&errno) => {
+                self.ret(SyscallVerdict::Notify(errno))
             }
-            (Verdict::Errno(errno @ 1..), Denials::NotifyAll) => self.ret(Verdict::Notify(errno)),
+            (SyscallVerdict::Errno(errno @ 1..), Denials::NotifyAll) => {
+                self.ret(SyscallVerdict::Notify(errno))
+            }
             (verdict, Denials::Errno | Denials::Notify | Denials::NotifyAll) => self.ret(verdict),
         }
     }
@@ -100,16 +102,16 @@ impl Graph {
     pub(super) fn rules(&mut self, rules: &[&Rule], denials: Denials) -> Id {
         if rules.iter().all(|rule| rule.cases.is_empty()) {
             // Nine in ten: nothing to build.
-            let verdict = rules.iter().fold(Verdict::Allow, |so_far, rule| {
+            let verdict = rules.iter().fold(SyscallVerdict::Allow, |so_far, rule| {
                 so_far.stricter(rule.otherwise)
             });
             return self.denial(verdict, denials);
         }
-        let start = At {
+        let start = ConditionAt {
             rule: 0,
             case: 0,
             condition: 0,
-            so_far: Verdict::Allow,
+            so_far: SyscallVerdict::Allow,
         };
         Chain {
             graph: self,
@@ -141,19 +143,19 @@ impl Graph {
     }
 }
 
-/// A place in a list of rules: this condition of this case is to be tested next.
+/// A position in a list of rules: the next condition to test, of this case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct At {
+struct ConditionAt {
     rule: usize,
     case: usize,
     condition: usize,
     /// What the rules before this one said.
-    so_far: Verdict,
+    so_far: SyscallVerdict,
 }
 
-/// What follows a test of one word.
-enum Next {
-    At(At),
+/// The test after a test of one word.
+enum NextTest {
+    At(ConditionAt),
     Test(Box<Word>),
 }
 
@@ -163,12 +165,12 @@ struct Word {
     mask: Option<u32>,
     code: u16,
     k: u32,
-    yes: Next,
-    no: Next,
+    yes: NextTest,
+    no: NextTest,
 }
 
 /// A place, and the word that the accumulator holds there.
-type NodeKey = (At, Option<u32>);
+type NodeKey = (ConditionAt, Option<u32>);
 
 struct Chain<'a> {
     graph: &'a mut Graph,
@@ -207,11 +209,11 @@ impl Chain<'_> {
         let Some(condition) = case.when.get(at.condition) else {
             return self.decided(at, case.then, loaded);
         };
-        let pass = At {
+        let pass = ConditionAt {
             condition: at.condition + 1,
             ..at
         };
-        let fail = At {
+        let fail = ConditionAt {
             case: at.case + 1,
             condition: 0,
             ..at
@@ -219,11 +221,16 @@ impl Chain<'_> {
         self.next(words(condition, pass, fail), loaded)
     }
 
-    fn decided(&mut self, at: At, verdict: Verdict, loaded: Option<u32>) -> Result<Id, NodeKey> {
+    fn decided(
+        &mut self,
+        at: ConditionAt,
+        verdict: SyscallVerdict,
+        loaded: Option<u32>,
+    ) -> Result<Id, NodeKey> {
         let so_far = at.so_far.stricter(verdict);
         if at.rule + 1 < self.rules.len() {
             return self.built((
-                At {
+                ConditionAt {
                     rule: at.rule + 1,
                     case: 0,
                     condition: 0,
@@ -239,10 +246,10 @@ impl Chain<'_> {
         self.memo.get(&key).copied().ok_or(key)
     }
 
-    fn next(&mut self, next: Next, loaded: Option<u32>) -> Result<Id, NodeKey> {
+    fn next(&mut self, next: NextTest, loaded: Option<u32>) -> Result<Id, NodeKey> {
         let word = match next {
-            Next::At(at) => return self.built((at, loaded)),
-            Next::Test(word) => *word,
+            NextTest::At(at) => return self.built((at, loaded)),
+            NextTest::Test(word) => *word,
         };
         let after = if word.mask.is_some() {
             None
@@ -266,11 +273,11 @@ impl Chain<'_> {
 }
 
 /// A condition as tests of 32-bit words.
-fn words(condition: &Condition, pass: At, fail: At) -> Next {
+fn words(condition: &Condition, pass: ConditionAt, fail: ConditionAt) -> NextTest {
     let low = ARGS + 8 * u32::from(condition.arg);
     let (value_low, value_high) = halves(condition.value);
     let word = |offset, code, k, yes, no| {
-        Next::Test(Box::new(Word {
+        NextTest::Test(Box::new(Word {
             offset,
             mask: None,
             code,
@@ -279,13 +286,13 @@ fn words(condition: &Condition, pass: At, fail: At) -> Next {
             no,
         }))
     };
-    let masked = |offset, mask: u32, k: u32, yes: Next, no: Next| match (mask, k) {
+    let masked = |offset, mask: u32, k: u32, yes: NextTest, no: NextTest| match (mask, k) {
         (0, 0) => yes,
         (0, _) => no,
         (u32::MAX, _) => word(offset, JUMP_EQ, k, yes, no),
         // Keeps the accumulator for the next test.
         (_, 0) => word(offset, JUMP_SET, mask, no, yes),
-        _ => Next::Test(Box::new(Word {
+        _ => NextTest::Test(Box::new(Word {
             offset,
             mask: Some(mask),
             code: JUMP_EQ,
@@ -295,20 +302,26 @@ fn words(condition: &Condition, pass: At, fail: At) -> Next {
         })),
     };
     // gt and ge by the high half first; lt and le are their opposites.
-    let ordered = |code, pass: At, fail: At| match condition.width {
-        Width::Int => word(low, code, value_low, Next::At(pass), Next::At(fail)),
+    let ordered = |code, pass: ConditionAt, fail: ConditionAt| match condition.width {
+        Width::Int => word(low, code, value_low, NextTest::At(pass), NextTest::At(fail)),
         Width::Long => {
-            let low_half = word(low, code, value_low, Next::At(pass), Next::At(fail));
-            let equal = word(low + 4, JUMP_EQ, value_high, low_half, Next::At(fail));
-            word(low + 4, JUMP_GT, value_high, Next::At(pass), equal)
+            let low_half = word(low, code, value_low, NextTest::At(pass), NextTest::At(fail));
+            let equal = word(low + 4, JUMP_EQ, value_high, low_half, NextTest::At(fail));
+            word(low + 4, JUMP_GT, value_high, NextTest::At(pass), equal)
         }
     };
-    let equal = |mask: u64, pass: At, fail: At| {
+    let equal = |mask: u64, pass: ConditionAt, fail: ConditionAt| {
         let (mask_low, mask_high) = halves(mask);
-        let low_half = masked(low, mask_low, value_low, Next::At(pass), Next::At(fail));
+        let low_half = masked(
+            low,
+            mask_low,
+            value_low,
+            NextTest::At(pass),
+            NextTest::At(fail),
+        );
         match condition.width {
             Width::Int => low_half,
-            Width::Long => masked(low + 4, mask_high, value_high, low_half, Next::At(fail)),
+            Width::Long => masked(low + 4, mask_high, value_high, low_half, NextTest::At(fail)),
         }
     };
     match condition.op {

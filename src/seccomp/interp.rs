@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::program::{
-    AND, Instruction, JUMP, JUMP_EQ, JUMP_GE, JUMP_GT, JUMP_SET, LOAD, Program, RETURN,
+    AND, FilterProgram, Instruction, JUMP, JUMP_EQ, JUMP_GE, JUMP_GT, JUMP_SET, LOAD, RETURN,
 };
-use super::rule::Verdict;
+use super::rule::SyscallVerdict;
 
 /// `AUDIT_ARCH_X86_64`
 pub const ARCH_X86_64: u32 = 0xc000_003e;
@@ -21,7 +21,7 @@ pub(super) const ARGS: u32 = 16;
 
 /// `struct seccomp_data` without the instruction pointer, which no filter of ours looks at (it reads as 0).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Call {
+pub struct SyscallData {
     /// The number, with `__X32_SYSCALL_BIT` where it is an x32 call.
     pub number: u32,
     /// [`ARCH_X86_64`] or [`ARCH_I386`].
@@ -30,7 +30,7 @@ pub struct Call {
     pub args: [u64; 6],
 }
 
-impl Call {
+impl SyscallData {
     fn word(&self, offset: u32) -> u32 {
         match offset {
             NUMBER => self.number,
@@ -58,33 +58,33 @@ fn compare(instruction: &Instruction, accumulator: u32) -> Option<bool> {
 }
 
 /// What the filter says of the call.
-pub fn run(program: &Program, call: &Call) -> Verdict {
+pub fn run(program: &FilterProgram, call: &SyscallData) -> SyscallVerdict {
     let instructions = program.instructions();
     let (mut at, mut accumulator) = (0, 0);
-    // Every jump goes forward, so this ends; `Program` holds only paths that return.
+    // Every jump goes forward, so this ends; `FilterProgram` holds only paths that return.
     while let Some(instruction) = instructions.get(at) {
         match instruction.code {
             LOAD => accumulator = call.word(instruction.k),
             AND => accumulator &= instruction.k,
             JUMP => at += instruction.k as usize,
-            RETURN => return Verdict::from_raw(instruction.k),
+            RETURN => return SyscallVerdict::from_raw(instruction.k),
             _ => match compare(instruction, accumulator) {
                 Some(true) => at += usize::from(instruction.jt),
                 Some(false) => at += usize::from(instruction.jf),
-                None => return Verdict::KillProcess,
+                None => return SyscallVerdict::KillProcess,
             },
         }
         at += 1;
     }
-    Verdict::KillProcess
+    SyscallVerdict::KillProcess
 }
 
 /// Every verdict of the filter for this call: a single one means that arguments do not matter.
 ///
 /// A superset where two tests of one argument exclude each other, as the kernel's own cache would see it.
-pub fn outcomes(program: &Program, arch: u32, number: u32) -> BTreeSet<Verdict> {
+pub fn outcomes(program: &FilterProgram, arch: u32, number: u32) -> BTreeSet<SyscallVerdict> {
     let instructions = program.instructions();
-    let call = Call {
+    let call = SyscallData {
         number,
         arch,
         args: [0; 6],
@@ -106,7 +106,7 @@ pub fn outcomes(program: &Program, arch: u32, number: u32) -> BTreeSet<Verdict> 
             AND => todo.push((at + 1, accumulator.map(|value| value & instruction.k))),
             JUMP => todo.push((at + 1 + instruction.k as usize, accumulator)),
             RETURN => {
-                verdicts.insert(Verdict::from_raw(instruction.k));
+                verdicts.insert(SyscallVerdict::from_raw(instruction.k));
             }
             _ => {
                 let holds = accumulator.and_then(|value| compare(instruction, value));
@@ -126,8 +126,8 @@ pub fn outcomes(program: &Program, arch: u32, number: u32) -> BTreeSet<Verdict> 
 mod tests {
     use super::*;
 
-    fn program(lines: &[(u16, u8, u8, u32)]) -> Program {
-        Program::new(
+    fn program(lines: &[(u16, u8, u8, u32)]) -> FilterProgram {
+        FilterProgram::new(
             lines
                 .iter()
                 .map(|&(code, jt, jf, k)| Instruction { code, jt, jf, k })
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn reads_each_half_of_each_argument() {
         let args = [0x1_0000_0002, 0x3_0000_0004, 5, 6, 7, 0x8_0000_0009];
-        let call = Call {
+        let call = SyscallData {
             number: 41,
             arch: ARCH_X86_64,
             args,
@@ -172,18 +172,18 @@ mod tests {
         let verdict = |number| {
             run(
                 &program,
-                &Call {
+                &SyscallData {
                     number,
                     arch: ARCH_X86_64,
                     args: [0; 6],
                 },
             )
         };
-        assert_eq!(verdict(0x107), Verdict::Allow);
-        assert_eq!(verdict(10), Verdict::Errno(1));
-        assert_eq!(verdict(5), Verdict::Errno(2));
-        assert_eq!(verdict(3), Verdict::Errno(3));
-        assert_eq!(verdict(2), Verdict::Trap);
+        assert_eq!(verdict(0x107), SyscallVerdict::Allow);
+        assert_eq!(verdict(10), SyscallVerdict::Errno(1));
+        assert_eq!(verdict(5), SyscallVerdict::Errno(2));
+        assert_eq!(verdict(3), SyscallVerdict::Errno(3));
+        assert_eq!(verdict(2), SyscallVerdict::Trap);
     }
 
     #[test]
@@ -198,11 +198,11 @@ mod tests {
         ]);
         assert_eq!(
             outcomes(&program, ARCH_X86_64, 1),
-            BTreeSet::from([Verdict::Errno(1), Verdict::Allow])
+            BTreeSet::from([SyscallVerdict::Errno(1), SyscallVerdict::Allow])
         );
         assert_eq!(
             outcomes(&program, ARCH_X86_64, 2),
-            BTreeSet::from([Verdict::Errno(1)])
+            BTreeSet::from([SyscallVerdict::Errno(1)])
         );
     }
 }

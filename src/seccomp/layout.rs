@@ -2,12 +2,12 @@
 
 use super::graph::{Graph, Id, Node};
 use super::program::{
-    AND, Instruction, JUMP, LOAD, MAX_INSTRUCTIONS, Program, ProgramError, RETURN,
+    AND, FilterProgram, Instruction, JUMP, LOAD, MAX_INSTRUCTIONS, ProgramError, RETURN,
 };
 
 impl Graph {
     /// The graph from this node on, as a program.
-    pub(super) fn assemble(&self, root: Id) -> Result<Program, ProgramError> {
+    pub(super) fn assemble(&self, root: Id) -> Result<FilterProgram, ProgramError> {
         let mut layout = Layout {
             graph: self,
             backwards: Vec::new(),
@@ -16,7 +16,7 @@ impl Graph {
         layout.place(root)?;
         let mut instructions = layout.backwards;
         instructions.reverse();
-        Program::new(instructions)
+        FilterProgram::new(instructions)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The syscall wall: our allowlist and the engine's profile, compiled to one BPF program.
 //!
-//! Input: a policy's rules ([`Ours`]) and the engine's profile in its spec ([`LinuxSeccomp`]). Output: a [`Filter`].
+//! Input: a policy's rules ([`FilterPolicy`]) and the engine's profile in its spec ([`LinuxSeccomp`]). Output: a [`SyscallFilter`].
 //! Nothing here touches the kernel: `crate::sys::seccomp::load` does.
 //!
 //! Why one program: each of two stacked filters would run on every call, and only one of them may have a listener. In one
@@ -40,21 +40,21 @@ use ours::{OurRules, X32_BIT};
 use profile::{Profile, Scope};
 use program::JUMP_EQ;
 
-pub use interp::{ARCH_I386, ARCH_X86_64, Call, outcomes, run};
+pub use interp::{ARCH_I386, ARCH_X86_64, SyscallData, outcomes, run};
 pub use ours::{reason, sets_modes};
-pub use program::{Instruction, MAX_INSTRUCTIONS, Program, ProgramError};
-pub use rule::Verdict;
+pub use program::{FilterProgram, Instruction, MAX_INSTRUCTIONS, ProgramError};
+pub use rule::SyscallVerdict;
 pub use saved::SavedFilter;
-pub use table::{SyscallName, SyscallNameError, is_known};
-pub use words::{Hint, SetIdWords, Words, words};
+pub use table::{KnownSyscall, SyscallNameError, is_known};
+pub use words::{DenialWords, Hint, SetIdWords, words};
 
-/// What a policy asks of the syscall wall.
+/// The policy's requests for the syscall wall.
 #[derive(Debug, Clone, Copy)]
-pub struct Ours<'a> {
+pub struct FilterPolicy<'a> {
     /// Calls that the base denies or checks, allowed whatever their arguments, as far as the engine's profile allows them.
-    pub allow: &'a BTreeSet<SyscallName>,
+    pub allow: &'a BTreeSet<KnownSyscall>,
     /// Calls denied whatever else allows them.
-    pub deny: &'a BTreeSet<SyscallName>,
+    pub deny: &'a BTreeSet<KnownSyscall>,
     /// Whether files may be made set-user-ID or set-group-ID.
     pub set_id: bool,
     /// Which set of rules stands on the base.
@@ -81,7 +81,7 @@ pub enum CallProfile {
 pub enum DenyMode {
     /// By the kernel, with the errno.
     Errno,
-    /// By the sidecar, which holds the filter's listener: it logs the call and answers the errno in [`Verdict::Notify`].
+    /// By the sidecar, which holds the filter's listener: it logs the call and answers the errno in [`SyscallVerdict::Notify`].
     /// Errnos that only say that the kernel lacks something ([`rule::PLAIN`]) are answered by the kernel all the same, but for the
     /// calls that base.toml has as `logged`.
     Notify,
@@ -91,27 +91,27 @@ pub enum DenyMode {
 #[derive(Debug, Clone, Copy)]
 pub struct FilterInput<'a> {
     /// The policy's side; `None` is `unconfined`.
-    pub ours: Option<Ours<'a>>,
+    pub ours: Option<FilterPolicy<'a>>,
     /// The engine's side; `None` where the spec has no profile, as for privileged containers.
     pub engine: Option<&'a LinuxSeccomp>,
 }
 
 /// A compiled filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Filter {
+pub struct SyscallFilter {
     /// What the kernel runs.
-    pub program: Program,
+    pub program: FilterProgram,
     /// seccomp(2)'s flags; with `SECCOMP_FILTER_FLAG_NEW_LISTENER` the load returns a descriptor.
     pub flags: u64,
     /// Who gets that descriptor.
-    pub listener: Listener,
+    pub listener: NotifyListener,
     /// What a person should know about it.
     pub notes: Vec<Note>,
 }
 
-/// Who answers the calls that a filter leaves to somebody.
+/// Who answers the calls that a filter hands over by SECCOMP_RET_USER_NOTIF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Listener {
+pub enum NotifyListener {
     /// It leaves none.
     Nobody,
     /// The agent that the engine's profile names.
@@ -128,7 +128,7 @@ pub enum Note {
     /// not logged.
     EngineNotifies,
     /// The engine's profile denies or checks this call, by which a process gives its listener away: as above.
-    HandOverDenied(SyscallName),
+    HandOverDenied(KnownSyscall),
     /// The engine's profile allows a call that Linux 6.18 does not have; it stays denied.
     UnknownName(String),
 }
@@ -143,7 +143,7 @@ pub enum SeccompError {
     )]
     DeniesRuntime {
         /// the call
-        name: SyscallName,
+        name: KnownSyscall,
     },
     /// The engine's profile denies a call that is not known, so it cannot be denied.
     #[error("the seccomp profile denies {name:?}, which is not a system call of Linux 6.18")]
@@ -176,7 +176,7 @@ pub enum SeccompError {
 }
 
 /// Compiles both sides to one filter; `None` where neither side asks for one.
-pub fn compile(input: &FilterInput<'_>) -> Result<Option<Filter>, SeccompError> {
+pub fn compile(input: &FilterInput<'_>) -> Result<Option<SyscallFilter>, SeccompError> {
     let FilterInput { ours, engine } = *input;
     let scope = if ours.is_some() {
         Scope::NativeOnly
@@ -195,16 +195,16 @@ pub fn compile(input: &FilterInput<'_>) -> Result<Option<Filter>, SeccompError> 
     if rules.is_none() && profile.is_none() {
         return Ok(None);
     }
-    let sides = Sides { rules, profile };
+    let sides = FilterSources { rules, profile };
     let wanted = ours.is_some_and(|ours| ours.denials == DenyMode::Notify);
     if wanted && agent == Agent::Unused {
         let program = sides.program(Denials::Notify)?;
         match not_always_allowed(&program) {
             None => {
-                return Ok(Some(Filter {
+                return Ok(Some(SyscallFilter {
                     program,
                     flags: flags | NEW_LISTENER | WAIT_KILLABLE_RECV,
-                    listener: Listener::Sidecar,
+                    listener: NotifyListener::Sidecar,
                     notes,
                 }));
             }
@@ -213,12 +213,12 @@ pub fn compile(input: &FilterInput<'_>) -> Result<Option<Filter>, SeccompError> 
     } else if wanted {
         notes.push(Note::EngineNotifies);
     }
-    Ok(Some(Filter {
+    Ok(Some(SyscallFilter {
         program: sides.program(Denials::Errno)?,
         flags,
         listener: match agent {
-            Agent::Asked => Listener::Agent,
-            Agent::Unused => Listener::Nobody,
+            Agent::Asked => NotifyListener::Agent,
+            Agent::Unused => NotifyListener::Nobody,
         },
         notes,
     }))
@@ -232,18 +232,19 @@ const EINVAL: u16 = 22;
 const F_GETFD: u64 = 1;
 
 /// The first of those that the program may leave to somebody else.
-fn not_always_allowed(program: &Program) -> Option<SyscallName> {
+fn not_always_allowed(program: &FilterProgram) -> Option<KnownSyscall> {
     let names = HAND_OVER.iter().filter_map(|name| name.parse().ok());
-    let lets = |verdict: &Verdict| matches!(verdict, Verdict::Allow | Verdict::Log);
-    names.into_iter().find(|name: &SyscallName| {
+    let lets =
+        |verdict: &SyscallVerdict| matches!(verdict, SyscallVerdict::Allow | SyscallVerdict::Log);
+    names.into_iter().find(|name: &KnownSyscall| {
         let outcomes = outcomes(program, ARCH_X86_64, name.number());
         // `paranoid` lists the requests of fcntl, and the kernel itself answers the others.
-        let made = Call {
+        let made = SyscallData {
             number: name.number(),
             arch: ARCH_X86_64,
             args: [0, F_GETFD, 0, 0, 0, 0],
         };
-        let is_plain = |verdict: &Verdict| *verdict == Verdict::Errno(EINVAL);
+        let is_plain = |verdict: &SyscallVerdict| *verdict == SyscallVerdict::Errno(EINVAL);
         let is_listed = name.as_str() == "fcntl" && lets(&run(program, &made));
         !outcomes
             .iter()
@@ -251,20 +252,20 @@ fn not_always_allowed(program: &Program) -> Option<SyscallName> {
     })
 }
 
-/// What is compiled, at least one of both.
-struct Sides {
+/// The rules to compile: the policy's, the engine's profile, or both.
+struct FilterSources {
     rules: Option<OurRules>,
     profile: Option<Profile>,
 }
 
-impl Sides {
-    fn program(&self, denials: Denials) -> Result<Program, ProgramError> {
+impl FilterSources {
+    fn program(&self, denials: Denials) -> Result<FilterProgram, ProgramError> {
         let mut graph = Graph::default();
         let native = self.native(&mut graph, denials);
         // Under a policy a foreign architecture kills the process: int 0x80 is how filters for x86_64 are walked around.
         let mut other = match (&self.rules, &self.profile) {
             (None, Some(profile)) => graph.rules(&[profile.foreign_rule()], denials),
-            _ => graph.ret(Verdict::KillProcess),
+            _ => graph.ret(SyscallVerdict::KillProcess),
         };
         let theirs = self.profile.as_ref().filter(|_| self.rules.is_none());
         if let Some(i386) = theirs.and_then(|profile| self.i386(&mut graph, profile, denials)) {
@@ -296,7 +297,7 @@ impl Sides {
                 same => same,
             };
             let id = match all.as_slice() {
-                [] => graph.ret(Verdict::KillProcess),
+                [] => graph.ret(SyscallVerdict::KillProcess),
                 rules => graph.rules(rules, denials),
             };
             ranges.push(number, id);
@@ -343,35 +344,35 @@ impl Ranges {
     }
 }
 
-/// What a filter does, in numbers.
+/// Counts of what a filter does.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Summary {
+pub struct FilterSummary {
     /// Length of the program.
     pub instructions: usize,
     /// x86_64 calls that always happen.
     pub allowed: usize,
     /// x86_64 calls of which the arguments decide.
-    pub checked: BTreeSet<SyscallName>,
+    pub checked: BTreeSet<KnownSyscall>,
     /// x86_64 calls that never happen, by how they end.
-    pub denied: BTreeMap<Verdict, usize>,
+    pub denied: BTreeMap<SyscallVerdict, usize>,
 }
 
-impl Filter {
+impl SyscallFilter {
     /// What the filter says of a call.
-    pub fn verdict(&self, call: &Call) -> Verdict {
+    pub fn verdict(&self, call: &SyscallData) -> SyscallVerdict {
         run(&self.program, call)
     }
 
     /// Counts for `explain`.
-    pub fn describe(&self) -> Summary {
+    pub fn describe(&self) -> FilterSummary {
         let instructions = self.program.instructions().len();
-        let mut summary = Summary {
+        let mut summary = FilterSummary {
             instructions,
             allowed: 0,
             checked: BTreeSet::new(),
             denied: BTreeMap::new(),
         };
-        for name in SyscallName::all() {
+        for name in KnownSyscall::all() {
             let outcomes = outcomes(&self.program, ARCH_X86_64, name.number());
             match outcomes.first() {
                 Some(verdict) if outcomes.len() == 1 && verdict.is_denial() => {

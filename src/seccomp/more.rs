@@ -4,38 +4,38 @@
 
 use std::borrow::Cow;
 
-use super::rule::{Case, Condition, Op, Rule, Verdict, Width};
+use super::rule::{Case, Condition, Op, Rule, SyscallVerdict, Width};
 
 /// The rule of one call.
-pub(super) struct More {
+pub(super) struct ExtraRule {
     pub number: u16,
     pub reason: &'static str,
     pub rule: Rule,
 }
 
-const fn allow(number: u16, reason: &'static str) -> More {
-    More { number, reason, rule: Rule::always(Verdict::Allow) }
+const fn allow(number: u16, reason: &'static str) -> ExtraRule {
+    ExtraRule { number, reason, rule: Rule::always(SyscallVerdict::Allow) }
 }
 
-const fn deny(number: u16, errno: u16, reason: &'static str) -> More {
-    More { number, reason, rule: Rule::always(Verdict::Errno(errno)) }
+const fn deny(number: u16, errno: u16, reason: &'static str) -> ExtraRule {
+    ExtraRule { number, reason, rule: Rule::always(SyscallVerdict::Errno(errno)) }
 }
 
-const fn check(number: u16, cases: &'static [Case], errno: u16, reason: &'static str) -> More {
-    More { number, reason, rule: Rule { cases: Cow::Borrowed(cases), otherwise: Verdict::Errno(errno) } }
+const fn check(number: u16, cases: &'static [Case], errno: u16, reason: &'static str) -> ExtraRule {
+    ExtraRule { number, reason, rule: Rule { cases: Cow::Borrowed(cases), otherwise: SyscallVerdict::Errno(errno) } }
 }
 
 /// In place of the base where the container has devices of the node's choice.
-pub(super) static DEVICES: &[More] = &[
+pub(super) static DEVICES: &[ExtraRule] = &[
     check(16, &DEVICES_IOCTL, 1, "whatever the node's devices need, but not what types into, reprograms or pastes into a terminal that is not ours, nor userfaultfd by another name"), // ioctl
 ];
 
 static DEVICES_IOCTL: [Case; 1] = [
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Ne, value: 0x5412 }, Condition { arg: 1, width: Width::Int, op: Op::Ne, value: 0x541c }, Condition { arg: 1, width: Width::Int, op: Op::Ne, value: 0x5423 }, Condition { arg: 1, width: Width::Int, op: Op::Ne, value: 0xaa00 }]), then: Verdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Ne, value: 0x5412 }, Condition { arg: 1, width: Width::Int, op: Op::Ne, value: 0x541c }, Condition { arg: 1, width: Width::Int, op: Op::Ne, value: 0x5423 }, Condition { arg: 1, width: Width::Int, op: Op::Ne, value: 0xaa00 }]), then: SyscallVerdict::Allow },
 ];
 
 /// Besides the base where no file may be made set-user-ID or set-group-ID.
-pub(super) static SET_ID: &[More] = &[
+pub(super) static SET_ID: &[ExtraRule] = &[
     check(2, &SET_ID_OPEN, 1, "no set-user-ID or set-group-ID file"), // open
     check(85, &SET_ID_CREAT, 1, "no set-user-ID or set-group-ID file"), // creat
     check(90, &SET_ID_CHMOD, 1, "no set-user-ID or set-group-ID file"), // chmod
@@ -49,52 +49,52 @@ pub(super) static SET_ID: &[More] = &[
 ];
 
 static SET_ID_OPEN: [Case; 2] = [
-    Case { when: Cow::Borrowed(&[Condition { arg: 2, width: Width::Int, op: Op::MaskedEq(0xc00), value: 0x0 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::MaskedEq(0x400040), value: 0x0 }]), then: Verdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 2, width: Width::Int, op: Op::MaskedEq(0xc00), value: 0x0 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::MaskedEq(0x400040), value: 0x0 }]), then: SyscallVerdict::Allow },
 ];
 
 static SET_ID_CREAT: [Case; 1] = [
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::MaskedEq(0xc00), value: 0x0 }]), then: Verdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::MaskedEq(0xc00), value: 0x0 }]), then: SyscallVerdict::Allow },
 ];
 
 static SET_ID_CHMOD: [Case; 1] = [
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::MaskedEq(0xc00), value: 0x0 }]), then: Verdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::MaskedEq(0xc00), value: 0x0 }]), then: SyscallVerdict::Allow },
 ];
 
 static SET_ID_FCHMOD: [Case; 1] = [
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::MaskedEq(0xc00), value: 0x0 }]), then: Verdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::MaskedEq(0xc00), value: 0x0 }]), then: SyscallVerdict::Allow },
 ];
 
 static SET_ID_MKNOD: [Case; 1] = [
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::MaskedEq(0xc00), value: 0x0 }]), then: Verdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::MaskedEq(0xc00), value: 0x0 }]), then: SyscallVerdict::Allow },
 ];
 
 static SET_ID_OPENAT: [Case; 2] = [
-    Case { when: Cow::Borrowed(&[Condition { arg: 3, width: Width::Int, op: Op::MaskedEq(0xc00), value: 0x0 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 2, width: Width::Int, op: Op::MaskedEq(0x400040), value: 0x0 }]), then: Verdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 3, width: Width::Int, op: Op::MaskedEq(0xc00), value: 0x0 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 2, width: Width::Int, op: Op::MaskedEq(0x400040), value: 0x0 }]), then: SyscallVerdict::Allow },
 ];
 
 static SET_ID_MKNODAT: [Case; 1] = [
-    Case { when: Cow::Borrowed(&[Condition { arg: 2, width: Width::Int, op: Op::MaskedEq(0xc00), value: 0x0 }]), then: Verdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 2, width: Width::Int, op: Op::MaskedEq(0xc00), value: 0x0 }]), then: SyscallVerdict::Allow },
 ];
 
 static SET_ID_FCHMODAT: [Case; 1] = [
-    Case { when: Cow::Borrowed(&[Condition { arg: 2, width: Width::Int, op: Op::MaskedEq(0xc00), value: 0x0 }]), then: Verdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 2, width: Width::Int, op: Op::MaskedEq(0xc00), value: 0x0 }]), then: SyscallVerdict::Allow },
 ];
 
 static SET_ID_FCHMODAT2: [Case; 1] = [
-    Case { when: Cow::Borrowed(&[Condition { arg: 2, width: Width::Int, op: Op::MaskedEq(0xc00), value: 0x0 }]), then: Verdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 2, width: Width::Int, op: Op::MaskedEq(0xc00), value: 0x0 }]), then: SyscallVerdict::Allow },
 ];
 
 /// In place of the base under the profile `debug`.
-pub(super) static DEBUG: &[More] = &[
+pub(super) static DEBUG: &[ExtraRule] = &[
     allow(101, "debuggers: they reach processes of their own container and user, and a traced process stays behind the same filter"), // ptrace
     allow(310, "debuggers: they reach processes of their own container and user, and a traced process stays behind the same filter"), // process_vm_readv
     allow(311, "debuggers: they reach processes of their own container and user, and a traced process stays behind the same filter"), // process_vm_writev
 ];
 
 /// In place of the base under the profile `paranoid`.
-pub(super) static PARANOID: &[More] = &[
+pub(super) static PARANOID: &[ExtraRule] = &[
     check(9, &PARANOID_MMAP, 1, "no memory that is writable and executable, and none that is executable and no file's (a run-time compiler needs it: syscalls.allow)"), // mmap
     check(10, &PARANOID_MPROTECT, 1, "memory that is there does not become executable (a run-time compiler needs it: syscalls.allow)"), // mprotect
     check(16, &PARANOID_IOCTL, 25, "requests of terminals, readiness, flags of descriptors, copies of files and names of interfaces, by a short list"), // ioctl
@@ -106,104 +106,104 @@ pub(super) static PARANOID: &[More] = &[
 ];
 
 static PARANOID_MMAP: [Case; 2] = [
-    Case { when: Cow::Borrowed(&[Condition { arg: 2, width: Width::Long, op: Op::MaskedEq(0x4), value: 0x0 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 2, width: Width::Long, op: Op::MaskedEq(0x6), value: 0x4 }, Condition { arg: 3, width: Width::Long, op: Op::MaskedEq(0x20), value: 0x0 }]), then: Verdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 2, width: Width::Long, op: Op::MaskedEq(0x4), value: 0x0 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 2, width: Width::Long, op: Op::MaskedEq(0x6), value: 0x4 }, Condition { arg: 3, width: Width::Long, op: Op::MaskedEq(0x20), value: 0x0 }]), then: SyscallVerdict::Allow },
 ];
 
 static PARANOID_MPROTECT: [Case; 1] = [
-    Case { when: Cow::Borrowed(&[Condition { arg: 2, width: Width::Long, op: Op::MaskedEq(0x4), value: 0x0 }]), then: Verdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 2, width: Width::Long, op: Op::MaskedEq(0x4), value: 0x0 }]), then: SyscallVerdict::Allow },
 ];
 
 static PARANOID_IOCTL: [Case; 33] = [
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5401 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x541b }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5413 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5421 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5451 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5450 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x40049409 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x4020940d }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5402 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5403 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5404 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x540f }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5410 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x802c542a }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x402c542b }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x402c542c }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x402c542d }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5409 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5425 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x540b }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x540e }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5422 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5429 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5414 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x80045430 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x40045431 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5441 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x8912 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x8933 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5412 }]), then: Verdict::Errno(1) },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x541c }]), then: Verdict::Errno(1) },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5423 }]), then: Verdict::Errno(1) },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0xaa00 }]), then: Verdict::Errno(1) },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5401 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x541b }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5413 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5421 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5451 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5450 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x40049409 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x4020940d }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5402 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5403 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5404 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x540f }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5410 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x802c542a }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x402c542b }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x402c542c }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x402c542d }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5409 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5425 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x540b }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x540e }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5422 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5429 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5414 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x80045430 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x40045431 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5441 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x8912 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x8933 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5412 }]), then: SyscallVerdict::Errno(1) },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x541c }]), then: SyscallVerdict::Errno(1) },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5423 }]), then: SyscallVerdict::Errno(1) },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0xaa00 }]), then: SyscallVerdict::Errno(1) },
 ];
 
 static PARANOID_SHMAT: [Case; 1] = [
-    Case { when: Cow::Borrowed(&[Condition { arg: 2, width: Width::Int, op: Op::MaskedEq(0x8000), value: 0x0 }]), then: Verdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 2, width: Width::Int, op: Op::MaskedEq(0x8000), value: 0x0 }]), then: SyscallVerdict::Allow },
 ];
 
 static PARANOID_FCNTL: [Case; 18] = [
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x1 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x2 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x3 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x4 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x406 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x0 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x6 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x7 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x24 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x25 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x26 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x407 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x408 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x409 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x40a }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x403 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x404 }]), then: Verdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x1 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x2 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x3 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x4 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x406 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x0 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x6 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x7 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x24 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x25 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x26 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x407 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x408 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x409 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x40a }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x403 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x404 }]), then: SyscallVerdict::Allow },
 ];
 
 static PARANOID_PRCTL: [Case; 22] = [
-    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0xf }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x10 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x53564d41 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x1 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x2 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x3 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x4 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x15 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x17 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x18 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x24 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x25 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x26 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x27 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x2f }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x41 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x42 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x16 }, Condition { arg: 1, width: Width::Long, op: Op::Eq, value: 0x2 }]), then: Verdict::Allow },
-    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x16 }]), then: Verdict::Errno(1) },
-    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x1c }]), then: Verdict::Errno(1) },
-    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x23 }]), then: Verdict::Errno(1) },
-    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x3b }]), then: Verdict::Errno(1) },
+    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0xf }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x10 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x53564d41 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x1 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x2 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x3 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x4 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x15 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x17 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x18 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x24 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x25 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x26 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x27 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x2f }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x41 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x42 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x16 }, Condition { arg: 1, width: Width::Long, op: Op::Eq, value: 0x2 }]), then: SyscallVerdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x16 }]), then: SyscallVerdict::Errno(1) },
+    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x1c }]), then: SyscallVerdict::Errno(1) },
+    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x23 }]), then: SyscallVerdict::Errno(1) },
+    Case { when: Cow::Borrowed(&[Condition { arg: 0, width: Width::Int, op: Op::Eq, value: 0x3b }]), then: SyscallVerdict::Errno(1) },
 ];
 
 static PARANOID_MEMFD_CREATE: [Case; 1] = [
-    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::MaskedEq(0x18), value: 0x8 }]), then: Verdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::MaskedEq(0x18), value: 0x8 }]), then: SyscallVerdict::Allow },
 ];
 
 static PARANOID_PKEY_MPROTECT: [Case; 1] = [
-    Case { when: Cow::Borrowed(&[Condition { arg: 2, width: Width::Long, op: Op::MaskedEq(0x4), value: 0x0 }]), then: Verdict::Allow },
+    Case { when: Cow::Borrowed(&[Condition { arg: 2, width: Width::Long, op: Op::MaskedEq(0x4), value: 0x0 }]), then: SyscallVerdict::Allow },
 ];

@@ -6,7 +6,7 @@ use oci_spec::runtime::{
 
 use super::SeccompError;
 use super::profile::Scope;
-use super::rule::{Condition, Op, Verdict, Width};
+use super::rule::{Condition, Op, SyscallVerdict, Width};
 
 /// `SECCOMP_FILTER_FLAG_LOG`
 const LOG: u64 = 1 << 1;
@@ -91,20 +91,20 @@ fn condition(arg: &LinuxSeccompArg, abi: Abi) -> Condition {
 }
 
 /// runc's `getAction`: EPERM where an errno or a trace message is not given.
-pub(super) fn verdict(action: LinuxSeccompAction, data: Option<u32>) -> Verdict {
+pub(super) fn verdict(action: LinuxSeccompAction, data: Option<u32>) -> SyscallVerdict {
     // runc keeps 16 bits, as the kernel does.
     let data = (data.unwrap_or(1) & 0xffff) as u16;
     match action {
         LinuxSeccompAction::ScmpActKill | LinuxSeccompAction::ScmpActKillThread => {
-            Verdict::KillThread
+            SyscallVerdict::KillThread
         }
-        LinuxSeccompAction::ScmpActKillProcess => Verdict::KillProcess,
-        LinuxSeccompAction::ScmpActTrap => Verdict::Trap,
-        LinuxSeccompAction::ScmpActErrno => Verdict::Errno(data),
-        LinuxSeccompAction::ScmpActNotify => Verdict::Notify(0),
-        LinuxSeccompAction::ScmpActTrace => Verdict::Trace(data),
-        LinuxSeccompAction::ScmpActLog => Verdict::Log,
-        LinuxSeccompAction::ScmpActAllow => Verdict::Allow,
+        LinuxSeccompAction::ScmpActKillProcess => SyscallVerdict::KillProcess,
+        LinuxSeccompAction::ScmpActTrap => SyscallVerdict::Trap,
+        LinuxSeccompAction::ScmpActErrno => SyscallVerdict::Errno(data),
+        LinuxSeccompAction::ScmpActNotify => SyscallVerdict::Notify(0),
+        LinuxSeccompAction::ScmpActTrace => SyscallVerdict::Trace(data),
+        LinuxSeccompAction::ScmpActLog => SyscallVerdict::Log,
+        LinuxSeccompAction::ScmpActAllow => SyscallVerdict::Allow,
     }
 }
 

@@ -1,11 +1,11 @@
 //! Our side of the wall: the base rules, and what a policy adds to or takes from them.
 
 use super::SeccompError;
-use super::base::{BASE, Base, LOGGED, REASONS};
-use super::more::{DEBUG, DEVICES, More, PARANOID, SET_ID};
-use super::rule::{ENOSYS, EPERM, Rule, Verdict};
-use super::table::SyscallName;
-use super::{CallProfile, Ours};
+use super::base::{BASE, BaseRule, LOGGED, REASONS};
+use super::more::{DEBUG, DEVICES, ExtraRule, PARANOID, SET_ID};
+use super::rule::{ENOSYS, EPERM, Rule, SyscallVerdict};
+use super::table::KnownSyscall;
+use super::{CallProfile, FilterPolicy};
 
 /// `__X32_SYSCALL_BIT`
 pub(super) const X32_BIT: u32 = 0x4000_0000;
@@ -28,14 +28,14 @@ const REQUIRED: [&str; 9] = [
 pub(super) struct OurRules {
     by_number: Vec<Rule>,
     /// Besides those; the stricter counts.
-    besides: &'static [More],
+    besides: &'static [ExtraRule],
     unknown: Rule,
     x32: Rule,
 }
 
 impl OurRules {
-    pub(super) fn new(ours: &Ours<'_>) -> Result<Self, SeccompError> {
-        let Ours {
+    pub(super) fn new(ours: &FilterPolicy<'_>) -> Result<Self, SeccompError> {
+        let FilterPolicy {
             allow,
             deny,
             set_id,
@@ -56,7 +56,7 @@ impl OurRules {
             by_number[usize::from(more.number)] = more.rule.clone();
         }
         for name in allow {
-            by_number[name.number() as usize] = Rule::always(Verdict::Allow);
+            by_number[name.number() as usize] = Rule::always(SyscallVerdict::Allow);
         }
         // After the allows: a denied call stays denied whatever else names it.
         for name in deny {
@@ -69,7 +69,7 @@ impl OurRules {
             by_number,
             besides: if set_id { &[] } else { SET_ID },
             unknown: Rule::always(ENOSYS),
-            x32: Rule::always(Verdict::KillProcess),
+            x32: Rule::always(SyscallVerdict::KillProcess),
         })
     }
 
@@ -100,21 +100,23 @@ pub(super) fn is_logged(number: u32) -> bool {
 }
 
 /// What a policy's `deny` makes of a call: the base's own errno where the base denies it always, else EPERM.
-fn denied(name: SyscallName) -> Rule {
+fn denied(name: KnownSyscall) -> Rule {
     match base(name) {
-        Base { rule, .. } if rule.cases.is_empty() && rule.otherwise.is_denial() => rule.clone(),
+        BaseRule { rule, .. } if rule.cases.is_empty() && rule.otherwise.is_denial() => {
+            rule.clone()
+        }
         _ => Rule::always(EPERM),
     }
 }
 
-fn base(name: SyscallName) -> &'static Base {
+fn base(name: KnownSyscall) -> &'static BaseRule {
     let number = name.number();
     let index = BASE.binary_search_by_key(&number, |base| u32::from(base.number));
     &BASE[index.expect("a test holds that every name has a rule")]
 }
 
 impl CallProfile {
-    fn rules(self) -> &'static [More] {
+    fn rules(self) -> &'static [ExtraRule] {
         match self {
             Self::Paranoid => PARANOID,
             Self::Agent => &[],
@@ -123,7 +125,7 @@ impl CallProfile {
     }
 
     /// Why this profile treats a call in another way than the base rules, in the words of its file.
-    pub fn reason(self, name: SyscallName) -> Option<&'static str> {
+    pub fn reason(self, name: KnownSyscall) -> Option<&'static str> {
         let number = name.number();
         let mut rules = self.rules().iter();
         let rule = rules.find(|more| u32::from(more.number) == number);
@@ -132,19 +134,19 @@ impl CallProfile {
 }
 
 /// Whether policies/syscalls/set-id.toml has a rule for a call: it sets the mode of a file.
-pub fn sets_modes(name: SyscallName) -> bool {
+pub fn sets_modes(name: KnownSyscall) -> bool {
     let number = name.number();
     SET_ID.iter().any(|more| u32::from(more.number) == number)
 }
 
 /// Whether it is one of those that debuggers need, which `syscalls.limit` of `standard` leaves to annotations (a test in
 /// `src/cmd/suggest.rs` compares them).
-pub(super) fn is_a_debuggers(name: SyscallName) -> bool {
+pub(super) fn is_a_debuggers(name: KnownSyscall) -> bool {
     CallProfile::Debug.reason(name).is_some()
 }
 
 /// Whether policies/syscalls/set-id.toml denies it with these arguments.
-pub(super) fn denies_set_id(name: SyscallName, args: &[u64; 6]) -> bool {
+pub(super) fn denies_set_id(name: KnownSyscall, args: &[u64; 6]) -> bool {
     let number = name.number();
     let mut rules = SET_ID.iter();
     let rule = rules.find(|more| u32::from(more.number) == number);
@@ -152,12 +154,12 @@ pub(super) fn denies_set_id(name: SyscallName, args: &[u64; 6]) -> bool {
 }
 
 /// Why the base rules treat a call as they do, in the words of policies/syscalls/base.toml.
-pub fn reason(name: SyscallName) -> &'static str {
+pub fn reason(name: KnownSyscall) -> &'static str {
     REASONS[usize::from(base(name).reason)]
 }
 
 /// The same where they deny it with these arguments; `None` where they allow it.
-pub(super) fn denial(name: SyscallName, args: &[u64; 6]) -> Option<&'static str> {
+pub(super) fn denial(name: KnownSyscall, args: &[u64; 6]) -> Option<&'static str> {
     base(name)
         .rule
         .verdict(args)

@@ -10,7 +10,7 @@ use oci_spec::runtime::{Arch, LinuxSeccomp, LinuxSeccompArg, LinuxSyscall};
 use super::numbers::NONE;
 use super::oci::{Abi, Agent, alternatives, flags, verdict};
 use super::ours::X32_BIT;
-use super::rule::{Case, Condition, ENOSYS, Op, Rule, Verdict, Width};
+use super::rule::{Case, Condition, ENOSYS, Op, Rule, SyscallVerdict, Width};
 use super::table::{is_elsewhere, row};
 use super::{Note, SeccompError};
 
@@ -57,7 +57,7 @@ const IPC: [(&str, u64); 12] = [
 #[derive(Clone)]
 enum Slot {
     Nothing,
-    Always(Verdict),
+    Always(SyscallVerdict),
     Cases(Vec<Case>),
 }
 
@@ -68,17 +68,18 @@ struct Table {
     /// The highest number that any rule names.
     last: Option<u32>,
     /// Are the rules wanted, or only `last`?
-    keeps: Keeps,
+    keeps: TableKind,
 }
 
+/// Whether a table keeps its rules, or only its last number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Keeps {
+enum TableKind {
     Rules,
     Last,
 }
 
 impl Table {
-    fn new(abi: Abi, keeps: Keeps) -> Self {
+    fn new(abi: Abi, keeps: TableKind) -> Self {
         Table {
             abi,
             slots: Vec::new(),
@@ -92,7 +93,7 @@ impl Table {
     }
 
     /// libseccomp's `_db_...rule_add`: the first unconditional rule of a call wins over all others of that call.
-    fn add(&mut self, number: u16, when: Vec<Condition>, then: Verdict) {
+    fn add(&mut self, number: u16, when: Vec<Condition>, then: SyscallVerdict) {
         let index = usize::from(number);
         if self.slots.len() <= index {
             self.slots.resize(index + 1, Slot::Nothing);
@@ -115,7 +116,7 @@ impl Table {
     }
 
     /// libseccomp leaves the order of overlapping conditional rules to its tree. Here the stricter one is asked first.
-    fn finish(self, default: Verdict) -> Finished {
+    fn finish(self, default: SyscallVerdict) -> CompiledTable {
         let rule = |slot| match slot {
             Slot::Nothing => Rule::always(default),
             Slot::Always(verdict) => Rule::always(verdict),
@@ -136,19 +137,20 @@ impl Table {
                 }
             }
         };
-        Finished {
+        CompiledTable {
             rules: self.slots.into_iter().map(rule).collect(),
             last: self.last,
         }
     }
 }
 
-struct Finished {
+/// The compiled rules of one ABI.
+struct CompiledTable {
     rules: Vec<Rule>,
     last: Option<u32>,
 }
 
-impl Finished {
+impl CompiledTable {
     fn rule(&self, number: u32) -> Option<&Rule> {
         self.rules.get(usize::try_from(number).ok()?)
     }
@@ -169,9 +171,9 @@ pub(super) enum Scope {
 
 /// An engine's profile, by number.
 pub(super) struct Profile {
-    native: Finished,
-    i386: Option<Finished>,
-    x32: Option<Finished>,
+    native: CompiledTable,
+    i386: Option<CompiledTable>,
+    x32: Option<CompiledTable>,
     default: Rule,
     enosys: Rule,
     bad_arch: Rule,
@@ -187,7 +189,7 @@ pub(super) struct Profile {
 impl Profile {
     pub(super) fn new(seccomp: &LinuxSeccomp, scope: Scope) -> Result<Self, SeccompError> {
         let default = verdict(seccomp.default_action(), seccomp.default_errno_ret());
-        if matches!(default, Verdict::Notify(_)) {
+        if matches!(default, SyscallVerdict::Notify(_)) {
             // runc: the program could not even be executed.
             return Err(SeccompError::NotifyByDefault);
         }
@@ -205,7 +207,10 @@ impl Profile {
             ..
         } = reader;
         // runc's patchbpf: programs probe new calls and take ENOSYS, not EPERM, for "this kernel does not have it".
-        let has_stub = !matches!(default, Verdict::Allow | Verdict::Log | Verdict::Trace(_));
+        let has_stub = !matches!(
+            default,
+            SyscallVerdict::Allow | SyscallVerdict::Log | SyscallVerdict::Trace(_)
+        );
         Ok(Profile {
             native: native.finish(default),
             i386: i386.map(|table| table.finish(default)),
@@ -213,7 +218,7 @@ impl Profile {
             default: Rule::always(default),
             enosys: Rule::always(ENOSYS),
             // SCMP_FLTATR_ACT_BADARCH
-            bad_arch: Rule::always(Verdict::KillThread),
+            bad_arch: Rule::always(SyscallVerdict::KillThread),
             has_stub,
             agent,
             flags,
@@ -262,7 +267,7 @@ impl Profile {
 }
 
 struct Reader {
-    default: Verdict,
+    default: SyscallVerdict,
     native: Table,
     i386: Option<Table>,
     x32: Option<Table>,
@@ -271,7 +276,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(seccomp: &LinuxSeccomp, scope: Scope, default: Verdict) -> Self {
+    fn new(seccomp: &LinuxSeccomp, scope: Scope, default: SyscallVerdict) -> Self {
         let lists = |arch| {
             seccomp
                 .architectures()
@@ -280,13 +285,13 @@ impl Reader {
         };
         // Under a policy every x32 call is killed, but listing x32 also changes what is said of numbers above its bit.
         let (has_i386, x32) = match scope {
-            Scope::Listed => (lists(Arch::ScmpArchX86), Keeps::Rules),
-            Scope::NativeOnly => (false, Keeps::Last),
+            Scope::Listed => (lists(Arch::ScmpArchX86), TableKind::Rules),
+            Scope::NativeOnly => (false, TableKind::Last),
         };
         Reader {
             default,
-            native: Table::new(Abi::X86_64, Keeps::Rules),
-            i386: has_i386.then(|| Table::new(Abi::I386, Keeps::Rules)),
+            native: Table::new(Abi::X86_64, TableKind::Rules),
+            i386: has_i386.then(|| Table::new(Abi::I386, TableKind::Rules)),
             x32: lists(Arch::ScmpArchX32).then(|| Table::new(Abi::X32, x32)),
             agent: Agent::Unused,
             notes: Vec::new(),
@@ -296,11 +301,11 @@ impl Reader {
     fn read(&mut self, syscall: &LinuxSyscall) -> Result<(), SeccompError> {
         let then = verdict(syscall.action(), syscall.errno_ret());
         let args = syscall.args().as_deref().unwrap_or_default();
-        if then != self.default && matches!(then, Verdict::Notify(_)) {
+        if then != self.default && matches!(then, SyscallVerdict::Notify(_)) {
             self.agent = Agent::Asked;
         }
         for name in syscall.names() {
-            if name == "write" && matches!(then, Verdict::Notify(_)) {
+            if name == "write" && matches!(then, SyscallVerdict::Notify(_)) {
                 // runc: the listener is announced with write(2), which would then wait for the listener.
                 return Err(SeccompError::NotifyOnWrite);
             }
@@ -313,7 +318,7 @@ impl Reader {
         &mut self,
         name: &str,
         args: &[LinuxSeccompArg],
-        then: Verdict,
+        then: SyscallVerdict,
     ) -> Result<(), SeccompError> {
         // runc: libseccomp refuses a rule that says what the default says, so such rules do not exist.
         let is_redundant = then == self.default;
@@ -339,7 +344,7 @@ impl Reader {
                 continue;
             };
             table.saw(number);
-            if is_redundant || table.keeps == Keeps::Last {
+            if is_redundant || table.keeps == TableKind::Last {
                 continue;
             }
             if args.is_empty() {
@@ -363,7 +368,7 @@ fn multiplexed(
     table: &mut Table,
     name: &str,
     args: &[LinuxSeccompArg],
-    then: Verdict,
+    then: SyscallVerdict,
 ) -> Result<(), SeccompError> {
     for (multiplexer, calls) in [("socketcall", &SOCKETCALL[..]), ("ipc", &IPC[..])] {
         let Some((_, call)) = calls.iter().find(|(call, _)| *call == name) else {

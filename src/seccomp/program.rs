@@ -39,7 +39,7 @@ const DATA_BYTES: u32 = 64;
 
 /// A filter that the kernel will take: neither empty nor too long, every jump lands, every path returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Program(Vec<Instruction>);
+pub struct FilterProgram(Vec<Instruction>);
 
 /// Why a sequence of instructions is no filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -62,7 +62,7 @@ pub enum ProgramError {
     Malformed(usize),
 }
 
-impl Program {
+impl FilterProgram {
     /// Checks the instructions.
     pub fn new(instructions: Vec<Instruction>) -> Result<Self, ProgramError> {
         let have = instructions.len();
@@ -88,7 +88,7 @@ impl Program {
                 return Err(ProgramError::Malformed(at));
             }
         }
-        Ok(Program(instructions))
+        Ok(FilterProgram(instructions))
     }
 
     /// The instructions, at least one and at most 4,096.
@@ -107,7 +107,7 @@ impl Program {
         bytes
     }
 
-    /// A program from the bytes of [`Program::to_bytes`], checked again.
+    /// A program from the bytes of [`FilterProgram::to_bytes`], checked again.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ProgramError> {
         let chunks = bytes.chunks_exact(8);
         if !chunks.remainder().is_empty() {
@@ -119,7 +119,7 @@ impl Program {
             jf: chunk[3],
             k: u32::from_ne_bytes([chunk[4], chunk[5], chunk[6], chunk[7]]),
         };
-        Program::new(chunks.map(instruction).collect())
+        FilterProgram::new(chunks.map(instruction).collect())
     }
 }
 
@@ -136,8 +136,8 @@ mod tests {
 
     #[test]
     fn an_empty_program_is_an_error_and_not_a_filter_that_allows_all() {
-        assert_eq!(Program::new(Vec::new()), Err(ProgramError::Empty));
-        assert_eq!(Program::from_bytes(&[]), Err(ProgramError::Empty));
+        assert_eq!(FilterProgram::new(Vec::new()), Err(ProgramError::Empty));
+        assert_eq!(FilterProgram::from_bytes(&[]), Err(ProgramError::Empty));
     }
 
     #[test]
@@ -182,18 +182,21 @@ mod tests {
                 0,
             ),
         ] {
-            assert_eq!(Program::new(program), Err(ProgramError::Malformed(at)));
+            assert_eq!(
+                FilterProgram::new(program),
+                Err(ProgramError::Malformed(at))
+            );
         }
         assert_eq!(
-            Program::new(vec![ALLOW; 4097]),
+            FilterProgram::new(vec![ALLOW; 4097]),
             Err(ProgramError::TooLong { have: 4097 })
         );
-        assert!(Program::new(vec![jump(0), ALLOW]).is_ok());
+        assert!(FilterProgram::new(vec![jump(0), ALLOW]).is_ok());
     }
 
     #[test]
     fn survives_a_file_and_notices_a_cut_one() {
-        let program = Program::new(vec![
+        let program = FilterProgram::new(vec![
             Instruction {
                 code: LOAD,
                 jt: 0,
@@ -204,13 +207,13 @@ mod tests {
         ])
         .unwrap();
         let bytes = program.to_bytes();
-        assert_eq!(Program::from_bytes(&bytes), Ok(program));
+        assert_eq!(FilterProgram::from_bytes(&bytes), Ok(program));
         assert_eq!(
-            Program::from_bytes(&bytes[..15]),
+            FilterProgram::from_bytes(&bytes[..15]),
             Err(ProgramError::Cut(15))
         );
         assert_eq!(
-            Program::from_bytes(&bytes[..8]),
+            FilterProgram::from_bytes(&bytes[..8]),
             Err(ProgramError::Malformed(0))
         );
     }

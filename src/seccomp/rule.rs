@@ -7,7 +7,7 @@ use std::fmt;
 
 /// What the kernel does with a call, strictest first: `<` means "stricter than", as seccomp(2) orders return values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Verdict {
+pub enum SyscallVerdict {
     /// `SECCOMP_RET_KILL_PROCESS`
     KillProcess,
     /// `SECCOMP_RET_KILL_THREAD`
@@ -27,18 +27,18 @@ pub enum Verdict {
     Allow,
 }
 
-impl Verdict {
+impl SyscallVerdict {
     /// The value that a filter returns for it.
     pub const fn to_raw(self) -> u32 {
         match self {
-            Verdict::KillProcess => 0x8000_0000,
-            Verdict::KillThread => 0,
-            Verdict::Trap => 0x0003_0000,
-            Verdict::Errno(errno) => 0x0005_0000 | errno as u32,
-            Verdict::Notify(errno) => 0x7fc0_0000 | errno as u32,
-            Verdict::Trace(message) => 0x7ff0_0000 | message as u32,
-            Verdict::Log => 0x7ffc_0000,
-            Verdict::Allow => 0x7fff_0000,
+            SyscallVerdict::KillProcess => 0x8000_0000,
+            SyscallVerdict::KillThread => 0,
+            SyscallVerdict::Trap => 0x0003_0000,
+            SyscallVerdict::Errno(errno) => 0x0005_0000 | errno as u32,
+            SyscallVerdict::Notify(errno) => 0x7fc0_0000 | errno as u32,
+            SyscallVerdict::Trace(message) => 0x7ff0_0000 | message as u32,
+            SyscallVerdict::Log => 0x7ffc_0000,
+            SyscallVerdict::Allow => 0x7fff_0000,
         }
     }
 
@@ -46,43 +46,46 @@ impl Verdict {
     pub const fn from_raw(raw: u32) -> Self {
         let data = (raw & 0xffff) as u16;
         match raw & 0xffff_0000 {
-            0 => Verdict::KillThread,
-            0x0003_0000 => Verdict::Trap,
-            0x0005_0000 => Verdict::Errno(data),
-            0x7fc0_0000 => Verdict::Notify(data),
-            0x7ff0_0000 => Verdict::Trace(data),
-            0x7ffc_0000 => Verdict::Log,
-            0x7fff_0000 => Verdict::Allow,
-            _ => Verdict::KillProcess,
+            0 => SyscallVerdict::KillThread,
+            0x0003_0000 => SyscallVerdict::Trap,
+            0x0005_0000 => SyscallVerdict::Errno(data),
+            0x7fc0_0000 => SyscallVerdict::Notify(data),
+            0x7ff0_0000 => SyscallVerdict::Trace(data),
+            0x7ffc_0000 => SyscallVerdict::Log,
+            0x7fff_0000 => SyscallVerdict::Allow,
+            _ => SyscallVerdict::KillProcess,
         }
     }
 
     /// Does the call not happen?
     pub const fn is_denial(self) -> bool {
-        !matches!(self, Verdict::Allow | Verdict::Log | Verdict::Trace(_))
+        !matches!(
+            self,
+            SyscallVerdict::Allow | SyscallVerdict::Log | SyscallVerdict::Trace(_)
+        )
     }
 
     const fn rank(self) -> u8 {
         match self {
-            Verdict::KillProcess => 0,
-            Verdict::KillThread => 1,
-            Verdict::Trap => 2,
-            Verdict::Errno(_) => 3,
-            Verdict::Notify(_) => 4,
-            Verdict::Trace(_) => 5,
-            Verdict::Log => 6,
-            Verdict::Allow => 7,
+            SyscallVerdict::KillProcess => 0,
+            SyscallVerdict::KillThread => 1,
+            SyscallVerdict::Trap => 2,
+            SyscallVerdict::Errno(_) => 3,
+            SyscallVerdict::Notify(_) => 4,
+            SyscallVerdict::Trace(_) => 5,
+            SyscallVerdict::Log => 6,
+            SyscallVerdict::Allow => 7,
         }
     }
 
     /// Is it strictly stricter? Two errnos are equally strict.
-    pub const fn is_stricter_than(self, other: Verdict) -> bool {
+    pub const fn is_stricter_than(self, other: SyscallVerdict) -> bool {
         self.rank() < other.rank()
     }
 
     /// The stricter of both; `self` where they are equally strict, so that it names the errno.
     #[must_use]
-    pub const fn stricter(self, other: Verdict) -> Verdict {
+    pub const fn stricter(self, other: SyscallVerdict) -> SyscallVerdict {
         if other.is_stricter_than(self) {
             other
         } else {
@@ -91,22 +94,22 @@ impl Verdict {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for SyscallVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Verdict::KillProcess => f.write_str("kill the process"),
-            Verdict::KillThread => f.write_str("kill the thread"),
-            Verdict::Trap => f.write_str("SIGSYS"),
-            Verdict::Errno(0) => f.write_str("answer success, do nothing"),
-            Verdict::Errno(errno) => write_errno(f, *errno),
-            Verdict::Notify(0) => f.write_str("ask the listener"),
-            Verdict::Notify(errno) => {
+            SyscallVerdict::KillProcess => f.write_str("kill the process"),
+            SyscallVerdict::KillThread => f.write_str("kill the thread"),
+            SyscallVerdict::Trap => f.write_str("SIGSYS"),
+            SyscallVerdict::Errno(0) => f.write_str("answer success, do nothing"),
+            SyscallVerdict::Errno(errno) => write_errno(f, *errno),
+            SyscallVerdict::Notify(0) => f.write_str("ask the listener"),
+            SyscallVerdict::Notify(errno) => {
                 write_errno(f, *errno)?;
                 f.write_str(" (logged)")
             }
-            Verdict::Trace(message) => write!(f, "trace {message}"),
-            Verdict::Log => f.write_str("allow and log"),
-            Verdict::Allow => f.write_str("allow"),
+            SyscallVerdict::Trace(message) => write!(f, "trace {message}"),
+            SyscallVerdict::Log => f.write_str("allow and log"),
+            SyscallVerdict::Allow => f.write_str("allow"),
         }
     }
 }
@@ -146,9 +149,9 @@ fn write_errno(f: &mut fmt::Formatter<'_>, errno: u16) -> fmt::Result {
 }
 
 /// `ENOSYS`: what a kernel says of a call that it does not have.
-pub(super) const ENOSYS: Verdict = Verdict::Errno(38);
+pub(super) const ENOSYS: SyscallVerdict = SyscallVerdict::Errno(38);
 /// `EPERM`
-pub(super) const EPERM: Verdict = Verdict::Errno(1);
+pub(super) const EPERM: SyscallVerdict = SyscallVerdict::Errno(1);
 
 /// How much of an argument the kernel looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,19 +207,19 @@ impl Condition {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Case {
     pub when: Cow<'static, [Condition]>,
-    pub then: Verdict,
+    pub then: SyscallVerdict,
 }
 
 /// What is decided for one system call: the first case that holds, else `otherwise`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Rule {
     pub cases: Cow<'static, [Case]>,
-    pub otherwise: Verdict,
+    pub otherwise: SyscallVerdict,
 }
 
 impl Rule {
     /// The same verdict whatever the arguments.
-    pub(super) const fn always(verdict: Verdict) -> Self {
+    pub(super) const fn always(verdict: SyscallVerdict) -> Self {
         Rule {
             cases: Cow::Borrowed(&[]),
             otherwise: verdict,
@@ -224,7 +227,7 @@ impl Rule {
     }
 
     /// The plain meaning of a rule.
-    pub(super) fn verdict(&self, args: &[u64; 6]) -> Verdict {
+    pub(super) fn verdict(&self, args: &[u64; 6]) -> SyscallVerdict {
         self.cases
             .iter()
             .find(|case| case.when.iter().all(|condition| condition.holds(args)))
@@ -239,32 +242,38 @@ mod tests {
     #[test]
     fn verdicts_are_ordered_as_the_kernel_orders_them() {
         let strictest_first = [
-            Verdict::KillProcess,
-            Verdict::KillThread,
-            Verdict::Trap,
-            Verdict::Errno(1),
-            Verdict::Notify(1),
-            Verdict::Trace(1),
-            Verdict::Log,
-            Verdict::Allow,
+            SyscallVerdict::KillProcess,
+            SyscallVerdict::KillThread,
+            SyscallVerdict::Trap,
+            SyscallVerdict::Errno(1),
+            SyscallVerdict::Notify(1),
+            SyscallVerdict::Trace(1),
+            SyscallVerdict::Log,
+            SyscallVerdict::Allow,
         ];
         // seccomp_run_filters() compares the action as a signed number.
         let kernel = strictest_first.map(|verdict| (verdict.to_raw() & 0xffff_0000).cast_signed());
         assert!(kernel.is_sorted());
         assert!(strictest_first.is_sorted_by(|a, b| a.is_stricter_than(*b)));
         for verdict in strictest_first {
-            assert_eq!(Verdict::from_raw(verdict.to_raw()), verdict);
+            assert_eq!(SyscallVerdict::from_raw(verdict.to_raw()), verdict);
         }
     }
 
     #[test]
     fn the_first_names_the_errno_where_both_deny() {
         assert_eq!(
-            Verdict::Errno(38).stricter(Verdict::Errno(1)),
-            Verdict::Errno(38)
+            SyscallVerdict::Errno(38).stricter(SyscallVerdict::Errno(1)),
+            SyscallVerdict::Errno(38)
         );
-        assert_eq!(Verdict::Errno(38).stricter(Verdict::Trap), Verdict::Trap);
-        assert_eq!(Verdict::Allow.stricter(Verdict::Log), Verdict::Log);
+        assert_eq!(
+            SyscallVerdict::Errno(38).stricter(SyscallVerdict::Trap),
+            SyscallVerdict::Trap
+        );
+        assert_eq!(
+            SyscallVerdict::Allow.stricter(SyscallVerdict::Log),
+            SyscallVerdict::Log
+        );
     }
 
     #[test]

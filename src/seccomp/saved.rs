@@ -1,19 +1,19 @@
 //! A filter as it is loaded, and as it is kept beside a container's record.
 
 use super::oci::NEW_LISTENER;
-use super::{Filter, Program, ProgramError};
+use super::{FilterProgram, ProgramError, SyscallFilter};
 
 /// A program as it is loaded: what `create` hands to init and keeps for every `exec`.
 #[derive(Debug, Clone)]
 pub struct SavedFilter {
     /// What the kernel runs.
-    pub program: Program,
+    pub program: FilterProgram,
     /// seccomp(2)'s flags.
     pub flags: u64,
 }
 
-impl From<&Filter> for SavedFilter {
-    fn from(filter: &Filter) -> Self {
+impl From<&SyscallFilter> for SavedFilter {
+    fn from(filter: &SyscallFilter) -> Self {
         Self {
             program: filter.program.clone(),
             flags: filter.flags,
@@ -38,7 +38,7 @@ impl SavedFilter {
     pub fn from_bytes(bytes: &[u8]) -> Option<Result<Self, ProgramError>> {
         let (flags, program) = bytes.split_first_chunk::<8>()?;
         let flags = u64::from_ne_bytes(*flags);
-        let program = Program::from_bytes(program);
+        let program = FilterProgram::from_bytes(program);
         Some(program.map(|program| Self { program, flags }))
     }
 }

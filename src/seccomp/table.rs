@@ -13,7 +13,7 @@ use super::numbers::{ELSEWHERE, NONE, ROWS, Row};
 /// (firejail#2931).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct SyscallName(
+pub struct KnownSyscall(
     /// An index into the table, which is sorted by name.
     u16,
 );
@@ -32,7 +32,7 @@ pub enum SyscallNameError {
     Only32Bit(&'static str),
 }
 
-impl SyscallName {
+impl KnownSyscall {
     /// The name as the kernel spells it.
     pub const fn as_str(self) -> &'static str {
         ROWS[self.0 as usize].0
@@ -53,11 +53,11 @@ impl SyscallName {
         (0..)
             .zip(ROWS)
             .filter(|(_, row)| row.1 != NONE)
-            .map(|(index, _)| SyscallName(index))
+            .map(|(index, _)| KnownSyscall(index))
     }
 }
 
-impl FromStr for SyscallName {
+impl FromStr for KnownSyscall {
     type Err = SyscallNameError;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
@@ -65,13 +65,13 @@ impl FromStr for SyscallName {
             return Err(SyscallNameError::Unknown(name.to_owned()));
         };
         match (ROWS[index], u16::try_from(index)) {
-            ((_, number, _, _), Ok(index)) if number != NONE => Ok(SyscallName(index)),
+            ((_, number, _, _), Ok(index)) if number != NONE => Ok(KnownSyscall(index)),
             ((name, ..), _) => Err(SyscallNameError::Only32Bit(name)),
         }
     }
 }
 
-impl TryFrom<String> for SyscallName {
+impl TryFrom<String> for KnownSyscall {
     type Error = SyscallNameError;
 
     fn try_from(name: String) -> Result<Self, Self::Error> {
@@ -79,19 +79,19 @@ impl TryFrom<String> for SyscallName {
     }
 }
 
-impl From<SyscallName> for String {
-    fn from(name: SyscallName) -> Self {
+impl From<KnownSyscall> for String {
+    fn from(name: KnownSyscall) -> Self {
         name.as_str().to_owned()
     }
 }
 
-impl fmt::Display for SyscallName {
+impl fmt::Display for KnownSyscall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl fmt::Debug for SyscallName {
+impl fmt::Debug for KnownSyscall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -99,7 +99,7 @@ impl fmt::Debug for SyscallName {
 
 /// Can a policy name this call?
 pub fn is_known(name: &str) -> bool {
-    name.parse::<SyscallName>().is_ok()
+    name.parse::<KnownSyscall>().is_ok()
 }
 
 /// The row of a name that any of the x86 tables has.
@@ -154,9 +154,9 @@ mod tests {
             ("mseal", libc::SYS_mseal),
             ("rseq", libc::SYS_rseq),
         ] {
-            let name: SyscallName = name.parse().unwrap();
+            let name: KnownSyscall = name.parse().unwrap();
             assert_eq!(i64::from(name.number()), number, "{name}");
-            assert_eq!(SyscallName::from_number(name.number()), Some(name));
+            assert_eq!(KnownSyscall::from_number(name.number()), Some(name));
         }
     }
 
@@ -168,7 +168,7 @@ mod tests {
             ("uretprobe", 335),
             ("removexattrat", 466),
         ] {
-            assert_eq!(name.parse::<SyscallName>().unwrap().number(), number);
+            assert_eq!(name.parse::<KnownSyscall>().unwrap().number(), number);
         }
         assert_eq!(row("clock_gettime64").map(|row| row.2), Some(403));
         assert_eq!(row("ioctl").map(|row| row.3), Some(514));
@@ -177,16 +177,16 @@ mod tests {
     #[test]
     fn refuses_names_that_no_filter_can_act_on() {
         assert_eq!(
-            "opennat".parse::<SyscallName>(),
+            "opennat".parse::<KnownSyscall>(),
             Err(SyscallNameError::Unknown("opennat".to_owned()))
         );
         assert_eq!(
-            "socketcall".parse::<SyscallName>(),
+            "socketcall".parse::<KnownSyscall>(),
             Err(SyscallNameError::Only32Bit("socketcall"))
         );
         assert!(!is_known("Read"));
         assert!(is_known("read"));
-        assert_eq!(SyscallName::from_number(600), None);
-        assert_eq!(SyscallName::from_number(u32::from(NONE)), None);
+        assert_eq!(KnownSyscall::from_number(600), None);
+        assert_eq!(KnownSyscall::from_number(u32::from(NONE)), None);
     }
 }

@@ -4,14 +4,14 @@
 
 use std::fmt::Write;
 
-use super::interp::{ARCH_X86_64, Call};
+use super::interp::{ARCH_X86_64, SyscallData};
 use super::ours;
 use super::rule::errno_name;
-use super::table::SyscallName;
+use super::table::KnownSyscall;
 
-/// A denied call in words.
+/// A denied call as the log and the report print it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Words {
+pub struct DenialWords {
     /// Its name, or its number where no kernel up to 6.18 has it.
     pub name: String,
     /// As C would call it: `socket(AF_PACKET, SOCK_RAW, 768)`; `ptrace(16, ...)` where only some arguments are numbers.
@@ -42,9 +42,9 @@ pub struct SetIdWords {
     pub hint: String,
 }
 
-/// How an argument is shown.
+/// How an argument is printed.
 #[derive(Clone, Copy)]
-enum Shown {
+enum ArgumentForm {
     /// A number.
     Number,
     /// One of these, else a number; `int`s are read as the kernel does, by their low 32 bits.
@@ -139,8 +139,8 @@ const FILTER_FLAGS: &[(u32, &str)] = &[
 const AT_FDCWD: i32 = -100;
 
 /// The first arguments of a call, as many as say more than `...` does; and how many it has.
-fn shown(name: &str) -> (&'static [Shown], usize) {
-    use Shown::{Directory, Flags, Mode, Name, Number, Pointer, SocketType};
+fn shown(name: &str) -> (&'static [ArgumentForm], usize) {
+    use ArgumentForm::{Directory, Flags, Mode, Name, Number, Pointer, SocketType};
     match name {
         "socket" => (&[Name(FAMILIES), SocketType, Number], 3),
         "socketpair" => (&[Name(FAMILIES), SocketType, Number], 4),
@@ -166,9 +166,9 @@ fn shown(name: &str) -> (&'static [Shown], usize) {
 
 /// The words for a call of x86_64 that was answered with `errno`; numbers of other ABIs are other calls. `set_id` is there where no
 /// file can be made set-user-ID.
-pub fn words(call: &Call, errno: u16, set_id: Option<&SetIdWords>) -> Words {
+pub fn words(call: &SyscallData, errno: u16, set_id: Option<&SetIdWords>) -> DenialWords {
     let known = match call.arch {
-        ARCH_X86_64 => SyscallName::from_number(call.number),
+        ARCH_X86_64 => KnownSyscall::from_number(call.number),
         _ => None,
     };
     let name = known.map_or_else(
@@ -186,7 +186,7 @@ pub fn words(call: &Call, errno: u16, set_id: Option<&SetIdWords>) -> Words {
         text.push("...".to_owned());
     }
     let (why, hint) = reason(known, &call.args, set_id);
-    Words {
+    DenialWords {
         call: format!("{name}({})", text.join(", ")),
         name,
         errno: errno_name(errno).map_or_else(|| format!("errno {errno}"), str::to_owned),
@@ -197,7 +197,7 @@ pub fn words(call: &Call, errno: u16, set_id: Option<&SetIdWords>) -> Words {
 
 /// Why a call is denied, and what would allow it.
 fn reason(
-    known: Option<SyscallName>,
+    known: Option<KnownSyscall>,
     args: &[u64; 6],
     set_id: Option<&SetIdWords>,
 ) -> (String, Hint) {
@@ -228,17 +228,17 @@ fn reason(
     )
 }
 
-impl Shown {
+impl ArgumentForm {
     fn word(self, value: u32) -> String {
         match self {
-            Shown::Number => value.to_string(),
-            Shown::Name(names) => named(names, value),
-            Shown::Flags(names) => flags(names, value),
-            Shown::Directory if value as i32 == AT_FDCWD => "AT_FDCWD".to_owned(),
-            Shown::Directory => (value as i32).to_string(),
-            Shown::Mode => format!("0{:o}", value & 0xffff),
-            Shown::Pointer => "...".to_owned(),
-            Shown::SocketType => {
+            ArgumentForm::Number => value.to_string(),
+            ArgumentForm::Name(names) => named(names, value),
+            ArgumentForm::Flags(names) => flags(names, value),
+            ArgumentForm::Directory if value as i32 == AT_FDCWD => "AT_FDCWD".to_owned(),
+            ArgumentForm::Directory => (value as i32).to_string(),
+            ArgumentForm::Mode => format!("0{:o}", value & 0xffff),
+            ArgumentForm::Pointer => "...".to_owned(),
+            ArgumentForm::SocketType => {
                 let mut word = named(SOCKET_TYPES, value & 0xf);
                 for (bit, name) in [(0o2_000_000, "SOCK_CLOEXEC"), (0o4_000, "SOCK_NONBLOCK")] {
                     if value & bit != 0 {
@@ -275,9 +275,9 @@ fn flags(names: &[(u32, &str)], value: u32) -> String {
 mod tests {
     use super::*;
 
-    fn of(name: &str, args: [u64; 6]) -> Words {
-        let name: SyscallName = name.parse().unwrap();
-        let call = Call {
+    fn of(name: &str, args: [u64; 6]) -> DenialWords {
+        let name: KnownSyscall = name.parse().unwrap();
+        let call = SyscallData {
             number: name.number(),
             arch: ARCH_X86_64,
             args,
@@ -355,8 +355,8 @@ mod tests {
         assert!(set_id.why.ends_with("(privileges.set-id): because"));
         assert_eq!(set_id.hint, Hint::Words("do this".to_owned()));
         // Where such files can be made it is something else.
-        let name: SyscallName = "chmod".parse().unwrap();
-        let call = Call {
+        let name: KnownSyscall = "chmod".parse().unwrap();
+        let call = SyscallData {
             number: name.number(),
             arch: ARCH_X86_64,
             args: [0, 0o4755, 0, 0, 0, 0],
@@ -375,7 +375,7 @@ mod tests {
 
     #[test]
     fn an_unknown_number_has_no_name_and_makes_no_other() {
-        let call = Call {
+        let call = SyscallData {
             number: 165,
             arch: 0x4000_0003,
             args: [0; 6],

@@ -8,20 +8,20 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use crate::audit::{
-    Context, Event, LifeState, SIDECAR_LOST, Shows, Verdict, WallName, What, chain,
+    Context, Event, EventDetail, LifeState, ReportedDenials, SIDECAR_LOST, Verdict, WallName, chain,
 };
-use crate::egress::Kept;
+use crate::egress::UsageFile;
 use crate::network::Listeners;
 use crate::plan::SetIdCause;
 use crate::seccomp::SetIdWords;
 use crate::sidecar::SidecarError;
-use crate::sidecar::attachment::{Attachment, CallsSent, InnerSent, PlaceSent};
+use crate::sidecar::attachment::{Attachment, CallsAttachment, InnerAttachment, NetnsAttachment};
 use crate::sidecar::callers::Callers;
 use crate::sidecar::calls::Calls;
-use crate::sidecar::counts::Count;
-use crate::sidecar::inside::Inside;
+use crate::sidecar::counts::KernelCount;
+use crate::sidecar::inside::DenialFile;
 use crate::sidecar::protocol::{NamespaceId, ProtocolError};
-use crate::sidecar::serve::{Descriptors, Serving};
+use crate::sidecar::serve::{Descriptors, ServingConfig};
 use crate::sidecar::warden::WardensLog;
 use crate::sidecar::watched::WatchedMount;
 use crate::sys::netlink::RouteSocket;
@@ -29,24 +29,24 @@ use crate::sys::netlink::RouteSocket;
 /// Bytes of a configuration: 64 ports and some thousand rules.
 const MOST_CONFIGURATION: u64 = 1 << 20;
 
-/// Whom a ready sidecar serves.
-pub(super) struct Served {
+/// The container that a ready sidecar serves.
+pub(super) struct ServedContainer {
     pub init: OwnedFd,
     /// What init asks for; `None` where it is in another container's network already.
-    pub inner: Option<Inner>,
+    pub inner: Option<InnerFds>,
     /// Mounts of which the first write is recorded.
     pub watched: Vec<WatchedMount>,
     /// What the kernel counts.
-    pub counts: Vec<Count>,
+    pub counts: Vec<KernelCount>,
     /// The listeners of its denied calls.
     pub calls: Option<Calls>,
     /// Their log, where nothing else has one.
     pub calls_log: Option<OwnLog>,
-    pub serving: Option<(Serving, Descriptors)>,
+    pub serving: Option<(ServingConfig, Descriptors)>,
 }
 
-/// The inner network namespace that init gets at `start`.
-pub(super) struct Inner {
+/// The inner network namespace that init joins at `start`.
+pub(super) struct InnerFds {
     pub netns: OwnedFd,
     pub sysfs: OwnedFd,
     pub cookie: u64,
@@ -59,10 +59,10 @@ pub(super) struct OwnLog {
     warden: Option<OwnedFd>,
     pub context: Context,
     /// What the container is shown of it.
-    pub inside: Option<Inside>,
+    pub inside: Option<DenialFile>,
 }
 
-impl Served {
+impl ServedContainer {
     /// The warden's log, and the lines that it may have to write there. The warden alone has it from here on.
     pub fn take_wardens_log(&mut self) -> Option<WardensLog> {
         let (file, context) = match (&mut self.serving, &mut self.calls_log) {
@@ -72,7 +72,7 @@ impl Served {
             (None, Some(own)) => (own.warden.take()?, own.context.clone()),
             (None, None) => return None,
         };
-        let what = What::life(LifeState::Ended);
+        let what = EventDetail::life(LifeState::Ended);
         let event = Event {
             cause: Some(SIDECAR_LOST.to_owned()),
             hint: Some(
@@ -89,17 +89,17 @@ impl Served {
     }
 }
 
-/// What came with the attachment, as it came.
-pub(super) struct Attached {
+/// The descriptors of an attachment, as received.
+pub(super) struct ReceivedAttachment {
     init: OwnedFd,
-    inner: Option<Inner>,
+    inner: Option<InnerFds>,
     pid_namespace: NamespaceId,
     /// The network namespace that the sidecar is to be in, where it is not in it already.
     pub place: Option<OwnedFd>,
     /// The file in which the container is shown its refusals.
-    shown: Option<(Shows, OwnedFd)>,
+    shown: Option<(ReportedDenials, OwnedFd)>,
     watched: Vec<WatchedMount>,
-    counts: Vec<Count>,
+    counts: Vec<KernelCount>,
     /// For denied calls: the socket for listeners, and the program.
     calls: Option<[OwnedFd; 2]>,
     calls_log: Option<OwnLog>,
@@ -108,29 +108,29 @@ pub(super) struct Attached {
     serving: Vec<OwnedFd>,
 }
 
-impl Attached {
+impl ReceivedAttachment {
     /// Sorts the descriptors that came.
     pub fn new(attachment: &Attachment, fds: Vec<OwnedFd>) -> Result<Self, SidecarError> {
-        let mut arrived = Arrived::new(fds, attachment.descriptors());
+        let mut arrived = ReceivedFds::new(fds, attachment.descriptors());
         // Who serves connections serves those of a namespace that it was given.
-        let is_misplaced = attachment.inner == InnerSent::No && attachment.sockets.is_some();
+        let is_misplaced = attachment.inner == InnerAttachment::No && attachment.sockets.is_some();
         if arrived.have != arrived.need || is_misplaced {
             return Err(arrived.wrong());
         }
         Ok(Self {
             init: arrived.next()?,
             inner: match attachment.inner {
-                InnerSent::Cookie(cookie) => Some(Inner {
+                InnerAttachment::Cookie(cookie) => Some(InnerFds {
                     netns: arrived.next()?,
                     sysfs: arrived.next()?,
                     cookie,
                 }),
-                InnerSent::No => None,
+                InnerAttachment::No => None,
             },
             pid_namespace: attachment.pid_namespace,
             place: match attachment.place {
-                PlaceSent::Sent => Some(arrived.next()?),
-                PlaceSent::Inherited => None,
+                NetnsAttachment::Sent => Some(arrived.next()?),
+                NetnsAttachment::Inherited => None,
             },
             shown: match attachment.shows {
                 Some(shows) => Some((shows, arrived.next()?)),
@@ -139,14 +139,14 @@ impl Attached {
             watched: arrived.watched(attachment)?,
             counts: arrived.counts(attachment)?,
             calls: match attachment.calls {
-                CallsSent::No => None,
-                CallsSent::SharedLog | CallsSent::OwnLog(_) => {
+                CallsAttachment::No => None,
+                CallsAttachment::SharedLog | CallsAttachment::OwnLog(_) => {
                     Some([arrived.next()?, arrived.next()?])
                 }
             },
             calls_log: match &attachment.calls {
-                CallsSent::No | CallsSent::SharedLog => None,
-                CallsSent::OwnLog(context) => Some(OwnLog {
+                CallsAttachment::No | CallsAttachment::SharedLog => None,
+                CallsAttachment::OwnLog(context) => Some(OwnLog {
                     file: arrived.next()?,
                     warden: Some(arrived.next()?),
                     context: context.clone(),
@@ -164,7 +164,7 @@ impl Attached {
         self,
         node: Option<RouteSocket>,
         node_cookie: u64,
-    ) -> Result<Served, SidecarError> {
+    ) -> Result<ServedContainer, SidecarError> {
         let Self {
             init,
             inner,
@@ -179,7 +179,7 @@ impl Attached {
             serving,
         } = self;
         // One writer for it: where the network is served, the log of that.
-        let mut inside = shown.map(|(shows, file)| Inside::new(shows, file));
+        let mut inside = shown.map(|(shows, file)| DenialFile::new(shows, file));
         let calls_log = calls_log.map(|log| OwnLog {
             inside: inside.take(),
             ..log
@@ -200,7 +200,7 @@ impl Attached {
         let serving = node
             .map(|node| prepare_serving(serving, node, callers, inside))
             .transpose()?;
-        Ok(Served {
+        Ok(ServedContainer {
             init,
             inner,
             watched,
@@ -219,14 +219,14 @@ fn in_words(cause: SetIdCause) -> SetIdWords {
     }
 }
 
-/// Descriptors that came, taken in their order.
-struct Arrived {
+/// Received descriptors, taken in their order.
+struct ReceivedFds {
     fds: std::vec::IntoIter<OwnedFd>,
     have: usize,
     need: usize,
 }
 
-impl Arrived {
+impl ReceivedFds {
     fn new(fds: Vec<OwnedFd>, need: usize) -> Self {
         Self {
             have: fds.len(),
@@ -249,11 +249,11 @@ impl Arrived {
             .collect()
     }
 
-    fn counts(&mut self, attachment: &Attachment) -> Result<Vec<Count>, SidecarError> {
+    fn counts(&mut self, attachment: &Attachment) -> Result<Vec<KernelCount>, SidecarError> {
         let all = attachment.counts.iter();
         all.map(|of| {
             let files = (0..of.files()).map(|_| self.next());
-            Ok(Count {
+            Ok(KernelCount {
                 of: *of,
                 files: files.collect::<Result<_, _>>()?,
             })
@@ -281,9 +281,9 @@ fn prepare_serving(
     fds: Vec<OwnedFd>,
     node: RouteSocket,
     callers: Callers,
-    inside: Option<Inside>,
-) -> Result<(Serving, Descriptors), SidecarError> {
-    let mut arrived = Arrived::new(fds, 3);
+    inside: Option<DenialFile>,
+) -> Result<(ServingConfig, Descriptors), SidecarError> {
+    let mut arrived = ReceivedFds::new(fds, 3);
     let (config, journal, control) = (arrived.next()?, arrived.next()?, arrived.next()?);
     let serving = read_configuration(config)?;
     let optional = [serving.kept, serving.outside, serving.warden];
@@ -330,7 +330,7 @@ fn prepare_serving(
     Ok((serving, descriptors))
 }
 
-fn read_configuration(config: OwnedFd) -> Result<Serving, SidecarError> {
+fn read_configuration(config: OwnedFd) -> Result<ServingConfig, SidecarError> {
     let mut text = String::new();
     File::from(config)
         .take(MOST_CONFIGURATION)
@@ -340,7 +340,7 @@ fn read_configuration(config: OwnedFd) -> Result<Serving, SidecarError> {
 }
 
 /// Listens in the engine's network on the ports that lead in.
-fn listen_inbound(serving: &Serving) -> Result<Vec<(u16, OwnedFd)>, SidecarError> {
+fn listen_inbound(serving: &ServingConfig) -> Result<Vec<(u16, OwnedFd)>, SidecarError> {
     let mut all = Vec::new();
     for port in &serving.inbound {
         let port = *port;
@@ -386,12 +386,12 @@ fn is_without_ipv6(error: &std::io::Error) -> bool {
 }
 
 /// What earlier runs used. The runtime has read the file before: here it is what is counted from.
-fn read_kept(file: OwnedFd) -> Result<(Kept, OwnedFd), SidecarError> {
+fn read_kept(file: OwnedFd) -> Result<(UsageFile, OwnedFd), SidecarError> {
     let mut file = File::from(file);
     let mut text = String::new();
     file.read_to_string(&mut text)
         .map_err(SidecarError::Configuration)?;
-    let kept = Kept::parse(&text).map_err(|line| {
+    let kept = UsageFile::parse(&text).map_err(|line| {
         let why = format!("line {line} of what earlier runs used is not understood");
         SidecarError::Configuration(std::io::Error::other(why))
     })?;
@@ -403,29 +403,32 @@ mod tests {
     use super::*;
     use crate::sidecar::protocol::own_pid_namespace;
 
-    fn arrives(inner: InnerSent, sockets: Option<usize>, count: usize) -> bool {
+    fn arrives(inner: InnerAttachment, sockets: Option<usize>, count: usize) -> bool {
         let own = own_pid_namespace().unwrap();
         let attachment = Attachment {
             inner,
-            place: PlaceSent::Inherited,
+            place: NetnsAttachment::Inherited,
             pid_namespace: NamespaceId::of(own.as_fd()).unwrap(),
             shows: None,
             watched: Vec::new(),
             counts: Vec::new(),
-            calls: CallsSent::No,
+            calls: CallsAttachment::No,
             set_id: None,
             sockets,
         };
         let fds = (0..count).map(|_| own.try_clone().unwrap()).collect();
-        Attached::new(&attachment, fds).is_ok()
+        ReceivedAttachment::new(&attachment, fds).is_ok()
     }
 
     #[test]
     fn who_has_no_namespace_to_give_away_serves_nobody() {
-        assert!(arrives(InnerSent::Cookie(1), Some(0), 6));
-        assert!(arrives(InnerSent::Cookie(1), None, 3));
-        assert!(arrives(InnerSent::No, None, 1));
-        assert!(!arrives(InnerSent::No, Some(0), 4));
-        assert!(!arrives(InnerSent::No, None, 3), "too many descriptors");
+        assert!(arrives(InnerAttachment::Cookie(1), Some(0), 6));
+        assert!(arrives(InnerAttachment::Cookie(1), None, 3));
+        assert!(arrives(InnerAttachment::No, None, 1));
+        assert!(!arrives(InnerAttachment::No, Some(0), 4));
+        assert!(
+            !arrives(InnerAttachment::No, None, 3),
+            "too many descriptors"
+        );
     }
 }

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::counts::CountOf;
+use super::counts::CountKind;
 use super::protocol::NamespaceId;
-use super::watched::MountPlace;
-use crate::audit::{Context, Shows};
+use super::watched::MountPaths;
+use crate::audit::{Context, ReportedDenials};
 use crate::plan::SetIdCause;
 
 /// The message. Its descriptors are, in this order: init's pidfd; the inner namespace and the inner sysfs, if `inner` says so; the
@@ -16,18 +16,18 @@ use crate::plan::SetIdCause;
 #[serde(deny_unknown_fields)]
 pub(super) struct Attachment {
     /// What init gets of it.
-    pub inner: InnerSent,
-    pub place: PlaceSent,
+    pub inner: InnerAttachment,
+    pub place: NetnsAttachment,
     /// The runtime's pid namespace.
     pub pid_namespace: NamespaceId,
     /// Which refusals the file shows the container that comes along for them, if one does.
-    pub shows: Option<Shows>,
+    pub shows: Option<ReportedDenials>,
     /// The mounts whose descriptors come along for their first writes.
-    pub watched: Vec<MountPlace>,
+    pub watched: Vec<MountPaths>,
     /// What the kernel counts, whose files come along.
-    pub counts: Vec<CountOf>,
+    pub counts: Vec<CountKind>,
     /// Whether it answers denied system calls, and where it logs them.
-    pub calls: CallsSent,
+    pub calls: CallsAttachment,
     /// Why no file of the container can be made set-user-ID, where none can: for the log of its denied calls.
     pub set_id: Option<SetIdCause>,
     /// How many listeners and sockets to dial with come along; `None`: nothing is served.
@@ -47,10 +47,10 @@ impl Attachment {
     }
 }
 
-/// What comes along for denied system calls.
+/// The descriptors that are sent for denied system calls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum CallsSent {
+pub(super) enum CallsAttachment {
     /// Nothing: the kernel answers them.
     No,
     /// The socket and the program. They are logged where what is served is logged.
@@ -59,7 +59,7 @@ pub(super) enum CallsSent {
     OwnLog(Context),
 }
 
-impl CallsSent {
+impl CallsAttachment {
     /// How many descriptors that is.
     pub fn descriptors(&self) -> usize {
         match self {
@@ -70,17 +70,17 @@ impl CallsSent {
     }
 }
 
-/// Which network namespace the sidecar is in, and dials from if it dials.
+/// Whether the sidecar's network namespace is sent or inherited. A sidecar that dials does it from there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum PlaceSent {
+pub(super) enum NetnsAttachment {
     /// In one that comes along: the engine's, or that of the network which the container shares.
     Sent,
     /// In the one it was started in.
     Inherited,
 }
 
-impl PlaceSent {
+impl NetnsAttachment {
     /// How many descriptors that is.
     pub fn descriptors(self) -> usize {
         match self {
@@ -93,14 +93,14 @@ impl PlaceSent {
 /// Which inner network namespace the sidecar keeps for init.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum InnerSent {
+pub(super) enum InnerAttachment {
     /// None: init is in another container's already.
     No,
     /// One with this cookie, and its sysfs.
     Cookie(u64),
 }
 
-impl InnerSent {
+impl InnerAttachment {
     /// How many descriptors that is.
     pub fn descriptors(self) -> usize {
         match self {

@@ -12,11 +12,11 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::network::with_causes;
 use crate::sidecar::attach::routes;
-use crate::sidecar::confine::{self, Limits};
-use crate::sidecar::inside::Inside;
+use crate::sidecar::confine::{self, SidecarRlimits};
+use crate::sidecar::inside::DenialFile;
 use crate::sidecar::protocol::{self, Duty, Reply};
 use crate::sidecar::reader;
-use crate::sidecar::serve::{self, Clients, EngineNames, Serving};
+use crate::sidecar::serve::{self, Clients, EngineNames, ServingConfig};
 use crate::sidecar::{ARGV0, ConfineError, SidecarError, filter};
 use crate::sys::{process, socket};
 
@@ -26,11 +26,11 @@ const READY_WITHIN: Duration = Duration::from_secs(10);
 /// Without an answer everybody of this machine would be served.
 const WHOSE: &str = "ask the kernel whose a connection is (CONFIG_INET_DIAG, the module tcp_diag)";
 
-/// What it serves, and for how long.
+/// What the sidecar serves, and for how long.
 #[derive(Debug)]
-pub struct Bare {
+pub struct BareSidecar {
     /// Rules and budgets; it has no port but the proxy's.
-    pub serving: Serving,
+    pub serving: ServingConfig,
     /// The resolvers, and the upstream proxy.
     pub names: EngineNames,
     /// The proxy's listener.
@@ -46,11 +46,11 @@ pub struct Bare {
     /// It ends with this process.
     pub guarded: OwnedFd,
     /// Resource limits.
-    pub limits: Limits,
+    pub limits: SidecarRlimits,
 }
 
 /// Starts it, and waits until it is confined. Returns its pidfd. The calling process must be single-threaded.
-pub fn spawn(bare: Bare) -> Result<OwnedFd, SidecarError> {
+pub fn spawn(bare: BareSidecar) -> Result<OwnedFd, SidecarError> {
     let (ours, theirs) = socket::pair().map_err(SidecarError::step("make a socket pair"))?;
     // Not clone3(2): filters of engines answer that there is none.
     let child = process::fork_into(|| {
@@ -78,8 +78,8 @@ pub fn spawn(bare: Bare) -> Result<OwnedFd, SidecarError> {
     }
 }
 
-fn live(bare: Bare, ready: &OwnedFd) -> Result<(), SidecarError> {
-    let Bare {
+fn live(bare: BareSidecar, ready: &OwnedFd) -> Result<(), SidecarError> {
+    let BareSidecar {
         serving,
         names,
         listener,
@@ -111,7 +111,7 @@ fn live(bare: Bare, ready: &OwnedFd) -> Result<(), SidecarError> {
         routes("open a routing socket")?,
     ];
     let clients = Clients::new(clients, &listener).map_err(SidecarError::step(WHOSE))?;
-    let reader = reader.map(reader::Started::ready).transpose()?;
+    let reader = reader.map(reader::StartedReader::ready).transpose()?;
     let landlock_abi = confine(limits, Duty::Serve).map_err(SidecarError::Confine)?;
     confine::seal(&program).map_err(SidecarError::Confine)?;
     let reply = Reply::Ready {
@@ -122,11 +122,11 @@ fn live(bare: Bare, ready: &OwnedFd) -> Result<(), SidecarError> {
     serve::run_alone(
         serving,
         names,
-        serve::Alone {
+        serve::ServingParts {
             listener,
             clients,
             journal,
-            inside: shows.then(Inside::default),
+            inside: shows.then(DenialFile::default),
             around,
             reader,
         },
@@ -148,7 +148,7 @@ fn leave_the_streams() -> std::io::Result<()> {
 }
 
 /// Gives away what can be given away without a namespace; the Landlock ABI.
-fn confine(limits: Limits, duty: Duty) -> Result<u32, ConfineError> {
+fn confine(limits: SidecarRlimits, duty: Duty) -> Result<u32, ConfineError> {
     confine::limit(limits)?;
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(ConfineError::step("become undumpable"))?;

@@ -30,7 +30,7 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 /// The resource limits of the sidecar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Limits {
+pub struct SidecarRlimits {
     /// `RLIMIT_NOFILE`, soft and hard.
     pub open_files: u64,
     /// `RLIMIT_FSIZE`: it writes nothing but a line to its log.
@@ -79,13 +79,13 @@ impl ConfineError {
 }
 
 /// Leaves the node's files behind and sets the limits, while there is still the right to.
-pub(super) fn hide(limits: Limits) -> Result<(), ConfineError> {
+pub(super) fn hide(limits: SidecarRlimits) -> Result<(), ConfineError> {
     empty_root()?;
     limit(limits)
 }
 
 /// Sets the resource limits.
-pub(super) fn limit(limits: Limits) -> Result<(), ConfineError> {
+pub(super) fn limit(limits: SidecarRlimits) -> Result<(), ConfineError> {
     for (resource, value) in resources(limits) {
         let both = Rlimit {
             current: Some(value),
@@ -97,8 +97,8 @@ pub(super) fn limit(limits: Limits) -> Result<(), ConfineError> {
     kernel::limit_core().map_err(ConfineError::step("set the limit of core files"))
 }
 
-fn resources(limits: Limits) -> [(Resource, u64); 2] {
-    let Limits {
+fn resources(limits: SidecarRlimits) -> [(Resource, u64); 2] {
+    let SidecarRlimits {
         open_files,
         file_bytes,
     } = limits;
@@ -258,7 +258,7 @@ pub(super) fn restrict(duty: Duty) -> Result<u32, ConfineError> {
 /// Reads every wall back; the first that does not stand is the error.
 pub(super) fn verify(
     identity: Identity,
-    limits: Limits,
+    limits: SidecarRlimits,
     landlock_abi: u32,
     account: &Account,
 ) -> Result<(), ConfineError> {
@@ -273,7 +273,7 @@ pub(super) fn verify(
 /// The same of a process that lives beside the sidecar.
 pub(super) fn verify_beside(
     identity: Identity,
-    limits: Limits,
+    limits: SidecarRlimits,
     landlock_abi: u32,
     account: &Account,
 ) -> Result<(), ConfineError> {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::audit::kernel::by_address;
-use crate::audit::{CountedLimit, Event, Via};
+use crate::audit::{ConnectionKind, CountedLimit, Event};
 use crate::cgroup::oom;
 use crate::egress::tried;
 use crate::network::counters;
@@ -26,10 +26,10 @@ const MOST_GAP: Duration = Duration::from_secs(3600);
 /// snmp6 is the longest of these files, with some five thousand bytes.
 const MOST_BYTES: usize = 16 << 10;
 
-/// What is counted.
+/// The kind of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum CountOf {
+pub enum CountKind {
     /// Attempts to reach an address of IPv4 without a route: snmp.
     Unrouted,
     /// The same of IPv6: snmp6.
@@ -42,7 +42,7 @@ pub enum CountOf {
     Limit(CountedLimit, Option<u64>),
 }
 
-impl CountOf {
+impl CountKind {
     /// How many files that takes.
     pub(super) fn files(self) -> usize {
         match self {
@@ -62,27 +62,27 @@ impl CountOf {
         }
     }
 
-    fn via(self) -> Option<Via> {
+    fn via(self) -> Option<ConnectionKind> {
         match self {
-            Self::Unrouted | Self::UnroutedV6 => Some(Via::Unrouted),
-            Self::Unanswered | Self::UnansweredV6 => Some(Via::Unanswered),
+            Self::Unrouted | Self::UnroutedV6 => Some(ConnectionKind::Unrouted),
+            Self::Unanswered | Self::UnansweredV6 => Some(ConnectionKind::Unanswered),
             Self::Limit(..) => None,
         }
     }
 }
 
-/// A number that the kernel counts up, with its open files.
+/// A counter of the kernel's, with its open files.
 #[derive(Debug)]
-pub struct Count {
+pub struct KernelCount {
     /// What it is.
-    pub of: CountOf,
+    pub of: CountKind,
     /// As many as that takes.
     pub files: Vec<OwnedFd>,
 }
 
 #[derive(Debug)]
 struct Counter {
-    of: CountOf,
+    of: CountKind,
     files: Vec<File>,
     /// What lines have said.
     told: u64,
@@ -94,17 +94,17 @@ struct Counter {
     gap: Duration,
 }
 
-/// All that is counted for one container.
+/// All counters of one container.
 #[derive(Debug)]
-pub(super) struct Counts {
+pub(super) struct KernelCounts {
     all: Vec<Counter>,
     next_look: Instant,
     delay: Duration,
 }
 
-impl Counts {
+impl KernelCounts {
     /// The namespace and the cgroup are new: all numbers are 0 before the container has done anything.
-    pub fn new(counts: Vec<Count>, now: Instant) -> Self {
+    pub fn new(counts: Vec<KernelCount>, now: Instant) -> Self {
         let all = counts.into_iter().map(|count| Counter {
             of: count.of,
             files: count.files.into_iter().map(File::from).collect(),
@@ -131,9 +131,9 @@ impl Counts {
     pub fn excuse(&mut self, verifies: u64) {
         for counter in &mut self.all {
             let each = match counter.of {
-                CountOf::Unrouted => tried::BY_ADDRESS,
-                CountOf::UnroutedV6 => tried::BY_ADDRESS_6,
-                CountOf::Unanswered | CountOf::UnansweredV6 | CountOf::Limit(..) => 0,
+                CountKind::Unrouted => tried::BY_ADDRESS,
+                CountKind::UnroutedV6 => tried::BY_ADDRESS_6,
+                CountKind::Unanswered | CountKind::UnansweredV6 | CountKind::Limit(..) => 0,
             };
             counter.is_fresh |= verifies > 0;
             counter.excused = counter
@@ -189,7 +189,7 @@ impl Counter {
         }
         match (self.of, self.of.via()) {
             (_, Some(via)) => Some(by_address(new, via)),
-            (CountOf::Limit(limit, bound), None) => {
+            (CountKind::Limit(limit, bound), None) => {
                 let value = self.files.get(1).and_then(read);
                 let value = value.and_then(|text| oom::limit(&text));
                 Some(limit.reached(count, value, bound))
@@ -233,9 +233,9 @@ mod tests {
         file.write_all(text.as_bytes()).unwrap();
     }
 
-    fn count(of: CountOf, files: &[&File]) -> Count {
+    fn count(of: CountKind, files: &[&File]) -> KernelCount {
         let files = files.iter().map(|file| file.try_clone().unwrap().into());
-        Count {
+        KernelCount {
             of,
             files: files.collect(),
         }
@@ -250,7 +250,7 @@ mod tests {
     fn attempts_by_address_are_told_soon_and_all_of_them_in_the_end() {
         let source = file(&snmp(0));
         let mut now = Instant::now();
-        let mut counts = Counts::new(vec![count(CountOf::Unrouted, &[&source])], now);
+        let mut counts = KernelCounts::new(vec![count(CountKind::Unrouted, &[&source])], now);
         assert_eq!(counts.look(now + FIRST), []);
         let (mut told, mut lines) = (0, 0);
         for n in 1..=2_000 {
@@ -276,7 +276,7 @@ mod tests {
     fn attempts_of_verify_are_none_of_the_containers() {
         let source = file(&snmp(0));
         let start = Instant::now();
-        let mut counts = Counts::new(vec![count(CountOf::Unrouted, &[&source])], start);
+        let mut counts = KernelCounts::new(vec![count(CountKind::Unrouted, &[&source])], start);
         counts.excuse(1);
         set(&source, &snmp(1));
         assert_eq!(counts.look(counts.next_look().unwrap()), []);
@@ -301,9 +301,9 @@ mod tests {
     #[test]
     fn a_limit_is_told_with_its_value_when_it_is_reached() {
         let (events, limit) = (file("max 0\n"), file("64\n"));
-        let of = CountOf::Limit(CountedLimit::Pids, Some(64));
+        let of = CountKind::Limit(CountedLimit::Pids, Some(64));
         let start = Instant::now();
-        let mut counts = Counts::new(vec![count(of, &[&events, &limit])], start);
+        let mut counts = KernelCounts::new(vec![count(of, &[&events, &limit])], start);
         assert_eq!(counts.look(start + FIRST), []);
         set(&events, "max 17\n");
         let told = counts.look(counts.next_look().unwrap());
@@ -314,9 +314,9 @@ mod tests {
     #[test]
     fn who_counts_nothing_is_never_woken() {
         let now = Instant::now();
-        assert_eq!(Counts::new(Vec::new(), now).next_look(), None);
+        assert_eq!(KernelCounts::new(Vec::new(), now).next_look(), None);
         let empty = file("");
-        let mut counts = Counts::new(vec![count(CountOf::UnroutedV6, &[&empty])], now);
+        let mut counts = KernelCounts::new(vec![count(CountKind::UnroutedV6, &[&empty])], now);
         assert_eq!(counts.look(now + MOST_GAP), []);
     }
 }

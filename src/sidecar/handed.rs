@@ -2,15 +2,15 @@
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use crate::audit::{Context, Shows};
+use crate::audit::{Context, ReportedDenials};
 use crate::network::InnerNamespace;
 use crate::plan::SetIdCause;
-use crate::sidecar::counts::Count;
+use crate::sidecar::counts::KernelCount;
 use crate::sidecar::watched::WatchedMount;
 
-/// What a sidecar serves.
+/// The descriptors and settings that the runtime gives a sidecar for its container.
 #[derive(Debug)]
-pub struct Attach<'a> {
+pub struct AttachRequest<'a> {
     /// The network namespace that it is to be in: the engine's, for it to dial from, or the shared one. `None`: where it is.
     pub netns: Option<BorrowedFd<'a>>,
     /// The container's init: the sidecar ends with it.
@@ -18,11 +18,11 @@ pub struct Attach<'a> {
     /// The inner namespace, for init, with its listeners; `None` where init is in another container's.
     pub inner: Option<InnerNamespace>,
     /// The file in which the container is shown these refusals, opened to write.
-    pub shown: Option<(Shows, OwnedFd)>,
+    pub shown: Option<(ReportedDenials, OwnedFd)>,
     /// Mounts of which the first write is recorded.
     pub watched: Vec<WatchedMount>,
     /// What the kernel counts.
-    pub counts: Vec<Count>,
+    pub counts: Vec<KernelCount>,
     /// What it answers denied system calls with, where it is to.
     pub calls: Option<CallsFds>,
     /// What it serves with, where it is to.
@@ -56,7 +56,7 @@ pub struct CallsLog {
 /// What a serving sidecar needs besides its listeners.
 #[derive(Debug)]
 pub struct ServingFds {
-    /// The configuration, to be read from its beginning: [`crate::sidecar::Serving`] as JSON.
+    /// The configuration, to be read from its beginning: [`crate::sidecar::ServingConfig`] as JSON.
     pub config: OwnedFd,
     /// The log, opened to append.
     pub journal: OwnedFd,

@@ -6,15 +6,15 @@
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 
-use crate::audit::{Event, Recent, Refused, Shows, Verdict, WallName, words};
+use crate::audit::{DenialNotice, Event, RecentDenials, ReportedDenials, Verdict, WallName, words};
 
 /// The least time between two writes.
 const EVERY_MS: u64 = 250;
 
-/// The refusals that are shown inside.
+/// The file of denials that the container reads.
 #[derive(Debug, Default)]
-pub(super) struct Inside {
-    recent: Recent,
+pub(super) struct DenialFile {
+    recent: RecentDenials,
     /// The file, opened to write; without one they are only asked for.
     file: Option<File>,
     /// When the file is to be written next.
@@ -23,11 +23,11 @@ pub(super) struct Inside {
     written: Option<u64>,
 }
 
-impl Inside {
+impl DenialFile {
     /// Shown in this file, in which the runtime has put the first line for these.
-    pub fn new(shows: Shows, file: OwnedFd) -> Self {
+    pub fn new(shows: ReportedDenials, file: OwnedFd) -> Self {
         Self {
-            recent: Recent::of(shows),
+            recent: RecentDenials::of(shows),
             file: Some(file.into()),
             ..Self::default()
         }
@@ -39,7 +39,7 @@ impl Inside {
     }
 
     /// Takes in a refusal.
-    pub fn take(&mut self, refused: &Refused, times: u64, now_ms: u64) {
+    pub fn take(&mut self, refused: &DenialNotice, times: u64, now_ms: u64) {
         let time = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
         self.recent.take(&time, refused, times);
         if self.due.is_none() && self.file.is_some() {
@@ -59,7 +59,7 @@ impl Inside {
         {
             return;
         }
-        let refused = Refused {
+        let refused = DenialNotice {
             wall: event.wall,
             what: words::what(&event.what),
             why: event.reason.clone().unwrap_or_default(),
@@ -103,10 +103,10 @@ mod tests {
     use std::io::{Read, Seek};
 
     use super::*;
-    use crate::audit::What;
+    use crate::audit::EventDetail;
 
-    fn refused(host: &str) -> Refused {
-        Refused {
+    fn refused(host: &str) -> DenialNotice {
+        DenialNotice {
             wall: WallName::Network,
             what: format!("{host}:443"),
             why: "no rule matches it".to_owned(),
@@ -125,7 +125,7 @@ mod tests {
     fn the_first_is_there_at_once_and_a_flood_is_written_four_times_a_second() {
         let fd = rustix::fs::memfd_create("denied", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         let mut file = File::from(fd);
-        let mut inside = Inside::new(Shows::All, file.try_clone().unwrap().into());
+        let mut inside = DenialFile::new(ReportedDenials::All, file.try_clone().unwrap().into());
         inside.take(&refused("a.test"), 1, 1_000);
         assert!(text(&mut file).contains("a.test:443: no rule matches it"));
         assert_eq!(inside.due_ms(), None);
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_denied_call_is_shown_in_the_file_and_not_to_those_who_share_the_network() {
-        let what = What::Syscall {
+        let what = EventDetail::Syscall {
             name: "mount".to_owned(),
             call: "mount(...)".to_owned(),
             errno: "EPERM".to_owned(),
@@ -150,7 +150,7 @@ mod tests {
             reason: Some("it changes mounts".to_owned()),
             ..Event::new(WallName::Syscalls, Verdict::Denied, what)
         };
-        let mut inside = Inside::default();
+        let mut inside = DenialFile::default();
         inside.hear(&event, 0);
         assert!(inside.recent.text(|_| true).contains("it changes mounts"));
         assert!(!inside.of_the_network().contains("mount"));

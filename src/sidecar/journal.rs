@@ -5,9 +5,9 @@
 use std::io::Write;
 use std::os::fd::OwnedFd;
 
-use super::inside::Inside;
+use super::inside::DenialFile;
 use crate::audit::quota::Amounts;
-use crate::audit::{Chain, Context, Event, Quotas, Refused, What};
+use crate::audit::{Chain, Context, DenialNotice, Event, EventDetail, Quotas};
 
 /// The log of one sandbox.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(super) struct Journal {
     /// Events whose line the disk did not take.
     unwritable: u64,
     /// What the container itself is shown.
-    inside: Option<Inside>,
+    inside: Option<DenialFile>,
 }
 
 impl Journal {
@@ -39,12 +39,12 @@ impl Journal {
     }
 
     /// The same, and refusals are shown inside.
-    pub fn showing(self, inside: Option<Inside>) -> Self {
+    pub fn showing(self, inside: Option<DenialFile>) -> Self {
         Self { inside, ..self }
     }
 
     /// Shows the container a refusal, in its own words for it.
-    pub fn show(&mut self, refused: &Refused, now_ms: u64) {
+    pub fn show(&mut self, refused: &DenialNotice, now_ms: u64) {
         if let Some(inside) = &mut self.inside {
             inside.take(refused, 1, now_ms);
         }
@@ -52,7 +52,7 @@ impl Journal {
 
     /// What the network refused, where the container may know.
     pub fn shown(&self) -> Option<String> {
-        self.inside.as_ref().map(Inside::of_the_network)
+        self.inside.as_ref().map(DenialFile::of_the_network)
     }
 
     /// Events of which no line says anything but their number.
@@ -62,7 +62,7 @@ impl Journal {
 
     /// When [`Self::flush`] is to be called next, by the clock of [`Self::write`]; `None`: nothing waits.
     pub fn due_ms(&self) -> Option<u64> {
-        let shown = self.inside.as_ref().and_then(Inside::due_ms);
+        let shown = self.inside.as_ref().and_then(DenialFile::due_ms);
         self.quotas.due_ms().into_iter().chain(shown).min()
     }
 
@@ -86,7 +86,7 @@ impl Journal {
             return;
         }
         let mut event = form.clone();
-        if let What::Connection { sent, received, .. } = &mut event.what {
+        if let EventDetail::Connection { sent, received, .. } = &mut event.what {
             (*sent, *received) = amounts;
         }
         self.take(event, now_ms);
@@ -143,11 +143,11 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::{Actor, Log, Verdict, Via, WallName};
+    use crate::audit::{Actor, ConnectionKind, Log, Verdict, WallName};
     use std::io::{Read, Seek};
 
     fn refused(host: &str, port: u16) -> Event {
-        let what = What::attempt(Via::Http, host, Some(port));
+        let what = EventDetail::attempt(ConnectionKind::Http, host, Some(port));
         Event {
             reason: Some("no rule names \u{9b}it\u{202e}".to_owned()),
             ..Event::new(WallName::Network, Verdict::Denied, what)
@@ -202,7 +202,7 @@ mod tests {
             .lines
             .iter()
             .map(|line| match line.event.what {
-                What::LeftOut { events, .. } => events,
+                EventDetail::LeftOut { events, .. } => events,
                 _ => line.event.times(),
             })
             .sum();
@@ -238,7 +238,7 @@ mod tests {
         let verifys = log.lines.iter().filter(|line| line.event.is_verifys());
         let told: u64 = verifys
             .map(|line| match line.event.what {
-                What::LeftOut { events, .. } => events,
+                EventDetail::LeftOut { events, .. } => events,
                 _ => line.event.times(),
             })
             .sum();

@@ -52,19 +52,19 @@ use std::io;
 
 pub use crate::cgroup::CgroupError;
 pub use crate::cgroup::sidecar::{CgroupConfig, CgroupLimits};
-pub use confine::{ConfineError, Limits};
-pub use counts::{Count, CountOf};
-pub use handed::{Attach, CallsFds, CallsLog, ServingFds};
+pub use confine::{ConfineError, SidecarRlimits};
+pub use counts::{CountKind, KernelCount};
+pub use handed::{AttachRequest, CallsFds, CallsLog, ServingFds};
 pub use program::main;
 pub use protocol::{Duty, Handover, Loss, ProtocolError, own_pid_namespace, request_namespace};
-pub use reader::{Authority, ReadSecret, Reading, SHORTEST};
+pub use reader::{Authority, ReadSecret, ReaderConfig, SHORTEST};
 pub use record::{SidecarRecord, WardenRecord, await_end, kill, remove};
 pub use serve::{
-    AskDecision, AskDecisionOf, ControlReply, ControlRequest, EngineNames, EngineNetworks, Proxy,
-    Serving, Tls,
+    AskDecision, AskDecisionTarget, ControlReply, ControlRequest, EngineNames, EngineNetworks,
+    Proxy, ServingConfig, Tls,
 };
-pub use spawn::{SidecarConfig, Spawned, spawn};
-pub use watched::{MOST_WATCHED, MountPlace, WatchedMount};
+pub use spawn::{SidecarConfig, StartingSidecar, spawn};
+pub use watched::{MOST_WATCHED, MountPaths, WatchedMount};
 
 /// argv[0] of the sidecar, as ps(1) shows it.
 pub const ARGV0: &CStr = c"agentbox-sidecar";

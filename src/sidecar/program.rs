@@ -9,15 +9,15 @@ use serde::de::DeserializeOwned;
 
 use crate::network::with_causes;
 use crate::sidecar::account::{Identity, Procfs};
-use crate::sidecar::attach::{Attached, Served, routes};
+use crate::sidecar::attach::{ReceivedAttachment, ServedContainer, routes};
 use crate::sidecar::calls::Calls;
-use crate::sidecar::confine::{self, Limits};
-use crate::sidecar::counts::Counts;
+use crate::sidecar::confine::{self, SidecarRlimits};
+use crate::sidecar::counts::KernelCounts;
 use crate::sidecar::filter;
-use crate::sidecar::protocol::{self, Duty, Loss, ProtocolError, Question, Reply, Setup};
+use crate::sidecar::protocol::{self, Duty, Loss, ProtocolError, Question, Reply, SidecarSetup};
 use crate::sidecar::reader;
 use crate::sidecar::serve;
-use crate::sidecar::waiting::{Kept, Waiting};
+use crate::sidecar::waiting::{IdleLog, IdleLoop};
 use crate::sidecar::warden::{self, WardenLine};
 use crate::sidecar::{ARGV0, ConfineError, SidecarError};
 use crate::sys::memory::Code;
@@ -87,7 +87,7 @@ fn run() -> Result<(), SidecarError> {
 
 /// From an empty root to init's end.
 fn live(
-    hidden: Hidden,
+    hidden: IdleSidecar,
     bootstrap: Bootstrap,
     handover: OwnedFd,
     warden: Option<WardenLine>,
@@ -138,10 +138,10 @@ impl Bootstrap {
     }
 }
 
-/// A sidecar in an empty root, which knows nothing of its container yet.
-struct Hidden {
+/// A sidecar in an empty root. It knows nothing of its container yet.
+struct IdleSidecar {
     identity: Identity,
-    limits: Limits,
+    limits: SidecarRlimits,
     duty: Duty,
     filter: BpfProgram,
     code: Code,
@@ -151,13 +151,13 @@ struct Hidden {
 }
 
 /// What needs privileges and no knowledge of the container.
-fn hide(bootstrap: &Bootstrap) -> Result<(Hidden, Loss), SidecarError> {
+fn hide(bootstrap: &Bootstrap) -> Result<(IdleSidecar, Loss), SidecarError> {
     process::set_name(ARGV0).map_err(SidecarError::step("set the name"))?;
     // It is pid 1 of its namespace, where only SIGKILL and SIGSTOP from outside have an effect
     // anyway; blocked, no signal can interrupt a call either.
     process::block_signals().map_err(SidecarError::step("block the signals"))?;
     let (setup, mut fds) = bootstrap.receive("setup", SETUP_WITHIN)?;
-    let Setup {
+    let SidecarSetup {
         uid,
         gid,
         limits,
@@ -191,7 +191,7 @@ fn hide(bootstrap: &Bootstrap) -> Result<(Hidden, Loss), SidecarError> {
     // Before the root goes, which hides the cgroup file systems.
     cgroup.enter().map_err(SidecarError::Cgroup)?;
     confine::hide(limits).map_err(SidecarError::Confine)?;
-    let hidden = Hidden {
+    let hidden = IdleSidecar {
         identity,
         limits,
         duty,
@@ -205,11 +205,11 @@ fn hide(bootstrap: &Bootstrap) -> Result<(Hidden, Loss), SidecarError> {
 
 /// Everything else up to the acknowledgement, in the order that [`confine`] explains.
 fn become_nobody(
-    hidden: Hidden,
+    hidden: IdleSidecar,
     bootstrap: &Bootstrap,
     warden: Option<&WardenLine>,
-) -> Result<(Served, Reply), SidecarError> {
-    let Hidden {
+) -> Result<(ServedContainer, Reply), SidecarError> {
+    let IdleSidecar {
         identity,
         limits,
         duty,
@@ -235,7 +235,7 @@ fn become_nobody(
     let account = procfs.account().map_err(SidecarError::Confine)?;
     drop(procfs);
     let (attachment, fds) = bootstrap.receive("attachment", ATTACH_WITHIN)?;
-    let attached = Attached::new(&attachment, fds)?;
+    let attached = ReceivedAttachment::new(&attachment, fds)?;
     // Here, where it is the runtime's namespace still: a socket belongs to the one that it was made in. Its requests
     // need no privilege, and a change would need one that nobody here has from now on.
     let node = match duty {
@@ -248,7 +248,7 @@ fn become_nobody(
         confine::join_network(place.as_fd()).map_err(SidecarError::Confine)?;
     }
     let mut served = attached.prepare(node, node_cookie)?;
-    let reader = reader.map(reader::Started::ready).transpose()?;
+    let reader = reader.map(reader::StartedReader::ready).transpose()?;
     if let Some((_, descriptors)) = &mut served.serving {
         descriptors.reader = reader;
     }
@@ -277,8 +277,8 @@ fn give_back(code: &Code) -> Result<(), ConfineError> {
 }
 
 /// Waits for init's question and init's end. Under the filter now.
-fn serve(served: Served, handover: OwnedFd) -> Result<(), SidecarError> {
-    let Served {
+fn serve(served: ServedContainer, handover: OwnedFd) -> Result<(), SidecarError> {
+    let ServedContainer {
         init,
         inner,
         watched,
@@ -287,23 +287,23 @@ fn serve(served: Served, handover: OwnedFd) -> Result<(), SidecarError> {
         calls_log,
         serving,
     } = served;
-    let counts = Counts::new(counts, Instant::now());
+    let counts = KernelCounts::new(counts, Instant::now());
     let Some(inner) = inner else {
         // Init asks for nothing: what it says first is its listener.
         expect_listener(calls.as_mut(), handover, Question::Enter)?;
-        return Waiting {
+        return IdleLoop {
             init,
             pending: None::<(OwnedFd, fn(&OwnedFd) -> Question)>,
             watched,
             counts,
-            log: calls_log.map(|log| Kept::of(log, calls.as_ref())),
+            log: calls_log.map(|log| IdleLog::of(log, calls.as_ref())),
             calls,
         }
         .run();
     };
     let (netns, sysfs, cookie) = (inner.netns, inner.sysfs, inner.cookie);
     match serving {
-        None => Waiting {
+        None => IdleLoop {
             init,
             // The namespace is kept to the end, the sysfs goes with the answer.
             pending: Some((handover, |socket: &OwnedFd| {
@@ -312,7 +312,7 @@ fn serve(served: Served, handover: OwnedFd) -> Result<(), SidecarError> {
             })),
             watched,
             counts,
-            log: calls_log.map(|log| Kept::of(log, calls.as_ref())),
+            log: calls_log.map(|log| IdleLog::of(log, calls.as_ref())),
             calls,
         }
         .run(),

@@ -1,6 +1,6 @@
 //! The protocol between the runtime, the sidecar and the container's init.
 //!
-//! Two sockets, both nameless pairs. The **bootstrap** socket between runtime and sidecar carries [`Setup`],
+//! Two sockets, both nameless pairs. The **bootstrap** socket between runtime and sidecar carries [`SidecarSetup`],
 //! [`super::attachment::Attachment`] and [`Reply`] as JSON, and closes when the sidecar is ready. init inherits the **hand-over** socket,
 //! with one fixed question and one fixed answer, so that it needs neither a parser nor much memory.
 
@@ -11,9 +11,9 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::confine::Limits;
+use super::confine::SidecarRlimits;
 use crate::cgroup::sidecar::CgroupPlan;
-use crate::sys::socket::{self, Received};
+use crate::sys::socket::{self, Datagram};
 
 /// The largest message of the bootstrap socket.
 const MAX_MESSAGE: usize = 32 * 1024;
@@ -76,13 +76,13 @@ pub enum ProtocolError {
     },
 }
 
-/// The first message to the sidecar: who it is to become.
+/// The first message to the sidecar: the ids, limits and cgroup that it takes on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Setup {
+pub(super) struct SidecarSetup {
     pub uid: u32,
     pub gid: u32,
-    pub limits: Limits,
+    pub limits: SidecarRlimits,
     pub cgroup: CgroupPlan,
     pub duty: Duty,
     pub loss: Loss,
@@ -219,7 +219,7 @@ pub fn request_namespace(
     const PEER: &str = "sidecar";
     socket::send(socket, QUESTION, &[]).map_err(|source| failed(PEER, limit, source))?;
     let mut buffer = [0; 24];
-    let Received { len, fds } = hear(socket, PEER, &mut buffer, limit)?;
+    let Datagram { len, fds } = hear(socket, PEER, &mut buffer, limit)?;
     let not_handover = || ProtocolError::NotHandover { peer: PEER };
     let cookie = decode_answer(&buffer[..len]).ok_or_else(not_handover)?;
     let [netns, sysfs] = <[OwnedFd; 2]>::try_from(fds).map_err(|_| not_handover())?;
@@ -288,9 +288,9 @@ fn hear(
     peer: &'static str,
     buffer: &mut [u8],
     limit: Duration,
-) -> Result<Received, ProtocolError> {
+) -> Result<Datagram, ProtocolError> {
     match socket::receive_within(socket, buffer, limit) {
-        Ok(Received { len: 0, .. }) => Err(ProtocolError::Gone { peer }),
+        Ok(Datagram { len: 0, .. }) => Err(ProtocolError::Gone { peer }),
         Ok(received) => Ok(received),
         Err(source) => Err(failed(peer, limit, source)),
     }
@@ -311,7 +311,9 @@ fn failed(peer: &'static str, limit: Duration, source: io::Error) -> ProtocolErr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sidecar::attachment::{Attachment, CallsSent, InnerSent, PlaceSent};
+    use crate::sidecar::attachment::{
+        Attachment, CallsAttachment, InnerAttachment, NetnsAttachment,
+    };
 
     const SOON: Duration = Duration::from_secs(2);
 
@@ -389,13 +391,13 @@ mod tests {
         let (a, b) = socket::pair().unwrap();
         let own = own_pid_namespace().unwrap();
         let attachment = Attachment {
-            inner: InnerSent::Cookie(1),
-            place: PlaceSent::Sent,
+            inner: InnerAttachment::Cookie(1),
+            place: NetnsAttachment::Sent,
             pid_namespace: NamespaceId::of(own.as_fd()).unwrap(),
             shows: None,
             watched: Vec::new(),
             counts: Vec::new(),
-            calls: CallsSent::No,
+            calls: CallsAttachment::No,
             set_id: None,
             sockets: None,
         };

@@ -10,11 +10,11 @@ use serde::Serialize;
 
 use crate::cgroup::sidecar::{self, CgroupConfig, CgroupPlan};
 use crate::network::Listeners;
-use crate::sidecar::attachment::{Attachment, CallsSent, InnerSent, PlaceSent};
-use crate::sidecar::handed::{Attach, CallsFds, CallsLog};
-use crate::sidecar::protocol::{self, Duty, Loss, ProtocolError, Reply, Setup};
+use crate::sidecar::attachment::{Attachment, CallsAttachment, InnerAttachment, NetnsAttachment};
+use crate::sidecar::handed::{AttachRequest, CallsFds, CallsLog};
+use crate::sidecar::protocol::{self, Duty, Loss, ProtocolError, Reply, SidecarSetup};
 use crate::sidecar::record::{self, SidecarRecord, WardenRecord};
-use crate::sidecar::{ARGV0, Limits, SidecarError, VERB};
+use crate::sidecar::{ARGV0, SidecarError, SidecarRlimits, VERB};
 use crate::sys::process::{self, NewProgram};
 use crate::sys::process_id::ProcessId;
 use crate::sys::socket;
@@ -31,7 +31,7 @@ pub struct SidecarConfig<'a> {
     /// Its gid.
     pub gid: u32,
     /// Its resource limits.
-    pub limits: Limits,
+    pub limits: SidecarRlimits,
     /// Its cgroup; `None` leaves it in the runtime's, for `wrap` without the right to make one.
     pub cgroup: Option<CgroupConfig>,
     /// A file for its standard error instead of /dev/null.
@@ -40,20 +40,20 @@ pub struct SidecarConfig<'a> {
     pub duty: Duty,
     /// What its death means for the container.
     pub loss: Loss,
-    /// What its reader of requests is given, where there is to be one: [`crate::sidecar::Reading::to_file`].
+    /// What its reader of requests is given, where there is to be one: [`crate::sidecar::ReaderConfig::to_file`].
     pub reading: Option<BorrowedFd<'a>>,
 }
 
-/// A sidecar that is starting up. Dropped without [`Spawned::attach`], it is killed; its cgroups
+/// A sidecar that is starting up. Dropped without [`StartingSidecar::attach`], it is killed; its cgroups
 /// then wait for [`crate::sidecar::remove`] with the record.
 #[derive(Debug)]
-pub struct Spawned {
+pub struct StartingSidecar {
     bootstrap: OwnedFd,
     init_end: Option<OwnedFd>,
     pidfd: OwnedFd,
     record: SidecarRecord,
     /// What it has not been told yet, and what its reader is given.
-    setup: Option<(Setup, Option<OwnedFd>)>,
+    setup: Option<(SidecarSetup, Option<OwnedFd>)>,
     /// Who may kill on drop: never a forked copy of this value.
     owner: rustix::process::Pid,
     fate: Fate,
@@ -67,7 +67,10 @@ enum Fate {
 
 /// Starts the sidecar from `exe` (this program) and returns while it starts up. The calling
 /// process must be single-threaded.
-pub fn spawn(config: &SidecarConfig<'_>, exe: BorrowedFd<'_>) -> Result<Spawned, SidecarError> {
+pub fn spawn(
+    config: &SidecarConfig<'_>,
+    exe: BorrowedFd<'_>,
+) -> Result<StartingSidecar, SidecarError> {
     let SidecarConfig {
         uid,
         gid,
@@ -96,7 +99,7 @@ pub fn spawn(config: &SidecarConfig<'_>, exe: BorrowedFd<'_>) -> Result<Spawned,
         .prepare_v2()
         .map_err(SidecarError::Cgroup)
         .and_then(|born_in| {
-            let setup = Setup {
+            let setup = SidecarSetup {
                 uid: *uid,
                 gid: *gid,
                 limits: *limits,
@@ -115,11 +118,11 @@ pub fn spawn(config: &SidecarConfig<'_>, exe: BorrowedFd<'_>) -> Result<Spawned,
 }
 
 fn start(
-    (setup, reading): (Setup, Option<BorrowedFd<'_>>),
+    (setup, reading): (SidecarSetup, Option<BorrowedFd<'_>>),
     exe: BorrowedFd<'_>,
     born_in: Option<&OwnedFd>,
     log: Option<BorrowedFd<'_>>,
-) -> Result<Spawned, SidecarError> {
+) -> Result<StartingSidecar, SidecarError> {
     let reading = reading.map(|reading| reading.try_clone_to_owned());
     let reading = reading
         .transpose()
@@ -150,7 +153,7 @@ fn start(
         cgroup: born_in.map(AsFd::as_fd),
     })
     .map_err(SidecarError::step("clone a process"))?;
-    let mut spawned = Spawned {
+    let mut spawned = StartingSidecar {
         bootstrap,
         init_end: Some(init_end),
         pidfd: child.pidfd,
@@ -190,7 +193,7 @@ fn open_null() -> Result<File, SidecarError> {
         .map_err(SidecarError::step("open /dev/null"))
 }
 
-impl Spawned {
+impl StartingSidecar {
     /// Init's end of the hand-over socket, close-on-exec: to be moved into the Executor, which
     /// gives it to [`crate::sidecar::request_namespace`]. `None` the second time.
     pub fn take_init_end(&mut self) -> Option<OwnedFd> {
@@ -229,7 +232,7 @@ impl Spawned {
 
     /// Hands over what the sidecar serves, and waits until it is confined and has read that back.
     /// On an error the sidecar is gone, and its cgroups too.
-    pub fn attach(mut self, attach: Attach<'_>) -> Result<SidecarRecord, SidecarError> {
+    pub fn attach(mut self, attach: AttachRequest<'_>) -> Result<SidecarRecord, SidecarError> {
         let attached = self
             .configure()
             .and_then(|()| self.exchange(attach))
@@ -261,8 +264,8 @@ impl Spawned {
         record::remove(&self.record)
     }
 
-    fn exchange(&self, attach: Attach<'_>) -> Result<(u32, Option<i32>), SidecarError> {
-        let Attach {
+    fn exchange(&self, attach: AttachRequest<'_>) -> Result<(u32, Option<i32>), SidecarError> {
+        let AttachRequest {
             netns,
             init_pidfd,
             mut inner,
@@ -293,18 +296,20 @@ impl Spawned {
             .and_then(|own| protocol::NamespaceId::of(own.as_fd()))
             .map_err(SidecarError::step("look at our own pid namespace"))?;
         let message = Attachment {
-            inner: inner
-                .as_ref()
-                .map_or(InnerSent::No, |inner| InnerSent::Cookie(inner.cookie)),
+            inner: inner.as_ref().map_or(InnerAttachment::No, |inner| {
+                InnerAttachment::Cookie(inner.cookie)
+            }),
             pid_namespace,
-            place: netns.map_or(PlaceSent::Inherited, |_| PlaceSent::Sent),
+            place: netns.map_or(NetnsAttachment::Inherited, |_| NetnsAttachment::Sent),
             shows: shown.as_ref().map(|(shows, _)| *shows),
             watched: watched.iter().map(|mount| mount.place.clone()).collect(),
             counts: counts.iter().map(|count| count.of).collect(),
             calls: match &calls {
-                None => CallsSent::No,
-                Some(CallsFds { log: None, .. }) => CallsSent::SharedLog,
-                Some(CallsFds { log: Some(log), .. }) => CallsSent::OwnLog(log.context.clone()),
+                None => CallsAttachment::No,
+                Some(CallsFds { log: None, .. }) => CallsAttachment::SharedLog,
+                Some(CallsFds { log: Some(log), .. }) => {
+                    CallsAttachment::OwnLog(log.context.clone())
+                }
             },
             set_id: calls.as_ref().and_then(|calls| calls.set_id.clone()),
             sockets: extra.len().checked_sub(3),
@@ -343,7 +348,7 @@ impl Spawned {
     }
 }
 
-impl Drop for Spawned {
+impl Drop for StartingSidecar {
     fn drop(&mut self) {
         if self.fate == Fate::Keep || self.owner != rustix::process::getpid() {
             return;

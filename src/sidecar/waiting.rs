@@ -11,32 +11,32 @@ use crate::audit::Event;
 use crate::sidecar::SidecarError;
 use crate::sidecar::attach::OwnLog;
 use crate::sidecar::calls::Calls;
-use crate::sidecar::counts::Counts;
+use crate::sidecar::counts::KernelCounts;
 use crate::sidecar::journal::Journal;
 use crate::sidecar::program::expect_listener;
 use crate::sidecar::protocol::Question;
 use crate::sidecar::watched::WatchedMount;
 
-/// The whole work of a sidecar that serves nothing: poll, recvmsg, sendmsg, close, and the answers to denied calls.
-pub(super) struct Waiting<A> {
+/// The whole work of a sidecar without a proxy: poll, recvmsg, sendmsg, close, and the answers to denied calls.
+pub(super) struct IdleLoop<A> {
     pub init: OwnedFd,
     /// Both are let go with the one answer, or when nobody is left to ask.
     pub pending: Option<(OwnedFd, A)>,
     /// Mounts that were not written yet.
     pub watched: Vec<WatchedMount>,
     /// What the kernel counts.
-    pub counts: Counts,
+    pub counts: KernelCounts,
     pub calls: Option<Calls>,
-    pub log: Option<Kept>,
+    pub log: Option<IdleLog>,
 }
 
-/// The log of a sidecar that serves nothing.
-pub(super) struct Kept {
+/// The log of a sidecar without a proxy.
+pub(super) struct IdleLog {
     journal: Rc<RefCell<Journal>>,
     began: Instant,
 }
 
-impl Kept {
+impl IdleLog {
     /// Into which denied calls go from now on.
     pub fn of(log: OwnLog, calls: Option<&Calls>) -> Self {
         let tool = log.context.tool();
@@ -76,23 +76,23 @@ fn milliseconds(began: Instant) -> u64 {
     u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What became readable.
-struct Woken {
+/// The descriptors that became readable.
+struct ReadySources {
     /// Init has ended.
     ended: bool,
     /// It asks.
     asked: bool,
     /// Denied calls wait, or those who bring listeners.
     called: bool,
-    /// Places in [`Waiting::watched`].
+    /// Places in [`IdleLoop::watched`].
     written: Vec<usize>,
 }
 
-impl<A: FnOnce(&OwnedFd) -> Question> Waiting<A> {
+impl<A: FnOnce(&OwnedFd) -> Question> IdleLoop<A> {
     /// Until init ends.
     pub fn run(mut self) -> Result<(), SidecarError> {
         loop {
-            let Woken {
+            let ReadySources {
                 ended,
                 asked,
                 called,
@@ -116,7 +116,7 @@ impl<A: FnOnce(&OwnedFd) -> Question> Waiting<A> {
                 };
                 events.into_iter().for_each(|event| log.write(event));
             }
-            self.log.iter().for_each(Kept::flush);
+            self.log.iter().for_each(IdleLog::flush);
             if ended {
                 self.calls.iter().for_each(Calls::settle);
                 self.log
@@ -137,14 +137,14 @@ impl<A: FnOnce(&OwnedFd) -> Question> Waiting<A> {
     }
 
     /// How long to the next line that waits, or to the next look at what is counted.
-    fn due(&self, log: &Kept) -> Option<Timespec> {
+    fn due(&self, log: &IdleLog) -> Option<Timespec> {
         let look = self.counts.next_look();
         let look = look.map(|at| at.saturating_duration_since(Instant::now()));
         let first = log.due().into_iter().chain(look).min()?;
         Timespec::try_from(first).ok()
     }
 
-    fn wait(&self) -> Result<Woken, SidecarError> {
+    fn wait(&self) -> Result<ReadySources, SidecarError> {
         let asking = self.pending.as_ref().map(|(socket, _)| socket.as_fd());
         let calls = self.calls.as_ref().map(Calls::as_fd);
         let init = self.init.as_fd();
@@ -161,7 +161,7 @@ impl<A: FnOnce(&OwnedFd) -> Question> Waiting<A> {
         let is_ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
         let (always, mounts) = is_ready.split_at(always.len());
         let written = mounts.iter().enumerate().filter(|(_, ready)| **ready);
-        Ok(Woken {
+        Ok(ReadySources {
             ended: always[0],
             asked: asking.is_some() && always[1],
             called: calls.is_some() && always[2],

@@ -32,7 +32,7 @@ use super::protocol::ProtocolError;
 use super::{ConfineError, SidecarError, filter};
 use crate::audit::chain;
 use crate::sys::memory::Code;
-use crate::sys::pidfd::{self, Exits};
+use crate::sys::pidfd::{self, ExitStatusSupport};
 use crate::sys::{process, socket};
 
 /// As ps(1) shows it.
@@ -95,7 +95,7 @@ pub(super) fn stand_over(
     };
     let pidfd = rustix::process::pidfd_open(sidecar, PidfdFlags::empty())
         .map_err(SidecarError::step("open the sidecar's pidfd"))?;
-    let exits = Exits::of_kernel();
+    let exits = ExitStatusSupport::of_kernel();
     let confined = confine(identity, code, account, &filter, [line, pidfd]);
     process::end(match confined {
         Ok([line, pidfd]) => watch(sidecar.as_raw_pid(), line, &pidfd, exits),
@@ -196,7 +196,7 @@ impl WardenLine {
 }
 
 /// The whole work of a warden; its exit code.
-fn watch(sidecar: i32, line: OwnedFd, pidfd: &OwnedFd, exits: Exits) -> i32 {
+fn watch(sidecar: i32, line: OwnedFd, pidfd: &OwnedFd, exits: ExitStatusSupport) -> i32 {
     let ready: Vec<u8> = std::iter::once(READY)
         .chain(sidecar.to_ne_bytes())
         .collect();
@@ -226,7 +226,7 @@ fn watch(sidecar: i32, line: OwnedFd, pidfd: &OwnedFd, exits: Exits) -> i32 {
     let mut templates = texts.split_inclusive('\n');
     let (lost, ended) = (templates.next(), templates.next());
     if has_ended(&init) {
-        if let (Some(log), Some(template), Exits::Kept) = (log, ended, exits) {
+        if let (Some(log), Some(template), ExitStatusSupport::Kept) = (log, ended, exits) {
             note_exit(log, template, &init);
         }
         return 0;

@@ -8,25 +8,25 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use serde::{Deserialize, Serialize};
 
-use crate::audit::{Event, What, mounts};
+use crate::audit::{Event, EventDetail, mounts};
 
 /// Mounts of one container that are watched.
 pub const MOST_WATCHED: usize = 16;
 
-/// Where such a mount is, for the log.
+/// The paths of such a mount, for the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct MountPlace {
+pub struct MountPaths {
     /// In the container.
     pub destination: String,
     /// On the node.
     pub source: String,
 }
 
-impl MountPlace {
+impl MountPaths {
     /// What events about it are about.
-    pub fn what(&self) -> What {
-        What::Mount {
+    pub fn what(&self) -> EventDetail {
+        EventDetail::Mount {
             destination: self.destination.clone(),
             source: self.source.clone(),
         }
@@ -37,7 +37,7 @@ impl MountPlace {
 #[derive(Debug)]
 pub struct WatchedMount {
     /// Where it is.
-    pub place: MountPlace,
+    pub place: MountPaths,
     /// Readable once a file of it was written.
     pub writes: OwnedFd,
 }

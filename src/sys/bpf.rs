@@ -63,7 +63,7 @@ struct Query {
 
 /// For `BPF_PROG_GET_FD_BY_ID`.
 #[repr(C)]
-struct ById {
+struct GetFdById {
     id: u32,
     next: u32,
     flags: u32,
@@ -170,7 +170,7 @@ pub fn device_programs(cgroup: BorrowedFd<'_>) -> io::Result<Vec<OwnedFd>> {
     let count = usize::try_from(attribute.count).unwrap_or(MOST).min(MOST);
     let mut programs = Vec::with_capacity(count);
     for id in &ids[..count] {
-        let mut attribute = ById {
+        let mut attribute = GetFdById {
             id: *id,
             next: 0,
             flags: 0,

@@ -16,7 +16,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 
-use super::socket::{self, Received};
+use super::socket::{self, Datagram};
 
 /// The event loop of a process with one thread. It is no `LocalSet`, whose tasks wake the loop by a write to an eventfd, one more round
 /// of it for each message.
@@ -39,9 +39,9 @@ pub async fn readable(fd: &OwnedFd) -> io::Result<()> {
 
 /// A descriptor that becomes readable again and again.
 #[derive(Debug)]
-pub struct Watched(AsyncFd<OwnedFd>);
+pub struct ReadableFd(AsyncFd<OwnedFd>);
 
-impl Watched {
+impl ReadableFd {
     /// Must be called inside a tokio runtime.
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
         // SAFETY: the value owns the descriptor, whose number is the same until it is closed, and that is after the registration
@@ -77,7 +77,7 @@ impl Messages {
     pub async fn receive(&self, longest: usize) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
         let hear = |fd: &OwnedFd| {
             let mut buffer = vec![0; longest];
-            let Received { len, fds } = socket::receive(fd.as_fd(), &mut buffer)?;
+            let Datagram { len, fds } = socket::receive(fd.as_fd(), &mut buffer)?;
             buffer.truncate(len);
             Ok((buffer, fds))
         };

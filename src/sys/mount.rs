@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use crate::kernel::mount_options::{Bits, Propagation, Reach};
+use crate::kernel::mount_options::{Bits, MountReach, Propagation};
 
 /// Changes attributes of the mount that `root` is the root of, and of those below it, and, if one is given, its type of
 /// propagation.
@@ -14,7 +14,7 @@ pub fn change(
     root: BorrowedFd<'_>,
     attributes: Bits,
     propagation: Option<Propagation>,
-    reach: Reach,
+    reach: MountReach,
 ) -> io::Result<()> {
     let attr = libc::mount_attr {
         attr_set: attributes.set,
@@ -33,7 +33,11 @@ pub fn change(
 /// Maps the ids of a detached mount by those of a user namespace (mount_setattr(2), "ID-mapped mounts").
 ///
 /// Since Linux 5.12; EINVAL on file systems that cannot.
-pub fn map_ids(root: BorrowedFd<'_>, namespace: BorrowedFd<'_>, reach: Reach) -> io::Result<()> {
+pub fn map_ids(
+    root: BorrowedFd<'_>,
+    namespace: BorrowedFd<'_>,
+    reach: MountReach,
+) -> io::Result<()> {
     let attr = libc::mount_attr {
         attr_set: libc::MOUNT_ATTR_IDMAP,
         attr_clr: 0,
@@ -43,10 +47,10 @@ pub fn map_ids(root: BorrowedFd<'_>, namespace: BorrowedFd<'_>, reach: Reach) ->
     set_attr(root, &attr, reach)
 }
 
-fn set_attr(root: BorrowedFd<'_>, attr: &libc::mount_attr, reach: Reach) -> io::Result<()> {
+fn set_attr(root: BorrowedFd<'_>, attr: &libc::mount_attr, reach: MountReach) -> io::Result<()> {
     let below = match reach {
-        Reach::One => 0,
-        Reach::Below => libc::AT_RECURSIVE,
+        MountReach::One => 0,
+        MountReach::Below => libc::AT_RECURSIVE,
     };
     // SAFETY: the path is a NUL-terminated literal, `attr` lives until the call returns and its size is passed; the
     // kernel only reads both.

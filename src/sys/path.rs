@@ -12,9 +12,9 @@ use crate::sys::user_namespace;
 /// As the kernel's MAXSYMLINKS.
 const MOST_LINKS: usize = 40;
 
-/// One name on the way.
+/// One component on the way to a path.
 #[derive(Debug)]
-pub struct Step<'a> {
+pub struct PathStep<'a> {
     /// The directory in which it lies, without links.
     pub directory: &'a Path,
     /// The name in it.
@@ -27,7 +27,7 @@ pub struct Step<'a> {
 ///
 /// # Errors
 /// What `judge` says, what the kernel says of a step, and ELOOP after forty links.
-pub fn resolve(path: &Path, mut judge: impl FnMut(Step<'_>) -> Result<()>) -> Result<PathBuf> {
+pub fn resolve(path: &Path, mut judge: impl FnMut(PathStep<'_>) -> Result<()>) -> Result<PathBuf> {
     let mut rest: VecDeque<OsString> = names(&std::path::absolute(path)?);
     let (mut at, mut links) = (PathBuf::from("/"), 0);
     while let Some(name) = rest.pop_front() {
@@ -44,7 +44,7 @@ pub fn resolve(path: &Path, mut judge: impl FnMut(Step<'_>) -> Result<()>) -> Re
             }
             Err(error) => return Err(error),
         };
-        judge(Step {
+        judge(PathStep {
             directory: &at,
             path: &next,
             found: &found,
@@ -78,10 +78,10 @@ fn names(path: &Path) -> VecDeque<OsString> {
         .collect()
 }
 
-/// A directory, link or file on the way to a path that other users may change.
+/// A directory, link or file on the way to a path that other users can change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path:?} on the way there belongs to user {owner} and has mode {mode:o}")]
-pub struct OthersMayChange {
+pub struct UnsafePath {
     /// The path.
     pub path: PathBuf,
     /// Its owner.
@@ -94,7 +94,7 @@ pub struct OthersMayChange {
 /// with the sticky bit (/tmp) only the owner of an entry replaces it (unlink(2)), so there the entry's owner counts.
 ///
 /// # Errors
-/// [`OthersMayChange`] as the inner error of one of kind `PermissionDenied`; else what the kernel says.
+/// [`UnsafePath`] as the inner error of one of kind `PermissionDenied`; else what the kernel says.
 pub fn resolve_owned(path: &Path, user: u32) -> Result<PathBuf> {
     let root = std::fs::symlink_metadata("/")?;
     judge_owner(Path::new("/"), &root, user)?;
@@ -129,7 +129,7 @@ fn judge_owner(path: &Path, found: &Metadata, user: u32) -> Result<()> {
     if (is_root || owner == user) && !written {
         return Ok(());
     }
-    let why = OthersMayChange {
+    let why = UnsafePath {
         path: path.to_owned(),
         owner,
         mode,
@@ -138,7 +138,7 @@ fn judge_owner(path: &Path, found: &Metadata, user: u32) -> Result<()> {
 }
 
 /// Which step of [`resolve_owned`] other users may change, if that was its error.
-pub fn weakest(error: &Error) -> Option<&OthersMayChange> {
+pub fn weakest(error: &Error) -> Option<&UnsafePath> {
     error.get_ref()?.downcast_ref()
 }
 

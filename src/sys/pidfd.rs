@@ -30,14 +30,14 @@ const _: () = assert!(std::mem::size_of::<Info>() == 64);
 
 /// Whether a kernel keeps the status of a process for the holders of its pidfds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exits {
+pub enum ExitStatusSupport {
     /// It does, when somebody has reaped the process: since Linux 6.15 ("pidfs: allow to retrieve exit information").
     Kept,
     /// It does not.
     Forgotten,
 }
 
-impl Exits {
+impl ExitStatusSupport {
     /// As the running kernel has it.
     pub fn of_kernel() -> Self {
         match kernel::version() >= (6, 15) {
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn the_status_of_a_process_that_was_reaped_is_known() {
-        if Exits::of_kernel() == Exits::Forgotten {
+        if ExitStatusSupport::of_kernel() == ExitStatusSupport::Forgotten {
             return;
         }
         for (script, expected) in [("exit 7", 7), ("kill -KILL $$", 137)] {

@@ -96,8 +96,8 @@ const SYSTEM: [&str; 20] = [
     "/root/.cargo",
 ];
 
-/// What a confined program sees besides the system.
-pub struct Reach<'a> {
+/// The files of a confined program besides the system's.
+pub struct ProgramReach<'a> {
     /// Files and directories that it reads.
     pub reads: Vec<PathBuf>,
     /// The directory that it writes.
@@ -109,7 +109,7 @@ pub struct Reach<'a> {
 ///
 /// # Errors
 /// The kernel has no Landlock.
-pub fn confine(command: &mut Command, reach: &Reach<'_>) -> io::Result<()> {
+pub fn confine(command: &mut Command, reach: &ProgramReach<'_>) -> io::Result<()> {
     let other = io::Error::other::<RulesetError>;
     let all = AccessFs::from_all(ABI::V1);
     let read = AccessFs::from_read(ABI::V1);
@@ -186,7 +186,7 @@ mod tests {
             command.args(["-c", &script]).stderr(Stdio::null());
             if confined {
                 let own = base.join("own");
-                let reach = Reach {
+                let reach = ProgramReach {
                     reads: vec![base.join("read")],
                     writes: &own,
                 };

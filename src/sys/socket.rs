@@ -20,7 +20,7 @@ pub const MAX_FDS: usize = 240;
 
 /// One received message; its bytes are in the caller's buffer.
 #[derive(Debug)]
-pub struct Received {
+pub struct Datagram {
     /// How many bytes of the buffer were written. Zero means that the other side is gone.
     pub len: usize,
     /// The descriptors that came with it, all close-on-exec.
@@ -70,7 +70,7 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io:
 }
 
 /// Receives one message without waiting longer than the socket itself does.
-pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
+pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Datagram> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let message = retry(|| {
@@ -94,7 +94,7 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received
     {
         return Err(invalid("the message is longer than agreed"));
     }
-    Ok(Received {
+    Ok(Datagram {
         len: message.bytes,
         fds,
     })
@@ -105,7 +105,7 @@ pub fn receive_within(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
     limit: Duration,
-) -> io::Result<Received> {
+) -> io::Result<Datagram> {
     if !wait_readable(socket, limit)? {
         return Err(io::ErrorKind::TimedOut.into());
     }

@@ -13,7 +13,7 @@ use crate::sys::procfs;
 const OVERFLOW: u32 = 65534;
 
 /// What uid_map said last, since it is asked for every file.
-static ONLY: Mutex<Option<Option<One>>> = Mutex::new(None);
+static ONLY: Mutex<Option<Option<IdMapLine>>> = Mutex::new(None);
 
 /// What [`only_user`] found last, since each step of `create` asks it.
 static USER: Mutex<Option<Option<Ids>>> = Mutex::new(None);
@@ -122,22 +122,22 @@ pub fn owner(shown: u32) -> u32 {
     )
 }
 
-fn owner_in(shown: u32, only: Option<One>) -> u32 {
+fn owner_in(shown: u32, only: Option<IdMapLine>) -> u32 {
     match only {
         Some(one) if shown == one.inside => one.above,
-        Some(One { above: 1.., .. }) if shown == OVERFLOW => 0,
+        Some(IdMapLine { above: 1.., .. }) if shown == OVERFLOW => 0,
         _ => shown,
     }
 }
 
 /// The only line of a map, for one id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct One {
+struct IdMapLine {
     inside: u32,
     above: u32,
 }
 
-fn one(map: &str) -> Option<One> {
+fn one(map: &str) -> Option<IdMapLine> {
     let mut lines = map.lines();
     let (line, None) = (lines.next()?, lines.next()) else {
         return None;
@@ -148,7 +148,7 @@ fn one(map: &str) -> Option<One> {
         .collect::<Result<_, _>>()
         .ok()?;
     match numbers[..] {
-        [inside, above, 1] => Some(One { inside, above }),
+        [inside, above, 1] => Some(IdMapLine { inside, above }),
         _ => None,
     }
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::probe::{Attempt, Finding, Probe};
 use super::probes::{self, network};
 use super::promise::Promise;
-use crate::egress::tried::TriedFrom;
+use crate::egress::tried::TriedPorts;
 use crate::enforce::privileges;
 use crate::sys::{process, signal, socket};
 
@@ -28,9 +28,9 @@ const IN_ALL: Duration = Duration::from_millis(1500);
 /// A line of the output.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub enum Line {
+pub enum OutputLine {
     /// From these ports the network is tried; an [`Answer`] is waited for.
-    Ports(TriedFrom),
+    Ports(TriedPorts),
     /// A probe's finding.
     Finding {
         /// Its name.
@@ -42,7 +42,7 @@ pub enum Line {
     Done,
 }
 
-/// The answer to [`Line::Ports`], one line.
+/// The answer to [`OutputLine::Ports`], one line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
@@ -85,7 +85,7 @@ pub fn main() -> ExitCode {
     // The ports are this program's own from here on, before anybody counts on them.
     let ports = network::open_sockets(&promise);
     let mut line = String::new();
-    let answered = say(&Line::Ports(ports)).and_then(|()| input.read_line(&mut line));
+    let answered = say(&OutputLine::Ports(ports)).and_then(|()| input.read_line(&mut line));
     match answered.map(|_| serde_json::from_str::<Answer>(&line)) {
         Ok(Ok(Answer::Known)) => {}
         Ok(Ok(Answer::Unknown(why))) => promise.untried_network = Some(why),
@@ -120,15 +120,15 @@ fn try_all(promise: &Promise) -> std::io::Result<()> {
             attempt => in_child(attempt, promise)
                 .unwrap_or_else(|e| Finding::not_tried(format!("no child could be made: {e}"))),
         };
-        say(&Line::Finding {
+        say(&OutputLine::Finding {
             probe: probe.id.to_owned(),
             finding,
         })?;
     }
-    say(&Line::Done)
+    say(&OutputLine::Done)
 }
 
-fn say(line: &Line) -> std::io::Result<()> {
+fn say(line: &OutputLine) -> std::io::Result<()> {
     let mut text = serde_json::to_string(line)?;
     text.push('\n');
     let mut out = std::io::stdout().lock();

@@ -24,6 +24,6 @@ mod sandbox;
 mod table;
 mod tenant;
 
-pub use report::{Report, Verdict};
+pub use report::{ProbeVerdict, VerifyReport};
 pub use running::running;
 pub use sandbox::sandbox;

@@ -112,9 +112,9 @@ impl MountedLine {
     }
 }
 
-/// What became of the mounts since the start.
+/// The changes of the mounts since the start.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Since {
+pub struct MountChanges {
     /// What is wrong, in words.
     pub faults: Vec<String>,
     /// Those of now; one whose directory was renamed is where it was.
@@ -128,7 +128,7 @@ pub fn since(
     now: &[MountedLine],
     looked_at: &[PathBuf],
     is_there: impl Fn(&Path) -> bool,
-) -> Since {
+) -> MountChanges {
     let by_number: BTreeMap<u64, &MountedLine> =
         start.iter().map(|line| (line.number, line)).collect();
     let was = |line: &MountedLine| by_number.get(&line.number).copied();
@@ -137,7 +137,7 @@ pub fn since(
         .filter_map(|now| Some((was(now)?, now)))
         .filter(|(was, now)| was.place == now.place && looked_at.contains(&was.place))
         .collect();
-    let mut found = Since::default();
+    let mut found = MountChanges::default();
     for line in now {
         let (fault, settled) = match was(line) {
             None => (Some("was put there since the start".to_owned()), None),
@@ -215,7 +215,7 @@ mod tests {
 128 117 0:60 / /proc rw,nosuid,nodev,noexec - proc proc rw
 ";
 
-    fn found(now: &str, there: &[&str]) -> Since {
+    fn found(now: &str, there: &[&str]) -> MountChanges {
         let read = |text: &str| MountedLine::parse(text).unwrap();
         let looked_at = ["/work", "/ref"].map(PathBuf::from);
         let is_there = |place: &Path| there.iter().any(|one| place == Path::new(one));

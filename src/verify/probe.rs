@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use super::promise::Promise;
 use crate::cgroup::controllers::Controllers;
-use crate::enforce::Wall as Enforced;
+use crate::enforce::WallKind as Enforced;
 use crate::plan::Plan;
 
-/// A wall as people read of it in `verify`.
+/// A wall as `verify` names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Wall {
+pub enum ProbedWall {
     /// The inner network namespace, and the decision about names.
     Network,
     /// The filter.
@@ -28,7 +28,7 @@ pub enum Wall {
     Resources,
 }
 
-impl Wall {
+impl ProbedWall {
     /// All of them, in the order of the report.
     pub const ALL: [Self; 6] = [
         Self::Network,
@@ -52,7 +52,7 @@ impl Wall {
     }
 }
 
-impl From<Enforced> for Wall {
+impl From<Enforced> for ProbedWall {
     fn from(wall: Enforced) -> Self {
         match wall {
             Enforced::Files => Self::Files,
@@ -68,7 +68,7 @@ pub struct Probe {
     /// Its name in `--json`; never changed.
     pub id: &'static str,
     /// The wall that stands in its way.
-    pub wall: Wall,
+    pub wall: ProbedWall,
     /// Its numbers in docs/threats.md.
     pub threats: &'static [&'static str],
     /// What is tried, in words.
@@ -93,11 +93,11 @@ pub enum Attempt {
     /// Likewise; a standing wall kills the child with SIGSYS.
     Dies(fn() -> Finding),
     /// By the verifying process on the node, from the kernel's own files about the container.
-    Read(fn(&View<'_>) -> Finding),
+    Read(fn(&ContainerView<'_>) -> Finding),
 }
 
 /// A container as the node sees it.
-pub struct View<'a> {
+pub struct ContainerView<'a> {
     /// The process inside, by its number on the node; `None` where none could be started.
     pub pid: Option<i32>,
     /// The container's first process.
@@ -113,12 +113,12 @@ pub struct View<'a> {
     /// The file of the first process's mounts at the start.
     pub mounts: &'a Path,
     /// The node's other containers.
-    pub others: &'a dyn Fn() -> Others,
+    pub others: &'a dyn Fn() -> HelperProcesses,
 }
 
-/// Processes of agentbox's own that a container can share namespaces with.
+/// Processes of agentbox that a container can share namespaces with.
 #[derive(Debug, Default)]
-pub struct Others {
+pub struct HelperProcesses {
     /// The cgroups of the other containers.
     pub cgroups: Vec<Controllers>,
     /// The sidecars of all: that of a container in another one's network is in there too, behind walls of its own.

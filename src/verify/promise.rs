@@ -9,7 +9,7 @@ use crate::egress::Decision;
 use crate::egress::tried::{
     HTTP, HTTPS, KNOWN_NAME, METADATA_ADDRESS, NOBODYS_ADDRESS, NOBODYS_ADDRESS_6,
 };
-use crate::plan::{Isolates, LimitsPlan, Plan};
+use crate::plan::{LimitsPlan, NamespaceType, Plan};
 use crate::policy::{Capability, Host, NetworkMode, RootAccess, Switch, SyscallProfile};
 
 /// What was promised for one container.
@@ -17,7 +17,7 @@ use crate::policy::{Capability, Host, NetworkMode, RootAccess, Switch, SyscallPr
 #[serde(deny_unknown_fields)]
 pub struct Promise {
     /// The walls; `None` under `unconfined`.
-    pub walls: Option<Walls>,
+    pub walls: Option<PromisedWalls>,
     /// The node's namespaces, by the kernel's word for their kind (`pid`) and the text of their link.
     pub node: BTreeMap<String, String>,
     /// Descriptors above 2 that the program inside was executed with: it writes them down before it opens any.
@@ -31,7 +31,7 @@ pub struct Promise {
 /// The walls of a policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Walls {
+pub struct PromisedWalls {
     /// The most capabilities that a process may have.
     pub capabilities: BTreeSet<Capability>,
     /// System calls that the policy adds.
@@ -67,12 +67,12 @@ pub struct Walls {
 
 impl Promise {
     /// Whether a wall of the policy's promises this.
-    pub fn has(&self, what: impl FnOnce(&Walls) -> bool) -> bool {
+    pub fn has(&self, what: impl FnOnce(&PromisedWalls) -> bool) -> bool {
         self.walls.as_ref().is_some_and(what)
     }
 }
 
-impl Walls {
+impl PromisedWalls {
     /// Of a plan.
     pub fn of(plan: &Plan) -> Self {
         // No `..`: a field that is added to the plan does not compile until it is decided which probe tries it.
@@ -148,16 +148,16 @@ impl Walls {
 }
 
 /// The name below /proc/PID/ns.
-fn kernels_word(isolates: Isolates) -> Option<&'static str> {
+fn kernels_word(isolates: NamespaceType) -> Option<&'static str> {
     Some(match isolates {
-        Isolates::Cgroup => "cgroup",
-        Isolates::Ipc => "ipc",
-        Isolates::Mount => "mnt",
-        Isolates::Network => "net",
-        Isolates::Pid => "pid",
-        Isolates::User => "user",
-        Isolates::Uts => "uts",
-        Isolates::Time => "time",
+        NamespaceType::Cgroup => "cgroup",
+        NamespaceType::Ipc => "ipc",
+        NamespaceType::Mount => "mnt",
+        NamespaceType::Network => "net",
+        NamespaceType::Pid => "pid",
+        NamespaceType::User => "user",
+        NamespaceType::Uts => "uts",
+        NamespaceType::Time => "time",
     })
 }
 
@@ -170,10 +170,10 @@ mod tests {
         let mut plan = crate::plan::tests::sample();
         plan.network.mode = NetworkMode::Allowlist;
         plan.network.rules.allow = ["example.com".parse().unwrap()].into();
-        let walls = Walls::of(&plan);
+        let walls = PromisedWalls::of(&plan);
         assert_eq!(walls.reached, [KNOWN_NAME.to_owned()].into());
         assert!(walls.namespaces.contains("net"));
         plan.network.mode = NetworkMode::None;
-        assert!(Walls::of(&plan).reached.is_empty());
+        assert!(PromisedWalls::of(&plan).reached.is_empty());
     }
 }

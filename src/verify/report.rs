@@ -5,18 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::inside;
-use super::probe::{Finding, Outcome, Probe, Wall};
+use super::probe::{Finding, Outcome, Probe, ProbedWall};
 use super::probes;
 use super::promise::Promise;
-use crate::runtime::runs::verified::Summary;
+use crate::runtime::runs::verified::VerifySummary;
 
 /// Version of the form of `--json`.
 const SCHEMA: &str = "agentbox.verify/1";
 
-/// Who tried.
+/// Which process ran the probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum By {
+pub enum ProbeRunner {
     /// The container's first process.
     Init,
     /// A process of `exec`.
@@ -25,7 +25,7 @@ pub enum By {
     Node,
 }
 
-impl By {
+impl ProbeRunner {
     /// In words.
     const fn name(self) -> &'static str {
         match self {
@@ -36,10 +36,10 @@ impl By {
     }
 }
 
-/// What became of a promise.
+/// Whether a promise holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum ProbeVerdict {
     /// Promised, and it stands.
     Held,
     /// Promised, and it does not stand.
@@ -56,17 +56,17 @@ pub struct Entry {
     /// The probe.
     pub id: &'static str,
     /// Its wall.
-    pub wall: Wall,
+    pub wall: ProbedWall,
     /// Its numbers in docs/threats.md.
     pub threats: &'static [&'static str],
     /// Who tried.
-    pub by: By,
+    pub by: ProbeRunner,
     /// What was tried.
     pub tried: &'static str,
     /// What a standing wall answers.
     pub expected: &'static str,
     /// Against the promise.
-    pub verdict: Verdict,
+    pub verdict: ProbeVerdict,
     /// What was found.
     pub found: Finding,
     #[serde(skip)]
@@ -77,30 +77,30 @@ pub struct Entry {
 
 /// All that was found about one container.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct VerifyReport {
     schema: &'static str,
     /// What was verified, in words.
     subject: String,
     /// Whether a policy promised walls.
     promised: bool,
-    result: Verdict,
+    result: ProbeVerdict,
     probes: Vec<Entry>,
 }
 
-impl Report {
+impl VerifyReport {
     /// An empty one.
     pub fn new(subject: String, promise: &Promise) -> Self {
         Self {
             schema: SCHEMA,
             subject,
             promised: promise.walls.is_some(),
-            result: Verdict::NotTried,
+            result: ProbeVerdict::NotTried,
             probes: Vec::new(),
         }
     }
 
     /// Takes what a process inside found. A probe of which it said nothing was not tried, and so was one of which it said two things.
-    pub fn add_inside(&mut self, by: By, promise: &Promise, found: &[(String, Finding)]) {
+    pub fn add_inside(&mut self, by: ProbeRunner, promise: &Promise, found: &[(String, Finding)]) {
         for probe in probes::all().filter(|probe| inside::is_tried_inside(probe)) {
             let mut of_it = found.iter().filter(|(id, _)| id == probe.id);
             let finding = match (of_it.next(), of_it.next()) {
@@ -113,12 +113,12 @@ impl Report {
     }
 
     /// Takes one finding.
-    pub fn add(&mut self, by: By, promise: &Promise, probe: &Probe, found: Finding) {
+    pub fn add(&mut self, by: ProbeRunner, promise: &Promise, probe: &Probe, found: Finding) {
         let verdict = match ((probe.promised)(promise), found.outcome) {
-            (false, _) => Verdict::NotPromised,
-            (true, Outcome::Held) => Verdict::Held,
-            (true, Outcome::NotHeld) => Verdict::NotHeld,
-            (true, Outcome::NotTried) => Verdict::NotTried,
+            (false, _) => ProbeVerdict::NotPromised,
+            (true, Outcome::Held) => ProbeVerdict::Held,
+            (true, Outcome::NotHeld) => ProbeVerdict::NotHeld,
+            (true, Outcome::NotTried) => ProbeVerdict::NotTried,
         };
         self.probes.push(Entry {
             id: probe.id,
@@ -135,23 +135,23 @@ impl Report {
         self.result = self.judge();
     }
 
-    fn judge(&self) -> Verdict {
+    fn judge(&self) -> ProbeVerdict {
         let has = |verdict| self.probes.iter().any(|entry| entry.verdict == verdict);
         match () {
-            () if !self.promised => Verdict::NotPromised,
-            () if has(Verdict::NotHeld) => Verdict::NotHeld,
-            () if has(Verdict::NotTried) || !has(Verdict::Held) => Verdict::NotTried,
-            () => Verdict::Held,
+            () if !self.promised => ProbeVerdict::NotPromised,
+            () if has(ProbeVerdict::NotHeld) => ProbeVerdict::NotHeld,
+            () if has(ProbeVerdict::NotTried) || !has(ProbeVerdict::Held) => ProbeVerdict::NotTried,
+            () => ProbeVerdict::Held,
         }
     }
 
     /// What it comes to, for the log and the receipt.
-    pub fn summary(&self) -> Summary {
+    pub fn summary(&self) -> VerifySummary {
         let result = match self.result {
-            Verdict::Held => "held",
-            Verdict::NotHeld => "not-held",
-            Verdict::NotTried => "not-tried",
-            Verdict::NotPromised => "not-promised",
+            ProbeVerdict::Held => "held",
+            ProbeVerdict::NotHeld => "not-held",
+            ProbeVerdict::NotTried => "not-tried",
+            ProbeVerdict::NotPromised => "not-promised",
         };
         let of = |verdict| {
             self.probes
@@ -162,20 +162,20 @@ impl Report {
             let names: BTreeSet<&str> = of(verdict).map(|entry| entry.id).collect();
             names.into_iter().map(str::to_owned).collect()
         };
-        Summary {
+        VerifySummary {
             result: result.to_owned(),
-            held: of(Verdict::Held).count() as u64,
-            not_held: names(Verdict::NotHeld),
-            not_tried: names(Verdict::NotTried),
+            held: of(ProbeVerdict::Held).count() as u64,
+            not_held: names(ProbeVerdict::NotHeld),
+            not_tried: names(ProbeVerdict::NotTried),
         }
     }
 
     /// 0: all that was promised held. 1: something did not, or nothing was promised. 2: something could not be tried.
     pub fn exit_code(&self) -> u8 {
         match self.result {
-            Verdict::Held => 0,
-            Verdict::NotHeld | Verdict::NotPromised => 1,
-            Verdict::NotTried => 2,
+            ProbeVerdict::Held => 0,
+            ProbeVerdict::NotHeld | ProbeVerdict::NotPromised => 1,
+            ProbeVerdict::NotTried => 2,
         }
     }
 
@@ -195,7 +195,7 @@ impl Report {
         if !self.promised {
             text += "no wall was promised: it is unconfined. What was found:\n";
         }
-        for wall in Wall::ALL {
+        for wall in ProbedWall::ALL {
             text += &self.wall(wall);
         }
         text += &self.not_held();
@@ -204,7 +204,7 @@ impl Report {
     }
 
     /// `network       held         6 attacks, by the first process and by exec`
-    fn wall(&self, wall: Wall) -> String {
+    fn wall(&self, wall: ProbedWall) -> String {
         let entries: Vec<&Entry> = self.probes.iter().filter(|e| e.wall == wall).collect();
         let count = |verdict| entries.iter().filter(|e| e.verdict == verdict).count();
         let name = wall.name();
@@ -221,9 +221,9 @@ impl Report {
             };
         }
         let words = match (
-            count(Verdict::NotHeld),
-            count(Verdict::NotTried),
-            count(Verdict::Held),
+            count(ProbeVerdict::NotHeld),
+            count(ProbeVerdict::NotTried),
+            count(ProbeVerdict::Held),
         ) {
             (0, 0, 0) => "not promised",
             (0, 0, _) => "held",
@@ -232,10 +232,10 @@ impl Report {
         };
         let mut parts = Vec::new();
         for (verdict, words) in [
-            (Verdict::Held, "held"),
-            (Verdict::NotHeld, "not held"),
-            (Verdict::NotTried, "not tried"),
-            (Verdict::NotPromised, "not promised"),
+            (ProbeVerdict::Held, "held"),
+            (ProbeVerdict::NotHeld, "not held"),
+            (ProbeVerdict::NotTried, "not tried"),
+            (ProbeVerdict::NotPromised, "not promised"),
         ] {
             match count(verdict) {
                 0 => {}
@@ -247,8 +247,8 @@ impl Report {
 
     /// A paragraph for each probe that found something, whoever tried it.
     fn not_held(&self) -> String {
-        let mut by_probe: BTreeMap<(Wall, &str, &str), Vec<&Entry>> = BTreeMap::new();
-        for entry in self.of(Verdict::NotHeld) {
+        let mut by_probe: BTreeMap<(ProbedWall, &str, &str), Vec<&Entry>> = BTreeMap::new();
+        for entry in self.of(ProbeVerdict::NotHeld) {
             let key = (entry.wall, entry.id, entry.found.saw.as_str());
             by_probe.entry(key).or_default().push(entry);
         }
@@ -272,12 +272,12 @@ impl Report {
 
     /// A paragraph for each reason why something could not be tried: one reason may be that of all.
     fn not_tried(&self) -> String {
-        let mut by_reason: BTreeMap<(By, &str), Vec<&Entry>> = BTreeMap::new();
-        for entry in self.of(Verdict::NotTried) {
+        let mut by_reason: BTreeMap<(ProbeRunner, &str), Vec<&Entry>> = BTreeMap::new();
+        for entry in self.of(ProbeVerdict::NotTried) {
             let key = (entry.by, entry.found.saw.as_str());
             by_reason.entry(key).or_default().push(entry);
         }
-        let paragraph = |((by, saw), entries): (&(By, &str), &Vec<&Entry>)| {
+        let paragraph = |((by, saw), entries): (&(ProbeRunner, &str), &Vec<&Entry>)| {
             let ids: Vec<&str> = entries.iter().map(|entry| entry.id).collect();
             format!(
                 "\ncould not be tried by {}: {}\n  because:   {}\n",
@@ -289,7 +289,7 @@ impl Report {
         by_reason.iter().map(paragraph).collect()
     }
 
-    fn of(&self, verdict: Verdict) -> impl Iterator<Item = &Entry> {
+    fn of(&self, verdict: ProbeVerdict) -> impl Iterator<Item = &Entry> {
         self.probes.iter().filter(move |e| e.verdict == verdict)
     }
 }
@@ -297,11 +297,11 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verify::promise::Walls;
+    use crate::verify::promise::PromisedWalls;
 
     fn promise() -> Promise {
         let mut promise = Promise {
-            walls: Some(Walls::default()),
+            walls: Some(PromisedWalls::default()),
             ..Promise::default()
         };
         promise.walls.as_mut().unwrap().set_id_refused = true;
@@ -316,9 +316,9 @@ mod tests {
             .collect()
     }
 
-    fn report(promise: &Promise, found: &[(String, Finding)]) -> Report {
-        let mut report = Report::new("a test".to_owned(), promise);
-        report.add_inside(By::Exec, promise, found);
+    fn report(promise: &Promise, found: &[(String, Finding)]) -> VerifyReport {
+        let mut report = VerifyReport::new("a test".to_owned(), promise);
+        report.add_inside(ProbeRunner::Exec, promise, found);
         report
     }
 
@@ -334,7 +334,7 @@ mod tests {
                 let id = &found[number].0;
                 let entry = report.probes.iter().find(|e| e.id == *id).unwrap();
                 // `root` is promised by read-only policies alone.
-                let expected = if entry.verdict == Verdict::NotPromised {
+                let expected = if entry.verdict == ProbeVerdict::NotPromised {
                     0
                 } else {
                     code

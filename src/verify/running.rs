@@ -7,23 +7,23 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::inside::{self, Answer};
-use super::probe::{Attempt, Finding, Others, View};
+use super::probe::{Attempt, ContainerView, Finding, HelperProcesses};
 use super::probes;
-use super::promise::{Promise, Walls};
-use super::report::{By, Report};
-use super::tenant::Talk;
+use super::promise::{Promise, PromisedWalls};
+use super::report::{ProbeRunner, VerifyReport};
+use super::tenant::ProbePipes;
 use crate::audit::Actor;
-use crate::cli::{Exec, Global};
-use crate::egress::tried::TriedFrom;
-use crate::enforce::program::Program;
+use crate::cli::{Exec, GlobalOptions};
+use crate::egress::tried::TriedPorts;
+use crate::enforce::program::ContainerProgram;
 use crate::runtime::RuntimeError;
 use crate::runtime::exec::{self, ExecError};
 use crate::runtime::launch::{self, Streams};
 use crate::runtime::network::tried;
-use crate::runtime::runs::Run;
+use crate::runtime::runs::RunDir;
 use crate::runtime::state::find;
 use crate::runtime::state::record::{ProcessId, Record};
-use crate::runtime::state::store::{self, Place};
+use crate::runtime::state::store::{self, ContainerPaths};
 
 /// How often it is looked whether a container ends in which no process can be started, and how long in between.
 const ENDING: u32 = 25;
@@ -33,16 +33,16 @@ const PAUSE: Duration = Duration::from_millis(20);
 ///
 /// # Errors
 /// There is no such container, or no process can be started in it.
-pub fn running(global: &Global, id: &str) -> Result<Report> {
+pub fn running(global: &GlobalOptions, id: &str) -> Result<VerifyReport> {
     let place = find::place(global, id)?;
     refuse_debugging_node()?;
     let record =
         Record::read(&place.dir()).map_err(|error| error.unknown_if_absent(place.id.as_str()))?;
     let promise = promise(&record);
     let subject = format!("container {}, {}", record.id, policy(&record));
-    let mut report = Report::new(subject, &promise);
+    let mut report = VerifyReport::new(subject, &promise);
     by_exec(&place, &record, &promise, &mut report)?;
-    Run::of(&place).keep_verified(&report.json()?, report.summary());
+    RunDir::of(&place).keep_verified(&report.json()?, report.summary());
     Ok(report)
 }
 
@@ -62,9 +62,9 @@ fn refuse_debugging_node() -> Result<()> {
 /// What was promised, and the namespaces of this process, which is the node's.
 pub(super) fn promise(record: &Record) -> Promise {
     Promise {
-        walls: record.plan().map(|plan| Walls {
+        walls: record.plan().map(|plan| PromisedWalls {
             filter: record.filter_hash.clone(),
-            ..Walls::of(plan)
+            ..PromisedWalls::of(plan)
         }),
         node: probes::processes::of("self"),
         inherited: Vec::new(),
@@ -82,15 +82,15 @@ pub(super) fn policy(record: &Record) -> String {
 
 /// The part of a process of `exec`, and what the node sees of it.
 pub(super) fn by_exec(
-    place: &Place,
+    place: &ContainerPaths,
     record: &Record,
     promise: &Promise,
-    report: &mut Report,
+    report: &mut VerifyReport,
 ) -> Result<()> {
-    let (stdio, talk) = Talk::begin()?;
+    let (stdio, talk) = ProbePipes::begin()?;
     let streams = Streams {
         stdio,
-        program: Program::Own(launch::own_file()?),
+        program: ContainerProgram::Own(launch::own_file()?),
         ..Streams::default()
     };
     let started = exec::exec_by(Actor::Verify, place, &command(record), streams);
@@ -110,7 +110,7 @@ pub(super) fn by_exec(
     };
     // Before the process lets go of the ports.
     if announced.get()
-        && let Err(error) = tried::announce(place, record, TriedFrom::default())
+        && let Err(error) = tried::announce(place, record, TriedPorts::default())
     {
         log::debug!("{}", crate::log::chain(&error));
     }
@@ -118,17 +118,17 @@ pub(super) fn by_exec(
     let said = heard?;
     read?;
     said.log_noise();
-    report.add_inside(By::Exec, promise, &said.findings);
+    report.add_inside(ProbeRunner::Exec, promise, &said.findings);
     Ok(())
 }
 
 /// What the node sees of a container that runs and in which no process can be started, which is why nothing is tried inside. Of any
 /// other container there is no answer.
 fn without_exec(
-    place: &Place,
+    place: &ContainerPaths,
     record: &Record,
     promise: &Promise,
-    report: &mut Report,
+    report: &mut VerifyReport,
     error: RuntimeError,
 ) -> Result<()> {
     let paused = matches!(error, RuntimeError::Exec(ExecError::Paused));
@@ -139,7 +139,7 @@ fn without_exec(
     let why = format!("no process could be started: {}", crate::log::chain(&error));
     let untried = probes::all().filter(|probe| inside::is_tried_inside(probe));
     let untried = untried.map(|probe| (probe.id.to_owned(), Finding::not_tried(&why)));
-    report.add_inside(By::Exec, promise, &untried.collect::<Vec<_>>());
+    report.add_inside(ProbeRunner::Exec, promise, &untried.collect::<Vec<_>>());
     Ok(())
 }
 
@@ -156,17 +156,17 @@ fn has_ended(record: &Record) -> bool {
 
 /// What the node reads of the container.
 fn by_node(
-    place: &Place,
+    place: &ContainerPaths,
     record: &Record,
     promise: &Promise,
-    report: &mut Report,
+    report: &mut VerifyReport,
     pid: Option<i32>,
 ) -> Result<()> {
     let controllers = record.controllers()?;
     let init = record.init.context("the record names no first process")?;
     let (filter, mounts) = (place.filter(), place.mounts());
     let others = || others(record);
-    let view = View {
+    let view = ContainerView {
         pid,
         init: init.pid,
         controllers: &controllers,
@@ -178,20 +178,20 @@ fn by_node(
     };
     for probe in probes::all() {
         if let Attempt::Read(read) = probe.attempt {
-            report.add(By::Node, promise, probe, read(&view));
+            report.add(ProbeRunner::Node, promise, probe, read(&view));
         }
     }
     Ok(())
 }
 
 /// All other containers, and the sidecars of all. One whose record cannot be read is none.
-fn others(record: &Record) -> Others {
+fn others(record: &Record) -> HelperProcesses {
     let all = store::all().unwrap_or_default();
     let sidecars = all.iter().filter_map(|one| one.sidecar.as_ref());
     let sidecars = sidecars.map(ProcessId::from).filter(|one| one.is_alive());
     let is_other = |other: &&Record| (&other.root, &other.id) != (&record.root, &record.id);
     let others = all.iter().filter(is_other);
-    Others {
+    HelperProcesses {
         sidecars: sidecars.map(|sidecar| sidecar.pid).collect(),
         cgroups: others
             .filter_map(|other| other.controllers().ok())
@@ -201,7 +201,7 @@ fn others(record: &Record) -> Others {
 
 /// Tells the sidecar, which keeps the log, the ports from which the network is tried. A sidecar that does not know of them would take
 /// the attempts for the workload's.
-fn announce(place: &Place, record: &Record, ports: TriedFrom) -> Answer {
+fn announce(place: &ContainerPaths, record: &Record, ports: TriedPorts) -> Answer {
     match tried::announce(place, record, ports) {
         Ok(()) => Answer::Known,
         Err(error) => Answer::Unknown(format!(

@@ -8,19 +8,19 @@ use anyhow::{Context, Result};
 use oci_spec::runtime::{LinuxDeviceCgroupBuilder, LinuxNamespaceType, LinuxResources, Spec};
 
 use super::inside;
-use super::report::{By, Report};
+use super::report::{ProbeRunner, VerifyReport};
 use super::running::{by_exec, policy, promise};
-use super::tenant::Talk;
-use crate::cli::{Create, Global};
-use crate::enforce::program::Program;
-use crate::plan::wrapped::Wrapped;
+use super::tenant::ProbePipes;
+use crate::cli::{Create, GlobalOptions};
+use crate::enforce::program::ContainerProgram;
+use crate::plan::wrapped::WrapPlan;
 use crate::runtime::create;
-use crate::runtime::delete::{self, Deletes};
-use crate::runtime::launch::{self, Leaves, Streams};
+use crate::runtime::delete::{self, DeleteScope};
+use crate::runtime::launch::{self, RunRetention, Streams};
 use crate::runtime::start;
 use crate::runtime::state::record::Record;
-use crate::runtime::state::store::{Lock, Place};
-use crate::wrap::leftovers::{self, Named};
+use crate::runtime::state::store::{ContainerPaths, Lock};
+use crate::wrap::leftovers::{self, NameMatch};
 
 /// What an image has at least, and places where the probes look.
 const DIRECTORIES: [&str; 8] = ["dev", "etc", "proc", "root", "run", "sys", "tmp", "var"];
@@ -29,42 +29,47 @@ const DIRECTORIES: [&str; 8] = ["dev", "etc", "proc", "root", "run", "sys", "tmp
 ///
 /// # Errors
 /// The container cannot be made, started or taken away.
-pub fn sandbox(global: &Global) -> Result<Report> {
+pub fn sandbox(global: &GlobalOptions) -> Result<VerifyReport> {
     leftovers::sweep();
     // From here on a killed process's remains are known to the next call.
-    let claim = leftovers::claim(&global.root, Named::Beginning("verify"))?;
+    let claim = leftovers::claim(&global.root, NameMatch::Beginning("verify"))?;
     let directory = Directory(claim.dir.clone());
     write_bundle(&directory.0, &claim.id)?;
-    let (stdio, talk) = Talk::begin()?;
+    let (stdio, talk) = ProbePipes::begin()?;
     let streams = Streams {
         stdio,
-        program: Program::Own(launch::own_file()?),
-        leaves: Leaves::Nothing,
+        program: ContainerProgram::Own(launch::own_file()?),
+        leaves: RunRetention::Nothing,
         ..Streams::default()
     };
     let (place, lock) = create::create(
         global,
         &arguments(&directory.0, &claim.id),
         streams,
-        &Wrapped::default(),
+        &WrapPlan::default(),
     )?;
     let tried = by_both(global, &place, lock, talk);
-    let deleted = delete::delete(&place, Deletes::Any);
+    let deleted = delete::delete(&place, DeleteScope::Any);
     let report = tried?;
     deleted.context("take the container away")?;
     Ok(report)
 }
 
-fn by_both(global: &Global, place: &Place, lock: Lock, talk: Talk) -> Result<Report> {
+fn by_both(
+    global: &GlobalOptions,
+    place: &ContainerPaths,
+    lock: Lock,
+    talk: ProbePipes,
+) -> Result<VerifyReport> {
     start::start(global, place, lock)?;
     let record = Record::read(&place.dir())?;
     let promise = promise(&record);
     let subject = format!("a new container, {}", policy(&record));
-    let mut report = Report::new(subject, &promise);
+    let mut report = VerifyReport::new(subject, &promise);
     // Nobody keeps this container's log.
     let said = talk.hear(&promise, |_| inside::Answer::Known)?;
     said.log_noise();
-    report.add_inside(By::Init, &promise, &said.findings);
+    report.add_inside(ProbeRunner::Init, &promise, &said.findings);
     let by_exec = by_exec(place, &record, &promise, &mut report);
     if let Some(init) = record.init {
         talk.end(init.pid)?;

@@ -8,14 +8,14 @@ use super::mounted::{MountedLine, RESTRICTING};
 use crate::plan::report::DENIED_IN;
 use crate::plan::trust::TRUST_IN;
 use crate::plan::{
-    Bind, BindAccess, EphemeralContent, FilesystemPlan, Isolates, KernelFileSystem, MappedIds,
-    MountKind, Plan, PlannedMount,
+    BindAccess, BindMount, EphemeralContent, FilesystemPlan, KernelFileSystem, MappedIds,
+    MountKind, NamespaceType, Plan, PlannedMount,
 };
 use crate::policy::{RootAccess, escape};
 
-/// What may be mounted at a place.
+/// Which file systems a place can have.
 #[derive(Debug, Clone)]
-enum Expected {
+enum ExpectedMount {
     /// A mount of the plan with these attributes, once; of these types, where there are any.
     Planned(Vec<String>, &'static [&'static str]),
     /// The same of a file system that was made for the container, of one of these types.
@@ -38,7 +38,7 @@ const OWN: [&str; 4] = ["ro", "nosuid", "nodev", "noexec"];
 const NODES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
 /// `has_processes`: the container has a pid namespace of its own.
-fn planned(mount: &PlannedMount, has_processes: bool) -> Expected {
+fn planned(mount: &PlannedMount, has_processes: bool) -> ExpectedMount {
     let all = mount.options();
     let wanted = all
         .iter()
@@ -53,16 +53,16 @@ fn planned(mount: &PlannedMount, has_processes: bool) -> Expected {
             // Those of the node's own namespaces, or of a pod's.
             (KernelFileSystem::Mqueue, kinds) => kinds,
             (KernelFileSystem::Proc, kinds) if !has_processes => kinds,
-            (_, kinds) => return Expected::Made(wanted, kinds),
+            (_, kinds) => return ExpectedMount::Made(wanted, kinds),
         },
-        MountKind::Tmpfs(_) => return Expected::Made(wanted, &["tmpfs"]),
-        MountKind::Bind(Bind {
+        MountKind::Tmpfs(_) => return ExpectedMount::Made(wanted, &["tmpfs"]),
+        MountKind::Bind(BindMount {
             access: BindAccess::Private,
             ..
         }) => &["overlay"],
         MountKind::Bind(_) => &[],
     };
-    Expected::Planned(wanted, kinds)
+    ExpectedMount::Planned(wanted, kinds)
 }
 
 fn own_kind(what: KernelFileSystem) -> &'static [&'static str] {
@@ -78,14 +78,14 @@ fn own_kind(what: KernelFileSystem) -> &'static [&'static str] {
 
 fn has_processes(plan: &Plan) -> bool {
     let mut all = plan.namespaces.iter();
-    all.any(|planned| planned.isolates == Isolates::Pid && planned.path.is_none())
+    all.any(|planned| planned.isolates == NamespaceType::Pid && planned.path.is_none())
 }
 
 /// All that a plan has, by its place.
-struct Expectations(BTreeMap<PathBuf, Vec<Expected>>);
+struct Expectations(BTreeMap<PathBuf, Vec<ExpectedMount>>);
 
 impl Expectations {
-    fn add(&mut self, place: &Path, expected: Expected) {
+    fn add(&mut self, place: &Path, expected: ExpectedMount) {
         self.0.entry(place.to_owned()).or_default().push(expected);
     }
 
@@ -97,7 +97,7 @@ impl Expectations {
             RootAccess::Ephemeral => (Vec::new(), &["overlay"]),
             RootAccess::Engine => (Vec::new(), &[]),
         };
-        all.add(Path::new("/"), Expected::Planned(root, kinds));
+        all.add(Path::new("/"), ExpectedMount::Planned(root, kinds));
         let has_processes = has_processes(plan);
         for mount in &files.mounts {
             all.add(&mount.destination, planned(mount, has_processes));
@@ -107,31 +107,31 @@ impl Expectations {
                 EphemeralContent::EmptyHome => &["nosuid", "nodev", "noexec"],
                 EphemeralContent::Empty | EphemeralContent::Image => &["nosuid", "nodev"],
             };
-            all.add(&dir.path, Expected::Perhaps(owned(wanted)));
+            all.add(&dir.path, ExpectedMount::Perhaps(owned(wanted)));
         }
         for place in &files.replaced {
-            all.add(place, Expected::Planned(owned(&OWN), &[]));
+            all.add(place, ExpectedMount::Planned(owned(&OWN), &[]));
         }
         for exclude in &files.excludes {
-            all.add(&exclude.file, Expected::Perhaps(owned(&OWN)));
+            all.add(&exclude.file, ExpectedMount::Perhaps(owned(&OWN)));
         }
-        all.add(Path::new(DENIED_IN), Expected::Perhaps(owned(&OWN)));
+        all.add(Path::new(DENIED_IN), ExpectedMount::Perhaps(owned(&OWN)));
         all.covered(files, has_processes);
         all
     }
 
     fn covered(&mut self, files: &FilesystemPlan, has_processes: bool) {
         for place in &files.readonly {
-            self.add(place, Expected::Again(owned(&["ro"])));
+            self.add(place, ExpectedMount::Again(owned(&["ro"])));
         }
         for place in &files.masked {
-            self.add(place, Expected::Mask);
+            self.add(place, ExpectedMount::Mask);
         }
         for seen in &files.seen {
-            self.add(&seen.directory, Expected::Perhaps(owned(&["ro"])));
+            self.add(&seen.directory, ExpectedMount::Perhaps(owned(&["ro"])));
             for file in &seen.files {
                 let place = seen.directory.join(&file.path);
-                self.add(&place, Expected::Perhaps(owned(&["ro"])));
+                self.add(&place, ExpectedMount::Perhaps(owned(&["ro"])));
             }
         }
         for place in &files.pinned {
@@ -142,10 +142,10 @@ impl Expectations {
                 .filter(|m| place.starts_with(&m.destination));
             let deepest = below.max_by_key(|m| m.destination.components().count());
             let wanted = match deepest.map(|mount| planned(mount, has_processes)) {
-                Some(Expected::Planned(wanted, _) | Expected::Made(wanted, _)) => wanted,
+                Some(ExpectedMount::Planned(wanted, _) | ExpectedMount::Made(wanted, _)) => wanted,
                 _ => Vec::new(),
             };
-            self.add(place, Expected::Perhaps(wanted));
+            self.add(place, ExpectedMount::Perhaps(wanted));
         }
     }
 }
@@ -157,7 +157,7 @@ pub fn compare(plan: &Plan, lines: &[MountedLine], nodes: &[MountedLine]) -> Vec
     for (number, line) in lines.iter().enumerate() {
         // A path that is held in its place, or made read-only, is a mount of itself, with all that is mounted below once more.
         let is_copy = lines[..number].iter().any(|other| other.is_like(line));
-        let around = Around { lines, nodes };
+        let around = AllMounts { lines, nodes };
         if let Some(fault) = judge(plan, &mut expected, line, around).filter(|_| !is_copy) {
             faults.push(fault);
         }
@@ -165,7 +165,7 @@ pub fn compare(plan: &Plan, lines: &[MountedLine], nodes: &[MountedLine]) -> Vec
     for (place, rest) in &expected.0 {
         let missing = rest
             .iter()
-            .any(|one| matches!(one, Expected::Planned(..) | Expected::Made(..)));
+            .any(|one| matches!(one, ExpectedMount::Planned(..) | ExpectedMount::Made(..)));
         let is_there = lines.iter().any(|line| line.place == *place);
         if missing && !is_there {
             let place = escape(&place.display().to_string());
@@ -177,12 +177,12 @@ pub fn compare(plan: &Plan, lines: &[MountedLine], nodes: &[MountedLine]) -> Vec
 
 /// All mounts, of the container and of the node.
 #[derive(Clone, Copy)]
-struct Around<'a> {
+struct AllMounts<'a> {
     lines: &'a [MountedLine],
     nodes: &'a [MountedLine],
 }
 
-impl Around<'_> {
+impl AllMounts<'_> {
     /// Whether a mount is of a file system that nobody else has.
     fn is_made(self, line: &MountedLine, kinds: &[&str]) -> bool {
         let is_nodes = self.nodes.iter().any(|other| other.device == line.device);
@@ -208,7 +208,7 @@ fn judge(
     plan: &Plan,
     expected: &mut Expectations,
     line: &MountedLine,
-    around: Around<'_>,
+    around: AllMounts<'_>,
 ) -> Option<String> {
     if is_the_runtimes(plan, line, around.lines) {
         return None;
@@ -219,22 +219,22 @@ fn judge(
         }
         return Some(format!("{}, which the plan does not have", line.words()));
     };
-    let fits = |one: &Expected| match one {
-        Expected::Planned(wanted, kinds) => {
+    let fits = |one: &ExpectedMount| match one {
+        ExpectedMount::Planned(wanted, kinds) => {
             line.lacks(wanted).is_empty()
                 && (kinds.is_empty() || kinds.contains(&line.kind.as_str()))
         }
-        Expected::Made(wanted, kinds) => {
+        ExpectedMount::Made(wanted, kinds) => {
             line.lacks(wanted).is_empty() && around.is_made(line, kinds)
         }
-        Expected::Perhaps(wanted) => line.lacks(wanted).is_empty(),
-        Expected::Again(wanted) => line.lacks(wanted).is_empty() && around.is_of_itself(line),
-        Expected::Mask => line.is_mask(),
+        ExpectedMount::Perhaps(wanted) => line.lacks(wanted).is_empty(),
+        ExpectedMount::Again(wanted) => line.lacks(wanted).is_empty() && around.is_of_itself(line),
+        ExpectedMount::Mask => line.is_mask(),
     };
     match here.iter().position(fits) {
         Some(at) => {
             // One mount of a place is one mount.
-            if !matches!(here[at], Expected::Again(_) | Expected::Mask) {
+            if !matches!(here[at], ExpectedMount::Again(_) | ExpectedMount::Mask) {
                 here.remove(at);
             }
             None
@@ -257,13 +257,13 @@ fn is_hidden_below(plan: &Plan, line: &MountedLine, lines: &[MountedLine]) -> bo
     })
 }
 
-fn why_not(here: &[Expected], line: &MountedLine) -> String {
+fn why_not(here: &[ExpectedMount], line: &MountedLine) -> String {
     let wanted = here.iter().find_map(|one| match one {
-        Expected::Planned(wanted, _)
-        | Expected::Made(wanted, _)
-        | Expected::Perhaps(wanted)
-        | Expected::Again(wanted) => Some(line.lacks(wanted)),
-        Expected::Mask => None,
+        ExpectedMount::Planned(wanted, _)
+        | ExpectedMount::Made(wanted, _)
+        | ExpectedMount::Perhaps(wanted)
+        | ExpectedMount::Again(wanted) => Some(line.lacks(wanted)),
+        ExpectedMount::Mask => None,
     });
     match wanted {
         Some(missing) if !missing.is_empty() => {
@@ -310,7 +310,7 @@ fn is_trusted(plan: &Plan, line: &MountedLine, lines: &[MountedLine]) -> bool {
 mod tests {
     use super::*;
     use crate::plan::{
-        Ephemeral, FileKind, Judged, KernelFileSystem, KernelMount, Programs, Tmpfs,
+        EphemeralMount, FileKind, KernelFileSystem, KernelMount, ProgramMode, SourceIdentity, Tmpfs,
     };
 
     fn mount(destination: &str, kind: MountKind) -> PlannedMount {
@@ -322,15 +322,15 @@ mod tests {
     }
 
     fn bind(access: BindAccess) -> MountKind {
-        MountKind::Bind(Bind {
+        MountKind::Bind(BindMount {
             source: "/srv/x".into(),
-            judged: Judged {
+            judged: SourceIdentity {
                 dev: 1,
                 ino: 2,
                 kind: FileKind::Directory,
             },
             access,
-            programs: Programs::Run,
+            programs: ProgramMode::Run,
             ids: MappedIds::Node,
         })
     }
@@ -364,7 +364,7 @@ mod tests {
             mount("/ref", bind(BindAccess::ReadOnly)),
             mount("/cache", bind(BindAccess::Private)),
         ];
-        files.ephemeral = vec![Ephemeral {
+        files.ephemeral = vec![EphemeralMount {
             path: "/root".into(),
             content: EphemeralContent::EmptyHome,
         }];

@@ -10,10 +10,10 @@ use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 use serde::Serialize;
 
-use super::inside::{Answer, Line};
+use super::inside::{Answer, OutputLine};
 use super::probe::Finding;
 use super::promise::Promise;
-use crate::egress::tried::TriedFrom;
+use crate::egress::tried::TriedPorts;
 use crate::runtime::foreground::relay::Stdio;
 use crate::sys::socket;
 
@@ -25,13 +25,13 @@ const END_WITHIN: Duration = Duration::from_secs(1);
 const MOST: usize = 1 << 20;
 
 /// Our ends of the pipes.
-pub struct Talk {
+pub struct ProbePipes {
     input: OwnedFd,
     output: OwnedFd,
 }
 
-/// What the program inside said.
-pub struct Said {
+/// The output of the program inside.
+pub struct ProbeOutput {
     /// Findings, in its order.
     pub findings: Vec<(String, Finding)>,
     /// Other lines: of libcontainer's log under `--debug`, and of a program inside that fails.
@@ -40,7 +40,7 @@ pub struct Said {
     complete: bool,
 }
 
-impl Said {
+impl ProbeOutput {
     /// Passes on what else it said, as a warning if it did not come to its end.
     pub fn log_noise(&self) {
         let level = match self.complete {
@@ -54,7 +54,7 @@ impl Said {
     }
 }
 
-impl Talk {
+impl ProbePipes {
     /// The descriptors of the program inside, and our ends.
     ///
     /// # Errors
@@ -77,11 +77,15 @@ impl Talk {
     ///
     /// # Errors
     /// The kernel's. A program that ends early, or says nothing in time, is no error: its probes were not tried.
-    pub fn hear(&self, promise: &Promise, announce: impl Fn(TriedFrom) -> Answer) -> Result<Said> {
+    pub fn hear(
+        &self,
+        promise: &Promise,
+        announce: impl Fn(TriedPorts) -> Answer,
+    ) -> Result<ProbeOutput> {
         let end = Instant::now() + WITHIN;
         self.tell(promise, end)?;
         let mut bytes = Vec::new();
-        let mut said = Said {
+        let mut said = ProbeOutput {
             findings: Vec::new(),
             noise: String::new(),
             complete: false,
@@ -94,9 +98,11 @@ impl Talk {
             while let Some(at) = bytes.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = bytes.drain(..=at).collect();
                 match serde_json::from_slice(&line) {
-                    Ok(Line::Ports(ports)) => self.tell(&announce(ports), end)?,
-                    Ok(Line::Finding { probe, finding }) => said.findings.push((probe, finding)),
-                    Ok(Line::Done) => {
+                    Ok(OutputLine::Ports(ports)) => self.tell(&announce(ports), end)?,
+                    Ok(OutputLine::Finding { probe, finding }) => {
+                        said.findings.push((probe, finding))
+                    }
+                    Ok(OutputLine::Done) => {
                         said.complete = true;
                         return Ok(said);
                     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::layout::Layout;
-use super::leftovers::{self, Claim, Named};
+use super::leftovers::{self, Claim, NameMatch};
 use super::person::Person;
 use crate::runtime::unprivileged;
 
@@ -24,9 +24,9 @@ pub struct WrapBundle {
     _claim: Option<Claim>,
 }
 
-/// Where a bundle is made.
+/// The directory in which a bundle is made.
 #[derive(Debug, Clone, Copy)]
-pub enum Base<'a> {
+pub enum BundleRoot<'a> {
     /// Among the runtime's own, for a container under this root directory of the runtime.
     Records {
         /// `--root`
@@ -40,10 +40,10 @@ pub enum Base<'a> {
 
 impl WrapBundle {
     /// Makes the directory, and the root file system's empty directories and links.
-    pub fn new(layout: &Layout, person: &Person, base: Base<'_>) -> Result<Self> {
+    pub fn new(layout: &Layout, person: &Person, base: BundleRoot<'_>) -> Result<Self> {
         let bundle = match base {
-            Base::Records { root, name } => {
-                let named = name.map_or(Named::Beginning("wrap"), Named::Whole);
+            BundleRoot::Records { root, name } => {
+                let named = name.map_or(NameMatch::Beginning("wrap"), NameMatch::Whole);
                 let claim = leftovers::claim(root, named)?;
                 Self {
                     dir: claim.dir.clone(),
@@ -51,7 +51,7 @@ impl WrapBundle {
                     _claim: Some(claim),
                 }
             }
-            Base::Run(dir) => Self {
+            BundleRoot::Run(dir) => Self {
                 dir: dir.to_owned(),
                 id: "wrap".to_owned(),
                 _claim: None,

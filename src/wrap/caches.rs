@@ -7,7 +7,7 @@ use super::layout::Layout;
 use super::list::Cache;
 use crate::plan::BindAccess;
 use crate::plan::wrapped::over_ceiling;
-use crate::policy::{MountRule, Resolved};
+use crate::policy::{MountRule, ResolvedPolicy};
 
 /// Whether the command sees caches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum Caches {
 impl Layout {
     /// Adds the caches that are there, where the policy and its ceilings let anything be shown beside the workspace. Where the whole
     /// home is shown, they are a part of that.
-    pub fn add_caches(&mut self, caches: &[Cache], resolved: &Resolved) {
+    pub fn add_caches(&mut self, caches: &[Cache], resolved: &ResolvedPolicy) {
         let Some(home) = self.home.clone() else {
             return;
         };

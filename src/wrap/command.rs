@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-use super::error::WrapRefused;
+use super::error::WrapRefusal;
 use super::layout::Layout;
 use super::script;
 
@@ -45,7 +45,7 @@ fn shown(name: &str, found: &Path, layout: &Layout) -> Result<PathBuf> {
     };
     if !layout.shows(&real) || !layout.shows_name(found) {
         let (name, found) = (name.to_owned(), found.to_owned());
-        bail!(WrapRefused::Hidden { name, found, real });
+        bail!(WrapRefusal::Hidden { name, found, real });
     }
     Ok(real)
 }

@@ -3,12 +3,12 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use crate::plan::never::Never;
+use crate::plan::never::NeverList;
 
 /// The paths to hide, as they are named inside. `shown` is what a link must not take along: the workspace, which an agent may have
 /// filled with links, and the home.
 pub fn hidden(home: &Path, shown: &[&Path]) -> Vec<PathBuf> {
-    let credentials = Never::builtin().credentials();
+    let credentials = NeverList::builtin().credentials();
     let found = credentials.filter_map(|below| place(home, Path::new(below), shown));
     found.collect()
 }

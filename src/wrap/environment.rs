@@ -6,10 +6,10 @@ use anyhow::Result;
 
 use super::bundle::GIT_CONFIG;
 use super::layout::Layout;
-use super::list::List;
+use super::list::SystemList;
 use super::person::{Environment, Person};
 use super::variables;
-use super::wanted::Wanted;
+use super::wanted::WrapRequest;
 use crate::policy::Policy;
 
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -18,8 +18,8 @@ const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 ///
 /// Where sudo or its like was between, HOME, USER, LOGNAME and SHELL are the person's of passwd(5), and PATH has the
 /// person's directories, unless the caller's own PATH was kept and has some.
-pub fn passed(wanted: &Wanted, policy: &Policy) -> Result<Vec<String>> {
-    let Wanted { list, person, .. } = wanted;
+pub fn passed(wanted: &WrapRequest, policy: &Policy) -> Result<Vec<String>> {
+    let WrapRequest { list, person, .. } = wanted;
     let own: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
         .collect();
@@ -48,7 +48,7 @@ pub fn passed(wanted: &Wanted, policy: &Policy) -> Result<Vec<String>> {
 }
 
 /// PATH as the layout has it, and the variables of toolchains that are shown.
-pub fn add_toolchains(environment: &mut Vec<String>, list: &List, layout: &Layout) {
+pub fn add_toolchains(environment: &mut Vec<String>, list: &SystemList, layout: &Layout) {
     environment.retain(|pair| !pair.starts_with("PATH="));
     environment.push(format!("PATH={}", layout.path));
     if !environment
@@ -88,7 +88,7 @@ fn set_all<'a>(env: &mut Vec<(String, String)>, new: impl IntoIterator<Item = (&
 }
 
 /// What a login of the person would set.
-fn of_login(list: &List, person: &Person, path: Option<&str>) -> Vec<(&'static str, String)> {
+fn of_login(list: &SystemList, person: &Person, path: Option<&str>) -> Vec<(&'static str, String)> {
     let Some(account) = &person.account else {
         return Vec::new();
     };
@@ -108,7 +108,7 @@ fn of_login(list: &List, person: &Person, path: Option<&str>) -> Vec<(&'static s
 
 /// The PATH that was kept, if it has a directory of the home; else the usual directories of the home that are there, then
 /// ENV_PATH of login.defs(5), then what the caller had.
-fn login_path(list: &List, home: Option<&Path>, kept: Option<&str>) -> String {
+fn login_path(list: &SystemList, home: Option<&Path>, kept: Option<&str>) -> String {
     let kept = kept.unwrap_or_default();
     let mut parts = kept.split(':');
     if home.is_some_and(|home| parts.any(|part| Path::new(part).starts_with(home))) {
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_path_that_was_kept_stays_as_it_is() {
-        let list = List::builtin();
+        let list = SystemList::builtin();
         let home = Some(Path::new("/home/alice"));
         let kept = "/home/alice/.local/bin:/usr/bin";
         assert_eq!(login_path(&list, home, Some(kept)), kept);

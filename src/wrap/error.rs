@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use crate::cli::OWN_FAILURE;
-use crate::runtime::{Failed, RuntimeError};
+use crate::runtime::{FailureKind, RuntimeError};
 
-/// Why a command is not wrapped.
+/// Why `wrap` refuses a command.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum WrapRefused {
+pub enum WrapRefusal {
     /// `--policy unconfined`
     #[error("`wrap` needs a policy with walls: choose one with --policy")]
     NoPolicy,
@@ -182,26 +182,26 @@ pub fn status_of(error: &anyhow::Error) -> i32 {
         _ => None,
     });
     match failed {
-        Some(Failed::NoProgram) => 127,
-        Some(Failed::Program) => 126,
-        Some(Failed::Hook | Failed::Step) | None => OWN_FAILURE.into(),
+        Some(FailureKind::NoProgram) => 127,
+        Some(FailureKind::Program) => 126,
+        Some(FailureKind::Hook | FailureKind::Step) | None => OWN_FAILURE.into(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::Report;
+    use crate::runtime::FailureReport;
 
     #[test]
     fn a_program_that_cannot_be_executed_has_a_shells_status() {
         let status = |failed| {
             let text = "exec: \"x\": no such file or directory".to_owned();
-            status_of(&RuntimeError::Init(Report { failed, text }).into())
+            status_of(&RuntimeError::Init(FailureReport { failed, text }).into())
         };
-        assert_eq!(status(Failed::NoProgram), 127);
-        assert_eq!(status(Failed::Program), 126);
-        assert_eq!(status(Failed::Step), 125);
+        assert_eq!(status(FailureKind::NoProgram), 127);
+        assert_eq!(status(FailureKind::Program), 126);
+        assert_eq!(status(FailureKind::Step), 125);
         assert_eq!(status_of(&anyhow::anyhow!("exec: \"x\"")), 125);
     }
 }

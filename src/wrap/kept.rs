@@ -18,8 +18,8 @@ use crate::audit::hash;
 use crate::plan::wrapped::layer_of;
 use crate::runtime::unprivileged;
 
-/// What was kept for a workspace, held by this run alone.
-pub struct Kept {
+/// The files kept for a workspace, locked by this run.
+pub struct WorkspaceStore {
     /// The directory, without links.
     pub dir: PathBuf,
     /// A lock that ends with the process (fcntl_locking(2)): the kernel answers for nothing if two overlays write to one directory.
@@ -38,7 +38,7 @@ pub fn place(person: &Person, workspace: &Path) -> Result<PathBuf> {
     Ok(places::kept(person, &home).join(workspace).join(by))
 }
 
-impl Kept {
+impl WorkspaceStore {
     /// Makes what is missing of it; to be called with the person's rights. `None` while another run holds it.
     pub fn open(person: &Person, place: &Path, caches: &BTreeSet<PathBuf>) -> Result<Option<Self>> {
         make(place)?;

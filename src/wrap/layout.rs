@@ -7,16 +7,16 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Result, bail};
 
 use super::credentials;
-use super::error::WrapRefused;
-use super::list::List;
+use super::error::WrapRefusal;
+use super::list::SystemList;
 use super::person::Person;
 use super::repository;
 use super::settings::PROJECT_FILE;
 use super::toolchain::Toolchains;
-use crate::plan::Pruned;
-use crate::plan::never::Never;
-use crate::plan::wrapped::Wrapped;
-use crate::policy::Asked;
+use crate::plan::OmittedMount;
+use crate::plan::never::NeverList;
+use crate::plan::wrapped::WrapPlan;
+use crate::policy::WrapOptions;
 use crate::probe::{can_be_judged, is_home};
 
 /// What becomes of the node's file system. Paths are the same inside and outside.
@@ -26,7 +26,7 @@ pub struct Layout {
     /// Those of them that the list names.
     pub system: BTreeSet<PathBuf>,
     /// Toolchains of PATH that are not mounted, and why.
-    pub dropped: Vec<Pruned>,
+    pub dropped: Vec<OmittedMount>,
     /// Those of them that `--read` named.
     pub asked: BTreeSet<PathBuf>,
     /// Caches that are read, and written for the run alone.
@@ -57,9 +57,9 @@ pub struct Layout {
     pub home: Option<PathBuf>,
 }
 
-/// How much of the node is shown.
+/// How much of the node the command sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
+pub enum NodeView {
     /// What the list names.
     Listed,
     /// Likewise, and the person's whole home.
@@ -68,7 +68,12 @@ pub enum Shown {
 
 impl Layout {
     /// Looks at the node.
-    pub fn of(list: &List, workspace: &Path, environment: &[String], shown: Shown) -> Self {
+    pub fn of(
+        list: &SystemList,
+        workspace: &Path,
+        environment: &[String],
+        shown: NodeView,
+    ) -> Self {
         let home = variable(environment, "HOME").map(PathBuf::from);
         let mut layout = Self {
             binds: Vec::new(),
@@ -97,11 +102,11 @@ impl Layout {
         }
         // The list's, before anything is added that the caller names.
         layout.system = layout.binds.iter().cloned().collect();
-        if shown == Shown::Home {
+        if shown == NodeView::Home {
             layout.add_home();
         }
         layout.add_toolchains(list);
-        if let (Some(home), Shown::Listed) = (&layout.home, shown) {
+        if let (Some(home), NodeView::Listed) = (&layout.home, shown) {
             layout.packages = list.packages.iter().map(|part| home.join(part)).collect();
         }
         // By name, wherever the home is: the search inside a mount goes only so deep.
@@ -197,14 +202,14 @@ impl Layout {
         let Some(home) = self.home.clone().filter(|home| home.is_dir()) else {
             return;
         };
-        let never = Never::builtin();
+        let never = NeverList::builtin();
         match never.refuses(&home) {
             None => self.binds.push(home),
             Some(why) => self.drop(&home, why.to_owned()),
         }
     }
 
-    fn add_toolchains(&mut self, list: &List) {
+    fn add_toolchains(&mut self, list: &SystemList) {
         let (workspace, path) = (self.workspace.clone(), self.path.clone());
         let found = Toolchains::of(list, &workspace, self.home.as_deref(), &path);
         self.path = found.path.join(":");
@@ -223,7 +228,7 @@ impl Layout {
             if !self.shows(venv) || !self.shows(python) {
                 let hidden = if self.shows(venv) { python } else { venv };
                 let (venv, hidden) = (venv.clone(), hidden.clone());
-                bail!(WrapRefused::Venv { venv, hidden });
+                bail!(WrapRefusal::Venv { venv, hidden });
             }
         }
         Ok(())
@@ -232,7 +237,7 @@ impl Layout {
     /// Why a directory that PATH names is not to be a mount. What is mounted is judged once more, by what was opened; here
     /// it is told apart what would stop all of `wrap`, or hide the list's own mounts.
     fn no_toolchain(&self, part: &Path) -> Option<String> {
-        let never = Never::builtin();
+        let never = NeverList::builtin();
         let mut parts = part.components();
         if !parts.all(|c| matches!(c, Component::RootDir | Component::Normal(_))) {
             return Some("its path has `..` in it".to_owned());
@@ -259,7 +264,7 @@ impl Layout {
 
     fn drop(&mut self, part: &Path, why: String) {
         if !self.dropped.iter().any(|d| d.destination == part) {
-            self.dropped.push(Pruned {
+            self.dropped.push(OmittedMount {
                 destination: part.to_owned(),
                 source: part.to_owned(),
                 why,
@@ -268,9 +273,9 @@ impl Layout {
     }
 
     /// What the planner is told of the binds.
-    pub fn wrapped(&self, requests: Asked) -> Wrapped {
+    pub fn wrapped(&self, requests: WrapOptions) -> WrapPlan {
         let judged = self.binds.iter().filter(|b| !self.system.contains(*b));
-        Wrapped {
+        WrapPlan {
             system: self.system.clone(),
             judged: judged.cloned().collect(),
             asked: self.asked.clone(),
@@ -280,7 +285,7 @@ impl Layout {
             written: self.written.clone(),
             dropped: self.dropped.clone(),
             requests,
-            ..Wrapped::default()
+            ..WrapPlan::default()
         }
     }
 

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use rustix::fs::FlockOperation;
 
-use super::error::WrapRefused;
-use crate::runtime::delete::{self, Deletes};
-use crate::runtime::state::store::{self, ContainerId, Place};
+use super::error::WrapRefusal;
+use crate::runtime::delete::{self, DeleteScope};
+use crate::runtime::state::store::{self, ContainerId, ContainerPaths};
 
 /// Below /run/agentbox.
 const DIR: &str = "wrap";
@@ -33,16 +33,16 @@ pub struct Claim {
     _alive: File,
 }
 
-/// How the container is called.
+/// The container's name, or its beginning.
 #[derive(Debug, Clone, Copy)]
-pub enum Named<'a> {
+pub enum NameMatch<'a> {
     /// By random digits behind this word.
     Beginning(&'a str),
     /// By this name, which somebody chose.
     Whole(&'a str),
 }
 
-impl Named<'_> {
+impl NameMatch<'_> {
     /// The id, which no other container of this user has.
     fn id(self) -> Result<String> {
         let name = match self {
@@ -57,17 +57,17 @@ impl Named<'_> {
         // What begins with a dot is not a bundle here, with a hyphen no argument elsewhere.
         let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
         if !begins || ContainerId::parse(name).is_err() {
-            bail!(WrapRefused::Name(name.to_owned()));
+            bail!(WrapRefusal::Name(name.to_owned()));
         }
         match store::with_id(name)?.is_empty() {
             true => Ok(name.to_owned()),
-            false => bail!(WrapRefused::NameTaken(name.to_owned())),
+            false => bail!(WrapRefusal::NameTaken(name.to_owned())),
         }
     }
 }
 
 /// Makes a directory that is not taken for a leftover.
-pub fn claim(root: &Path, named: Named<'_>) -> Result<Claim> {
+pub fn claim(root: &Path, named: NameMatch<'_>) -> Result<Claim> {
     let base = store::private_dir(DIR)?;
     let turn = open(&base.join(TURN))?;
     rustix::fs::fcntl_lock(turn.as_fd(), FlockOperation::LockExclusive)
@@ -76,7 +76,7 @@ pub fn claim(root: &Path, named: Named<'_>) -> Result<Claim> {
     let dir = base.join(&id);
     match fs::DirBuilder::new().mode(0o700).create(&dir) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            bail!(WrapRefused::NameTaken(id));
+            bail!(WrapRefusal::NameTaken(id));
         }
         made => made.with_context(|| format!("make {dir:?}"))?,
     }
@@ -117,14 +117,14 @@ fn sweep_all() -> Result<()> {
     Ok(())
 }
 
-/// A directory of a `wrap` that has ended, claimed by its lock.
-struct Dead {
+/// The directory of a `wrap` that has ended, claimed by its lock.
+struct DeadRun {
     dir: PathBuf,
     id: String,
     alive: File,
 }
 
-fn find(base: &Path) -> Result<Vec<Dead>> {
+fn find(base: &Path) -> Result<Vec<DeadRun>> {
     let turn = open(&base.join(TURN))?;
     // Somebody else looks, or begins; it will be there the next time too.
     if rustix::fs::fcntl_lock(turn.as_fd(), FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -140,20 +140,20 @@ fn find(base: &Path) -> Result<Vec<Dead>> {
         };
         let free = rustix::fs::fcntl_lock(alive.as_fd(), FlockOperation::NonBlockingLockExclusive);
         if free.is_ok() {
-            dead.push(Dead { dir, id, alive });
+            dead.push(DeadRun { dir, id, alive });
         }
     }
     Ok(dead)
 }
 
-impl Dead {
+impl DeadRun {
     fn remove(&self) -> Result<()> {
         let mut root = Vec::new();
         (&self.alive).read_to_end(&mut root)?;
         // Killed before it wrote that: nothing was made of the container.
         if !root.is_empty() {
             let root = PathBuf::from(std::ffi::OsString::from_vec(root));
-            delete::delete(&Place::new(&root, &self.id)?, Deletes::Any)?;
+            delete::delete(&ContainerPaths::new(&root, &self.id)?, DeleteScope::Any)?;
         }
         fs::remove_dir_all(&self.dir).with_context(|| format!("remove {:?}", self.dir))
     }

@@ -9,7 +9,7 @@ use super::toolchain::prefix_of;
 /// The parsed list.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct List {
+pub struct SystemList {
     /// Directories of the system.
     pub system: Vec<PathBuf>,
     /// Files and directories of /etc.
@@ -50,7 +50,7 @@ struct Toolchain {
     follow: Vec<PathBuf>,
 }
 
-impl List {
+impl SystemList {
     /// The list that is built in.
     pub fn builtin() -> Self {
         toml::from_str(include_str!("../../policies/wrap.toml"))
@@ -79,13 +79,13 @@ impl List {
     }
 
     /// The toolchain of a directory of PATH, if it is listed.
-    pub fn known(&self, bin: &Path) -> Option<Known<'_>> {
+    pub fn known(&self, bin: &Path) -> Option<KnownPathDir<'_>> {
         self.toolchains.iter().find_map(|toolchain| {
             let depth = toolchain.bin.components().count();
             let base = bin.ancestors().nth(depth)?;
             let pattern = std::slice::from_ref(&toolchain.bin);
             let is_it = prefix_of(base, pattern, bin).is_some();
-            is_it.then(|| Known {
+            is_it.then(|| KnownPathDir {
                 base: base.to_owned(),
                 needs: &toolchain.needs,
                 follow: &toolchain.follow,
@@ -95,7 +95,7 @@ impl List {
 }
 
 /// A directory of PATH that the list knows.
-pub struct Known<'a> {
+pub struct KnownPathDir<'a> {
     /// What the paths of the rule are relative to: most often the home.
     pub base: PathBuf,
     /// What is shown.
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_toolchain_brings_its_parts_and_not_its_credentials() {
-        let list = List::builtin();
+        let list = SystemList::builtin();
         let cargo = list.known(Path::new("/home/me/.cargo/bin")).unwrap();
         assert_eq!(cargo.base, Path::new("/home/me"));
         assert!(cargo.needs.contains(&PathBuf::from(".rustup")));
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn secrets_of_the_environment_are_not_passed_on() {
-        let list = List::builtin();
+        let list = SystemList::builtin();
         for key in [
             "PATH",
             "LC_ALL",

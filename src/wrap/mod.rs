@@ -33,28 +33,28 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
-pub use self::error::{WrapRefused, status_of};
-pub use self::wanted::Wanted;
+pub use self::error::{WrapRefusal, status_of};
+pub use self::wanted::WrapRequest;
 use crate::audit;
-use crate::cli::{self, Global, Walls};
-use crate::plan::wrapped::{ShownBy, Wrapped};
-use crate::policy::{Access, MountRule, Resolved, Selection};
+use crate::cli::{self, GlobalOptions, Walls};
+use crate::plan::wrapped::{WrapEnforcement, WrapPlan};
+use crate::policy::{Access, MountRule, ResolvedPolicy, Selection};
 use crate::render::explain::LandlockWalls;
 use crate::runtime::create::{self, BundleDecision};
-use crate::runtime::foreground::ended::Ended;
-use crate::runtime::foreground::{self, Afterwards, Attendance, Front};
+use crate::runtime::foreground::ended::ChildExit;
+use crate::runtime::foreground::{self, Attendance, FrontProcess, RunMode};
 use crate::runtime::input::node_files;
-use crate::runtime::runs::Run;
+use crate::runtime::runs::RunDir;
 use crate::runtime::unprivileged;
-use bundle::{Base, WrapBundle};
+use bundle::{BundleRoot, WrapBundle};
 use caches::Caches;
-use kept::Kept;
-use layout::{Layout, Shown};
-use summary::Summary;
+use kept::WorkspaceStore;
+use layout::{Layout, NodeView};
+use summary::DeniedSummary;
 
 /// Refuses a node's file of the caller's own, and what it names, where a sandbox can write: unlike a policy it is not trusted by its
 /// content, since others read it too.
-fn check_config(global: &Global, wanted: &Wanted) -> Result<()> {
+fn check_config(global: &GlobalOptions, wanted: &WrapRequest) -> Result<()> {
     if global.config.is_none() {
         return Ok(());
     }
@@ -63,14 +63,14 @@ fn check_config(global: &Global, wanted: &Wanted) -> Result<()> {
     for place in places.hidden.into_iter().chain(places.public) {
         let closed = person.looking(|| settings::is_closed(person, &place))?;
         if !closed {
-            bail!(WrapRefused::ConfigNotClosed(place));
+            bail!(WrapRefusal::ConfigNotClosed(place));
         }
     }
     Ok(())
 }
 
 /// Runs a command; how it ended.
-pub fn run(global: &Global, wanted: &Wanted) -> Result<Ended> {
+pub fn run(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildExit> {
     wanted.tell();
     check_config(global, wanted)?;
     match wanted.walls {
@@ -79,35 +79,35 @@ pub fn run(global: &Global, wanted: &Wanted) -> Result<Ended> {
     }
 }
 
-fn by_namespaces(global: &Global, wanted: &Wanted) -> Result<Ended> {
+fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildExit> {
     leftovers::sweep();
     let base = records(global, wanted);
     let mut prepared = prepare(global, wanted, base)?;
     let _kept = prepared.keep(wanted)?;
     let summary = summary::open(wanted)?;
     say_what_is_lacking(wanted);
-    let mut refused = Summary::default();
+    let mut refused = DeniedSummary::default();
     let status = foreground::run(
         global,
         &prepared.create(),
         &prepared.wrapped,
-        Afterwards::Delete,
-        Front::Reaper,
+        RunMode::Delete,
+        FrontProcess::Reaper,
         Attendance {
             before_deletion: &mut |place| {
-                let run = Run::of(place);
+                let run = RunDir::of(place);
                 run.await_sidecar(place);
-                refused = Summary::read(&run.file(audit::SIDECAR));
+                refused = DeniedSummary::read(&run.file(audit::SIDECAR));
             },
             keep: Some(settings::keep_for(&wanted.person, &wanted.workspace)),
         },
     );
     refused.tell(wanted, summary.as_ref())?;
-    Ok(status?.unwrap_or(Ended::with(0)))
+    Ok(status?.unwrap_or(ChildExit::with(0)))
 }
 
 /// One line on a terminal: without a cgroup nothing bounds a command that runs away.
-fn say_what_is_lacking(wanted: &Wanted) {
+fn say_what_is_lacking(wanted: &WrapRequest) {
     let is_seen = !wanted.quiet && rustix::termios::isatty(rustix::stdio::stderr());
     if is_seen && unprivileged::inside().is_some() && unprivileged::cgroup().is_none() {
         crate::log::complain(
@@ -117,8 +117,8 @@ fn say_what_is_lacking(wanted: &Wanted) {
     }
 }
 
-/// What would be enforced, of which nothing has been made.
-pub struct Explained {
+/// The plan that would be enforced; nothing has been made.
+pub struct WrapExplanation {
     /// The decision. Under walls of Landlock, which hold less than a plan says, without the plan.
     pub decision: BundleDecision,
     /// The walls of Landlock.
@@ -127,7 +127,7 @@ pub struct Explained {
     pub settings: Vec<String>,
 }
 
-impl From<BundleDecision> for Explained {
+impl From<BundleDecision> for WrapExplanation {
     fn from(decision: BundleDecision) -> Self {
         Self {
             decision,
@@ -138,7 +138,7 @@ impl From<BundleDecision> for Explained {
 }
 
 /// What would be enforced for a command.
-pub fn decide(global: &Global, wanted: &Wanted) -> Result<Explained> {
+pub fn decide(global: &GlobalOptions, wanted: &WrapRequest) -> Result<WrapExplanation> {
     wanted.tell();
     check_config(global, wanted)?;
     let explained = match wanted.walls {
@@ -149,30 +149,30 @@ pub fn decide(global: &Global, wanted: &Wanted) -> Result<Explained> {
             create::decide(global, &prepared.bundle.dir, &prepared.wrapped, None)?.into()
         }
     };
-    Ok(Explained {
+    Ok(WrapExplanation {
         settings: wanted.from_files.clone(),
         ..explained
     })
 }
 
-fn records<'a>(global: &'a Global, wanted: &'a Wanted) -> Base<'a> {
-    Base::Records {
+fn records<'a>(global: &'a GlobalOptions, wanted: &'a WrapRequest) -> BundleRoot<'a> {
+    BundleRoot::Records {
         root: &global.root,
         name: wanted.name.as_deref(),
     }
 }
 
-/// A bundle made for a command, and how it is to be run.
-struct Prepared {
+/// A bundle for a command, and how to run it.
+struct PreparedRun {
     bundle: WrapBundle,
-    wrapped: Wrapped,
+    wrapped: WrapPlan,
     /// What git is told of the person and the workspace.
     git: String,
 }
 
-impl Prepared {
+impl PreparedRun {
     /// Holds what earlier runs wrote to caches, if it is kept and no other run in this workspace holds it.
-    fn keep(&mut self, wanted: &Wanted) -> Result<Option<Kept>> {
+    fn keep(&mut self, wanted: &WrapRequest) -> Result<Option<WorkspaceStore>> {
         let Some(place) = self.wrapped.kept.take() else {
             if wanted.caches == Caches::Kept && !wanted.quiet {
                 crate::log::complain(
@@ -182,7 +182,7 @@ impl Prepared {
             return Ok(None);
         };
         let (person, caches) = (&wanted.person, &self.wrapped.caches);
-        let kept = person.looking(|| Kept::open(person, &place, caches))??;
+        let kept = person.looking(|| WorkspaceStore::open(person, &place, caches))??;
         match &kept {
             Some(kept) => self.wrapped.kept = Some(kept.dir.clone()),
             None => crate::log::complain(
@@ -207,10 +207,14 @@ impl Prepared {
 }
 
 /// Makes the bundle.
-fn prepare(global: &Global, wanted: &Wanted, base: Base<'_>) -> Result<Prepared> {
+fn prepare(
+    global: &GlobalOptions,
+    wanted: &WrapRequest,
+    base: BundleRoot<'_>,
+) -> Result<PreparedRun> {
     let person = &wanted.person;
     let resolved = match node_files::selection(global, &Default::default(), &wanted.asked)? {
-        Selection::Unconfined { .. } => bail!(WrapRefused::NoPolicy),
+        Selection::Unconfined { .. } => bail!(WrapRefusal::NoPolicy),
         Selection::Policy(resolved) => resolved,
     };
     let mut environment = person.looking(|| environment::passed(wanted, &resolved.policy))??;
@@ -231,12 +235,12 @@ fn prepare(global: &Global, wanted: &Wanted, base: Base<'_>) -> Result<Prepared>
         cgroup: unprivileged::cgroup().unwrap_or_else(|| PathBuf::from("/")),
     };
     bundle.write(&spec::build(&layout, &command))?;
-    Ok(Prepared {
+    Ok(PreparedRun {
         bundle,
-        wrapped: Wrapped {
+        wrapped: WrapPlan {
             by: match wanted.walls {
-                Walls::Namespaces => ShownBy::Mounts,
-                Walls::Landlock => ShownBy::Rules,
+                Walls::Namespaces => WrapEnforcement::Mounts,
+                Walls::Landlock => WrapEnforcement::Rules,
             },
             published: wanted.published(),
             ..layout.wrapped(wanted.asked.clone())
@@ -246,11 +250,15 @@ fn prepare(global: &Global, wanted: &Wanted, base: Base<'_>) -> Result<Prepared>
 }
 
 /// What of the node is shown. To be called with the person's rights over files.
-fn layout(wanted: &Wanted, resolved: &Resolved, environment: &mut Vec<String>) -> Result<Layout> {
-    let Wanted { list, person, .. } = wanted;
+fn layout(
+    wanted: &WrapRequest,
+    resolved: &ResolvedPolicy,
+    environment: &mut Vec<String>,
+) -> Result<Layout> {
+    let WrapRequest { list, person, .. } = wanted;
     let shown = match resolved.policy.filesystem.mounts {
-        MountRule::Keep => Shown::Home,
-        MountRule::Drop | MountRule::ReadOnly => Shown::Listed,
+        MountRule::Keep => NodeView::Home,
+        MountRule::Drop | MountRule::ReadOnly => NodeView::Listed,
     };
     let mut layout = Layout::of(list, &wanted.workspace, environment, shown);
     layout.cwd = wanted.cwd.clone();

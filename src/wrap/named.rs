@@ -5,22 +5,22 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-use super::error::WrapRefused;
+use super::error::WrapRefusal;
 use super::layout::Layout;
 use super::person::Person;
 use super::planted;
-use super::wanted::Wanted;
+use super::wanted::WrapRequest;
 use crate::cli::Walls;
 use crate::plan::BindAccess;
-use crate::plan::never::Never;
+use crate::plan::never::NeverList;
 use crate::plan::wrapped::over_ceiling;
-use crate::policy::Resolved;
+use crate::policy::ResolvedPolicy;
 use crate::probe::is_home;
 use crate::sys::user_namespace::owner;
 
 impl Layout {
     /// Adds what was named. Nothing of it is dropped in silence: what cannot be given is an error with its reason.
-    pub fn add_named(&mut self, wanted: &Wanted, resolved: &Resolved) -> Result<()> {
+    pub fn add_named(&mut self, wanted: &WrapRequest, resolved: &ResolvedPolicy) -> Result<()> {
         for path in &wanted.read {
             let real = self.open_named("--read", path, &wanted.person)?;
             refuse_both(path, &real, &wanted.write)?;
@@ -29,7 +29,7 @@ impl Layout {
             if real.starts_with(&self.workspace) {
                 self.close_in_workspace(path, real, wanted.walls)?;
             } else if !self.shows(&real) {
-                if Never::builtin().is_configuration(&real) {
+                if NeverList::builtin().is_configuration(&real) {
                     // Judged as what the list has of /etc.
                     self.system.insert(real.clone());
                 }
@@ -50,7 +50,7 @@ impl Layout {
             let real = real("--hide", path, &wanted.person)?;
             if self.workspace.starts_with(&real) {
                 let why = "it is the workspace, or holds it".to_owned();
-                bail!(WrapRefused::Named("--hide", path.clone(), why));
+                bail!(WrapRefusal::Named("--hide", path.clone(), why));
             }
             self.masked.push(real);
         }
@@ -67,7 +67,7 @@ impl Layout {
             self.readonly.push(real);
             return Ok(());
         };
-        bail!(WrapRefused::Named(
+        bail!(WrapRefusal::Named(
             "--read",
             path.to_owned(),
             why.to_owned()
@@ -82,7 +82,7 @@ impl Layout {
         person: &Person,
     ) -> Result<PathBuf> {
         let real = real(option, path, person)?;
-        let never = Never::builtin();
+        let never = NeverList::builtin();
         let why = match never.refuses(&real) {
             Some(_) if option == "--read" && never.is_configuration(&real) => not_public(&real),
             Some(why) => Some(why.to_owned()),
@@ -98,7 +98,7 @@ impl Layout {
             None => option_of_system(option, &real, never),
         };
         if let Some(why) = why {
-            bail!(WrapRefused::Named(option, path.to_owned(), why));
+            bail!(WrapRefusal::Named(option, path.to_owned(), why));
         }
         let is_link = path.is_absolute() && path.is_symlink();
         let above = path.parent().unwrap_or(path);
@@ -112,7 +112,7 @@ impl Layout {
 fn real(option: &'static str, path: &Path, person: &Person) -> Result<PathBuf> {
     match planted::named(path, person).and_then(|real| real.canonicalize()) {
         Ok(real) => Ok(real),
-        Err(error) => bail!(WrapRefused::Named(
+        Err(error) => bail!(WrapRefusal::Named(
             option,
             path.to_owned(),
             error.to_string()
@@ -132,7 +132,7 @@ fn refuse_both(path: &Path, real: &Path, written: &[PathBuf]) -> Result<()> {
             let why = format!(
                 "--write {other:?} lets it be written: leave one of the two out, or name what lies beside it"
             );
-            bail!(WrapRefused::Named("--read", path.to_owned(), why))
+            bail!(WrapRefusal::Named("--read", path.to_owned(), why))
         }
         None => Ok(()),
     }
@@ -140,7 +140,7 @@ fn refuse_both(path: &Path, real: &Path, written: &[PathBuf]) -> Result<()> {
 
 fn refuse_over(option: &'static str, path: &Path, over: Option<String>) -> Result<()> {
     match over {
-        Some(why) => bail!(WrapRefused::Named(option, path.to_owned(), why)),
+        Some(why) => bail!(WrapRefusal::Named(option, path.to_owned(), why)),
         None => Ok(()),
     }
 }
@@ -155,7 +155,7 @@ fn not_public(real: &Path) -> Option<String> {
     if MADE.iter().any(|name| Path::new("/etc").join(name) == real) {
         return Some("wrap mounts its own file there".to_owned());
     }
-    let never = Never::builtin();
+    let never = NeverList::builtin();
     let mut waiting = vec![real.to_owned()];
     let mut seen = 0;
     while let Some(path) = waiting.pop() {
@@ -195,7 +195,7 @@ fn not_public(real: &Path) -> Option<String> {
     None
 }
 
-fn option_of_system(option: &str, real: &Path, never: &Never) -> Option<String> {
+fn option_of_system(option: &str, real: &Path, never: &NeverList) -> Option<String> {
     let why = never.read_only(real).filter(|_| option == "--write")?;
     Some(format!("always read-only: {why}"))
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
-use super::error::WrapRefused;
+use super::error::WrapRefusal;
 use super::person::Person;
 use crate::runtime::input::bundle::{open_regular, read_open};
 use crate::runtime::unprivileged;
@@ -40,7 +40,7 @@ fn open_resolved(path: &Path) -> Result<File> {
     let file = File::from(opened.with_context(|| format!("open {path:?}"))?);
     match file.metadata() {
         Ok(found) if found.is_file() => Ok(file),
-        _ => bail!(WrapRefused::File {
+        _ => bail!(WrapRefusal::File {
             path: path.to_owned(),
             why: "is no regular file".to_owned(),
         }),
@@ -51,7 +51,7 @@ fn trusted_text(file: File, path: &Path, person: &Person) -> Result<String> {
     let stat = file
         .metadata()
         .with_context(|| format!("look at {path:?}"))?;
-    let refuse = |why: String| WrapRefused::File {
+    let refuse = |why: String| WrapRefusal::File {
         path: path.to_owned(),
         why,
     };
@@ -123,7 +123,7 @@ fn text(file: File, path: &Path) -> Result<String> {
     String::from_utf8(bytes).map_err(|_| {
         let why = "is not UTF-8 text".to_owned();
         let path = path.to_owned();
-        WrapRefused::File { path, why }.into()
+        WrapRefusal::File { path, why }.into()
     })
 }
 

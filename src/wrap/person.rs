@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Gid, getgid, getgroups, getuid};
 
 use super::accounts::Account;
-use super::error::WrapRefused;
+use super::error::WrapRefusal;
 use crate::runtime::unprivileged;
 use crate::sys::user_namespace::owner;
 
@@ -58,7 +58,7 @@ impl Person {
             return Ok(by_login(workspace).map_or_else(Self::caller, Self::behind));
         };
         if let Some((other, _)) = said.find(|(_, other)| other.uid != account.uid) {
-            bail!(WrapRefused::TwoPeople(variable, other));
+            bail!(WrapRefusal::TwoPeople(variable, other));
         }
         Ok(match account.uid {
             0 => Self::caller(),
@@ -184,7 +184,7 @@ fn named(
 ) -> Result<Option<(&'static str, Account)>> {
     match account {
         Some(account) => Ok(Some((variable, account))),
-        None => bail!(WrapRefused::Nobody(variable, value)),
+        None => bail!(WrapRefusal::Nobody(variable, value)),
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::own_file;
 use super::person::Person;
-use crate::plan::never::Never;
+use crate::plan::never::NeverList;
 use crate::probe::is_home;
 
 /// Longest text that git keeps in such a file.
@@ -20,7 +20,7 @@ pub fn top(directory: &Path, person: &Person) -> Option<PathBuf> {
     let home = person.home().and_then(|home| home.canonicalize().ok());
     let is_project = |path: &&Path| {
         let holds_home = home.as_ref().is_some_and(|home| home.starts_with(path));
-        !is_home(path) && !holds_home && !Never::builtin().is_common(path)
+        !is_home(path) && !holds_home && !NeverList::builtin().is_common(path)
     };
     let mut above = directory.ancestors().take_while(is_project);
     let top = above.find(|path| is_theirs(&path.join(".git"), person))?;
@@ -31,9 +31,9 @@ fn is_theirs(path: &Path, person: &Person) -> bool {
     fs::symlink_metadata(path).is_ok_and(|m| person.owns(&m) && !m.is_symlink())
 }
 
-/// What a workspace needs of a git directory elsewhere.
+/// The access that a workspace needs to a git directory outside of it.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Elsewhere {
+pub struct GitDirAccess {
     /// Only read.
     pub read: Option<PathBuf>,
     /// Written by git.
@@ -42,7 +42,7 @@ pub struct Elsewhere {
     pub closed: Vec<PathBuf>,
 }
 
-impl Elsewhere {
+impl GitDirAccess {
     /// The common directory of a work tree is the main repository's: whatever git believes there (`config`, `commondir`, hooks,
     /// the configuration of submodules), it believes outside of the walls. So it is read, and written is what a commit adds to.
     fn of_work_tree(common: PathBuf, own: PathBuf, person: &Person) -> Self {
@@ -73,7 +73,7 @@ impl Elsewhere {
 pub fn elsewhere(
     workspace: &Path,
     person: &Person,
-) -> Result<Option<Elsewhere>, (PathBuf, String)> {
+) -> Result<Option<GitDirAccess>, (PathBuf, String)> {
     let link = workspace.join(".git");
     let Some(text) = text_of(&link) else {
         return Ok(None);
@@ -112,8 +112,8 @@ pub fn elsewhere(
         );
     }
     Ok(Some(match own == common {
-        true => Elsewhere::of_submodule(own),
-        false => Elsewhere::of_work_tree(common, own, person),
+        true => GitDirAccess::of_submodule(own),
+        false => GitDirAccess::of_work_tree(common, own, person),
     }))
 }
 

@@ -10,9 +10,9 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
-use super::wanted::Wanted;
-use super::{WrapRefused, planted};
-use crate::audit::{Line, Log, Verdict, WallName, What, quota, words};
+use super::wanted::WrapRequest;
+use super::{WrapRefusal, planted};
+use crate::audit::{EventDetail, Log, LogLine, Verdict, WallName, quota, words};
 use crate::policy::{Advice, Field, Tool};
 
 /// Lines at a terminal.
@@ -20,9 +20,9 @@ const MOST: usize = 10;
 /// Characters of a reason.
 const LONGEST: usize = 120;
 
-/// A host and port that were refused for a reason.
+/// A host and port that were denied for one reason.
 #[derive(Debug, PartialEq, Eq)]
-struct Refused {
+struct DeniedHost {
     host: String,
     /// `None` for a name that was looked up.
     port: Option<u16>,
@@ -32,17 +32,17 @@ struct Refused {
     count: u64,
 }
 
-/// All that was refused, the first first.
+/// All denials of a run, the first one first.
 #[derive(Debug, Default)]
-pub struct Summary {
-    refused: Vec<Refused>,
+pub struct DeniedSummary {
+    refused: Vec<DeniedHost>,
     /// Refusals without a line in the log.
     left_out: u64,
 }
 
-impl Summary {
+impl DeniedSummary {
     /// Says it on standard error, and in the file for it.
-    pub fn tell(&self, wanted: &Wanted, file: Option<&File>) -> Result<()> {
+    pub fn tell(&self, wanted: &WrapRequest, file: Option<&File>) -> Result<()> {
         if !wanted.quiet {
             for line in self.lines() {
                 // Nobody may read on.
@@ -79,7 +79,7 @@ impl Summary {
         Self::of(&log.lines)
     }
 
-    fn of(lines: &[Line]) -> Self {
+    fn of(lines: &[LogLine]) -> Self {
         let mut summary = Self::default();
         for line in lines {
             summary.count(line);
@@ -96,18 +96,18 @@ impl Summary {
         summary
     }
 
-    fn count(&mut self, line: &Line) {
+    fn count(&mut self, line: &LogLine) {
         let event = &line.event;
         if event.is_verifys() {
             return;
         }
         let (host, port) = match &event.what {
-            What::LeftOut { events, .. } => {
+            EventDetail::LeftOut { events, .. } => {
                 self.left_out = self.left_out.saturating_add(*events);
                 return;
             }
-            What::Connection { host, port, .. } => (host, *port),
-            What::Name { host, .. } => (host, None),
+            EventDetail::Connection { host, port, .. } => (host, *port),
+            EventDetail::Name { host, .. } => (host, None),
             _ => return,
         };
         if (event.wall, event.verdict) != (WallName::Network, Verdict::Denied) {
@@ -126,10 +126,10 @@ impl Summary {
             None => (reason, None),
         };
         let missing = missing.map(str::to_owned);
-        let same = |r: &&mut Refused| (&r.host, r.port, &r.reason) == (&host, port, &reason);
+        let same = |r: &&mut DeniedHost| (&r.host, r.port, &r.reason) == (&host, port, &reason);
         match self.refused.iter_mut().find(same) {
             Some(known) => known.count = known.count.saturating_add(event.times()),
-            None => self.refused.push(Refused {
+            None => self.refused.push(DeniedHost {
                 host,
                 port,
                 reason,
@@ -185,7 +185,7 @@ impl Summary {
     }
 }
 
-impl Refused {
+impl DeniedHost {
     fn endpoint(&self) -> String {
         match (self.port, self.host.contains(':')) {
             (Some(port), true) => format!("[{}]:{port}", self.host),
@@ -228,14 +228,14 @@ fn plain(text: &str, is_host: bool) -> String {
 
 /// Makes or empties the file for the summary, before the command may put something else in its place. No link that a sandbox may have
 /// made is followed, and nothing but a plain file is taken.
-pub fn open(wanted: &Wanted) -> Result<Option<File>> {
+pub fn open(wanted: &WrapRequest) -> Result<Option<File>> {
     let Some(path) = &wanted.summary else {
         return Ok(None);
     };
     let open = || planted::named(path, &wanted.person).and_then(|real| empty(&real));
     match wanted.person.looking(open)? {
         Ok(file) => Ok(Some(file)),
-        Err(why) => bail!(WrapRefused::Summary {
+        Err(why) => bail!(WrapRefusal::Summary {
             path: path.clone(),
             why,
         }),
@@ -259,25 +259,25 @@ fn empty(path: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::{Chain, Context, Event, Via};
+    use crate::audit::{Chain, ConnectionKind, Context, Event};
 
     /// The reason of a network in which no host is listed, and of one in which others are.
     const REASONS: [&str; 2] = ["the network is local (network.mode)", "no rule matches it"];
 
-    fn line(host: &str, port: Option<u16>, reason: &str, rule: Option<&str>) -> Line {
-        let via = port.map_or(Via::Dns, |_| Via::Http);
+    fn line(host: &str, port: Option<u16>, reason: &str, rule: Option<&str>) -> LogLine {
+        let via = port.map_or(ConnectionKind::Dns, |_| ConnectionKind::Http);
         of(Event {
             reason: Some(reason.to_owned()),
             missing_rule: rule.map(str::to_owned),
             ..Event::new(
                 WallName::Network,
                 Verdict::Denied,
-                What::attempt(via, host, port),
+                EventDetail::attempt(via, host, port),
             )
         })
     }
 
-    fn of(event: Event) -> Line {
+    fn of(event: Event) -> LogLine {
         let line = Chain::default().render("x", &Context::default(), &event);
         serde_json::from_slice(&line).unwrap()
     }
@@ -290,7 +290,7 @@ mod tests {
             let mut seven = a(Some(443));
             seven.event.count = Some(7);
             let b = "b.example.org:8443";
-            let d = What::attempt(Via::Http, "d.example.org", Some(443));
+            let d = EventDetail::attempt(ConnectionKind::Http, "d.example.org", Some(443));
             let log = [
                 a(None),
                 seven,
@@ -302,7 +302,7 @@ mod tests {
             ];
             let db = Advice::of("db:5432").why_not().unwrap();
             assert_eq!(
-                Summary::of(&log).lines(),
+                DeniedSummary::of(&log).lines(),
                 [
                     "denied: a.example.org:443 x7; --allow a.example.org allows it".to_owned(),
                     format!("denied: {b}; --allow {b} allows it"),
@@ -312,12 +312,12 @@ mod tests {
                 ]
             );
         }
-        assert!(Summary::of(&[]).lines().is_empty());
+        assert!(DeniedSummary::of(&[]).lines().is_empty());
     }
 
     #[test]
     fn a_flood_makes_few_lines_and_no_text_of_the_command_is_a_terminals() {
-        let mut log: Vec<Line> = (0..50)
+        let mut log: Vec<LogLine> = (0..50)
             .map(|n| {
                 line(
                     &format!("h{n}\u{1b}[2J|`\u{202e}"),
@@ -327,12 +327,12 @@ mod tests {
                 )
             })
             .collect();
-        let what = What::LeftOut {
+        let what = EventDetail::LeftOut {
             of: "names".to_owned(),
             events: 9,
         };
         log.push(of(Event::new(WallName::Network, Verdict::Noted, what)));
-        let lines = Summary::of(&log).lines();
+        let lines = DeniedSummary::of(&log).lines();
         assert_eq!(lines.len(), MOST + 2);
         assert!(
             lines[0].starts_with("denied: h0??2J???:1; "),

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::list::List;
+use super::list::SystemList;
 use super::script;
-use crate::plan::never::Never;
+use crate::plan::never::NeverList;
 use crate::probe::is_home;
 
 /// Entries of a directory that are looked at.
@@ -17,7 +17,7 @@ const MOST_ENTRIES: usize = 4096;
 
 /// What was found so far.
 pub struct Toolchains<'a> {
-    list: &'a List,
+    list: &'a SystemList,
     workspace: &'a Path,
     homes: Vec<PathBuf>,
     /// Directories and files to show, not judged yet.
@@ -30,7 +30,7 @@ pub struct Toolchains<'a> {
 
 impl<'a> Toolchains<'a> {
     /// Looks at each directory of `path`.
-    pub fn of(list: &'a List, workspace: &'a Path, home: Option<&Path>, path: &str) -> Self {
+    pub fn of(list: &'a SystemList, workspace: &'a Path, home: Option<&Path>, path: &str) -> Self {
         let mut homes: Vec<PathBuf> = home.map(Path::to_owned).into_iter().collect();
         homes.extend(home.and_then(|home| home.canonicalize().ok()));
         let mut found = Self {
@@ -99,7 +99,7 @@ impl<'a> Toolchains<'a> {
         let too_much = is_home(above)
             || holds(self.workspace)
             || self.homes.iter().any(|home| holds(home))
-            || Never::builtin().is_common(above);
+            || NeverList::builtin().is_common(above);
         (whole && !too_much).then_some(above)
     }
 

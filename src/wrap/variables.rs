@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use super::error::WrapRefused;
+use super::error::WrapRefusal;
 use super::landlock;
 use super::settings::SealedFile;
 use crate::cli::Walls;
@@ -30,7 +30,7 @@ pub fn asked(
         for pair in pairs {
             match Assignment::of(pair) {
                 Some(assignment) => all.extend(assignment.pair(&own)),
-                None => bail!(WrapRefused::Env(pair.clone())),
+                None => bail!(WrapRefusal::Env(pair.clone())),
             }
         }
     }
@@ -55,7 +55,7 @@ pub fn check_free(asked: &[(String, String)], walls: Walls, policy: &Policy) -> 
         } else {
             continue;
         };
-        bail!(WrapRefused::Taken {
+        bail!(WrapRefusal::Taken {
             name: name.clone(),
             why
         });
@@ -127,7 +127,7 @@ fn from_file(
         });
         match judged {
             Ok(assignment) => all.extend(assignment.pair(&own)),
-            Err(why) => bail!(WrapRefused::EnvFile {
+            Err(why) => bail!(WrapRefusal::EnvFile {
                 path: file.path.clone(),
                 line,
                 why,

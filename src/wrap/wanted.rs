@@ -7,16 +7,16 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 
 use super::caches::Caches;
-use super::list::List;
+use super::list::SystemList;
 use super::person::Person;
-use super::settings::{self, FileKind, SealedFile, Source};
+use super::settings::{self, SealedFile, SealedFileKind, SettingsSource};
 use super::variables::Variables;
 use super::{repository, workspace};
 use crate::cli::{self, Walls};
-use crate::policy::{Asked, AskedOption, AskedPolicy, Field, OnUnknown, Publish};
+use crate::policy::{Field, FieldOption, OnUnknown, PolicyOption, Publish, WrapOptions};
 
-/// All that is asked for.
-pub struct Wanted {
+/// All that the caller requests from `wrap`.
+pub struct WrapRequest {
     /// Program and arguments.
     pub command: Vec<String>,
     /// How the sandbox is called.
@@ -26,13 +26,13 @@ pub struct Wanted {
     /// Who the command runs as.
     pub person: Person,
     /// The built-in list.
-    pub list: List,
+    pub list: SystemList,
     /// The working directory, without links.
     pub cwd: PathBuf,
     /// The workspace, in which that is.
     pub workspace: PathBuf,
     /// What is asked of the policy.
-    pub asked: Asked,
+    pub asked: WrapOptions,
     /// Variables, the lowest source first.
     pub variables: Vec<Variables>,
     /// What `--read`, `--write` and `--hide` name.
@@ -57,11 +57,11 @@ pub struct Wanted {
     pub notice: Option<String>,
 }
 
-impl Wanted {
+impl WrapRequest {
     /// Finds it out. Lists of the files and of the command line add up; of other values the command line's counts before the
     /// project's, and that before the person's.
     pub fn of(args: &cli::Wrap) -> Result<Self> {
-        let list = List::builtin();
+        let list = SystemList::builtin();
         let directory = workspace::asked(args.workspace.as_deref())?;
         let person = Person::of_caller(&directory)?;
         let (cwd, workspace) = person.looking(|| {
@@ -123,8 +123,8 @@ impl Wanted {
         }
     }
 
-    fn add(&mut self, source: Source) {
-        let Source {
+    fn add(&mut self, source: SettingsSource) {
+        let SettingsSource {
             path,
             settings,
             files,
@@ -176,20 +176,20 @@ impl Wanted {
 fn option_variables(args: &cli::Wrap, person: &Person) -> Result<Vec<SealedFile>> {
     let files = args.env_file.iter();
     files
-        .map(|file| SealedFile::read(person, file, FileKind::Variables))
+        .map(|file| SealedFile::read(person, file, SealedFileKind::Variables))
         .collect()
 }
 
 /// What is asked of the policy, and the file in which it stands. To be called with the person's rights over files.
 fn asked(
     args: &cli::Wrap,
-    sources: &[Source],
+    sources: &[SettingsSource],
     person: &Person,
-) -> Result<(Asked, Option<PathBuf>)> {
-    let name_of = |source: &Source| source.path.display().to_string();
-    let mut asked = Asked {
+) -> Result<(WrapOptions, Option<PathBuf>)> {
+    let name_of = |source: &SettingsSource| source.path.display().to_string();
+    let mut asked = WrapOptions {
         options: options(args)?,
-        ..Asked::default()
+        ..WrapOptions::default()
     };
     for source in sources {
         let fields = source.settings.fields(&name_of(source))?;
@@ -199,25 +199,25 @@ fn asked(
     let mut file = None;
     let mut chosen = |name: &str, read: &dyn Fn() -> Result<(PathBuf, String)>| {
         if !settings::is_file(name) {
-            return Ok(AskedPolicy::Named(name.to_owned()));
+            return Ok(PolicyOption::Named(name.to_owned()));
         }
         let (path, text) = read()?;
         file = Some(path);
-        anyhow::Ok(AskedPolicy::File {
+        anyhow::Ok(PolicyOption::File {
             path: name.to_owned(),
             text,
         })
     };
     if let Some(name) = &args.policy {
         let policy = chosen(name, &|| {
-            let file = SealedFile::read(person, name.as_ref(), FileKind::Policy)?;
+            let file = SealedFile::read(person, name.as_ref(), SealedFileKind::Policy)?;
             file.require()?;
             Ok((file.path, file.text))
         });
         asked.policy = Some(policy?);
         return Ok((asked, file));
     }
-    let named = |source: &Source| source.settings.policy.clone();
+    let named = |source: &SettingsSource| source.settings.policy.clone();
     let mut highest_first = sources.iter().rev();
     if let Some((source, name)) = highest_first.find_map(|s| Some((s, named(s)?))) {
         let of = name_of(source);
@@ -228,20 +228,20 @@ fn asked(
     Ok((asked, file))
 }
 
-fn options(args: &cli::Wrap) -> Result<Vec<AskedOption>> {
+fn options(args: &cli::Wrap) -> Result<Vec<FieldOption>> {
     let mut options = Vec::new();
     for text in &args.set {
-        options.push(AskedOption::set(text)?);
+        options.push(FieldOption::set(text)?);
     }
     for hosts in &args.allow {
-        options.push(AskedOption::adding("--allow", Field::NetworkAllow, hosts));
+        options.push(FieldOption::adding("--allow", Field::NetworkAllow, hosts));
     }
     for hosts in &args.deny {
-        options.push(AskedOption::adding("--deny", Field::NetworkDeny, hosts));
+        options.push(FieldOption::adding("--deny", Field::NetworkDeny, hosts));
     }
     for published in &args.publish {
         let port = published.inside().to_string();
-        options.push(AskedOption::adding(
+        options.push(FieldOption::adding(
             "--publish",
             Field::NetworkInbound,
             &port,
@@ -249,7 +249,7 @@ fn options(args: &cli::Wrap) -> Result<Vec<AskedOption>> {
     }
     if args.ask {
         let ask = OnUnknown::Ask.to_string();
-        options.push(AskedOption::setting("--ask", Field::NetworkOnUnknown, &ask));
+        options.push(FieldOption::setting("--ask", Field::NetworkOnUnknown, &ask));
     }
     Ok(options)
 }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use super::error::WrapRefused;
+use super::error::WrapRefusal;
 use super::layout::Layout;
-use super::list::List;
+use super::list::SystemList;
 use super::person::Person;
 use crate::probe::is_home;
 use crate::runtime::state::store;
@@ -18,7 +18,7 @@ pub fn check_state(layout: &Layout) -> Result<()> {
     let records = store::run_dir().to_owned();
     let mut shown = layout.binds.iter().chain(layout.writable());
     if let Some(path) = shown.find(|path| records.starts_with(path) || path.starts_with(&records)) {
-        bail!(WrapRefused::HoldsRecords {
+        bail!(WrapRefusal::HoldsRecords {
             path: path.to_owned(),
             records,
         });
@@ -28,7 +28,7 @@ pub fn check_state(layout: &Layout) -> Result<()> {
             .canonicalize()
             .unwrap_or_else(|_| temporary.to_owned());
         if let Some(path) = layout.writable().find(|path| real.starts_with(path)) {
-            bail!(WrapRefused::HoldsTemporary(path.to_owned()));
+            bail!(WrapRefusal::HoldsTemporary(path.to_owned()));
         }
     }
     Ok(())
@@ -44,27 +44,27 @@ pub fn asked(option: Option<&Path>) -> Result<PathBuf> {
 
 /// The project's directory, without links. Refused is what is no project's: a part of the system, a home, and what the
 /// person cannot enter.
-pub fn choose(asked: &Path, list: &List, person: &Person) -> Result<PathBuf> {
+pub fn choose(asked: &Path, list: &SystemList, person: &Person) -> Result<PathBuf> {
     let workspace = asked
         .canonicalize()
         .with_context(|| format!("open the workspace {asked:?} as {}", person.name()))?;
     if !workspace.is_dir() {
-        bail!(WrapRefused::NoDirectory(workspace));
+        bail!(WrapRefusal::NoDirectory(workspace));
     }
     if workspace.to_str().is_none() {
-        bail!(WrapRefused::NoText(workspace));
+        bail!(WrapRefusal::NoText(workspace));
     }
     if workspace == Path::new("/") || list.system.iter().any(|s| workspace.starts_with(s)) {
-        bail!(WrapRefused::SystemDirectory(workspace));
+        bail!(WrapRefusal::SystemDirectory(workspace));
     }
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let homes = home.into_iter().chain(person.home());
     let mut homes = homes.filter_map(|home| home.canonicalize().ok());
     if is_home(&workspace) || homes.any(|home| home.starts_with(&workspace)) {
-        bail!(WrapRefused::Home(workspace));
+        bail!(WrapRefusal::Home(workspace));
     }
     if let Err(error) = fs::read_dir(&workspace) {
-        bail!(WrapRefused::NotYours(workspace, person.name(), error));
+        bail!(WrapRefusal::NotYours(workspace, person.name(), error));
     }
     Ok(workspace)
 }

@@ -15,7 +15,7 @@ use oci_spec::runtime::LinuxResources;
 use crate::cgroup::CgroupError;
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::hierarchies::Hierarchies;
-use crate::render::limits::Current;
+use crate::render::limits::CurrentLimits;
 
 pub use refusal::LimitRefusal;
 
@@ -40,13 +40,13 @@ pub fn warn_of_kernel_memory(resources: &LinuxResources) {
 }
 
 /// The limits that hold now, on cgroup v2: systemd's driver is used with no other. Empty on cgroup v1.
-pub fn current(controllers: &Controllers) -> Current {
+pub fn current(controllers: &Controllers) -> CurrentLimits {
     let read = |file: &str| {
         let dir = controllers.unified()?;
         fs::read_to_string(dir.join(file)).ok()
     };
     // A controller that is not there limits nothing.
-    Current::parse(
+    CurrentLimits::parse(
         &read("cpu.max").unwrap_or_default(),
         &read("memory.max").unwrap_or_default(),
     )

@@ -6,21 +6,21 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 use super::super::out;
-use crate::cli::{Global, PolicyCheck};
-use crate::egress::request::{self, Asked, RequestDecision};
+use crate::cli::{GlobalOptions, PolicyCheck};
+use crate::egress::request::{self, FullRequest, RequestDecision};
 use crate::egress::{Decision, Denial, NetworkVerdict, endpoint};
 use crate::log;
 use crate::plan::NetworkPlan;
 use crate::policy::request::Scheme;
 use crate::policy::{
-    Advice, Field, Host, NetworkMode, NetworkRule, POLICY_KEY, PolicyError, Rule, Selection,
-    Target, Tool, annotation_key, resolve, shown,
+    Advice, EgressRule, Field, Host, NetworkMode, NetworkRule, POLICY_KEY, PolicyError, RuleTarget,
+    Selection, Tool, annotation_key, resolve, shown,
 };
 use crate::runtime::input::node_files::NodeFiles;
 use crate::runtime::network::control;
 use crate::runtime::state::find;
 use crate::runtime::state::record::ProcessId;
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 
 /// The status of a denial.
 const DENIED: u8 = 1;
@@ -28,7 +28,7 @@ const DENIED: u8 = 1;
 const NO_ANSWER: u8 = 2;
 
 /// Says whether a connection would be allowed.
-pub fn run(global: &Global, args: &PolicyCheck) -> ExitCode {
+pub fn run(global: &GlobalOptions, args: &PolicyCheck) -> ExitCode {
     let said = answer(global, args).and_then(|(allowed, text)| {
         out::line(&text)?;
         Ok(allowed)
@@ -58,10 +58,10 @@ struct Question {
     host: Host,
     port: u16,
     /// The request that the connection is for, in its one form.
-    request: Option<Asked>,
+    request: Option<FullRequest>,
 }
 
-fn answer(global: &Global, args: &PolicyCheck) -> Result<(bool, String)> {
+fn answer(global: &GlobalOptions, args: &PolicyCheck) -> Result<(bool, String)> {
     let question = Question::of(args)?;
     match &args.container {
         Some(id) => of_container(id, &question),
@@ -86,7 +86,7 @@ fn of_container(id: &str, question: &Question) -> Result<(bool, String)> {
             Tool::Wrap.adds(Field::NetworkAllow, &[&rule.to_string()])
         );
     }
-    let dir = Place::new(&record.root, &record.id)?.dir();
+    let dir = ContainerPaths::new(&record.root, &record.id)?.dir();
     // One that has not started, or has ended, has no sidecar to ask.
     let runs = record.sidecar.is_some() && record.init.is_some_and(ProcessId::is_alive);
     let status = match runs {
@@ -109,7 +109,11 @@ fn of_container(id: &str, question: &Question) -> Result<(bool, String)> {
     }
 }
 
-fn of_policy(global: &Global, args: &PolicyCheck, question: &Question) -> Result<(bool, String)> {
+fn of_policy(
+    global: &GlobalOptions,
+    args: &PolicyCheck,
+    question: &Question,
+) -> Result<(bool, String)> {
     let files = NodeFiles::of(global)?;
     let typed = annotations(&args.annotation)?;
     let Some(name) = &args.name else {
@@ -324,8 +328,8 @@ impl Question {
             RequestDecision::Allow(rule) => {
                 // A rule for connections looks into none: whoever asks about a request is told how far it goes.
                 let rest = match rule {
-                    Rule::Connection(_) => ", which opens every request to this host",
-                    Rule::Request(_) => "",
+                    EgressRule::Connection(_) => ", which opens every request to this host",
+                    EgressRule::Request(_) => "",
                 };
                 Some((true, format!("allowed: {self} by the rule {rule}{rest}")))
             }
@@ -362,24 +366,24 @@ impl Question {
     }
 
     /// The rule that would allow it, where one can.
-    fn missing(&self, network: &NetworkPlan) -> Option<Rule> {
+    fn missing(&self, network: &NetworkPlan) -> Option<EgressRule> {
         let is_request = network.rules.requests().any(|rule| rule.names(&self.host));
         if let Some(asked) = self.request.as_ref().filter(|_| is_request) {
             let asked = asked.decisive(&network.rules);
             return match network.rules.decide_request(&asked.request) {
-                RequestDecision::NotListed => asked.rule().map(Rule::Request),
+                RequestDecision::NotListed => asked.rule().map(EgressRule::Request),
                 RequestDecision::Allow(_) | RequestDecision::DeniedBy(_) => None,
             };
         }
         let target = match &self.host {
-            Host::Name(name) => Target::Name(name.clone()),
-            Host::Address(address) => Target::address(*address),
+            Host::Name(name) => RuleTarget::Name(name.clone()),
+            Host::Address(address) => RuleTarget::address(*address),
         };
         match network.rules.decide(&self.host, self.port) {
             Decision::Allow(_)
             | Decision::Deny(Denial::DeniedBy(_) | Denial::OnlyRequests | Denial::Metadata) => None,
             Decision::Deny(Denial::NotListed | Denial::Port(_)) => {
-                let rule: Rule = NetworkRule::allowing(target, self.port).into();
+                let rule: EgressRule = NetworkRule::allowing(target, self.port).into();
                 Advice::of_rule(&rule).may_be_named().then_some(rule)
             }
         }
@@ -398,7 +402,7 @@ impl std::fmt::Display for Question {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::egress::Rules;
+    use crate::egress::EgressRules;
 
     fn ask(host: &str, port: u16) -> Question {
         Question {
@@ -414,10 +418,10 @@ mod tests {
         let (allowed, text) = ask("db.test", 5432).verdict(&network);
         assert!(!allowed && text.contains("network.mode is local"), "{text}");
         network.mode = NetworkMode::Allowlist;
-        network.rules = Rules {
+        network.rules = EgressRules {
             allow: ["internal:db.test:5432".parse().unwrap()].into(),
             deny: ["bad.test".parse().unwrap()].into(),
-            ..crate::egress::Rules::default()
+            ..crate::egress::EgressRules::default()
         };
         let (allowed, text) = ask("db.test", 5432).verdict(&network);
         assert!(allowed);
@@ -430,7 +434,7 @@ mod tests {
             !allowed && text.ends_with("the missing rule: 192.0.2.1"),
             "{text}"
         );
-        network.asking = Some(crate::egress::Asking {
+        network.asking = Some(crate::egress::AskRules {
             learns: false,
             seconds: 30,
             limits: Vec::new(),
@@ -440,7 +444,7 @@ mod tests {
         assert!(!allowed && text.contains("it waits 30 s"), "{text}");
         // Finding 4 of the reading for honesty: in learn mode it said the opposite of what happens.
         let mut learning = network.clone();
-        learning.asking = Some(crate::egress::Asking {
+        learning.asking = Some(crate::egress::AskRules {
             learns: true,
             seconds: 30,
             limits: Vec::new(),

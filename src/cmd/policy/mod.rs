@@ -9,13 +9,13 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use super::out;
-use crate::cli::{Global, PolicyVerb};
+use crate::cli::{GlobalOptions, PolicyVerb};
 use crate::policy::catalogue;
 use crate::policy::escape;
 use crate::runtime::input::node_files::NodeFiles;
 
 /// Looks into the policies of this node.
-pub fn run(global: &Global, verb: &PolicyVerb) -> Result<ExitCode> {
+pub fn run(global: &GlobalOptions, verb: &PolicyVerb) -> Result<ExitCode> {
     match verb {
         PolicyVerb::Check(args) => Ok(check::run(global, args)),
         PolicyVerb::List => list(global),
@@ -24,7 +24,7 @@ pub fn run(global: &Global, verb: &PolicyVerb) -> Result<ExitCode> {
     }
 }
 
-fn list(global: &Global) -> Result<ExitCode> {
+fn list(global: &GlobalOptions) -> Result<ExitCode> {
     let files = NodeFiles::of(global)?;
     for listed in catalogue::policies(&files.sources(&BTreeMap::new(), None))? {
         let what = match listed.description {
@@ -41,7 +41,7 @@ fn list(global: &Global) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(global: &Global, name: &str) -> Result<ExitCode> {
+fn show(global: &GlobalOptions, name: &str) -> Result<ExitCode> {
     let files = NodeFiles::of(global)?;
     let policy = catalogue::policy(&files.sources(&BTreeMap::new(), None), &name.parse()?)?;
     out::text(&policy.to_toml())?;

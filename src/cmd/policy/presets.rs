@@ -10,14 +10,14 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 use super::super::out;
-use crate::cli::{Global, PolicyPresets};
-use crate::indexes::{self, Learned};
+use crate::cli::{GlobalOptions, PolicyPresets};
+use crate::indexes::{self, ManagerRules};
 use crate::policy::catalogue::{self, ListedPreset};
 use crate::policy::{Preset, escape};
 use crate::runtime::input::node_files::{NodeFiles, preset_dir};
 
 /// Lists presets, or finds out those of the node's package managers.
-pub fn run(global: &Global, args: &PolicyPresets) -> Result<ExitCode> {
+pub fn run(global: &GlobalOptions, args: &PolicyPresets) -> Result<ExitCode> {
     if !args.detect {
         return list(global, args);
     }
@@ -32,8 +32,8 @@ pub fn run(global: &Global, args: &PolicyPresets) -> Result<ExitCode> {
     if args.write {
         let dir = preset_dir(global)?;
         let existing = match args.force {
-            true => Existing::IsReplaced,
-            false => Existing::Stays,
+            true => OverwriteMode::IsReplaced,
+            false => OverwriteMode::Stays,
         };
         for learned in &all {
             out::line(&write(&dir, learned, existing)?)?;
@@ -43,7 +43,7 @@ pub fn run(global: &Global, args: &PolicyPresets) -> Result<ExitCode> {
 }
 
 /// Those that are named, or all.
-fn list(global: &Global, args: &PolicyPresets) -> Result<ExitCode> {
+fn list(global: &GlobalOptions, args: &PolicyPresets) -> Result<ExitCode> {
     let files = NodeFiles::of(global)?;
     let mut all = catalogue::presets(&files.sources(&BTreeMap::new(), None))?;
     let asked: Vec<&str> = args
@@ -108,15 +108,15 @@ fn words(listed: &ListedPreset) -> String {
     }
 }
 
-/// What becomes of a file that is there.
+/// What happens to a file that exists already.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Existing {
+enum OverwriteMode {
     Stays,
     IsReplaced,
 }
 
 /// Writes one preset file, all of it or nothing; what became of it, for a person.
-fn write(dir: &Path, learned: &Learned, existing: Existing) -> Result<String> {
+fn write(dir: &Path, learned: &ManagerRules, existing: OverwriteMode) -> Result<String> {
     let path = dir.join(format!("{}.toml", learned.preset));
     if learned.rules.is_empty() {
         return Ok(format!(
@@ -124,7 +124,7 @@ fn write(dir: &Path, learned: &Learned, existing: Existing) -> Result<String> {
             path.display()
         ));
     }
-    if existing == Existing::Stays && path.symlink_metadata().is_ok() {
+    if existing == OverwriteMode::Stays && path.symlink_metadata().is_ok() {
         return Ok(format!(
             "{}: kept as it is; --force replaces it",
             path.display()

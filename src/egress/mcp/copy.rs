@@ -60,10 +60,10 @@ pub(super) fn object<'de, A: MapAccess<'de>>(
     Ok(())
 }
 
-/// Copies any value; the text, where it is one.
-pub(super) struct Whole<'a>(pub(super) &'a mut Vec<u8>);
+/// Copies any value, and reads the text of a string.
+pub(super) struct ValueCopy<'a>(pub(super) &'a mut Vec<u8>);
 
-impl<'de> DeserializeSeed<'de> for Whole<'_> {
+impl<'de> DeserializeSeed<'de> for ValueCopy<'_> {
     type Value = Option<String>;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
@@ -71,7 +71,7 @@ impl<'de> DeserializeSeed<'de> for Whole<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Whole<'_> {
+impl<'de> Visitor<'de> for ValueCopy<'_> {
     type Value = Option<String>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -110,7 +110,7 @@ impl<'de> Visitor<'de> for Whole<'_> {
             if !first {
                 self.0.push(b',');
             }
-            if all.next_element_seed(Whole(self.0))?.is_none() {
+            if all.next_element_seed(ValueCopy(self.0))?.is_none() {
                 self.0.truncate(end);
                 self.0.push(b']');
                 return Ok(None);
@@ -121,7 +121,7 @@ impl<'de> Visitor<'de> for Whole<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
         object(map, self.0, |_, map, out| {
-            map.next_value_seed(Whole(out)).map(drop)
+            map.next_value_seed(ValueCopy(out)).map(drop)
         })?;
         Ok(None)
     }

@@ -6,20 +6,20 @@ use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::LONGEST;
-use super::copy::{Whole, is_plain, object, unlike};
+use super::copy::{ValueCopy, is_plain, object, unlike};
 use crate::policy::request::NameGlob;
 
 /// Patterns of names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Shown {
+pub struct NamePatterns {
     /// Those that are shown,
     pub allow: Vec<NameGlob>,
     /// unless one of these means them.
     pub deny: Vec<NameGlob>,
 }
 
-impl Shown {
+impl NamePatterns {
     fn shows(&self, name: &str) -> bool {
         is_plain(name)
             && self.allow.iter().any(|glob| glob.matches(name))
@@ -27,24 +27,24 @@ impl Shown {
     }
 }
 
-/// What lists may show.
+/// Which names an MCP server's lists may show.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Lists {
+pub struct McpLists {
     /// Tools by their names,
-    pub tools: Shown,
+    pub tools: NamePatterns,
     /// prompts by theirs,
-    pub prompts: Shown,
+    pub prompts: NamePatterns,
     /// and resources by their addresses.
-    pub resources: Shown,
+    pub resources: NamePatterns,
 }
 
-impl Lists {
+impl McpLists {
     /// A message of a server with what may be shown of its lists alone.
     pub fn filtered(&self, message: &[u8]) -> Result<Vec<u8>, String> {
         let mut bytes = Vec::new();
         let mut reader = serde_json::Deserializer::from_slice(message);
-        let place = Place::Answers;
+        let place = ListPosition::Answers;
         let read = Filter(self, place, &mut bytes).deserialize(&mut reader);
         let read = read.and_then(|()| reader.end());
         read.map_err(|error| error.to_string())?;
@@ -56,7 +56,7 @@ impl Lists {
         }
     }
 
-    fn of(&self, list: &str) -> Option<(&Shown, &'static str)> {
+    fn of(&self, list: &str) -> Option<(&NamePatterns, &'static str)> {
         match list {
             "tools" => Some((&self.tools, "name")),
             "prompts" => Some((&self.prompts, "name")),
@@ -66,29 +66,31 @@ impl Lists {
     }
 }
 
-/// Where in a server's message a value stands.
+/// The position of a value in a server's message.
 #[derive(Clone, Copy)]
-enum Place<'a> {
+enum ListPosition<'a> {
     /// One message, or a list of them.
     Answers,
     Answer,
     Result,
-    List(&'a Shown, &'static str),
+    List(&'a NamePatterns, &'static str),
     /// One thing of a list.
     Entry(&'static str),
 }
 
 /// Copies a server's message without what is not to be shown.
-struct Filter<'a>(&'a Lists, Place<'a>, &'a mut Vec<u8>);
+struct Filter<'a>(&'a McpLists, ListPosition<'a>, &'a mut Vec<u8>);
 
 impl<'de> DeserializeSeed<'de> for Filter<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
         match self.1 {
-            Place::Answers => from.deserialize_any(self),
-            Place::List(..) => from.deserialize_seq(self),
-            Place::Answer | Place::Result | Place::Entry(_) => from.deserialize_map(self),
+            ListPosition::Answers => from.deserialize_any(self),
+            ListPosition::List(..) => from.deserialize_seq(self),
+            ListPosition::Answer | ListPosition::Result | ListPosition::Entry(_) => {
+                from.deserialize_map(self)
+            }
         }
     }
 }
@@ -98,38 +100,38 @@ impl<'de> Visitor<'de> for Filter<'_> {
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.1 {
-            Place::Answers => "a message of JSON-RPC or a list of them",
-            Place::Answer => "a message of JSON-RPC",
-            Place::Result => "a result that is an object",
-            Place::List(..) => "a list",
-            Place::Entry(_) => "an object in a list",
+            ListPosition::Answers => "a message of JSON-RPC or a list of them",
+            ListPosition::Answer => "a message of JSON-RPC",
+            ListPosition::Result => "a result that is an object",
+            ListPosition::List(..) => "a list",
+            ListPosition::Entry(_) => "an object in a list",
         })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
         let Self(lists, place, out) = self;
         object(map, out, |key, map, out| match place {
-            Place::Answers | Place::Answer => {
+            ListPosition::Answers | ListPosition::Answer => {
                 unlike(key, &["result"])?;
                 match key {
-                    "result" => map.next_value_seed(Filter(lists, Place::Result, out)),
-                    _ => map.next_value_seed(Whole(out)).map(drop),
+                    "result" => map.next_value_seed(Filter(lists, ListPosition::Result, out)),
+                    _ => map.next_value_seed(ValueCopy(out)).map(drop),
                 }
             }
-            Place::Result => {
+            ListPosition::Result => {
                 unlike(key, &["tools", "prompts", "resources"])?;
                 match lists.of(key) {
                     Some((shown, field)) => {
-                        map.next_value_seed(Filter(lists, Place::List(shown, field), out))
+                        map.next_value_seed(Filter(lists, ListPosition::List(shown, field), out))
                     }
-                    None => map.next_value_seed(Whole(out)).map(drop),
+                    None => map.next_value_seed(ValueCopy(out)).map(drop),
                 }
             }
-            Place::Entry(field) => {
+            ListPosition::Entry(field) => {
                 unlike(key, &[field])?;
-                map.next_value_seed(Whole(out)).map(drop)
+                map.next_value_seed(ValueCopy(out)).map(drop)
             }
-            Place::List(..) => Err(A::Error::custom("a list is no object")),
+            ListPosition::List(..) => Err(A::Error::custom("a list is no object")),
         })
     }
 
@@ -144,14 +146,14 @@ impl<'de> Visitor<'de> for Filter<'_> {
             }
             let at = out.len();
             let read = match place {
-                Place::List(_, field) => {
-                    all.next_element_seed(Filter(lists, Place::Entry(field), out))?
+                ListPosition::List(_, field) => {
+                    all.next_element_seed(Filter(lists, ListPosition::Entry(field), out))?
                 }
-                _ => all.next_element_seed(Filter(lists, Place::Answer, out))?,
+                _ => all.next_element_seed(Filter(lists, ListPosition::Answer, out))?,
             };
             let is_shown = read.is_some()
                 && match place {
-                    Place::List(shown, field) => {
+                    ListPosition::List(shown, field) => {
                         named(&out[at..], field).is_some_and(|name| shown.shows(&name))
                     }
                     _ => true,
@@ -169,8 +171,9 @@ impl<'de> Visitor<'de> for Filter<'_> {
 
 /// The name of a thing, which was written here a moment ago.
 fn named(entry: &[u8], field: &str) -> Option<String> {
-    struct Named<'a>(&'a str);
-    impl<'de> Visitor<'de> for Named<'_> {
+    /// A list's item with its name.
+    struct NamedItem<'a>(&'a str);
+    impl<'de> Visitor<'de> for NamedItem<'_> {
         type Value = Option<String>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -181,7 +184,7 @@ fn named(entry: &[u8], field: &str) -> Option<String> {
             let mut name = None;
             while let Some(key) = map.next_key::<String>()? {
                 let mut scratch = Vec::new();
-                let text = map.next_value_seed(Whole(&mut scratch))?;
+                let text = map.next_value_seed(ValueCopy(&mut scratch))?;
                 if key == self.0 {
                     name = text;
                 }
@@ -190,7 +193,7 @@ fn named(entry: &[u8], field: &str) -> Option<String> {
         }
     }
     let mut reader = serde_json::Deserializer::from_slice(entry);
-    reader.deserialize_map(Named(field)).ok().flatten()
+    reader.deserialize_map(NamedItem(field)).ok().flatten()
 }
 
 #[cfg(test)]
@@ -200,16 +203,16 @@ mod tests {
     #[test]
     fn lists_show_what_may_be_named() {
         let globs = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
-        let lists = Lists {
-            tools: Shown {
+        let lists = McpLists {
+            tools: NamePatterns {
                 allow: globs(&["search_*"]),
                 deny: globs(&["*secret*"]),
             },
-            resources: Shown {
+            resources: NamePatterns {
                 allow: globs(&["file:///a"]),
                 deny: Vec::new(),
             },
-            prompts: Shown::default(),
+            prompts: NamePatterns::default(),
         };
         let filtered = |text: &str| {
             lists

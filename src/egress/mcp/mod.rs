@@ -19,12 +19,12 @@ use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-pub use lists::{Lists, Shown};
+pub use lists::{McpLists, NamePatterns};
 
-use self::copy::{Whole, is_plain, object, put, unlike};
+use self::copy::{ValueCopy, is_plain, object, put, unlike};
 use crate::egress::forms::percent_decoded;
 use crate::egress::phrase::in_words;
-use crate::policy::request::{Call, is_method, name_field};
+use crate::policy::request::{McpCall, is_method, name_field};
 
 /// The longest body that is read, and the longest list, in bytes.
 pub const LONGEST: usize = 1 << 20;
@@ -38,13 +38,13 @@ const LONGEST_ID: usize = 256;
 /// The error of JSON-RPC for what the wall refuses: one of those that a server defines.
 const REFUSED: i64 = -32043;
 
-/// What one body says.
+/// The content of one body.
 #[derive(Debug, Default, PartialEq)]
-pub struct Message {
+pub struct McpMessage {
     /// In its one form.
     pub bytes: Vec<u8>,
     /// What it asks for.
-    pub calls: Vec<Call>,
+    pub calls: Vec<McpCall>,
     /// The requests that wait for an answer.
     pub ids: Vec<Value>,
     /// Whether it is a list of messages.
@@ -54,11 +54,11 @@ pub struct Message {
 }
 
 /// Reads a body. An error says what it is not.
-pub fn read(body: &[u8]) -> Result<Message, String> {
+pub fn read(body: &[u8]) -> Result<McpMessage, String> {
     if body.len() > LONGEST {
         return Err(format!("it is longer than {LONGEST} bytes"));
     }
-    let mut message = Message::default();
+    let mut message = McpMessage::default();
     let mut reader = serde_json::Deserializer::from_slice(body);
     let read = Top(&mut message).deserialize(&mut reader);
     read.and_then(|()| reader.end())
@@ -77,7 +77,7 @@ pub fn read(body: &[u8]) -> Result<Message, String> {
     }
 }
 
-impl Message {
+impl McpMessage {
     /// Whether an answer to it has a list, or may have one.
     pub fn lists(&self) -> bool {
         self.stream || self.calls.iter().any(|call| call.method.ends_with("/list"))
@@ -85,7 +85,7 @@ impl Message {
 }
 
 /// The answer to requests that the wall refuses, out of what it would say to another request; `None` where nobody waits for one.
-pub fn refusal(message: &Message, explanation: &str) -> Option<String> {
+pub fn refusal(message: &McpMessage, explanation: &str) -> Option<String> {
     let data: Value = serde_json::from_str(explanation).ok()?;
     let text = in_words(explanation)?;
     let one = |id: &Value| {
@@ -101,7 +101,7 @@ pub fn refusal(message: &Message, explanation: &str) -> Option<String> {
 }
 
 /// One message or a list of them.
-struct Top<'a>(&'a mut Message);
+struct Top<'a>(&'a mut McpMessage);
 
 impl<'de> DeserializeSeed<'de> for Top<'_> {
     type Value = ();
@@ -141,7 +141,7 @@ impl<'de> Visitor<'de> for Top<'_> {
 }
 
 /// One of a batch, which is no batch.
-struct Member<'a>(&'a mut Message, usize);
+struct Member<'a>(&'a mut McpMessage, usize);
 
 impl<'de> DeserializeSeed<'de> for Member<'_> {
     type Value = ();
@@ -184,12 +184,12 @@ struct Params {
     uri: Option<String>,
 }
 
-fn one<'de, A: MapAccess<'de>>(map: A, message: &mut Message) -> Result<(), A::Error> {
+fn one<'de, A: MapAccess<'de>>(map: A, message: &mut McpMessage) -> Result<(), A::Error> {
     let mut fields = Fields::default();
     object(map, &mut message.bytes, |key, map, out| {
         match key {
             "jsonrpc" => {
-                let version = map.next_value_seed(Whole(out))?;
+                let version = map.next_value_seed(ValueCopy(out))?;
                 fields.version = version.as_deref() == Some("2.0");
             }
             "id" => {
@@ -204,7 +204,7 @@ fn one<'de, A: MapAccess<'de>>(map: A, message: &mut Message) -> Result<(), A::E
                 fields.id = Some(id);
             }
             "method" => {
-                let method = map.next_value_seed(Whole(out))?;
+                let method = map.next_value_seed(ValueCopy(out))?;
                 let method = method.filter(|method| is_method(method));
                 fields.method = Some(method.ok_or_else(|| {
                     A::Error::custom(
@@ -214,11 +214,11 @@ fn one<'de, A: MapAccess<'de>>(map: A, message: &mut Message) -> Result<(), A::E
             }
             "params" => fields.params = Some(map.next_value_seed(ParamsOf(out))?),
             "result" => {
-                map.next_value_seed(Whole(out))?;
+                map.next_value_seed(ValueCopy(out))?;
                 fields.result = true;
             }
             "error" => {
-                map.next_value_seed(Whole(out))?;
+                map.next_value_seed(ValueCopy(out))?;
                 fields.error = true;
             }
             other => {
@@ -232,7 +232,7 @@ fn one<'de, A: MapAccess<'de>>(map: A, message: &mut Message) -> Result<(), A::E
     message.take(fields).map_err(A::Error::custom)
 }
 
-impl Message {
+impl McpMessage {
     fn take(&mut self, fields: Fields) -> Result<(), &'static str> {
         if !fields.version {
             return Err("its jsonrpc is not \"2.0\"");
@@ -272,7 +272,7 @@ impl Message {
             }
         };
         self.ids.extend(id);
-        self.calls.push(Call { method, name });
+        self.calls.push(McpCall { method, name });
         Ok(())
     }
 }
@@ -308,7 +308,7 @@ impl<'de> Visitor<'de> for ParamsOf<'_> {
         let mut params = Params::default();
         object(map, self.0, |key, map, out| {
             unlike(key, &["name", "uri"])?;
-            let text = map.next_value_seed(Whole(out))?;
+            let text = map.next_value_seed(ValueCopy(out))?;
             match key {
                 "name" => params.name = text,
                 "uri" => params.uri = text,
@@ -461,11 +461,11 @@ mod tests {
     #[test]
     fn a_refusal_is_an_answer_to_each_request() {
         let why = r#"{"reason":"no","how_to_ask":"so"}"#;
-        let message = |requests: usize| Message {
+        let message = |requests: usize| McpMessage {
             ids: vec![Value::from(1); requests],
-            ..Message::default()
+            ..McpMessage::default()
         };
-        let batch = Message {
+        let batch = McpMessage {
             batch: true,
             ..message(1)
         };

@@ -1,11 +1,11 @@
 //! What the rules say of calls: which requests have to be read for them, and what lists may show.
 
-use super::{Lists, Shown};
-use crate::egress::Rules;
+use super::{McpLists, NamePatterns};
+use crate::egress::EgressRules;
 use crate::policy::request::{NameGlob, Request, RequestRule, listed_for};
-use crate::policy::{Host, Rule};
+use crate::policy::{EgressRule, Host};
 
-impl Rules {
+impl EgressRules {
     /// Whether what is decided about is in the body of this request, which nobody has read yet, or in the answer to it: a rule for
     /// calls denies something there, or nothing but such a rule allows it.
     pub fn needs_calls(&self, request: &Request) -> bool {
@@ -33,7 +33,7 @@ impl Rules {
         &'a self,
         request: &'a Request,
     ) -> impl Iterator<Item = &'a RequestRule> {
-        let rules = self.deny.iter().filter_map(Rule::request);
+        let rules = self.deny.iter().filter_map(EgressRule::request);
         let rules = rules.filter(|rule| rule.mcp().is_some());
         rules.filter(move |rule| {
             let mut others = self.spellings_of(&request.host).into_iter().map(Host::Name);
@@ -48,7 +48,7 @@ impl Rules {
     }
 
     /// What lists in the answer to this request may show: what may be named there, or all where the list itself is named.
-    pub fn lists(&self, request: &Request) -> Lists {
+    pub fn lists(&self, request: &Request) -> McpLists {
         let shown = |list: &str| {
             let by = listed_for(list).unwrap_or(list);
             let posted = Request {
@@ -70,12 +70,12 @@ impl Rules {
             };
             let deny = self.denials_of_calls(request).filter_map(RequestRule::mcp);
             let deny = deny.flat_map(|words| words.names(by).cloned().collect::<Vec<_>>());
-            Shown {
+            NamePatterns {
                 allow,
                 deny: deny.collect(),
             }
         };
-        Lists {
+        McpLists {
             tools: shown("tools/list"),
             prompts: shown("prompts/list"),
             resources: shown("resources/list"),
@@ -88,16 +88,16 @@ mod tests {
     use super::*;
     use crate::egress::request::{RequestDecision, typed};
 
-    fn rules(allow: &[&str], deny: &[&str]) -> Rules {
+    fn rules(allow: &[&str], deny: &[&str]) -> EgressRules {
         let parse = |list: &[&str]| list.iter().map(|r| r.parse().unwrap()).collect();
-        Rules {
+        EgressRules {
             allow: parse(allow),
             deny: parse(deny),
-            ..Rules::default()
+            ..EgressRules::default()
         }
     }
 
-    fn allowed(rules: &Rules, text: &str) -> bool {
+    fn allowed(rules: &EgressRules, text: &str) -> bool {
         let asked = typed(text).unwrap_or_else(|why| panic!("{text}: {why}"));
         matches!(
             rules.decide_request(&asked.request),

@@ -9,21 +9,21 @@ use std::path::PathBuf;
 
 use oci_spec::runtime::Spec;
 
-use self::setup::Setup;
-use super::cover::Follow;
-use super::executor::Prepared;
-use super::hidden::{self, Promised};
-use super::privileges::GroupsSet;
-use super::walls::{Common, FilterWall, FirstProcess, Joining, Role, Ruler};
+use self::setup::UnconfinedSetup;
+use super::cover::FollowLinks;
+use super::executor::Validation;
+use super::hidden::{self, PromisedMounts};
+use super::privileges::GroupsOutcome;
+use super::walls::{CommonSetup, FilterWall, FirstProcess, JoinTargets, Role, Ruler};
 use super::{
     EnforceError, devices, keyring, label, privileges, process, program, rootfs, stdio, verify,
 };
 use crate::sys::user::with_files_of_root;
 
-/// A process of a container without a policy: as with runc.
-pub struct Parity {
+/// A process of a container without a policy, set up as by runc.
+pub struct UnconfinedProcess {
     /// The part that every process has.
-    pub common: Common,
+    pub common: CommonSetup,
     /// Whether the spec asks for no_new_privs.
     pub no_new_privs: bool,
     /// The process's session keyring.
@@ -31,7 +31,7 @@ pub struct Parity {
     /// The engine's seccomp profile, compiled.
     pub filter: Option<FilterWall>,
     /// First process or a later one.
-    pub role: Role<ParityInit, Joining>,
+    pub role: Role<ParityInit, JoinTargets>,
 }
 
 /// The first process of a container without a policy.
@@ -39,7 +39,7 @@ pub struct ParityInit {
     /// The part that every first process has.
     pub process: FirstProcess,
     /// The parts of the spec that libcontainer leaves undone.
-    pub unfinished: Setup,
+    pub unfinished: UnconfinedSetup,
     /// cgroup mount to make read-only.
     pub cgroup_read_only: Option<PathBuf>,
 }
@@ -55,9 +55,9 @@ pub enum Keyring {
     Named(CString),
 }
 
-impl Parity {
+impl UnconfinedProcess {
     /// At `create`, and for processes of `exec`: everything up to the program.
-    pub(super) fn prepare(&self, spec: &Spec) -> Result<Prepared, EnforceError> {
+    pub(super) fn prepare(&self, spec: &Spec) -> Result<Validation, EnforceError> {
         let groups = match &self.role {
             Role::Init(work) => {
                 let groups = privileges::set_groups(process::groups(spec))?;
@@ -73,7 +73,7 @@ impl Parity {
                 groups
             }
         };
-        let mut prepared = Prepared::find_program(spec, groups, &self.common)?;
+        let mut prepared = Validation::find_program(spec, groups, &self.common)?;
         if self.agent_is_told_at_create() {
             self.raise(spec, groups)?;
             prepared.raised = true;
@@ -89,7 +89,7 @@ impl Parity {
     }
 
     /// The last steps before the program.
-    pub(super) fn raise(&self, spec: &Spec, groups: GroupsSet) -> Result<(), EnforceError> {
+    pub(super) fn raise(&self, spec: &Spec, groups: GroupsOutcome) -> Result<(), EnforceError> {
         if let Role::Tenant(joining) = &self.role {
             joining.enter_user_namespace()?;
         }
@@ -128,10 +128,10 @@ impl ParityInit {
         devices::close_directories(spec)?;
         setup::make(&self.unfinished)?;
         if let Some(path) = &self.cgroup_read_only {
-            rootfs::lock_cgroups(path, Follow::AsTheProgramWould)?;
+            rootfs::lock_cgroups(path, FollowLinks::AsTheProgramWould)?;
         }
         setup::seal(&self.unfinished)?;
-        hidden::check(spec, &Promised::from(&self.unfinished))?;
+        hidden::check(spec, &PromisedMounts::from(&self.unfinished))?;
         match &self.process.cwd {
             // runc enters it before it becomes the user, which may not be able to.
             Some(cwd) => with_files_of_root(|| program::enter(cwd)),

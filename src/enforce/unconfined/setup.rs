@@ -13,23 +13,25 @@ use rustix::io::Errno;
 
 use super::copy_up;
 use crate::enforce::EnforceError;
-use crate::enforce::cover::{Follow, Masks, ReadOnly, attach, read_only, remount_read_only};
+use crate::enforce::cover::{
+    FollowLinks, Masks, ReadOnlyScope, attach, read_only, remount_read_only,
+};
 use crate::enforce::file_system::NewFileSystem;
 use crate::enforce::rootfs::make_mount_point;
-use crate::kernel::mount_options::{Bits, Changes, Reach};
+use crate::kernel::mount_options::{Bits, Changes, MountReach};
 use crate::plan::FileKind;
 use crate::sys::mount::change;
 use crate::sys::netlink::RouteSocket;
 use crate::sys::user::with_files_of_root;
 
 /// Paths are the spec's own.
-const FOLLOW: Follow = Follow::AsTheProgramWould;
+const FOLLOW: FollowLinks = FollowLinks::AsTheProgramWould;
 
-/// The first process's own part of the set-up.
+/// The part of the setup that the first process does itself.
 #[derive(Default)]
-pub struct Setup {
+pub struct UnconfinedSetup {
     /// Mounts, in the spec's order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<MountStep>,
     /// Device nodes outside of /dev.
     pub devices: Vec<Device>,
     /// Working directory, made if it is missing.
@@ -48,26 +50,26 @@ pub struct Setup {
     pub new_network: bool,
 }
 
-impl Setup {
+impl UnconfinedSetup {
     /// Whether device nodes may have to be made, for which the set-up needs CAP_MKNOD.
     pub fn makes_nodes(&self) -> bool {
-        let copies = |s: &Step| matches!(s.mount, Some(Source::CopyUp(_)));
+        let copies = |s: &MountStep| matches!(s.mount, Some(MountSource::CopyUp(_)));
         self.devices.iter().any(|d| d.node.is_none()) || self.steps.iter().any(copies)
     }
 }
 
-/// Something to do at a mount point.
-pub struct Step {
+/// The work at one mount point.
+pub struct MountStep {
     /// The mount point, without a symbolic link in it.
     pub destination: PathBuf,
     /// The mount to make there; `None` if libcontainer has made one.
-    pub mount: Option<Source>,
+    pub mount: Option<MountSource>,
     /// Changes to it.
     pub changes: Changes,
 }
 
 /// The source of a mount.
-pub enum Source {
+pub enum MountSource {
     /// A detached copy of a bind mount's source.
     Tree(OwnedFd, FileKind),
     /// A new file system of this type, from this source, with these options.
@@ -85,7 +87,7 @@ pub struct Device {
 }
 
 /// Makes mounts, devices and the working directory.
-pub fn make(left: &Setup) -> Result<(), EnforceError> {
+pub fn make(left: &UnconfinedSetup) -> Result<(), EnforceError> {
     if left.new_network {
         set_lo_up().map_err(EnforceError::step("set lo up"))?;
     }
@@ -107,7 +109,7 @@ fn set_lo_up() -> std::io::Result<()> {
     }
 }
 
-fn make_as_root(left: &Setup) -> Result<(), EnforceError> {
+fn make_as_root(left: &UnconfinedSetup) -> Result<(), EnforceError> {
     left.steps.iter().try_for_each(step)?;
     left.devices.iter().try_for_each(device)?;
     let cwd = &left.cwd;
@@ -115,8 +117,8 @@ fn make_as_root(left: &Setup) -> Result<(), EnforceError> {
 }
 
 /// Makes paths read-only and masks others, last.
-pub fn seal(left: &Setup) -> Result<(), EnforceError> {
-    let readonly = |path| read_only(path, FOLLOW, ReadOnly::Alone);
+pub fn seal(left: &UnconfinedSetup) -> Result<(), EnforceError> {
+    let readonly = |path| read_only(path, FOLLOW, ReadOnlyScope::Alone);
     left.readonly.iter().try_for_each(|p| readonly(p))?;
     let mut masks = Masks::new(FOLLOW, left.mount_label.as_deref());
     left.masked.iter().try_for_each(|p| masks.mask(p))?;
@@ -130,24 +132,26 @@ pub fn seal(left: &Setup) -> Result<(), EnforceError> {
 }
 
 fn remount(path: &Path) -> Result<(), EnforceError> {
-    remount_read_only(path, FOLLOW, Reach::One)
+    remount_read_only(path, FOLLOW, MountReach::One)
         .map_err(EnforceError::step(format!("make {path:?} read-only")))
 }
 
-fn step(step: &Step) -> Result<(), EnforceError> {
-    let Step {
+fn step(step: &MountStep) -> Result<(), EnforceError> {
+    let MountStep {
         destination,
         mount,
         changes,
     } = step;
     if let Some(source) = mount {
         let (tree, kind) = match source {
-            Source::Tree(tree, kind) => (tree.try_clone().map_err(failed(destination))?, *kind),
-            Source::FileSystem(typ, from, options) => (
+            MountSource::Tree(tree, kind) => {
+                (tree.try_clone().map_err(failed(destination))?, *kind)
+            }
+            MountSource::FileSystem(typ, from, options) => (
                 file_system(typ, from, options).map_err(failed(destination))?,
                 FileKind::Directory,
             ),
-            Source::CopyUp(options) => (copied_up(destination, options)?, FileKind::Directory),
+            MountSource::CopyUp(options) => (copied_up(destination, options)?, FileKind::Directory),
         };
         make_mount_point(open(Path::new("/"))?.as_fd(), destination, kind)?;
         attach(&tree, &open(destination)?).map_err(failed(destination))?;
@@ -156,7 +160,10 @@ fn step(step: &Step) -> Result<(), EnforceError> {
         return Ok(());
     }
     let mounted = open(destination)?;
-    let bits = [(changes.one, Reach::One), (changes.below, Reach::Below)];
+    let bits = [
+        (changes.one, MountReach::One),
+        (changes.below, MountReach::Below),
+    ];
     for (bits, reach) in bits.into_iter().filter(|(bits, _)| !bits.is_empty()) {
         change(mounted.as_fd(), bits, None, reach).map_err(failed(destination))?;
     }

@@ -16,13 +16,13 @@ pub struct Settings {
     secret: Vec<String>,
     marks: Vec<String>,
     #[serde(default)]
-    file: Vec<Known>,
+    file: Vec<KnownSettings>,
 }
 
-/// A file whose settings are known.
+/// A file, and the keys whose settings are known.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Known {
+struct KnownSettings {
     path: PathBuf,
     /// Small letters; one that ends with `*` stands for all that begin so.
     keys: Vec<String>,
@@ -43,7 +43,7 @@ impl Settings {
         !self.has_mark(text) && text.lines().all(|line| judge.line(line))
     }
 
-    fn known(&self, path: &Path) -> Option<&Known> {
+    fn known(&self, path: &Path) -> Option<&KnownSettings> {
         self.file.iter().find(|file| ends_with(path, &file.path))
     }
 
@@ -63,7 +63,7 @@ impl Settings {
 #[derive(Clone, Copy)]
 struct Judge<'a> {
     all: &'a Settings,
-    known: &'a Known,
+    known: &'a KnownSettings,
 }
 
 impl Judge<'_> {

@@ -1,10 +1,10 @@
 //! What is seen of projects' settings, and what is not.
 
 use super::*;
-use crate::plan::never::Never;
+use crate::plan::never::NeverList;
 
 fn harmless(file: &str, text: &str) -> bool {
-    let settings = &Never::builtin().settings;
+    let settings = &NeverList::builtin().settings;
     settings.are_harmless(Path::new(file), text.as_bytes())
 }
 
@@ -128,7 +128,7 @@ fn tokens_keys_and_what_is_not_understood_are_not() {
     for (file, text) in npm.into_iter().chain(rest) {
         assert!(!harmless(file, text), "{file}: {text}");
     }
-    let settings = &Never::builtin().settings;
+    let settings = &NeverList::builtin().settings;
     assert!(!settings.are_harmless(Path::new(".npmrc"), b"a=\xff"));
     assert!(!settings.are_harmless(Path::new(".netrc"), b""));
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::plan::audit::report;
 use crate::policy::Field;
 
-fn audited(case: &Case) -> (Decided, Option<AuditPlan>) {
+fn audited(case: &Case) -> (DecidedPlan, Option<AuditPlan>) {
     let spec: Spec = serde_json::from_value(case.spec.clone()).unwrap();
     let decided = case.decided();
     let found = report(&case.resolved(), &spec, &case.facts, &host(), &decided);
@@ -102,7 +102,7 @@ fn a_container_that_it_would_refuse_starts_and_is_told_why() {
         presets: &BTreeMap::new(),
         known_syscall: |_| true,
         asker: Asker::Operator,
-        asked: crate::policy::Asked::NOTHING,
+        asked: crate::policy::WrapOptions::NOTHING,
     });
     assert!(error.unwrap_err().to_string().contains("closed-network"));
     let files = BTreeMap::from([(
@@ -119,7 +119,7 @@ fn a_container_that_it_would_refuse_starts_and_is_told_why() {
         presets: &BTreeMap::new(),
         known_syscall: |_| true,
         asker: Asker::Operator,
-        asked: crate::policy::Asked::NOTHING,
+        asked: crate::policy::WrapOptions::NOTHING,
     });
     let Ok(Selection::Policy(resolved)) = resolved else {
         panic!("{resolved:?}");

@@ -50,23 +50,23 @@ fn what_is_thrown_away_lies_where_the_policy_and_the_node_say() {
         (files.scratch_place, files.scratch_bytes, plan.warnings)
     };
     let (at, bytes, warnings) = place(&thrown_away(), &host());
-    assert_eq!((at, bytes), (ScratchPlace::Disk, 4 << 30));
+    assert_eq!((at, bytes), (ScratchStorage::Disk, 4 << 30));
     assert!(warnings.is_empty(), "{warnings:?}");
     let without = HostFacts {
         no_disk: Some("no loop devices".to_owned()),
         ..host()
     };
     let (at, bytes, warnings) = place(&thrown_away(), &without);
-    assert_eq!((at, bytes), (ScratchPlace::Memory, 1 << 30));
+    assert_eq!((at, bytes), (ScratchStorage::Memory, 1 << 30));
     assert!(
         warnings[0].to_string().contains("no loop devices"),
         "{warnings:?}"
     );
     let memory = thrown_away().annotation("filesystem.scratch-on", "memory");
     let (at, bytes, warnings) = place(&memory, &without);
-    assert_eq!((at, bytes), (ScratchPlace::Memory, 4 << 30));
+    assert_eq!((at, bytes), (ScratchStorage::Memory, 4 << 30));
     assert!(warnings.is_empty(), "{warnings:?}");
-    assert_eq!(place(&under("strict"), &host()).0, ScratchPlace::Memory);
+    assert_eq!(place(&under("strict"), &host()).0, ScratchStorage::Memory);
     let disk = thrown_away().annotation("filesystem.scratch-on", "disk");
     let refused = disk.plan_on(&without).unwrap_err().to_string();
     assert!(

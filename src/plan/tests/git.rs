@@ -2,15 +2,15 @@
 
 use super::*;
 
-fn hidden(path: &str, git: InGit) -> Inside {
-    Inside {
+fn hidden(path: &str, git: GitState) -> FoundCredential {
+    FoundCredential {
         git,
-        ..Inside::hidden(path.into(), "it holds credentials".into(), 1)
+        ..FoundCredential::hidden(path.into(), "it holds credentials".into(), 1)
     }
 }
 
-fn untracked(exclude: &str, name: &str) -> InGit {
-    InGit::Untracked(Untracked {
+fn untracked(exclude: &str, name: &str) -> GitState {
+    GitState::Untracked(UntrackedFile {
         exclude: exclude.into(),
         name: name.into(),
     })
@@ -25,7 +25,7 @@ fn git_is_told_of_what_is_hidden_where_it_may_be_written() {
             "tree/.netrc",
             untracked("/main/.git/info/exclude", ".netrc"),
         ),
-        hidden("agent.sock", InGit::Nothing),
+        hidden("agent.sock", GitState::Nothing),
     ];
     let plan = |options: &[&str]| {
         let case = under("standard").bind("/srv/project", "/work").cwd("/work");
@@ -49,8 +49,8 @@ fn git_is_told_of_what_is_hidden_where_it_may_be_written() {
 #[test]
 fn what_git_would_commit_as_empty_is_refused_where_it_may_be_written() {
     for (git, expect) in [
-        (InGit::Changed, "--skip-worktree"),
-        (InGit::Untold("run this".into()), "run this"),
+        (GitState::Changed, "--skip-worktree"),
+        (GitState::Untold("run this".into()), "run this"),
     ] {
         let case = |options: &[&str]| {
             let case = under("standard").bind("/srv/project", "/work").cwd("/work");
@@ -76,7 +76,7 @@ fn another_project_in_the_home_is_nobodys_commit() {
             f.home = Some(Home {
                 working: Some(Box::new(part)),
             });
-            f.inside = vec![hidden(changed, InGit::Changed)];
+            f.inside = vec![hidden(changed, GitState::Changed)];
         })
     };
     home("other/.netrc").plan();
@@ -86,17 +86,17 @@ fn another_project_in_the_home_is_nobodys_commit() {
 /// H3: a directory of credentials is masked once, and what git has in it is seen there. What git would miss in it is refused.
 #[test]
 fn what_git_has_in_a_hidden_directory_is_seen_in_it() {
-    let file = Seen {
+    let file = VisibleFile {
         path: "config".into(),
-        what: SeenAs::File { dev: 1, ino: 2 },
+        what: VisibleKind::File { dev: 1, ino: 2 },
     };
-    let directory = Inside {
+    let directory = FoundCredential {
         seen: vec![file.clone()],
-        ..hidden("x/.aws", InGit::Nothing)
+        ..hidden("x/.aws", GitState::Nothing)
     };
-    let changed = Inside {
+    let changed = FoundCredential {
         covered: true,
-        ..hidden("x/.aws/credentials", InGit::Changed)
+        ..hidden("x/.aws/credentials", GitState::Changed)
     };
     let case = |options: &[&str]| {
         let case = under("standard").bind("/srv/project", "/work").cwd("/work");
@@ -106,7 +106,7 @@ fn what_git_has_in_a_hidden_directory_is_seen_in_it() {
     let plan = case(&["ro"]).plan().filesystem;
     assert_eq!(plan.found, ["/work/x/.aws".into()].into());
     assert!(!plan.masked.contains(&"/work/x/.aws/credentials".into()));
-    let seen = SeenIn {
+    let seen = VisibleFiles {
         directory: "/work/x/.aws".into(),
         files: vec![file],
     };

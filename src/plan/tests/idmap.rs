@@ -1,9 +1,9 @@
 //! Whose root's files are on the node, and whether set-user-ID files can be made.
 
 use super::*;
-use crate::plan::idmap::{Container, Mapped};
+use crate::plan::idmap::{IdmapContext, IdmapOutcome};
 use crate::plan::set_id::is_own_group;
-use crate::plan::wrapped::ShownBy;
+use crate::plan::wrapped::WrapEnforcement;
 use crate::policy::{Field, Switch, annotation_key};
 
 const ME: u32 = 1000;
@@ -16,14 +16,14 @@ fn can(ids: MappedIds, own_group: bool) -> impl FnOnce(&mut SourceFacts) {
             uid: ME,
             gid: ME,
             inert: false,
-            mapped: Some(Mapped::To { ids, own_group }),
+            mapped: Some(IdmapOutcome::To { ids, own_group }),
         };
     }
 }
 
 fn cannot(facts: &mut SourceFacts) {
     facts.ids.uid = ME;
-    facts.ids.mapped = Some(Mapped::Cannot("it is an overlay".to_owned()));
+    facts.ids.mapped = Some(IdmapOutcome::Cannot("it is an overlay".to_owned()));
 }
 
 /// A container with a workspace.
@@ -194,7 +194,7 @@ fn it_is_tried_where_the_plan_would_use_it_and_once() {
         let resolved = case.resolved();
         let spec: Spec = serde_json::from_value(case.spec.clone()).unwrap();
         let plan = case.plan_on(host).unwrap();
-        let container = Container {
+        let container = IdmapContext {
             policy: &resolved.policy.filesystem,
             spec: &spec,
             by,
@@ -205,9 +205,13 @@ fn it_is_tried_where_the_plan_would_use_it_and_once() {
         container.is_to_be_tried(&plan.filesystem, mount, &source.ids)
     };
     let new = |facts: &mut SourceFacts| facts.ids.uid = ME;
-    let mounts = ShownBy::Mounts;
+    let mounts = WrapEnforcement::Mounts;
     assert!(tried(&working("standard", new), &host(), mounts));
-    assert!(!tried(&working("standard", new), &host(), ShownBy::Rules));
+    assert!(!tried(
+        &working("standard", new),
+        &host(),
+        WrapEnforcement::Rules
+    ));
     assert!(!tried(&working("standard", cannot), &host(), mounts));
     assert!(!tried(&working("standard", |_| {}), &host(), mounts));
     let off = working("standard", new).annotation("filesystem.idmap", "off");

@@ -70,7 +70,7 @@ pub(crate) fn sample_policy() -> Policy {
 }
 
 /// A policy within its ceilings, likewise.
-pub(crate) fn sample_resolved() -> Resolved {
+pub(crate) fn sample_resolved() -> ResolvedPolicy {
     under("standard").resolved()
 }
 
@@ -181,7 +181,7 @@ impl Case {
         self
     }
 
-    fn decided_on(&self, host: &HostFacts) -> Result<Decided, PlanError> {
+    fn decided_on(&self, host: &HostFacts) -> Result<DecidedPlan, PlanError> {
         let spec: Spec = serde_json::from_value(self.spec.clone()).unwrap();
         plan(&self.resolved(), &spec, &self.facts, host)
     }
@@ -190,11 +190,11 @@ impl Case {
         self.decided_on(host).map(|decided| decided.plan)
     }
 
-    fn decided(&self) -> Decided {
+    fn decided(&self) -> DecidedPlan {
         self.decided_on(&host()).unwrap()
     }
 
-    fn resolved(&self) -> Resolved {
+    fn resolved(&self) -> ResolvedPolicy {
         let selection = resolve(&Sources {
             annotations: &self.annotations,
             flag: None,
@@ -204,7 +204,7 @@ impl Case {
             known_syscall: |_| true,
             // Whether annotations may ask for it is a question to the policy's tests.
             asker: Asker::Operator,
-            asked: crate::policy::Asked::NOTHING,
+            asked: crate::policy::WrapOptions::NOTHING,
         });
         match selection.unwrap() {
             Selection::Policy(mut resolved) => {

@@ -1,7 +1,7 @@
 //! Which mounts are kept, how, and why not.
 
 use super::*;
-use crate::plan::FoundIn;
+use crate::plan::CredentialDirectory;
 
 #[test]
 fn a_support_mount_is_known_by_target_and_source_together() {
@@ -239,7 +239,7 @@ fn a_support_mount_that_is_a_bind_of_something_else_is_none() {
 #[test]
 fn a_link_on_the_way_is_the_nodes_own_or_the_mount_is_refused() {
     let case = |path: &str, owner: u32| {
-        let link = Link {
+        let link = FollowedLink {
             path: path.into(),
             owner,
         };
@@ -343,7 +343,7 @@ fn a_key_of_the_containers_own_is_given_and_told() {
 
 #[test]
 fn sockets_credentials_and_host_paths_inside_a_kept_mount_are_masked() {
-    let inside = vec![Inside::hidden(
+    let inside = vec![FoundCredential::hidden(
         "me/agent.sock".into(),
         "it is a socket".into(),
         1,
@@ -381,24 +381,24 @@ fn sockets_credentials_and_host_paths_inside_a_kept_mount_are_masked() {
 fn the_directories_of_what_was_found_are_known_again() {
     let found = |inside: Option<u64>| {
         let plan = under("standard").bind("/srv/x", "/data").found(|f| {
-            let hidden = Inside::hidden("a/.aws".into(), "it holds credentials".into(), 1);
-            f.inside = vec![Inside {
+            let hidden = FoundCredential::hidden("a/.aws".into(), "it holds credentials".into(), 1);
+            f.inside = vec![FoundCredential {
                 directory: inside,
                 ..hidden
             }];
         });
         plan.plan().filesystem.found_in
     };
-    let expect = FoundIn {
+    let expect = CredentialDirectory {
         directory: "/data/a".into(),
         inodes: [7].into(),
     };
     assert_eq!(found(Some(7)), [expect]);
     assert_eq!(found(None), []);
     // Another mount lies over the directory.
-    let hidden = Inside {
+    let hidden = FoundCredential {
         directory: Some(7),
-        ..Inside::hidden("a/.aws".into(), "it holds credentials".into(), 1)
+        ..FoundCredential::hidden("a/.aws".into(), "it holds credentials".into(), 1)
     };
     let plan = under("standard").bind("/srv/x", "/data");
     let plan = plan.found(|f| f.inside = vec![hidden.clone()]);
@@ -417,7 +417,8 @@ fn the_directories_by_which_a_credential_is_known_are_held_in_place() {
         ("me/.ssh", 1),
         ("me/agent.sock", 1),
     ];
-    let inside = inside.map(|(path, known_by)| Inside::hidden(path.into(), "w".into(), known_by));
+    let inside =
+        inside.map(|(path, known_by)| FoundCredential::hidden(path.into(), "w".into(), known_by));
     let case = under("standard").bind("/srv/x", "/data");
     let plan = case.found(|f| f.inside = inside.to_vec()).plan();
     let expect = [".config", "me/.cargo", "me/.local", "me/.local/share"];

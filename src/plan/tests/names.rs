@@ -174,7 +174,7 @@ fn an_id_in_a_volume_is_no_engines() {
     assert!(!at(&other, (&own, rootfs)));
     // A link that a container can have made.
     let source = format!("/var/lib/docker/containers/{ID}/hosts");
-    let link = Link {
+    let link = FollowedLink {
         path: "/srv/work/link".into(),
         owner: 0,
     };

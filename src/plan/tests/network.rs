@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::egress::Budget;
-use crate::egress::{Decision, Rules};
+use crate::egress::{Decision, EgressRules};
 use crate::policy::NetworkMode;
 
 #[test]
@@ -24,14 +24,14 @@ fn only_the_mode_allowlist_reaches_anything() {
             .annotation("network.mode", mode)
             .plan()
             .network;
-        assert_eq!(network.rules, Rules::default());
+        assert_eq!(network.rules, EgressRules::default());
         // Under `local` it refuses.
         assert_eq!(
             (network.proxy_env, network.refusing),
             (mode == "local", mode == "local")
         );
     }
-    assert_eq!(under("strict").plan().network.rules, Rules::default());
+    assert_eq!(under("strict").plan().network.rules, EgressRules::default());
 }
 
 /// Defect 6 of the review of agents: git by SSH to a listed host was refused without any line.

@@ -1,7 +1,7 @@
 //! A pod's own volumes, and what is none (K-5, K-6, K-8).
 
 use super::*;
-use crate::plan::facts::Holds;
+use crate::plan::facts::TokenContent;
 use crate::plan::volumes::pod;
 use crate::policy::SecretRule;
 
@@ -338,7 +338,7 @@ fn an_author_names_no_sandbox_of_another_pod() {
 }
 
 /// A volume with what is secret, under a policy with these two fields.
-fn secret(plugin: &str, holds: Option<Holds>, fields: [&str; 2]) -> Case {
+fn secret(plugin: &str, holds: Option<TokenContent>, fields: [&str; 2]) -> Case {
     let source = format!("{VOLUMES}/{plugin}/v");
     let case = in_pod("standard").bind(&source, "/x");
     let case = case.found(|f| f.holds = holds);
@@ -357,7 +357,7 @@ fn secret(plugin: &str, holds: Option<Holds>, fields: [&str; 2]) -> Case {
 
 #[test]
 fn k_5_secrets_and_tokens_are_given_by_their_fields() {
-    use Holds::{NoToken, TokenAlone, TokenAndMore};
+    use TokenContent::{NoToken, TokenAlone, TokenAndMore};
     const DROP: &str = "drop";
     const READ: &str = "read-only";
     for plugin in ["kubernetes.io~secret", "kubernetes.io~projected"] {
@@ -410,7 +410,7 @@ fn k_1_and_k_5_a_sub_path_is_judged_as_its_volume_and_others_secrets_never_come_
         let case = in_pod("standard").annotation("filesystem.secrets", "read-only");
         let case = case.bind_of(FileKind::File, source, "/x").found(|f| {
             f.names = names.iter().map(PathBuf::from).collect();
-            f.holds = Some(Holds::NoToken);
+            f.holds = Some(TokenContent::NoToken);
         });
         access(&case.plan(), "/x")
     };

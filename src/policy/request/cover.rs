@@ -7,10 +7,10 @@
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
-use super::glob::{PathGlob, Piece, Places};
+use super::glob::{PathGlob, Piece, Positions};
 use super::path::{ENCODED_SLASH, SLASH, Symbol};
 use super::{Method, Methods, RequestRule};
-use crate::policy::rule::Target;
+use crate::policy::rule::RuleTarget;
 
 /// The most states of a search. Rules of people need some hundreds; a comparison that needs more is answered with no.
 const MOST_STATES: usize = 4_000;
@@ -108,26 +108,28 @@ fn methods(rule: &RequestRule, limits: &[&RequestRule]) -> Vec<Option<Method>> {
     }
 }
 
-fn covers_target(limit: &Target, asked: &Target) -> bool {
+fn covers_target(limit: &RuleTarget, asked: &RuleTarget) -> bool {
     match (limit, asked) {
-        (Target::Any, Target::Name(_) | Target::Below(_) | Target::Any) => true,
-        (Target::Below(domain), Target::Name(name)) => name.parent() == Some(domain.as_str()),
+        (RuleTarget::Any, RuleTarget::Name(_) | RuleTarget::Below(_) | RuleTarget::Any) => true,
+        (RuleTarget::Below(domain), RuleTarget::Name(name)) => {
+            name.parent() == Some(domain.as_str())
+        }
         (same, other) => same == other,
     }
 }
 
-/// Where a path stands in a pattern, in both of its readings.
+/// The positions of a path in a pattern, for both readings of the path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Stand {
-    written: Places,
-    decoded: Places,
+struct PathPositions {
+    written: Positions,
+    decoded: Positions,
 }
 
-impl Stand {
+impl PathPositions {
     fn first(glob: &PathGlob) -> Self {
         Self {
-            written: Places::first(glob.written()),
-            decoded: Places::first(glob.decoded()),
+            written: Positions::first(glob.written()),
+            decoded: Positions::first(glob.decoded()),
         }
     }
 
@@ -187,12 +189,15 @@ fn outside<T>(
         .chain(others.iter().copied())
         .collect();
     let alphabet = alphabet(&globs);
-    let begin: Vec<Stand> = globs.iter().map(|glob| Stand::first(glob)).collect();
+    let begin: Vec<PathPositions> = globs
+        .iter()
+        .map(|glob| PathPositions::first(glob))
+        .collect();
     let begin = (begin, Segment::Before);
     let mut seen = HashSet::from([begin.clone()]);
     let mut ways = VecDeque::from([(begin, String::new())]);
     while let Some(((stands, segment), path)) = ways.pop_front() {
-        let ends: Vec<bool> = stands.iter().map(Stand::is_end).collect();
+        let ends: Vec<bool> = stands.iter().map(PathPositions::is_end).collect();
         if let (true, Some((true, others))) = (segment.is_end(), ends.split_first())
             && let Some(found) = beyond(others)
         {
@@ -203,10 +208,10 @@ fn outside<T>(
                 continue;
             };
             let next = globs.iter().zip(&stands);
-            let next: Vec<Stand> = next
+            let next: Vec<PathPositions> = next
                 .map(|(glob, stand)| stand.after(glob, *symbol))
                 .collect();
-            if next.first().is_none_or(Stand::is_dead) {
+            if next.first().is_none_or(PathPositions::is_dead) {
                 continue;
             }
             let state = (next, segment);

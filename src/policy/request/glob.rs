@@ -124,11 +124,11 @@ fn printed(pieces: &[Piece]) -> String {
     out
 }
 
-/// The places of a pattern that a path can have reached so far.
+/// The positions in a pattern that a path can have reached so far.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Places(Vec<bool>);
+pub(super) struct Positions(Vec<bool>);
 
-impl Places {
+impl Positions {
     /// Before the first symbol.
     pub(super) fn first(pieces: &[Piece]) -> Self {
         let mut places = vec![false; pieces.len() + 1];
@@ -178,7 +178,7 @@ impl Places {
 }
 
 fn matches(pieces: &[Piece], path: &[Symbol], same: impl Fn(&Symbol, &Symbol) -> bool) -> bool {
-    let mut places = Places::first(pieces);
+    let mut places = Positions::first(pieces);
     for symbol in path {
         places = places.after(pieces, *symbol, &same);
         if places.is_dead() {

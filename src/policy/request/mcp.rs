@@ -62,10 +62,10 @@ pub fn is_method(text: &str) -> bool {
         && text.split('/').all(is_word)
 }
 
-/// One message that asks for something.
+/// One MCP message that requests something.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Call {
+pub struct McpCall {
     /// The method.
     pub method: String,
     /// The name, or the address, of what it is about.
@@ -73,7 +73,7 @@ pub struct Call {
     pub name: Option<String>,
 }
 
-impl Call {
+impl McpCall {
     /// Whether no session is possible without it.
     fn is_of_the_protocol(&self) -> bool {
         ["initialize", "ping"].contains(&self.method.as_str())
@@ -82,7 +82,7 @@ impl Call {
 }
 
 /// In ASCII, whatever the name has in it.
-impl fmt::Display for Call {
+impl fmt::Display for McpCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.method.escape_default())?;
         match &self.name {
@@ -93,7 +93,7 @@ impl fmt::Display for Call {
 }
 
 /// `METHOD[:NAME]`, as a person types it.
-impl FromStr for Call {
+impl FromStr for McpCall {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
@@ -194,7 +194,7 @@ pub struct McpWords(BTreeSet<McpWord>);
 
 impl McpWords {
     /// Whether a rule with them allows this. What every session needs follows from the rule; so does the list of what may be named.
-    pub fn allow(&self, call: &Call) -> bool {
+    pub fn allow(&self, call: &McpCall) -> bool {
         let by = listed_for(&call.method);
         call.is_of_the_protocol()
             || self.0.iter().any(|word| {
@@ -205,7 +205,7 @@ impl McpWords {
     }
 
     /// Whether a rule with them denies this.
-    pub fn deny(&self, call: &Call) -> bool {
+    pub fn deny(&self, call: &McpCall) -> bool {
         self.0.iter().any(|word| {
             let names = |name: &String| word.names.denies(name);
             word.method.eq_ignore_ascii_case(&call.method) && call.name.as_ref().is_none_or(names)
@@ -343,7 +343,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn call(text: &str) -> Call {
+    fn call(text: &str) -> McpCall {
         text.parse().unwrap()
     }
 

@@ -21,13 +21,13 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::host::Host;
-use super::rule::{NetworkRule, Target};
+use super::rule::{NetworkRule, RuleTarget};
 use super::text::{ValueError, string_form};
 
 pub use cover::exceeds;
 pub use field::FieldPattern;
 pub use glob::PathGlob;
-pub use mcp::{Call, McpWords, NameGlob, is_method, listed_for, name_field};
+pub use mcp::{McpCall, McpWords, NameGlob, is_method, listed_for, name_field};
 pub use method::{Method, Methods};
 pub use path::{PathFault, RequestPath};
 
@@ -98,7 +98,7 @@ pub struct Request {
     /// The path.
     pub path: RequestPath,
     /// The calls of MCP in its body, where somebody has read that.
-    pub calls: Option<Vec<Call>>,
+    pub calls: Option<Vec<McpCall>>,
 }
 
 impl Request {
@@ -125,7 +125,7 @@ pub struct RequestRule {
     /// How the host is spoken to.
     pub scheme: Scheme,
     /// The host or hosts.
-    pub target: Target,
+    pub target: RuleTarget,
     /// The TCP port; `None` where none is written: the scheme's to allow, all of them to deny.
     pub port: Option<u16>,
     /// The paths.
@@ -219,11 +219,11 @@ impl fmt::Display for RequestRule {
         }
         write!(f, "{}://", self.scheme)?;
         match &self.target {
-            Target::Name(name) => write!(f, "{name}")?,
-            Target::Below(domain) => write!(f, "*.{domain}")?,
-            Target::Any => f.write_str("*")?,
-            Target::Addresses(address, _) if address.is_ipv6() => write!(f, "[{address}]")?,
-            Target::Addresses(address, _) => write!(f, "{address}")?,
+            RuleTarget::Name(name) => write!(f, "{name}")?,
+            RuleTarget::Below(domain) => write!(f, "*.{domain}")?,
+            RuleTarget::Any => f.write_str("*")?,
+            RuleTarget::Addresses(address, _) if address.is_ipv6() => write!(f, "[{address}]")?,
+            RuleTarget::Addresses(address, _) => write!(f, "{address}")?,
         }
         if let Some(port) = self.port {
             write!(f, ":{port}")?;
@@ -271,16 +271,17 @@ impl FromStr for RequestRule {
 string_form!(RequestRule);
 
 /// The host or hosts and the port. An address has a colon in it only within brackets.
-fn parse_authority(text: &str) -> Option<(Target, Option<u16>)> {
+fn parse_authority(text: &str) -> Option<(RuleTarget, Option<u16>)> {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, Some(parse_port(port)?)),
         _ => (text, None),
     };
     let target = match host.parse::<Host>() {
         Ok(Host::Address(address)) if address.is_ipv6() && !host.starts_with('[') => return None,
-        Ok(Host::Address(address)) => Target::address(address),
-        Ok(Host::Name(name)) => Target::Name(name),
-        Err(_) => Target::parse(host).filter(|t| matches!(t, Target::Below(_) | Target::Any))?,
+        Ok(Host::Address(address)) => RuleTarget::address(address),
+        Ok(Host::Name(name)) => RuleTarget::Name(name),
+        Err(_) => RuleTarget::parse(host)
+            .filter(|t| matches!(t, RuleTarget::Below(_) | RuleTarget::Any))?,
     };
     Some((target, port))
 }

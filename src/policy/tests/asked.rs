@@ -2,17 +2,17 @@
 
 use super::*;
 
-fn origin(resolved: &Resolved, field: Field) -> String {
+fn origin(resolved: &ResolvedPolicy, field: Field) -> String {
     resolved.origins[&field].to_string()
 }
 
-fn hosts(resolved: &Resolved) -> Vec<String> {
+fn hosts(resolved: &ResolvedPolicy) -> Vec<String> {
     let allow = resolved.policy.network.allow.iter();
     allow.map(ToString::to_string).collect()
 }
 
-fn own(text: &str) -> AskedPolicy {
-    AskedPolicy::File {
+fn own(text: &str) -> PolicyOption {
+    PolicyOption::File {
         path: "./dir/mine.toml".to_owned(),
         text: text.to_owned(),
     }
@@ -35,12 +35,12 @@ fn options_add_to_the_policy_and_say_so() {
     );
     // On top of what the policy has, and what --set says in its place.
     let more = case()
-        .chosen(AskedPolicy::Named("permissive".to_owned()))
+        .chosen(PolicyOption::Named("permissive".to_owned()))
         .allow("a.test")
         .resolved();
     assert!(hosts(&more).len() > 4, "{:?}", hosts(&more));
     let instead = case()
-        .chosen(AskedPolicy::Named("permissive".to_owned()))
+        .chosen(PolicyOption::Named("permissive".to_owned()))
         .set("network.allow=b.test")
         .allow("a.test")
         .resolved();
@@ -61,7 +61,7 @@ fn the_last_set_counts() {
 #[test]
 fn a_named_policy_is_the_choice_and_no_ceiling() {
     let resolved = case()
-        .chosen(AskedPolicy::Named("strict".to_owned()))
+        .chosen(PolicyOption::Named("strict".to_owned()))
         .set("filesystem.scratch=1GiB")
         .resolved();
     assert_eq!(resolved.policy.name.as_str(), "strict");
@@ -154,7 +154,7 @@ fn a_file_of_the_persons_is_a_policy_and_no_policy_of_the_node() {
     );
     // Also one that is called like its base, or like the ceiling, which stays the node's.
     let like = |name: &str, text: &str| {
-        case().chosen(AskedPolicy::File {
+        case().chosen(PolicyOption::File {
             path: format!("/p/{name}.toml"),
             text: text.to_owned(),
         })
@@ -180,7 +180,7 @@ fn a_file_of_the_persons_is_a_policy_and_no_policy_of_the_node() {
 fn denials_come_on_top() {
     let resolved = case()
         .chosen(own("base = \"standard\"\nnetwork.deny = [\"x.test\"]"))
-        .asked(AskedOption::adding("--deny", Field::NetworkDeny, "y.test"))
+        .asked(FieldOption::adding("--deny", Field::NetworkDeny, "y.test"))
         .set("network.deny=z.test")
         .resolved();
     assert_eq!(resolved.policy.network.deny.len(), 3);
@@ -188,7 +188,7 @@ fn denials_come_on_top() {
 
 #[test]
 fn set_knows_the_fields() {
-    let error = |text: &str| AskedOption::set(text).unwrap_err().to_string();
+    let error = |text: &str| FieldOption::set(text).unwrap_err().to_string();
     assert_eq!(
         error("limits.pids"),
         "option --set \"limits.pids\" is not FIELD=VALUE, such as limits.memory=4GiB"
@@ -212,16 +212,16 @@ fn what_is_asked_survives_the_record() {
         .allow("a.test")
         .asked;
     let saved = serde_json::to_string(&asked).unwrap();
-    assert_eq!(serde_json::from_str::<Asked>(&saved).unwrap(), asked);
+    assert_eq!(serde_json::from_str::<WrapOptions>(&saved).unwrap(), asked);
 }
 
 #[test]
 fn settings_lie_below_the_options_and_lists_add_up() {
     let setting = |field, value: &str, file: &str| {
-        AskedOption::setting("", field, value).in_file("set", file)
+        FieldOption::setting("", field, value).in_file("set", file)
     };
     let allow = |host: &str, file: &str| {
-        AskedOption::adding("", Field::NetworkAllow, host).in_file("allow", file)
+        FieldOption::adding("", Field::NetworkAllow, host).in_file("allow", file)
     };
     let mut case = case().allow("line.test").set("limits.pids=77");
     case.asked.settings = vec![
@@ -256,7 +256,7 @@ fn settings_lie_below_the_options_and_lists_add_up() {
 
 #[test]
 fn a_policy_that_a_file_names_is_said_to_be_its() {
-    let mut case = case().chosen(AskedPolicy::Named("strict".to_owned()));
+    let mut case = case().chosen(PolicyOption::Named("strict".to_owned()));
     case.asked.policy_of = Some("/p".to_owned());
     let by = case.resolved().chosen_by.to_string();
     assert_eq!(by, "setting policy of /p");

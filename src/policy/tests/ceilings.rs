@@ -704,7 +704,7 @@ fn what_exceeds_names_what_is_too_much_and_what_is_allowed() {
     let texts: Vec<String> = exceeds(&asked, &ceiling)
         .into_iter()
         .map(|exceeded| {
-            let Exceeded {
+            let ExceededField {
                 field,
                 asked,
                 allowed,

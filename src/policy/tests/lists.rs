@@ -6,7 +6,7 @@ fn names(names: &[&str]) -> BTreeSet<SyscallName> {
     names.iter().map(|name| name.parse().unwrap()).collect()
 }
 
-fn rules(rules: &[&str]) -> BTreeSet<Rule> {
+fn rules(rules: &[&str]) -> BTreeSet<EgressRule> {
     rules.iter().map(|rule| rule.parse().unwrap()).collect()
 }
 

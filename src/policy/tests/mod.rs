@@ -12,7 +12,7 @@ struct Case {
     node: NodeConfig,
     files: BTreeMap<String, String>,
     presets: BTreeMap<String, String>,
-    asked: Asked,
+    asked: WrapOptions,
 }
 
 /// Stands for the table of system calls.
@@ -60,20 +60,20 @@ impl Case {
         self
     }
 
-    fn asked(mut self, option: AskedOption) -> Self {
+    fn asked(mut self, option: FieldOption) -> Self {
         self.asked.options.push(option);
         self
     }
 
     fn allow(self, hosts: &str) -> Self {
-        self.asked(AskedOption::adding("--allow", Field::NetworkAllow, hosts))
+        self.asked(FieldOption::adding("--allow", Field::NetworkAllow, hosts))
     }
 
     fn set(self, text: &str) -> Self {
-        self.asked(AskedOption::set(text).unwrap())
+        self.asked(FieldOption::set(text).unwrap())
     }
 
-    fn chosen(mut self, policy: AskedPolicy) -> Self {
+    fn chosen(mut self, policy: PolicyOption) -> Self {
         self.asked.policy = Some(policy);
         self
     }
@@ -98,7 +98,7 @@ impl Case {
         resolve(&self.sources())
     }
 
-    fn resolved(&self) -> Resolved {
+    fn resolved(&self) -> ResolvedPolicy {
         match self.resolve().unwrap() {
             Selection::Policy(resolved) => *resolved,
             other => panic!("{other:?}"),
@@ -119,7 +119,7 @@ fn builtin(name: &str) -> Policy {
 }
 
 /// What `permissive` names, spelled out.
-fn services() -> BTreeSet<Rule> {
+fn services() -> BTreeSet<EgressRule> {
     let mut presets = preset::builtin().unwrap();
     ["anthropic", "github", "google-ai", "openai"]
         .into_iter()

@@ -6,7 +6,7 @@ fn network(case: Case) -> Network {
     case.resolved().policy.network
 }
 
-fn rules(list: &[&str]) -> BTreeSet<Rule> {
+fn rules(list: &[&str]) -> BTreeSet<EgressRule> {
     list.iter().map(|rule| rule.parse().unwrap()).collect()
 }
 

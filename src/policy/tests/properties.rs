@@ -199,8 +199,8 @@ fn lets(ceiling: &Network, host: &Host, port: u16) -> bool {
     let on = |rule: &NetworkRule| rule.port.is_none_or(|named| named == port);
     let open = ceiling.mode == NetworkMode::Allowlist;
     let allowed = |rule: &NetworkRule| rule.allowed_port() == port;
-    let of = |rules: &BTreeSet<Rule>| {
-        let rules = rules.iter().filter_map(Rule::connection).cloned();
+    let of = |rules: &BTreeSet<EgressRule>| {
+        let rules = rules.iter().filter_map(EgressRule::connection).cloned();
         rules.collect::<Vec<_>>()
     };
     let listed = of(&ceiling.allow).iter().filter(named).any(allowed)

@@ -6,12 +6,12 @@ use std::fmt::Write as _;
 
 use super::*;
 use crate::policy::ceiling_rule::{
-    AtLeast, AtMost, CeilingRule, Free, PartOf, WhereApprovable, WithinBound,
+    AtLeast, AtMost, CeilingRule, NoCeiling, PartOf, WhereApprovable, WithinBound,
 };
 use crate::policy::rows::Row;
 
 /// Of a field in which the workload gains nothing.
-const ANYTHING: &str = <Free as CeilingRule<()>>::WITHIN;
+const ANYTHING: &str = <NoCeiling as CeilingRule<()>>::WITHIN;
 
 /// Values that have a name in the page.
 fn named(field: Field, policy: &Policy) -> Option<&'static str> {

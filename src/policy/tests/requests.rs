@@ -135,7 +135,7 @@ fn secrets_are_for_the_nodes_policies_of_their_names() {
     );
     assert_eq!(names(on("['strict']").flag("standard")), [""; 0]);
     // A person's own file of that name is not the node's policy.
-    let own = AskedPolicy::File {
+    let own = PolicyOption::File {
         path: "/home/a/strict.toml".to_owned(),
         text: "base = \"standard\"".to_owned(),
     };

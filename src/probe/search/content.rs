@@ -10,7 +10,7 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::cost::Cost;
-use crate::plan::SeenAs;
+use crate::plan::VisibleKind;
 
 /// The largest file whose content is compared.
 const MOST: u64 = 1 << 20;
@@ -23,13 +23,13 @@ pub(super) struct Content<'a> {
     root: &'a OwnedFd,
     path: &'a Path,
     kind: FileType,
-    found: Option<Option<Contained>>,
+    found: Option<Option<FileContent>>,
 }
 
-/// What a file says, or where a link leads, and what it is.
-pub(super) struct Contained {
+/// A file's text or a link's target, and what the file is.
+pub(super) struct FileContent {
     pub(super) bytes: Vec<u8>,
-    pub(super) what: SeenAs,
+    pub(super) what: VisibleKind,
 }
 
 impl<'a> Content<'a> {
@@ -43,7 +43,7 @@ impl<'a> Content<'a> {
     }
 
     /// Nothing where it is too large, cannot be read, or is no file any more.
-    pub(super) fn get(&mut self, cost: &mut Cost) -> Option<&Contained> {
+    pub(super) fn get(&mut self, cost: &mut Cost) -> Option<&FileContent> {
         if self.found.is_none() {
             self.found = Some(match self.kind {
                 FileType::Symlink => self.link(cost),
@@ -53,29 +53,29 @@ impl<'a> Content<'a> {
         self.found.as_ref()?.as_ref()
     }
 
-    fn file(&self, cost: &mut Cost) -> Option<Contained> {
+    fn file(&self, cost: &mut Cost) -> Option<FileContent> {
         let (file, size) = regular(self.root.as_fd(), self.path).ok()??;
         if size > MOST {
             return None;
         }
         cost.read(OPENED + usize::try_from(size).ok()?).ok()?;
         let stat = rustix::fs::fstat(&file).ok()?;
-        Some(Contained {
+        Some(FileContent {
             bytes: all(file, MOST).ok()??,
-            what: SeenAs::File {
+            what: VisibleKind::File {
                 dev: stat.st_dev,
                 ino: stat.st_ino,
             },
         })
     }
 
-    fn link(&self, cost: &mut Cost) -> Option<Contained> {
+    fn link(&self, cost: &mut Cost) -> Option<FileContent> {
         cost.read(OPENED).ok()?;
         let bytes = target(self.root.as_fd(), self.path)?;
         let to = PathBuf::from(std::ffi::OsString::from_vec(bytes.clone()));
-        Some(Contained {
+        Some(FileContent {
             bytes,
-            what: SeenAs::Link { to },
+            what: VisibleKind::Link { to },
         })
     }
 }

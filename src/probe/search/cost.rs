@@ -23,9 +23,9 @@ const ENTRIES: usize = 64;
 /// As a power of two, how many bytes are read between two looks at the clock.
 const BYTES: u32 = 16;
 
-/// How much is looked at.
+/// The limits of the search.
 #[derive(Clone, Copy)]
-pub(in crate::probe) struct Budget {
+pub(in crate::probe) struct SearchBudget {
     pub(super) entries: usize,
     /// Of files: git's indexes and the names in them, contents that are compared.
     pub(super) bytes: u64,
@@ -34,7 +34,7 @@ pub(in crate::probe) struct Budget {
     pub(super) rounds: usize,
 }
 
-impl Budget {
+impl SearchBudget {
     /// In the directories of the node that `wrap` shows under `permissive`, of which a search never sees the end. What is in
     /// the person's own home is masked by its name.
     pub(in crate::probe) const SYSTEM: Self = Self {
@@ -64,13 +64,13 @@ impl Budget {
     }
 }
 
-/// The budget is spent: [`Cost::check`] says which part of it.
+/// The search has used up its budget; [`Cost::check`] says which part.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Spent;
+pub(super) struct SearchExhausted;
 
 /// What has been done.
 pub(super) struct Cost {
-    budget: Budget,
+    budget: SearchBudget,
     start: Instant,
     entries: usize,
     steps: usize,
@@ -82,7 +82,7 @@ pub(super) struct Cost {
 }
 
 impl Cost {
-    pub(super) fn new(budget: Budget) -> Self {
+    pub(super) fn new(budget: SearchBudget) -> Self {
         Self {
             budget,
             start: Instant::now(),
@@ -138,7 +138,7 @@ impl Cost {
     }
 
     /// So many bytes are to be looked at.
-    pub(super) fn read(&mut self, bytes: usize) -> Result<(), Spent> {
+    pub(super) fn read(&mut self, bytes: usize) -> Result<(), SearchExhausted> {
         let before = self.bytes;
         self.bytes += bytes as u64;
         if self.bytes > self.budget.bytes {
@@ -151,19 +151,19 @@ impl Cost {
             self.look();
         }
         match self.over {
-            Some(_) => Err(Spent),
+            Some(_) => Err(SearchExhausted),
             None => Ok(()),
         }
     }
 
     /// So many bytes are to be kept in memory.
-    pub(super) fn keep(&mut self, bytes: usize) -> Result<(), Spent> {
+    pub(super) fn keep(&mut self, bytes: usize) -> Result<(), SearchExhausted> {
         self.kept += bytes;
         if self.kept > ROOM << 20 {
             self.end(format!(
                 "its directories and git's indexes take more than {ROOM} MiB of memory to look at"
             ));
-            return Err(Spent);
+            return Err(SearchExhausted);
         }
         Ok(())
     }

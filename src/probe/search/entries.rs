@@ -9,18 +9,18 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use super::content::{self, Content};
-use super::git::{Known, Spot};
-use super::places::Places;
+use super::git::{CredentialFate, Spot};
+use super::places::DirTree;
 use super::{Directory, NAMED_BY, Search};
 use crate::plan::volumes::is_secret;
-use crate::plan::{InGit, Inside, Seen, keys};
+use crate::plan::{FoundCredential, GitState, VisibleFile, keys};
 
 /// The reason why a directory with files of git's is not hidden, and the remedy.
 const DEEP: &str =
     "a socket or credential in it lies deeper than a path can say (remove its directories)";
 
-/// What becomes of an entry of a directory.
-enum Next {
+/// What the search does with an entry of a directory.
+enum EntryStep {
     /// Nothing more.
     Past,
     /// A directory is looked into, which lies in one that is hidden as a whole, or in none.
@@ -35,11 +35,11 @@ impl Search<'_> {
             None => self.in_open(at, name, kind),
         };
         let directory = kind == FileType::Directory || kind == FileType::Unknown;
-        let Next::Into(within) = next else {
+        let EntryStep::Into(within) = next else {
             return false;
         };
         let name = name.to_bytes();
-        if !directory || self.is_passed(at, name) || self.cost.keep(Places::cost(name)).is_err() {
+        if !directory || self.is_passed(at, name) || self.cost.keep(DirTree::cost(name)).is_err() {
             return false;
         }
         let number = self.places.push(at.number, name, within);
@@ -58,10 +58,10 @@ impl Search<'_> {
 
     /// An entry of a directory that is seen. What is called like a credential is hidden, but for a project's own settings and
     /// what git has with this very content.
-    fn in_open(&mut self, at: &Directory<'_>, name: &CStr, kind: FileType) -> Next {
+    fn in_open(&mut self, at: &Directory<'_>, name: &CStr, kind: FileType) -> EntryStep {
         let name = name.to_bytes();
         if !self.unwanted.may_be(name, kind) {
-            return Next::Into(None);
+            return EntryStep::Into(None);
         }
         if let Some(deep) = self.places.too_deep(at.number, name) {
             return self.bury(at, deep, name, kind);
@@ -69,9 +69,9 @@ impl Search<'_> {
         let path = self.places.path(at.number).join(OsStr::from_bytes(name));
         let why = self.unwanted.why(&self.bases, &path, kind);
         let Some((why, known_by)) = why.or_else(|| self.key(at, name, kind)) else {
-            return Next::Into(None);
+            return EntryStep::Into(None);
         };
-        let inside = Inside::hidden(path, why, known_by);
+        let inside = FoundCredential::hidden(path, why, known_by);
         match kind {
             FileType::Directory => {
                 let path = inside.path.as_path();
@@ -81,26 +81,32 @@ impl Search<'_> {
                     // What git has in it is seen.
                     None => {
                         let whole = u32::try_from(self.inside.len()).ok();
-                        self.hide(at.number, inside, InGit::Nothing);
-                        return Next::Into(whole);
+                        self.hide(at.number, inside, GitState::Nothing);
+                        return EntryStep::Into(whole);
                     }
                 }
             }
             FileType::RegularFile => match self.file(at, &inside.path, kind) {
-                Known::Shown(_) => {}
-                Known::Hidden(git) => self.hide(at.number, inside, git),
+                CredentialFate::Shown(_) => {}
+                CredentialFate::Hidden(git) => self.hide(at.number, inside, git),
             },
             // Git passes over them.
-            _ => self.hide(at.number, inside, InGit::Nothing),
+            _ => self.hide(at.number, inside, GitState::Nothing),
         }
-        Next::Past
+        EntryStep::Past
     }
 
     /// An entry of a directory that is hidden as a whole: only what git has with this very content is seen, and git must miss
     /// nothing else.
-    fn in_hidden(&mut self, at: &Directory<'_>, whole: u32, name: &CStr, kind: FileType) -> Next {
+    fn in_hidden(
+        &mut self,
+        at: &Directory<'_>,
+        whole: u32,
+        name: &CStr,
+        kind: FileType,
+    ) -> EntryStep {
         if self.places.too_deep(at.number, name.to_bytes()).is_some() {
-            return Next::Past;
+            return EntryStep::Past;
         }
         let path = self.places.path(at.number);
         let path = path.join(OsStr::from_bytes(name.to_bytes()));
@@ -109,37 +115,37 @@ impl Search<'_> {
                 let spot = spot(&self.places, at, &path);
                 match self.repositories.directory(&mut self.cost, spot) {
                     Some(git) => git,
-                    None => return Next::Into(Some(whole)),
+                    None => return EntryStep::Into(Some(whole)),
                 }
             }
             FileType::RegularFile | FileType::Symlink => match self.file(at, &path, kind) {
-                Known::Hidden(git) => git,
-                Known::Shown(what) => {
+                CredentialFate::Hidden(git) => git,
+                CredentialFate::Shown(what) => {
                     self.cost.mask(&path);
                     if let Some(hidden) = self.inside.get_mut(whole as usize)
                         && let Ok(path) = path.strip_prefix(&hidden.path)
                     {
                         let path = path.to_owned();
                         hidden.seen.retain(|seen| seen.path != path);
-                        hidden.seen.push(Seen { path, what });
+                        hidden.seen.push(VisibleFile { path, what });
                     }
-                    return Next::Past;
+                    return EntryStep::Past;
                 }
             },
-            _ => return Next::Past,
+            _ => return EntryStep::Past,
         };
         // Of what git does not have, it sees nothing.
-        if matches!(git, InGit::Changed | InGit::Untold(_))
+        if matches!(git, GitState::Changed | GitState::Untold(_))
             && let Some(hidden) = self.inside.get(whole as usize)
         {
             let why = hidden.why.clone();
-            let inside = Inside {
+            let inside = FoundCredential {
                 covered: true,
-                ..Inside::hidden(path, why, 0)
+                ..FoundCredential::hidden(path, why, 0)
             };
             self.hide(at.number, inside, git);
         }
-        Next::Past
+        EntryStep::Past
     }
 
     /// Why a file is not to be seen whose name may be that of a private key. Whoever owns it could make it readable.
@@ -165,7 +171,7 @@ impl Search<'_> {
         private.then(|| (keys.why.clone(), 1))
     }
 
-    fn file(&mut self, at: &Directory<'_>, path: &Path, kind: FileType) -> Known {
+    fn file(&mut self, at: &Directory<'_>, path: &Path, kind: FileType) -> CredentialFate {
         let mut content = Content::new(self.root, path, kind);
         let settings = &self.unwanted.never.settings;
         if kind == FileType::RegularFile
@@ -173,23 +179,23 @@ impl Search<'_> {
             && let Some(found) = content.get(&mut self.cost)
             && settings.are_harmless(path, &found.bytes)
         {
-            return Known::Shown(found.what.clone());
+            return CredentialFate::Shown(found.what.clone());
         }
         let spot = spot(&self.places, at, path);
         self.repositories.file(&mut self.cost, spot, &mut content)
     }
 
     /// No path can name what is hidden there for a mount over it. So a directory above is hidden as a whole.
-    fn bury(&mut self, at: &Directory<'_>, deep: u32, name: &[u8], kind: FileType) -> Next {
+    fn bury(&mut self, at: &Directory<'_>, deep: u32, name: &[u8], kind: FileType) -> EntryStep {
         let tail = self.places.tail(at.number, NAMED_BY);
         let tail = tail.join(OsStr::from_bytes(name));
         let why = self.unwanted.why(&[PathBuf::new()], &tail, kind);
         if why.or_else(|| self.key(at, name, kind)).is_none() {
-            return Next::Into(None);
+            return EntryStep::Into(None);
         }
         if self.buried.insert(deep) {
             let why = "hidden entries in it lie deeper than a path can name".to_owned();
-            let inside = Inside::hidden(self.places.path(deep), why, 1);
+            let inside = FoundCredential::hidden(self.places.path(deep), why, 1);
             let above = self.places.above(deep).unwrap_or(deep);
             let spot = Spot {
                 places: &self.places,
@@ -198,25 +204,25 @@ impl Search<'_> {
             };
             let git = self.repositories.directory(&mut self.cost, spot);
             // Git has files in it, which would go with it.
-            let git = git.unwrap_or_else(|| InGit::Untold(DEEP.to_owned()));
+            let git = git.unwrap_or_else(|| GitState::Untold(DEEP.to_owned()));
             self.hide(above, inside, git);
         }
-        Next::Past
+        EntryStep::Past
     }
 
-    fn hide(&mut self, directory: u32, inside: Inside, git: InGit) {
+    fn hide(&mut self, directory: u32, inside: FoundCredential, git: GitState) {
         self.cost.mask(&inside.path);
         // Nobody has looked to the end: that is told, and no more.
         let git = match self.cost.is_spent() {
-            true => InGit::Nothing,
+            true => GitState::Nothing,
             false => git,
         };
-        self.inside.push(Inside { git, ..inside });
+        self.inside.push(FoundCredential { git, ..inside });
         self.found_in.push(directory);
     }
 }
 
-fn spot<'s>(places: &'s Places, at: &Directory<'_>, path: &'s Path) -> Spot<'s> {
+fn spot<'s>(places: &'s DirTree, at: &Directory<'_>, path: &'s Path) -> Spot<'s> {
     Spot {
         places,
         directory: at.number,

@@ -20,10 +20,10 @@ use rustix::io::Errno;
 use super::content::{self, Content};
 use super::cost::Cost;
 use super::index::Index;
-use super::places::Places;
+use super::places::DirTree;
 use super::sha1::sha1;
-use crate::plan::never::LastNames;
-use crate::plan::{InGit, SeenAs, Untracked};
+use crate::plan::never::FileNameFilter;
+use crate::plan::{GitState, UntrackedFile, VisibleKind};
 
 /// The largest index that is read, MiB: a million files.
 const LARGEST: u64 = 128;
@@ -39,19 +39,19 @@ const PLACE: u64 = 4096;
 const TREE: usize = 512;
 const KNOWN: usize = 32;
 
-/// What becomes of something that is called like a credential.
+/// What happens to a file with a credential's name.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum CredentialFate {
     /// Git has it, and it is no secret. It is this very file.
-    Shown(SeenAs),
+    Shown(VisibleKind),
     /// It is hidden, and git makes this of it.
-    Hidden(InGit),
+    Hidden(GitState),
 }
 
 /// Something in a directory that the search has met.
 #[derive(Clone, Copy)]
 pub(super) struct Spot<'a> {
-    pub(super) places: &'a Places,
+    pub(super) places: &'a DirTree,
     pub(super) directory: u32,
     /// Relative to the root.
     pub(super) path: &'a Path,
@@ -59,7 +59,7 @@ pub(super) struct Spot<'a> {
 
 /// Where the mounts of a container will be.
 #[derive(Default)]
-pub struct View<'a> {
+pub struct MountView<'a> {
     /// Where the one that is searched will be.
     pub own: PathBuf,
     /// Where the others will be, and what they are.
@@ -70,7 +70,7 @@ pub struct View<'a> {
 
 /// A path in one of the container's mounts.
 #[derive(Clone)]
-struct At<'a> {
+struct MountPath<'a> {
     root: BorrowedFd<'a>,
     path: PathBuf,
     /// Whether it is the mount that is searched.
@@ -99,9 +99,9 @@ struct Repository {
 /// The work trees inside a mount's source, each looked at once.
 pub(super) struct Repositories<'a> {
     root: &'a OwnedFd,
-    view: &'a View<'a>,
+    view: &'a MountView<'a>,
     /// The last components of the names that are asked for.
-    last: &'a LastNames,
+    last: &'a FileNameFilter,
     /// Each with its directory.
     trees: Vec<(u32, Tree)>,
     /// Which of them is the nearest to a directory, itself or above.
@@ -109,7 +109,11 @@ pub(super) struct Repositories<'a> {
 }
 
 impl<'a> Repositories<'a> {
-    pub(super) fn new(root: &'a OwnedFd, view: &'a View<'a>, last: &'a LastNames) -> Self {
+    pub(super) fn new(
+        root: &'a OwnedFd,
+        view: &'a MountView<'a>,
+        last: &'a FileNameFilter,
+    ) -> Self {
         Self {
             root,
             view,
@@ -125,43 +129,43 @@ impl<'a> Repositories<'a> {
         cost: &mut Cost,
         spot: Spot<'_>,
         content: &mut Content<'_>,
-    ) -> Known {
+    ) -> CredentialFate {
         let Some((name, repository)) = self.find(cost, spot) else {
-            return Known::Hidden(InGit::Nothing);
+            return CredentialFate::Hidden(GitState::Nothing);
         };
         let index = match &repository.index {
             Ok(index) => index,
-            Err(why) => return Known::Hidden(InGit::Untold(why.clone())),
+            Err(why) => return CredentialFate::Hidden(GitState::Untold(why.clone())),
         };
         let bytes = name.as_os_str().as_bytes();
         let Some(entry) = index.get(bytes) else {
-            return Known::Hidden(match index.is_below_sparse(bytes) {
-                true => InGit::Untold(SPARSE.to_owned()),
+            return CredentialFate::Hidden(match index.is_below_sparse(bytes) {
+                true => GitState::Untold(SPARSE.to_owned()),
                 false => repository.untracked(name),
             });
         };
         match content.get(cost) {
             Some(found) if entry.hash == blob(&found.bytes, entry.hash.len()) => {
-                Known::Shown(found.what.clone())
+                CredentialFate::Shown(found.what.clone())
             }
-            _ if entry.skipped && !repository.sparse => Known::Hidden(InGit::Nothing),
-            _ => Known::Hidden(InGit::Changed),
+            _ if entry.skipped && !repository.sparse => CredentialFate::Hidden(GitState::Nothing),
+            _ => CredentialFate::Hidden(GitState::Changed),
         }
     }
 
     /// Git's view of a directory that is hidden as a whole; nothing if git has files in it, each of which is judged.
-    pub(super) fn directory(&mut self, cost: &mut Cost, spot: Spot<'_>) -> Option<InGit> {
+    pub(super) fn directory(&mut self, cost: &mut Cost, spot: Spot<'_>) -> Option<GitState> {
         let Some((name, repository)) = self.find(cost, spot) else {
-            return Some(InGit::Nothing);
+            return Some(GitState::Nothing);
         };
         let bytes = name.as_os_str().as_bytes();
         match &repository.index {
             Ok(index) if index.has_below(bytes) => None,
             // A submodule.
-            Ok(index) if index.get(bytes).is_some() => Some(InGit::Changed),
-            Ok(index) if index.is_below_sparse(bytes) => Some(InGit::Untold(SPARSE.to_owned())),
+            Ok(index) if index.get(bytes).is_some() => Some(GitState::Changed),
+            Ok(index) if index.is_below_sparse(bytes) => Some(GitState::Untold(SPARSE.to_owned())),
             Ok(_) => Some(repository.untracked(name)),
-            Err(why) => Some(InGit::Untold(why.clone())),
+            Err(why) => Some(GitState::Untold(why.clone())),
         }
     }
 
@@ -218,7 +222,7 @@ impl<'a> Repositories<'a> {
     }
 
     /// The repository in a directory, if it is one by what git looks for.
-    fn repository(&self, cost: &mut Cost, git: &At<'a>) -> Option<Repository> {
+    fn repository(&self, cost: &mut Cost, git: &MountPath<'a>) -> Option<Repository> {
         let common = match git.join("commondir").text("") {
             Some(to) => self.at(&git.place, &to)?,
             None => git.clone(),
@@ -236,7 +240,7 @@ impl<'a> Repositories<'a> {
         })
     }
 
-    fn index(&self, cost: &mut Cost, git: &At<'_>) -> Result<Index, String> {
+    fn index(&self, cost: &mut Cost, git: &MountPath<'_>) -> Result<Index, String> {
         let file = |name: &str| {
             let found = content::regular(git.root, &git.join(name).path)?;
             Ok(found.filter(|(_, size)| *size <= LARGEST << 20))
@@ -269,7 +273,7 @@ impl<'a> Repositories<'a> {
     }
 
     /// What a path means that git has written into a directory of the container.
-    fn at(&self, directory: &Path, to: &Path) -> Option<At<'a>> {
+    fn at(&self, directory: &Path, to: &Path) -> Option<MountPath<'a>> {
         let place = normal(&directory.join(to));
         let own = (self.view.own.as_path(), self.root.as_fd());
         let others = self
@@ -281,7 +285,7 @@ impl<'a> Repositories<'a> {
             .chain([own])
             .filter(|(mount, _)| place.starts_with(mount));
         let (mount, root) = holds.max_by_key(|(mount, _)| mount.components().count())?;
-        Some(At {
+        Some(MountPath {
             root,
             path: place.strip_prefix(mount).ok()?.to_owned(),
             own: mount == self.view.own,
@@ -291,18 +295,18 @@ impl<'a> Repositories<'a> {
 }
 
 impl Repository {
-    fn untracked(&self, name: &Path) -> InGit {
+    fn untracked(&self, name: &Path) -> GitState {
         match &self.exclude {
-            Some(exclude) => InGit::Untracked(Untracked {
+            Some(exclude) => GitState::Untracked(UntrackedFile {
                 exclude: exclude.clone(),
                 name: name.to_owned(),
             }),
-            None => InGit::Nothing,
+            None => GitState::Nothing,
         }
     }
 }
 
-impl At<'_> {
+impl MountPath<'_> {
     fn join(&self, name: &str) -> Self {
         Self {
             path: self.path.join(name),

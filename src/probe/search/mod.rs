@@ -29,14 +29,14 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, FileType, RawDir};
 use rustix::io::Errno;
 
-use crate::plan::{Inside, SourceFacts};
-pub(super) use cost::Budget;
+use crate::plan::{FoundCredential, SourceFacts};
 use cost::Cost;
+pub(super) use cost::SearchBudget;
+pub(super) use git::MountView;
 use git::Repositories;
-pub(super) use git::View;
-use places::{Key, Mark, Places};
-use settle::Busy;
-pub(super) use unwanted::Unwanted;
+use places::{DirTree, Key, Mark};
+use settle::BusyDirs;
+pub(super) use unwanted::HiddenNames;
 use walk::Walk;
 
 /// By how many components of its path a credential is known, at most.
@@ -48,9 +48,9 @@ const NAMES: usize = 64 << 10;
 /// Adds the sockets and credentials inside a directory to what was found out about it.
 pub(super) fn search(
     root: &OwnedFd,
-    unwanted: &Unwanted<'_>,
-    budget: Budget,
-    view: &View<'_>,
+    unwanted: &HiddenNames<'_>,
+    budget: SearchBudget,
+    view: &MountView<'_>,
     facts: &mut SourceFacts,
 ) {
     if view.passed.iter().any(|part| part.as_os_str().is_empty()) {
@@ -76,15 +76,15 @@ type Hook<'a> = Box<dyn FnMut(&Path) + 'a>;
 
 struct Search<'a> {
     root: &'a OwnedFd,
-    unwanted: &'a Unwanted<'a>,
+    unwanted: &'a HiddenNames<'a>,
     bases: Vec<PathBuf>,
-    places: Places,
+    places: DirTree,
     walk: Walk<'a>,
     key: Key,
-    busy: Busy,
+    busy: BusyDirs,
     /// How long a listed directory could still change without a trace.
     rest: Duration,
-    inside: Vec<Inside>,
+    inside: Vec<FoundCredential>,
     /// The directory of each of those.
     found_in: Vec<u32>,
     /// Directories that are hidden for what lies deeper than a path can name.
@@ -120,18 +120,18 @@ struct Listing {
 impl<'a> Search<'a> {
     fn new(
         root: &'a OwnedFd,
-        unwanted: &'a Unwanted<'a>,
-        view: &'a View<'a>,
-        budget: Budget,
+        unwanted: &'a HiddenNames<'a>,
+        view: &'a MountView<'a>,
+        budget: SearchBudget,
     ) -> Self {
         Self {
             root,
             unwanted,
             bases: Vec::new(),
-            places: Places::new(),
+            places: DirTree::new(),
             walk: Walk::new(root),
             key: Key::new(),
-            busy: Busy::default(),
+            busy: BusyDirs::default(),
             rest: Duration::ZERO,
             inside: Vec::new(),
             found_in: Vec::new(),

@@ -23,9 +23,10 @@ const NEAR: u32 = 16;
 const LONGEST: u32 = 3000;
 
 /// Bytes that one takes beside its name: itself, its numbers in the orders, and what the allocator adds.
-const FIXED: usize = size_of::<Place>() + 3 * size_of::<u32>() + 16;
+const FIXED: usize = size_of::<DirNode>() + 3 * size_of::<u32>() + 16;
 
-struct Place {
+/// One directory of the search.
+struct DirNode {
     /// The one that it lies in.
     above: u32,
     /// Which of the things that are hidden as a whole it lies in.
@@ -84,16 +85,16 @@ fn fresh(seconds: i64, nanoseconds: u32) -> Duration {
     }
 }
 
-/// All of them; the root is the first.
-pub(super) struct Places {
-    all: Vec<Place>,
+/// All directories of the search; the root is the first.
+pub(super) struct DirTree {
+    all: Vec<DirNode>,
     next: usize,
     deep: Vec<u32>,
     /// In the order in which they were looked at.
     visited: Vec<u32>,
 }
 
-impl Places {
+impl DirTree {
     pub(super) fn new() -> Self {
         let mut places = Self {
             all: Vec::new(),
@@ -117,7 +118,7 @@ impl Places {
             Some(parent) => (parent.level + 1, self.length_of(above, name)),
             None => (0, 0),
         };
-        self.all.push(Place {
+        self.all.push(DirNode {
             above,
             within: within.unwrap_or(NONE),
             level,
@@ -285,7 +286,7 @@ mod tests {
 
     #[test]
     fn places_are_told_by_their_names_in_the_order_in_which_they_were_met() {
-        let mut places = Places::new();
+        let mut places = DirTree::new();
         places.push(0, b"a", None);
         places.push(0, b"b", Some(7));
         places.push(1, b"\xff", None);
@@ -309,7 +310,7 @@ mod tests {
 
     #[test]
     fn deep_ones_come_last_and_depth_first() {
-        let mut places = Places::new();
+        let mut places = DirTree::new();
         let mut at = 0;
         for _ in 0..NEAR {
             at = places.push(at, b"d", None);

@@ -15,15 +15,15 @@ use super::{Listing, Search};
 /// How often one directory that never holds still is listed in a round, until it has no new directories.
 const AGAIN: usize = 8;
 
-/// Directories that changed after they were listed, each with what lies in it.
+/// Directories that changed after they were listed, each with its children.
 #[derive(Default)]
-pub(super) struct Busy {
+pub(super) struct BusyDirs {
     children: BTreeMap<u32, Vec<u32>>,
     /// The one that changed last, if it was the only one.
     restless: Option<u32>,
 }
 
-impl Busy {
+impl BusyDirs {
     pub(super) fn below(&self, number: u32) -> &[u32] {
         self.children.get(&number).map_or(&[], Vec::as_slice)
     }

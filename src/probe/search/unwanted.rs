@@ -4,19 +4,20 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 
-use crate::plan::never::{LastNames, Meant, Never};
+use crate::plan::never::{FileNameFilter, NeverList, VisibleCredentials};
 
-pub(in crate::probe) struct Unwanted<'a> {
-    pub(super) never: &'a Never,
-    pub(super) meant: &'a Meant,
+/// The names that the search looks for.
+pub(in crate::probe) struct HiddenNames<'a> {
+    pub(super) never: &'a NeverList,
+    pub(super) meant: &'a VisibleCredentials,
     /// Device and inode of the runtime's own program: whoever writes it is root at the next start.
     pub(super) runtime: Option<(u64, u64)>,
     /// The last components of credentials' names: nearly every file is none of them.
-    pub(super) last: LastNames,
+    pub(super) last: FileNameFilter,
 }
 
-impl<'a> Unwanted<'a> {
-    pub(in crate::probe) fn new(never: &'a Never, meant: &'a Meant) -> Self {
+impl<'a> HiddenNames<'a> {
+    pub(in crate::probe) fn new(never: &'a NeverList, meant: &'a VisibleCredentials) -> Self {
         Self {
             never,
             meant,

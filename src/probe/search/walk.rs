@@ -12,7 +12,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 
-use super::places::Places;
+use super::places::DirTree;
 
 /// How many are held open.
 const HELD: usize = 32;
@@ -37,7 +37,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Opens a directory to list it.
-    pub(super) fn open(&mut self, places: &Places, number: u32) -> rustix::io::Result<OwnedFd> {
+    pub(super) fn open(&mut self, places: &DirTree, number: u32) -> rustix::io::Result<OwnedFd> {
         match places.above(number) {
             None => beneath(self.root.as_fd(), b".", OFlags::RDONLY),
             Some(above) => {
@@ -48,7 +48,7 @@ impl<'a> Walk<'a> {
     }
 
     /// What a directory is now, by its name in its parent.
-    pub(super) fn look(&mut self, places: &Places, number: u32) -> rustix::io::Result<Statx> {
+    pub(super) fn look(&mut self, places: &DirTree, number: u32) -> rustix::io::Result<Statx> {
         match places.above(number) {
             None => stat(self.root.as_fd()),
             Some(above) => {
@@ -66,7 +66,7 @@ impl<'a> Walk<'a> {
     }
 
     /// A descriptor of a directory, for what lies in it.
-    fn at(&mut self, places: &Places, number: u32) -> rustix::io::Result<BorrowedFd<'_>> {
+    fn at(&mut self, places: &DirTree, number: u32) -> rustix::io::Result<BorrowedFd<'_>> {
         match self.held.iter().rposition(|(held, _)| *held == number) {
             Some(index) => self.held.truncate(index + 1),
             None => self.go(places, number)?,
@@ -75,7 +75,7 @@ impl<'a> Walk<'a> {
         Ok(last.as_fd())
     }
 
-    fn go(&mut self, places: &Places, number: u32) -> rustix::io::Result<()> {
+    fn go(&mut self, places: &DirTree, number: u32) -> rustix::io::Result<()> {
         if places.is_near(number) {
             let path = places.path(number);
             let path = match path.as_os_str().is_empty() {
@@ -111,7 +111,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Goes up to a directory that is above those that are held. Whether it is.
-    fn climb(&mut self, places: &Places, to: u32) -> rustix::io::Result<bool> {
+    fn climb(&mut self, places: &DirTree, to: u32) -> rustix::io::Result<bool> {
         let Some(mut at) = self.held.first().map(|(held, _)| *held) else {
             return Ok(false);
         };

@@ -4,16 +4,17 @@ use std::path::PathBuf;
 
 use super::page::{Page, path, paths, size};
 use crate::plan::{
-    Ephemeral, EphemeralContent, FilesystemPlan, ImageBelow, MappedIds, PlannedMount, ScratchPlace,
+    EphemeralContent, EphemeralMount, FilesystemPlan, ImageBase, MappedIds, PlannedMount,
+    ScratchStorage,
 };
 use crate::policy::{RootAccess, escape};
-use crate::render::ext4::Blank;
+use crate::render::ext4::EmptyImage;
 
 pub(super) fn explain(page: &mut Page, files: &FilesystemPlan) {
     let root = match files.root {
         RootAccess::ReadOnly => "the image, read-only",
         RootAccess::Ephemeral => match files.image_below {
-            Some(ImageBelow::Layers) => "the engine's layers of the image; writes are thrown away",
+            Some(ImageBase::Layers) => "the engine's layers of the image; writes are thrown away",
             _ => "the image; writes are thrown away",
         },
         RootAccess::Engine => "the image; writes go to the engine's layer of this container",
@@ -25,7 +26,7 @@ pub(super) fn explain(page: &mut Page, files: &FilesystemPlan) {
     for directory in &files.ephemeral {
         page.item(ephemeral(directory));
     }
-    if let Some(ImageBelow::AsItIs(why)) = &files.image_below {
+    if let Some(ImageBase::AsItIs(why)) = &files.image_below {
         let why = escape(why);
         page.item(format_args!(
             "a hard link to a file of the image comes apart when it is made: {why}"
@@ -67,7 +68,7 @@ fn all<'a>(names: impl IntoIterator<Item = &'a PathBuf>) -> String {
     paths(names.into_iter().map(PathBuf::as_path))
 }
 
-fn ephemeral(directory: &Ephemeral) -> String {
+fn ephemeral(directory: &EphemeralMount) -> String {
     let content = match directory.content {
         EphemeralContent::Empty => "empty",
         EphemeralContent::EmptyHome => "empty and not executable",
@@ -107,11 +108,11 @@ fn owner(ids: MappedIds) -> String {
 fn scratch(files: &FilesystemPlan) -> String {
     let most = size(files.scratch_bytes);
     match files.scratch_place {
-        ScratchPlace::Memory => format!(
+        ScratchStorage::Memory => format!(
             "at most {most}, in memory, which counts as the container's (filesystem.scratch, filesystem.scratch-on)"
         ),
-        ScratchPlace::Disk => {
-            let number = Blank::files(files.scratch_bytes);
+        ScratchStorage::Disk => {
+            let number = EmptyImage::files(files.scratch_bytes);
             format!("at most {most} and {number} files, on disk (filesystem.scratch)")
         }
     }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::page::{Page, path};
 use super::{changed_calls, network};
 use crate::plan::process::core_words;
-use crate::plan::{Decided, NetworkPlan, Pruned, SyscallPlan, text};
+use crate::plan::{DecidedPlan, NetworkPlan, OmittedMount, SyscallPlan, text};
 use crate::policy::{NetworkMode, Policy, escape};
 
 /// What walls of Landlock hold.
@@ -23,11 +23,11 @@ pub struct LandlockWalls {
     /// Where each of its values comes from.
     pub origins: BTreeMap<String, String>,
     /// All that can be opened.
-    pub opened: Vec<Opened>,
+    pub opened: Vec<LandlockPath>,
     /// Variables that name a directory of the run, which is written and removed afterwards.
     pub directories_of_the_run: Vec<String>,
     /// What was asked for and is not shown.
-    pub not_shown: Vec<Pruned>,
+    pub not_shown: Vec<OmittedMount>,
     /// The network's mode.
     pub mode: NetworkMode,
     /// The system calls that the policy adds and takes away.
@@ -47,10 +47,10 @@ pub struct LandlockWalls {
     network: NetworkPlan,
 }
 
-/// A file, or a directory with all below it, that a rule gives.
+/// A file, or a directory with all below it, that a Landlock rule grants.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Opened {
+pub struct LandlockPath {
     /// Its path.
     #[serde(with = "text::one")]
     pub path: PathBuf,
@@ -62,7 +62,7 @@ pub struct Opened {
 
 impl LandlockWalls {
     /// What holds of a plan; the caller adds what the rules give.
-    pub fn of(decided: &Decided, abi: u32) -> Self {
+    pub fn of(decided: &DecidedPlan, abi: u32) -> Self {
         let plan = &decided.plan;
         Self {
             abi,

@@ -12,29 +12,29 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Serialize, Serializer};
 
-pub use self::landlock::{LandlockWalls, Opened};
+pub use self::landlock::{LandlockPath, LandlockWalls};
 use self::page::{Page, path, paths, size};
-use super::identity::Identity;
+use super::identity::ContainerIdentity;
 use crate::plan::process::core_words;
 use crate::plan::report::{DENIED, DENIED_IN};
-use crate::plan::{AuditPlan, Decided, LimitsPlan, Plan, SyscallPlan, Warning};
-use crate::policy::{Leave, NetworkMode, Policy, SyscallName, SyscallProfile, escape};
-use crate::seccomp::{Filter, Listener, Program, Verdict};
+use crate::plan::{AuditPlan, DecidedPlan, LimitsPlan, Plan, SyscallPlan, Warning};
+use crate::policy::{Loosening, NetworkMode, Policy, SyscallName, SyscallProfile, escape};
+use crate::seccomp::{FilterProgram, NotifyListener, SyscallFilter, SyscallVerdict};
 
-/// What is explained; as JSON, what `explain --json` prints.
+/// The container to explain; as JSON, the output of `explain --json`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Subject {
+pub struct ExplainedContainer {
     /// `container <id>` or `bundle <path>`.
     pub name: String,
     /// What its engine calls it, where it is a container.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub identity: Option<Identity>,
+    pub identity: Option<ContainerIdentity>,
     /// Who chose the policy.
     pub chosen_by: String,
     /// The plan and its policy; `None` under `unconfined`, and under walls of Landlock, which hold less than the plan says.
     #[serde(rename = "plan", serialize_with = "whole")]
-    pub decided: Option<Decided>,
+    pub decided: Option<DecidedPlan>,
     /// The program of the syscall wall in one line.
     pub filter: Option<String>,
     /// The walls of `wrap --walls landlock`, in place of the plan.
@@ -45,17 +45,17 @@ pub struct Subject {
     pub settings: Vec<String>,
 }
 
-/// The plan with its policy and origins in it: one object for people's scripts.
+/// The plan with its policy and origins in it: one object for scripts.
 #[derive(Debug, Serialize)]
-pub struct Whole<'a> {
+pub struct FullPlan<'a> {
     policy: Policy,
     origins: &'a BTreeMap<String, String>,
     #[serde(flatten)]
     plan: Plan,
 }
 
-impl<'a> From<&'a Decided> for Whole<'a> {
-    fn from(decided: &'a Decided) -> Self {
+impl<'a> From<&'a DecidedPlan> for FullPlan<'a> {
+    fn from(decided: &'a DecidedPlan) -> Self {
         Self {
             policy: decided.policy(),
             origins: &decided.origins,
@@ -71,14 +71,14 @@ fn in_words(warning: &Warning) -> Warning {
     Warning::InWords(warning.to_string())
 }
 
-fn whole<S: Serializer>(decided: &Option<Decided>, to: S) -> Result<S::Ok, S::Error> {
-    decided.as_ref().map(Whole::from).serialize(to)
+fn whole<S: Serializer>(decided: &Option<DecidedPlan>, to: S) -> Result<S::Ok, S::Error> {
+    decided.as_ref().map(FullPlan::from).serialize(to)
 }
 
 /// The explanation.
-pub fn text(subject: &Subject) -> String {
+pub fn text(subject: &ExplainedContainer) -> String {
     let mut page = Page::default();
-    let words = subject.identity.as_ref().map(Identity::words);
+    let words = subject.identity.as_ref().map(ContainerIdentity::words);
     let name = match words.filter(|words| !words.is_empty()) {
         Some(words) => format!("{} ({words})", subject.name),
         None => subject.name.clone(),
@@ -241,13 +241,13 @@ fn leave(page: &mut Page, plan: &Plan) {
     let up_to = plan.ceilings.join(" and ");
     let text = match &plan.leave {
         None => return,
-        Some(Leave::UpToCeilings) => {
+        Some(Loosening::UpToCeilings) => {
             format!("may narrow this, and loosen it up to the ceiling {up_to}")
         }
-        Some(Leave::Fields(fields)) if fields.is_empty() => {
+        Some(Loosening::Fields(fields)) if fields.is_empty() => {
             "may narrow this, and loosen nothing".to_owned()
         }
-        Some(Leave::Fields(fields)) => {
+        Some(Loosening::Fields(fields)) => {
             let fields: Vec<&str> = fields.iter().map(|field| field.as_str()).collect();
             let fields = fields.join(", ");
             format!("may narrow this, and loosen {fields} up to the ceiling {up_to}")
@@ -291,11 +291,11 @@ fn changed_calls(page: &mut Page, plan: &SyscallPlan, filter: Option<&str>) {
 }
 
 /// A program in one line: what it allows, checks and denies, from the program itself.
-pub fn filter(program: &Program) -> String {
-    let summary = Filter {
+pub fn filter(program: &FilterProgram) -> String {
+    let summary = SyscallFilter {
         program: program.clone(),
         flags: 0,
-        listener: Listener::Nobody,
+        listener: NotifyListener::Nobody,
         notes: Vec::new(),
     }
     .describe();
@@ -305,7 +305,7 @@ pub fn filter(program: &Program) -> String {
         .map(|(verdict, count)| format!("{count} {verdict}"))
         .collect();
     // Those that a sidecar answers have an errno; an agent's have none.
-    let logged = |verdict: &Verdict| matches!(verdict, Verdict::Notify(1..));
+    let logged = |verdict: &SyscallVerdict| matches!(verdict, SyscallVerdict::Notify(1..));
     let log = match summary.denied.keys().any(logged) {
         true => "",
         false => "; denied calls are not logged",

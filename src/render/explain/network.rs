@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::page::{Page, size};
-use crate::egress::{Asking, spelling};
+use crate::egress::{AskRules, spelling};
 use crate::plan::NetworkPlan;
 use crate::plan::environment::PlainAddress;
 use crate::policy::{
-    Field, HoneyThen, HostName, NetworkMode, NetworkRule, Rule, Target, Tool, UpstreamNames, escape,
+    EgressRule, Field, HoneyThen, HostName, NetworkMode, NetworkRule, RuleTarget, Tool,
+    UpstreamNames, escape,
 };
 
 pub(super) fn explain(page: &mut Page, network: &NetworkPlan) {
@@ -101,7 +102,7 @@ pub(super) fn reached(page: &mut Page, network: &NetworkPlan) {
     }
 }
 
-fn list(rules: &BTreeSet<Rule>) -> String {
+fn list(rules: &BTreeSet<EgressRule>) -> String {
     let rules: Vec<String> = rules.iter().map(ToString::to_string).collect();
     match rules.is_empty() {
         true => "nothing".to_owned(),
@@ -111,7 +112,7 @@ fn list(rules: &BTreeSet<Rule>) -> String {
     }
 }
 
-fn waits(asking: &Asking) -> String {
+fn waits(asking: &AskRules) -> String {
     let ceilings = asking.limits.iter();
     let ceilings: Vec<String> = ceilings
         .map(|limit| format!("the ceiling {}", limit.ceiling))
@@ -131,7 +132,7 @@ fn waits(asking: &Asking) -> String {
 
 /// What else a private name is called with the engine's search list.
 fn spellings(rule: &NetworkRule, search: &[HostName]) -> Option<String> {
-    let Target::Name(name) = &rule.target else {
+    let RuleTarget::Name(name) = &rule.target else {
         return None;
     };
     let others = match rule.reach.is_private() {

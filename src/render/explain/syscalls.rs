@@ -10,8 +10,8 @@ use super::page::Page;
 use crate::plan::SyscallPlan;
 use crate::policy::SyscallProfile;
 use crate::seccomp::{
-    ARCH_X86_64, CallProfile, FilterInput, Program, SyscallName, Verdict, compile, outcomes,
-    reason, sets_modes,
+    ARCH_X86_64, CallProfile, FilterInput, FilterProgram, KnownSyscall, SyscallVerdict, compile,
+    outcomes, reason, sets_modes,
 };
 
 /// Docker's default profile for a container with the default capabilities, as Docker 28 writes it into a bundle. Its source is
@@ -21,13 +21,13 @@ const DOCKER: &str = include_str!("../../../policies/syscalls/docker.json");
 /// What `--compare` calls [`DOCKER`].
 pub const DOCKERS: &str = "docker";
 
-/// The programs that a table is made of.
+/// The filter programs that a table is made from.
 #[derive(Debug, Clone, Copy)]
-pub struct Programs<'a> {
+pub struct TablePrograms<'a> {
     /// The program of the container; `None`: it has none, and every call is allowed.
-    pub loaded: Option<&'a Program>,
+    pub loaded: Option<&'a FilterProgram>,
     /// The policy's own side of it; `None` under `unconfined`.
-    pub policy: Option<(&'a SyscallPlan, &'a Program)>,
+    pub policy: Option<(&'a SyscallPlan, &'a FilterProgram)>,
 }
 
 /// All system calls of x86_64.
@@ -38,7 +38,7 @@ pub struct SyscallTable {
     pub calls: Vec<Row>,
     /// The calls of which another filter says something else.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub compared: Option<Compared>,
+    pub compared: Option<FilterDifference>,
 }
 
 /// One call.
@@ -56,10 +56,10 @@ pub struct Row {
     is_denied: bool,
 }
 
-/// The difference to another filter.
+/// The differences to another filter.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Compared {
+pub struct FilterDifference {
     /// Whose it is.
     pub with: String,
     /// The calls on which they differ.
@@ -81,7 +81,7 @@ pub struct Difference {
 }
 
 /// Docker's default profile, compiled as for `unconfined`.
-pub fn docker() -> Option<Program> {
+pub fn docker() -> Option<FilterProgram> {
     let profile: LinuxSeccomp =
         serde_json::from_str(DOCKER).expect("a test parses the built-in profile");
     let input = FilterInput {
@@ -94,8 +94,8 @@ pub fn docker() -> Option<Program> {
 
 impl SyscallTable {
     /// The table of these programs.
-    pub fn new(programs: Programs<'_>) -> Self {
-        let row = |name: SyscallName| {
+    pub fn new(programs: TablePrograms<'_>) -> Self {
+        let row = |name: KnownSyscall| {
             let said = said(programs.loaded, name);
             Row {
                 call: name.as_str(),
@@ -105,14 +105,19 @@ impl SyscallTable {
             }
         };
         Self {
-            calls: SyscallName::all().map(row).collect(),
+            calls: KnownSyscall::all().map(row).collect(),
             compared: None,
         }
     }
 
     /// And beside another filter.
-    pub fn beside(mut self, programs: Programs<'_>, with: &str, other: Option<&Program>) -> Self {
-        let differs = |name: SyscallName| {
+    pub fn beside(
+        mut self,
+        programs: TablePrograms<'_>,
+        with: &str,
+        other: Option<&FilterProgram>,
+    ) -> Self {
+        let differs = |name: KnownSyscall| {
             let (here, there) = (said(programs.loaded, name), said(other, name));
             (here != there).then(|| Difference {
                 call: name.as_str(),
@@ -121,9 +126,9 @@ impl SyscallTable {
                 reason: programs.reason(name),
             })
         };
-        self.compared = Some(Compared {
+        self.compared = Some(FilterDifference {
             with: with.to_owned(),
-            calls: SyscallName::all().filter_map(differs).collect(),
+            calls: KnownSyscall::all().filter_map(differs).collect(),
         });
         self
     }
@@ -151,7 +156,7 @@ impl SyscallTable {
     }
 }
 
-fn beside(page: &mut Page, compared: &Compared) {
+fn beside(page: &mut Page, compared: &FilterDifference) {
     let with = &compared.with;
     let count = compared.calls.len();
     page.line("");
@@ -189,9 +194,9 @@ fn wrapped(page: &mut Page, calls: &[&str]) {
     page.item(&line);
 }
 
-impl Programs<'_> {
+impl TablePrograms<'_> {
     /// Why this filter says so.
-    fn reason(&self, name: SyscallName) -> Cow<'static, str> {
+    fn reason(&self, name: KnownSyscall) -> Cow<'static, str> {
         const ENGINES: &str = "by the engine's profile";
         let Some((plan, own)) = self.policy else {
             return match self.loaded {
@@ -236,34 +241,38 @@ pub fn call_profile(profile: SyscallProfile) -> CallProfile {
 }
 
 /// What a program may answer. Who answers a denied call, the kernel or a listener, is not told apart: the caller sees the same.
-fn said(program: Option<&Program>, name: SyscallName) -> BTreeSet<Verdict> {
+fn said(program: Option<&FilterProgram>, name: KnownSyscall) -> BTreeSet<SyscallVerdict> {
     let Some(program) = program else {
-        return [Verdict::Allow].into();
+        return [SyscallVerdict::Allow].into();
     };
     let all = outcomes(program, ARCH_X86_64, name.number());
     all.into_iter()
         .map(|verdict| match verdict {
-            Verdict::Notify(errno @ 1..) => Verdict::Errno(errno),
+            SyscallVerdict::Notify(errno @ 1..) => SyscallVerdict::Errno(errno),
             other => other,
         })
         .collect()
 }
 
-fn in_words(verdicts: &BTreeSet<Verdict>) -> Vec<String> {
-    verdicts.iter().rev().map(Verdict::to_string).collect()
+fn in_words(verdicts: &BTreeSet<SyscallVerdict>) -> Vec<String> {
+    verdicts
+        .iter()
+        .rev()
+        .map(SyscallVerdict::to_string)
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seccomp::{DenyMode, Ours};
+    use crate::seccomp::{DenyMode, FilterPolicy};
 
-    fn own(plan: &SyscallPlan) -> Program {
-        let names = |set: &BTreeSet<crate::policy::SyscallName>| -> BTreeSet<SyscallName> {
+    fn own(plan: &SyscallPlan) -> FilterProgram {
+        let names = |set: &BTreeSet<crate::policy::SyscallName>| -> BTreeSet<KnownSyscall> {
             set.iter().map(|n| n.as_str().parse().unwrap()).collect()
         };
         let input = FilterInput {
-            ours: Some(Ours {
+            ours: Some(FilterPolicy {
                 allow: &names(&plan.allow),
                 deny: &names(&plan.deny),
                 set_id: false,
@@ -287,7 +296,7 @@ mod tests {
         plan.set_id = crate::policy::Switch::Off;
         plan.allow = ["ptrace".parse().unwrap()].into();
         let program = own(&plan);
-        let programs = Programs {
+        let programs = TablePrograms {
             loaded: Some(&program),
             policy: Some((&plan, &program)),
         };
@@ -317,7 +326,7 @@ mod tests {
         assert!(text.contains("beside docker: "), "{text}");
         // Every call stands in the first part once.
         let first = text.split("beside docker").next().unwrap();
-        for name in SyscallName::all() {
+        for name in KnownSyscall::all() {
             let words = first.lines().filter(|line| line.starts_with("  "));
             let found = words
                 .flat_map(str::split_whitespace)
@@ -328,7 +337,7 @@ mod tests {
 
     #[test]
     fn without_a_filter_every_call_is_allowed() {
-        let none = Programs {
+        let none = TablePrograms {
             loaded: None,
             policy: None,
         };
@@ -342,7 +351,7 @@ mod tests {
         let plan = crate::plan::tests::sample().syscalls;
         let (own, docker) = (own(&plan), docker().unwrap());
         // As if the engine's profile were all of the filter.
-        let programs = Programs {
+        let programs = TablePrograms {
             loaded: Some(&docker),
             policy: Some((&plan, &own)),
         };

@@ -17,7 +17,7 @@ use crate::devices::DeviceProgram;
 use crate::enforce::image::ImageLayers;
 use crate::enforce::listener::AgentSocket;
 use crate::enforce::rootfs::OwnMount;
-use crate::kernel::mount_options::{Bits, Reach};
+use crate::kernel::mount_options::{Bits, MountReach};
 use crate::policy::RootAccess;
 use crate::runtime::RuntimeError;
 use crate::runtime::agent::{Agent, ListenerChild, Moment};
@@ -28,7 +28,7 @@ use crate::runtime::network::member::MemberSidecar;
 use crate::runtime::network::wall::NetworkWall;
 use crate::runtime::state::report;
 use crate::runtime::unprivileged;
-use crate::seccomp::Listener;
+use crate::seccomp::NotifyListener;
 
 impl Creation<'_> {
     /// sd_notify(3) for a container without a policy.
@@ -58,7 +58,7 @@ impl Creation<'_> {
         let sidecar = match &plan.network.shared {
             Some(shared) => {
                 self.record.netns_cookie = Some(shared.cookie);
-                if listener != Listener::Sidecar {
+                if listener != NotifyListener::Sidecar {
                     return Ok(());
                 }
                 let member = MemberSidecar::begin(plan, spec, &self.place)?;
@@ -127,7 +127,7 @@ impl Creation<'_> {
         };
         let attributes = Bits::READ_ONLY.and(Bits::NO_PRIVILEGE);
         let trees = image.layers.iter();
-        let trees = trees.map(|layer| judged_mounts::copy(layer, attributes, Reach::One));
+        let trees = trees.map(|layer| judged_mounts::copy(layer, attributes, MountReach::One));
         let trees = trees
             .collect::<Result<_, _>>()
             .map_err(RuntimeError::io("copy the mounts of the image's layers"))?;

@@ -17,14 +17,14 @@ use crate::cgroup::systemd_v1;
 use crate::devices::DeviceProgram;
 use crate::runtime::RuntimeError;
 use crate::runtime::input::node_files;
-use crate::runtime::launch::Leaves;
+use crate::runtime::launch::RunRetention;
 use crate::runtime::network::calls;
 use crate::runtime::pidfd;
-use crate::runtime::runs::{self, First, Run};
+use crate::runtime::runs::{self, RunDir, RunStart};
 use crate::runtime::state::census::{Census, Namespace};
 use crate::runtime::state::identity;
 use crate::runtime::state::record::ProcessId;
-use crate::seccomp::Listener;
+use crate::seccomp::NotifyListener;
 use crate::sidecar::WatchedMount;
 
 impl Creation<'_> {
@@ -105,17 +105,17 @@ impl Creation<'_> {
     /// Makes the run's directory, with the first lines of its log; `events` are among them.
     pub(super) fn begin_run(
         &mut self,
-        leaves: Leaves,
+        leaves: RunRetention,
         events: Vec<Event>,
     ) -> Result<(), RuntimeError> {
-        if leaves == Leaves::Nothing {
+        if leaves == RunRetention::Nothing {
             // It has been in the container's own directory from the beginning.
             return Ok(());
         }
         let mounts = self.decision.plan().map(|plan| &plan.filesystem.mounts[..]);
         let config = node_files::config(self.global);
         let process = self.decision.bundle.spec.process().as_ref();
-        let first = First {
+        let first = RunStart {
             context: runs::context(&self.record, identity::of(&self.record)),
             events: runs::events::created(process, &self.record)
                 .into_iter()
@@ -123,7 +123,7 @@ impl Creation<'_> {
                 .collect(),
             record: &self.record,
         };
-        self.run = Run::begin(&self.place, mounts.unwrap_or_default(), config, &first)?;
+        self.run = RunDir::begin(&self.place, mounts.unwrap_or_default(), config, &first)?;
         Ok(())
     }
 
@@ -148,7 +148,7 @@ impl Creation<'_> {
         let Some(network) = self.running.network.take() else {
             return Ok(None);
         };
-        let answers = self.decision.listener() == Listener::Sidecar;
+        let answers = self.decision.listener() == NotifyListener::Sidecar;
         let calls = answers.then(calls).transpose()?;
         network.finish(
             init,

@@ -5,39 +5,39 @@ use super::record::new_record;
 use super::scratch;
 use super::writable::Writable;
 use crate::cgroup::birthplace::Birthplace;
-use crate::cgroup::devices::Ruler;
+use crate::cgroup::devices::DeviceAuthority;
 use crate::cgroup::path;
 use crate::cgroup::systemd_v1;
-use crate::cli::{self, Global};
+use crate::cli::{self, GlobalOptions};
 use crate::runtime::RuntimeError;
 use crate::runtime::agent::ListenerChild;
 use crate::runtime::delete;
 use crate::runtime::network::engine_networks;
 use crate::runtime::network::member::MemberSidecar;
 use crate::runtime::network::wall::NetworkWall;
-use crate::runtime::runs::Run;
+use crate::runtime::runs::RunDir;
 use crate::runtime::state::record::Record;
-use crate::runtime::state::store::{Lock, Place};
+use crate::runtime::state::store::{ContainerPaths, Lock};
 
 /// What has been made of a container so far. The steps are in `begin.rs`, `process.rs` and `complete.rs`.
 pub(super) struct Creation<'a> {
-    pub(super) global: &'a Global,
+    pub(super) global: &'a GlobalOptions,
     pub(super) args: &'a cli::Create,
-    pub(super) place: Place,
+    pub(super) place: ContainerPaths,
     pub(super) decision: BundleDecision,
     /// Names all that outlives this process, which is removed by it.
     pub(super) record: Record,
-    pub(super) running: Running,
+    pub(super) running: CreationHelpers,
     /// The cgroup that our own code has made for the first process; `None` where libcontainer has.
     pub(super) born: Option<Birthplace>,
     /// Where its logs are: in the container's directory, until there is a better place.
-    pub(super) run: Run,
+    pub(super) run: RunDir,
     lock: Lock,
 }
 
-/// What goes on beside this process until the container is there. Dropped, it ends, in this order: the newest first.
+/// Processes and guards that live until the container is created. Dropping this ends them, the newest first.
 #[derive(Default)]
-pub(super) struct Running {
+pub(super) struct CreationHelpers {
     /// This process's stay in the container's cgroup of `name=systemd`.
     pub(super) visit: Option<systemd_v1::Visit>,
     /// The child that brings the filter's listener to its agent.
@@ -53,7 +53,10 @@ pub(super) struct Running {
 }
 
 /// Takes the lock of an id that is free, with a cgroup that is empty.
-pub(super) fn reserve(place: &Place, decision: &BundleDecision) -> Result<Lock, RuntimeError> {
+pub(super) fn reserve(
+    place: &ContainerPaths,
+    decision: &BundleDecision,
+) -> Result<Lock, RuntimeError> {
     let lock = place.lock()?;
     if place.libcontainer_dir().exists() {
         return Err(RuntimeError::Exists(place.id.as_str().to_owned()));
@@ -69,9 +72,9 @@ pub(super) fn reserve(place: &Place, decision: &BundleDecision) -> Result<Lock, 
 impl<'a> Creation<'a> {
     /// Makes the container's directory; from here on there is something to take away.
     pub(super) fn begin(
-        global: &'a Global,
+        global: &'a GlobalOptions,
         args: &'a cli::Create,
-        place: Place,
+        place: ContainerPaths,
         lock: Lock,
         decision: BundleDecision,
     ) -> Result<Self, RuntimeError> {
@@ -84,14 +87,14 @@ impl<'a> Creation<'a> {
         {
             log::warn!("{why}");
         }
-        let run = Run::in_state(&place);
+        let run = RunDir::in_state(&place);
         Ok(Self {
             global,
             args,
             place,
             decision,
             record,
-            running: Running::default(),
+            running: CreationHelpers::default(),
             born: None,
             run,
             lock,
@@ -99,10 +102,10 @@ impl<'a> Creation<'a> {
     }
 
     /// Whose the device rules are.
-    pub(super) fn ruler(&self) -> Ruler {
+    pub(super) fn ruler(&self) -> DeviceAuthority {
         match self.decision.plan() {
-            Some(_) => Ruler::Policy,
-            None => Ruler::Engine,
+            Some(_) => DeviceAuthority::Policy,
+            None => DeviceAuthority::Engine,
         }
     }
 
@@ -118,7 +121,7 @@ impl<'a> Creation<'a> {
     }
 
     /// The container is there.
-    pub(super) fn done(self) -> (Place, Lock) {
+    pub(super) fn done(self) -> (ContainerPaths, Lock) {
         (self.place, self.lock)
     }
 

@@ -7,55 +7,55 @@ use std::path::Path;
 
 use oci_spec::runtime::{LinuxNamespaceType, LinuxSeccomp, Spec};
 
-use crate::cli::Global;
-use crate::plan::idmap::Container;
+use crate::cli::GlobalOptions;
+use crate::plan::idmap::IdmapContext;
 use crate::plan::names::names_file;
 use crate::plan::reach::{self, NetSettings};
 use crate::plan::volumes::secret_volumes;
-use crate::plan::wrapped::Wrapped;
-use crate::plan::{self, BundleFacts, Decided, HostFacts, Plan, Warning};
-use crate::policy::{Asked, Resolved, Selection};
-use crate::probe::{self, Image, Opened};
+use crate::plan::wrapped::WrapPlan;
+use crate::plan::{self, BundleFacts, DecidedPlan, HostFacts, Plan, Warning};
+use crate::policy::{ResolvedPolicy, Selection, WrapOptions};
+use crate::probe::{self, HeldSource, Image};
 use crate::render::identity::engine;
 use crate::render::refuse;
 use crate::render::spec as shadow;
 use crate::runtime::RuntimeError;
-use crate::runtime::create::neighbours::{self, Joined};
-use crate::runtime::filter::{self, Asked as AskedFilter};
+use crate::runtime::create::neighbours::{self, JoinedNamespace};
+use crate::runtime::filter::{self, FilterRequest as AskedFilter};
 use crate::runtime::input::bundle::Bundle;
 use crate::runtime::input::cri;
 use crate::runtime::input::labels;
 use crate::runtime::input::node_files;
 use crate::runtime::network::engine_networks;
-use crate::runtime::network::reading::{self, Given};
+use crate::runtime::network::reading::{self, RequestSetup};
 use crate::runtime::network::resolver::EngineFiles;
 use crate::runtime::state::identity;
-use crate::seccomp::{Filter, Listener};
+use crate::seccomp::{NotifyListener, SyscallFilter};
 
 /// The decision about a bundle, which `create` and `explain --bundle` share. Nothing has been made for it.
 pub struct BundleDecision {
     /// The bundle.
     pub bundle: Bundle,
     /// What is enforced, and by which policy; `None` under `unconfined`.
-    pub decided: Option<Decided>,
+    pub decided: Option<DecidedPlan>,
     /// Who chose it.
     pub chosen_by: String,
     /// The syscall wall.
-    pub filter: Option<Filter>,
+    pub filter: Option<SyscallFilter>,
     /// The sources of the bind mounts, as they were judged.
-    pub sources: Vec<Opened>,
+    pub sources: Vec<HeldSource>,
     /// What lies below the image, where something private has its files.
     pub image: Option<Image>,
     /// The namespaces that it joins, as they were judged.
-    pub joined: Vec<Joined>,
+    pub joined: Vec<JoinedNamespace>,
     /// Where the engine keeps its names.
     pub engine_files: EngineFiles,
     /// What its reader of requests and its programs are given for those.
-    pub given: Given,
+    pub given: RequestSetup,
     /// Whether it is a bundle of `wrap`, which always has mounts of its own.
     pub wrapped: bool,
     /// What the person asked for who runs `wrap`.
-    pub asked: Asked,
+    pub asked: WrapOptions,
 }
 
 impl BundleDecision {
@@ -70,18 +70,18 @@ impl BundleDecision {
     }
 
     /// Who answers for rules of the filter.
-    pub(super) fn listener(&self) -> Listener {
+    pub(super) fn listener(&self) -> NotifyListener {
         let filter = self.filter.as_ref();
-        filter.map_or(Listener::Nobody, |filter| filter.listener)
+        filter.map_or(NotifyListener::Nobody, |filter| filter.listener)
     }
 }
 
 /// Reads a bundle and decides what is enforced for it. Creates nothing. `wrapped` are `wrap`'s own mounts,
 /// `handed_file` is a descriptor of the caller's that leads to a file of the node.
 pub fn decide(
-    global: &Global,
+    global: &GlobalOptions,
     dir: &Path,
-    wrapped: &Wrapped,
+    wrapped: &WrapPlan,
     handed_file: Option<i32>,
 ) -> Result<BundleDecision, RuntimeError> {
     let mut bundle = Bundle::read(dir)?;
@@ -98,7 +98,7 @@ pub fn decide(
         .map(|(k, v)| (k.clone(), v.clone()))
         .collect();
     let made = match node_files::selection(global, &annotations, &wrapped.requests)? {
-        Selection::Unconfined { chosen_by } => Walls {
+        Selection::Unconfined { chosen_by } => BundleWalls {
             chosen_by: chosen_by.to_string(),
             ..without_policy(&bundle)?
         },
@@ -126,23 +126,23 @@ pub fn decide(
     })
 }
 
-/// What the walls of a bundle are made of; of one without a policy the filter alone.
+/// The parts of a bundle's walls; without a policy the filter alone.
 #[derive(Default)]
-struct Walls {
-    decided: Option<Decided>,
+struct BundleWalls {
+    decided: Option<DecidedPlan>,
     chosen_by: String,
-    filter: Option<Filter>,
-    sources: Vec<Opened>,
+    filter: Option<SyscallFilter>,
+    sources: Vec<HeldSource>,
     image: Option<Image>,
-    joined: Vec<Joined>,
+    joined: Vec<JoinedNamespace>,
     engine_files: EngineFiles,
-    given: Given,
+    given: RequestSetup,
 }
 
 /// Which bundle is decided about, and for whom.
 #[derive(Clone, Copy)]
 struct Call<'a> {
-    global: &'a Global,
+    global: &'a GlobalOptions,
     bundle: &'a Bundle,
     annotations: &'a BTreeMap<String, String>,
 }
@@ -152,25 +152,25 @@ fn engines_filter(spec: &Spec) -> Option<&LinuxSeccomp> {
     spec.linux().as_ref()?.seccomp().as_ref()
 }
 
-fn without_policy(bundle: &Bundle) -> Result<Walls, RuntimeError> {
+fn without_policy(bundle: &Bundle) -> Result<BundleWalls, RuntimeError> {
     let spec = &bundle.spec;
     reach::check(spec, net_settings(spec))?;
     for mount in spec.mounts().iter().flatten() {
         let place = probe::destination(&bundle.rootfs, mount.destination());
         reach::check_mount(mount, &place)?;
     }
-    Ok(Walls {
+    Ok(BundleWalls {
         filter: filter::compile(None, engines_filter(spec))?,
-        ..Walls::default()
+        ..BundleWalls::default()
     })
 }
 
 fn under_policy(
     call: Call<'_>,
-    resolved: &Resolved,
-    wrapped: &Wrapped,
+    resolved: &ResolvedPolicy,
+    wrapped: &WrapPlan,
     handed_file: Option<i32>,
-) -> Result<Walls, RuntimeError> {
+) -> Result<BundleWalls, RuntimeError> {
     let Call { global, bundle, .. } = call;
     let spec = &bundle.spec;
     reach::check(spec, NetSettings::Own)?;
@@ -197,7 +197,7 @@ fn under_policy(
     let volumes = secret_volumes(spec, &facts);
     let given = reading::read(node_files::config(global), &mut plan.network, &volumes)?;
     let filter = filter::compile(Some(AskedFilter::of(plan, &host)), engines_filter(spec))?;
-    Ok(Walls {
+    Ok(BundleWalls {
         decided: Some(decided),
         chosen_by: resolved.chosen_by.to_string(),
         filter,
@@ -212,7 +212,7 @@ fn under_policy(
 /// What lies below the image, where something private has its files.
 fn below(
     bundle: &Bundle,
-    resolved: &Resolved,
+    resolved: &ResolvedPolicy,
     plan: &mut Plan,
 ) -> Result<Option<Image>, RuntimeError> {
     let files = &mut plan.filesystem;
@@ -227,15 +227,15 @@ fn below(
 
 /// The plan, made again with what only a plan tells to look for: which mounts can be mapped, and what lies in them.
 fn planned(
-    resolved: &Resolved,
+    resolved: &ResolvedPolicy,
     spec: &Spec,
     facts: &mut BundleFacts,
-    sources: &mut [Opened],
+    sources: &mut [HeldSource],
     host: &HostFacts,
-) -> Result<Decided, RuntimeError> {
+) -> Result<DecidedPlan, RuntimeError> {
     let decided = plan::plan(resolved, spec, facts, host)?;
     let (files, rules) = (&decided.plan.filesystem, &decided.resolved.filesystem);
-    let container = Container {
+    let container = IdmapContext {
         policy: rules,
         spec,
         by: facts.wrapped.by,

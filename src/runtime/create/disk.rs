@@ -3,7 +3,7 @@
 use oci_spec::runtime::Spec;
 
 use super::scratch;
-use crate::plan::{self, ScratchPlace};
+use crate::plan::{self, ScratchStorage};
 use crate::policy::{PolicyName, ScratchOn};
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::Record;
@@ -17,7 +17,7 @@ pub(super) fn begin(
         return Ok(None);
     };
     let files = &plan.filesystem;
-    if !files.needs_scratch() || files.scratch_place != ScratchPlace::Disk {
+    if !files.needs_scratch() || files.scratch_place != ScratchStorage::Disk {
         return Ok(None);
     }
     let begun = scratch::DiskMaker::begin(files.scratch_bytes, spec);

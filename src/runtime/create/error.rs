@@ -39,5 +39,5 @@ pub enum CreateError {
     Ended,
     /// A mount of a spec without a policy.
     #[error(transparent)]
-    Mount(#[from] super::unconfined::MountRefused),
+    Mount(#[from] super::unconfined::MountRefusal),
 }

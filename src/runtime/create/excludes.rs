@@ -13,7 +13,7 @@ use rustix::fs::{Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
 
 use crate::plan::{Exclude, FilesystemPlan};
-use crate::probe::Opened;
+use crate::probe::HeldSource;
 
 /// The most that is read of all of a container's, bytes: they are written by agents, and what comes of them lies in memory.
 const ROOM: u64 = 1 << 20;
@@ -21,13 +21,13 @@ const ROOM: u64 = 1 << 20;
 /// Writes the files to be mounted, and returns each with its destination.
 pub fn write<'a>(
     plan: &'a FilesystemPlan,
-    sources: &[Opened],
+    sources: &[HeldSource],
     files: &Path,
 ) -> io::Result<Vec<(&'a Path, PathBuf)>> {
     let mut room = ROOM;
     let mut out = Vec::new();
     for (number, exclude) in plan.excludes.iter().enumerate() {
-        let Own { text, meta } = match own(plan, sources, exclude, room) {
+        let ExcludeFile { text, meta } = match own(plan, sources, exclude, room) {
             Ok(own) => own,
             Err(why) => {
                 let file = exclude.file.display();
@@ -49,14 +49,19 @@ pub fn write<'a>(
     Ok(out)
 }
 
-/// What the repository's own file says, and whose it is.
-struct Own {
+/// The repository's own exclude file: its text and its owner.
+struct ExcludeFile {
     text: Vec<u8>,
     meta: Metadata,
 }
 
 /// Reads the file. One that is not there is made, as git makes it, for something to mount on.
-fn own(plan: &FilesystemPlan, sources: &[Opened], exclude: &Exclude, room: u64) -> io::Result<Own> {
+fn own(
+    plan: &FilesystemPlan,
+    sources: &[HeldSource],
+    exclude: &Exclude,
+    room: u64,
+) -> io::Result<ExcludeFile> {
     let mounts = plan.mounts.iter();
     let holds = mounts.filter(|m| exclude.file.starts_with(&m.destination));
     let mount = holds.max_by_key(|m| m.destination.components().count());
@@ -73,7 +78,7 @@ fn own(plan: &FilesystemPlan, sources: &[Opened], exclude: &Exclude, room: u64) 
         Err(Errno::NOENT) if writable => {
             let meta = make(root, path)?.metadata()?;
             let text = Vec::new();
-            return Ok(Own { text, meta });
+            return Ok(ExcludeFile { text, meta });
         }
         opened => File::from(opened?),
     };
@@ -84,7 +89,7 @@ fn own(plan: &FilesystemPlan, sources: &[Opened], exclude: &Exclude, room: u64) 
     let mut text = Vec::new();
     file.take(room + 1).read_to_end(&mut text)?;
     match text.len() as u64 <= room {
-        true => Ok(Own { text, meta }),
+        true => Ok(ExcludeFile { text, meta }),
         false => Err(io::ErrorKind::FileTooLarge.into()),
     }
 }

@@ -30,19 +30,19 @@ use rustix::process::{Signal, WaitOptions};
 use crate::cgroup::birthplace::Birthplace;
 use crate::cgroup::delegated;
 use crate::cgroup::path;
-use crate::cli::Global;
+use crate::cli::GlobalOptions;
 use crate::enforce::executor::WallExecutor;
 use crate::runtime::RuntimeError;
 use crate::runtime::foreground::relay::Stdio;
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 use crate::runtime::unprivileged;
 use crate::sys::process::{self, Birth, Child};
 use crate::sys::socket;
 
-/// What `create` was asked for.
-pub struct Asked<'a> {
+/// The options of `create`.
+pub struct CreateOptions<'a> {
     /// Where the container's state is.
-    pub place: &'a Place,
+    pub place: &'a ContainerPaths,
     /// What libcontainer is to make.
     pub spec: &'a Spec,
     /// In place of the caller's standard descriptors.
@@ -56,7 +56,7 @@ pub struct Asked<'a> {
 }
 
 /// Whether the first process is ours to [`make`]; libcontainer makes it otherwise.
-pub fn is_ours(global: &Global, spec: &Spec) -> bool {
+pub fn is_ours(global: &GlobalOptions, spec: &Spec) -> bool {
     !global.systemd_cgroup && is_plain(spec)
 }
 
@@ -88,7 +88,7 @@ fn is_plain(spec: &Spec) -> bool {
 /// Makes the process, and waits until it is ready for `start`. What exists of it when that fails is gone afterwards, but for the
 /// cgroup, which the record names.
 pub fn make(
-    asked: Asked<'_>,
+    asked: CreateOptions<'_>,
     executor: WallExecutor,
 ) -> Result<(Container, Birthplace), RuntimeError> {
     let process = asked.spec.process().as_ref();
@@ -125,12 +125,12 @@ fn validate(spec: &Spec) -> Result<(), LibcontainerError> {
 }
 
 fn begin(
-    asked: Asked<'_>,
+    asked: CreateOptions<'_>,
     executor: WallExecutor,
     dir: &Path,
     failed: impl Fn(LibcontainerError) -> RuntimeError,
 ) -> Result<(Container, Birthplace), RuntimeError> {
-    let Asked { place, spec, .. } = asked;
+    let CreateOptions { place, spec, .. } = asked;
     let linux = spec.linux().as_ref();
     let named = path::named(spec).unwrap_or_default();
     let resources = linux.and_then(|l| l.resources().as_ref());
@@ -140,13 +140,13 @@ fn begin(
         (None, _) | (Some(_), Some(_)) => Birthplace::make(&named, resources)?,
     };
     let prepared = prepare(&asked, dir, executor).map_err(&failed)?;
-    let Prepared { args, console } = prepared;
+    let InitArgs { args, console } = prepared;
     let own_pids = linux
         .and_then(|l| l.namespaces().as_ref())
         .is_some_and(|all| all.iter().any(|n| n.typ() == LinuxNamespaceType::Pid));
     let (main_sender, main_receiver) = channel::main_channel().map_err(|e| failed(main(e)))?;
     let (init_sender, init_receiver) = channel::init_channel().map_err(|e| failed(main(e)))?;
-    let mut ends = Ends {
+    let mut ends = ChildEnds {
         main_sender,
         init_receiver,
     };
@@ -198,18 +198,18 @@ fn main(error: channel::ChannelError) -> LibcontainerError {
     LibcontainerError::MainProcess(ProcessError::Channel(error))
 }
 
-/// What `container_init_process` reads, and what it holds open.
-struct Prepared {
+/// The arguments of `container_init_process`, and the descriptors that they need.
+struct InitArgs {
     args: ContainerArgs,
     console: Option<OwnedFd>,
 }
 
 fn prepare(
-    asked: &Asked<'_>,
+    asked: &CreateOptions<'_>,
     dir: &Path,
     executor: WallExecutor,
-) -> Result<Prepared, LibcontainerError> {
-    let Asked { place, spec, .. } = asked;
+) -> Result<InitArgs, LibcontainerError> {
+    let CreateOptions { place, spec, .. } = asked;
     let id = place.id.as_str();
     let mut container = Container::new(id, ContainerStatus::Creating, None, &place.dir(), dir)?;
     container
@@ -254,16 +254,16 @@ fn prepare(
         as_sibling: false,
         pid_file: None,
     };
-    Ok(Prepared { args, console })
+    Ok(InitArgs { args, console })
 }
 
 /// The child's ends of the two channels.
-struct Ends {
+struct ChildEnds {
     main_sender: MainSender,
     init_receiver: InitReceiver,
 }
 
-impl Ends {
+impl ChildEnds {
     fn close(&self) -> Result<(), channel::ChannelError> {
         self.main_sender.close()?;
         self.init_receiver.close()
@@ -271,8 +271,8 @@ impl Ends {
 }
 
 /// The first process. Returns only where it fails; the runtime has been told why.
-fn live(args: &ContainerArgs, born: &Birthplace, ends: &mut Ends) -> i32 {
-    let Ends {
+fn live(args: &ContainerArgs, born: &Birthplace, ends: &mut ChildEnds) -> i32 {
+    let ChildEnds {
         main_sender,
         init_receiver,
     } = ends;

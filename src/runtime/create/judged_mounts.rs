@@ -10,13 +10,14 @@ use rustix::mount::{OpenTreeFlags, open_tree};
 use super::CreateError;
 use super::excludes;
 use crate::enforce::rootfs::{OwnMount, OwnSource, make_mount_point};
-use crate::kernel::mount_options::{Bits, Propagation, Reach};
+use crate::kernel::mount_options::{Bits, MountReach, Propagation};
 use crate::plan::report::DENIED_IN;
 use crate::plan::wrapped::layer_of;
 use crate::plan::{
-    Bind, BindAccess, FileKind, FilesystemPlan, MappedIds, MountKind, Plan, PlannedMount, Programs,
+    BindAccess, BindMount, FileKind, FilesystemPlan, MappedIds, MountKind, Plan, PlannedMount,
+    ProgramMode,
 };
-use crate::probe::Opened;
+use crate::probe::HeldSource;
 use crate::runtime::RuntimeError;
 use crate::runtime::network::shown;
 use crate::runtime::unprivileged;
@@ -25,7 +26,7 @@ use crate::sys::mount::{change, map_ids};
 /// Copies of every source that the plan mounts late, of the network wall's files, and of what git is told.
 pub fn prepare(
     plan: &Plan,
-    sources: &[Opened],
+    sources: &[HeldSource],
     files: &Path,
 ) -> Result<Vec<OwnMount>, RuntimeError> {
     let shows = shown::is_there(plan);
@@ -88,9 +89,9 @@ pub fn prepare(
         all.push(OwnMount {
             destination: destination.to_owned(),
             source: OwnSource::Tree {
-                tree: copy(&file, attributes, Reach::One).map_err(RuntimeError::io(step()))?,
+                tree: copy(&file, attributes, MountReach::One).map_err(RuntimeError::io(step()))?,
                 kind,
-                reach: Reach::One,
+                reach: MountReach::One,
             },
         });
     }
@@ -102,9 +103,9 @@ pub fn prepare(
 /// along, and the first process covers them.
 fn tree(
     mount: &PlannedMount,
-    bind: &Bind,
-    sources: &[Opened],
-) -> Result<(OwnedFd, Reach), RuntimeError> {
+    bind: &BindMount,
+    sources: &[HeldSource],
+) -> Result<(OwnedFd, MountReach), RuntimeError> {
     let step = || format!("copy the mount of {:?}", bind.source);
     let source = sources.iter().find(|s| s.is_of(mount));
     let source = source.ok_or_else(|| CreateError::NotJudged(bind.source.clone()))?;
@@ -112,8 +113,8 @@ fn tree(
     let locked = |error: &std::io::Error| {
         error.raw_os_error() == Some(libc::EINVAL) && unprivileged::inside().is_some()
     };
-    let (tree, reach) = match copied(Reach::One) {
-        Err(error) if locked(&error) => copied(Reach::Below),
+    let (tree, reach) = match copied(MountReach::One) {
+        Err(error) if locked(&error) => copied(MountReach::Below),
         other => other,
     }
     .map_err(RuntimeError::io(step()))?;
@@ -121,10 +122,9 @@ fn tree(
         let map = source.map.as_ref().filter(|(ids, _)| *ids == bind.ids);
         let (_, namespace) = map.ok_or_else(|| CreateError::NotJudged(bind.source.clone()))?;
         // No mount has it yet, which the kernel wants.
-        map_ids(tree.as_fd(), namespace.as_fd(), Reach::One).map_err(RuntimeError::io(format!(
-            "map the ids of {:?}",
-            bind.source
-        )))?;
+        map_ids(tree.as_fd(), namespace.as_fd(), MountReach::One).map_err(RuntimeError::io(
+            format!("map the ids of {:?}", bind.source),
+        ))?;
     }
     Ok((tree, reach))
 }
@@ -147,32 +147,36 @@ fn kept(dir: &Path) -> Result<OwnedFd, RuntimeError> {
     }
     rustix::fs::mkdirat(&opened, "work", Mode::from_raw_mode(0o700))
         .map_err(RuntimeError::io(step("prepare")))?;
-    copy(&opened, Bits::NO_PRIVILEGE, Reach::One)
+    copy(&opened, Bits::NO_PRIVILEGE, MountReach::One)
         .map_err(RuntimeError::io(step("copy the mount of")))
 }
 
 /// What a container may not do with a bind mount. Over a private one an overlay is written, not the mount itself.
-fn attributes(bind: &Bind) -> Bits {
+fn attributes(bind: &BindMount) -> Bits {
     let writes = match bind.access {
         BindAccess::ReadOnly => Bits::READ_ONLY,
         BindAccess::ReadWrite | BindAccess::Private => Bits::default(),
     };
     let programs = match bind.programs {
-        Programs::Run => Bits::default(),
-        Programs::Refused => Bits::NO_PROGRAM,
+        ProgramMode::Run => Bits::default(),
+        ProgramMode::Refused => Bits::NO_PROGRAM,
     };
     Bits::NO_PRIVILEGE.and(writes).and(programs)
 }
 
 /// With these attributes beside its own. No mount comes in or goes out.
-pub(super) fn copy(source: &OwnedFd, attributes: Bits, reach: Reach) -> std::io::Result<OwnedFd> {
+pub(super) fn copy(
+    source: &OwnedFd,
+    attributes: Bits,
+    reach: MountReach,
+) -> std::io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_EMPTY_PATH;
     let flags = match reach {
         // What else is mounted below stays outside.
-        Reach::One => flags,
-        Reach::Below => flags | OpenTreeFlags::AT_RECURSIVE,
+        MountReach::One => flags,
+        MountReach::Below => flags | OpenTreeFlags::AT_RECURSIVE,
     };
     let tree = open_tree(source, "", flags)?;
     let private = Some(Propagation::Private);

@@ -16,7 +16,7 @@ use rustix::fs::{Mode, OFlags};
 use crate::cgroup::CgroupError;
 use crate::cgroup::hierarchies::Hierarchies;
 use crate::enforce::hooks::HookMoment;
-use crate::enforce::kernel::{KernelFiles, KernelMount, KernelSource};
+use crate::enforce::kernel::{KernelFiles, KernelMountStep, KernelSource};
 use crate::enforce::rootfs::make_mount_point;
 use crate::plan::FileKind;
 use crate::runtime::RuntimeError;
@@ -73,9 +73,9 @@ fn take(spec: &mut Spec, node: &Node) -> KernelFiles {
     if hooks_look(spec) {
         return KernelFiles::default();
     }
-    let which = Which::of(spec);
+    let which = OwnMounts::of(spec);
     let mut all = spec.mounts().clone().unwrap_or_default();
-    let mounts: Vec<KernelMount> = all
+    let mounts: Vec<KernelMountStep> = all
         .extract_if(.., |mount| which.is_ours(mount))
         .map(|mount| ours(&mount, node))
         .collect();
@@ -116,8 +116,8 @@ fn hooks_look(spec: &Spec) -> bool {
     })
 }
 
-/// Which mounts are ours.
-struct Which {
+/// Which kernel mounts agentbox makes itself.
+struct OwnMounts {
     /// The devpts.
     pts: bool,
     /// Those below a /dev that libcontainer makes.
@@ -126,7 +126,7 @@ struct Which {
     sys: bool,
 }
 
-impl Which {
+impl OwnMounts {
     fn of(spec: &Spec) -> Self {
         let mounts = || spec.mounts().iter().flatten();
         let namespaces = spec.linux().as_ref().and_then(|l| l.namespaces().as_ref());
@@ -168,7 +168,7 @@ fn is_kernels(mount: &Mount) -> bool {
     }
 }
 
-fn ours(mount: &Mount, node: &Node) -> KernelMount {
+fn ours(mount: &Mount, node: &Node) -> KernelMountStep {
     let kind = mount.typ().clone().unwrap_or_default();
     let source = mount.source().clone();
     let what = match (kind.as_str(), node.hierarchies.is_empty()) {
@@ -185,7 +185,7 @@ fn ours(mount: &Mount, node: &Node) -> KernelMount {
             kind,
         },
     };
-    KernelMount {
+    KernelMountStep {
         destination: mount.destination().clone(),
         what,
     }

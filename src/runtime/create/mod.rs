@@ -24,14 +24,14 @@ mod walls;
 mod writable;
 
 use crate::cgroup::first_move;
-use crate::cli::{self, Global};
-use crate::plan::wrapped::Wrapped;
+use crate::cli::{self, GlobalOptions};
+use crate::plan::wrapped::WrapPlan;
 use crate::runtime::RuntimeError;
 use crate::runtime::agent::Agent;
-use crate::runtime::input::descriptors::{self, Standard};
+use crate::runtime::input::descriptors::{self, StandardStreams};
 use crate::runtime::launch::Streams;
 use crate::runtime::network::sandbox;
-use crate::runtime::state::store::{Lock, Place};
+use crate::runtime::state::store::{ContainerPaths, Lock};
 use creation::Creation;
 use walls::InitInherited;
 
@@ -40,17 +40,17 @@ pub use error::CreateError;
 
 /// Creates a container; its process waits for `start`. `wrapped` are `wrap`'s own mounts.
 pub fn create(
-    global: &Global,
+    global: &GlobalOptions,
     args: &cli::Create,
     streams: Streams<'_>,
-    wrapped: &Wrapped,
-) -> Result<(Place, Lock), RuntimeError> {
+    wrapped: &WrapPlan,
+) -> Result<(ContainerPaths, Lock), RuntimeError> {
     // All that can be refused by looking: nothing has been made, so a refusal leaves nothing.
-    let place = Place::new(&global.root, &args.id)?;
+    let place = ContainerPaths::new(&global.root, &args.id)?;
     // Whether a console is used stands in the bundle: the caller's own descriptors count as if not.
     let standard = match streams.relayed {
-        true => Standard::Replaced,
-        false => Standard::Callers,
+        true => StandardStreams::Replaced,
+        false => StandardStreams::Callers,
     };
     let handed = descriptors::handed_file(args.preserve_fds, standard);
     let decision = decide(global, &args.bundle, wrapped, handed);

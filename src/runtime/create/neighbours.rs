@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{LinuxNamespace, LinuxNamespaceType as Type, Spec};
 
-use crate::plan::Isolates;
-use crate::plan::{Decided, Neighbour, NeighbourNetwork, NetworkState, SharedNetwork};
+use crate::plan::NamespaceType;
+use crate::plan::{DecidedPlan, Neighbour, NeighbourNetwork, NetworkState, SharedNetwork};
 use crate::runtime::RuntimeError;
 use crate::runtime::create::CreateError;
 use crate::runtime::state::census::{Census, Namespace};
 use crate::runtime::state::record::{ProcessId, Record};
 
-/// A namespace that the container is to join. As long as the file is open its inode means this namespace and no other,
-/// whatever becomes of the process whose directory the path goes through.
-pub struct Joined {
+/// A namespace that the container joins. While the file is open, its inode means this namespace, whatever happens to
+/// the process whose directory is in the path.
+pub struct JoinedNamespace {
     path: PathBuf,
     name: &'static str,
     file: File,
@@ -27,7 +27,7 @@ pub struct Joined {
 pub type Neighbours = BTreeMap<PathBuf, Vec<Neighbour>>;
 
 /// Opens every namespace that the spec names by path, and finds this runtime's containers in each.
-pub fn find(spec: &Spec) -> Result<(Vec<Joined>, Neighbours), RuntimeError> {
+pub fn find(spec: &Spec) -> Result<(Vec<JoinedNamespace>, Neighbours), RuntimeError> {
     let linux = spec.linux().as_ref();
     let given = linux.and_then(|l| l.namespaces().as_ref());
     let opened = given.into_iter().flatten().filter_map(open);
@@ -53,7 +53,7 @@ pub fn find(spec: &Spec) -> Result<(Vec<Joined>, Neighbours), RuntimeError> {
 /// enters at `start`.
 pub fn inside(
     init: ProcessId,
-    joined: &[Joined],
+    joined: &[JoinedNamespace],
     inner: Option<Namespace>,
 ) -> Result<BTreeSet<Namespace>, RuntimeError> {
     let mut all = Namespace::of_process(init.pid)?;
@@ -64,7 +64,7 @@ pub fn inside(
     Ok(all)
 }
 
-impl Joined {
+impl JoinedNamespace {
     fn namespace(&self) -> Result<Option<Namespace>, RuntimeError> {
         let step = || format!("look at the {} namespace {:?}", self.name, self.path);
         let file = self.file.metadata().map_err(RuntimeError::io(step()))?;
@@ -75,7 +75,7 @@ impl Joined {
 /// Checks that a container's first process is where it was to go. A network that it shares is not looked at here: the
 /// process itself refuses to execute anything in another one, by its cookie.
 pub fn verify(
-    joined: &[Joined],
+    joined: &[JoinedNamespace],
     init: ProcessId,
     shared: Option<&SharedNetwork>,
 ) -> Result<(), RuntimeError> {
@@ -95,7 +95,7 @@ pub fn verify(
     Ok(())
 }
 
-fn open(ns: &LinuxNamespace) -> Option<Result<Joined, RuntimeError>> {
+fn open(ns: &LinuxNamespace) -> Option<Result<JoinedNamespace, RuntimeError>> {
     let path = ns.path().clone()?;
     let name = name(ns.typ());
     // Not blocking: the path may be a FIFO.
@@ -103,7 +103,10 @@ fn open(ns: &LinuxNamespace) -> Option<Result<Joined, RuntimeError>> {
     options.read(true).custom_flags(libc::O_NONBLOCK);
     let file = options.open(&path);
     let failed = RuntimeError::io(format!("open the {name} namespace {path:?}"));
-    Some(file.map_err(failed).map(|file| Joined { path, name, file }))
+    Some(
+        file.map_err(failed)
+            .map(|file| JoinedNamespace { path, name, file }),
+    )
 }
 
 /// The file's name in /proc/PID/ns.
@@ -132,7 +135,7 @@ fn key(file: &fs::Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
 }
 
-fn is_in(record: &Record, ns: &Joined) -> bool {
+fn is_in(record: &Record, ns: &JoinedNamespace) -> bool {
     let Some((init, judged)) = record.init.zip(ns.file.metadata().ok()) else {
         return false;
     };
@@ -141,7 +144,7 @@ fn is_in(record: &Record, ns: &Joined) -> bool {
     let plan = record.plan().into_iter().flat_map(|p| &p.namespaces);
     let by_plan = ns.name == "net"
         && plan
-            .filter(|n| n.isolates == Isolates::Network)
+            .filter(|n| n.isolates == NamespaceType::Network)
             .filter_map(|n| n.path.as_deref())
             .filter(|path| !path.starts_with("/proc"))
             .any(|path| fs::metadata(path).is_ok_and(|m| key(&m) == key(&judged)));
@@ -153,7 +156,7 @@ fn neighbour(record: &Record) -> Neighbour {
     let plan = record.plan();
     Neighbour {
         id: record.id.clone(),
-        policy: record.decided.as_ref().map(Decided::policy),
+        policy: record.decided.as_ref().map(DecidedPlan::policy),
         namespaces: plan.map(|p| p.namespaces.clone()).unwrap_or_default(),
         network: plan.map(|p| NeighbourNetwork {
             plan: p.network.clone(),

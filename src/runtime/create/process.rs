@@ -9,7 +9,7 @@ use libcontainer::container::Container;
 use oci_spec::runtime::Spec;
 
 use super::creation::Creation;
-use super::first_process::{self, Asked};
+use super::first_process::{self, CreateOptions};
 use crate::cgroup::birthplace::Birthplace;
 use crate::enforce::executor::WallExecutor;
 use crate::runtime::RuntimeError;
@@ -62,7 +62,7 @@ impl Creation<'_> {
         let terminal = process.and_then(|p| p.terminal()).unwrap_or(false);
         let console = streams.console.filter(|_| terminal);
         if first_process::is_ours(self.global, spec) {
-            let asked = Asked {
+            let asked = CreateOptions {
                 place,
                 spec,
                 stdio: streams.stdio,

@@ -5,16 +5,20 @@ use std::path::PathBuf;
 use oci_spec::runtime::{Hooks, Spec};
 
 use crate::cgroup::path;
-use crate::cli::Global;
+use crate::cli::GlobalOptions;
 use crate::plan::CapabilitySets;
 use crate::runtime::create::decide::BundleDecision;
 use crate::runtime::filter;
 use crate::runtime::input::node_files::config;
 use crate::runtime::network::companion;
-use crate::runtime::state::record::{self, Call, Record};
-use crate::runtime::state::store::Place;
+use crate::runtime::state::record::{self, CreateCall, Record};
+use crate::runtime::state::store::ContainerPaths;
 
-pub(super) fn new_record(global: &Global, place: &Place, decision: &BundleDecision) -> Record {
+pub(super) fn new_record(
+    global: &GlobalOptions,
+    place: &ContainerPaths,
+    decision: &BundleDecision,
+) -> Record {
     let spec = &decision.bundle.spec;
     let process = spec.process().as_ref();
     let given = process.and_then(|p| p.capabilities().as_ref());
@@ -45,7 +49,7 @@ pub(super) fn new_record(global: &Global, place: &Place, decision: &BundleDecisi
         no_new_keyring: false,
         decided: decision.decided.clone(),
         chosen_by: decision.chosen_by.clone(),
-        call: Call {
+        call: CreateCall {
             policy: global.policy.clone(),
             config: std::path::absolute(config(global))
                 .unwrap_or_else(|_| config(global).to_owned()),
@@ -66,7 +70,7 @@ pub(super) fn new_record(global: &Global, place: &Place, decision: &BundleDecisi
 }
 
 /// What libcontainer and the sidecar name their cgroups; systemd removes its own.
-fn cgroups(global: &Global, spec: &Spec, place: &Place) -> Vec<PathBuf> {
+fn cgroups(global: &GlobalOptions, spec: &Spec, place: &ContainerPaths) -> Vec<PathBuf> {
     let own = path::named(spec).filter(|_| !global.systemd_cgroup);
     let (parent, name) = companion::sidecar_cgroup(spec, place);
     own.into_iter().chain([parent.join(name)]).collect()

@@ -5,21 +5,21 @@ use oci_spec::runtime::Spec;
 use super::CreateError;
 use super::decide::BundleDecision;
 use crate::cgroup::{limits, path};
-use crate::cli::{self, Global};
+use crate::cli::{self, GlobalOptions};
 use crate::plan::CapabilitySets;
 use crate::runtime::RuntimeError;
 use crate::runtime::agent::Agent;
 use crate::runtime::foreground::notify;
 use crate::runtime::foreground::relay;
 use crate::runtime::hooks;
-use crate::runtime::input::descriptors::{self, LetIn};
+use crate::runtime::input::descriptors::{self, DescriptorRule};
 use crate::runtime::launch::{Streams, refuse_contradiction};
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 
 /// Gives a spec without `linux.cgroupsPath` one, or checks what it says for systemd.
 pub(super) fn name_cgroup(
-    global: &Global,
-    place: &Place,
+    global: &GlobalOptions,
+    place: &ContainerPaths,
     spec: &mut Spec,
 ) -> Result<(), RuntimeError> {
     if global.systemd_cgroup {
@@ -42,7 +42,7 @@ pub(super) fn check(
     refuse_contradiction(&CapabilitySets::of(
         process.and_then(|p| p.capabilities().as_ref()),
     ))?;
-    descriptors::check(args.preserve_fds, LetIn::of(plan))?;
+    descriptors::check(args.preserve_fds, DescriptorRule::of(plan))?;
     if let Some(process) = process {
         descriptors::check_limit(process, plan, decision.layers())?;
     }

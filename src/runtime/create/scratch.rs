@@ -17,9 +17,9 @@ use rustix::mount::{
 };
 use rustix::process::{Pid, Signal, WaitOptions};
 
-use crate::enforce::disk::{self, Arrived};
+use crate::enforce::disk::{self, DiskAnswer};
 use crate::probe::disk::{CONTROL, DIRECTORY};
-use crate::render::ext4::{Blank, Owner};
+use crate::render::ext4::{EmptyImage, Owner};
 use crate::sys::{loopback, process, socket};
 
 /// How often a free device is looked for, which another container may take first.
@@ -70,8 +70,8 @@ impl DiskMaker {
         let arrived = disk::receive(self.outcome.as_fd());
         self.reap()?;
         Ok(match arrived? {
-            Arrived::Disk(_) => None,
-            Arrived::None(why) => Some(why),
+            DiskAnswer::Disk(_) => None,
+            DiskAnswer::None(why) => Some(why),
         })
     }
 
@@ -103,7 +103,7 @@ impl Drop for DiskMaker {
 
 /// Makes an empty file system of this size, whose root directory belongs to root of the container.
 fn make(bytes: u64, spec: &Spec) -> io::Result<OwnedFd> {
-    let blank = Blank::new(bytes, root_of(spec));
+    let blank = EmptyImage::new(bytes, root_of(spec));
     let file = file_without_name().map_err(within(&format!("make a file in {DIRECTORY}")))?;
     file.set_len(blank.bytes)
         .and_then(|()| file.write_all_at(&blank.head, 0))

@@ -12,9 +12,9 @@ use crate::cgroup::joined_mount;
 use crate::enforce::home;
 use crate::enforce::kernel::KernelFiles;
 use crate::enforce::privileges;
-use crate::enforce::unconfined::setup::Setup;
+use crate::enforce::unconfined::setup::UnconfinedSetup;
 use crate::render::files;
-use crate::render::spec::{self as shadow, Places};
+use crate::render::spec::{self as shadow, SpecPaths};
 use crate::runtime::RuntimeError;
 use crate::runtime::hooks::CreateHooks;
 use crate::runtime::launch::own_oom_score;
@@ -29,7 +29,7 @@ pub(super) struct Shadow {
     /// The kernel's file systems that the process mounts itself, under a policy.
     pub(super) kernel: KernelFiles,
     /// What it does itself without one.
-    pub(super) unfinished: Option<Setup>,
+    pub(super) unfinished: Option<UnconfinedSetup>,
     /// A user namespace that was made here. The spec names its descriptor, which is open until libcontainer is done.
     pub(super) user_namespace: Option<OwnedFd>,
 }
@@ -40,7 +40,7 @@ pub(super) fn write_shadow(
     decision: &BundleDecision,
     hooks: Option<&CreateHooks>,
 ) -> Result<Shadow, RuntimeError> {
-    let places = Places {
+    let places = SpecPaths {
         rootfs: decision.bundle.rootfs.clone(),
     };
     let spec = decision.bundle.spec.clone();

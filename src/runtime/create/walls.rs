@@ -12,22 +12,22 @@ use crate::enforce::image::ImageLayers;
 use crate::enforce::kernel::KernelFiles;
 use crate::enforce::leader::Leader;
 use crate::enforce::listener::{AgentSocket, ListenerWay};
-use crate::enforce::program::Program;
+use crate::enforce::program::ContainerProgram;
 use crate::enforce::rootfs::OwnMount;
-use crate::enforce::unconfined::setup::Setup;
-use crate::enforce::unconfined::{Parity, ParityInit};
+use crate::enforce::unconfined::setup::UnconfinedSetup;
+use crate::enforce::unconfined::{ParityInit, UnconfinedProcess};
 use crate::enforce::walls::{
-    Common, FilterWall, FirstProcess, InitFiles, InitWork, InnerNetwork, PolicyWalls, Role,
-    UserNamespace, Walls,
+    CommonSetup, FilterWall, FirstProcess, InitFiles, InitWork, InnerNetwork, PolicyWalls,
+    ProcessWalls, Role, UserNamespace,
 };
-use crate::enforce::{EnforceError, Wall};
+use crate::enforce::{EnforceError, WallKind};
 use crate::plan::{CapabilitySets, Plan};
 use crate::runtime::RuntimeError;
 use crate::runtime::launch::{has_user_namespace, keyring};
 use crate::runtime::network::member::MemberSidecar;
 use crate::runtime::network::wall::NetworkWall;
 use crate::runtime::unprivileged;
-use crate::seccomp::{Listener, SavedFilter};
+use crate::seccomp::{NotifyListener, SavedFilter};
 
 /// What the process inherits that is in no record and not in [`Creation`].
 pub(super) struct InitInherited {
@@ -42,13 +42,13 @@ pub(super) struct InitInherited {
     /// The layers of its image.
     pub(super) layers: Option<ImageLayers>,
     /// What it does without a policy.
-    pub(super) unfinished: Option<Setup>,
+    pub(super) unfinished: Option<UnconfinedSetup>,
     /// Its terminal is relayed to the caller, whose own makes carriage returns.
     pub(super) keep_newlines: bool,
     /// Who it is.
     pub(super) leader: Leader,
     /// The program that it ends as.
-    pub(super) program: Program,
+    pub(super) program: ContainerProgram,
 }
 
 impl Creation<'_> {
@@ -59,8 +59,8 @@ impl Creation<'_> {
     ) -> Result<WallExecutor, RuntimeError> {
         // As it is saved.
         let walls = match self.record.plan().cloned() {
-            Some(plan) => Walls::Policy(Box::new(self.policy_walls(plan, inherited)?)),
-            None => Walls::Unconfined(Box::new(self.parity(inherited)?)),
+            Some(plan) => ProcessWalls::Policy(Box::new(self.policy_walls(plan, inherited)?)),
+            None => ProcessWalls::Unconfined(Box::new(self.parity(inherited)?)),
         };
         Ok(WallExecutor::new(walls))
     }
@@ -84,7 +84,7 @@ impl Creation<'_> {
         };
         let way = match (inherited.agent, self.decision.listener(), line) {
             (Some(agent), _, _) => Some(ListenerWay::Agent(agent)),
-            (None, Listener::Sidecar, Some(line)) => Some(ListenerWay::Sidecar(line)),
+            (None, NotifyListener::Sidecar, Some(line)) => Some(ListenerWay::Sidecar(line)),
             (None, _, _) => None,
         };
         let disk = running.disk.as_mut().and_then(DiskMaker::take_end);
@@ -97,7 +97,7 @@ impl Creation<'_> {
         let filter = self.filter();
         let (kernel, judged) = (inherited.kernel, inherited.judged_mounts);
         Ok(PolicyWalls {
-            common: Common {
+            common: CommonSetup {
                 capabilities: plan.capabilities.clone(),
                 report: inherited.report,
                 keep_newlines: inherited.keep_newlines,
@@ -116,15 +116,15 @@ impl Creation<'_> {
     }
 
     /// What a container without a policy gets, as with runc.
-    fn parity(&self, inherited: InitInherited) -> Result<Parity, RuntimeError> {
+    fn parity(&self, inherited: InitInherited) -> Result<UnconfinedProcess, RuntimeError> {
         let spec = &self.decision.bundle.spec;
         let process = spec.process().as_ref();
         let given = CapabilitySets::of(process.and_then(|p| p.capabilities().as_ref()));
         let agent = inherited.agent.map(ListenerWay::Agent);
         let unfinished = inherited.unfinished;
         let filter = self.filter();
-        Ok(Parity {
-            common: Common {
+        Ok(UnconfinedProcess {
+            common: CommonSetup {
                 capabilities: given,
                 report: inherited.report,
                 keep_newlines: inherited.keep_newlines,
@@ -135,7 +135,7 @@ impl Creation<'_> {
             filter: filter.map(|filter| FilterWall::new(filter, agent)),
             role: Role::Init(ParityInit {
                 process: self.first_process(inherited.leader),
-                unfinished: unfinished.ok_or(EnforceError::Incomplete(Wall::Files))?,
+                unfinished: unfinished.ok_or(EnforceError::Incomplete(WallKind::Files))?,
                 cgroup_read_only: cgroup_read_only(spec),
             }),
         })

@@ -4,15 +4,15 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use crate::audit::{Event, mounts};
 use crate::enforce::rootfs::{OwnMount, OwnSource};
-use crate::plan::{BindAccess, Decided, MountKind, PlannedMount, text};
+use crate::plan::{BindAccess, DecidedPlan, MountKind, PlannedMount, text};
 use crate::policy::{Field, MountRule, Policy};
 use crate::runtime::RuntimeError;
-use crate::sidecar::{MOST_WATCHED, MountPlace, WatchedMount};
+use crate::sidecar::{MOST_WATCHED, MountPaths, WatchedMount};
 use crate::sys::fanotify;
 
 /// A mount that may be written.
 pub struct Writable {
-    place: MountPlace,
+    place: MountPaths,
     /// What of the policy lets it be written.
     field: Option<Field>,
     /// The very mount that the container gets.
@@ -20,8 +20,8 @@ pub struct Writable {
 }
 
 /// Those of a container that learns. `own` are its mounts before its first process has them.
-pub fn keep(decided: &Decided, own: &[OwnMount]) -> Result<Vec<Writable>, RuntimeError> {
-    let Decided { resolved, plan, .. } = decided;
+pub fn keep(decided: &DecidedPlan, own: &[OwnMount]) -> Result<Vec<Writable>, RuntimeError> {
+    let DecidedPlan { resolved, plan, .. } = decided;
     if !plan.network.learns() {
         return Ok(Vec::new());
     }
@@ -30,7 +30,7 @@ pub fn keep(decided: &Decided, own: &[OwnMount]) -> Result<Vec<Writable>, Runtim
         let Some((source, tree)) = writable_tree(mount, own) else {
             continue;
         };
-        let place = MountPlace {
+        let place = MountPaths {
             destination: text::of(&mount.destination),
             source,
         };

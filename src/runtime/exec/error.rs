@@ -29,5 +29,5 @@ pub enum ExecError {
     User(String),
     /// `--cgroup`
     #[error(transparent)]
-    SubCgroup(#[from] super::sub_cgroup::SubCgroupRefused),
+    SubCgroup(#[from] super::sub_cgroup::SubCgroupError),
 }

@@ -14,9 +14,11 @@ use crate::enforce::executor::WallExecutor;
 use crate::enforce::home;
 use crate::enforce::listener::{AgentSocket, ListenerWay};
 use crate::enforce::privileges;
-use crate::enforce::program::Program;
-use crate::enforce::unconfined::Parity;
-use crate::enforce::walls::{Common, FilterWall, Joining, PolicyWalls, Role, TenantWork, Walls};
+use crate::enforce::program::ContainerProgram;
+use crate::enforce::unconfined::UnconfinedProcess;
+use crate::enforce::walls::{
+    CommonSetup, FilterWall, JoinTargets, PolicyWalls, ProcessWalls, Role, TenantWork,
+};
 use crate::plan::CapabilitySets;
 use crate::runtime::RuntimeError;
 use crate::runtime::agent::{Agent, ListenerChild, Moment};
@@ -24,16 +26,16 @@ use crate::runtime::filter;
 use crate::runtime::launch::{self, Streams, has_user_namespace};
 use crate::runtime::network::calls;
 use crate::runtime::pidfd;
-use crate::runtime::state::half_made::{self, Frozen};
+use crate::runtime::state::half_made::{self, FreezerFile};
 use crate::runtime::state::record::{ProcessId, write_whole};
 use crate::runtime::state::report;
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 use crate::seccomp::SavedFilter;
 use crate::sys::user::JoinedUser;
 
 /// What is there until the process executes its program. Dropped, it goes: the child first, then the files.
 pub(super) struct Execution<'a> {
-    pub(super) place: &'a Place,
+    pub(super) place: &'a ContainerPaths,
     pub(super) args: &'a cli::Exec,
     pub(super) target: &'a ExecTarget,
     /// Who starts the process, where that is not the engine or a person.
@@ -52,17 +54,17 @@ pub(super) struct TenantInherited {
     /// Where it says what fails.
     pub(super) report: OwnedFd,
     /// The user namespace and the cgroups that it joins itself.
-    pub(super) joining: Joining,
+    pub(super) joining: JoinTargets,
     /// Its terminal is relayed to the caller, whose own makes carriage returns.
     pub(super) keep_newlines: bool,
     /// The program that it ends as.
-    pub(super) program: Program,
+    pub(super) program: ContainerProgram,
 }
 
 impl<'a> Execution<'a> {
     /// Makes nothing yet.
     pub(super) fn begin(
-        place: &'a Place,
+        place: &'a ContainerPaths,
         args: &'a cli::Exec,
         target: &'a ExecTarget,
         by: Option<Actor>,
@@ -167,7 +169,7 @@ impl<'a> Execution<'a> {
         inherited: TenantInherited,
     ) -> Result<WallExecutor, RuntimeError> {
         let record = &self.target.record;
-        let common = Common {
+        let common = CommonSetup {
             capabilities: CapabilitySets::of(process.capabilities().as_ref()),
             report: inherited.report,
             keep_newlines: inherited.keep_newlines,
@@ -175,12 +177,12 @@ impl<'a> Execution<'a> {
         };
         let (filter, way, joining) = (inherited.filter, inherited.way, inherited.joining);
         Ok(WallExecutor::new(match record.plan() {
-            Some(_) => Walls::Policy(Box::new(PolicyWalls {
+            Some(_) => ProcessWalls::Policy(Box::new(PolicyWalls {
                 common,
                 filter: FilterWall::planned(filter, way)?,
                 role: Role::Tenant(TenantWork::planned(joining, record.netns_cookie)?),
             })),
-            None => Walls::Unconfined(Box::new(Parity {
+            None => ProcessWalls::Unconfined(Box::new(UnconfinedProcess {
                 common,
                 no_new_privs: process.no_new_privileges().unwrap_or(false),
                 keyring: launch::keyring(record),
@@ -230,8 +232,8 @@ impl<'a> Execution<'a> {
             .with_ignore_paused(self.args.ignore_paused)
             .with_sub_cgroup(sub_cgroup);
         // A process in a frozen cgroup waits for `resume`.
-        let frozen = Frozen::of(&self.target.record.controllers()?);
-        let halt = frozen.as_ref().map(Frozen::halt);
+        let frozen = FreezerFile::of(&self.target.record.controllers()?);
+        let halt = frozen.as_ref().map(FreezerFile::halt);
         let (what, within) = ("process of exec", half_made::WITHIN);
         let pid = half_made::limited(what, within, &self.files.report(), halt, || {
             let built = builder.build();

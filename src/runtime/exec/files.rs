@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle;
 use crate::runtime::state::record::write_whole;
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 
 /// Files of one `exec` in the container's directory, removed when it is done.
 pub(super) struct ExecFiles {
@@ -13,7 +13,7 @@ pub(super) struct ExecFiles {
 }
 
 impl ExecFiles {
-    pub(super) fn new(place: &Place) -> Self {
+    pub(super) fn new(place: &ContainerPaths) -> Self {
         Self {
             base: place.dir().join(format!("exec-{}", std::process::id())),
         }
@@ -25,7 +25,7 @@ impl ExecFiles {
 
     /// The directory of states that libcontainer is to look in: the engine's. It runs nothing in a container that is
     /// not started, so for such a one it is shown a copy of the state that says Running.
-    pub(super) fn state_root(&self, place: &Place) -> Result<PathBuf, RuntimeError> {
+    pub(super) fn state_root(&self, place: &ContainerPaths) -> Result<PathBuf, RuntimeError> {
         let path = place.libcontainer_dir().join("state.json");
         let mut state: serde_json::Value = bundle::read_json(&path)?;
         if state["status"] != "created" {

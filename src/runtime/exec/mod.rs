@@ -17,12 +17,12 @@ use oci_spec::runtime::Process;
 
 use crate::audit::Actor;
 use crate::cli;
-use crate::enforce::walls::Joining;
+use crate::enforce::walls::JoinTargets;
 use crate::runtime::RuntimeError;
 use crate::runtime::foreground::relay;
 use crate::runtime::foreground::tty;
 use crate::runtime::launch::Streams;
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 use execution::{Execution, TenantInherited};
 use streams::TenantStreams;
 use target::ExecTarget;
@@ -31,11 +31,11 @@ pub use error::ExecError;
 pub use noted::NotedProcess;
 
 /// A process that `exec` started.
-pub struct Started {
+pub struct ExecProcess {
     /// Its pid; a child of this process.
     pub pid: i32,
     /// The terminal to relay, when it has one and no console socket was given.
-    pub terminal: Option<tty::Listener>,
+    pub terminal: Option<tty::TerminalListener>,
     /// Pipes to relay, where it has none.
     pub relay: Option<relay::Relay>,
     /// For the log, when it has ended.
@@ -43,14 +43,14 @@ pub struct Started {
 }
 
 /// Starts a process in a running container and returns once it has executed its program.
-pub fn exec(place: &Place, args: &cli::Exec) -> Result<Started, RuntimeError> {
+pub fn exec(place: &ContainerPaths, args: &cli::Exec) -> Result<ExecProcess, RuntimeError> {
     let (target, process) = judged(place, args, None)?;
     // From here on there is something to take away, which each value does when it is dropped.
     let mut opened = TenantStreams::new(place, args, &target, &process)?;
     let noted = NotedProcess::new(place, &process, None);
     let execution = Execution::begin(place, args, &target, None);
     let pid = started(execution, process, opened.streams(), &noted)?;
-    Ok(Started {
+    Ok(ExecProcess {
         pid,
         terminal: opened.listener,
         relay: opened.relay,
@@ -62,7 +62,7 @@ pub fn exec(place: &Place, args: &cli::Exec) -> Result<Started, RuntimeError> {
 /// child of this process.
 pub fn exec_by(
     by: Actor,
-    place: &Place,
+    place: &ContainerPaths,
     args: &cli::Exec,
     streams: Streams<'_>,
 ) -> Result<i32, RuntimeError> {
@@ -74,7 +74,7 @@ pub fn exec_by(
 
 /// All that can be refused by looking: nothing has been made.
 fn judged(
-    place: &Place,
+    place: &ContainerPaths,
     args: &cli::Exec,
     by: Option<Actor>,
 ) -> Result<(ExecTarget, Process), RuntimeError> {
@@ -128,7 +128,7 @@ fn start(
         filter,
         way,
         report,
-        joining: Joining {
+        joining: JoinTargets {
             user,
             cgroups: cgroup.descriptors,
         },

@@ -2,14 +2,14 @@
 
 use oci_spec::runtime::Process;
 
-use crate::audit::{Actor, Event, ProcessState, Verdict, WallName, What};
-use crate::runtime::runs::Run;
-use crate::runtime::state::store::Place;
+use crate::audit::{Actor, Event, EventDetail, ProcessState, Verdict, WallName};
+use crate::runtime::runs::RunDir;
+use crate::runtime::state::store::ContainerPaths;
 
 /// What the log says of a process.
 #[derive(Debug)]
 pub struct NotedProcess {
-    run: Run,
+    run: RunDir,
     arguments: Vec<String>,
     uid: u32,
     gid: u32,
@@ -18,9 +18,9 @@ pub struct NotedProcess {
 
 impl NotedProcess {
     /// Of a process that is to be started.
-    pub(super) fn new(place: &Place, process: &Process, by: Option<Actor>) -> Self {
+    pub(super) fn new(place: &ContainerPaths, process: &Process, by: Option<Actor>) -> Self {
         Self {
-            run: Run::of(place),
+            run: RunDir::of(place),
             arguments: process.args().clone().unwrap_or_default(),
             uid: process.user().uid(),
             gid: process.user().gid(),
@@ -54,7 +54,7 @@ impl NotedProcess {
     }
 
     fn event(&self, state: ProcessState, verdict: Verdict, exit: Option<i32>) -> Event {
-        let what = What::Process {
+        let what = EventDetail::Process {
             state,
             arguments: self.arguments.clone(),
             cut: Vec::new(),

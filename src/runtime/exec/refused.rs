@@ -8,7 +8,7 @@ use crate::cli;
 use crate::plan::CapabilitySets;
 use crate::policy::{SetIdRule, Switch};
 use crate::runtime::RuntimeError;
-use crate::runtime::input::descriptors::{self, LetIn, Standard};
+use crate::runtime::input::descriptors::{self, DescriptorRule, StandardStreams};
 use crate::runtime::launch::refuse_contradiction;
 
 /// Refuses what the process must not inherit, and what the kernel would refuse.
@@ -18,7 +18,7 @@ pub(super) fn check(
     process: &Process,
 ) -> Result<(), RuntimeError> {
     let plan = target.record.plan();
-    descriptors::check(args.preserve_fds, LetIn::of(plan))?;
+    descriptors::check(args.preserve_fds, DescriptorRule::of(plan))?;
     descriptors::check_limit(process, plan, 0)?;
     refuse_file(args, target, process)?;
     refuse_contradiction(&CapabilitySets::of(process.capabilities().as_ref()))
@@ -39,8 +39,8 @@ fn refuse_file(
     }
     // Of one that is not detached the output is relayed.
     let standard = match args.detach && !process.terminal().unwrap_or(false) {
-        true => Standard::Callers,
-        false => Standard::Replaced,
+        true => StandardStreams::Callers,
+        false => StandardStreams::Replaced,
     };
     match descriptors::handed_file(args.preserve_fds, standard) {
         Some(fd) => Err(ExecError::HandedFile { fd }.into()),

@@ -8,17 +8,17 @@ use super::ExecError;
 use super::target::ExecTarget;
 use crate::cli;
 use crate::enforce::leader::Leader;
-use crate::enforce::program::Program;
+use crate::enforce::program::ContainerProgram;
 use crate::runtime::RuntimeError;
 use crate::runtime::foreground::relay::{self, Relay, Stdio};
 use crate::runtime::foreground::tty;
-use crate::runtime::launch::{Leaves, Streams};
-use crate::runtime::state::store::Place;
+use crate::runtime::launch::{RunRetention, Streams};
+use crate::runtime::state::store::ContainerPaths;
 
 /// What the process gets in place of the caller's own, and what is relayed between them.
 pub(super) struct TenantStreams {
     /// For its terminal, where no console socket was given.
-    pub(super) listener: Option<tty::Listener>,
+    pub(super) listener: Option<tty::TerminalListener>,
     /// For its pipes, where it has no terminal.
     pub(super) relay: Option<Relay>,
     console: Option<PathBuf>,
@@ -28,7 +28,7 @@ pub(super) struct TenantStreams {
 impl TenantStreams {
     /// Opens them.
     pub(super) fn new(
-        place: &Place,
+        place: &ContainerPaths,
         args: &cli::Exec,
         target: &ExecTarget,
         process: &Process,
@@ -36,7 +36,7 @@ impl TenantStreams {
         let terminal = process.terminal().unwrap_or(false);
         let listener = match (terminal, &args.console_socket, args.detach) {
             (true, None, true) => return Err(ExecError::DetachedTerminal.into()),
-            (true, None, false) => Some(tty::Listener::new(&place.dir())?),
+            (true, None, false) => Some(tty::TerminalListener::new(&place.dir())?),
             _ => None,
         };
         let own = || listener.as_ref().map(|l| l.path().to_owned());
@@ -64,8 +64,8 @@ impl TenantStreams {
             stdio: std::mem::take(&mut self.stdio),
             relayed: self.listener.is_some(),
             leader: Leader::Program,
-            program: Program::Named,
-            leaves: Leaves::Run,
+            program: ContainerProgram::Named,
+            leaves: RunRetention::Run,
         }
     }
 }

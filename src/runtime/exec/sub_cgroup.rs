@@ -11,10 +11,10 @@ use crate::cgroup::systemd_v1;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::ProcessId;
 
-/// Why `--cgroup` is refused. The words are runc's.
+/// Why `--cgroup` is refused, in runc's words.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum SubCgroupRefused {
+pub enum SubCgroupError {
     /// Given more than once under cgroup v2.
     #[error("cgroup v2 takes --cgroup once")]
     Twice,
@@ -37,7 +37,7 @@ pub enum SubCgroupRefused {
     Absent(PathBuf),
 }
 
-fn refused(why: SubCgroupRefused) -> RuntimeError {
+fn refused(why: SubCgroupError) -> RuntimeError {
     super::ExecError::from(why).into()
 }
 
@@ -63,7 +63,7 @@ pub fn open(
         let for_libcontainer = match given {
             [] => moved(dir, init)?,
             [one] => unified(dir, one)?,
-            _ => return Err(refused(SubCgroupRefused::Twice)),
+            _ => return Err(refused(SubCgroupError::Twice)),
         };
         return Ok(SubCgroup {
             descriptors: Vec::new(),
@@ -81,7 +81,7 @@ pub fn open(
                 .split(',')
                 .map(|n| {
                     let unknown = || {
-                        refused(SubCgroupRefused::Controller {
+                        refused(SubCgroupError::Controller {
                             name: n.to_owned(),
                             given: text.clone(),
                         })
@@ -110,14 +110,14 @@ fn split(text: &str) -> Result<(Option<&str>, &Path), RuntimeError> {
     if path.components().all(plain) {
         Ok((names, path))
     } else {
-        Err(refused(SubCgroupRefused::Path(text.to_owned())))
+        Err(refused(SubCgroupError::Path(text.to_owned())))
     }
 }
 
 fn unified(dir: &Path, text: &str) -> Result<Option<String>, RuntimeError> {
     let (names, path) = split(text)?;
     if names.is_some() {
-        return Err(refused(SubCgroupRefused::OneHierarchy));
+        return Err(refused(SubCgroupError::OneHierarchy));
     }
     drop(open_procs(&dir.join(path))?);
     Ok(Some(path.display().to_string()).filter(|p| !p.is_empty()))
@@ -126,7 +126,7 @@ fn unified(dir: &Path, text: &str) -> Result<Option<String>, RuntimeError> {
 fn open_procs(dir: &Path) -> Result<OwnedFd, RuntimeError> {
     let file = dir.join("cgroup.procs");
     rustix::fs::open(&file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).map_err(|e| match e {
-        rustix::io::Errno::NOENT => refused(SubCgroupRefused::Absent(file.clone())),
+        rustix::io::Errno::NOENT => refused(SubCgroupError::Absent(file.clone())),
         e => RuntimeError::io(format!("error adding pid to cgroups: open {file:?}"))(e),
     })
 }

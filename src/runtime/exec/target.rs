@@ -10,7 +10,7 @@ use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle;
 use crate::runtime::start;
 use crate::runtime::state::record::Record;
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 
 /// A container that takes processes.
 pub(super) struct ExecTarget {
@@ -23,7 +23,7 @@ pub(super) struct ExecTarget {
 impl ExecTarget {
     /// Looks at a container. `start` holds the lock until the first process has left the engine's network namespace and
     /// executed its program: an `exec` in that moment waits for it.
-    pub(super) fn look(place: &Place, args: &cli::Exec) -> Result<Self, RuntimeError> {
+    pub(super) fn look(place: &ContainerPaths, args: &cli::Exec) -> Result<Self, RuntimeError> {
         let _lock = place.lock_existing()?;
         let unknown = |e: RuntimeError| e.unknown_if_absent(place.id.as_str());
         let record = Record::read(&place.dir()).map_err(unknown)?;
@@ -33,7 +33,7 @@ impl ExecTarget {
     }
 
     /// The container may have been deleted meanwhile; libcontainer makes its cgroup anew before it finds that out.
-    pub(super) fn sweep_if_deleted(&self, place: &Place) {
+    pub(super) fn sweep_if_deleted(&self, place: &ContainerPaths) {
         // A `delete` that is under way holds the lock until all of it is gone.
         match place.lock_existing() {
             Ok(_lock) if place.dir().exists() => return,
@@ -48,7 +48,11 @@ impl ExecTarget {
     }
 }
 
-fn check_state(place: &Place, record: &Record, args: &cli::Exec) -> Result<(), RuntimeError> {
+fn check_state(
+    place: &ContainerPaths,
+    record: &Record,
+    args: &cli::Exec,
+) -> Result<(), RuntimeError> {
     let container = start::load(place)?;
     let status = container.status();
     let refuse = |why: String| {

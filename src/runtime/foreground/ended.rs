@@ -8,14 +8,14 @@ use nix::unistd::Pid;
 
 /// The end of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ended {
+pub struct ChildExit {
     /// Its status as a shell has it: 128 + n for signal n.
     pub code: i32,
     /// SIGINT ended it.
     is_interrupted: bool,
 }
 
-impl Ended {
+impl ChildExit {
     /// It exited.
     pub fn with(code: i32) -> Self {
         Self {
@@ -52,8 +52,8 @@ mod tests {
 
     #[test]
     fn a_status_alone_is_no_interrupt() {
-        assert_eq!(Ended::by(2).code, 130);
-        assert_ne!(Ended::by(2), Ended::with(130));
-        assert_eq!(Ended::by(15), Ended::with(143));
+        assert_eq!(ChildExit::by(2).code, 130);
+        assert_ne!(ChildExit::by(2), ChildExit::with(130));
+        assert_eq!(ChildExit::by(15), ChildExit::with(143));
     }
 }

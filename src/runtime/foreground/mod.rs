@@ -10,23 +10,23 @@ mod rivals;
 pub mod tty;
 pub mod wait;
 
-use crate::cli::{self, Global};
-use crate::enforce::program::Program;
-use crate::plan::wrapped::Wrapped;
+use crate::cli::{self, GlobalOptions};
+use crate::enforce::program::ContainerProgram;
+use crate::plan::wrapped::WrapPlan;
 use crate::runtime::RuntimeError;
 use crate::runtime::create;
-use crate::runtime::delete::{self, Deletes};
-use crate::runtime::foreground::ended::Ended;
+use crate::runtime::delete::{self, DeleteScope};
+use crate::runtime::foreground::ended::ChildExit;
 use crate::runtime::foreground::job::Job;
 use crate::runtime::foreground::notify::ReadinessRelay;
 use crate::runtime::foreground::prompt::{Keep, Prompts};
 use crate::runtime::foreground::wait::Foreground;
 use crate::runtime::input::bundle::Bundle;
-use crate::runtime::launch::{Leaves, Streams};
-use crate::runtime::runs::Run;
+use crate::runtime::launch::{RunRetention, Streams};
+use crate::runtime::runs::RunDir;
 use crate::runtime::start;
 use crate::runtime::state::record::Record;
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 
 /// Why a caller's terminal does not go with a container.
 #[derive(Debug, thiserror::Error)]
@@ -48,9 +48,9 @@ pub enum ForegroundError {
     NoTerminal,
 }
 
-/// What becomes of the container afterwards.
+/// Whether the caller waits for the container, and deletes it at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Afterwards {
+pub enum RunMode {
     /// Return as soon as it runs.
     Detach,
     /// Wait for its end, keep its state.
@@ -59,9 +59,9 @@ pub enum Afterwards {
     Delete,
 }
 
-/// Who is the container's first process.
+/// The process in the foreground.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Front {
+pub enum FrontProcess {
     /// The program, as with every container.
     Program,
     /// One of ours, so that the program behaves as it would without a pid namespace ([`crate::enforce::leader`]).
@@ -71,20 +71,20 @@ pub enum Front {
 /// What the caller does meanwhile.
 pub struct Attendance<'a> {
     /// Looks at what the container leaves, before it is deleted.
-    pub before_deletion: &'a mut dyn FnMut(&Place),
+    pub before_deletion: &'a mut dyn FnMut(&ContainerPaths),
     /// Where the person at the terminal is asked about connections that wait: keeps an answer for other runs.
     pub keep: Option<Keep>,
 }
 
 /// Runs a container; its end unless it is detached.
 pub fn run(
-    global: &Global,
+    global: &GlobalOptions,
     args: &cli::Create,
-    wrapped: &Wrapped,
-    afterwards: Afterwards,
-    front: Front,
+    wrapped: &WrapPlan,
+    afterwards: RunMode,
+    front: FrontProcess,
     attendance: Attendance<'_>,
-) -> Result<Option<Ended>, RuntimeError> {
+) -> Result<Option<ChildExit>, RuntimeError> {
     let Attendance {
         before_deletion,
         keep,
@@ -93,30 +93,30 @@ pub fn run(
     let console = args
         .console_socket
         .as_deref()
-        .or_else(|| listener.as_ref().map(tty::Listener::path));
-    let relayed = afterwards != Afterwards::Detach && args.console_socket.is_none();
+        .or_else(|| listener.as_ref().map(tty::TerminalListener::path));
+    let relayed = afterwards != RunMode::Detach && args.console_socket.is_none();
     let (stdio, relay) = if relayed && console.is_none() {
         relay::pipes().map(|(stdio, relay)| (stdio, Some(relay)))?
     } else {
         Default::default()
     };
     let (leader, job) = match front {
-        Front::Program => Default::default(),
-        Front::Reaper => Job::new().map(|(leader, job)| (leader, Some(job)))?,
+        FrontProcess::Program => Default::default(),
+        FrontProcess::Reaper => Job::new().map(|(leader, job)| (leader, Some(job)))?,
     };
     let streams = Streams {
         console,
         stdio,
         relayed,
         leader,
-        program: Program::Named,
-        leaves: Leaves::Run,
+        program: ContainerProgram::Named,
+        leaves: RunRetention::Run,
     };
     let (place, lock) = create::create(global, args, streams, wrapped)?;
     let started = Record::read(&place.dir()).and_then(|record| {
         let init = record.init.ok_or(RuntimeError::NotRunning)?;
         // Watched before it may run: a program that ends at once is not lost.
-        let foreground = if afterwards == Afterwards::Detach {
+        let foreground = if afterwards == RunMode::Detach {
             None
         } else {
             Some(Foreground::new(init.pid)?)
@@ -135,7 +135,7 @@ pub fn run(
             foreground.job = job;
             foreground.relay = relay;
             foreground
-                .wait(listener.map(tty::Listener::receive).transpose()?)
+                .wait(listener.map(tty::TerminalListener::receive).transpose()?)
                 .map(Some)
         }
         None => match notify {
@@ -144,15 +144,15 @@ pub fn run(
         },
     });
     if let Ok(Some(ended)) = &status {
-        Run::of(&place).note_exit(&place, ended.code);
+        RunDir::of(&place).note_exit(&place, ended.code);
     }
     let stays = matches!(
         (&status, afterwards),
-        (Ok(_), Afterwards::Detach | Afterwards::Keep)
+        (Ok(_), RunMode::Detach | RunMode::Keep)
     );
     if !stays {
         before_deletion(&place);
-        delete::delete(&place, Deletes::Any)?;
+        delete::delete(&place, DeleteScope::Any)?;
     }
     status
 }
@@ -160,9 +160,9 @@ pub fn run(
 /// A socket for the terminal of a foreground container.
 fn listener(
     args: &cli::Create,
-    afterwards: Afterwards,
-) -> Result<Option<tty::Listener>, RuntimeError> {
-    if args.console_socket.is_some() || afterwards == Afterwards::Detach {
+    afterwards: RunMode,
+) -> Result<Option<tty::TerminalListener>, RuntimeError> {
+    if args.console_socket.is_some() || afterwards == RunMode::Detach {
         return Ok(None);
     }
     let bundle = Bundle::read(&args.bundle)?;
@@ -173,7 +173,7 @@ fn listener(
         .and_then(|p| p.terminal())
         .unwrap_or(false);
     if terminal {
-        tty::Listener::private().map(Some)
+        tty::TerminalListener::private().map(Some)
     } else {
         Ok(None)
     }

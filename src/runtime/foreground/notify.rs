@@ -18,7 +18,7 @@ use rustix::process::PidfdFlags;
 
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::ProcessId;
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 
 const IN_CONTAINER: &str = "/run/notify";
 const NAME: &str = "notify.sock";
@@ -31,12 +31,12 @@ pub fn host() -> Option<String> {
     name.starts_with(['/', '@']).then_some(name)
 }
 
-fn dir(place: &Place) -> PathBuf {
+fn dir(place: &ContainerPaths) -> PathBuf {
     place.dir().join("notify")
 }
 
 /// Makes the directory of the socket and asks for its mount in the container.
-pub fn prepare(place: &Place, spec: &mut Spec) -> Result<(), RuntimeError> {
+pub fn prepare(place: &ContainerPaths, spec: &mut Spec) -> Result<(), RuntimeError> {
     let dir = dir(place);
     fs::DirBuilder::new()
         .mode(0o755)
@@ -70,7 +70,7 @@ pub struct ReadinessRelay {
 
 impl ReadinessRelay {
     /// Listens for a container that was created with a socket; `None` for others, and where nobody wants to know.
-    pub fn listen(place: &Place, init: ProcessId) -> Result<Option<Self>, RuntimeError> {
+    pub fn listen(place: &ContainerPaths, init: ProcessId) -> Result<Option<Self>, RuntimeError> {
         let dir = dir(place);
         let (Some(host), true) = (host(), dir.exists()) else {
             return Ok(None);

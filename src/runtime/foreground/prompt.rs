@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::termios::{OptionalActions, OutputModes, QueueSelector, Termios};
 
-use crate::egress::{Lasting, WaitingConnection, endpoint};
+use crate::egress::{ApprovalTerm, WaitingConnection, endpoint};
 use crate::policy::{Host, escape};
 use crate::runtime::foreground::plain::plain;
 use crate::runtime::foreground::rivals;
 use crate::runtime::network::approvals;
 use crate::runtime::state::record::Record;
-use crate::sidecar::{AskDecision, AskDecisionOf};
+use crate::sidecar::{AskDecision, AskDecisionTarget};
 
 /// How often it is looked whether something waits.
 pub const TURN: Timespec = Timespec {
@@ -155,11 +155,11 @@ impl Prompts {
 
     /// Does what the person wants, and says so.
     fn answered(&mut self, one: &WaitingConnection, what: &str, answer: Answer) -> String {
-        let waiting = AskDecisionOf::Waiting(one.id);
-        let every = AskDecisionOf::Endpoint(one.host.clone(), one.port);
+        let waiting = AskDecisionTarget::Waiting(one.id);
+        let every = AskDecisionTarget::Endpoint(one.host.clone(), one.port);
         let (of, approve) = match answer {
-            Answer::Once => (waiting, Some(Lasting::Once)),
-            Answer::Run | Answer::Project => (every, Some(Lasting::Always)),
+            Answer::Once => (waiting, Some(ApprovalTerm::Once)),
+            Answer::Run | Answer::Project => (every, Some(ApprovalTerm::Always)),
             Answer::No | Answer::Quiet => (every, None),
         };
         if let Err(error) = approvals::decide(&self.record, AskDecision { of, approve }) {
@@ -239,19 +239,19 @@ impl<'a> Keys<'a> {
         while let Some(rest) = UNREAD.checked_sub(last.elapsed()) {
             self.forget()?;
             match self.wait(rest, others)? {
-                Ready::Others => return Ok(Outcome::Interrupted),
-                Ready::Nothing => {}
-                Ready::Keys if Instant::now() > end => return Ok(Outcome::Late),
-                Ready::Keys => last = Instant::now(),
+                WaitResult::Others => return Ok(Outcome::Interrupted),
+                WaitResult::Nothing => {}
+                WaitResult::Keys if Instant::now() > end => return Ok(Outcome::Late),
+                WaitResult::Keys => last = Instant::now(),
             }
         }
         loop {
             let left = end.saturating_duration_since(Instant::now());
             match self.wait(left, others)? {
-                Ready::Others => return Ok(Outcome::Interrupted),
-                Ready::Nothing if left.is_zero() => return Ok(Outcome::Late),
-                Ready::Nothing => {}
-                Ready::Keys => {
+                WaitResult::Others => return Ok(Outcome::Interrupted),
+                WaitResult::Nothing if left.is_zero() => return Ok(Outcome::Late),
+                WaitResult::Nothing => {}
+                WaitResult::Keys => {
                     let mut typed = [0; 256];
                     let length = rustix::io::read(self.terminal, &mut typed)?;
                     if length == 0 {
@@ -269,7 +269,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    fn wait(&self, within: Duration, others: &[BorrowedFd<'_>]) -> std::io::Result<Ready> {
+    fn wait(&self, within: Duration, others: &[BorrowedFd<'_>]) -> std::io::Result<WaitResult> {
         let all = others.iter().copied().chain([self.terminal.as_fd()]);
         let mut fds: Vec<PollFd<'_>> = all
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
@@ -282,9 +282,9 @@ impl<'a> Keys<'a> {
         let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
         let has_keys = ready.next_back() == Some(true);
         Ok(match (ready.any(|ready| ready), has_keys) {
-            (true, _) => Ready::Others,
-            (false, true) => Ready::Keys,
-            (false, false) => Ready::Nothing,
+            (true, _) => WaitResult::Others,
+            (false, true) => WaitResult::Keys,
+            (false, false) => WaitResult::Nothing,
         })
     }
 }
@@ -298,8 +298,8 @@ impl Drop for Keys<'_> {
     }
 }
 
-/// What a wait ended with.
-enum Ready {
+/// Why a wait ended.
+enum WaitResult {
     Keys,
     Others,
     Nothing,

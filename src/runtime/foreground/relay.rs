@@ -22,12 +22,13 @@ pub struct Relay(Vec<Flow>);
 struct Flow {
     /// `None`: the caller's standard input.
     from: Option<OwnedFd>,
-    to: To,
+    to: RelayTarget,
     /// Read and not written yet.
     pending: Vec<u8>,
 }
 
-enum To {
+/// The receiver of relayed bytes.
+enum RelayTarget {
     /// The caller's, by number.
     Caller(usize),
     /// The container's standard input, which may be full.
@@ -59,9 +60,9 @@ pub fn pipes() -> Result<(Stdio, Relay), RuntimeError> {
             // It may not be read, and its output must go on meanwhile.
             rustix::io::ioctl_fionbio(&writer, true)
                 .map_err(RuntimeError::io("make a pipe in place of the terminal"))?;
-            (reader, None, To::Container(writer))
+            (reader, None, RelayTarget::Container(writer))
         } else {
-            (writer, Some(reader), To::Caller(number))
+            (writer, Some(reader), RelayTarget::Caller(number))
         };
         given[number] = Some(theirs);
         flows.push(Flow {
@@ -125,9 +126,11 @@ impl Flow {
 
     fn waits(&self) -> (BorrowedFd<'_>, PollFlags) {
         match &self.to {
-            To::Container(to) if !self.pending.is_empty() => (to.as_fd(), PollFlags::OUT),
+            RelayTarget::Container(to) if !self.pending.is_empty() => (to.as_fd(), PollFlags::OUT),
             // What is typed meanwhile is for somebody else, and reading would be an error (EIO).
-            To::Container(_) if self.waits_for_its_turn() => (self.source(), PollFlags::empty()),
+            RelayTarget::Container(_) if self.waits_for_its_turn() => {
+                (self.source(), PollFlags::empty())
+            }
             _ => (self.source(), PollFlags::IN),
         }
     }
@@ -166,13 +169,13 @@ impl Flow {
     fn write(&mut self) -> bool {
         while !self.pending.is_empty() {
             let written = match &self.to {
-                To::Caller(number) => rustix::io::write(callers()[*number], &self.pending),
-                To::Container(to) => rustix::io::write(to, &self.pending),
+                RelayTarget::Caller(number) => rustix::io::write(callers()[*number], &self.pending),
+                RelayTarget::Container(to) => rustix::io::write(to, &self.pending),
             };
             match (written, &self.to) {
                 (Ok(written), _) => drop(self.pending.drain(..written)),
                 (Err(Errno::INTR), _) => {}
-                (Err(Errno::AGAIN), To::Container(_)) => return true,
+                (Err(Errno::AGAIN), RelayTarget::Container(_)) => return true,
                 (Err(_), _) => return false,
             }
         }
@@ -190,7 +193,7 @@ mod tests {
         rustix::io::ioctl_fionbio(&to, true).unwrap();
         let flow = Flow {
             from: Some(from),
-            to: To::Container(to),
+            to: RelayTarget::Container(to),
             pending: Vec::new(),
         };
         (typed, flow, read)

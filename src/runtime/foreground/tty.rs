@@ -13,12 +13,12 @@ use crate::runtime::foreground::ForegroundError;
 use crate::runtime::network::control::short;
 
 /// A socket that receives the pseudo-terminal from libcontainer.
-pub struct Listener {
+pub struct TerminalListener {
     socket: UnixListener,
     path: PathBuf,
 }
 
-impl Listener {
+impl TerminalListener {
     /// Makes the socket in the container's directory.
     pub fn new(dir: &Path) -> Result<Self, RuntimeError> {
         let name = format!("tty-{}.sock", std::process::id());
@@ -50,7 +50,7 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
+impl Drop for TerminalListener {
     fn drop(&mut self) {
         if let Err(e) = std::fs::remove_file(&self.path) {
             log::debug!("remove {:?}: {e}", self.path);

@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::runtime::RuntimeError;
-use crate::runtime::foreground::ended::Ended;
+use crate::runtime::foreground::ended::ChildExit;
 use crate::runtime::foreground::job::{self, Job};
 use crate::runtime::foreground::notify::ReadinessRelay;
 use crate::runtime::foreground::prompt::{self, Prompts};
@@ -81,7 +81,7 @@ impl Foreground {
     }
 
     /// Waits for the child's end.
-    pub fn wait(mut self, terminal: Option<OwnedFd>) -> Result<Ended, RuntimeError> {
+    pub fn wait(mut self, terminal: Option<OwnedFd>) -> Result<ChildExit, RuntimeError> {
         let mut terminal = terminal.map(Terminal::new);
         // It sleeps most of the time from here on.
         if self.job.is_some() {
@@ -100,7 +100,7 @@ impl Foreground {
         let ended = status(self.pid)?;
         // A first process in front of the program exits with the program's status, and says before by which signal that is.
         let by = self.job.as_mut().and_then(Job::ended_by);
-        Ok(match by.map(|signal| Ended::by(signal as i32)) {
+        Ok(match by.map(|signal| ChildExit::by(signal as i32)) {
             Some(by) if by.code == ended.code => by,
             _ => ended,
         })
@@ -229,11 +229,11 @@ impl Foreground {
     }
 }
 
-fn status(pid: Pid) -> Result<Ended, RuntimeError> {
+fn status(pid: Pid) -> Result<ChildExit, RuntimeError> {
     loop {
         match waitpid(pid, None) {
-            Ok(WaitStatus::Exited(_, code)) => return Ok(Ended::with(code)),
-            Ok(WaitStatus::Signaled(_, signal, _)) => return Ok(Ended::by(signal as i32)),
+            Ok(WaitStatus::Exited(_, code)) => return Ok(ChildExit::with(code)),
+            Ok(WaitStatus::Signaled(_, signal, _)) => return Ok(ChildExit::by(signal as i32)),
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(e) => return Err(RuntimeError::io("wait for the container's process")(e)),
         }

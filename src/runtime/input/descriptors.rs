@@ -8,18 +8,18 @@ use rustix::fs::{FileType, OFlags, Stat};
 use crate::enforce::EnforceError;
 use crate::plan::Plan;
 use crate::runtime::RuntimeError;
-use crate::runtime::input::ProcessRefused;
+use crate::runtime::input::ProcessRefusal;
 
-/// Which descriptors a process gets.
+/// Which descriptors a process may inherit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LetIn {
+pub enum DescriptorRule {
     /// All that there are.
     Any,
     /// Under a policy: those that lead to no file and no network.
     Harmless,
 }
 
-impl LetIn {
+impl DescriptorRule {
     /// Those of a container with this plan.
     pub fn of(plan: Option<&Plan>) -> Self {
         match plan {
@@ -34,7 +34,7 @@ impl LetIn {
 /// way out that no wall sees, and a directory gives the node's files.
 ///
 /// The runtime's own descriptors are close-on-exec, which a promised one never is.
-pub fn check(preserve: i32, let_in: LetIn) -> Result<(), RuntimeError> {
+pub fn check(preserve: i32, let_in: DescriptorRule) -> Result<(), RuntimeError> {
     for number in promised(preserve) {
         let Some(found) = look(number) else {
             return Err(refused(number, "it is not open"));
@@ -42,7 +42,7 @@ pub fn check(preserve: i32, let_in: LetIn) -> Result<(), RuntimeError> {
         if found.own {
             return Err(refused(number, "it is not open"));
         }
-        if let_in == LetIn::Harmless && !found.is_harmless() {
+        if let_in == DescriptorRule::Harmless && !found.is_harmless() {
             return Err(refused(
                 number,
                 "under a policy only pipes, files and terminals are",
@@ -51,7 +51,7 @@ pub fn check(preserve: i32, let_in: LetIn) -> Result<(), RuntimeError> {
     }
     let standard = (0..3).filter_map(|n| Some((n, look(n)?)));
     for (number, found) in standard {
-        if let_in == LetIn::Harmless && found.leads_to_files() {
+        if let_in == DescriptorRule::Harmless && found.leads_to_files() {
             return Err(refused(
                 number,
                 "under a policy no directory, path or disk is",
@@ -70,9 +70,9 @@ fn promised(preserve: i32) -> std::ops::Range<i32> {
     3..3_i32.saturating_add(preserve).saturating_add(listen)
 }
 
-/// What a process gets as its standard input, output and error.
+/// Where a process's standard input, output and error come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standard {
+pub enum StandardStreams {
     /// The caller's own.
     Callers,
     /// Pipes of the runtime's or a terminal.
@@ -81,10 +81,10 @@ pub enum Standard {
 
 /// The first descriptor that a process gets and that leads to a file of the node: whoever has it can change the file's mode
 /// (fchmod(2)).
-pub fn handed_file(preserve: i32, standard: Standard) -> Option<i32> {
+pub fn handed_file(preserve: i32, standard: StandardStreams) -> Option<i32> {
     let own = match standard {
-        Standard::Callers => 0..3,
-        Standard::Replaced => 0..0,
+        StandardStreams::Callers => 0..3,
+        StandardStreams::Replaced => 0..0,
     };
     let mut all = own.chain(promised(preserve));
     all.find(|number| look(*number).is_some_and(|found| found.is_file()))
@@ -102,7 +102,7 @@ pub fn check_limit(
     // What the set-up takes, without and with walls; libcontainer sets the bound before it.
     let needed = plan.map_or(20, |_| 28) + layers as u64;
     match files.map(PosixRlimit::soft) {
-        Some(soft) if soft < needed => Err(ProcessRefused::FewFiles { soft, needed }.into()),
+        Some(soft) if soft < needed => Err(ProcessRefusal::FewFiles { soft, needed }.into()),
         _ => Ok(()),
     }
 }
@@ -111,27 +111,28 @@ fn refused(fd: i32, why: &'static str) -> RuntimeError {
     EnforceError::Descriptor { fd, why }.into()
 }
 
-struct Found {
+/// An inherited descriptor.
+struct DescriptorInfo {
     stat: Stat,
     path_only: bool,
     own: bool,
 }
 
 /// What a descriptor is; `None` if it is not open.
-fn look(number: i32) -> Option<Found> {
+fn look(number: i32) -> Option<DescriptorInfo> {
     let fd: BorrowedFd<'_> = crate::sys::process::borrow_inherited(number)?;
     let flags = rustix::fs::fcntl_getfl(fd).ok()?;
     let own = rustix::io::fcntl_getfd(fd)
         .ok()?
         .contains(rustix::io::FdFlags::CLOEXEC);
-    Some(Found {
+    Some(DescriptorInfo {
         stat: rustix::fs::fstat(fd).ok()?,
         path_only: flags.contains(OFlags::PATH),
         own,
     })
 }
 
-impl Found {
+impl DescriptorInfo {
     fn kind(&self) -> FileType {
         FileType::from_raw_mode(self.stat.st_mode)
     }
@@ -166,8 +167,8 @@ mod tests {
 
     #[test]
     fn what_was_promised_must_be_there() {
-        assert!(check(1_000, LetIn::Any).is_err());
-        assert!(check(0, LetIn::Harmless).is_ok());
+        assert!(check(1_000, DescriptorRule::Any).is_err());
+        assert!(check(0, DescriptorRule::Harmless).is_ok());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use oci_spec::runtime::Process;
 
 use crate::runtime::RuntimeError;
-use crate::runtime::input::ProcessRefused;
+use crate::runtime::input::ProcessRefusal;
 
 /// Refuses what no security module of this kernel would enforce.
 pub fn check(process: &Process) -> Result<(), RuntimeError> {
@@ -13,10 +13,10 @@ pub fn check(process: &Process) -> Result<(), RuntimeError> {
     if let Some(profile) = asked(process.apparmor_profile())
         && !has_apparmor()
     {
-        return Err(ProcessRefused::AppArmor(profile).into());
+        return Err(ProcessRefusal::AppArmor(profile).into());
     }
     if asked(process.selinux_label()).is_some() && !Path::new("/sys/fs/selinux/enforce").exists() {
-        return Err(ProcessRefused::SeLinux.into());
+        return Err(ProcessRefusal::SeLinux.into());
     }
     Ok(())
 }

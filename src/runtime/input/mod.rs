@@ -19,7 +19,7 @@ pub mod way;
 /// Why a process of a spec is refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ProcessRefused {
+pub enum ProcessRefusal {
     /// No security module would enforce the profile.
     #[error("process.apparmorProfile {0:?}: AppArmor is not enabled in this kernel")]
     AppArmor(String),

@@ -6,11 +6,11 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::cli::Global;
+use crate::cli::GlobalOptions;
 use crate::policy::unreadable;
 use crate::policy::{
-    Asked, Asker, HostPath, NodeConfig, NodeLog, PolicyError, SecretSource, Selection, Sources,
-    misnamed_policy, misnamed_preset, resolve,
+    Asker, HostPath, NodeConfig, NodeLog, PolicyError, SecretSource, Selection, Sources,
+    WrapOptions, misnamed_policy, misnamed_preset, resolve,
 };
 use crate::probe::NodePlaces;
 use crate::runtime::RuntimeError;
@@ -24,13 +24,13 @@ use crate::sys::user_namespace::owner;
 const CONFIG: &str = "/etc/agentbox/config.toml";
 
 /// The node's file that this call means.
-pub fn config(global: &Global) -> &Path {
+pub fn config(global: &GlobalOptions) -> &Path {
     global.config.as_deref().unwrap_or(Path::new(CONFIG))
 }
 
 /// Refuses `--config` of a caller without root's rights where the node has its own file: that holds for every user, and another one
 /// would be in its place.
-pub fn check_caller(global: &Global) -> Result<(), RuntimeError> {
+pub fn check_caller(global: &GlobalOptions) -> Result<(), RuntimeError> {
     let node = Path::new(CONFIG);
     match &global.config {
         Some(named) if named != node && !is_absent(node) && unprivileged::uid() != 0 => {
@@ -48,9 +48,9 @@ pub fn check_caller(global: &Global) -> Result<(), RuntimeError> {
 
 /// Chooses and resolves the policy of a container with these annotations.
 pub fn selection(
-    global: &Global,
+    global: &GlobalOptions,
     annotations: &BTreeMap<String, String>,
-    asked: &Asked,
+    asked: &WrapOptions,
 ) -> Result<Selection, RuntimeError> {
     let files = NodeFiles::of(global)?;
     for problem in files.misnamed() {
@@ -72,7 +72,7 @@ pub struct NodeFiles {
 
 impl NodeFiles {
     /// What has a say in this call.
-    pub fn of(global: &Global) -> Result<Self, RuntimeError> {
+    pub fn of(global: &GlobalOptions) -> Result<Self, RuntimeError> {
         match &global.config {
             Some(named) => Self::read_named(named),
             None => Self::read(Path::new(CONFIG)),
@@ -133,7 +133,7 @@ impl NodeFiles {
             presets: &self.presets,
             known_syscall: crate::seccomp::is_known,
             asker: Asker::Container,
-            asked: Asked::NOTHING,
+            asked: WrapOptions::NOTHING,
         }
     }
 }
@@ -147,7 +147,7 @@ pub fn log(config: &Path) -> Result<NodeLog, RuntimeError> {
 }
 
 /// The node's file and the places that it names, by which later containers are decided: no container writes them.
-pub fn places(global: &Global) -> Result<NodePlaces, RuntimeError> {
+pub fn places(global: &GlobalOptions) -> Result<NodePlaces, RuntimeError> {
     let node = node_or_default(global)?;
     let path = |named: &HostPath| PathBuf::from(named.as_str());
     let network = &node.network;
@@ -175,7 +175,7 @@ pub fn places(global: &Global) -> Result<NodePlaces, RuntimeError> {
 }
 
 /// Where the node's presets are, or will be.
-pub fn preset_dir(global: &Global) -> Result<PathBuf, RuntimeError> {
+pub fn preset_dir(global: &GlobalOptions) -> Result<PathBuf, RuntimeError> {
     let named = node_or_default(global)?.preset_dir;
     Ok(PathBuf::from(
         named.as_ref().map_or(PRESETS, |path| path.as_str()),
@@ -183,14 +183,14 @@ pub fn preset_dir(global: &Global) -> Result<PathBuf, RuntimeError> {
 }
 
 /// Where the node's policies are, or will be.
-pub fn policy_dir(global: &Global) -> Result<PathBuf, RuntimeError> {
+pub fn policy_dir(global: &GlobalOptions) -> Result<PathBuf, RuntimeError> {
     let named = node_or_default(global)?.policy_dir;
     Ok(PathBuf::from(
         named.as_ref().map_or(POLICIES, |path| path.as_str()),
     ))
 }
 
-fn node_or_default(global: &Global) -> Result<NodeConfig, RuntimeError> {
+fn node_or_default(global: &GlobalOptions) -> Result<NodeConfig, RuntimeError> {
     match (node(config(global))?, &global.config) {
         (None, Some(named)) => Err(missing(named, "--config names it")),
         (node, _) => Ok(node.unwrap_or_default()),

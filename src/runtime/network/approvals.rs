@@ -9,14 +9,14 @@ use crate::egress::{MOST_WAITING, WaitingConnection};
 use crate::plan::Plan;
 use crate::policy::HostName;
 use crate::runtime::RuntimeError;
-use crate::runtime::runs::{Run, events};
+use crate::runtime::runs::{RunDir, events};
 use crate::runtime::state::record::Record;
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 use crate::sidecar::{AskDecision, ControlReply, ControlRequest};
 
-/// A decision that was taken.
+/// The result of an approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decided {
+pub struct ApprovalResult {
     /// For this host.
     pub host: HostName,
     /// And this port.
@@ -33,7 +33,7 @@ pub fn asks(record: &Record) -> bool {
 
 /// What waits in a container, each with its program where that is found. The sidecar is given so long to answer.
 pub fn waiting(record: &Record, within: Duration) -> Result<Vec<WaitingConnection>, RuntimeError> {
-    let place = Place::new(&record.root, &record.id)?;
+    let place = ContainerPaths::new(&record.root, &record.id)?;
     if !asks(record) {
         return Ok(Vec::new());
     }
@@ -56,14 +56,14 @@ pub fn waiting(record: &Record, within: Duration) -> Result<Vec<WaitingConnectio
 }
 
 /// Tells the sidecar, and writes it down.
-pub fn decide(record: &Record, decision: AskDecision) -> Result<Decided, RuntimeError> {
-    let place = Place::new(&record.root, &record.id)?;
+pub fn decide(record: &Record, decision: AskDecision) -> Result<ApprovalResult, RuntimeError> {
+    let place = ContainerPaths::new(&record.root, &record.id)?;
     let approve = decision.approve;
     let request = ControlRequest::Decide(decision);
     match control::ask_living(&place.dir(), record, &request)? {
         ControlReply::Decided { host, port, closed } => {
-            Run::of(&place).note(vec![events::decided(&host, port, approve)]);
-            Ok(Decided { host, port, closed })
+            RunDir::of(&place).note(vec![events::decided(&host, port, approve)]);
+            Ok(ApprovalResult { host, port, closed })
         }
         ControlReply::Failed(why) => Err(ControlError::Refused(why).into()),
         _ => Err(ControlError::Unexpected.into()),

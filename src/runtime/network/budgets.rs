@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use crate::egress::{self, LONGEST_HEAD};
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::write_whole;
-use crate::runtime::state::store::{self, Place};
+use crate::runtime::state::store::{self, ContainerPaths};
 
 /// Files of containers that are gone: so many at most, the youngest.
 const MOST_LEFT: usize = 1024;
@@ -35,7 +35,7 @@ pub struct OpenBudget {
 /// # Errors
 /// The files cannot be read or written, or do not hold what a sidecar writes: what was used is not known then.
 pub fn open(
-    place: &Place,
+    place: &ContainerPaths,
     seconds: u32,
     (hosts, secrets): (u32, usize),
 ) -> Result<OpenBudget, RuntimeError> {
@@ -67,17 +67,17 @@ pub fn open(
 }
 
 /// Nothing used, and a key that nobody knows.
-fn fresh() -> Result<egress::Kept, RuntimeError> {
+fn fresh() -> Result<egress::UsageFile, RuntimeError> {
     let mut key = [0; 16];
     getrandom::fill(&mut key).map_err(RuntimeError::Random)?;
-    Ok(egress::Kept {
+    Ok(egress::UsageFile {
         key: u128::from_ne_bytes(key),
-        ..egress::Kept::default()
+        ..egress::UsageFile::default()
     })
 }
 
 /// A run has ended: from now on its time counts, also where the sidecar could not say so.
-pub fn ended(place: &Place) {
+pub fn ended(place: &ContainerPaths) {
     let path = store::kept().join(place.key());
     if let Ok(file) = fs::File::options().append(true).open(&path)
         && let Err(e) = file.set_modified(SystemTime::now())
@@ -86,8 +86,8 @@ pub fn ended(place: &Place) {
     }
 }
 
-fn read(path: &Path, text: &str) -> Result<egress::Kept, RuntimeError> {
-    egress::Kept::parse(text).map_err(|line| RuntimeError::Input {
+fn read(path: &Path, text: &str) -> Result<egress::UsageFile, RuntimeError> {
+    egress::UsageFile::parse(text).map_err(|line| RuntimeError::Input {
         path: path.to_owned(),
         why: format!(
             "line {line} is not what a sidecar writes, so what the container has used of its budgets is not known; remove the \

@@ -11,10 +11,10 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket
 use super::control::{caller, short};
 use crate::audit::{self, Actor};
 use crate::runtime::RuntimeError;
-use crate::runtime::runs::{self, Run};
+use crate::runtime::runs::{self, RunDir};
 use crate::runtime::state::identity;
 use crate::runtime::state::record::{ProcessId, Record};
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 use crate::sidecar::calls::line::greet;
 use crate::sidecar::{CallsFds, CallsLog};
 
@@ -28,7 +28,11 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// What the sidecar answers denied calls with. The filter has been kept.
 /// Where the network is served, denied calls are logged with it.
-pub fn open(place: &Place, record: &Record, run: &Run) -> Result<CallsFds, RuntimeError> {
+pub fn open(
+    place: &ContainerPaths,
+    record: &Record,
+    run: &RunDir,
+) -> Result<CallsFds, RuntimeError> {
     let dir = place.dir();
     let program = File::open(place.filter())
         .map_err(RuntimeError::io(format!("open {:?}", place.filter())))?;
@@ -70,7 +74,11 @@ fn socket() -> rustix::io::Result<OwnedFd> {
 
 /// A socket to the sidecar, by which a process of `exec` gives its listener away. The sidecar has agreed to take it, and to log its
 /// calls as this actor's.
-pub fn connect(place: &Place, record: &Record, by: Option<Actor>) -> Result<OwnedFd, RuntimeError> {
+pub fn connect(
+    place: &ContainerPaths,
+    record: &Record,
+    by: Option<Actor>,
+) -> Result<OwnedFd, RuntimeError> {
     let lives = record.sidecar.as_ref().map(ProcessId::from);
     if !lives.is_some_and(ProcessId::is_alive) {
         return Err(RuntimeError::State {

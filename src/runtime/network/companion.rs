@@ -5,20 +5,20 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::Spec;
 
 use crate::audit;
-use crate::cgroup::delegated::{self, Delegated};
+use crate::cgroup::delegated::{self, DelegatedCgroup};
 use crate::plan::workspace::{SANDBOX, pod_role};
 use crate::plan::{NetworkPlan, Plan};
 use crate::render::identity::cri_of;
-use crate::runtime::state::store::{self, Place};
+use crate::runtime::state::store::{self, ContainerPaths};
 use crate::runtime::unprivileged;
-use crate::seccomp::Listener;
-use crate::sidecar::{CgroupConfig, CgroupLimits, Duty, Limits, Loss, SidecarConfig};
+use crate::seccomp::NotifyListener;
+use crate::sidecar::{CgroupConfig, CgroupLimits, Duty, Loss, SidecarConfig, SidecarRlimits};
 
 /// What the sidecar may write to one file: more than its log takes, since a write beyond it kills.
 const LARGEST_FILE: u64 = audit::quota::MOST_BYTES + (1 << 20);
 
 /// Where the sidecar's cgroup is: its parent, which is the container's, and its name.
-pub fn sidecar_cgroup(spec: &Spec, place: &Place) -> (PathBuf, String) {
+pub fn sidecar_cgroup(spec: &Spec, place: &ContainerPaths) -> (PathBuf, String) {
     let linux = spec.linux().as_ref();
     let cgroup = linux
         .and_then(|l| l.cgroups_path().clone())
@@ -34,8 +34,8 @@ pub fn sidecar_cgroup(spec: &Spec, place: &Place) -> (PathBuf, String) {
 pub(super) fn sidecar_config(
     plan: &Plan,
     spec: &Spec,
-    place: &Place,
-    listener: Listener,
+    place: &ContainerPaths,
+    listener: NotifyListener,
 ) -> SidecarConfig<'static> {
     let limits = plan.sidecar;
     let (parent, name) = sidecar_cgroup(spec, place);
@@ -52,7 +52,7 @@ pub(super) fn sidecar_config(
     let (uid, cgroup) = match unprivileged::inside() {
         // The only user there is is the person: no other can be had.
         Some(_) => {
-            let own = delegated::of_self().filter(Delegated::bounds_sidecar);
+            let own = delegated::of_self().filter(DelegatedCgroup::bounds_sidecar);
             (0, own.map(|_| cgroup))
         }
         None => (sidecar_uid(&place.dir()), Some(cgroup)),
@@ -60,7 +60,7 @@ pub(super) fn sidecar_config(
     SidecarConfig {
         uid,
         gid: uid,
-        limits: Limits {
+        limits: SidecarRlimits {
             open_files: limits.files,
             file_bytes: LARGEST_FILE,
         },
@@ -74,13 +74,18 @@ pub(super) fn sidecar_config(
 
 /// A container that has lost its sidecar has no network, no log of its denied calls, and no `exec`: it ends, so that a kubelet or a
 /// restart policy heals it. A pod's sandbox is what its kubelet looks at.
-fn loss(network: &NetworkPlan, spec: &Spec, place: &Place, listener: Listener) -> Loss {
+fn loss(
+    network: &NetworkPlan,
+    spec: &Spec,
+    place: &ContainerPaths,
+    listener: NotifyListener,
+) -> Loss {
     let sandbox = pod_role(spec) == Some(SANDBOX) && cri_of(&place.root).is_some();
     match duty(network) {
         Duty::Serve => Loss::EndsContainer,
         // The warden does it.
         Duty::Refuse if network.honey_ends() => Loss::EndsContainer,
-        _ if sandbox || listener == Listener::Sidecar => Loss::EndsContainer,
+        _ if sandbox || listener == NotifyListener::Sidecar => Loss::EndsContainer,
         Duty::Wait | Duty::Refuse => Loss::Tolerated,
     }
 }

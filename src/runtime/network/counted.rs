@@ -8,10 +8,10 @@ use crate::cgroup::controllers::Controllers;
 use crate::cgroup::oom::{self, LimitFiles};
 use crate::plan::Plan;
 use crate::policy::NetworkMode;
-use crate::sidecar::{Count, CountOf};
+use crate::sidecar::{CountKind, KernelCount};
 
-/// A limit of a container, and where the kernel counts how often it was reached.
-pub struct LimitCounted {
+/// A limit of a container, and the file in which the kernel counts how often it was reached.
+pub struct LimitCounter {
     /// Which.
     pub limit: CountedLimit,
     /// Its files in the cgroup.
@@ -21,14 +21,14 @@ pub struct LimitCounted {
 }
 
 /// The limits of a container whose cgroup has them.
-pub fn limits(controllers: &Controllers, plan: Option<&Plan>) -> Vec<LimitCounted> {
+pub fn limits(controllers: &Controllers, plan: Option<&Plan>) -> Vec<LimitCounter> {
     let bounds = plan.map(|plan| &plan.limits);
-    let memory = oom::memory_files(controllers).map(|files| LimitCounted {
+    let memory = oom::memory_files(controllers).map(|files| LimitCounter {
         limit: CountedLimit::Memory,
         files,
         bound: bounds.and_then(|bounds| bounds.memory_bytes),
     });
-    let pids = oom::pids_files(controllers).map(|files| LimitCounted {
+    let pids = oom::pids_files(controllers).map(|files| LimitCounter {
         limit: CountedLimit::Pids,
         files,
         bound: bounds.and_then(|bounds| bounds.pids.map(u64::from)),
@@ -37,17 +37,20 @@ pub fn limits(controllers: &Controllers, plan: Option<&Plan>) -> Vec<LimitCounte
 }
 
 /// The same as what the sidecar reads. What a kernel does not show is not counted.
-pub(super) fn of_limits(controllers: Option<&Controllers>, plan: Option<&Plan>) -> Vec<Count> {
+pub(super) fn of_limits(
+    controllers: Option<&Controllers>,
+    plan: Option<&Plan>,
+) -> Vec<KernelCount> {
     let all = controllers.map(|controllers| limits(controllers, plan));
-    let open = |one: LimitCounted| {
+    let open = |one: LimitCounter| {
         let LimitFiles { events, limit } = one.files;
         let files = [events, limit].map(File::open);
         let files: Result<Vec<File>, _> = files.into_iter().collect();
         let files = files
             .inspect_err(|error| log::debug!("{} is not counted: {error}", one.limit.field()))
             .ok()?;
-        Some(Count {
-            of: CountOf::Limit(one.limit, one.bound),
+        Some(KernelCount {
+            of: CountKind::Limit(one.limit, one.bound),
             files: files.into_iter().map(OwnedFd::from).collect(),
         })
     };
@@ -55,14 +58,14 @@ pub(super) fn of_limits(controllers: Option<&Controllers>, plan: Option<&Plan>) 
 }
 
 /// Attempts by address in a namespace of this mode, by its snmp and its snmp6.
-pub(super) fn of_addresses(mode: NetworkMode, counters: Vec<OwnedFd>) -> Vec<Count> {
+pub(super) fn of_addresses(mode: NetworkMode, counters: Vec<OwnedFd>) -> Vec<KernelCount> {
     let of = match mode {
-        NetworkMode::None | NetworkMode::Local => [CountOf::Unrouted, CountOf::UnroutedV6],
-        NetworkMode::Allowlist => [CountOf::Unanswered, CountOf::UnansweredV6],
+        NetworkMode::None | NetworkMode::Local => [CountKind::Unrouted, CountKind::UnroutedV6],
+        NetworkMode::Allowlist => [CountKind::Unanswered, CountKind::UnansweredV6],
     };
     let counted = of.into_iter().zip(counters);
     counted
-        .map(|(of, file)| Count {
+        .map(|(of, file)| KernelCount {
             of,
             files: vec![file],
         })

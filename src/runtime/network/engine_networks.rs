@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::plan::Warning;
-use crate::render::identity::{Identity, cri_of};
+use crate::render::identity::{ContainerIdentity, cri_of};
 
 /// What every container of CRI-O's has a name, a log and the like under. podman writes some of the keys: two for its pods, and
 /// 4.3 the others for every container.
@@ -21,7 +21,7 @@ const CRI_DOCKERD: &str = "k8s_";
 /// Whether its engine makes networks for it. Neither of the two is known by what an image can say alone: Docker by its `--root`,
 /// podman by its list of containers above the bundle.
 pub fn makes_networks(
-    identity: &Identity,
+    identity: &ContainerIdentity,
     bundle: &Path,
     annotations: &BTreeMap<String, String>,
 ) -> bool {
@@ -63,7 +63,7 @@ fn is_crio(annotations: &BTreeMap<String, String>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::identity::{Told, engine};
+    use crate::render::identity::{EngineIdentity, engine};
 
     const STORE: &str = "/var/lib/containers/storage/overlay-containers/4b13/userdata";
     const DEFAULT: &str = "/run/agentbox/containers";
@@ -71,15 +71,15 @@ mod tests {
     fn makes(root: &str, bundle: &str, pairs: &[(&str, &str)], name: Option<&str>) -> bool {
         let pair = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
         let annotations: BTreeMap<String, String> = pairs.iter().map(pair).collect();
-        let told = Told {
+        let told = EngineIdentity {
             name: name.map(str::to_owned),
             image: None,
         };
         let told = match engine(Path::new(root), &annotations).as_str() {
             "docker" | "podman" => told,
-            _ => Told::default(),
+            _ => EngineIdentity::default(),
         };
-        let identity = Identity::of(Path::new(root), &annotations, told);
+        let identity = ContainerIdentity::of(Path::new(root), &annotations, told);
         makes_networks(&identity, Path::new(bundle), &annotations)
     }
 

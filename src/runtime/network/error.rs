@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::policy::{MOST_PORTS, NetworkRule, Rule};
+use crate::policy::{EgressRule, MOST_PORTS, NetworkRule};
 
 /// Why the sidecar does not do what it is asked for.
 #[derive(Debug, thiserror::Error)]
@@ -27,10 +27,10 @@ pub enum ControlError {
     },
 }
 
-/// Why a container does not get other rules.
+/// Why a container's rules cannot be changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum RulesRefused {
+pub enum RulesError {
     /// They are more than the policy of another container in this network allows.
     #[error("container {id} is in this network: {why}")]
     Member {
@@ -43,7 +43,7 @@ pub enum RulesRefused {
     #[error(
         "network.allow has no rule {0}: nothing was changed; `agentbox network` lists those that it has"
     )]
-    NoRule(Box<Rule>),
+    NoRule(Box<EgressRule>),
     /// A host of a secret would be opened whole.
     #[error("{0}")]
     Secret(String),

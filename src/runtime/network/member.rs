@@ -12,17 +12,17 @@ use crate::plan::Plan;
 use crate::runtime::RuntimeError;
 use crate::runtime::network::counted;
 use crate::runtime::state::record::{ProcessId, Record};
-use crate::runtime::state::store::Place;
-use crate::seccomp::Listener;
-use crate::sidecar::{Attach, CallsFds, SidecarRecord, Spawned, WatchedMount};
+use crate::runtime::state::store::ContainerPaths;
+use crate::seccomp::NotifyListener;
+use crate::sidecar::{AttachRequest, CallsFds, SidecarRecord, StartingSidecar, WatchedMount};
 
 /// Such a sidecar while the container is created.
-pub struct MemberSidecar(Spawned);
+pub struct MemberSidecar(StartingSidecar);
 
 impl MemberSidecar {
     /// Starts it.
-    pub fn begin(plan: &Plan, spec: &Spec, place: &Place) -> Result<Self, RuntimeError> {
-        let config = sidecar_config(plan, spec, place, Listener::Sidecar);
+    pub fn begin(plan: &Plan, spec: &Spec, place: &ContainerPaths) -> Result<Self, RuntimeError> {
+        let config = sidecar_config(plan, spec, place, NotifyListener::Sidecar);
         Ok(Self(spawn(&config)?))
     }
 
@@ -45,14 +45,14 @@ impl MemberSidecar {
     pub fn finish(
         self,
         init: ProcessId,
-        place: &Place,
+        place: &ContainerPaths,
         record: &mut Record,
         (calls, watched): (CallsFds, Vec<WatchedMount>),
     ) -> Result<(), RuntimeError> {
         let init_pidfd = open_process(init)?;
         // The network that the container shares, which has no way out: the sidecar is not left in the node's.
         let shared = open_namespace(init.pid, "net")?;
-        let attach = Attach {
+        let attach = AttachRequest {
             netns: Some(shared.as_fd()),
             init_pidfd: init_pidfd.as_fd(),
             inner: None,

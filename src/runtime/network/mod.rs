@@ -31,4 +31,4 @@ pub mod tried;
 pub mod upstream;
 pub mod wall;
 
-pub use error::{ControlError, RulesRefused};
+pub use error::{ControlError, RulesError};

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use zeroize::Zeroizing;
 
-use crate::enforce::trust::Trust;
+use crate::enforce::trust::TrustStore;
 use crate::plan::NetworkPlan;
 use crate::policy::{NodeSecret, SecretSource, VolumeKey};
 use crate::runtime::RuntimeError;
 use crate::runtime::network::upstream::{FileRule, open_of_root, roots};
-use crate::sidecar::{Authority, ReadSecret, Reading, SHORTEST};
+use crate::sidecar::{Authority, ReadSecret, ReaderConfig, SHORTEST};
 
 /// TMPFS_MAGIC of linux/magic.h.
 const TMPFS: i64 = 0x0102_1994;
@@ -26,13 +26,13 @@ const SECRET: FileRule = FileRule {
     cure: 0o600,
 };
 
-/// What a container is given for its requests.
+/// The files and settings with which a container makes requests.
 #[derive(Default)]
-pub struct Given {
+pub struct RequestSetup {
     /// For the reader; nothing where no rule is for requests, or where the network is another container's.
-    pub reading: Option<Reading>,
+    pub reading: Option<ReaderConfig>,
     /// For the container's programs, where TLS is opened.
-    pub trust: Option<Trust>,
+    pub trust: Option<TrustStore>,
 }
 
 /// What a container with this network is given. Read at `create`: a file that changes later counts for the next container. Where TLS is
@@ -42,9 +42,9 @@ pub fn read(
     config: &Path,
     network: &mut NetworkPlan,
     volumes: &[PathBuf],
-) -> Result<Given, RuntimeError> {
+) -> Result<RequestSetup, RuntimeError> {
     let Some(roots) = roots(config, &network.rules)? else {
-        return Ok(Given::default());
+        return Ok(RequestSetup::default());
     };
     let reading = match &network.shared {
         Some(_) => None,
@@ -59,7 +59,7 @@ pub fn read(
             })?;
             let (authority, certificate) = made.unzip();
             network.authority = certificate;
-            Some(Reading {
+            Some(ReaderConfig {
                 roots: roots.clone(),
                 secrets,
                 honey: network.honey.clone(),
@@ -68,11 +68,11 @@ pub fn read(
             })
         }
     };
-    let trust = network.authority.clone().map(|authority| Trust {
+    let trust = network.authority.clone().map(|authority| TrustStore {
         authority,
         nodes: roots,
     });
-    Ok(Given { reading, trust })
+    Ok(RequestSetup { reading, trust })
 }
 
 fn read_secret(secret: &NodeSecret, volumes: &[PathBuf]) -> Result<ReadSecret, RuntimeError> {

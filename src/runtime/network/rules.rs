@@ -2,25 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::egress::Rules;
+use crate::egress::EgressRules;
 use crate::plan::{Plan, join};
 use crate::policy::{
-    Asker, Field, MOST_PORTS, NetworkLimit, NetworkMode, Origin, Rule, RuleItem, Selection,
+    Asker, EgressRule, Field, MOST_PORTS, NetworkLimit, NetworkMode, Origin, RuleItem, Selection,
     Sources, annotation_key, annotation_list, catalogue, resolve,
 };
 use crate::runtime::RuntimeError;
 use crate::runtime::input::node_files::NodeFiles;
 use crate::runtime::network::control;
 use crate::runtime::network::ports;
-use crate::runtime::network::{ControlError, RulesRefused};
-use crate::runtime::runs::{Run, events};
+use crate::runtime::network::{ControlError, RulesError};
+use crate::runtime::runs::{RunDir, events};
 use crate::runtime::state::record::{ProcessId, Record};
-use crate::runtime::state::store::{self, Place};
+use crate::runtime::state::store::{self, ContainerPaths};
 use crate::sidecar::{ControlReply, ControlRequest};
 
-/// What is asked for, as an annotation would spell it; `None` leaves a list as it is.
+/// Requested changes of the rules, spelled as in annotations; `None` leaves a list unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct RuleChanges {
     /// `network.allow`, in place of what it is.
     pub allow: Option<String>,
     /// Rules and presets for `network.allow` besides those that it has.
@@ -35,7 +35,7 @@ pub struct Asked {
 ///
 /// The record first gets what both the old and the new rules allow, then the sidecar changes, then the record gets the
 /// new ones: whoever is killed in between leaves a record that names at least what is open.
-pub fn rules(place: &Place, asked: &Asked) -> Result<usize, RuntimeError> {
+pub fn rules(place: &ContainerPaths, asked: &RuleChanges) -> Result<usize, RuntimeError> {
     let _lock = place.lock_existing()?;
     let dir = place.dir();
     let mut record = Record::read(&dir)?;
@@ -43,20 +43,20 @@ pub fn rules(place: &Place, asked: &Asked) -> Result<usize, RuntimeError> {
     let old = record.decided.clone();
     let network = old.as_ref().map(|decided| &decided.plan.network);
     if let Some(why) = network.and_then(|network| network.opens_a_secrets_host(&new)) {
-        return Err(RulesRefused::Secret(why).into());
+        return Err(RulesError::Secret(why).into());
     }
     let opened = old
         .as_ref()
         .and_then(|decided| decided.plan.network.opened.as_ref());
     if let Some(rule) = opened.and_then(|opened| opened.lacks(&new)) {
-        return Err(RulesRefused::NotOpened(Box::new(rule)).into());
+        return Err(RulesError::NotOpened(Box::new(rule)).into());
     }
     let listens = control::status(&dir, &record)?.map(|status| status.ports);
     let plan = record.plan().ok_or(RuntimeError::NotRunning)?;
     let missing = missing_ports(plan, &new, &listens.unwrap_or_default())?;
     let listeners = ports::listen(&record, &missing)?;
     let plan = record.plan_mut().ok_or(RuntimeError::NotRunning)?;
-    let both = Rules {
+    let both = EgressRules {
         allow: plan
             .network
             .rules
@@ -88,8 +88,8 @@ pub fn rules(place: &Place, asked: &Asked) -> Result<usize, RuntimeError> {
                 log::warn!("no rule allows the requests of the secret {secret} any more");
             }
             let before = network.map(|network| &network.rules);
-            let changed = events::rules_changed(before.unwrap_or(&Rules::default()), &new);
-            Run::of(place).note(vec![changed]);
+            let changed = events::rules_changed(before.unwrap_or(&EgressRules::default()), &new);
+            RunDir::of(place).note(vec![changed]);
             if let Some(decided) = &mut record.decided {
                 let network = &mut decided.plan.network;
                 network.rules = new;
@@ -110,7 +110,7 @@ pub fn rules(place: &Place, asked: &Asked) -> Result<usize, RuntimeError> {
 
 /// The requested rules, if they are within every ceiling, or within the current rules: tightening needs neither
 /// permission nor a file that may be broken by now.
-fn wanted(record: &Record, asked: &Asked) -> Result<Rules, RuntimeError> {
+fn wanted(record: &Record, asked: &RuleChanges) -> Result<EgressRules, RuntimeError> {
     let refuse = |why: String| RuntimeError::State {
         verb: "change the network rules of",
         id: record.id.clone(),
@@ -142,9 +142,9 @@ fn wanted(record: &Record, asked: &Asked) -> Result<Rules, RuntimeError> {
 }
 
 /// The request, if it only narrows the current rules: no new rule, and every denial kept.
-fn tightened(asked: &Asked, now: &Rules) -> Option<Rules> {
+fn tightened(asked: &RuleChanges, now: &EgressRules) -> Option<EgressRules> {
     // No file is read: a preset is more than can be told.
-    let parse = |list: &Option<String>| -> Option<BTreeSet<Rule>> {
+    let parse = |list: &Option<String>| -> Option<BTreeSet<EgressRule>> {
         let items = annotation_list::<RuleItem>(list.as_deref().unwrap_or("")).ok()?;
         let mut rules = BTreeSet::new();
         for item in items {
@@ -170,7 +170,7 @@ fn tightened(asked: &Asked, now: &Rules) -> Option<Rules> {
     }
     let deny = now.deny.union(&denied).cloned().collect();
     let search = now.search.clone();
-    let rules = Rules {
+    let rules = EgressRules {
         allow,
         deny,
         search,
@@ -181,7 +181,11 @@ fn tightened(asked: &Asked, now: &Rules) -> Option<Rules> {
 
 /// The container's rules with these lists in them, from everything that had a say when it was created; or the error that
 /// `create` would give. Whoever shares the network has a say as well.
-fn within_ceilings(record: &Record, asked: &Asked, now: &Rules) -> Result<Rules, RuntimeError> {
+fn within_ceilings(
+    record: &Record,
+    asked: &RuleChanges,
+    now: &EgressRules,
+) -> Result<EgressRules, RuntimeError> {
     let files = NodeFiles::read(&record.call.config)?;
     let mut annotations = record.annotations.clone();
     let allow = allowed(&files, asked, now)?;
@@ -201,7 +205,7 @@ fn within_ceilings(record: &Record, asked: &Asked, now: &Rules) -> Result<Rules,
             });
         }
     };
-    let rules = Rules {
+    let rules = EgressRules {
         allow: network.allow.clone(),
         deny: network.deny.clone(),
         search: now.search.clone(),
@@ -213,14 +217,18 @@ fn within_ceilings(record: &Record, asked: &Asked, now: &Rules) -> Result<Rules,
         };
         if let Some(why) = join::refuses(&resolved, &network) {
             let id = member.id.clone();
-            return Err(RulesRefused::Member { id, why }.into());
+            return Err(RulesError::Member { id, why }.into());
         }
     }
     Ok(rules)
 }
 
 /// The list for `network.allow`, as an annotation spells it.
-fn allowed(files: &NodeFiles, asked: &Asked, now: &Rules) -> Result<String, RuntimeError> {
+fn allowed(
+    files: &NodeFiles,
+    asked: &RuleChanges,
+    now: &EgressRules,
+) -> Result<String, RuntimeError> {
     let mut list = asked.allow.clone().unwrap_or_else(|| words(&now.allow));
     if let Some(add) = &asked.add {
         list = match list.trim().is_empty() {
@@ -236,7 +244,7 @@ fn allowed(files: &NodeFiles, asked: &Asked, now: &Rules) -> Result<String, Runt
     let mut rules = spelled(&list)?;
     for rule in spelled(remove)? {
         if !rules.remove(&rule) {
-            return Err(RulesRefused::NoRule(Box::new(rule)).into());
+            return Err(RulesError::NoRule(Box::new(rule)).into());
         }
     }
     Ok(words(&rules))
@@ -271,25 +279,25 @@ fn members(id: &str) -> Result<Vec<Record>, RuntimeError> {
 /// The ports of the new rules on which the wall does not listen yet.
 fn missing_ports(
     plan: &Plan,
-    new: &Rules,
+    new: &EgressRules,
     listens: &BTreeSet<u16>,
 ) -> Result<BTreeSet<u16>, RuntimeError> {
     let missing: BTreeSet<u16> = new.ports().difference(listens).copied().collect();
     if let Some(port) = missing.intersection(&plan.network.inbound).next() {
-        return Err(RulesRefused::LeadsIn(*port).into());
+        return Err(RulesError::LeadsIn(*port).into());
     }
     if missing.contains(&plan.network.proxy_port) {
-        return Err(RulesRefused::Proxy(plan.network.proxy_port).into());
+        return Err(RulesError::Proxy(plan.network.proxy_port).into());
     }
     let all = listens.len() + missing.len();
     if !missing.is_empty() && all > MOST_PORTS {
-        return Err(RulesRefused::Ports(all).into());
+        return Err(RulesError::Ports(all).into());
     }
     Ok(missing)
 }
 
-fn note_origin(origins: &mut BTreeMap<String, String>, asked: &Asked) {
-    let Asked {
+fn note_origin(origins: &mut BTreeMap<String, String>, asked: &RuleChanges) {
+    let RuleChanges {
         allow,
         add,
         remove,
@@ -309,7 +317,7 @@ fn note_origin(origins: &mut BTreeMap<String, String>, asked: &Asked) {
     }
 }
 
-fn words(rules: &BTreeSet<Rule>) -> String {
+fn words(rules: &BTreeSet<EgressRule>) -> String {
     let words: Vec<String> = rules.iter().map(ToString::to_string).collect();
     words.join(", ")
 }
@@ -318,9 +326,9 @@ fn words(rules: &BTreeSet<Rule>) -> String {
 mod tests {
     use super::*;
 
-    fn rules(allow: &[&str], deny: &[&str]) -> Rules {
+    fn rules(allow: &[&str], deny: &[&str]) -> EgressRules {
         let parse = |list: &[&str]| list.iter().map(|rule| rule.parse().unwrap()).collect();
-        Rules {
+        EgressRules {
             allow: parse(allow),
             deny: parse(deny),
             search: Vec::new(),
@@ -333,33 +341,33 @@ mod tests {
         let list = |text: &str| Some(text.to_owned());
         for (asked, allow, deny) in [
             (
-                Asked {
+                RuleChanges {
                     allow: list(""),
-                    ..Asked::default()
+                    ..RuleChanges::default()
                 },
                 &[][..],
                 &["x.test"][..],
             ),
             (
-                Asked {
+                RuleChanges {
                     allow: list("a.test, w.b.test"),
-                    ..Asked::default()
+                    ..RuleChanges::default()
                 },
                 &["a.test", "w.b.test"],
                 &["x.test"],
             ),
             (
-                Asked {
+                RuleChanges {
                     remove: list("a.test"),
-                    ..Asked::default()
+                    ..RuleChanges::default()
                 },
                 &["*.b.test", "c.test:22"],
                 &["x.test"],
             ),
             (
-                Asked {
+                RuleChanges {
                     deny: list("y.test"),
-                    ..Asked::default()
+                    ..RuleChanges::default()
                 },
                 &["a.test", "*.b.test", "c.test:22"],
                 &["x.test", "y.test"],
@@ -372,33 +380,33 @@ mod tests {
             );
         }
         for asked in [
-            Asked {
+            RuleChanges {
                 allow: list("d.test"),
-                ..Asked::default()
+                ..RuleChanges::default()
             },
-            Asked {
+            RuleChanges {
                 allow: list("c.test"),
-                ..Asked::default()
+                ..RuleChanges::default()
             },
-            Asked {
+            RuleChanges {
                 add: list("d.test"),
-                ..Asked::default()
+                ..RuleChanges::default()
             },
-            Asked {
+            RuleChanges {
                 allow: list("@github"),
-                ..Asked::default()
+                ..RuleChanges::default()
             },
-            Asked {
+            RuleChanges {
                 remove: list("d.test"),
-                ..Asked::default()
+                ..RuleChanges::default()
             },
-            Asked {
+            RuleChanges {
                 deny: list(""),
-                ..Asked::default()
+                ..RuleChanges::default()
             },
-            Asked {
+            RuleChanges {
                 remove: list("@github"),
-                ..Asked::default()
+                ..RuleChanges::default()
             },
         ] {
             assert_eq!(tightened(&asked, &now), None, "{asked:?}");

@@ -9,7 +9,7 @@ use crate::plan::workspace::{SANDBOX, pod_role};
 use crate::runtime::input::{bundle, cri};
 use crate::runtime::signal;
 use crate::runtime::state::record::{ProcessId, Record};
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 
 /// Ends the sandbox of a container that could not be created, where it has lost its sidecar. Whatever hinders it leaves it
 /// as it is: the caller has its error already.
@@ -21,7 +21,7 @@ pub fn end_if_lost(root: &Path, member: &Path) {
     let Some(id) = sandbox_of(member) else {
         return;
     };
-    let Ok(place) = Place::new(root, &id) else {
+    let Ok(place) = ContainerPaths::new(root, &id) else {
         return;
     };
     if let Some(init) = lost(&place) {
@@ -47,7 +47,7 @@ fn sandbox_of(bundle: &Path) -> Option<String> {
 }
 
 /// The first process of a running sandbox whose sidecar is not alive.
-fn lost(place: &Place) -> Option<ProcessId> {
+fn lost(place: &ContainerPaths) -> Option<ProcessId> {
     let spec: Spec = bundle::read_json(&place.dir().join("config.json")).ok()?;
     pod_role(&spec).filter(|role| *role == SANDBOX)?;
     let record = Record::read(&place.dir()).ok()?;

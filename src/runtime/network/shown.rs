@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::audit::{Recent, Shows};
+use crate::audit::{RecentDenials, ReportedDenials};
 use crate::plan::Plan;
 use crate::plan::report::{DENIED, MOUNTS};
 use crate::plan::trust::TRUST;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::{Record, write_whole};
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 
 /// The directory below the container's own. It alone is mounted in the container, read-only.
 pub fn directory(dir: &Path) -> PathBuf {
@@ -34,7 +34,7 @@ pub fn make(dir: &Path, plan: &Plan) -> Result<(), RuntimeError> {
     make_directory(&shown)?;
     if let Some(shows) = of(plan) {
         let file = shown.join(DENIED);
-        write_whole(&file, Recent::of(shows).file().as_bytes())?;
+        write_whole(&file, RecentDenials::of(shows).file().as_bytes())?;
         set_mode(&file, 0o644)?;
         let file = shown.join(MOUNTS);
         write_whole(&file, plan.filesystem.less().as_bytes())?;
@@ -58,16 +58,19 @@ fn set_mode(path: &Path, mode: u32) -> Result<(), RuntimeError> {
 }
 
 /// Which refusals a container's file has; `None`: it has no file.
-pub fn of(plan: &Plan) -> Option<Shows> {
+pub fn of(plan: &Plan) -> Option<ReportedDenials> {
     let shows = match plan.network.shared {
-        None => Shows::All,
-        Some(_) => Shows::Calls,
+        None => ReportedDenials::All,
+        Some(_) => ReportedDenials::Calls,
     };
     plan.report.denied.then_some(shows)
 }
 
 /// Opens the file of a container to write over it, if it has one.
-pub fn open(record: &Record, place: &Place) -> Result<Option<(Shows, OwnedFd)>, RuntimeError> {
+pub fn open(
+    record: &Record,
+    place: &ContainerPaths,
+) -> Result<Option<(ReportedDenials, OwnedFd)>, RuntimeError> {
     let Some(shows) = record.plan().and_then(of) else {
         return Ok(None);
     };

@@ -4,17 +4,21 @@ use std::path::PathBuf;
 
 use super::ControlError;
 use super::control::ask_living;
-use crate::egress::tried::TriedFrom;
+use crate::egress::tried::TriedPorts;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::Record;
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 use crate::sidecar::{ControlReply, ControlRequest};
 
 /// Tells the sidecar that serves a container's network; where none does, nothing is logged.
 ///
 /// # Errors
 /// The sidecar does not know of such ports, as that of an earlier version, or cannot be asked.
-pub fn announce(place: &Place, record: &Record, from: TriedFrom) -> Result<(), RuntimeError> {
+pub fn announce(
+    place: &ContainerPaths,
+    record: &Record,
+    from: TriedPorts,
+) -> Result<(), RuntimeError> {
     let Some((dir, record)) = serving(place, record)? else {
         return Ok(());
     };
@@ -26,11 +30,14 @@ pub fn announce(place: &Place, record: &Record, from: TriedFrom) -> Result<(), R
 }
 
 /// The directory and the record of the container whose sidecar serves the network.
-fn serving(place: &Place, record: &Record) -> Result<Option<(PathBuf, Record)>, RuntimeError> {
+fn serving(
+    place: &ContainerPaths,
+    record: &Record,
+) -> Result<Option<(PathBuf, Record)>, RuntimeError> {
     let (dir, record) = match record.shared_network() {
         None => (place.dir(), record.clone()),
         Some(shared) => {
-            let first = Place::new(&record.root, &shared.container)?;
+            let first = ContainerPaths::new(&record.root, &shared.container)?;
             let dir = first.dir();
             let record = Record::read(&dir)?;
             (dir, record)

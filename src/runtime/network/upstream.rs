@@ -9,7 +9,7 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::egress::Rules;
+use crate::egress::EgressRules;
 use crate::policy::{NodeConfig, Secret, Upstream, UpstreamNames};
 use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle::read_open;
@@ -70,7 +70,7 @@ fn tls(config: &Path, node: &NodeConfig) -> Result<Option<Tls>, RuntimeError> {
 
 /// The certificates by which hosts of requests are known, where rules name any: those that the node trusts, and those that its
 /// file adds.
-pub fn roots(config: &Path, rules: &Rules) -> Result<Option<String>, RuntimeError> {
+pub fn roots(config: &Path, rules: &EgressRules) -> Result<Option<String>, RuntimeError> {
     if !rules.have_requests() {
         return Ok(None);
     }

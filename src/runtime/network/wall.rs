@@ -8,7 +8,7 @@ use oci_spec::runtime::Spec;
 
 use crate::audit;
 use crate::egress::names::Families;
-use crate::network::{InnerConfig, InnerMode, ListenOn, Maker, Sysctl, spawn_maker};
+use crate::network::{InnerConfig, InnerMode, ListenPorts, Maker, Sysctl, spawn_maker};
 use crate::plan::{AuditedNetwork, Plan};
 use crate::policy::NetworkMode;
 use crate::runtime::RuntimeError;
@@ -20,26 +20,26 @@ use crate::runtime::network::counted;
 use crate::runtime::network::engine_networks;
 use crate::runtime::network::refused;
 use crate::runtime::network::shown;
-use crate::runtime::runs::{self, Run};
+use crate::runtime::runs::{self, RunDir};
 use crate::runtime::state::census::Namespace;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::{ProcessId, Record, write_whole};
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 use crate::runtime::unprivileged;
-use crate::seccomp::Listener;
+use crate::seccomp::NotifyListener;
 use crate::sidecar::{
-    self, Attach, CallsFds, EngineNetworks, Loss, Reading, Serving, ServingFds, SidecarConfig,
-    SidecarRecord, WatchedMount,
+    self, AttachRequest, CallsFds, EngineNetworks, Loss, ReaderConfig, ServingConfig, ServingFds,
+    SidecarConfig, SidecarRecord, WatchedMount,
 };
 
 /// The network wall while it is being raised.
 pub struct NetworkWall {
-    spawned: sidecar::Spawned,
+    spawned: sidecar::StartingSidecar,
     maker: Option<Maker>,
     config: Vec<Sysctl>,
     user_namespace: bool,
     /// What is served, and the directory of its files.
-    serving: Option<(Serving, PathBuf)>,
+    serving: Option<(ServingConfig, PathBuf)>,
     /// The file of what is used, where it counts for the next run.
     kept: Option<OwnedFd>,
     mode: NetworkMode,
@@ -56,8 +56,8 @@ impl NetworkWall {
     pub fn begin(
         plan: &Plan,
         spec: &Spec,
-        place: &Place,
-        (listener, reading): (Listener, Option<&Reading>),
+        place: &ContainerPaths,
+        (listener, reading): (NotifyListener, Option<&ReaderConfig>),
     ) -> Result<Self, RuntimeError> {
         let sysctls = plan
             .network
@@ -86,7 +86,7 @@ impl NetworkWall {
             config.limits.file_bytes = config.limits.file_bytes.max(kept.room);
         }
         let loss = config.loss;
-        let reading = reading.map(Reading::to_file).transpose();
+        let reading = reading.map(ReaderConfig::to_file).transpose();
         let reading = reading.map_err(RuntimeError::io("write the reader's input"))?;
         config.reading = reading.as_ref().map(AsFd::as_fd);
         let spawned = spawn(&config)?;
@@ -134,9 +134,9 @@ impl NetworkWall {
     pub fn finish(
         mut self,
         init: ProcessId,
-        place: &Place,
+        place: &ContainerPaths,
         record: &mut Record,
-        run: &Run,
+        run: &RunDir,
         (calls, watched): (Option<CallsFds>, Vec<WatchedMount>),
     ) -> Result<Option<Namespace>, RuntimeError> {
         let maker = match self.maker.take() {
@@ -189,7 +189,7 @@ impl NetworkWall {
         let mut counts = counted::of_limits(record.controllers.as_ref(), record.plan());
         let counters = std::mem::take(&mut inner.counters);
         counts.extend(counted::of_addresses(self.mode, counters));
-        let attach = Attach {
+        let attach = AttachRequest {
             shown: shown::open(record, place)?,
             watched,
             counts,
@@ -206,7 +206,7 @@ impl NetworkWall {
 }
 
 /// Starts a sidecar from the runtime's own file.
-pub(super) fn spawn(config: &SidecarConfig<'_>) -> Result<sidecar::Spawned, RuntimeError> {
+pub(super) fn spawn(config: &SidecarConfig<'_>) -> Result<sidecar::StartingSidecar, RuntimeError> {
     let exe = rustix::fs::open(
         "/proc/self/exe",
         rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC,
@@ -223,10 +223,10 @@ pub(super) fn open_process(init: ProcessId) -> Result<OwnedFd, RuntimeError> {
         .map_err(RuntimeError::io("open the container's process"))
 }
 
-fn serving(plan: &Plan, place: &Place) -> Serving {
+fn serving(plan: &Plan, place: &ContainerPaths) -> ServingConfig {
     let network = &plan.network;
     let listens = network.mode == NetworkMode::Allowlist || network.refusing;
-    Serving {
+    ServingConfig {
         rules: network.rules.clone(),
         secrets: network.secrets.iter().map(Into::into).collect(),
         honey: network.honey.clone(),
@@ -259,9 +259,9 @@ fn audited_network(plan: &Plan) -> Option<AuditedNetwork> {
 
 /// The configuration, the log and the control socket, in the container's directory.
 fn serving_files(
-    serving: &Serving,
+    serving: &ServingConfig,
     dir: &Path,
-    run: &Run,
+    run: &RunDir,
     kept: Option<OwnedFd>,
 ) -> Result<ServingFds, RuntimeError> {
     use rustix::fs::{Mode, OFlags, open};
@@ -289,7 +289,7 @@ fn inner_config<'a>(
     sysctls: &[Sysctl],
     mode: NetworkMode,
     proxy_port: u16,
-    serving: Option<&(Serving, PathBuf)>,
+    serving: Option<&(ServingConfig, PathBuf)>,
     user_namespace: Option<BorrowedFd<'a>>,
 ) -> InnerConfig<'a> {
     InnerConfig {
@@ -301,7 +301,7 @@ fn inner_config<'a>(
         sysctls: sysctls.to_vec(),
         listen: serving.and_then(|(serving, _)| {
             let ports = serving.ports.clone()?;
-            Some(ListenOn::new(proxy_port, serving.stub(), ports))
+            Some(ListenPorts::new(proxy_port, serving.stub(), ports))
         }),
         dialers: serving.map_or(0, |(serving, _)| serving.dialers()),
     }

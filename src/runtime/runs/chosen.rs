@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::Run;
+use super::RunDir;
 use super::read::{self, BEFORE_ID, id_of};
-use crate::render::identity::Identity;
+use crate::render::identity::ContainerIdentity;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::find;
 
@@ -17,18 +17,18 @@ const MOST_NAMES: usize = 2000;
 pub(super) fn chosen(
     text: &str,
     names: &[String],
-    runs: &[Run],
+    runs: &[RunDir],
 ) -> Result<Option<String>, RuntimeError> {
     let ids = || names.iter().filter_map(|name| id_of(name));
     if ids().any(|id| id == text) {
         return Ok(Some(text.to_owned()));
     }
-    let mut named: Vec<(String, Identity)> = Vec::new();
-    for context in runs.iter().take(MOST_NAMES).filter_map(Run::context) {
+    let mut named: Vec<(String, ContainerIdentity)> = Vec::new();
+    for context in runs.iter().take(MOST_NAMES).filter_map(RunDir::context) {
         let id = context.container.clone();
         let identity = read::identity_of(context);
         // The newest of each name: a container that was made again under it is the same to whoever types it.
-        let is_other = |(_, other): &(String, Identity)| {
+        let is_other = |(_, other): &(String, ContainerIdentity)| {
             (&other.engine, other.short()) != (&identity.engine, identity.short())
         };
         if identity.answers_to(text) && named.iter().all(is_other) {
@@ -69,12 +69,12 @@ mod tests {
     use super::super::read::kept;
     use super::*;
     use crate::audit::whole::Stage;
-    use crate::audit::{self, Chain, Context, LifeState, What};
+    use crate::audit::{self, Chain, Context, EventDetail, LifeState};
     use crate::probe::TestDir;
     use crate::runtime::runs::node_log::life;
 
     /// Runs of containers that are gone, by id and name, the newest first.
-    fn runs(dir: &TestDir, all: &[(&str, &str)]) -> (Vec<String>, Vec<Run>) {
+    fn runs(dir: &TestDir, all: &[(&str, &str)]) -> (Vec<String>, Vec<RunDir>) {
         let made = all.iter().enumerate().map(|(number, (id, name))| {
             let run = kept(dir.0.join(format!("20260102T03040{number}.678Z-{id}")));
             std::fs::create_dir_all(run.dir()).unwrap();
@@ -92,13 +92,13 @@ mod tests {
                 name,
                 ..Context::default()
             };
-            let event = life(What::life(LifeState::Created));
+            let event = life(EventDetail::life(LifeState::Created));
             let line = Chain::default().render("2026-01-02T03:04:05.678Z", &context, &event);
             std::fs::write(run.file(audit::NODE), line).unwrap();
             run
         });
-        let runs: Vec<Run> = made.collect();
-        (runs.iter().map(Run::name).collect(), runs)
+        let runs: Vec<RunDir> = made.collect();
+        (runs.iter().map(RunDir::name).collect(), runs)
     }
 
     #[test]
@@ -161,7 +161,7 @@ mod tests {
     fn lines_of_another_container_than_the_directorys_are_noticed() {
         let dir = TestDir::new("runs-foreign");
         let (_, runs) = runs(&dir, &[("aa", "x"), ("bb", "x")]);
-        let faults = |run: &Run| {
+        let faults = |run: &RunDir| {
             let logs = run.logs(Stage::Gone).unwrap();
             let faults = logs.faults().into_iter().map(ToString::to_string);
             faults.collect::<Vec<_>>().join("\n")
@@ -178,14 +178,14 @@ mod tests {
         let dir = TestDir::new("runs-exchanged");
         let (names, runs) = runs(&dir, &[("aa", "x"), ("aa", "x")]);
         let words = "it is the log of another run";
-        let faults = |run: &Run| {
+        let faults = |run: &RunDir| {
             let logs = run.logs(Stage::Gone).unwrap();
             let faults = logs.faults().into_iter().map(ToString::to_string);
             faults.collect::<Vec<_>>().join("\n")
         };
-        let write = |run: &Run, name: Option<&str>| {
-            let mut what = What::life(LifeState::Created);
-            if let What::Container { kept, .. } = &mut what {
+        let write = |run: &RunDir, name: Option<&str>| {
+            let mut what = EventDetail::life(LifeState::Created);
+            if let EventDetail::Container { kept, .. } = &mut what {
                 kept.extend(name.map(|name| ("run".to_owned(), audit::hash(name.as_bytes()))));
             }
             let context = run.whose();

@@ -6,9 +6,9 @@ use std::path::Path;
 use super::files::{self, Content};
 use super::receipt::{RECEIPT, kept, key};
 use super::verified::VERIFIED;
-use super::{FILTER, RUN, Run};
+use super::{FILTER, RUN, RunDir};
 use crate::audit::whole::Stage;
-use crate::audit::{Fault, LOGS, Line, Log, NODE, What, hash};
+use crate::audit::{EventDetail, LOGS, Log, LogFault, LogLine, NODE, hash};
 use crate::policy::escape;
 use crate::receipt::{Statement, Subject};
 use crate::runtime::RuntimeError;
@@ -18,7 +18,7 @@ use crate::runtime::state::record;
 const BESIDES_LOGS: [&str; 2] = [record::FILE, FILTER];
 
 /// Where the files of a run that is over are not those of its receipt, if it has one: this also tells of a change of the last line.
-pub(super) fn faults(run: &Run) -> Result<Vec<Fault>, RuntimeError> {
+pub(super) fn faults(run: &RunDir) -> Result<Vec<LogFault>, RuntimeError> {
     let envelope = match kept(run) {
         Ok(None) => return Ok(Vec::new()),
         Ok(Some(envelope)) => envelope,
@@ -51,7 +51,7 @@ pub(super) fn faults(run: &Run) -> Result<Vec<Fault>, RuntimeError> {
         .collect())
 }
 
-impl Run {
+impl RunDir {
     /// The hashes of its files besides the logs.
     pub(super) fn hashes(&self) -> BTreeMap<String, String> {
         let hashed = BESIDES_LOGS.into_iter().filter_map(|name| {
@@ -67,11 +67,11 @@ impl Run {
 
 /// Where a run that is over has other files than its log says, without a receipt too: the record, the filter, and the receipt itself.
 /// A log of an earlier version says nothing of them.
-pub(super) fn unlike_log(run: &Run, logs: &[Log]) -> Vec<Fault> {
+pub(super) fn unlike_log(run: &RunDir, logs: &[Log]) -> Vec<LogFault> {
     let node = logs.iter().find(|log| log.file == NODE);
     let lines = node.into_iter().flat_map(|node| node.lines.iter().rev());
     let mut ends = lines.filter_map(|line| match &line.event.what {
-        What::Container {
+        EventDetail::Container {
             kept, receipt_by, ..
         } => kept
             .contains_key(record::FILE)
@@ -103,30 +103,30 @@ pub(super) fn unlike_log(run: &Run, logs: &[Log]) -> Vec<Fault> {
 
 /// Where the lines of a run's own logs are of another container than its directory, or of another run of that: it was filled with
 /// another run's files.
-pub(super) fn foreign(run: &Run, logs: &[Log]) -> Vec<Fault> {
+pub(super) fn foreign(run: &RunDir, logs: &[Log]) -> Vec<LogFault> {
     let own = run.whose().container;
-    let is_foreign = |line: &&Line| line.context.container != own;
+    let is_foreign = |line: &&LogLine| line.context.container != own;
     let of_log = |log: &Log| {
         let line = log.lines.iter().find(is_foreign)?;
         let why = format!(
             "it is of container {}, and the run of another one",
             line.context.container
         );
-        Some(Fault {
+        Some(LogFault {
             line: line.seq,
             ..fault(&log.file, why)
         })
     };
-    let mut faults: Vec<Fault> = logs.iter().filter_map(of_log).collect();
+    let mut faults: Vec<LogFault> = logs.iter().filter_map(of_log).collect();
     let node = logs.iter().find(|log| log.file == NODE);
     if let Some(first) = node.and_then(|node| node.lines.first())
-        && let What::Container { kept, .. } = &first.event.what
+        && let EventDetail::Container { kept, .. } = &first.event.what
         // A log of an earlier version does not say it.
         && let Some(begun) = kept.get(RUN)
         && *begun != hash(run.name().as_bytes())
     {
         let why = "it is the log of another run".to_owned();
-        faults.push(Fault {
+        faults.push(LogFault {
             line: first.seq,
             ..fault(NODE, why)
         });
@@ -134,17 +134,17 @@ pub(super) fn foreign(run: &Run, logs: &[Log]) -> Vec<Fault> {
     faults
 }
 
-fn fault(file: &str, why: String) -> Fault {
-    Fault {
+fn fault(file: &str, why: String) -> LogFault {
+    LogFault {
         file: file.to_owned(),
         line: 0,
         why,
     }
 }
 
-/// What became of a file that a receipt is about.
+/// The state of a file that a receipt names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Held {
+pub enum FileState {
     /// It is what it was.
     Same,
     /// A log of a container that was there when it was signed has more lines now, and those of the receipt are what they were.
@@ -159,7 +159,7 @@ pub enum Held {
     Foreign,
 }
 
-impl Held {
+impl FileState {
     /// Whether nothing speaks against the receipt.
     pub fn is_good(self) -> bool {
         matches!(self, Self::Same | Self::Longer)
@@ -180,7 +180,10 @@ impl Held {
 
 /// Compares a statement's files with those of a directory. All names that a run has are looked at, whether the statement has them or
 /// not; a subject that is no file of a run, such as an image, is left out.
-pub fn compare(statement: &Statement, dir: &Path) -> Result<Vec<(String, Held)>, RuntimeError> {
+pub fn compare(
+    statement: &Statement,
+    dir: &Path,
+) -> Result<Vec<(String, FileState)>, RuntimeError> {
     let subject = |name: &str| statement.subject.iter().find(|s| s.name == name);
     // The record is signed when the container is gone, and then nothing is written any more.
     let stage = match subject(record::FILE) {
@@ -202,13 +205,13 @@ pub fn compare(statement: &Statement, dir: &Path) -> Result<Vec<(String, Held)>,
         let may_grow = lines.filter(|_| stage == Stage::There);
         let held = match (subject(name), files::read(&dir.join(name))?) {
             (None, Content::Absent) => continue,
-            (Some(_), Content::Absent) => Held::Missing,
-            (_, Content::Foreign(_)) => Held::Foreign,
+            (Some(_), Content::Absent) => FileState::Missing,
+            (_, Content::Foreign(_)) => FileState::Foreign,
             (Some(subject), Content::Bytes(content)) => held(subject, &content, may_grow),
             // A log that was not there had no line.
             (None, Content::Bytes(content)) if content.is_empty() && lines.is_some() => continue,
-            (None, Content::Bytes(_)) if may_grow.is_some() => Held::Longer,
-            (None, Content::Bytes(_)) => Held::Added,
+            (None, Content::Bytes(_)) if may_grow.is_some() => FileState::Longer,
+            (None, Content::Bytes(_)) => FileState::Added,
         };
         all.push(((*name).to_owned(), held));
     }
@@ -216,10 +219,10 @@ pub fn compare(statement: &Statement, dir: &Path) -> Result<Vec<(String, Held)>,
 }
 
 /// `lines` are those that were signed of a log that may have more by now.
-fn held(subject: &Subject, content: &[u8], lines: Option<u64>) -> Held {
+fn held(subject: &Subject, content: &[u8], lines: Option<u64>) -> FileState {
     let is_it = |content: &[u8]| Subject::of(&subject.name, content) == *subject;
     if is_it(content) {
-        return Held::Same;
+        return FileState::Same;
     }
     let lines = lines.and_then(|lines| usize::try_from(lines).ok());
     let ends = content
@@ -229,8 +232,8 @@ fn held(subject: &Subject, content: &[u8], lines: Option<u64>) -> Held {
     let mut ends = std::iter::once(0).chain(ends.map(|(at, _)| at + 1));
     let end = lines.and_then(|lines| ends.nth(lines));
     match end {
-        Some(end) if is_it(&content[..end]) => Held::Longer,
-        _ => Held::Changed,
+        Some(end) if is_it(&content[..end]) => FileState::Longer,
+        _ => FileState::Changed,
     }
 }
 
@@ -242,14 +245,17 @@ mod tests {
     fn a_log_that_grew_is_told_from_one_that_was_changed() {
         let subject = Subject::of("node.jsonl", b"a\nb\n");
         let held = |content: &[u8]| held(&subject, content, Some(2));
-        assert_eq!(held(b"a\nb\n"), Held::Same);
-        assert_eq!(held(b"a\nb\nc\n"), Held::Longer);
+        assert_eq!(held(b"a\nb\n"), FileState::Same);
+        assert_eq!(held(b"a\nb\nc\n"), FileState::Longer);
         for changed in [&b"a\n"[..], b"a\nx\n", b"a\nb", b"", b"x\na\nb\n"] {
-            assert_eq!(held(changed), Held::Changed, "{changed:?}");
+            assert_eq!(held(changed), FileState::Changed, "{changed:?}");
         }
-        assert_eq!(super::held(&subject, b"a\nb\nc\n", None), Held::Changed);
+        assert_eq!(
+            super::held(&subject, b"a\nb\nc\n", None),
+            FileState::Changed
+        );
         let empty = Subject::of("warden.jsonl", b"");
-        assert_eq!(super::held(&empty, b"a\n", Some(0)), Held::Longer);
-        assert_eq!(super::held(&empty, b"a\n", None), Held::Changed);
+        assert_eq!(super::held(&empty, b"a\n", Some(0)), FileState::Longer);
+        assert_eq!(super::held(&empty, b"a\n", None), FileState::Changed);
     }
 }

@@ -6,15 +6,16 @@ use std::fs;
 use oci_spec::runtime::{LinuxResources, Process};
 
 use crate::audit::{
-    Command, CountedLimit, Event, LifeState, LogHead, PUBLISHED, Verdict, Via, WallName, What, hash,
+    ConnectionKind, CountedLimit, Event, EventDetail, LifeState, LogHead, LoggedCommand, PUBLISHED,
+    Verdict, WallName, hash,
 };
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::oom;
-use crate::egress::{Lasting, Rules};
+use crate::egress::{ApprovalTerm, EgressRules};
 use crate::plan::privileges::is_of_every_engine;
 use crate::plan::text;
 use crate::plan::{AuditPlan, Plan};
-use crate::policy::{Field, HostName, Rule, Tool};
+use crate::policy::{EgressRule, Field, HostName, Tool};
 
 use super::FILTER;
 use super::node_log::life;
@@ -30,9 +31,9 @@ pub fn created(process: Option<&Process>, record: &Record) -> Vec<Event> {
     let plan = record.plan();
     let command = process.map(|process| {
         let (arguments, user) = (process.args().clone(), process.user());
-        Command::plain(arguments.unwrap_or_default(), user.uid(), user.gid())
+        LoggedCommand::plain(arguments.unwrap_or_default(), user.uid(), user.gid())
     });
-    let mut events = vec![life(What::Container {
+    let mut events = vec![life(EventDetail::Container {
         state: LifeState::Created,
         exit: None,
         signal: None,
@@ -43,7 +44,7 @@ pub fn created(process: Option<&Process>, record: &Record) -> Vec<Event> {
     })];
     let Some(plan) = plan else { return events };
     let mounts = plan.filesystem.pruned.iter().map(|mount| {
-        let what = What::Mount {
+        let what = EventDetail::Mount {
             destination: text::of(&mount.destination),
             source: text::of(&mount.source),
         };
@@ -59,7 +60,7 @@ pub fn created(process: Option<&Process>, record: &Record) -> Vec<Event> {
             false => Verdict::Denied,
         };
         let (reason, hint) = not_given(item);
-        let what = What::Asked { item: item.clone() };
+        let what = EventDetail::Asked { item: item.clone() };
         Event {
             cause: Some("not-given".to_owned()),
             reason: Some(reason.to_owned()),
@@ -92,7 +93,7 @@ fn published(port: u16, outside: &BTreeSet<u16>) -> Event {
         ..Event::new(
             WallName::Network,
             Verdict::Denied,
-            What::attempt(Via::Outside, "", Some(port)),
+            EventDetail::attempt(ConnectionKind::Outside, "", Some(port)),
         )
     }
 }
@@ -127,13 +128,13 @@ fn audited(audit: &AuditPlan) -> Vec<Event> {
         reason: Some(format!("policy {policy}: {why}")),
         ..Event::new(wall, Verdict::WouldDeny, what)
     };
-    let asked = |item: String| What::Asked { item };
+    let asked = |item: String| EventDetail::Asked { item };
     let refused = refused.iter().map(|why| {
         let what = asked("the container itself".to_owned());
         event(WallName::Life, what, "refused", why)
     });
     let mounts = mounts.iter().map(|mount| {
-        let what = What::Mount {
+        let what = EventDetail::Mount {
             destination: text::of(&mount.destination),
             source: text::of(&mount.source),
         };
@@ -224,7 +225,7 @@ pub fn limits(controllers: Option<&Controllers>, plan: Option<&Plan>) -> Vec<Eve
 
 /// `start` has run its program, or why not.
 pub fn started(result: &Result<(), RuntimeError>) -> Event {
-    let event = life(What::life(LifeState::Started));
+    let event = life(EventDetail::life(LifeState::Started));
     match result {
         Ok(()) => event,
         Err(error) => Event {
@@ -237,7 +238,7 @@ pub fn started(result: &Result<(), RuntimeError>) -> Event {
 
 /// The first process has ended.
 pub fn ended(status: i32) -> Event {
-    life(What::Container {
+    life(EventDetail::Container {
         state: LifeState::Ended,
         exit: Some(status),
         signal: None,
@@ -254,7 +255,7 @@ pub fn deleted(
     kept: BTreeMap<String, String>,
     receipt_by: Option<String>,
 ) -> Event {
-    life(What::Container {
+    life(EventDetail::Container {
         state: LifeState::Deleted,
         exit: None,
         signal: None,
@@ -267,7 +268,7 @@ pub fn deleted(
 
 /// A signal was sent.
 pub fn signalled(signal: &str) -> Event {
-    life(What::Container {
+    life(EventDetail::Container {
         state: LifeState::Signalled,
         exit: None,
         signal: Some(signal.to_owned()),
@@ -289,7 +290,11 @@ pub fn limits_set(resources: &LinuxResources) -> Event {
     );
     Event {
         reason: Some(format!("set by {}", who())),
-        ..Event::new(WallName::Resources, Verdict::Noted, What::Update { limits })
+        ..Event::new(
+            WallName::Resources,
+            Verdict::Noted,
+            EventDetail::Update { limits },
+        )
     }
 }
 
@@ -312,11 +317,11 @@ fn leaves(value: &serde_json::Value, path: &str, all: &mut Vec<String>) {
 }
 
 /// The network's rules have changed.
-pub fn rules_changed(old: &Rules, new: &Rules) -> Event {
-    let words = |rules: &BTreeSet<Rule>, without: &BTreeSet<Rule>| {
+pub fn rules_changed(old: &EgressRules, new: &EgressRules) -> Event {
+    let words = |rules: &BTreeSet<EgressRule>, without: &BTreeSet<EgressRule>| {
         rules.difference(without).map(ToString::to_string).collect()
     };
-    let what = What::Rules {
+    let what = EventDetail::Rules {
         added: words(&new.allow, &old.allow),
         removed: words(&old.allow, &new.allow),
         denied: words(&new.deny, &old.deny),
@@ -326,14 +331,14 @@ pub fn rules_changed(old: &Rules, new: &Rules) -> Event {
 }
 
 /// A person has decided on a host.
-pub fn decided(host: &HostName, port: u16, approved: Option<Lasting>) -> Event {
-    let what = What::Approval {
+pub fn decided(host: &HostName, port: u16, approved: Option<ApprovalTerm>) -> Event {
+    let what = EventDetail::Approval {
         host: host.to_string(),
         port,
         lasting: approved.map(|lasting| match lasting {
-            Lasting::Once => "once".to_owned(),
-            Lasting::Always => "always".to_owned(),
-            Lasting::Seconds(seconds) => format!("{seconds}s"),
+            ApprovalTerm::Once => "once".to_owned(),
+            ApprovalTerm::Always => "always".to_owned(),
+            ApprovalTerm::Seconds(seconds) => format!("{seconds}s"),
         }),
         by: who(),
     };

@@ -34,13 +34,13 @@ use std::path::{Path, PathBuf};
 use self::receipt::RECEIPT;
 use crate::audit::{self, Context, Event, whole};
 use crate::plan::PlannedMount;
-use crate::render::identity::Identity;
+use crate::render::identity::ContainerIdentity;
 use crate::runtime::RuntimeError;
 use crate::runtime::create::CreateError;
 use crate::runtime::input::node_files;
 use crate::runtime::state::persons::{self, Use};
 use crate::runtime::state::record::Record;
-use crate::runtime::state::store::{ContainerId, Place};
+use crate::runtime::state::store::{ContainerId, ContainerPaths};
 use crate::runtime::unprivileged;
 use crate::sidecar;
 
@@ -57,22 +57,23 @@ const MOST_TRIES: i64 = 100;
 
 /// A run's directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Run {
+pub struct RunDir {
     dir: PathBuf,
     /// Whether it is kept when the container is deleted.
-    kept: Kept,
+    kept: RunLifetime,
 }
 
+/// Whether a run's directory outlives its container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kept {
+enum RunLifetime {
     /// It is a directory of its own.
     Stays,
     /// It is the container's own directory.
     GoesWithContainer,
 }
 
-/// What a run begins with.
-pub struct First<'a> {
+/// The first entries of a run's log.
+pub struct RunStart<'a> {
     /// Whose it is.
     pub context: Context,
     /// The first lines.
@@ -81,7 +82,7 @@ pub struct First<'a> {
     pub record: &'a Record,
 }
 
-impl First<'_> {
+impl RunStart<'_> {
     /// The logs of other writers: those of the walls.
     fn others(&self) -> &'static [&'static str] {
         match self.record.plan() {
@@ -103,12 +104,12 @@ pub fn base() -> Option<PathBuf> {
     state.map(|state| state.join("agentbox/runs"))
 }
 
-impl Run {
+impl RunDir {
     /// The container's own directory, as long as there is no other.
-    pub fn in_state(place: &Place) -> Self {
+    pub fn in_state(place: &ContainerPaths) -> Self {
         Self {
             dir: place.dir(),
-            kept: Kept::GoesWithContainer,
+            kept: RunLifetime::GoesWithContainer,
         }
     }
 
@@ -116,10 +117,10 @@ impl Run {
     /// writes nothing. A node where this fails keeps the logs with the container, and says so, or refuses the container where its
     /// file says so.
     pub fn begin(
-        place: &Place,
+        place: &ContainerPaths,
         mounts: &[PlannedMount],
         config: &Path,
-        first: &First<'_>,
+        first: &RunStart<'_>,
     ) -> Result<Self, RuntimeError> {
         let why = match make(place, mounts).and_then(|run| run.begun(place, first)) {
             Ok(run) => return Ok(run),
@@ -138,7 +139,7 @@ impl Run {
     }
 
     /// With its first lines and its record, or gone again.
-    fn begun(self, place: &Place, first: &First<'_>) -> Result<Self, String> {
+    fn begun(self, place: &ContainerPaths, first: &RunStart<'_>) -> Result<Self, String> {
         let files = || {
             self.begin_log(first)
                 .map_err(|error| format!("write {:?}: {error}", self.file(audit::NODE)))?;
@@ -157,11 +158,11 @@ impl Run {
     }
 
     /// The run of a container that is there.
-    pub fn of(place: &Place) -> Self {
+    pub fn of(place: &ContainerPaths) -> Self {
         match fs::read_link(place.dir().join(LINK)) {
             Ok(dir) if dir.is_absolute() => Self {
                 dir,
-                kept: Kept::Stays,
+                kept: RunLifetime::Stays,
             },
             // Older programs made none.
             Ok(_) | Err(_) => Self::in_state(place),
@@ -186,7 +187,7 @@ impl Run {
     /// Keeps the record of a container that is complete. Where the node's file requires a log, one that cannot be kept refuses the
     /// container.
     pub fn keep_complete(&self, record: &Record, config: &Path) -> Result<(), RuntimeError> {
-        if self.kept == Kept::GoesWithContainer {
+        if self.kept == RunLifetime::GoesWithContainer {
             return Ok(());
         }
         match record.save(&self.dir) {
@@ -202,15 +203,15 @@ impl Run {
 
     /// Keeps the container's record with the run. One that cannot be kept is a warning: the record itself is elsewhere.
     pub fn keep(&self, record: &Record) {
-        if self.kept == Kept::Stays {
+        if self.kept == RunLifetime::Stays {
             warn_of_record(record.save(&self.dir));
         }
     }
 
     /// The container is gone: what is kept of it, its last lines, with the ends of the other logs and the hashes of the other files,
     /// and its receipt.
-    pub fn end(&self, place: &Place, record: Option<&Record>, limits: Vec<Event>) {
-        let is_kept = self.kept == Kept::Stays && self.file(audit::NODE).exists();
+    pub fn end(&self, place: &ContainerPaths, record: Option<&Record>, limits: Vec<Event>) {
+        let is_kept = self.kept == RunLifetime::Stays && self.file(audit::NODE).exists();
         // A deletion that failed behind its line is tried again: by that line nothing changes any more.
         if !is_kept {
             return;
@@ -240,7 +241,7 @@ impl Run {
     }
 
     /// Waits, but not for long, until the sidecar of a container that has ended has written what it counted, and is gone.
-    pub fn await_sidecar(&self, place: &Place) {
+    pub fn await_sidecar(&self, place: &ContainerPaths) {
         if let Ok(Record {
             sidecar: Some(sidecar),
             ..
@@ -251,7 +252,7 @@ impl Run {
     }
 
     /// The first process has ended, as this process saw itself. Where its warden has written that down, it is not said twice.
-    pub fn note_exit(&self, place: &Place, status: i32) {
+    pub fn note_exit(&self, place: &ContainerPaths, status: i32) {
         self.await_sidecar(place);
         let is_noted = self.parsed().is_ok_and(|logs| logs.exit().is_some());
         if !is_noted {
@@ -261,7 +262,7 @@ impl Run {
 
     /// Removes a run that never began.
     pub fn discard(&self) {
-        if self.kept == Kept::Stays
+        if self.kept == RunLifetime::Stays
             && let Err(error) = fs::remove_dir_all(&self.dir)
         {
             log::warn!("remove {:?}: {error}", self.dir);
@@ -277,7 +278,7 @@ fn warn_of_record(saved: Result<(), RuntimeError>) {
 }
 
 /// Makes a directory that no run had before.
-fn make(place: &Place, mounts: &[PlannedMount]) -> Result<Run, String> {
+fn make(place: &ContainerPaths, mounts: &[PlannedMount]) -> Result<RunDir, String> {
     let base = base().ok_or("neither XDG_STATE_HOME nor HOME names a directory")?;
     if let Some(mount) = written_over(&base, mounts) {
         let destination = mount.destination.display();
@@ -295,8 +296,8 @@ fn make(place: &Place, mounts: &[PlannedMount]) -> Result<Run, String> {
         symlink(&dir, &link).map_err(|error| format!("{link:?}: {error}"))?;
         let made = fs::DirBuilder::new().mode(0o700).create(&dir);
         if made.is_ok() {
-            let kept = Kept::Stays;
-            return Ok(Run { dir, kept });
+            let kept = RunLifetime::Stays;
+            return Ok(RunDir { dir, kept });
         }
         fs::remove_file(&link).map_err(|error| format!("{link:?}: {error}"))?;
         match made.map_err(|error| (error.kind(), error)) {
@@ -331,8 +332,8 @@ fn name(started: chrono::DateTime<chrono::Utc>, id: &ContainerId) -> String {
 }
 
 /// Whose the events of a container are.
-pub fn context(record: &Record, identity: Identity) -> Context {
-    let Identity {
+pub fn context(record: &Record, identity: ContainerIdentity) -> Context {
+    let ContainerIdentity {
         engine,
         name,
         pod,

@@ -14,9 +14,9 @@ use std::time::Duration;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
-use super::{First, Kept, RUN, Run, files, read};
+use super::{RUN, RunDir, RunLifetime, RunStart, files, read};
 use crate::audit::{
-    self, Chain, Context, Event, LifeState, Line, LogHead, Verdict, WallName, What, whole,
+    self, Chain, Context, Event, EventDetail, LifeState, LogHead, LogLine, Verdict, WallName, whole,
 };
 
 /// Bytes of the file, and those of them that are kept for decisions and for the last lines.
@@ -28,12 +28,13 @@ const TAIL: u64 = 64 << 10;
 const TRIES: u32 = 40;
 const PAUSE: Duration = Duration::from_millis(5);
 
-impl Run {
+impl RunDir {
     /// Adds the first lines, which say whose the log is.
-    pub(super) fn begin_log(&self, first: &First<'_>) -> io::Result<()> {
+    pub(super) fn begin_log(&self, first: &RunStart<'_>) -> io::Result<()> {
         let mut events = first.events.clone();
-        if self.kept == Kept::Stays
-            && let Some(What::Container { kept, .. }) = events.first_mut().map(|e| &mut e.what)
+        if self.kept == RunLifetime::Stays
+            && let Some(EventDetail::Container { kept, .. }) =
+                events.first_mut().map(|e| &mut e.what)
         {
             // Two runs of one container are told apart by it.
             kept.insert(RUN.to_owned(), audit::hash(self.name().as_bytes()));
@@ -55,13 +56,15 @@ impl Run {
 
     /// Adds the line of something that became of the container.
     pub fn note_life(&self, state: LifeState) {
-        self.note(vec![life(What::life(state))]);
+        self.note(vec![life(EventDetail::life(state))]);
     }
 
     pub(super) fn warn_of(&self, written: io::Result<()>) {
         if let Err(error) = written {
             // A container of before there was a log has none.
-            if error.kind() == io::ErrorKind::NotFound && self.kept == Kept::GoesWithContainer {
+            if error.kind() == io::ErrorKind::NotFound
+                && self.kept == RunLifetime::GoesWithContainer
+            {
                 return log::debug!("{:?}: {error}", self.file(audit::NODE));
             }
             let path = self.file(audit::NODE);
@@ -140,20 +143,20 @@ impl Run {
 /// place from decisions, and nothing takes that of the last lines.
 fn most(event: &Event) -> u64 {
     match &event.what {
-        What::Container {
+        EventDetail::Container {
             state: LifeState::Ended | LifeState::Deleted,
             ..
         }
-        | What::Limit { .. } => MOST_BYTES,
-        What::Approval { .. } | What::Rules { .. } => MOST_BYTES - RESERVED / 2,
+        | EventDetail::Limit { .. } => MOST_BYTES,
+        EventDetail::Approval { .. } | EventDetail::Rules { .. } => MOST_BYTES - RESERVED / 2,
         _ => MOST_BYTES - RESERVED,
     }
 }
 
 /// An event of the container's life.
-pub fn life(what: What) -> Event {
+pub fn life(what: EventDetail) -> Event {
     let verdict = match &what {
-        What::Container {
+        EventDetail::Container {
             state: LifeState::Ended | LifeState::Deleted,
             ..
         } => Verdict::Ended,
@@ -201,8 +204,8 @@ fn end_of(file: &File, length: u64) -> io::Result<End> {
     };
     let begin = tail[..end].iter().rposition(|byte| *byte == b'\n');
     let text = &tail[begin.map_or(0, |begin| begin + 1)..end];
-    let line = serde_json::from_slice::<Line>(text).ok();
-    let deleted = |line: &Line| matches!(&line.event.what, What::Container { state, .. } if *state == LifeState::Deleted);
+    let line = serde_json::from_slice::<LogLine>(text).ok();
+    let deleted = |line: &LogLine| matches!(&line.event.what, EventDetail::Container { state, .. } if *state == LifeState::Deleted);
     Ok(End {
         is_over: line.as_ref().is_some_and(deleted),
         chain: Chain::after(line.map(|line| line.seq).unwrap_or_default(), text),
@@ -229,6 +232,6 @@ fn first_context(file: &File) -> io::Result<Option<Context>> {
     let mut head = vec![0; TAIL as usize];
     let length = file.read_at(&mut head, 0)?;
     let line = head[..length].split(|byte| *byte == b'\n').next();
-    let line = serde_json::from_slice::<Line>(line.unwrap_or_default());
+    let line = serde_json::from_slice::<LogLine>(line.unwrap_or_default());
     Ok(line.ok().map(|line| line.context))
 }

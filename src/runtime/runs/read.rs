@@ -6,28 +6,28 @@ use std::path::{Path, PathBuf};
 use super::chosen::{began, chosen};
 use super::files::{self, Content};
 use super::verified::{self, VERIFIED};
-use super::{Kept, LINK, Run, base, compare};
+use super::{LINK, RunDir, RunLifetime, base, compare};
 use crate::audit::whole::{self, Stage};
-use crate::audit::{self, Context, Fault, Line, Log, What};
-use crate::render::identity::Identity;
+use crate::audit::{self, Context, EventDetail, Log, LogFault, LogLine};
+use crate::render::identity::ContainerIdentity;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::find;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::{self, Record};
-use crate::runtime::state::store::{self, Place};
+use crate::runtime::state::store::{self, ContainerPaths};
 
 /// Letters of a run's name before the container's id: its start, and a dash.
 pub(super) const BEFORE_ID: usize = "20260102T030405.678Z-".len();
 
-/// What was found of a container.
+/// A container's run, as found on disk.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct FoundRun {
     /// The newest run.
-    pub run: Run,
+    pub run: RunDir,
     /// The container's id.
     pub id: String,
     /// The container's places, while it is there.
-    place: Option<Place>,
+    place: Option<ContainerPaths>,
     /// How many runs before are kept under the same id.
     pub earlier: usize,
 }
@@ -38,12 +38,12 @@ pub struct Logs {
     /// One for each file that is there, or should be.
     pub logs: Vec<Log>,
     /// Where the run's other files are not those that its log and its receipt are about.
-    pub unlike: Vec<Fault>,
+    pub unlike: Vec<LogFault>,
 }
 
-impl Found {
+impl FoundRun {
     /// A run of [`all`].
-    pub fn of(run: &Run) -> Result<Self, RuntimeError> {
+    pub fn of(run: &RunDir) -> Result<Self, RuntimeError> {
         let id = id_of(&run.name()).unwrap_or_default().to_owned();
         let dirs = store::with_id(&id)?;
         let own = dirs.iter().find(|dir| {
@@ -51,7 +51,7 @@ impl Found {
             leads.is_ok_and(|target| target == run.dir)
         });
         let root = own.and_then(|dir| record::root(dir));
-        let place = root.and_then(|root| Place::new(&root, &id).ok());
+        let place = root.and_then(|root| ContainerPaths::new(&root, &id).ok());
         Ok(Self {
             run: run.clone(),
             id,
@@ -68,7 +68,7 @@ impl Found {
 
     /// Whether the container of this run is still there.
     pub fn is_there(&self) -> bool {
-        let is_its = |place: &Place| place.dir().exists() && Run::of(place) == self.run;
+        let is_its = |place: &ContainerPaths| place.dir().exists() && RunDir::of(place) == self.run;
         self.place.as_ref().is_some_and(is_its)
     }
 
@@ -82,13 +82,13 @@ impl Found {
         };
         let shared = record.ok().and_then(|record| {
             let first = record.shared_network()?.container.clone();
-            Some((Place::new(&record.root, &first).ok()?, first))
+            Some((ContainerPaths::new(&record.root, &first).ok()?, first))
         });
         let Some((place, first)) = shared else {
             return Ok(logs);
         };
         let run = match place.dir().exists() {
-            true => Some((Run::of(&place), Stage::There)),
+            true => Some((RunDir::of(&place), Stage::There)),
             false => {
                 // The newest that began before this one.
                 let mut of_first = all()?
@@ -134,14 +134,14 @@ impl Found {
 
 impl Logs {
     /// All lines, by their time.
-    pub fn lines(&self) -> Vec<&Line> {
-        let mut lines: Vec<&Line> = self.logs.iter().flat_map(|log| &log.lines).collect();
+    pub fn lines(&self) -> Vec<&LogLine> {
+        let mut lines: Vec<&LogLine> = self.logs.iter().flat_map(|log| &log.lines).collect();
         lines.sort_by(|a, b| a.time.cmp(&b.time));
         lines
     }
 
     /// The same without the attempts of `verify`, which are not what the container did.
-    pub fn without_verifys(&self) -> Vec<&Line> {
+    pub fn without_verifys(&self) -> Vec<&LogLine> {
         let mut lines = self.lines();
         lines.retain(|line| !line.event.is_verifys());
         lines
@@ -153,16 +153,16 @@ impl Logs {
         let believed = self.logs.iter().filter(|log| log.file != audit::SIDECAR);
         let mut lines = believed.flat_map(|log| &log.lines);
         lines.find_map(|line| match &line.event.what {
-            What::Container { exit, .. } => *exit,
+            EventDetail::Container { exit, .. } => *exit,
             _ => None,
         })
     }
 
     /// What the first process was to execute. The runtime alone is asked, whose first line it is.
-    pub fn command(&self) -> Option<&audit::Command> {
+    pub fn command(&self) -> Option<&audit::LoggedCommand> {
         let node = self.logs.iter().find(|log| log.file == audit::NODE)?;
         match &node.lines.first()?.event.what {
-            What::Container { command, .. } => command.as_ref(),
+            EventDetail::Container { command, .. } => command.as_ref(),
             _ => None,
         }
     }
@@ -174,27 +174,27 @@ impl Logs {
     }
 
     /// All that is wrong with them.
-    pub fn faults(&self) -> Vec<&Fault> {
+    pub fn faults(&self) -> Vec<&LogFault> {
         let of_logs = self.logs.iter().flat_map(|log| &log.faults);
         of_logs.chain(&self.unlike).collect()
     }
 }
 
-impl Run {
+impl RunDir {
     /// Reads its logs, and checks each of them, how they fit each other, and its receipt.
     pub(super) fn logs(&self, stage: Stage) -> Result<Logs, RuntimeError> {
         let mut logs = self.parsed()?;
         let has_begun = !logs.logs.is_empty() || self.file(record::FILE).exists();
         let is_bare = match (self.kept, stage) {
             // A container of a program that wrote no log, and one whose directory was made a moment ago.
-            (Kept::GoesWithContainer, _) => logs.logs.is_empty(),
-            (Kept::Stays, Stage::There) => !has_begun,
-            (Kept::Stays, Stage::Gone) => false,
+            (RunLifetime::GoesWithContainer, _) => logs.logs.is_empty(),
+            (RunLifetime::Stays, Stage::There) => !has_begun,
+            (RunLifetime::Stays, Stage::Gone) => false,
         };
         if !is_bare {
             whole::check(&mut logs.logs, stage);
         }
-        if self.kept == Kept::Stays {
+        if self.kept == RunLifetime::Stays {
             logs.unlike = compare::foreign(self, &logs.logs);
         }
         if stage == Stage::Gone {
@@ -207,7 +207,7 @@ impl Run {
     }
 
     /// Whether the report of `verify` is the one of which the log has the hash.
-    fn unlike_report(&self, logs: &[Log]) -> Result<Option<Fault>, RuntimeError> {
+    fn unlike_report(&self, logs: &[Log]) -> Result<Option<LogFault>, RuntimeError> {
         let wanted = verified::last(logs).map(|(_, hash)| hash.to_owned());
         let found = match files::read(&self.file(VERIFIED))? {
             Content::Absent => None,
@@ -215,7 +215,7 @@ impl Run {
             Content::Foreign(why) => Some(why.to_owned()),
         };
         let is_same = wanted == found;
-        Ok((!is_same).then(|| Fault {
+        Ok((!is_same).then(|| LogFault {
             file: VERIFIED.to_owned(),
             line: 0,
             why: match (wanted, found) {
@@ -267,7 +267,7 @@ impl Run {
     }
 
     /// Who its container was, as its log has it.
-    pub fn identity(&self, record: &Record) -> Identity {
+    pub fn identity(&self, record: &Record) -> ContainerIdentity {
         match self.context() {
             Some(context) => identity_of(context),
             None => identity::of(record),
@@ -279,15 +279,15 @@ impl Run {
         let file = files::open(&self.file(audit::NODE)).ok()?;
         file.take(64 << 10).read_to_end(&mut head).ok()?;
         let line = head.split(|byte| *byte == b'\n').next()?;
-        serde_json::from_slice::<Line>(line)
+        serde_json::from_slice::<LogLine>(line)
             .ok()
             .map(|line| line.context)
     }
 }
 
 /// Who a line is of.
-pub(super) fn identity_of(context: Context) -> Identity {
-    Identity {
+pub(super) fn identity_of(context: Context) -> ContainerIdentity {
+    ContainerIdentity {
         engine: context.engine.unwrap_or_default(),
         name: context.name,
         pod: context.pod,
@@ -297,7 +297,7 @@ pub(super) fn identity_of(context: Context) -> Identity {
 }
 
 /// All runs that are kept, the newest first.
-pub fn all() -> Result<Vec<Run>, RuntimeError> {
+pub fn all() -> Result<Vec<RunDir>, RuntimeError> {
     let Some(base) = base() else {
         return Ok(Vec::new());
     };
@@ -318,14 +318,14 @@ pub fn all() -> Result<Vec<Run>, RuntimeError> {
 }
 
 /// The run of this name, if it is kept.
-pub fn named(name: &str) -> Result<Option<Run>, RuntimeError> {
+pub fn named(name: &str) -> Result<Option<RunDir>, RuntimeError> {
     Ok(all()?.into_iter().find(|run| run.name() == name))
 }
 
-pub(super) fn kept(dir: PathBuf) -> Run {
-    Run {
+pub(super) fn kept(dir: PathBuf) -> RunDir {
+    RunDir {
         dir,
-        kept: Kept::Stays,
+        kept: RunLifetime::Stays,
     }
 }
 
@@ -337,12 +337,12 @@ pub(super) fn id_of(name: &str) -> Option<&str> {
 
 /// The run that is meant by a container's id, its name, or what engines show of its id, of a container that is there; else by its
 /// start, else the newest one of a container that is gone; an error where the names of several are like this.
-pub fn find(text: &str) -> Result<Found, RuntimeError> {
+pub fn find(text: &str) -> Result<FoundRun, RuntimeError> {
     let runs = all()?;
-    let names: Vec<String> = runs.iter().map(Run::name).collect();
+    let names: Vec<String> = runs.iter().map(RunDir::name).collect();
     let there = find::container(text);
     if let Err(RuntimeError::Unknown(_)) = &there {
-        let started: Vec<&Run> = runs
+        let started: Vec<&RunDir> = runs
             .iter()
             .zip(&names)
             .filter(|(_, name)| began(name, text))
@@ -350,7 +350,7 @@ pub fn find(text: &str) -> Result<Found, RuntimeError> {
             .collect();
         match started[..] {
             [] => {}
-            [only] => return Found::of(only),
+            [only] => return FoundRun::of(only),
             _ => {
                 let few: Vec<String> = started.iter().take(5).map(|run| run.name()).collect();
                 let text = text.chars().take(80).collect();
@@ -361,11 +361,11 @@ pub fn find(text: &str) -> Result<Found, RuntimeError> {
     let ids = || names.iter().filter_map(|name| id_of(name));
     match there {
         Ok(record) => {
-            let place = Place::new(&record.root, &record.id)?;
-            let run = Run::of(&place);
+            let place = ContainerPaths::new(&record.root, &record.id)?;
+            let run = RunDir::of(&place);
             let of_id = ids().filter(|id| *id == record.id).count();
-            Ok(Found {
-                earlier: of_id.saturating_sub(usize::from(run.kept == Kept::Stays)),
+            Ok(FoundRun {
+                earlier: of_id.saturating_sub(usize::from(run.kept == RunLifetime::Stays)),
                 run,
                 id: record.id,
                 place: Some(place),
@@ -378,7 +378,7 @@ pub fn find(text: &str) -> Result<Found, RuntimeError> {
                 .zip(&names)
                 .filter(|(_, name)| id_of(name) == Some(&id));
             let run = of_id.next().map(|(run, _)| run.clone());
-            Ok(Found {
+            Ok(FoundRun {
                 run: run.ok_or_else(|| RuntimeError::Unknown(id.clone()))?,
                 earlier: of_id.count(),
                 id,

@@ -9,17 +9,17 @@ use std::path::PathBuf;
 use ring::rand::SystemRandom;
 
 use super::files::{self, Content};
-use super::read::Found;
+use super::read::FoundRun;
 use super::verified::{self, VERIFIED};
-use super::{FILTER, Run, base};
+use super::{FILTER, RunDir, base};
 use crate::audit::whole::Stage;
-use crate::audit::{self, LifeState, Log, What};
+use crate::audit::{self, EventDetail, LifeState, Log};
 use crate::receipt::{
-    Envelope, LogPart, Receipt, SigningKey, Statement, Subject, Times, UNKNOWN, Verified,
+    Envelope, LogPart, RunReceipt, SigningKey, Statement, Subject, Times, UNKNOWN, VerifyOutcome,
 };
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::{self, Record, write_whole};
-use crate::runtime::state::store::Place;
+use crate::runtime::state::store::ContainerPaths;
 
 /// In the directory of a run.
 pub const RECEIPT: &str = "receipt.json";
@@ -105,9 +105,9 @@ pub fn make_key() -> Result<SigningKey, RuntimeError> {
     self::key()?.ok_or_else(|| io("open")(ErrorKind::NotFound.into()))
 }
 
-impl Run {
+impl RunDir {
     /// The key that signs the receipt, if this node has one. One that cannot be used is a warning: the container is gone all the same.
-    pub(super) fn signs(&self, place: &Place) -> Option<SigningKey> {
+    pub(super) fn signs(&self, place: &ContainerPaths) -> Option<SigningKey> {
         key().unwrap_or_else(|error| {
             no_receipt(place, &error);
             None
@@ -115,7 +115,7 @@ impl Run {
     }
 
     /// Signs the receipt. One that cannot be made is a warning, and `audit` says that it is missing.
-    pub(super) fn sign(&self, place: &Place, key: &SigningKey) {
+    pub(super) fn sign(&self, place: &ContainerPaths, key: &SigningKey) {
         let signed = self.record().and_then(|record| {
             let envelope = self.receipt(key, &record, Stage::Gone)?;
             let text = serde_json::to_vec(&envelope).map_err(std::io::Error::from);
@@ -127,7 +127,7 @@ impl Run {
         }
     }
 
-    pub(super) fn keep_filter(&self, place: &Place) -> Result<(), RuntimeError> {
+    pub(super) fn keep_filter(&self, place: &ContainerPaths) -> Result<(), RuntimeError> {
         match std::fs::read(place.filter()) {
             Ok(program) => write_whole(&self.file(FILTER), &program),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -136,13 +136,13 @@ impl Run {
     }
 }
 
-fn no_receipt(place: &Place, error: &RuntimeError) {
+fn no_receipt(place: &ContainerPaths, error: &RuntimeError) {
     let (id, why) = (place.id.as_str(), crate::log::chain(error));
     log::warn!("container {id} has no receipt: {why}");
 }
 
 /// The receipt that was signed at a run's end.
-pub(super) fn kept(run: &Run) -> Result<Option<Envelope>, RuntimeError> {
+pub(super) fn kept(run: &RunDir) -> Result<Option<Envelope>, RuntimeError> {
     let path = run.file(RECEIPT);
     let parsed = match files::read(&path)? {
         Content::Absent => return Ok(None),
@@ -154,7 +154,7 @@ pub(super) fn kept(run: &Run) -> Result<Option<Envelope>, RuntimeError> {
 }
 
 /// The receipt of a run: the one that was signed at its end, else one that is signed now.
-pub fn of(found: &Found) -> Result<Envelope, RuntimeError> {
+pub fn of(found: &FoundRun) -> Result<Envelope, RuntimeError> {
     let run = &found.run;
     if let Some(kept) = kept(run)? {
         return Ok(kept);
@@ -170,7 +170,7 @@ pub fn of(found: &Found) -> Result<Envelope, RuntimeError> {
     run.receipt(&key, &record, stage)
 }
 
-impl Run {
+impl RunDir {
     fn receipt(
         &self,
         key: &SigningKey,
@@ -193,7 +193,7 @@ impl Run {
         subjects.extend(image);
         let plan = record.plan().map(serde_json::to_vec);
         let plan = plan.transpose().map_err(std::io::Error::from);
-        let receipt = Receipt {
+        let receipt = RunReceipt {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             commit: option_env!("AGENTBOX_COMMIT").unwrap_or(UNKNOWN).to_owned(),
             kernel: rustix::system::uname()
@@ -230,16 +230,16 @@ impl Run {
 }
 
 /// What `verify` found last, if it ran.
-fn verified_of(logs: &[Log]) -> Option<Verified> {
+fn verified_of(logs: &[Log]) -> Option<VerifyOutcome> {
     let (line, _) = verified::last(logs)?;
     match line.event.what.clone() {
-        What::Verified {
+        EventDetail::Verified {
             result,
             held,
             not_held,
             not_tried,
             report,
-        } => Some(Verified {
+        } => Some(VerifyOutcome {
             time: line.time.clone(),
             result,
             held,
@@ -280,7 +280,7 @@ fn part(log: &Log) -> Option<LogPart> {
 fn times(logs: &[Log]) -> Times {
     let lines = || logs.iter().flat_map(|log| &log.lines);
     let first = |wanted: LifeState| {
-        let is_it = |line: &&audit::Line| matches!(&line.event.what, What::Container { state, .. } if *state == wanted);
+        let is_it = |line: &&audit::LogLine| matches!(&line.event.what, EventDetail::Container { state, .. } if *state == wanted);
         lines().find(is_it).map(|line| line.time.clone())
     };
     Times {

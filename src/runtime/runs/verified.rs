@@ -5,8 +5,8 @@ use std::fs::File;
 use rustix::fs::FlockOperation;
 
 use super::node_log::{life, patiently};
-use super::{Kept, Run};
-use crate::audit::{self, Line, Log, What, hash};
+use super::{RunDir, RunLifetime};
+use crate::audit::{self, EventDetail, Log, LogLine, hash};
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::write_whole;
 
@@ -15,9 +15,9 @@ pub const VERIFIED: &str = "verify.json";
 /// How often it is asked whether another `verify` of this container has written its own.
 const TRIES: u32 = 100;
 
-/// What a report comes to.
+/// The result of a report of `verify`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct VerifySummary {
     /// In a word.
     pub result: String,
     /// Attempts that a wall held off.
@@ -28,24 +28,24 @@ pub struct Summary {
     pub not_tried: Vec<String>,
 }
 
-impl Run {
+impl RunDir {
     /// Keeps a report in the place of the one before, with a line in the log. What cannot be kept is a warning: the report is told to
     /// the caller in any case.
-    pub fn keep_verified(&self, report: &str, summary: Summary) {
+    pub fn keep_verified(&self, report: &str, summary: VerifySummary) {
         if let Err(error) = self.write_verified(report, summary) {
             let why = crate::log::chain(&error);
             log::warn!("keep the report of `verify` with the log: {why}");
         }
     }
 
-    fn write_verified(&self, report: &str, summary: Summary) -> Result<(), RuntimeError> {
-        let Summary {
+    fn write_verified(&self, report: &str, summary: VerifySummary) -> Result<(), RuntimeError> {
+        let VerifySummary {
             result,
             held,
             not_held,
             not_tried,
         } = summary;
-        let line = life(What::Verified {
+        let line = life(EventDetail::Verified {
             result,
             held,
             not_held,
@@ -53,7 +53,7 @@ impl Run {
             report: hash(report.as_bytes()),
         });
         let mut held = None;
-        if self.kept == Kept::Stays {
+        if self.kept == RunLifetime::Stays {
             // The last file is that of the last line, so that nobody else writes between the two.
             held = Some(lock(self)?);
             write_whole(&self.file(VERIFIED), report.as_bytes())?;
@@ -65,7 +65,7 @@ impl Run {
 }
 
 /// Held until the value goes.
-fn lock(run: &Run) -> Result<File, RuntimeError> {
+fn lock(run: &RunDir) -> Result<File, RuntimeError> {
     let failed = || RuntimeError::io(format!("lock {:?}", run.dir()));
     let dir = File::open(run.dir()).map_err(failed())?;
     let take = || rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive);
@@ -75,13 +75,13 @@ fn lock(run: &Run) -> Result<File, RuntimeError> {
 
 /// The last line about a report, with the report's hash. `verify` writes into the runtime's log; the same words in another log are
 /// those of a process that may be broken.
-pub fn last(logs: &[Log]) -> Option<(&Line, &str)> {
+pub fn last(logs: &[Log]) -> Option<(&LogLine, &str)> {
     let node = logs.iter().find(|log| log.file == audit::NODE)?;
     node.lines
         .iter()
         .rev()
         .find_map(|line| match &line.event.what {
-            What::Verified { report, .. } => Some((line, report.as_str())),
+            EventDetail::Verified { report, .. } => Some((line, report.as_str())),
             _ => None,
         })
 }
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
     use crate::audit::{Chain, Context, LifeState};
 
-    fn log(file: &str, events: Vec<What>) -> Log {
+    fn log(file: &str, events: Vec<EventDetail>) -> Log {
         let mut chain = Chain::default();
         let mut text = Vec::new();
         for what in events {
@@ -105,15 +105,15 @@ mod tests {
         Log::parse(file, &text)
     }
 
-    fn said() -> Vec<What> {
-        let verified = What::Verified {
+    fn said() -> Vec<EventDetail> {
+        let verified = EventDetail::Verified {
             result: "held".to_owned(),
             held: 1,
             not_held: Vec::new(),
             not_tried: Vec::new(),
             report: hash(b"{}"),
         };
-        let ended = What::Container {
+        let ended = EventDetail::Container {
             state: LifeState::Ended,
             exit: Some(0),
             signal: None,

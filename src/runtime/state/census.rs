@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::Record;
-use crate::runtime::state::store::{self, Place};
+use crate::runtime::state::store::{self, ContainerPaths};
 
 /// The file in a container's directory that names its entries.
 const FILE: &str = "namespaces";
@@ -97,7 +97,11 @@ impl Census {
     }
 
     /// Enters a container, which has its directory already, in the namespaces that it is in.
-    pub fn enter(&self, place: &Place, inside: &BTreeSet<Namespace>) -> Result<(), RuntimeError> {
+    pub fn enter(
+        &self,
+        place: &ContainerPaths,
+        inside: &BTreeSet<Namespace>,
+    ) -> Result<(), RuntimeError> {
         self.enter_key(place.key(), inside)
     }
 
@@ -113,7 +117,7 @@ impl Census {
     }
 
     /// Takes a container out, while its directory is still there.
-    pub fn leave(&self, place: &Place) -> Result<(), RuntimeError> {
+    pub fn leave(&self, place: &ContainerPaths) -> Result<(), RuntimeError> {
         self.leave_key(place.key())
     }
 

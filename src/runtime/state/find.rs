@@ -1,11 +1,11 @@
 //! Finds a container by its id, its engine's name for it, or the beginning of its id, under every engine.
 
-use crate::cli::Global;
-use crate::render::identity::Identity;
+use crate::cli::GlobalOptions;
+use crate::render::identity::ContainerIdentity;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::{self, Record};
-use crate::runtime::state::store::{self, Place};
+use crate::runtime::state::store::{self, ContainerPaths};
 
 /// The shortest beginning of an id by which a container is known: what engines show of theirs. A shorter one is soon somebody's name.
 pub const SHOWN: usize = 12;
@@ -13,7 +13,7 @@ pub const SHOWN: usize = 12;
 /// A container that somebody may mean.
 struct Candidate<'a> {
     id: &'a str,
-    name: Option<Identity>,
+    name: Option<ContainerIdentity>,
 }
 
 /// Which of these is meant: the one with this id, else the one with this name or with an id of which engines show this.
@@ -61,9 +61,10 @@ pub fn container(text: &str) -> Result<Record, RuntimeError> {
 }
 
 /// The places of a container: of this `--root`, and where nobody named one and it has no such container, any engine's.
-pub fn place(global: &Global, text: &str) -> Result<Place, RuntimeError> {
-    let own = Place::new(&global.root, text);
-    let is_there = |place: &Place| place.dir().exists() || place.libcontainer_dir().exists();
+pub fn place(global: &GlobalOptions, text: &str) -> Result<ContainerPaths, RuntimeError> {
+    let own = ContainerPaths::new(&global.root, text);
+    let is_there =
+        |place: &ContainerPaths| place.dir().exists() || place.libcontainer_dir().exists();
     if global.root_given || own.as_ref().is_ok_and(is_there) {
         return own;
     }
@@ -74,15 +75,15 @@ pub fn place(global: &Global, text: &str) -> Result<Place, RuntimeError> {
     }
 }
 
-fn elsewhere(text: &str) -> Result<Place, RuntimeError> {
+fn elsewhere(text: &str) -> Result<ContainerPaths, RuntimeError> {
     // Also one whose record this version cannot read: it has to be deleted somehow.
     if let [only] = &store::with_id(text)?[..]
         && let Some(root) = record::root(only)
     {
-        return Place::new(&root, text);
+        return ContainerPaths::new(&root, text);
     }
     let record = container(text)?;
-    Place::new(&record.root, &record.id)
+    ContainerPaths::new(&record.root, &record.id)
 }
 
 /// The container whose sidecar serves this one's network: itself, or the first of its pod.
@@ -91,7 +92,7 @@ pub fn network_of(record: Record) -> Result<Record, RuntimeError> {
         return Ok(record);
     };
     // By its id and under the same `--root`, or the only one of its id: a name, or the beginning of another's id, is not meant.
-    let first = Place::new(&record.root, &shared.container)
+    let first = ContainerPaths::new(&record.root, &shared.container)
         .and_then(|place| Record::read(&place.dir()))
         .or_else(|error| match &store::with_id(&shared.container)?[..] {
             [only] => Record::read(only),
@@ -114,9 +115,9 @@ mod tests {
     fn among<'a>(all: &[(&'a str, Option<&str>)]) -> Vec<Candidate<'a>> {
         let candidate = |(id, name): &(&'a str, Option<&str>)| Candidate {
             id,
-            name: name.map(|name| Identity {
+            name: name.map(|name| ContainerIdentity {
                 name: Some(name.to_owned()),
-                ..Identity::default()
+                ..ContainerIdentity::default()
             }),
         };
         all.iter().map(candidate).collect()

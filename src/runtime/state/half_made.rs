@@ -51,14 +51,14 @@ pub fn limited<T>(
     }
 }
 
-/// A file that shows whether a container is frozen, and the byte for it: in that state nothing proceeds, and no time
-/// counts.
-pub struct Frozen {
+/// A file that shows whether a container is frozen, and the byte that means so. A frozen container makes no progress,
+/// so no timeout counts then.
+pub struct FreezerFile {
     file: OwnedFd,
     byte: u8,
 }
 
-impl Frozen {
+impl FreezerFile {
     /// The file of a container's freezer; `None` where it has none.
     pub fn of(controllers: &Controllers) -> Option<Self> {
         let (path, byte) = match (controllers.v1("freezer"), controllers.unified()) {

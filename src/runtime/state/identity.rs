@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::policy::Tool;
-use crate::render::identity::{self, Identity, Told};
+use crate::render::identity::{self, ContainerIdentity, EngineIdentity};
 use crate::runtime::input::bundle::read_file;
 use crate::runtime::network::resolver::EngineFiles;
 use crate::runtime::state::record::Record;
@@ -16,43 +16,43 @@ use crate::runtime::state::record::Record;
 const LONGEST: usize = 512;
 
 /// Who the container of this record is.
-pub fn of(record: &Record) -> Identity {
+pub fn of(record: &Record) -> ContainerIdentity {
     if record.call.wrap {
-        return Identity {
+        return ContainerIdentity {
             engine: Tool::WRAP.to_owned(),
-            ..Identity::of(&record.root, &record.annotations, Told::default())
+            ..ContainerIdentity::of(&record.root, &record.annotations, EngineIdentity::default())
         };
     }
     let told = match identity::engine(&record.root, &record.annotations).as_str() {
         "docker" => docker(record),
         "podman" => podman(record),
-        _ => Told::default(),
+        _ => EngineIdentity::default(),
     };
-    Identity::of(&record.root, &record.annotations, told)
+    ContainerIdentity::of(&record.root, &record.annotations, told)
 }
 
 /// Docker keeps a file of its own for each container, below the directory of its other data: the bundle names the container's
 /// resolv.conf in it, and the root file system beside it.
-fn docker(record: &Record) -> Told {
+fn docker(record: &Record) -> EngineIdentity {
     #[derive(Deserialize)]
     struct Config {
         #[serde(rename = "Name")]
         name: Option<String>,
         #[serde(rename = "Config")]
-        config: Option<Inner>,
+        config: Option<ImageSection>,
     }
     #[derive(Deserialize)]
-    struct Inner {
+    struct ImageSection {
         #[serde(rename = "Image")]
         image: Option<String>,
     }
     let dir = docker_dir(&record.engine_files, &record.rootfs, &record.id);
     let file = dir.map(|dir| dir.join("config.v2.json"));
     let Some(config) = file.and_then(|file| json::<Config>(&file)) else {
-        return Told::default();
+        return EngineIdentity::default();
     };
     let plain = |text: String| text.trim_start_matches('/').chars().take(LONGEST).collect();
-    Told {
+    EngineIdentity {
         name: config.name.map(plain),
         image: config.config.and_then(|c| c.image).map(plain),
     }
@@ -95,10 +95,10 @@ fn published_in(dir: &Path) -> BTreeMap<u16, BTreeSet<u16>> {
     #[derive(Deserialize)]
     struct Config {
         #[serde(rename = "Config")]
-        config: Inner,
+        config: PortsSection,
     }
     #[derive(Deserialize)]
-    struct Inner {
+    struct PortsSection {
         #[serde(rename = "ExposedPorts")]
         exposed: Option<BTreeMap<String, serde_json::Value>>,
     }
@@ -126,14 +126,14 @@ fn published_in(dir: &Path) -> BTreeMap<u16, BTreeSet<u16>> {
     all
 }
 
-fn podman(record: &Record) -> Told {
+fn podman(record: &Record) -> EngineIdentity {
     let store = record.bundle.parent().and_then(Path::parent);
-    store.map_or_else(Told::default, |store| listed(store, &record.id))
+    store.map_or_else(EngineIdentity::default, |store| listed(store, &record.id))
 }
 
 /// podman lists the containers of a store beside their bundles, `<store>/overlay-containers/<id>/userdata`; from 4.6 on, those of
 /// `--rm` stand in a list of their own.
-fn listed(store: &Path, id: &str) -> Told {
+fn listed(store: &Path, id: &str) -> EngineIdentity {
     #[derive(Deserialize)]
     struct Entry {
         id: String,
@@ -151,7 +151,7 @@ fn listed(store: &Path, id: &str) -> Told {
         .into_iter()
         .filter_map(|list| json::<Vec<Entry>>(&store.join(list)));
     let own = lists.flatten().find(|entry| entry.id == id);
-    own.map_or_else(Told::default, |entry| Told {
+    own.map_or_else(EngineIdentity::default, |entry| EngineIdentity {
         name: entry.names.into_iter().next(),
         image: serde_json::from_str::<Metadata>(&entry.metadata)
             .ok()

@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use crate::runtime::unprivileged;
 use crate::sys::path::{resolve_owned, weakest};
 
-/// Why there is no place.
+/// Why the user has no directory for agentbox's files.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum NoPlace {
+pub enum UserDirError {
     /// Somebody else's, a link, or open to others.
     #[error("{dir:?} is not used for {used_for} ({why}): {}", remedy(*.used_for, dir))]
     Unsafe {
@@ -98,7 +98,7 @@ pub fn choose(uid: u32) -> PathBuf {
 }
 
 /// Refuses a directory that is there and is not this user's alone, or to which others may lead.
-pub fn check(dir: &Path, used_for: Use) -> Result<(), NoPlace> {
+pub fn check(dir: &Path, used_for: Use) -> Result<(), UserDirError> {
     // What is secret in root's directory has modes of its own: a node may make it for everybody to look into (tmpfiles.d(5)).
     let denied = match used_for {
         Use::Containers if unprivileged::uid() == 0 => 0o022,
@@ -109,13 +109,13 @@ pub fn check(dir: &Path, used_for: Use) -> Result<(), NoPlace> {
         None => led_by_others(dir, used_for),
     }) {
         Ok(None) => Ok(()),
-        Ok(Some(why)) => Err(NoPlace::Unsafe {
+        Ok(Some(why)) => Err(UserDirError::Unsafe {
             dir: dir.to_owned(),
             used_for,
             why,
         }),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(source) => Err(NoPlace::NotMade {
+        Err(source) => Err(UserDirError::NotMade {
             dir: dir.to_owned(),
             used_for,
             source,
@@ -124,9 +124,9 @@ pub fn check(dir: &Path, used_for: Use) -> Result<(), NoPlace> {
 }
 
 /// Makes it if it is missing, and looks at what is there then.
-pub fn make(dir: &Path, used_for: Use) -> Result<(), NoPlace> {
+pub fn make(dir: &Path, used_for: Use) -> Result<(), UserDirError> {
     match fs::DirBuilder::new().mode(0o700).create(dir) {
-        Err(source) if source.kind() != ErrorKind::AlreadyExists => Err(NoPlace::NotMade {
+        Err(source) if source.kind() != ErrorKind::AlreadyExists => Err(UserDirError::NotMade {
             dir: dir.to_owned(),
             used_for,
             source,

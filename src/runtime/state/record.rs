@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::cgroup::controllers::Controllers;
 use crate::enforce::hooks::HookState;
-use crate::plan::{CapabilitySets, Decided, Plan, SharedNetwork};
-use crate::policy::Asked;
+use crate::plan::{CapabilitySets, DecidedPlan, Plan, SharedNetwork};
+use crate::policy::WrapOptions;
 use crate::runtime::RuntimeError;
 use crate::runtime::network::resolver::EngineFiles;
 use crate::runtime::state::{older, store};
@@ -57,12 +57,12 @@ pub struct Record {
     pub no_new_keyring: bool,
     /// What is enforced, and by which policy; `None` under `unconfined`, and never left out.
     #[serde(deserialize_with = "Option::deserialize")]
-    pub decided: Option<Decided>,
+    pub decided: Option<DecidedPlan>,
     /// How `unconfined` was chosen, or the policy.
     pub chosen_by: String,
     /// What had a say in the policy besides the annotations; not in records before the third format.
     #[serde(default)]
-    pub call: Call,
+    pub call: CreateCall,
     /// Capabilities of the first process, for `exec`: the shadow spec has those of the set-up as well. Records of the
     /// first format have none, and so have their processes.
     #[serde(default)]
@@ -92,28 +92,28 @@ pub struct Record {
     pub started: bool,
 }
 
-/// What the call that created a container said of policies.
+/// The policy options of the call that created a container.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Call {
+pub struct CreateCall {
     /// `--policy`.
     pub policy: Option<String>,
     /// `--config`.
     pub config: PathBuf,
     /// What the person said who ran `wrap`.
-    #[serde(default, skip_serializing_if = "Asked::is_empty")]
-    pub asked: Asked,
+    #[serde(default, skip_serializing_if = "WrapOptions::is_empty")]
+    pub asked: WrapOptions,
     /// It was `wrap` that called.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wrap: bool,
 }
 
-impl Default for Call {
+impl Default for CreateCall {
     fn default() -> Self {
         Self {
             policy: None,
             config: "/etc/agentbox/config.toml".into(),
-            asked: Asked::default(),
+            asked: WrapOptions::default(),
             wrap: false,
         }
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 
-use crate::enforce::report::Report;
+use crate::enforce::report::FailureReport;
 use crate::runtime::RuntimeError;
 
 /// How long a process may take from `start` to execve. Far more than the few milliseconds that it takes.
@@ -48,11 +48,11 @@ pub fn writer(path: &Path) -> Result<OwnedFd, RuntimeError> {
 }
 
 /// What has been reported so far, without waiting.
-pub fn pending(reader: &OwnedFd) -> Option<Report> {
+pub fn pending(reader: &OwnedFd) -> Option<FailureReport> {
     let mut text = vec![0; LONGEST];
     match rustix::io::read(reader, &mut text) {
         Ok(0) | Err(_) => None,
-        Ok(n) => Some(Report::from_bytes(&text[..n])),
+        Ok(n) => Some(FailureReport::from_bytes(&text[..n])),
     }
 }
 
@@ -68,7 +68,7 @@ pub fn wait(reader: &OwnedFd) -> Result<(), RuntimeError> {
         let mut fds = [PollFd::from_borrowed_fd(reader.as_fd(), PollFlags::IN)];
         match rustix::event::poll(&mut fds, Some(&timeout)) {
             Ok(0) => {
-                return Err(Report::step(format!(
+                return Err(FailureReport::step(format!(
                     "the container's process did not execute its program within {} s",
                     LIMIT.as_secs()
                 ))

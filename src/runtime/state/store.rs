@@ -19,7 +19,7 @@ use std::time::Duration;
 use nix::fcntl::FcntlArg;
 use rustix::fs::FlockOperation;
 
-use crate::cli::Global;
+use crate::cli::GlobalOptions;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::persons::{self, Use};
 use crate::runtime::state::record::Record;
@@ -39,7 +39,7 @@ pub fn run_dir() -> &'static Path {
 
 /// Chooses the run directory of a caller without root's rights, and the `--root` that they get unless they name another. To be
 /// called before anything else of this module.
-pub fn settle(global: &mut Global) -> Result<(), RuntimeError> {
+pub fn settle(global: &mut GlobalOptions) -> Result<(), RuntimeError> {
     // Root's own is root's in each namespace in which it is root.
     let Some(person) = unprivileged::person().filter(|person| person.uid != 0) else {
         // A verb does what a record says: nobody else may have made it.
@@ -82,9 +82,9 @@ impl ContainerId {
     }
 }
 
-/// One container's places.
+/// The paths of one container's state.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct ContainerPaths {
     /// Its id.
     pub id: ContainerId,
     /// The engine's `--root`.
@@ -92,7 +92,7 @@ pub struct Place {
     key: String,
 }
 
-impl Place {
+impl ContainerPaths {
     /// The places of a container of this root.
     pub fn new(root: &Path, id: &str) -> Result<Self, RuntimeError> {
         let id = ContainerId::parse(id)?;

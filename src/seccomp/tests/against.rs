@@ -7,9 +7,9 @@ use seccompiler::{
     SeccompRule, TargetArch,
 };
 
-use super::super::interp::{ARCH_I386, ARCH_X86_64, Call, outcomes, run};
-use super::super::program::{Instruction, Program};
-use super::super::rule::{Condition, Op, Rule, Verdict, Width};
+use super::super::interp::{ARCH_I386, ARCH_X86_64, SyscallData, outcomes, run};
+use super::super::program::{FilterProgram, Instruction};
+use super::super::rule::{Condition, Op, Rule, SyscallVerdict, Width};
 use super::{call, errno, interesting_numbers, interesting_values, ours, source};
 
 /// Argument lists around the values that a rule names: all combinations of named values, and each argument alone over
@@ -70,11 +70,11 @@ fn the_program_means_what_the_toml_says() {
         let rule = rules.get(&number).map_or(&unknown, |(_, rule, _)| rule);
         for args in interesting_args(rule) {
             let expected = if number & 0x4000_0000 != 0 && number != u32::MAX {
-                Verdict::KillProcess
+                SyscallVerdict::KillProcess
             } else {
                 rule.verdict(&args)
             };
-            let call = Call {
+            let call = SyscallData {
                 number,
                 arch: ARCH_X86_64,
                 args,
@@ -102,19 +102,19 @@ fn seccompiler_condition(condition: &Condition) -> SeccompCondition {
 }
 
 /// Our allowlist as seccompiler compiles it. It knows one verdict besides the default, so this is about allow or not.
-fn by_seccompiler() -> Program {
+fn by_seccompiler() -> FilterProgram {
     let mut allowed: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     for (number, (name, rule, _)) in source::base() {
         let cases: Vec<_> = rule.cases.iter().collect();
         let allows = cases
             .iter()
-            .take_while(|case| case.then == Verdict::Allow)
+            .take_while(|case| case.then == SyscallVerdict::Allow)
             .count();
         assert!(
             cases[allows..].iter().all(|case| case.then.is_denial()),
             "{name}: an allow after a denial"
         );
-        if rule.otherwise == Verdict::Allow || allows > 0 {
+        if rule.otherwise == SyscallVerdict::Allow || allows > 0 {
             let conditions = |when: &[Condition]| when.iter().map(seccompiler_condition).collect();
             let rules = cases[..allows]
                 .iter()
@@ -136,7 +136,7 @@ fn by_seccompiler() -> Program {
         jf: i.jf,
         k: i.k,
     };
-    Program::new(program.into_iter().map(instruction).collect()).unwrap()
+    FilterProgram::new(program.into_iter().map(instruction).collect()).unwrap()
 }
 
 #[test]
@@ -146,15 +146,15 @@ fn seccompiler_allows_exactly_what_our_program_allows() {
     let unknown = Rule::always(errno(38));
     for number in interesting_numbers() {
         for args in interesting_args(rules.get(&number).map_or(&unknown, |(_, rule, _)| rule)) {
-            let call = Call {
+            let call = SyscallData {
                 number,
                 arch: ARCH_X86_64,
                 args,
             };
             let (have, want) = (filter.verdict(&call), run(&reference, &call));
             assert_eq!(
-                have == Verdict::Allow,
-                want == Verdict::Allow,
+                have == SyscallVerdict::Allow,
+                want == SyscallVerdict::Allow,
                 "{call:x?}: {have} and {want}"
             );
         }
@@ -168,12 +168,12 @@ fn a_foreign_architecture_is_killed_whatever_it_calls() {
     for arch in [ARCH_I386, 0x4000_0028, 0xc000_00b7, 0, u32::MAX] {
         for number in interesting_numbers() {
             assert_eq!(
-                filter.verdict(&Call {
+                filter.verdict(&SyscallData {
                     number,
                     arch,
                     args: [0; 6]
                 }),
-                Verdict::KillProcess
+                SyscallVerdict::KillProcess
             );
         }
     }
@@ -183,15 +183,15 @@ fn a_foreign_architecture_is_killed_whatever_it_calls() {
 fn x32_kills_and_minus_one_is_only_no_call() {
     let filter = ours(&[], &[], None);
     let verdict = |number| {
-        filter.verdict(&Call {
+        filter.verdict(&SyscallData {
             number,
             arch: ARCH_X86_64,
             args: [0; 6],
         })
     };
-    assert_eq!(verdict(0x4000_0000), Verdict::KillProcess);
-    assert_eq!(verdict(0x4000_0000 | 520), Verdict::KillProcess);
-    assert_eq!(verdict(0xffff_fffe), Verdict::KillProcess);
+    assert_eq!(verdict(0x4000_0000), SyscallVerdict::KillProcess);
+    assert_eq!(verdict(0x4000_0000 | 520), SyscallVerdict::KillProcess);
+    assert_eq!(verdict(0xffff_fffe), SyscallVerdict::KillProcess);
     assert_eq!(verdict(u32::MAX), errno(38));
     assert_eq!(verdict(0x8000_0000), errno(38));
     assert_eq!(verdict(470), errno(38));
@@ -341,7 +341,7 @@ fn what_ordinary_programs_ask_for_is_allowed() {
     ] {
         assert_eq!(
             filter.verdict(&call(name, args)),
-            Verdict::Allow,
+            SyscallVerdict::Allow,
             "{name} {args:x?}"
         );
     }
@@ -354,10 +354,13 @@ fn a_policy_allows_whole_calls_and_its_denials_win() {
         &["keyctl", "memfd_create", "io_uring_setup"],
         None,
     );
-    assert_eq!(filter.verdict(&call("ptrace", [0; 6])), Verdict::Allow);
+    assert_eq!(
+        filter.verdict(&call("ptrace", [0; 6])),
+        SyscallVerdict::Allow
+    );
     assert_eq!(
         filter.verdict(&call("socket", [38, 5, 0, 0, 0, 0])),
-        Verdict::Allow
+        SyscallVerdict::Allow
     );
     assert_eq!(filter.verdict(&call("keyctl", [0; 6])), errno(1));
     assert_eq!(filter.verdict(&call("memfd_create", [0; 6])), errno(1));
@@ -368,7 +371,7 @@ fn a_policy_allows_whole_calls_and_its_denials_win() {
     let decided = outcomes(&filter.program, ARCH_X86_64, 41);
     assert_eq!(
         decided,
-        BTreeSet::from([Verdict::Allow]),
+        BTreeSet::from([SyscallVerdict::Allow]),
         "no checks are left on socket"
     );
 }

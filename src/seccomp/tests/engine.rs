@@ -7,17 +7,17 @@ use oci_spec::runtime::{
     LinuxSeccompOperator, LinuxSyscall,
 };
 
-use super::super::interp::{ARCH_I386, ARCH_X86_64, Call};
+use super::super::interp::{ARCH_I386, ARCH_X86_64, SyscallData};
 use super::super::numbers::{NONE, ROWS, Row};
-use super::super::{FilterInput, Note, SeccompError, Verdict, compile};
+use super::super::{FilterInput, Note, SeccompError, SyscallVerdict, compile};
 use super::{BUNDLES, bundle, call, engine_alone, errno, interesting_numbers, profile};
 
 /// xorshift64: the same profiles on every run.
-pub(super) struct Random(u64);
+pub(super) struct TestRandom(u64);
 
-impl Random {
+impl TestRandom {
     pub(super) fn new(seed: u64) -> Self {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        TestRandom(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
     pub(super) fn below(&mut self, bound: usize) -> usize {
@@ -56,7 +56,7 @@ const VALUES: [u64; 10] = [
 ];
 
 /// A profile with any action, operator and argument.
-pub(super) fn random_profile(random: &mut Random) -> LinuxSeccomp {
+pub(super) fn random_profile(random: &mut TestRandom) -> LinuxSeccomp {
     let mut profile = LinuxSeccomp::default();
     profile.set_default_action(random.pick(&ACTIONS));
     profile.set_architectures(Some(vec![
@@ -104,8 +104,8 @@ pub(super) fn random_profile(random: &mut Random) -> LinuxSeccomp {
     profile
 }
 
-fn action(action: LinuxSeccompAction, errno: Option<u32>) -> Verdict {
-    Verdict::from_raw(action.as_u32(errno))
+fn action(action: LinuxSeccompAction, errno: Option<u32>) -> SyscallVerdict {
+    SyscallVerdict::from_raw(action.as_u32(errno))
 }
 
 fn holds(arg: &LinuxSeccompArg, args: &[u64; 6], is_wide: bool) -> bool {
@@ -137,13 +137,13 @@ fn matches(rule: &LinuxSyscall, args: &[u64; 6], is_wide: bool) -> bool {
 type Column = fn(&Row) -> u16;
 const COLUMNS: [Column; 3] = [|row| row.1, |row| row.2, |row| row.3];
 
-/// A profile's rules by number, for x86_64, i386 and x32: the names looked up and nothing else.
-struct Plain<'a> {
+/// A profile's rules by number, for x86_64, i386 and x32: a lookup by name and nothing else.
+struct ProfileLookup<'a> {
     profile: &'a LinuxSeccomp,
     rules: [BTreeMap<u32, Vec<&'a LinuxSyscall>>; 3],
 }
 
-impl<'a> Plain<'a> {
+impl<'a> ProfileLookup<'a> {
     fn new(profile: &'a LinuxSeccomp) -> Self {
         let mut rules = [BTreeMap::new(), BTreeMap::new(), BTreeMap::new()];
         for rule in profile.syscalls().iter().flatten() {
@@ -160,11 +160,11 @@ impl<'a> Plain<'a> {
                 }
             }
         }
-        Plain { profile, rules }
+        ProfileLookup { profile, rules }
     }
 
     /// What the profile says of a call, read rule by rule. Multiplexed i386 calls are not in here.
-    fn verdict(&self, call: &Call) -> Verdict {
+    fn verdict(&self, call: &SyscallData) -> SyscallVerdict {
         let default = action(
             self.profile.default_action(),
             self.profile.default_errno_ret(),
@@ -181,9 +181,12 @@ impl<'a> Plain<'a> {
             ARCH_X86_64 if is_x32 => (&self.rules[2], call.number & !0x4000_0000),
             ARCH_X86_64 => (&self.rules[0], call.number),
             ARCH_I386 if listed(Arch::ScmpArchX86) => (&self.rules[1], call.number),
-            _ => return Verdict::KillThread,
+            _ => return SyscallVerdict::KillThread,
         };
-        let permissive = matches!(default, Verdict::Allow | Verdict::Log | Verdict::Trace(_));
+        let permissive = matches!(
+            default,
+            SyscallVerdict::Allow | SyscallVerdict::Log | SyscallVerdict::Trace(_)
+        );
         let asked = call.arch != ARCH_X86_64 || !is_x32 || has_x32;
         if !permissive
             && asked
@@ -198,7 +201,7 @@ impl<'a> Plain<'a> {
             && !has_x32
             && call.number != u32::MAX
         {
-            return Verdict::KillThread;
+            return SyscallVerdict::KillThread;
         }
         if call.arch == ARCH_X86_64 && call.number >= 0x8000_0000 {
             return default;
@@ -213,7 +216,7 @@ impl<'a> Plain<'a> {
                 .filter(|rule| matches(rule, &call.args, is_wide));
             matching
                 .map(|rule| action(rule.action(), rule.errno_ret()))
-                .reduce(Verdict::stricter)
+                .reduce(SyscallVerdict::stricter)
         };
         let unconditional = unconditional.map(|rule| action(rule.action(), rule.errno_ret()));
         unconditional.or_else(matching).unwrap_or(default)
@@ -238,21 +241,21 @@ fn argument_lists() -> Vec<[u64; 6]> {
 
 #[test]
 fn a_profile_means_what_a_plain_reading_of_it_says() {
-    let mut random = Random::new(3);
+    let mut random = TestRandom::new(3);
     let lists = argument_lists();
     for round in 0..8 {
         let mut profile = random_profile(&mut random);
         if round % 2 == 1 {
             profile.set_architectures(None);
         }
-        let (filter, plain) = (engine_alone(&profile), Plain::new(&profile));
+        let (filter, plain) = (engine_alone(&profile), ProfileLookup::new(&profile));
         for number in interesting_numbers() {
             for args in lists.iter().skip(round % 3).step_by(3) {
                 for arch in [ARCH_X86_64, ARCH_I386] {
                     if arch == ARCH_I386 && matches!(number, 102 | 117) {
                         continue;
                     }
-                    let call = Call {
+                    let call = SyscallData {
                         number,
                         arch,
                         args: *args,
@@ -271,7 +274,7 @@ fn a_profile_means_what_a_plain_reading_of_it_says() {
 #[test]
 fn dockers_profile_is_compiled_as_runc_would() {
     let filter = engine_alone(&bundle("docker26-run"));
-    assert_eq!(filter.verdict(&call("read", [0; 6])), Verdict::Allow);
+    assert_eq!(filter.verdict(&call("read", [0; 6])), SyscallVerdict::Allow);
     assert_eq!(filter.verdict(&call("mount", [0; 6])), errno(1));
     assert_eq!(filter.verdict(&call("clone3", [0; 6])), errno(38));
     assert_eq!(
@@ -280,7 +283,7 @@ fn dockers_profile_is_compiled_as_runc_would() {
     );
     assert_eq!(
         filter.verdict(&call("clone", [0x11, 0, 0, 0, 0, 0])),
-        Verdict::Allow
+        SyscallVerdict::Allow
     );
     assert_eq!(
         filter.verdict(&call("socket", [40, 1, 0, 0, 0, 0])),
@@ -289,31 +292,31 @@ fn dockers_profile_is_compiled_as_runc_would() {
     // Docker compares 64 bits, and so do we when only Docker asks: unconfined is the spec as the engine wrote it.
     assert_eq!(
         filter.verdict(&call("socket", [40 | 1 << 32, 1, 0, 0, 0, 0])),
-        Verdict::Allow
+        SyscallVerdict::Allow
     );
     let i386 = |number, args| {
-        filter.verdict(&Call {
+        filter.verdict(&SyscallData {
             number,
             arch: ARCH_I386,
             args,
         })
     };
-    assert_eq!(i386(3, [0; 6]), Verdict::Allow);
+    assert_eq!(i386(3, [0; 6]), SyscallVerdict::Allow);
     assert_eq!(i386(21, [0; 6]), errno(1));
-    assert_eq!(i386(102, [1, 0, 0, 0, 0, 0]), Verdict::Allow);
+    assert_eq!(i386(102, [1, 0, 0, 0, 0, 0]), SyscallVerdict::Allow);
     assert_eq!(i386(1000, [0; 6]), errno(38));
     let x32 = |number: u32| {
-        filter.verdict(&Call {
+        filter.verdict(&SyscallData {
             number: number | 0x4000_0000,
             arch: ARCH_X86_64,
             args: [0; 6],
         })
     };
-    assert_eq!(x32(0), Verdict::Allow);
-    assert_eq!(x32(520), Verdict::Allow);
+    assert_eq!(x32(0), SyscallVerdict::Allow);
+    assert_eq!(x32(520), SyscallVerdict::Allow);
     assert_eq!(x32(59), errno(1));
     assert_eq!(
-        filter.verdict(&Call {
+        filter.verdict(&SyscallData {
             number: 600,
             arch: ARCH_X86_64,
             args: [0; 6]
@@ -321,12 +324,12 @@ fn dockers_profile_is_compiled_as_runc_would() {
         errno(38)
     );
     assert_eq!(
-        filter.verdict(&Call {
+        filter.verdict(&SyscallData {
             number: 0,
             arch: 0xc000_00b7,
             args: [0; 6]
         }),
-        Verdict::KillThread
+        SyscallVerdict::KillThread
     );
 }
 
@@ -338,17 +341,17 @@ fn a_rule_on_a_socket_call_reaches_i386s_multiplexer_too() {
     );
     let filter = engine_alone(&only_sockets);
     let verdict = |number, first| {
-        filter.verdict(&Call {
+        filter.verdict(&SyscallData {
             number,
             arch: ARCH_I386,
             args: [first, 0, 0, 0, 0, 0],
         })
     };
-    assert_eq!(verdict(362, 0), Verdict::Allow);
-    assert_eq!(verdict(102, 3), Verdict::Allow);
-    assert_eq!(verdict(102, 9), Verdict::Allow);
+    assert_eq!(verdict(362, 0), SyscallVerdict::Allow);
+    assert_eq!(verdict(102, 3), SyscallVerdict::Allow);
+    assert_eq!(verdict(102, 9), SyscallVerdict::Allow);
     assert_eq!(verdict(102, 1), errno(1));
-    assert_eq!(verdict(117, 21), Verdict::Allow);
+    assert_eq!(verdict(117, 21), SyscallVerdict::Allow);
     assert_eq!(verdict(117, 22), errno(1));
 }
 

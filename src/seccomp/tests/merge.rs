@@ -1,13 +1,13 @@
 //! Both sides in one program: never weaker than either, whatever the engine wrote and the policy asks.
 
-use super::super::interp::{ARCH_X86_64, Call};
+use super::super::interp::{ARCH_X86_64, SyscallData};
 use super::super::ours::is_logged;
 use super::super::rule::PLAIN;
 use super::super::{
-    CallProfile, DenyMode, Filter, FilterInput, LinuxSeccomp, Listener, Note, Ours, SeccompError,
-    SyscallName, Verdict, compile,
+    CallProfile, DenyMode, FilterInput, FilterPolicy, KnownSyscall, LinuxSeccomp, Note,
+    NotifyListener, SeccompError, SyscallFilter, SyscallVerdict, compile,
 };
-use super::engine::{Random, random_profile};
+use super::engine::{TestRandom, random_profile};
 use super::{
     BUNDLES, bundle, call, engine_alone, errno, interesting_numbers, names, ours, profile, source,
 };
@@ -41,15 +41,18 @@ fn the_stricter_side_wins_and_ours_names_the_errno() {
     let filter = ours(&[], &[], Some(&allow_all_but));
     assert_eq!(filter.verdict(&call("read", [0; 6])), errno(5));
     assert_eq!(filter.verdict(&call("bpf", [0; 6])), errno(1));
-    assert_eq!(filter.verdict(&call("write", [0; 6])), Verdict::KillProcess);
+    assert_eq!(
+        filter.verdict(&call("write", [0; 6])),
+        SyscallVerdict::KillProcess
+    );
     assert_eq!(
         filter.verdict(&call("io_uring_setup", [0; 6])),
-        Verdict::KillProcess
+        SyscallVerdict::KillProcess
     );
-    assert_eq!(filter.verdict(&call("lseek", [0; 6])), Verdict::Log);
+    assert_eq!(filter.verdict(&call("lseek", [0; 6])), SyscallVerdict::Log);
     assert_eq!(
         filter.verdict(&call("socket", [38, 5, 0, 0, 0, 0])),
-        Verdict::Trap
+        SyscallVerdict::Trap
     );
     assert_eq!(
         filter.verdict(&call("socket", [17, 3, 0, 0, 0, 0])),
@@ -57,14 +60,17 @@ fn the_stricter_side_wins_and_ours_names_the_errno() {
     );
     assert_eq!(
         filter.verdict(&call("socket", [1, 1, 0, 0, 0, 0])),
-        Verdict::Allow
+        SyscallVerdict::Allow
     );
-    assert_eq!(filter.verdict(&call("close", [0; 6])), Verdict::Allow);
+    assert_eq!(
+        filter.verdict(&call("close", [0; 6])),
+        SyscallVerdict::Allow
+    );
 }
 
 #[test]
 fn a_merged_filter_is_never_weaker_than_either_side() {
-    let mut random = Random::new(1);
+    let mut random = TestRandom::new(1);
     let profiles = BUNDLES
         .iter()
         .map(|name| bundle(name))
@@ -74,7 +80,7 @@ fn a_merged_filter_is_never_weaker_than_either_side() {
         let (theirs, both) = (engine_alone(&engine), ours(&[], &[], Some(&engine)));
         for number in interesting_numbers() {
             for args in ARGS {
-                let call = Call {
+                let call = SyscallData {
                     number,
                     arch: ARCH_X86_64,
                     args,
@@ -92,10 +98,10 @@ fn a_merged_filter_is_never_weaker_than_either_side() {
 
 #[test]
 fn adding_an_allow_never_removes_a_deny_and_a_deny_never_allows() {
-    let mut random = Random::new(2);
-    let all: Vec<SyscallName> = SyscallName::all().collect();
+    let mut random = TestRandom::new(2);
+    let all: Vec<KnownSyscall> = KnownSyscall::all().collect();
     let docker = bundle("docker26-run");
-    let some = |random: &mut Random| -> Vec<&'static str> {
+    let some = |random: &mut TestRandom| -> Vec<&'static str> {
         (0..random.below(12))
             .map(|_| all[random.below(all.len())].as_str())
             .collect()
@@ -115,7 +121,7 @@ fn adding_an_allow_never_removes_a_deny_and_a_deny_never_allows() {
         let wider = ours(&[&allow[..], &more[..]].concat(), &deny, engine);
         for name in &all {
             for args in ARGS {
-                let call = Call {
+                let call = SyscallData {
                     number: name.number(),
                     arch: ARCH_X86_64,
                     args,
@@ -149,7 +155,7 @@ fn notify_answers_the_same_errnos_through_the_listener() {
     let (allow, deny) = (names(&["ptrace"]), names(&["memfd_create"]));
     for engine in [None, Some(bundle("docker26-run"))] {
         let filter = |denials| {
-            let ours = Ours {
+            let ours = FilterPolicy {
                 allow: &allow,
                 deny: &deny,
                 set_id: true,
@@ -166,19 +172,19 @@ fn notify_answers_the_same_errnos_through_the_listener() {
         };
         let (errnos, notify) = (filter(DenyMode::Errno), filter(DenyMode::Notify));
         assert_eq!((errnos.flags, notify.flags), (0, 1 << 3 | 1 << 5));
-        assert_eq!(notify.listener, Listener::Sidecar);
+        assert_eq!(notify.listener, NotifyListener::Sidecar);
         for number in interesting_numbers() {
             for args in ARGS {
-                let call = Call {
+                let call = SyscallData {
                     number,
                     arch: ARCH_X86_64,
                     args,
                 };
                 let mut expected = errnos.verdict(&call);
-                if let Verdict::Errno(errno) = expected
+                if let SyscallVerdict::Errno(errno) = expected
                     && (!PLAIN.contains(&errno) || is_logged(number))
                 {
-                    expected = Verdict::Notify(errno);
+                    expected = SyscallVerdict::Notify(errno);
                 }
                 assert_eq!(notify.verdict(&call), expected, "{call:x?}");
             }
@@ -190,7 +196,7 @@ fn notify_answers_the_same_errnos_through_the_listener() {
 #[test]
 fn attacks_that_are_answered_as_unknown_calls_are_logged_and_what_libraries_probe_is_not() {
     let (allow, deny) = (names(&[]), names(&[]));
-    let ours = Ours {
+    let ours = FilterPolicy {
         allow: &allow,
         deny: &deny,
         set_id: true,
@@ -217,7 +223,7 @@ fn attacks_that_are_answered_as_unknown_calls_are_logged_and_what_libraries_prob
     ] {
         assert_eq!(
             filter.verdict(&call(name, [0; 6])),
-            Verdict::Notify(38),
+            SyscallVerdict::Notify(38),
             "{name}"
         );
     }
@@ -233,7 +239,7 @@ fn an_engine_with_its_own_listener_keeps_it_and_our_denials_stay_errnos() {
             {"names": ["mkdir", "mount"], "action": "SCMP_ACT_NOTIFY"}]}"#,
     );
     let (allow, deny) = (names(&[]), names(&[]));
-    let ours = Ours {
+    let ours = FilterPolicy {
         allow: &allow,
         deny: &deny,
         set_id: true,
@@ -248,8 +254,14 @@ fn an_engine_with_its_own_listener_keeps_it_and_our_denials_stay_errnos() {
     .unwrap()
     .unwrap();
     assert_eq!(filter.notes, [Note::EngineNotifies]);
-    assert_eq!((filter.flags, filter.listener), (1 << 3, Listener::Agent));
-    assert_eq!(filter.verdict(&call("mkdir", [0; 6])), Verdict::Notify(0));
+    assert_eq!(
+        (filter.flags, filter.listener),
+        (1 << 3, NotifyListener::Agent)
+    );
+    assert_eq!(
+        filter.verdict(&call("mkdir", [0; 6])),
+        SyscallVerdict::Notify(0)
+    );
     // Whoever answers the engine's listener could say CONTINUE: our denial comes first.
     assert_eq!(filter.verdict(&call("mount", [0; 6])), errno(1));
 }
@@ -263,7 +275,7 @@ fn a_profile_that_denies_the_hand_over_gets_no_listener() {
             r#"{{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [
                 {{"names": ["{name}"], "action": "SCMP_ACT_ERRNO", "args": [{{"index": 0, "value": 77, "op": "SCMP_CMP_EQ"}}]}}]}}"#,
         ));
-        let ours = Ours {
+        let ours = FilterPolicy {
             allow: &allow,
             deny: &deny,
             set_id: true,
@@ -277,7 +289,7 @@ fn a_profile_that_denies_the_hand_over_gets_no_listener() {
         });
         let filter = filter.unwrap().unwrap();
         assert_eq!(filter.notes, [Note::HandOverDenied(name.parse().unwrap())]);
-        assert_eq!((filter.flags, filter.listener), (0, Listener::Nobody));
+        assert_eq!((filter.flags, filter.listener), (0, NotifyListener::Nobody));
         assert_eq!(filter.verdict(&call("mount", [0; 6])), errno(1));
     }
 }
@@ -285,7 +297,7 @@ fn a_profile_that_denies_the_hand_over_gets_no_listener() {
 #[test]
 fn a_policy_cannot_deny_what_the_runtime_itself_still_calls() {
     let (allow, deny) = (names(&[]), names(&["execve"]));
-    let ours = Ours {
+    let ours = FilterPolicy {
         allow: &allow,
         deny: &deny,
         set_id: true,
@@ -321,7 +333,7 @@ fn real_profiles_merge_into_short_programs() {
         let denied: usize = summary.denied.values().sum();
         assert_eq!(
             summary.allowed + summary.checked.len() + denied,
-            SyscallName::all().count()
+            KnownSyscall::all().count()
         );
         assert!(summary.allowed > 250, "{name}: {summary:?}");
         assert!(summary.checked.contains(&"socket".parse().unwrap()));
@@ -333,7 +345,7 @@ fn real_profiles_merge_into_short_programs() {
 #[test]
 fn the_limit_of_core_files_is_never_changed() {
     let (allow, deny) = (names(&[]), names(&[]));
-    let logging = Ours {
+    let logging = FilterPolicy {
         allow: &allow,
         deny: &deny,
         set_id: true,
@@ -361,13 +373,13 @@ fn the_limit_of_core_files_is_never_changed() {
                 assert_eq!(filter.verdict(&set), errno(0));
             }
             let get = call("prlimit64", [0, resource, 0, pointer, 0, 0]);
-            assert_eq!(filter.verdict(&get), Verdict::Allow);
+            assert_eq!(filter.verdict(&get), SyscallVerdict::Allow);
         }
         for resource in [0, 3, 5, 7, 15] {
             let set = call("prlimit64", [0, resource, pointer, 0, 0, 0]);
-            assert_eq!(filter.verdict(&set), Verdict::Allow);
+            assert_eq!(filter.verdict(&set), SyscallVerdict::Allow);
             let set = call("setrlimit", [resource, pointer, 0, 0, 0, 0]);
-            assert_eq!(filter.verdict(&set), Verdict::Allow);
+            assert_eq!(filter.verdict(&set), SyscallVerdict::Allow);
         }
     }
 }
@@ -377,7 +389,7 @@ fn the_limit_of_core_files_is_never_changed() {
 fn set_id_bits_are_refused_in_every_call_that_sets_a_mode() {
     let (allow, deny) = (names(&["chmod"]), names(&["creat"]));
     let compiled = |set_id| {
-        let ours = Ours {
+        let ours = FilterPolicy {
             allow: &allow,
             deny: &deny,
             set_id,
@@ -409,22 +421,30 @@ fn set_id_bits_are_refused_in_every_call_that_sets_a_mode() {
         };
         for bits in [0o4755, 0o2755, 0o6000, 0o4000, 0o2000, 0o4755 | 1 << 32] {
             assert_eq!(with.verdict(&with_mode(bits)), errno(1), "{name} {bits:o}");
-            assert_eq!(without.verdict(&with_mode(bits)), Verdict::Allow, "{name}");
+            assert_eq!(
+                without.verdict(&with_mode(bits)),
+                SyscallVerdict::Allow,
+                "{name}"
+            );
         }
         for bits in [0o755, 0o1777, 0, 0o644 | 1 << 42] {
-            assert_eq!(with.verdict(&with_mode(bits)), Verdict::Allow, "{name}");
+            assert_eq!(
+                with.verdict(&with_mode(bits)),
+                SyscallVerdict::Allow,
+                "{name}"
+            );
         }
     }
     // Without O_CREAT the register of the mode holds anything.
     for name in ["open", "openat"] {
         assert_eq!(
             with.verdict(&call(name, [0, 0, 0, 0o7777, 0, 0])),
-            Verdict::Allow
+            SyscallVerdict::Allow
         );
     }
     assert_eq!(
         with.verdict(&call("open", [0, 0, 0o7777, 0, 0, 0])),
-        Verdict::Allow
+        SyscallVerdict::Allow
     );
     // O_TMPFILE is __O_TMPFILE and O_DIRECTORY.
     let temporary = call("openat", [0, 0, 0x41_0002, 0o4755, 0, 0]);
@@ -440,7 +460,7 @@ fn set_id_bits_are_refused_in_every_call_that_sets_a_mode() {
 fn ioctls_are_listed_unless_a_device_needs_its_own() {
     let (allow, deny) = (names(&[]), names(&[]));
     let compiled = |devices| {
-        let ours = Ours {
+        let ours = FilterPolicy {
             allow: &allow,
             deny: &deny,
             set_id: false,
@@ -462,19 +482,23 @@ fn ioctls_are_listed_unless_a_device_needs_its_own() {
             assert_eq!(filter.verdict(&ioctl(forbidden)), errno(1), "{forbidden:x}");
         }
         for listed in [0x5401, 0x541b, 0x5451, 0x4004_9409] {
-            assert_eq!(filter.verdict(&ioctl(listed)), Verdict::Allow);
+            assert_eq!(filter.verdict(&ioctl(listed)), SyscallVerdict::Allow);
         }
         // FS_IOC_SETFLAGS, FITRIM, KVM_CREATE_VM
         for other in [0x4008_6602, 0xc018_5879, 0xae01] {
-            let expected = if devices { Verdict::Allow } else { errno(25) };
+            let expected = if devices {
+                SyscallVerdict::Allow
+            } else {
+                errno(25)
+            };
             assert_eq!(filter.verdict(&ioctl(other)), expected, "{other:x}");
         }
     }
 }
 
-fn under(profile: CallProfile, allow: &[&str], engine: Option<&LinuxSeccomp>) -> Filter {
+fn under(profile: CallProfile, allow: &[&str], engine: Option<&LinuxSeccomp>) -> SyscallFilter {
     let (allow, deny) = (names(allow), names(&[]));
-    let ours = Ours {
+    let ours = FilterPolicy {
         allow: &allow,
         deny: &deny,
         set_id: true,
@@ -514,14 +538,23 @@ fn paranoid_lists_requests_and_executes_no_memory() {
         let agent = under(CallProfile::Agent, &[], engine);
         let paranoid = under(CallProfile::Paranoid, &[], engine);
         // fcntl is checked, and not as far as the listener's way out goes.
-        assert_eq!(paranoid.listener, Listener::Sidecar, "{:?}", paranoid.notes);
+        assert_eq!(
+            paranoid.listener,
+            NotifyListener::Sidecar,
+            "{:?}",
+            paranoid.notes
+        );
         for (name, args, errno) in PARANOIDS {
             let call = call(name, args);
             let answer = match errno {
-                1 => Verdict::Notify(errno),
-                _ => Verdict::Errno(errno),
+                1 => SyscallVerdict::Notify(errno),
+                _ => SyscallVerdict::Errno(errno),
             };
-            assert_eq!(agent.verdict(&call), Verdict::Allow, "{name}({args:x?})");
+            assert_eq!(
+                agent.verdict(&call),
+                SyscallVerdict::Allow,
+                "{name}({args:x?})"
+            );
             assert_eq!(paranoid.verdict(&call), answer, "{name}({args:x?})");
         }
         for (name, args) in [
@@ -534,14 +567,14 @@ fn paranoid_lists_requests_and_executes_no_memory() {
             ("fcntl", [0, 1030, 0, 0, 0, 0]),
         ] {
             let verdict = paranoid.verdict(&call(name, args));
-            assert_eq!(verdict, Verdict::Allow, "{name}({args:x?})");
+            assert_eq!(verdict, SyscallVerdict::Allow, "{name}({args:x?})");
         }
         // What is allowed by name is allowed whatever its arguments.
         let more = under(CallProfile::Paranoid, &["mprotect"], engine);
         let jit = call("mprotect", [0x1000, 4096, 5, 0, 0, 0]);
-        assert_eq!(more.verdict(&jit), Verdict::Allow);
+        assert_eq!(more.verdict(&jit), SyscallVerdict::Allow);
         let typed = call("ioctl", [0, 0x5412, 0, 0, 0, 0]);
-        assert_eq!(paranoid.verdict(&typed), Verdict::Notify(1));
+        assert_eq!(paranoid.verdict(&typed), SyscallVerdict::Notify(1));
     }
 }
 
@@ -552,18 +585,18 @@ fn debug_adds_what_its_file_says_and_ceilings_know_of() {
         .map(|(name, _, _)| name.as_str())
         .collect();
     let mut known = crate::policy::SyscallProfile::Debug.adds().to_vec();
-    known.sort_by_key(|name| name.parse::<SyscallName>().unwrap().number());
+    known.sort_by_key(|name| name.parse::<KnownSyscall>().unwrap().number());
     assert_eq!(listed, known);
     let (agent, debug) = (
         under(CallProfile::Agent, &[], None),
         under(CallProfile::Debug, &[], None),
     );
-    for name in SyscallName::all() {
+    for name in KnownSyscall::all() {
         let call = call(name.as_str(), [0; 6]);
         let is_added = listed.contains(&name.as_str());
         assert_eq!(
-            debug.verdict(&call) == Verdict::Allow,
-            is_added || agent.verdict(&call) == Verdict::Allow,
+            debug.verdict(&call) == SyscallVerdict::Allow,
+            is_added || agent.verdict(&call) == SyscallVerdict::Allow,
             "{name}"
         );
         assert_eq!(

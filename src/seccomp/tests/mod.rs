@@ -9,16 +9,17 @@ use std::collections::BTreeSet;
 
 use super::interp::ARCH_X86_64;
 use super::{
-    Call, DenyMode, Filter, FilterInput, LinuxSeccomp, Ours, SyscallName, Verdict, compile,
+    DenyMode, FilterInput, FilterPolicy, KnownSyscall, LinuxSeccomp, SyscallData, SyscallFilter,
+    SyscallVerdict, compile,
 };
 
-fn names(names: &[&str]) -> BTreeSet<SyscallName> {
+fn names(names: &[&str]) -> BTreeSet<KnownSyscall> {
     names.iter().map(|name| name.parse().unwrap()).collect()
 }
 
-fn ours(allow: &[&str], deny: &[&str], engine: Option<&LinuxSeccomp>) -> Filter {
+fn ours(allow: &[&str], deny: &[&str], engine: Option<&LinuxSeccomp>) -> SyscallFilter {
     let (allow, deny) = (names(allow), names(deny));
-    let ours = Ours {
+    let ours = FilterPolicy {
         allow: &allow,
         deny: &deny,
         set_id: true,
@@ -34,7 +35,7 @@ fn ours(allow: &[&str], deny: &[&str], engine: Option<&LinuxSeccomp>) -> Filter 
     .unwrap()
 }
 
-fn engine_alone(engine: &LinuxSeccomp) -> Filter {
+fn engine_alone(engine: &LinuxSeccomp) -> SyscallFilter {
     compile(&FilterInput {
         ours: None,
         engine: Some(engine),
@@ -43,9 +44,9 @@ fn engine_alone(engine: &LinuxSeccomp) -> Filter {
     .unwrap()
 }
 
-fn call(name: &str, args: [u64; 6]) -> Call {
-    let number = name.parse::<SyscallName>().unwrap().number();
-    Call {
+fn call(name: &str, args: [u64; 6]) -> SyscallData {
+    let number = name.parse::<KnownSyscall>().unwrap().number();
+    SyscallData {
         number,
         arch: ARCH_X86_64,
         args,
@@ -129,6 +130,6 @@ fn interesting_values(named: impl IntoIterator<Item = u64>) -> Vec<u64> {
     values.into_iter().collect()
 }
 
-fn errno(number: u16) -> Verdict {
-    Verdict::Errno(number)
+fn errno(number: u16) -> SyscallVerdict {
+    SyscallVerdict::Errno(number)
 }

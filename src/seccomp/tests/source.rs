@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use serde::Deserialize;
 
 use super::super::base::{BASE, REASONS};
-use super::super::rule::{Case, Condition, ERRNOS, Op, Rule, Verdict, Width};
-use super::super::table::SyscallName;
+use super::super::rule::{Case, Condition, ERRNOS, Op, Rule, SyscallVerdict, Width};
+use super::super::table::KnownSyscall;
 
 const TOML: &str = include_str!("../../../policies/syscalls/base.toml");
 
@@ -50,14 +50,14 @@ struct Source {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Allow {
-    calls: Vec<SyscallName>,
+    calls: Vec<KnownSyscall>,
     reason: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Deny {
-    calls: Vec<SyscallName>,
+    calls: Vec<KnownSyscall>,
     errno: String,
     reason: String,
     #[serde(default)]
@@ -67,7 +67,7 @@ struct Deny {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Check {
-    call: SyscallName,
+    call: KnownSyscall,
     cases: Vec<SourceCase>,
     otherwise: String,
     reason: String,
@@ -116,15 +116,15 @@ enum Values {
     Many(Vec<u64>),
 }
 
-fn verdict(word: &str) -> Verdict {
+fn verdict(word: &str) -> SyscallVerdict {
     if word == "allow" {
-        return Verdict::Allow;
+        return SyscallVerdict::Allow;
     }
     let (_, errno) = ERRNOS
         .iter()
         .find(|(name, _)| *name == word)
         .unwrap_or_else(|| panic!("{word} is no verdict"));
-    Verdict::Errno(*errno)
+    SyscallVerdict::Errno(*errno)
 }
 
 /// The alternatives of one condition, of which all conditions must hold each.
@@ -199,7 +199,7 @@ fn cases(source: &SourceCase) -> Vec<Case> {
 }
 
 /// Rules by number, with their reasons.
-type Rules = BTreeMap<u32, (SyscallName, Rule, String)>;
+type Rules = BTreeMap<u32, (KnownSyscall, Rule, String)>;
 
 /// The base rules as the TOML says them.
 pub(super) fn base() -> Rules {
@@ -215,13 +215,13 @@ pub(super) fn more(name: &str) -> Rules {
 fn rules(text: &str) -> Rules {
     let source: Source = toml::from_str(text).unwrap();
     let mut rules = BTreeMap::new();
-    let mut add = |name: SyscallName, rule, reason: &str| {
+    let mut add = |name: KnownSyscall, rule, reason: &str| {
         let old = rules.insert(name.number(), (name, rule, reason.to_owned()));
         assert!(old.is_none(), "{name} has two rules");
     };
     for group in &source.allow {
         for name in &group.calls {
-            add(*name, Rule::always(Verdict::Allow), &group.reason);
+            add(*name, Rule::always(SyscallVerdict::Allow), &group.reason);
         }
     }
     for group in &source.deny {
@@ -241,7 +241,7 @@ fn rules(text: &str) -> Rules {
 }
 
 /// The calls of groups that are logged whatever they are answered.
-fn logged() -> BTreeMap<u32, SyscallName> {
+fn logged() -> BTreeMap<u32, KnownSyscall> {
     let source: Source = toml::from_str(TOML).unwrap();
     let groups = source.deny.iter().filter(|group| group.logged);
     let calls = groups.flat_map(|group| &group.calls);
@@ -262,13 +262,13 @@ fn generated() -> String {
     for reason in &reasons {
         writeln!(text, "    {reason:?},").unwrap();
     }
-    text.push_str("];\n\n/// The rule of every x86_64 call, sorted by number.\npub(super) static BASE: &[Base] = &[\n");
+    text.push_str("];\n\n/// The rule of every x86_64 call, sorted by number.\npub(super) static BASE: &[BaseRule] = &[\n");
     for (number, (name, rule, reason)) in &rules {
         let reason = reasons.binary_search(&reason.as_str()).unwrap();
         let rule = match (rule.cases.is_empty(), rule.otherwise) {
-            (true, Verdict::Allow) => format!("allow({number}, {reason})"),
-            (true, Verdict::Errno(errno)) => format!("deny({number}, {reason}, {errno})"),
-            (false, Verdict::Errno(errno)) => {
+            (true, SyscallVerdict::Allow) => format!("allow({number}, {reason})"),
+            (true, SyscallVerdict::Errno(errno)) => format!("deny({number}, {reason}, {errno})"),
+            (false, SyscallVerdict::Errno(errno)) => {
                 format!(
                     "check({number}, {reason}, &{}, {errno})",
                     name.as_str().to_uppercase()
@@ -294,14 +294,16 @@ fn generated_more() -> String {
         let rules = rules(source);
         write!(
             text,
-            "\n/// {about}\npub(super) static {list}: &[More] = &[\n"
+            "\n/// {about}\npub(super) static {list}: &[ExtraRule] = &[\n"
         )
         .unwrap();
         for (number, (name, rule, reason)) in &rules {
             let rule = match (rule.cases.is_empty(), rule.otherwise) {
-                (true, Verdict::Allow) => format!("allow({number}, {reason:?})"),
-                (true, Verdict::Errno(errno)) => format!("deny({number}, {errno}, {reason:?})"),
-                (false, Verdict::Errno(errno)) => {
+                (true, SyscallVerdict::Allow) => format!("allow({number}, {reason:?})"),
+                (true, SyscallVerdict::Errno(errno)) => {
+                    format!("deny({number}, {errno}, {reason:?})")
+                }
+                (false, SyscallVerdict::Errno(errno)) => {
                     let constant = name.as_str().to_uppercase();
                     format!("check({number}, &{list}_{constant}, {errno}, {reason:?})")
                 }
@@ -343,7 +345,7 @@ fn write_cases(text: &mut String, prefix: &str, rules: &Rules) {
             let when = conditions.join(", ");
             writeln!(
                 text,
-                "    Case {{ when: Cow::Borrowed(&[{when}]), then: Verdict::{:?} }},",
+                "    Case {{ when: Cow::Borrowed(&[{when}]), then: SyscallVerdict::{:?} }},",
                 case.then
             )
             .unwrap();
@@ -358,25 +360,25 @@ const HEADER_OF_MORE: &str = r#"//! Generated from the other files of `policies/
 
 use std::borrow::Cow;
 
-use super::rule::{Case, Condition, Op, Rule, Verdict, Width};
+use super::rule::{Case, Condition, Op, Rule, SyscallVerdict, Width};
 
 /// The rule of one call.
-pub(super) struct More {
+pub(super) struct ExtraRule {
     pub number: u16,
     pub reason: &'static str,
     pub rule: Rule,
 }
 
-const fn allow(number: u16, reason: &'static str) -> More {
-    More { number, reason, rule: Rule::always(Verdict::Allow) }
+const fn allow(number: u16, reason: &'static str) -> ExtraRule {
+    ExtraRule { number, reason, rule: Rule::always(SyscallVerdict::Allow) }
 }
 
-const fn deny(number: u16, errno: u16, reason: &'static str) -> More {
-    More { number, reason, rule: Rule::always(Verdict::Errno(errno)) }
+const fn deny(number: u16, errno: u16, reason: &'static str) -> ExtraRule {
+    ExtraRule { number, reason, rule: Rule::always(SyscallVerdict::Errno(errno)) }
 }
 
-const fn check(number: u16, cases: &'static [Case], errno: u16, reason: &'static str) -> More {
-    More { number, reason, rule: Rule { cases: Cow::Borrowed(cases), otherwise: Verdict::Errno(errno) } }
+const fn check(number: u16, cases: &'static [Case], errno: u16, reason: &'static str) -> ExtraRule {
+    ExtraRule { number, reason, rule: Rule { cases: Cow::Borrowed(cases), otherwise: SyscallVerdict::Errno(errno) } }
 }
 "#;
 
@@ -387,26 +389,26 @@ const HEADER: &str = r#"//! Generated from `policies/syscalls/base.toml`, with i
 
 use std::borrow::Cow;
 
-use super::rule::{Case, Condition, Op, Rule, Verdict, Width};
+use super::rule::{Case, Condition, Op, Rule, SyscallVerdict, Width};
 
 /// The rule of one call.
-pub(super) struct Base {
+pub(super) struct BaseRule {
     pub number: u16,
     /// An index into [`REASONS`].
     pub reason: u16,
     pub rule: Rule,
 }
 
-const fn allow(number: u16, reason: u16) -> Base {
-    Base { number, reason, rule: Rule::always(Verdict::Allow) }
+const fn allow(number: u16, reason: u16) -> BaseRule {
+    BaseRule { number, reason, rule: Rule::always(SyscallVerdict::Allow) }
 }
 
-const fn deny(number: u16, reason: u16, errno: u16) -> Base {
-    Base { number, reason, rule: Rule::always(Verdict::Errno(errno)) }
+const fn deny(number: u16, reason: u16, errno: u16) -> BaseRule {
+    BaseRule { number, reason, rule: Rule::always(SyscallVerdict::Errno(errno)) }
 }
 
-const fn check(number: u16, reason: u16, cases: &'static [Case], errno: u16) -> Base {
-    Base { number, reason, rule: Rule { cases: Cow::Borrowed(cases), otherwise: Verdict::Errno(errno) } }
+const fn check(number: u16, reason: u16, cases: &'static [Case], errno: u16) -> BaseRule {
+    BaseRule { number, reason, rule: Rule { cases: Cow::Borrowed(cases), otherwise: SyscallVerdict::Errno(errno) } }
 }
 
 "#;
@@ -433,7 +435,7 @@ fn base_rs_is_what_base_toml_says() {
 #[test]
 fn every_system_call_has_exactly_one_rule_and_a_reason() {
     let rules = base();
-    let missing: Vec<_> = SyscallName::all()
+    let missing: Vec<_> = KnownSyscall::all()
         .filter(|name| !rules.contains_key(&name.number()))
         .collect();
     assert!(missing.is_empty(), "no rule for {missing:?}");
@@ -466,10 +468,10 @@ fn calls_that_ordinary_programs_make_often_have_no_argument_checks() {
         "lseek",
         "epoll_wait",
     ] {
-        let name: SyscallName = name.parse().unwrap();
+        let name: KnownSyscall = name.parse().unwrap();
         assert_eq!(
             rules[&name.number()].1,
-            Rule::always(Verdict::Allow),
+            Rule::always(SyscallVerdict::Allow),
             "{name}"
         );
     }

@@ -5,10 +5,12 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
-use super::log::{Denied, Sink};
+use super::log::{DeniedCalls, Sink};
 use crate::audit::Actor;
 use crate::policy::Tool;
-use crate::seccomp::{Call, MAX_INSTRUCTIONS, Program, SavedFilter, SetIdWords, Verdict, run};
+use crate::seccomp::{
+    FilterProgram, MAX_INSTRUCTIONS, SavedFilter, SetIdWords, SyscallData, SyscallVerdict, run,
+};
 use crate::sys::seccomp::notify;
 
 /// The largest errno (`MAX_ERRNO`), to which the kernel cuts those of a filter too.
@@ -20,8 +22,8 @@ const LONGEST: usize = 8 + 8 * MAX_INSTRUCTIONS;
 /// What is known of one container.
 #[derive(Debug)]
 pub(super) struct Container {
-    program: Rc<Program>,
-    denied: RefCell<Denied>,
+    program: Rc<FilterProgram>,
+    denied: RefCell<DeniedCalls>,
 }
 
 impl Container {
@@ -39,7 +41,7 @@ impl Container {
         let kept = kept.ok_or_else(|| io::Error::other("the filter is cut short"))?;
         Ok(Self {
             program: Rc::new(kept.map_err(io::Error::other)?.program),
-            denied: RefCell::new(Denied::with(set_id)),
+            denied: RefCell::new(DeniedCalls::with(set_id)),
         })
     }
 
@@ -52,12 +54,12 @@ impl Container {
     }
 
     /// What the program says of a call, as an errno. It is never allowed here, whatever the program says.
-    pub fn errno(&self, waiting: &notify::Call) -> u16 {
+    pub fn errno(&self, waiting: &notify::NotifiedCall) -> u16 {
         errno(&self.program, &call(waiting))
     }
 
     /// Writes a denied call down, or counts it.
-    pub fn note(&self, waiting: &notify::Call, errno: u16) {
+    pub fn note(&self, waiting: &notify::NotifiedCall, errno: u16) {
         self.denied.borrow_mut().note(&call(waiting), errno);
     }
 
@@ -72,16 +74,18 @@ impl Container {
     }
 }
 
-fn errno(program: &Program, call: &Call) -> u16 {
+fn errno(program: &FilterProgram, call: &SyscallData) -> u16 {
     match run(program, call) {
-        Verdict::Notify(errno @ 1..) | Verdict::Errno(errno @ 1..) => errno.min(MAX_ERRNO),
+        SyscallVerdict::Notify(errno @ 1..) | SyscallVerdict::Errno(errno @ 1..) => {
+            errno.min(MAX_ERRNO)
+        }
         // The kernel asks about nothing else.
         _ => ENOSYS,
     }
 }
 
-fn call(waiting: &notify::Call) -> Call {
-    Call {
+fn call(waiting: &notify::NotifiedCall) -> SyscallData {
+    SyscallData {
         // The kernel's number is an int.
         number: waiting.number as u32,
         arch: waiting.arch,
@@ -94,19 +98,19 @@ mod tests {
     use super::*;
     use crate::seccomp::{ARCH_X86_64, Instruction};
 
-    fn program(value: u32) -> Program {
+    fn program(value: u32) -> FilterProgram {
         let answer = Instruction {
             code: 0x06,
             jt: 0,
             jf: 0,
             k: value,
         };
-        Program::new(vec![answer]).unwrap()
+        FilterProgram::new(vec![answer]).unwrap()
     }
 
     #[test]
     fn the_answer_is_the_programs_errno_and_never_success() {
-        let call = Call {
+        let call = SyscallData {
             number: 1,
             arch: ARCH_X86_64,
             args: [0; 6],

@@ -7,9 +7,9 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use crate::audit::{Actor, Event, Verdict, WallName, What};
+use crate::audit::{Actor, Event, EventDetail, Verdict, WallName};
 use crate::policy::Tool;
-use crate::seccomp::{Call, Hint, SetIdWords, Words, words};
+use crate::seccomp::{DenialWords, Hint, SetIdWords, SyscallData, words};
 
 /// Kinds of one call that are told apart by their arguments; further ones are one kind.
 const KINDS: usize = 8;
@@ -28,8 +28,9 @@ struct Kind {
     call: Option<String>,
 }
 
+/// How often equal calls were denied since the last line of the log.
 #[derive(Debug)]
-struct Counted {
+struct CallCount {
     /// Since the last event.
     pending: u64,
     /// When that was handed on.
@@ -40,7 +41,7 @@ struct Counted {
 
 /// The denied calls of one container.
 #[derive(Default)]
-pub(super) struct Denied {
+pub(super) struct DeniedCalls {
     sink: Option<Sink>,
     /// In whose words the remedies are.
     tool: Tool,
@@ -48,12 +49,12 @@ pub(super) struct Denied {
     by: Option<Actor>,
     /// Why no file can be made set-user-ID, where none can.
     set_id: Option<SetIdWords>,
-    kinds: BTreeMap<Kind, Counted>,
+    kinds: BTreeMap<Kind, CallCount>,
     /// The last call, whose kind need not be put in words again: loops make the same call.
-    last: Option<(Call, u16, Kind)>,
+    last: Option<(SyscallData, u16, Kind)>,
 }
 
-impl fmt::Debug for Denied {
+impl fmt::Debug for DeniedCalls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Denied")
             .field("kinds", &self.kinds)
@@ -61,7 +62,7 @@ impl fmt::Debug for Denied {
     }
 }
 
-impl Denied {
+impl DeniedCalls {
     /// Of a container in which no file can be made set-user-ID, or any can.
     pub fn with(set_id: Option<SetIdWords>) -> Self {
         Self {
@@ -85,7 +86,7 @@ impl Denied {
     }
 
     /// A call was denied.
-    pub fn note(&mut self, call: &Call, errno: u16) {
+    pub fn note(&mut self, call: &SyscallData, errno: u16) {
         let known = self
             .last
             .take_if(|(last, was, _)| (&*last, *was) == (call, errno));
@@ -103,7 +104,7 @@ impl Denied {
     }
 
     /// The kind of a call, which is there afterwards.
-    fn kind_of(&mut self, call: &Call, errno: u16) -> Kind {
+    fn kind_of(&mut self, call: &SyscallData, errno: u16) -> Kind {
         let words = words(call, errno, self.set_id.as_ref());
         let (number, known, tool) = (call.number, &self.kinds, self.tool);
         let mut kind = Kind {
@@ -115,7 +116,7 @@ impl Denied {
         if !known.contains_key(&kind) && of_number >= KINDS {
             kind.call = None;
         }
-        let counted = || Counted {
+        let counted = || CallCount {
             pending: 0,
             told: None,
             event: event(words, kind.call.clone(), tool),
@@ -148,8 +149,8 @@ impl Denied {
 }
 
 /// The event of a kind: `call` is what all of it have in common, if they do.
-fn event(words: Words, call: Option<String>, tool: Tool) -> Event {
-    let Words {
+fn event(words: DenialWords, call: Option<String>, tool: Tool) -> Event {
+    let DenialWords {
         name,
         call: _,
         errno,
@@ -168,7 +169,7 @@ fn event(words: Words, call: Option<String>, tool: Tool) -> Event {
         ..Event::new(
             WallName::Syscalls,
             Verdict::Denied,
-            What::Syscall { name, call, errno },
+            EventDetail::Syscall { name, call, errno },
         )
     }
 }
@@ -180,16 +181,16 @@ mod tests {
     use super::*;
     use crate::seccomp::ARCH_X86_64;
 
-    fn events(act: impl FnOnce(&mut Denied)) -> Vec<(String, u64)> {
+    fn events(act: impl FnOnce(&mut DeniedCalls)) -> Vec<(String, u64)> {
         let told = Rc::new(RefCell::new(Vec::new()));
         let heard = Rc::clone(&told);
-        let mut denied = Denied::default();
+        let mut denied = DeniedCalls::default();
         denied.log_to(
             Tool::Engine,
             Rc::new(move |event: Event| {
                 let times = event.times();
                 match event.what {
-                    What::Syscall { call, .. } => heard.borrow_mut().push((call, times)),
+                    EventDetail::Syscall { call, .. } => heard.borrow_mut().push((call, times)),
                     other => panic!("{other:?}"),
                 }
             }),
@@ -199,8 +200,8 @@ mod tests {
         told.take()
     }
 
-    fn call(number: libc::c_long, args: [u64; 6]) -> Call {
-        Call {
+    fn call(number: libc::c_long, args: [u64; 6]) -> SyscallData {
+        SyscallData {
             number: u32::try_from(number).unwrap(),
             arch: ARCH_X86_64,
             args,
@@ -238,7 +239,7 @@ mod tests {
         ] {
             let heard = Rc::new(RefCell::new(Vec::new()));
             let told = Rc::clone(&heard);
-            let mut denied = Denied::default();
+            let mut denied = DeniedCalls::default();
             denied.log_to(tool, Rc::new(move |event| told.borrow_mut().push(event)));
             denied.note(&call(libc::SYS_ptrace, [0; 6]), 1);
             assert_eq!(heard.borrow()[0].hint.as_deref(), Some(wanted));
@@ -264,7 +265,10 @@ mod tests {
     #[test]
     fn a_process_of_verify_uses_up_no_kind_of_the_workloads() {
         let told = Rc::new(RefCell::new(Vec::new()));
-        let (mut own, mut verify) = (Denied::default(), Denied::default().apart(Actor::Verify));
+        let (mut own, mut verify) = (
+            DeniedCalls::default(),
+            DeniedCalls::default().apart(Actor::Verify),
+        );
         for denied in [&mut own, &mut verify] {
             let heard = Rc::clone(&told);
             denied.log_to(
@@ -280,7 +284,7 @@ mod tests {
         let (verifys, others): (Vec<_>, Vec<_>) = events.into_iter().partition(Event::is_verifys);
         assert_eq!((verifys.len() > KINDS, others.len()), (true, 1));
         assert!(
-            matches!(&others[0].what, What::Syscall { call, .. } if call.contains("99")),
+            matches!(&others[0].what, EventDetail::Syscall { call, .. } if call.contains("99")),
             "{others:?}"
         );
     }

@@ -30,7 +30,7 @@ use crate::policy::Tool;
 use crate::seccomp::SetIdWords;
 use crate::sys::memory::Code;
 use crate::sys::seccomp::notify;
-use crate::sys::socket::{self, Received};
+use crate::sys::socket::{self, Datagram};
 use container::Container;
 use line::{GREETING, GREETING_OF_VERIFY, LISTENER, REFUSED, TAKEN};
 pub(super) use log::Sink;
@@ -49,9 +49,9 @@ const LOOKS: usize = 4;
 /// The longest greeting.
 const LONGEST: usize = 1024;
 
-/// What is watched.
+/// A watched descriptor, and what it stands for.
 #[derive(Debug)]
-enum Held {
+enum WatchedFd {
     /// The runtime has connected and not said what for; its place is kept until then.
     Visitor(OwnedFd, Instant),
     /// It has: the next message is this container's listener. The first process's line waits as long as its `start` takes.
@@ -60,17 +60,17 @@ enum Held {
     Listener(OwnedFd, Rc<Container>),
 }
 
-impl Held {
+impl WatchedFd {
     /// Whether its time is over.
     fn is_late(&self, now: Instant) -> bool {
         match self {
-            Held::Visitor(_, until) | Held::Greeted(_, _, Some(until)) => *until <= now,
-            Held::Greeted(_, _, None) | Held::Listener(..) => false,
+            WatchedFd::Visitor(_, until) | WatchedFd::Greeted(_, _, Some(until)) => *until <= now,
+            WatchedFd::Greeted(_, _, None) | WatchedFd::Listener(..) => false,
         }
     }
 
     fn is_listener(&self) -> bool {
-        matches!(self, Held::Listener(..))
+        matches!(self, WatchedFd::Listener(..))
     }
 }
 
@@ -94,7 +94,7 @@ pub(super) struct Calls {
     verify: Rc<Container>,
     /// How many processes of `verify` have begun since somebody asked.
     verifies: Rc<Cell<u64>>,
-    held: BTreeMap<u64, Held>,
+    held: BTreeMap<u64, WatchedFd>,
     next: u64,
     /// The program's own code, until what the start touched of it has been given back.
     started: Option<Code>,
@@ -154,7 +154,7 @@ impl Calls {
     /// The next message on this socket is the listener of the container's first process.
     pub fn expect_first(&mut self, socket: OwnedFd) -> io::Result<()> {
         let own = Rc::clone(&self.own);
-        self.hold(Held::Greeted(socket, own, None))
+        self.hold(WatchedFd::Greeted(socket, own, None))
     }
 
     /// Does a bounded piece of work, without waiting.
@@ -199,9 +199,10 @@ impl Calls {
         Ok(epoll::add(&self.epoll, fd, data, EventFlags::IN)?)
     }
 
-    fn hold(&mut self, held: Held) -> io::Result<()> {
+    fn hold(&mut self, held: WatchedFd) -> io::Result<()> {
         let token = self.next;
-        let (Held::Visitor(fd, _) | Held::Greeted(fd, ..) | Held::Listener(fd, _)) = &held;
+        let (WatchedFd::Visitor(fd, _) | WatchedFd::Greeted(fd, ..) | WatchedFd::Listener(fd, _)) =
+            &held;
         self.watch(fd.as_fd(), token)?;
         self.next += 1;
         self.held.insert(token, held);
@@ -222,7 +223,7 @@ impl Calls {
             // If it cannot be watched it is closed, which the other end hears.
             None => {
                 let until = Instant::now() + GREETS_WITHIN;
-                drop(self.hold(Held::Visitor(visitor, until)));
+                drop(self.hold(WatchedFd::Visitor(visitor, until)));
             }
         }
     }
@@ -246,7 +247,7 @@ impl Calls {
     /// Whether it is kept.
     fn serve(&mut self, token: u64, flags: EventFlags) -> io::Result<bool> {
         match self.held.get(&token) {
-            Some(Held::Listener(listener, container)) => {
+            Some(WatchedFd::Listener(listener, container)) => {
                 if flags.contains(EventFlags::IN) {
                     answer(listener.as_fd(), container)?;
                     return Ok(true);
@@ -254,19 +255,19 @@ impl Calls {
                 // Nobody is left who could call.
                 Ok(false)
             }
-            Some(Held::Visitor(..)) => self.hear(token),
-            Some(Held::Greeted(..)) => self.take(token),
+            Some(WatchedFd::Visitor(..)) => self.hear(token),
+            Some(WatchedFd::Greeted(..)) => self.take(token),
             None => Ok(false),
         }
     }
 
     /// A visitor says what it wants.
     fn hear(&mut self, token: u64) -> io::Result<bool> {
-        let Some(Held::Visitor(visitor, _)) = self.held.get(&token) else {
+        let Some(WatchedFd::Visitor(visitor, _)) = self.held.get(&token) else {
             return Ok(false);
         };
         let mut buffer = [0; LONGEST];
-        let Received { len, fds } = socket::receive(visitor.as_fd(), &mut buffer)?;
+        let Datagram { len, fds } = socket::receive(visitor.as_fd(), &mut buffer)?;
         if len == 0 {
             return Ok(false);
         }
@@ -279,7 +280,7 @@ impl Calls {
             }
             None => Err("this is no greeting of agentbox's".to_owned()),
         };
-        let Some(Held::Visitor(visitor, _)) = self.held.remove(&token) else {
+        let Some(WatchedFd::Visitor(visitor, _)) = self.held.remove(&token) else {
             return Ok(false);
         };
         match found {
@@ -288,7 +289,7 @@ impl Calls {
                 // Under the same token: the socket is watched already.
                 let until = Some(Instant::now() + COMES_WITHIN);
                 self.held
-                    .insert(token, Held::Greeted(visitor, container, until));
+                    .insert(token, WatchedFd::Greeted(visitor, container, until));
                 Ok(true)
             }
             Err(why) => {
@@ -300,11 +301,11 @@ impl Calls {
 
     /// The listener comes.
     fn take(&mut self, token: u64) -> io::Result<bool> {
-        let Some(Held::Greeted(socket, container, _)) = self.held.get(&token) else {
+        let Some(WatchedFd::Greeted(socket, container, _)) = self.held.get(&token) else {
             return Ok(false);
         };
         let mut buffer = [0; LISTENER.len()];
-        let Received { len, mut fds } = socket::receive(socket.as_fd(), &mut buffer)?;
+        let Datagram { len, mut fds } = socket::receive(socket.as_fd(), &mut buffer)?;
         if buffer[..len] != *LISTENER || fds.len() != 1 {
             return Ok(false);
         }
@@ -313,8 +314,8 @@ impl Calls {
         };
         // An older kernel has no such flag.
         let _slower = notify::take_turns(listener.as_fd());
-        let held = self.hold(Held::Listener(listener, container));
-        if let Some(Held::Greeted(socket, ..)) = self.held.remove(&token) {
+        let held = self.hold(WatchedFd::Listener(listener, container));
+        if let Some(WatchedFd::Greeted(socket, ..)) = self.held.remove(&token) {
             match held {
                 Ok(()) => {
                     socket::send(socket.as_fd(), TAKEN, &[])?;
@@ -338,7 +339,7 @@ fn answer(listener: BorrowedFd<'_>, container: &Container) -> io::Result<()> {
         return Ok(());
     };
     let errno = container.errno(&call);
-    notify::answer(listener, &call, notify::Answer::Failed(errno.into()))?;
+    notify::answer(listener, &call, notify::NotifyAnswer::Failed(errno.into()))?;
     // Afterwards: the caller waits no longer than it must.
     container.note(&call, errno);
     Ok(())
@@ -355,7 +356,7 @@ mod tests {
     use rustix::process::Resource;
 
     use super::*;
-    use crate::seccomp::{Instruction, Program, SavedFilter};
+    use crate::seccomp::{FilterProgram, Instruction, SavedFilter};
     use crate::sidecar::protocol::{NamespaceId, own_pid_namespace};
 
     fn calls() -> Calls {
@@ -366,7 +367,7 @@ mod tests {
             k: 0x7fff_0000,
         };
         let kept = SavedFilter {
-            program: Program::new(vec![allowed]).unwrap(),
+            program: FilterProgram::new(vec![allowed]).unwrap(),
             flags: 0,
         };
         let flags = rustix::fs::MemfdFlags::CLOEXEC;
@@ -395,8 +396,8 @@ mod tests {
             let own = Rc::clone(&calls.own);
             calls
                 .hold(match number % 2 {
-                    0 => Held::Visitor(socket(), until),
-                    _ => Held::Greeted(socket(), own, Some(until)),
+                    0 => WatchedFd::Visitor(socket(), until),
+                    _ => WatchedFd::Greeted(socket(), own, Some(until)),
                 })
                 .unwrap();
         }
@@ -417,7 +418,7 @@ mod tests {
         for _ in 0..MOST {
             assert_eq!(calls.no_room(now), None);
             let own = Rc::clone(&calls.own);
-            calls.hold(Held::Listener(socket(), own)).unwrap();
+            calls.hold(WatchedFd::Listener(socket(), own)).unwrap();
         }
         let why = calls.no_room(now + COMES_WITHIN).unwrap();
         assert!(why.contains("end some"), "{why}");

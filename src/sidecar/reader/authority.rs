@@ -23,9 +23,9 @@ use rustls::server::ServerSessionMemoryCache;
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::egress::Opened;
+use crate::egress::TlsHosts;
 use crate::policy::Host;
-use crate::policy::rule::Target;
+use crate::policy::rule::RuleTarget;
 
 /// Its name, for people who look at a certificate.
 const NAME: &str = "agentbox, for this container alone";
@@ -59,7 +59,7 @@ impl fmt::Debug for Authority {
 
 impl Authority {
     /// A new one for these hosts, and its certificate (PEM).
-    pub fn make(opened: &Opened) -> Result<(Self, String), Error> {
+    pub fn make(opened: &TlsHosts) -> Result<(Self, String), Error> {
         let key = KeyPair::generate()?;
         let mut params = of_authority();
         params.serial_number = Some(serial()?);
@@ -102,16 +102,16 @@ fn serial() -> Result<SerialNumber, Error> {
 }
 
 /// For these names, those below them, and no others. A rule for every host leaves nothing to say.
-fn constraints(opened: &Opened) -> Option<NameConstraints> {
+fn constraints(opened: &TlsHosts) -> Option<NameConstraints> {
     let (mut permitted, mut names, mut addresses) = (Vec::new(), false, false);
     for target in opened.targets() {
         permitted.push(match target {
-            Target::Any => return None,
-            Target::Name(name) | Target::Below(name) => {
+            RuleTarget::Any => return None,
+            RuleTarget::Name(name) | RuleTarget::Below(name) => {
                 names = true;
                 GeneralSubtree::DnsName(name.to_string())
             }
-            Target::Addresses(net, bits) => {
+            RuleTarget::Addresses(net, bits) => {
                 addresses = true;
                 GeneralSubtree::IpAddress(CidrSubnet::from_addr_prefix(*net, *bits))
             }
@@ -223,12 +223,12 @@ mod tests {
     use rustls::pki_types::{ServerName, UnixTime};
 
     use super::*;
-    use crate::egress::Rules;
+    use crate::egress::EgressRules;
 
-    fn opened(allow: &[&str]) -> Opened {
-        Opened::of(&Rules {
+    fn opened(allow: &[&str]) -> TlsHosts {
+        TlsHosts::of(&EgressRules {
             allow: allow.iter().map(|rule| rule.parse().unwrap()).collect(),
-            ..Rules::default()
+            ..EgressRules::default()
         })
     }
 

@@ -20,29 +20,32 @@ use hyper::{Request as HttpRequest, Response, StatusCode};
 use tokio::net::TcpStream;
 
 use super::authority::Opener;
-use super::held::{NotHeld, Room};
-use super::mcp::{self, Heard};
-use super::messages::{Answer, Arrival, By, Line, Question, Way};
-use super::outside::{Greetings, Outside, Words};
-use super::refused::{ReadAs, in_mcp, words};
-use super::rewrite::Expected;
+use super::held::{HoldError, Room};
+use super::mcp::{self, FilteredBody};
+use super::messages::{
+    Arrival, ClientRoute, ConnectionChoice, MessageChannel, Question, RequestAnswer,
+};
+use super::outside::{Greetings, HostClient, TextBody};
+use super::refused::{RefusalFormat, in_mcp, words};
+use super::rewrite::ExpectedAnswer;
 use super::secrets::{Answers, Secrets};
-use super::stream::{self, Client, Clock, Fault, Inside, Passage, Turn};
-use super::websocket::{self, Opaque};
+use super::stream::{self, Client, ClientFault, ClientStream, Clock, Passage, ProtocolSwitch};
+use super::websocket::{self, SwitchedConnection};
 use super::{opened, rewrite};
 use crate::egress::Honey;
 use crate::egress::http::{KnownFields, LONGEST_HEAD};
-use crate::egress::mcp::{Lists, Message};
-use crate::egress::request::Asked;
+use crate::egress::mcp::{McpLists, McpMessage};
+use crate::egress::request::FullRequest;
 use crate::policy::request::Scheme;
 
 /// How long a client may take for a head, and be idle between requests.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
 
-pub(super) type Told = Response<Either<Words, Heard>>;
+/// A response from the reader.
+pub(super) type ReaderResponse = Response<Either<TextBody, FilteredBody>>;
 
-/// What a reader has.
-pub(super) struct Given {
+/// The state of a reader.
+pub(super) struct ReaderState {
     pub greetings: Greetings,
     pub secrets: Secrets,
     /// What is not to leave.
@@ -56,43 +59,48 @@ pub(super) struct Given {
 }
 
 struct Conversation<'a> {
-    given: &'a Given,
+    given: &'a ReaderState,
     /// To the sidecar.
-    line: Line,
+    line: MessageChannel,
     arrival: Arrival,
     /// How the client speaks.
     spoken: Scheme,
-    outside: RefCell<Option<Outside>>,
+    outside: RefCell<Option<HostClient>>,
     /// The host's side of a WebSocket, when the host has agreed to it.
-    opaque: RefCell<Option<Opaque>>,
+    opaque: RefCell<Option<SwitchedConnection>>,
     /// Whether any request was read.
     began: Cell<bool>,
     /// What the client of this request makes of a refusal.
-    read_as: Cell<ReadAs>,
+    read_as: Cell<RefusalFormat>,
 }
 
-/// A request that may go, and what it may go by.
-enum Leave {
+/// Whether a request is sent, and by which connection.
+enum SendDecision {
     /// Over this new connection, or over the one before; with what lists in the answer may show.
-    Go(Option<OwnedFd>, Option<Box<Lists>>),
+    Go(Option<OwnedFd>, Option<Box<McpLists>>),
     /// What is in it decides.
     Read,
     /// It may not; the client is told this.
-    Refused(Box<Told>),
+    Refused(Box<ReaderResponse>),
 }
 
 /// Serves a connection to a host with rules for requests, until it ends; the sidecar, which holds it too, says goodbye.
-pub(super) async fn serve(given: &Given, stream: TcpStream, line: Line, arrival: Arrival) {
+pub(super) async fn serve(
+    given: &ReaderState,
+    stream: TcpStream,
+    line: MessageChannel,
+    arrival: Arrival,
+) {
     let Ok(early) = line.hear_early(arrival.early).await else {
         return;
     };
-    let mut client = Inside::new(stream, early);
+    let mut client = ClientStream::new(stream, early);
     let opener = given.opener.as_ref().filter(|_| arrival.opens);
-    let (client, spoken): (Box<dyn stream::Way>, Scheme) = match opener {
+    let (client, spoken): (Box<dyn stream::ByteStream>, Scheme) = match opener {
         Some(opener) if speaks_tls(&mut client).await => {
             match opened::open(opener, &arrival.host, client).await {
                 Ok(client) => (Box::new(client), Scheme::Https),
-                Err(why) => return say_fault(&line, why, Answered::Cannot).await,
+                Err(why) => return say_fault(&line, why, AnswerState::Cannot).await,
             }
         }
         _ => (Box::new(client), Scheme::Http),
@@ -111,20 +119,20 @@ pub(super) async fn serve(given: &Given, stream: TcpStream, line: Line, arrival:
 }
 
 /// Whether a client begins with a greeting of TLS.
-async fn speaks_tls(client: &mut Inside) -> bool {
+async fn speaks_tls(client: &mut ClientStream) -> bool {
     let first = tokio::time::timeout(HEAD_WITHIN, client.first()).await;
     first.is_ok_and(|first| first == Some(stream::TLS_HANDSHAKE))
 }
 
 /// Tells the sidecar why a client is not read any further. One that cannot hear it ends the connection all the same.
-async fn say_fault(line: &Line, why: String, answered: Answered) {
-    let began = answered == Answered::Cannot;
+async fn say_fault(line: &MessageChannel, why: String, answered: AnswerState) {
+    let began = answered == AnswerState::Cannot;
     let _said = line.say(&Question::Fault { why, began }, &[]).await;
 }
 
-/// Whether the client can still be told something in the clear.
+/// Whether the client can still get an answer in the clear.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Answered {
+enum AnswerState {
     Can,
     /// An answer may be under way, or it speaks TLS.
     Cannot,
@@ -132,7 +140,7 @@ enum Answered {
 
 impl Conversation<'_> {
     /// Reads and answers requests until the client has no more.
-    async fn hold(&self, client: Box<dyn stream::Way>) {
+    async fn hold(&self, client: Box<dyn stream::ByteStream>) {
         let passage = Passage::default();
         let client = Client::new(client, &self.given.honey, &passage);
         let service = service_fn(|message| Box::pin(self.answer_in_turn(message, &passage.turn)));
@@ -140,7 +148,7 @@ impl Conversation<'_> {
         builder
             .timer(Clock)
             .header_read_timeout(HEAD_WITHIN)
-            .keep_alive(self.arrival.way == Way::Direct)
+            .keep_alive(self.arrival.way == ClientRoute::Direct)
             .max_buf_size(2 * LONGEST_HEAD);
         let mut connection = builder.serve_connection(client, service);
         // A client that is gone, or a fault that the sidecar answers.
@@ -151,23 +159,23 @@ impl Conversation<'_> {
         }
         let is_tls = self.spoken == Scheme::Https;
         match passage.fault.take() {
-            Some(Fault::Tls(_)) if !is_tls => {
+            Some(ClientFault::Tls(_)) if !is_tls => {
                 let _said = self.line.say(&Question::Tls, &[]).await;
             }
-            Some(Fault::Honey(name)) => {
+            Some(ClientFault::Honey(name)) => {
                 let _said = self.line.say(&Question::Honey(name), &[]).await;
             }
-            Some(Fault::Tls(why) | Fault::Unread(why)) => {
+            Some(ClientFault::Tls(why) | ClientFault::Unread(why)) => {
                 let answered = match self.began.get() || is_tls {
-                    true => Answered::Cannot,
-                    false => Answered::Can,
+                    true => AnswerState::Cannot,
+                    false => AnswerState::Can,
                 };
                 say_fault(&self.line, why, answered).await;
             }
             None => {
                 let Err(error) = ended else { return };
                 if let Some(why) = opened::of_end(&error) {
-                    say_fault(&self.line, why, Answered::Cannot).await;
+                    say_fault(&self.line, why, AnswerState::Cannot).await;
                 } else if error.is_parse() {
                     // hyper has answered it (400, or 431).
                     let why = format!("its head is none that can be read: {error}");
@@ -184,7 +192,7 @@ impl Conversation<'_> {
             Some(host) => {
                 let (way, rest) = client.into_rest();
                 let early = Bytes::from([&read[..], &rest].concat());
-                websocket::carry(Opaque { way, early }, host).await;
+                websocket::carry(SwitchedConnection { way, early }, host).await;
             }
         }
     }
@@ -193,21 +201,21 @@ impl Conversation<'_> {
     async fn answer_in_turn(
         &self,
         message: HttpRequest<Incoming>,
-        turn: &Cell<Turn>,
-    ) -> io::Result<Told> {
+        turn: &Cell<ProtocolSwitch>,
+    ) -> io::Result<ReaderResponse> {
         let asks = message.headers().contains_key(UPGRADE);
         let told = self.answer(message).await?;
         match told.status() {
-            StatusCode::SWITCHING_PROTOCOLS => turn.set(Turn::Switched),
-            _ if asks => turn.set(Turn::Stays),
+            StatusCode::SWITCHING_PROTOCOLS => turn.set(ProtocolSwitch::Switched),
+            _ if asks => turn.set(ProtocolSwitch::Stays),
             _ => {}
         }
         Ok(told)
     }
 
-    async fn answer(&self, message: HttpRequest<Incoming>) -> io::Result<Told> {
+    async fn answer(&self, message: HttpRequest<Incoming>) -> io::Result<ReaderResponse> {
         self.began.set(true);
-        self.read_as.set(ReadAs::of(message.headers()));
+        self.read_as.set(RefusalFormat::of(message.headers()));
         let Arrival {
             host, port, scheme, ..
         } = &self.arrival;
@@ -219,7 +227,11 @@ impl Conversation<'_> {
     }
 
     /// By the connection that is kept, or by a new one where the host has ended that before it got anything.
-    async fn forward(&self, asked: Asked, message: HttpRequest<Incoming>) -> io::Result<Told> {
+    async fn forward(
+        &self,
+        asked: FullRequest,
+        message: HttpRequest<Incoming>,
+    ) -> io::Result<ReaderResponse> {
         let rules = (&self.given.secrets, &self.given.fields);
         let message = message.map(Either::Left);
         let (unfit, mut message) = match rewrite::request(&asked, message, rules) {
@@ -231,15 +243,19 @@ impl Conversation<'_> {
         if asked.request.method.is_websocket() {
             // Its connection is its own.
             kept = None;
-            self.read_as.set(ReadAs::WebSocket);
+            self.read_as.set(RefusalFormat::WebSocket);
         }
-        let mut read: Option<Message> = None;
+        let mut read: Option<McpMessage> = None;
         loop {
             let is_ready = match &mut kept {
                 Some(outside) => outside.is_ready().await,
                 None => false,
             };
-            let by = if is_ready { By::Either } else { By::New };
+            let by = if is_ready {
+                ConnectionChoice::Either
+            } else {
+                ConnectionChoice::New
+            };
             let (address, unfit) = (address.clone(), unfit.clone());
             let calls = read.as_ref().map(|message| message.calls.clone());
             let may = Question::Request {
@@ -249,11 +265,11 @@ impl Conversation<'_> {
                 by,
             };
             let (stream, lists) = match self.leave(&may).await? {
-                Leave::Refused(told) => {
+                SendDecision::Refused(told) => {
                     self.outside.replace(kept);
                     return Ok(in_mcp(*told, read.as_ref()).await);
                 }
-                Leave::Read => match (message.take(), &read) {
+                SendDecision::Read => match (message.take(), &read) {
                     (Some((whole, expected)), None) => {
                         match mcp::take(whole, &self.given.rooms.0).await {
                             Ok((whole, taken)) => {
@@ -261,15 +277,15 @@ impl Conversation<'_> {
                                 message = Some((whole, expected));
                                 continue;
                             }
-                            Err(NotHeld::Unfit(why)) => {
+                            Err(HoldError::Unfit(why)) => {
                                 return self.refused(&Question::Unclear(why)).await;
                             }
-                            Err(NotHeld::Busy) => return self.refused(&Question::Busy).await,
+                            Err(HoldError::Busy) => return self.refused(&Question::Busy).await,
                         }
                     }
                     _ => return Err(io::ErrorKind::InvalidData.into()),
                 },
-                Leave::Go(stream, lists) => (stream, lists),
+                SendDecision::Go(stream, lists) => (stream, lists),
             };
             let (mut outside, is_new) = match (stream, kept.take()) {
                 (Some(stream), _) => match self.open(stream).await {
@@ -282,7 +298,7 @@ impl Conversation<'_> {
             let Some((mut sent, expected)) = message.take() else {
                 return Err(io::ErrorKind::InvalidData.into());
             };
-            let has_lists = read.as_ref().is_some_and(Message::lists);
+            let has_lists = read.as_ref().is_some_and(McpMessage::lists);
             let lists = lists.filter(|_| has_lists);
             if lists.is_some() {
                 mcp::ask_plain(sent.headers_mut());
@@ -298,25 +314,25 @@ impl Conversation<'_> {
         }
     }
 
-    async fn open(&self, stream: OwnedFd) -> Result<Outside, String> {
+    async fn open(&self, stream: OwnedFd) -> Result<HostClient, String> {
         let to = (&self.arrival.host, self.arrival.scheme);
-        Outside::open(&self.given.greetings, to, stream).await
+        HostClient::open(&self.given.greetings, to, stream).await
     }
 
     /// The host's answer, for the client.
     async fn told(
         &self,
-        asked: &Asked,
+        asked: &FullRequest,
         answer: Response<Incoming>,
-        (outside, expected, lists): (Outside, Expected, Option<Box<Lists>>),
-    ) -> io::Result<Told> {
+        (outside, expected, lists): (HostClient, ExpectedAnswer, Option<Box<McpLists>>),
+    ) -> io::Result<ReaderResponse> {
         let secrets = &self.given.secrets;
         let why = match rewrite::answer((asked, self.spoken), answer, (secrets, &expected)) {
             Ok(answer) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 match outside.switched().await {
                     Some(host) => {
                         self.opaque.replace(Some(host));
-                        return Ok(answer.map(|_| Either::Left(Words::default())));
+                        return Ok(answer.map(|_| Either::Left(TextBody::default())));
                     }
                     None => "it ended the connection behind its answer".to_owned(),
                 }
@@ -345,27 +361,27 @@ impl Conversation<'_> {
     }
 
     /// Asks the sidecar.
-    async fn leave(&self, question: &Question) -> io::Result<Leave> {
+    async fn leave(&self, question: &Question) -> io::Result<SendDecision> {
         self.line.say(question, &[]).await?;
         let Some((answer, fds)) = self.line.hear().await? else {
             return Err(io::ErrorKind::UnexpectedEof.into());
         };
         Ok(match answer {
-            Answer::Go { lists } => Leave::Go(fds.into_iter().next(), lists),
-            Answer::Read => Leave::Read,
-            Answer::Refused {
+            RequestAnswer::Go { lists } => SendDecision::Go(fds.into_iter().next(), lists),
+            RequestAnswer::Read => SendDecision::Read,
+            RequestAnswer::Refused {
                 status,
                 phrase,
                 body,
-            } => Leave::Refused(Box::new(words(status, phrase, body, self.read_as.get()))),
+            } => SendDecision::Refused(Box::new(words(status, phrase, body, self.read_as.get()))),
         })
     }
 
     /// Tells the sidecar of something that has but one answer.
-    async fn refused(&self, why: &Question) -> io::Result<Told> {
+    async fn refused(&self, why: &Question) -> io::Result<ReaderResponse> {
         match self.leave(why).await? {
-            Leave::Refused(told) => Ok(*told),
-            Leave::Go(..) | Leave::Read => Err(io::ErrorKind::InvalidData.into()),
+            SendDecision::Refused(told) => Ok(*told),
+            SendDecision::Go(..) | SendDecision::Read => Err(io::ErrorKind::InvalidData.into()),
         }
     }
 }

@@ -29,16 +29,16 @@ const WITHIN: Duration = Duration::from_secs(30);
 /// The same of a message that takes room from others.
 const SOON: Duration = Duration::from_secs(5);
 
-/// Why something is not held.
+/// Why a body cannot be held.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum NotHeld {
+pub(super) enum HoldError {
     /// It is none that can be.
     Unfit(String),
     /// There is no room for it now.
     Busy,
 }
 
-impl NotHeld {
+impl HoldError {
     const BUSY: &str = "too many long MCP messages are held at once: try again";
 
     /// In words.
@@ -87,11 +87,15 @@ impl Room {
     }
 
     /// Reads all of a body. What comes behind it is left out.
-    pub async fn whole<B>(&self, body: &mut B, sender: Sender) -> Result<(Vec<u8>, Share), NotHeld>
+    pub async fn whole<B>(
+        &self,
+        body: &mut B,
+        sender: Sender,
+    ) -> Result<(Vec<u8>, Share), HoldError>
     where
         B: Body<Data = Bytes> + Unpin,
     {
-        let unfit = |why: &str| NotHeld::Unfit(why.to_owned());
+        let unfit = |why: &str| HoldError::Unfit(why.to_owned());
         let length = body.size_hint().exact();
         let most = length.map_or(LONGEST, |length| {
             usize::try_from(length).unwrap_or(usize::MAX)
@@ -119,7 +123,7 @@ impl Room {
             if all > ALWAYS && share.0.is_none() {
                 share = match timeout_at(until, self.take(most)).await {
                     Ok(share) => share,
-                    Err(_) => return Err(NotHeld::Busy),
+                    Err(_) => return Err(HoldError::Busy),
                 };
                 if sender == Sender::Client {
                     until = until.min(Instant::now() + self.soon);
@@ -138,7 +142,7 @@ impl Room {
 
     /// This share, as room for so many bytes. What is too much goes to those who wait, and nothing else of it; an error where it is
     /// too little and there is no more.
-    pub fn change(&self, share: Share, length: usize) -> Result<Share, NotHeld> {
+    pub fn change(&self, share: Share, length: usize) -> Result<Share, HoldError> {
         if Self::has_always(length) {
             return Ok(Share::default());
         }
@@ -154,7 +158,7 @@ impl Room {
         if have < wanted {
             let more = u32::try_from(wanted - have).unwrap_or(u32::MAX);
             let more = Arc::clone(&self.free).try_acquire_many_owned(more);
-            let more = more.map_err(|_| NotHeld::Busy)?;
+            let more = more.map_err(|_| HoldError::Busy)?;
             permit = Some(match permit {
                 Some(mut permit) => {
                     permit.merge(more);
@@ -171,8 +175,8 @@ fn units(length: usize) -> u32 {
     u32::try_from(length.div_ceil(UNIT)).unwrap_or(u32::MAX)
 }
 
-fn too_long() -> NotHeld {
-    NotHeld::Unfit(format!(
+fn too_long() -> HoldError {
+    HoldError::Unfit(format!(
         "its body is longer than {LONGEST} bytes, the bound of an MCP message"
     ))
 }
@@ -256,7 +260,7 @@ mod tests {
                 );
             }
             let long = room.whole(&mut body(ALWAYS + 1), Sender::Client).await;
-            assert_eq!(long.err(), Some(NotHeld::Busy));
+            assert_eq!(long.err(), Some(HoldError::Busy));
             let (small, share) = room.whole(&mut body(ALWAYS), Sender::Client).await.unwrap();
             assert_eq!(small.len(), ALWAYS);
             assert!(share.0.is_none());
@@ -300,8 +304,8 @@ mod tests {
     /// Bodies of which something came, and then nothing more.
     #[test]
     fn who_sends_slowly_keeps_room_for_a_short_time() {
-        struct Stuck(usize);
-        impl Body for Stuck {
+        struct StuckBody(usize);
+        impl Body for StuckBody {
             type Data = Bytes;
             type Error = Infallible;
             fn poll_frame(
@@ -319,12 +323,12 @@ mod tests {
                 (1, room(AT_ONCE, NEVER)),
                 (ALWAYS + 1, room(NEVER, AT_ONCE)),
             ] {
-                let stuck = room.whole(&mut Stuck(length), Sender::Client).await;
-                assert!(matches!(stuck, Err(NotHeld::Unfit(_))));
+                let stuck = room.whole(&mut StuckBody(length), Sender::Client).await;
+                assert!(matches!(stuck, Err(HoldError::Unfit(_))));
             }
             // Those who sent a byte hold nobody up.
             let room = room(NEVER, NEVER);
-            let mut stuck: Vec<Stuck> = (0..100).map(|_| Stuck(1)).collect();
+            let mut stuck: Vec<StuckBody> = (0..100).map(|_| StuckBody(1)).collect();
             let all = stuck
                 .iter_mut()
                 .map(|body| room.whole(body, Sender::Client));
@@ -343,7 +347,7 @@ mod tests {
             let long = Room::default()
                 .whole(&mut body(LONGEST + 1), Sender::Host)
                 .await;
-            assert!(matches!(long, Err(NotHeld::Unfit(_))));
+            assert!(matches!(long, Err(HoldError::Unfit(_))));
         });
     }
 }

@@ -7,10 +7,10 @@ use rustix::process::Signal;
 use tokio::net::TcpStream;
 use tokio::task::spawn_local;
 
-use super::Reading;
+use super::ReaderConfig;
 use super::authority::Opener;
-use super::conversation::{self, Given};
-use super::messages::{Arrival, Line};
+use super::conversation::{self, ReaderState};
+use super::messages::{Arrival, MessageChannel};
 use super::outside::Greetings;
 use super::secrets::Secrets;
 use crate::egress::Honey;
@@ -52,10 +52,10 @@ fn prepare(
     configuration: OwnedFd,
     line: &OwnedFd,
     confine: impl FnOnce() -> Result<u32, ConfineError>,
-) -> Result<(u32, Given), SidecarError> {
+) -> Result<(u32, ReaderState), SidecarError> {
     process::set_name(NAME).map_err(SidecarError::step("set the name"))?;
-    let reading = Reading::read(configuration).map_err(SidecarError::Configuration)?;
-    let Reading {
+    let reading = ReaderConfig::read(configuration).map_err(SidecarError::Configuration)?;
+    let ReaderConfig {
         roots,
         secrets,
         honey,
@@ -81,7 +81,7 @@ fn prepare(
     process::close_all_but(line.as_fd())
         .map_err(SidecarError::step("close what is the sidecar's"))?;
     confine::seal(&filter).map_err(SidecarError::Confine)?;
-    let given = Given {
+    let given = ReaderState {
         greetings,
         secrets,
         honey: Rc::new(Honey::new(&honey)),
@@ -93,11 +93,11 @@ fn prepare(
 }
 
 /// Takes connections of clients until the line closes.
-fn serve(line: OwnedFd, given: Given) -> Result<(), SidecarError> {
+fn serve(line: OwnedFd, given: ReaderState) -> Result<(), SidecarError> {
     let step = |step| SidecarError::step::<std::io::Error>(step);
     let runtime = event_loop().map_err(step("make the event loop"))?;
     runtime.block_on(async move {
-        let line = Line::new(line).map_err(step("watch the line to the sidecar"))?;
+        let line = MessageChannel::new(line).map_err(step("watch the line to the sidecar"))?;
         let given = Rc::new(given);
         loop {
             let heard = line.hear::<Arrival>().await;
@@ -110,7 +110,7 @@ fn serve(line: OwnedFd, given: Given) -> Result<(), SidecarError> {
             let given = Rc::clone(&given);
             spawn_local(async move {
                 let client = TcpStream::from_std(client.into());
-                if let (Ok(client), Ok(questions)) = (client, Line::new(questions)) {
+                if let (Ok(client), Ok(questions)) = (client, MessageChannel::new(questions)) {
                     conversation::serve(&given, client, questions, arrival).await;
                 }
             });

@@ -15,32 +15,32 @@ use hyper::header::{
 };
 use hyper::{Method, Request as HttpRequest, Response};
 
-use super::held::{NotHeld, Room, Sender, Share, Slices};
-use super::redaction::Cleaned;
-use crate::egress::mcp::{self, LONGEST, Lists, Message};
+use super::held::{HoldError, Room, Sender, Share, Slices};
+use super::redaction::RedactedBody;
+use crate::egress::mcp::{self, LONGEST, McpLists, McpMessage};
 
-/// The body of a request: the client's own, or a message in its one form.
-pub(super) type Sent = Either<Incoming, Slices>;
+/// The body of a request: the client's own, or an MCP message in canonical form.
+pub(super) type SentBody = Either<Incoming, Slices>;
 /// The body of an answer.
-pub(super) type Plain = Either<Incoming, Cleaned>;
-/// The same where it may have lists.
-pub(super) type Heard = Either<Plain, Either<Slices, Events<Plain>>>;
+pub(super) type AnswerBody = Either<Incoming, RedactedBody>;
+/// The body of an answer that can contain MCP lists.
+pub(super) type FilteredBody = Either<AnswerBody, Either<Slices, EventStream<AnswerBody>>>;
 
 /// Takes the message out of a request and puts its one form there, in this room. An error says why nobody can decide about it.
 pub(super) async fn take(
-    message: HttpRequest<Sent>,
+    message: HttpRequest<SentBody>,
     room: &Room,
-) -> Result<(HttpRequest<Sent>, Message), NotHeld> {
+) -> Result<(HttpRequest<SentBody>, McpMessage), HoldError> {
     let (parts, mut body) = message.into_parts();
     let taken = match parts.method {
         Method::POST => {
-            is_one(&parts.headers).map_err(NotHeld::Unfit)?;
+            is_one(&parts.headers).map_err(HoldError::Unfit)?;
             let (bytes, share) = room.whole(&mut body, Sender::Client).await?;
             let read = mcp::read(&bytes);
             drop(bytes);
             let mut taken = read
-                .map_err(|why| NotHeld::Unfit(format!("its body is no message of MCP: {why}")))?;
-            says_the_same(&parts.headers, &taken).map_err(NotHeld::Unfit)?;
+                .map_err(|why| HoldError::Unfit(format!("its body is no message of MCP: {why}")))?;
+            says_the_same(&parts.headers, &taken).map_err(HoldError::Unfit)?;
             let mut form = std::mem::take(&mut taken.bytes);
             form.shrink_to_fit();
             let share = room.change(share, form.len())?;
@@ -50,12 +50,12 @@ pub(super) async fn take(
         _ => {
             if !body.is_end_stream() {
                 let why = "it has a body, which no message of MCP has by this method";
-                return Err(NotHeld::Unfit(why.to_owned()));
+                return Err(HoldError::Unfit(why.to_owned()));
             }
-            without_message(&parts.method, &parts.headers).map_err(NotHeld::Unfit)?;
-            Message {
+            without_message(&parts.method, &parts.headers).map_err(HoldError::Unfit)?;
+            McpMessage {
                 stream: true,
-                ..Message::default()
+                ..McpMessage::default()
             }
         }
     };
@@ -119,7 +119,7 @@ fn without_message(method: &Method, headers: &HeaderMap) -> Result<(), String> {
 }
 
 /// Some servers are told of the call in fields as well, and may go by those.
-fn says_the_same(headers: &HeaderMap, message: &Message) -> Result<(), String> {
+fn says_the_same(headers: &HeaderMap, message: &McpMessage) -> Result<(), String> {
     for (name, value) in headers {
         let call = match message.calls.as_slice() {
             [call] if !message.batch => Some(call),
@@ -148,10 +148,10 @@ pub(super) fn ask_plain(headers: &mut HeaderMap) {
 
 /// An answer with what may be shown of its lists, or what is wrong with it.
 pub(super) async fn shown(
-    answer: Response<Plain>,
-    lists: Lists,
+    answer: Response<AnswerBody>,
+    lists: McpLists,
     room: &Room,
-) -> Result<Response<Heard>, String> {
+) -> Result<Response<FilteredBody>, String> {
     // Nobody takes a list out of another answer.
     if !answer.status().is_success() {
         return Ok(answer.map(Either::Left));
@@ -164,7 +164,7 @@ pub(super) async fn shown(
     let kind = types.next().filter(|_| types.next().is_none());
     if kind.is_some_and(|kind| is_type(kind, EVENTS)) {
         parts.headers.remove(CONTENT_LENGTH);
-        let events = Events::new(body, lists, room.clone());
+        let events = EventStream::new(body, lists, room.clone());
         return Ok(Response::from_parts(
             parts,
             Either::Right(Either::Right(events)),
@@ -172,7 +172,7 @@ pub(super) async fn shown(
     }
     let is_json = kind.is_some_and(|kind| is_type(kind, JSON));
     let held = room.whole(&mut body, Sender::Host).await;
-    let (bytes, share) = held.map_err(NotHeld::into_reason)?;
+    let (bytes, share) = held.map_err(HoldError::into_reason)?;
     parts.headers.remove(CONTENT_LENGTH);
     let bytes = match (bytes.is_empty(), is_json) {
         (true, _) => bytes,
@@ -186,19 +186,19 @@ pub(super) async fn shown(
         }
     };
     let share = room.change(share, bytes.len());
-    let share = share.map_err(NotHeld::into_reason)?;
+    let share = share.map_err(HoldError::into_reason)?;
     let body = Either::Right(Either::Left(Slices::new(bytes, share)));
     Ok(Response::from_parts(parts, body))
 }
 
-/// A stream of events, each a message.
-pub(super) struct Events<B> {
+/// A stream of server-sent events, each an MCP message.
+pub(super) struct EventStream<B> {
     body: B,
     parser: Parser,
 }
 
-impl<B> Events<B> {
-    fn new(body: B, lists: Lists, room: Room) -> Self {
+impl<B> EventStream<B> {
+    fn new(body: B, lists: McpLists, room: Room) -> Self {
         let parser = Parser {
             lists,
             room,
@@ -208,7 +208,7 @@ impl<B> Events<B> {
     }
 }
 
-impl<B> Body for Events<B>
+impl<B> Body for EventStream<B>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -241,7 +241,7 @@ where
 /// Reads lines of events (HTML, "Server-sent events"), which end in CR, LF or both.
 #[derive(Default)]
 struct Parser {
-    lists: Lists,
+    lists: McpLists,
     line: Vec<u8>,
     /// The lines of one event that are no data, in one form.
     fields: Vec<u8>,
@@ -276,7 +276,7 @@ impl Parser {
                 self.share = None;
             } else if self.share.is_none() && !Room::has_always(held) {
                 let share = self.room.change(Share::default(), LONGEST);
-                self.share = Some(share.map_err(NotHeld::into_reason)?);
+                self.share = Some(share.map_err(HoldError::into_reason)?);
             }
         }
         Ok(out)
@@ -331,8 +331,8 @@ impl Parser {
 mod tests {
     use super::*;
 
-    fn lists() -> Lists {
-        let mut lists = Lists::default();
+    fn lists() -> McpLists {
+        let mut lists = McpLists::default();
         lists.tools.allow = vec!["search_*".parse().unwrap()];
         lists
     }

@@ -9,9 +9,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::egress::mcp::Lists;
+use crate::egress::mcp::McpLists;
 use crate::policy::Host;
-use crate::policy::request::{Call, Scheme};
+use crate::policy::request::{McpCall, Scheme};
 use crate::sys::event::Messages;
 
 /// The longest message, in bytes: an address of a request, which is part of a head, as JSON.
@@ -19,10 +19,10 @@ const LONGEST: usize = 80 << 10;
 /// What came of a client already is sent in pieces of this many bytes.
 const PIECE: usize = 16 << 10;
 
-/// How a client came.
+/// How a client connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(in crate::sidecar) enum Way {
+pub(in crate::sidecar) enum ClientRoute {
     /// By the proxy: one request, which names its host itself.
     Proxy,
     /// To the host's own address, as many requests as the client likes.
@@ -34,7 +34,7 @@ pub(in crate::sidecar) enum Way {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::sidecar) struct Arrival {
-    pub way: Way,
+    pub way: ClientRoute,
     /// Where its requests go.
     pub host: Host,
     pub port: u16,
@@ -45,10 +45,10 @@ pub(in crate::sidecar) struct Arrival {
     pub early: usize,
 }
 
-/// What a request can go by.
+/// By which connection a request can be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(in crate::sidecar) enum By {
+pub(in crate::sidecar) enum ConnectionChoice {
     /// The connection of the request before, which is still good, or a new one.
     Either,
     /// A new one alone.
@@ -66,9 +66,9 @@ pub(in crate::sidecar) enum Question {
         /// Why it cannot be sent, whatever the rules say.
         unfit: Option<String>,
         /// The calls of MCP in its body, once they were asked for.
-        calls: Option<Vec<Call>>,
+        calls: Option<Vec<McpCall>>,
         /// What it can go by.
-        by: By,
+        by: ConnectionChoice,
     },
     /// What came is a request that has more than one meaning, or none.
     Unclear(String),
@@ -90,14 +90,14 @@ pub(in crate::sidecar) enum Question {
     Honey(String),
 }
 
-/// The answer to all but the last four.
+/// The answer to a question about a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(in crate::sidecar) enum Answer {
+pub(in crate::sidecar) enum RequestAnswer {
     /// It may go, over the connection that comes along, or else over the one before.
     Go {
         /// What lists in its answer may show, where it can have some.
-        lists: Option<Box<Lists>>,
+        lists: Option<Box<McpLists>>,
     },
     /// What is in it decides: it is to be read, and asked about again.
     Read,
@@ -109,11 +109,11 @@ pub(in crate::sidecar) enum Answer {
     },
 }
 
-/// One end of a line for messages.
+/// One end of a channel for messages.
 #[derive(Debug)]
-pub(in crate::sidecar) struct Line(Messages);
+pub(in crate::sidecar) struct MessageChannel(Messages);
 
-impl Line {
+impl MessageChannel {
     /// Must be called inside a tokio runtime.
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
         Messages::new(fd).map(Self)
@@ -167,15 +167,18 @@ mod tests {
             .unwrap();
         runtime.block_on(async {
             let (a, b) = crate::sys::socket::pair().unwrap();
-            let (a, b) = (Line::new(a).unwrap(), Line::new(b).unwrap());
+            let (a, b) = (
+                MessageChannel::new(a).unwrap(),
+                MessageChannel::new(b).unwrap(),
+            );
             let early: Vec<u8> = (0..3 * PIECE + 7).map(|n| (n % 251) as u8).collect();
             a.say_early(&early).await.unwrap();
-            a.say(&Answer::Read, &[]).await.unwrap();
+            a.say(&RequestAnswer::Read, &[]).await.unwrap();
             assert_eq!(b.hear_early(early.len()).await.unwrap(), early);
-            let heard = b.hear::<Answer>().await.unwrap();
-            assert_eq!(heard.unwrap().0, Answer::Read);
+            let heard = b.hear::<RequestAnswer>().await.unwrap();
+            assert_eq!(heard.unwrap().0, RequestAnswer::Read);
             drop(a);
-            assert!(b.hear::<Answer>().await.unwrap().is_none());
+            assert!(b.hear::<RequestAnswer>().await.unwrap().is_none());
         });
     }
 }

@@ -70,10 +70,10 @@ const MOST_CONFIGURATION: u64 = 8 << 20;
 /// From the fork to the acknowledgement: some hundred certificates are read meanwhile.
 const READY_WITHIN: Duration = Duration::from_secs(10);
 
-/// What a reader is given.
+/// The configuration of a reader.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Reading {
+pub struct ReaderConfig {
     /// The certificates that hosts are known by (PEM).
     pub roots: String,
     /// The node's secrets that are put into requests.
@@ -89,7 +89,7 @@ pub struct Reading {
     pub authority: Option<Authority>,
 }
 
-impl Reading {
+impl ReaderConfig {
     /// As a file without a name, to be handed over; no copy stays in this process's memory. An error is the kernel's.
     pub fn to_file(&self) -> std::io::Result<OwnedFd> {
         let flags = rustix::fs::MemfdFlags::CLOEXEC;
@@ -117,15 +117,15 @@ impl Reading {
     }
 }
 
-/// A reader that is not known to be confined yet.
-pub(super) struct Started(OwnedFd);
+/// A started reader that has not confirmed yet that it is confined.
+pub(super) struct StartedReader(OwnedFd);
 
 /// Forks a reader, which gives its rights away by `confine`, whose result is the Landlock ABI, closes every descriptor but its
 /// line, and says so. The calling process has one thread.
 pub(super) fn start(
     configuration: OwnedFd,
     confine: impl FnOnce() -> Result<u32, ConfineError>,
-) -> Result<Started, SidecarError> {
+) -> Result<StartedReader, SidecarError> {
     let pair = socket::pair().map_err(SidecarError::step("make a socket pair"))?;
     let (mut ours, theirs) = (Some(pair.0), pair.1);
     let held = &mut ours;
@@ -138,10 +138,10 @@ pub(super) fn start(
         }
     })
     .map_err(SidecarError::step("fork the reader of requests"))?;
-    ours.map(Started).ok_or(SidecarError::Gone)
+    ours.map(StartedReader).ok_or(SidecarError::Gone)
 }
 
-impl Started {
+impl StartedReader {
     /// Waits until it says that it is confined; its line.
     pub fn ready(self) -> Result<OwnedFd, SidecarError> {
         let reply = protocol::receive(self.0.as_fd(), "reader", "reply", READY_WITHIN);

@@ -9,7 +9,7 @@ use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::authority::Opener;
-use super::stream::Inside;
+use super::stream::ClientStream;
 use crate::policy::Host;
 
 /// How long a client may take to shake hands.
@@ -20,8 +20,8 @@ const GREETING_WITHIN: Duration = Duration::from_secs(10);
 pub(super) async fn open(
     opener: &Opener,
     host: &Host,
-    client: Inside,
-) -> Result<TlsStream<Inside>, String> {
+    client: ClientStream,
+) -> Result<TlsStream<ClientStream>, String> {
     let greeting = async {
         let acceptor = LazyConfigAcceptor::new(Acceptor::default(), client);
         let start = acceptor.await.map_err(|error| why(&error))?;

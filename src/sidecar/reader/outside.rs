@@ -21,9 +21,9 @@ use tokio::task::spawn_local;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::mcp::Sent;
-use super::stream::{Server, Way};
-use super::websocket::Opaque;
+use super::mcp::SentBody;
+use super::stream::{ByteStream, Server};
+use super::websocket::SwitchedConnection;
 use crate::policy::Host;
 use crate::policy::request::Scheme;
 use crate::sidecar::tls;
@@ -66,16 +66,16 @@ impl Greetings {
 }
 
 /// A connection to one host. It ends with this value, or when the sidecar ends it.
-pub(super) struct Outside {
+pub(super) struct HostClient {
     host: Host,
-    sender: SendRequest<Sent>,
+    sender: SendRequest<SentBody>,
     /// Whether the last request asked for another protocol.
     asks: Rc<Cell<bool>>,
     /// What is left of the connection when the host has agreed to that.
-    switched: oneshot::Receiver<Opaque>,
+    switched: oneshot::Receiver<SwitchedConnection>,
 }
 
-impl Outside {
+impl HostClient {
     /// Begins to speak to the host over what the sidecar has dialled. An error says what is wrong with the host.
     pub async fn open(
         greetings: &Greetings,
@@ -88,7 +88,7 @@ impl Outside {
             .set_nonblocking(true)
             .map_err(|error| broken(&error))?;
         let stream = UnixStream::from_std(stream).map_err(|error| broken(&error))?;
-        let way: Box<dyn Way> = match scheme {
+        let way: Box<dyn ByteStream> = match scheme {
             Scheme::Http => Box::new(stream),
             Scheme::Https => Box::new(greetings.greet(host, stream).await?),
         };
@@ -115,7 +115,7 @@ impl Outside {
     }
 
     /// What is left of it when the host has changed the protocol; `None` where it is gone.
-    pub async fn switched(self) -> Option<Opaque> {
+    pub async fn switched(self) -> Option<SwitchedConnection> {
         self.switched.await.ok()
     }
 
@@ -123,8 +123,8 @@ impl Outside {
     /// nothing of it.
     pub async fn send(
         &mut self,
-        message: HttpRequest<Sent>,
-    ) -> Result<Response<Incoming>, (String, Option<HttpRequest<Sent>>)> {
+        message: HttpRequest<SentBody>,
+    ) -> Result<Response<Incoming>, (String, Option<HttpRequest<SentBody>>)> {
         self.asks.set(message.headers().contains_key(UPGRADE));
         let sent = self.sender.try_send_request(message).await;
         sent.map_err(|mut error| {
@@ -141,9 +141,9 @@ impl Outside {
 
 /// Speaks to a host until one of the two has nothing more to say.
 async fn drive(
-    mut connection: Connection<Server, Sent>,
+    mut connection: Connection<Server, SentBody>,
     asks: Rc<Cell<bool>>,
-    switched: oneshot::Sender<Opaque>,
+    switched: oneshot::Sender<SwitchedConnection>,
 ) {
     let ended = poll_fn(|cx| connection.poll_without_shutdown(cx)).await;
     // Whoever waits for an answer hears of it; afterwards it concerns nobody.
@@ -155,7 +155,7 @@ async fn drive(
     match asks.get() {
         true => {
             // Nobody may wait for it, and then it ends.
-            let _unheard = switched.send(Opaque { way, early });
+            let _unheard = switched.send(SwitchedConnection { way, early });
         }
         false => {
             let _ended = way.shutdown().await;
@@ -163,5 +163,5 @@ async fn drive(
     }
 }
 
-/// What stands for a body that there is none of.
-pub(super) type Words = Full<Bytes>;
+/// A body made of our own text.
+pub(super) type TextBody = Full<Bytes>;

@@ -6,13 +6,13 @@ use std::task::{Context, Poll, ready};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{HeaderMap, HeaderValue};
 
-use crate::egress::forms::Forms;
+use crate::egress::forms::ValueForms;
 
 /// What stands where a secret was.
 const REDACTED: u8 = b'*';
 
 /// Overwrites the secrets in the fields of a head or behind a body.
-pub(super) fn redact_fields(headers: &mut HeaderMap, forms: &Forms) {
+pub(super) fn redact_fields(headers: &mut HeaderMap, forms: &ValueForms) {
     let named = headers.keys();
     let named = named.filter(|name| forms.are_in(name.as_str().as_bytes()));
     for name in named.cloned().collect::<Vec<_>>() {
@@ -29,7 +29,7 @@ pub(super) fn redact_fields(headers: &mut HeaderMap, forms: &Forms) {
 }
 
 /// Overwrites the secrets, those that overlap as well; whether there were any.
-pub(super) fn redact(bytes: &mut [u8], forms: &Forms) -> bool {
+pub(super) fn redact(bytes: &mut [u8], forms: &ValueForms) -> bool {
     let found: Vec<_> = forms.places(bytes).collect();
     for (begin, end) in &found {
         bytes[*begin..*end].fill(REDACTED);
@@ -44,7 +44,7 @@ fn is_of_forms(byte: u8) -> bool {
 
 /// Searches a stream of pieces.
 struct Filter {
-    forms: Forms,
+    forms: ValueForms,
     /// The last word of what has come, as it came, which may be the beginning of a secret.
     held: Vec<u8>,
     /// How many bytes of that are the end of a secret that was found.
@@ -52,7 +52,7 @@ struct Filter {
 }
 
 impl Filter {
-    fn new(forms: Forms) -> Self {
+    fn new(forms: ValueForms) -> Self {
         Self {
             forms,
             held: Vec::new(),
@@ -90,8 +90,8 @@ impl Filter {
     }
 }
 
-/// A body in which secrets are overwritten. Its length stays.
-pub(super) struct Cleaned {
+/// A body in which secrets are overwritten. Its length does not change.
+pub(super) struct RedactedBody {
     body: Incoming,
     /// Until the end.
     filter: Option<Filter>,
@@ -99,9 +99,9 @@ pub(super) struct Cleaned {
     trailers: Option<HeaderMap>,
 }
 
-impl Cleaned {
+impl RedactedBody {
     /// Of this body, without what is spelled so.
-    pub fn new(body: Incoming, forms: Forms) -> Self {
+    pub fn new(body: Incoming, forms: ValueForms) -> Self {
         Self {
             body,
             filter: Some(Filter::new(forms)),
@@ -110,7 +110,7 @@ impl Cleaned {
     }
 }
 
-impl Body for Cleaned {
+impl Body for RedactedBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -179,8 +179,8 @@ mod tests {
 
     const VALUE: &str = "sk-live-0123456789abcdef";
 
-    fn spelled() -> Forms {
-        Forms::of([VALUE.as_bytes()].into_iter())
+    fn spelled() -> ValueForms {
+        ValueForms::of([VALUE.as_bytes()].into_iter())
     }
 
     #[test]
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn forms_that_overlap_are_both_taken_out() {
-        let forms = Forms::of([&b"abcabd"[..], b"abdxyz"].into_iter());
+        let forms = ValueForms::of([&b"abcabd"[..], b"abdxyz"].into_iter());
         let mut bytes = b"--abcabdxyz--".to_vec();
         assert!(redact(&mut bytes, &forms));
         assert_eq!(bytes, b"--*********--");
@@ -265,7 +265,7 @@ mod tests {
         let one = b"sk-live-0123";
         let other = b"sk-live-0123-4567-tail";
         let third = b"4567-tail-and-more";
-        let spelled = Forms::of([&one[..], other, third].into_iter());
+        let spelled = ValueForms::of([&one[..], other, third].into_iter());
         for (text, left) in [
             ("a sk-live-0123-4567-tail-and-more b", "a  b"),
             ("a sk-live-0123-4567-ta b", "a -4567-ta b"),
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_field_whose_name_is_the_secret_is_left_out() {
-        let spelled = Forms::of([&b"Sk-Live-0123"[..]].into_iter());
+        let spelled = ValueForms::of([&b"Sk-Live-0123"[..]].into_iter());
         let mut headers = HeaderMap::new();
         headers.insert("x-sk-live-0123", "a".parse().unwrap());
         headers.insert("x-other", "a".parse().unwrap());
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn percent_encoding_is_found_with_digits_in_either_case() {
-        let spelled = Forms::of([&b"a/b+c/0123"[..]].into_iter());
+        let spelled = ValueForms::of([&b"a/b+c/0123"[..]].into_iter());
         for text in [
             "a%2Fb%2Bc%2F0123",
             "a%2fb%2bc%2f0123",

@@ -6,14 +6,14 @@ use hyper::ext::ReasonPhrase;
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderMap, HeaderValue, UPGRADE, USER_AGENT};
 use hyper::{Response, StatusCode};
 
-use super::conversation::Told;
-use super::outside::Words;
-use crate::egress::mcp::{Message, refusal};
+use super::conversation::ReaderResponse;
+use super::outside::TextBody;
+use crate::egress::mcp::{McpMessage, refusal};
 use crate::egress::phrase::in_words;
 
-/// What a client makes of a refusal.
+/// In which format a client reads a refusal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum ReadAs {
+pub(super) enum RefusalFormat {
     #[default]
     Json,
     /// git shows a text alone (`show_http_message()` in its remote-curl.c), as lines `remote:`.
@@ -23,7 +23,7 @@ pub(super) enum ReadAs {
     WebSocket,
 }
 
-impl ReadAs {
+impl RefusalFormat {
     /// What the head of a request says of its client.
     pub fn of(headers: &HeaderMap) -> Self {
         let agent = headers.get(USER_AGENT);
@@ -35,20 +35,25 @@ impl ReadAs {
 }
 
 /// The wall's answer.
-pub(super) fn words(status: u16, phrase: String, body: String, read_as: ReadAs) -> Told {
+pub(super) fn words(
+    status: u16,
+    phrase: String,
+    body: String,
+    read_as: RefusalFormat,
+) -> ReaderResponse {
     let text = match read_as {
-        ReadAs::Text => in_words(&body),
-        ReadAs::Json | ReadAs::WebSocket => None,
+        RefusalFormat::Text => in_words(&body),
+        RefusalFormat::Json | RefusalFormat::WebSocket => None,
     };
     let (kind, body) = match text {
         Some(text) => ("text/plain", text + "\n"),
         None => ("application/json", body),
     };
-    let mut answer = Response::new(Either::Left(Words::new(Bytes::from(body))));
+    let mut answer = Response::new(Either::Left(TextBody::new(Bytes::from(body))));
     *answer.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::FORBIDDEN);
     let fields = answer.headers_mut();
     fields.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    if (read_as, status) == (ReadAs::WebSocket, 403) {
+    if (read_as, status) == (RefusalFormat::WebSocket, 403) {
         fields.insert(UPGRADE, HeaderValue::from_static("HTTP/1.1"));
         fields.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
         *answer.status_mut() = StatusCode::UPGRADE_REQUIRED;
@@ -62,19 +67,19 @@ pub(super) fn words(status: u16, phrase: String, body: String, read_as: ReadAs) 
 }
 
 /// A refusal as a client of MCP reads it: an error of JSON-RPC, where a request waits for its answer.
-pub(super) async fn in_mcp(told: Told, message: Option<&Message>) -> Told {
+pub(super) async fn in_mcp(told: ReaderResponse, message: Option<&McpMessage>) -> ReaderResponse {
     let Some(message) = message.filter(|_| told.status() == StatusCode::FORBIDDEN) else {
         return told;
     };
     let (parts, body) = told.into_parts();
     let Ok(whole) = body.collect().await else {
-        return Response::from_parts(parts, Either::Left(Words::default()));
+        return Response::from_parts(parts, Either::Left(TextBody::default()));
     };
     let whole = whole.to_bytes();
     let explanation = String::from_utf8_lossy(&whole);
     match refusal(message, &explanation) {
-        Some(error) => words(200, String::new(), error, ReadAs::Json),
-        None => Response::from_parts(parts, Either::Left(Words::new(whole))),
+        Some(error) => words(200, String::new(), error, RefusalFormat::Json),
+        None => Response::from_parts(parts, Either::Left(TextBody::new(whole))),
     }
 }
 
@@ -86,8 +91,8 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(USER_AGENT, HeaderValue::from_static(agent));
         let read_as = match websocket {
-            true => ReadAs::WebSocket,
-            false => ReadAs::of(&headers),
+            true => RefusalFormat::WebSocket,
+            false => RefusalFormat::of(&headers),
         };
         let body = r#"{"error":"denied","reason":"no rule","how_to_ask":"ask"}"#.to_owned();
         let answer = words(status, "agentbox: no rule".to_owned(), body, read_as);

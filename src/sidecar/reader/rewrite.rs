@@ -13,7 +13,7 @@ use super::secrets::{Answers, Secrets};
 use super::websocket::{self, Handshake};
 
 use crate::egress::http::{HttpRefusal, KnownFields, stays_behind};
-use crate::egress::request::{Asked, Said, of_said};
+use crate::egress::request::{FullRequest, RequestHead, of_said};
 use crate::policy::Host;
 use crate::policy::request::{Method, Scheme};
 
@@ -22,7 +22,7 @@ pub(super) fn read<B>(
     message: &HttpRequest<B>,
     inside: Scheme,
     (scheme, host, port): (Scheme, Host, u16),
-) -> Result<Asked, HttpRefusal> {
+) -> Result<FullRequest, HttpRefusal> {
     let to = (host, port);
     let mut hosts = message.headers().get_all(HOST).iter();
     let host = hosts.next().map(HeaderValue::to_str).transpose();
@@ -50,7 +50,7 @@ pub(super) fn read<B>(
         _ if websocket::is_meant(message.headers()) => Method::WEBSOCKET,
         method => method,
     };
-    let said = Said {
+    let said = RequestHead {
         method,
         target: &target,
         host: host.as_deref(),
@@ -58,9 +58,9 @@ pub(super) fn read<B>(
     of_said(said, scheme, to)
 }
 
-/// What is known of the answer to a request that is sent.
+/// What the reader knows about the answer to a request that it sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Expected {
+pub(super) struct ExpectedAnswer {
     pub answers: Answers,
     /// It may begin a WebSocket.
     pub handshake: Option<Handshake>,
@@ -68,10 +68,10 @@ pub(super) struct Expected {
 
 /// The request as the host gets it, or why it may not have it.
 pub(super) fn request<B>(
-    asked: &Asked,
+    asked: &FullRequest,
     message: HttpRequest<B>,
     (secrets, known): (&Secrets, &KnownFields),
-) -> Result<(HttpRequest<B>, Expected), String> {
+) -> Result<(HttpRequest<B>, ExpectedAnswer), String> {
     let is_websocket = asked.request.method.is_websocket();
     let handshake = is_websocket.then(|| Handshake::of(&message)).transpose()?;
     let (mut parts, body) = message.into_parts();
@@ -81,12 +81,12 @@ pub(super) fn request<B>(
     check_fields(&parts.headers, (secrets, known))?;
     let target = target(asked, query.as_deref());
     parts.uri = Uri::try_from(target).map_err(|_| "its path is not one that can be sent")?;
-    let expected = Expected { answers, handshake };
+    let expected = ExpectedAnswer { answers, handshake };
     Ok((HttpRequest::from_parts(parts, body), expected))
 }
 
 /// The head of it.
-fn head(asked: &Asked, parts: &mut Parts) -> Result<(), &'static str> {
+fn head(asked: &FullRequest, parts: &mut Parts) -> Result<(), &'static str> {
     let is_websocket = asked.request.method.is_websocket();
     if parts.headers.contains_key(UPGRADE) && !is_websocket {
         return Err(
@@ -127,7 +127,7 @@ fn check_fields(
 }
 
 /// The Host field in the one form.
-fn host(asked: &Asked) -> String {
+fn host(asked: &FullRequest) -> String {
     let request = &asked.request;
     let host = match &request.host {
         Host::Address(address) if address.is_ipv6() => format!("[{address}]"),
@@ -140,16 +140,16 @@ fn host(asked: &Asked) -> String {
 }
 
 /// The target in the one form, with this query.
-fn target(asked: &Asked, query: Option<&str>) -> String {
+fn target(asked: &FullRequest, query: Option<&str>) -> String {
     let path = &asked.request.path;
     query.map_or_else(|| path.to_string(), |query| format!("{path}?{query}"))
 }
 
 /// The head of the answer as the client gets it by this scheme, without what the node's secrets are, or what is wrong with it.
 pub(super) fn answer<B>(
-    (asked, inside): (&Asked, Scheme),
+    (asked, inside): (&FullRequest, Scheme),
     message: Response<B>,
-    (secrets, expected): (&Secrets, &Expected),
+    (secrets, expected): (&Secrets, &ExpectedAnswer),
 ) -> Result<Response<B>, &'static str> {
     let (mut parts, body) = message.into_parts();
     if expected.answers == Answers::Cleaned {
@@ -193,7 +193,7 @@ pub(super) fn answer<B>(
 }
 
 /// The plain address for a redirect to the host's own `https://`, which a client that came by `http://` could not follow here.
-fn plain_location(asked: &Asked, to: &HeaderValue) -> Option<HeaderValue> {
+fn plain_location(asked: &FullRequest, to: &HeaderValue) -> Option<HeaderValue> {
     let request = &asked.request;
     let (Scheme::Https, rest) = Scheme::split(to.to_str().ok()?)? else {
         return None;
@@ -258,8 +258,8 @@ mod tests {
         request(&asked, message, (&none, &known)).map(|(message, _)| message)
     }
 
-    fn answered(asked: &Asked, answer: Response<()>) -> Result<Response<()>, &'static str> {
-        let expected = Expected {
+    fn answered(asked: &FullRequest, answer: Response<()>) -> Result<Response<()>, &'static str> {
+        let expected = ExpectedAnswer {
             answers: Answers::AsTheyCome,
             handshake: None,
         };

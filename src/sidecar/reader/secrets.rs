@@ -11,8 +11,8 @@ use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, HeaderName, He
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::redaction::{Cleaned, redact_fields};
-use crate::egress::forms::{Forms, find, percent_decoded, percent_encoded};
+use super::redaction::{RedactedBody, redact_fields};
+use crate::egress::forms::{ValueForms, find, percent_decoded, percent_encoded};
 use crate::policy::request::Request;
 use crate::policy::{NodeSecret, SecretPlace};
 
@@ -45,12 +45,12 @@ impl fmt::Debug for ReadSecret {
 pub(super) struct Secrets {
     all: Vec<ReadSecret>,
     /// The forms of all values.
-    forms: Forms,
+    forms: ValueForms,
 }
 
 impl Secrets {
     pub fn new(all: Vec<ReadSecret>) -> Self {
-        let forms = Forms::of(all.iter().map(|secret| secret.value.as_bytes()));
+        let forms = ValueForms::of(all.iter().map(|secret| secret.value.as_bytes()));
         Self { all, forms }
     }
 
@@ -185,8 +185,8 @@ impl Secrets {
     }
 
     /// The body of an answer without the secrets.
-    pub fn cleaned(&self, body: Incoming) -> Cleaned {
-        Cleaned::new(body, self.forms.clone())
+    pub fn cleaned(&self, body: Incoming) -> RedactedBody {
+        RedactedBody::new(body, self.forms.clone())
     }
 }
 

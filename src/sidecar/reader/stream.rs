@@ -19,9 +19,9 @@ use crate::sidecar::buffer::with_buffer;
 /// The first byte of a TLS record with a greeting (RFC 8446, section 5.1).
 pub(super) const TLS_HANDSHAKE: u8 = 0x16;
 
-/// Why a client is not read any further.
+/// Why the reader stops reading a client.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum ClientFault {
     /// What it says is no request, or none that has one meaning.
     Unread(String),
     /// It speaks TLS from its first byte, which is nothing to read.
@@ -34,14 +34,14 @@ pub(super) enum Fault {
 #[derive(Default)]
 pub(super) struct Passage {
     /// Why the connection ends early.
-    pub fault: RefCell<Option<Fault>>,
+    pub fault: RefCell<Option<ClientFault>>,
     /// What became of the last request for another protocol.
-    pub turn: Cell<Turn>,
+    pub turn: Cell<ProtocolSwitch>,
 }
 
-/// What is behind a request.
+/// The result of the last request for another protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Turn {
+pub(super) enum ProtocolSwitch {
     /// Requests, and nothing behind one for another protocol.
     #[default]
     Requests,
@@ -51,14 +51,14 @@ pub(super) enum Turn {
     Switched,
 }
 
-/// The client's connection, in front of which is what came of it already.
-pub(super) struct Inside {
+/// The client's connection, after the bytes of it that were read already.
+pub(super) struct ClientStream {
     stream: TcpStream,
     /// What came already, and how much of it was read.
     early: (Vec<u8>, usize),
 }
 
-impl Inside {
+impl ClientStream {
     pub fn new(stream: TcpStream, early: Vec<u8>) -> Self {
         Self {
             stream,
@@ -80,7 +80,7 @@ impl Inside {
     }
 }
 
-impl AsyncRead for Inside {
+impl AsyncRead for ClientStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -100,7 +100,7 @@ impl AsyncRead for Inside {
     }
 }
 
-impl AsyncWrite for Inside {
+impl AsyncWrite for ClientStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -121,7 +121,7 @@ impl AsyncWrite for Inside {
 
 /// The client's side. Two programs read it, and what the stricter one refuses the other never sees.
 pub(super) struct Client<'a> {
-    stream: Box<dyn Way>,
+    stream: Box<dyn ByteStream>,
     guard: RequestGuard,
     search: HoneySearch,
     /// The first byte of all.
@@ -133,7 +133,7 @@ pub(super) struct Client<'a> {
 
 impl<'a> Client<'a> {
     /// Behind the guard.
-    pub fn new(stream: Box<dyn Way>, honey: &Rc<Honey>, passage: &'a Passage) -> Self {
+    pub fn new(stream: Box<dyn ByteStream>, honey: &Rc<Honey>, passage: &'a Passage) -> Self {
         Self {
             stream,
             search: HoneySearch::new(honey),
@@ -150,22 +150,26 @@ impl<'a> Client<'a> {
         self.passed.0.clear();
         self.passed.1 = 0;
         if let Some(caught) = self.search.feed(bytes) {
-            let fault = Fault::Honey(caught.name.to_string());
+            let fault = ClientFault::Honey(caught.name.to_string());
             *self.passage.fault.borrow_mut() = Some(fault);
             return;
         }
         match self.passage.turn.get() {
-            Turn::Requests => {}
-            Turn::Stays => {
+            ProtocolSwitch::Requests => {}
+            ProtocolSwitch::Stays => {
                 self.guard.stays();
-                self.passage.turn.set(Turn::Requests);
+                self.passage.turn.set(ProtocolSwitch::Requests);
             }
-            Turn::Switched => return self.passed.0.extend_from_slice(bytes),
+            ProtocolSwitch::Switched => return self.passed.0.extend_from_slice(bytes),
         }
         if let Err(refusal) = self.guard.feed(bytes, &mut self.passed.0) {
             let why = refusal.to_string();
             let is_tls = refusal == HttpRefusal::NotHttp && self.first == Some(TLS_HANDSHAKE);
-            let fault = if is_tls { Fault::Tls } else { Fault::Unread };
+            let fault = if is_tls {
+                ClientFault::Tls
+            } else {
+                ClientFault::Unread
+            };
             *self.passage.fault.borrow_mut() = Some(fault(why));
         }
     }
@@ -173,7 +177,7 @@ impl<'a> Client<'a> {
 
 impl Client<'_> {
     /// The connection, where it is no longer one of requests, and what came of it that nobody took.
-    pub fn into_rest(self) -> (Box<dyn Way>, Vec<u8>) {
+    pub fn into_rest(self) -> (Box<dyn ByteStream>, Vec<u8>) {
         let (bytes, read) = self.passed;
         (self.stream, bytes[read..].to_vec())
     }
@@ -233,21 +237,21 @@ impl Write for Client<'_> {
     }
 }
 
-/// A way to a host or a client, in the clear or within TLS.
-pub(super) trait Way: AsyncRead + AsyncWrite + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Unpin> Way for T {}
+/// A connection to a host or a client, in the clear or within TLS.
+pub(super) trait ByteStream: AsyncRead + AsyncWrite + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Unpin> ByteStream for T {}
 
 /// A connection to a host.
-pub(super) struct Server(Box<dyn Way>);
+pub(super) struct Server(Box<dyn ByteStream>);
 
 impl Server {
     /// By this way.
-    pub fn new(way: Box<dyn Way>) -> Self {
+    pub fn new(way: Box<dyn ByteStream>) -> Self {
         Self(way)
     }
 
     /// The way, where nothing more is asked by it.
-    pub fn into_way(self) -> Box<dyn Way> {
+    pub fn into_way(self) -> Box<dyn ByteStream> {
         self.0
     }
 }
@@ -291,9 +295,10 @@ impl Write for Server {
 /// The event loop's clock.
 pub(super) struct Clock;
 
-struct Due(Pin<Box<tokio::time::Sleep>>);
+/// A timer that wakes the reader of a stream.
+struct DueTimer(Pin<Box<tokio::time::Sleep>>);
 
-impl Future for Due {
+impl Future for DueTimer {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -301,14 +306,16 @@ impl Future for Due {
     }
 }
 
-impl Sleep for Due {}
+impl Sleep for DueTimer {}
 
 impl Timer for Clock {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
-        Box::pin(Due(Box::pin(tokio::time::sleep(duration))))
+        Box::pin(DueTimer(Box::pin(tokio::time::sleep(duration))))
     }
 
     fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
-        Box::pin(Due(Box::pin(tokio::time::sleep_until(deadline.into()))))
+        Box::pin(DueTimer(Box::pin(tokio::time::sleep_until(
+            deadline.into(),
+        ))))
     }
 }

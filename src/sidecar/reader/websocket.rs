@@ -12,7 +12,7 @@ use hyper::{Method, Version};
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use tokio::io::{AsyncWriteExt, copy, split};
 
-use super::stream::Way;
+use super::stream::ByteStream;
 
 /// What a host adds to a key, so that its answer proves that it knows this protocol (section 1.3).
 const KNOWS: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -100,15 +100,15 @@ fn has(value: &HeaderValue, word: &str) -> bool {
     words.any(|one| one.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
 }
 
-/// A connection that is no longer one of requests, and what came of it already.
-pub(super) struct Opaque {
-    pub way: Box<dyn Way>,
+/// A connection that has switched to another protocol, with the bytes that were read already.
+pub(super) struct SwitchedConnection {
+    pub way: Box<dyn ByteStream>,
     pub early: Bytes,
 }
 
 /// Carries what both sides say until the host has ended, or one of them is gone. The sidecar, by which the host's side goes, counts it
 /// and ends it when the rules do.
-pub(super) async fn carry(client: Opaque, host: Opaque) {
+pub(super) async fn carry(client: SwitchedConnection, host: SwitchedConnection) {
     let (mut from_client, mut to_client) = split(client.way);
     let (mut from_host, mut to_host) = split(host.way);
     let up = async {

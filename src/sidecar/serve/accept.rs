@@ -11,16 +11,16 @@ use rustix::net::sockopt::{set_socket_linger, set_tcp_nodelay};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
 
-use super::admission::Admitted;
+use super::admission::AdmittedConnection;
 use super::clients::{Clients, Peer};
 use super::honey::Search;
 use super::refusal::Refusal;
 use super::relay::{Watch, ended, pass, relay};
 use super::secure::Server;
-use super::sniff::First;
+use super::sniff::UndecidedClient;
 use super::wall::Wall;
 use super::{dns, explicit, requests, sniff};
-use crate::audit::Via;
+use crate::audit::ConnectionKind;
 use crate::egress::http::RequestGuard;
 use crate::egress::phrase::{in_words, speaks_http};
 use crate::egress::ssh::{self, SSH};
@@ -38,10 +38,10 @@ const CHUNK: usize = 4096;
 
 /// Serves all TCP listeners until the program ends.
 pub(super) fn serve(wall: &Rc<Wall>, proxy: OwnedFd, ports: Vec<OwnedFd>) -> io::Result<()> {
-    listen(wall, proxy, Kind::Explicit, None)?;
+    listen(wall, proxy, ListenerKind::Explicit, None)?;
     let numbers = wall.ports.borrow().clone();
     for (listener, port) in ports.into_iter().zip(numbers) {
-        listen(wall, listener, Kind::Transparent(port), None)?;
+        listen(wall, listener, ListenerKind::Transparent(port), None)?;
     }
     Ok(())
 }
@@ -50,18 +50,19 @@ pub(super) fn serve(wall: &Rc<Wall>, proxy: OwnedFd, ports: Vec<OwnedFd>) -> io:
 pub(super) fn serve_clients(wall: &Rc<Wall>, proxy: OwnedFd, clients: Clients) -> io::Result<()> {
     let clients = Rc::new(clients);
     clients.serve();
-    listen(wall, proxy, Kind::Explicit, Some(clients))
+    listen(wall, proxy, ListenerKind::Explicit, Some(clients))
 }
 
 /// Serves a port that a rule names later.
 pub(super) fn serve_port(wall: &Rc<Wall>, listener: OwnedFd, port: u16) -> io::Result<()> {
-    listen(wall, listener, Kind::Transparent(port), None)?;
+    listen(wall, listener, ListenerKind::Transparent(port), None)?;
     wall.ports.borrow_mut().push(port);
     Ok(())
 }
 
+/// The kind of a listener.
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum ListenerKind {
     Explicit,
     Transparent(u16),
 }
@@ -69,7 +70,7 @@ enum Kind {
 fn listen(
     wall: &Rc<Wall>,
     fd: OwnedFd,
-    kind: Kind,
+    kind: ListenerKind,
     clients: Option<Rc<Clients>>,
 ) -> io::Result<()> {
     // What it accepts inherits this: small answers go at once. Where it fails they go a little later.
@@ -101,12 +102,12 @@ fn turn_away(wall: &Wall, stream: &TcpStream, peer: Peer) {
     reset(stream);
 }
 
-fn take(wall: &Rc<Wall>, stream: TcpStream, kind: Kind) {
+fn take(wall: &Rc<Wall>, stream: TcpStream, kind: ListenerKind) {
     let open = &wall.accepted;
     if u64::from(open.get()) >= wall.most_accepted() {
         let (via, port) = match kind {
-            Kind::Explicit => (Via::Http, None),
-            Kind::Transparent(port) => (Via::Transparent, Some(port)),
+            ListenerKind::Explicit => (ConnectionKind::Http, None),
+            ListenerKind::Transparent(port) => (ConnectionKind::Transparent, Some(port)),
         };
         let local = stream.local_addr().ok();
         let to = local.map(|local| dns::meant(wall, local.ip()));
@@ -123,8 +124,8 @@ fn take(wall: &Rc<Wall>, stream: TcpStream, kind: Kind) {
     let wall = Rc::clone(wall);
     spawn_local(async move {
         match kind {
-            Kind::Explicit => explicit::serve(&wall, stream).await,
-            Kind::Transparent(port) => transparent(&wall, stream, port).await,
+            ListenerKind::Explicit => explicit::serve(&wall, stream).await,
+            ListenerKind::Transparent(port) => transparent(&wall, stream, port).await,
         }
         wall.accepted.set(wall.accepted.get() - 1);
     });
@@ -137,7 +138,10 @@ async fn transparent(wall: &Rc<Wall>, stream: TcpStream, port: u16) {
     };
     let host = dns::meant(wall, local.ip());
     if requests::are_read(wall, &host, port) {
-        let (how, to) = ((requests::Way::Direct, Via::Transparent), (&host, port));
+        let (how, to) = (
+            (requests::ClientRoute::Direct, ConnectionKind::Transparent),
+            (&host, port),
+        );
         return Box::pin(requests::serve(wall, &stream, how, to, &[])).await;
     }
     let outcome = match wall.admit(&stream, host.clone(), port).await {
@@ -145,7 +149,14 @@ async fn transparent(wall: &Rc<Wall>, stream: TcpStream, port: u16) {
         Err(refusal) => Err(refusal),
     };
     if let Err(refusal) = outcome {
-        refuse(wall, &stream, Via::Transparent, &host, port, &refusal);
+        refuse(
+            wall,
+            &stream,
+            ConnectionKind::Transparent,
+            &host,
+            port,
+            &refusal,
+        );
         if port == SSH && refusal.is_before_the_first_byte() {
             let (_, phrase, body) = explicit::words(wall, &host, port, &refusal);
             let why = in_words(&String::from_utf8_lossy(&body)).unwrap_or(phrase);
@@ -178,7 +189,7 @@ async fn understands(stream: &TcpStream, port: u16, refusal: &Refusal) -> bool {
 pub(super) async fn tunnel(
     wall: &Wall,
     client: &TcpStream,
-    admitted: Admitted<'_>,
+    admitted: AdmittedConnection<'_>,
     early: Vec<u8>,
     dialled: Option<Server>,
 ) -> Result<(), Refusal> {
@@ -189,11 +200,11 @@ pub(super) async fn tunnel(
 async fn look_and_relay(
     wall: &Wall,
     client: &TcpStream,
-    admitted: &Admitted<'_>,
+    admitted: &AdmittedConnection<'_>,
     mut early: Vec<u8>,
     dialled: Option<Server>,
 ) -> Result<(), Refusal> {
-    let Admitted {
+    let AdmittedConnection {
         host, port, share, ..
     } = admitted;
     let mut watch = Watch::Nothing;
@@ -213,7 +224,7 @@ async fn look_and_relay(
         }
         // Here the server may be the one who speaks first.
         (Host::Name(name), _) => {
-            watch = Watch::First(Box::new(First::new(name.clone())));
+            watch = Watch::First(Box::new(UndecidedClient::new(name.clone())));
             if !early.is_empty()
                 && let Some(passed) = pass(&mut watch, &early)?
             {
@@ -283,7 +294,7 @@ pub(super) async fn read_some(stream: &TcpStream) -> Result<Vec<u8>, Refusal> {
 pub(super) fn refuse(
     wall: &Wall,
     stream: &TcpStream,
-    via: Via,
+    via: ConnectionKind,
     host: &Host,
     port: u16,
     refusal: &Refusal,
@@ -296,7 +307,7 @@ pub(super) fn refuse(
 fn write_down(
     wall: &Wall,
     stream: &TcpStream,
-    (via, host, port): (Via, &Host, u16),
+    (via, host, port): (ConnectionKind, &Host, u16),
     refusal: &Refusal,
 ) {
     if let Refusal::Unreachable(_) | Refusal::Busy = refusal {

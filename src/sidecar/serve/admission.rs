@@ -4,31 +4,31 @@ use std::pin::pin;
 
 use tokio::net::TcpStream;
 
-use super::asks::{Permission, UnderWay, reach_of};
+use super::asks::{CurrentRequest, Permission, reach_of};
 use super::dns;
 use super::live::Share;
 use super::refusal::Refusal;
 use super::secure::Server;
 use super::upstream::Dial;
 use super::wall::Wall;
-use crate::audit::{Event, LEARNT as LEARNT_CAUSE, Verdict, WallName, What};
-use crate::egress::names::Synthetic;
+use crate::audit::{Event, EventDetail, LEARNT as LEARNT_CAUSE, Verdict, WallName};
+use crate::egress::names::SyntheticAddresses;
 use crate::egress::own::is_own;
 use crate::egress::request::RequestDecision;
 use crate::egress::{Decision, Denial, NameVerdict, OverBudget, is_within, rule_for};
 use crate::plan::AuditedNetwork;
 use crate::policy::request::Request;
-use crate::policy::{Advice, Host, HostName, Reach, Rule};
+use crate::policy::{Advice, EgressRule, Host, HostName, HostReach};
 
 /// Why a connection goes on that no rule allows.
 const LEARNT: &str = "allowed by learn mode";
 
-/// A connection that may go on, and the rule's word on private addresses.
+/// A connection that may go on, and the rule's statement about private addresses.
 #[derive(Debug)]
-pub(super) struct Admitted<'a> {
+pub(super) struct AdmittedConnection<'a> {
     pub host: Host,
     pub port: u16,
-    pub reach: Reach,
+    pub reach: HostReach,
     pub share: Share<'a>,
     /// No rule allows it: learn mode does.
     learnt: Option<Denial>,
@@ -41,7 +41,7 @@ impl Wall {
         client: &TcpStream,
         host: Host,
         port: u16,
-    ) -> Result<Admitted<'_>, Refusal> {
+    ) -> Result<AdmittedConnection<'_>, Refusal> {
         let now = self.milliseconds();
         let pause = self.ledger.borrow().check_pause(now);
         pause.map_err(Refusal::Over)?;
@@ -53,9 +53,9 @@ impl Wall {
     pub fn admit_requests(
         &self,
         (host, port): (Host, u16),
-        rule: &Rule,
-        request: UnderWay,
-    ) -> Result<Admitted<'_>, Refusal> {
+        rule: &EgressRule,
+        request: CurrentRequest,
+    ) -> Result<AdmittedConnection<'_>, Refusal> {
         let pause = self.ledger.borrow().check_pause(self.milliseconds());
         pause.map_err(Refusal::Over)?;
         let permission = Permission {
@@ -69,7 +69,12 @@ impl Wall {
     }
 
     /// Takes a connection's share of the budget.
-    fn open(&self, host: Host, port: u16, permission: Permission) -> Result<Admitted<'_>, Refusal> {
+    fn open(
+        &self,
+        host: Host,
+        port: u16,
+        permission: Permission,
+    ) -> Result<AdmittedConnection<'_>, Refusal> {
         let now = self.milliseconds();
         // A proxy's client never asks the stub: its names are counted as well, since each is looked up outside.
         if let Host::Name(name) = &host {
@@ -77,7 +82,7 @@ impl Wall {
         }
         self.ledger.borrow_mut().open(now).map_err(Refusal::Over)?;
         self.admitted.set(self.admitted.get().saturating_add(1));
-        Ok(Admitted {
+        Ok(AdmittedConnection {
             reach: permission.reach,
             learnt: permission.learnt.clone(),
             share: Share::new(self, host.clone(), port, permission),
@@ -88,8 +93,8 @@ impl Wall {
 
     /// The host has answered: from here on the connection counts as allowed. One that was decided on and came to nothing
     /// never did anything outside.
-    fn let_through(&self, admitted: &Admitted<'_>) {
-        let Admitted {
+    fn let_through(&self, admitted: &AdmittedConnection<'_>) {
+        let AdmittedConnection {
             host,
             port,
             reach,
@@ -110,7 +115,7 @@ impl Wall {
     }
 
     /// Writes down what a policy that is only reported on would have refused. It decides nothing.
-    fn compare(&self, host: &Host, port: u16, reach: Reach) {
+    fn compare(&self, host: &Host, port: u16, reach: HostReach) {
         let audited = self.audited.borrow();
         let Some(AuditedNetwork {
             policy,
@@ -175,7 +180,7 @@ impl Wall {
             ..Event::new(
                 WallName::Network,
                 Verdict::WouldDeny,
-                What::to(&host.to_string(), port),
+                EventDetail::to(&host.to_string(), port),
             )
         });
     }
@@ -186,7 +191,7 @@ impl Wall {
         client: &TcpStream,
         host: &Host,
         port: u16,
-    ) -> Result<(Admitted<'_>, Server), Refusal> {
+    ) -> Result<(AdmittedConnection<'_>, Server), Refusal> {
         let admitted = self.admit(client, host.clone(), port).await?;
         let server = {
             let dialling = pin!(self.dial(&admitted));
@@ -196,8 +201,8 @@ impl Wall {
     }
 
     /// Dials for a connection that was allowed.
-    pub async fn dial(&self, admitted: &Admitted<'_>) -> Result<Server, Refusal> {
-        let Admitted {
+    pub async fn dial(&self, admitted: &AdmittedConnection<'_>) -> Result<Server, Refusal> {
+        let AdmittedConnection {
             host,
             port,
             reach,
@@ -217,7 +222,7 @@ impl Wall {
     }
 
     /// The addresses of a name, if it may be reached, or asked for.
-    pub fn resolve(&self, name: &HostName) -> Result<Synthetic, Refusal> {
+    pub fn resolve(&self, name: &HostName) -> Result<SyntheticAddresses, Refusal> {
         let now = self.milliseconds();
         let pause = self.ledger.borrow().check_pause(now);
         pause.map_err(Refusal::Over)?;
@@ -256,7 +261,7 @@ impl Wall {
     }
 
     /// Gives a name its place among those that the budget allows.
-    fn count_name(&self, name: &HostName, now: u64) -> Result<Synthetic, Refusal> {
+    fn count_name(&self, name: &HostName, now: u64) -> Result<SyntheticAddresses, Refusal> {
         let mut names = self.names.borrow_mut();
         if let Some(keeper) = &mut *self.keeper.borrow_mut()
             && names.is_new(name)

@@ -24,8 +24,8 @@ pub enum EngineNetworks {
     Beside,
 }
 
-/// Both namespaces, and what they said last.
-pub(super) struct Around {
+/// The routing sockets of both namespaces, and their last answers.
+pub(super) struct NamespaceWatch {
     engine: RefCell<RouteSocket>,
     node: RefCell<RouteSocket>,
     /// What the node's file calls the cluster's networks.
@@ -34,7 +34,7 @@ pub(super) struct Around {
     known: RefCell<Option<Rc<Surroundings>>>,
 }
 
-impl Around {
+impl NamespaceWatch {
     pub fn new(
         [engine, node]: [RouteSocket; 2],
         services: BTreeSet<(IpAddr, u8)>,

@@ -7,20 +7,23 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use super::control::{AskDecision, AskDecisionOf, ControlReply};
+use super::control::{AskDecision, AskDecisionTarget, ControlReply};
 use super::refusal::Refusal;
 use super::wall::Wall;
 use crate::egress::AskStatus;
 use crate::egress::WaitingConnection;
 use crate::egress::request::RequestDecision;
-use crate::egress::{AskRefusal, Asking, Asks, Denial, Lasting, NetworkVerdict, Waiting, endpoint};
+use crate::egress::{
+    ApprovalTerm, AskQueue, AskRefusal, AskRules, Denial, NetworkVerdict, PendingConnection,
+    endpoint,
+};
 use crate::policy::request::Request;
-use crate::policy::{Host, HostName, Reach, Rule};
+use crate::policy::{EgressRule, Host, HostName, HostReach};
 
 /// What one sidecar knows of asking.
 #[derive(Default)]
 pub(super) struct Approvals {
-    pub asks: RefCell<Asks>,
+    pub asks: RefCell<AskQueue>,
     /// Something was decided: all that wait look again.
     changed: Notify,
     /// Names that no rule lists and that the DNS stub has answered.
@@ -35,7 +38,7 @@ impl Approvals {
         let _unknown = getrandom::fill(&mut bytes);
         let place = u64::from(u16::from_ne_bytes(bytes)) % 10_000;
         Self {
-            asks: RefCell::new(Asks::numbered_from(place * 1000)),
+            asks: RefCell::new(AskQueue::numbered_from(place * 1000)),
             ..Self::default()
         }
     }
@@ -45,7 +48,7 @@ impl Approvals {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Permission {
     /// How far the rule lets the name lead.
-    pub reach: Reach,
+    pub reach: HostReach,
     /// An approval for one connection, used up by this.
     pub once: bool,
     /// The rule, or the approval, in words.
@@ -53,20 +56,20 @@ pub(super) struct Permission {
     /// Nobody has allowed it: it is allowed to be learnt.
     pub learnt: Option<Denial>,
     /// The request that is under way, where requests are decided about and not the connection.
-    pub request: Option<UnderWay>,
+    pub request: Option<CurrentRequest>,
 }
 
-/// The request that a connection carries now.
-pub(super) type UnderWay = Rc<RefCell<Request>>;
+/// The request that a connection carries at present.
+pub(super) type CurrentRequest = Rc<RefCell<Request>>;
 
-/// A place among those that wait, given up when it is dropped.
-struct WaitingPlace<'a> {
+/// A slot among the waiting connections, given up when dropped.
+struct WaitingSlot<'a> {
     approvals: &'a Approvals,
     number: u64,
     until_ms: u64,
 }
 
-impl Drop for WaitingPlace<'_> {
+impl Drop for WaitingSlot<'_> {
     fn drop(&mut self) {
         self.approvals.asks.borrow_mut().forget(self.number);
     }
@@ -84,10 +87,10 @@ impl Wall {
         loop {
             // Made before looking: what is decided from here on wakes it.
             let changed = self.approvals.changed.notified();
-            let number = place.as_ref().map(|place: &WaitingPlace<'_>| place.number);
+            let number = place.as_ref().map(|place: &WaitingSlot<'_>| place.number);
             let (asking, name) = match self.look(host, port, number)? {
-                Looked::Permitted(permission) => return Ok(permission),
-                Looked::Open(asking, name) => (asking, name),
+                AskLookup::Permitted(permission) => return Ok(permission),
+                AskLookup::Open(asking, name) => (asking, name),
             };
             let now = self.milliseconds();
             let until = match &place {
@@ -112,11 +115,11 @@ impl Wall {
         host: &'a Host,
         port: u16,
         number: Option<u64>,
-    ) -> Result<Looked<'_, 'a>, Refusal> {
+    ) -> Result<AskLookup<'_, 'a>, Refusal> {
         let rules = self.rules.borrow();
         let denial: Denial = match rules.verdict(self.asking.as_ref(), host, port) {
             NetworkVerdict::Allow(rule) => {
-                return Ok(Looked::Permitted(Permission {
+                return Ok(AskLookup::Permitted(Permission {
                     reach: rule.reach,
                     once: false,
                     rule: rule.to_string(),
@@ -131,8 +134,8 @@ impl Wall {
             return Err(self.denied(host, denial));
         };
         if asking.learns {
-            return Ok(Looked::Permitted(Permission {
-                reach: Reach::Public,
+            return Ok(AskLookup::Permitted(Permission {
+                reach: HostReach::Public,
                 once: false,
                 rule: "learn mode".to_owned(),
                 learnt: Some(denial),
@@ -143,9 +146,9 @@ impl Wall {
         let mut asks = self.approvals.asks.borrow_mut();
         let decided = asks.decided((name, port), number, now);
         match decided {
-            None => Ok(Looked::Open(asking, name)),
-            Some(Ok(once)) => Ok(Looked::Permitted(Permission {
-                reach: Reach::Public,
+            None => Ok(AskLookup::Open(asking, name)),
+            Some(Ok(once)) => Ok(AskLookup::Permitted(Permission {
+                reach: HostReach::Public,
                 once,
                 rule: match once {
                     true => "an approval for one connection",
@@ -165,8 +168,8 @@ impl Wall {
         name: &HostName,
         port: u16,
         until_ms: u64,
-    ) -> Result<WaitingPlace<'_>, Refusal> {
-        let waiting = Waiting {
+    ) -> Result<WaitingSlot<'_>, Refusal> {
+        let waiting = PendingConnection {
             host: name.clone(),
             port,
             since_ms: self.milliseconds(),
@@ -174,7 +177,7 @@ impl Wall {
         };
         let taken = self.approvals.asks.borrow_mut().wait(waiting);
         let number = taken.map_err(Refusal::NotApproved)?;
-        Ok(WaitingPlace {
+        Ok(WaitingSlot {
             approvals: &self.approvals,
             number,
             until_ms,
@@ -182,7 +185,7 @@ impl Wall {
     }
 
     /// Whether an open connection would still be allowed.
-    pub fn still_allowed(&self, live: &super::live::Live) -> bool {
+    pub fn still_allowed(&self, live: &super::live::AllowedConnection) -> bool {
         let rules = self.rules.borrow();
         let leads_to_denied = live
             .address
@@ -209,7 +212,7 @@ impl Wall {
                 let once = live.once && !asks.is_refused(name, live.port);
                 // An approval never meant private addresses.
                 let learns = self.asking.as_ref().is_some_and(|asking| asking.learns);
-                live.reach == Reach::Public
+                live.reach == HostReach::Public
                     && (learns || once || asks.holds(name, live.port, self.milliseconds()))
             }
         }
@@ -226,7 +229,7 @@ impl Wall {
         let seconds = self.asking.as_ref()?.seconds;
         let (asks, now) = (self.approvals.asks.borrow(), self.milliseconds());
         let (approved, denied) = asks.decisions(now);
-        let shown = |(id, one): (u64, &Waiting)| {
+        let shown = |(id, one): (u64, &PendingConnection)| {
             let waited = now.saturating_sub(one.since_ms) / 1000;
             WaitingConnection {
                 id,
@@ -248,14 +251,16 @@ impl Wall {
 }
 
 /// How far a rule lets the names of its requests lead.
-pub(super) fn reach_of(rule: &Rule) -> Reach {
-    rule.connection().map_or(Reach::Public, |rule| rule.reach)
+pub(super) fn reach_of(rule: &EgressRule) -> HostReach {
+    rule.connection()
+        .map_or(HostReach::Public, |rule| rule.reach)
 }
 
-enum Looked<'w, 'h> {
+/// The result of the lookup whether a connection needs an approval.
+enum AskLookup<'w, 'h> {
     Permitted(Permission),
     /// Nobody has decided yet.
-    Open(&'w Asking, &'h HostName),
+    Open(&'w AskRules, &'h HostName),
 }
 
 /// A person decides.
@@ -276,8 +281,8 @@ fn try_decide(wall: &Rc<Wall>, decision: AskDecision) -> Result<ControlReply, St
         );
     }
     let number = match of {
-        AskDecisionOf::Waiting(number) => Some(number),
-        AskDecisionOf::Endpoint(..) | AskDecisionOf::Host(_) => None,
+        AskDecisionTarget::Waiting(number) => Some(number),
+        AskDecisionTarget::Endpoint(..) | AskDecisionTarget::Host(_) => None,
     };
     let (host, port) = decided_of(&wall.approvals.asks.borrow(), of)?;
     may_be_decided(wall, &host, port)?;
@@ -286,7 +291,7 @@ fn try_decide(wall: &Rc<Wall>, decision: AskDecision) -> Result<ControlReply, St
     match approve {
         None => asks.refuse(&host, port),
         // Two programs may wait for one host: the one that was shown goes on. `decided_of` has just found it.
-        Some(Lasting::Once) if number.is_some_and(|number| asks.choose(number)) => {}
+        Some(ApprovalTerm::Once) if number.is_some_and(|number| asks.choose(number)) => {}
         Some(lasting) if asks.approve(&host, port, lasting, now) => {}
         Some(_) => {
             return Err(
@@ -297,7 +302,7 @@ fn try_decide(wall: &Rc<Wall>, decision: AskDecision) -> Result<ControlReply, St
     }
     drop(asks);
     let closed = wall.review();
-    if let Some(Lasting::Seconds(seconds)) = approve {
+    if let Some(ApprovalTerm::Seconds(seconds)) = approve {
         let wall = Rc::clone(wall);
         tokio::task::spawn_local(async move {
             tokio::time::sleep(Duration::from_secs(u64::from(seconds))).await;
@@ -309,10 +314,10 @@ fn try_decide(wall: &Rc<Wall>, decision: AskDecision) -> Result<ControlReply, St
 
 /// The host and the port that were meant. The waiting connections may have changed since a list was read. So a number
 /// belongs to one connection for ever, and a host alone means nothing (N-M7).
-fn decided_of(asks: &Asks, of: AskDecisionOf) -> Result<(HostName, u16), String> {
+fn decided_of(asks: &AskQueue, of: AskDecisionTarget) -> Result<(HostName, u16), String> {
     match of {
-        AskDecisionOf::Endpoint(host, port) => Ok((host, port)),
-        AskDecisionOf::Waiting(number) => {
+        AskDecisionTarget::Endpoint(host, port) => Ok((host, port)),
+        AskDecisionTarget::Waiting(number) => {
             let mut waiting = asks.waiting();
             let found = waiting.find(|(id, _)| *id == number);
             let (_, one) = found.ok_or_else(|| {
@@ -323,7 +328,7 @@ fn decided_of(asks: &Asks, of: AskDecisionOf) -> Result<(HostName, u16), String>
             })?;
             Ok((one.host.clone(), one.port))
         }
-        AskDecisionOf::Host(host) => {
+        AskDecisionTarget::Host(host) => {
             let waiting: Vec<String> = asks
                 .waiting()
                 .filter(|(_, one)| one.host == host)
@@ -375,9 +380,9 @@ mod tests {
     #[test]
     fn a_decision_is_of_what_was_shown() {
         let host: HostName = "files.test".parse().unwrap();
-        let mut asks = Asks::numbered_from(7000);
+        let mut asks = AskQueue::numbered_from(7000);
         let mut wait = |port| {
-            let waiting = Waiting {
+            let waiting = PendingConnection {
                 host: host.clone(),
                 port,
                 since_ms: 0,
@@ -387,20 +392,20 @@ mod tests {
         };
         let (first, second) = (wait(443), wait(22));
         assert_eq!((first, second), (7000, 7001));
-        let of = |asks: &Asks, number| decided_of(asks, AskDecisionOf::Waiting(number));
+        let of = |asks: &AskQueue, number| decided_of(asks, AskDecisionTarget::Waiting(number));
         assert_eq!(of(&asks, first), Ok((host.clone(), 443)));
         assert_eq!(of(&asks, second), Ok((host.clone(), 22)));
         // The first one's time is up: its number is nobody's, and the host alone does not mean the other.
         asks.forget(first);
         assert!(of(&asks, first).unwrap_err().contains("any more"));
-        let alone = |host: &str| decided_of(&asks, AskDecisionOf::Host(host.parse().unwrap()));
+        let alone = |host: &str| decided_of(&asks, AskDecisionTarget::Host(host.parse().unwrap()));
         let said = alone("files.test").unwrap_err();
         assert!(
             said.contains(&format!("{second} (files.test:22)")),
             "{said}"
         );
         assert!(alone("other.test").unwrap_err().contains("other.test:443"));
-        let named = AskDecisionOf::Endpoint(host.clone(), 80);
+        let named = AskDecisionTarget::Endpoint(host.clone(), 80);
         assert_eq!(decided_of(&asks, named), Ok((host, 80)));
     }
 }

@@ -42,17 +42,17 @@ pub(super) enum Peer {
 pub(in crate::sidecar) struct Clients {
     line: OwnedFd,
     diag: RefCell<DiagSocket>,
-    made: RefCell<Made>,
+    made: RefCell<MadeSockets>,
 }
 
-/// The cookies of the newest sockets that were made for the command.
+/// The cookies of the newest sockets made for the command.
 #[derive(Debug, Default)]
-struct Made {
+struct MadeSockets {
     known: HashSet<u64>,
     order: VecDeque<u64>,
 }
 
-impl Made {
+impl MadeSockets {
     fn add(&mut self, cookie: u64) {
         if self.order.len() == MOST
             && let Some(oldest) = self.order.pop_front()
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn the_newest_sockets_are_known() {
-        let mut made = Made::default();
+        let mut made = MadeSockets::default();
         for cookie in 0..=MOST as u64 {
             made.add(cookie);
         }

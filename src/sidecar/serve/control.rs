@@ -20,11 +20,11 @@ use super::accept;
 use super::asks;
 use super::proxy::Proxy;
 use super::wall::Wall;
-use crate::audit::Via;
-use crate::egress::tried::TriedFrom;
-use crate::egress::{Lasting, NetworkStatus, Rules};
+use crate::audit::ConnectionKind;
+use crate::egress::tried::TriedPorts;
+use crate::egress::{ApprovalTerm, EgressRules, NetworkStatus};
 use crate::policy::HostName;
-use crate::sys::socket::{Received, receive};
+use crate::sys::socket::{Datagram, receive};
 
 /// The longest request: a list of rules and a hosts file, and the certificates by which a proxy is known.
 const LONGEST: usize = 2 << 20;
@@ -43,7 +43,7 @@ pub enum ControlRequest {
     /// What the engine calls others for a container that joins the network.
     Hosts(Vec<(HostName, IpAddr)>),
     /// From these ports `verify` tries what no one may reach.
-    Tried(TriedFrom),
+    Tried(TriedPorts),
     /// Say what is going on.
     Status,
     /// A person has decided on what waits, or will.
@@ -51,7 +51,7 @@ pub enum ControlRequest {
     /// From now on other rules hold.
     Rules {
         /// These.
-        rules: Rules,
+        rules: EgressRules,
         /// Ports that nobody listened on so far. The listeners come along, one for each, in their order.
         ports: BTreeSet<u16>,
     },
@@ -62,15 +62,15 @@ pub enum ControlRequest {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AskDecision {
     /// Which one.
-    pub of: AskDecisionOf,
+    pub of: AskDecisionTarget,
     /// For how long it is approved; `None`: it is denied.
-    pub approve: Option<Lasting>,
+    pub approve: Option<ApprovalTerm>,
 }
 
-/// The object of a decision: the connection shown to the person, and none that waits since then.
+/// What a decision is about: a connection that the user was shown, and no other that waits since.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum AskDecisionOf {
+pub enum AskDecisionTarget {
     /// The connection that was listed by this number, its host and its port.
     Waiting(u64),
     /// This host and port, whether a connection to it waits or not.
@@ -160,7 +160,7 @@ pub(super) fn serve(wall: &Rc<Wall>, socket: OwnedFd, callers: Callers) -> io::R
 
 /// Says why not, in what the socket's buffer takes. What was sent goes with the socket, descriptors too.
 fn send_away(wall: &Wall, stream: &UnixStream, why: &str) {
-    wall.note(Via::Control, "", None, "control-socket", why);
+    wall.note(ConnectionKind::Control, "", None, "control-socket", why);
     let reply = ControlReply::Failed(format!("the sidecar answers only the node: {why}"));
     if let Ok(mut bytes) = serde_json::to_vec(&reply) {
         bytes.push(b'\n');
@@ -197,8 +197,8 @@ async fn hear(
         stream.readable().await?;
         let heard = stream.try_io(Interest::READABLE, || receive(stream.as_fd(), &mut chunk));
         match heard {
-            Ok(Received { len: 0, .. }) => break,
-            Ok(Received { len, fds }) => {
+            Ok(Datagram { len: 0, .. }) => break,
+            Ok(Datagram { len, fds }) => {
                 if line.is_empty()
                     && let Some(why) = callers.refuse_proof(fds.first())
                 {
@@ -237,7 +237,7 @@ fn answer(wall: &Rc<Wall>, request: ControlRequest, descriptors: Vec<OwnedFd>) -
 
 fn change(
     wall: &Rc<Wall>,
-    rules: Rules,
+    rules: EgressRules,
     ports: &BTreeSet<u16>,
     descriptors: Vec<OwnedFd>,
 ) -> ControlReply {

@@ -4,16 +4,16 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Instant;
 
-use super::super::counts::Counts;
+use super::super::counts::KernelCounts;
 use super::wall::Wall;
 
 /// Looks from time to time, until the sidecar ends. What is left then is for the caller. `verifies` says how many processes of
 /// `verify` have begun.
 pub(super) fn serve(
     wall: &Rc<Wall>,
-    counts: Counts,
+    counts: KernelCounts,
     verifies: Rc<Cell<u64>>,
-) -> Rc<RefCell<Counts>> {
+) -> Rc<RefCell<KernelCounts>> {
     let counts = Rc::new(RefCell::new(counts));
     let (wall, looked_at) = (Rc::clone(wall), Rc::clone(&counts));
     tokio::task::spawn_local(async move {

@@ -8,7 +8,7 @@ use tokio::task::{spawn_local, yield_now};
 
 use super::super::calls::{Calls, Turn};
 use super::wall::Wall;
-use crate::sys::event::Watched;
+use crate::sys::event::ReadableFd;
 
 /// Answers until the program ends.
 pub(super) fn serve(wall: &Rc<Wall>, calls: Option<Calls>) -> Rc<RefCell<Option<Calls>>> {
@@ -33,7 +33,7 @@ async fn answer(calls: &RefCell<Option<Calls>>) -> io::Result<()> {
         Some(calls) => calls.as_fd().try_clone_to_owned()?,
         None => return Ok(()),
     };
-    let watched = Watched::new(copy)?;
+    let watched = ReadableFd::new(copy)?;
     loop {
         watched.wait().await?;
         loop {

@@ -15,8 +15,8 @@ use tokio::task::spawn_local;
 
 use super::refusal::Refusal;
 use super::wall::Wall;
-use crate::audit::Via;
-use crate::egress::dns::{Answer, respond};
+use crate::audit::ConnectionKind;
+use crate::egress::dns::{NameAnswer, respond};
 use crate::egress::own::address_of;
 use crate::policy::Host;
 
@@ -154,15 +154,15 @@ fn answer(wall: &Wall, question: &[u8], from: Option<SocketAddr>) -> Option<Vec<
     let (bytes, asked) = respond(question, wall.families, |name| {
         // Most programs know them from the hosts file; some ask nobody but a resolver.
         if let Some(own) = address_of(name, &wall.own_names) {
-            return Answer::Addresses(own);
+            return NameAnswer::Addresses(own);
         }
         let looked = wall.traps.look_at_name(name.as_str());
         match looked.and_then(|()| wall.resolve(name)) {
-            Ok(addresses) => Answer::Addresses(addresses),
+            Ok(addresses) => NameAnswer::Addresses(addresses),
             Err(refusal) => {
                 let why = refusal.for_container();
                 refused = Some(refusal);
-                Answer::Blocked(why)
+                NameAnswer::Blocked(why)
             }
         }
     })?;
@@ -178,7 +178,7 @@ fn answer(wall: &Wall, question: &[u8], from: Option<SocketAddr>) -> Option<Vec<
 fn note(wall: &Wall, name: &str, refused: Option<Refusal>) {
     // A name that nobody can have is looked at here alone.
     if let Err(caught) = wall.traps.look_at_name(name) {
-        wall.note_honey(Via::Dns, name, &caught);
+        wall.note_honey(ConnectionKind::Dns, name, &caught);
         return;
     }
     if is_search_artefact(name) {
@@ -186,14 +186,20 @@ fn note(wall: &Wall, name: &str, refused: Option<Refusal>) {
     }
     match (refused, name.parse()) {
         (Some(refusal), Ok(host)) => {
-            wall.note_refusal(Via::Dns, &Host::Name(host), None, &refusal);
+            wall.note_refusal(ConnectionKind::Dns, &Host::Name(host), None, &refusal);
         }
         (Some(refusal), Err(_)) => {
-            wall.note(Via::Dns, name, None, refusal.kind(), &refusal.to_string());
+            wall.note(
+                ConnectionKind::Dns,
+                name,
+                None,
+                refusal.kind(),
+                &refusal.to_string(),
+            );
         }
         (None, _) => {
             let why = "this is no name of a host";
-            wall.note(Via::Dns, name, None, "malformed-name", why);
+            wall.note(ConnectionKind::Dns, name, None, "malformed-name", why);
         }
     }
 }

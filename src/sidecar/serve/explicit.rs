@@ -11,7 +11,7 @@ use super::refusal::Refusal;
 use super::relay::{Watch, relay, write_all};
 use super::wall::{FIRST_BYTES_WITHIN, Wall};
 use super::{dns, requests, socks};
-use crate::audit::Via;
+use crate::audit::ConnectionKind;
 use crate::egress::http::{self, Body, HttpRefusal, Pieces, ProxyRequest, RequestGuard};
 use crate::egress::phrase::phrase;
 use crate::policy::{Advice, Field, Host, Tool};
@@ -27,7 +27,7 @@ pub(super) async fn serve(wall: &Rc<Wall>, stream: TcpStream) {
     let first = tokio::time::timeout(FIRST_BYTES_WITHIN, read_some(&stream)).await;
     let Ok(Ok(first)) = first else {
         if first.is_err() {
-            wall.note(Via::Http, "", None, MALFORMED, SILENT);
+            wall.note(ConnectionKind::Http, "", None, MALFORMED, SILENT);
         }
         reset(&stream);
         return;
@@ -39,8 +39,8 @@ pub(super) async fn serve(wall: &Rc<Wall>, stream: TcpStream) {
     }
 }
 
-/// A request as received: the request itself, the kind of its body, and the bytes that came with it.
-struct Wish {
+/// A request as received: the request itself, the kind of its body, and the bytes after it.
+struct ReceivedRequest {
     request: ProxyRequest,
     body: Body,
     /// The head as it came.
@@ -56,17 +56,17 @@ async fn http(wall: &Rc<Wall>, stream: &TcpStream, first: Vec<u8>) {
         Ok(Ok(wish)) => wish,
         Ok(Err(Refusal::Other(why))) => {
             // Somebody tried something that is no request, or none that has one meaning.
-            wall.note(Via::Http, "", None, MALFORMED, &why);
+            wall.note(ConnectionKind::Http, "", None, MALFORMED, &why);
             respond(stream, 400, &Explanation::new(&why)).await;
             return;
         }
         Ok(Err(caught @ Refusal::Honey(_))) => {
-            wall.note_honey(Via::Http, "", &caught);
+            wall.note_honey(ConnectionKind::Http, "", &caught);
             respond(stream, 403, &Explanation::new(&caught.for_container())).await;
             return;
         }
         Err(_) => {
-            wall.note(Via::Http, "", None, MALFORMED, SILENT);
+            wall.note(ConnectionKind::Http, "", None, MALFORMED, SILENT);
             reset(stream);
             return;
         }
@@ -83,14 +83,17 @@ async fn http(wall: &Rc<Wall>, stream: &TcpStream, first: Vec<u8>) {
         }
     };
     if let Err(caught) = &wish.caught {
-        refuse(wall, stream, Via::Http, &host, port, caught);
+        refuse(wall, stream, ConnectionKind::Http, &host, port, caught);
         return answer(wall, stream, &host, port, caught).await;
     }
     if let ProxyRequest::Forward(..) = &wish.request
         && wall.rules.borrow().plain_way(&host, port).is_some()
     {
         let early = [wish.head, wish.early].concat();
-        let (how, to) = ((requests::Way::Proxy, Via::Http), (&host, port));
+        let (how, to) = (
+            (requests::ClientRoute::Proxy, ConnectionKind::Http),
+            (&host, port),
+        );
         return Box::pin(requests::serve(wall, stream, how, to, &early)).await;
     }
     if let ProxyRequest::Tunnel(..) = &wish.request
@@ -100,11 +103,14 @@ async fn http(wall: &Rc<Wall>, stream: &TcpStream, first: Vec<u8>) {
         if write_all(stream, ESTABLISHED).await.is_err() {
             return reset(stream);
         }
-        let (how, to) = ((requests::Way::Direct, Via::Http), (&host, port));
+        let (how, to) = (
+            (requests::ClientRoute::Direct, ConnectionKind::Http),
+            (&host, port),
+        );
         return Box::pin(requests::serve(wall, stream, how, to, &wish.early)).await;
     }
     if let Err((refusal, answered)) = grant(wall, stream, &host, port, wish).await {
-        refuse(wall, stream, Via::Http, &host, port, &refusal);
+        refuse(wall, stream, ConnectionKind::Http, &host, port, &refusal);
         if answered {
             reset(stream);
         } else {
@@ -136,7 +142,11 @@ fn read<T>(read: Result<T, HttpRefusal>, caught: &Result<(), Refusal>) -> Result
     })
 }
 
-async fn read_wish(wall: &Wall, stream: &TcpStream, mut bytes: Vec<u8>) -> Result<Wish, Refusal> {
+async fn read_wish(
+    wall: &Wall,
+    stream: &TcpStream,
+    mut bytes: Vec<u8>,
+) -> Result<ReceivedRequest, Refusal> {
     let mut search = wall.traps.search();
     let mut caught = search.look(&bytes);
     let mut pieces = Pieces::default();
@@ -150,7 +160,7 @@ async fn read_wish(wall: &Wall, stream: &TcpStream, mut bytes: Vec<u8>) -> Resul
                 caught = caught.and_then(|()| wall.traps.look_at_host(host));
             }
             let early = bytes.split_off(length);
-            return Ok(Wish {
+            return Ok(ReceivedRequest {
                 request,
                 body,
                 early,
@@ -170,7 +180,7 @@ async fn grant(
     stream: &TcpStream,
     host: &Host,
     port: u16,
-    wish: Wish,
+    wish: ReceivedRequest,
 ) -> Result<(), (Refusal, bool)> {
     let not_yet = |refusal| (refusal, false);
     if let (ProxyRequest::Forward(..), Host::Name(_), HTTPS) = (&wish.request, host, port) {
@@ -178,7 +188,7 @@ async fn grant(
         return Err(not_yet(Refusal::Other(why.to_owned())));
     }
     let (admitted, mut server) = wall.connect(stream, host, port).await.map_err(not_yet)?;
-    let Wish {
+    let ReceivedRequest {
         request,
         body,
         early,

@@ -8,13 +8,14 @@ use std::rc::Rc;
 use chrono::{DateTime, Utc};
 
 use super::wall::Wall;
-use crate::audit::{Event, Verdict, Via, WallName, What};
+use crate::audit::{ConnectionKind, Event, EventDetail, Verdict, WallName};
 use crate::egress::InboundConnection;
 use crate::egress::InboundStatus;
 use crate::egress::InboundTotal;
 use crate::egress::OverBudget;
 
-struct Open {
+/// An open inbound connection.
+struct OpenInbound {
     port: u16,
     from: Option<IpAddr>,
     since: DateTime<Utc>,
@@ -25,7 +26,7 @@ struct Open {
 /// All that are open, and what came so far.
 #[derive(Default)]
 pub(super) struct Guests {
-    open: RefCell<BTreeMap<u64, Rc<Open>>>,
+    open: RefCell<BTreeMap<u64, Rc<OpenInbound>>>,
     totals: RefCell<BTreeMap<u16, InboundTotal>>,
     /// Ports on which nobody listened inside, and that is written down.
     deserted: RefCell<BTreeSet<u16>>,
@@ -58,12 +59,12 @@ impl Guests {
     }
 }
 
-impl Open {
+impl OpenInbound {
     /// For the log: at the beginning without bytes.
     fn event(&self, verdict: Verdict) -> Event {
         let bytes = |bytes: &Cell<u64>| (verdict == Verdict::Ended).then(|| bytes.get());
-        let what = What::Connection {
-            via: Some(Via::Inbound),
+        let what = EventDetail::Connection {
+            via: Some(ConnectionKind::Inbound),
             host: self.from.map_or_else(String::new, |from| from.to_string()),
             port: Some(self.port),
             sent: bytes(&self.sent),
@@ -92,7 +93,7 @@ impl Open {
 pub(super) struct Guest<'a> {
     wall: &'a Wall,
     number: u64,
-    open: Rc<Open>,
+    open: Rc<OpenInbound>,
 }
 
 impl Drop for Guest<'_> {
@@ -132,7 +133,7 @@ impl Wall {
     /// The one place where a connection is let in.
     pub fn let_in(&self, port: u16, from: Option<IpAddr>) -> Result<Guest<'_>, OverBudget> {
         self.open_inward()?;
-        let open = Rc::new(Open {
+        let open = Rc::new(OpenInbound {
             port,
             from,
             since: Utc::now(),
@@ -159,7 +160,7 @@ impl Wall {
         if self.guests.deserted.borrow_mut().insert(port) {
             let from = from.map_or_else(String::new, |from| from.to_string());
             let why = "no program of the container listens on this port of its loopback";
-            self.note_failed(Via::Inbound, &from, port, why);
+            self.note_failed(ConnectionKind::Inbound, &from, port, why);
         }
     }
 
@@ -172,7 +173,7 @@ impl Wall {
     pub fn send_away(&self, port: u16, from: Option<IpAddr>, over: OverBudget) {
         let from = from.map_or_else(String::new, |from| from.to_string());
         self.note(
-            Via::Inbound,
+            ConnectionKind::Inbound,
             &from,
             Some(port),
             over.kind(),

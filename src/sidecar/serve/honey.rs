@@ -7,7 +7,7 @@ use std::rc::Rc;
 use tokio::sync::Notify;
 
 use super::refusal::Refusal;
-use crate::egress::{Caught, Honey, HoneySearch};
+use crate::egress::{Honey, HoneyMatch, HoneySearch};
 use crate::policy::{HoneyThen, HoneyValue, Host};
 
 /// The honey values of a container, and whether one has ended it.
@@ -55,7 +55,7 @@ impl Traps {
     }
 
     /// One was found, and written down.
-    pub fn caught(&self, caught: &Caught) {
+    pub fn caught(&self, caught: &HoneyMatch) {
         match caught.then {
             HoneyThen::Log => {}
             HoneyThen::End => {
@@ -73,7 +73,7 @@ impl Traps {
     }
 }
 
-fn allowed(caught: Option<Caught>) -> Result<(), Refusal> {
+fn allowed(caught: Option<HoneyMatch>) -> Result<(), Refusal> {
     match caught {
         None => Ok(()),
         Some(caught) => Err(Refusal::Honey(caught)),
@@ -102,8 +102,8 @@ impl Search {
 }
 
 /// In words, for the node.
-pub(super) fn describe(caught: &Caught, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let Caught { name, then } = caught;
+pub(super) fn describe(caught: &HoneyMatch, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let HoneyMatch { name, then } = caught;
     let meaning = match then {
         HoneyThen::Log => "the container goes on",
         HoneyThen::End => "the container is ended",

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 
-use crate::egress::{OverBudget, Spent, SpentLine};
+use crate::egress::{OverBudget, SpentLine, Usage};
 
 /// A sixty-fourth of the budget is the most that a killed sidecar counts too much, and a file has few lines.
 const PORTIONS: u64 = 64;
@@ -29,7 +29,7 @@ pub(super) struct Keeper {
 
 impl Keeper {
     /// `spent` is what the file says already, `most` the budget.
-    pub fn new(file: OwnedFd, spent: &Spent, most: u64, room: u64) -> Self {
+    pub fn new(file: OwnedFd, spent: &Usage, most: u64, room: u64) -> Self {
         Self {
             file: file.into(),
             written: spent.upload_bytes,
@@ -97,7 +97,7 @@ impl Keeper {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::egress::{Kept, room};
+    use crate::egress::{UsageFile, room};
     use std::io::{Read, Seek};
 
     fn file() -> std::fs::File {
@@ -118,14 +118,14 @@ mod tests {
     fn keeper(file: &std::fs::File, most: u64, room: u64) -> Keeper {
         Keeper::new(
             file.try_clone().unwrap().into(),
-            &Spent::default(),
+            &Usage::default(),
             most,
             room,
         )
     }
 
     fn spent(file: &mut std::fs::File) -> u64 {
-        let kept = Kept::parse(&format!("{HEAD}{}", text(file))).unwrap();
+        let kept = UsageFile::parse(&format!("{HEAD}{}", text(file))).unwrap();
         kept.spent.upload_bytes
     }
 
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn a_file_has_few_lines() {
         let mut file = file();
-        let mut keeper = keeper(&file, 1 << 20, room(0, 0, &Spent::default()));
+        let mut keeper = keeper(&file, 1 << 20, room(0, 0, &Usage::default()));
         for sent in (0..1 << 20).step_by(100) {
             keeper.will_send(sent).unwrap();
         }
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(keeper.will_send(1), Err(OverBudget::Unkept));
         let text = text(&mut file);
         assert!(text.len() <= 100 && text.ends_with('\n'), "{text}");
-        let kept = Kept::parse(&format!("{HEAD}{text}")).unwrap();
+        let kept = UsageFile::parse(&format!("{HEAD}{text}")).unwrap();
         assert_eq!(kept.spent.hosts.len(), 4);
     }
 
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn there_is_room_for_the_whole_budget() {
         let file = file();
-        let room = room(500, 2, &Spent::default()) - HEAD.len() as u64;
+        let room = room(500, 2, &Usage::default()) - HEAD.len() as u64;
         let mut keeper = keeper(&file, 1 << 30, room);
         for number in 0..500 {
             keeper.will_look_up(number).unwrap();
@@ -197,7 +197,7 @@ mod tests {
         let mut file = file();
         let mut keeper = keeper(&file, 6400, 1 << 20);
         let said = |file: &mut std::fs::File| {
-            let kept = Kept::parse(&format!("{HEAD}{}", text(file))).unwrap();
+            let kept = UsageFile::parse(&format!("{HEAD}{}", text(file))).unwrap();
             kept.spent.uses[&9]
         };
         for used in 1..=640 {
@@ -213,7 +213,7 @@ mod tests {
     fn what_cannot_be_kept_is_refused() {
         let flags = rustix::fs::OFlags::RDONLY;
         let null = rustix::fs::open("/dev/null", flags, rustix::fs::Mode::empty()).unwrap();
-        let mut keeper = Keeper::new(null, &Spent::default(), 100, 1000);
+        let mut keeper = Keeper::new(null, &Usage::default(), 100, 1000);
         assert_eq!(keeper.will_send(1), Err(OverBudget::Unkept));
         assert_eq!(keeper.will_look_up(1), Err(OverBudget::Unkept));
     }

@@ -9,29 +9,29 @@ use std::rc::Rc;
 use chrono::{DateTime, Utc};
 use tokio::sync::Notify;
 
-use super::asks::{Permission, UnderWay};
+use super::asks::{CurrentRequest, Permission};
 use super::refusal::Refusal;
 use super::wall::Wall;
-use crate::audit::{Event, Verdict, WallName, What};
+use crate::audit::{Event, EventDetail, Verdict, WallName};
 use crate::egress::LiveConnection;
 use crate::egress::OverBudget;
-use crate::policy::{Host, HostName, Reach};
+use crate::policy::{Host, HostName, HostReach};
 
 /// The most connections that one answer lists.
 const LISTED: usize = 1000;
 
 /// A connection that was allowed.
-pub(super) struct Live {
+pub(super) struct AllowedConnection {
     pub host: Host,
     pub port: u16,
     /// Whether it may lead to private addresses.
-    pub reach: Reach,
+    pub reach: HostReach,
     /// Whether a person approved this one connection.
     pub once: bool,
     /// The request that it carries now, where that is what was decided about.
-    pub request: Option<UnderWay>,
+    pub request: Option<CurrentRequest>,
     /// Its two events.
-    forms: Rc<Forms>,
+    forms: Rc<LiveEvents>,
     /// The dialled address, once known; behind a proxy that resolves names it never is.
     pub address: Cell<Option<IpAddr>>,
     since: DateTime<Utc>,
@@ -43,8 +43,9 @@ pub(super) struct Live {
     revoked: Notify,
 }
 
-/// Events that all connections have in common which one rule lets through to one place: made once, and compared with those in the log.
-struct Forms {
+/// The events that are equal for all connections of one rule to one host. They are made once, and compared with events
+/// in the log.
+struct LiveEvents {
     host: Host,
     port: u16,
     /// What lets them through.
@@ -53,11 +54,11 @@ struct Forms {
     ended: Event,
 }
 
-impl Forms {
+impl LiveEvents {
     fn new(host: &Host, port: u16, rule: String) -> Self {
         // At the beginning without bytes.
         let event = |verdict, bytes: Option<u64>| {
-            let what = What::Connection {
+            let what = EventDetail::Connection {
                 via: None,
                 host: host.to_string(),
                 port: Some(port),
@@ -90,9 +91,9 @@ const MOST_FORMS: usize = 32;
 /// All that are open, by a number that none had before.
 #[derive(Default)]
 pub(super) struct Connections {
-    open: RefCell<BTreeMap<u64, Rc<Live>>>,
+    open: RefCell<BTreeMap<u64, Rc<AllowedConnection>>>,
     /// The newest ones last.
-    forms: RefCell<Vec<Rc<Forms>>>,
+    forms: RefCell<Vec<Rc<LiveEvents>>>,
     next: Cell<u64>,
 }
 
@@ -104,7 +105,7 @@ impl Connections {
         (list.collect(), open.len().saturating_sub(LISTED))
     }
 
-    fn forms_of(&self, host: &Host, port: u16, rule: String) -> Rc<Forms> {
+    fn forms_of(&self, host: &Host, port: u16, rule: String) -> Rc<LiveEvents> {
         let mut all = self.forms.borrow_mut();
         if let Some(known) = all.iter().find(|forms| forms.are_of(host, port, &rule)) {
             return Rc::clone(known);
@@ -112,20 +113,20 @@ impl Connections {
         if all.len() >= MOST_FORMS {
             all.remove(0);
         }
-        let new = Rc::new(Forms::new(host, port, rule));
+        let new = Rc::new(LiveEvents::new(host, port, rule));
         all.push(Rc::clone(&new));
         new
     }
 
     /// Ends every connection for which this does not hold any more; says how many.
-    pub fn end_unless(&self, holds: impl Fn(&Live) -> bool) -> usize {
+    pub fn end_unless(&self, holds: impl Fn(&AllowedConnection) -> bool) -> usize {
         let open = self.open.borrow();
         let ended = open.values().filter(|live| !holds(live));
         ended.inspect(|live| live.revoked.notify_one()).count()
     }
 }
 
-impl Live {
+impl AllowedConnection {
     fn shown(&self) -> LiveConnection {
         LiveConnection {
             host: self.host.clone(),
@@ -143,7 +144,7 @@ impl Live {
 pub(super) struct Share<'a> {
     wall: &'a Wall,
     number: u64,
-    live: Rc<Live>,
+    live: Rc<AllowedConnection>,
     /// Its host is being looked up and dialled, of which nothing is written down yet.
     dials: Cell<bool>,
 }
@@ -158,7 +159,7 @@ impl<'a> Share<'a> {
     /// For a connection whose share the ledger has given.
     pub fn new(wall: &'a Wall, host: Host, port: u16, permission: Permission) -> Self {
         let forms = wall.connections.forms_of(&host, port, permission.rule);
-        let live = Rc::new(Live {
+        let live = Rc::new(AllowedConnection {
             host,
             port,
             reach: permission.reach,

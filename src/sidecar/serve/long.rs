@@ -45,10 +45,10 @@ pub(super) enum Flow {
     Ended,
 }
 
-/// A buffer that few have at a time.
-struct Large(Vec<u8>);
+/// A large buffer, of which few are in use at a time.
+struct LargeBuffer(Vec<u8>);
 
-impl Large {
+impl LargeBuffer {
     fn take() -> Option<Self> {
         let lent = LENT.get();
         (lent < MOST_LARGE).then(|| {
@@ -58,7 +58,7 @@ impl Large {
     }
 }
 
-impl Drop for Large {
+impl Drop for LargeBuffer {
     fn drop(&mut self) {
         LENT.set(LENT.get().saturating_sub(1));
     }
@@ -101,7 +101,7 @@ pub(super) async fn pump(
     to: &TcpStream,
     count: &mut impl FnMut(usize) -> Result<(), Refusal>,
 ) -> Result<Flow, Refusal> {
-    let Some(mut buffer) = Large::take() else {
+    let Some(mut buffer) = LargeBuffer::take() else {
         return Ok(Flow::Paused);
     };
     let mut moved = 0_usize;
@@ -160,7 +160,7 @@ mod tests {
     use tokio::io::AsyncWriteExt;
     use tokio::net::{TcpListener, TcpStream};
 
-    use super::{Batches, LENT, Large, MOST_LARGE, drained};
+    use super::{Batches, LENT, LargeBuffer, MOST_LARGE, drained};
 
     async fn pair() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
@@ -226,9 +226,9 @@ mod tests {
     #[test]
     fn few_have_a_large_buffer_and_every_one_comes_back() {
         for _ in 0..2 {
-            let mut lent: Vec<Large> = std::iter::from_fn(Large::take).collect();
+            let mut lent: Vec<LargeBuffer> = std::iter::from_fn(LargeBuffer::take).collect();
             assert_eq!(lent.len(), MOST_LARGE);
-            assert!(lent.pop().is_some() && Large::take().is_some());
+            assert!(lent.pop().is_some() && LargeBuffer::take().is_some());
         }
         assert_eq!(LENT.get(), 0);
     }

@@ -75,14 +75,14 @@ use serde::{Deserialize, Serialize};
 use super::SidecarError;
 use super::callers::Callers;
 use super::calls::Calls;
-use super::counts::Counts;
-use super::inside::Inside;
+use super::counts::KernelCounts;
+use super::inside::DenialFile;
 use super::program::expect_listener;
 use super::protocol::Question;
 use super::watched::WatchedMount;
 use crate::audit;
 use crate::egress::names::Families;
-use crate::egress::{Asking, Budget, CountedSecret, Kept, Opened, Rules};
+use crate::egress::{AskRules, Budget, CountedSecret, EgressRules, TlsHosts, UsageFile};
 use crate::network::{Listeners, Stub};
 use crate::plan::AuditedNetwork;
 use crate::policy::{HoneyValue, NetworkPrefix};
@@ -91,16 +91,16 @@ use wall::Wall;
 
 pub use around::EngineNetworks;
 pub(super) use clients::Clients;
-pub use control::{AskDecision, AskDecisionOf, ControlReply, ControlRequest, EngineNames};
+pub use control::{AskDecision, AskDecisionTarget, ControlReply, ControlRequest, EngineNames};
 pub use proxy::Proxy;
 pub use secure::Tls;
 
-/// What the sidecar is to serve: a file that the runtime writes and hands over.
+/// The sidecar's configuration: a file that the runtime writes and hands over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Serving {
+pub struct ServingConfig {
     /// What may be reached.
-    pub rules: Rules,
+    pub rules: EgressRules,
     /// The node's secrets that its requests get, without their values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<CountedSecret>,
@@ -109,13 +109,13 @@ pub struct Serving {
     pub honey: Vec<HoneyValue>,
     /// Where TLS is opened so that requests are seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub opened: Option<Opened>,
+    pub opened: Option<TlsHosts>,
     /// What may be reached under a policy that is only reported on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audited: Option<AuditedNetwork>,
     /// What may be asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asking: Option<Asking>,
+    pub asking: Option<AskRules>,
     /// What it may take.
     pub budget: Budget,
     /// The container, for people who are told what to type.
@@ -160,7 +160,7 @@ pub struct Serving {
 /// How many connections may lead in at once.
 const DIALERS: usize = 64;
 
-impl Serving {
+impl ServingConfig {
     /// How many sockets of each family there are to dial inside with.
     pub fn dialers(&self) -> usize {
         if self.inbound.is_empty() { 0 } else { DIALERS }
@@ -200,9 +200,9 @@ pub struct Descriptors {
     /// The log, opened to append.
     pub journal: OwnedFd,
     /// What the container is shown of its refusals.
-    pub(super) inside: Option<Inside>,
+    pub(super) inside: Option<DenialFile>,
     /// The usage of earlier runs, and its file, opened to append.
-    pub kept: Option<(Kept, OwnedFd)>,
+    pub kept: Option<(UsageFile, OwnedFd)>,
     /// /proc/PID/net/snmp of the engine's network.
     pub outside: Option<OwnedFd>,
     /// The warden's log, opened to append; the warden takes it before anything is served.
@@ -215,9 +215,9 @@ pub struct Descriptors {
     pub reader: Option<OwnedFd>,
 }
 
-/// What a proxy serves with that nobody asks or changes while it runs.
+/// The parts of a proxy that nothing else queries or changes while it runs.
 #[derive(Debug)]
-pub(super) struct Alone {
+pub(super) struct ServingParts {
     /// The proxy's port.
     pub listener: OwnedFd,
     /// Who may come to it.
@@ -225,7 +225,7 @@ pub(super) struct Alone {
     /// The log, opened to append.
     pub journal: OwnedFd,
     /// What the command is shown of its refusals.
-    pub inside: Option<Inside>,
+    pub inside: Option<DenialFile>,
     /// Routing sockets, as in [`Descriptors::routes`].
     pub around: [crate::sys::netlink::RouteSocket; 2],
     /// The line to the reader of requests.
@@ -236,15 +236,15 @@ const NO_LINE: &str = "watch the line to the reader of requests";
 
 /// Serves as a proxy alone, until `guarded` ends.
 pub(super) fn run_alone(
-    serving: Serving,
+    serving: ServingConfig,
     names: EngineNames,
-    alone: Alone,
+    alone: ServingParts,
     guarded: &OwnedFd,
 ) -> Result<(), SidecarError> {
     let step = |step| SidecarError::step::<std::io::Error>(step);
     let runtime = event_loop().map_err(step("make the event loop"))?;
     let wall = runtime.block_on(async move {
-        let Alone {
+        let ServingParts {
             listener,
             clients,
             journal,
@@ -274,11 +274,11 @@ pub(super) fn run_alone(
 
 /// Serves until init ends. `handover` is called when init asks for its namespace.
 pub(super) fn run(
-    serving: Serving,
+    serving: ServingConfig,
     descriptors: Descriptors,
     init: &OwnedFd,
     handover: (OwnedFd, impl FnOnce(&OwnedFd) -> Question + 'static),
-    (calls, mounts, counts): (Option<Calls>, Vec<WatchedMount>, Counts),
+    (calls, mounts, counts): (Option<Calls>, Vec<WatchedMount>, KernelCounts),
 ) -> Result<(), SidecarError> {
     let step = |step| SidecarError::step::<std::io::Error>(step);
     let runtime = event_loop().map_err(step("make the event loop"))?;

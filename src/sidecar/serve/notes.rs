@@ -3,20 +3,34 @@
 use super::refusal::Refusal;
 use super::requests::GONE;
 use super::wall::Wall;
-use crate::audit::{Event, Verdict, Via, WallName, What};
+use crate::audit::{ConnectionKind, Event, EventDetail, Verdict, WallName};
 use crate::policy::{Advice, Field, Host, Tool};
 
 impl Wall {
     /// Counts and writes down a refusal that no rule is about; `kind` is the word it is counted under.
-    pub fn note(&self, via: Via, host: &str, port: Option<u16>, kind: &'static str, why: &str) {
+    pub fn note(
+        &self,
+        via: ConnectionKind,
+        host: &str,
+        port: Option<u16>,
+        kind: &'static str,
+        why: &str,
+    ) {
         self.count_denied(kind);
-        let what = What::attempt(via, host, port);
+        let what = EventDetail::attempt(via, host, port);
         match via {
-            Via::Dns | Via::Transparent | Via::Http | Via::Socks => {
+            ConnectionKind::Dns
+            | ConnectionKind::Transparent
+            | ConnectionKind::Http
+            | ConnectionKind::Socks => {
                 self.show(&what, why.to_owned(), None);
             }
             // The container has not tried anything.
-            Via::Inbound | Via::Outside | Via::Unrouted | Via::Unanswered | Via::Control => {}
+            ConnectionKind::Inbound
+            | ConnectionKind::Outside
+            | ConnectionKind::Unrouted
+            | ConnectionKind::Unanswered
+            | ConnectionKind::Control => {}
         }
         self.log(Event {
             cause: Some(kind.to_owned()),
@@ -26,15 +40,21 @@ impl Wall {
     }
 
     /// Counts and writes down a refusal, with the rule that decided or is missing.
-    pub fn note_refusal(&self, via: Via, host: &Host, port: Option<u16>, refusal: &Refusal) {
+    pub fn note_refusal(
+        &self,
+        via: ConnectionKind,
+        host: &Host,
+        port: Option<u16>,
+        refusal: &Refusal,
+    ) {
         let kind = refusal.kind();
         self.count_denied(kind);
         if let Refusal::Honey(caught) = refusal {
             self.traps.caught(caught);
         }
         let missing_rule = refusal.missing_rule(host, port);
-        let what = What::attempt(via, &host.to_string(), port);
-        if via != Via::Inbound {
+        let what = EventDetail::attempt(via, &host.to_string(), port);
+        if via != ConnectionKind::Inbound {
             let ask = missing_rule.as_ref().map(|rule| self.hint(rule));
             self.show(&what, refusal.for_container(), ask);
         }
@@ -49,13 +69,13 @@ impl Wall {
     }
 
     /// The same of a honey value, where there may be no host.
-    pub fn note_honey(&self, via: Via, host: &str, refusal: &Refusal) {
+    pub fn note_honey(&self, via: ConnectionKind, host: &str, refusal: &Refusal) {
         if let Refusal::Honey(caught) = refusal {
             self.traps.caught(caught);
         }
         let kind = refusal.kind();
         self.count_denied(kind);
-        let what = What::attempt(via, host, None);
+        let what = EventDetail::attempt(via, host, None);
         self.show(&what, refusal.for_container(), None);
         self.log(Event {
             cause: Some(kind.to_owned()),
@@ -113,7 +133,7 @@ impl Wall {
             None => "the kernel does not say whose".to_owned(),
         };
         let why = format!("another program ({who}) came to the proxy of this run: reset");
-        self.note(Via::Outside, "", None, "stranger", &why);
+        self.note(ConnectionKind::Outside, "", None, "stranger", &why);
     }
 
     /// Writes down how many connections from outside nobody has answered.
@@ -136,13 +156,13 @@ impl Wall {
                     self.tool.calls_it()
                 )
             }),
-            ..denied(What::attempt(Via::Outside, "", None))
+            ..denied(EventDetail::attempt(ConnectionKind::Outside, "", None))
         });
     }
 
     /// Logs the end of the reader of requests.
     pub fn note_reader_lost(&self) {
-        let what = What::attempt(Via::Control, "", None);
+        let what = EventDetail::attempt(ConnectionKind::Control, "", None);
         self.log(Event {
             cause: Some("reader-lost".to_owned()),
             reason: Some(GONE.to_owned()),
@@ -162,14 +182,14 @@ impl Wall {
             ..Event::new(
                 WallName::Network,
                 Verdict::Failed,
-                What::to(&host.to_string(), port),
+                EventDetail::to(&host.to_string(), port),
             )
         });
     }
 
     /// Logs the failure of an allowed connection, so that its reset has a reason.
-    pub fn note_failed(&self, via: Via, host: &str, port: u16, why: &str) {
-        let what = What::attempt(via, host, Some(port));
+    pub fn note_failed(&self, via: ConnectionKind, host: &str, port: u16, why: &str) {
+        let what = EventDetail::attempt(via, host, Some(port));
         self.log(Event {
             cause: Some("unreachable".to_owned()),
             reason: Some(why.to_owned()),
@@ -178,6 +198,6 @@ impl Wall {
     }
 }
 
-fn denied(what: What) -> Event {
+fn denied(what: EventDetail) -> Event {
     Event::new(WallName::Network, Verdict::Denied, what)
 }

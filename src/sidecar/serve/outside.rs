@@ -37,8 +37,8 @@ pub(super) fn serve(wall: &Rc<Wall>, snmp: OwnedFd) {
             let now = wall.opened();
             // None is open, none was at the last look, and none has been opened since.
             let own = match now == opened && now.open == 0 {
-                true => Own::None,
-                false => Own::Some,
+                true => OwnConnections::None,
+                false => OwnConnections::Some,
             };
             opened = now;
             if let Some(refused) = pace.look(count, own, wall.milliseconds() / 1000) {
@@ -54,9 +54,9 @@ fn read(file: &File) -> Option<u64> {
     resets_sent(std::str::from_utf8(&text[..length]).ok()?)
 }
 
-/// Whether the container had connections of its own to the outside since the last look, whose resets are counted too.
+/// Whether the container itself had outbound connections since the last look. Their resets are counted too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Own {
+enum OwnConnections {
     None,
     Some,
 }
@@ -86,11 +86,11 @@ impl Pace {
     }
 
     /// What a line is to say now, if there is to be one.
-    fn look(&mut self, count: u64, own: Own, now: u64) -> Option<u64> {
+    fn look(&mut self, count: u64, own: OwnConnections, now: u64) -> Option<u64> {
         let new = count.saturating_sub(self.last);
         self.last = count;
         self.delay = (self.delay * 2).min(MOST_DELAY);
-        if own == Own::None {
+        if own == OwnConnections::None {
             self.unsaid = self.unsaid.saturating_add(new);
         }
         if self.unsaid == 0 || now < self.next_line {
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     /// Looks for so long, with so many resets a second; the lines.
-    fn run(seconds: u64, a_second: f64, own: Own) -> Vec<(u64, u64)> {
+    fn run(seconds: u64, a_second: f64, own: OwnConnections) -> Vec<(u64, u64)> {
         let mut pace = Pace::new(100);
         let (mut now, mut lines) = (0, Vec::new());
         while now < seconds {
@@ -120,12 +120,12 @@ mod tests {
 
     #[test]
     fn the_first_probe_is_written_down_soon() {
-        assert_eq!(run(600, 0.2, Own::None)[0], (5, 1));
+        assert_eq!(run(600, 0.2, OwnConnections::None)[0], (5, 1));
     }
 
     #[test]
     fn a_probe_for_ever_is_a_line_an_hour() {
-        let day = run(86_400, 0.1, Own::None);
+        let day = run(86_400, 0.1, OwnConnections::None);
         assert!((24..40).contains(&day.len()), "{}", day.len());
         let said: u64 = day.iter().map(|line| line.1).sum();
         assert!(said > 8000, "{said}: all but the last ones");
@@ -138,17 +138,17 @@ mod tests {
         while now < 86_400 {
             now += pace.delay;
             looks += 1;
-            assert_eq!(pace.look(0, Own::None, now), None);
+            assert_eq!(pace.look(0, OwnConnections::None, now), None);
         }
         assert!(looks < 300, "{looks}");
     }
 
     #[test]
     fn what_may_be_the_containers_own_is_not_said() {
-        assert!(run(10_000, 1.0, Own::Some).is_empty());
+        assert!(run(10_000, 1.0, OwnConnections::Some).is_empty());
         let mut pace = Pace::new(0);
-        assert_eq!(pace.look(9, Own::Some, 5), None);
-        assert_eq!(pace.look(9, Own::None, 15), None);
-        assert_eq!(pace.look(11, Own::None, 35), Some(2));
+        assert_eq!(pace.look(9, OwnConnections::Some, 5), None);
+        assert_eq!(pace.look(9, OwnConnections::None, 15), None);
+        assert_eq!(pace.look(11, OwnConnections::None, 35), Some(2));
     }
 }

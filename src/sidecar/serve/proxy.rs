@@ -40,16 +40,16 @@ pub struct Proxy {
     pub tls: Option<Tls>,
 }
 
-/// Whom the proxy is asked for.
+/// The host that a client of the proxy requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum ProxyTarget {
     /// An address that was looked at.
     Address(IpAddr),
     /// A name.
     Name(HostName),
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for ProxyTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(IpAddr::V6(address)) => write!(f, "[{address}]"),
@@ -81,7 +81,7 @@ impl Gate {
     }
 
     /// A connection to the target, as if it were direct.
-    pub async fn tunnel(&self, target: &Target, port: u16) -> Result<Server, Refusal> {
+    pub async fn tunnel(&self, target: &ProxyTarget, port: u16) -> Result<Server, Refusal> {
         let mut last = "it has no address".to_owned();
         for address in &self.proxy.addresses {
             match connect(SocketAddr::new(*address, self.proxy.port)).await {
@@ -98,7 +98,12 @@ impl Gate {
         Err(away(&format!("is not reached: {last}")))
     }
 
-    async fn ask(&self, stream: TcpStream, target: &Target, port: u16) -> Result<Server, Refusal> {
+    async fn ask(
+        &self,
+        stream: TcpStream,
+        target: &ProxyTarget,
+        port: u16,
+    ) -> Result<Server, Refusal> {
         let request = self.proxy.request(target, port);
         let Some(greeter) = &self.greeter else {
             write_all(&stream, &request).await?;
@@ -124,7 +129,7 @@ impl Gate {
 }
 
 impl Proxy {
-    fn request(&self, target: &Target, port: u16) -> Vec<u8> {
+    fn request(&self, target: &ProxyTarget, port: u16) -> Vec<u8> {
         let mut request = format!("CONNECT {target}:{port} HTTP/1.1\r\nHost: {target}:{port}\r\n");
         if let Some(secret) = &self.authorization {
             request.push_str(&format!("Proxy-Authorization: {}\r\n", secret.basic()));
@@ -135,7 +140,7 @@ impl Proxy {
 }
 
 /// Whether the answer is a tunnel.
-fn judge(head: &[u8], target: &Target, port: u16) -> Result<(), Refusal> {
+fn judge(head: &[u8], target: &ProxyTarget, port: u16) -> Result<(), Refusal> {
     match status(head) {
         Some(200..=299) => Ok(()),
         Some(407) => Err(away(
@@ -236,7 +241,7 @@ mod tests {
             .build()
             .unwrap();
         let outcome = runtime.block_on(async {
-            let target = Target::Address("2001:db8::1".parse().unwrap());
+            let target = ProxyTarget::Address("2001:db8::1".parse().unwrap());
             let gate = Gate::new(proxy(port)).unwrap();
             match gate.tunnel(&target, 443).await? {
                 Server::Plain(stream) => super::super::accept::read_some(&stream).await,

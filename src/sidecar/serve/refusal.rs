@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use crate::egress::request::Asked;
-use crate::egress::{AddressRefusal, AskRefusal, Caught, Denial, OverBudget, rule_for};
-use crate::policy::{Advice, Host, Rule};
+use crate::egress::request::FullRequest;
+use crate::egress::{AddressRefusal, AskRefusal, Denial, HoneyMatch, OverBudget, rule_for};
+use crate::policy::{Advice, EgressRule, Host};
 
 /// The longest reason of the reader's that is passed on, in bytes.
 const LONGEST_REASON: usize = 400;
@@ -23,7 +23,7 @@ pub(super) enum Refusal {
     /// Where the name led.
     Address(IpAddr, AddressRefusal),
     /// A honeytoken is in the request or its body.
-    Honey(Caught),
+    Honey(HoneyMatch),
     /// It was asked for, in vain.
     NotApproved(AskRefusal),
     /// It was allowed, and the rules have changed.
@@ -171,7 +171,7 @@ pub(super) struct RequestRefusal {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum RequestFault {
     NotListed,
-    DeniedBy(Rule),
+    DeniedBy(EgressRule),
     Other(String),
 }
 
@@ -180,7 +180,7 @@ impl RequestRefusal {
     const LONGEST: usize = 300;
 
     /// No rule allows it.
-    pub fn not_listed(asked: &Asked) -> Self {
+    pub fn not_listed(asked: &FullRequest) -> Self {
         let missing = asked.rule().map(|rule| rule.to_string());
         // In a list a comma ends a rule, and a quote ends what somebody types.
         let plain = |rule: &String| {
@@ -194,16 +194,16 @@ impl RequestRefusal {
     }
 
     /// This rule denies it.
-    pub fn denied(asked: &Asked, rule: Rule) -> Self {
+    pub fn denied(asked: &FullRequest, rule: EgressRule) -> Self {
         Self::new(asked, RequestFault::DeniedBy(rule))
     }
 
     /// What else is wrong with it.
-    pub fn other(asked: &Asked, why: String) -> Self {
+    pub fn other(asked: &FullRequest, why: String) -> Self {
         Self::new(asked, RequestFault::Other(why))
     }
 
-    fn new(asked: &Asked, why: RequestFault) -> Self {
+    fn new(asked: &FullRequest, why: RequestFault) -> Self {
         Self {
             shown: shown(asked),
             missing: None,
@@ -253,9 +253,9 @@ pub(super) fn bounded(mut why: String) -> String {
 }
 
 /// A request as logs show it: without its query, which may hold secrets.
-pub(super) fn shown(asked: &Asked) -> String {
+pub(super) fn shown(asked: &FullRequest) -> String {
     const LONGEST: usize = 300;
-    let alone = Asked {
+    let alone = FullRequest {
         request: asked.request.clone(),
         query: None,
     };

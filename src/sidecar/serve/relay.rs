@@ -17,7 +17,7 @@ use super::live::Share;
 use super::long::{self, Flow};
 use super::refusal::Refusal;
 use super::secure::{self, Server};
-use super::sniff::{Answers, Fed, First, Greeter, Judged};
+use super::sniff::{Answers, Greeter, SniffResult, SniffStep, UndecidedClient};
 use crate::egress::http::RequestGuard;
 use crate::sidecar::buffer::{BUFFER, with_buffer};
 
@@ -34,7 +34,7 @@ pub(super) enum Watch {
     /// Every request.
     Http(Box<RequestGuard>),
     /// The first bytes, which may be TLS's.
-    First(Box<First>),
+    First(Box<UndecidedClient>),
     /// Every greeting, until the server has answered.
     Tls(Box<Greeter>),
     /// The server's side of those two.
@@ -139,9 +139,9 @@ pub(super) async fn pump(
     let mut full = 0;
     loop {
         match step(from, to, &mut watch, &mut count).await? {
-            Piece::Moved(length) if length == BUFFER => full += 1,
-            Piece::Moved(_) => full = 0,
-            Piece::End => break,
+            RelayPiece::Moved(length) if length == BUFFER => full += 1,
+            RelayPiece::Moved(_) => full = 0,
+            RelayPiece::End => break,
         }
         if full >= LONG_AFTER {
             full = 0;
@@ -161,7 +161,8 @@ pub(super) fn say_end(to: &TcpStream) {
     let _told = rustix::net::shutdown(to, rustix::net::Shutdown::Write);
 }
 
-enum Piece {
+/// The result of one read.
+enum RelayPiece {
     Moved(usize),
     End,
 }
@@ -171,7 +172,7 @@ async fn step(
     to: &TcpStream,
     watch: &mut Watch,
     count: &mut impl FnMut(usize) -> Result<(), Refusal>,
-) -> Result<Piece, Refusal> {
+) -> Result<RelayPiece, Refusal> {
     loop {
         from.readable().await.map_err(ended)?;
         let moved = with_buffer(|buffer| {
@@ -195,10 +196,10 @@ async fn step(
         })?;
         match moved {
             None => {}
-            Some((0, _)) => return Ok(Piece::End),
+            Some((0, _)) => return Ok(RelayPiece::End),
             Some((length, left)) => {
                 write_all(to, &left).await?;
-                return Ok(Piece::Moved(length));
+                return Ok(RelayPiece::Moved(length));
             }
         }
     }
@@ -237,8 +238,8 @@ pub(super) fn pass(watch: &mut Watch, bytes: &[u8]) -> Result<Option<Vec<u8>>, R
             Ok(Some(out))
         }
         Watch::Tls(greeter) => match greeter.feed(bytes)? {
-            Fed::Watched(out) => Ok(Some(out)),
-            Fed::Free(out) => {
+            SniffStep::Watched(out) => Ok(Some(out)),
+            SniffStep::Free(out) => {
                 *watch = Watch::Nothing;
                 Ok(Some(out))
             }
@@ -254,12 +255,12 @@ pub(super) fn pass(watch: &mut Watch, bytes: &[u8]) -> Result<Option<Vec<u8>>, R
                 return Ok(None);
             };
             match first.judge(bytes)? {
-                Judged::Free => Ok(None),
-                Judged::Open(first) => {
+                SniffResult::Free => Ok(None),
+                SniffResult::Open(first) => {
                     *watch = Watch::First(Box::new(first));
                     Ok(None)
                 }
-                Judged::Tls(greeter) => {
+                SniffResult::Tls(greeter) => {
                     *watch = Watch::Tls(Box::new(greeter));
                     pass(watch, bytes)
                 }

@@ -14,30 +14,32 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
 use super::accept::{HTTPS, refuse, reset};
-use super::asks::{UnderWay, reach_of};
+use super::asks::{CurrentRequest, reach_of};
 use super::explicit;
 use super::refusal::{Refusal, RequestRefusal, bounded, shown};
 use super::relay::{Watch, relay};
 use super::wall::Wall;
-use crate::audit::Via;
-use crate::egress::request::{Asked, RequestDecision, typed};
+use crate::audit::ConnectionKind;
+use crate::egress::request::{FullRequest, RequestDecision, typed};
 use crate::egress::{Decision, Denial};
-use crate::policy::request::{Call, Request, Scheme};
-use crate::policy::{Host, Reach, Rule};
-pub(super) use crate::sidecar::reader::messages::Way;
-use crate::sidecar::reader::messages::{Answer, Arrival, By, Line, Question};
+use crate::policy::request::{McpCall, Request, Scheme};
+use crate::policy::{EgressRule, Host, HostReach};
+pub(super) use crate::sidecar::reader::messages::ClientRoute;
+use crate::sidecar::reader::messages::{
+    Arrival, ConnectionChoice, MessageChannel, Question, RequestAnswer,
+};
 use crate::sys::socket;
 
 /// Why no request goes, for the log and for a program.
 pub(super) const GONE: &str = "the sidecar's reader of requests has ended, and without it no request goes: start the container again";
 
 /// The line to the process that reads requests.
-pub(super) struct Reader(Line);
+pub(super) struct Reader(MessageChannel);
 
 impl Reader {
     /// Must be called inside a tokio runtime.
     pub fn new(line: OwnedFd) -> io::Result<Self> {
-        Line::new(line).map(Self)
+        MessageChannel::new(line).map(Self)
     }
 
     /// Waits until it has ended. Over this line it says nothing: one that does is not what it was.
@@ -46,9 +48,14 @@ impl Reader {
     }
 
     /// Gives it a connection; the line for its questions.
-    async fn give(&self, client: &TcpStream, arrival: &Arrival, early: &[u8]) -> io::Result<Line> {
+    async fn give(
+        &self,
+        client: &TcpStream,
+        arrival: &Arrival,
+        early: &[u8],
+    ) -> io::Result<MessageChannel> {
         let (ours, theirs) = socket::pair()?;
-        let line = Line::new(ours)?;
+        let line = MessageChannel::new(ours)?;
         let fds = [client.as_fd(), theirs.as_fd()];
         self.0.say(arrival, &fds).await?;
         drop(theirs);
@@ -64,10 +71,10 @@ struct Conversation<'a> {
     /// Where its requests go, by which scheme, and how it came.
     arrival: Arrival,
     /// By which way of the wall.
-    via: Via,
+    via: ConnectionKind,
     /// The port that the client meant.
     port: u16,
-    outside: Option<Outside>,
+    outside: Option<HostConnection>,
 }
 
 /// Whether connections to this host and port go to the reader, in the clear or within TLS that is opened.
@@ -84,7 +91,7 @@ pub(super) fn are_read(wall: &Wall, host: &Host, port: u16) -> bool {
 pub(super) async fn serve(
     wall: &Rc<Wall>,
     stream: &TcpStream,
-    (way, via): (Way, Via),
+    (way, via): (ClientRoute, ConnectionKind),
     (host, port): (&Host, u16),
     early: &[u8],
 ) {
@@ -98,7 +105,7 @@ pub(super) async fn serve(
                 host: host.clone(),
                 port: to,
                 scheme,
-                opens: scheme == Scheme::Https && way == Way::Direct && wall.opens(host),
+                opens: scheme == Scheme::Https && way == ClientRoute::Direct && wall.opens(host),
                 early: early.len(),
             };
             let mut conversation = Conversation {
@@ -198,16 +205,16 @@ impl Conversation<'_> {
     async fn may(
         &mut self,
         address: &str,
-        (unfit, calls): (Option<String>, Option<Vec<Call>>),
-        by: By,
-    ) -> Result<(Answer, Option<OwnedFd>), Refusal> {
+        (unfit, calls): (Option<String>, Option<Vec<McpCall>>),
+        by: ConnectionChoice,
+    ) -> Result<(RequestAnswer, Option<OwnedFd>), Refusal> {
         self.wall.traps.look_at_address(address)?;
         let mut asked = self.asked(address)?;
         asked.request.calls = calls;
         if self.wall.rules.borrow().needs_calls(&asked.request) {
             let refused = |why| Refusal::Request(Box::new(RequestRefusal::other(&asked, why)));
             return match unfit {
-                None => Ok((Answer::Read, None)),
+                None => Ok((RequestAnswer::Read, None)),
                 Some(why) => Err(refused(bounded(why))),
             };
         }
@@ -226,23 +233,23 @@ impl Conversation<'_> {
             let refusal = RequestRefusal::other(&asked, why);
             Refusal::Request(Box::new(refusal))
         })?;
-        if let Some(outside) = self.outside.as_ref().filter(|_| by == By::Either)
+        if let Some(outside) = self.outside.as_ref().filter(|_| by == ConnectionChoice::Either)
             // A rule for public addresses sends nothing to where one of `internal:` has led.
             && reach_of(&rule).keeps(outside.reach)
         {
             outside.under_way.replace(asked.request);
-            return Ok((Answer::Go { lists }, None));
+            return Ok((RequestAnswer::Go { lists }, None));
         }
         self.outside = None;
-        let (outside, stream) = Outside::open(self.wall, &rule, &asked.request).await?;
+        let (outside, stream) = HostConnection::open(self.wall, &rule, &asked.request).await?;
         self.outside = Some(outside);
         // Much may have changed while the host did not answer.
         self.decide(&asked)?;
-        Ok((Answer::Go { lists }, Some(stream)))
+        Ok((RequestAnswer::Go { lists }, Some(stream)))
     }
 
     /// A request as the reader has read it. It is for the host that the connection leads to, by the way that leads there now.
-    fn asked(&self, address: &str) -> Result<Asked, Refusal> {
+    fn asked(&self, address: &str) -> Result<FullRequest, Refusal> {
         let Arrival {
             host, port, scheme, ..
         } = &self.arrival;
@@ -265,7 +272,7 @@ impl Conversation<'_> {
         }
     }
 
-    fn decide(&self, asked: &Asked) -> Result<Rule, Refusal> {
+    fn decide(&self, asked: &FullRequest) -> Result<EgressRule, Refusal> {
         let rules = self.wall.rules.borrow();
         let mut allowed = None;
         for one in asked.alone() {
@@ -302,11 +309,11 @@ impl Conversation<'_> {
     }
 
     /// The answer that the client gets.
-    fn refused(&self, refusal: &Refusal) -> Answer {
+    fn refused(&self, refusal: &Refusal) -> RequestAnswer {
         let Arrival { host, port, .. } = &self.arrival;
         self.note(*port, refusal);
         let (status, phrase, body) = explicit::words(self.wall, host, *port, refusal);
-        Answer::Refused {
+        RequestAnswer::Refused {
             status,
             phrase,
             body: String::from_utf8_lossy(&body).into_owned(),
@@ -314,24 +321,24 @@ impl Conversation<'_> {
     }
 }
 
-/// A connection to a host, which requests go by one after the other.
-struct Outside {
+/// A connection to a host, which carries requests one after the other.
+struct HostConnection {
     /// How far the rule of its first request let the name lead.
-    reach: Reach,
+    reach: HostReach,
     /// The request that it carries now: the rules may change meanwhile.
-    under_way: UnderWay,
+    under_way: CurrentRequest,
     /// What has ended it, if that was the wall.
     ended: Rc<RefCell<Option<Refusal>>>,
     /// It ends when this is dropped.
     _held: oneshot::Sender<()>,
 }
 
-impl Outside {
+impl HostConnection {
     /// Dials, by the leave of this rule for this request. Returns the reader's end of it as well: the connection ends with that, with
     /// this value, or when the rules or the budget end it.
     async fn open(
         wall: &Rc<Wall>,
-        rule: &Rule,
+        rule: &EgressRule,
         request: &Request,
     ) -> Result<(Self, OwnedFd), Refusal> {
         let (held, dropped) = oneshot::channel();
@@ -360,8 +367,8 @@ impl Outside {
 /// The connection's own task, which holds its share of the budget.
 async fn carry(
     wall: &Rc<Wall>,
-    rule: &Rule,
-    under_way: UnderWay,
+    rule: &EgressRule,
+    under_way: CurrentRequest,
     ready: oneshot::Sender<Result<OwnedFd, Refusal>>,
 ) -> Result<(), Refusal> {
     let to = {

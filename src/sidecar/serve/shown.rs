@@ -1,15 +1,15 @@
 //! What the container reads of the network's refusals.
 
 use super::wall::Wall;
-use crate::audit::{Refused, WallName, What, words};
+use crate::audit::{DenialNotice, EventDetail, WallName, words};
 
 impl Wall {
     /// Shows the container a refusal of its own.
-    pub fn show(&self, what: &What, why: String, ask: Option<String>) {
+    pub fn show(&self, what: &EventDetail, why: String, ask: Option<String>) {
         if self.tried.by().is_some() {
             return;
         }
-        let refused = Refused {
+        let refused = DenialNotice {
             wall: WallName::Network,
             what: match what.host() {
                 Some(_) => words::what(what),

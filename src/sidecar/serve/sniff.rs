@@ -11,7 +11,7 @@ use super::honey::Search;
 use super::refusal::Refusal;
 use super::wall::FIRST_BYTES_WITHIN;
 use crate::egress::tls::{
-    Beginning, ClientWatch, Said, ServerWatch, TlsRefusal, beginning, old_greeting,
+    ClientWatch, FirstBytes, ServerReply, ServerWatch, TlsRefusal, beginning, old_greeting,
 };
 use crate::policy::HostName;
 
@@ -42,20 +42,20 @@ impl Greeter {
     }
 
     /// What of these bytes goes on; `None` once all does, with what was held back until then.
-    pub fn feed(&mut self, bytes: &[u8]) -> Result<Fed, Refusal> {
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<SniffStep, Refusal> {
         if self.answered.get() {
             let mut rest = self.watch.let_go();
             rest.extend_from_slice(bytes);
-            return Ok(Fed::Free(rest));
+            return Ok(SniffStep::Free(rest));
         }
         let mut out = Vec::new();
         self.watch.feed(bytes, &mut out).map_err(refused)?;
-        Ok(Fed::Watched(out))
+        Ok(SniffStep::Watched(out))
     }
 }
 
-/// What goes on.
-pub(super) enum Fed {
+/// The state after a piece of a client's bytes.
+pub(super) enum SniffStep {
     /// This, and what follows is looked at.
     Watched(Vec<u8>),
     /// This and all that follows.
@@ -81,13 +81,13 @@ impl Answers {
     /// Looks at what the server sent, before it goes on. Whether there is nothing more to look for.
     pub fn feed(&mut self, bytes: &[u8]) -> bool {
         match self.watch.feed(bytes) {
-            Said::NoAnswer => false,
-            Said::Answer => {
+            ServerReply::NoAnswer => false,
+            ServerReply::Answer => {
                 self.answered.set(true);
                 true
             }
             // The client's side stays watched to its end.
-            Said::NotTls => true,
+            ServerReply::NotTls => true,
         }
     }
 }
@@ -126,25 +126,25 @@ pub(super) async fn client_hello(
     }
 }
 
-/// A connection whose client may say anything first, and on which whoever speaks TLS names this host.
+/// A connection whose client may send any bytes first. If it speaks TLS, it must name this host.
 #[derive(Debug)]
-pub(super) struct First {
+pub(super) struct UndecidedClient {
     greeter: Greeter,
     /// What has passed, where that was too little to tell.
     said: Vec<u8>,
 }
 
-/// What the first bytes were.
-pub(super) enum Judged {
+/// The protocol of the first bytes.
+pub(super) enum SniffResult {
     /// TLS: these bytes and what follows are this one's to look at.
     Tls(Greeter),
     /// Nothing that is to be looked at.
     Free,
     /// Too few to tell, which may pass: they are no beginning of TLS but perhaps of SSLv2.
-    Open(First),
+    Open(UndecidedClient),
 }
 
-impl First {
+impl UndecidedClient {
     pub fn new(host: HostName) -> Self {
         Self {
             greeter: Greeter::new(host, Rc::default()),
@@ -158,14 +158,14 @@ impl First {
     }
 
     /// Looks at what the client says.
-    pub fn judge(mut self, bytes: &[u8]) -> Result<Judged, Refusal> {
+    pub fn judge(mut self, bytes: &[u8]) -> Result<SniffResult, Refusal> {
         // Three bytes tell.
         self.said.extend(bytes.iter().take(3));
         match beginning(&self.said) {
-            Beginning::Tls => Ok(Judged::Tls(self.greeter)),
-            Beginning::OldGreeting => Err(refused(old_greeting())),
-            Beginning::Open => Ok(Judged::Open(self)),
-            Beginning::Other => Ok(Judged::Free),
+            FirstBytes::Tls => Ok(SniffResult::Tls(self.greeter)),
+            FirstBytes::OldGreeting => Err(refused(old_greeting())),
+            FirstBytes::Open => Ok(SniffResult::Open(self)),
+            FirstBytes::Other => Ok(SniffResult::Free),
         }
     }
 }

@@ -10,7 +10,7 @@ use super::refusal::Refusal;
 use super::relay::write_all;
 use super::requests;
 use super::wall::{FIRST_BYTES_WITHIN, Wall};
-use crate::audit::Via;
+use crate::audit::ConnectionKind;
 use crate::egress::socks::{NO_AUTHENTICATION, NOT_ALLOWED, VERSION, methods, request};
 use crate::policy::Host;
 
@@ -29,7 +29,7 @@ pub(super) async fn serve(wall: &Rc<Wall>, stream: &TcpStream, first: Vec<u8>) {
             return;
         }
         Err(_) => {
-            wall.note(Via::Socks, "", None, MALFORMED, SILENT);
+            wall.note(ConnectionKind::Socks, "", None, MALFORMED, SILENT);
             reset(stream);
             return;
         }
@@ -37,12 +37,15 @@ pub(super) async fn serve(wall: &Rc<Wall>, stream: &TcpStream, first: Vec<u8>) {
     let host = meant(wall, &host);
     if wall.opens(&host) && requests::are_read(wall, &host, port) {
         reply(stream, SUCCEEDED).await;
-        let (how, to) = ((requests::Way::Direct, Via::Socks), (&host, port));
+        let (how, to) = (
+            (requests::ClientRoute::Direct, ConnectionKind::Socks),
+            (&host, port),
+        );
         return Box::pin(requests::serve(wall, stream, how, to, &early)).await;
     }
     let outcome = grant(wall, stream, &host, port, early).await;
     if let Err((refusal, answered)) = outcome {
-        refuse(wall, stream, Via::Socks, &host, port, &refusal);
+        refuse(wall, stream, ConnectionKind::Socks, &host, port, &refusal);
         if !answered {
             let code = match refusal.is_violation() {
                 true => NOT_ALLOWED,
@@ -85,7 +88,7 @@ async fn converse(
             Ok(None) => bytes.extend(read_some(stream).await.map_err(drop)?),
             Err(_) => {
                 let why = "a greeting of SOCKS5 that is none";
-                wall.note(Via::Socks, "", None, MALFORMED, why);
+                wall.note(ConnectionKind::Socks, "", None, MALFORMED, why);
                 return Err(());
             }
         }
@@ -97,7 +100,7 @@ async fn converse(
     write_all(stream, &[VERSION, method]).await.map_err(drop)?;
     if !methods {
         let why = "a client of SOCKS5 that wants to log in";
-        wall.note(Via::Socks, "", None, MALFORMED, why);
+        wall.note(ConnectionKind::Socks, "", None, MALFORMED, why);
         return Err(());
     }
     loop {
@@ -105,7 +108,7 @@ async fn converse(
             Ok(Some(((host, port), length))) => {
                 bytes.drain(..length);
                 if let Err(caught) = wall.traps.look_at_host(&host) {
-                    wall.note_refusal(Via::Socks, &host, Some(port), &caught);
+                    wall.note_refusal(ConnectionKind::Socks, &host, Some(port), &caught);
                     reply(stream, NOT_ALLOWED).await;
                     return Err(());
                 }
@@ -114,7 +117,7 @@ async fn converse(
             Ok(None) => bytes.extend(read_some(stream).await.map_err(drop)?),
             Err(code) => {
                 wall.note(
-                    Via::Socks,
+                    ConnectionKind::Socks,
                     "",
                     None,
                     MALFORMED,

@@ -7,21 +7,21 @@ use tokio::net::TcpStream;
 
 use super::wall::Wall;
 use crate::audit::Actor;
-use crate::egress::tried::TriedFrom;
+use crate::egress::tried::TriedPorts;
 use crate::policy::Host;
 
 /// How long the ports count. The attempts of one `verify` take no longer, whatever becomes of the `verify`.
 const WITHIN_MS: u64 = 3_000;
 
-/// What `verify` is about to try, and on whose behalf this program acts at the moment.
+/// The attempts that `verify` announced, and the actor on whose behalf the sidecar acts at the moment.
 #[derive(Debug, Default)]
-pub(super) struct Tried {
-    from: RefCell<TriedFrom>,
+pub(super) struct VerifyAttempts {
+    from: RefCell<TriedPorts>,
     until_ms: Cell<u64>,
     by: Cell<Option<Actor>>,
 }
 
-impl Tried {
+impl VerifyAttempts {
     /// Whose events are written now, where they are not the workload's.
     pub fn by(&self) -> Option<Actor> {
         self.by.get()
@@ -42,7 +42,7 @@ impl Tried {
 
 impl Wall {
     /// The runtime says from which ports `verify` tries; from none, when it is done.
-    pub fn expect_tried(&self, from: TriedFrom) {
+    pub fn expect_tried(&self, from: TriedPorts) {
         let until_ms = self.milliseconds().saturating_add(WITHIN_MS);
         self.tried.until_ms.set(until_ms);
         self.tried.from.replace(from);

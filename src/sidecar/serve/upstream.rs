@@ -15,16 +15,16 @@ use hickory_resolver::proto::rr::Name;
 use hickory_resolver::proto::xfer::Protocol;
 use tokio::net::TcpStream;
 
-use super::around::Around;
+use super::around::NamespaceWatch;
 use super::control::EngineNames;
 use super::live::Share;
-use super::proxy::{Gate, Target};
+use super::proxy::{Gate, ProxyTarget};
 use super::refusal::Refusal;
 use super::secure::Server;
 use crate::egress::address::vet;
-use crate::egress::{AddressRefusal, Decision, Denial, Rules, Surroundings};
+use crate::egress::{AddressRefusal, Decision, Denial, EgressRules, Surroundings};
 use crate::plan::network::unseen_denial;
-use crate::policy::{Host, HostName, Reach};
+use crate::policy::{Host, HostName, HostReach};
 
 /// How long one address may take to accept.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -38,10 +38,10 @@ const UNKNOWN: &str = "the resolver is not known yet";
 /// Names that containers which share the network bring along.
 const MOST_FURTHER: usize = 1024;
 
-/// Resolver, hosts file and surroundings, as the engine left them when the container started.
-pub(super) struct WaysOut {
-    ways: RefCell<Option<Rc<Ways>>>,
-    around: Around,
+/// The routes as the engine left them when the container started: resolver, hosts file, surroundings.
+pub(super) struct UpstreamRoutes {
+    ways: RefCell<Option<Rc<RouteTable>>>,
+    around: NamespaceWatch,
 }
 
 /// What is dialled, and by whose leave.
@@ -49,9 +49,9 @@ pub(super) struct Dial<'a> {
     pub host: &'a Host,
     pub port: u16,
     /// The rule lets the name be private.
-    pub reach: Reach,
+    pub reach: HostReach,
     /// As they are at the moment of dialling.
-    pub rules: &'a RefCell<Rules>,
+    pub rules: &'a RefCell<EgressRules>,
     /// Is told to which address it leads.
     pub share: &'a Share<'a>,
 }
@@ -69,7 +69,8 @@ impl Dial<'_> {
     }
 }
 
-struct Ways {
+/// The resolver, the hosts file and the upstream proxy.
+struct RouteTable {
     resolver: TokioResolver,
     hosts: BTreeMap<HostName, Vec<IpAddr>>,
     /// Those of containers that share the network, for private names alone.
@@ -78,12 +79,12 @@ struct Ways {
     proxy: Option<Gate>,
 }
 
-/// One way to a host.
-enum Way<'a> {
+/// One route to a host.
+enum HostRoute<'a> {
     /// To an address that was vetted, or that a rule names.
     Direct(IpAddr),
     /// Through the node's proxy.
-    Through(&'a Gate, Target),
+    Through(&'a Gate, ProxyTarget),
 }
 
 /// A connection to one address, or why there is none.
@@ -99,8 +100,8 @@ pub(super) async fn connect(to: SocketAddr) -> Result<TcpStream, String> {
     }
 }
 
-impl WaysOut {
-    pub fn new(around: Around) -> Self {
+impl UpstreamRoutes {
+    pub fn new(around: NamespaceWatch) -> Self {
         Self {
             ways: RefCell::new(None),
             around,
@@ -109,7 +110,7 @@ impl WaysOut {
 
     /// Whether these rules cannot be kept: they deny addresses although names go to a proxy that resolves them, so that nobody could see
     /// whether a name leads to such an address.
-    pub fn cannot_hold(&self, rules: &Rules) -> Option<String> {
+    pub fn cannot_hold(&self, rules: &EgressRules) -> Option<String> {
         let ways = self.ways.borrow();
         let ways = ways.as_ref()?;
         let proxy = ways.proxy.as_ref()?;
@@ -153,7 +154,7 @@ impl WaysOut {
         for (name, address) in hosts {
             by_name.entry(name).or_default().push(address);
         }
-        let ways = Ways {
+        let ways = RouteTable {
             resolver,
             hosts: by_name,
             further: RefCell::default(),
@@ -206,11 +207,11 @@ impl WaysOut {
                 share.leads_to(address);
             }
             let dialled = match way {
-                Way::Direct(address) => connect(SocketAddr::new(address, port))
+                HostRoute::Direct(address) => connect(SocketAddr::new(address, port))
                     .await
                     .map(Server::Plain)
                     .map_err(Refusal::Unreachable),
-                Way::Through(proxy, target) => Box::pin(proxy.tunnel(&target, port)).await,
+                HostRoute::Through(proxy, target) => Box::pin(proxy.tunnel(&target, port)).await,
             };
             match dialled {
                 Ok(stream) => return Ok(stream),
@@ -224,14 +225,21 @@ impl WaysOut {
     }
 
     /// How a host is reached, at most [`TRIED`] ways.
-    async fn ways<'a>(&self, ways: &'a Ways, dial: &Dial<'_>) -> Result<Vec<Way<'a>>, Refusal> {
+    async fn ways<'a>(
+        &self,
+        ways: &'a RouteTable,
+        dial: &Dial<'_>,
+    ) -> Result<Vec<HostRoute<'a>>, Refusal> {
         let addresses = match (dial.host, &ways.proxy) {
             // What may be private is on this side of the proxy.
             (Host::Name(name), Some(proxy))
-                if proxy.sends_names() && dial.reach == Reach::Public =>
+                if proxy.sends_names() && dial.reach == HostReach::Public =>
             {
                 dial.share.ask_for(name)?;
-                return Ok(vec![Way::Through(proxy, Target::Name(name.clone()))]);
+                return Ok(vec![HostRoute::Through(
+                    proxy,
+                    ProxyTarget::Name(name.clone()),
+                )]);
             }
             (Host::Name(name), _) => self.resolve(ways, name, dial).await?,
             // A rule names the address itself: there is nothing to vet.
@@ -239,21 +247,21 @@ impl WaysOut {
         };
         let addresses = addresses.into_iter().take(TRIED);
         let Some(proxy) = &ways.proxy else {
-            return Ok(addresses.map(Way::Direct).collect());
+            return Ok(addresses.map(HostRoute::Direct).collect());
         };
         let around = self.surroundings(ways)?;
         Ok(addresses
-            .map(|address| match vet(address, Reach::Public, &around) {
-                Ok(address) => Way::Through(proxy, Target::Address(address)),
+            .map(|address| match vet(address, HostReach::Public, &around) {
+                Ok(address) => HostRoute::Through(proxy, ProxyTarget::Address(address)),
                 // Named as internal or by its address, and not on the internet: the proxy is not the way there.
-                Err(_) => Way::Direct(address),
+                Err(_) => HostRoute::Direct(address),
             })
             .collect())
     }
 
     async fn resolve(
         &self,
-        ways: &Ways,
+        ways: &RouteTable,
         name: &HostName,
         dial: &Dial<'_>,
     ) -> Result<Vec<IpAddr>, Refusal> {
@@ -281,7 +289,7 @@ impl WaysOut {
         }
     }
 
-    fn surroundings(&self, ways: &Ways) -> Result<Rc<Surroundings>, Refusal> {
+    fn surroundings(&self, ways: &RouteTable) -> Result<Rc<Surroundings>, Refusal> {
         self.around.look(&ways.closed).map_err(|error| {
             Refusal::Unreachable(format!("cannot look at the surroundings: {error}"))
         })
@@ -313,19 +321,21 @@ fn judge(dial: &Dial<'_>, address: IpAddr, around: &Surroundings) -> Result<(), 
     }
 }
 
-impl Way<'_> {
+impl HostRoute<'_> {
     /// The address that was judged, where there is one.
     fn address(&self) -> Option<IpAddr> {
         match self {
-            Self::Direct(address) | Self::Through(_, Target::Address(address)) => Some(*address),
-            Self::Through(_, Target::Name(_)) => None,
+            Self::Direct(address) | Self::Through(_, ProxyTarget::Address(address)) => {
+                Some(*address)
+            }
+            Self::Through(_, ProxyTarget::Name(_)) => None,
         }
     }
 }
 
-impl Ways {
+impl RouteTable {
     /// The addresses of a name by the engine's hosts files.
-    fn named(&self, name: &HostName, reach: Reach) -> Option<Vec<IpAddr>> {
+    fn named(&self, name: &HostName, reach: HostReach) -> Option<Vec<IpAddr>> {
         let own = self.hosts.get(name).cloned();
         own.or_else(|| {
             let further = self.further.borrow();

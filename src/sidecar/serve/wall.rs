@@ -7,10 +7,10 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use super::super::inside::Inside;
+use super::super::inside::DenialFile;
 use super::super::journal::Journal;
-use super::Serving;
-use super::around::Around;
+use super::ServingConfig;
+use super::around::NamespaceWatch;
 use super::asks::Approvals;
 use super::control::EngineNames;
 use super::guests::Guests;
@@ -18,14 +18,16 @@ use super::honey::Traps;
 use super::keeper::Keeper;
 use super::live::Connections;
 use super::requests::Reader;
-use super::tried::Tried;
-use super::upstream::WaysOut;
+use super::tried::VerifyAttempts;
+use super::upstream::UpstreamRoutes;
 use crate::audit::Event;
 use crate::audit::quota::Amounts;
+use crate::egress::BudgetUse;
 use crate::egress::NetworkStatus;
-use crate::egress::Used;
-use crate::egress::names::{Families, Names};
-use crate::egress::{Asking, Budget, Kept, Ledger, Opened, OverBudget, Rules, Uses, room};
+use crate::egress::names::{Families, NameTable};
+use crate::egress::{
+    AskRules, Budget, EgressRules, Ledger, OverBudget, TlsHosts, UsageFile, Uses, room,
+};
 use crate::plan::AuditedNetwork;
 use crate::plan::network::UNDECIDED;
 use crate::policy::request::Request;
@@ -35,22 +37,22 @@ use tokio::sync::Notify;
 
 /// The state of one sidecar. Single-threaded: no borrow is held over an await.
 pub(super) struct Wall {
-    pub rules: RefCell<Rules>,
-    opened: Option<Opened>,
+    pub rules: RefCell<EgressRules>,
+    opened: Option<TlsHosts>,
     /// What is not to leave.
     pub traps: Traps,
     /// How often the node's secrets were used.
     pub uses: Uses,
-    pub names: RefCell<Names>,
+    pub names: RefCell<NameTable>,
     pub families: Families,
     pub ports: RefCell<Vec<u16>>,
     /// Connections from inside that are open, decided on or not.
     pub accepted: Cell<u32>,
-    pub upstream: WaysOut,
+    pub upstream: UpstreamRoutes,
     /// Who reads requests.
     reader: Option<Reader>,
     pub audited: RefCell<Option<AuditedNetwork>>,
-    pub asking: Option<Asking>,
+    pub asking: Option<AskRules>,
     pub approvals: Approvals,
     pub container: String,
     /// In whose words remedies are.
@@ -77,7 +79,7 @@ pub(super) struct Wall {
     /// Connections that led in.
     led_in: Cell<u64>,
     pub denied: RefCell<BTreeMap<&'static str, u64>>,
-    pub tried: Tried,
+    pub tried: VerifyAttempts,
 }
 
 /// Connections through the wall, either way.
@@ -91,12 +93,12 @@ pub(super) struct ConnectionCount {
 
 impl Wall {
     pub fn new(
-        serving: Serving,
-        (journal, inside): (OwnedFd, Option<Inside>),
-        kept: Option<(Kept, OwnedFd)>,
+        serving: ServingConfig,
+        (journal, inside): (OwnedFd, Option<DenialFile>),
+        kept: Option<(UsageFile, OwnedFd)>,
         routes: [RouteSocket; 2],
     ) -> Self {
-        let Serving {
+        let ServingConfig {
             rules,
             secrets,
             honey,
@@ -123,14 +125,14 @@ impl Wall {
         let services = services.into_iter().map(NetworkPrefix::parts).collect();
         let began = Instant::now();
         let (spent, file) = kept.unzip();
-        let kept: Kept = spent.unwrap_or_default();
+        let kept: UsageFile = spent.unwrap_or_default();
         let sent = kept.spent.upload_bytes;
         let uses = Uses::new(secrets, &kept);
         let room = room(budget.hosts, uses.limited().count(), &kept.spent);
         // As the runtime has just written it.
         let room = room.saturating_sub(kept.to_string().len() as u64);
         let keeper = file.map(|file| Keeper::new(file, &kept.spent, budget.upload_bytes, room));
-        let names = Names::new(budget.hosts).after(kept);
+        let names = NameTable::new(budget.hosts).after(kept);
         Self {
             rules: RefCell::new(rules),
             opened,
@@ -140,7 +142,7 @@ impl Wall {
             families,
             ports: RefCell::new(ports.unwrap_or_default()),
             accepted: Cell::new(0),
-            upstream: WaysOut::new(Around::new(routes, services, engine_networks)),
+            upstream: UpstreamRoutes::new(NamespaceWatch::new(routes, services, engine_networks)),
             reader: None,
             audited: RefCell::new(audited),
             asking,
@@ -162,7 +164,7 @@ impl Wall {
             allowed: Cell::new(0),
             led_in: Cell::new(0),
             denied: RefCell::default(),
-            tried: Tried::default(),
+            tried: VerifyAttempts::default(),
         }
     }
 
@@ -196,7 +198,7 @@ impl Wall {
 
     /// Whether these rules cannot be kept, and why: some are for requests, and nobody here reads any; or the node's proxy resolves
     /// names, and they deny addresses.
-    pub fn cannot_hold(&self, rules: &Rules) -> Option<String> {
+    pub fn cannot_hold(&self, rules: &EgressRules) -> Option<String> {
         if rules.have_requests() && self.reader.is_none() {
             return Some(
                 "rules for requests need a process that reads them, which this container was created without: create the container \
@@ -266,11 +268,11 @@ impl Wall {
     }
 
     /// Other rules hold from now on. Returns how many connections they end.
-    pub fn change(&self, new: Rules) -> usize {
+    pub fn change(&self, new: EgressRules) -> usize {
         let mut rules = self.rules.borrow_mut();
         let search = std::mem::take(&mut rules.search);
         // The engine's, whatever became of the record.
-        *rules = Rules { search, ..new };
+        *rules = EgressRules { search, ..new };
         drop(rules);
         self.review()
     }
@@ -352,7 +354,7 @@ impl Wall {
             ports: self.ports.borrow().iter().copied().collect(),
             asking: self.ask_status(),
             budget: self.budget,
-            used: Used {
+            used: BudgetUse {
                 connections: open,
                 upload_bytes: sent,
                 hosts: self.names.borrow().len(),

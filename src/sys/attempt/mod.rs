@@ -1,7 +1,7 @@
 #![expect(unsafe_code, reason = "raw system calls; every block states its proof")]
 //! System calls that a container must not be able to make, tried by `agentbox verify`.
 //!
-//! A [`Call`] is made in this file alone. Its arguments change nothing outside of the calling process, whatever its rights: no
+//! A [`TestCall`] is made in this file alone. Its arguments change nothing outside of the calling process, whatever its rights: no
 //! pointer but null and texts of this program, descriptors and processes that do not exist, flags that every kernel refuses. What a
 //! call that succeeds makes (a namespace, a descriptor) ends with the process, so that each is made in a child.
 
@@ -15,14 +15,14 @@ pub use calls::*;
 
 /// A system call with harmless arguments.
 #[derive(Debug, Clone, Copy)]
-pub struct Call {
+pub struct TestCall {
     /// Its name, with what matters of its arguments.
     pub name: &'static str,
     number: libc::c_long,
     arguments: [u64; 6],
 }
 
-impl Call {
+impl TestCall {
     const fn new(name: &'static str, number: libc::c_long, first: [u64; 5]) -> Self {
         let [a, b, c, d, e] = first;
         Self {
@@ -72,12 +72,12 @@ pub struct TextCall {
 }
 
 impl TextCall {
-    /// As [`Call::make`].
+    /// As [`TestCall::make`].
     ///
     /// # Errors
     /// The kernel's, or the filter's.
     pub fn make(&self) -> Result<(), Errno> {
-        // SAFETY: as for `Call::make`; the text is static, ends in NUL, and is only read.
+        // SAFETY: as for `TestCall::make`; the text is static, ends in NUL, and is only read.
         let result =
             unsafe { libc::syscall(self.number, self.text.0.as_ptr(), self.second, 0_u64, 0_u64) };
         match result {

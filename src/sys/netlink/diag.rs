@@ -30,9 +30,9 @@ const MOST_OLD: usize = 64;
 /// TCP_SYN_SENT (net/tcp_states.h): nothing has answered it yet.
 const SYN_SENT: u8 = 2;
 
-/// What the kernel says of a socket.
+/// The kernel's answer about a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Found {
+pub struct SocketInfo {
     /// SO_COOKIE
     pub cookie: u64,
     /// Whose it is; nobody's once it is closed.
@@ -63,7 +63,11 @@ impl DiagSocket {
     }
 
     /// The socket with these two ends on the loopback interface, the first of them its own; one that listens at it where there is none.
-    pub fn find(&mut self, own: SocketAddrV4, other: SocketAddrV4) -> io::Result<Option<Found>> {
+    pub fn find(
+        &mut self,
+        own: SocketAddrV4,
+        other: SocketAddrV4,
+    ) -> io::Result<Option<SocketInfo>> {
         self.sequence = self.sequence.wrapping_add(1);
         let body = question(own, other);
         let message = encode(SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, self.sequence, &body)?;
@@ -107,11 +111,11 @@ fn question(own: SocketAddrV4, other: SocketAddrV4) -> Vec<u8> {
     body
 }
 
-fn parse(body: &[u8]) -> io::Result<Found> {
+fn parse(body: &[u8]) -> io::Result<SocketInfo> {
     let state = *body.get(1).ok_or_else(|| malformed("an empty answer"))?;
     // Two words, the lower one first (sock_diag_save_cookie).
     let (low, high) = (u32_at(body, COOKIE)?, u32_at(body, COOKIE + 4)?);
-    Ok(Found {
+    Ok(SocketInfo {
         cookie: u64::from(high) << 32 | u64::from(low),
         uid: u32_at(body, UID)?,
         connected: state != SYN_SENT,

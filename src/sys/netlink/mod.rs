@@ -23,7 +23,7 @@ use message::{
     u16_at, u32_at,
 };
 
-pub use diag::{DiagSocket, Found};
+pub use diag::{DiagSocket, SocketInfo};
 pub use route::Neighbourhood;
 
 /// The hardware type of a loopback link (`ARPHRD_LOOPBACK`, linux/if_arp.h).

@@ -6,7 +6,7 @@ pub mod notify;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-use crate::seccomp::Program;
+use crate::seccomp::FilterProgram;
 
 /// `SECCOMP_FILTER_FLAG_NEW_LISTENER`
 const NEW_LISTENER: u64 = 1 << 3;
@@ -15,7 +15,7 @@ const NEW_LISTENER: u64 = 1 << 3;
 ///
 /// Needs `no_new_privs` or `CAP_SYS_ADMIN`, and sets neither: which of them holds is the caller's order of steps. With
 /// `SECCOMP_FILTER_FLAG_NEW_LISTENER` in `flags` the answer is the listener, close-on-exec.
-pub fn load(program: &Program, flags: u64) -> io::Result<Option<OwnedFd>> {
+pub fn load(program: &FilterProgram, flags: u64) -> io::Result<Option<OwnedFd>> {
     let instructions = program.instructions();
     // SAFETY: pointer and length are of one slice, which `program` keeps alive during the call. `Instruction` is `repr(C)`
     // with the fields of `struct sock_filter`.

@@ -17,7 +17,7 @@ const AS_THE_ANSWER: u32 = 1 << 1;
 /// `struct seccomp_notif`, with its `struct seccomp_data`.
 #[repr(C)]
 #[derive(Default)]
-struct Raw {
+struct RawNotification {
     id: u64,
     pid: u32,
     flags: u32,
@@ -46,9 +46,9 @@ struct AddDescriptor {
     new_flags: u32,
 }
 
-/// A call that waits.
+/// A system call that waits for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Call {
+pub struct NotifiedCall {
     /// The kernel's number for this one.
     pub id: u64,
     /// The thread that made it, in the listener's pid namespace.
@@ -61,9 +61,9 @@ pub struct Call {
     pub args: [u64; 6],
 }
 
-/// What a caller is answered.
+/// The answer to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum NotifyAnswer {
     /// The call was done.
     Done,
     /// It failed with this errno.
@@ -82,13 +82,13 @@ pub fn take_turns(listener: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 /// The next call that waits; `None` where whoever made it has gone meanwhile.
-pub fn receive(listener: BorrowedFd<'_>) -> io::Result<Option<Call>> {
+pub fn receive(listener: BorrowedFd<'_>) -> io::Result<Option<NotifiedCall>> {
     // The kernel wants it all zero.
-    let mut raw = Raw::default();
+    let mut raw = RawNotification::default();
     // SAFETY: `raw` has the layout of the struct that this request writes, and lives until the call returns.
     let rc = unsafe { libc::ioctl(listener.as_raw_fd(), RECEIVE as _, &raw mut raw) };
     if rc == 0 {
-        return Ok(Some(Call {
+        return Ok(Some(NotifiedCall {
             id: raw.id,
             thread: raw.pid.cast_signed(),
             number: raw.number.into(),
@@ -104,19 +104,23 @@ pub fn receive(listener: BorrowedFd<'_>) -> io::Result<Option<Call>> {
 }
 
 /// Whether the caller still waits: only then is what was opened by its number its own.
-pub fn still_waits(listener: BorrowedFd<'_>, call: &Call) -> bool {
+pub fn still_waits(listener: BorrowedFd<'_>, call: &NotifiedCall) -> bool {
     // SAFETY: the kernel reads eight bytes from `call.id`, which outlives the call.
     unsafe { libc::ioctl(listener.as_raw_fd(), IS_VALID as _, &raw const call.id) == 0 }
 }
 
 /// Answers a call. A caller that has gone needs no answer.
-pub fn answer(listener: BorrowedFd<'_>, call: &Call, answer: Answer) -> io::Result<()> {
+pub fn answer(
+    listener: BorrowedFd<'_>,
+    call: &NotifiedCall,
+    answer: NotifyAnswer,
+) -> io::Result<()> {
     let response = Response {
         id: call.id,
         value: 0,
         error: match answer {
-            Answer::Done => 0,
-            Answer::Failed(errno) => -errno,
+            NotifyAnswer::Done => 0,
+            NotifyAnswer::Failed(errno) => -errno,
         },
         flags: 0,
     };
@@ -128,7 +132,7 @@ pub fn answer(listener: BorrowedFd<'_>, call: &Call, answer: Answer) -> io::Resu
 /// Answers a call with a copy of a descriptor, under the lowest number that the caller has free.
 pub fn give(
     listener: BorrowedFd<'_>,
-    call: &Call,
+    call: &NotifiedCall,
     descriptor: BorrowedFd<'_>,
     flags: u32,
 ) -> io::Result<()> {

@@ -7,15 +7,16 @@ use std::os::fd::{AsRawFd, FromRawFd};
 
 use super::{NEW_LISTENER, load};
 use crate::seccomp::{
-    ARCH_X86_64, Call, DenyMode, Filter, FilterInput, Ours, SyscallName, Verdict, compile,
+    ARCH_X86_64, DenyMode, FilterInput, FilterPolicy, KnownSyscall, SyscallData, SyscallFilter,
+    SyscallVerdict, compile,
 };
 
 /// A bad pointer and a bad descriptor in one.
 const BAD: u64 = u64::MAX;
 
-fn filter(denials: DenyMode) -> Filter {
+fn filter(denials: DenyMode) -> SyscallFilter {
     let none = BTreeSet::new();
-    let ours = Ours {
+    let ours = FilterPolicy {
         allow: &none,
         deny: &none,
         set_id: false,
@@ -31,14 +32,14 @@ fn filter(denials: DenyMode) -> Filter {
     .unwrap()
 }
 
-/// How a child ended, and what it wrote.
-struct Ended {
+/// A child's exit status and its output.
+struct ChildEnd {
     status: libc::c_int,
     written: Vec<u8>,
 }
 
 /// Runs `child` in a forked process that ends itself with `_exit`.
-fn in_child(child: impl Fn(libc::c_int)) -> Ended {
+fn in_child(child: impl Fn(libc::c_int)) -> ChildEnd {
     let mut pipe = [0; 2];
     // SAFETY: pipe2 writes two descriptors into an array of two.
     let rc = unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) };
@@ -66,11 +67,11 @@ fn in_child(child: impl Fn(libc::c_int)) -> Ended {
     // SAFETY: `pid` is our child and `status` is ours to be written.
     let waited = unsafe { libc::waitpid(pid, &raw mut status, 0) };
     assert_eq!(waited, pid);
-    Ended { status, written }
+    ChildEnd { status, written }
 }
 
 /// Sets no_new_privs and loads; in a child. Exits with 99 where that fails.
-fn enter(filter: &Filter) -> Option<std::os::fd::OwnedFd> {
+fn enter(filter: &SyscallFilter) -> Option<std::os::fd::OwnedFd> {
     // SAFETY: PR_SET_NO_NEW_PRIVS takes integers only.
     let rc = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
     match (rc, load(&filter.program, filter.flags)) {
@@ -80,7 +81,7 @@ fn enter(filter: &Filter) -> Option<std::os::fd::OwnedFd> {
     }
 }
 
-fn ask(call: &Call) -> i32 {
+fn ask(call: &SyscallData) -> i32 {
     let [a, b, c, d, e, f] = call.args;
     // SAFETY: every pointer argument of the calls in `PROBES` is bad or null, so the kernel finds nothing to write to; none
     // of them ends or replaces the process.
@@ -103,7 +104,7 @@ fn ask(call: &Call) -> i32 {
 }
 
 /// What the kernel says to each call behind our filter.
-fn answers(calls: &[Call]) -> Vec<i32> {
+fn answers(calls: &[SyscallData]) -> Vec<i32> {
     let filter = filter(DenyMode::Errno);
     let ended = in_child(|pipe| {
         assert!(enter(&filter).is_none());
@@ -124,9 +125,9 @@ fn answers(calls: &[Call]) -> Vec<i32> {
     errnos.collect()
 }
 
-fn call(name: &str, args: [u64; 6]) -> Call {
-    Call {
-        number: name.parse::<SyscallName>().unwrap().number(),
+fn call(name: &str, args: [u64; 6]) -> SyscallData {
+    SyscallData {
+        number: name.parse::<KnownSyscall>().unwrap().number(),
         arch: ARCH_X86_64,
         args,
     }
@@ -227,7 +228,7 @@ const CONTROLS: &[(&str, [u64; 6], i32)] = &[
 #[test]
 fn the_kernel_denies_what_the_threat_list_names() {
     let table: Vec<_> = PROBES.iter().chain(CONTROLS).collect();
-    let calls: Vec<Call> = table
+    let calls: Vec<SyscallData> = table
         .iter()
         .map(|(name, args, _)| call(name, *args))
         .collect();
@@ -241,7 +242,7 @@ fn the_kernel_denies_what_the_threat_list_names() {
 #[test]
 fn unknown_numbers_do_not_exist() {
     let numbers = [470, 511, 600, 0x8000_0000, u32::MAX];
-    let calls = numbers.map(|number| Call {
+    let calls = numbers.map(|number| SyscallData {
         number,
         arch: ARCH_X86_64,
         args: [BAD; 6],
@@ -256,7 +257,7 @@ fn killed_by(status: libc::c_int) -> Option<libc::c_int> {
 #[test]
 fn an_x32_call_kills() {
     let filter = filter(DenyMode::Errno);
-    let getpid = Call {
+    let getpid = SyscallData {
         number: 39 | 0x4000_0000,
         arch: ARCH_X86_64,
         args: [0; 6],
@@ -302,7 +303,7 @@ fn a_call_through_int_0x80_kills() {
 fn a_listener_comes_back_and_without_one_denials_are_enosys() {
     let filter = filter(DenyMode::Notify);
     let ptrace = call("ptrace", [16, BAD, 0, 0, 0, 0]);
-    assert_eq!(filter.verdict(&ptrace), Verdict::Notify(1));
+    assert_eq!(filter.verdict(&ptrace), SyscallVerdict::Notify(1));
     let ended = in_child(|pipe| {
         let Some(listener) = enter(&filter) else {
             return;

@@ -17,13 +17,13 @@ use crate::network::is_fallback;
 use crate::policy::Capability;
 use crate::sys::process_id::ProcessId;
 use crate::sys::procfs;
-use crate::verify::probe::{Attempt, Finding, Probe, View, Wall};
+use crate::verify::probe::{Attempt, ContainerView, Finding, Probe, ProbedWall};
 
 /// The probes.
 pub const PROBES: &[Probe] = &[
     Probe {
         id: "every-process",
-        wall: Wall::Processes,
+        wall: ProbedWall::Processes,
         threats: &["S13", "S15", "F14", "F18"],
         tried: "filter, no_new_privs, capabilities and namespaces of each thread in the container are read from the node's /proc",
         expected: "a filter, no_new_privs, the policy's capabilities, and the first process's namespaces",
@@ -34,7 +34,7 @@ pub const PROBES: &[Probe] = &[
     },
     Probe {
         id: "interfaces-of-the-first-process",
-        wall: Wall::Network,
+        wall: ProbedWall::Network,
         threats: &["N01", "N17"],
         tried: "the interfaces of the first process's network are read from the node's /proc",
         expected: "lo alone",
@@ -45,7 +45,7 @@ pub const PROBES: &[Probe] = &[
     },
     Probe {
         id: "kept-filter",
-        wall: Wall::Syscalls,
+        wall: ProbedWall::Syscalls,
         threats: &["S13"],
         tried: "the filter that each process of exec loads is read from the state directory",
         expected: "the one that was made for the container, by its hash",
@@ -56,7 +56,7 @@ pub const PROBES: &[Probe] = &[
     },
 ];
 
-fn interfaces(view: &View<'_>) -> Finding {
+fn interfaces(view: &ContainerView<'_>) -> Finding {
     let path = format!("/proc/{}/net/dev", view.init);
     let text = match procfs::lossy(&path) {
         Ok(text) => text,
@@ -89,7 +89,7 @@ fn foreign(text: &str) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-fn kept_filter(view: &View<'_>) -> Finding {
+fn kept_filter(view: &ContainerView<'_>) -> Finding {
     let promised = view
         .promise
         .walls
@@ -109,7 +109,7 @@ fn kept_filter(view: &View<'_>) -> Finding {
 const STARTED_WITHIN: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 
-fn everyone(view: &View<'_>) -> Finding {
+fn everyone(view: &ContainerView<'_>) -> Finding {
     let all = match members(view) {
         Ok(all) => all,
         Err(error) => {
@@ -124,7 +124,7 @@ fn everyone(view: &View<'_>) -> Finding {
 
 /// The processes of the container's cgroups, and all others of which a thread sees its files, its processes or its network, but for
 /// those of containers that share the last two and are verified by themselves, and for sidecars.
-fn members(view: &View<'_>) -> io::Result<BTreeSet<i32>> {
+fn members(view: &ContainerView<'_>) -> io::Result<BTreeSet<i32>> {
     let mut all = BTreeSet::from([view.init]);
     for dir in view.controllers.all() {
         below(dir, &mut all)?;
@@ -233,7 +233,7 @@ fn is_gone(error: &io::Error) -> bool {
 }
 
 /// What is wrong with one process. One that is this very program is on its way to the container's, and is waited for.
-fn one(view: &View<'_>, pid: i32, until: Instant) -> Finding {
+fn one(view: &ContainerView<'_>, pid: i32, until: Instant) -> Finding {
     let Some(id) = ProcessId::of(pid).filter(|id| id.is_alive()) else {
         return Finding::held("it has ended");
     };
@@ -292,7 +292,7 @@ fn is_this_program(pid: i32) -> bool {
     inode("self").is_some_and(|own| inode(&pid.to_string()) == Some(own))
 }
 
-fn faults(view: &View<'_>, pid: i32) -> io::Result<Vec<String>> {
+fn faults(view: &ContainerView<'_>, pid: i32) -> io::Result<Vec<String>> {
     let walls = view.promise.walls.as_ref();
     let most = mask(
         walls

@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 
 use crate::verify::answer::Answers;
-use crate::verify::probe::{Attempt, Finding, Outcome, Probe, Wall};
+use crate::verify::probe::{Attempt, Finding, Outcome, Probe, ProbedWall};
 use crate::verify::promise::Promise;
 
 pub const fn probe(
@@ -22,7 +22,7 @@ pub const fn probe(
 ) -> Probe {
     Probe {
         id,
-        wall: Wall::Files,
+        wall: ProbedWall::Files,
         threats,
         tried,
         expected,

@@ -35,12 +35,12 @@ pub fn all() -> impl Iterator<Item = &'static Probe> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::probe::Wall;
+    use super::super::probe::ProbedWall;
     use super::*;
 
     #[test]
     fn every_wall_is_tried_and_every_probe_has_its_own_name() {
-        for wall in Wall::ALL {
+        for wall in ProbedWall::ALL {
             assert!(
                 all().any(|probe| probe.wall == wall),
                 "{wall:?} has no probe"

@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use crate::plan::{Bind, FileKind, Plan};
+use crate::plan::{BindMount, FileKind, Plan};
 use crate::sys::procfs;
 use crate::verify::mounted::{self, MountedLine};
-use crate::verify::probe::{Attempt, Finding, Probe, View, Wall};
+use crate::verify::probe::{Attempt, ContainerView, Finding, Probe, ProbedWall};
 use crate::verify::table;
 
 /// The probes.
 pub const PROBES: &[Probe] = &[Probe {
     id: "mounts-of-the-plan",
-    wall: Wall::Files,
+    wall: ProbedWall::Files,
     threats: &["F01", "F02", "F04"],
     tried: "the first process's mounts are read from the node's /proc, and the bind mounts are looked at",
     expected: "the plan's mounts with its attributes, and no other; those of the start",
@@ -25,7 +25,7 @@ pub const PROBES: &[Probe] = &[Probe {
     attempt: Attempt::Read(mounts),
 }];
 
-fn mounts(view: &View<'_>) -> Finding {
+fn mounts(view: &ContainerView<'_>) -> Finding {
     let Some(plan) = view.plan else {
         return Finding::not_tried("there is no plan");
     };
@@ -35,10 +35,10 @@ fn mounts(view: &View<'_>) -> Finding {
     }
 }
 
-fn looked_at(view: &View<'_>, plan: &Plan) -> Result<Finding, String> {
+fn looked_at(view: &ContainerView<'_>, plan: &Plan) -> Result<Finding, String> {
     let mut lines = lines(Path::new(&format!("/proc/{}/mountinfo", view.init)))?;
     let nodes = self::lines(Path::new("/proc/self/mountinfo"))?;
-    let shown: Vec<(&PathBuf, &Bind)> = plan
+    let shown: Vec<(&PathBuf, &BindMount)> = plan
         .filesystem
         .mounts
         .iter()
@@ -82,7 +82,7 @@ fn lines(path: &Path) -> Result<Vec<MountedLine>, String> {
 /// Whether what is seen at a place is what was judged for it.
 fn is_judged(
     init: i32,
-    (place, bind): (&Path, &Bind),
+    (place, bind): (&Path, &BindMount),
     line: &MountedLine,
     nodes: &[MountedLine],
 ) -> Finding {

@@ -11,12 +11,12 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::egress::tried::{
-    HTTP, HTTPS, KNOWN_NAME, METADATA_ADDRESS, NOBODYS_ADDRESS, NOBODYS_ADDRESS_6, TriedFrom,
+    HTTP, HTTPS, KNOWN_NAME, METADATA_ADDRESS, NOBODYS_ADDRESS, NOBODYS_ADDRESS_6, TriedPorts,
 };
 use crate::network::{foreign_links, is_fallback};
 use crate::sys::netlink::RouteSocket;
 use crate::verify::answer::Answers;
-use crate::verify::probe::{Attempt, Finding, Probe, Wall};
+use crate::verify::probe::{Attempt, Finding, Probe, ProbedWall};
 use crate::verify::promise::Promise;
 
 /// A refusal takes microseconds, since the way is closed on this machine.
@@ -32,7 +32,7 @@ const fn probe(
 ) -> Probe {
     Probe {
         id,
-        wall: Wall::Network,
+        wall: ProbedWall::Network,
         threats,
         tried,
         expected,
@@ -195,21 +195,21 @@ fn untried(promise: &Promise, host: &str) -> Option<String> {
 
 /// The sockets from which the network is tried, each bound to a port of its own before anything is.
 struct Sockets {
-    address: Bound,
-    address6: Bound,
-    metadata: Bound,
+    address: BoundSocket,
+    address6: BoundSocket,
+    metadata: BoundSocket,
     /// And the server that is asked.
-    name: Result<(Bound, IpAddr), Finding>,
+    name: Result<(BoundSocket, IpAddr), Finding>,
 }
 
 /// A socket and its port, or why there is none.
-type Bound = rustix::io::Result<(OwnedFd, u16)>;
+type BoundSocket = rustix::io::Result<(OwnedFd, u16)>;
 
 /// Made once, before the processes of the attempts, which inherit it.
 static SOCKETS: OnceLock<Sockets> = OnceLock::new();
 
 /// Opens them; their ports. A socket that cannot be had is its attempt's fault, and no attempt is made from another one.
-pub fn open_sockets(promise: &Promise) -> TriedFrom {
+pub fn open_sockets(promise: &Promise) -> TriedPorts {
     let v4 = IpAddr::from(Ipv4Addr::UNSPECIFIED);
     let v6 = IpAddr::from(Ipv6Addr::UNSPECIFIED);
     let sockets = SOCKETS.get_or_init(|| Sockets {
@@ -221,12 +221,12 @@ pub fn open_sockets(promise: &Promise) -> TriedFrom {
             (bound(SocketType::DGRAM, any), server)
         }),
     });
-    let port = |bound: &Bound| bound.as_ref().ok().map(|(_, port)| *port);
+    let port = |bound: &BoundSocket| bound.as_ref().ok().map(|(_, port)| *port);
     let asked = |is_v6: bool| {
         let (bound, server) = sockets.name.as_ref().ok()?;
         port(bound).filter(|_| server.is_ipv6() == is_v6)
     };
-    TriedFrom {
+    TriedPorts {
         address: port(&sockets.address),
         address6: port(&sockets.address6),
         metadata: port(&sockets.metadata),
@@ -236,7 +236,7 @@ pub fn open_sockets(promise: &Promise) -> TriedFrom {
 }
 
 /// A socket with a port that nobody else in this network can use while it is open: neither address nor port is shared.
-fn bound(typ: SocketType, any: IpAddr) -> Bound {
+fn bound(typ: SocketType, any: IpAddr) -> BoundSocket {
     let family = match any {
         IpAddr::V4(_) => AddressFamily::INET,
         IpAddr::V6(_) => AddressFamily::INET6,
@@ -271,7 +271,12 @@ fn connect(socket: OwnedFd, to: SocketAddr) -> std::io::Result<TcpStream> {
 }
 
 /// Connects, says something if anybody accepts, and waits for a byte.
-fn no_byte(promise: &Promise, address: &str, port: u16, from: fn(&Sockets) -> &Bound) -> Finding {
+fn no_byte(
+    promise: &Promise,
+    address: &str,
+    port: u16,
+    from: fn(&Sockets) -> &BoundSocket,
+) -> Finding {
     if let Some(why) = untried(promise, address) {
         return Finding::not_tried(why);
     }

@@ -12,13 +12,13 @@ use crate::cgroup::controllers::Controllers;
 use crate::cgroup::devices;
 use crate::cgroup::hierarchies::Hierarchies;
 use crate::sys::procfs;
-use crate::verify::probe::{Attempt, Finding, Probe, View, Wall};
+use crate::verify::probe::{Attempt, ContainerView, Finding, Probe, ProbedWall};
 
 /// The probes.
 pub const PROBES: &[Probe] = &[
     Probe {
         id: "device-rules",
-        wall: Wall::Files,
+        wall: ProbedWall::Files,
         threats: &["F06"],
         tried: "the device rules of the container's cgroup are read from the kernel",
         expected: "the usual devices and the node's allow.devices",
@@ -29,7 +29,7 @@ pub const PROBES: &[Probe] = &[
     },
     Probe {
         id: "own-cgroup",
-        wall: Wall::Resources,
+        wall: ProbedWall::Resources,
         threats: &["P01"],
         tried: "the cgroups of the first process and of the probing one are read from the node's /proc",
         expected: "those that were made for the container",
@@ -40,7 +40,7 @@ pub const PROBES: &[Probe] = &[
     },
     Probe {
         id: "kernel-file-systems",
-        wall: Wall::Files,
+        wall: ProbedWall::Files,
         threats: &["F04"],
         tried: "the first process's mounts of the kernel's file systems are read from the node's /proc",
         expected: "/proc alone is written, once; the others are read-only, or absent",
@@ -51,7 +51,7 @@ pub const PROBES: &[Probe] = &[
     },
 ];
 
-fn device_rules(view: &View<'_>) -> Finding {
+fn device_rules(view: &ContainerView<'_>) -> Finding {
     let given = view.promise.walls.iter().flat_map(|walls| &walls.devices);
     let mut extra = Vec::new();
     for path in given {
@@ -80,7 +80,7 @@ fn numbers(path: &PathBuf) -> std::io::Result<(LinuxDeviceType, i64, i64)> {
     Ok((kind, major.into(), minor.into()))
 }
 
-fn own_cgroup(view: &View<'_>) -> Finding {
+fn own_cgroup(view: &ContainerView<'_>) -> Finding {
     if view.controllers.all().is_empty() {
         return Finding::not_held("the container has no cgroup of its own");
     }
@@ -139,7 +139,7 @@ const KERNELS: [&str; 14] = [
     "tracefs",
 ];
 
-fn kernel_file_systems(view: &View<'_>) -> Finding {
+fn kernel_file_systems(view: &ContainerView<'_>) -> Finding {
     let path = format!("/proc/{}/mountinfo", view.init);
     match procfs::lossy(&path) {
         Ok(text) => {

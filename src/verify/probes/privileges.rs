@@ -4,14 +4,14 @@ use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
 use crate::policy::Capability;
-use crate::verify::probe::{Attempt, Finding, Probe, Wall};
+use crate::verify::probe::{Attempt, Finding, Probe, ProbedWall};
 use crate::verify::promise::Promise;
 
 /// The probes.
 pub const PROBES: &[Probe] = &[
     Probe {
         id: "no-new-privs",
-        wall: Wall::Privileges,
+        wall: ProbedWall::Privileges,
         threats: &["S15"],
         tried: "the kernel is asked for no_new_privs",
         expected: "set",
@@ -22,7 +22,7 @@ pub const PROBES: &[Probe] = &[
     },
     Probe {
         id: "capabilities",
-        wall: Wall::Privileges,
+        wall: ProbedWall::Privileges,
         threats: &["S15", "F18", "N17"],
         tried: "the kernel is asked for the effective, permitted, inheritable, ambient and bounding capabilities",
         expected: "none beyond the policy's privileges.capabilities",

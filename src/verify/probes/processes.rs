@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::process::Resource;
 
 use crate::verify::answer::Answers;
-use crate::verify::probe::{Attempt, Finding, Probe, Wall};
+use crate::verify::probe::{Attempt, Finding, Probe, ProbedWall};
 use crate::verify::promise::Promise;
 
 /// Kinds of namespaces, by the kernel's word.
@@ -23,7 +23,7 @@ const fn probe(
 ) -> Probe {
     Probe {
         id,
-        wall: Wall::Processes,
+        wall: ProbedWall::Processes,
         threats,
         tried,
         expected,

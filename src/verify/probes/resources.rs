@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::processes;
 use crate::sys::procfs;
-use crate::verify::probe::{Attempt, Finding, Probe, View, Wall};
+use crate::verify::probe::{Attempt, ContainerView, Finding, Probe, ProbedWall};
 use crate::verify::promise::Promise;
 
 const fn limit(
@@ -13,11 +13,11 @@ const fn limit(
     threats: &'static [&'static str],
     tried: &'static str,
     promised: fn(&Promise) -> bool,
-    read: fn(&View<'_>) -> Finding,
+    read: fn(&ContainerView<'_>) -> Finding,
 ) -> Probe {
     Probe {
         id,
-        wall: Wall::Resources,
+        wall: ProbedWall::Resources,
         threats,
         tried,
         expected: "at most the policy's limit",
@@ -53,7 +53,7 @@ pub const PROBES: &[Probe] = &[
     ),
     Probe {
         id: "as-the-node-sees-it",
-        wall: Wall::Processes,
+        wall: ProbedWall::Processes,
         threats: &["S13", "S15", "F14"],
         tried: "the probing process's filter, no_new_privs and namespaces are read from the node's /proc",
         expected: "a filter, no_new_privs, and namespaces other than the node's",
@@ -64,8 +64,8 @@ pub const PROBES: &[Probe] = &[
     },
 ];
 
-/// Where a limit is: the file of version 2, the controller and the file of version 1.
-struct Place {
+/// The file of a limit: for version 2, and the controller and file of version 1.
+struct LimitFile {
     v2: &'static str,
     v1: (&'static str, &'static str),
     /// The number in a file's text; `None` where it says that there is no limit.
@@ -74,19 +74,19 @@ struct Place {
     beside: Option<&'static str>,
 }
 
-const PIDS: Place = Place {
+const PIDS: LimitFile = LimitFile {
     v2: "pids.max",
     v1: ("pids", "pids.max"),
     number: |text, _| text.trim().parse().ok(),
     beside: None,
 };
-const MEMORY: Place = Place {
+const MEMORY: LimitFile = LimitFile {
     v2: "memory.max",
     v1: ("memory", "memory.limit_in_bytes"),
     number: |text, _| text.trim().parse().ok(),
     beside: None,
 };
-const PROCESSORS: Place = Place {
+const PROCESSORS: LimitFile = LimitFile {
     v2: "cpu.max",
     v1: ("cpu", "cpu.cfs_quota_us"),
     number: thousandths,
@@ -102,8 +102,8 @@ fn thousandths(text: &str, beside: Option<&str>) -> Option<u64> {
 }
 
 fn judge(
-    view: &View<'_>,
-    place: &Place,
+    view: &ContainerView<'_>,
+    place: &LimitFile,
     promised: fn(&crate::plan::LimitsPlan) -> Option<u64>,
 ) -> Finding {
     let most = view
@@ -142,7 +142,7 @@ fn compare(found: Option<u64>, most: Option<u64>) -> Finding {
     }
 }
 
-fn from_node(view: &View<'_>) -> Finding {
+fn from_node(view: &ContainerView<'_>) -> Finding {
     let Some(pid) = view.pid else {
         return Finding::not_tried("no process could be started");
     };

@@ -2,9 +2,9 @@
 
 use rustix::io::Errno;
 
-use crate::sys::attempt::{self, Call};
+use crate::sys::attempt::{self, TestCall};
 use crate::verify::answer::Answers;
-use crate::verify::probe::{Attempt, Finding, Outcome, Probe, Wall};
+use crate::verify::probe::{Attempt, Finding, Outcome, Probe, ProbedWall};
 use crate::verify::promise::Promise;
 
 const MEANS: &str =
@@ -31,7 +31,7 @@ const fn probe(
 ) -> Probe {
     Probe {
         id,
-        wall: Wall::Syscalls,
+        wall: ProbedWall::Syscalls,
         threats,
         tried,
         expected: "an errno of the filter, such as EPERM or ENOSYS",
@@ -234,7 +234,7 @@ fn mode(_: &Promise) -> Finding {
     }
 }
 
-fn denied(promise: &Promise, calls: &[Call]) -> Finding {
+fn denied(promise: &Promise, calls: &[TestCall]) -> Finding {
     let answers = calls.iter().map(|call| (call.name, call.make()));
     judge(promise, &DENIED, answers)
 }

@@ -15,13 +15,13 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::caller::Caller;
-use crate::sys::seccomp::notify::Call;
+use crate::sys::seccomp::notify::NotifiedCall;
 
 /// The largest value of an attribute (xattr(7)).
 const LARGEST: usize = 64 << 10;
 
-/// Which file is meant.
-enum Target {
+/// The file that a call names.
+enum FileTarget {
     /// By a path, seen from a descriptor or `AT_FDCWD`.
     Path { from: i32, at: u64, follow: bool },
     /// By a descriptor.
@@ -38,7 +38,11 @@ enum Change {
 }
 
 /// Makes the change, if the file is one that the command may write.
-pub fn change(listener: BorrowedFd<'_>, call: &Call, writable: &[PathBuf]) -> Result<(), Errno> {
+pub fn change(
+    listener: BorrowedFd<'_>,
+    call: &NotifiedCall,
+    writable: &[PathBuf],
+) -> Result<(), Errno> {
     let caller = Caller::open(listener, call)?;
     let (target, change) = read(&caller, call)?;
     let file = open(&caller, &target)?;
@@ -49,9 +53,9 @@ pub fn change(listener: BorrowedFd<'_>, call: &Call, writable: &[PathBuf]) -> Re
 }
 
 /// What is asked for.
-fn read(caller: &Caller, call: &Call) -> Result<(Target, Change), Errno> {
+fn read(caller: &Caller, call: &NotifiedCall) -> Result<(FileTarget, Change), Errno> {
     let [a, b, c, d, e, _] = call.args;
-    let path = |at, follow| Target::Path {
+    let path = |at, follow| FileTarget::Path {
         from: libc::AT_FDCWD,
         at,
         follow,
@@ -60,26 +64,27 @@ fn read(caller: &Caller, call: &Call) -> Result<(Target, Change), Errno> {
     let mode = |mode| Change::Mode(int(mode).cast_unsigned() & 0o7777);
     Ok(match call.number {
         libc::SYS_chmod => (path(a, true), mode(b)),
-        libc::SYS_fchmod => (Target::Descriptor(int(a)), mode(b)),
+        libc::SYS_fchmod => (FileTarget::Descriptor(int(a)), mode(b)),
         libc::SYS_fchmodat => (at(caller, a, b, 0)?, mode(c)),
         libc::SYS_fchmodat2 => (at(caller, a, b, int(d))?, mode(c)),
         libc::SYS_chown => (path(a, true), owner(b, c)),
         libc::SYS_lchown => (path(a, false), owner(b, c)),
-        libc::SYS_fchown => (Target::Descriptor(int(a)), owner(b, c)),
+        libc::SYS_fchown => (FileTarget::Descriptor(int(a)), owner(b, c)),
         libc::SYS_fchownat => (at(caller, a, b, int(e))?, owner(c, d)),
         libc::SYS_utime => (path(a, true), Change::Times(caller.times_of_utime(b)?)),
         libc::SYS_utimes => (path(a, true), Change::Times(caller.times_of_utimes(b)?)),
-        libc::SYS_utimensat if b == 0 => {
-            (Target::Descriptor(int(a)), Change::Times(caller.times(c)?))
-        }
+        libc::SYS_utimensat if b == 0 => (
+            FileTarget::Descriptor(int(a)),
+            Change::Times(caller.times(c)?),
+        ),
         libc::SYS_utimensat => (at(caller, a, b, int(d))?, Change::Times(caller.times(c)?)),
         libc::SYS_setxattr => (path(a, true), set(caller, call)?),
         libc::SYS_lsetxattr => (path(a, false), set(caller, call)?),
-        libc::SYS_fsetxattr => (Target::Descriptor(int(a)), set(caller, call)?),
+        libc::SYS_fsetxattr => (FileTarget::Descriptor(int(a)), set(caller, call)?),
         libc::SYS_removexattr => (path(a, true), Change::Remove(attribute(caller, b)?)),
         libc::SYS_lremovexattr => (path(a, false), Change::Remove(attribute(caller, b)?)),
         libc::SYS_fremovexattr => (
-            Target::Descriptor(int(a)),
+            FileTarget::Descriptor(int(a)),
             Change::Remove(attribute(caller, b)?),
         ),
         _ => return Err(Errno::NOSYS),
@@ -92,23 +97,23 @@ fn int(register: u64) -> i32 {
 }
 
 /// The target of the calls with a descriptor, a path and flags.
-fn at(caller: &Caller, from: u64, at: u64, flags: i32) -> Result<Target, Errno> {
+fn at(caller: &Caller, from: u64, at: u64, flags: i32) -> Result<FileTarget, Errno> {
     let known = libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH;
     if flags & !known != 0 {
         return Err(Errno::INVAL);
     }
     let from = int(from);
     if flags & libc::AT_EMPTY_PATH != 0 && caller.text(at)?.is_empty() {
-        return Ok(Target::Descriptor(from));
+        return Ok(FileTarget::Descriptor(from));
     }
-    Ok(Target::Path {
+    Ok(FileTarget::Path {
         from,
         at,
         follow: flags & libc::AT_SYMLINK_NOFOLLOW == 0,
     })
 }
 
-fn set(caller: &Caller, call: &Call) -> Result<Change, Errno> {
+fn set(caller: &Caller, call: &NotifiedCall) -> Result<Change, Errno> {
     let [_, name, value, size, flags, _] = call.args;
     let size = usize::try_from(size).map_err(|_| Errno::TOOBIG)?;
     if size > LARGEST {
@@ -136,11 +141,11 @@ fn is_the_nodes(name: &CStr) -> bool {
 }
 
 /// Opens what is meant, without a right to its content.
-fn open(caller: &Caller, target: &Target) -> Result<OwnedFd, Errno> {
+fn open(caller: &Caller, target: &FileTarget) -> Result<OwnedFd, Errno> {
     match target {
-        Target::Descriptor(libc::AT_FDCWD) => caller.link("cwd"),
-        Target::Descriptor(number) => caller.descriptor(*number),
-        Target::Path { from, at, follow } => {
+        FileTarget::Descriptor(libc::AT_FDCWD) => caller.link("cwd"),
+        FileTarget::Descriptor(number) => caller.descriptor(*number),
+        FileTarget::Path { from, at, follow } => {
             let path = caller.text(*at)?;
             let path = Path::new(OsStr::from_bytes(path.to_bytes()));
             if path.as_os_str().is_empty() {
@@ -186,11 +191,11 @@ fn own_descriptor(path: &Path, thread: i32) -> Option<i32> {
 }
 
 /// Whether it lies below a directory that the command may write. What has no name in the file system is the command's own.
-fn is_within(file: &OwnedFd, target: &Target, writable: &[PathBuf]) -> Result<bool, Errno> {
+fn is_within(file: &OwnedFd, target: &FileTarget, writable: &[PathBuf]) -> Result<bool, Errno> {
     let name = name_of(file)?;
     let anonymous = !name.starts_with("/") || name.as_os_str().as_bytes().starts_with(b"/memfd:");
     if anonymous {
-        return Ok(matches!(target, Target::Descriptor(_)));
+        return Ok(matches!(target, FileTarget::Descriptor(_)));
     }
     Ok(writable.iter().any(|place| name.starts_with(place)))
 }

@@ -7,7 +7,7 @@ use rustix::fs::{CWD, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 
 use super::attributes::now;
-use crate::sys::seccomp::notify::{self, Call};
+use crate::sys::seccomp::notify::{self, NotifiedCall};
 
 /// PATH_MAX
 const LONGEST: usize = 4096;
@@ -24,7 +24,7 @@ pub struct Caller {
 
 impl Caller {
     /// Opens what the kernel shows of it.
-    pub fn open(listener: BorrowedFd<'_>, call: &Call) -> Result<Self, Errno> {
+    pub fn open(listener: BorrowedFd<'_>, call: &NotifiedCall) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let path = format!("/proc/{}", call.thread);
         let directory = rustix::fs::openat(CWD, path, flags, Mode::empty())?;

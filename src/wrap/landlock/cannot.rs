@@ -1,7 +1,7 @@
 //! PURE. What these walls lack beside the full ones, and what of a policy they refuse because they could not hold it.
 
 use crate::plan::report::{DENIED, DENIED_IN};
-use crate::plan::{Decided, Plan};
+use crate::plan::{DecidedPlan, Plan};
 use crate::policy::NetworkMode;
 
 /// The first ABI that knows TCP ports (Linux 6.7).
@@ -63,7 +63,7 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
 }
 
 /// Why a policy cannot be held, if it cannot.
-pub fn refusal(decided: &Decided, abi: u32) -> Option<String> {
+pub fn refusal(decided: &DecidedPlan, abi: u32) -> Option<String> {
     let plan = &decided.plan;
     if abi < LEAST_ABI {
         return Some(format!(

@@ -2,31 +2,31 @@
 
 use anyhow::{Context, Result};
 
-use super::place::{OWN_VARIABLES, Place};
-use super::rules::{self, Access, Rule};
+use super::place::{OWN_VARIABLES, RunTempDir};
+use super::rules::{self, LandlockAccess, LandlockRule};
 use super::{abi, cannot, capabilities, decide_in, filter, streams};
-use crate::cli::Global;
-use crate::plan::{Decided, Plan};
-use crate::render::explain::{LandlockWalls, Opened};
+use crate::cli::GlobalOptions;
+use crate::plan::{DecidedPlan, Plan};
+use crate::render::explain::{LandlockPath, LandlockWalls};
 use crate::wrap::person::Person;
-use crate::wrap::{Explained, Wanted};
+use crate::wrap::{WrapExplanation, WrapRequest};
 
 /// What would be enforced for a command.
-pub fn decide(global: &Global, wanted: &Wanted) -> Result<Explained> {
+pub fn decide(global: &GlobalOptions, wanted: &WrapRequest) -> Result<WrapExplanation> {
     let person = &wanted.person;
-    let place = Place::new(person)?;
+    let place = RunTempDir::new(person)?;
     let decided = decide_in(&place, global, wanted)?;
     let mut decision = decided.decision;
     let of_plan = decision.decided.take().context("a policy is chosen")?;
     decision.filter = Some(filter::compile(&of_plan.plan)?);
     let landlock = Some(walls(&of_plan, person)?);
-    Ok(Explained {
+    Ok(WrapExplanation {
         landlock,
         ..decision.into()
     })
 }
 
-fn walls(decided: &Decided, person: &Person) -> Result<LandlockWalls> {
+fn walls(decided: &DecidedPlan, person: &Person) -> Result<LandlockWalls> {
     let (plan, abi) = (&decided.plan, abi()?);
     // The directories of a run are its own: those of this call are removed with it.
     let rules = rules::of(plan, &[], &streams::terminals());
@@ -38,21 +38,21 @@ fn walls(decided: &Decided, person: &Person) -> Result<LandlockWalls> {
     Ok(walls)
 }
 
-fn opened(rule: Rule) -> Opened {
-    Opened {
+fn opened(rule: LandlockRule) -> LandlockPath {
+    LandlockPath {
         path: rule.path,
         access: in_words(rule.access).to_owned(),
         why: rule.why,
     }
 }
 
-const fn in_words(access: Access) -> &'static str {
+const fn in_words(access: LandlockAccess) -> &'static str {
     match access {
-        Access::Read => "read",
-        Access::ReadExecute => "read, execute",
-        Access::ReadWrite => "read, write",
-        Access::ReadWriteExecute => "read, write, execute",
-        Access::Device => "read, write, device requests",
+        LandlockAccess::Read => "read",
+        LandlockAccess::ReadExecute => "read, execute",
+        LandlockAccess::ReadWrite => "read, write",
+        LandlockAccess::ReadWriteExecute => "read, write, execute",
+        LandlockAccess::Device => "read, write, device requests",
     }
 }
 

@@ -11,25 +11,25 @@ use landlock::{
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::process::Signal;
 
-use super::rules::{Access, Rule};
-use crate::enforce::program::Program;
+use super::rules::{LandlockAccess, LandlockRule};
+use crate::enforce::program::ContainerProgram;
 use crate::enforce::{privileges, verify};
 use crate::plan::CapabilitySets;
-use crate::seccomp::Filter;
+use crate::seccomp::SyscallFilter;
 use crate::sys::{kernel, process, seccomp, socket};
 
-/// What is put around the command, made before its process is.
-pub struct Walls {
+/// The walls around the command, made before its process.
+pub struct LandlockSetup {
     /// The ruleset, with its rules.
     pub ruleset: RulesetCreated,
     /// The filter.
-    pub filter: Filter,
+    pub filter: SyscallFilter,
     /// What the process may have.
     pub capabilities: CapabilitySets,
 }
 
-/// What is executed.
-pub struct Command {
+/// The command to execute.
+pub struct LandlockCommand {
     /// The program's file.
     pub file: PathBuf,
     /// Program and arguments.
@@ -41,7 +41,7 @@ pub struct Command {
 }
 
 /// Makes the ruleset. `abi` is the kernel's: all of it must be there.
-pub fn ruleset(rules: &[Rule], proxy: Option<u16>, abi: u32) -> Result<RulesetCreated> {
+pub fn ruleset(rules: &[LandlockRule], proxy: Option<u16>, abi: u32) -> Result<RulesetCreated> {
     let abi = ABI::from(i32::try_from(abi).unwrap_or(i32::MAX));
     let made = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -73,7 +73,7 @@ pub fn ruleset(rules: &[Rule], proxy: Option<u16>, abi: u32) -> Result<RulesetCr
 }
 
 /// Opens what a rule is for; nothing where there is none and none was judged, or where a part of something has changed meanwhile.
-fn open(rule: &Rule) -> Result<Option<OwnedFd>> {
+fn open(rule: &LandlockRule) -> Result<Option<OwnedFd>> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let file = match rustix::fs::openat(CWD, &rule.path, flags, Mode::empty()) {
         Ok(file) => file,
@@ -98,7 +98,7 @@ fn open(rule: &Rule) -> Result<Option<OwnedFd>> {
 }
 
 /// The kernel's rights: on a file only those that a file has.
-fn rights(access: Access, file: &OwnedFd, abi: ABI) -> Result<BitFlags<AccessFs>> {
+fn rights(access: LandlockAccess, file: &OwnedFd, abi: ABI) -> Result<BitFlags<AccessFs>> {
     let all = AccessFs::from_all(abi);
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     // No device node is made anywhere, nor talked to in a directory.
@@ -106,11 +106,11 @@ fn rights(access: Access, file: &OwnedFd, abi: ABI) -> Result<BitFlags<AccessFs>
         & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev))
         & !AccessFs::from_read(ABI::V1);
     let wanted = match access {
-        Access::Read => read,
-        Access::ReadExecute => read | AccessFs::Execute,
-        Access::ReadWrite => read | write,
-        Access::ReadWriteExecute => read | write | AccessFs::Execute,
-        Access::Device => AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev,
+        LandlockAccess::Read => read,
+        LandlockAccess::ReadExecute => read | AccessFs::Execute,
+        LandlockAccess::ReadWrite => read | write,
+        LandlockAccess::ReadWriteExecute => read | write | AccessFs::Execute,
+        LandlockAccess::Device => AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev,
     };
     let stat = rustix::fs::fstat(file).context("look at what a rule is for")?;
     let is_directory = stat.st_mode & libc::S_IFMT == libc::S_IFDIR;
@@ -121,8 +121,12 @@ fn rights(access: Access, file: &OwnedFd, abi: ABI) -> Result<BitFlags<AccessFs>
 }
 
 /// Raises the walls, sends the filter's listener away, and executes the command; only the reason comes back why not.
-pub fn execute(walls: Walls, command: &Command, out: &OwnedFd) -> Result<std::convert::Infallible> {
-    let Walls {
+pub fn execute(
+    walls: LandlockSetup,
+    command: &LandlockCommand,
+    out: &OwnedFd,
+) -> Result<std::convert::Infallible> {
+    let LandlockSetup {
         ruleset,
         filter,
         capabilities,
@@ -155,7 +159,7 @@ pub fn execute(walls: Walls, command: &Command, out: &OwnedFd) -> Result<std::co
     socket::send(out.as_fd(), b"L", &[listener.as_fd()]).context("send the listener to wrap")?;
     drop(listener);
     verify::seccomp()?;
-    Err(Program::Named
+    Err(ContainerProgram::Named
         .execute(&command.file, &command.arguments, &command.environment)
         .into())
 }
@@ -169,7 +173,7 @@ pub fn try_to_listen() -> Result<()> {
         jf: 0,
         k: 0x7fff_0000,
     };
-    let program = crate::seccomp::Program::new(vec![allow]).context("make a filter")?;
+    let program = crate::seccomp::FilterProgram::new(vec![allow]).context("make a filter")?;
     let child = process::fork_into(|| {
         let loaded = rustix::thread::set_no_new_privs(true)
             .map_err(std::io::Error::from)

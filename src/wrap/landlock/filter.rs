@@ -6,8 +6,8 @@ use oci_spec::runtime::{LinuxSeccomp, LinuxSeccompAction};
 
 use crate::plan::Plan;
 use crate::runtime::RuntimeError;
-use crate::runtime::filter::{self, Asked};
-use crate::seccomp::Filter;
+use crate::runtime::filter::{self, FilterRequest};
+use crate::seccomp::SyscallFilter;
 
 fn profile() -> LinuxSeccomp {
     toml::from_str(include_str!("../../../policies/syscalls/landlock.toml"))
@@ -15,8 +15,8 @@ fn profile() -> LinuxSeccomp {
 }
 
 /// Compiles it; loading it gives a listener.
-pub fn compile(plan: &Plan) -> Result<Filter, RuntimeError> {
-    let filter = filter::compile(Some(Asked::unlogged(plan)), Some(&profile()))?;
+pub fn compile(plan: &Plan) -> Result<SyscallFilter, RuntimeError> {
+    let filter = filter::compile(Some(FilterRequest::unlogged(plan)), Some(&profile()))?;
     Ok(filter.expect("a policy's side always makes one"))
 }
 
@@ -44,14 +44,14 @@ pub fn denied_anyway(plan: &Plan) -> BTreeSet<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seccomp::{ARCH_X86_64, Call, Verdict};
+    use crate::seccomp::{ARCH_X86_64, SyscallData, SyscallVerdict};
 
-    fn verdict(number: libc::c_long, args: [u64; 6]) -> Verdict {
+    fn verdict(number: libc::c_long, args: [u64; 6]) -> SyscallVerdict {
         let filter = crate::seccomp::compile(&crate::seccomp::FilterInput {
             ours: None,
             engine: Some(&profile()),
         });
-        let call = Call {
+        let call = SyscallData {
             number: u32::try_from(number).unwrap(),
             arch: ARCH_X86_64,
             args,
@@ -65,9 +65,12 @@ mod tests {
             verdict(libc::SYS_socket, [family, kind, protocol, 0, 0, 0])
         };
         for kind in [1, 1 | 0o2_000_000, 1 | 0o4_000] {
-            assert_eq!(socket(2, kind, 0), Verdict::Notify(0));
+            assert_eq!(socket(2, kind, 0), SyscallVerdict::Notify(0));
             // The kernel reads an int.
-            assert_eq!(socket(2 | 1 << 32, kind | 1 << 33, 6), Verdict::Notify(0));
+            assert_eq!(
+                socket(2 | 1 << 32, kind | 1 << 33, 6),
+                SyscallVerdict::Notify(0)
+            );
         }
         for (family, kind) in [
             (2, 2),
@@ -79,13 +82,16 @@ mod tests {
             (1 | 1 << 40, 1),
         ] {
             assert!(socket(family, kind, 0).is_denial(), "{family} {kind}");
-            assert!(matches!(socket(family, kind, 0), Verdict::Errno(1..)));
+            assert!(matches!(
+                socket(family, kind, 0),
+                SyscallVerdict::Errno(1..)
+            ));
         }
     }
 
     #[test]
     fn what_connects_or_reaches_others_by_the_way_is_denied() {
-        let denied = |number, args| matches!(verdict(number, args), Verdict::Errno(1..));
+        let denied = |number, args| matches!(verdict(number, args), SyscallVerdict::Errno(1..));
         let fast_open = 0x2000_0000;
         assert!(denied(libc::SYS_sendto, [3, 0, 0, fast_open, 0, 0]));
         assert!(denied(

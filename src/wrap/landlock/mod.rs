@@ -44,27 +44,27 @@ use oci_spec::runtime::Process;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::process::PidfdFlags;
 
-use super::bundle::Base;
+use super::bundle::BundleRoot;
 use super::caches::Caches;
 use super::person::Person;
-use super::summary::{self, Summary};
-use super::wanted::Wanted;
-use super::{WrapRefused, prepare};
-use crate::cli::Global;
+use super::summary::{self, DeniedSummary};
+use super::wanted::WrapRequest;
+use super::{WrapRefusal, prepare};
+use crate::cli::GlobalOptions;
 use crate::egress::names::Families;
 use crate::enforce::{privileges, program};
-use crate::plan::{CapabilitySets, Decided, Plan, process as planned};
+use crate::plan::{CapabilitySets, DecidedPlan, Plan, process as planned};
 use crate::policy::{Capability, NetworkMode};
 use crate::runtime::create::{self, BundleDecision};
-use crate::runtime::foreground::ended::Ended;
+use crate::runtime::foreground::ended::ChildExit;
 use crate::runtime::input::node_files;
-use crate::runtime::network::reading::Given;
+use crate::runtime::network::reading::RequestSetup;
 use crate::runtime::network::{resolver, upstream};
-use crate::sidecar::{EngineNetworks, Limits, Reading, Serving, bare};
+use crate::sidecar::{EngineNetworks, ReaderConfig, ServingConfig, SidecarRlimits, bare};
 use crate::sys::{process, socket};
 pub use describe::decide;
-use enforce::{Command, Walls};
-use place::{OWN_VARIABLES, Place};
+use enforce::{LandlockCommand, LandlockSetup};
+use place::{OWN_VARIABLES, RunTempDir};
 use supervise::Supervisor;
 
 /// Root's rights over files that its namespaces do not bound here, as far as the policy leaves them: what is in the
@@ -72,26 +72,26 @@ use supervise::Supervisor;
 const OVER_FILES: [&str; 4] = ["CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID"];
 
 /// Runs a command; its exit status.
-pub fn run(global: &Global, wanted: &Wanted) -> Result<Ended> {
+pub fn run(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildExit> {
     streams::refuse_sockets()?;
     enforce::try_to_listen()?;
-    let place = Place::new(&wanted.person)?;
+    let place = RunTempDir::new(&wanted.person)?;
     let decided = decide_in(&place, global, wanted)?;
     let summary = summary::open(wanted)?;
     become_the(&wanted.person)?;
     let ended = run_decided(&place, global, decided.decision, &decided.git);
-    Summary::read(&place.journal_path()).tell(wanted, summary.as_ref())?;
+    DeniedSummary::read(&place.journal_path()).tell(wanted, summary.as_ref())?;
     ended
 }
 
 fn run_decided(
-    place: &Place,
-    global: &Global,
+    place: &RunTempDir,
+    global: &GlobalOptions,
     decision: BundleDecision,
     git: &str,
-) -> Result<Ended> {
+) -> Result<ChildExit> {
     let decided = decision.decided.context("a policy is chosen")?;
-    let Given { reading, trust } = decision.given;
+    let RequestSetup { reading, trust } = decision.given;
     let terminals = streams::terminals();
     let mut plan = decided.plan.clone();
     if plan.network.honey_ends() {
@@ -108,7 +108,7 @@ fn run_decided(
     }
     let command = command(&decision.bundle.spec, &plan, place, git)?;
     let capabilities = capabilities(&plan)?;
-    let walls = Walls {
+    let walls = LandlockSetup {
         ruleset: enforce::ruleset(&rules, proxy.as_ref().map(|_| plan.network.proxy_port), abi)?,
         filter: filter::compile(&plan)?,
         capabilities: capabilities.clone(),
@@ -140,16 +140,20 @@ fn run_decided(
 }
 
 /// As whoever called: what root alone may see of the node counts for what is hidden.
-fn decide_in(place: &Place, global: &Global, wanted: &Wanted) -> Result<DecidedRun> {
+fn decide_in(
+    place: &RunTempDir,
+    global: &GlobalOptions,
+    wanted: &WrapRequest,
+) -> Result<DecidedRun> {
     if wanted.name.is_some() {
         let why = "--name is for other commands, which find no record of such a run: leave it out";
-        bail!(WrapRefused::NotByLandlock(why.to_owned()));
+        bail!(WrapRefusal::NotByLandlock(why.to_owned()));
     }
     if wanted.caches == Caches::Kept {
         let why = "caches are shown by mounts: leave --keep-caches out, or caches = \"keep\" of the settings";
-        bail!(WrapRefused::NotByLandlock(why.to_owned()));
+        bail!(WrapRefusal::NotByLandlock(why.to_owned()));
     }
-    let prepared = prepare(global, wanted, Base::Run(&place.bundle()))?;
+    let prepared = prepare(global, wanted, BundleRoot::Run(&place.bundle()))?;
     let dir = &prepared.bundle.dir;
     let decision = create::decide(global, dir, &prepared.wrapped, None)?;
     if let Some(decided) = &decision.decided {
@@ -173,14 +177,14 @@ fn abi() -> Result<u32> {
 }
 
 /// Refuses what would not hold.
-fn check(decided: &Decided, place: &Place) -> Result<()> {
+fn check(decided: &DecidedPlan, place: &RunTempDir) -> Result<()> {
     if let Some(why) = cannot::refusal(decided, abi()?) {
-        bail!(WrapRefused::NotByLandlock(why));
+        bail!(WrapRefusal::NotByLandlock(why));
     }
     let denied = filter::denied_anyway(&decided.plan);
     if let Some(name) = denied.first() {
         let why = format!("syscalls.allow has {name}, which would undo a wall here");
-        bail!(WrapRefused::NotByLandlock(why));
+        bail!(WrapRefusal::NotByLandlock(why));
     }
     let rules = split::rules(&decided.plan, &[], &[])?;
     place.check_outside(&rules)?;
@@ -224,11 +228,11 @@ fn clients() -> Result<(OwnedFd, OwnedFd)> {
 
 /// Starts the proxy.
 fn serve(
-    global: &Global,
-    decided: &Decided,
+    global: &GlobalOptions,
+    decided: &DecidedPlan,
     plan: &Plan,
-    place: &Place,
-    (listener, clients, reading): (OwnedFd, OwnedFd, Option<Reading>),
+    place: &RunTempDir,
+    (listener, clients, reading): (OwnedFd, OwnedFd, Option<ReaderConfig>),
 ) -> Result<OwnedFd> {
     let network = &plan.network;
     let planned = network.upstream.as_ref();
@@ -238,8 +242,8 @@ fn serve(
     // Wiped before anybody is forked.
     let reading = reading.map(|reading| reading.to_file());
     let own = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
-    let served = bare::spawn(bare::Bare {
-        serving: Serving {
+    let served = bare::spawn(bare::BareSidecar {
+        serving: ServingConfig {
             rules: network.rules.clone(),
             secrets: network.secrets.iter().map(Into::into).collect(),
             honey: network.honey.clone(),
@@ -269,7 +273,7 @@ fn serve(
         journal: place.journal()?.into(),
         shows: plan.report.denied,
         guarded: own.context("open our own pidfd")?,
-        limits: Limits {
+        limits: SidecarRlimits {
             open_files: plan.sidecar.files,
             file_bytes: crate::audit::quota::MOST_BYTES + (1 << 20),
         },
@@ -281,9 +285,9 @@ fn serve(
 fn command(
     spec: &oci_spec::runtime::Spec,
     plan: &Plan,
-    place: &Place,
+    place: &RunTempDir,
     git: &str,
-) -> Result<Command> {
+) -> Result<LandlockCommand> {
     let asked: &Process = spec
         .process()
         .as_ref()
@@ -308,7 +312,7 @@ fn command(
     std::env::set_current_dir(&directory).with_context(|| format!("enter {directory:?}"))?;
     let arguments = asked.args().clone().unwrap_or_default();
     let name = arguments.first().context("there is a command")?;
-    Ok(Command {
+    Ok(LandlockCommand {
         file: program::find(name, &environment).map_err(start::not_executed)?,
         arguments,
         environment,
@@ -349,7 +353,7 @@ fn capabilities(plan: &Plan) -> Result<CapabilitySets> {
     })
 }
 
-fn writable(rules: &[rules::Rule]) -> Vec<PathBuf> {
+fn writable(rules: &[rules::LandlockRule]) -> Vec<PathBuf> {
     let writable = rules.iter().filter(|rule| rule.access.writes());
     // As the kernel names what is opened there.
     writable
@@ -362,7 +366,7 @@ fn writable(rules: &[rules::Rule]) -> Vec<PathBuf> {
 }
 
 /// One line on a terminal: nobody is to take these walls for the full ones.
-fn say_what_is_lacking(decided: &Decided, abi: u32) {
+fn say_what_is_lacking(decided: &DecidedPlan, abi: u32) {
     if rustix::termios::isatty(rustix::stdio::stderr()) {
         crate::log::complain(&format!(
             "agentbox: walls of Landlock (ABI {abi}), policy {}: no namespaces, so paths are refused rather than absent, /tmp and /dev/shm \

@@ -9,13 +9,13 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::{CWD, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::path::Arg;
 
-use super::rules::Rule;
+use super::rules::LandlockRule;
 use crate::audit;
-use crate::enforce::trust::Trust;
-use crate::plan::Decided;
+use crate::enforce::trust::TrustStore;
+use crate::plan::DecidedPlan;
 use crate::plan::trust::{ALL, AUTHORITY, TRUST_IN};
 use crate::policy::Tool;
-use crate::wrap::WrapRefused;
+use crate::wrap::WrapRefusal;
 use crate::wrap::person::Person;
 
 /// The variables that name its directories to the command.
@@ -24,14 +24,14 @@ pub const OWN_VARIABLES: [&str; 4] = ["HOME", "TMPDIR", "TMP", "TEMP"];
 const NAME: &str = "agentbox-wrap-";
 const LOCK: &str = "lock";
 
-/// The directory, removed with the value.
-pub struct Place {
+/// A run's directory for temporary files, removed with this value.
+pub struct RunTempDir {
     dir: PathBuf,
     /// Held while it is in use: whoever gets it may remove the directory.
     _lock: File,
 }
 
-impl Place {
+impl RunTempDir {
     /// Makes it below TMPDIR, and removes those of runs that were killed.
     pub fn new(person: &Person) -> Result<Self> {
         let base = std::env::temp_dir();
@@ -71,10 +71,10 @@ impl Place {
     }
 
     /// Refuses a place that the command could write: the journal and the locks of other runs lie there.
-    pub fn check_outside(&self, rules: &[Rule]) -> Result<()> {
+    pub fn check_outside(&self, rules: &[LandlockRule]) -> Result<()> {
         let mut written = rules.iter().filter(|rule| rule.access.writes());
         match written.find(|rule| self.dir.starts_with(&rule.path)) {
-            Some(rule) => bail!(WrapRefused::NotByLandlock(format!(
+            Some(rule) => bail!(WrapRefusal::NotByLandlock(format!(
                 "the directory for temporary files {:?} lies in {:?}, which the command may write: set TMPDIR to another",
                 self.dir.parent().unwrap_or(&self.dir),
                 rule.path
@@ -104,7 +104,7 @@ impl Place {
     }
 
     /// Writes them: no other file of the command's can get the certificate of its own authority.
-    pub fn keep_trust(&self, trust: &Trust) -> Result<()> {
+    pub fn keep_trust(&self, trust: &TrustStore) -> Result<()> {
         let own = self.trust();
         let all = trust.added_to(trust.nodes.as_bytes());
         fs::create_dir_all(&own).with_context(|| format!("make {own:?}"))?;
@@ -133,7 +133,7 @@ impl Place {
     }
 
     /// What the log says of this run in each line.
-    pub fn context(&self, decided: &Decided) -> audit::Context {
+    pub fn context(&self, decided: &DecidedPlan) -> audit::Context {
         let text = serde_json::to_vec(&decided.resolved).ok();
         let name = self.dir.file_name().unwrap_or_default();
         audit::Context {
@@ -165,7 +165,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for RunTempDir {
     fn drop(&mut self) {
         remove(&self.dir);
     }

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::plan::{BindAccess, Judged, Plan, Programs};
+use crate::plan::{BindAccess, Plan, ProgramMode, SourceIdentity};
 
-/// What a rule gives, on a file or on all below a directory.
+/// The access that a rule grants, to a file or to everything below a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub enum LandlockAccess {
     /// Reading and listing.
     Read,
     /// And executing.
@@ -19,22 +19,22 @@ pub enum Access {
     Device,
 }
 
-impl Access {
+impl LandlockAccess {
     /// Whether files may be changed there.
     pub const fn writes(self) -> bool {
         matches!(self, Self::ReadWrite | Self::ReadWriteExecute)
     }
 }
 
-/// One rule.
+/// One Landlock rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rule {
+pub struct LandlockRule {
     /// The file or directory.
     pub path: PathBuf,
     /// What must be found there, where it was judged.
-    pub judged: Option<Judged>,
+    pub judged: Option<SourceIdentity>,
     /// What it gives.
-    pub access: Access,
+    pub access: LandlockAccess,
     /// Why, for people.
     pub why: String,
     /// It stands for an entry of a directory that has no rule itself: one that has gone needs none.
@@ -51,9 +51,9 @@ const DEVICES: [&str; 6] = [
     "/dev/tty",
 ];
 
-/// Something that the plan hides and Landlock cannot: rules only add to what lies above.
+/// A path that the plan hides and Landlock cannot: rules only add to a rule above.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown {
+pub struct UnhiddenPath {
     /// What would be seen.
     pub path: PathBuf,
     /// The directory whose rule would show it.
@@ -61,15 +61,15 @@ pub struct Shown {
 }
 
 /// The rules for a plan. `own` are the directories made for this run, `terminals` those that are the command's input and output.
-pub fn of(plan: &Plan, own: &[PathBuf], terminals: &[PathBuf]) -> Vec<Rule> {
-    let rule = |path: &Path, access, why: &str| Rule {
+pub fn of(plan: &Plan, own: &[PathBuf], terminals: &[PathBuf]) -> Vec<LandlockRule> {
+    let rule = |path: &Path, access, why: &str| LandlockRule {
         path: path.to_owned(),
         judged: None,
         access,
         why: why.to_owned(),
         part: false,
     };
-    let mut rules: Vec<Rule> = plan
+    let mut rules: Vec<LandlockRule> = plan
         .filesystem
         .mounts
         .iter()
@@ -78,14 +78,14 @@ pub fn of(plan: &Plan, own: &[PathBuf], terminals: &[PathBuf]) -> Vec<Rule> {
         .filter_map(|mount| {
             let bind = mount.bind()?;
             let writes = bind.access != BindAccess::ReadOnly;
-            Some(Rule {
+            Some(LandlockRule {
                 path: bind.source.clone(),
                 judged: Some(bind.judged),
                 access: match (writes, bind.programs) {
-                    (false, Programs::Refused) => Access::Read,
-                    (false, Programs::Run) => Access::ReadExecute,
-                    (true, Programs::Refused) => Access::ReadWrite,
-                    (true, Programs::Run) => Access::ReadWriteExecute,
+                    (false, ProgramMode::Refused) => LandlockAccess::Read,
+                    (false, ProgramMode::Run) => LandlockAccess::ReadExecute,
+                    (true, ProgramMode::Refused) => LandlockAccess::ReadWrite,
+                    (true, ProgramMode::Run) => LandlockAccess::ReadWriteExecute,
                 },
                 why: mount.why.clone(),
                 part: false,
@@ -95,19 +95,27 @@ pub fn of(plan: &Plan, own: &[PathBuf], terminals: &[PathBuf]) -> Vec<Rule> {
     let of_the_run = "a directory of this run, removed afterwards";
     rules.extend(
         own.iter()
-            .map(|path| rule(path, Access::ReadWriteExecute, of_the_run)),
+            .map(|path| rule(path, LandlockAccess::ReadWriteExecute, of_the_run)),
     );
     // Whole: a rule is for a directory that is there, and each process has its own.
-    rules.push(rule(Path::new("/proc"), Access::Read, "the node's own"));
+    rules.push(rule(
+        Path::new("/proc"),
+        LandlockAccess::Read,
+        "the node's own",
+    ));
     let devices = DEVICES.iter().map(Path::new);
-    rules.extend(devices.map(|p| rule(p, Access::Device, "for every program")));
+    rules.extend(devices.map(|p| rule(p, LandlockAccess::Device, "for every program")));
     let terminals = terminals.iter().map(PathBuf::as_path);
-    rules.extend(terminals.map(|p| rule(p, Access::Device, "the caller's terminal")));
+    rules.extend(terminals.map(|p| rule(p, LandlockAccess::Device, "the caller's terminal")));
     rules
 }
 
 /// What of the plan's hidden and read-only paths these rules would let be seen or written; `exists` tells what is there.
-pub fn shown(plan: &Plan, rules: &[Rule], exists: impl Fn(&Path) -> bool) -> Vec<Shown> {
+pub fn shown(
+    plan: &Plan,
+    rules: &[LandlockRule],
+    exists: impl Fn(&Path) -> bool,
+) -> Vec<UnhiddenPath> {
     let files = &plan.filesystem;
     let within = |path: &Path, writes: bool| {
         let mut judged = rules.iter().filter(|rule| rule.judged.is_some());
@@ -127,7 +135,7 @@ pub fn shown(plan: &Plan, rules: &[Rule], exists: impl Fn(&Path) -> bool) -> Vec
         .chain(readonly)
         .filter_map(|(path, writes)| {
             let within = within(path, writes)?;
-            exists(path).then(|| Shown {
+            exists(path).then(|| UnhiddenPath {
                 path: path.clone(),
                 within,
             })
@@ -139,11 +147,11 @@ pub fn shown(plan: &Plan, rules: &[Rule], exists: impl Fn(&Path) -> bool) -> Vec
 mod tests {
     use super::*;
 
-    fn rule(path: &str, judged: bool, access: Access) -> Rule {
+    fn rule(path: &str, judged: bool, access: LandlockAccess) -> LandlockRule {
         let kind = crate::plan::FileKind::Directory;
-        Rule {
+        LandlockRule {
             path: path.into(),
-            judged: judged.then_some(Judged {
+            judged: judged.then_some(SourceIdentity {
                 dev: 1,
                 ino: 2,
                 kind,
@@ -164,10 +172,10 @@ mod tests {
         ];
         plan.filesystem.readonly = vec!["/w/.git/hooks".into(), "/usr/lib/x".into()];
         let rules = [
-            rule("/w", true, Access::ReadWriteExecute),
-            rule("/usr", true, Access::ReadExecute),
-            rule("/w/common/hooks", true, Access::Read),
-            rule("/proc", false, Access::Read),
+            rule("/w", true, LandlockAccess::ReadWriteExecute),
+            rule("/usr", true, LandlockAccess::ReadExecute),
+            rule("/w/common/hooks", true, LandlockAccess::Read),
+            rule("/proc", false, LandlockAccess::Read),
         ];
         let found = |there: &dyn Fn(&Path) -> bool| -> Vec<PathBuf> {
             let found = shown(&plan, &rules, there);

@@ -9,22 +9,22 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use super::rules::{self, Rule};
-use crate::plan::{FileKind, Judged, Plan};
-use crate::wrap::WrapRefused;
+use super::rules::{self, LandlockRule};
+use crate::plan::{FileKind, Plan, SourceIdentity};
+use crate::wrap::WrapRefusal;
 
 /// Rules of one run: the kernel looks at all of them for each name that is opened.
 const MOST: usize = 8192;
 
 /// The rules for a plan, as the node's directories are now.
-pub fn rules(plan: &Plan, own: &[PathBuf], terminals: &[PathBuf]) -> Result<Vec<Rule>> {
+pub fn rules(plan: &Plan, own: &[PathBuf], terminals: &[PathBuf]) -> Result<Vec<LandlockRule>> {
     let hidden: Vec<PathBuf> = plan
         .filesystem
         .masked
         .iter()
         .filter_map(|p| p.canonicalize().ok())
         .collect();
-    let mut around = Around {
+    let mut around = SplitRules {
         hidden,
         rules: Vec::new(),
     };
@@ -41,7 +41,7 @@ pub fn rules(plan: &Plan, own: &[PathBuf], terminals: &[PathBuf]) -> Result<Vec<
 }
 
 /// Refuses what the rules would let be seen or written though the plan hides it.
-pub fn check(plan: &Plan, rules: &[Rule]) -> Result<()> {
+pub fn check(plan: &Plan, rules: &[LandlockRule]) -> Result<()> {
     let shown = rules::shown(&real_names(plan), &with_real_names(rules), |path| {
         path.symlink_metadata().is_ok()
     });
@@ -57,7 +57,7 @@ pub fn check(plan: &Plan, rules: &[Rule]) -> Result<()> {
          there, or use the full walls",
         first.path, first.within
     );
-    bail!(WrapRefused::NotByLandlock(why));
+    bail!(WrapRefusal::NotByLandlock(why));
 }
 
 /// By their own names: a home may be a link.
@@ -70,7 +70,7 @@ fn real_names(plan: &Plan) -> Plan {
     plan
 }
 
-fn with_real_names(rules: &[Rule]) -> Vec<Rule> {
+fn with_real_names(rules: &[LandlockRule]) -> Vec<LandlockRule> {
     let mut rules = rules.to_owned();
     rules.iter_mut().for_each(|rule| real_name(&mut rule.path));
     rules
@@ -82,15 +82,16 @@ fn real_name(path: &mut PathBuf) {
     }
 }
 
-struct Around {
+/// The hidden paths below a rule, and the rules around them.
+struct SplitRules {
     /// What is hidden, without links.
     hidden: Vec<PathBuf>,
-    rules: Vec<Rule>,
+    rules: Vec<LandlockRule>,
 }
 
-impl Around {
+impl SplitRules {
     /// Adds a rule for a path whose own name is `real`, or those for its parts.
-    fn add(&mut self, rule: Rule, real: &Path) -> Result<()> {
+    fn add(&mut self, rule: LandlockRule, real: &Path) -> Result<()> {
         if self.hidden.iter().any(|hidden| real.starts_with(hidden)) {
             return Ok(());
         }
@@ -108,7 +109,7 @@ impl Around {
             let Some(judged) = path.symlink_metadata().ok().and_then(|meta| judged(&meta)) else {
                 continue;
             };
-            let part = Rule {
+            let part = LandlockRule {
                 path: path.clone(),
                 judged: Some(judged),
                 access: rule.access,
@@ -120,7 +121,7 @@ impl Around {
                 let why = format!(
                     "something is hidden in {real:?}, and its other entries are too many for rules of their own"
                 );
-                bail!(WrapRefused::NotByLandlock(why));
+                bail!(WrapRefusal::NotByLandlock(why));
             }
         }
         Ok(())
@@ -128,10 +129,10 @@ impl Around {
 }
 
 /// A file or a directory; nothing else is opened by a rule on the directory above.
-fn judged(meta: &std::fs::Metadata) -> Option<Judged> {
+fn judged(meta: &std::fs::Metadata) -> Option<SourceIdentity> {
     let kind = FileKind::of(meta.mode());
     let is_it = meta.is_file() || meta.is_dir();
-    is_it.then(|| Judged {
+    is_it.then(|| SourceIdentity {
         dev: meta.dev(),
         ino: meta.ino(),
         kind,

@@ -5,13 +5,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use anyhow::{Context, Result};
 use rustix::process::Signal;
 
-use super::enforce::{self, Command, Walls};
+use super::enforce::{self, LandlockCommand, LandlockSetup};
 use crate::enforce::EnforceError;
-use crate::runtime::{Failed, Report, RuntimeError};
+use crate::runtime::{FailureKind, FailureReport, RuntimeError};
 use crate::sys::{process, socket};
 
 /// Makes the command's process; its number, and the filter's listener.
-pub fn start(walls: Walls, command: &Command) -> Result<(rustix::process::Pid, OwnedFd)> {
+pub fn start(
+    walls: LandlockSetup,
+    command: &LandlockCommand,
+) -> Result<(rustix::process::Pid, OwnedFd)> {
     let (ours, theirs) = socket::pair().context("make a socket pair")?;
     // Not clone3(2): filters of engines answer that there is none.
     let child = process::fork_into(|| {
@@ -50,12 +53,12 @@ fn handshake(socket: &OwnedFd) -> Result<OwnedFd> {
             [] => return listener.context("the command's process ended before it was executed"),
             [code, ref words @ ..] => {
                 let failed = match code {
-                    b'N' => Failed::NoProgram,
-                    b'P' => Failed::Program,
-                    _ => Failed::Step,
+                    b'N' => FailureKind::NoProgram,
+                    b'P' => FailureKind::Program,
+                    _ => FailureKind::Step,
                 };
                 let text = String::from_utf8_lossy(words).into_owned();
-                return Err(RuntimeError::Init(Report { failed, text }).into());
+                return Err(RuntimeError::Init(FailureReport { failed, text }).into());
             }
         }
     }
@@ -64,9 +67,9 @@ fn handshake(socket: &OwnedFd) -> Result<OwnedFd> {
 /// A shell's status for it, see `wrap::status_of`.
 pub fn not_executed(error: EnforceError) -> RuntimeError {
     let failed = match &error {
-        EnforceError::Program { why, .. } if why.is_absence() => Failed::NoProgram,
-        _ => Failed::Program,
+        EnforceError::Program { why, .. } if why.is_absence() => FailureKind::NoProgram,
+        _ => FailureKind::Program,
     };
     let text = error.to_string();
-    RuntimeError::Init(Report { failed, text })
+    RuntimeError::Init(FailureReport { failed, text })
 }

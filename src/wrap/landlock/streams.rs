@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
-use crate::wrap::WrapRefused;
+use crate::wrap::WrapRefusal;
 
 /// A socket that is handed in is connected already, and could be connected elsewhere: to a port of another machine, to a
 /// path. A pair of UNIX stream sockets cannot, which is how a client starts its servers.
@@ -28,7 +28,7 @@ pub fn refuse_sockets() -> Result<()> {
             let why = format!(
                 "standard {name} is a socket that could be connected elsewhere: use a pipe"
             );
-            bail!(WrapRefused::NotByLandlock(why));
+            bail!(WrapRefusal::NotByLandlock(why));
         }
     }
     Ok(())

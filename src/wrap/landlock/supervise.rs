@@ -12,9 +12,9 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
 use rustix::process::{Pid, WaitOptions};
 
 use super::attributes;
-use crate::runtime::foreground::ended::Ended;
+use crate::runtime::foreground::ended::ChildExit;
 use crate::sys::memory::Code;
-use crate::sys::seccomp::notify::{self, Answer, Call};
+use crate::sys::seccomp::notify::{self, NotifiedCall, NotifyAnswer};
 use crate::sys::socket;
 
 /// Signals that are the command's rather than wrap's.
@@ -62,7 +62,7 @@ pub struct Supervisor {
 
 impl Supervisor {
     /// Until the command ends.
-    pub fn run(&self) -> Result<Ended> {
+    pub fn run(&self) -> Result<ChildExit> {
         // It sleeps most of the time from here on.
         Code::find().and_then(|code| code.release()).ok();
         loop {
@@ -96,7 +96,7 @@ impl Supervisor {
     }
 
     /// Passes signals on, and reaps; the command's end, if it has ended.
-    fn hear(&self) -> Result<Option<Ended>> {
+    fn hear(&self) -> Result<Option<ChildExit>> {
         while let Some(heard) = self.signals.read_signal().context("read a signal")? {
             let number = i32::try_from(heard.ssi_signo).unwrap_or_default();
             let Ok(signal) = Signal::try_from(number) else {
@@ -113,10 +113,10 @@ impl Supervisor {
         // Orphans of the command are this process's, and are reaped as well.
         while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
             if pid == self.command {
-                let by_signal = status.terminating_signal().map(Ended::by);
+                let by_signal = status.terminating_signal().map(ChildExit::by);
                 found = status
                     .exit_status()
-                    .map(Ended::with)
+                    .map(ChildExit::with)
                     .or(by_signal)
                     .or(found);
             }
@@ -124,14 +124,14 @@ impl Supervisor {
         Ok(found)
     }
 
-    fn answer(&self, call: &Call) -> Result<()> {
+    fn answer(&self, call: &NotifiedCall) -> Result<()> {
         let listener = self.listener.as_fd();
         let done = if call.number == libc::SYS_socket {
             self.give_socket(call)
         } else {
             let answer = match attributes::change(listener, call, &self.writable) {
-                Ok(()) => Answer::Done,
-                Err(errno) => Answer::Failed(errno.raw_os_error()),
+                Ok(()) => NotifyAnswer::Done,
+                Err(errno) => NotifyAnswer::Failed(errno.raw_os_error()),
             };
             notify::answer(listener, call, answer)
         };
@@ -145,10 +145,10 @@ impl Supervisor {
     /// A TCP socket that is bound to the loopback interface: Landlock's rule knows the proxy's port and no address, and this
     /// is what keeps other machines with that port out. Nobody without CAP_NET_RAW binds it to another one (socket(7),
     /// SO_BINDTODEVICE; Linux commit c427bfec18f2). The proxy serves no connection of another socket.
-    fn give_socket(&self, call: &Call) -> std::io::Result<()> {
+    fn give_socket(&self, call: &NotifiedCall) -> std::io::Result<()> {
         let listener = self.listener.as_fd();
         if self.sidecar.is_none() {
-            return notify::answer(listener, call, Answer::Failed(libc::EACCES));
+            return notify::answer(listener, call, NotifyAnswer::Failed(libc::EACCES));
         }
         let made = loopback_socket(call.args[1]).and_then(|made| {
             // Before the command has it, and so before it can connect.
@@ -160,7 +160,7 @@ impl Supervisor {
             Ok((socket, flags)) => notify::give(listener, call, socket.as_fd(), flags),
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(libc::EACCES);
-                notify::answer(listener, call, Answer::Failed(errno))
+                notify::answer(listener, call, NotifyAnswer::Failed(errno))
             }
         }
     }

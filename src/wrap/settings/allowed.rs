@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::file::{Base, Settings};
+use super::file::{PathBase, Settings};
 use super::own_dir::OwnDir;
-use super::{Source, places};
+use super::{SettingsSource, places};
 use crate::audit::hash;
 use crate::runtime::foreground::prompt::Keep;
 use crate::wrap::own_file;
@@ -27,7 +27,7 @@ fn place(person: &Person, workspace: &Path) -> Option<(OwnDir, PathBuf)> {
 }
 
 /// The settings for a workspace, if there are any. What is there and is not the person's alone is an error.
-pub fn find(person: &Person, workspace: &Path) -> Result<Option<Source>> {
+pub fn find(person: &Person, workspace: &Path) -> Result<Option<SettingsSource>> {
     let Some((dir, path)) = place(person, workspace) else {
         return Ok(None);
     };
@@ -36,9 +36,9 @@ pub fn find(person: &Person, workspace: &Path) -> Result<Option<Source>> {
     }
     dir.check(person)?;
     let text = own_file::read_trusted(&path, person)?;
-    let settings = Settings::parse(&text, Base::of_person(Path::new("/")))
+    let settings = Settings::parse(&text, PathBase::of_person(Path::new("/")))
         .with_context(|| format!("settings of {path:?}"))?;
-    Source::of_person(person, path, settings).map(Some)
+    SettingsSource::of_person(person, path, settings).map(Some)
 }
 
 /// Adds rules to the file of a workspace.
@@ -93,7 +93,7 @@ mod tests {
         let second = with_rule(&format!("{first}quiet = true\n"), workspace, "b.test:80").unwrap();
         let again = with_rule(&second, workspace, "b.test:80").unwrap();
         assert_eq!(again, second);
-        let settings = Settings::parse(&again, Base::of_person(Path::new("/"))).unwrap();
+        let settings = Settings::parse(&again, PathBase::of_person(Path::new("/"))).unwrap();
         assert_eq!(settings.quiet, Some(true));
         assert_eq!(settings.effects().len(), 3, "{:?}", settings.effects());
         assert!(with_rule("allow = 1", workspace, "a.test").is_err());

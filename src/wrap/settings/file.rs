@@ -8,7 +8,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
 use crate::cli::Walls;
-use crate::policy::{AskedOption, Field, OnUnknown, Publish, shown};
+use crate::policy::{Field, FieldOption, OnUnknown, Publish, shown};
 use crate::wrap::caches::Caches;
 
 /// What stands in a file. Each is an option of `wrap`.
@@ -56,13 +56,13 @@ enum Value {
     Table(BTreeMap<String, Value>),
 }
 
-/// What the paths of a file are relative to.
-pub struct Base<'a> {
+/// The base of a file's relative paths.
+pub struct PathBase<'a> {
     directory: Option<&'a Path>,
     home: Option<&'a Path>,
 }
 
-impl<'a> Base<'a> {
+impl<'a> PathBase<'a> {
     /// The person's file: it holds in every directory, so that its paths are absolute or begin with `~/`.
     pub fn of_person(home: &'a Path) -> Self {
         Self {
@@ -98,7 +98,7 @@ impl<'a> Base<'a> {
 
 impl Settings {
     /// Parses a file. Unknown keys are errors.
-    pub fn parse(text: &str, base: Base<'_>) -> Result<Self> {
+    pub fn parse(text: &str, base: PathBase<'_>) -> Result<Self> {
         let mut settings: Self = toml::from_str(text).map_err(|error| {
             let before = error.span().and_then(|span| text.get(..span.start));
             let line = before.map_or(1, |before| before.matches('\n').count() + 1);
@@ -130,10 +130,10 @@ impl Settings {
     }
 
     /// What it says of the policy's fields; `file` is its path.
-    pub fn fields(&self, file: &str) -> Result<Vec<AskedOption>> {
+    pub fn fields(&self, file: &str) -> Result<Vec<FieldOption>> {
         let mut all = Vec::new();
         for (name, value) in self.set_fields() {
-            let option = AskedOption::set(&format!("{name}={value}"))?;
+            let option = FieldOption::set(&format!("{name}={value}"))?;
             let setting = format!("set.{name}");
             all.push(option.in_file(&setting, file));
         }
@@ -143,17 +143,17 @@ impl Settings {
         ] {
             let options = items
                 .iter()
-                .map(|item| AskedOption::adding(setting, field, item));
+                .map(|item| FieldOption::adding(setting, field, item));
             all.extend(options.map(|option| option.in_file(setting, file)));
         }
         for published in &self.publish {
             let port = published.inside().to_string();
-            let option = AskedOption::adding("publish", Field::NetworkInbound, &port);
+            let option = FieldOption::adding("publish", Field::NetworkInbound, &port);
             all.push(option.in_file("publish", file));
         }
         if let Some(ask) = self.ask {
             let value = if ask { OnUnknown::Ask } else { OnUnknown::Deny };
-            let option = AskedOption::setting("ask", Field::NetworkOnUnknown, &value.to_string());
+            let option = FieldOption::setting("ask", Field::NetworkOnUnknown, &value.to_string());
             all.push(option.in_file("ask", file));
         }
         Ok(all)
@@ -233,11 +233,11 @@ impl Settings {
     }
 }
 
-/// `caches`, as a file spells it.
+/// The value of `caches` in a file.
 fn caches<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Caches>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "true, false or \"keep\"")]
-    enum Spelt {
+    enum CachesValue {
         Seen(bool),
         Word(Word),
     }
@@ -246,10 +246,10 @@ fn caches<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Caches>, D::Error
     enum Word {
         Keep,
     }
-    Ok(Some(match Spelt::deserialize(from)? {
-        Spelt::Seen(true) => Caches::Private,
-        Spelt::Seen(false) => Caches::Hidden,
-        Spelt::Word(Word::Keep) => Caches::Kept,
+    Ok(Some(match CachesValue::deserialize(from)? {
+        CachesValue::Seen(true) => Caches::Private,
+        CachesValue::Seen(false) => Caches::Hidden,
+        CachesValue::Word(Word::Keep) => Caches::Kept,
     }))
 }
 
@@ -293,7 +293,7 @@ mod tests {
     fn parse(text: &str) -> Result<Settings> {
         Settings::parse(
             text,
-            Base::of_project(Path::new("/p"), Some(Path::new("/h"))),
+            PathBase::of_project(Path::new("/p"), Some(Path::new("/h"))),
         )
     }
 
@@ -381,7 +381,7 @@ mod tests {
             let error = format!("{:#}", parse(text).unwrap_err());
             assert!(error.contains(word), "{text}: {error}");
         }
-        let mine = |text: &str| Settings::parse(text, Base::of_person(Path::new("/h")));
+        let mine = |text: &str| Settings::parse(text, PathBase::of_person(Path::new("/h")));
         assert!(mine("read = [\"data\"]").is_err());
         assert!(mine("policy = \"mine.toml\"").is_err());
         assert_eq!(

@@ -32,17 +32,17 @@ pub use allowed::keep_for;
 pub use file::{Settings, is_file};
 pub use places::{PROJECT_FILE, refuse_written};
 
-use self::file::Base;
+use self::file::PathBase;
 use self::seal::Seal;
-pub use self::sealed_file::{FileKind, SealedFile, is_closed};
-use self::trust::{Entry, Listed, Standing, Store, is_project};
-use super::error::WrapRefused;
-use super::list::List;
+pub use self::sealed_file::{SealedFile, SealedFileKind, is_closed};
+use self::trust::{Entry, Store, TrustStanding, TrustStatus, is_project};
+use super::error::WrapRefusal;
+use super::list::SystemList;
 use super::person::Person;
 use super::{own_file, repository, workspace};
 
-/// A file that counts.
-pub struct Source {
+/// A settings file that counts.
+pub struct SettingsSource {
     /// Its path.
     pub path: PathBuf,
     /// What stands in it.
@@ -51,11 +51,11 @@ pub struct Source {
     pub files: Vec<SealedFile>,
 }
 
-impl Source {
+impl SettingsSource {
     /// Of settings that the user alone writes: what they name is judged file by file. The policy is read where it is chosen.
     fn of_person(person: &Person, path: PathBuf, settings: Settings) -> Result<Self> {
         let named = settings.env_file.iter();
-        let files = named.map(|file| SealedFile::read(person, file, FileKind::Variables));
+        let files = named.map(|file| SealedFile::read(person, file, SealedFileKind::Variables));
         Ok(Self {
             files: files.collect::<Result<_>>()?,
             path,
@@ -70,22 +70,22 @@ impl Source {
             file.require()?;
             return Ok((file.path.clone(), file.text.clone()));
         }
-        let file = SealedFile::read(person, named, FileKind::Policy)?;
+        let file = SealedFile::read(person, named, SealedFileKind::Policy)?;
         file.require()?;
         Ok((file.path, file.text))
     }
 }
 
-/// The files that count, the lowest first, and what is said of one that does not.
-pub struct Found {
+/// The files that count, lowest first, and a notice about a file that does not.
+pub struct SettingsFiles {
     /// The person's, then the project's.
-    pub sources: Vec<Source>,
+    pub sources: Vec<SettingsSource>,
     /// A line for standard error.
     pub notice: Option<String>,
 }
 
 /// Reads the settings for a workspace. To be called with the person's rights over files.
-pub fn find(person: &Person, workspace: &Path) -> Result<Found> {
+pub fn find(person: &Person, workspace: &Path) -> Result<SettingsFiles> {
     let mut sources = Vec::new();
     sources.extend(of_person(person)?);
     sources.extend(allowed::find(person, workspace)?);
@@ -100,10 +100,10 @@ pub fn find(person: &Person, workspace: &Path) -> Result<Found> {
             "agentbox: {path:?} {why}: the run goes on without it; `agentbox trust {workspace:?}` shows it and asks"
         )),
     };
-    Ok(Found { sources, notice })
+    Ok(SettingsFiles { sources, notice })
 }
 
-fn of_person(person: &Person) -> Result<Option<Source>> {
+fn of_person(person: &Person) -> Result<Option<SettingsSource>> {
     let Some(home) = places::home(person) else {
         return Ok(None);
     };
@@ -116,13 +116,13 @@ fn of_person(person: &Person) -> Result<Option<Source>> {
     if text.len() > places::LONGEST {
         bail!(too_long(&path));
     }
-    let settings = Settings::parse(&text, Base::of_person(&home))
+    let settings = Settings::parse(&text, PathBase::of_person(&home))
         .with_context(|| format!("settings of {path:?}"))?;
-    Source::of_person(person, path, settings).map(Some)
+    SettingsSource::of_person(person, path, settings).map(Some)
 }
 
-fn too_long(path: &Path) -> WrapRefused {
-    WrapRefused::File {
+fn too_long(path: &Path) -> WrapRefusal {
+    WrapRefusal::File {
         path: path.to_owned(),
         why: format!("is longer than {} KiB", places::LONGEST >> 10),
     }
@@ -131,7 +131,7 @@ fn too_long(path: &Path) -> WrapRefused {
 /// A project's file, and whether it counts.
 enum Project {
     None,
-    Counts(Box<Source>),
+    Counts(Box<SettingsSource>),
     DoesNot(String),
 }
 
@@ -155,26 +155,26 @@ fn of_project(person: &Person, path: &Path) -> Result<Project> {
         return Ok(Project::DoesNot(why.to_owned()));
     };
     Ok(match store.standing(path, &text, person) {
-        Standing::Trusted(sealed) => {
-            let Sealed { settings, seal } = *sealed;
-            Project::Counts(Box::new(Source {
+        TrustStanding::Trusted(sealed) => {
+            let SealedSettings { settings, seal } = *sealed;
+            Project::Counts(Box::new(SettingsSource {
                 path: path.to_owned(),
                 settings,
                 files: seal.included,
             }))
         }
         // It may have had walls that the run would be without.
-        Standing::Changed => bail!(changed(
+        TrustStanding::Changed => bail!(changed(
             path,
             "changed since you trusted it, or a file that it names did"
         )),
-        Standing::Unknown => Project::DoesNot("is not trusted".to_owned()),
-        Standing::NotTold(why) => Project::DoesNot(format!("is not trusted ({why})")),
+        TrustStanding::Unknown => Project::DoesNot("is not trusted".to_owned()),
+        TrustStanding::NotTold(why) => Project::DoesNot(format!("is not trusted ({why})")),
     })
 }
 
-fn changed(path: &Path, why: &str) -> WrapRefused {
-    WrapRefused::SettingsChanged {
+fn changed(path: &Path, why: &str) -> WrapRefusal {
+    WrapRefusal::SettingsChanged {
         path: path.to_owned(),
         directory: directory_of(path).to_owned(),
         why: why.to_owned(),
@@ -199,21 +199,21 @@ fn above(person: &Person, workspace: &Path) -> Option<String> {
     ))
 }
 
-/// The settings of a project's file with all that they name, both from one reading.
+/// The settings of a project's file with all files that they name, both from one reading.
 #[derive(Debug)]
-pub struct Sealed {
+pub struct SealedSettings {
     settings: Settings,
     seal: Seal,
 }
 
-impl Sealed {
+impl SealedSettings {
     /// Of this text of the file at `path`. To be called with the person's rights over files.
     fn of(person: &Person, path: &Path, text: &str) -> Result<Self> {
         let directory = directory_of(path);
         let home = places::home(person);
-        let settings = Settings::parse(text, Base::of_project(directory, home.as_deref()))
+        let settings = Settings::parse(text, PathBase::of_project(directory, home.as_deref()))
             .with_context(|| format!("settings of {path:?}"))?;
-        let seal = Seal::of(person, &settings).map_err(|why| WrapRefused::File {
+        let seal = Seal::of(person, &settings).map_err(|why| WrapRefusal::File {
             path: path.to_owned(),
             why,
         })?;
@@ -228,8 +228,8 @@ pub struct Offer {
     path: PathBuf,
 }
 
-/// A project's file as the person is shown it.
-pub struct Shown {
+/// A project's file as the user reviews it.
+pub struct ProjectFile {
     /// Its path.
     pub path: PathBuf,
     /// Its text.
@@ -244,7 +244,7 @@ pub struct Shown {
 impl Offer {
     /// The file of a directory or of the top of its repository, or a policy or file of variables by its own path. For all entries the
     /// directory says only whose they are.
-    pub fn of(named: Option<&Path>, scope: Scope) -> Result<Self> {
+    pub fn of(named: Option<&Path>, scope: OfferScope) -> Result<Self> {
         let file = named.filter(|path| path.is_file());
         let dir = match file {
             Some(file) if is_project(file) => Some(directory_of(file)),
@@ -278,11 +278,11 @@ impl Offer {
             });
         }
         let directory = match scope {
-            Scope::Everything => asked,
-            Scope::Project => {
+            OfferScope::Everything => asked,
+            OfferScope::Project => {
                 let named = match dir {
-                    Some(_) => Named::Directory,
-                    None => Named::Nothing,
+                    Some(_) => TrustTarget::Directory,
+                    None => TrustTarget::Nothing,
                 };
                 person.looking(|| project(&asked, named, &store, &person))??
             }
@@ -301,7 +301,7 @@ impl Offer {
     }
 
     /// All that is trusted, with what it says of the files as they are now.
-    pub fn list(&self) -> Result<Vec<(Entry, Listed)>> {
+    pub fn list(&self) -> Result<Vec<(Entry, TrustStatus)>> {
         self.person.looking(|| self.store.list(&self.person))?
     }
 
@@ -311,15 +311,15 @@ impl Offer {
     }
 
     /// Reads the file.
-    pub fn read(&self) -> Result<Shown> {
+    pub fn read(&self) -> Result<ProjectFile> {
         let path = self.path.clone();
         let read = self.person.looking(|| places::read_project(&path))?;
-        let text = read.map_err(|why| WrapRefused::File {
+        let text = read.map_err(|why| WrapRefusal::File {
             path: path.clone(),
             why,
         })?;
         if !is_project(&path) {
-            return Ok(Shown {
+            return Ok(ProjectFile {
                 effects: vec!["--policy and --env-file may name it, and settings may".to_owned()],
                 sealed: sealed_file::hash_of(&text),
                 included: Vec::new(),
@@ -328,8 +328,8 @@ impl Offer {
             });
         }
         let person = &self.person;
-        let sealed = person.looking(|| Sealed::of(person, &path, &text))??;
-        Ok(Shown {
+        let sealed = person.looking(|| SealedSettings::of(person, &path, &text))??;
+        Ok(ProjectFile {
             effects: sealed.settings.effects(),
             sealed: sealed.seal.hash(&text),
             included: sealed.seal.included,
@@ -339,7 +339,7 @@ impl Offer {
     }
 
     /// Trusts what was shown, and nothing else that may be there by now.
-    pub fn trust(&self, shown: &Shown) -> Result<()> {
+    pub fn trust(&self, shown: &ProjectFile) -> Result<()> {
         let person = &self.person;
         person.looking(|| self.store.add(&shown.path, &shown.sealed, person))?
     }
@@ -347,30 +347,30 @@ impl Offer {
 
 /// What an [`Offer`] is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum OfferScope {
     /// One project's file.
     Project,
     /// All entries.
     Everything,
 }
 
-/// How `trust` was called.
+/// The argument of `trust`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Named {
+enum TrustTarget {
     Nothing,
     Directory,
 }
 
 /// A directory that was named, if it has a file or an entry, as for `wrap --workspace`; else what `wrap` takes for the workspace there.
-fn project(asked: &Path, named: Named, store: &Store, person: &Person) -> Result<PathBuf> {
+fn project(asked: &Path, named: TrustTarget, store: &Store, person: &Person) -> Result<PathBuf> {
     // What was trusted in a directory that has gone can be removed all the same.
     if asked.symlink_metadata().is_err() {
         return std::path::absolute(asked).with_context(|| format!("resolve {asked:?}"));
     }
-    let cwd = workspace::choose(asked, &List::builtin(), person)?;
+    let cwd = workspace::choose(asked, &SystemList::builtin(), person)?;
     let file = cwd.join(PROJECT_FILE);
     let has_one =
-        named == Named::Directory && (file.symlink_metadata().is_ok() || store.has(&file));
+        named == TrustTarget::Directory && (file.symlink_metadata().is_ok() || store.has(&file));
     let top = || repository::top(&cwd, person);
     Ok(match has_one {
         true => cwd,
@@ -402,9 +402,9 @@ mod tests {
             std::fs::write(base.join(".env"), variables).unwrap();
         };
         write("base = \"strict\"\n", "A=1\n");
-        let sealed = Sealed::of(&person, &base.join(PROJECT_FILE), text).unwrap();
+        let sealed = SealedSettings::of(&person, &base.join(PROJECT_FILE), text).unwrap();
         write("base = \"permissive\"\n", "TOKEN\n");
-        let source = Source {
+        let source = SettingsSource {
             path: base.join(PROJECT_FILE),
             settings: sealed.settings,
             files: sealed.seal.included,
@@ -418,7 +418,7 @@ mod tests {
         let variables = source.files.iter().find(|file| file.path != policy);
         assert_eq!(variables.unwrap().text, "A=1\n");
         // The control: read again, it would be the other one, which nobody trusts.
-        let again = SealedFile::read(&person, &policy, FileKind::Policy).unwrap();
+        let again = SealedFile::read(&person, &policy, SealedFileKind::Policy).unwrap();
         assert_eq!(again.text, "base = \"permissive\"\n");
         assert!(again.require().is_err());
         std::fs::remove_dir_all(base).unwrap();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::wrap::error::WrapRefused;
+use crate::wrap::error::WrapRefusal;
 use crate::wrap::person::Person;
 
 /// A directory that decides what commands may do.
@@ -29,7 +29,7 @@ impl OwnDir {
         let dir = &self.0;
         let found = dir.metadata().with_context(|| format!("look at {dir:?}"))?;
         if !found.is_dir() || !person.owns(&found) || found.mode() & 0o022 != 0 {
-            bail!(WrapRefused::File {
+            bail!(WrapRefusal::File {
                 path: dir.clone(),
                 why: "lists trusted files: it must be your own, and not writable by others (chmod go-w)".to_owned(),
             });

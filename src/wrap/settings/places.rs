@@ -9,9 +9,9 @@ use anyhow::{Result, bail};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::plan::never::Never;
+use crate::plan::never::NeverList;
 use crate::probe::is_home;
-use crate::wrap::error::WrapRefused;
+use crate::wrap::error::WrapRefusal;
 use crate::wrap::person::{Environment, Person};
 use crate::wrap::planted;
 
@@ -73,7 +73,7 @@ pub fn no_sandbox_writes(person: &Person, directory: &Path) -> bool {
         let mut own = own.filter_map(|home| home.canonicalize().ok());
         own.any(|home| home == directory)
     };
-    Never::builtin().is_closed(directory)
+    NeverList::builtin().is_closed(directory)
         || is_home(directory)
         || closed_settings(person).is_some_and(|own| directory.starts_with(own))
         || is_own_home()
@@ -129,7 +129,7 @@ pub fn refuse_written<'a>(
         match planted::real(path, &written) {
             Ok(real) => own.push(real),
             // A link on the way there that the command could make anew.
-            Err(error) if error.kind() == ErrorKind::Other => bail!(WrapRefused::HoldsSettings {
+            Err(error) if error.kind() == ErrorKind::Other => bail!(WrapRefusal::HoldsSettings {
                 path: written.first().cloned().unwrap_or_default(),
                 own: path.clone(),
             }),
@@ -142,7 +142,7 @@ pub fn refuse_written<'a>(
             .iter()
             .find(|own| own.starts_with(place) || place.starts_with(own))
         {
-            bail!(WrapRefused::HoldsSettings {
+            bail!(WrapRefusal::HoldsSettings {
                 path: place.clone(),
                 own: own.clone(),
             });

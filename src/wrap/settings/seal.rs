@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::file::{Settings, is_file};
-use super::sealed_file::{FileKind, SealedFile};
+use super::sealed_file::{SealedFile, SealedFileKind};
 use crate::audit::hash;
 use crate::wrap::person::Person;
 use crate::wrap::planted;
@@ -26,9 +26,9 @@ impl Seal {
             planted::named(path, person).map_err(|error| format!("names {path:?}: {error}"))
         };
         let policy = settings.policy.as_deref().filter(|policy| is_file(policy));
-        let policy = policy.map(|policy| (Path::new(policy), FileKind::Policy));
+        let policy = policy.map(|policy| (Path::new(policy), SealedFileKind::Policy));
         let variables = settings.env_file.iter();
-        let variables = variables.map(|path| (path.as_path(), FileKind::Variables));
+        let variables = variables.map(|path| (path.as_path(), SealedFileKind::Variables));
         let mut included = Vec::new();
         for (path, kind) in policy.into_iter().chain(variables) {
             let file = SealedFile::read_with_settings(person, path, kind);

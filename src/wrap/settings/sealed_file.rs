@@ -11,10 +11,10 @@ use anyhow::{Result, bail};
 use super::places;
 use super::trust::Store;
 use crate::audit::hash;
-use crate::plan::never::Never;
+use crate::plan::never::NeverList;
 use crate::sys::path::resolve_owned;
 use crate::sys::user_namespace;
-use crate::wrap::error::WrapRefused;
+use crate::wrap::error::WrapRefusal;
 use crate::wrap::person::Person;
 use crate::wrap::{own_file, planted};
 
@@ -44,9 +44,9 @@ pub enum FileStanding {
     Unknown,
 }
 
-/// What a file says, by which its owner counts or does not.
+/// What a file contains. Whether its owner matters depends on that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FileKind {
+pub enum SealedFileKind {
     /// What the command may do: no other user may write it.
     Policy,
     /// Variables for the command.
@@ -55,7 +55,7 @@ pub enum FileKind {
 
 impl SealedFile {
     /// Reads a file. No link that a sandbox may have made is followed. To be called with the user's rights over files.
-    pub fn read(person: &Person, named: &Path, kind: FileKind) -> Result<Self> {
+    pub fn read(person: &Person, named: &Path, kind: SealedFileKind) -> Result<Self> {
         let (path, text) = content(person, named, kind)?;
         let standing = match is_closed(person, &path) {
             true => FileStanding::Closed,
@@ -72,7 +72,7 @@ impl SealedFile {
     }
 
     /// Reads a file whose content is trusted with the settings that name it.
-    pub fn read_with_settings(person: &Person, named: &Path, kind: FileKind) -> Result<Self> {
+    pub fn read_with_settings(person: &Person, named: &Path, kind: SealedFileKind) -> Result<Self> {
         let (path, text) = content(person, named, kind)?;
         Ok(Self {
             named: named.to_owned(),
@@ -94,21 +94,21 @@ impl SealedFile {
             FileStanding::Changed => "has changed since you trusted it",
             FileStanding::Unknown => "lies where a command may write",
         };
-        bail!(WrapRefused::NotTrusted {
+        bail!(WrapRefusal::NotTrusted {
             path: self.path.clone(),
             why,
         })
     }
 }
 
-fn content(person: &Person, named: &Path, kind: FileKind) -> Result<(PathBuf, String)> {
-    let path = planted::named(named, person).map_err(|why| WrapRefused::File {
+fn content(person: &Person, named: &Path, kind: SealedFileKind) -> Result<(PathBuf, String)> {
+    let path = planted::named(named, person).map_err(|why| WrapRefusal::File {
         path: named.to_owned(),
         why: format!("cannot be read: {why}"),
     })?;
     let text = match kind {
-        FileKind::Policy => own_file::read_trusted_resolved(&path, person)?,
-        FileKind::Variables => own_file::read_resolved(&path)?,
+        SealedFileKind::Policy => own_file::read_trusted_resolved(&path, person)?,
+        SealedFileKind::Variables => own_file::read_resolved(&path)?,
     };
     Ok((path, text))
 }
@@ -123,7 +123,7 @@ pub fn is_closed(person: &Person, path: &Path) -> bool {
             .is_ok_and(|found| person.owns(&found) || user_namespace::owner(found.uid()) == 0);
     }
     let directory = path.parent().unwrap_or(path);
-    Never::builtin().is_closed(directory) && resolve_owned(path, person.uid).is_ok()
+    NeverList::builtin().is_closed(directory) && resolve_owned(path, person.uid).is_ok()
 }
 
 /// What is trusted of a file alone.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::own_dir::OwnDir;
 use super::sealed_file::{FileStanding, hash_of};
-use super::{PROJECT_FILE, Sealed, places};
+use super::{PROJECT_FILE, SealedSettings, places};
 use crate::audit::hash;
 use crate::plan::text;
 use crate::wrap::own_file;
@@ -32,11 +32,11 @@ pub struct Entry {
     pub sha256: String,
 }
 
-/// What an entry says of a content.
+/// Whether a file's content is trusted.
 #[derive(Debug)]
-pub enum Standing {
+pub enum TrustStanding {
     /// This very content is trusted, with what it names: these.
-    Trusted(Box<Sealed>),
+    Trusted(Box<SealedSettings>),
     /// Another content was, or another one of a file that it names.
     Changed,
     /// There is no entry.
@@ -45,9 +45,9 @@ pub enum Standing {
     NotTold(String),
 }
 
-/// What is said of an entry in a list.
+/// The status of an entry in the list of trusted files.
 #[derive(Debug)]
-pub enum Listed {
+pub enum TrustStatus {
     /// The file has the content that is trusted.
     Same,
     /// It has another, or what it names has.
@@ -58,18 +58,18 @@ pub enum Listed {
     NotTold(String),
 }
 
-impl From<Standing> for Listed {
-    fn from(standing: Standing) -> Self {
+impl From<TrustStanding> for TrustStatus {
+    fn from(standing: TrustStanding) -> Self {
         match standing {
-            Standing::Trusted(_) => Self::Same,
-            Standing::Changed => Self::Changed,
-            Standing::Unknown => Self::NotTrusted,
-            Standing::NotTold(why) => Self::NotTold(why),
+            TrustStanding::Trusted(_) => Self::Same,
+            TrustStanding::Changed => Self::Changed,
+            TrustStanding::Unknown => Self::NotTrusted,
+            TrustStanding::NotTold(why) => Self::NotTold(why),
         }
     }
 }
 
-impl From<FileStanding> for Listed {
+impl From<FileStanding> for TrustStatus {
     fn from(standing: FileStanding) -> Self {
         match standing {
             FileStanding::Trusted | FileStanding::Closed => Self::Same,
@@ -99,22 +99,22 @@ impl Store {
     }
 
     /// Whether the person trusts this content.
-    pub fn standing(&self, path: &Path, text: &str, person: &Person) -> Standing {
+    pub fn standing(&self, path: &Path, text: &str, person: &Person) -> TrustStanding {
         let place = self.place(path);
         if !self.has(path) {
-            return Standing::Unknown;
+            return TrustStanding::Unknown;
         }
         let entry = self.dir.check(person).and_then(|()| read(&place, person));
         let entry = match entry {
-            Err(error) => return Standing::NotTold(format!("{error:#}")),
-            Ok(entry) if entry.path != path => return Standing::Unknown,
+            Err(error) => return TrustStanding::NotTold(format!("{error:#}")),
+            Ok(entry) if entry.path != path => return TrustStanding::Unknown,
             Ok(entry) => entry,
         };
-        match Sealed::of(person, path, text) {
+        match SealedSettings::of(person, path, text) {
             Ok(sealed) if sealed.seal.hash(text) == entry.sha256 => {
-                Standing::Trusted(Box::new(sealed))
+                TrustStanding::Trusted(Box::new(sealed))
             }
-            Ok(_) | Err(_) => Standing::Changed,
+            Ok(_) | Err(_) => TrustStanding::Changed,
         }
     }
 
@@ -153,7 +153,7 @@ impl Store {
     }
 
     /// All entries by their paths, each with what it says of the file's content now.
-    pub fn list(&self, person: &Person) -> Result<Vec<(Entry, Listed)>> {
+    pub fn list(&self, person: &Person) -> Result<Vec<(Entry, TrustStatus)>> {
         let entries = match fs::read_dir(self.dir.path()) {
             Ok(entries) => entries,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -171,7 +171,7 @@ impl Store {
             let listed = match places::read_project(path) {
                 Ok(text) if is_project(path) => self.standing(path, &text, person).into(),
                 Ok(text) => self.standing_of_file(path, &text, person).into(),
-                Err(why) => Listed::NotTold(why),
+                Err(why) => TrustStatus::NotTold(why),
             };
             all.push((entry, listed));
         }

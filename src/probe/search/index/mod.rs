@@ -43,17 +43,17 @@ pub(super) struct Index {
     entries: BTreeMap<Vec<u8>, Entry>,
 }
 
-/// Opens a file of the repository's, and tells its size: the index, or the rest of a split one.
-pub(super) type Open<'a> = &'a dyn Fn(&str) -> Option<(Box<dyn Read>, u64)>;
+/// Opens a file of the repository and returns its size: the index, or the rest of a split index.
+pub(super) type OpenFile<'a> = &'a dyn Fn(&str) -> Option<(Box<dyn Read>, u64)>;
 
-/// Which names are asked for.
-pub(super) type Wanted<'a> = &'a dyn Fn(&[u8]) -> bool;
+/// Whether the caller needs this name.
+pub(super) type NameTest<'a> = &'a dyn Fn(&[u8]) -> bool;
 
 impl Index {
     /// The wanted files of an index, or why it is not understood, as a clause.
     pub(super) fn parse(
-        open: Open<'_>,
-        wanted: Wanted<'_>,
+        open: OpenFile<'_>,
+        wanted: NameTest<'_>,
         cost: &mut Cost,
     ) -> Result<Self, &'static str> {
         const NOT: &str = "git's index is not understood";
@@ -128,7 +128,7 @@ impl Part {
     fn parse(
         (from, size): (Box<dyn Read>, u64),
         width: usize,
-        wanted: Wanted<'_>,
+        wanted: NameTest<'_>,
         cost: &mut Cost,
     ) -> Option<Self> {
         let mut input = Input {

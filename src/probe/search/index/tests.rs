@@ -2,21 +2,21 @@
 
 use super::*;
 use crate::policy::SearchRule;
-use crate::probe::search::cost::Budget;
+use crate::probe::search::cost::SearchBudget;
 use crate::probe::search::git::blob;
 
-/// An index to be.
+/// A git index for a test.
 #[derive(Clone, Copy)]
-pub struct Made<'a> {
+pub struct TestIndex<'a> {
     pub version: u32,
     pub width: usize,
     /// Names; the content of each is its name.
     pub paths: &'a [&'a str],
 }
 
-impl Made<'_> {
-    pub fn sha1<'a>(version: u32, paths: &'a [&'a str]) -> Made<'a> {
-        Made {
+impl TestIndex<'_> {
+    pub fn sha1<'a>(version: u32, paths: &'a [&'a str]) -> TestIndex<'a> {
+        TestIndex {
             version,
             width: 20,
             paths,
@@ -71,7 +71,7 @@ impl Made<'_> {
 /// Reads an index, and the shared part of it where it asks for that.
 fn read(
     own: &[u8],
-    wanted: Wanted<'_>,
+    wanted: NameTest<'_>,
     shared: &dyn Fn(&str) -> Option<Vec<u8>>,
 ) -> Result<Index, &'static str> {
     let open = |name: &str| {
@@ -83,7 +83,7 @@ fn read(
         let size = bytes.len() as u64;
         Some((Box::new(std::io::Cursor::new(bytes)) as Box<dyn Read>, size))
     };
-    let mut cost = Cost::new(Budget::of(SearchRule::Complete));
+    let mut cost = Cost::new(SearchBudget::of(SearchRule::Complete));
     Index::parse(&open, wanted, &mut cost)
 }
 
@@ -100,7 +100,7 @@ const PATHS: [&str; 4] = [".aws/config", ".npmrc", "a/.npmrc", "a/b/.npmrc"];
 #[test]
 fn an_index_of_every_version_and_hash_is_read() {
     for (version, width) in [(2, 20), (3, 20), (4, 20), (2, 32), (4, 32)] {
-        let made = Made {
+        let made = TestIndex {
             version,
             width,
             paths: &PATHS,
@@ -119,24 +119,24 @@ fn an_index_of_every_version_and_hash_is_read() {
 #[test]
 fn what_breaks_off_or_is_none_is_not_understood() {
     for version in 2..=4 {
-        let made = Made::sha1(version, &[".npmrc", "a/.npmrc"]);
+        let made = TestIndex::sha1(version, &[".npmrc", "a/.npmrc"]);
         let (short, whole) = (made.bytes(&[]), made.bytes(&[(b"TREE", b"x")]));
         for end in (0..whole.len()).filter(|end| *end != short.len()) {
             assert!(alone(&whole[..end]).is_err(), "{version} {end}");
         }
     }
-    assert!(alone(&Made::sha1(5, &["a"]).bytes(&[])).is_err());
+    assert!(alone(&TestIndex::sha1(5, &["a"]).bytes(&[])).is_err());
     // An extension that must be understood.
-    assert!(alone(&Made::sha1(2, &["a"]).bytes(&[(b"abcd", b"")])).is_err());
-    assert!(alone(&Made::sha1(2, &["a"]).bytes(&[(b"ABCD", b"")])).is_ok());
-    let mut many = Made::sha1(2, &["a"]).bytes(&[]);
+    assert!(alone(&TestIndex::sha1(2, &["a"]).bytes(&[(b"abcd", b"")])).is_err());
+    assert!(alone(&TestIndex::sha1(2, &["a"]).bytes(&[(b"ABCD", b"")])).is_ok());
+    let mut many = TestIndex::sha1(2, &["a"]).bytes(&[]);
     many[8] = 0xff;
     assert!(alone(&many).is_err());
     // A name that cuts off more than there is, and one that no file can have.
-    let mut cut = Made::sha1(4, &["a"]).bytes(&[]);
+    let mut cut = TestIndex::sha1(4, &["a"]).bytes(&[]);
     cut[12 + BEFORE + 20 + 2] = 9;
     assert!(alone(&cut).is_err());
-    let mut long = Made::sha1(2, &["a"]).bytes(&[]);
+    let mut long = TestIndex::sha1(2, &["a"]).bytes(&[]);
     let name = 12 + BEFORE + 20 + 2;
     long.splice(name..=name, vec![b'a'; LONGEST + 1]);
     assert!(alone(&long).is_err());
@@ -144,7 +144,7 @@ fn what_breaks_off_or_is_none_is_not_understood() {
 
 #[test]
 fn what_is_not_asked_for_is_not_kept() {
-    let bytes = Made::sha1(4, &PATHS).bytes(&[]);
+    let bytes = TestIndex::sha1(4, &PATHS).bytes(&[]);
     let index = read(&bytes, &|name| name.ends_with(b".npmrc"), &|_| None).unwrap();
     assert_eq!(index.entries.len(), 3);
     assert!(index.get(b"a/b/.npmrc").is_some());
@@ -152,7 +152,7 @@ fn what_is_not_asked_for_is_not_kept() {
 
 #[test]
 fn what_a_sparse_index_stands_for_is_known() {
-    let bytes = Made::sha1(3, &["a/", "b/.npmrc"]).bytes(&[(b"sdir", b"")]);
+    let bytes = TestIndex::sha1(3, &["a/", "b/.npmrc"]).bytes(&[(b"sdir", b"")]);
     let index = read(&bytes, &|_| false, &|_| None).unwrap();
     assert!(index.is_below_sparse(b"a/.npmrc") && index.is_below_sparse(b"a/b/.npmrc"));
     assert!(!index.is_below_sparse(b"b/.npmrc") && !index.is_below_sparse(b"a"));
@@ -187,7 +187,7 @@ fn a_bitmap_is_read_and_is_no_longer_than_what_it_is_of() {
 /// Of four files one is deleted, one has a new content and one is new.
 #[test]
 fn a_split_index_is_put_together() {
-    let base = Made::sha1(2, &PATHS).bytes(&[]);
+    let base = TestIndex::sha1(2, &PATHS).bytes(&[]);
     let link = |deleted: &[u8], replaced: &[u8]| [&[7; 20][..], deleted, replaced].concat();
     let whole = link(&bits(1, (false, 0), &[1]), &bits(3, (false, 0), &[4]));
     let read = |own: &[u8]| {
@@ -197,7 +197,7 @@ fn a_split_index_is_put_together() {
         })
     };
     for version in [2, 4] {
-        let index = read(&Made::sha1(version, &["", "b/.netrc"]).bytes(&[(b"link", &whole)]));
+        let index = read(&TestIndex::sha1(version, &["", "b/.netrc"]).bytes(&[(b"link", &whole)]));
         let index = index.unwrap();
         let names: Vec<_> = index.entries.keys().map(Vec::as_slice).collect();
         assert_eq!(
@@ -208,16 +208,16 @@ fn a_split_index_is_put_together() {
         assert_eq!(index.get(b"a/.npmrc").unwrap().hash, name_of("", 20));
     }
     // One that replaces nothing, and one that is not there.
-    let own = Made::sha1(2, &["", "", "b"]).bytes(&[(b"link", &whole)]);
+    let own = TestIndex::sha1(2, &["", "", "b"]).bytes(&[(b"link", &whole)]);
     assert!(read(&own).is_err());
-    let own = Made::sha1(2, &["b"]).bytes(&[(b"link", &whole)]);
+    let own = TestIndex::sha1(2, &["b"]).bytes(&[(b"link", &whole)]);
     assert!(read(&own).is_err());
-    let own = Made::sha1(2, &[".npmrc"]).bytes(&[(b"link", &whole)]);
+    let own = TestIndex::sha1(2, &[".npmrc"]).bytes(&[(b"link", &whole)]);
     assert!(alone(&own).unwrap_err().contains("missing"));
     // With nothing shared it is a whole one.
-    let none = Made::sha1(2, &[".npmrc"]).bytes(&[(b"link", &[0; 20])]);
+    let none = TestIndex::sha1(2, &[".npmrc"]).bytes(&[(b"link", &[0; 20])]);
     assert!(alone(&none).unwrap().get(b".npmrc").is_some());
-    assert!(alone(&Made::sha1(2, &["a"]).bytes(&[(b"link", b"short")])).is_err());
+    assert!(alone(&TestIndex::sha1(2, &["a"]).bytes(&[(b"link", b"short")])).is_err());
 }
 
 /// Whatever an agent writes there ends in files or in an error.
@@ -229,9 +229,9 @@ fn a_byte_that_is_changed_does_no_harm() {
         &bits(3, (false, 0), &[4]),
     ]
     .concat();
-    let base = Made::sha1(2, &PATHS).bytes(&[]);
+    let base = TestIndex::sha1(2, &PATHS).bytes(&[]);
     for version in [2, 4] {
-        let whole = Made::sha1(version, &["", "b/.netrc"]).bytes(&[(b"link", &link)]);
+        let whole = TestIndex::sha1(version, &["", "b/.netrc"]).bytes(&[(b"link", &link)]);
         for at in 0..whole.len() {
             for byte in [0, 1, 0x40, 0x7f, 0x80, 0xff] {
                 let mut changed = whole.clone();
@@ -245,17 +245,17 @@ fn a_byte_that_is_changed_does_no_harm() {
 /// H1: names that take a byte in the file and 4 KB each, entries without names, and a name that no file can have.
 #[test]
 fn an_index_takes_no_more_memory_than_it_is_given() {
-    let run = |bytes: &[u8], wanted: Wanted<'_>| {
+    let run = |bytes: &[u8], wanted: NameTest<'_>| {
         let open = |_: &str| {
             let from = Box::new(std::io::Cursor::new(bytes.to_vec())) as Box<dyn Read>;
             Some((from, bytes.len() as u64))
         };
-        let mut cost = Cost::new(Budget::of(SearchRule::Complete));
+        let mut cost = Cost::new(SearchBudget::of(SearchRule::Complete));
         let found = Index::parse(&open, wanted, &mut cost).is_ok();
         (found, cost.check().err(), cost.kept())
     };
     let first = "d/".repeat(100) + ".netrc";
-    let mut long = Made::sha1(4, &[&first]).bytes(&[]);
+    let mut long = TestIndex::sha1(4, &[&first]).bytes(&[]);
     long.truncate(long.len() - 20);
     let name = long.len() - first.len() - 1;
     long.splice(name..name, "d/".repeat(1900).into_bytes());
@@ -271,13 +271,13 @@ fn an_index_takes_no_more_memory_than_it_is_given() {
     // Those that nobody asks for are passed over, which is work as well.
     assert_eq!(run(&long, &|_| false), (true, None, 0));
     // A hole: a million entries without names.
-    let mut hole = Made::sha1(2, &[]).bytes(&[]);
+    let mut hole = TestIndex::sha1(2, &[]).bytes(&[]);
     hole.resize(64 << 20, 0);
     hole[8..12].copy_from_slice(&1_000_000_u32.to_be_bytes());
     let (found, why, kept) = run(&hole, &|_| false);
     assert!(!found && why.is_some() && kept < 65 << 20, "{why:?} {kept}");
     // The reviewer's own: a name of a million bytes.
-    let mut name = Made::sha1(4, &["a"]).bytes(&[]);
+    let mut name = TestIndex::sha1(4, &["a"]).bytes(&[]);
     let at = 12 + BEFORE + 20 + 3;
     name.splice(at..=at, vec![b'a'; 1_000_000]);
     assert_eq!(run(&name, &|_| true), (false, None, 0));

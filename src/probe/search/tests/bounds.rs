@@ -1,20 +1,20 @@
 //! H1, M1: what a search may cost is counted, not timed.
 
 use super::*;
-use crate::probe::search::index::tests::Made;
+use crate::probe::search::index::tests::TestIndex;
 
-fn looked(dir: &Path, budget: Budget) -> (Result<(), String>, usize) {
+fn looked(dir: &Path, budget: SearchBudget) -> (Result<(), String>, usize) {
     let root = rustix::fs::open(dir, OFlags::PATH, Mode::empty()).unwrap();
-    let (never, meant) = (Never::builtin(), Meant::new());
-    let (unwanted, view) = (Unwanted::new(never, &meant), View::default());
+    let (never, meant) = (NeverList::builtin(), VisibleCredentials::new());
+    let (unwanted, view) = (HiddenNames::new(never, &meant), MountView::default());
     let mut search = Search::new(&root, &unwanted, &view, budget);
     search.bases = vec![dir.to_owned()];
     let result = search.until_still();
     (result, search.inside.len())
 }
 
-fn budget(entries: usize, bytes: u64) -> Budget {
-    Budget {
+fn budget(entries: usize, bytes: u64) -> SearchBudget {
+    SearchBudget {
         entries,
         bytes,
         time: Duration::from_secs(600),
@@ -38,8 +38,8 @@ fn a_search_stops_in_the_middle_of_a_directory() {
         fs::write(scratch.0.join(format!("{number}")), "").unwrap();
     }
     let root = rustix::fs::open(&scratch.0, OFlags::PATH, Mode::empty()).unwrap();
-    let (never, meant) = (Never::builtin(), Meant::new());
-    let (unwanted, view) = (Unwanted::new(never, &meant), View::default());
+    let (never, meant) = (NeverList::builtin(), VisibleCredentials::new());
+    let (unwanted, view) = (HiddenNames::new(never, &meant), MountView::default());
     let mut search = Search::new(&root, &unwanted, &view, budget(50, 1 << 20));
     assert!(search.until_still().unwrap_err().contains("more than 50"));
 }
@@ -56,7 +56,7 @@ fn contents_are_read_as_far_as_the_budget_goes() {
         fs::hard_link(scratch.0.join(&names[0]), scratch.0.join(name)).unwrap();
     }
     let paths: Vec<&str> = names.iter().map(String::as_str).collect();
-    repository(&scratch.0, &Made::sha1(2, &paths).bytes(&[]));
+    repository(&scratch.0, &TestIndex::sha1(2, &paths).bytes(&[]));
     let (result, hidden) = looked(&scratch.0, budget(1000, 10 << 20));
     let why = result.unwrap_err();
     assert!(why.contains("more than 10 MiB to read"), "{why}");
@@ -66,7 +66,7 @@ fn contents_are_read_as_far_as_the_budget_goes() {
     first.set_len((1 << 20) + 1).unwrap();
     assert_eq!(looked(&scratch.0, budget(1000, 1 << 20)).0, Ok(()));
     first.set_len(1 << 20).unwrap();
-    repository(&scratch.0, &Made::sha1(2, &[".ssh/none"]).bytes(&[]));
+    repository(&scratch.0, &TestIndex::sha1(2, &[".ssh/none"]).bytes(&[]));
     assert_eq!(looked(&scratch.0, budget(1000, 1 << 20)).0, Ok(()));
 }
 
@@ -74,7 +74,7 @@ fn contents_are_read_as_far_as_the_budget_goes() {
 #[test]
 fn indexes_are_read_as_far_as_the_budget_goes() {
     let scratch = TestDir::new("search-many-indexes");
-    let index = Made::sha1(2, &["a"]).bytes(&[(b"TREE", &[0; 100_000])]);
+    let index = TestIndex::sha1(2, &["a"]).bytes(&[(b"TREE", &[0; 100_000])]);
     for number in 0..20 {
         let dir = scratch.0.join(format!("{number}"));
         repository(&dir, &index);
@@ -91,13 +91,13 @@ fn indexes_are_read_as_far_as_the_budget_goes() {
 /// H1: deep directories take no more memory than others, and all of them only so much.
 #[test]
 fn directories_take_no_more_memory_than_they_are_given() {
-    let cost = Places::cost(&[b'd'; 8]);
+    let cost = DirTree::cost(&[b'd'; 8]);
     assert!(cost < 96, "{cost}");
     let mut cost = Cost::new(budget(1000, 1));
-    let mut places = Places::new();
+    let mut places = DirTree::new();
     let name = [b'd'; 250];
     let mut added = 0_u32;
-    while cost.keep(Places::cost(&name)).is_ok() {
+    while cost.keep(DirTree::cost(&name)).is_ok() {
         places.push(added, &name, None);
         added += 1;
     }

@@ -13,9 +13,9 @@ fn nest(dir: &Path, name: &str, depth: usize) -> OwnedFd {
 }
 
 /// A directory that is removed by its parts: `remove_dir_all` needs a descriptor for each level.
-struct Deep(TestDir);
+struct DeepDir(TestDir);
 
-impl Drop for Deep {
+impl Drop for DeepDir {
     fn drop(&mut self) {
         std::process::Command::new("rm")
             .args(["-rf"])
@@ -27,7 +27,7 @@ impl Drop for Deep {
 
 #[test]
 fn what_no_path_can_name_is_searched_and_hidden_with_the_directory_above() {
-    let scratch = Deep(TestDir::new("search-deep"));
+    let scratch = DeepDir(TestDir::new("search-deep"));
     let dir = &scratch.0.0;
     for name in ["plain", "hides"] {
         fs::create_dir(dir.join(name)).unwrap();
@@ -53,7 +53,7 @@ fn what_no_path_can_name_is_searched_and_hidden_with_the_directory_above() {
 /// Each directory is opened so often, however deep it lies and in whatever order: by its parent, and on the way back.
 #[test]
 fn a_deep_tree_with_branches_is_walked_in_steps() {
-    let scratch = Deep(TestDir::new("search-branches"));
+    let scratch = DeepDir(TestDir::new("search-branches"));
     let dir = &scratch.0.0;
     let mut at = open(dir);
     for _ in 0..400 {
@@ -66,9 +66,18 @@ fn a_deep_tree_with_branches_is_walked_in_steps() {
         at = rustix::fs::openat(&at, "d", OFlags::PATH, Mode::empty()).unwrap();
     }
     let root = open(dir);
-    let (never, meant, view) = (Never::builtin(), Meant::new(), View::default());
-    let unwanted = Unwanted::new(never, &meant);
-    let mut search = Search::new(&root, &unwanted, &view, Budget::of(SearchRule::Complete));
+    let (never, meant, view) = (
+        NeverList::builtin(),
+        VisibleCredentials::new(),
+        MountView::default(),
+    );
+    let unwanted = HiddenNames::new(never, &meant);
+    let mut search = Search::new(
+        &root,
+        &unwanted,
+        &view,
+        SearchBudget::of(SearchRule::Complete),
+    );
     search.bases = vec![PathBuf::new()];
     search.until_still().unwrap();
     assert_eq!(search.inside.len(), 800);

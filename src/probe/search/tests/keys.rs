@@ -26,7 +26,7 @@ fn private_keys_are_hidden_wherever_they_lie() {
     }
     std::os::unix::fs::symlink("id_rsa", dir.join("id_ed25519")).unwrap();
     assert_eq!(found(&searched(dir)), ["a/b/deploy.pem", "id_rsa"]);
-    let meant = Meant::from(["*.pem".into()]);
+    let meant = VisibleCredentials::from(["*.pem".into()]);
     assert_eq!(found(&searched_for(dir, &meant)), ["id_rsa"]);
     // A pod's Secret is let in or not by fields of the policy.
     let secret = dir.join("kubernetes.io~secret/tls");

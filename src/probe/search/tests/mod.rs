@@ -8,31 +8,31 @@ use rustix::fs::{Mode, OFlags};
 
 use super::*;
 use crate::plan::FileKind;
-use crate::plan::never::{Meant, Never};
+use crate::plan::never::{NeverList, VisibleCredentials};
 use crate::policy::SearchRule;
 use crate::probe::TestDir;
 
 fn searched(dir: &Path) -> SourceFacts {
-    searched_for(dir, &Meant::new())
+    searched_for(dir, &VisibleCredentials::new())
 }
 
 /// What is found where these entries are meant for somebody.
-fn searched_for(dir: &Path, meant: &Meant) -> SourceFacts {
+fn searched_for(dir: &Path, meant: &VisibleCredentials) -> SourceFacts {
     searched_but(dir, meant, &[])
 }
 
 /// Likewise, but for directories that are not looked into.
-fn searched_but(dir: &Path, meant: &Meant, passed: &[&str]) -> SourceFacts {
+fn searched_but(dir: &Path, meant: &VisibleCredentials, passed: &[&str]) -> SourceFacts {
     let mut facts = SourceFacts::plain(dir.to_owned(), 0, 0, FileKind::Directory);
     let root = rustix::fs::open(dir, OFlags::PATH, Mode::empty()).unwrap();
-    let budget = Budget::of(SearchRule::Complete);
+    let budget = SearchBudget::of(SearchRule::Complete);
     search(
         &root,
-        &Unwanted::new(Never::builtin(), meant),
+        &HiddenNames::new(NeverList::builtin(), meant),
         budget,
-        &View {
+        &MountView {
             passed: passed.iter().map(PathBuf::from).collect(),
-            ..View::default()
+            ..MountView::default()
         },
         &mut facts,
     );
@@ -80,7 +80,7 @@ fn packages_of_a_toolchain_are_not_looked_into_and_all_else_is() {
         fs::create_dir_all(dir.join(name)).unwrap();
     }
     let seen = |passed: &[&str]| {
-        let facts = searched_but(dir, &Meant::new(), passed);
+        let facts = searched_but(dir, &VisibleCredentials::new(), passed);
         found(&facts).join(" ")
     };
     let others = "a/b/.ssh other/versions/.ssh versions2/.ssh";
@@ -125,22 +125,25 @@ fn a_credential_is_known_by_the_directories_above_the_mount() {
     // By another name of the source as well; and those that are meant are not hidden.
     let dir = home.join(".codex");
     let root = rustix::fs::open(&dir, OFlags::PATH, Mode::empty()).unwrap();
-    let never = Never::builtin();
-    let look = |meant: &Meant| {
+    let never = NeverList::builtin();
+    let look = |meant: &VisibleCredentials| {
         let mut facts = SourceFacts::plain("/volumes/v/_data".into(), 0, 0, FileKind::Directory);
         facts.names.insert(dir.clone());
-        let budget = Budget::of(SearchRule::Complete);
+        let budget = SearchBudget::of(SearchRule::Complete);
         search(
             &root,
-            &Unwanted::new(never, meant),
+            &HiddenNames::new(never, meant),
             budget,
-            &View::default(),
+            &MountView::default(),
             &mut facts,
         );
         facts.inside.len()
     };
-    assert_eq!(look(&Meant::new()), 1);
-    assert_eq!(look(&Meant::from([".codex/auth.json".into()])), 0);
+    assert_eq!(look(&VisibleCredentials::new()), 1);
+    assert_eq!(
+        look(&VisibleCredentials::from([".codex/auth.json".into()])),
+        0
+    );
 }
 
 #[test]
@@ -148,7 +151,7 @@ fn a_meant_credential_is_searched_for_sockets() {
     let scratch = TestDir::new("search-meant");
     fs::create_dir(scratch.0.join(".ssh")).unwrap();
     let _held = UnixListener::bind(scratch.0.join(".ssh/agent")).unwrap();
-    let facts = searched_for(&scratch.0, &Meant::from([".ssh".into()]));
+    let facts = searched_for(&scratch.0, &VisibleCredentials::from([".ssh".into()]));
     assert_eq!(found(&facts), [".ssh/agent"]);
 }
 
@@ -173,10 +176,10 @@ fn what_ends_the_search_is_told() {
         fs::create_dir_all(scratch.0.join(format!("{number}/below"))).unwrap();
     }
     let root = rustix::fs::open(&scratch.0, OFlags::PATH, Mode::empty()).unwrap();
-    let (never, meant) = (Never::builtin(), Meant::new());
+    let (never, meant) = (NeverList::builtin(), VisibleCredentials::new());
     let look = |entries: usize, time: Duration| {
-        let (unwanted, view) = (Unwanted::new(never, &meant), View::default());
-        let budget = Budget {
+        let (unwanted, view) = (HiddenNames::new(never, &meant), MountView::default());
+        let budget = SearchBudget {
             entries,
             bytes: 1 << 20,
             time,

@@ -24,11 +24,15 @@ fn with_hook(
     hook: impl FnMut(&Path),
 ) -> (Result<(), String>, Vec<String>) {
     let root = open(dir);
-    let (never, meant, view) = (Never::builtin(), Meant::new(), View::default());
-    let unwanted = Unwanted::new(never, &meant);
-    let budget = Budget {
+    let (never, meant, view) = (
+        NeverList::builtin(),
+        VisibleCredentials::new(),
+        MountView::default(),
+    );
+    let unwanted = HiddenNames::new(never, &meant);
+    let budget = SearchBudget {
         rounds,
-        ..Budget::of(SearchRule::Complete)
+        ..SearchBudget::of(SearchRule::Complete)
     };
     let mut search = Search::new(&root, &unwanted, &view, budget);
     search.bases = vec![PathBuf::new()];
@@ -88,9 +92,13 @@ fn one_look_misses_what_moves() {
         let scratch = two("search-moves-control", first);
         let dir = &scratch.0;
         let root = open(dir);
-        let (never, meant, view) = (Never::builtin(), Meant::new(), View::default());
-        let unwanted = Unwanted::new(never, &meant);
-        let budget = Budget::of(SearchRule::Complete);
+        let (never, meant, view) = (
+            NeverList::builtin(),
+            VisibleCredentials::new(),
+            MountView::default(),
+        );
+        let unwanted = HiddenNames::new(never, &meant);
+        let budget = SearchBudget::of(SearchRule::Complete);
         let mut search = Search::new(&root, &unwanted, &view, budget);
         search.bases = vec![PathBuf::new()];
         search.hook = Some(Box::new(|listed| follow(dir, listed)));
@@ -157,9 +165,18 @@ fn a_directory_that_is_removed_once_it_is_open_is_passed_over() {
     let dir = &scratch.0;
     let gone = rustix::fs::open(dir.join("a"), OFlags::RDONLY, Mode::empty()).unwrap();
     let root = open(dir);
-    let (never, meant, view) = (Never::builtin(), Meant::new(), View::default());
-    let unwanted = Unwanted::new(never, &meant);
-    let mut search = Search::new(&root, &unwanted, &view, Budget::of(SearchRule::Complete));
+    let (never, meant, view) = (
+        NeverList::builtin(),
+        VisibleCredentials::new(),
+        MountView::default(),
+    );
+    let unwanted = HiddenNames::new(never, &meant);
+    let mut search = Search::new(
+        &root,
+        &unwanted,
+        &view,
+        SearchBudget::of(SearchRule::Complete),
+    );
     let gone = Directory {
         number: 0,
         fd: &gone,

@@ -1,8 +1,8 @@
 //! what git has is seen, what it has otherwise is told apart, and of the rest it is told.
 
 use super::*;
-use crate::plan::{InGit, Seen, SeenAs, Untracked};
-use crate::probe::search::index::tests::Made;
+use crate::plan::{GitState, UntrackedFile, VisibleFile, VisibleKind};
+use crate::probe::search::index::tests::TestIndex;
 
 /// A work tree, and what is beside it.
 struct Work(TestDir);
@@ -31,12 +31,12 @@ impl Work {
     fn index(&self, at: &str, paths: &[&str]) {
         self.write(
             &format!("{at}/index"),
-            Made::sha1(2, paths).bytes(&[(b"TREE", b"x")]),
+            TestIndex::sha1(2, paths).bytes(&[(b"TREE", b"x")]),
         );
     }
 
     /// What is hidden, and what git makes of it.
-    fn hidden(&self) -> Vec<(String, InGit)> {
+    fn hidden(&self) -> Vec<(String, GitState)> {
         let inside = searched(&self.0.0).inside.into_iter();
         let told = inside.map(|i| (i.path.to_str().unwrap().to_owned(), i.git));
         told.collect()
@@ -60,10 +60,10 @@ impl Work {
             .unwrap_or_else(|| panic!("{path} is seen: {hidden:?}"))
             .1
         {
-            InGit::Nothing => "nothing".to_owned(),
-            InGit::Changed => "changed".to_owned(),
-            InGit::Untold(why) => why.clone(),
-            InGit::Untracked(Untracked { exclude, name }) => {
+            GitState::Nothing => "nothing".to_owned(),
+            GitState::Changed => "changed".to_owned(),
+            GitState::Untold(why) => why.clone(),
+            GitState::Untracked(UntrackedFile { exclude, name }) => {
                 format!("{}: {}", exclude.display(), name.display())
             }
         }
@@ -129,11 +129,14 @@ fn where_nobody_can_tell_that_is_said() {
     work.write(".git/index", "no index");
     both("not understood");
     let link = [&[7; 20][..], &[0; 4]].concat();
-    work.write(".git/index", Made::sha1(2, &[]).bytes(&[(b"link", &link)]));
+    work.write(
+        ".git/index",
+        TestIndex::sha1(2, &[]).bytes(&[(b"link", &link)]),
+    );
     both("missing");
     work.write(
         ".git/index",
-        Made::sha1(3, &["a/"]).bytes(&[(b"sdir", b"")]),
+        TestIndex::sha1(3, &["a/"]).bytes(&[(b"sdir", b"")]),
     );
     assert!(work.told("a/.netrc").contains("sparse-checkout"));
     assert_eq!(work.told(".aws"), ".git/info/exclude: .aws");
@@ -149,13 +152,13 @@ fn a_split_index_and_sha256_are_read() {
     work.write(".netrc", ".netrc");
     work.write("a/.netrc", "secret");
     let paths = [".netrc", "a/.netrc"];
-    let made = Made {
+    let made = TestIndex {
         version: 4,
         width: 32,
         paths: &paths,
     };
     work.write(".git/index", made.bytes(&[]));
-    let changed = [("a/.netrc".to_owned(), InGit::Changed)];
+    let changed = [("a/.netrc".to_owned(), GitState::Changed)];
     assert_eq!(work.hidden(), changed);
     let name = "07".repeat(20);
     work.index(".git", &paths);
@@ -163,7 +166,7 @@ fn a_split_index_and_sha256_are_read() {
     fs::rename(git.join("index"), git.join(format!("sharedindex.{name}"))).unwrap();
     work.write(
         ".git/index",
-        Made::sha1(2, &[]).bytes(&[(b"link", &[7; 20])]),
+        TestIndex::sha1(2, &[]).bytes(&[(b"link", &[7; 20])]),
     );
     assert_eq!(work.hidden(), changed);
 }
@@ -171,7 +174,7 @@ fn a_split_index_and_sha256_are_read() {
 #[test]
 fn what_git_does_not_look_at_is_hidden_and_that_is_all() {
     let work = Work::new("search-git-skipped");
-    let mut index = Made::sha1(3, &[".netrc"]).bytes(&[]);
+    let mut index = TestIndex::sha1(3, &[".netrc"]).bytes(&[]);
     work.write(".netrc", "secret");
     work.write(".git/index", &index);
     assert_eq!(work.told(".netrc"), "changed");
@@ -238,16 +241,16 @@ fn a_repository_may_be_another_mount() {
     let open = |path: &Path| rustix::fs::open(path, OFlags::PATH, Mode::empty()).unwrap();
     let (root, main) = (open(&tree.0), open(&work.0.0.join(".git")));
     let mut facts = SourceFacts::plain(tree.0.clone(), 0, 0, FileKind::Directory);
-    let (never, meant) = (Never::builtin(), Meant::new());
-    let view = View {
+    let (never, meant) = (NeverList::builtin(), VisibleCredentials::new());
+    let view = MountView {
         own: "/tree".into(),
         others: vec![("/main/.git".into(), main.as_fd())],
         passed: Vec::new(),
     };
-    let budget = Budget::of(SearchRule::Complete);
+    let budget = SearchBudget::of(SearchRule::Complete);
     search(
         &root,
-        &Unwanted::new(never, &meant),
+        &HiddenNames::new(never, &meant),
         budget,
         &view,
         &mut facts,
@@ -256,8 +259,8 @@ fn a_repository_may_be_another_mount() {
     let told: Vec<_> = facts.inside.into_iter().map(|i| i.git).collect();
     let exclude = "/main/.git/info/exclude".into();
     let name = ".pgpass".into();
-    let untracked = InGit::Untracked(Untracked { exclude, name });
-    assert_eq!(told, [InGit::Changed, untracked]);
+    let untracked = GitState::Untracked(UntrackedFile { exclude, name });
+    assert_eq!(told, [GitState::Changed, untracked]);
 }
 
 /// H3: an index that names one file of a directory of credentials opens none of the others, and no name of them is seen.
@@ -279,12 +282,12 @@ fn a_directory_of_credentials_is_hidden_whatever_the_index_says() {
     assert_eq!(work.seen(".ssh"), ["config", "sub/there", "x"]);
     let inside = searched(&work.0.0).inside;
     let config = fs::metadata(work.0.0.join(".ssh/config")).unwrap();
-    let what = SeenAs::File {
+    let what = VisibleKind::File {
         dev: std::os::unix::fs::MetadataExt::dev(&config),
         ino: std::os::unix::fs::MetadataExt::ino(&config),
     };
     let path = "config".into();
-    assert!(inside[0].seen.contains(&Seen { path, what }));
+    assert!(inside[0].seen.contains(&VisibleFile { path, what }));
     // Git would commit its removal.
     work.write(".ssh/sub/there", "secret");
     assert_eq!(work.told(".ssh/sub/there"), "changed");

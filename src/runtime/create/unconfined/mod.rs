@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::{LinuxIdMapping, LinuxNamespaceType, Mount, Spec};
 use rustix::fs::Mode;
 
-use crate::enforce::unconfined::setup::{Device, Setup, Source, Step};
-use crate::kernel::mount_options::{self, Bits, Changes, Reach};
+use crate::enforce::unconfined::setup::{Device, MountSource, MountStep, UnconfinedSetup};
+use crate::kernel::mount_options::{self, Bits, Changes, MountReach};
 use crate::probe::is_bind;
 use crate::runtime::RuntimeError;
 use crate::runtime::launch::has_user_namespace;
@@ -26,22 +26,22 @@ use refused::{check_kernels, check_proc, check_remount};
 use sources::{source, tree};
 use user_namespace::user_namespace;
 
-pub use refused::MountRefused;
+pub use refused::MountRefusal;
 
-/// What is left to do, and what must live as long as libcontainer works.
-pub struct Split {
+/// The remaining work, and the guards that must live while libcontainer works.
+pub struct UnconfinedParts {
     /// For the container's first process.
-    pub for_init: Setup,
+    pub for_init: UnconfinedSetup,
     /// A user namespace that was made here; the spec names its descriptor.
     pub user_namespace: Option<OwnedFd>,
 }
 
 /// Takes out of `spec` what libcontainer cannot do. `rootfs` is the container's root as the host sees it.
-pub fn split(spec: &mut Spec, rootfs: &Path) -> Result<Split, RuntimeError> {
+pub fn split(spec: &mut Spec, rootfs: &Path) -> Result<UnconfinedParts, RuntimeError> {
     let user_namespace = user_namespace(spec)?;
     let in_user_namespace = has_user_namespace(spec);
     let root = ImageRoot::open(rootfs)?;
-    let mut for_init = Setup::default();
+    let mut for_init = UnconfinedSetup::default();
     let propagation = spec
         .linux()
         .as_ref()
@@ -66,9 +66,9 @@ pub fn split(spec: &mut Spec, rootfs: &Path) -> Result<Split, RuntimeError> {
                 kept.push(stand_in(&destination));
             }
             let source = source(&mount, user_namespace.as_ref(), propagation.as_deref())?;
-            let is_tree = matches!(source, Source::Tree(..));
+            let is_tree = matches!(source, MountSource::Tree(..));
             let changes = mount_options::changes(mount.options().iter().flatten());
-            for_init.steps.push(Step {
+            for_init.steps.push(MountStep {
                 destination: destination.clone(),
                 mount: Some(source),
                 changes: if is_tree { Changes::default() } else { changes },
@@ -84,14 +84,14 @@ pub fn split(spec: &mut Spec, rootfs: &Path) -> Result<Split, RuntimeError> {
     spec.set_mounts(Some(kept));
     for_init.devices = devices(spec)?;
     take_last_steps(spec, &mut for_init);
-    Ok(Split {
+    Ok(UnconfinedParts {
         for_init,
         user_namespace,
     })
 }
 
 /// What comes at the end, when everything is mounted.
-fn take_last_steps(spec: &mut Spec, for_init: &mut Setup) {
+fn take_last_steps(spec: &mut Spec, for_init: &mut UnconfinedSetup) {
     if let Some(process) = spec.process_mut() {
         for_init.cwd = process.cwd().clone();
         process.set_cwd(PathBuf::from("/"));
@@ -126,7 +126,7 @@ fn devices(spec: &mut Spec) -> Result<Vec<Device>, RuntimeError> {
     let mut devices = Vec::new();
     for spec in outside {
         let node = match bind {
-            true => Some(tree(spec.path(), Reach::One)?),
+            true => Some(tree(spec.path(), MountReach::One)?),
             false => None,
         };
         devices.push(Device { spec, node });
@@ -182,7 +182,7 @@ fn can_reach(mount: &Mount) -> bool {
 }
 
 /// What is to be changed of a mount that libcontainer makes; it passes over these options.
-fn changes_to(mount: &mut Mount) -> Option<Step> {
+fn changes_to(mount: &mut Mount) -> Option<MountStep> {
     let options = mount.options().clone().unwrap_or_default();
     let mut changes = mount_options::changes(&options);
     if !is_bind(mount) {
@@ -195,7 +195,7 @@ fn changes_to(mount: &mut Mount) -> Option<Step> {
     }
     let plain = |o: &String| !mount_options::is_mistaken_for_data(o);
     mount.set_options(Some(options.into_iter().filter(plain).collect()));
-    (!changes.is_empty()).then(|| Step {
+    (!changes.is_empty()).then(|| MountStep {
         destination: mount.destination().clone(),
         mount: None,
         changes,

@@ -12,7 +12,7 @@ use crate::runtime::create::CreateError;
 /// Why a mount is refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum MountRefused {
+pub enum MountRefusal {
     /// libcontainer makes cgroup mounts, and this one comes too early for that.
     #[error(
         "the cgroup mount at {0:?} lies over or below a mount that is made after it: put it first"
@@ -69,7 +69,7 @@ pub enum MountRefused {
 }
 
 /// For `Err`.
-pub(super) fn refused(why: MountRefused) -> RuntimeError {
+pub(super) fn refused(why: MountRefusal) -> RuntimeError {
     CreateError::from(why).into()
 }
 
@@ -81,7 +81,7 @@ pub(super) fn check_remount(mount: &Mount) -> Result<(), RuntimeError> {
         (false, false) if has(mount, &["idmap", "ridmap"]) => "idmap",
         _ => return Ok(()),
     };
-    Err(refused(MountRefused::Option {
+    Err(refused(MountRefusal::Option {
         option,
         source_path: mount.source().clone().unwrap_or_default(),
         destination: mount.destination().clone(),
@@ -98,7 +98,7 @@ pub(super) fn check_kernels(asked: &Path, found: &Path) -> Result<(), RuntimeErr
     if !kernels || asked == found {
         return Ok(());
     }
-    Err(refused(MountRefused::Moved {
+    Err(refused(MountRefusal::Moved {
         asked: asked.to_owned(),
         found: found.to_owned(),
     }))
@@ -121,7 +121,7 @@ pub(super) fn check_proc(mount: &Mount, destination: &Path) -> Result<(), Runtim
         "/proc/sys/crypto/fips_enabled",
     ];
     let refuse = |why| {
-        Err(refused(MountRefused::Proc {
+        Err(refused(MountRefusal::Proc {
             source_path: mount.source().clone().unwrap_or_default(),
             destination: destination.to_owned(),
             why,

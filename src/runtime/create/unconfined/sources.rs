@@ -7,11 +7,11 @@ use oci_spec::runtime::Mount;
 use rustix::fs::CWD;
 use rustix::mount::{OpenTreeFlags, open_tree};
 
-use super::refused::{MountRefused, refused};
+use super::refused::{MountRefusal, refused};
 use super::user_namespace::lines;
 use super::{has, is_id_mapped};
-use crate::enforce::unconfined::setup::Source;
-use crate::kernel::mount_options::{self, Bits, Changes, Propagation, Reach};
+use crate::enforce::unconfined::setup::MountSource;
+use crate::kernel::mount_options::{self, Bits, Changes, MountReach, Propagation};
 use crate::plan::FileKind;
 use crate::probe::is_bind;
 use crate::runtime::RuntimeError;
@@ -22,7 +22,7 @@ pub(super) fn source(
     mount: &Mount,
     container: Option<&OwnedFd>,
     propagation: Option<&str>,
-) -> Result<Source, RuntimeError> {
+) -> Result<MountSource, RuntimeError> {
     let options = mount.options().clone().unwrap_or_default();
     let from = mount.source().clone().unwrap_or_default();
     if is_bind(mount) {
@@ -33,36 +33,36 @@ pub(super) fn source(
             )
         };
         let reach = if has(mount, &["rbind"]) {
-            Reach::Below
+            MountReach::Below
         } else {
-            Reach::One
+            MountReach::One
         };
         let (tree, kind) = (tree(&from, reach)?, kind_of(&from)?);
         inherit(&tree, propagation).map_err(RuntimeError::io(step()))?;
         map(&tree, mount, container)?;
         apply(&tree, &mount_options::changes(&options)).map_err(RuntimeError::io(step()))?;
-        return Ok(Source::Tree(tree, kind));
+        return Ok(MountSource::Tree(tree, kind));
     }
     let typ = mount.typ().clone().unwrap_or_else(|| "none".to_owned());
     if typ == "cgroup" {
-        return Err(refused(MountRefused::CgroupOrder(
+        return Err(refused(MountRefusal::CgroupOrder(
             mount.destination().clone(),
         )));
     }
     if !has(mount, &["tmpcopyup"]) {
-        return Ok(Source::FileSystem(typ, from, options));
+        return Ok(MountSource::FileSystem(typ, from, options));
     }
     if typ != "tmpfs" {
         // runc's rule.
         let destination = mount.destination().clone();
-        return Err(refused(MountRefused::CopyUp { destination, typ }));
+        return Err(refused(MountRefusal::CopyUp { destination, typ }));
     }
-    Ok(Source::CopyUp(options))
+    Ok(MountSource::CopyUp(options))
 }
 
-pub(super) fn tree(path: &Path, reach: Reach) -> Result<OwnedFd, RuntimeError> {
+pub(super) fn tree(path: &Path, reach: MountReach) -> Result<OwnedFd, RuntimeError> {
     let mut flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    if reach == Reach::Below {
+    if reach == MountReach::Below {
         flags |= OpenTreeFlags::AT_RECURSIVE;
     }
     open_tree(CWD, path, flags).map_err(RuntimeError::io(format!("open the source {path:?}")))
@@ -81,12 +81,12 @@ fn inherit(tree: &OwnedFd, propagation: Option<&str>) -> std::io::Result<()> {
         Some(private) if private.contains("private") => Propagation::Private,
         _ => Propagation::Slave,
     };
-    change(tree.as_fd(), Bits::default(), Some(kind), Reach::Below)
+    change(tree.as_fd(), Bits::default(), Some(kind), MountReach::Below)
 }
 
 fn apply(tree: &OwnedFd, changes: &Changes) -> std::io::Result<()> {
-    change(tree.as_fd(), changes.one, None, Reach::One)?;
-    change(tree.as_fd(), changes.below, None, Reach::Below)?;
+    change(tree.as_fd(), changes.one, None, MountReach::One)?;
+    change(tree.as_fd(), changes.below, None, MountReach::Below)?;
     let mut kinds = changes.propagation.iter();
     kinds.try_for_each(|(kind, reach)| change(tree.as_fd(), Bits::default(), Some(*kind), *reach))
 }
@@ -107,17 +107,17 @@ fn map(tree: &OwnedFd, mount: &Mount, container: Option<&OwnedFd>) -> Result<(),
         }
         (None | Some([]), None | Some([])) => None,
         _ => {
-            return Err(refused(MountRefused::HalfMapped(at.clone())));
+            return Err(refused(MountRefusal::HalfMapped(at.clone())));
         }
     };
     let namespace = own
         .as_ref()
         .or(container)
-        .ok_or_else(|| refused(MountRefused::NotMapped(at.clone())))?;
+        .ok_or_else(|| refused(MountRefusal::NotMapped(at.clone())))?;
     let reach = if has(mount, &["ridmap"]) {
-        Reach::Below
+        MountReach::Below
     } else {
-        Reach::One
+        MountReach::One
     };
     map_ids(tree.as_fd(), namespace.as_fd(), reach)
         .map_err(RuntimeError::io(format!("map the ids of the mount {at:?}")))
