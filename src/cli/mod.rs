@@ -13,12 +13,14 @@ use crate::log::LogFormat;
 use crate::policy::DEFAULT_ROOT;
 
 mod container;
+mod help;
 mod own;
 mod update;
 
 pub use container::{
     AnyArgs, Create, Delete, Events, Exec, Id, Kill, List, Ps, Run, SpecArgs, TableFormat,
 };
+pub use help::command;
 pub use own::{
     Approvals, Approve, Audit, AuditFormat, Deny, Explain, NetworkArgs, PolicyArgs, PolicyCheck,
     PolicyPresets, PolicyShow, PolicyVerb, Receipt, ReceiptVerb, Suggest, TextFormat, Trust,
@@ -32,7 +34,7 @@ pub use update::Update;
     name = "agentbox",
     disable_version_flag = true,
     subcommand_required = false,
-    after_help = "create to spec are runc's commands (man runc); explain to wrap are agentbox's own."
+    after_help = "docs/start.md has the first ten minutes, docs/howto.md the usual tasks."
 )]
 pub struct Cli {
     /// Options that precede the verb.
@@ -54,7 +56,7 @@ impl Cli {
     }
 
     fn read_from(arguments: &[OsString]) -> Result<Self, clap::Error> {
-        let mut command = Self::command();
+        let mut command = help::command();
         let matches = command.try_get_matches_from_mut(arguments)?;
         let mut cli = Self::from_arg_matches(&matches).map_err(|e| e.format(&mut command))?;
         cli.global.root_given = is_given(&matches, "root");
@@ -166,6 +168,15 @@ pub fn misuse(arguments: impl Iterator<Item = std::ffi::OsString>) -> u8 {
     }
 }
 
+/// The end of `wrap --help`.
+const WRAP_EXAMPLES: &str = "\
+Examples:
+  agentbox wrap -- make test
+  agentbox wrap --allow @anthropic -e ANTHROPIC_API_KEY -- claude
+  agentbox wrap --allow @github,api.example.com --ask -- ./agent
+  agentbox wrap --read ~/data --write ~/out -- python3 job.py
+  agentbox wrap --policy strict --dry-run -- true";
+
 /// A verb and its options.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
@@ -225,12 +236,14 @@ pub enum Verb {
     Approve(Approve),
     /// Deny connections to a host, and close approved ones
     Deny(Deny),
-    /// Attack a sandbox harmlessly, and report which walls held.
+    /// Attack a sandbox harmlessly, and report which walls held
+    ///
     /// Exit status: 0 all held, 1 a wall failed or none was promised, 2 a wall could not be tested
     Verify(Verify),
     /// Review a project's .agentbox.toml, and trust it
     Trust(Trust),
     /// Run a command behind the walls, without an engine or image
+    #[command(after_help = WRAP_EXAMPLES)]
     Wrap(Box<Wrap>),
 }
 

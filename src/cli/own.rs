@@ -203,7 +203,8 @@ pub struct PolicyArgs {
 /// The verbs after `policy`.
 #[derive(Debug, Subcommand)]
 pub enum PolicyVerb {
-    /// Test whether a policy allows a connection, and print the deciding or missing rule.
+    /// Test whether a policy allows a connection, and print the deciding or missing rule
+    ///
     /// Exit status: 0 allowed, 1 denied, 2 no answer
     Check(PolicyCheck),
     /// List this node's policies

@@ -31,12 +31,10 @@ mod wrap;
 
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
-use clap::CommandFactory;
-
-use crate::cli::{Cli, Verb};
+use crate::cli::{self, Cli, Verb};
 use crate::runtime::input::node_files;
 use crate::runtime::state::store;
+use anyhow::{Result, bail};
 
 /// Does what was typed.
 pub fn run(cli: Cli) -> Result<ExitCode> {
@@ -52,7 +50,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         );
     }
     let Some(verb) = verb else {
-        out::text(&Cli::command().render_help().to_string())?;
+        out::text(&cli::command().render_help().to_string())?;
         return Ok(ExitCode::FAILURE);
     };
     store::settle(&mut global)?;

@@ -1,0 +1,105 @@
+//! PURE. The overview of `agentbox --help`: what people type first, what engines call last.
+
+use clap::{Command, CommandFactory};
+
+use super::Cli;
+
+/// The groups of verbs, in order. Every verb that help shows is in one of them.
+const GROUPS: [(&str, &[&str]); 4] = [
+    ("Run a command", &["wrap", "trust"]),
+    (
+        "Look at a run",
+        &[
+            "explain", "verify", "audit", "suggest", "network", "receipt", "key",
+        ],
+    ),
+    (
+        "Decide",
+        &["policy", "update", "approvals", "approve", "deny"],
+    ),
+    (
+        "Containers, as runc (man runc)",
+        &[
+            "create",
+            "start",
+            "run",
+            "exec",
+            "kill",
+            "delete",
+            "state",
+            "list",
+            "ps",
+            "pause",
+            "resume",
+            "events",
+            "spec",
+            "features",
+            "checkpoint",
+            "restore",
+        ],
+    ),
+];
+
+/// The whole command line, with the overview in its help.
+pub fn command() -> Command {
+    let command = Cli::command();
+    let groups = overview(&command);
+    command.help_template(format!(
+        "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{groups}\nOptions:\n{{options}}{{after-help}}"
+    ))
+}
+
+fn overview(command: &Command) -> String {
+    let line = |name: &&str| {
+        let verb = command.find_subcommand(name)?;
+        let about = verb
+            .get_about()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        Some(format!("  {name:11} {about}\n"))
+    };
+    let group = |(title, names): &(&str, &[&str])| {
+        let lines: String = names.iter().filter_map(line).collect();
+        format!("{title}:\n{lines}\n")
+    };
+    let mut text: String = GROUPS.iter().map(group).collect();
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_verb_is_in_one_group_and_its_line_is_short() {
+        let command = Cli::command();
+        let mut verbs = BTreeSet::new();
+        for verb in command.get_subcommands() {
+            let about = verb
+                .get_about()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            assert!(about.len() <= 80 && !about.is_empty(), "{about}");
+            verbs.insert(verb.get_name());
+        }
+        let grouped: Vec<&str> = GROUPS
+            .iter()
+            .flat_map(|(_, names)| *names)
+            .copied()
+            .collect();
+        assert_eq!(grouped.len(), verbs.len());
+        assert_eq!(grouped.into_iter().collect::<BTreeSet<_>>(), verbs);
+    }
+
+    #[test]
+    fn help_starts_with_what_people_do() {
+        let help = command().render_help().to_string();
+        let first = help.find("  wrap ").unwrap();
+        assert!(first < help.find("  create ").unwrap(), "{help}");
+        assert!(help.contains("\nOptions:\n"), "{help}");
+    }
+}
