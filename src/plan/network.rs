@@ -31,7 +31,6 @@ pub struct NetworkPlan {
     #[serde(default)]
     pub ports: BTreeSet<u16>,
     /// The port of the explicit proxy on 127.0.0.1.
-    #[serde(default = "usual_proxy")]
     pub proxy_port: u16,
     /// What may be asked for, where that is not denied at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -159,11 +158,6 @@ pub const UNDECIDED: u64 = 64;
 
 /// The ports that the wall listens on besides those of rules where hosts may be asked for: HTTP and HTTPS.
 const ASKED: [u16; 2] = [80, 443];
-
-/// The proxy's port in records that do not name it.
-pub(super) fn usual_proxy() -> u16 {
-    proxy_port(&BTreeSet::new())
-}
 
 /// The port of the proxy that refuses everything. Programs do not listen on it, and the kernel does not give it out,
 /// since a container without rules cannot move the proxy away from its own servers.
