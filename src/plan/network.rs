@@ -57,9 +57,6 @@ pub struct NetworkPlan {
     pub authority: Option<String>,
     /// The most that one container's connections may take.
     pub budget: Budget,
-    /// Seconds for which what a run used counts for the next one of the same container.
-    #[serde(default, skip_serializing_if = "is_not_kept")]
-    pub budgets_kept: u32,
     /// `net.*` settings for the inner namespace.
     pub sysctl: BTreeMap<String, String>,
     /// Whether the container has a sysfs, which is then replaced by the inner namespace's.
@@ -168,11 +165,6 @@ fn refusing_port(inbound: &BTreeSet<u16>) -> u16 {
         .unwrap_or(UNUSUAL)
 }
 
-/// Records of before have no such field.
-fn is_not_kept(seconds: &u32) -> bool {
-    *seconds == 0
-}
-
 /// The ports on which the wall listens for hosts: those of rules, those that may be asked for, and SSH's. Git by SSH is the most
 /// usual wish that no rule names, and is so refused with its reason and a line of the log.
 fn listened(rules: &EgressRules, asks: bool, inbound: &BTreeSet<u16>) -> BTreeSet<u16> {
@@ -204,7 +196,6 @@ pub fn plan(resolved: &ResolvedPolicy, sysctl: BTreeMap<String, String>) -> Netw
         upload,
         hosts,
         cool_down,
-        budgets_kept,
         inbound,
     } = &resolved.policy.network;
     let rules = match mode {
@@ -255,7 +246,6 @@ pub fn plan(resolved: &ResolvedPolicy, sysctl: BTreeMap<String, String>) -> Netw
             hosts: hosts.get(),
             cool_down_seconds: cool_down.get(),
         },
-        budgets_kept: budgets_kept.get(),
         sysctl,
         sysfs: false,
         upstream: None,

@@ -97,7 +97,7 @@ pub use publish::Publish;
 pub use resolve::resolve;
 pub use rule::{HostReach, NetworkRule, RuleTarget};
 pub use rule_item::{EgressRule, PresetName, RuleItem};
-pub use seconds::{AskSeconds, BudgetRetention, CoolDown};
+pub use seconds::{AskSeconds, CoolDown};
 pub use secret::{NodeSecret, SecretName, SecretPlace};
 pub use secret_source::{SecretSource, VolumeKey};
 pub use selection::{Asker, Ceiling, Loosening, Origin, ResolvedPolicy, Selection, Sources};

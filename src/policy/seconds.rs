@@ -16,19 +16,8 @@ pub struct Seconds<const LEAST: u32, const MOST: u32>(u32);
 pub type AskSeconds = Seconds<1, 600>;
 /// How long nothing is allowed after a budget was used up: at most a day.
 pub type CoolDown = Seconds<0, 86_400>;
-/// For how long a run's use counts against the next run of the same container: at most a week.
-pub type BudgetRetention = Seconds<0, 604_800>;
 
 impl<const LEAST: u32, const MOST: u32> Seconds<LEAST, MOST> {
-    /// A time that the program says itself.
-    pub(super) const fn within(number: u32) -> Self {
-        assert!(
-            LEAST <= number && number <= MOST,
-            "the program says another"
-        );
-        Self(number)
-    }
-
     /// The number.
     pub const fn get(self) -> u32 {
         self.0

@@ -19,8 +19,8 @@ use super::rows::fields;
 use super::syscall::{CallsOf, LimitedCallsOf, ProfileOf};
 use super::word::*;
 use super::{
-    AskSeconds, AuditedPolicy, BudgetRetention, ByteSize, Capability, CoolDown, Count, CpuLimit,
-    CredentialName, EgressRule, GuestPath, InboundPort, MemoryLimit, ProcessLimit, SyscallName,
+    AskSeconds, AuditedPolicy, ByteSize, Capability, CoolDown, Count, CpuLimit, CredentialName,
+    EgressRule, GuestPath, InboundPort, MemoryLimit, ProcessLimit, SyscallName,
 };
 
 fields! {
@@ -115,9 +115,6 @@ fields! {
 
         /// Seconds without new connections after a budget is used up. More is tighter.
         cool_down: CoolDown = NetworkCoolDown "network.cool-down", AtLeast, Annotated;
-
-        /// Seconds that [usage](network.md#budgets) outlives a run. More is tighter.
-        budgets_kept: BudgetRetention = NetworkBudgetsKept "network.budgets-kept", AtLeast, Annotated;
 
         /// [Ports](network.md#ports-that-lead-in) relayed to the workload's loopback. `*` is for ceilings: any port.
         inbound: BTreeSet<InboundPort> = NetworkInbound "network.inbound", PortsOf, Annotated;

@@ -10,7 +10,6 @@ use crate::cgroup::controllers::Controllers;
 use crate::cgroup::path;
 use crate::runtime::RuntimeError;
 use crate::runtime::hooks;
-use crate::runtime::network::budgets;
 use crate::runtime::runs::{self, RunDir, events};
 use crate::runtime::signal;
 use crate::runtime::start;
@@ -127,10 +126,6 @@ pub fn remove_all(place: &ContainerPaths, record: Option<&Record>) -> Result<(),
         }
         note(sidecar::kill(sidecar).map_err(RuntimeError::from));
         note(sidecar::remove(sidecar).map_err(RuntimeError::from));
-    }
-    if init.is_some() {
-        // A `create` that failed was no run, whose end would count.
-        budgets::ended(place);
     }
     if init.is_some() {
         // While the cgroup counts, and the logs are complete.
