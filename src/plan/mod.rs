@@ -32,6 +32,7 @@ pub mod network;
 pub mod neutral;
 pub mod never;
 mod options;
+pub mod passwd;
 mod person;
 pub mod privileges;
 pub mod process;
