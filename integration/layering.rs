@@ -71,7 +71,7 @@ const MAY_IMPORT: [(&str, &[&str]); 23] = [
     ("policy", &[]),
     ("egress", &["policy"]),
     ("plan", &["policy", "egress"]),
-    ("seccomp", &[]),
+    ("seccomp", &["policy"]),
     ("devices", &[]),
     ("kernel", &[]),
     ("audit", &["policy"]),

@@ -26,7 +26,6 @@ mod lifecycle;
 mod ordinary;
 mod policy;
 mod properties;
-mod records;
 mod review;
 mod sidecar;
 mod spec;

@@ -1,7 +1,7 @@
 //! Requests, and the rules for them: each has one form, and both ways of comparing a rule agree.
 
 use agentbox::egress::http::head;
-use agentbox::egress::request::{RequestDecision, of_head, typed};
+use agentbox::egress::request::{RequestDecision, RequestHead, of_said, typed};
 use agentbox::egress::{Decision, Denial, EgressRules};
 use agentbox::policy::EgressRule;
 use agentbox::policy::request::{RequestRule, Scheme, exceeds};
@@ -9,9 +9,15 @@ use agentbox::policy::request::{RequestRule, Scheme, exceeds};
 /// Lines: a rule, another rule, and a request, as a person types them; or the head of a request.
 pub fn request(data: &[u8]) {
     let to = || ("api.example.com".parse().unwrap(), 443);
-    if let Ok(Some(head)) = head(data)
-        && let Ok(asked) = of_head(&head, Scheme::Https, to())
-    {
+    let said = head(data).ok().flatten().map(|head| {
+        let said = RequestHead {
+            method: head.method,
+            target: head.target,
+            host: head.host,
+        };
+        of_said(said, Scheme::Https, to())
+    });
+    if let Some(Ok(asked)) = said {
         let form = asked.to_string();
         assert_eq!(typed(&form).unwrap(), asked, "{form}");
         assert!(form.contains(" https://api.example.com/"), "{form}");

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::out;
 use crate::cli::{GlobalOptions, Id};
+use crate::plan::passwd;
 use crate::runtime::start;
 use crate::runtime::state::find;
 use crate::runtime::state::record::Record;
@@ -93,13 +94,9 @@ fn created_by(container: &Container) -> Option<u32> {
 /// A user's name; inside the namespace of somebody without root's rights they are 0. Read from /etc/passwd: the runtime is a static
 /// binary, in which the C library's look-up would load code from the system.
 fn name(uid: u32) -> String {
-    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let entry = passwd
-        .lines()
-        .find(|l| l.split(':').nth(2) == Some(uid.to_string().as_str()));
-    entry
-        .and_then(|l| l.split(':').next())
-        .map_or_else(|| uid.to_string(), str::to_owned)
+    let text = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let user = passwd::lines(&text).find(|user| user.uid == uid);
+    user.map_or_else(|| uid.to_string(), |user| user.name.to_owned())
 }
 
 /// Prints a container's state.

@@ -35,8 +35,6 @@ pub enum OverBudget {
     Hosts(u32),
     /// One of them was used up, and the pause after that goes on for so many seconds.
     CoolDown(u64),
-    /// It cannot be written down for the container's next run, as it is to be.
-    Unkept,
 }
 
 impl OverBudget {
@@ -48,7 +46,6 @@ impl OverBudget {
             Self::Upload(_) => "over-upload",
             Self::Hosts(_) => "over-hosts",
             Self::CoolDown(_) => "cool-down",
-            Self::Unkept => "budget-not-kept",
         }
     }
 }
@@ -65,9 +62,6 @@ impl fmt::Display for OverBudget {
             ),
             Self::Upload(most) => write!(f, "network.upload allows {most} bytes to be sent"),
             Self::Hosts(most) => write!(f, "network.hosts allows {most} different names"),
-            Self::Unkept => f.write_str(
-                "the budget's use cannot be saved, and network.budgets-kept counts it for the next run",
-            ),
             Self::CoolDown(left) => write!(
                 f,
                 "a budget was used up, and network.cool-down lets nothing through for another {left} s"
@@ -100,12 +94,6 @@ impl Ledger {
             sent: 0,
             cold_until_ms: 0,
         }
-    }
-
-    /// So many bytes were sent before.
-    pub fn after(mut self, sent: u64) -> Self {
-        self.sent = sent;
-        self
     }
 
     /// Whether the pause after a used-up budget is over.

@@ -16,7 +16,6 @@ mod budget;
 mod decide;
 pub mod dns;
 pub mod forms;
-mod hash;
 mod honey;
 pub mod http;
 pub mod mcp;
@@ -27,7 +26,6 @@ pub mod phrase;
 pub mod request;
 pub mod socks;
 pub mod spelling;
-mod spent;
 pub mod ssh;
 mod status;
 pub mod tls;
@@ -43,9 +41,8 @@ pub use budget::{Budget, Ledger, OverBudget};
 pub use decide::{Decision, Denial, EgressRules, endpoint, proxy_port, rule_for};
 pub use honey::{Honey, HoneyMatch, HoneySearch};
 pub use opened::TlsHosts;
-pub use spent::{LONGEST_HEAD, SpentLine, Usage, UsageFile, room, seconds_of};
 pub use status::{
     AskStatus, BudgetUse, InboundConnection, InboundStatus, InboundTotal, LiveConnection,
     NetworkStatus, WaitingConnection,
 };
-pub use uses::{CountedSecret, LimitedUse, SecretUses, Uses};
+pub use uses::{CountedSecret, SecretUses, Uses};

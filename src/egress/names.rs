@@ -6,7 +6,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
-use super::UsageFile;
 use crate::policy::HostName;
 
 /// The IPv4 range (RFC 2544: routed nowhere), 198.18.0.0/15; its first 256 addresses are the wall's own.
@@ -70,8 +69,6 @@ pub struct NameTable {
     most: usize,
     by_name: HashMap<HostName, u32>,
     by_index: Vec<HostName>,
-    /// The names of earlier runs that were not looked up in this one, by the numbers that only the file has.
-    earlier: UsageFile,
 }
 
 impl NameTable {
@@ -82,43 +79,16 @@ impl NameTable {
             most: usize::try_from(most).unwrap_or(usize::MAX),
             by_name: HashMap::new(),
             by_index: Vec::new(),
-            earlier: UsageFile::default(),
         }
-    }
-
-    /// So many names were looked up before. They count, and get other addresses than they had.
-    pub fn after(mut self, earlier: UsageFile) -> Self {
-        self.earlier = earlier;
-        self
-    }
-
-    /// What a name is in the file of what is kept.
-    pub fn number(&self, name: &HostName) -> u64 {
-        self.earlier.number(name)
-    }
-
-    /// What a secret is in it.
-    pub fn secret(&self, name: &str) -> u64 {
-        self.earlier.secret(name)
-    }
-
-    fn is_earlier(&self, name: &HostName) -> bool {
-        let hosts = &self.earlier.spent.hosts;
-        !hosts.is_empty() && hosts.contains(&self.number(name))
     }
 
     /// The addresses of a name; `None` when the table is full.
     pub fn give(&mut self, name: &HostName) -> Option<SyntheticAddresses> {
         let index = match self.by_name.get(name) {
             Some(index) => *index,
-            None if self.len() >= self.most && !self.is_earlier(name) => return None,
+            None if self.len() >= self.most => return None,
             None => {
                 let index = u32::try_from(self.by_index.len()).ok()?;
-                if !self.earlier.spent.hosts.is_empty() {
-                    // From here on it counts by its address.
-                    let number = self.number(name);
-                    self.earlier.spent.hosts.remove(&number);
-                }
                 self.by_index.push(name.clone());
                 self.by_name.insert(name.clone(), index);
                 index
@@ -129,11 +99,6 @@ impl NameTable {
             v4: Ipv4Addr::from_bits(V4 + offset),
             v6: Ipv6Addr::from_bits(V6 + u128::from(offset)),
         })
-    }
-
-    /// Whether a name is new, in earlier runs as well, and would be given an address.
-    pub fn is_new(&self, name: &HostName) -> bool {
-        self.len() < self.most && !self.has(name) && !self.is_earlier(name)
     }
 
     /// Whether a name has an address already.
@@ -151,12 +116,12 @@ impl NameTable {
             .get(usize::try_from(offset.checked_sub(FIRST)?).ok()?)
     }
 
-    /// How many names count: those that have an address, and those of earlier runs.
+    /// How many names have an address.
     pub fn len(&self) -> usize {
-        self.by_index.len() + self.earlier.spent.hosts.len()
+        self.by_index.len()
     }
 
-    /// Whether no name counts yet.
+    /// Whether no name has one yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -207,34 +172,6 @@ mod tests {
         ] {
             assert_eq!(names.name_of(text.parse().unwrap()), None, "{text}");
         }
-    }
-
-    /// M4: names of an earlier run are known by their numbers alone. They count once.
-    #[test]
-    fn names_of_earlier_runs_count_and_count_once() {
-        let mut earlier = UsageFile {
-            key: 77,
-            ..UsageFile::default()
-        };
-        for host in ["a.test", "b.test"] {
-            let number = earlier.number(&name(host));
-            earlier.spent.hosts.insert(number);
-        }
-        let mut names = NameTable::new(3).after(earlier.clone());
-        assert_eq!(names.len(), 2);
-        assert!(!names.is_new(&name("a.test")) && names.is_new(&name("c.test")));
-        names.give(&name("c.test")).unwrap();
-        assert!(!names.is_new(&name("d.test")));
-        assert_eq!(names.give(&name("d.test")), None);
-        let one = names.give(&name("b.test")).unwrap();
-        assert_eq!(names.give(&name("b.test")), Some(one));
-        assert_eq!(names.len(), 3);
-        assert!(names.give(&name("a.test")).is_some());
-        assert_eq!((names.len(), names.give(&name("d.test"))), (3, None));
-        // A policy that allows fewer by now.
-        let mut names = NameTable::new(1).after(earlier);
-        assert_eq!(names.give(&name("c.test")), None);
-        assert!(names.give(&name("a.test")).is_some());
     }
 
     #[test]

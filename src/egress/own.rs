@@ -1,7 +1,7 @@
 //! The container itself, by the names and addresses that its programs know it by. They are its loopback interface's: no rule
 //! is about them, and the proxy, which is not in the container's namespace, does not lead there.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::names::SyntheticAddresses;
 use crate::policy::{Host, HostName};
@@ -66,11 +66,6 @@ pub fn address_of(name: &HostName, own_names: &[String]) -> Option<SyntheticAddr
         v4,
         v6: Ipv6Addr::LOCALHOST,
     })
-}
-
-/// Whether an address is one of the loopback interface, as [`is_own`] has it.
-pub fn is_own_address(address: IpAddr) -> bool {
-    is_own(&Host::address(address), &[])
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::fmt;
 
 use super::EgressRules;
 use super::decide::may_mean;
-use super::http::{Head, HttpRefusal, authority};
+use super::http::{HttpRefusal, authority};
 use crate::policy::request::{MCP, McpCall, PathFault, Request, RequestPath, RequestRule, Scheme};
 use crate::policy::{EgressRule, Host};
 
@@ -277,29 +277,6 @@ pub struct RequestHead<'a> {
 
 /// Reads the request of a head on a connection that leads to this host and port by this scheme. Each name in the head must be that
 /// host: the Host field, and the address where the target is one, whose scheme is the client's own business.
-pub fn of_head(
-    head: &Head<'_>,
-    scheme: Scheme,
-    to: (Host, u16),
-) -> Result<FullRequest, HttpRefusal> {
-    let Head {
-        method,
-        target,
-        host,
-        ..
-    } = *head;
-    of_said(
-        RequestHead {
-            method,
-            target,
-            host,
-        },
-        scheme,
-        to,
-    )
-}
-
-/// The same of a head that another parser has read.
 pub fn of_said(
     head: RequestHead<'_>,
     scheme: Scheme,
@@ -550,7 +527,12 @@ mod tests {
     fn of(text: &str) -> Result<String, HttpRefusal> {
         let head = head(text.as_bytes())?.expect("a whole head");
         let to = ("a.test".parse().unwrap(), 443);
-        of_head(&head, Scheme::Https, to).map(|asked| asked.to_string())
+        let said = RequestHead {
+            method: head.method,
+            target: head.target,
+            host: head.host,
+        };
+        of_said(said, Scheme::Https, to).map(|asked| asked.to_string())
     }
 
     #[test]

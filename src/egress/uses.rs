@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::UsageFile;
 use crate::policy::NodeSecret;
 use crate::policy::request::{Request, RequestRule};
 
@@ -49,40 +48,11 @@ pub struct SecretUses {
 #[derive(Debug, Default)]
 pub struct Uses(Vec<(CountedSecret, Cell<u64>)>);
 
-/// How often a secret with a limit was used, for the container's next run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LimitedUse<'a> {
-    /// What it is called.
-    pub name: &'a str,
-    /// So far.
-    pub used: u64,
-    /// How often it may be.
-    pub limit: u32,
-}
-
 impl Uses {
-    /// Used as often as the container's earlier runs say that count.
-    pub fn new(all: Vec<CountedSecret>, kept: &UsageFile) -> Self {
-        let used = |secret: &CountedSecret| {
-            let uses = kept.spent.uses.get(&kept.secret(&secret.name));
-            Cell::new(uses.copied().unwrap_or(0))
-        };
-        let counted = all.into_iter().map(|secret| {
-            let used = used(&secret);
-            (secret, used)
-        });
+    /// Not used yet.
+    pub fn new(all: Vec<CountedSecret>) -> Self {
+        let counted = all.into_iter().map(|secret| (secret, Cell::new(0)));
         Self(counted.collect())
-    }
-
-    /// Those that have a limit.
-    pub fn limited(&self) -> impl Iterator<Item = LimitedUse<'_>> {
-        self.0.iter().filter_map(|(secret, used)| {
-            Some(LimitedUse {
-                name: &secret.name,
-                used: used.get(),
-                limit: secret.limit?,
-            })
-        })
     }
 
     /// Counts a request that is let go; an error where a secret that it would get is used up, and then nothing is counted.
@@ -132,7 +102,7 @@ mod tests {
             secret("one", "POST https://a.test/v1/**", Some(2)),
             secret("all", "* https://a.test/**", None),
         ];
-        let uses = Uses::new(all.clone(), &UsageFile::default());
+        let uses = Uses::new(all);
         let count = |text: &str| uses.count(&typed(text).unwrap().request);
         for _ in 0..2 {
             assert_eq!(count("POST https://a.test/v1/x"), Ok(()));
@@ -150,13 +120,5 @@ mod tests {
             .map(|one| (one.name, one.used))
             .collect();
         assert_eq!(shown, [("one".to_owned(), 2), ("all".to_owned(), 3)]);
-        // The next run, where what was used counts.
-        let mut kept = UsageFile::default();
-        let limited: Vec<_> = uses.limited().map(|one| (one.name, one.used)).collect();
-        assert_eq!(limited, [("one", 2)]);
-        kept.spent.uses.insert(kept.secret("one"), 2);
-        let uses = Uses::new(all, &kept);
-        let post = typed("POST https://a.test/v1/x").unwrap().request;
-        assert!(uses.count(&post).is_err());
     }
 }

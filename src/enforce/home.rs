@@ -10,7 +10,7 @@ use std::io::Read;
 use oci_spec::runtime::Process;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
-use crate::plan::FileKind;
+use crate::plan::{FileKind, passwd};
 
 const KEY: &str = "HOME=";
 
@@ -61,13 +61,10 @@ fn read_passwd() -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The sixth field of the line whose third is this number (passwd(5)).
+/// The home of the user with this number.
 fn find(text: &str, uid: u32) -> Option<String> {
-    let uid = uid.to_string();
-    let mut lines = text.lines().map(|l| l.split(':').collect::<Vec<_>>());
-    let line = lines.find(|fields| fields.get(2) == Some(&uid.as_str()))?;
-    let home = line.get(5).filter(|h| !h.is_empty() && !h.contains('\0'))?;
-    Some((*home).to_owned())
+    let home = passwd::lines(text).find(|user| user.uid == uid)?.home;
+    (!home.is_empty() && !home.contains('\0')).then(|| home.to_owned())
 }
 
 #[cfg(test)]

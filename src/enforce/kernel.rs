@@ -57,13 +57,6 @@ pub enum KernelSource {
     Hierarchies(Vec<String>),
 }
 
-impl KernelFiles {
-    /// Whether a file system of this type is mounted here.
-    pub fn mounts_at(&self, at: &Path, typ: &str) -> bool {
-        self.mounts.iter().any(|m| m.is(at, typ))
-    }
-}
-
 impl KernelMountStep {
     /// Whether this mounts a file system of this type here.
     pub fn is(&self, at: &Path, typ: &str) -> bool {

@@ -1,7 +1,6 @@
 //! The report of a process of a container that does not get to its program, to the verb that made it.
 //!
-//! It goes through a pipe as JSON. Text that is none is taken as a failed step: an earlier version's process, created before an
-//! update of this program and started after it, writes nothing but the sentence.
+//! It goes through a pipe as JSON. Text that is none is taken as a failed step.
 
 use serde::{Deserialize, Serialize};
 

@@ -155,7 +155,6 @@ fn less(here: &Policy, there: &Policy) -> Vec<ExceededField> {
         | Field::NetworkUpload
         | Field::NetworkHosts
         | Field::NetworkCoolDown
-        | Field::NetworkBudgetsKept
         | Field::NetworkInbound
         | Field::SyscallsProfile
         | Field::SyscallsAllow

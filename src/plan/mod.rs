@@ -32,6 +32,7 @@ pub mod network;
 pub mod neutral;
 pub mod never;
 mod options;
+pub mod passwd;
 mod person;
 pub mod privileges;
 pub mod process;
@@ -122,13 +123,10 @@ pub struct Plan {
     )]
     pub core_bytes: u64,
     /// What the container may take of the node.
-    #[serde(default)]
     pub limits: LimitsPlan,
-    /// What annotations may ask for beyond the policy; not in records of before there was leave.
-    #[serde(default)]
+    /// What annotations may ask for beyond the policy.
     pub leave: Option<Loosening>,
     /// The ceilings, and who set each.
-    #[serde(default)]
     pub ceilings: Vec<String>,
     /// Limits of the sidecar process.
     pub sidecar: SidecarLimits,

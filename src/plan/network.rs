@@ -31,7 +31,6 @@ pub struct NetworkPlan {
     #[serde(default)]
     pub ports: BTreeSet<u16>,
     /// The port of the explicit proxy on 127.0.0.1.
-    #[serde(default = "usual_proxy")]
     pub proxy_port: u16,
     /// What may be asked for, where that is not denied at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,9 +57,6 @@ pub struct NetworkPlan {
     pub authority: Option<String>,
     /// The most that one container's connections may take.
     pub budget: Budget,
-    /// Seconds for which what a run used counts for the next one of the same container.
-    #[serde(default, skip_serializing_if = "is_not_kept")]
-    pub budgets_kept: u32,
     /// `net.*` settings for the inner namespace.
     pub sysctl: BTreeMap<String, String>,
     /// Whether the container has a sysfs, which is then replaced by the inner namespace's.
@@ -160,11 +156,6 @@ pub const UNDECIDED: u64 = 64;
 /// The ports that the wall listens on besides those of rules where hosts may be asked for: HTTP and HTTPS.
 const ASKED: [u16; 2] = [80, 443];
 
-/// The proxy's port in records that do not name it.
-pub(super) fn usual_proxy() -> u16 {
-    proxy_port(&BTreeSet::new())
-}
-
 /// The port of the proxy that refuses everything. Programs do not listen on it, and the kernel does not give it out,
 /// since a container without rules cannot move the proxy away from its own servers.
 fn refusing_port(inbound: &BTreeSet<u16>) -> u16 {
@@ -172,11 +163,6 @@ fn refusing_port(inbound: &BTreeSet<u16>) -> u16 {
     (UNUSUAL..u16::MAX)
         .find(|port| !inbound.contains(port))
         .unwrap_or(UNUSUAL)
-}
-
-/// Records of before have no such field.
-fn is_not_kept(seconds: &u32) -> bool {
-    *seconds == 0
 }
 
 /// The ports on which the wall listens for hosts: those of rules, those that may be asked for, and SSH's. Git by SSH is the most
@@ -210,7 +196,6 @@ pub fn plan(resolved: &ResolvedPolicy, sysctl: BTreeMap<String, String>) -> Netw
         upload,
         hosts,
         cool_down,
-        budgets_kept,
         inbound,
     } = &resolved.policy.network;
     let rules = match mode {
@@ -261,7 +246,6 @@ pub fn plan(resolved: &ResolvedPolicy, sysctl: BTreeMap<String, String>) -> Netw
             hosts: hosts.get(),
             cool_down_seconds: cool_down.get(),
         },
-        budgets_kept: budgets_kept.get(),
         sysctl,
         sysfs: false,
         upstream: None,

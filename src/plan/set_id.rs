@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::idmap::{IdmapOutcome, ids_of};
-use super::{BindAccess, BundleFacts, FilesystemPlan, MappedIds, SourceIds};
+use super::{BindAccess, BundleFacts, FilesystemPlan, MappedIds, SourceIds, passwd};
 use crate::policy::{Field, SetIdRule, Switch, annotation_key};
 
 /// Where engines mount the memory that they made for a container.
@@ -148,12 +148,8 @@ fn cause(bundle: &BundleFacts, plan: &FilesystemPlan) -> Option<SetIdCause> {
 
 /// Whether a group is a user's own by a list of users (passwd(5)): a set-group-ID file then gives nothing that its owner lacks.
 pub fn is_own_group(passwd: &str, uid: u32, gid: u32) -> bool {
-    let groups = passwd.lines().filter_map(|line| {
-        let mut fields = line.split(':').skip(2);
-        let user: u32 = fields.next()?.parse().ok()?;
-        let group: u32 = fields.next()?.parse().ok()?;
-        (user == uid).then_some(group)
-    });
-    let mut groups = groups.peekable();
-    gid != 0 && groups.peek().is_some() && groups.all(|group| group == gid)
+    let mut own = passwd::lines(passwd)
+        .filter(|user| user.uid == uid)
+        .peekable();
+    gid != 0 && own.peek().is_some() && own.all(|user| user.gid == gid)
 }

@@ -18,7 +18,7 @@ pub fn of(path: &Path) -> String {
     out
 }
 
-/// The path that a text is of. A backslash that begins nothing is itself: records of older versions have such.
+/// The path that a text is of. A backslash that begins nothing is itself.
 pub fn path(text: &str) -> PathBuf {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -125,7 +125,7 @@ mod tests {
             assert_eq!(of(original), text);
             assert_eq!(path(text), original);
         }
-        // As an older version wrote it.
+        // Written by hand.
         for old in ["a\\b", "a\\", "\\x", "\\x1", "\\xzz/c"] {
             assert_eq!(path(old), Path::new(old));
         }

@@ -154,7 +154,7 @@ pub enum Warning {
         /// Its `--root`.
         root: PathBuf,
     },
-    /// The words of a record that was written before warnings had kinds.
+    /// The words, as `explain --json` has them.
     #[serde(untagged)]
     InWords(String),
 }

@@ -1,28 +1,14 @@
 //! Names of credentials.
 
-use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-use super::text::{ValueError, string_form};
+use super::text::{ValueError, text_type};
 
-/// A place of credentials as `policies/never.toml` lists it: `.npmrc`, `.codex/auth.json`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct CredentialName(String);
-
-impl CredentialName {
-    /// The name.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for CredentialName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+text_type! {
+    /// A place of credentials as `policies/never.toml` lists it: `.npmrc`, `.codex/auth.json`.
+    CredentialName
 }
 
 impl FromStr for CredentialName {
@@ -60,8 +46,6 @@ fn known() -> Vec<String> {
     let keys = list.keys.names.into_iter().chain(list.keys.private);
     list.credentials.paths.into_iter().chain(keys).collect()
 }
-
-string_form!(CredentialName);
 
 #[cfg(test)]
 mod tests {

@@ -1,15 +1,13 @@
 //! Values that look like keys and are none: whoever sends one anywhere has gone where it should not.
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use super::PolicyName;
 use super::VariableName;
 use super::secret::SecretName;
-use super::text::{ValueError, string_form, words};
+use super::text::{text_type, words};
 
 /// How long a value may be, in bytes: a shorter one would be in other data by chance, a longer one fits into no name.
 const LENGTHS: std::ops::RangeInclusive<usize> = 16..=256;
@@ -44,42 +42,17 @@ words! {
     }
 }
 
-/// A honey value itself: visible ASCII.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct HoneyText(String);
-
-impl HoneyText {
-    /// The value.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for HoneyText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromStr for HoneyText {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
+text_type! {
+    /// A honey value itself: visible ASCII.
+    HoneyText,
+    "a value that looks like a key: 16 to 256 characters of visible ASCII, at least 16 of them letters and digits",
+    |text| {
         let is_visible = text.bytes().all(|b| b.is_ascii_graphic());
         // Names of hosts have few other characters, and without these nothing would be looked for in them.
         let plain = text.bytes().filter(u8::is_ascii_alphanumeric).count();
-        match LENGTHS.contains(&text.len()) && is_visible && plain >= *LENGTHS.start() {
-            true => Ok(Self(text.to_owned())),
-            false => Err(ValueError::grammar(
-                text,
-                "a value that looks like a key: 16 to 256 characters of visible ASCII, at least 16 of them letters and digits",
-            )),
-        }
+        LENGTHS.contains(&text.len()) && is_visible && plain >= *LENGTHS.start()
     }
 }
-
-string_form!(HoneyText);
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use super::text::{ValueError, string_form};
+use super::text::{ValueError, string_form, text_type};
 
 /// The longest name in its textual form (RFC 1035, section 2.3.4).
 const LONGEST: usize = 253;
@@ -18,28 +18,15 @@ const LONGEST_LABEL: usize = 63;
 const GRAMMAR: &str = "a host name: labels of a-z, 0-9, '-' and '_' with dots between them, at most 253 bytes \
                        (a name with other letters in its xn-- form)";
 
-/// A host's name: ASCII, lower case, without a dot at the end, and no spelling of an address.
-#[derive(
-    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
-#[serde(try_from = "String", into = "String")]
-pub struct HostName(String);
+text_type! {
+    /// A host's name: ASCII, lower case, without a dot at the end, and no spelling of an address.
+    HostName
+}
 
 impl HostName {
-    /// The name.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
     /// What follows the first label: `example.com` of `www.example.com`.
     pub fn parent(&self) -> Option<&str> {
         self.0.split_once('.').map(|(_, rest)| rest)
-    }
-}
-
-impl fmt::Display for HostName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 
@@ -57,7 +44,6 @@ impl FromStr for HostName {
     }
 }
 
-string_form!(HostName);
 string_form!(Host);
 
 fn is_label(label: &str) -> bool {

@@ -5,23 +5,16 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::text::{ValueError, string_form};
+use super::text::{ValueError, string_form, text_type};
 
 /// The word that chooses no policy at all; only the node's operator may say it.
 pub const UNCONFINED: &str = "unconfined";
 
-/// The name of a policy, built in or a file's on the node: `[a-z0-9][a-z0-9-]{0,62}`.
-///
-/// Never `unconfined`: that is no policy, and a file of that name would read as if it were one.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct PolicyName(String);
-
-impl PolicyName {
-    /// The name as a string.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
+text_type! {
+    /// The name of a policy, built in or a file's on the node: `[a-z0-9][a-z0-9-]{0,62}`.
+    ///
+    /// Never `unconfined`: that is no policy, and a file of that name would read as if it were one.
+    PolicyName
 }
 
 impl FromStr for PolicyName {
@@ -49,14 +42,6 @@ impl FromStr for PolicyName {
         }
     }
 }
-
-impl fmt::Display for PolicyName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-string_form!(PolicyName);
 
 /// What an operator may choose: a policy, or none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,34 +76,15 @@ impl fmt::Display for PolicyChoice {
 
 string_form!(PolicyChoice);
 
-/// The name of an environment variable (environ(7)): letters, digits and underscores.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct VariableName(String);
-
-impl fmt::Display for VariableName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromStr for VariableName {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
+text_type! {
+    /// The name of an environment variable (environ(7)): letters, digits and underscores.
+    VariableName,
+    "the name of a variable: letters, digits and '_', no digit first",
+    |text| {
         let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
-        let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-        match starts && text.bytes().all(plain) {
-            true => Ok(Self(text.to_owned())),
-            false => Err(ValueError::grammar(
-                text,
-                "the name of a variable: letters, digits and '_', no digit first",
-            )),
-        }
+        text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && text.bytes().all(plain)
     }
 }
-
-string_form!(VariableName);
 
 #[cfg(test)]
 mod tests {

@@ -1,12 +1,8 @@
 //! Paths on the two sides of `pivot_root`, never to be mixed.
 
-use std::fmt;
 use std::path::Path;
-use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
-
-use super::text::{ValueError, string_form};
+use super::text::text_type;
 
 /// The kernel's PATH_MAX counts the NUL that ends a path (limits.h).
 const LONGEST: usize = 4095;
@@ -14,15 +10,31 @@ const LONGEST: usize = 4095;
 const GRAMMAR: &str = "an absolute path of at most 4095 bytes without `.`, `..`, empty components, \
                        a trailing slash or control characters";
 
-/// A path inside the container: absolute, and without any component that means another.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct GuestPath(String);
+text_type! {
+    /// A path inside the container: absolute, and without any component that means another.
+    GuestPath,
+    GRAMMAR,
+    is_normal
+}
 
-/// A path on the node: absolute, and without any component that means another.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct HostPath(String);
+impl AsRef<Path> for GuestPath {
+    fn as_ref(&self) -> &Path {
+        Path::new(&self.0)
+    }
+}
+
+text_type! {
+    /// A path on the node: absolute, and without any component that means another.
+    HostPath,
+    GRAMMAR,
+    is_normal
+}
+
+impl AsRef<Path> for HostPath {
+    fn as_ref(&self) -> &Path {
+        Path::new(&self.0)
+    }
+}
 
 impl GuestPath {
     /// Whether this is the container's root itself.
@@ -30,45 +42,6 @@ impl GuestPath {
         self.0 == "/"
     }
 }
-
-macro_rules! path_form {
-    ($name:ident) => {
-        impl $name {
-            /// The path as a string.
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl AsRef<Path> for $name {
-            fn as_ref(&self) -> &Path {
-                Path::new(&self.0)
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = ValueError;
-
-            fn from_str(value: &str) -> Result<Self, ValueError> {
-                if is_normal(value) {
-                    Ok(Self(value.to_owned()))
-                } else {
-                    Err(ValueError::grammar(value, GRAMMAR))
-                }
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-
-        string_form!($name);
-    };
-}
-path_form!(GuestPath);
-path_form!(HostPath);
 
 /// Whether a string is a path that names its place in one way only.
 fn is_normal(value: &str) -> bool {

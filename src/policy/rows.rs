@@ -1,8 +1,5 @@
 //! What follows from the rows of the table of fields (`table.rs`): nothing here knows a field by its name.
 
-use serde::Deserialize;
-use serde::de::value::MapDeserializer;
-
 /// Which fields of a policy are narrowed to a ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NarrowScope {
@@ -22,12 +19,6 @@ pub(super) enum FieldSource {
     FilesAlone,
 }
 
-/// A part of a policy of which a record says nothing: the fields' own `before`.
-pub(super) fn unsaid<'de, T: Deserialize<'de>, E: serde::de::Error>() -> Result<T, E> {
-    let nothing = std::iter::empty::<(&str, &str)>();
-    T::deserialize(MapDeserializer::<_, E>::new(nothing))
-}
-
 /// A row, for docs/policy.md.
 #[cfg(test)]
 pub(super) struct Row {
@@ -45,14 +36,13 @@ macro_rules! fields {
         $Group:ident in $group:ident, written $Written:ident {
             $(
                 $(#[doc = $meaning:literal])+
-                $slot:ident: $Type:ty = $Field:ident $word:literal, $Rule:ident, $SetBy:ident
-                    $(, before $before:expr)?;
+                $slot:ident: $Type:ty = $Field:ident $word:literal, $Rule:ident, $SetBy:ident;
             )+
         }
     )+) => {
         /// What is asked for, complete: every field has a value.
-        #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-        #[serde(rename_all = "kebab-case")]
+        #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        #[serde(deny_unknown_fields, rename_all = "kebab-case")]
         pub struct Policy {
             /// The policy that was chosen; annotations may have changed single fields of it.
             pub name: $crate::policy::PolicyName,
@@ -75,7 +65,7 @@ macro_rules! fields {
 
         $crate::policy::rows::parts! { $(
             $(#[doc = $about])+ $(#[derive($also)])? $Group $Written {
-                $($(#[doc = $meaning])+ $slot: $Type = $Field $word [$($before)?],)+
+                $($(#[doc = $meaning])+ $slot: $Type = $Field,)+
             }
         )+ }
 
@@ -133,22 +123,6 @@ macro_rules! fields {
             /// What it says of the policy's fields.
             pub fn into_fields(self) -> Fields {
                 Fields { $($group: self.$group,)+ }
-            }
-        }
-
-        impl<'de> serde::Deserialize<'de> for Policy {
-            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                #[derive(serde::Deserialize)]
-                #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-                struct SavedFields { name: $crate::policy::PolicyName, $($group: Option<$Group>,)+ }
-                let saved = SavedFields::deserialize(from)?;
-                Ok(Self {
-                    name: saved.name,
-                    $($group: match saved.$group {
-                        Some(part) => part,
-                        None => $crate::policy::rows::unsaid()?,
-                    },)+
-                })
             }
         }
 
@@ -230,13 +204,13 @@ macro_rules! parts {
         $Group:ident $Written:ident {
             $(
                 $(#[doc = $meaning:literal])+
-                $slot:ident: $Type:ty = $Field:ident $word:literal [$($before:expr)?],
+                $slot:ident: $Type:ty = $Field:ident,
             )+
         }
     )+) => { $(
         $(#[doc = $about])+
-        #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize $(, $also)?)]
-        #[serde(rename_all = "kebab-case")]
+        #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize $(, $also)?)]
+        #[serde(deny_unknown_fields, rename_all = "kebab-case")]
         pub struct $Group { $($(#[doc = $meaning])+ pub $slot: $Type,)+ }
 
         /// What one author says of it.
@@ -264,21 +238,6 @@ macro_rules! parts {
             fn from(whole: $Group) -> Self {
                 use $crate::policy::value::Value;
                 Self { $($slot: Some(whole.$slot.written()),)+ }
-            }
-        }
-
-        /// As a record of a container has it.
-        impl<'de> serde::Deserialize<'de> for $Group {
-            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                #[derive(serde::Deserialize)]
-                #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-                struct SavedFields { $($slot: Option<$Type>,)+ }
-                let saved = SavedFields::deserialize(from)?;
-                Ok(Self { $($slot: {
-                    let before: Option<$Type> = None $(.or_else(|| Some($before)))?;
-                    let missing = || <D::Error as serde::de::Error>::missing_field($word);
-                    saved.$slot.or(before).ok_or_else(missing)?
-                },)+ })
             }
         }
     )+ };

@@ -8,7 +8,7 @@ use super::git_rule::GitRule;
 use super::list::Item;
 use super::request::{Method, RequestRule};
 use super::rule::NetworkRule;
-use super::text::{ValueError, string_form};
+use super::text::{ValueError, string_form, text_type};
 
 /// A rule of the network wall, for connections or for requests.
 #[derive(
@@ -108,43 +108,15 @@ impl Item for RuleItem {
     }
 }
 
-/// The name of a preset: 1 to 32 of a-z, 0-9 and `-`, without the `@`.
-#[derive(
-    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
-#[serde(try_from = "String", into = "String")]
-pub struct PresetName(String);
-
-impl PresetName {
-    /// The name.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for PresetName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromStr for PresetName {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
+text_type! {
+    /// The name of a preset: 1 to 32 of a-z, 0-9 and `-`, without the `@`.
+    PresetName,
+    "a preset's name: 1 to 32 of a-z, 0-9 and '-'",
+    |text| {
         let known = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-        if (1..=32).contains(&text.len()) && !text.starts_with('-') && text.bytes().all(known) {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(ValueError::grammar(
-                text,
-                "a preset's name: 1 to 32 of a-z, 0-9 and '-'",
-            ))
-        }
+        (1..=32).contains(&text.len()) && !text.starts_with('-') && text.bytes().all(known)
     }
 }
-
-string_form!(PresetName);
 
 impl fmt::Display for RuleItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

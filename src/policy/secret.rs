@@ -10,7 +10,7 @@ use super::git_rule::several;
 use super::request::{RequestRule, Scheme};
 use super::rule::RuleTarget;
 use super::secret_source::{SecretSource, VolumeKey};
-use super::text::{ValueError, string_form};
+use super::text::{ValueError, string_form, text_type};
 use super::{Count, Host, HostPath, PolicyName, VariableName};
 
 /// The longest name, in bytes.
@@ -175,68 +175,25 @@ impl fmt::Display for SecretPlace {
     }
 }
 
-/// The user whose password a secret is: visible ASCII without a colon (RFC 7617, section 2), at most 100 characters.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct BasicUser(String);
-
-impl fmt::Display for BasicUser {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromStr for BasicUser {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
+text_type! {
+    /// The user whose password a secret is: visible ASCII without a colon (RFC 7617, section 2), at most 100 characters.
+    BasicUser,
+    "a user's name: visible ASCII without ':', at most 100 characters, such as x-access-token",
+    |text| {
         let plain = |b: u8| b.is_ascii_graphic() && b != b':';
-        match (1..=100).contains(&text.len()) && text.bytes().all(plain) {
-            true => Ok(Self(text.to_owned())),
-            false => Err(ValueError::grammar(
-                text,
-                "a user's name: visible ASCII without ':', at most 100 characters, such as x-access-token",
-            )),
-        }
+        (1..=100).contains(&text.len()) && text.bytes().all(plain)
     }
 }
 
-string_form!(BasicUser);
-
-/// The parameter of a query that is a secret: letters, digits, hyphens, underscores and dots, at most 100.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct QueryName(String);
-
-impl QueryName {
-    /// The name itself.
-    pub fn as_str(&self) -> &str {
-        &self.0
+text_type! {
+    /// The parameter of a query that is a secret: letters, digits, hyphens, underscores and dots, at most 100.
+    QueryName,
+    "the name of a parameter of a query: letters, digits, '-', '_' and '.', at most 100",
+    |text| {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+        (1..=100).contains(&text.len()) && text.bytes().all(plain)
     }
 }
-
-impl fmt::Display for QueryName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromStr for QueryName {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
-        let plain = |b: u8| b.is_ascii_alphanumeric() || [b'-', b'_', b'.'].contains(&b);
-        match (1..=100).contains(&text.len()) && text.bytes().all(plain) {
-            true => Ok(Self(text.to_owned())),
-            false => Err(ValueError::grammar(
-                text,
-                "the name of a parameter of a query: letters, digits, '-', '_' and '.', at most 100",
-            )),
-        }
-    }
-}
-
-string_form!(QueryName);
 
 impl NodeSecret {
     /// What stands for it inside.
@@ -270,34 +227,16 @@ impl NodeSecret {
     }
 }
 
-/// The name of a secret: lower-case letters, digits and hyphens, at most 40.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct SecretName(String);
-
-impl fmt::Display for SecretName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromStr for SecretName {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
+text_type! {
+    /// The name of a secret: lower-case letters, digits and hyphens, at most 40.
+    SecretName,
+    "the name of a secret: a-z, 0-9 and '-', a letter first, at most 40",
+    |text| {
         let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
         let starts = text.starts_with(|c: char| c.is_ascii_lowercase());
-        match starts && text.len() <= LONGEST_NAME && text.bytes().all(plain) {
-            true => Ok(Self(text.to_owned())),
-            false => Err(ValueError::grammar(
-                text,
-                "the name of a secret: a-z, 0-9 and '-', a letter first, at most 40",
-            )),
-        }
+        starts && text.len() <= LONGEST_NAME && text.bytes().all(plain)
     }
 }
-
-string_form!(SecretName);
 
 /// The field that a secret is put into: `NAME: TEXT{}TEXT`, in which `{}` is the secret.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -3,53 +3,20 @@
 //! A name is checked by its grammar alone; the caller of [`super::resolve`] has the table of names.
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::str::FromStr;
-
-use serde::{Deserialize, Serialize};
 
 use super::ceiling_rule::{AtMost, CeilingRule, Excess, PartOf};
-use super::text::{ValueError, string_form};
+use super::text::text_type;
 use super::{Policy, SyscallProfile, Syscalls};
 
-/// The name of a system call: `[a-z0-9_]{1,40}`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct SyscallName(String);
-
-impl SyscallName {
-    /// The name as a string.
-    pub fn as_str(&self) -> &str {
-        &self.0
+text_type! {
+    /// The name of a system call: `[a-z0-9_]{1,40}`.
+    SyscallName,
+    "a system call's name: 1 to 40 of a-z, 0-9 and _",
+    |text| {
+        let known = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+        (1..=40).contains(&text.len()) && text.bytes().all(known)
     }
 }
-
-impl FromStr for SyscallName {
-    type Err = ValueError;
-
-    fn from_str(value: &str) -> Result<Self, ValueError> {
-        let fits = (1..=40).contains(&value.len())
-            && value
-                .bytes()
-                .all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_'));
-        if fits {
-            Ok(Self(value.to_owned()))
-        } else {
-            Err(ValueError::grammar(
-                value,
-                "a system call's name: 1 to 40 of a-z, 0-9 and _",
-            ))
-        }
-    }
-}
-
-impl fmt::Display for SyscallName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-string_form!(SyscallName);
 
 /// System calls: those that the ceiling allows itself, and those that it lets be allowed.
 pub(super) struct CallsOf;

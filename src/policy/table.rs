@@ -3,8 +3,7 @@
 //! 1. what the field means, as docs/policy.md says it: these comments are that page's text,
 //! 2. its name in Rust, its type ([`super::value::Value`]), and its name outside,
 //! 3. how a ceiling limits it ([`super::ceiling_rule`]),
-//! 4. who sets it: `Annotated` by files and by annotations, `FilesAlone` by files,
-//! 5. `before`, for a field that is younger than the first records of containers: what their policies meant.
+//! 4. who sets it: `Annotated` by files and by annotations, `FilesAlone` by files.
 //!
 //! `super::rows::fields!` makes of it the policy and its parts, what a file and an annotation may say, how one overlays
 //! another, the comparison with a ceiling, and the tables of docs/policy.md.
@@ -20,8 +19,8 @@ use super::rows::fields;
 use super::syscall::{CallsOf, LimitedCallsOf, ProfileOf};
 use super::word::*;
 use super::{
-    AskSeconds, AuditedPolicy, BudgetRetention, ByteSize, Capability, CoolDown, Count, CpuLimit,
-    CredentialName, EgressRule, GuestPath, InboundPort, MemoryLimit, ProcessLimit, SyscallName,
+    AskSeconds, AuditedPolicy, ByteSize, Capability, CoolDown, Count, CpuLimit, CredentialName,
+    EgressRule, GuestPath, InboundPort, MemoryLimit, ProcessLimit, SyscallName,
 };
 
 fields! {
@@ -40,7 +39,7 @@ fields! {
         /// Memory; the [scratch disk](operator.md#what-writes-leave-behind), else up to 1 GiB of memory; the scratch
         /// disk or an error.
         // It gives the workload nothing: `scratch` bounds it wherever it lies.
-        scratch_on: ScratchOn = FilesystemScratchOn "filesystem.scratch-on", NoCeiling, Annotated, before ScratchOn::Memory;
+        scratch_on: ScratchOn = FilesystemScratchOn "filesystem.scratch-on", NoCeiling, Annotated;
 
         /// Access to the workspace.
         workspace: Access = FilesystemWorkspace "filesystem.workspace", AtMost, Annotated;
@@ -54,28 +53,25 @@ fields! {
         /// Root's files get the [directory's owner](#who-owns-what-root-makes): never; in the workspace if possible;
         /// in all writable mounts.
         // It gives the workload nothing: either way it writes the same directories, as one user of the node or another.
-        idmap: IdMapRule = FilesystemIdmap "filesystem.idmap", NoCeiling, Annotated, before IdMapRule::Off;
+        idmap: IdMapRule = FilesystemIdmap "filesystem.idmap", NoCeiling, Annotated;
 
         /// Where the workspace can be mounted. Empty: anywhere.
-        workspace_at: BTreeSet<GuestPath> = FilesystemWorkspaceAt "filesystem.workspace-at", PlacesOf, Annotated,
-            before BTreeSet::new();
+        workspace_at: BTreeSet<GuestPath> = FilesystemWorkspaceAt "filesystem.workspace-at", PlacesOf, Annotated;
 
         /// A mount too large to search for credentials: refuse the container, or mask those found.
-        search: SearchRule = FilesystemSearch "filesystem.search", AtMost, Annotated, before SearchRule::Partial;
+        search: SearchRule = FilesystemSearch "filesystem.search", AtMost, Annotated;
 
         /// Credentials of [never.toml](../policies/never.toml) that stay visible.
-        credentials: BTreeSet<CredentialName> = FilesystemCredentials "filesystem.credentials", PartOf, Annotated,
-            before BTreeSet::new();
+        credentials: BTreeSet<CredentialName> = FilesystemCredentials "filesystem.credentials", PartOf, Annotated;
 
         /// A pod's volumes that are or [can hold](engines.md#volumes) a Secret.
-        secrets: SecretRule = FilesystemSecrets "filesystem.secrets", AtMost, Annotated, before SecretRule::Drop;
+        secrets: SecretRule = FilesystemSecrets "filesystem.secrets", AtMost, Annotated;
 
         /// A pod's volumes with service account tokens.
-        service_account_token: SecretRule = FilesystemServiceAccountToken "filesystem.service-account-token", AtMost, Annotated,
-            before SecretRule::Drop;
+        service_account_token: SecretRule = FilesystemServiceAccountToken "filesystem.service-account-token", AtMost, Annotated;
 
         /// A mount that is left out: refuse the container, or report it in `explain`.
-        left_out: LeftOut = FilesystemLeftOut "filesystem.left-out", AtMost, Annotated, before LeftOut::Report;
+        left_out: LeftOut = FilesystemLeftOut "filesystem.left-out", AtMost, Annotated;
     }
 
     /// The network wall: what is reached.
@@ -94,16 +90,16 @@ fields! {
 
         /// Connections to unlisted names: refuse, or [wait for `agentbox
         /// approve`](network.md#ask-instead-of-refusing).
-        on_unknown: OnUnknown = NetworkOnUnknown "network.on-unknown", WhereApprovable, Annotated, before OnUnknown::Deny;
+        on_unknown: OnUnknown = NetworkOnUnknown "network.on-unknown", WhereApprovable, Annotated;
 
         /// Seconds that they wait.
-        ask_seconds: AskSeconds = NetworkAskSeconds "network.ask-seconds", NoCeiling, Annotated, before AskSeconds::within(30);
+        ask_seconds: AskSeconds = NetworkAskSeconds "network.ask-seconds", NoCeiling, Annotated;
 
         /// Set the [proxy variables](network.md#allow-hosts).
         proxy_env: Switch = NetworkProxyEnv "network.proxy-env", NoCeiling, Annotated;
 
         /// Request rules: by plain HTTP only, or also [within TLS](network.md#opened-tls).
-        tls: TlsWay = NetworkTls "network.tls", NoCeiling, Annotated, before TlsWay::Pass;
+        tls: TlsWay = NetworkTls "network.tls", NoCeiling, Annotated;
 
         /// Connections at once.
         connections: Count = NetworkConnections "network.connections", AtMost, Annotated;
@@ -118,20 +114,16 @@ fields! {
         hosts: Count = NetworkHosts "network.hosts", AtMost, Annotated;
 
         /// Seconds without new connections after a budget is used up. More is tighter.
-        cool_down: CoolDown = NetworkCoolDown "network.cool-down", AtLeast, Annotated, before CoolDown::within(0);
-
-        /// Seconds that [usage](network.md#budgets) outlives a run. More is tighter.
-        budgets_kept: BudgetRetention = NetworkBudgetsKept "network.budgets-kept", AtLeast, Annotated,
-            before BudgetRetention::within(0);
+        cool_down: CoolDown = NetworkCoolDown "network.cool-down", AtLeast, Annotated;
 
         /// [Ports](network.md#ports-that-lead-in) relayed to the workload's loopback. `*` is for ceilings: any port.
-        inbound: BTreeSet<InboundPort> = NetworkInbound "network.inbound", PortsOf, Annotated, before BTreeSet::new();
+        inbound: BTreeSet<InboundPort> = NetworkInbound "network.inbound", PortsOf, Annotated;
     }
 
     /// The syscall wall, on top of the base rules: which system calls are made.
     Syscalls in syscalls, written SyscallsFields {
         /// [Profile](#profiles-of-system-calls) on top of the base rules.
-        profile: SyscallProfile = SyscallsProfile "syscalls.profile", ProfileOf, Annotated, before SyscallProfile::Agent;
+        profile: SyscallProfile = SyscallsProfile "syscalls.profile", ProfileOf, Annotated;
 
         /// Allowed besides the base rules.
         allow: BTreeSet<SyscallName> = SyscallsAllow "syscalls.allow", CallsOf, Annotated;
@@ -140,7 +132,7 @@ fields! {
         deny: BTreeSet<SyscallName> = SyscallsDeny "syscalls.deny", AllOf, Annotated;
 
         /// In a ceiling: what else can be allowed.
-        limit: BTreeSet<SyscallName> = SyscallsLimit "syscalls.limit", LimitedCallsOf, FilesAlone, before BTreeSet::new();
+        limit: BTreeSet<SyscallName> = SyscallsLimit "syscalls.limit", LimitedCallsOf, FilesAlone;
     }
 
     /// The privileges of a process of user 0: what root may do.
@@ -150,40 +142,40 @@ fields! {
 
         /// Set-user-ID and set-group-ID files: never; [where harmless](#set-id-auto); always. `off` includes
         /// set-group-ID directories.
-        set_id: SetIdRule = PrivilegesSetId "privileges.set-id", AtMost, Annotated, before SetIdRule::On;
+        set_id: SetIdRule = PrivilegesSetId "privileges.set-id", AtMost, Annotated;
     }
 
     /// What a container may take of the node: the smaller of this and of what the engine says.
     #[derive(Copy)]
     Limits in limits, written LimitsFields {
         /// Processes and threads.
-        pids: ProcessLimit = LimitsPids "limits.pids", WithinBound, Annotated, before ProcessLimit::Unlimited;
+        pids: ProcessLimit = LimitsPids "limits.pids", WithinBound, Annotated;
 
         /// Memory; ephemeral data in memory counts.
-        memory: MemoryLimit = LimitsMemory "limits.memory", WithinBound, Annotated, before MemoryLimit::Unlimited;
+        memory: MemoryLimit = LimitsMemory "limits.memory", WithinBound, Annotated;
 
         /// Processors.
-        cpus: CpuLimit = LimitsCpus "limits.cpus", WithinBound, Annotated, before CpuLimit::Unlimited;
+        cpus: CpuLimit = LimitsCpus "limits.cpus", WithinBound, Annotated;
     }
 
     /// What is told of the walls, and to whom.
     Report in report, written ReportFields {
         /// The workload can read [its last denials](agents.md#refusals).
         // It gives the workload nothing: each refusal has been said to it already.
-        denied: Switch = ReportDenied "report.denied", NoCeiling, Annotated, before Switch::Off;
+        denied: Switch = ReportDenied "report.denied", NoCeiling, Annotated;
 
         /// A policy to [try](audit.md#try-a-policy-first): reported, not enforced.
         // It takes nothing away and gives nothing.
-        audit: AuditedPolicy = ReportAudit "report.audit", NoCeiling, Annotated, before AuditedPolicy::off();
+        audit: AuditedPolicy = ReportAudit "report.audit", NoCeiling, Annotated;
 
         /// [Learn mode](audit.md#learn-the-rules). Needs `allow.learn` of the node's file.
         // No ceiling: the node's file permits it or not, and what is allowed stays within the ceilings.
-        learn: Switch = ReportLearn "report.learn", NoCeiling, FilesAlone, before Switch::Off;
+        learn: Switch = ReportLearn "report.learn", NoCeiling, FilesAlone;
     }
 
     /// What annotations may ask of the policy beyond what it says.
     Annotations in annotations, written AnnotationsFields {
         /// Fields that annotations can [loosen](#loosen-with-annotations).
-        loosen: BTreeSet<Field> = AnnotationsLoosen "annotations.loosen", NoCeiling, FilesAlone, before BTreeSet::new();
+        loosen: BTreeSet<Field> = AnnotationsLoosen "annotations.loosen", NoCeiling, FilesAlone;
     }
 }

@@ -189,6 +189,51 @@ macro_rules! string_form {
 }
 pub(super) use string_form;
 
+/// A newtype of a text: its printer and its form outside. With the end of "this is not ..." and a test of the text, its parser too;
+/// without, the type has one of its own, which may change the text.
+macro_rules! text_type {
+    ($(#[$meta:meta])* $name:ident) => {
+        $(#[$meta])*
+        #[derive(
+            Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash,
+            serde::Serialize, serde::Deserialize,
+        )]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// The text itself.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        $crate::policy::text::string_form!($name);
+    };
+    ($(#[$meta:meta])* $name:ident, $allowed:expr, $fits:expr) => {
+        $crate::policy::text::text_type! { $(#[$meta])* $name }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::policy::text::ValueError;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                let fits: fn(&str) -> bool = $fits;
+                match fits(text) {
+                    true => Ok(Self(text.to_owned())),
+                    false => Err($crate::policy::text::ValueError::grammar(text, $allowed)),
+                }
+            }
+        }
+    };
+}
+pub(super) use text_type;
+
 /// An enum whose variants are words: one table gives its parser, its printer and its errors.
 ///
 /// The order of the variants is their order of comparison.

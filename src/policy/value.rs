@@ -6,11 +6,11 @@ use std::str::FromStr;
 
 use super::bound::{Amount, Bound};
 use super::list::{Item, WrittenList};
-use super::seconds::Seconds;
+use super::number::Number;
 use super::text::ValueError;
 use super::{
-    AuditedPolicy, ByteSize, Capability, Count, CredentialName, EgressRule, Field, GuestPath,
-    InboundPort, PolicyError, PresetName, RuleItem, SyscallName,
+    AuditedPolicy, ByteSize, Capability, CredentialName, EgressRule, Field, GuestPath, InboundPort,
+    PolicyError, PresetName, RuleItem, SyscallName,
 };
 
 /// Looks up a preset that a field names.
@@ -52,13 +52,15 @@ impl<T: PlainValue> Item for T {}
 impl PlainValue for AuditedPolicy {}
 impl PlainValue for ByteSize {}
 impl PlainValue for Capability {}
-impl PlainValue for Count {}
 impl PlainValue for CredentialName {}
 impl PlainValue for GuestPath {}
 impl PlainValue for InboundPort {}
 impl PlainValue for SyscallName {}
 impl<T: Amount> PlainValue for Bound<T> {}
-impl<const LEAST: u32, const MOST: u32> PlainValue for Seconds<LEAST, MOST> {}
+impl<const LEAST: u32, const MOST: u32, const SECONDS: bool> PlainValue
+    for Number<LEAST, MOST, SECONDS>
+{
+}
 
 impl<T: PlainValue> Value for T {
     type Written = Self;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::{LinuxDevice, LinuxDeviceType, Spec};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 
-use crate::plan::FileKind;
+use crate::plan::{FileKind, passwd};
 
 /// Devices of the spec that the node has under the same path.
 pub(super) fn devices(spec: &Spec) -> BTreeSet<PathBuf> {
@@ -59,15 +59,9 @@ pub(super) fn home(spec: &Spec, rootfs: &Path) -> Option<PathBuf> {
     if let Some(home) = given.filter(|h| !h.is_empty()) {
         return Some(PathBuf::from(home));
     }
-    let uid = process.user().uid().to_string();
-    let passwd = read_in_root(rootfs, Path::new("etc/passwd"))?;
-    let line = passwd
-        .lines()
-        .find(|l| l.split(':').nth(2) == Some(uid.as_str()))?;
-    line.split(':')
-        .nth(5)
-        .filter(|h| !h.is_empty())
-        .map(PathBuf::from)
+    let text = read_in_root(rootfs, Path::new("etc/passwd"))?;
+    let user = passwd::lines(&text).find(|user| user.uid == process.user().uid())?;
+    (!user.home.is_empty()).then(|| PathBuf::from(user.home))
 }
 
 /// A small file of the image, resolved as the container would.

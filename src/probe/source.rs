@@ -15,8 +15,8 @@ use super::{ProbeError, held, is_bind, kubelet, links, open_path, overlay, real_
 use crate::plan::anonymous::is_anonymous;
 use crate::plan::mountinfo::{MountTable, join};
 use crate::plan::never::NeverList;
-use crate::plan::volumes;
 use crate::plan::{FileKind, FileSystem, FoundCredential, Home, SourceFacts, SourceIds};
+use crate::plan::{passwd, volumes};
 use crate::sys::mount::takes_handles;
 use crate::sys::user_namespace::{only_user, owner};
 
@@ -350,13 +350,8 @@ pub fn is_home(path: &Path) -> bool {
 
 fn is_in_passwd(path: &Path) -> bool {
     let text = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let home = |line: &str| {
-        let mut fields = line.split(':').skip(2);
-        let uid: u32 = fields.next()?.parse().ok()?;
-        let home = fields.nth(2)?;
-        // Those between are services.
-        let person = uid == 0 || (1000..65534).contains(&uid);
-        (person && home != "/").then(|| PathBuf::from(home))
-    };
-    text.lines().filter_map(home).any(|home| home == path)
+    // Those between are services.
+    let is_person = |uid: u32| uid == 0 || (1000..65534).contains(&uid);
+    passwd::lines(&text)
+        .any(|user| is_person(user.uid) && user.home != "/" && Path::new(user.home) == path)
 }

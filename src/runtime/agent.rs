@@ -330,6 +330,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
+    use crate::runtime::state::record::ProcessId;
 
     fn profile(more: &str) -> LinuxSeccomp {
         let text = format!(
@@ -345,13 +346,15 @@ mod tests {
     }
 
     fn record() -> Record {
-        serde_json::from_value(json!({
-            "id": "c", "root": "/r", "bundle": "/b", "rootfs": "/b/rootfs", "cwd": "/", "ociVersion": "1.0.2",
-            "annotations": {"a": "b"}, "systemdCgroup": false, "decided": null, "chosenBy": "", "overlay": false,
-            "init": {"pid": 7, "startTime": 1}, "cgroups": [], "sidecar": null, "filtered": true,
-            "netnsCookie": null, "started": false,
-        }))
-        .unwrap()
+        Record {
+            annotations: [("a".to_owned(), "b".to_owned())].into(),
+            init: Some(ProcessId {
+                pid: 7,
+                start_time: 1,
+            }),
+            filtered: true,
+            ..Record::bare("c")
+        }
     }
 
     #[test]

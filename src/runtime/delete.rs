@@ -10,13 +10,11 @@ use crate::cgroup::controllers::Controllers;
 use crate::cgroup::path;
 use crate::runtime::RuntimeError;
 use crate::runtime::hooks;
-use crate::runtime::network::budgets;
 use crate::runtime::runs::{self, RunDir, events};
 use crate::runtime::signal;
 use crate::runtime::start;
 use crate::runtime::state::census::Census;
 use crate::runtime::state::half_made;
-use crate::runtime::state::overlay;
 use crate::runtime::state::record::{self, ProcessId, Record, Remains};
 use crate::runtime::state::store::ContainerPaths;
 use crate::sidecar;
@@ -113,10 +111,7 @@ pub fn remove_all(place: &ContainerPaths, record: Option<&Record>) -> Result<(),
         Some(record) => Some(Remains::from(record)),
         None => Remains::read(&place.dir()),
     };
-    let remains = remains.unwrap_or_else(|| Remains {
-        overlay: true,
-        ..Remains::default()
-    });
+    let remains = remains.unwrap_or_default();
     let init = remains.init;
     if init.is_none() {
         // `create` was killed before it knew its child, or failed: any child that libcontainer had already forked still
@@ -133,10 +128,6 @@ pub fn remove_all(place: &ContainerPaths, record: Option<&Record>) -> Result<(),
         note(sidecar::remove(sidecar).map_err(RuntimeError::from));
     }
     if init.is_some() {
-        // A `create` that failed was no run, whose end would count.
-        budgets::ended(place);
-    }
-    if init.is_some() {
         // While the cgroup counts, and the logs are complete.
         let controllers = record.and_then(|record| record.controllers.as_ref());
         let plan = record.and_then(Record::plan);
@@ -147,9 +138,6 @@ pub fn remove_all(place: &ContainerPaths, record: Option<&Record>) -> Result<(),
         note(path::remove(cgroup).map_err(RuntimeError::from));
     }
     let dir = place.dir();
-    if remains.overlay {
-        note(overlay::remove(&dir));
-    }
     if first.is_ok() {
         // While the record is still there: a deletion that is killed here is finished by the next one.
         if let Some(record) = record {

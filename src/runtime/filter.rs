@@ -8,7 +8,6 @@ use oci_spec::runtime::LinuxSeccomp;
 use crate::audit;
 use crate::plan::{HostFacts, Plan, SyscallPlan};
 use crate::policy::Switch;
-use crate::render::explain::syscalls::call_profile;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::write_whole;
 use crate::seccomp::{
@@ -64,7 +63,7 @@ pub fn compile(
         allow: &allow,
         deny: &deny,
         set_id: asked.syscalls.set_id == Switch::On,
-        profile: call_profile(asked.syscalls.profile),
+        profile: asked.syscalls.profile,
         devices: asked.devices,
         denials: asked.denials,
     });

@@ -32,6 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use oci_spec::runtime::LinuxSeccomp;
 
+use crate::policy::SyscallProfile;
 use graph::{Denials, Graph};
 use interp::{ARCH, NUMBER};
 use numbers::ROWS;
@@ -41,7 +42,7 @@ use profile::{Profile, Scope};
 use program::JUMP_EQ;
 
 pub use interp::{ARCH_I386, ARCH_X86_64, SyscallData, outcomes, run};
-pub use ours::{reason, sets_modes};
+pub use ours::{profile_reason, reason, sets_modes};
 pub use program::{FilterProgram, Instruction, MAX_INSTRUCTIONS, ProgramError};
 pub use rule::SyscallVerdict;
 pub use saved::SavedFilter;
@@ -58,22 +59,11 @@ pub struct FilterPolicy<'a> {
     /// Whether files may be made set-user-ID or set-group-ID.
     pub set_id: bool,
     /// Which set of rules stands on the base.
-    pub profile: CallProfile,
+    pub profile: SyscallProfile,
     /// Whether there are devices of the node's choice, whose drivers have ioctls of their own.
     pub devices: bool,
     /// How denials are answered.
     pub denials: DenyMode,
-}
-
-/// What stands on the base rules: policies/syscalls/paranoid.toml or debug.toml. From least to most.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CallProfile {
-    /// Requests and options by short lists, no memory that is written and then executed.
-    Paranoid,
-    /// The base rules alone.
-    Agent,
-    /// The calls of debuggers too.
-    Debug,
 }
 
 /// How a denied call is answered.

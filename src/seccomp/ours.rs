@@ -1,11 +1,12 @@
 //! Our side of the wall: the base rules, and what a policy adds to or takes from them.
 
+use super::FilterPolicy;
 use super::SeccompError;
 use super::base::{BASE, BaseRule, LOGGED, REASONS};
 use super::more::{DEBUG, DEVICES, ExtraRule, PARANOID, SET_ID};
 use super::rule::{ENOSYS, EPERM, Rule, SyscallVerdict};
 use super::table::KnownSyscall;
-use super::{CallProfile, FilterPolicy};
+use crate::policy::SyscallProfile;
 
 /// `__X32_SYSCALL_BIT`
 pub(super) const X32_BIT: u32 = 0x4000_0000;
@@ -52,7 +53,7 @@ impl OurRules {
             by_number[usize::from(more.number)] = more.rule.clone();
         }
         // After the devices': their drivers' requests are none of those that this profile lists.
-        for more in profile.rules() {
+        for more in rules_of(profile) {
             by_number[usize::from(more.number)] = more.rule.clone();
         }
         for name in allow {
@@ -115,22 +116,21 @@ fn base(name: KnownSyscall) -> &'static BaseRule {
     &BASE[index.expect("a test holds that every name has a rule")]
 }
 
-impl CallProfile {
-    fn rules(self) -> &'static [ExtraRule] {
-        match self {
-            Self::Paranoid => PARANOID,
-            Self::Agent => &[],
-            Self::Debug => DEBUG,
-        }
+/// The rules of policies/syscalls/paranoid.toml or debug.toml.
+fn rules_of(profile: SyscallProfile) -> &'static [ExtraRule] {
+    match profile {
+        SyscallProfile::Paranoid => PARANOID,
+        SyscallProfile::Agent => &[],
+        SyscallProfile::Debug => DEBUG,
     }
+}
 
-    /// Why this profile treats a call in another way than the base rules, in the words of its file.
-    pub fn reason(self, name: KnownSyscall) -> Option<&'static str> {
-        let number = name.number();
-        let mut rules = self.rules().iter();
-        let rule = rules.find(|more| u32::from(more.number) == number);
-        rule.map(|more| more.reason)
-    }
+/// Why this profile treats a call in another way than the base rules, in the words of its file.
+pub fn profile_reason(profile: SyscallProfile, name: KnownSyscall) -> Option<&'static str> {
+    let number = name.number();
+    let mut rules = rules_of(profile).iter();
+    let rule = rules.find(|more| u32::from(more.number) == number);
+    rule.map(|more| more.reason)
 }
 
 /// Whether policies/syscalls/set-id.toml has a rule for a call: it sets the mode of a file.
@@ -142,7 +142,7 @@ pub fn sets_modes(name: KnownSyscall) -> bool {
 /// Whether it is one of those that debuggers need, which `syscalls.limit` of `standard` leaves to annotations (a test in
 /// `src/cmd/suggest.rs` compares them).
 pub(super) fn is_a_debuggers(name: KnownSyscall) -> bool {
-    CallProfile::Debug.reason(name).is_some()
+    profile_reason(SyscallProfile::Debug, name).is_some()
 }
 
 /// Whether policies/syscalls/set-id.toml denies it with these arguments.

@@ -10,7 +10,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use crate::audit::{
     Context, Event, EventDetail, LifeState, ReportedDenials, SIDECAR_LOST, Verdict, WallName, chain,
 };
-use crate::egress::UsageFile;
 use crate::network::Listeners;
 use crate::plan::SetIdCause;
 use crate::seccomp::SetIdWords;
@@ -286,12 +285,8 @@ fn prepare_serving(
     let mut arrived = ReceivedFds::new(fds, 3);
     let (config, journal, control) = (arrived.next()?, arrived.next()?, arrived.next()?);
     let serving = read_configuration(config)?;
-    let optional = [serving.kept, serving.outside, serving.warden];
+    let optional = [serving.outside, serving.warden];
     arrived.need += optional.map(usize::from).iter().sum::<usize>() + serving.sockets();
-    let kept = match serving.kept {
-        true => Some(read_kept(arrived.next()?)?),
-        false => None,
-    };
     let outside = match serving.outside {
         true => Some(arrived.next()?),
         false => None,
@@ -320,7 +315,6 @@ fn prepare_serving(
         dialers: arrived.fds.collect(),
         journal,
         inside,
-        kept,
         outside,
         warden,
         control,
@@ -383,19 +377,6 @@ fn is_without_ipv6(error: &std::io::Error) -> bool {
         error.raw_os_error(),
         Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)
     )
-}
-
-/// What earlier runs used. The runtime has read the file before: here it is what is counted from.
-fn read_kept(file: OwnedFd) -> Result<(UsageFile, OwnedFd), SidecarError> {
-    let mut file = File::from(file);
-    let mut text = String::new();
-    file.read_to_string(&mut text)
-        .map_err(SidecarError::Configuration)?;
-    let kept = UsageFile::parse(&text).map_err(|line| {
-        let why = format!("line {line} of what earlier runs used is not understood");
-        SidecarError::Configuration(std::io::Error::other(why))
-    })?;
-    Ok((kept, file.into()))
 }
 
 #[cfg(test)]

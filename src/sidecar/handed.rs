@@ -60,8 +60,6 @@ pub struct ServingFds {
     pub config: OwnedFd,
     /// The log, opened to append.
     pub journal: OwnedFd,
-    /// Where what is used is kept, opened to read and append.
-    pub kept: Option<OwnedFd>,
     /// The kernel's count of resets in the engine's network: /proc/PID/net/snmp.
     pub outside: Option<OwnedFd>,
     /// The warden's log, opened to append.

@@ -283,7 +283,6 @@ impl StartingSidecar {
                 let own = [serving.config, serving.journal, serving.control];
                 let listeners = listeners.map(Listeners::into_fds).unwrap_or_default();
                 own.into_iter()
-                    .chain(serving.kept)
                     .chain(serving.outside)
                     .chain(serving.warden)
                     .chain(listeners)

@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use crate::plan::passwd;
 use crate::sys::program;
 
 /// A person's line of passwd(5).
@@ -69,21 +70,14 @@ impl Account {
 }
 
 fn find(text: &str, is_it: impl Fn(&Account) -> bool) -> Option<Account> {
-    text.lines().filter_map(parse).find(is_it)
-}
-
-fn parse(line: &str) -> Option<Account> {
-    let fields: Vec<&str> = line.split(':').collect();
-    let [name, _, uid, gid, _, home, shell] = fields.as_slice() else {
-        return None;
-    };
-    Some(Account {
-        name: (*name).to_owned(),
-        uid: uid.parse().ok()?,
-        gid: gid.parse().ok()?,
-        home: PathBuf::from(home),
-        shell: (*shell).to_owned(),
-    })
+    let mut accounts = passwd::lines(text).map(|user| Account {
+        name: user.name.to_owned(),
+        uid: user.uid,
+        gid: user.gid,
+        home: PathBuf::from(user.home),
+        shell: user.shell.to_owned(),
+    });
+    accounts.find(is_it)
 }
 
 /// The numbers of the groups that list this name.

@@ -1,10 +1,16 @@
 //! JSON, copied in one form: no field twice in an object, and no spelling of a known one that some program takes for it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+use super::LONGEST;
+
+/// The fields of an object, each value as it is written.
+pub(super) type Members<'a> = HashMap<String, &'a RawValue>;
 
 /// As servers compare names of fields that do not tell capitals from small letters, or overlook white space around them.
 fn folded(key: &str) -> String {
@@ -16,113 +22,131 @@ pub(super) fn is_plain(text: &str) -> bool {
     !text.chars().any(char::is_control) && text.trim() == text
 }
 
-/// Refuses a field that some program takes for one of these.
-pub(super) fn unlike<E: Error>(key: &str, known: &[&str]) -> Result<(), E> {
-    let same = |known: &&&str| key != **known && folded(key) == **known;
-    match known.iter().find(same) {
-        None => Ok(()),
-        Some(known) => Err(E::custom(format!(
-            "it has the field {key:?}, which some servers take for {known:?}"
-        ))),
+/// Copies a body, strictly.
+pub(super) fn copied(body: &[u8]) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let read = ValueCopy(&mut bytes).deserialize(&mut reader);
+    read.and_then(|()| reader.end())
+        .map_err(|error| error.to_string())?;
+    match bytes.len() <= LONGEST {
+        true => Ok(bytes),
+        false => Err(format!(
+            "it is longer than {LONGEST} bytes with its numbers written out"
+        )),
     }
 }
 
-pub(super) fn put<E: Error>(out: &mut Vec<u8>, value: &impl Serialize) -> Result<(), E> {
+/// The messages of a copied body, and whether they are a list.
+pub(super) fn messages(body: &[u8]) -> Result<(Vec<&RawValue>, bool), String> {
+    let batch = body.first() == Some(&b'[');
+    let read = match batch {
+        true => serde_json::from_slice(body),
+        false => serde_json::from_slice(body).map(|one| vec![one]),
+    };
+    Ok((read.map_err(|error| error.to_string())?, batch))
+}
+
+/// The fields of a copied object; refuses one that some program takes for one of the known.
+pub(super) fn members<'a>(object: &'a RawValue, known: &[&str]) -> Result<Members<'a>, String> {
+    let members: Members<'a> =
+        serde_json::from_str(object.get()).map_err(|error| error.to_string())?;
+    for key in members.keys() {
+        let same = |known: &&&str| key != **known && folded(key) == **known;
+        if let Some(known) = known.iter().find(same) {
+            return Err(format!(
+                "it has the field {key:?}, which some servers take for {known:?}"
+            ));
+        }
+    }
+    Ok(members)
+}
+
+/// The text, where a value is one.
+pub(super) fn text(value: &RawValue) -> Option<String> {
+    serde_json::from_str(value.get()).ok()
+}
+
+fn put<E: Error>(out: &mut Vec<u8>, value: &impl Serialize) -> Result<(), E> {
     serde_json::to_writer(out, value).map_err(E::custom)
 }
 
-/// Copies an object; `each` copies the value of a key.
-pub(super) fn object<'de, A: MapAccess<'de>>(
-    mut map: A,
-    out: &mut Vec<u8>,
-    mut each: impl FnMut(&str, &mut A, &mut Vec<u8>) -> Result<(), A::Error>,
-) -> Result<(), A::Error> {
-    let mut seen = HashSet::new();
-    out.push(b'{');
-    while let Some(key) = map.next_key::<String>()? {
-        if key.chars().any(char::is_control) {
-            return Err(A::Error::custom(format!(
-                "it has the field {key:?}, whose control character some programs do not read"
-            )));
-        }
-        if !seen.is_empty() {
-            out.push(b',');
-        }
-        put(out, &key)?;
-        out.push(b':');
-        each(&key, &mut map, out)?;
-        let name = key.clone();
-        if !seen.insert(key) {
-            return Err(A::Error::custom(format!("it has the field {name:?} twice")));
-        }
-    }
-    out.push(b'}');
-    Ok(())
-}
-
-/// Copies any value, and reads the text of a string.
-pub(super) struct ValueCopy<'a>(pub(super) &'a mut Vec<u8>);
+/// Copies any value.
+struct ValueCopy<'a>(&'a mut Vec<u8>);
 
 impl<'de> DeserializeSeed<'de> for ValueCopy<'_> {
-    type Value = Option<String>;
+    type Value = ();
 
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
         from.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for ValueCopy<'_> {
-    type Value = Option<String>;
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value of JSON")
     }
 
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Self::Value, E> {
-        put(self.0, &value).map(|()| None)
+    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
+        put(self.0, &value)
     }
 
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Self::Value, E> {
-        put(self.0, &value).map(|()| None)
+    fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
+        put(self.0, &value)
     }
 
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Self::Value, E> {
-        put(self.0, &value).map(|()| None)
+    fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
+        put(self.0, &value)
     }
 
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Self::Value, E> {
-        put(self.0, &value).map(|()| None)
+    fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
+        put(self.0, &value)
     }
 
-    fn visit_str<E: Error>(self, value: &str) -> Result<Self::Value, E> {
-        put(self.0, &value).map(|()| Some(value.to_owned()))
+    fn visit_str<E: Error>(self, value: &str) -> Result<(), E> {
+        put(self.0, &value)
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
-        put(self.0, &()).map(|()| None)
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        put(self.0, &())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<(), A::Error> {
         self.0.push(b'[');
-        let mut first = true;
-        loop {
-            let end = self.0.len();
-            if !first {
+        let begin = self.0.len();
+        while all.next_element_seed(ValueCopy(self.0))?.is_some() {
+            self.0.push(b',');
+        }
+        if self.0.len() > begin {
+            self.0.pop();
+        }
+        self.0.push(b']');
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut seen = HashSet::new();
+        self.0.push(b'{');
+        while let Some(key) = map.next_key::<String>()? {
+            if key.chars().any(char::is_control) {
+                return Err(A::Error::custom(format!(
+                    "it has the field {key:?}, whose control character some programs do not read"
+                )));
+            }
+            if seen.contains(&key) {
+                return Err(A::Error::custom(format!("it has the field {key:?} twice")));
+            }
+            if !seen.is_empty() {
                 self.0.push(b',');
             }
-            if all.next_element_seed(ValueCopy(self.0))?.is_none() {
-                self.0.truncate(end);
-                self.0.push(b']');
-                return Ok(None);
-            }
-            first = false;
+            put(self.0, &key)?;
+            self.0.push(b':');
+            map.next_value_seed(ValueCopy(self.0))?;
+            seen.insert(key);
         }
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        object(map, self.0, |_, map, out| {
-            map.next_value_seed(ValueCopy(out)).map(drop)
-        })?;
-        Ok(None)
+        self.0.push(b'}');
+        Ok(())
     }
 }

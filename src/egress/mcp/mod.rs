@@ -13,15 +13,12 @@ mod copy;
 mod lists;
 mod rules;
 
-use std::fmt;
-
-use serde::Deserializer;
-use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 pub use lists::{McpLists, NamePatterns};
 
-use self::copy::{ValueCopy, is_plain, object, put, unlike};
+use self::copy::{Members, copied, is_plain, members, messages, text};
 use crate::egress::forms::percent_decoded;
 use crate::egress::phrase::in_words;
 use crate::policy::request::{McpCall, is_method, name_field};
@@ -58,16 +55,23 @@ pub fn read(body: &[u8]) -> Result<McpMessage, String> {
     if body.len() > LONGEST {
         return Err(format!("it is longer than {LONGEST} bytes"));
     }
+    let bytes = copied(body)?;
     let mut message = McpMessage::default();
-    let mut reader = serde_json::Deserializer::from_slice(body);
-    let read = Top(&mut message).deserialize(&mut reader);
-    read.and_then(|()| reader.end())
-        .map_err(|error| error.to_string())?;
-    if message.bytes.len() > LONGEST {
-        return Err(format!(
-            "it is longer than {LONGEST} bytes with its numbers written out"
-        ));
+    let (all, batch) = messages(&bytes)?;
+    match all.len() {
+        0 => return Err("it is a batch without messages".to_owned()),
+        1..=MOST_MESSAGES => {}
+        _ => {
+            return Err(format!(
+                "it is a batch of more than {MOST_MESSAGES} messages"
+            ));
+        }
     }
+    for one in all {
+        message.take(one)?;
+    }
+    message.batch = batch;
+    message.bytes = bytes;
     let names = message.calls.iter().filter_map(|call| call.name.as_ref());
     match names.map(String::len).sum::<usize>() <= LONGEST_NAMES {
         true => Ok(message),
@@ -100,180 +104,71 @@ pub fn refusal(message: &McpMessage, explanation: &str) -> Option<String> {
     }
 }
 
-/// One message or a list of them.
-struct Top<'a>(&'a mut McpMessage);
-
-impl<'de> DeserializeSeed<'de> for Top<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
-        from.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Top<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a message of JSON-RPC or a list of them")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
-        one(map, self.0)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<(), A::Error> {
-        self.0.batch = true;
-        self.0.bytes.push(b'[');
-        let mut count = 0;
-        while all.next_element_seed(Member(self.0, count))?.is_some() {
-            count += 1;
-            if count > MOST_MESSAGES {
-                return Err(A::Error::custom("it is a batch of more than 64 messages"));
-            }
-        }
-        self.0.bytes.push(b']');
-        match count {
-            0 => Err(A::Error::custom("it is a batch without messages")),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// One of a batch, which is no batch.
-struct Member<'a>(&'a mut McpMessage, usize);
-
-impl<'de> DeserializeSeed<'de> for Member<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
-        if self.1 > 0 {
-            self.0.bytes.push(b',');
-        }
-        from.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Member<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a message of JSON-RPC")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
-        one(map, self.0)
-    }
-}
-
-/// The fields of a message.
-#[derive(Default)]
-struct Fields {
-    version: bool,
-    id: Option<Value>,
-    method: Option<String>,
-    params: Option<Params>,
-    result: bool,
-    error: bool,
-}
-
-/// What a call may be about.
-#[derive(Default)]
-struct Params {
-    name: Option<String>,
-    uri: Option<String>,
-}
-
-fn one<'de, A: MapAccess<'de>>(map: A, message: &mut McpMessage) -> Result<(), A::Error> {
-    let mut fields = Fields::default();
-    object(map, &mut message.bytes, |key, map, out| {
-        match key {
-            "jsonrpc" => {
-                let version = map.next_value_seed(ValueCopy(out))?;
-                fields.version = version.as_deref() == Some("2.0");
-            }
-            "id" => {
-                let id = map.next_value::<Value>()?;
-                let is_text = id.as_str().is_some_and(|text| text.len() <= LONGEST_ID);
-                if !(is_text || id.is_i64() || id.is_u64()) {
-                    return Err(A::Error::custom(
-                        "its id is neither a text of at most 256 bytes nor a whole number",
-                    ));
-                }
-                put(out, &id)?;
-                fields.id = Some(id);
-            }
-            "method" => {
-                let method = map.next_value_seed(ValueCopy(out))?;
-                let method = method.filter(|method| is_method(method));
-                fields.method = Some(method.ok_or_else(|| {
-                    A::Error::custom(
-                        "its method is not 1 to 64 of letters, digits, '/', '_', '-', '.' and '$'",
-                    )
-                })?);
-            }
-            "params" => fields.params = Some(map.next_value_seed(ParamsOf(out))?),
-            "result" => {
-                map.next_value_seed(ValueCopy(out))?;
-                fields.result = true;
-            }
-            "error" => {
-                map.next_value_seed(ValueCopy(out))?;
-                fields.error = true;
-            }
-            other => {
-                return Err(A::Error::custom(format!(
-                    "it has the field {other:?}, which JSON-RPC does not"
-                )));
-            }
-        }
-        Ok(())
-    })?;
-    message.take(fields).map_err(A::Error::custom)
-}
-
 impl McpMessage {
-    fn take(&mut self, fields: Fields) -> Result<(), &'static str> {
-        if !fields.version {
-            return Err("its jsonrpc is not \"2.0\"");
+    /// Takes one message of the body.
+    fn take(&mut self, one: &RawValue) -> Result<(), String> {
+        let mut fields = members(one, &[])?;
+        if fields.remove("jsonrpc").and_then(text).as_deref() != Some("2.0") {
+            return Err("its jsonrpc is not \"2.0\"".to_owned());
         }
-        let answers = fields.result != fields.error;
-        let (id, method) = match (fields.id, fields.method) {
-            (Some(_), None) if answers && fields.params.is_none() => return Ok(()),
-            (id, Some(method)) if !fields.result && !fields.error => (id, method),
-            _ => return Err("it is neither a request, a notification nor an answer"),
+        let id = fields.remove("id").map(id).transpose()?;
+        let method = fields.remove("method").map(method).transpose()?;
+        let params = fields.remove("params");
+        let params = params.map(|params| members(params, &["name", "uri"]));
+        let params = params.transpose()?;
+        let result = fields.remove("result").is_some();
+        let error = fields.remove("error").is_some();
+        if let Some(other) = fields.into_keys().next() {
+            return Err(format!(
+                "it has the field {other:?}, which JSON-RPC does not"
+            ));
+        }
+        let method = match (&id, method) {
+            (Some(_), None) if result != error && params.is_none() => return Ok(()),
+            (_, Some(method)) if !result && !error => method,
+            _ => return Err("it is neither a request, a notification nor an answer".to_owned()),
         };
         if id.is_some() == method.starts_with("notifications/") {
             return Err(
-                "a request has an id, and a notification has none: its method says the other",
+                "a request has an id, and a notification has none: its method says the other"
+                    .to_owned(),
             );
         }
-        let params = fields.params.unwrap_or_default();
-        let name = match name_field(&method) {
-            None => None,
-            Some(field) => {
-                let name = if field == "uri" {
-                    params.uri
-                } else {
-                    params.name
-                };
-                let fits = |name: &String| {
-                    !name.is_empty() && name.len() <= LONGEST_NAME && is_plain(name)
-                };
-                let name = name.filter(fits);
-                if field == "uri" && name.as_deref().is_some_and(has_dots) {
-                    return Err(
-                        "its uri has a dot segment, by which a server may read another one",
-                    );
-                }
-                Some(name.ok_or(
-                    "its params have no name, or no uri, of 1 to 2048 bytes of text without control characters and outer white space",
-                )?)
-            }
-        };
+        let name = name_field(&method).map(|field| name(field, &params.unwrap_or_default()));
+        let name = name.transpose()?;
         self.ids.extend(id);
         self.calls.push(McpCall { method, name });
         Ok(())
+    }
+}
+
+/// The id of a message.
+fn id(value: &RawValue) -> Result<Value, &'static str> {
+    let id: Option<Value> = serde_json::from_str(value.get()).ok();
+    let fits = |id: &Value| {
+        let is_text = id.as_str().is_some_and(|text| text.len() <= LONGEST_ID);
+        is_text || id.is_i64() || id.is_u64()
+    };
+    id.filter(fits)
+        .ok_or("its id is neither a text of at most 256 bytes nor a whole number")
+}
+
+/// The method of a message.
+fn method(value: &RawValue) -> Result<String, &'static str> {
+    text(value)
+        .filter(|method| is_method(method))
+        .ok_or("its method is not 1 to 64 of letters, digits, '/', '_', '-', '.' and '$'")
+}
+
+/// The name of what a call is about, which stands in this field.
+fn name(field: &str, params: &Members<'_>) -> Result<String, &'static str> {
+    let fits = |name: &String| !name.is_empty() && name.len() <= LONGEST_NAME && is_plain(name);
+    let name = params.get(field).and_then(|value| text(value)).filter(fits).ok_or(
+        "its params have no name, or no uri, of 1 to 2048 bytes of text without control characters and outer white space",
+    )?;
+    match field == "uri" && has_dots(&name) {
+        true => Err("its uri has a dot segment, by which a server may read another one"),
+        false => Ok(name),
     }
 }
 
@@ -285,39 +180,6 @@ fn has_dots(uri: &str) -> bool {
         let name = segment.split(|byte| b"?#".contains(byte)).next();
         name.is_some_and(|name| name == b"." || name == b"..")
     })
-}
-
-struct ParamsOf<'a>(&'a mut Vec<u8>);
-
-impl<'de> DeserializeSeed<'de> for ParamsOf<'_> {
-    type Value = Params;
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Params, D::Error> {
-        from.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for ParamsOf<'_> {
-    type Value = Params;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object as params")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Params, A::Error> {
-        let mut params = Params::default();
-        object(map, self.0, |key, map, out| {
-            unlike(key, &["name", "uri"])?;
-            let text = map.next_value_seed(ValueCopy(out))?;
-            match key {
-                "name" => params.name = text,
-                "uri" => params.uri = text,
-                _ => {}
-            }
-            Ok(())
-        })?;
-        Ok(params)
-    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,8 @@
 //! Names of fields of a request's head, as lists of them have it.
 
-use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
-
-use crate::policy::text::{ValueError, string_form};
+use crate::policy::text::{ValueError, text_type};
 
 /// The longest name.
 const LONGEST: usize = 64;
@@ -23,10 +20,10 @@ const FRAMING: [&str; 8] = [
     "upgrade",
 ];
 
-/// The name of a field, or the beginning of names: `x-acme-trace`, `x-acme-*`. Fields have no case.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct FieldPattern(String);
+text_type! {
+    /// The name of a field, or the beginning of names: `x-acme-trace`, `x-acme-*`. Fields have no case.
+    FieldPattern
+}
 
 impl FieldPattern {
     /// Whether it means the field of this name. Behind an asterisk stand letters, digits and hyphens alone: another byte is one of
@@ -44,12 +41,6 @@ impl FieldPattern {
 
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'-'
-}
-
-impl fmt::Display for FieldPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
 }
 
 impl FromStr for FieldPattern {
@@ -74,8 +65,6 @@ impl FromStr for FieldPattern {
         }
     }
 }
-
-string_form!(FieldPattern);
 
 #[cfg(test)]
 mod tests {

@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::policy::text::{ValueError, string_form};
+use crate::policy::text::{ValueError, text_type};
 
 /// The methods that a rule can limit by a name, and the field of `params` that has it.
 const NAMED: [(&str, &str); 5] = [
@@ -111,10 +111,17 @@ impl FromStr for McpCall {
     }
 }
 
-/// A pattern of names: `*` is any number of any characters.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct NameGlob(String);
+text_type! {
+    /// A pattern of names: `*` is any number of any characters.
+    NameGlob,
+    "a name of MCP: visible ASCII without comma, quotes and backslash, at most 256 characters and 4 asterisks, of \
+     which no two stand together",
+    |text| {
+        let plain = |b: u8| b.is_ascii_graphic() && !b",'\"\\".contains(&b);
+        let few = text.matches('*').count() <= MOST_WILDCARDS && !text.contains("**");
+        (1..=LONGEST_NAME).contains(&text.len()) && text.bytes().all(plain) && few
+    }
+}
 
 impl NameGlob {
     /// Every name.
@@ -155,31 +162,6 @@ fn matches(pattern: &str, name: &str) -> bool {
     }
     rest.ends_with(last)
 }
-
-impl fmt::Display for NameGlob {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromStr for NameGlob {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
-        let plain = |b: u8| b.is_ascii_graphic() && !b",'\"\\".contains(&b);
-        let few = text.matches('*').count() <= MOST_WILDCARDS && !text.contains("**");
-        match (1..=LONGEST_NAME).contains(&text.len()) && text.bytes().all(plain) && few {
-            true => Ok(Self(text.to_owned())),
-            false => Err(ValueError::grammar(
-                text,
-                "a name of MCP: visible ASCII without comma, quotes and backslash, at most 256 characters and 4 asterisks, of \
-                 which no two stand together",
-            )),
-        }
-    }
-}
-
-string_form!(NameGlob);
 
 /// A method, and the names that it may have.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,37 +5,21 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::{McpWords, Request};
-use crate::policy::text::ValueError;
+use crate::policy::text::{ValueError, text_type};
 
 /// The most methods that a rule names, and the longest of them.
 const MOST_METHODS: usize = 16;
 const LONGEST_METHOD: usize = 24;
 
-/// The method of a request: capitals and hyphens, as all registered ones are; another spelling is another method to some servers.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Method(String);
-
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromStr for Method {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
+text_type! {
+    /// The method of a request: capitals and hyphens, as all registered ones are; another spelling is another method to some servers.
+    Method,
+    "a method of HTTP: A-Z and '-', and not CONNECT",
+    |text| {
         let plain = text.bytes().all(|b| b.is_ascii_uppercase() || b == b'-');
         let starts = text.starts_with(|c: char| c.is_ascii_uppercase());
         // A tunnel is no request for a path.
-        if plain && starts && text.len() <= LONGEST_METHOD && text != "CONNECT" {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(ValueError::grammar(
-                text,
-                "a method of HTTP: A-Z and '-', and not CONNECT",
-            ))
-        }
+        plain && starts && text.len() <= LONGEST_METHOD && text != "CONNECT"
     }
 }
 

@@ -25,7 +25,6 @@ fn every_field_has_an_annotation() {
         .field("network.on-unknown", "ask")
         .field("network.ask-seconds", "31")
         .field("network.cool-down", "32")
-        .field("network.budgets-kept", "33")
         .field("network.inbound", "9090, 8080")
         .preset("local", "[\"a.local.test\"]")
         .field("syscalls.profile", "paranoid")
@@ -81,7 +80,6 @@ fn every_field_has_an_annotation() {
             on_unknown: OnUnknown::Ask,
             ask_seconds: "31".parse().unwrap(),
             cool_down: "32".parse().unwrap(),
-            budgets_kept: "33".parse().unwrap(),
             inbound: ["8080", "9090"].map(|port| port.parse().unwrap()).into(),
         },
         syscalls: Syscalls {
@@ -372,7 +370,6 @@ fn a_bad_value_names_the_key_the_value_and_what_is_allowed() {
         ("network.hosts", "1e3", "\"1e3\" is not a whole number"),
         ("network.ask-seconds", "601", "from 1 to 600"),
         ("network.cool-down", "1m", "from 0 to 86400"),
-        ("network.budgets-kept", "604801", "from 0 to 604800"),
         ("network.on-unknown", "allow", "one of deny, ask"),
         ("syscalls.allow", "*", "\"*\" is not a system call's name"),
         (

@@ -384,18 +384,6 @@ fn each_field_is_limited_by_its_own_rule() {
         ),
         (NetworkHosts, "network.hosts = 6", "network.hosts = 5", true),
         (
-            NetworkBudgetsKept,
-            "network.budgets-kept = 6",
-            "network.budgets-kept = 5",
-            false,
-        ),
-        (
-            NetworkBudgetsKept,
-            "network.budgets-kept = 5",
-            "network.budgets-kept = 6",
-            true,
-        ),
-        (
             NetworkCoolDown,
             "network.cool-down = 6",
             "network.cool-down = 5",

@@ -238,7 +238,6 @@ fn the_built_in_policies_are_what_the_design_says() {
         on_unknown: OnUnknown::Deny,
         ask_seconds: "30".parse().unwrap(),
         cool_down: "0".parse().unwrap(),
-        budgets_kept: "0".parse().unwrap(),
         proxy_env: Switch::On,
         tls: TlsWay::Pass,
         connections: count("256"),

@@ -245,7 +245,6 @@ fn n_h1_a_denial_in_the_ceiling_narrows_the_default_and_loosens_nothing() {
         ),
         ("syscalls.deny = [\"ptrace\"]", Some(Field::SyscallsDeny)),
         ("network.cool-down = 60", Some(Field::NetworkCoolDown)),
-        ("network.budgets-kept = 60", Some(Field::NetworkBudgetsKept)),
         ("network.hosts = 100", Some(Field::NetworkHosts)),
         (
             "filesystem.scratch = \"100MiB\"",

@@ -70,7 +70,6 @@ fn words(dice: &mut Dice, field: Field) -> (Shape, Vec<&'static str>) {
         Field::NetworkLimit => (List, dice.some(&LIMITS)),
         Field::NetworkAskSeconds => (Number, vec![dice.pick(&["1", "30", "600"])]),
         Field::NetworkCoolDown => (Number, vec![dice.pick(&["0", "60", "86400"])]),
-        Field::NetworkBudgetsKept => (Number, vec![dice.pick(&["0", "60", "604800"])]),
         Field::NetworkInbound => (List, dice.some(&["80", "8080", "*"])),
         Field::NetworkConnections | Field::NetworkConnectionsPerMinute | Field::NetworkHosts => {
             (Number, vec![dice.pick(&["1", "256", "1000000"])])

@@ -80,7 +80,6 @@ impl LandlockWalls {
             lacks: Vec::new(),
             network: NetworkPlan {
                 // Nothing outlives the run.
-                budgets_kept: 0,
                 ..plan.network.clone()
             },
         }

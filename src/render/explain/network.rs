@@ -159,12 +159,6 @@ pub(super) fn budget(page: &mut Page, network: &NetworkPlan) {
             "after a used-up budget nothing goes through for {pause} s"
         ));
     }
-    if network.budgets_kept > 0 {
-        let kept = network.budgets_kept;
-        page.item(format_args!(
-            "used budgets still count if this container starts again within {kept} s of its end"
-        ));
-    }
 }
 
 /// By which proxies: the node's behind the sidecar, the sidecar's own in front of it.

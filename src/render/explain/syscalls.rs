@@ -8,10 +8,9 @@ use serde::Serialize;
 
 use super::page::Page;
 use crate::plan::SyscallPlan;
-use crate::policy::SyscallProfile;
 use crate::seccomp::{
-    ARCH_X86_64, CallProfile, FilterInput, FilterProgram, KnownSyscall, SyscallVerdict, compile,
-    outcomes, reason, sets_modes,
+    ARCH_X86_64, FilterInput, FilterProgram, KnownSyscall, SyscallVerdict, compile, outcomes,
+    profile_reason, reason, sets_modes,
 };
 
 /// Docker's default profile for a container with the default capabilities, as Docker 28 writes it into a bundle. Its source is
@@ -216,7 +215,7 @@ impl TablePrograms<'_> {
         if is_in(&plan.allow) {
             return "by the policy's syscalls.allow".into();
         }
-        if let Some(reason) = call_profile(plan.profile).reason(name) {
+        if let Some(reason) = profile_reason(plan.profile, name) {
             return reason.into();
         }
         if sets_modes(name)
@@ -228,15 +227,6 @@ impl TablePrograms<'_> {
             .into();
         }
         reason(name).into()
-    }
-}
-
-/// A policy's profile, as the filter has it.
-pub fn call_profile(profile: SyscallProfile) -> CallProfile {
-    match profile {
-        SyscallProfile::Paranoid => CallProfile::Paranoid,
-        SyscallProfile::Agent => CallProfile::Agent,
-        SyscallProfile::Debug => CallProfile::Debug,
     }
 }
 
@@ -276,7 +266,7 @@ mod tests {
                 allow: &names(&plan.allow),
                 deny: &names(&plan.deny),
                 set_id: false,
-                profile: call_profile(plan.profile),
+                profile: plan.profile,
                 devices: false,
                 denials: DenyMode::Errno,
             }),

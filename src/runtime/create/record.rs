@@ -56,7 +56,6 @@ pub(super) fn new_record(
             asked: decision.asked.clone(),
             wrap: decision.wrapped,
         },
-        overlay: false,
         init: None,
         cgroups: cgroups(global, spec, place),
         controllers: None,

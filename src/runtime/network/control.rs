@@ -168,12 +168,8 @@ fn hand_over_within(
         });
     }
     let caller = caller()?;
-    // A sidecar of before there were wardens takes every descriptor for a listener, and does not look at its callers.
-    let is_older = record.sidecar.as_ref().is_some_and(|s| s.warden.is_none())
-        && matches!(request, ControlRequest::Rules { .. });
-    let caller = (!is_older).then_some(caller.as_fd());
     let descriptors = descriptors.iter().map(AsFd::as_fd);
-    let all: Vec<BorrowedFd<'_>> = caller.into_iter().chain(descriptors).collect();
+    let all: Vec<BorrowedFd<'_>> = std::iter::once(caller.as_fd()).chain(descriptors).collect();
     ask_with(dir, request, &all, within)
 }
 

@@ -5,13 +5,11 @@
 //! | [`wall`], [`companion`] | the sidecar and the inner namespace, while `create` raises them |
 //! | [`resolver`], [`upstream`], [`engine_networks`], [`reading`] | what the engine and the node prepared: names, a proxy, networks for containers, certificates and secrets |
 //! | [`control`], [`rules`], [`ports`] | the line to a running sidecar: other rules, later ports |
-//! | [`budgets`] | what was used, kept for the container's next run |
 //! | [`clients`], [`refused`] | which program has a connection; what was refused from outside |
 //! | [`sandbox`] | a pod whose sidecar died |
 //! | [`tried`] | what `verify` tries, told to the sidecar |
 
 pub mod approvals;
-pub mod budgets;
 pub mod calls;
 pub mod clients;
 pub mod companion;

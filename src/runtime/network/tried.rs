@@ -13,7 +13,7 @@ use crate::sidecar::{ControlReply, ControlRequest};
 /// Tells the sidecar that serves a container's network; where none does, nothing is logged.
 ///
 /// # Errors
-/// The sidecar does not know of such ports, as that of an earlier version, or cannot be asked.
+/// The sidecar cannot be asked.
 pub fn announce(
     place: &ContainerPaths,
     record: &Record,

@@ -13,7 +13,6 @@ use crate::plan::{AuditedNetwork, Plan};
 use crate::policy::NetworkMode;
 use crate::runtime::RuntimeError;
 use crate::runtime::launch::has_user_namespace;
-use crate::runtime::network::budgets;
 use crate::runtime::network::companion::sidecar_config;
 use crate::runtime::network::control;
 use crate::runtime::network::counted;
@@ -40,8 +39,6 @@ pub struct NetworkWall {
     user_namespace: bool,
     /// What is served, and the directory of its files.
     serving: Option<(ServingConfig, PathBuf)>,
-    /// The file of what is used, where it counts for the next run.
-    kept: Option<OwnedFd>,
     mode: NetworkMode,
     proxy_port: u16,
     /// Whether the caller has no root's rights.
@@ -71,20 +68,7 @@ impl NetworkWall {
             .network
             .is_served_by_own()
             .then(|| (serving(plan, place), place.dir()));
-        let seconds = plan.network.budgets_kept;
-        let kept = match serving {
-            Some(_) if seconds > 0 => {
-                let secrets = plan.network.secrets.iter();
-                let limited = secrets.filter(|secret| secret.uses.is_some()).count();
-                let hosts = plan.network.budget.hosts;
-                Some(budgets::open(place, seconds, (hosts, limited))?)
-            }
-            _ => None,
-        };
         let mut config = sidecar_config(plan, spec, place, listener);
-        if let Some(kept) = &kept {
-            config.limits.file_bytes = config.limits.file_bytes.max(kept.room);
-        }
         let loss = config.loss;
         let reading = reading.map(ReaderConfig::to_file).transpose();
         let reading = reading.map_err(RuntimeError::io("write the reader's input"))?;
@@ -107,7 +91,6 @@ impl NetworkWall {
             config: sysctls,
             user_namespace,
             serving,
-            kept: kept.map(|kept| kept.file),
             mode,
             proxy_port: plan.network.proxy_port,
             persons: unprivileged::inside().is_some(),
@@ -180,7 +163,7 @@ impl NetworkWall {
                 serving.outside = outside.is_some();
                 serving.context = runs::context(record, identity);
                 serving.warden = self.loss != Loss::Tolerated;
-                let mut files = serving_files(serving, dir, run, self.kept.take())?;
+                let mut files = serving_files(serving, dir, run)?;
                 files.outside = outside;
                 Some(files)
             }
@@ -242,7 +225,6 @@ fn serving(plan: &Plan, place: &ContainerPaths) -> ServingConfig {
         inbound: network.inbound.clone(),
         published: network.published.clone(),
         leads_nowhere: network.leads_nowhere.keys().copied().collect(),
-        kept: network.budgets_kept > 0,
         outside: false,
         warden: false,
         families: Families::V4,
@@ -262,7 +244,6 @@ fn serving_files(
     serving: &ServingConfig,
     dir: &Path,
     run: &RunDir,
-    kept: Option<OwnedFd>,
 ) -> Result<ServingFds, RuntimeError> {
     use rustix::fs::{Mode, OFlags, open};
     let config = dir.join("network.json");
@@ -279,7 +260,6 @@ fn serving_files(
         config: config_fd,
         journal: run.open(audit::SIDECAR)?.into(),
         warden: wardens.transpose()?.map(OwnedFd::from),
-        kept,
         outside: None,
         control: control::listen(dir)?,
     })

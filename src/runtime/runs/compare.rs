@@ -66,7 +66,6 @@ impl RunDir {
 }
 
 /// Where a run that is over has other files than its log says, without a receipt too: the record, the filter, and the receipt itself.
-/// A log of an earlier version says nothing of them.
 pub(super) fn unlike_log(run: &RunDir, logs: &[Log]) -> Vec<LogFault> {
     let node = logs.iter().find(|log| log.file == NODE);
     let lines = node.into_iter().flat_map(|node| node.lines.iter().rev());

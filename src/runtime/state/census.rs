@@ -8,7 +8,7 @@
 //! /run/agentbox/index/<root>-<id>/namespaces    what `delete` takes out again, one a line
 //! ```
 //! An entry says where to look and nothing else: whether a container really is in a namespace, its record and the
-//! kernel say. A container that is not `listed` (an older version's, or one in creation) is always read. Verbs remove
+//! kernel say. A container that is not `listed` (one in creation) is always read. Verbs remove
 //! entries of deleted containers when they meet them. The index misses processes that change their namespaces later,
 //! which is possible only without a policy: namespaces made by them belong to no container.
 
@@ -259,12 +259,7 @@ mod tests {
         fn container(&self, key: &str) {
             let dir = self.0.join("index").join(key);
             fs::create_dir_all(&dir).unwrap();
-            let record = serde_json::json!({
-                "format": 3, "id": key, "root": "/r", "bundle": "/b", "rootfs": "/b/rootfs", "cwd": "/", "ociVersion": "1.0.2",
-                "annotations": {}, "systemdCgroup": false, "plan": null, "chosenBy": "a test", "overlay": false, "init": null,
-                "cgroups": [], "sidecar": null, "filtered": false, "netnsCookie": null, "started": false,
-            });
-            fs::write(dir.join("record.json"), record.to_string()).unwrap();
+            Record::bare(key).save(&dir).unwrap();
         }
 
         fn found(&self, of: &Namespace) -> Vec<String> {
@@ -308,7 +303,7 @@ mod tests {
         assert_eq!(run.found(&namespace(1)), ["a", "b"]);
         assert_eq!(run.found(&namespace(2)), ["c"]);
         assert!(run.found(&namespace(3)).is_empty());
-        // An older version's, of which the index knows nothing.
+        // One in creation, of which the index knows nothing.
         run.container("old");
         assert_eq!(run.found(&namespace(1)), ["a", "b", "old"]);
         assert_eq!(run.found(&namespace(3)), ["old"]);

@@ -7,14 +7,11 @@
 //! | [`find`], [`identity`] | which container somebody means, and who it is for people |
 //! | [`report`] | the pipe by which a container's process says why it did not start |
 //! | [`persons`] | where all of it lies for somebody without root's rights |
-//! | [`older`], [`overlay`] | records and mounts of earlier versions |
 
 pub mod census;
 pub mod find;
 pub mod half_made;
 pub mod identity;
-mod older;
-pub mod overlay;
 pub mod persons;
 pub mod record;
 pub mod report;

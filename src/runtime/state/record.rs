@@ -15,7 +15,7 @@ use crate::plan::{CapabilitySets, DecidedPlan, Plan, SharedNetwork};
 use crate::policy::WrapOptions;
 use crate::runtime::RuntimeError;
 use crate::runtime::network::resolver::EngineFiles;
-use crate::runtime::state::{older, store};
+use crate::runtime::state::store;
 use crate::sidecar::SidecarRecord;
 
 pub use crate::sys::process_id::ProcessId;
@@ -23,15 +23,14 @@ pub use crate::sys::process_id::ProcessId;
 /// The record's name in a directory.
 pub const FILE: &str = "record.json";
 
-/// Grows with each change that an older program would misread. A program reads its own format and older ones.
+/// Grows with each change that an older program would misread. No release wrote a format before this one.
 pub const FORMAT: u32 = 4;
 
 /// What is remembered of a container.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Record {
-    /// Format of this record; those before the second had none written down.
-    #[serde(default)]
+    /// Format of this record.
     pub format: u32,
     /// Its id.
     pub id: String,
@@ -53,40 +52,31 @@ pub struct Record {
     /// Whether systemd manages its cgroup.
     pub systemd_cgroup: bool,
     /// Its processes keep the session keyring that they inherit.
-    #[serde(default)]
     pub no_new_keyring: bool,
     /// What is enforced, and by which policy; `None` under `unconfined`, and never left out.
     #[serde(deserialize_with = "Option::deserialize")]
     pub decided: Option<DecidedPlan>,
     /// How `unconfined` was chosen, or the policy.
     pub chosen_by: String,
-    /// What had a say in the policy besides the annotations; not in records before the third format.
-    #[serde(default)]
+    /// What had a say in the policy besides the annotations.
     pub call: CreateCall,
-    /// Capabilities of the first process, for `exec`: the shadow spec has those of the set-up as well. Records of the
-    /// first format have none, and so have their processes.
-    #[serde(default)]
+    /// Capabilities of the first process, for `exec`: the shadow spec has those of the set-up as well.
     pub capabilities: CapabilitySets,
-    /// A temporary root file system is mounted in our directory.
-    pub overlay: bool,
     /// The first process, once it is there.
     pub init: Option<ProcessId>,
     /// Cgroups of the container and its companion, below each hierarchy's root; saved before they are made.
     pub cgroups: Vec<PathBuf>,
-    /// The directories of its cgroup, once the first process is there; not in records of older versions.
-    #[serde(default)]
+    /// The directories of its cgroup, once the first process is there.
     pub controllers: Option<Controllers>,
     /// The companion process, once it is there.
     pub sidecar: Option<SidecarRecord>,
     /// Whether a seccomp filter is kept with it, the engine's or the merged one.
     pub filtered: bool,
-    /// SHA-256 of that filter's file; not in records of older versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// SHA-256 of that filter's file.
     pub filter_hash: Option<String>,
     /// Cookie of the inner network namespace.
     pub netns_cookie: Option<u64>,
     /// Where the engine keeps what the sidecar resolves names with.
-    #[serde(default)]
     pub engine_files: EngineFiles,
     /// Whether `start` has been called: the engine's network is then final.
     pub started: bool,
@@ -106,17 +96,6 @@ pub struct CreateCall {
     /// It was `wrap` that called.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wrap: bool,
-}
-
-impl Default for CreateCall {
-    fn default() -> Self {
-        Self {
-            policy: None,
-            config: "/etc/agentbox/config.toml".into(),
-            asked: WrapOptions::default(),
-            wrap: false,
-        }
-    }
 }
 
 impl Record {
@@ -144,18 +123,22 @@ impl Record {
             why: e.to_string(),
         };
         let Format { format } = serde_json::from_slice(&text).map_err(input)?;
-        let record: Self = match format {
-            FORMAT => serde_json::from_slice(&text),
-            older if older < FORMAT => older::read(&text),
-            newer => {
-                return Err(RuntimeError::Newer {
-                    path,
-                    format: newer,
-                    known: FORMAT,
-                });
-            }
+        if format > FORMAT {
+            return Err(RuntimeError::Newer {
+                path,
+                format,
+                known: FORMAT,
+            });
         }
-        .map_err(input)?;
+        if format < FORMAT {
+            return Err(RuntimeError::Input {
+                path,
+                why: format!(
+                    "its format is {format}, which no release of agentbox wrote: remove the container with `agentbox delete --force`"
+                ),
+            });
+        }
+        let record: Self = serde_json::from_slice(&text).map_err(input)?;
         if record.hooks != Hooks::default() && store::is_of_ordinary_user() {
             return Err(RuntimeError::Input {
                 path,
@@ -212,8 +195,6 @@ pub struct Remains {
     pub sidecar: Option<SidecarRecord>,
     /// Cgroups of both.
     pub cgroups: Vec<PathBuf>,
-    /// Whether a root file system may be mounted in our directory.
-    pub overlay: bool,
 }
 
 impl Remains {
@@ -227,7 +208,6 @@ impl Remains {
             init: serde_json::from_value(take("init")).ok().flatten(),
             sidecar: serde_json::from_value(take("sidecar")).ok().flatten(),
             cgroups: serde_json::from_value(take("cgroups")).unwrap_or_default(),
-            overlay: serde_json::from_value(take("overlay")).unwrap_or(true),
         })
     }
 }
@@ -238,7 +218,6 @@ impl From<&Record> for Remains {
             init: record.init,
             sidecar: record.sidecar.clone(),
             cgroups: record.cgroups.clone(),
-            overlay: record.overlay,
         }
     }
 }
@@ -289,13 +268,51 @@ pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), RuntimeError> {
 }
 
 #[cfg(test)]
+impl Record {
+    /// A container without a policy, for tests.
+    pub fn bare(id: &str) -> Self {
+        Self {
+            format: FORMAT,
+            id: id.to_owned(),
+            root: "/r".into(),
+            bundle: "/b".into(),
+            rootfs: "/b/rootfs".into(),
+            cwd: "/".into(),
+            oci_version: "1.0.2".to_owned(),
+            annotations: BTreeMap::new(),
+            hooks: Hooks::default(),
+            systemd_cgroup: false,
+            no_new_keyring: false,
+            decided: None,
+            chosen_by: "a test".to_owned(),
+            call: CreateCall {
+                policy: None,
+                config: "/etc/agentbox/config.toml".into(),
+                asked: WrapOptions::default(),
+                wrap: false,
+            },
+            capabilities: CapabilitySets::default(),
+            init: None,
+            cgroups: Vec::new(),
+            controllers: None,
+            sidecar: None,
+            filtered: false,
+            filter_hash: None,
+            netns_cookie: None,
+            engine_files: EngineFiles::default(),
+            started: false,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
     /// A record of a version to come, with a field and a shape that nobody knows yet.
     const NEWER: &str = r#"{
         "format": 77, "id": {"new": "shape"}, "init": {"pid": 5, "startTime": 7}, "sidecar": {"other": 1},
-        "cgroups": ["/a/b"], "overlay": false, "unheardOf": []
+        "cgroups": ["/a/b"], "unheardOf": []
     }"#;
 
     fn directory(content: &str) -> PathBuf {
@@ -321,7 +338,7 @@ mod tests {
         };
         assert_eq!(remains.init, Some(init));
         assert_eq!(remains.cgroups, [PathBuf::from("/a/b")]);
-        assert!(remains.sidecar.is_none() && !remains.overlay);
+        assert!(remains.sidecar.is_none());
         fs::remove_dir_all(dir).unwrap();
     }
 

@@ -274,11 +274,6 @@ pub fn index() -> PathBuf {
     run_dir().join("index")
 }
 
-/// Where it is kept what containers used of their budgets.
-pub fn kept() -> PathBuf {
-    run_dir().join("kept")
-}
-
 /// Every container on this node, whatever its engine.
 pub fn all() -> Result<Vec<Record>, RuntimeError> {
     read_where(|_| true)

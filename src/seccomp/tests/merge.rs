@@ -4,13 +4,14 @@ use super::super::interp::{ARCH_X86_64, SyscallData};
 use super::super::ours::is_logged;
 use super::super::rule::PLAIN;
 use super::super::{
-    CallProfile, DenyMode, FilterInput, FilterPolicy, KnownSyscall, LinuxSeccomp, Note,
-    NotifyListener, SeccompError, SyscallFilter, SyscallVerdict, compile,
+    DenyMode, FilterInput, FilterPolicy, KnownSyscall, LinuxSeccomp, Note, NotifyListener,
+    SeccompError, SyscallFilter, SyscallVerdict, compile,
 };
 use super::engine::{TestRandom, random_profile};
 use super::{
     BUNDLES, bundle, call, engine_alone, errno, interesting_numbers, names, ours, profile, source,
 };
+use crate::policy::SyscallProfile;
 
 /// Arguments that some rule somewhere names.
 const ARGS: [[u64; 6]; 12] = [
@@ -159,7 +160,7 @@ fn notify_answers_the_same_errnos_through_the_listener() {
                 allow: &allow,
                 deny: &deny,
                 set_id: true,
-                profile: CallProfile::Agent,
+                profile: SyscallProfile::Agent,
                 devices: false,
                 denials,
             };
@@ -200,7 +201,7 @@ fn attacks_that_are_answered_as_unknown_calls_are_logged_and_what_libraries_prob
         allow: &allow,
         deny: &deny,
         set_id: true,
-        profile: CallProfile::Agent,
+        profile: SyscallProfile::Agent,
         devices: false,
         denials: DenyMode::Notify,
     };
@@ -243,7 +244,7 @@ fn an_engine_with_its_own_listener_keeps_it_and_our_denials_stay_errnos() {
         allow: &allow,
         deny: &deny,
         set_id: true,
-        profile: CallProfile::Agent,
+        profile: SyscallProfile::Agent,
         devices: false,
         denials: DenyMode::Notify,
     };
@@ -279,7 +280,7 @@ fn a_profile_that_denies_the_hand_over_gets_no_listener() {
             allow: &allow,
             deny: &deny,
             set_id: true,
-            profile: CallProfile::Agent,
+            profile: SyscallProfile::Agent,
             devices: false,
             denials: DenyMode::Notify,
         };
@@ -301,7 +302,7 @@ fn a_policy_cannot_deny_what_the_runtime_itself_still_calls() {
         allow: &allow,
         deny: &deny,
         set_id: true,
-        profile: CallProfile::Agent,
+        profile: SyscallProfile::Agent,
         devices: false,
         denials: DenyMode::Errno,
     };
@@ -349,7 +350,7 @@ fn the_limit_of_core_files_is_never_changed() {
         allow: &allow,
         deny: &deny,
         set_id: true,
-        profile: CallProfile::Agent,
+        profile: SyscallProfile::Agent,
         devices: false,
         denials: DenyMode::Notify,
     };
@@ -393,7 +394,7 @@ fn set_id_bits_are_refused_in_every_call_that_sets_a_mode() {
             allow: &allow,
             deny: &deny,
             set_id,
-            profile: CallProfile::Agent,
+            profile: SyscallProfile::Agent,
             devices: false,
             denials: DenyMode::Errno,
         };
@@ -464,7 +465,7 @@ fn ioctls_are_listed_unless_a_device_needs_its_own() {
             allow: &allow,
             deny: &deny,
             set_id: false,
-            profile: CallProfile::Agent,
+            profile: SyscallProfile::Agent,
             devices,
             denials: DenyMode::Errno,
         };
@@ -496,7 +497,7 @@ fn ioctls_are_listed_unless_a_device_needs_its_own() {
     }
 }
 
-fn under(profile: CallProfile, allow: &[&str], engine: Option<&LinuxSeccomp>) -> SyscallFilter {
+fn under(profile: SyscallProfile, allow: &[&str], engine: Option<&LinuxSeccomp>) -> SyscallFilter {
     let (allow, deny) = (names(allow), names(&[]));
     let ours = FilterPolicy {
         allow: &allow,
@@ -535,8 +536,8 @@ const PARANOIDS: [(&str, [u64; 6], u16); 14] = [
 fn paranoid_lists_requests_and_executes_no_memory() {
     let engine = bundle("docker26-run");
     for engine in [None, Some(&engine)] {
-        let agent = under(CallProfile::Agent, &[], engine);
-        let paranoid = under(CallProfile::Paranoid, &[], engine);
+        let agent = under(SyscallProfile::Agent, &[], engine);
+        let paranoid = under(SyscallProfile::Paranoid, &[], engine);
         // fcntl is checked, and not as far as the listener's way out goes.
         assert_eq!(
             paranoid.listener,
@@ -570,7 +571,7 @@ fn paranoid_lists_requests_and_executes_no_memory() {
             assert_eq!(verdict, SyscallVerdict::Allow, "{name}({args:x?})");
         }
         // What is allowed by name is allowed whatever its arguments.
-        let more = under(CallProfile::Paranoid, &["mprotect"], engine);
+        let more = under(SyscallProfile::Paranoid, &["mprotect"], engine);
         let jit = call("mprotect", [0x1000, 4096, 5, 0, 0, 0]);
         assert_eq!(more.verdict(&jit), SyscallVerdict::Allow);
         let typed = call("ioctl", [0, 0x5412, 0, 0, 0, 0]);
@@ -584,12 +585,12 @@ fn debug_adds_what_its_file_says_and_ceilings_know_of() {
         .values()
         .map(|(name, _, _)| name.as_str())
         .collect();
-    let mut known = crate::policy::SyscallProfile::Debug.adds().to_vec();
+    let mut known = SyscallProfile::Debug.adds().to_vec();
     known.sort_by_key(|name| name.parse::<KnownSyscall>().unwrap().number());
     assert_eq!(listed, known);
     let (agent, debug) = (
-        under(CallProfile::Agent, &[], None),
-        under(CallProfile::Debug, &[], None),
+        under(SyscallProfile::Agent, &[], None),
+        under(SyscallProfile::Debug, &[], None),
     );
     for name in KnownSyscall::all() {
         let call = call(name.as_str(), [0; 6]);

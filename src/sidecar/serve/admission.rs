@@ -263,12 +263,6 @@ impl Wall {
     /// Gives a name its place among those that the budget allows.
     fn count_name(&self, name: &HostName, now: u64) -> Result<SyntheticAddresses, Refusal> {
         let mut names = self.names.borrow_mut();
-        if let Some(keeper) = &mut *self.keeper.borrow_mut()
-            && names.is_new(name)
-        {
-            let number = names.number(name);
-            keeper.will_look_up(number).map_err(Refusal::Over)?;
-        }
         names.give(name).ok_or_else(|| {
             self.ledger.borrow_mut().begin_pause(now);
             Refusal::Over(OverBudget::Hosts(self.budget.hosts))

@@ -28,7 +28,6 @@
 //! guests     connections in that are open
 //! outside    connections from outside that nobody answers
 //! counted    what the kernel alone counts
-//! keeper     the file of what was used
 //! tried      attempts of `verify`
 //! written    mounts of which a file was written
 //! control    questions of the runtime's verbs
@@ -47,7 +46,6 @@ mod explicit;
 mod guests;
 mod honey;
 mod inbound;
-mod keeper;
 mod live;
 mod long;
 mod notes;
@@ -82,7 +80,7 @@ use super::protocol::Question;
 use super::watched::WatchedMount;
 use crate::audit;
 use crate::egress::names::Families;
-use crate::egress::{AskRules, Budget, CountedSecret, EgressRules, TlsHosts, UsageFile};
+use crate::egress::{AskRules, Budget, CountedSecret, EgressRules, TlsHosts};
 use crate::network::{Listeners, Stub};
 use crate::plan::AuditedNetwork;
 use crate::policy::{HoneyValue, NetworkPrefix};
@@ -136,9 +134,6 @@ pub struct ServingConfig {
     /// Ports that the engine publishes and that lead nowhere.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub leads_nowhere: BTreeSet<u16>,
-    /// Whether a file comes along in which what is used is kept.
-    #[serde(default)]
-    pub kept: bool,
     /// Whether the kernel's count of resets in the engine's network comes along.
     #[serde(default)]
     pub outside: bool,
@@ -201,8 +196,6 @@ pub struct Descriptors {
     pub journal: OwnedFd,
     /// What the container is shown of its refusals.
     pub(super) inside: Option<DenialFile>,
-    /// The usage of earlier runs, and its file, opened to append.
-    pub kept: Option<(UsageFile, OwnedFd)>,
     /// /proc/PID/net/snmp of the engine's network.
     pub outside: Option<OwnedFd>,
     /// The warden's log, opened to append; the warden takes it before anything is served.
@@ -252,7 +245,7 @@ pub(super) fn run_alone(
             around,
             reader,
         } = alone;
-        let wall = Wall::new(serving, (journal, inside), None, around);
+        let wall = Wall::new(serving, (journal, inside), around);
         let wall = Rc::new(wall.with_reader(reader).map_err(step(NO_LINE))?);
         wall.take_names(names)
             .map_err(|why| step("take the names of the node")(std::io::Error::other(why)))?;
@@ -290,14 +283,13 @@ pub(super) fn run(
             dialers,
             journal,
             inside,
-            kept,
             outside,
             warden: _,
             control,
             routes,
             reader,
         } = descriptors;
-        let wall = Wall::new(serving, (journal, inside), kept, routes);
+        let wall = Wall::new(serving, (journal, inside), routes);
         let wall = Rc::new(wall.with_reader(reader).map_err(step(NO_LINE))?);
         wall::keep_log(&wall);
         if let Some(listeners) = listeners {
@@ -328,7 +320,6 @@ pub(super) fn run(
             () = wall.traps.caught_to_end() => {}
             () = wall.reader_lost() => {}
         }
-        wall.settle();
         counts.borrow_mut().excuse(verifies.take());
         wall.note_counts(counts.borrow_mut().rest());
         Ok::<_, SidecarError>((wall, calls))

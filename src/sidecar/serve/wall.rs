@@ -15,7 +15,6 @@ use super::asks::Approvals;
 use super::control::EngineNames;
 use super::guests::Guests;
 use super::honey::Traps;
-use super::keeper::Keeper;
 use super::live::Connections;
 use super::requests::Reader;
 use super::tried::VerifyAttempts;
@@ -25,9 +24,7 @@ use crate::audit::quota::Amounts;
 use crate::egress::BudgetUse;
 use crate::egress::NetworkStatus;
 use crate::egress::names::{Families, NameTable};
-use crate::egress::{
-    AskRules, Budget, EgressRules, Ledger, OverBudget, TlsHosts, UsageFile, Uses, room,
-};
+use crate::egress::{AskRules, Budget, EgressRules, Ledger, OverBudget, TlsHosts, Uses};
 use crate::plan::AuditedNetwork;
 use crate::plan::network::UNDECIDED;
 use crate::policy::request::Request;
@@ -68,7 +65,6 @@ pub(super) struct Wall {
     journal: RefCell<Journal>,
     /// A line of the log is due earlier than was known.
     due: Notify,
-    pub keeper: RefCell<Option<Keeper>>,
     pub connections: Connections,
     pub guests: Guests,
     began: Instant,
@@ -95,7 +91,6 @@ impl Wall {
     pub fn new(
         serving: ServingConfig,
         (journal, inside): (OwnedFd, Option<DenialFile>),
-        kept: Option<(UsageFile, OwnedFd)>,
         routes: [RouteSocket; 2],
     ) -> Self {
         let ServingConfig {
@@ -114,7 +109,6 @@ impl Wall {
             // Where the ports are listened for was decided before.
             published: _,
             leads_nowhere,
-            kept: _,
             outside: _,
             warden: _,
             families,
@@ -124,21 +118,12 @@ impl Wall {
         } = serving;
         let services = services.into_iter().map(NetworkPrefix::parts).collect();
         let began = Instant::now();
-        let (spent, file) = kept.unzip();
-        let kept: UsageFile = spent.unwrap_or_default();
-        let sent = kept.spent.upload_bytes;
-        let uses = Uses::new(secrets, &kept);
-        let room = room(budget.hosts, uses.limited().count(), &kept.spent);
-        // As the runtime has just written it.
-        let room = room.saturating_sub(kept.to_string().len() as u64);
-        let keeper = file.map(|file| Keeper::new(file, &kept.spent, budget.upload_bytes, room));
-        let names = NameTable::new(budget.hosts).after(kept);
         Self {
             rules: RefCell::new(rules),
             opened,
             traps: Traps::new(&honey),
-            uses,
-            names: RefCell::new(names),
+            uses: Uses::new(secrets),
+            names: RefCell::new(Names::new(budget.hosts)),
             families,
             ports: RefCell::new(ports.unwrap_or_default()),
             accepted: Cell::new(0),
@@ -153,10 +138,9 @@ impl Wall {
             leads_nowhere,
             refusing,
             budget,
-            ledger: RefCell::new(Ledger::new(budget, 0).after(sent)),
+            ledger: RefCell::new(Ledger::new(budget, 0)),
             journal: RefCell::new(Journal::new(journal, context).showing(inside)),
             due: Notify::new(),
-            keeper: RefCell::new(keeper),
             connections: Connections::default(),
             guests: Guests::of(inbound),
             began,
@@ -280,48 +264,17 @@ impl Wall {
     /// Counts bytes that are about to be sent upstream.
     pub fn send(&self, bytes: u64) -> Result<(), OverBudget> {
         let now = self.milliseconds();
-        self.ledger.borrow_mut().send(bytes, now)?;
-        self.keep()
+        self.ledger.borrow_mut().send(bytes, now)
     }
 
-    /// Writes down what was counted, before it is sent.
-    fn keep(&self) -> Result<(), OverBudget> {
-        match &mut *self.keeper.borrow_mut() {
-            Some(keeper) => keeper.will_send(self.ledger.borrow().used().1),
-            None => Ok(()),
-        }
-    }
-
-    /// Counts a request that gets secrets, before it goes; an error where one of them is used up, or cannot be written down.
+    /// Counts a request that gets secrets, before it goes; an error where one of them is used up.
     pub fn count_uses(&self, request: &Request) -> Result<(), String> {
-        self.uses.count(request)?;
-        let mut keeper = self.keeper.borrow_mut();
-        let Some(keeper) = &mut *keeper else {
-            return Ok(());
-        };
-        let names = self.names.borrow();
-        let mut limited = self.uses.limited();
-        let kept = limited.try_for_each(|secret| {
-            keeper.will_use(names.secret(secret.name), secret.used, secret.limit)
-        });
-        kept.map_err(|over| over.to_string())
-    }
-
-    /// The container has ended.
-    pub fn settle(&self) {
-        if let Some(keeper) = &mut *self.keeper.borrow_mut() {
-            let names = self.names.borrow();
-            for secret in self.uses.limited() {
-                keeper.settle_uses(names.secret(secret.name), secret.used);
-            }
-            keeper.settle(self.ledger.borrow().used().1);
-        }
+        self.uses.count(request)
     }
 
     /// The same of a connection that leads in.
     pub fn send_inward(&self, bytes: u64) -> Result<(), OverBudget> {
-        self.ledger.borrow_mut().send_inward(bytes)?;
-        self.keep()
+        self.ledger.borrow_mut().send_inward(bytes)
     }
 
     /// Takes the share of a connection that leads in; [`Self::close`] gives it back.

@@ -20,7 +20,7 @@ fn filter(denials: DenyMode) -> SyscallFilter {
         allow: &none,
         deny: &none,
         set_id: false,
-        profile: crate::seccomp::CallProfile::Agent,
+        profile: crate::policy::SyscallProfile::Agent,
         devices: false,
         denials,
     };

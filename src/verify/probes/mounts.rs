@@ -47,7 +47,7 @@ fn looked_at(view: &ContainerView<'_>, plan: &Plan) -> Result<Finding, String> {
         .collect();
     let mut findings = Vec::new();
     let mut against = "the plan";
-    // A container of an earlier version has none.
+    // A container without a start to compare with has none.
     if view.mounts.exists() {
         let start = self::lines(view.mounts)?;
         let places: Vec<PathBuf> = shown.iter().map(|(place, _)| (*place).clone()).collect();

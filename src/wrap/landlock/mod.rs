@@ -258,7 +258,6 @@ fn serve(
             inbound: Default::default(),
             published: Default::default(),
             leads_nowhere: Default::default(),
-            kept: false,
             outside: false,
             warden: false,
             families: Families::V4,

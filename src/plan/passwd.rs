@@ -1,0 +1,50 @@
+//! PURE. Lists of users: passwd(5), read as the C library reads them.
+
+/// A user's line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PasswdLine<'a> {
+    /// Login name.
+    pub name: &'a str,
+    /// User id.
+    pub uid: u32,
+    /// Primary group.
+    pub gid: u32,
+    /// Home directory; may be empty.
+    pub home: &'a str,
+    /// Login shell; may be empty.
+    pub shell: &'a str,
+}
+
+/// The lines that have numbers where numbers stand. The shell may be missing, and colons are a part of it, as for glibc.
+pub fn lines(text: &str) -> impl Iterator<Item = PasswdLine<'_>> {
+    text.lines().filter_map(|line| {
+        let mut fields = line.splitn(7, ':');
+        let (name, _password) = (fields.next()?, fields.next()?);
+        Some(PasswdLine {
+            name,
+            uid: fields.next()?.parse().ok()?,
+            gid: fields.next()?.parse().ok()?,
+            home: fields.nth(1)?,
+            shell: fields.next().unwrap_or_default(),
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_without_numbers_is_none_and_one_without_a_shell_is_one() {
+        let text = "root:x:0:0:root:/root:/bin/bash\nbroken\n+::::::\nname:x:me:1::/:\nme:x:1000:1001:Me,,:/home/me\n";
+        let found: Vec<_> = lines(text).collect();
+        let names: Vec<_> = found.iter().map(|line| line.name).collect();
+        assert_eq!(names, ["root", "me"]);
+        assert_eq!((found[0].uid, found[0].shell), (0, "/bin/bash"));
+        let me = found[1];
+        assert_eq!(
+            (me.uid, me.gid, me.home, me.shell),
+            (1000, 1001, "/home/me", "")
+        );
+    }
+}
