@@ -123,7 +123,7 @@ impl Wall {
             opened,
             traps: Traps::new(&honey),
             uses: Uses::new(secrets),
-            names: RefCell::new(Names::new(budget.hosts)),
+            names: RefCell::new(NameTable::new(budget.hosts)),
             families,
             ports: RefCell::new(ports.unwrap_or_default()),
             accepted: Cell::new(0),
