@@ -14,12 +14,12 @@ use crate::network::Listeners;
 use crate::plan::SetIdCause;
 use crate::seccomp::SetIdWords;
 use crate::sidecar::SidecarError;
-use crate::sidecar::attachment::{Attachment, CallsAttachment, InnerAttachment, NetnsAttachment};
+use crate::sidecar::attachment::{Attachment, FdTag};
 use crate::sidecar::callers::Callers;
 use crate::sidecar::calls::Calls;
-use crate::sidecar::counts::KernelCount;
+use crate::sidecar::counts::{CountKind, KernelCount};
 use crate::sidecar::inside::DenialFile;
-use crate::sidecar::protocol::{NamespaceId, ProtocolError};
+use crate::sidecar::protocol::ProtocolError;
 use crate::sidecar::serve::{Descriptors, ServingConfig};
 use crate::sidecar::warden::WardensLog;
 use crate::sidecar::watched::WatchedMount;
@@ -89,125 +89,171 @@ impl ServedContainer {
 }
 
 /// The descriptors of an attachment, as received.
-pub(super) struct ReceivedAttachment {
-    init: OwnedFd,
-    inner: Option<InnerFds>,
-    pid_namespace: NamespaceId,
+#[derive(Default)]
+pub(super) struct ReceivedFds {
+    init: Option<OwnedFd>,
+    inner: Option<(OwnedFd, u64)>,
+    sysfs: Option<OwnedFd>,
     /// The network namespace that the sidecar is to be in, where it is not in it already.
-    pub place: Option<OwnedFd>,
-    /// The file in which the container is shown its refusals.
-    shown: Option<(ReportedDenials, OwnedFd)>,
+    pub outer: Option<OwnedFd>,
+    denials: Option<(ReportedDenials, OwnedFd)>,
     watched: Vec<WatchedMount>,
     counts: Vec<KernelCount>,
-    /// For denied calls: the socket for listeners, and the program.
-    calls: Option<[OwnedFd; 2]>,
-    calls_log: Option<OwnLog>,
-    set_id: Option<SetIdCause>,
-    /// Configuration, log, control socket, listeners.
-    serving: Vec<OwnedFd>,
+    calls: Option<OwnedFd>,
+    filter: Option<OwnedFd>,
+    calls_log: Option<(OwnedFd, Context)>,
+    wardens_log: Option<OwnedFd>,
+    config: Option<OwnedFd>,
+    journal: Option<OwnedFd>,
+    control: Option<OwnedFd>,
+    outside: Option<OwnedFd>,
+    listeners: Vec<OwnedFd>,
+    dialers: Vec<OwnedFd>,
 }
 
-impl ReceivedAttachment {
+/// Something that belongs to an attachment and has not come.
+fn missing() -> SidecarError {
+    SidecarError::Protocol(ProtocolError::Missing { peer: "runtime" })
+}
+
+impl ReceivedFds {
     /// Sorts the descriptors that came.
-    pub fn new(attachment: &Attachment, fds: Vec<OwnedFd>) -> Result<Self, SidecarError> {
-        let mut arrived = ReceivedFds::new(fds, attachment.descriptors());
-        // Who serves connections serves those of a namespace that it was given.
-        let is_misplaced = attachment.inner == InnerAttachment::No && attachment.sockets.is_some();
-        if arrived.have != arrived.need || is_misplaced {
-            return Err(arrived.wrong());
+    pub fn new(tags: &[FdTag], fds: Vec<OwnedFd>) -> Result<Self, SidecarError> {
+        if tags.len() != fds.len() {
+            return Err(SidecarError::Protocol(ProtocolError::Descriptors {
+                peer: "runtime",
+                need: tags.len(),
+                have: fds.len(),
+            }));
         }
-        Ok(Self {
-            init: arrived.next()?,
-            inner: match attachment.inner {
-                InnerAttachment::Cookie(cookie) => Some(InnerFds {
-                    netns: arrived.next()?,
-                    sysfs: arrived.next()?,
-                    cookie,
-                }),
-                InnerAttachment::No => None,
-            },
-            pid_namespace: attachment.pid_namespace,
-            place: match attachment.place {
-                NetnsAttachment::Sent => Some(arrived.next()?),
-                NetnsAttachment::Inherited => None,
-            },
-            shown: match attachment.shows {
-                Some(shows) => Some((shows, arrived.next()?)),
-                None => None,
-            },
-            watched: arrived.watched(attachment)?,
-            counts: arrived.counts(attachment)?,
-            calls: match attachment.calls {
-                CallsAttachment::No => None,
-                CallsAttachment::SharedLog | CallsAttachment::OwnLog(_) => {
-                    Some([arrived.next()?, arrived.next()?])
-                }
-            },
-            calls_log: match &attachment.calls {
-                CallsAttachment::No | CallsAttachment::SharedLog => None,
-                CallsAttachment::OwnLog(context) => Some(OwnLog {
-                    file: arrived.next()?,
-                    warden: Some(arrived.next()?),
-                    context: context.clone(),
-                    inside: None,
-                }),
-            },
-            set_id: attachment.set_id.clone(),
-            serving: arrived.fds.collect(),
-        })
+        let mut all = Self::default();
+        for (tag, fd) in tags.iter().cloned().zip(fds) {
+            match tag {
+                FdTag::Init => all.init = Some(fd),
+                FdTag::Inner(cookie) => all.inner = Some((fd, cookie)),
+                FdTag::Sysfs => all.sysfs = Some(fd),
+                FdTag::Outer => all.outer = Some(fd),
+                FdTag::Denials(shows) => all.denials = Some((shows, fd)),
+                FdTag::Watched(place) => all.watched.push(WatchedMount { place, writes: fd }),
+                FdTag::Count(of) => all.count(of, fd),
+                FdTag::Calls => all.calls = Some(fd),
+                FdTag::Filter => all.filter = Some(fd),
+                FdTag::CallsLog(context) => all.calls_log = Some((fd, context)),
+                FdTag::WardensLog => all.wardens_log = Some(fd),
+                FdTag::Config => all.config = Some(fd),
+                FdTag::Journal => all.journal = Some(fd),
+                FdTag::Control => all.control = Some(fd),
+                FdTag::Outside => all.outside = Some(fd),
+                FdTag::Listener => all.listeners.push(fd),
+                FdTag::Dialer => all.dialers.push(fd),
+            }
+        }
+        // Who serves connections serves those of a namespace that it was given.
+        let is_misplaced = all.inner.is_none() && all.config.is_some();
+        match all.init.is_none() || is_misplaced {
+            true => Err(missing()),
+            false => Ok(all),
+        }
+    }
+
+    fn count(&mut self, of: CountKind, file: OwnedFd) {
+        match self.counts.last_mut() {
+            Some(last) if last.of == of && last.files.len() < of.files() => last.files.push(file),
+            _ => self.counts.push(KernelCount {
+                of,
+                files: vec![file],
+            }),
+        }
     }
 
     /// Reads the configuration and opens what must be opened in the engine's namespace, while there is the right to.
     /// `node` is a routing socket of the node's network, `cookie` that network's.
     pub fn prepare(
-        self,
+        mut self,
+        attachment: Attachment,
         node: Option<RouteSocket>,
         node_cookie: u64,
     ) -> Result<ServedContainer, SidecarError> {
-        let Self {
-            init,
-            inner,
-            pid_namespace,
-            place: _,
-            shown,
-            watched,
-            counts,
-            calls,
-            calls_log,
-            set_id,
-            serving,
-        } = self;
-        // One writer for it: where the network is served, the log of that.
-        let mut inside = shown.map(|(shows, file)| DenialFile::new(shows, file));
-        let calls_log = calls_log.map(|log| OwnLog {
-            inside: inside.take(),
-            ..log
-        });
         let callers = Callers {
             // Whoever runs this program on the node: this process itself, until it becomes nobody.
             uid: rustix::process::getuid().as_raw(),
             cookie: node_cookie,
-            pid_namespace,
+            pid_namespace: attachment.pid_namespace,
         };
-        let calls = match calls {
-            Some([listening, program]) => {
-                let calls = Calls::new(listening, program.as_fd(), callers, set_id.map(in_words));
+        // One writer for it: where the network is served, the log of that.
+        let denials = self.denials.take();
+        let mut inside = denials.map(|(shows, file)| DenialFile::new(shows, file));
+        let calls_log = self.calls_log.take().map(|(file, context)| OwnLog {
+            file,
+            warden: self.wardens_log.take(),
+            context,
+            inside: inside.take(),
+        });
+        let calls = match self.calls.take() {
+            Some(listening) => {
+                let filter = self.filter.take().ok_or_else(missing)?;
+                let set_id = attachment.set_id.map(in_words);
+                let calls = Calls::new(listening, filter.as_fd(), callers, set_id);
                 Some(calls.map_err(SidecarError::step("prepare to answer denied calls"))?)
             }
             None => None,
         };
-        let serving = node
-            .map(|node| prepare_serving(serving, node, callers, inside))
-            .transpose()?;
+        let inner = match self.inner.take() {
+            Some((netns, cookie)) => Some(InnerFds {
+                netns,
+                sysfs: self.sysfs.take().ok_or_else(missing)?,
+                cookie,
+            }),
+            None => None,
+        };
+        let served = node.map(|node| self.serving(node, callers, inside));
+        let serving = served.transpose()?;
         Ok(ServedContainer {
-            init,
+            init: self.init.ok_or_else(missing)?,
             inner,
-            watched,
-            counts,
+            watched: self.watched,
+            counts: self.counts,
             calls,
             calls_log,
             serving,
         })
+    }
+
+    /// What serves the network.
+    fn serving(
+        &mut self,
+        node: RouteSocket,
+        callers: Callers,
+        inside: Option<DenialFile>,
+    ) -> Result<(ServingConfig, Descriptors), SidecarError> {
+        let serving = read_configuration(self.config.take().ok_or_else(missing)?)?;
+        let (listeners, dialers) = (&mut self.listeners, &mut self.dialers);
+        if listeners.len() + dialers.len() != serving.sockets() {
+            return Err(missing());
+        }
+        let listeners = match &serving.ports {
+            Some(_) => {
+                let listeners = Listeners::from_fds(serving.stub(), listeners.drain(..));
+                Some(listeners.ok_or_else(missing)?)
+            }
+            None => None,
+        };
+        let inbound = listen_inbound(&serving)?;
+        let engine = routes("open a routing socket of the engine's network")?;
+        let descriptors = Descriptors {
+            inbound,
+            callers,
+            listeners,
+            dialers: std::mem::take(dialers),
+            journal: self.journal.take().ok_or_else(missing)?,
+            inside,
+            outside: self.outside.take(),
+            warden: self.wardens_log.take(),
+            control: self.control.take().ok_or_else(missing)?,
+            routes: [engine, node],
+            reader: None,
+        };
+        Ok((serving, descriptors))
     }
 }
 
@@ -218,110 +264,11 @@ fn in_words(cause: SetIdCause) -> SetIdWords {
     }
 }
 
-/// Received descriptors, taken in their order.
-struct ReceivedFds {
-    fds: std::vec::IntoIter<OwnedFd>,
-    have: usize,
-    need: usize,
-}
-
-impl ReceivedFds {
-    fn new(fds: Vec<OwnedFd>, need: usize) -> Self {
-        Self {
-            have: fds.len(),
-            fds: fds.into_iter(),
-            need,
-        }
-    }
-
-    fn next(&mut self) -> Result<OwnedFd, SidecarError> {
-        self.fds.next().ok_or_else(|| self.wrong())
-    }
-
-    fn watched(&mut self, attachment: &Attachment) -> Result<Vec<WatchedMount>, SidecarError> {
-        let places = attachment.watched.iter().cloned();
-        places
-            .map(|place| {
-                let writes = self.next()?;
-                Ok(WatchedMount { place, writes })
-            })
-            .collect()
-    }
-
-    fn counts(&mut self, attachment: &Attachment) -> Result<Vec<KernelCount>, SidecarError> {
-        let all = attachment.counts.iter();
-        all.map(|of| {
-            let files = (0..of.files()).map(|_| self.next());
-            Ok(KernelCount {
-                of: *of,
-                files: files.collect::<Result<_, _>>()?,
-            })
-        })
-        .collect()
-    }
-
-    fn wrong(&self) -> SidecarError {
-        SidecarError::Protocol(ProtocolError::Descriptors {
-            peer: "runtime",
-            need: self.need,
-            have: self.have,
-        })
-    }
-}
-
 /// A routing socket of the namespace that this is in, which hears of changes.
 pub(super) fn routes(step: &'static str) -> Result<RouteSocket, SidecarError> {
     RouteSocket::open()
         .and_then(|mut route| route.watch().map(|()| route))
         .map_err(SidecarError::step(step))
-}
-
-fn prepare_serving(
-    fds: Vec<OwnedFd>,
-    node: RouteSocket,
-    callers: Callers,
-    inside: Option<DenialFile>,
-) -> Result<(ServingConfig, Descriptors), SidecarError> {
-    let mut arrived = ReceivedFds::new(fds, 3);
-    let (config, journal, control) = (arrived.next()?, arrived.next()?, arrived.next()?);
-    let serving = read_configuration(config)?;
-    let optional = [serving.outside, serving.warden];
-    arrived.need += optional.map(usize::from).iter().sum::<usize>() + serving.sockets();
-    let outside = match serving.outside {
-        true => Some(arrived.next()?),
-        false => None,
-    };
-    let warden = match serving.warden {
-        true => Some(arrived.next()?),
-        false => None,
-    };
-    if arrived.fds.len() != serving.sockets() {
-        return Err(arrived.wrong());
-    }
-    let listeners = match &serving.ports {
-        Some(_) => {
-            let own = arrived.fds.by_ref().take(serving.listeners());
-            let listeners = Listeners::from_fds(serving.stub(), own);
-            Some(listeners.ok_or_else(|| arrived.wrong())?)
-        }
-        None => None,
-    };
-    let inbound = listen_inbound(&serving)?;
-    let engine = routes("open a routing socket of the engine's network")?;
-    let descriptors = Descriptors {
-        inbound,
-        callers,
-        listeners,
-        dialers: arrived.fds.collect(),
-        journal,
-        inside,
-        outside,
-        warden,
-        control,
-        routes: [engine, node],
-        reader: None,
-    };
-    Ok((serving, descriptors))
 }
 
 fn read_configuration(config: OwnedFd) -> Result<ServingConfig, SidecarError> {
@@ -382,34 +329,43 @@ fn is_without_ipv6(error: &std::io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::audit::CountedLimit;
     use crate::sidecar::protocol::own_pid_namespace;
 
-    fn arrives(inner: InnerAttachment, sockets: Option<usize>, count: usize) -> bool {
+    fn received(tags: &[FdTag], count: usize) -> Result<ReceivedFds, SidecarError> {
         let own = own_pid_namespace().unwrap();
-        let attachment = Attachment {
-            inner,
-            place: NetnsAttachment::Inherited,
-            pid_namespace: NamespaceId::of(own.as_fd()).unwrap(),
-            shows: None,
-            watched: Vec::new(),
-            counts: Vec::new(),
-            calls: CallsAttachment::No,
-            set_id: None,
-            sockets,
-        };
         let fds = (0..count).map(|_| own.try_clone().unwrap()).collect();
-        ReceivedAttachment::new(&attachment, fds).is_ok()
+        ReceivedFds::new(tags, fds)
     }
 
     #[test]
     fn who_has_no_namespace_to_give_away_serves_nobody() {
-        assert!(arrives(InnerAttachment::Cookie(1), Some(0), 6));
-        assert!(arrives(InnerAttachment::Cookie(1), None, 3));
-        assert!(arrives(InnerAttachment::No, None, 1));
-        assert!(!arrives(InnerAttachment::No, Some(0), 4));
-        assert!(
-            !arrives(InnerAttachment::No, None, 3),
-            "too many descriptors"
-        );
+        use FdTag::{Config, Control, Init, Inner, Journal, Sysfs};
+        let arrives = |tags: &[FdTag], count| received(tags, count).is_ok();
+        let served = [Init, Inner(1), Sysfs, Config, Journal, Control];
+        assert!(arrives(&served, 6));
+        assert!(arrives(&[Init, Inner(1), Sysfs], 3));
+        assert!(arrives(&[Init], 1));
+        assert!(!arrives(&[Init, Config, Journal, Control], 4));
+        assert!(!arrives(&[Inner(1), Sysfs], 2), "no init");
+        assert!(!arrives(&[Init], 3), "too many descriptors");
+        assert!(!arrives(&served, 5), "too few");
+    }
+
+    #[test]
+    fn a_count_of_several_files_has_all_of_them() {
+        let of = |limit| FdTag::Count(CountKind::Limit(limit, None));
+        let (memory, pids) = (of(CountedLimit::Memory), of(CountedLimit::Pids));
+        let tags = [
+            FdTag::Init,
+            FdTag::Count(CountKind::Unrouted),
+            memory.clone(),
+            memory,
+            pids.clone(),
+            pids,
+        ];
+        let counts = received(&tags, 6).unwrap().counts;
+        let files: Vec<usize> = counts.iter().map(|count| count.files.len()).collect();
+        assert_eq!(files, [1, 2, 2]);
     }
 }

@@ -9,7 +9,8 @@ use serde::de::DeserializeOwned;
 
 use crate::network::with_causes;
 use crate::sidecar::account::{Identity, Procfs};
-use crate::sidecar::attach::{ReceivedAttachment, ServedContainer, routes};
+use crate::sidecar::attach::{ReceivedFds, ServedContainer, routes};
+use crate::sidecar::attachment::Attachment;
 use crate::sidecar::calls::Calls;
 use crate::sidecar::confine::{self, SidecarRlimits};
 use crate::sidecar::counts::KernelCounts;
@@ -234,8 +235,8 @@ fn become_nobody(
         .transpose()?;
     let account = procfs.account().map_err(SidecarError::Confine)?;
     drop(procfs);
-    let (attachment, fds) = bootstrap.receive("attachment", ATTACH_WITHIN)?;
-    let attached = ReceivedAttachment::new(&attachment, fds)?;
+    let (attachment, fds): (Attachment, _) = bootstrap.receive("attachment", ATTACH_WITHIN)?;
+    let attached = ReceivedFds::new(&attachment.tags, fds)?;
     // Here, where it is the runtime's namespace still: a socket belongs to the one that it was made in. Its requests
     // need no privilege, and a change would need one that nobody here has from now on.
     let node = match duty {
@@ -244,10 +245,10 @@ fn become_nobody(
     };
     let node_cookie =
         netns::current_cookie().map_err(SidecarError::step("read the node's SO_NETNS_COOKIE"))?;
-    if let Some(place) = &attached.place {
-        confine::join_network(place.as_fd()).map_err(SidecarError::Confine)?;
+    if let Some(outer) = &attached.outer {
+        confine::join_network(outer.as_fd()).map_err(SidecarError::Confine)?;
     }
-    let mut served = attached.prepare(node, node_cookie)?;
+    let mut served = attached.prepare(attachment, node, node_cookie)?;
     let reader = reader.map(reader::StartedReader::ready).transpose()?;
     if let Some((_, descriptors)) = &mut served.serving {
         descriptors.reader = reader;

@@ -64,6 +64,12 @@ pub enum ProtocolError {
         /// Who it was.
         peer: &'static str,
     },
+    /// A message came without a descriptor that it needs.
+    #[error("the {peer} sent too few descriptors, or too many")]
+    Missing {
+        /// Who it was.
+        peer: &'static str,
+    },
     /// A message came with other descriptors than it announces.
     #[error("the {peer} sent {have} descriptors where {need} belong")]
     Descriptors {
@@ -311,9 +317,7 @@ fn failed(peer: &'static str, limit: Duration, source: io::Error) -> ProtocolErr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sidecar::attachment::{
-        Attachment, CallsAttachment, InnerAttachment, NetnsAttachment,
-    };
+    use crate::sidecar::attachment::{Attachment, FdTag};
 
     const SOON: Duration = Duration::from_secs(2);
 
@@ -391,15 +395,9 @@ mod tests {
         let (a, b) = socket::pair().unwrap();
         let own = own_pid_namespace().unwrap();
         let attachment = Attachment {
-            inner: InnerAttachment::Cookie(1),
-            place: NetnsAttachment::Sent,
+            tags: vec![FdTag::Init, FdTag::Inner(1), FdTag::Sysfs],
             pid_namespace: NamespaceId::of(own.as_fd()).unwrap(),
-            shows: None,
-            watched: Vec::new(),
-            counts: Vec::new(),
-            calls: CallsAttachment::No,
             set_id: None,
-            sockets: None,
         };
         let mut sent = serde_json::to_value(&attachment).unwrap();
         let hear = |sent: &serde_json::Value| {

@@ -10,8 +10,9 @@ use serde::Serialize;
 
 use crate::cgroup::sidecar::{self, CgroupConfig, CgroupPlan};
 use crate::network::Listeners;
-use crate::sidecar::attachment::{Attachment, CallsAttachment, InnerAttachment, NetnsAttachment};
-use crate::sidecar::handed::{AttachRequest, CallsFds, CallsLog};
+use crate::sidecar::attachment::{Attachment, FdTag};
+use crate::sidecar::counts::KernelCount;
+use crate::sidecar::handed::AttachRequest;
 use crate::sidecar::protocol::{self, Duty, Loss, ProtocolError, Reply, SidecarSetup};
 use crate::sidecar::record::{self, SidecarRecord, WardenRecord};
 use crate::sidecar::{ARGV0, SidecarError, SidecarRlimits, VERB};
@@ -178,6 +179,53 @@ fn start(
     Ok(spawned)
 }
 
+/// What is handed over to a sidecar, but for what the runtime keeps too.
+fn tagged(attach: AttachRequest<'_>) -> Vec<(FdTag, OwnedFd)> {
+    let AttachRequest {
+        netns: _,
+        init_pidfd: _,
+        inner,
+        shown,
+        watched,
+        counts,
+        calls,
+        serving,
+    } = attach;
+    let mut all = Vec::new();
+    let is_served = serving.is_some();
+    if let Some(inner) = inner {
+        all.push((FdTag::Inner(inner.cookie), inner.netns));
+        all.push((FdTag::Sysfs, inner.sysfs));
+        if is_served {
+            let listeners = inner.listeners.map(Listeners::into_fds).unwrap_or_default();
+            all.extend(listeners.into_iter().map(|fd| (FdTag::Listener, fd)));
+            all.extend(inner.dialers.into_iter().map(|fd| (FdTag::Dialer, fd)));
+        }
+    }
+    all.extend(shown.map(|(shows, file)| (FdTag::Denials(shows), file)));
+    let watched = watched.into_iter();
+    all.extend(watched.map(|mount| (FdTag::Watched(mount.place), mount.writes)));
+    for KernelCount { of, files } in counts {
+        all.extend(files.into_iter().map(|file| (FdTag::Count(of), file)));
+    }
+    if let Some(calls) = calls {
+        all.push((FdTag::Calls, calls.listening));
+        all.push((FdTag::Filter, calls.program));
+        if let Some(log) = calls.log {
+            all.push((FdTag::CallsLog(log.context), log.file));
+            all.push((FdTag::WardensLog, log.warden));
+        }
+    }
+    if let Some(serving) = serving {
+        all.push((FdTag::Config, serving.config));
+        all.push((FdTag::Journal, serving.journal));
+        all.push((FdTag::Control, serving.control));
+        all.extend(serving.outside.map(|file| (FdTag::Outside, file)));
+        all.extend(serving.warden.map(|file| (FdTag::WardensLog, file)));
+    }
+    all
+}
+
 /// A warden's sidecar, by the number that its parent gave.
 fn sidecar_of_warden(pid: i32) -> Result<ProcessId, SidecarError> {
     match pid {
@@ -265,74 +313,25 @@ impl StartingSidecar {
     }
 
     fn exchange(&self, attach: AttachRequest<'_>) -> Result<(u32, Option<i32>), SidecarError> {
-        let AttachRequest {
-            netns,
-            init_pidfd,
-            mut inner,
-            shown,
-            watched,
-            counts,
-            calls,
-            serving,
-        } = attach;
-        let served = inner.as_mut();
-        let served = served.map(|i| (i.listeners.take(), std::mem::take(&mut i.dialers)));
-        let (listeners, dialers) = served.unwrap_or_default();
-        let extra: Vec<OwnedFd> = match serving {
-            Some(serving) => {
-                let own = [serving.config, serving.journal, serving.control];
-                let listeners = listeners.map(Listeners::into_fds).unwrap_or_default();
-                own.into_iter()
-                    .chain(serving.outside)
-                    .chain(serving.warden)
-                    .chain(listeners)
-                    .chain(dialers)
-                    .collect()
-            }
-            None => Vec::new(),
-        };
         let pid_namespace = protocol::own_pid_namespace()
             .and_then(|own| protocol::NamespaceId::of(own.as_fd()))
             .map_err(SidecarError::step("look at our own pid namespace"))?;
+        let set_id = attach.calls.as_ref().and_then(|calls| calls.set_id.clone());
+        let (init, outer) = (attach.init_pidfd, attach.netns);
+        let owned = tagged(attach);
+        let mut tags = vec![FdTag::Init];
+        let mut fds = vec![init];
+        if let Some(outer) = outer {
+            tags.push(FdTag::Outer);
+            fds.push(outer);
+        }
+        fds.extend(owned.iter().map(|(_, fd)| fd.as_fd()));
+        tags.extend(owned.iter().map(|(tag, _)| tag.clone()));
         let message = Attachment {
-            inner: inner.as_ref().map_or(InnerAttachment::No, |inner| {
-                InnerAttachment::Cookie(inner.cookie)
-            }),
+            tags,
             pid_namespace,
-            place: netns.map_or(NetnsAttachment::Inherited, |_| NetnsAttachment::Sent),
-            shows: shown.as_ref().map(|(shows, _)| *shows),
-            watched: watched.iter().map(|mount| mount.place.clone()).collect(),
-            counts: counts.iter().map(|count| count.of).collect(),
-            calls: match &calls {
-                None => CallsAttachment::No,
-                Some(CallsFds { log: None, .. }) => CallsAttachment::SharedLog,
-                Some(CallsFds { log: Some(log), .. }) => {
-                    CallsAttachment::OwnLog(log.context.clone())
-                }
-            },
-            set_id: calls.as_ref().and_then(|calls| calls.set_id.clone()),
-            sockets: extra.len().checked_sub(3),
+            set_id,
         };
-        let mut fds = vec![init_pidfd];
-        if let Some(inner) = &inner {
-            fds.extend([inner.netns.as_fd(), inner.sysfs.as_fd()]);
-        }
-        fds.extend(netns);
-        fds.extend(shown.as_ref().map(|(_, file)| file.as_fd()));
-        fds.extend(watched.iter().map(AsFd::as_fd));
-        fds.extend(
-            counts
-                .iter()
-                .flat_map(|count| &count.files)
-                .map(AsFd::as_fd),
-        );
-        if let Some(calls) = &calls {
-            fds.extend([calls.listening.as_fd(), calls.program.as_fd()]);
-            if let Some(CallsLog { file, warden, .. }) = &calls.log {
-                fds.extend([file.as_fd(), warden.as_fd()]);
-            }
-        }
-        fds.extend(extra.iter().map(AsFd::as_fd));
         self.tell(&message, &fds)?;
         match protocol::receive(self.bootstrap.as_fd(), "sidecar", "reply", READY_WITHIN) {
             Ok((Reply::Ready { landlock_abi, pid }, _)) => Ok((landlock_abi, pid)),

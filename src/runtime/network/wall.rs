@@ -160,10 +160,11 @@ impl NetworkWall {
                     true => None,
                     false => refused::open(init.pid),
                 };
-                serving.outside = outside.is_some();
                 serving.context = runs::context(record, identity);
-                serving.warden = self.loss != Loss::Tolerated;
                 let mut files = serving_files(serving, dir, run)?;
+                if self.loss != Loss::Tolerated {
+                    files.warden = Some(run.open(audit::WARDEN)?.into());
+                }
                 files.outside = outside;
                 Some(files)
             }
@@ -225,8 +226,6 @@ fn serving(plan: &Plan, place: &ContainerPaths) -> ServingConfig {
         inbound: network.inbound.clone(),
         published: network.published.clone(),
         leads_nowhere: network.leads_nowhere.keys().copied().collect(),
-        outside: false,
-        warden: false,
         families: Families::V4,
         refusing: network.refusing,
         services: network.services.clone(),
@@ -255,11 +254,10 @@ fn serving_files(
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let config_fd = open(&config, flags, Mode::empty())
         .map_err(RuntimeError::io(format!("open {config:?}")))?;
-    let wardens = serving.warden.then(|| run.open(audit::WARDEN));
     Ok(ServingFds {
         config: config_fd,
         journal: run.open(audit::SIDECAR)?.into(),
-        warden: wardens.transpose()?.map(OwnedFd::from),
+        warden: None,
         outside: None,
         control: control::listen(dir)?,
     })

@@ -24,7 +24,7 @@ pub use crate::sys::process_id::ProcessId;
 pub const FILE: &str = "record.json";
 
 /// Grows with each change that an older program would misread. No release wrote a format before this one.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;
 
 /// What is remembered of a container.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

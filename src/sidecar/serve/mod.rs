@@ -134,12 +134,6 @@ pub struct ServingConfig {
     /// Ports that the engine publishes and that lead nowhere.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub leads_nowhere: BTreeSet<u16>,
-    /// Whether the kernel's count of resets in the engine's network comes along.
-    #[serde(default)]
-    pub outside: bool,
-    /// Whether the warden's log comes along.
-    #[serde(default)]
-    pub warden: bool,
     /// The families that the namespace inside has.
     pub families: Families,
     /// The cluster's networks, where rules `service:` lead.

@@ -109,8 +109,6 @@ impl Wall {
             // Where the ports are listened for was decided before.
             published: _,
             leads_nowhere,
-            outside: _,
-            warden: _,
             families,
             refusing,
             services,

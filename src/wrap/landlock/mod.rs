@@ -258,8 +258,6 @@ fn serve(
             inbound: Default::default(),
             published: Default::default(),
             leads_nowhere: Default::default(),
-            outside: false,
-            warden: false,
             families: Families::V4,
             services: network.services.clone(),
             engine_networks: EngineNetworks::Closed,
