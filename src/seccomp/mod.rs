@@ -41,7 +41,7 @@ use profile::{Profile, Scope};
 use program::JUMP_EQ;
 
 pub use interp::{ARCH_I386, ARCH_X86_64, Call, outcomes, run};
-pub use ours::{reason, sets_modes};
+pub use ours::{denies_attributes, reason, sets_modes};
 pub use program::{Instruction, MAX_INSTRUCTIONS, Program, ProgramError};
 pub use rule::Verdict;
 pub use saved::SavedFilter;
@@ -57,6 +57,8 @@ pub struct Ours<'a> {
     pub deny: &'a BTreeSet<SyscallName>,
     /// Whether files may be made set-user-ID or set-group-ID.
     pub set_id: bool,
+    /// Whether extended attributes may be set.
+    pub attributes: bool,
     /// Which set of rules stands on the base.
     pub profile: CallProfile,
     /// Whether there are devices of the node's choice, whose drivers have ioctls of their own.

@@ -2,7 +2,7 @@
 
 use super::SeccompError;
 use super::base::{BASE, Base, LOGGED, REASONS};
-use super::more::{DEBUG, DEVICES, More, PARANOID, SET_ID};
+use super::more::{ATTRIBUTES, DEBUG, DEVICES, More, PARANOID, SET_ID};
 use super::rule::{ENOSYS, EPERM, Rule, Verdict};
 use super::table::SyscallName;
 use super::{CallProfile, Ours};
@@ -27,8 +27,8 @@ const REQUIRED: [&str; 9] = [
 /// Our rules for x86_64, by number.
 pub(super) struct OurRules {
     by_number: Vec<Rule>,
-    /// Besides those; the stricter counts.
-    besides: &'static [More],
+    /// Besides those; the stricter counts. No call is in two of them.
+    besides: [&'static [More]; 2],
     unknown: Rule,
     x32: Rule,
 }
@@ -39,6 +39,7 @@ impl OurRules {
             allow,
             deny,
             set_id,
+            attributes,
             profile,
             devices,
             denials: _,
@@ -67,7 +68,10 @@ impl OurRules {
         }
         Ok(OurRules {
             by_number,
-            besides: if set_id { &[] } else { SET_ID },
+            besides: [
+                if set_id { &[] } else { SET_ID },
+                if attributes { &[] } else { ATTRIBUTES },
+            ],
             unknown: Rule::always(ENOSYS),
             x32: Rule::always(Verdict::KillProcess),
         })
@@ -75,10 +79,10 @@ impl OurRules {
 
     /// What is said of a number besides [`Self::rule`].
     pub(super) fn besides(&self, number: u32) -> Option<&Rule> {
-        let found = self
-            .besides
-            .binary_search_by_key(&number, |more| u32::from(more.number));
-        found.ok().map(|index| &self.besides[index].rule)
+        self.besides.iter().find_map(|list| {
+            let found = list.binary_search_by_key(&number, |more| u32::from(more.number));
+            found.ok().map(|index| &list[index].rule)
+        })
     }
 
     /// What we say of a number. x32 calls kill: nothing ordinary makes them, and they are the same calls under numbers that
@@ -129,6 +133,14 @@ impl CallProfile {
         let rule = rules.find(|more| u32::from(more.number) == number);
         rule.map(|more| more.reason)
     }
+}
+
+/// Why policies/syscalls/attributes.toml denies a call, if it does.
+pub fn denies_attributes(name: SyscallName) -> Option<&'static str> {
+    let number = name.number();
+    let mut rules = ATTRIBUTES.iter();
+    let rule = rules.find(|more| u32::from(more.number) == number);
+    rule.map(|more| more.reason)
 }
 
 /// Whether policies/syscalls/set-id.toml has a rule for a call: it sets the mode of a file.

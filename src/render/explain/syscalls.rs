@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use super::page::Page;
 use crate::plan::SyscallPlan;
-use crate::policy::SyscallProfile;
+use crate::policy::{Switch, SyscallProfile};
 use crate::seccomp::{
-    ARCH_X86_64, CallProfile, FilterInput, Program, SyscallName, Verdict, compile, outcomes,
-    reason, sets_modes,
+    ARCH_X86_64, CallProfile, FilterInput, Program, SyscallName, Verdict, compile,
+    denies_attributes, outcomes, reason, sets_modes,
 };
 
 /// Docker's default profile for a container with the default capabilities, as Docker 28 writes it into a bundle. Its source is
@@ -222,6 +222,11 @@ impl Programs<'_> {
             )
             .into();
         }
+        if plan.attributes == Switch::Off
+            && let Some(reason) = denies_attributes(name)
+        {
+            return reason.into();
+        }
         reason(name).into()
     }
 }
@@ -267,6 +272,7 @@ mod tests {
                 allow: &names(&plan.allow),
                 deny: &names(&plan.deny),
                 set_id: false,
+                attributes: true,
                 profile: call_profile(plan.profile),
                 devices: false,
                 denials: DenyMode::Errno,

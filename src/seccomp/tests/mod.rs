@@ -22,6 +22,7 @@ fn ours(allow: &[&str], deny: &[&str], engine: Option<&LinuxSeccomp>) -> Filter 
         allow: &allow,
         deny: &deny,
         set_id: true,
+        attributes: true,
         profile: crate::seccomp::CallProfile::Agent,
         devices: false,
         denials: DenyMode::Errno,

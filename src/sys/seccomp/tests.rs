@@ -19,6 +19,7 @@ fn filter(denials: DenyMode) -> Filter {
         allow: &none,
         deny: &none,
         set_id: false,
+        attributes: true,
         profile: crate::seccomp::CallProfile::Agent,
         devices: false,
         denials,
