@@ -26,6 +26,7 @@ pub mod node;
 mod opened;
 mod ordinary;
 mod owners;
+mod passed;
 mod pods;
 mod privileges;
 mod probe;

@@ -9,19 +9,19 @@ use crate::command::run;
 use crate::direct::{Scratch, program};
 
 /// A user of the node, whose number no other test uses.
-const OWNER: u32 = 61_234;
+pub(super) const OWNER: u32 = 61_234;
 /// Where the users of a container but root are on the node: systemd's range of foreign users.
 const FOREIGN: u32 = 0x7ffe_0000;
 
 /// A file system that can map ids, which the rig's root, an overlay, cannot.
-struct Disk {
+pub(super) struct Disk {
     scratch: Scratch,
 }
 
 impl Disk {
     const KINDS: [&str; 2] = ["tmpfs", "ext4"];
 
-    fn new(kind: &str) -> Self {
+    pub(super) fn new(kind: &str) -> Self {
         static ACCOUNT: Once = Once::new();
         // By it a group is its owner's own.
         ACCOUNT.call_once(|| {
@@ -49,17 +49,17 @@ impl Disk {
     }
 
     /// A path in the project.
-    fn path(&self, name: &str) -> String {
+    pub(super) fn path(&self, name: &str) -> String {
         self.scratch.path(&format!("disk/project/{name}"))
     }
 
     /// The owner, the group and the mode of a file, without its type.
-    fn owner(&self, name: &str) -> (u32, u32, u32) {
+    pub(super) fn owner(&self, name: &str) -> (u32, u32, u32) {
         let found = fs::symlink_metadata(self.path(name)).unwrap();
         (found.uid(), found.gid(), found.mode() & 0o7777)
     }
 
-    fn file(&self, name: &str, (uid, gid, mode): (u32, u32, u32)) {
+    pub(super) fn file(&self, name: &str, (uid, gid, mode): (u32, u32, u32)) {
         let path = self.path(name);
         fs::copy("/bin/true", &path).unwrap();
         chown(&path, Some(uid), Some(gid)).unwrap();
@@ -67,7 +67,7 @@ impl Disk {
     }
 
     /// All files with set-user-ID or set-group-ID bits: name, owner, group.
-    fn set_id(&self) -> Vec<(String, u32, u32)> {
+    pub(super) fn set_id(&self) -> Vec<(String, u32, u32)> {
         let root = self.path("");
         let listed = run("find", &[&root, "-perm", "/6000", "-printf", "%P\\n"]).ok();
         listed
@@ -90,11 +90,11 @@ impl Drop for Disk {
 }
 
 /// The options of a container with the project as its workspace.
-fn options<'a>(policy: &[&'a str], mount: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+pub(super) fn options<'a>(policy: &[&'a str], mount: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [policy, &["-v", mount, "-w", "/work"], more].concat()
 }
 
-fn mount(disk: &Disk) -> String {
+pub(super) fn mount(disk: &Disk) -> String {
     format!("{}:/work", disk.path(""))
 }
 
@@ -354,7 +354,8 @@ fn packages_with_set_id_files_are_installed() {
     ]
     .concat();
     docker.run(&options_of_build, &[build]).ok();
-    let reads = format!("{out}:/out:ro");
+    // Files: by a directory another container could hand over its own.
+    let [package, archive] = ["x.deb", "t.tar"].map(|name| format!("{out}/{name}:/out/{name}:ro"));
     let tries = [
         (
             "dpkg -i /out/x.deb >/dev/null && stat -c %a /usr/lib/agent-test/sign",
@@ -371,7 +372,7 @@ fn packages_with_set_id_files_are_installed() {
         ("cd /tmp && tar -xpf /out/t.tar && stat -c %a t/s", "2755\n"),
     ];
     let of = |options: &[&str], script: &str| {
-        let options = [options, &["-v", &reads]].concat();
+        let options = [options, &["-v", &package, "-v", &archive]].concat();
         docker.run(&options, &["test-workloads", "sh", "-c", script])
     };
     let standard = Policy::Standard.options();

@@ -31,6 +31,7 @@ fn compiled(syscalls: &mut Syscalls, engine: Option<&LinuxSeccomp>) -> SyscallFi
             profile: syscalls.profile,
             set_id: Switch::Off,
             set_id_cause: None,
+            attributes: Switch::Off,
             engine_profile: engine.is_some(),
         };
         let asked = filter::FilterRequest {

@@ -159,6 +159,18 @@ pub enum PlanError {
         /// In what the walls differ.
         why: String,
     },
+    /// A container that may make set-user-ID files, and one that writes as the node's accounts.
+    #[error(
+        "policy '{policy}' refuses the namespaces of container {id}: it may make set-user-ID files, and {place:?} is written with the node's ids; start it with dev.agentbox.privileges.set-id=off"
+    )]
+    SetIdNeighbour {
+        /// The policy's name.
+        policy: String,
+        /// The other container.
+        id: String,
+        /// The mount.
+        place: PathBuf,
+    },
     /// A policy that learns where nothing is reached.
     #[error(
         "report.learn of policy '{policy}' is refused: it learns hosts, which only network.mode = \"allowlist\" reaches"

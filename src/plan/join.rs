@@ -28,6 +28,8 @@ pub struct Neighbour {
     pub namespaces: Vec<PlannedNamespace>,
     /// Its network, where it has walls.
     pub network: Option<NeighbourNetwork>,
+    /// It may make set-user-ID files because none can be another user's of the node (`privileges.set-id = "auto"`).
+    pub sets_ids: bool,
 }
 
 /// The network of a running container, for one that is to share it.

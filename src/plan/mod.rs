@@ -96,6 +96,7 @@ pub use privileges::CapabilitySets;
 pub use report::ReportPlan;
 pub use root::RootOrigin;
 pub use set_id::SetIdCause;
+use set_id::{SetId, owners};
 pub use warning::Warning;
 
 /// What will be enforced for one container.
@@ -167,6 +168,9 @@ pub struct SyscallPlan {
     /// Why not, where the policy leaves it to the container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set_id_cause: Option<SetIdCause>,
+    /// Whether extended attributes may be set.
+    #[serde(default = "set_id::on", skip_serializing_if = "set_id::is_on")]
+    pub attributes: Switch,
     /// Whether the engine's profile is merged in.
     pub engine_profile: bool,
 }
@@ -200,20 +204,17 @@ impl SyscallPlan {
                 SetIdRule::Off | SetIdRule::Auto => Switch::Off,
             },
             set_id_cause: None,
+            attributes: Switch::On,
             engine_profile: false,
         }
     }
 
-    fn of(
-        asked: &Syscalls,
-        privileges: &Privileges,
-        linux: &Linux,
-        (set_id, set_id_cause): (Switch, Option<SetIdCause>),
-    ) -> Self {
+    fn of(asked: &Syscalls, privileges: &Privileges, linux: &Linux, set_id: SetId) -> Self {
         Self {
             engine_profile: linux.seccomp().is_some(),
-            set_id,
-            set_id_cause,
+            set_id: set_id.switch,
+            set_id_cause: set_id.cause,
+            attributes: set_id.attributes,
             ..Self::alone(asked, privileges)
         }
     }
@@ -262,8 +263,9 @@ pub fn plan(
     scratch::place(&governing.policy, host, &mut filesystem, &mut warnings)?;
     refuse_left_out(&governing.policy, &filesystem)?;
     let policy = &governing.policy;
-    let set_id = owners(policy, spec, (bundle, host), &mut filesystem, &mut warnings)?;
-    let capability_limit = privileges::limit(privileges, set_id.0);
+    let facts = (bundle, host, namespaces.as_slice());
+    let set_id = owners(policy, spec, facts, &mut filesystem, &mut warnings)?;
+    let capability_limit = privileges::limit(privileges, set_id.switch);
     let not_given = asked.not_given(&capability_limit, &devices, &filesystem);
     let bounds = bounds(&governing, host, by, &mut warnings)?;
     let sysctl = namespaces::net_sysctl(linux, &mut warnings);
@@ -304,24 +306,6 @@ pub fn plan(
         resolved: governing.into_owned().policy,
         plan,
     })
-}
-
-/// Whose root's files are, and whether they can be made set-user-ID.
-fn owners(
-    policy: &Policy,
-    spec: &Spec,
-    (bundle, host): (&BundleFacts, &HostFacts),
-    filesystem: &mut FilesystemPlan,
-    warnings: &mut Vec<Warning>,
-) -> Result<(Switch, Option<SetIdCause>), PlanError> {
-    let container = idmap::IdmapContext {
-        policy: &policy.filesystem,
-        spec,
-        by: bundle.wrapped.by,
-        host,
-    };
-    idmap::place(container, bundle, filesystem, warnings)?;
-    Ok(set_id::decide(policy.privileges.set_id, bundle, filesystem))
 }
 
 /// What of the node the container may take: the smallest of all that bounds it.

@@ -63,6 +63,7 @@ pub fn compile(
         allow: &allow,
         deny: &deny,
         set_id: asked.syscalls.set_id == Switch::On,
+        attributes: asked.syscalls.attributes == Switch::On,
         profile: asked.syscalls.profile,
         devices: asked.devices,
         denials: asked.denials,

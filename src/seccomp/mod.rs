@@ -42,7 +42,7 @@ use profile::{Profile, Scope};
 use program::JUMP_EQ;
 
 pub use interp::{ARCH_I386, ARCH_X86_64, SyscallData, outcomes, run};
-pub use ours::{profile_reason, reason, sets_modes};
+pub use ours::{denies_attributes, profile_reason, reason, sets_modes};
 pub use program::{FilterProgram, Instruction, MAX_INSTRUCTIONS, ProgramError};
 pub use rule::SyscallVerdict;
 pub use saved::SavedFilter;
@@ -58,6 +58,8 @@ pub struct FilterPolicy<'a> {
     pub deny: &'a BTreeSet<KnownSyscall>,
     /// Whether files may be made set-user-ID or set-group-ID.
     pub set_id: bool,
+    /// Whether extended attributes may be set.
+    pub attributes: bool,
     /// Which set of rules stands on the base.
     pub profile: SyscallProfile,
     /// Whether there are devices of the node's choice, whose drivers have ioctls of their own.

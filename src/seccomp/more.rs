@@ -86,6 +86,14 @@ static SET_ID_FCHMODAT2: [Case; 1] = [
     Case { when: Cow::Borrowed(&[Condition { arg: 2, width: Width::Int, op: Op::MaskedEq(0xc00), value: 0x0 }]), then: SyscallVerdict::Allow },
 ];
 
+/// Besides the base where that is so and a mount has the node's groups.
+pub(super) static ATTRIBUTES: &[ExtraRule] = &[
+    deny(188, 95, "no extended attribute: an access list would let another group of the node execute a set-group-ID file"), // setxattr
+    deny(189, 95, "no extended attribute: an access list would let another group of the node execute a set-group-ID file"), // lsetxattr
+    deny(190, 95, "no extended attribute: an access list would let another group of the node execute a set-group-ID file"), // fsetxattr
+    deny(463, 95, "no extended attribute: an access list would let another group of the node execute a set-group-ID file"), // setxattrat
+];
+
 /// In place of the base under the profile `debug`.
 pub(super) static DEBUG: &[ExtraRule] = &[
     allow(101, "debuggers: they reach processes of their own container and user, and a traced process stays behind the same filter"), // ptrace

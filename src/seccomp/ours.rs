@@ -3,7 +3,7 @@
 use super::FilterPolicy;
 use super::SeccompError;
 use super::base::{BASE, BaseRule, LOGGED, REASONS};
-use super::more::{DEBUG, DEVICES, ExtraRule, PARANOID, SET_ID};
+use super::more::{ATTRIBUTES, DEBUG, DEVICES, ExtraRule, PARANOID, SET_ID};
 use super::rule::{ENOSYS, EPERM, Rule, SyscallVerdict};
 use super::table::KnownSyscall;
 use crate::policy::SyscallProfile;
@@ -28,8 +28,8 @@ const REQUIRED: [&str; 9] = [
 /// Our rules for x86_64, by number.
 pub(super) struct OurRules {
     by_number: Vec<Rule>,
-    /// Besides those; the stricter counts.
-    besides: &'static [ExtraRule],
+    /// Besides those; the stricter counts. No call is in two of them.
+    besides: [&'static [ExtraRule]; 2],
     unknown: Rule,
     x32: Rule,
 }
@@ -40,6 +40,7 @@ impl OurRules {
             allow,
             deny,
             set_id,
+            attributes,
             profile,
             devices,
             denials: _,
@@ -68,7 +69,10 @@ impl OurRules {
         }
         Ok(OurRules {
             by_number,
-            besides: if set_id { &[] } else { SET_ID },
+            besides: [
+                if set_id { &[] } else { SET_ID },
+                if attributes { &[] } else { ATTRIBUTES },
+            ],
             unknown: Rule::always(ENOSYS),
             x32: Rule::always(SyscallVerdict::KillProcess),
         })
@@ -76,10 +80,10 @@ impl OurRules {
 
     /// What is said of a number besides [`Self::rule`].
     pub(super) fn besides(&self, number: u32) -> Option<&Rule> {
-        let found = self
-            .besides
-            .binary_search_by_key(&number, |more| u32::from(more.number));
-        found.ok().map(|index| &self.besides[index].rule)
+        self.besides.iter().find_map(|list| {
+            let found = list.binary_search_by_key(&number, |more| u32::from(more.number));
+            found.ok().map(|index| &list[index].rule)
+        })
     }
 
     /// What we say of a number. x32 calls kill: nothing ordinary makes them, and they are the same calls under numbers that
@@ -123,6 +127,14 @@ fn rules_of(profile: SyscallProfile) -> &'static [ExtraRule] {
         SyscallProfile::Agent => &[],
         SyscallProfile::Debug => DEBUG,
     }
+}
+
+/// Why policies/syscalls/attributes.toml denies a call, if it does.
+pub fn denies_attributes(name: KnownSyscall) -> Option<&'static str> {
+    let number = name.number();
+    let mut rules = ATTRIBUTES.iter();
+    let rule = rules.find(|more| u32::from(more.number) == number);
+    rule.map(|more| more.reason)
 }
 
 /// Why this profile treats a call in another way than the base rules, in the words of its file.

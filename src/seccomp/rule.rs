@@ -124,6 +124,7 @@ pub(super) const ERRNOS: &[(&str, u16)] = &[
     ("ENOTTY", 25),
     ("ENOSYS", 38),
     ("EPROTONOSUPPORT", 93),
+    ("EOPNOTSUPP", 95),
     ("EAFNOSUPPORT", 97),
 ];
 

@@ -220,6 +220,13 @@ fn reason(
             format!("it sets a file's set-user-ID or set-group-ID bit (privileges.set-id): {why}");
         return (why, Hint::Words(hint.clone()));
     }
+    if let Some(name) = known
+        && let Some(SetIdWords { why, hint }) = set_id
+        && let Some(reason) = ours::denies_attributes(name)
+    {
+        let why = format!("{reason} (privileges.set-id): {why}");
+        return (why, Hint::Words(hint.clone()));
+    }
     // Which of several it is stands in the policy and in the engine's profile, which the sidecar does not have.
     (
         "denied by syscalls.deny or syscalls.profile of the policy, or by the engine's seccomp profile"

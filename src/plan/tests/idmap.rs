@@ -232,7 +232,6 @@ fn f21_set_id_files_are_made_where_none_is_another_users_on_the_node() {
     let off = |cause| (Switch::Off, Some(cause));
     assert_eq!(set_id(&under("standard")), on);
     assert_eq!(set_id(&working("standard", can(ALONE, true))), on);
-    assert_eq!(set_id(&working("standard", |_| {}).options(&["ro"])), on);
     let work = at("/work");
     for (found, cause) in [
         (
@@ -251,7 +250,8 @@ fn f21_set_id_files_are_made_where_none_is_another_users_on_the_node() {
     }
     // Any other writable mount is as much of a way.
     let other = working("standard", can(ALONE, true)).bind("/srv/cache", "/cache");
-    assert_eq!(set_id(&other), on);
+    let only_read = SetIdCause::Shared { at: at("/cache") };
+    assert_eq!(set_id(&other), off(only_read));
     let written = other.site(write_cache);
     let cache = SetIdCause::Mount { at: at("/cache") };
     assert_eq!(set_id(&written), off(cache));
@@ -263,6 +263,83 @@ fn f21_set_id_files_are_made_where_none_is_another_users_on_the_node() {
     let mut wrap = under("standard");
     wrap.facts.wrapped.system = [at("/usr")].into();
     assert_eq!(set_id(&wrap), off(SetIdCause::Wrap));
+}
+
+/// By a socket in a directory, or of a network, another container hands over its own files; by /proc it shows them.
+#[test]
+fn f21_nor_where_another_container_can_hand_over_its_files() {
+    let on = (Switch::On, None);
+    let off = |cause| (Switch::Off, Some(cause));
+    let reads = working("standard", |_| {}).options(&["ro"]);
+    assert_eq!(set_id(&reads), off(SetIdCause::Shared { at: at("/work") }));
+    let file = under("standard").bind_of(FileKind::File, "/srv/settings", "/etc/settings");
+    assert_eq!(set_id(&file), on);
+    for kind in ["pid", "ipc"] {
+        let mut case = under("standard");
+        let namespaces = case.spec.pointer_mut("/linux/namespaces").unwrap();
+        let namespaces = namespaces.as_array_mut().unwrap();
+        let own = namespaces.iter_mut().find(|one| one["type"] == kind);
+        own.unwrap()["path"] = json!("/proc/7/ns/x");
+        let case = case.neighbours(
+            "/proc/7/ns/x",
+            vec![super::namespaces::neighbour("standard")],
+        );
+        assert_eq!(set_id(&case), off(SetIdCause::Namespaces), "{kind}");
+    }
+    // What makes a pod's namespaces would keep its containers from writing anything.
+    for program in ["/pause", "/catatonit"] {
+        let case = under("standard").set("/process", "args", json!([program, "-P"]));
+        assert_eq!(set_id(&case), off(SetIdCause::Pod));
+    }
+    let role = json!({"io.kubernetes.cri.container-type": "sandbox"});
+    let pod = under("standard").set("", "annotations", role);
+    assert_eq!(set_id(&pod), off(SetIdCause::Pod));
+}
+
+#[test]
+fn f21_no_container_with_the_nodes_ids_joins_one_that_makes_such_files() {
+    let joining = |found: fn(&mut SourceFacts), sets_ids| {
+        let mut case = working("standard", found);
+        let namespaces = case.spec.pointer_mut("/linux/namespaces").unwrap();
+        let namespaces = namespaces.as_array_mut().unwrap();
+        let own = namespaces.iter_mut().find(|one| one["type"] == "pid");
+        own.unwrap()["path"] = json!("/proc/7/ns/pid");
+        let first = Neighbour {
+            sets_ids,
+            ..super::namespaces::neighbour("standard")
+        };
+        case.neighbours("/proc/7/ns/pid", vec![first])
+    };
+    let words = joining(|_| {}, true).refused();
+    assert!(words.contains("container other"), "{words}");
+    assert!(words.contains("privileges.set-id=off"), "{words}");
+    for case in [
+        joining(|_| {}, false),
+        joining(|facts| can(ALONE, true)(facts), true),
+    ] {
+        case.plan();
+    }
+}
+
+#[test]
+fn f21_attributes_are_not_set_where_a_file_can_go_to_another_group() {
+    let attributes = |case: &Case| case.plan().syscalls.attributes;
+    for policy in ["strict", "standard"] {
+        assert_eq!(attributes(&under(policy)), Switch::On);
+        assert_eq!(attributes(&working(policy, can(ALONE, true))), Switch::On);
+        let reads = working(policy, |_| {}).options(&["ro"]);
+        assert_eq!(attributes(&reads), Switch::On);
+        assert_eq!(attributes(&working(policy, |_| {})), Switch::Off);
+        assert_eq!(
+            attributes(&working(policy, can(SWAPPED, true))),
+            Switch::Off
+        );
+        let mut wrap = working(policy, |_| {});
+        wrap.facts.wrapped.system = [at("/usr")].into();
+        assert_eq!(attributes(&wrap), Switch::On);
+    }
+    // There any set-group-ID file can be made.
+    assert_eq!(attributes(&working("permissive", |_| {})), Switch::On);
 }
 
 #[test]

@@ -44,6 +44,7 @@ fn first(case: Case, state: fn(SharedNetwork) -> NetworkState) -> Neighbour {
             plan: plan.network,
             state: state(shared),
         }),
+        sets_ids: false,
     }
 }
 

@@ -97,6 +97,7 @@ fn another_containers_names_are_not_read() {
             policy: None,
             namespaces: Vec::new(),
             network: None,
+            sets_ids: false,
         };
         under("standard")
             .set(
@@ -193,6 +194,7 @@ fn another_containers_shared_memory_is_none_of_ones_own() {
             policy: None,
             namespaces: Vec::new(),
             network: None,
+            sets_ids: false,
         };
         let case = under("standard")
             .set(

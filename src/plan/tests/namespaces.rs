@@ -79,13 +79,14 @@ fn what_is_missing_and_harmless_is_added() {
 }
 
 /// A container that has its own namespaces, under a policy.
-fn neighbour(policy: &str) -> Neighbour {
+pub(super) fn neighbour(policy: &str) -> Neighbour {
     let decided = under(policy).decided();
     Neighbour {
         id: "other".into(),
         policy: Some(decided.policy()),
         namespaces: decided.plan.namespaces,
         network: None,
+        sets_ids: false,
     }
 }
 

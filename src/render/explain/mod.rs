@@ -17,8 +17,8 @@ use self::page::{Page, path, paths, size};
 use super::identity::ContainerIdentity;
 use crate::plan::process::core_words;
 use crate::plan::report::{DENIED, DENIED_IN};
-use crate::plan::{AuditPlan, DecidedPlan, LimitsPlan, Plan, SyscallPlan, Warning};
-use crate::policy::{Loosening, NetworkMode, Policy, SyscallName, SyscallProfile, escape};
+use crate::plan::{AuditPlan, DecidedPlan, LimitsPlan, MappedIds, Plan, SyscallPlan, Warning};
+use crate::policy::{Loosening, NetworkMode, Policy, Switch, SyscallName, SyscallProfile, escape};
 use crate::seccomp::{FilterProgram, NotifyListener, SyscallFilter, SyscallVerdict};
 
 /// The container to explain; as JSON, the output of `explain --json`.
@@ -319,6 +319,18 @@ pub fn filter(program: &FilterProgram) -> String {
     )
 }
 
+/// On what the word of `auto` rests, which the runtime cannot see: who else has the workspace.
+fn set_id_limit(plan: &Plan) -> &'static str {
+    let mut mounts = plan.filesystem.mounts.iter();
+    let mapped = |ids| matches!(ids, MappedIds::OwnerAlone { .. });
+    match mounts.any(|mount| mount.bind().is_some_and(|bind| mapped(bind.ids))) {
+        true => {
+            ": as long as no other container writes the workspace with the node's ids (docs/policy.md, set-id auto)"
+        }
+        false => "",
+    }
+}
+
 fn privileges(page: &mut Page, plan: &Plan) {
     page.head(
         "privileges",
@@ -328,12 +340,20 @@ fn privileges(page: &mut Page, plan: &Plan) {
         ),
     );
     page.item(match plan.syscalls.set_id_refused() {
-        None => "set-user-ID and set-group-ID files can be made (privileges.set-id)".to_owned(),
+        None => format!(
+            "set-user-ID and set-group-ID files can be made (privileges.set-id){}",
+            set_id_limit(plan)
+        ),
         Some(cause) => format!(
             "no set-user-ID or set-group-ID file can be made (privileges.set-id): {}",
             escape(&cause.to_string())
         ),
     });
+    if plan.syscalls.attributes == Switch::Off {
+        page.item(
+            "no extended attribute can be set, so no access list (setfacl): it could make a set-group-ID file another group's",
+        );
+    }
     let given = plan.capabilities.bounding.iter();
     let mut given: Vec<&str> = given.map(|c| c.short_name()).collect();
     given.sort_unstable();

@@ -8,9 +8,10 @@ use serde::Serialize;
 
 use super::page::Page;
 use crate::plan::SyscallPlan;
+use crate::policy::Switch;
 use crate::seccomp::{
-    ARCH_X86_64, FilterInput, FilterProgram, KnownSyscall, SyscallVerdict, compile, outcomes,
-    profile_reason, reason, sets_modes,
+    ARCH_X86_64, FilterInput, FilterProgram, KnownSyscall, SyscallVerdict, compile,
+    denies_attributes, outcomes, profile_reason, reason, sets_modes,
 };
 
 /// Docker's default profile for a container with the default capabilities, as Docker 28 writes it into a bundle. Its source is
@@ -226,6 +227,11 @@ impl TablePrograms<'_> {
             )
             .into();
         }
+        if plan.attributes == Switch::Off
+            && let Some(reason) = denies_attributes(name)
+        {
+            return reason.into();
+        }
         reason(name).into()
     }
 }
@@ -266,6 +272,7 @@ mod tests {
                 allow: &names(&plan.allow),
                 deny: &names(&plan.deny),
                 set_id: false,
+                attributes: true,
                 profile: plan.profile,
                 devices: false,
                 denials: DenyMode::Errno,

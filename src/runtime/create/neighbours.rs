@@ -10,6 +10,7 @@ use oci_spec::runtime::{LinuxNamespace, LinuxNamespaceType as Type, Spec};
 
 use crate::plan::NamespaceType;
 use crate::plan::{DecidedPlan, Neighbour, NeighbourNetwork, NetworkState, SharedNetwork};
+use crate::policy::{SetIdRule, Switch};
 use crate::runtime::RuntimeError;
 use crate::runtime::create::CreateError;
 use crate::runtime::state::census::{Census, Namespace};
@@ -161,6 +162,10 @@ fn neighbour(record: &Record) -> Neighbour {
         network: plan.map(|p| NeighbourNetwork {
             plan: p.network.clone(),
             state: network_state(record),
+        }),
+        sets_ids: record.decided.as_ref().is_some_and(|decided| {
+            let rule = decided.resolved.privileges.set_id;
+            (rule, decided.plan.syscalls.set_id) == (SetIdRule::Auto, Switch::On)
         }),
     }
 }

@@ -160,6 +160,7 @@ fn notify_answers_the_same_errnos_through_the_listener() {
                 allow: &allow,
                 deny: &deny,
                 set_id: true,
+                attributes: true,
                 profile: SyscallProfile::Agent,
                 devices: false,
                 denials,
@@ -201,6 +202,7 @@ fn attacks_that_are_answered_as_unknown_calls_are_logged_and_what_libraries_prob
         allow: &allow,
         deny: &deny,
         set_id: true,
+        attributes: true,
         profile: SyscallProfile::Agent,
         devices: false,
         denials: DenyMode::Notify,
@@ -244,6 +246,7 @@ fn an_engine_with_its_own_listener_keeps_it_and_our_denials_stay_errnos() {
         allow: &allow,
         deny: &deny,
         set_id: true,
+        attributes: true,
         profile: SyscallProfile::Agent,
         devices: false,
         denials: DenyMode::Notify,
@@ -280,6 +283,7 @@ fn a_profile_that_denies_the_hand_over_gets_no_listener() {
             allow: &allow,
             deny: &deny,
             set_id: true,
+            attributes: true,
             profile: SyscallProfile::Agent,
             devices: false,
             denials: DenyMode::Notify,
@@ -302,6 +306,7 @@ fn a_policy_cannot_deny_what_the_runtime_itself_still_calls() {
         allow: &allow,
         deny: &deny,
         set_id: true,
+        attributes: true,
         profile: SyscallProfile::Agent,
         devices: false,
         denials: DenyMode::Errno,
@@ -350,6 +355,7 @@ fn the_limit_of_core_files_is_never_changed() {
         allow: &allow,
         deny: &deny,
         set_id: true,
+        attributes: true,
         profile: SyscallProfile::Agent,
         devices: false,
         denials: DenyMode::Notify,
@@ -394,6 +400,7 @@ fn set_id_bits_are_refused_in_every_call_that_sets_a_mode() {
             allow: &allow,
             deny: &deny,
             set_id,
+            attributes: true,
             profile: SyscallProfile::Agent,
             devices: false,
             denials: DenyMode::Errno,
@@ -456,6 +463,44 @@ fn set_id_bits_are_refused_in_every_call_that_sets_a_mode() {
     assert_eq!(without.verdict(&device), errno(1));
 }
 
+/// F21: an access list lets another group execute a set-group-ID file.
+#[test]
+fn attributes_are_refused_as_by_a_file_system_without_any() {
+    let none = names(&[]);
+    for attributes in [true, false] {
+        let ours = FilterPolicy {
+            allow: &none,
+            deny: &none,
+            set_id: false,
+            attributes,
+            profile: SyscallProfile::Agent,
+            devices: false,
+            denials: DenyMode::Errno,
+        };
+        let engine = bundle("docker26-run");
+        let filter = compile(&FilterInput {
+            ours: Some(ours),
+            engine: Some(&engine),
+        });
+        let filter = filter.unwrap().unwrap();
+        for name in ["setxattr", "lsetxattr", "fsetxattr"] {
+            let expected = match attributes {
+                true => SyscallVerdict::Allow,
+                false => errno(95),
+            };
+            assert_eq!(filter.verdict(&call(name, [0; 6])), expected, "{name}");
+        }
+        assert_eq!(
+            filter.verdict(&call("getxattr", [0; 6])),
+            SyscallVerdict::Allow
+        );
+        assert_eq!(
+            filter.verdict(&call("chmod", [0, 0o2755, 0, 0, 0, 0])),
+            errno(1)
+        );
+    }
+}
+
 /// F-L2: requests that are not listed are unknown, but for drivers of devices that the node gave.
 #[test]
 fn ioctls_are_listed_unless_a_device_needs_its_own() {
@@ -465,6 +510,7 @@ fn ioctls_are_listed_unless_a_device_needs_its_own() {
             allow: &allow,
             deny: &deny,
             set_id: false,
+            attributes: true,
             profile: SyscallProfile::Agent,
             devices,
             denials: DenyMode::Errno,
@@ -503,6 +549,7 @@ fn under(profile: SyscallProfile, allow: &[&str], engine: Option<&LinuxSeccomp>)
         allow: &allow,
         deny: &deny,
         set_id: true,
+        attributes: true,
         profile,
         devices: true,
         denials: DenyMode::Notify,

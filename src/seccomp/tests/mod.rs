@@ -23,6 +23,7 @@ fn ours(allow: &[&str], deny: &[&str], engine: Option<&LinuxSeccomp>) -> Syscall
         allow: &allow,
         deny: &deny,
         set_id: true,
+        attributes: true,
         profile: crate::policy::SyscallProfile::Agent,
         devices: false,
         denials: DenyMode::Errno,

@@ -13,7 +13,7 @@ use super::super::table::KnownSyscall;
 const TOML: &str = include_str!("../../../policies/syscalls/base.toml");
 
 /// What is besides or in place of the base, by the name of its list.
-const MORE: [(&str, &str, &str); 4] = [
+const MORE: [(&str, &str, &str); 5] = [
     (
         "DEVICES",
         "In place of the base where the container has devices of the node's choice.",
@@ -23,6 +23,11 @@ const MORE: [(&str, &str, &str); 4] = [
         "SET_ID",
         "Besides the base where no file may be made set-user-ID or set-group-ID.",
         include_str!("../../../policies/syscalls/set-id.toml"),
+    ),
+    (
+        "ATTRIBUTES",
+        "Besides the base where that is so and a mount has the node's groups.",
+        include_str!("../../../policies/syscalls/attributes.toml"),
     ),
     (
         "DEBUG",

@@ -20,6 +20,7 @@ fn filter(denials: DenyMode) -> SyscallFilter {
         allow: &none,
         deny: &none,
         set_id: false,
+        attributes: true,
         profile: crate::policy::SyscallProfile::Agent,
         devices: false,
         denials,
