@@ -9,6 +9,8 @@ use syn::visit::{self, Visit};
 
 use crate::fixtures;
 
+mod names;
+
 /// Lines of a file that are built into the program.
 const LONGEST_FILE: usize = 400;
 /// Lines of a function, from `fn` to its last brace.
@@ -31,11 +33,8 @@ const LONG_FILES: &[(&str, &str)] = &[
 const LONG_FUNCTIONS: &[(&str, &str)] = &[];
 /// Functions that may take more.
 const MANY_ARGUMENTS: &[(&str, &str)] = &[];
-/// Where no function takes a `bool`, of which a caller's `true` says nothing to its reader.
-const WITHOUT_BOOL: [&str; 10] = [
-    "cgroup", "cli", "devices", "egress", "indexes", "network", "probe", "seccomp", "sidecar",
-    "sys",
-];
+/// Values of a tuple that a function takes or returns: a struct names them.
+const LONGEST_TUPLE: usize = 2;
 
 /// Directories whose files only compute.
 const PURE: [&str; 8] = [
@@ -308,6 +307,14 @@ fn every_file_says_what_it_is_for() {
     }
 }
 
+/// `#[cfg(test)]`.
+fn is_for_tests(attribute: &syn::Attribute) -> bool {
+    match &attribute.meta {
+        syn::Meta::List(list) if list.path.is_ident("cfg") => list.tokens.to_string() == "test",
+        _ => false,
+    }
+}
+
 /// What is counted of a source file.
 #[derive(Default)]
 struct Sizes {
@@ -318,8 +325,10 @@ struct Sizes {
     lines: Vec<(String, usize)>,
     /// Likewise, with their arguments.
     arguments: Vec<(String, usize)>,
-    /// Likewise, those that take a `bool`.
+    /// Likewise, those that take a `bool`, of which a caller's `true` says nothing to its reader.
     bools: Vec<String>,
+    /// Likewise, those that take or return a longer tuple, also within another type.
+    tuples: Vec<String>,
 }
 
 impl Sizes {
@@ -347,20 +356,32 @@ impl Sizes {
             syn::FnArg::Receiver(_) => false,
         };
         if signature.inputs.iter().any(is_bool) {
-            self.bools.push(name);
+            self.bools.push(name.clone());
+        }
+        let mut tuples = LongTuples(false);
+        tuples.visit_signature(signature);
+        if tuples.0 {
+            self.tuples.push(name);
         }
     }
 
     /// Whether an item is built for tests alone, whose lines do not count then.
     fn is_for_tests(&mut self, attributes: &[syn::Attribute], whole: proc_macro2::Span) -> bool {
-        let for_tests = attributes.iter().any(|attribute| match &attribute.meta {
-            syn::Meta::List(list) if list.path.is_ident("cfg") => list.tokens.to_string() == "test",
-            _ => false,
-        });
+        let for_tests = attributes.iter().any(is_for_tests);
         if for_tests {
             self.test_lines += whole.end().line + 1 - whole.start().line;
         }
         for_tests
+    }
+}
+
+/// Whether a type has a tuple in it that is longer than [`LONGEST_TUPLE`].
+struct LongTuples(bool);
+
+impl<'ast> Visit<'ast> for LongTuples {
+    fn visit_type_tuple(&mut self, tuple: &'ast syn::TypeTuple) {
+        self.0 |= tuple.elems.len() > LONGEST_TUPLE;
+        visit::visit_type_tuple(self, tuple);
     }
 }
 
@@ -416,6 +437,7 @@ fn a_file_and_a_function_are_read_at_once() {
     let production = files.iter().filter(|(path, _)| !is_test(path));
     let (mut long_files, mut long_functions) = (BTreeSet::new(), BTreeSet::new());
     let (mut many_arguments, mut bools) = (BTreeSet::new(), BTreeSet::new());
+    let mut tuples = BTreeSet::new();
     for (path, text) in production {
         let sizes = Sizes::of(path, text);
         if text.lines().count() - sizes.test_lines > LONGEST_FILE {
@@ -427,9 +449,8 @@ fn a_file_and_a_function_are_read_at_once() {
         };
         long_functions.extend(over(sizes.lines, LONGEST_FUNCTION));
         many_arguments.extend(over(sizes.arguments, MOST_ARGUMENTS));
-        if WITHOUT_BOOL.iter().any(|folder| path.starts_with(folder)) {
-            bools.extend(sizes.bools);
-        }
+        bools.extend(sizes.bools);
+        tuples.extend(sizes.tuples);
     }
     only_these("longer than 400 lines", &long_files, LONG_FILES);
     only_these(
@@ -449,5 +470,10 @@ fn a_file_and_a_function_are_read_at_once() {
             "egress/mcp/copy.rs: visit_bool",
             "a function of serde's own trait",
         )],
+    );
+    only_these(
+        "a function that takes or returns a tuple of three values: make a struct",
+        &tuples,
+        &[],
     );
 }

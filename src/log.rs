@@ -43,13 +43,29 @@ enum LogReader {
 }
 
 impl LogReader {
-    /// A terminal on standard error is a person's, but for whoever asks for a format.
-    fn of(file: Option<&Mutex<File>>, asked: Option<LogFormat>, terminal: bool) -> Self {
-        match (file, asked, terminal) {
-            (None, None, true) => Self::Person,
+    /// A user reads standard error on a terminal, unless the caller requests a format.
+    fn of(file: Option<&Mutex<File>>, asked: Option<LogFormat>, stderr: Stderr) -> Self {
+        match (file, asked, stderr) {
+            (None, None, Stderr::Terminal) => Self::Person,
             (_, asked, _) => Self::Engine(asked.unwrap_or(LogFormat::Text)),
         }
     }
+}
+
+/// Where standard error leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stderr {
+    Terminal,
+    Other,
+}
+
+/// Which lines are logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verbosity {
+    /// agentbox's own warnings and errors.
+    Warnings,
+    /// All lines, those of libraries too.
+    Debug,
 }
 
 static LOGGER: OnceLock<Logger> = OnceLock::new();
@@ -78,7 +94,11 @@ pub fn first_cause() -> Option<String> {
 
 /// Opens the log.
 /// To `path`, or standard error without one; in `form`, or the form that its reader is likely to want.
-pub fn init(path: Option<&Path>, form: Option<LogFormat>, debug: bool) -> anyhow::Result<()> {
+pub fn init(
+    path: Option<&Path>,
+    form: Option<LogFormat>,
+    verbosity: Verbosity,
+) -> anyhow::Result<()> {
     let file = match path {
         Some(path) => {
             let mut options = File::options();
@@ -89,16 +109,19 @@ pub fn init(path: Option<&Path>, form: Option<LogFormat>, debug: bool) -> anyhow
         }
         None => None,
     };
+    let stderr = match std::io::stderr().is_terminal() {
+        true => Stderr::Terminal,
+        false => Stderr::Other,
+    };
     let logger = LOGGER.get_or_init(|| Logger {
-        form: LogReader::of(file.as_ref(), form, std::io::stderr().is_terminal()),
+        form: LogReader::of(file.as_ref(), form, stderr),
         file,
-        debug,
+        debug: verbosity == Verbosity::Debug,
     });
     log::set_logger(logger).map_err(|e| anyhow::anyhow!("{e}"))?;
-    log::set_max_level(if debug {
-        LevelFilter::Debug
-    } else {
-        LevelFilter::Warn
+    log::set_max_level(match verbosity {
+        Verbosity::Debug => LevelFilter::Debug,
+        Verbosity::Warnings => LevelFilter::Warn,
     });
     Ok(())
 }
@@ -257,12 +280,18 @@ mod tests {
         assert_eq!(said, "agentbox: line 3 (\"alow\")\n");
         let said = line(LogReader::Person, Level::Warn, "w", "-");
         assert_eq!(said, "agentbox: warning: w\n");
-        assert_eq!(LogReader::of(None, None, true), LogReader::Person);
+        assert_eq!(
+            LogReader::of(None, None, Stderr::Terminal),
+            LogReader::Person
+        );
         let text = LogReader::Engine(LogFormat::Text);
-        assert_eq!(LogReader::of(None, None, false), text);
-        assert_eq!(LogReader::of(None, Some(LogFormat::Text), true), text);
+        assert_eq!(LogReader::of(None, None, Stderr::Other), text);
+        assert_eq!(
+            LogReader::of(None, Some(LogFormat::Text), Stderr::Terminal),
+            text
+        );
         let file = Mutex::new(File::open("/dev/null").unwrap());
-        assert_eq!(LogReader::of(Some(&file), None, true), text);
+        assert_eq!(LogReader::of(Some(&file), None, Stderr::Terminal), text);
     }
 
     #[test]

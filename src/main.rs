@@ -41,11 +41,12 @@ fn main() -> ExitCode {
             };
         }
     };
-    if let Err(error) = log::init(
-        cli.global.log.as_deref(),
-        cli.global.log_format,
-        cli.global.debug,
-    ) {
+    let verbosity = match cli.global.debug {
+        true => log::Verbosity::Debug,
+        false => log::Verbosity::Warnings,
+    };
+    let global = &cli.global;
+    if let Err(error) = log::init(global.log.as_deref(), global.log_format, verbosity) {
         log::complain(&format!("agentbox: {error:#}"));
         return ExitCode::FAILURE;
     }

@@ -2,6 +2,7 @@
 //! libcontainer writes them there, what it adds of its own is taken back.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use oci_spec::runtime::{LinuxDeviceCgroup, LinuxDeviceType, Spec};
@@ -109,6 +110,20 @@ fn is_planned(spec: &Spec, rule: &str) -> bool {
     rules
         .filter(|planned| planned.allow())
         .any(|planned| planned.to_string() == rule)
+}
+
+/// A device of the node. A policy gives a container devices under their own names alone.
+pub fn of_node(path: &Path) -> std::io::Result<DeviceNumbers> {
+    let found = std::fs::metadata(path)?;
+    let kind = match found.file_type().is_block_device() {
+        true => LinuxDeviceType::B,
+        false => LinuxDeviceType::C,
+    };
+    let (major, minor) = (
+        rustix::fs::major(found.rdev()),
+        rustix::fs::minor(found.rdev()),
+    );
+    Ok((kind, major.into(), minor.into()))
 }
 
 /// What lets a container reach more devices than a policy's rules with these devices beside the usual, as the kernel has it now.

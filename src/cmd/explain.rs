@@ -51,7 +51,11 @@ pub fn run(global: &GlobalOptions, args: &Explain) -> Result<ExitCode> {
             with_program("wrap in this directory".to_owned(), explained)
         }
         (None, Some(id)) => {
-            let (mut record, identity, filter_file) = match looked_up(id)? {
+            let KnownContainer {
+                mut record,
+                identity,
+                filter: filter_file,
+            } = match looked_up(id)? {
                 Ok(found) => found,
                 Err(code) => return Ok(code),
             };
@@ -91,14 +95,26 @@ pub fn run(global: &GlobalOptions, args: &Explain) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A container's record, who it is, and where its filter is kept: while it is there, or with its last run. An exit status where that run
-/// is not as its log and its receipt have it, which has been said: nothing of it can be believed.
-fn looked_up(id: &str) -> Result<Result<(Record, ContainerIdentity, PathBuf), ExitCode>> {
+/// A container that exists, or whose last run exists.
+struct KnownContainer {
+    record: Record,
+    identity: ContainerIdentity,
+    /// The file of its filter.
+    filter: PathBuf,
+}
+
+/// Looks a container up, or else its last run. If that run differs from its log or its receipt, the fault has been printed and this is
+/// the exit status: nothing in the run can be believed.
+fn looked_up(id: &str) -> Result<Result<KnownContainer, ExitCode>> {
     match find::container(id) {
         Ok(record) => {
-            let file = ContainerPaths::new(&record.root, &record.id)?.filter();
+            let filter = ContainerPaths::new(&record.root, &record.id)?.filter();
             let identity = identity::of(&record);
-            Ok(Ok((record, identity, file)))
+            Ok(Ok(KnownContainer {
+                record,
+                identity,
+                filter,
+            }))
         }
         Err(RuntimeError::Unknown(_)) => {
             let found = read::find(id)?;
@@ -114,7 +130,11 @@ fn looked_up(id: &str) -> Result<Result<(Record, ContainerIdentity, PathBuf), Ex
                 run.started()
             );
             let identity = run.identity(&record);
-            Ok(Ok((record, identity, run.file(FILTER))))
+            Ok(Ok(KnownContainer {
+                record,
+                identity,
+                filter: run.file(FILTER),
+            }))
         }
         Err(error) => Err(error.into()),
     }

@@ -79,23 +79,31 @@ pub fn report(
             less: Vec::new(),
             network: None,
         },
-        Ok(there) => compare(name, enforced, &there, shared),
+        Ok(there) => AuditPlan {
+            network: (!shared).then(|| network(name, &there)),
+            ..compare(name, enforced, &there)
+        },
     })
 }
 
-fn compare(name: &PolicyName, here: &DecidedPlan, there: &DecidedPlan, shared: bool) -> AuditPlan {
+fn network(name: &PolicyName, there: &DecidedPlan) -> AuditedNetwork {
     let network = &there.plan.network;
+    AuditedNetwork {
+        policy: name.clone(),
+        rules: network.rules.clone(),
+        asks: network.asking.is_some(),
+    }
+}
+
+/// All differences but those of the network.
+fn compare(name: &PolicyName, here: &DecidedPlan, there: &DecidedPlan) -> AuditPlan {
     AuditPlan {
         policy: name.clone(),
         refused: None,
         mounts: mounts(&here.plan, &there.plan),
         not_given: not_given(&here.plan, &there.plan),
         less: less(&here.resolved, &there.resolved),
-        network: (!shared).then(|| AuditedNetwork {
-            policy: name.clone(),
-            rules: network.rules.clone(),
-            asks: network.asking.is_some(),
-        }),
+        network: None,
     }
 }
 

@@ -77,8 +77,11 @@ pub(super) fn find<'a>(
     let Some(whose) = whose(path, inside) else {
         return Ok(None);
     };
-    let host_users = given.iter().all(|n| n.typ() != Type::User);
-    let why = match join(resolved, inside, host_users) {
+    let users = match given.iter().any(|n| n.typ() == Type::User) {
+        true => Users::Own,
+        false => Users::Nodes,
+    };
+    let why = match join(resolved, inside, users) {
         Ok((joined, less)) => {
             warnings.extend(less.into_iter().map(|less| Warning::LessThanAsked {
                 field: less.field,
@@ -122,11 +125,18 @@ fn whose(path: &Path, inside: &[Neighbour]) -> Option<String> {
     of_process.then(|| path.display().to_string())
 }
 
+/// Whose user namespace a container has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Users {
+    Nodes,
+    Own,
+}
+
 /// The one network of those who are there, and in what this container asks for more than it has.
 fn join<'a>(
     resolved: &ResolvedPolicy,
     inside: &'a [Neighbour],
-    host_users: bool,
+    users: Users,
 ) -> Result<(NetworkJoin<'a>, Vec<ExceededField>), String> {
     let mut firsts = Vec::new();
     for neighbour in inside {
@@ -136,11 +146,8 @@ fn join<'a>(
                 neighbour.id
             ));
         };
-        let its_users = !neighbour
-            .namespaces
-            .iter()
-            .any(|n| n.isolates == NamespaceType::User);
-        if !(its_users && host_users) {
+        let mut isolated = neighbour.namespaces.iter().map(|n| n.isolates);
+        if users == Users::Own || isolated.any(|kind| kind == NamespaceType::User) {
             return Err("one of them has a user namespace".to_owned());
         }
         if network.plan.shared.is_none() {

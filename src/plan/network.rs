@@ -167,11 +167,9 @@ fn refusing_port(inbound: &BTreeSet<u16>) -> u16 {
 
 /// The ports on which the wall listens for hosts: those of rules, those that may be asked for, and SSH's. Git by SSH is the most
 /// usual wish that no rule names, and is so refused with its reason and a line of the log.
-fn listened(rules: &EgressRules, asks: bool, inbound: &BTreeSet<u16>) -> BTreeSet<u16> {
+fn listened(rules: &EgressRules, asked: &[u16], inbound: &BTreeSet<u16>) -> BTreeSet<u16> {
     let mut ports = rules.ports();
-    if asks {
-        ports.extend(ASKED);
-    }
+    ports.extend(asked);
     if !inbound.contains(&SSH) {
         ports.insert(SSH);
     }
@@ -212,7 +210,8 @@ pub fn plan(resolved: &ResolvedPolicy, sysctl: BTreeMap<String, String>) -> Netw
     let refusing = *mode == NetworkMode::Local;
     let inbound: BTreeSet<u16> = inbound.iter().filter_map(|item| item.port()).collect();
     let ports = match mode {
-        NetworkMode::Allowlist => listened(&rules, asks, &inbound),
+        NetworkMode::Allowlist if asks => listened(&rules, &ASKED, &inbound),
+        NetworkMode::Allowlist => listened(&rules, &[], &inbound),
         NetworkMode::None | NetworkMode::Local => BTreeSet::new(),
     };
     NetworkPlan {

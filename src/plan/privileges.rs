@@ -37,6 +37,17 @@ pub struct CapabilitySets {
     pub ambient: BTreeSet<Capability>,
 }
 
+/// A capability in a set that the kernel takes only with another set (capset(2)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Contradiction {
+    /// The capability.
+    pub capability: Capability,
+    /// The set that contains it.
+    pub set: &'static str,
+    /// The set that lacks it.
+    pub needs: &'static str,
+}
+
 impl CapabilitySets {
     /// The sets of a spec; none at all where it has none (runc's reading; libcontainer would keep every one).
     pub fn of(given: Option<&LinuxCapabilities>) -> Self {
@@ -57,16 +68,20 @@ impl CapabilitySets {
         }
     }
 
-    /// A capability in a set that the kernel takes only with another set (capset(2)), with the names of both.
-    pub fn contradiction(&self) -> Option<(Capability, &'static str, &'static str)> {
+    /// The first contradiction between two sets.
+    pub fn contradiction(&self) -> Option<Contradiction> {
         [
             (&self.effective, &self.permitted, "effective", "permitted"),
             (&self.inheritable, &self.bounding, "inheritable", "bounding"),
         ]
         .into_iter()
-        .find_map(|(set, needs, name, needed)| {
-            let extra = set.difference(needs).next()?;
-            Some((*extra, name, needed))
+        .find_map(|(set, needed, name, needs)| {
+            let extra = set.difference(needed).next()?;
+            Some(Contradiction {
+                capability: *extra,
+                set: name,
+                needs,
+            })
         })
     }
 

@@ -141,7 +141,7 @@ impl SortedMounts {
             return Ok(());
         }
         if matches!(volume, Some(Volume::Secret | Volume::Projected)) {
-            self.secret(mount, facts, named.is_workspace);
+            self.secret(mount, facts, named);
             return Ok(());
         }
         let granted = access(rules.policy, volume, named);

@@ -12,7 +12,7 @@ use oci_spec::runtime::{Mount, Spec};
 use super::facts::TokenContent;
 use super::judge::{by_link, by_nature, refusal};
 use super::never::{NeverList, VisibleCredentials};
-use super::sort::{MountRules, SortedMounts};
+use super::sort::{MountRules, MountTarget, SortedMounts};
 use super::workspace::pod_role;
 use super::{BindAccess, BundleFacts, FileKind, SourceFacts, Warning};
 use crate::policy::{Filesystem, MountRule, Policy, SecretRule};
@@ -347,9 +347,9 @@ impl SortedMounts {
     }
 
     /// One of the pod's Secrets. What is in it has names of the author's choice, and is meant to be seen.
-    pub(super) fn secret(&mut self, mount: &Mount, facts: &SourceFacts, is_workspace: bool) {
+    pub(super) fn secret(&mut self, mount: &Mount, facts: &SourceFacts, named: MountTarget<'_>) {
         self.keep_bind(mount, facts, BindAccess::ReadOnly, SECRETS.to_owned());
-        if is_workspace {
+        if named.is_workspace {
             self.workspace = Some(mount.destination().clone());
         }
     }

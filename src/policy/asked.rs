@@ -138,6 +138,16 @@ pub(super) struct Layer {
     pub origins: BTreeMap<Field, Origin>,
 }
 
+/// The policy file that `wrap --policy` names.
+pub(super) struct PolicyPath<'a> {
+    /// The policy's name, which is the file's.
+    pub name: PolicyName,
+    /// Its path.
+    pub path: &'a str,
+    /// Its text.
+    pub text: &'a str,
+}
+
 impl WrapOptions {
     /// Of a container that does not come from `wrap`.
     pub const NOTHING: &'static Self = &Self {
@@ -165,8 +175,8 @@ impl WrapOptions {
         }
     }
 
-    /// The file that is named: the policy's name, which is the file's, its path and its text.
-    pub(super) fn file(&self) -> Result<Option<(PolicyName, &str, &str)>, PolicyError> {
+    /// The named file.
+    pub(super) fn file(&self) -> Result<Option<PolicyPath<'_>>, PolicyError> {
         let Some(PolicyOption::File { path, text }) = &self.policy else {
             return Ok(None);
         };
@@ -177,7 +187,7 @@ impl WrapOptions {
             file: shown(path),
             problem,
         })?;
-        Ok(Some((name, path, text)))
+        Ok(Some(PolicyPath { name, path, text }))
     }
 
     /// Who named the policy.

@@ -39,7 +39,7 @@ impl Resolver<'_> {
             name.is_some_and(|name| presets.names().is_ok_and(|all| all.contains(&name)))
         };
         network::check(&policy.network, &self.sources.node.allow, is_preset).map_err(
-            |(field, rule, why)| PolicyError::RuleNotAllowed {
+            |network::RuleRefusal { field, rule, why }| PolicyError::RuleNotAllowed {
                 origin: origin(field),
                 field,
                 rule,

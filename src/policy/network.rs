@@ -11,19 +11,36 @@ use super::{EgressRule, Field, HostName, Network, NetworkRule, NodeAllow, RuleTa
 /// The most ports that rules may name: the wall listens on each.
 pub const MOST_PORTS: usize = 64;
 
-/// The first rule that the node does not give leave for, or that cannot be meant, its field and the reason.
+/// A rule that the node does not allow, or that makes no sense.
+pub(super) struct RuleRefusal {
+    pub field: Field,
+    pub rule: Box<EgressRule>,
+    pub why: String,
+}
+
+impl RuleRefusal {
+    fn of(rule: &EgressRule, why: String) -> Self {
+        Self {
+            field: Field::NetworkAllow,
+            rule: Box::new(rule.clone()),
+            why,
+        }
+    }
+}
+
+/// Refuses rules that the node does not allow, or that make no sense.
 pub(super) fn check(
     network: &Network,
     leave: &NodeAllow,
     is_preset: impl Fn(&str) -> bool,
-) -> Result<(), (Field, Box<EgressRule>, String)> {
+) -> Result<(), RuleRefusal> {
     for rule in &network.allow {
         let hosts = match rule {
             EgressRule::Connection(rule) => rule.clone(),
             EgressRule::Request(rule) => rule.connection(),
         };
         if let Some(why) = refused(&hosts, leave, &is_preset) {
-            return Err((Field::NetworkAllow, Box::new(rule.clone()), why));
+            return Err(RuleRefusal::of(rule, why));
         }
     }
     let ports: BTreeSet<u16> = network.allow.iter().flat_map(ports).collect();
@@ -33,7 +50,7 @@ pub(super) fn check(
                 "rules may name {MOST_PORTS} different ports, these name {}",
                 ports.len()
             );
-            Err((Field::NetworkAllow, Box::new(last.clone()), why))
+            Err(RuleRefusal::of(last, why))
         }
         _ => Ok(()),
     }
@@ -62,7 +79,8 @@ fn refused(
         }
         RuleTarget::Name(name) if !rule.reach.is_private() && name.parent().is_none() => {
             let port = rule.allowed_port();
-            return Some(no_public_name(name, port, is_preset(name.as_str())));
+            let preset = is_preset(name.as_str()).then_some(name);
+            return Some(no_public_name(name, port, preset));
         }
         RuleTarget::Any => Some("it names every host".to_owned()),
         RuleTarget::Below(domain) => whose(domain).map(|whose| match whose {
@@ -83,13 +101,13 @@ fn refused(
 }
 
 /// What somebody may have meant by a name of one label, which no public name has (A-10).
-fn no_public_name(name: &HostName, port: u16, is_preset: bool) -> String {
+fn no_public_name(name: &HostName, port: u16, preset: Option<&HostName>) -> String {
     if name.as_str() == "localhost" {
         return "localhost is the container itself, which no rule is about".to_owned();
     }
-    let preset = match is_preset {
-        true => format!("@{name} is the preset; "),
-        false => String::new(),
+    let preset = match preset {
+        Some(preset) => format!("@{preset} is the preset; "),
+        None => String::new(),
     };
     format!(
         "{name} is no public name: {preset}service:{name}:{port} is a container or Service beside this one, internal:{name}:{port} a \

@@ -1,7 +1,7 @@
 //! From annotations, `--policy`, files and defaults to one policy, each field with its origin, within every ceiling.
 
 use super::annotation::{self, AnnotationRequest, Authors};
-use super::asked::Layer;
+use super::asked::{Layer, PolicyPath};
 use super::check::{check_ceilings, check_default};
 use super::fields::{Fields, FieldsError, Origins};
 use super::file::{Library, LoadedPolicy};
@@ -70,7 +70,7 @@ fn resolve_as(sources: &Sources, audited: Option<&PolicyName>) -> Result<Selecti
     let honey = resolver.honey()?;
     let of_node = file.is_none();
     let chosen = match file {
-        Some((name, path, text)) => resolver.choose_file(name, path, text, &limits)?,
+        Some(file) => resolver.choose_file(&file, &limits)?,
         None => resolver.choose(name.as_ref(), &chosen_by, &limits)?,
     };
     let authors = Authors::of(sources.annotations);
@@ -221,12 +221,10 @@ impl Resolver<'_> {
     /// The policy of the person's own file, with the ceilings' denials and within their limits.
     fn choose_file(
         &self,
-        name: PolicyName,
-        path: &str,
-        text: &str,
+        file: &PolicyPath<'_>,
         limits: &[CeilingPolicy],
     ) -> Result<ChosenPolicy, PolicyError> {
-        let loaded = self.library.load_own(&name, path, text)?;
+        let loaded = self.library.load_own(&file.name, file.path, file.text)?;
         self.check_names(&loaded.policy, &loaded.origins)?;
         Ok(ChosenPolicy {
             loaded: narrowed(loaded, narrow::chosen, limits),

@@ -86,7 +86,11 @@ impl KnownFile {
         if !data.is_absolute() || never.refuses(data).is_some() {
             return None;
         }
-        let (dev, ino, real) = plain.place(data)?;
+        let RealFile {
+            dev,
+            ino,
+            path: real,
+        } = plain.resolve(data)?;
         (never.refuses(&real).is_none() && real != Path::new("/")).then(|| Self {
             dev,
             ino,
@@ -117,17 +121,32 @@ impl KnownFile {
 #[derive(Default)]
 struct RealDirs(HashMap<PathBuf, bool>);
 
+/// A file without symbolic links in its path.
+struct RealFile {
+    dev: u64,
+    ino: u64,
+    path: PathBuf,
+}
+
 impl RealDirs {
-    /// Device, inode and real path of what a name leads to.
-    fn place(&mut self, name: &Path) -> Option<(u64, u64, PathBuf)> {
+    /// The file that a name leads to.
+    fn resolve(&mut self, name: &Path) -> Option<RealFile> {
         let stat = stat(name)?;
         let link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
         if !link && name.parent().is_none_or(|above| self.is_plain(above)) {
-            return Some((stat.st_dev, stat.st_ino, name.to_owned()));
+            return Some(RealFile {
+                dev: stat.st_dev,
+                ino: stat.st_ino,
+                path: name.to_owned(),
+            });
         }
         let fd = open_path(name, ResolveFlags::empty()).ok()?;
         let stat = rustix::fs::fstat(&fd).ok()?;
-        Some((stat.st_dev, stat.st_ino, real_path(fd.as_fd()).ok()?))
+        Some(RealFile {
+            dev: stat.st_dev,
+            ino: stat.st_ino,
+            path: real_path(fd.as_fd()).ok()?,
+        })
     }
 
     fn is_plain(&mut self, dir: &Path) -> bool {
@@ -166,7 +185,11 @@ impl Hosts {
         let data = data.flat_map(|d| ["overlay2", "containers"].map(|name| (d.join(name), true)));
         let mut plain = RealDirs::default();
         let known = listed.chain(data).filter_map(|(name, engine)| {
-            let (dev, ino, real) = plain.place(&name)?;
+            let RealFile {
+                dev,
+                ino,
+                path: real,
+            } = plain.resolve(&name)?;
             Some(KnownFile {
                 dev,
                 ino,

@@ -58,10 +58,10 @@ pub fn own_file() -> Result<OwnedFd, RuntimeError> {
 /// Refuses capability sets that the kernel would refuse, before anything of the container runs.
 pub fn refuse_contradiction(sets: &CapabilitySets) -> Result<(), RuntimeError> {
     match sets.contradiction() {
-        Some((name, set, needs)) => Err(RuntimeError::Capability {
-            name: name.to_string(),
-            set,
-            needs,
+        Some(found) => Err(RuntimeError::Capability {
+            name: found.capability.to_string(),
+            set: found.set,
+            needs: found.needs,
         }),
         None => Ok(()),
     }

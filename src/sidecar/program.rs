@@ -324,7 +324,11 @@ fn serve(served: ServedContainer, handover: OwnedFd) -> Result<(), SidecarError>
                 descriptors,
                 &init,
                 (handover, answer),
-                (calls, watched, counts),
+                serve::Watches {
+                    calls,
+                    mounts: watched,
+                    counts,
+                },
             )
         }
     }

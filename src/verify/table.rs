@@ -9,7 +9,7 @@ use crate::plan::report::DENIED_IN;
 use crate::plan::trust::TRUST_IN;
 use crate::plan::{
     BindAccess, BindMount, EphemeralContent, FilesystemPlan, KernelFileSystem, MappedIds,
-    MountKind, NamespaceType, Plan, PlannedMount,
+    MountKind, NamespaceType, Plan, PlannedMount, PlannedNamespace,
 };
 use crate::policy::{RootAccess, escape};
 
@@ -37,8 +37,14 @@ const OWN: [&str; 4] = ["ro", "nosuid", "nodev", "noexec"];
 /// The usual device nodes, which a container in a user namespace has as mounts of the node's.
 const NODES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
-/// `has_processes`: the container has a pid namespace of its own.
-fn planned(mount: &PlannedMount, has_processes: bool) -> ExpectedMount {
+/// Whose pid namespace a container has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Processes {
+    Own,
+    Shared,
+}
+
+fn planned(mount: &PlannedMount, processes: Processes) -> ExpectedMount {
     let all = mount.options();
     let wanted = all
         .iter()
@@ -52,7 +58,7 @@ fn planned(mount: &PlannedMount, has_processes: bool) -> ExpectedMount {
         MountKind::Kernel(kernel) => match (kernel.what, own_kind(kernel.what)) {
             // Those of the node's own namespaces, or of a pod's.
             (KernelFileSystem::Mqueue, kinds) => kinds,
-            (KernelFileSystem::Proc, kinds) if !has_processes => kinds,
+            (KernelFileSystem::Proc, kinds) if processes == Processes::Shared => kinds,
             (_, kinds) => return ExpectedMount::Made(wanted, kinds),
         },
         MountKind::Tmpfs(_) => return ExpectedMount::Made(wanted, &["tmpfs"]),
@@ -76,9 +82,14 @@ fn own_kind(what: KernelFileSystem) -> &'static [&'static str] {
     }
 }
 
-fn has_processes(plan: &Plan) -> bool {
-    let mut all = plan.namespaces.iter();
-    all.any(|planned| planned.isolates == NamespaceType::Pid && planned.path.is_none())
+fn processes(plan: &Plan) -> Processes {
+    let is_own = |planned: &PlannedNamespace| {
+        planned.isolates == NamespaceType::Pid && planned.path.is_none()
+    };
+    match plan.namespaces.iter().any(is_own) {
+        true => Processes::Own,
+        false => Processes::Shared,
+    }
 }
 
 /// All that a plan has, by its place.
@@ -98,9 +109,9 @@ impl Expectations {
             RootAccess::Engine => (Vec::new(), &[]),
         };
         all.add(Path::new("/"), ExpectedMount::Planned(root, kinds));
-        let has_processes = has_processes(plan);
+        let processes = processes(plan);
         for mount in &files.mounts {
-            all.add(&mount.destination, planned(mount, has_processes));
+            all.add(&mount.destination, planned(mount, processes));
         }
         for dir in &files.ephemeral {
             let wanted: &[&str] = match dir.content {
@@ -116,11 +127,11 @@ impl Expectations {
             all.add(&exclude.file, ExpectedMount::Perhaps(owned(&OWN)));
         }
         all.add(Path::new(DENIED_IN), ExpectedMount::Perhaps(owned(&OWN)));
-        all.covered(files, has_processes);
+        all.covered(files, processes);
         all
     }
 
-    fn covered(&mut self, files: &FilesystemPlan, has_processes: bool) {
+    fn covered(&mut self, files: &FilesystemPlan, processes: Processes) {
         for place in &files.readonly {
             self.add(place, ExpectedMount::Again(owned(&["ro"])));
         }
@@ -141,7 +152,7 @@ impl Expectations {
                 .iter()
                 .filter(|m| place.starts_with(&m.destination));
             let deepest = below.max_by_key(|m| m.destination.components().count());
-            let wanted = match deepest.map(|mount| planned(mount, has_processes)) {
+            let wanted = match deepest.map(|mount| planned(mount, processes)) {
                 Some(ExpectedMount::Planned(wanted, _) | ExpectedMount::Made(wanted, _)) => wanted,
                 _ => Vec::new(),
             };

@@ -113,15 +113,17 @@ impl DeniedSummary {
         if (event.wall, event.verdict) != (WallName::Network, Verdict::Denied) {
             return;
         }
-        let reason = plain(event.reason.as_deref().unwrap_or_default(), false);
+        let reason = plain(event.reason.as_deref().unwrap_or_default(), TextKind::Words);
         let host = match host.is_empty() {
             true => words::what(&event.what),
-            false => plain(host, true),
+            false => plain(host, TextKind::Host),
         };
         let missing = event.missing_rule.as_deref();
         let (reason, missing) = match missing.map(|rule| (rule, Advice::of(rule))) {
             // What is cut or has a strange character is no rule any more.
-            Some((rule, Advice::Offer)) if plain(rule, false) == rule => (reason, Some(rule)),
+            Some((rule, Advice::Offer)) if plain(rule, TextKind::Words) == rule => {
+                (reason, Some(rule))
+            }
             Some((_, advice)) => (advice.why_not().unwrap_or(reason), None),
             None => (reason, None),
         };
@@ -214,13 +216,20 @@ impl DeniedHost {
     }
 }
 
+/// Which characters a text can have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TextKind {
+    Host,
+    Words,
+}
+
 /// What the command said of itself, on one line, without a character that a terminal or Markdown takes for its own.
-fn plain(text: &str, is_host: bool) -> String {
+fn plain(text: &str, kind: TextKind) -> String {
     text.chars()
         .take(LONGEST)
         .map(|c| match c {
             'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '-' | ':' => c,
-            ' ' | ',' | '/' | '(' | ')' | ';' if !is_host => c,
+            ' ' | ',' | '/' | '(' | ')' | ';' if kind == TextKind::Words => c,
             _ => '?',
         })
         .collect()

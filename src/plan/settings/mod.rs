@@ -59,6 +59,22 @@ impl Settings {
     }
 }
 
+/// Which keys a setting can have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum KeyRule {
+    Any,
+    /// One that the list knows.
+    Known,
+}
+
+/// The content of a key's values.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Content {
+    /// The list knows that they contain no secret.
+    NoSecret,
+    Unknown,
+}
+
 /// What the lines of one file are judged by.
 #[derive(Clone, Copy)]
 struct Judge<'a> {
@@ -84,7 +100,14 @@ impl Judge<'_> {
         // It goes on in the next line, or is what the line before goes on with: that may look like a key.
         let goes_on = trimmed.ends_with('\\');
         let is_more = line.starts_with([' ', '\t']);
-        !goes_on && self.setting(trimmed, is_more)
+        !goes_on
+            && self.setting(
+                trimmed,
+                match is_more {
+                    true => KeyRule::Known,
+                    false => KeyRule::Any,
+                },
+            )
     }
 
     /// A setting that is commented out is judged like others, since nobody takes a token back for that. What else is said must
@@ -92,10 +115,10 @@ impl Judge<'_> {
     fn comment(self, said: &str) -> bool {
         let names = said.contains([':', '=']) && self.is_secret(&said.to_ascii_lowercase());
         let prose = !said.contains('=') && !names && said.split_whitespace().all(is_plain);
-        prose || self.setting(said, true)
+        prose || self.setting(said, KeyRule::Known)
     }
 
-    fn setting(self, line: &str, must_be_known: bool) -> bool {
+    fn setting(self, line: &str, rule: KeyRule) -> bool {
         // The keys of npm that begin with a registry or a scope have colons: //registry.example/:_authToken
         let at = match line.starts_with("//") || line.starts_with('@') {
             true => line.find('='),
@@ -107,14 +130,14 @@ impl Judge<'_> {
         let key = key.rsplit(':').next().unwrap_or(key);
         let key = unquoted(key.trim()).trim_end_matches("[]");
         let value = unquoted(value.get(1..).unwrap_or("").trim());
-        self.pair(&key.to_ascii_lowercase(), value, must_be_known)
+        self.pair(&key.to_ascii_lowercase(), value, rule)
     }
 
-    fn pair(self, key: &str, value: &str, must_be_known: bool) -> bool {
+    fn pair(self, key: &str, value: &str, rule: KeyRule) -> bool {
         let exactly = self.known.keys.iter().any(|own| own == key);
         let secret = !exactly && self.is_secret(key);
         let known = !secret && self.is_known(key);
-        if must_be_known && !known {
+        if rule == KeyRule::Known && !known {
             // Commented out, or in a later line: what is a name of a variable is one anywhere.
             return is_variable(value);
         }
@@ -128,23 +151,27 @@ impl Judge<'_> {
         if secret || !is_key(key) {
             return false;
         }
+        let content = match known {
+            true => Content::NoSecret,
+            false => Content::Unknown,
+        };
         value
             .split([' ', '\t', ',', '|'])
             .filter(|word| !word.is_empty())
-            .all(|word| self.is_harmless(unquoted(word), known))
+            .all(|word| self.is_harmless(unquoted(word), content))
     }
 
     /// A word of a value. Of a key that is known to hold no secret it may be any that does not look like one.
-    fn is_harmless(self, word: &str, known: bool) -> bool {
+    fn is_harmless(self, word: &str, content: Content) -> bool {
         let option = word.strip_prefix("-D").or_else(|| word.strip_prefix("--"));
         match option.and_then(|option| option.split_once('=')) {
             // A JVM's property, or an option of a program: with a name and a value again.
             Some((name, value)) => {
                 let name = name.to_ascii_lowercase();
-                !self.is_secret(&name) && self.is_harmless(unquoted(value), known)
+                !self.is_secret(&name) && self.is_harmless(unquoted(value), content)
             }
             None if word.contains("://") => is_open_address(word),
-            None if known => is_plain_value(word) || is_jvm_option(word),
+            None if content == Content::NoSecret => is_plain_value(word) || is_jvm_option(word),
             None => is_boolean(word) || is_number(word) || is_jvm_option(word),
         }
     }

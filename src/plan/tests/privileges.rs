@@ -1,6 +1,7 @@
 //! Capabilities, devices, and what `exec` makes of a process.
 
 use super::*;
+use crate::plan::privileges::Contradiction;
 use crate::plan::process::confine;
 
 fn with(names: &[&str]) -> Value {
@@ -56,15 +57,22 @@ fn an_ambient_capability_is_permitted_and_inheritable_or_left_out() {
     assert_eq!(sets("inheritable", json!(["CAP_KILL"])).ambient, kill);
     let without = sets("permitted", json!(["CAP_KILL"]));
     assert_eq!(without.ambient, kill);
+    let contradiction = |set, needs| {
+        Some(Contradiction {
+            capability: chown,
+            set,
+            needs,
+        })
+    };
     assert_eq!(
         without.contradiction(),
-        Some((chown, "effective", "permitted"))
+        contradiction("effective", "permitted")
     );
     assert_eq!(sets("inheritable", Value::Null).ambient, BTreeSet::new());
     // S-9: nor is one inheritable that is outside of the bounding set.
     assert_eq!(
         sets("bounding", json!(["CAP_KILL"])).contradiction(),
-        Some((chown, "inheritable", "bounding"))
+        contradiction("inheritable", "bounding")
     );
     assert_eq!(sets("ambient", json!([])).contradiction(), None);
 }

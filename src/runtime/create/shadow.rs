@@ -68,8 +68,10 @@ pub(super) fn write_shadow(
             spec
         }
     };
-    let makes_nodes = split.as_ref().is_some_and(|s| s.for_init.makes_nodes());
-    let more = for_setup(decision, makes_nodes);
+    let more = match &split {
+        Some(split) if split.for_init.makes_nodes() => &[Capability::Mknod],
+        _ => for_setup(decision),
+    };
     if shadow::joins(&spec, LinuxNamespaceType::Pid) {
         joined_mount::replace(&mut spec);
     }
@@ -110,20 +112,19 @@ pub(super) fn write_shadow(
 }
 
 /// The capabilities that the set-up of this container needs beyond those that each needs.
-fn for_setup(decision: &BundleDecision, makes_nodes: bool) -> &'static [Capability] {
+fn for_setup(decision: &BundleDecision) -> &'static [Capability] {
     let has_overlay = decision.plan().is_some_and(|p| p.filesystem.has_overlay());
-    match (makes_nodes, has_overlay || unprivileged::inside().is_some()) {
-        (true, _) => &[Capability::Mknod],
+    match has_overlay || unprivileged::inside().is_some() {
         // The kernel copies files up with the rights of whoever mounted the overlay, and some of them have capabilities or
         // set-group-ID bits; it finds the file that one came from, and so its other names, for DacReadSearch alone
         // (ovl_can_decode_fh). And a user namespace is mapped to root of the one above by whoever has Setfcap there
         // (verify_root_map, kernel/user_namespace.c).
-        (false, true) => &[
+        true => &[
             Capability::Setfcap,
             Capability::Fsetid,
             Capability::DacReadSearch,
         ],
-        (false, false) => &[],
+        false => &[],
     }
 }
 

@@ -27,15 +27,24 @@ const MOST_COUNTED: usize = 4096;
 pub fn prune(record: &Record) {
     let Some(base) = base() else { return };
     let settings = node_files::log(&record.call.config).unwrap_or_default();
-    let counts = chrono::Utc::now()
-        .timestamp_subsec_nanos()
-        .is_multiple_of(COUNTED_EVERY);
-    if let Err(error) = prune_in(&base, settings, counts) {
+    let nanoseconds = chrono::Utc::now().timestamp_subsec_nanos();
+    let sizes = match nanoseconds.is_multiple_of(COUNTED_EVERY) {
+        true => Sizes::Count,
+        false => Sizes::Ignore,
+    };
+    if let Err(error) = prune_in(&base, settings, sizes) {
         log::warn!("remove old runs from {base:?}: {error}");
     }
 }
 
-fn prune_in(base: &Path, settings: NodeLog, counts: bool) -> io::Result<()> {
+/// Whether the sizes of runs count.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sizes {
+    Count,
+    Ignore,
+}
+
+fn prune_in(base: &Path, settings: NodeLog, sizes: Sizes) -> io::Result<()> {
     let links = match fs::metadata(base) {
         Ok(metadata) => metadata.nlink(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -44,7 +53,7 @@ fn prune_in(base: &Path, settings: NodeLog, counts: bool) -> io::Result<()> {
     // Some file systems do not count: 1.
     let count = links.checked_sub(2);
     let is_over = count.is_none_or(|count| count > u64::from(settings.runs));
-    if !is_over && !counts {
+    if !is_over && sizes == Sizes::Ignore {
         return Ok(());
     }
     let mut names: Vec<String> = fs::read_dir(base)?
@@ -54,11 +63,11 @@ fn prune_in(base: &Path, settings: NodeLog, counts: bool) -> io::Result<()> {
         .filter(|name| read::id_of(name).is_some())
         .collect();
     names.sort_unstable_by(|a, b| b.cmp(a));
-    let sizes = |name: &str| match counts {
-        true => size(&base.join(name)),
-        false => 0,
+    let size = |name: &str| match sizes {
+        Sizes::Count => size(&base.join(name)),
+        Sizes::Ignore => 0,
     };
-    let old = old(&names, settings, sizes);
+    let old = old(&names, settings, size);
     if old.is_empty() {
         return Ok(());
     }
@@ -145,11 +154,11 @@ mod tests {
         }
         let left = || fs::read_dir(&base.0).unwrap().count();
         for expected in [136, 72, 20, 20] {
-            prune_in(&base.0, settings(20), false).unwrap();
+            prune_in(&base.0, settings(20), Sizes::Ignore).unwrap();
             assert_eq!(left(), expected);
         }
         assert!(run(199).exists() && run(180).exists() && !run(179).exists());
-        assert!(prune_in(&base.0.join("absent"), settings(20), true).is_ok());
+        assert!(prune_in(&base.0.join("absent"), settings(20), Sizes::Count).is_ok());
     }
 
     #[test]
@@ -162,10 +171,10 @@ mod tests {
             fs::write(run(n).join("node.jsonl"), [b'x'; 20 << 10]).unwrap();
         }
         let left = || fs::read_dir(&base.0).unwrap().count();
-        prune_in(&base.0, settings(200), false).unwrap();
+        prune_in(&base.0, settings(200), Sizes::Ignore).unwrap();
         assert_eq!(left(), 200);
         for expected in [136, 72, 51, 51] {
-            prune_in(&base.0, settings(200), true).unwrap();
+            prune_in(&base.0, settings(200), Sizes::Count).unwrap();
             assert_eq!(left(), expected);
         }
     }
@@ -182,7 +191,7 @@ mod tests {
         for stray in ["zzz", "0", "notes.txt"] {
             fs::write(base.0.join(stray), "").unwrap();
         }
-        let error = prune_in(&base.0, settings(5), false).unwrap_err();
+        let error = prune_in(&base.0, settings(5), Sizes::Ignore).unwrap_err();
         assert!(error.to_string().contains("-c0"), "{error}");
         let there: Vec<bool> = (0..10).map(|n| run(n).exists()).collect();
         assert_eq!(

@@ -58,6 +58,13 @@ pub(super) struct ReaderState {
     pub rooms: (Room, Room),
 }
 
+/// A request that was sent, until its answer comes.
+struct SentRequest {
+    outside: HostClient,
+    expected: ExpectedAnswer,
+    lists: Option<Box<McpLists>>,
+}
+
 struct Conversation<'a> {
     given: &'a ReaderState,
     /// To the sidecar.
@@ -220,7 +227,7 @@ impl Conversation<'_> {
             host, port, scheme, ..
         } = &self.arrival;
         let inside = self.spoken;
-        match rewrite::read(&message, inside, (*scheme, host.clone(), *port)) {
+        match rewrite::read(&message, inside, *scheme, (host.clone(), *port)) {
             Ok(asked) => self.forward(asked, message).await,
             Err(why) => self.refused(&Question::Unclear(why.to_string())).await,
         }
@@ -305,7 +312,11 @@ impl Conversation<'_> {
             }
             match outside.send(sent).await {
                 Ok(answer) => {
-                    let sent = (outside, expected, lists);
+                    let sent = SentRequest {
+                        outside,
+                        expected,
+                        lists,
+                    };
                     return self.told(&asked, answer, sent).await;
                 }
                 Err((_, Some(unsent))) if !is_new => message = Some((unsent, expected)),
@@ -324,7 +335,11 @@ impl Conversation<'_> {
         &self,
         asked: &FullRequest,
         answer: Response<Incoming>,
-        (outside, expected, lists): (HostClient, ExpectedAnswer, Option<Box<McpLists>>),
+        SentRequest {
+            outside,
+            expected,
+            lists,
+        }: SentRequest,
     ) -> io::Result<ReaderResponse> {
         let secrets = &self.given.secrets;
         let why = match rewrite::answer((asked, self.spoken), answer, (secrets, &expected)) {

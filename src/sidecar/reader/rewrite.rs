@@ -21,9 +21,9 @@ use crate::policy::request::{Method, Scheme};
 pub(super) fn read<B>(
     message: &HttpRequest<B>,
     inside: Scheme,
-    (scheme, host, port): (Scheme, Host, u16),
+    scheme: Scheme,
+    to: (Host, u16),
 ) -> Result<FullRequest, HttpRefusal> {
-    let to = (host, port);
     let mut hosts = message.headers().get_all(HOST).iter();
     let host = hosts.next().map(HeaderValue::to_str).transpose();
     let host = host.map_err(|_| HttpRefusal::Ambiguous("a Host field that is not ASCII"))?;
@@ -251,8 +251,9 @@ mod tests {
 
     fn sent(target: &str, fields: &[(&str, &str)]) -> Result<HttpRequest<()>, String> {
         let message = message("GET", target, fields);
-        let to = (Scheme::Https, "a.test".parse().unwrap(), 443);
-        let asked = read(&message, Scheme::Http, to).map_err(|why| why.to_string())?;
+        let to = ("a.test".parse().unwrap(), 443);
+        let asked =
+            read(&message, Scheme::Http, Scheme::Https, to).map_err(|why| why.to_string())?;
         let none = Secrets::new(Vec::new());
         let known = KnownFields::new(["x-acme-*".parse().unwrap()].into());
         request(&asked, message, (&none, &known)).map(|(message, _)| message)
@@ -308,10 +309,10 @@ mod tests {
             ("Sec-WebSocket-Version", "13"),
             ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
         ];
-        let to = (Scheme::Https, "a.test".parse().unwrap(), 443);
+        let to = ("a.test".parse().unwrap(), 443);
         let read = |method: &str, fields: &[(&str, &str)]| {
-            read(&message(method, "/x", fields), Scheme::Http, to.clone())
-                .map(|asked| asked.to_string())
+            let message = message(method, "/x", fields);
+            read(&message, Scheme::Http, Scheme::Https, to.clone()).map(|asked| asked.to_string())
         };
         let asked = "WEBSOCKET https://a.test/x";
         assert_eq!(read("GET", &fields).as_deref(), Ok(asked));
@@ -376,7 +377,8 @@ mod tests {
         let asked = read(
             &message,
             Scheme::Http,
-            (Scheme::Https, "a.test".parse().unwrap(), 443),
+            Scheme::Https,
+            ("a.test".parse().unwrap(), 443),
         )
         .unwrap();
         for (to, expected) in [

@@ -13,6 +13,7 @@ use tokio::task::spawn_local;
 
 use super::admission::AdmittedConnection;
 use super::clients::{Clients, Peer};
+use super::explicit::HttpAnswer;
 use super::honey::Search;
 use super::refusal::Refusal;
 use super::relay::{Watch, ended, pass, relay};
@@ -158,7 +159,7 @@ async fn transparent(wall: &Rc<Wall>, stream: TcpStream, port: u16) {
             &refusal,
         );
         if port == SSH && refusal.is_before_the_first_byte() {
-            let (_, phrase, body) = explicit::words(wall, &host, port, &refusal);
+            let HttpAnswer { phrase, body, .. } = explicit::words(wall, &host, port, &refusal);
             let why = in_words(&String::from_utf8_lossy(&body)).unwrap_or(phrase);
             explicit::last_words(&stream, &ssh::goodbye(&why)).await;
         } else if understands(&stream, port, &refusal).await {
@@ -301,13 +302,15 @@ pub(super) fn refuse(
 ) {
     let by = wall.actor_of(stream, host, port);
     wall.tried
-        .on_behalf(by, || write_down(wall, stream, (via, host, port), refusal));
+        .on_behalf(by, || write_down(wall, stream, via, host, port, refusal));
 }
 
 fn write_down(
     wall: &Wall,
     stream: &TcpStream,
-    (via, host, port): (ConnectionKind, &Host, u16),
+    via: ConnectionKind,
+    host: &Host,
+    port: u16,
     refusal: &Refusal,
 ) {
     if let Refusal::Unreachable(_) | Refusal::Busy = refusal {

@@ -34,6 +34,15 @@ pub(super) struct AdmittedConnection<'a> {
     learnt: Option<Denial>,
 }
 
+/// Why a policy that is not enforced would deny a connection.
+struct OtherDenial {
+    /// The reason in one word.
+    cause: &'static str,
+    why: String,
+    /// The rule that would allow it.
+    missing_rule: Option<String>,
+}
+
 impl Wall {
     /// The one place where a connection is allowed.
     pub async fn admit(
@@ -103,9 +112,12 @@ impl Wall {
         } = admitted;
         self.allowed.set(self.allowed.get().saturating_add(1));
         if let Some(denial) = learnt {
-            let why = format!("{LEARNT}: {denial}");
-            let rule = rule_for(host, *port);
-            self.would_deny((LEARNT_CAUSE, why, Some(rule)), host, *port);
+            let denial = OtherDenial {
+                cause: LEARNT_CAUSE,
+                why: format!("{LEARNT}: {denial}"),
+                missing_rule: Some(rule_for(host, *port)),
+            };
+            self.would_deny(denial, host, *port);
         }
         // Requests are compared one by one.
         if !share.carries_requests() {
@@ -125,7 +137,7 @@ impl Wall {
         else {
             return;
         };
-        let (kind, why, missing) = match rules.decide(host, port) {
+        let (cause, why, missing_rule) = match rules.decide(host, port) {
             Decision::Allow(rule) if rule.reach.keeps(reach) => return,
             Decision::Allow(rule) => {
                 let why = format!("its rule {rule} leads to public addresses alone");
@@ -141,8 +153,12 @@ impl Wall {
                 (denial.kind(), why, missing)
             }
         };
-        let why = format!("policy {policy}: {why}");
-        self.would_deny((kind, why, missing), host, port);
+        let denial = OtherDenial {
+            cause,
+            why: format!("policy {policy}: {why}"),
+            missing_rule,
+        };
+        self.would_deny(denial, host, port);
     }
 
     /// The same of a request, as far as a log shows it.
@@ -151,7 +167,7 @@ impl Wall {
         let Some(AuditedNetwork { policy, rules, .. }) = &*audited else {
             return;
         };
-        let (kind, why) = match rules.decide_request(request) {
+        let (cause, why) = match rules.decide_request(request) {
             RequestDecision::Allow(_) => return,
             RequestDecision::DeniedBy(rule) => {
                 ("denied-by-rule", format!("network.deny lists {rule}"))
@@ -161,22 +177,22 @@ impl Wall {
                 "no rule in network.allow matches it".to_owned(),
             ),
         };
-        let why = format!("policy {policy}: {shown}: {why}");
-        self.would_deny((kind, why, None), &request.host, request.port);
+        let denial = OtherDenial {
+            cause,
+            why: format!("policy {policy}: {shown}: {why}"),
+            missing_rule: None,
+        };
+        self.would_deny(denial, &request.host, request.port);
     }
 
-    /// Writes down a connection that is allowed and would not be otherwise: the reason in a word and in words, and the
-    /// rule that would allow it.
-    fn would_deny(
-        &self,
-        (cause, why, missing_rule): (&str, String, Option<String>),
-        host: &Host,
-        port: u16,
-    ) {
+    /// Logs an allowed connection that the other policy would deny.
+    fn would_deny(&self, denial: OtherDenial, host: &Host, port: u16) {
         self.log(Event {
-            cause: Some(cause.to_owned()),
-            reason: Some(why),
-            missing_rule: missing_rule.filter(|rule| Advice::of(rule).may_be_named()),
+            cause: Some(denial.cause.to_owned()),
+            reason: Some(denial.why),
+            missing_rule: denial
+                .missing_rule
+                .filter(|rule| Advice::of(rule).may_be_named()),
             ..Event::new(
                 WallName::Network,
                 Verdict::WouldDeny,

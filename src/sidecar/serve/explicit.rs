@@ -314,17 +314,23 @@ pub(super) async fn answer(
     port: u16,
     refusal: &Refusal,
 ) {
-    let (status, phrase, body) = words(wall, host, port, refusal);
+    let HttpAnswer {
+        status,
+        phrase,
+        body,
+    } = words(wall, host, port, refusal);
     send(stream, status, &phrase, &body).await;
 }
 
-/// The status, the phrase and the body of such an answer.
-pub(super) fn words(
-    wall: &Wall,
-    host: &Host,
-    port: u16,
-    refusal: &Refusal,
-) -> (u16, String, Vec<u8>) {
+/// The parts of such an answer.
+pub(super) struct HttpAnswer {
+    pub status: u16,
+    pub phrase: String,
+    pub body: Vec<u8>,
+}
+
+/// Such an answer.
+pub(super) fn words(wall: &Wall, host: &Host, port: u16, refusal: &Refusal) -> HttpAnswer {
     let reason = refusal.for_container();
     let mut explanation = Explanation {
         host: Some(host.to_string()),
@@ -353,7 +359,11 @@ pub(super) fn words(
         }
     };
     let phrase = phrase(explanation.endpoint.as_deref(), explanation.reason);
-    (status, phrase, explanation.bytes())
+    HttpAnswer {
+        status,
+        phrase,
+        body: explanation.bytes(),
+    }
 }
 
 async fn respond(stream: &TcpStream, status: u16, explanation: &Explanation<'_>) {

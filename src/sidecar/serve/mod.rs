@@ -259,13 +259,24 @@ pub(super) fn run_alone(
     Ok(())
 }
 
+/// What the sidecar watches besides the network.
+pub(super) struct Watches {
+    pub calls: Option<Calls>,
+    pub mounts: Vec<WatchedMount>,
+    pub counts: KernelCounts,
+}
+
 /// Serves until init ends. `handover` is called when init asks for its namespace.
 pub(super) fn run(
     serving: ServingConfig,
     descriptors: Descriptors,
     init: &OwnedFd,
     handover: (OwnedFd, impl FnOnce(&OwnedFd) -> Question + 'static),
-    (calls, mounts, counts): (Option<Calls>, Vec<WatchedMount>, KernelCounts),
+    Watches {
+        calls,
+        mounts,
+        counts,
+    }: Watches,
 ) -> Result<(), SidecarError> {
     let step = |step| SidecarError::step::<std::io::Error>(step);
     let runtime = event_loop().map_err(step("make the event loop"))?;

@@ -15,7 +15,7 @@ use tokio::task::spawn_local;
 
 use super::accept::{HTTPS, refuse, reset};
 use super::asks::{CurrentRequest, reach_of};
-use super::explicit;
+use super::explicit::{self, HttpAnswer};
 use super::refusal::{Refusal, RequestRefusal, bounded, shown};
 use super::relay::{Watch, relay};
 use super::wall::Wall;
@@ -312,7 +312,11 @@ impl Conversation<'_> {
     fn refused(&self, refusal: &Refusal) -> RequestAnswer {
         let Arrival { host, port, .. } = &self.arrival;
         self.note(*port, refusal);
-        let (status, phrase, body) = explicit::words(self.wall, host, *port, refusal);
+        let HttpAnswer {
+            status,
+            phrase,
+            body,
+        } = explicit::words(self.wall, host, *port, refusal);
         RequestAnswer::Refused {
             status,
             phrase,

@@ -22,7 +22,7 @@ const UNREACHABLE: u8 = 4;
 /// Serves one connection whose first bytes are these.
 pub(super) async fn serve(wall: &Rc<Wall>, stream: &TcpStream, first: Vec<u8>) {
     let greeting = tokio::time::timeout(FIRST_BYTES_WITHIN, converse(wall, stream, first)).await;
-    let (host, port, early) = match greeting {
+    let SocksRequest { host, port, early } = match greeting {
         Ok(Ok(wish)) => wish,
         Ok(Err(())) => {
             reset(stream);
@@ -73,12 +73,15 @@ async fn grant(
         .map_err(|refusal| (refusal, true))
 }
 
+/// The destination that a client requests, and the bytes after its request.
+struct SocksRequest {
+    host: Host,
+    port: u16,
+    early: Vec<u8>,
+}
+
 /// The two questions and the first answer.
-async fn converse(
-    wall: &Wall,
-    stream: &TcpStream,
-    mut bytes: Vec<u8>,
-) -> Result<(Host, u16, Vec<u8>), ()> {
+async fn converse(wall: &Wall, stream: &TcpStream, mut bytes: Vec<u8>) -> Result<SocksRequest, ()> {
     let methods = loop {
         match methods(&bytes) {
             Ok(Some((acceptable, length))) => {
@@ -112,7 +115,11 @@ async fn converse(
                     reply(stream, NOT_ALLOWED).await;
                     return Err(());
                 }
-                return Ok((host, port, bytes));
+                return Ok(SocksRequest {
+                    host,
+                    port,
+                    early: bytes,
+                });
             }
             Ok(None) => bytes.extend(read_some(stream).await.map_err(drop)?),
             Err(code) => {

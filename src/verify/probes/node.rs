@@ -2,10 +2,7 @@
 //! kernel's file systems.
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::PathBuf;
-
-use oci_spec::runtime::LinuxDeviceType;
 
 use super::files::{Mount, mount};
 use crate::cgroup::controllers::Controllers;
@@ -55,7 +52,7 @@ fn device_rules(view: &ContainerView<'_>) -> Finding {
     let given = view.promise.walls.iter().flat_map(|walls| &walls.devices);
     let mut extra = Vec::new();
     for path in given {
-        match numbers(path) {
+        match devices::of_node(path) {
             Ok(device) => extra.push(device),
             Err(error) => return Finding::not_tried(format!("{}: {error}", path.display())),
         }
@@ -64,20 +61,6 @@ fn device_rules(view: &ContainerView<'_>) -> Finding {
         Ok(faults) => Finding::of_faults(&faults, "those of the policy"),
         Err(error) => Finding::not_tried(crate::log::chain(&error)),
     }
-}
-
-/// A device of the node: a policy gives a container those under their own names alone.
-fn numbers(path: &PathBuf) -> std::io::Result<(LinuxDeviceType, i64, i64)> {
-    let found = std::fs::metadata(path)?;
-    let kind = match found.file_type().is_block_device() {
-        true => LinuxDeviceType::B,
-        false => LinuxDeviceType::C,
-    };
-    let (major, minor) = (
-        rustix::fs::major(found.rdev()),
-        rustix::fs::minor(found.rdev()),
-    );
-    Ok((kind, major.into(), minor.into()))
 }
 
 fn own_cgroup(view: &ContainerView<'_>) -> Finding {

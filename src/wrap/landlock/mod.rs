@@ -119,7 +119,14 @@ fn run_decided(
         .context("take the command's orphans")?;
     let (clients, theirs) = clients()?;
     let sidecar = proxy
-        .map(|listener| serve(global, &decided, &plan, place, (listener, theirs, reading)))
+        .map(|listener| {
+            let parts = ProxyParts {
+                listener,
+                clients: theirs,
+                reading,
+            };
+            serve(global, &decided, &plan, place, parts)
+        })
         .transpose()?;
     say_what_is_lacking(&decided, abi);
     let signals = supervise::signals()?;
@@ -226,13 +233,24 @@ fn clients() -> Result<(OwnedFd, OwnedFd)> {
     Ok((ours, theirs))
 }
 
+/// The descriptors and the configuration that the proxy gets.
+struct ProxyParts {
+    listener: OwnedFd,
+    clients: OwnedFd,
+    reading: Option<ReaderConfig>,
+}
+
 /// Starts the proxy.
 fn serve(
     global: &GlobalOptions,
     decided: &DecidedPlan,
     plan: &Plan,
     place: &RunTempDir,
-    (listener, clients, reading): (OwnedFd, OwnedFd, Option<ReaderConfig>),
+    ProxyParts {
+        listener,
+        clients,
+        reading,
+    }: ProxyParts,
 ) -> Result<OwnedFd> {
     let network = &plan.network;
     let planned = network.upstream.as_ref();

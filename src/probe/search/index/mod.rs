@@ -145,9 +145,13 @@ impl Part {
         let count = usize::try_from(number(&head, 8)?).ok()?;
         let (mut entries, mut name) = (BTreeMap::new(), Vec::new());
         for position in 0..count {
-            let (hash, directory, skipped) = input.entry(version, width, &mut name)?;
+            let RawEntry {
+                hash,
+                is_directory,
+                skipped,
+            } = input.entry(version, width, &mut name)?;
             input.cost.read(name.len()).ok()?;
-            if directory || name.is_empty() || wanted(&name) {
+            if is_directory || name.is_empty() || wanted(&name) {
                 input.cost.keep(name.len() + width + KEPT).ok()?;
                 let hash = hash.get(..width)?.to_vec();
                 entries.insert(position, (name.clone(), Entry { hash, skipped }));
@@ -188,6 +192,16 @@ impl Part {
     }
 }
 
+/// The fixed part of an entry.
+struct RawEntry {
+    /// The name of its content.
+    hash: [u8; 32],
+    /// A sparse index has entries for whole directories.
+    is_directory: bool,
+    /// Whether git skips it.
+    skipped: bool,
+}
+
 /// An index that is read from its beginning to its end.
 struct Input<'w> {
     from: BufReader<Box<dyn Read>>,
@@ -203,14 +217,8 @@ impl Input<'_> {
         self.from.read_exact(into).ok()
     }
 
-    /// The next entry: what its content is called, whether it is a directory, and whether git passes over it. Its name is
-    /// made of the one before.
-    fn entry(
-        &mut self,
-        version: u32,
-        width: usize,
-        name: &mut Vec<u8>,
-    ) -> Option<([u8; 32], bool, bool)> {
+    /// The next entry. Its name is made of the one before.
+    fn entry(&mut self, version: u32, width: usize, name: &mut Vec<u8>) -> Option<RawEntry> {
         let start = self.left;
         let mut fixed = [0; BEFORE + 32 + 2];
         let fixed = fixed.get_mut(..BEFORE + width + 2)?;
@@ -218,7 +226,7 @@ impl Input<'_> {
         let mut hash = [0; 32];
         hash.get_mut(..width)?
             .copy_from_slice(fixed.get(BEFORE..BEFORE + width)?);
-        let directory = number(fixed, MODE)? & 0o170_000 == 0o040_000;
+        let is_directory = number(fixed, MODE)? & 0o170_000 == 0o040_000;
         let mut more = [0; 2];
         // Two bytes more where the extended bit is set.
         if fixed.get(BEFORE + width)? & 0x40 != 0 {
@@ -236,7 +244,11 @@ impl Input<'_> {
             let padding = used.next_multiple_of(8) - used;
             self.fill([0; 8].get_mut(..padding)?)?;
         }
-        Some((hash, directory, more[0] & 0x40 != 0))
+        Some(RawEntry {
+            hash,
+            is_directory,
+            skipped: more[0] & 0x40 != 0,
+        })
     }
 
     /// Adds what follows, up to a zero.
