@@ -147,8 +147,7 @@ fn f21_no_container_with_the_nodes_ids_comes_to_one_that_makes_set_id_files() {
                 &["test-workloads", "true"],
             );
             assert_eq!(seen.code != 0, refused, "{kind}: {seen}");
-            let why =
-                "is written with the node's ids; start it with dev.agentbox.privileges.set-id=off";
+            let why = "has the node's ids here; start";
             assert_eq!(seen.stderr.contains(why), refused, "{kind}: {seen}");
             // One that writes nothing comes in.
             let joins = format!("container:{}", first.name);

@@ -161,11 +161,9 @@ pub enum PlanError {
     },
     /// A container that may make set-user-ID files, and one that writes as the node's accounts.
     #[error(
-        "policy '{policy}' refuses the namespaces of container {id}: it may make set-user-ID files, and {place:?} is written with the node's ids; start it with dev.agentbox.privileges.set-id=off"
+        "join of container {id} refused: it may make set-user-ID files, and {place:?} has the node's ids here; start {id} with dev.agentbox.privileges.set-id=off"
     )]
     SetIdNeighbour {
-        /// The policy's name.
-        policy: String,
         /// The other container.
         id: String,
         /// The mount.

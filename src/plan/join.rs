@@ -112,13 +112,16 @@ pub(super) fn find<'a>(
 const LONG_ID: usize = 64;
 const SHORT_ID: usize = 12;
 
+/// The beginning of a long id, which engines print and take: the sentence has room for its reason.
+pub(super) fn short(id: &str) -> &str {
+    let beginning = id.get(..SHORT_ID).filter(|_| id.len() == LONG_ID);
+    beginning.unwrap_or(id)
+}
+
 /// Whose network a path means, when it is not one that the engine made for this container.
 fn whose(path: &Path, inside: &[Neighbour]) -> Option<String> {
     if let Some(neighbour) = inside.first() {
-        // The beginning of a long id is what engines print, and finds it: the sentence has room for its reason.
-        let id = neighbour.id.as_str();
-        let shown = id.get(..SHORT_ID).filter(|_| id.len() == LONG_ID);
-        return Some(format!("container {}", shown.unwrap_or(id)));
+        return Some(format!("container {}", short(&neighbour.id)));
     }
     // A process's: engines name their own by a file.
     let of_process = path.starts_with("/proc") && !path.starts_with("/proc/self");

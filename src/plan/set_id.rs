@@ -7,6 +7,7 @@ use oci_spec::runtime::Spec;
 use serde::{Deserialize, Serialize};
 
 use super::idmap::{self, IdmapOutcome, ids_of};
+use super::join::short;
 use super::workspace::{SANDBOX, pod_role};
 use super::{
     BindAccess, BundleFacts, FileKind, FilesystemPlan, HostFacts, MappedIds, NamespaceType,
@@ -167,7 +168,7 @@ pub(super) fn owners(
         host,
     };
     idmap::place(container, bundle, plan, warnings)?;
-    check_neighbours(policy.name.as_str(), bundle, plan)?;
+    check_neighbours(bundle, plan)?;
     let rule = policy.privileges.set_id;
     let (switch, cause) = decide(rule, spec, bundle, plan, namespaces);
     Ok(SetId {
@@ -282,16 +283,11 @@ fn is_only_read(mount: &PlannedMount) -> Option<SetIdCause> {
 }
 
 /// Refuses a container that writes as the node's accounts, beside one that makes set-user-ID files because it cannot.
-fn check_neighbours(
-    policy: &str,
-    bundle: &BundleFacts,
-    plan: &FilesystemPlan,
-) -> Result<(), PlanError> {
+fn check_neighbours(bundle: &BundleFacts, plan: &FilesystemPlan) -> Result<(), PlanError> {
     let mut all = bundle.neighbours.values().flatten();
     match (all.find(|one| one.sets_ids), unmapped(bundle, plan)) {
         (Some(other), Some(place)) => Err(PlanError::SetIdNeighbour {
-            policy: policy.to_owned(),
-            id: other.id.clone(),
+            id: short(&other.id).to_owned(),
             place: place.to_owned(),
         }),
         _ => Ok(()),
