@@ -29,6 +29,8 @@ pub struct Layout {
     pub dropped: Vec<Pruned>,
     /// Those of them that `--read` named.
     pub asked: BTreeSet<PathBuf>,
+    /// Those of them that are mounts of the node below another place, which shows them only by a mount of their own.
+    pub apart: BTreeSet<PathBuf>,
     /// Caches that are read, and written for the run alone.
     pub caches: BTreeSet<PathBuf>,
     /// What installers of toolchains fetched.
@@ -75,6 +77,7 @@ impl Layout {
             system: BTreeSet::new(),
             dropped: Vec::new(),
             asked: BTreeSet::new(),
+            apart: BTreeSet::new(),
             caches: BTreeSet::new(),
             packages: BTreeSet::new(),
             kept: None,
@@ -130,8 +133,9 @@ impl Layout {
         self.binds.sort();
         self.binds.dedup();
         let all: BTreeSet<PathBuf> = self.binds.iter().cloned().collect();
+        let is_shown = |b: &Path| b.ancestors().skip(1).any(|a| all.contains(a));
         self.binds
-            .retain(|b| *b != self.workspace && !b.ancestors().skip(1).any(|a| all.contains(a)));
+            .retain(|b| *b != self.workspace && (self.apart.contains(b) || !is_shown(b)));
     }
 
     /// What the command writes for good.
@@ -141,18 +145,25 @@ impl Layout {
 
     /// Whether a path without links lies in what is shown.
     pub fn shows(&self, real: &Path) -> bool {
+        self.shown_by(real).is_some()
+    }
+
+    /// The innermost place that shows a path without links, without links itself.
+    pub fn shown_by(&self, real: &Path) -> Option<PathBuf> {
         let places = self
             .binds
             .iter()
             .chain(&self.written)
             .chain([&self.workspace]);
-        let mut places = places.filter(|place| !self.masked.contains(*place));
-        places.any(|place| {
-            real.starts_with(place)
-                || place
-                    .canonicalize()
-                    .is_ok_and(|place| real.starts_with(place))
-        })
+        let places = places.filter(|place| !self.masked.contains(*place));
+        let holding = places.filter_map(|place| match real.starts_with(place) {
+            true => Some(place.clone()),
+            false => place
+                .canonicalize()
+                .ok()
+                .filter(|place| real.starts_with(place)),
+        });
+        holding.max_by_key(|place| place.components().count())
     }
 
     /// Whether a path as it was named leads to what is shown.
