@@ -309,6 +309,31 @@ fn wrap_without_root_hides_what_the_node_has_mounted_below_what_it_shows() {
     );
 }
 
+/// It was `mount the private HOME: Invalid argument`: an overlay over such a copy, which the kernel refuses.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_without_root_says_which_mount_keeps_the_home_from_being_shown() {
+    let _docker = Docker::connect();
+    let mounted = Mounted::new();
+    let command = |options: &str| format!("{} wrap {options} -- ls data", program());
+    for options in ["", "--dry-run "] {
+        let refused = mounted.alone(&command(&format!("{options}--policy permissive")), "");
+        assert_eq!(refused.code, 125, "{options}: {refused}");
+        let mount = format!("{}/data", mounted.person.project);
+        for words in [mount.as_str(), "sudo agentbox wrap", "--policy standard"] {
+            assert!(refused.stderr.contains(words), "{words}: {refused}");
+        }
+        assert_eq!(refused.stderr.lines().count(), 1, "{refused}");
+    }
+    // Both ways on hold, and without root the policy works where nothing is mounted.
+    let seen = mounted.sudo(&command("--policy permissive"), "").ok();
+    assert_eq!(seen, "under\n");
+    let named = mounted.alone(&command("--policy standard --read data"), "");
+    assert_eq!(named.ok(), "key\nsub\n");
+    let without = mounted.person.wraps(&["--policy", "permissive"], "ls data");
+    assert_eq!(without.ok(), "under\n");
+}
+
 /// `--read` and `--write` of such a mount had no effect, and nothing said so.
 #[test]
 #[ignore = "needs the rig: hack/test"]

@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 use super::credentials;
 use super::error::WrapRefused;
 use super::list::List;
+use super::named::nodes_mounts;
 use super::person::Person;
 use super::repository;
 use super::settings::PROJECT_FILE;
@@ -212,6 +213,23 @@ impl Layout {
         match never.refuses(&home) {
             None => self.binds.push(home),
             Some(why) => self.drop(&home, why.to_owned()),
+        }
+    }
+
+    /// Without root's rights: an error where the home is shown and something is mounted in it. The first process would lay an overlay
+    /// over it, which takes a copy of the mount without those below it (EINVAL, mount_namespaces(7)).
+    pub fn check_home(&self, policy: &str) -> Result<()> {
+        let Some(home) = self.home.as_ref().filter(|home| self.binds.contains(home)) else {
+            return Ok(());
+        };
+        let real = home.canonicalize().unwrap_or_else(|_| home.clone());
+        match nodes_mounts()?.below(&real).pop_first() {
+            None => Ok(()),
+            Some(mount) => bail!(WrapRefused::MountInHome {
+                policy: policy.to_owned(),
+                home: home.clone(),
+                mount,
+            }),
         }
     }
 

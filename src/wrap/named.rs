@@ -156,7 +156,7 @@ impl Layout {
 }
 
 /// The mounts of the node as this process sees them.
-fn nodes_mounts() -> Result<MountTable> {
+pub(super) fn nodes_mounts() -> Result<MountTable> {
     let text = crate::sys::procfs::bytes("/proc/self/mountinfo");
     let text = text.context("the mounts of the node cannot be read")?;
     Ok(MountTable::parse(&text))
