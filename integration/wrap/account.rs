@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::command::{Finished, run_for};
+use crate::command::{Finished, run, run_for};
 use crate::direct::program;
 
 pub struct Account {
@@ -89,6 +89,18 @@ impl Account {
         let path = self.file(name, content);
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         path
+    }
+
+    /// Lets the person use sudo(8) with a password, as an administrator does.
+    pub fn may_sudo(&self, password: &str) {
+        use std::os::unix::fs::PermissionsExt;
+        let hash = run("openssl", &["passwd", "-6", password]).ok();
+        let line = format!("{}:{}:19000:0:99999:7:::\n", self.name, hash.trim());
+        append("/etc/shadow", &line);
+        let (name, rule) = (&self.name, "ALL=(ALL:ALL) ALL");
+        let file = format!("/etc/sudoers.d/{name}");
+        std::fs::write(&file, format!("{name} {rule}\n")).unwrap();
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o440)).unwrap();
     }
 
     /// `agentbox ARGUMENTS...` in the project, by way of sudo as Debian has it: HOME and PATH are root's.

@@ -98,6 +98,57 @@ fn wrap_starts_by_a_real_sudo() {
     assert_eq!(bare.ok(), "0\n");
 }
 
+/// As it is typed: the person's own sudo asks PAM for their password and sudoers(5) for leave, and makes the variables by itself.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_is_the_persons_by_their_own_sudo() {
+    const PASSWORD: &str = "a word of theirs";
+    let _docker = Docker::connect();
+    let person = Account::new();
+    person.may_sudo(PASSWORD);
+    let (name, project) = (person.name.as_str(), person.project.as_str());
+    let program = program();
+    let script =
+        "id -un; touch made; grep CapEff /proc/self/status; cat /etc/shadow 2>/dev/null; true";
+    let expected = format!("{name}\nCapEff:\t{:016}\n", 0);
+    let mut shell = Shell::new(project);
+    let ids = format!(
+        "--reuid {} --regid {} --init-groups",
+        person.uid, person.gid
+    );
+    shell.ask(&format!(
+        "exec setpriv {ids} env HOME={} USER={name} LOGNAME={name} bash --norc --noprofile --noediting -i",
+        person.home
+    ));
+    // The control: without the password there is nothing, and with it sudo gives root.
+    let shown = shell.ask("sudo -n id -u; echo rc $?");
+    assert!(shown.contains("password is required\nrc 1"), "{shown}");
+    shell.line("sudo -p 'pass''word:' id -u");
+    shell.wait_for("password:");
+    shell.line(PASSWORD);
+    let shown = shell.wait_for("<prompt>").replace('\r', "");
+    assert!(shown.ends_with("\n0\n<prompt>"), "{shown}");
+    for walls in WALLS {
+        let wrap = format!("{program} wrap --quiet --walls {walls} --");
+        let made = || person.does("stat -c %U src/project/made; rm src/project/made");
+        // At a terminal, which remembers the password.
+        let shown = shell.ask(&format!("sudo {wrap} bash -c 'test -t 0 && {script}'"));
+        // sudo cannot resolve the rig's name, and Landlock's walls say at a terminal what they lack.
+        let said = |line: &&str| line.starts_with("sudo: ") || line.starts_with("agentbox: ");
+        let lines = shown.lines().filter(|line| !said(line));
+        let shown = lines.collect::<Vec<_>>().join("\n");
+        assert_eq!(shown, format!("{expected}<prompt>"), "{walls}");
+        assert_eq!(made(), format!("{name}\n"), "{walls}");
+        // In a script, with the rest of standard input for the command.
+        let seen = person.tries(&format!(
+            "cd src/project; printf '%s\\n' '{PASSWORD}' for-the-command | sudo -k -S -p '' {wrap} bash -c 'cat; {script}'"
+        ));
+        let all = format!("for-the-command\n{expected}");
+        assert_eq!(seen.stdout, all, "{walls}: {seen}");
+        assert_eq!(made(), format!("{name}\n"), "{walls}");
+    }
+}
+
 /// NEWCOMER 1.2: a job container has it by its engine's option.
 #[test]
 #[ignore = "needs the rig: hack/test"]

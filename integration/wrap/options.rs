@@ -152,6 +152,15 @@ fn wrap_set_is_shown_and_enforced_within_the_ceiling() {
         .failed();
     assert!(over.contains("exceeds the ceiling permissive"), "{over}");
     assert!(over.contains("option --set filesystem.scratch"), "{over}");
+    // Whole files, which no line of the chain of errors had room for.
+    let rule = "node:host.docker.internal:11434";
+    let over = person.wrap(&["--allow", rule], "true").failed();
+    for line in [
+        "# /etc/agentbox/policies/wider.toml",
+        "network.limit = [\"+\", \"node:host.docker.internal:11434\"]",
+    ] {
+        assert!(over.lines().any(|said| said == line), "{line}: {over}");
+    }
     for (word, said) in [
         ("limits.pidz=3", "did you mean limits.pids?"),
         ("limits.pids", "FIELD=VALUE"),

@@ -1,5 +1,6 @@
 //! `wrap`
 
+use std::error::Error;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -8,6 +9,7 @@ use super::{exit_code, explain, out};
 use crate::cli::{GlobalOptions, Walls, Wrap};
 use crate::policy::PolicyError;
 use crate::render::explain as page;
+use crate::runtime::RuntimeError;
 use crate::runtime::seal;
 use crate::runtime::seal::ListenFds;
 use crate::runtime::unprivileged;
@@ -18,13 +20,21 @@ use crate::wrap::{self, WrapRequest};
 pub fn run(global: &GlobalOptions, args: &Wrap) -> ExitCode {
     attempt(global, args).unwrap_or_else(|error| {
         crate::log::fatal(&error);
-        let policy = error.chain().find_map(|cause| cause.downcast_ref());
+        let policy = error.chain().find_map(policy_error);
         if let Some(files) = policy.and_then(PolicyError::files_that_permit) {
             crate::log::complain("root permits it by these lines in two files:");
             files.lines().for_each(crate::log::complain);
         }
         exit_code(wrap::status_of(&error))
     })
+}
+
+/// The error about a policy, also where one of the runtime's stands for it (`#[error(transparent)]`) and hides it from the chain.
+fn policy_error<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a PolicyError> {
+    match cause.downcast_ref() {
+        Some(RuntimeError::Policy(error)) => Some(error),
+        _ => cause.downcast_ref(),
+    }
 }
 
 fn attempt(global: &GlobalOptions, args: &Wrap) -> Result<ExitCode> {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::text::bounded;
-use super::{Ceiling, ExceededField, Field, Origin, OverLimit, PolicyError, PolicyName};
+use super::{Ceiling, ExceededField, Origin, OverLimit, PolicyName};
 
 /// Names on the way from one file to the next.
 pub(super) struct BaseChain<'a>(pub &'a [PolicyName]);
@@ -43,35 +43,7 @@ impl<T: fmt::Display> fmt::Display for LeaveHint<T> {
     }
 }
 
-impl PolicyError {
-    /// The two files by which root permits hosts beyond the ceiling that holds where the node's file names none.
-    pub fn files_that_permit(&self) -> Option<String> {
-        let Self::ExceedsCeiling {
-            ceiling,
-            over,
-            rules,
-            ..
-        } = self
-        else {
-            return None;
-        };
-        let hosts_alone = over
-            .iter()
-            .all(|over| over.exceeded.field == Field::NetworkAllow);
-        (ceiling.set_by == Origin::Default && hosts_alone).then(|| {
-            let rules: Vec<String> = rules.iter().map(|rule| format!(", {rule:?}")).collect();
-            format!(
-                "# /etc/agentbox/config.toml\nceiling = \"wider\"\n# /etc/agentbox/policies/wider.toml\nbase = \"{}\"\n\
-                 network.limit = [\"+\"{}]",
-                ceiling.policy,
-                rules.concat()
-            )
-        })
-    }
-}
-
-/// The policy that exceeds a ceiling, for a message. If that is the ceiling's own policy, the annotations or options
-/// that changed it.
+/// The policy that exceeds a ceiling; where it is the ceiling itself, what annotations or options made of it.
 pub(super) struct ExceedingPolicy<'a>(pub &'a PolicyName, pub &'a Ceiling);
 
 impl fmt::Display for ExceedingPolicy<'_> {

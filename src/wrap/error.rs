@@ -74,6 +74,19 @@ pub enum WrapRefusal {
     /// Two of them name different people.
     #[error("{0} and {1} name different users: unset one of them")]
     TwoPeople(&'static str, &'static str),
+    /// The kernel lets nobody lay an overlay over a directory of another user namespace's with mounts in it.
+    #[error(
+        "policy {policy} shows all of {home:?}, in which {mount:?} is mounted, and without root's rights the kernel lays no overlay over \
+         both: unmount it, run `sudo agentbox wrap`, or take --policy standard and name what is needed with --read"
+    )]
+    MountInHome {
+        /// The policy.
+        policy: String,
+        /// The home.
+        home: PathBuf,
+        /// A mount of the node in it.
+        mount: PathBuf,
+    },
     /// `--read` and its like
     #[error("{0} {1:?}: {2}")]
     Named(&'static str, PathBuf, String),

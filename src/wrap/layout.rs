@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 use super::credentials;
 use super::error::WrapRefusal;
 use super::list::SystemList;
+use super::named::nodes_mounts;
 use super::person::Person;
 use super::repository;
 use super::settings::PROJECT_FILE;
@@ -29,6 +30,8 @@ pub struct Layout {
     pub dropped: Vec<OmittedMount>,
     /// Those of them that `--read` named.
     pub asked: BTreeSet<PathBuf>,
+    /// Those of them that are mounts of the node below another place, which shows them only by a mount of their own.
+    pub apart: BTreeSet<PathBuf>,
     /// Caches that are read, and written for the run alone.
     pub caches: BTreeSet<PathBuf>,
     /// What installers of toolchains fetched.
@@ -80,6 +83,7 @@ impl Layout {
             system: BTreeSet::new(),
             dropped: Vec::new(),
             asked: BTreeSet::new(),
+            apart: BTreeSet::new(),
             caches: BTreeSet::new(),
             packages: BTreeSet::new(),
             kept: None,
@@ -135,8 +139,9 @@ impl Layout {
         self.binds.sort();
         self.binds.dedup();
         let all: BTreeSet<PathBuf> = self.binds.iter().cloned().collect();
+        let is_shown = |b: &Path| b.ancestors().skip(1).any(|a| all.contains(a));
         self.binds
-            .retain(|b| *b != self.workspace && !b.ancestors().skip(1).any(|a| all.contains(a)));
+            .retain(|b| *b != self.workspace && (self.apart.contains(b) || !is_shown(b)));
     }
 
     /// What the command writes for good.
@@ -146,18 +151,25 @@ impl Layout {
 
     /// Whether a path without links lies in what is shown.
     pub fn shows(&self, real: &Path) -> bool {
+        self.shown_by(real).is_some()
+    }
+
+    /// The innermost place that shows a path without links, without links itself.
+    pub fn shown_by(&self, real: &Path) -> Option<PathBuf> {
         let places = self
             .binds
             .iter()
             .chain(&self.written)
             .chain([&self.workspace]);
-        let mut places = places.filter(|place| !self.masked.contains(*place));
-        places.any(|place| {
-            real.starts_with(place)
-                || place
-                    .canonicalize()
-                    .is_ok_and(|place| real.starts_with(place))
-        })
+        let places = places.filter(|place| !self.masked.contains(*place));
+        let holding = places.filter_map(|place| match real.starts_with(place) {
+            true => Some(place.clone()),
+            false => place
+                .canonicalize()
+                .ok()
+                .filter(|place| real.starts_with(place)),
+        });
+        holding.max_by_key(|place| place.components().count())
     }
 
     /// Whether a path as it was named leads to what is shown.
@@ -206,6 +218,23 @@ impl Layout {
         match never.refuses(&home) {
             None => self.binds.push(home),
             Some(why) => self.drop(&home, why.to_owned()),
+        }
+    }
+
+    /// Without root's rights: an error where the home is shown and something is mounted in it. The first process would lay an overlay
+    /// over it, which takes a copy of the mount without those below it (EINVAL, mount_namespaces(7)).
+    pub fn check_home(&self, policy: &str) -> Result<()> {
+        let Some(home) = self.home.as_ref().filter(|home| self.binds.contains(home)) else {
+            return Ok(());
+        };
+        let real = home.canonicalize().unwrap_or_else(|_| home.clone());
+        match nodes_mounts()?.below(&real).pop_first() {
+            None => Ok(()),
+            Some(mount) => bail!(WrapRefusal::MountInHome {
+                policy: policy.to_owned(),
+                home: home.clone(),
+                mount,
+            }),
         }
     }
 

@@ -262,6 +262,9 @@ fn layout(
     };
     let mut layout = Layout::of(list, &wanted.workspace, environment, shown);
     layout.cwd = wanted.cwd.clone();
+    if wanted.walls == Walls::Namespaces && unprivileged::inside().is_some() {
+        layout.check_home(resolved.policy.name.as_str())?;
+    }
     layout.add_repository(person);
     layout.add_named(wanted, resolved)?;
     if wanted.caches != Caches::Hidden && wanted.walls == Walls::Namespaces {

@@ -3,7 +3,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use rustix::fs::{AtFlags, CWD, StatxFlags};
 
 use super::error::WrapRefusal;
 use super::layout::Layout;
@@ -12,6 +13,7 @@ use super::planted;
 use super::wanted::WrapRequest;
 use crate::cli::Walls;
 use crate::plan::BindAccess;
+use crate::plan::mountinfo::MountTable;
 use crate::plan::never::NeverList;
 use crate::plan::wrapped::over_ceiling;
 use crate::policy::ResolvedPolicy;
@@ -21,14 +23,21 @@ use crate::sys::user_namespace::owner;
 impl Layout {
     /// Adds what was named. Nothing of it is dropped in silence: what cannot be given is an error with its reason.
     pub fn add_named(&mut self, wanted: &WrapRequest, resolved: &ResolvedPolicy) -> Result<()> {
-        for path in &wanted.read {
+        // Parents first: what lies on a mount that is named as well is then shown by it.
+        let mut read: Vec<&PathBuf> = wanted.read.iter().collect();
+        read.sort();
+        for path in read {
             let real = self.open_named("--read", path, &wanted.person)?;
             refuse_both(path, &real, &wanted.write)?;
             let over = over_ceiling(resolved, &real, BindAccess::ReadOnly);
             refuse_over("--read", path, over)?;
-            if real.starts_with(&self.workspace) {
+            let apart = self.is_apart("--read", path, &real, wanted.walls)?;
+            if apart {
+                self.apart.insert(real.clone());
+            }
+            if real.starts_with(&self.workspace) && !apart {
                 self.close_in_workspace(path, real, wanted.walls)?;
-            } else if !self.shows(&real) {
+            } else if apart || !self.shows(&real) {
                 if NeverList::builtin().is_configuration(&real) {
                     // Judged as what the list has of /etc.
                     self.system.insert(real.clone());
@@ -37,11 +46,15 @@ impl Layout {
                 self.binds.push(real);
             }
         }
-        for path in &wanted.write {
+        let mut write: Vec<&PathBuf> = wanted.write.iter().collect();
+        write.sort();
+        for path in write {
             let real = self.open_named("--write", path, &wanted.person)?;
             let over = over_ceiling(resolved, &real, BindAccess::ReadWrite);
             refuse_over("--write", path, over)?;
-            if !real.starts_with(&self.workspace) {
+            let apart = self.is_apart("--write", path, &real, wanted.walls)?;
+            // What the workspace shows is written with it.
+            if apart || self.shown_by(&real).as_ref() != Some(&self.workspace) {
                 self.binds.retain(|bind| *bind != real);
                 self.written.insert(real);
             }
@@ -55,6 +68,39 @@ impl Layout {
             self.masked.push(real);
         }
         Ok(())
+    }
+
+    /// Whether a path is a mount of the node below a place that is shown. That place is shown without the mounts below it, so the path
+    /// needs a mount of its own. What lies deeper on such a mount has no directory to be mounted on.
+    fn is_apart(
+        &self,
+        option: &'static str,
+        path: &Path,
+        real: &Path,
+        walls: Walls,
+    ) -> Result<bool> {
+        let (Walls::Namespaces, Some(place)) = (walls, self.shown_by(real)) else {
+            return Ok(false);
+        };
+        let table = nodes_mounts()?;
+        let id = rustix::fs::statx(CWD, real, AtFlags::empty(), StatxFlags::MNT_ID);
+        let on = id.ok().and_then(|found| table.by_id(found.stx_mnt_id));
+        // A line of a mount that another one covers says nothing of this path.
+        if on.is_some_and(|on| on.point == place || !on.point.starts_with(&place)) {
+            return Ok(false);
+        }
+        let below = table.below(&place);
+        match below.iter().find(|point| real.starts_with(point)) {
+            None => Ok(false),
+            Some(point) if point == real => Ok(true),
+            Some(point) => {
+                let why = format!(
+                    "it lies on the mount {point:?}, and mounts of the node below {place:?} are not shown: name that mount with \
+                     {option}, and what of it is not to be seen with --hide"
+                );
+                bail!(WrapRefusal::Named(option, path.to_owned(), why))
+            }
+        }
     }
 
     /// What lies in the workspace is shown anyway: to name it means that it is not written.
@@ -107,6 +153,13 @@ impl Layout {
         }
         Ok(real)
     }
+}
+
+/// The mounts of the node as this process sees them.
+pub(super) fn nodes_mounts() -> Result<MountTable> {
+    let text = crate::sys::procfs::bytes("/proc/self/mountinfo");
+    let text = text.context("the mounts of the node cannot be read")?;
+    Ok(MountTable::parse(&text))
 }
 
 fn real(option: &'static str, path: &Path, person: &Person) -> Result<PathBuf> {

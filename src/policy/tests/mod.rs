@@ -291,4 +291,5 @@ mod network;
 mod precedence;
 mod properties;
 mod reference;
+mod remedy;
 mod requests;
