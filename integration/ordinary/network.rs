@@ -690,7 +690,9 @@ fn a_service_of_the_node_is_within_its_ceiling_only() {
         &["true"],
     );
     assert_ne!(refused.code, 0, "{refused}");
-    assert!(refused.stderr.contains("network.allow"), "{refused}");
+    for words in ["network.allow", "in policies/wider.toml"] {
+        assert!(refused.stderr.contains(words), "{refused}");
+    }
 
     let mut node = NodeFiles::default();
     node.write("config.toml", 0o644, "ceiling = \"models\"\n");

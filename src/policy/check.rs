@@ -2,10 +2,11 @@
 
 use super::fields::Origins;
 use super::file::Loaded;
+use super::remedy::{Remedy, root_within};
 use super::resolve::{CeilingPolicy, Resolver};
 use super::{
-    Capability, Exceeded, Field, GuestPath, NetworkLimit, OnUnknown, Origin, OverLimit, Policy,
-    PolicyError, Switch, capability, exceeds, network,
+    Capability, Exceeded, Field, GuestPath, OnUnknown, Origin, OverLimit, Policy, PolicyError,
+    PolicyName, Switch, capability, exceeds, network,
 };
 
 impl Resolver<'_> {
@@ -72,6 +73,7 @@ pub(super) fn check_default(loaded: &Loaded, limits: &[CeilingPolicy]) -> Result
             return Err(PolicyError::DefaultExceedsCeiling {
                 policy: loaded.policy.name.clone(),
                 ceiling: ceiling.policy.clone(),
+                root: root_within(&over, policy),
                 over,
             });
         }
@@ -83,6 +85,7 @@ pub(super) fn check_ceilings(
     policy: &Policy,
     origins: &Origins,
     limits: &[CeilingPolicy],
+    is_file: impl Fn(&PolicyName) -> bool,
 ) -> Result<(), PolicyError> {
     let asks = policy.network.on_unknown == OnUnknown::Ask;
     for limit in limits {
@@ -91,7 +94,12 @@ pub(super) fn check_ceilings(
             return Err(PolicyError::ExceedsCeiling {
                 policy: policy.name.clone(),
                 ceiling: limit.ceiling.clone(),
-                rules: beyond(policy, &limit.policy),
+                remedy: Box::new(Remedy::of(
+                    &over,
+                    policy,
+                    (&limit.ceiling, &limit.policy),
+                    is_file(&limit.ceiling.policy),
+                )),
                 over,
             });
         }
@@ -102,14 +110,6 @@ pub(super) fn check_ceilings(
         }
     }
     Ok(())
-}
-
-/// The rules of an allowlist that a ceiling does not cover.
-fn beyond(asked: &Policy, ceiling: &Policy) -> Box<[String]> {
-    let limit = NetworkLimit::of(ceiling.name.to_string(), &ceiling.network);
-    let rules = asked.network.allow.iter();
-    let rules = rules.filter(|rule| !limit.covers(rule));
-    rules.map(ToString::to_string).collect()
 }
 
 fn over(asked: &Policy, ceiling: &Policy, origins: &Origins) -> Vec<OverLimit> {

@@ -8,10 +8,11 @@ use super::conflict::Conflict;
 use super::message::{AskedPolicy, BaseChain, ByOrigin, LeaveHint, OverLimits};
 use super::option_error::OptionError;
 use super::policy_text::PolicyText;
+use super::remedy::{self, Remedy, RootOfDefault};
 use super::text::{DidYouMean, ValueError};
 use super::{
-    AnnotationLeave, Capability, Ceiling, Exceeded, Field, Origin, PolicyName, PresetName, Rule,
-    SyscallName,
+    AnnotationLeave, Capability, Ceiling, Exceeded, Field, Origin, PolicyName, PresetName,
+    RootAccess, Rule, SyscallName,
 };
 
 /// Why there is no policy, and so no container.
@@ -275,9 +276,13 @@ pub enum PolicyError {
 
     /// The container asks for more than it may have.
     #[error(
-        "{} exceeds the ceiling {ceiling}: {}",
-        AskedPolicy(policy, ceiling),
-        OverLimits(over)
+        "{}",
+        remedy::one_line(
+            &format!("{} exceeds the ceiling {ceiling}", AskedPolicy(policy, ceiling)),
+            over,
+            remedy,
+            ceiling,
+        )
     )]
     ExceedsCeiling {
         /// The policy that was chosen.
@@ -286,8 +291,8 @@ pub enum PolicyError {
         ceiling: Ceiling,
         /// Each field that exceeds it.
         over: Vec<OverLimit>,
-        /// The rules of `network.allow` that exceed it.
-        rules: Box<[String]>,
+        /// What would help, where that is one thing.
+        remedy: Box<Remedy>,
     },
 
     /// An annotation asks for more than the policy that was chosen, and nobody gave it leave.
@@ -347,8 +352,9 @@ pub enum PolicyError {
 
     /// The node's file contradicts itself.
     #[error(
-        "the node's file: its default {policy} exceeds its own ceiling {ceiling}: {}",
-        OverLimits(over)
+        "the node's file: its default {policy} exceeds its own ceiling {ceiling}: {}{}",
+        OverLimits(over),
+        RootOfDefault(policy, *root)
     )]
     DefaultExceedsCeiling {
         /// The file's default.
@@ -357,6 +363,8 @@ pub enum PolicyError {
         ceiling: PolicyName,
         /// Each field that exceeds it.
         over: Vec<OverLimit>,
+        /// The root that would be within, where it is that alone.
+        root: Option<RootAccess>,
     },
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::text::bounded;
-use super::{Ceiling, Exceeded, Field, Origin, OverLimit, PolicyError, PolicyName};
+use super::{Ceiling, Exceeded, Origin, OverLimit, PolicyName};
 
 /// Names on the way from one file to the next.
 pub(super) struct BaseChain<'a>(pub &'a [PolicyName]);
@@ -40,33 +40,6 @@ impl<T: fmt::Display> fmt::Display for LeaveHint<T> {
             true => write!(f, "an image may set it: {line} or --policy permits it"),
             false => write!(f, "{line} permits it, and so does a ceiling there"),
         }
-    }
-}
-
-impl PolicyError {
-    /// The two files by which root permits hosts beyond the ceiling that holds where the node's file names none.
-    pub fn files_that_permit(&self) -> Option<String> {
-        let Self::ExceedsCeiling {
-            ceiling,
-            over,
-            rules,
-            ..
-        } = self
-        else {
-            return None;
-        };
-        let hosts_alone = over
-            .iter()
-            .all(|over| over.exceeded.field == Field::NetworkAllow);
-        (ceiling.set_by == Origin::Default && hosts_alone).then(|| {
-            let rules: Vec<String> = rules.iter().map(|rule| format!(", {rule:?}")).collect();
-            format!(
-                "# /etc/agentbox/config.toml\nceiling = \"wider\"\n# /etc/agentbox/policies/wider.toml\nbase = \"{}\"\n\
-                 network.limit = [\"+\"{}]",
-                ceiling.policy,
-                rules.concat()
-            )
-        })
     }
 }
 

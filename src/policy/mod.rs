@@ -48,6 +48,7 @@ mod policy_text;
 mod prefix;
 pub mod preset;
 mod publish;
+mod remedy;
 pub mod request;
 mod resolve;
 mod rows;

@@ -273,7 +273,8 @@ impl Resolver<'_> {
                 });
             }
         }
-        check_ceilings(&policy, &origins, &limits)?;
+        let is_file = |name: &PolicyName| self.sources.files.contains_key(name.as_str());
+        check_ceilings(&policy, &origins, &limits, is_file)?;
         let mut bounds: Vec<Limits> = limits.iter().map(|limit| limit.policy.limits).collect();
         bounds.push(own_bounds(&own.limits, &leave));
         let network_limits = limits

@@ -292,4 +292,5 @@ mod network;
 mod precedence;
 mod properties;
 mod reference;
+mod remedy;
 mod requests;
