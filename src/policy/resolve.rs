@@ -185,7 +185,7 @@ impl Resolver<'_> {
         limits: &[CeilingPolicy],
     ) -> Result<Chosen, PolicyError> {
         let loaded = match name {
-            Some(name) => narrowed(self.load(name, by)?, narrow::chosen, limits),
+            Some(name) => self.named(self.load(name, by)?, limits),
             None => {
                 let default = self.load(&builtin_name(builtin::DEFAULT), &Origin::Default)?;
                 narrowed(default, narrow::meet, limits)
@@ -198,6 +198,17 @@ impl Resolver<'_> {
             loaded,
             by: by.clone(),
         })
+    }
+
+    /// A policy that somebody named, with the ceilings' denials and within their limits. A command of `wrap` has no layer of an
+    /// engine's to write to, so there a root that the policy gives is no more than the ceiling's.
+    fn named(&self, loaded: Loaded, limits: &[CeilingPolicy]) -> Loaded {
+        let loaded = narrowed(loaded, narrow::chosen, limits);
+        let by = loaded.origins.get(&Field::FilesystemRoot);
+        match (self.sources.asked.is_empty(), by) {
+            (true, _) | (_, Some(Origin::OwnFile(_))) => loaded,
+            _ => narrowed(loaded, narrow::without_layer, limits),
+        }
     }
 
     /// The node's secrets. An error where one is for a policy that there is not: it would be for nobody, unnoticed.
@@ -229,7 +240,7 @@ impl Resolver<'_> {
         let loaded = self.library.load_own(&name, path, text)?;
         self.check_names(&loaded.policy, &loaded.origins)?;
         Ok(Chosen {
-            loaded: narrowed(loaded, narrow::chosen, limits),
+            loaded: self.named(loaded, limits),
             by: self.sources.asked.policy_by(),
         })
     }

@@ -70,3 +70,26 @@ fn a_root_that_exceeds_a_ceiling_is_an_error_that_says_what_is_within() {
         .to_string();
     assert!(!error.contains("is within"), "{error}");
 }
+
+/// `wrap` has no layer of an engine's: the policies' own word for the root was refused there.
+#[test]
+fn the_root_of_a_named_policy_is_the_ceilings_for_wrap() {
+    const OURS: &str = "base = \"permissive\"\nfilesystem.root = \"ephemeral\"";
+    let wrap = |options: Vec<AskedOption>| {
+        let case = case().node("ceiling = \"ours\"").file("ours", OURS);
+        let case = case.chosen(AskedPolicy::Named("standard".to_owned()));
+        options.into_iter().fold(case, Case::asked)
+    };
+    let resolved = wrap(Vec::new()).resolved();
+    assert_eq!(resolved.policy.filesystem.root, RootAccess::Ephemeral);
+    let by = Origin::Ceiling("ours".parse().unwrap());
+    assert_eq!(resolved.origins[&Field::FilesystemRoot], by);
+    assert_eq!(builtin("standard").filesystem.root, RootAccess::Engine);
+    // Asked for by name it is still too much.
+    let engine = AskedOption::set("filesystem.root=engine").unwrap();
+    let error = wrap(vec![engine]).error();
+    assert!(
+        matches!(error, PolicyError::ExceedsCeiling { .. }),
+        "{error}"
+    );
+}
