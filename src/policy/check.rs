@@ -97,12 +97,12 @@ pub(super) fn check_ceilings(
             return Err(PolicyError::ExceedsCeiling {
                 policy: policy.name.clone(),
                 ceiling: limit.ceiling.clone(),
-                remedy: Remedy::of(
+                remedy: Box::new(Remedy::of(
                     &over,
                     policy,
                     (&limit.ceiling, &limit.policy),
                     is_file(&limit.ceiling.policy),
-                ),
+                )),
                 over,
             });
         }

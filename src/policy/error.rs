@@ -292,7 +292,7 @@ pub enum PolicyError {
         /// Each field that exceeds it.
         over: Vec<OverLimit>,
         /// What would help, where that is one thing.
-        remedy: Remedy,
+        remedy: Box<Remedy>,
     },
 
     /// An annotation asks for more than the policy that was chosen, and nobody gave it leave.

@@ -168,11 +168,12 @@ impl PolicyError {
     /// The two files by which root permits hosts beyond the ceiling that holds where the node's file names none.
     pub fn files_that_permit(&self) -> Option<String> {
         let Self::ExceedsCeiling {
-            ceiling,
-            remedy: Remedy::Files(rules),
-            ..
+            ceiling, remedy, ..
         } = self
         else {
+            return None;
+        };
+        let Remedy::Files(rules) = remedy.as_ref() else {
             return None;
         };
         let rules: Vec<String> = rules.iter().map(|rule| format!(", {rule:?}")).collect();
