@@ -129,7 +129,7 @@ pub(super) fn one_line(
     let asked = over.iter().map(|over| {
         let ExceededField { field, asked, .. } = &over.exceeded;
         format!(
-            "{head}: {field} asks for {asked} ({}){more}",
+            "{head}: {field} requests {asked} ({}){more}",
             OriginText(&over.origin)
         )
     });
@@ -142,9 +142,9 @@ pub(super) fn one_line(
 /// What a root means for the container's files.
 fn of_root(root: RootAccess) -> &'static str {
     match root {
-        RootAccess::ReadOnly => "lets nothing be written there",
-        RootAccess::Ephemeral => "what is written then goes with the container",
-        RootAccess::Engine => "keeps what is written",
+        RootAccess::ReadOnly => "makes it read-only",
+        RootAccess::Ephemeral => "its writes end with the container",
+        RootAccess::Engine => "keeps its writes",
     }
 }
 
