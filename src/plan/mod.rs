@@ -4,6 +4,7 @@
 //! or the kernel at hand. No `Option` means "default", no pattern is left, and everything is sorted, so that equal
 //! plans are equal bytes. It is saved with the container's state; `exec`, `update` and `explain` read it back.
 
+mod access;
 pub mod anonymous;
 pub mod audit;
 mod decided;

@@ -9,13 +9,14 @@ use std::path::{Component, Path, PathBuf};
 
 use oci_spec::runtime::{LinuxNamespaceType, Mount, Spec};
 
+use super::access::{asks_to_write, is_another};
 use super::ephemeral::ephemeral;
 use super::git::Exclude;
 use super::names::sharers;
 use super::never::NeverList;
 use super::root::{hold_parents, root};
 use super::scratch::most_of_a_tmpfs;
-use super::sort::{MountRules, MountTarget, SortedMounts, asks_to_write, is_another};
+use super::sort::{MountRules, MountTarget, SortedMounts};
 use super::workspace::{pod_role, workspace};
 use super::{BundleFacts, FilesystemPlan, PlanError, ScratchStorage, Warning, volumes};
 use crate::policy::{Field, Origin, ResolvedPolicy};

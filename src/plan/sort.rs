@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::Mount;
 
+use super::access::{OTHERS, access, asks_to_write, given};
 use super::anonymous::is_anonymous;
 use super::found_in::CredentialLocation;
 use super::home::{HOME, part_of};
@@ -19,13 +20,10 @@ use super::{
     OmittedMount, PlanError, PlannedMount, ProgramMode, SourceFacts, SourceIdentity, Tmpfs,
     VisibleFiles, Warning,
 };
-use crate::policy::{Access, MountRule, Policy, SearchRule};
+use crate::policy::{Access, Policy, SearchRule};
 
 /// Why the workspace's mount is there.
 const WORKSPACE: &str = "the workspace";
-
-/// Why the other binds and volumes are there.
-const OTHERS: &str = "the policy keeps other mounts";
 
 /// A mount's target as the engine names it.
 #[derive(Clone, Copy)]
@@ -355,48 +353,6 @@ fn warn_of_place(
             source: facts.path.clone(),
         });
     }
-}
-
-/// Which access the policy gives a bind mount that is on no list.
-fn access(policy: &Policy, volume: Option<Volume>, named: MountTarget<'_>) -> Access {
-    let rules = &policy.filesystem;
-    if named.is_workspace {
-        return rules.workspace;
-    }
-    let mut write = rules.write.iter();
-    let listed = write.any(|w| Path::new(w.as_str()) == named.path);
-    match rules.mounts {
-        _ if volume == Some(Volume::Scratch) => Access::ReadWrite,
-        // A kubelet rewrites it from outside; an image stays as it is.
-        MountRule::ReadOnly | MountRule::Keep
-            if matches!(volume, Some(Volume::Settings | Volume::Image)) =>
-        {
-            Access::ReadOnly
-        }
-        MountRule::Drop => Access::None,
-        MountRule::ReadOnly if listed => Access::ReadWrite,
-        MountRule::ReadOnly => Access::ReadOnly,
-        MountRule::Keep => Access::ReadWrite,
-    }
-}
-
-/// What is given of this access where the mount asks for it.
-fn given(mount: &Mount, granted: Access) -> BindAccess {
-    match granted {
-        Access::ReadWrite if asks_to_write(mount) => BindAccess::ReadWrite,
-        Access::None | Access::ReadOnly | Access::ReadWrite => BindAccess::ReadOnly,
-    }
-}
-
-/// Whether a mount is one of those beside the workspace, and no file of the engine's.
-pub(super) fn is_another(mount: &PlannedMount) -> bool {
-    mount.why.starts_with(OTHERS)
-}
-
-/// Whether the engine wants it writable.
-pub(super) fn asks_to_write(mount: &Mount) -> bool {
-    let mut options = mount.options().iter().flatten();
-    !options.any(|o| matches!(o.as_str(), "ro" | "rro"))
 }
 
 fn kept_words(policy: &Policy) -> &'static str {

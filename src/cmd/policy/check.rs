@@ -69,8 +69,7 @@ fn answer(global: &GlobalOptions, args: &PolicyCheck) -> Result<(bool, String)> 
     }
 }
 
-/// The sidecar's answer: by the rules of the container's network, which may be another container's, and by a person's
-/// approvals and denials there.
+/// The sidecar's answer: by the rules and approvals of the container's network, which can be another container's.
 fn of_container(id: &str, question: &Question) -> Result<(bool, String)> {
     let record = find::network_of(find::container(id)?)?;
     let Some(plan) = record.plan() else {

@@ -25,9 +25,8 @@ use super::mcp::{self, FilteredBody};
 use super::messages::{
     Arrival, ClientRoute, ConnectionChoice, MessageChannel, Question, RequestAnswer,
 };
-use super::outside::{Greetings, HostClient, TextBody};
+use super::outside::{Greetings, HostClient, SentRequest, TextBody};
 use super::refused::{RefusalFormat, in_mcp, words};
-use super::rewrite::ExpectedAnswer;
 use super::secrets::{Answers, Secrets};
 use super::stream::{self, Client, ClientFault, ClientStream, Clock, Passage, ProtocolSwitch};
 use super::websocket::{self, SwitchedConnection};
@@ -56,13 +55,6 @@ pub(super) struct ReaderState {
     pub opener: Option<Opener>,
     /// For messages of MCP, and for answers with lists.
     pub rooms: (Room, Room),
-}
-
-/// A request that was sent, until its answer comes.
-struct SentRequest {
-    outside: HostClient,
-    expected: ExpectedAnswer,
-    lists: Option<Box<McpLists>>,
 }
 
 struct Conversation<'a> {

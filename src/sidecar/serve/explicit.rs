@@ -3,10 +3,10 @@
 use std::pin::pin;
 use std::rc::Rc;
 
-use serde::Serialize;
 use tokio::net::TcpStream;
 
 use super::accept::{HTTPS, read_some, refuse, reset, tunnel};
+use super::explanation::{Explanation, how_to_ask};
 use super::refusal::Refusal;
 use super::relay::{Watch, relay, write_all};
 use super::wall::{FIRST_BYTES_WITHIN, Wall};
@@ -14,7 +14,7 @@ use super::{dns, requests, socks};
 use crate::audit::ConnectionKind;
 use crate::egress::http::{self, Body, HttpRefusal, Pieces, ProxyRequest, RequestGuard};
 use crate::egress::phrase::phrase;
-use crate::policy::{Advice, Field, Host, Tool};
+use crate::policy::Host;
 
 /// The word under which requests are counted that cannot be read.
 pub(super) const MALFORMED: &str = "malformed-request";
@@ -237,72 +237,6 @@ pub(super) fn meant(wall: &Wall, host: &Host) -> Host {
     match host {
         Host::Address(address) => dns::meant(wall, *address),
         Host::Name(_) => host.clone(),
-    }
-}
-
-/// What a refusal says to an agent.
-#[derive(Serialize)]
-struct Explanation<'a> {
-    error: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    host: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    port: Option<u16>,
-    #[serde(skip)]
-    endpoint: Option<String>,
-    reason: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    missing_rule: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    how_to_ask: Option<String>,
-}
-
-impl<'a> Explanation<'a> {
-    fn new(reason: &'a str) -> Self {
-        Self {
-            error: "denied by agentbox's network wall",
-            host: None,
-            port: None,
-            endpoint: None,
-            reason,
-            missing_rule: None,
-            how_to_ask: None,
-        }
-    }
-
-    /// One line.
-    fn bytes(&self) -> Vec<u8> {
-        let mut body = serde_json::to_vec(self).unwrap_or_default();
-        body.push(b'\n');
-        body
-    }
-}
-
-/// What an agent can tell the person who started it.
-fn how_to_ask(wall: &Wall, (host, port): (&Host, u16), refusal: &Refusal, rule: &str) -> String {
-    let container = &wall.container;
-    if let Advice::Deliberate(why) | Advice::Never(why) = Advice::of(rule) {
-        return format!("ask the user who started it to decide on a rule: {why}");
-    }
-    let adds = wall.tool.adds(Field::NetworkAllow, &[rule]);
-    let typed = crate::policy::typed_rule(rule);
-    match refusal {
-        _ if container.is_empty() || (wall.tool, refusal) == (Tool::Wrap, &Refusal::Local) => {
-            format!("ask the user who started `agentbox wrap` to start it again with {adds}")
-        }
-        Refusal::NotApproved(_) => format!(
-            "ask the operator of this container to run `agentbox approve {container} {}`, and try again",
-            crate::egress::endpoint(host, port)
-        ),
-        Refusal::Local => format!(
-            "ask whoever started this container to start it again with the annotation {adds}, or with \
-             network.allow in its policy"
-        ),
-        _ => format!(
-            "ask whoever started this container to add the rule: while it runs with \
-             `agentbox update {container} --network-add {typed}`, for the next one by {} {adds}, or in network.allow of its policy",
-            wall.tool.calls_it()
-        ),
     }
 }
 

@@ -4,26 +4,23 @@
 //! The reader brings each request into its one form. Here it is decided about, and the host is dialled and its bytes are carried as
 //! those of every other connection are: counted, logged, and ended when the rules end them.
 
-use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
-use tokio::task::spawn_local;
 
 use super::accept::{HTTPS, refuse, reset};
-use super::asks::{CurrentRequest, reach_of};
+use super::asks::reach_of;
 use super::explicit::{self, HttpAnswer};
+use super::host_connection::HostConnection;
 use super::refusal::{Refusal, RequestRefusal, bounded, shown};
-use super::relay::{Watch, relay};
 use super::wall::Wall;
 use crate::audit::ConnectionKind;
 use crate::egress::request::{FullRequest, RequestDecision, typed};
 use crate::egress::{Decision, Denial};
 use crate::policy::request::{McpCall, Request, Scheme};
-use crate::policy::{EgressRule, Host, HostReach};
+use crate::policy::{EgressRule, Host};
 pub(super) use crate::sidecar::reader::messages::ClientRoute;
 use crate::sidecar::reader::messages::{
     Arrival, ConnectionChoice, MessageChannel, Question, RequestAnswer,
@@ -323,89 +320,4 @@ impl Conversation<'_> {
             body: String::from_utf8_lossy(&body).into_owned(),
         }
     }
-}
-
-/// A connection to a host, which carries requests one after the other.
-struct HostConnection {
-    /// How far the rule of its first request let the name lead.
-    reach: HostReach,
-    /// The request that it carries now: the rules may change meanwhile.
-    under_way: CurrentRequest,
-    /// What has ended it, if that was the wall.
-    ended: Rc<RefCell<Option<Refusal>>>,
-    /// It ends when this is dropped.
-    _held: oneshot::Sender<()>,
-}
-
-impl HostConnection {
-    /// Dials, by the leave of this rule for this request. Returns the reader's end of it as well: the connection ends with that, with
-    /// this value, or when the rules or the budget end it.
-    async fn open(
-        wall: &Rc<Wall>,
-        rule: &EgressRule,
-        request: &Request,
-    ) -> Result<(Self, OwnedFd), Refusal> {
-        let (held, dropped) = oneshot::channel();
-        let outside = Self {
-            reach: reach_of(rule),
-            under_way: Rc::new(RefCell::new(request.clone())),
-            ended: Rc::default(),
-            _held: held,
-        };
-        let (ready, opened) = oneshot::channel();
-        let under_way = Rc::clone(&outside.under_way);
-        let (wall, rule, ended) = (Rc::clone(wall), rule.clone(), Rc::clone(&outside.ended));
-        spawn_local(async move {
-            tokio::select! {
-                _ = dropped => {}
-                carried = carry(&wall, &rule, under_way, ready) => {
-                    *ended.borrow_mut() = carried.err();
-                }
-            }
-        });
-        let stream = opened.await.map_err(|_| Refusal::Revoked)??;
-        Ok((outside, stream))
-    }
-}
-
-/// The connection's own task, which holds its share of the budget.
-async fn carry(
-    wall: &Rc<Wall>,
-    rule: &EgressRule,
-    under_way: CurrentRequest,
-    ready: oneshot::Sender<Result<OwnedFd, Refusal>>,
-) -> Result<(), Refusal> {
-    let to = {
-        let request = under_way.borrow();
-        (request.host.clone(), request.port)
-    };
-    let opening = async {
-        let admitted = wall.admit_requests(to, rule, under_way)?;
-        let server = {
-            let dialling = std::pin::pin!(wall.dial(&admitted));
-            admitted.share.while_allowed(dialling).await?
-        };
-        let (ours, theirs) = line_of_bytes().map_err(super::relay::ended)?;
-        Ok((admitted, server, ours, theirs))
-    };
-    match opening.await {
-        Err(refusal) => {
-            // A client that is gone has dropped the other end.
-            let _unheard = ready.send(Err(refusal));
-            Ok(())
-        }
-        Ok((admitted, server, ours, theirs)) => {
-            let _unheard = ready.send(Ok(theirs));
-            let share = &admitted.share;
-            let carrying = std::pin::pin!(relay(&ours, server, Watch::Nothing, share));
-            share.while_allowed(carrying).await
-        }
-    }
-}
-
-/// Two ends of a stream: ours, and the reader's. It is read and written as those of TCP are, whose type it is given for that.
-fn line_of_bytes() -> io::Result<(TcpStream, OwnedFd)> {
-    let (ours, theirs) = socket::stream_pair()?;
-    rustix::io::ioctl_fionbio(&ours, true)?;
-    Ok((TcpStream::from_std(ours.into())?, theirs))
 }
