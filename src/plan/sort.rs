@@ -8,7 +8,7 @@ use oci_spec::runtime::Mount;
 
 use super::anonymous::is_anonymous;
 use super::found_in::CredentialLocation;
-use super::home::{HOME, part_of};
+use super::home::part_of;
 use super::judge::{is_kernel_place, read_only};
 use super::never::{NeverList, VisibleCredentials};
 use super::options::{bounded, keep, of_kernel};
@@ -16,16 +16,10 @@ use super::support::support;
 use super::volumes::{Pod, Volume, refused, strange, volume};
 use super::{
     BindAccess, BindMount, FoundCredential, KernelFileSystem, KernelMount, MappedIds, MountKind,
-    OmittedMount, PlanError, PlannedMount, ProgramMode, SourceFacts, SourceIdentity, Tmpfs,
-    VisibleFiles, Warning,
+    MountReason, OmittedMount, PlanError, PlannedMount, ProgramMode, SourceFacts, SourceIdentity,
+    Tmpfs, VisibleFiles, Warning,
 };
 use crate::policy::{Access, MountRule, Policy, SearchRule};
-
-/// Why the workspace's mount is there.
-const WORKSPACE: &str = "the workspace";
-
-/// Why the other binds and volumes are there.
-const OTHERS: &str = "the policy keeps other mounts";
 
 /// A mount's target as the engine names it.
 #[derive(Clone, Copy)]
@@ -100,7 +94,7 @@ impl SortedMounts {
         self.kept.push(PlannedMount {
             destination: destination.clone(),
             kind,
-            why: "the engine's".to_owned(),
+            why: MountReason::Engine,
         });
     }
 
@@ -228,7 +222,7 @@ impl SortedMounts {
             );
             return Err(workspace_refused(mount.destination(), facts, why));
         }
-        self.keep_bind(mount, facts, access, WORKSPACE.to_owned());
+        self.keep_bind(mount, facts, access, MountReason::Workspace);
         self.workspace = Some(mount.destination().clone());
         Ok(())
     }
@@ -244,9 +238,9 @@ impl SortedMounts {
         let closed = read_only(rules.never, facts).filter(|_| granted == Access::ReadWrite);
         let access = given(mount, granted);
         let why = match (&closed, &facts.home) {
-            (Some(closed), _) => format!("{OTHERS}, but it is always read-only: {closed}"),
-            (None, Some(_)) if access == BindAccess::ReadWrite => HOME.to_owned(),
-            (None, _) => OTHERS.to_owned(),
+            (Some(closed), _) => MountReason::OtherReadOnly(closed.clone()),
+            (None, Some(_)) if access == BindAccess::ReadWrite => MountReason::Home,
+            (None, _) => MountReason::Other,
         };
         let access = match (&closed, &facts.home) {
             (None, None) => access,
@@ -260,7 +254,7 @@ impl SortedMounts {
         mount: &Mount,
         facts: &SourceFacts,
         access: BindAccess,
-        why: String,
+        why: impl Into<MountReason>,
     ) {
         let mut asked = mount.options().iter().flatten();
         self.kept.push(PlannedMount {
@@ -279,7 +273,7 @@ impl SortedMounts {
                 },
                 ids: MappedIds::Node,
             }),
-            why,
+            why: why.into(),
         });
     }
 
@@ -386,11 +380,6 @@ fn given(mount: &Mount, granted: Access) -> BindAccess {
         Access::ReadWrite if asks_to_write(mount) => BindAccess::ReadWrite,
         Access::None | Access::ReadOnly | Access::ReadWrite => BindAccess::ReadOnly,
     }
-}
-
-/// Whether a mount is one of those beside the workspace, and no file of the engine's.
-pub(super) fn is_another(mount: &PlannedMount) -> bool {
-    mount.why.starts_with(OTHERS)
 }
 
 /// Whether the engine wants it writable.
