@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use agentbox::plan::neutral;
 use agentbox::plan::never::NeverList;
-use agentbox::plan::{BundleFacts, DecidedPlan, EphemeralContent, Plan, plan};
+use agentbox::plan::{BundleFacts, DecidedPlan, EphemeralContent, MountReason, Plan, plan};
 use agentbox::policy::{self, MountRule, ResolvedPolicy, RootAccess};
 use agentbox::render::spec as shadow;
 use oci_spec::runtime::{Mount, Spec};
@@ -97,8 +97,8 @@ fn check_mounts(
             has("ro") || from.iter().any(|m| !asks_read_only(m)),
             "{mount:?}"
         );
-        let judged = ["the workspace", "the policy keeps", "a whole home"];
-        if judged.iter().any(|why| planned[0].why.starts_with(why)) {
+        let why = &planned[0].why;
+        if why.is_other() || matches!(why, MountReason::Workspace | MountReason::Home) {
             let all = facts.sources.iter().flatten();
             let same = all.filter(|s| s.path == source).map(|s| s.all_names());
             for name in same.flatten() {

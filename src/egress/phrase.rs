@@ -1,5 +1,7 @@
 //! The reason of a refusal in the one line that clients show: HTTP's status line. curl, pip, wget, Python's urllib and Node
-//! print it where they leave the body of an answer to CONNECT unread.
+//! print it where they leave the body of an answer to CONNECT unread. And the explanation in that body, for those who read it.
+
+use serde::{Deserialize, Serialize};
 
 /// The longest that is said there, in bytes.
 const LONGEST: usize = 200;
@@ -23,16 +25,67 @@ pub fn phrase(endpoint: Option<&str>, reason: &str) -> String {
     line
 }
 
-/// The explanation of a refusal, which is JSON, as one sentence.
-pub fn in_words(explanation: &str) -> Option<String> {
-    let data: serde_json::Value = serde_json::from_str(explanation).ok()?;
-    let say = |field: &str| data.get(field).and_then(serde_json::Value::as_str);
-    let mut text = format!("agentbox: {}", say("reason")?);
-    if let Some(more) = say("how_to_ask") {
-        text += "; ";
-        text += more;
+/// A refusal as an agent reads it: JSON for programs, and one sentence where a client shows a text alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RefusalExplanation {
+    /// Whether the wall refused.
+    pub error: RefusalOrigin,
+    /// The host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Its port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// Why.
+    pub reason: String,
+    /// The rule that would allow it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing_rule: Option<String>,
+    /// What an agent can tell the user who started it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub how_to_ask: Option<String>,
+}
+
+/// Who is at fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RefusalOrigin {
+    /// The wall refused.
+    #[serde(rename = "denied by agentbox's network wall")]
+    Wall,
+    /// The wall allowed it, and the host was not reached.
+    #[serde(rename = "allowed by agentbox, but not reached")]
+    Network,
+}
+
+impl RefusalExplanation {
+    /// A denial of the wall that names no host.
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self {
+            error: RefusalOrigin::Wall,
+            host: None,
+            port: None,
+            reason: reason.into(),
+            missing_rule: None,
+            how_to_ask: None,
+        }
     }
-    Some(text)
+
+    /// JSON on one line.
+    pub fn json(&self) -> Vec<u8> {
+        let mut body = serde_json::to_vec(self).unwrap_or_default();
+        body.push(b'\n');
+        body
+    }
+
+    /// One sentence.
+    pub fn sentence(&self) -> String {
+        let reason = &self.reason;
+        match &self.how_to_ask {
+            Some(how) => format!("agentbox: {reason}; {how}"),
+            None => format!("agentbox: {reason}"),
+        }
+    }
 }
 
 /// Whether the first bytes of a connection begin a request of HTTP, so that an answer in HTTP is understood.
@@ -74,6 +127,27 @@ mod tests {
         assert_eq!(forged, "agentbox: a:1: x??Set-Cookie: a=b??[2J?");
         let long = phrase(Some(&"a".repeat(300)), "why");
         assert!(long.len() == LONGEST && long.ends_with("..."), "{long}");
+    }
+
+    /// Agents and scripts read these fields.
+    #[test]
+    fn an_explanation_is_json_and_a_sentence() {
+        let explanation = RefusalExplanation {
+            host: Some("a.test".to_owned()),
+            port: Some(443),
+            how_to_ask: Some("ask".to_owned()),
+            ..RefusalExplanation::new("no rule")
+        };
+        let json = String::from_utf8(explanation.json()).unwrap();
+        assert_eq!(
+            json,
+            "{\"error\":\"denied by agentbox's network wall\",\"host\":\"a.test\",\"port\":443,\"reason\":\"no rule\",\
+             \"how_to_ask\":\"ask\"}\n"
+        );
+        let again: RefusalExplanation = serde_json::from_str(&json).unwrap();
+        assert_eq!(again, explanation);
+        assert_eq!(explanation.sentence(), "agentbox: no rule; ask");
+        assert_eq!(RefusalExplanation::new("no").sentence(), "agentbox: no");
     }
 
     #[test]

@@ -4,13 +4,10 @@ use std::path::Path;
 
 use oci_spec::runtime::Mount;
 
+use super::BindAccess;
 use super::sort::MountTarget;
 use super::volumes::Volume;
-use super::{BindAccess, PlannedMount};
 use crate::policy::{Access, MountRule, Policy};
-
-/// Why the other binds and volumes are there.
-pub(super) const OTHERS: &str = "the policy keeps other mounts";
 
 /// Which access the policy gives a bind mount that is on no list.
 pub(super) fn access(policy: &Policy, volume: Option<Volume>, named: MountTarget<'_>) -> Access {
@@ -41,11 +38,6 @@ pub(super) fn given(mount: &Mount, granted: Access) -> BindAccess {
         Access::ReadWrite if asks_to_write(mount) => BindAccess::ReadWrite,
         Access::None | Access::ReadOnly | Access::ReadWrite => BindAccess::ReadOnly,
     }
-}
-
-/// Whether a mount is one of those beside the workspace, and no file of the engine's.
-pub(super) fn is_another(mount: &PlannedMount) -> bool {
-    mount.why.starts_with(OTHERS)
 }
 
 /// Whether the engine wants it writable.

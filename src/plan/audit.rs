@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::mount::PlannedMount;
-use super::{BundleFacts, DecidedPlan, HostFacts, OmittedMount, Plan, plan, text};
+use super::{BundleFacts, DecidedPlan, HostFacts, OmittedItem, OmittedMount, Plan, plan};
 use crate::egress::EgressRules;
 use crate::policy::{
     AuditOutcome, ExceededField, Field, Policy, PolicyName, ResolvedPolicy, loosens,
@@ -28,7 +28,7 @@ pub struct AuditPlan {
     pub mounts: Vec<OmittedMount>,
     /// What else of the engine's wishes would not be given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub not_given: Vec<String>,
+    pub not_given: Vec<OmittedItem>,
     /// Fields in which it has less, where nobody sees whether that would be missed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub less: Vec<ExceededField>,
@@ -140,14 +140,15 @@ fn mounts(here: &Plan, there: &Plan) -> Vec<OmittedMount> {
     all
 }
 
-fn not_given(here: &Plan, there: &Plan) -> Vec<String> {
+fn not_given(here: &Plan, there: &Plan) -> Vec<OmittedItem> {
     let given = there.not_given.iter();
     // Mounts are compared by themselves.
     let given = given
-        .filter(|thing| !thing.contains(" of the mount at ") && !here.not_given.contains(thing));
+        .filter(|item| !matches!(item, OmittedItem::MountOptions { .. }))
+        .filter(|item| !here.not_given.contains(item));
     let masked = there.filesystem.masked.iter();
     let hidden = masked.filter(|path| !here.filesystem.masked.contains(path));
-    let hidden = hidden.map(|path| format!("what is at {}", text::of(path)));
+    let hidden = hidden.map(|path| OmittedItem::HiddenFile { path: path.clone() });
     given.cloned().chain(hidden).collect()
 }
 

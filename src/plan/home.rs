@@ -6,10 +6,7 @@ use oci_spec::runtime::Mount;
 
 use super::judge::{read_only, refusal};
 use super::sort::{MountRules, SortedMounts, workspace_refused};
-use super::{BindAccess, Home, PlanError, SourceFacts};
-
-/// Why a whole home directory is not written.
-pub(super) const HOME: &str = "a whole home directory: at most the working directory in it is written, where that is the workspace's and does not begin with a dot";
+use super::{BindAccess, Home, MountReason, PlanError, SourceFacts};
 
 impl SortedMounts {
     /// A whole home directory: read-only, but for the working directory in it. One that begins with a dot is no project,
@@ -25,7 +22,7 @@ impl SortedMounts {
         if part.path.as_os_str().is_empty() && read_only(rules.never, facts).is_some() {
             return self.workspace(rules, mount, facts, BindAccess::ReadWrite);
         }
-        self.keep_bind(mount, facts, BindAccess::ReadOnly, HOME.to_owned());
+        self.keep_bind(mount, facts, BindAccess::ReadOnly, MountReason::Home);
         let Some(working) = part.facts else {
             // What is not there, or behind a link, is not made and not followed.
             self.workspace = Some(mount.destination().clone());

@@ -38,6 +38,7 @@ mod person;
 pub mod privileges;
 pub mod process;
 pub mod reach;
+mod reason;
 pub mod report;
 mod root;
 pub mod scratch;
@@ -94,6 +95,7 @@ pub use namespace::{NamespaceError, NamespaceType, PlannedNamespace};
 pub use network::{NetworkPlan, SharedNetwork, SidecarLimits};
 pub use person::{PersonFacts, PersonsCgroup};
 pub use privileges::CapabilitySets;
+pub use reason::{MountReason, OmittedItem};
 pub use report::ReportPlan;
 pub use root::RootOrigin;
 pub use set_id::SetIdCause;
@@ -137,7 +139,7 @@ pub struct Plan {
     pub report: ReportPlan,
     /// What was asked for and is not given, beside mounts: capabilities, devices, settings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub not_given: Vec<String>,
+    pub not_given: Vec<OmittedItem>,
     /// What is weaker than a reader might expect, and why.
     pub warnings: Vec<Warning>,
 }
@@ -149,7 +151,9 @@ impl Plan {
             let (at, from) = (text::of(&m.destination), text::of(&m.source));
             format!("the mount at {at} (from {from}): {}", m.why)
         });
-        mounts.chain(self.not_given.iter().cloned()).collect()
+        mounts
+            .chain(self.not_given.iter().map(ToString::to_string))
+            .collect()
     }
 }
 
@@ -360,8 +364,8 @@ impl<'a> SpecParts<'a> {
         capabilities: &BTreeSet<Capability>,
         devices: &BTreeSet<PathBuf>,
         filesystem: &FilesystemPlan,
-    ) -> Vec<String> {
-        let mut all: Vec<String> = neutral::not_given(self.spec).collect();
+    ) -> Vec<OmittedItem> {
+        let mut all: Vec<OmittedItem> = neutral::not_given(self.spec).collect();
         all.extend(privileges::not_given(self.process, capabilities));
         all.extend(privileges::devices_not_given(self.linux, devices));
         all.extend(mounts::options_not_given(self.spec, filesystem));

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{FileKind, MappedIds};
+use super::{FileKind, MappedIds, MountReason};
 
 /// A mount that the container gets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,7 +15,7 @@ pub struct PlannedMount {
     /// What is mounted.
     pub kind: MountKind,
     /// Why it is there.
-    pub why: String,
+    pub why: MountReason,
 }
 
 /// What a mount is of, and so who makes it.
@@ -272,7 +272,7 @@ struct MountRecord {
     #[serde(with = "super::text::one")]
     source: PathBuf,
     options: Vec<String>,
-    why: String,
+    why: MountReason,
     judged: Option<SourceIdentity>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     private: bool,

@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use oci_spec::runtime::{LinuxNamespaceType, Mount, Spec};
 
-use super::access::{asks_to_write, is_another};
+use super::access::asks_to_write;
 use super::ephemeral::ephemeral;
 use super::git::Exclude;
 use super::names::sharers;
@@ -18,7 +18,9 @@ use super::root::{hold_parents, root};
 use super::scratch::most_of_a_tmpfs;
 use super::sort::{MountRules, MountTarget, SortedMounts};
 use super::workspace::{pod_role, workspace};
-use super::{BundleFacts, FilesystemPlan, PlanError, ScratchStorage, Warning, volumes};
+use super::{
+    BundleFacts, FilesystemPlan, OmittedItem, PlanError, ScratchStorage, Warning, volumes,
+};
 use crate::policy::{Field, Origin, ResolvedPolicy};
 
 /// Made empty in every container under a policy, whatever the engine says (`--privileged` says nothing):
@@ -154,7 +156,7 @@ fn sort(
 }
 
 /// Options of kept mounts that were asked for and are not given.
-pub(super) fn options_not_given(spec: &Spec, plan: &FilesystemPlan) -> Vec<String> {
+pub(super) fn options_not_given(spec: &Spec, plan: &FilesystemPlan) -> Vec<OmittedItem> {
     // Those that give something; what is not named here takes away, or is about times of access.
     const GIVING: [&str; 9] = [
         "rw", "suid", "dev", "exec", "shared", "rshared", "slave", "rslave", "idmap",
@@ -173,14 +175,17 @@ pub(super) fn options_not_given(spec: &Spec, plan: &FilesystemPlan) -> Vec<Strin
         };
         let mut missing: Vec<&str> = asked.filter(|o| GIVING.contains(o) && !given(o)).collect();
         // Docker names no option where writing is asked for.
-        let unsaid = is_another(kept) && asks_to_write(mount) && !kept.is_writable();
+        let unsaid = kept.why.is_other() && asks_to_write(mount) && !kept.is_writable();
         if unsaid && !missing.contains(&"rw") {
             missing.push("rw");
         }
         // What the kernel's own file systems get is the same in every container.
         if !kept.is_the_kernels() && !missing.is_empty() {
-            let (at, options) = (destination.display(), missing.join(", "));
-            out.push(format!("{options} of the mount at {at}"));
+            let options = missing.into_iter().map(str::to_owned).collect();
+            out.push(OmittedItem::MountOptions {
+                destination,
+                options,
+            });
         }
     }
     out

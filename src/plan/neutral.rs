@@ -7,6 +7,8 @@ use oci_spec::runtime::{
     Process, Scheduler, Spec,
 };
 
+use super::OmittedItem;
+
 /// The priority within the best-effort class that a process without one has (ioprio_set(2)).
 const USUAL_IO_PRIORITY: i64 = 4;
 
@@ -134,12 +136,10 @@ fn is_limit(name: &str) -> bool {
     huge || UNIFIED.contains(&name)
 }
 
-/// What a policy takes out of a spec, in words.
-pub(super) fn not_given(spec: &Spec) -> impl Iterator<Item = String> {
+/// What a policy takes out of a spec.
+pub(super) fn not_given(spec: &Spec) -> impl Iterator<Item = OmittedItem> {
     let from_process = spec.process().clone().map(|mut p| process(&mut p));
     let from_linux = spec.linux().clone().map(|mut l| linux(&mut l));
     let taken = from_process.into_iter().chain(from_linux).flatten();
-    taken.map(|name| {
-        format!("{name}: it puts the container before others, or no wall looks after it")
-    })
+    taken.map(|name| OmittedItem::Setting { name })
 }

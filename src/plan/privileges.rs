@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::{Capabilities, Linux, LinuxCapabilities, Process};
 use serde::{Deserialize, Serialize};
 
-use super::{BundleFacts, PlanError};
+use super::{BundleFacts, OmittedItem, PlanError};
 use crate::policy::{Capability, Privileges, ResolvedPolicy, Switch};
 
 /// Device nodes that every container has; libcontainer makes them.
@@ -182,41 +182,36 @@ const OF_ENGINES: [&str; 14] = [
     "SETUID",
     "SYS_CHROOT",
 ];
-/// How the item of those begins.
-const ENGINES_ITEM: &str = "capabilities that engines request for every container: ";
-
-/// Whether this item of [`super::Plan::not_given`] is what every engine requests: nobody asked for it, so that nothing was refused.
-pub fn is_of_every_engine(item: &str) -> bool {
-    item.starts_with(ENGINES_ITEM)
-}
-
 /// Capabilities that were asked for beyond what the policy leaves: those of the caller, and those of every engine.
-pub(super) fn not_given(process: &Process, limit: &BTreeSet<Capability>) -> Vec<String> {
+pub(super) fn not_given(process: &Process, limit: &BTreeSet<Capability>) -> Vec<OmittedItem> {
     let asked = CapabilitySets::of(process.capabilities().as_ref());
     let missing = asked.bounding.union(&asked.permitted);
     let missing = missing.filter(|one| !limit.contains(*one));
     let mut missing: Vec<&str> = missing.map(|one| one.short_name()).collect();
     missing.sort_unstable();
-    let (engines, callers): (Vec<&str>, Vec<&str>) = missing
-        .into_iter()
-        .partition(|one| OF_ENGINES.contains(one));
-    let items = [("capabilities: ", callers), (ENGINES_ITEM, engines)];
-    let items = items.into_iter().filter(|(_, names)| !names.is_empty());
+    let names = missing.into_iter().map(str::to_owned);
+    let (engines, callers): (Vec<String>, Vec<String>) =
+        names.partition(|one| OF_ENGINES.contains(&one.as_str()));
+    let mut items = Vec::new();
+    if !callers.is_empty() {
+        items.push(OmittedItem::Capabilities { names: callers });
+    }
+    if !engines.is_empty() {
+        items.push(OmittedItem::EngineCapabilities { names: engines });
+    }
     items
-        .map(|(head, names)| format!("{head}{}", names.join(" ")))
-        .collect()
 }
 
 /// Devices that were asked for and are left out: what `--privileged` lists.
-pub(super) fn devices_not_given(linux: &Linux, given: &BTreeSet<PathBuf>) -> Option<String> {
+pub(super) fn devices_not_given(linux: &Linux, given: &BTreeSet<PathBuf>) -> Option<OmittedItem> {
     let asked = linux.devices().iter().flatten().map(|d| d.path());
     let usual = |path: &&PathBuf| USUAL_DEVICES.iter().any(|u| path.as_path() == Path::new(u));
     let missing = asked.filter(|p| !usual(p) && !given.contains(*p)).count();
     let every = allows_every_device(linux);
     match (missing, every) {
         (0, false) => None,
-        (0, true) => Some("access to every device of the node".to_owned()),
-        (count, _) => Some(format!("{count} devices of the node (--privileged)")),
+        (0, true) => Some(OmittedItem::EveryDevice),
+        (count, _) => Some(OmittedItem::Devices { count }),
     }
 }
 
@@ -267,12 +262,13 @@ mod tests {
             process.set_capabilities(Some(to_spec(&sets(names))));
             not_given(&process, &["CHOWN".parse().unwrap()].into())
         };
-        assert_eq!(of(&["CHOWN"]), Vec::<String>::new());
+        assert_eq!(of(&["CHOWN"]), Vec::new());
         let engines = of(&["CHOWN", "MKNOD", "AUDIT_WRITE"]);
         assert_eq!(engines.len(), 1);
-        assert!(is_of_every_engine(&engines[0]) && engines[0].ends_with(": AUDIT_WRITE MKNOD"));
+        assert!(engines[0].is_of_every_engine());
+        assert!(engines[0].to_string().ends_with(": AUDIT_WRITE MKNOD"));
         let both = of(&["SYS_ADMIN", "MKNOD"]);
-        assert_eq!(both[0], "capabilities: SYS_ADMIN");
-        assert!(!is_of_every_engine(&both[0]) && is_of_every_engine(&both[1]));
+        assert_eq!(both[0].to_string(), "capabilities: SYS_ADMIN");
+        assert!(!both[0].is_of_every_engine() && both[1].is_of_every_engine());
     }
 }

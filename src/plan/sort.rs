@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::Mount;
 
-use super::access::{OTHERS, access, asks_to_write, given};
+use super::access::{access, asks_to_write, given};
 use super::anonymous::is_anonymous;
 use super::found_in::CredentialLocation;
-use super::home::{HOME, part_of};
+use super::home::part_of;
 use super::judge::{is_kernel_place, read_only};
 use super::never::{NeverList, VisibleCredentials};
 use super::options::{bounded, keep, of_kernel};
@@ -17,13 +17,10 @@ use super::support::support;
 use super::volumes::{Pod, Volume, refused, strange, volume};
 use super::{
     BindAccess, BindMount, FoundCredential, KernelFileSystem, KernelMount, MappedIds, MountKind,
-    OmittedMount, PlanError, PlannedMount, ProgramMode, SourceFacts, SourceIdentity, Tmpfs,
-    VisibleFiles, Warning,
+    MountReason, OmittedMount, PlanError, PlannedMount, ProgramMode, SourceFacts, SourceIdentity,
+    Tmpfs, VisibleFiles, Warning,
 };
 use crate::policy::{Access, Policy, SearchRule};
-
-/// Why the workspace's mount is there.
-const WORKSPACE: &str = "the workspace";
 
 /// A mount's target as the engine names it.
 #[derive(Clone, Copy)]
@@ -98,7 +95,7 @@ impl SortedMounts {
         self.kept.push(PlannedMount {
             destination: destination.clone(),
             kind,
-            why: "the engine's".to_owned(),
+            why: MountReason::Engine,
         });
     }
 
@@ -226,7 +223,7 @@ impl SortedMounts {
             );
             return Err(workspace_refused(mount.destination(), facts, why));
         }
-        self.keep_bind(mount, facts, access, WORKSPACE.to_owned());
+        self.keep_bind(mount, facts, access, MountReason::Workspace);
         self.workspace = Some(mount.destination().clone());
         Ok(())
     }
@@ -242,9 +239,9 @@ impl SortedMounts {
         let closed = read_only(rules.never, facts).filter(|_| granted == Access::ReadWrite);
         let access = given(mount, granted);
         let why = match (&closed, &facts.home) {
-            (Some(closed), _) => format!("{OTHERS}, but it is always read-only: {closed}"),
-            (None, Some(_)) if access == BindAccess::ReadWrite => HOME.to_owned(),
-            (None, _) => OTHERS.to_owned(),
+            (Some(closed), _) => MountReason::OtherReadOnly(closed.clone()),
+            (None, Some(_)) if access == BindAccess::ReadWrite => MountReason::Home,
+            (None, _) => MountReason::Other,
         };
         let access = match (&closed, &facts.home) {
             (None, None) => access,
@@ -258,7 +255,7 @@ impl SortedMounts {
         mount: &Mount,
         facts: &SourceFacts,
         access: BindAccess,
-        why: String,
+        why: impl Into<MountReason>,
     ) {
         let mut asked = mount.options().iter().flatten();
         self.kept.push(PlannedMount {
@@ -277,7 +274,7 @@ impl SortedMounts {
                 },
                 ids: MappedIds::Node,
             }),
-            why,
+            why: why.into(),
         });
     }
 

@@ -301,7 +301,7 @@ fn what_is_explained_is_text_whatever_a_path_is_called() {
             source: TREACHEROUS.into(),
             options: vec!["ro".to_owned()],
         }),
-        why: format!("nobody writes it: {TREACHEROUS}"),
+        why: format!("nobody writes it: {TREACHEROUS}").into(),
     });
     let text = explain::text(&explain::ExplainedContainer {
         landlock: None,

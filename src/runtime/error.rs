@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use crate::enforce::EnforceError;
 use crate::enforce::report::FailureReport;
 
+use super::libcontainer_log;
+
 /// Why a verb failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -223,25 +225,11 @@ impl RuntimeError {
     pub fn process<E: std::error::Error>(step: &'static str, cwd: &Path) -> impl FnOnce(E) -> Self {
         let cwd = cwd.to_owned();
         move |error| match Self::container(step)(error) {
-            Self::Container { cause, .. } if cause.starts_with("failed to chdir") => {
-                let why = errno_in_words(&cause);
-                EnforceError::Cwd { cwd, why }.into()
-            }
+            Self::Container { step, cause } => match libcontainer_log::chdir_fault(&cause) {
+                Some(why) => EnforceError::Cwd { cwd, why }.into(),
+                None => Self::Container { step, cause },
+            },
             other => other,
         }
     }
-}
-
-/// What a line of libcontainer's log says of an errno: `e=ENOENT`.
-fn errno_in_words(line: &str) -> String {
-    let words = [
-        ("ENOENT", "no such file or directory"),
-        ("EACCES", "permission denied"),
-        ("EPERM", "operation not permitted"),
-        ("ENOTDIR", "not a directory"),
-        ("ELOOP", "too many levels of symbolic links"),
-        ("ENAMETOOLONG", "file name too long"),
-    ];
-    let known = words.iter().find(|(name, _)| line.contains(name));
-    known.map_or_else(|| line.to_owned(), |(_, words)| (*words).to_owned())
 }

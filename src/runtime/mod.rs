@@ -5,7 +5,7 @@
 //! | [`create`] | from a bundle to a process that waits, behind walls |
 //! | [`start`], [`exec`], [`foreground`] | its program runs; another one beside it; both for somebody who waits |
 //! | [`signal`], [`delete`] | it ends, and nothing of it is left |
-//! | [`launch`] | what `create` and `exec` tell libcontainer alike |
+//! | [`launch`], `libcontainer_log` | what `create` and `exec` tell libcontainer alike; what its log says of a failure |
 //! | [`input`] | what callers hand in: bundle, node's files, descriptors |
 //! | [`network`] | the wall, the sidecar's orders, names and what was refused |
 //! | [`state`] | what is remembered of containers, and how they are found |
@@ -24,6 +24,7 @@ pub mod foreground;
 pub mod hooks;
 pub mod input;
 pub mod launch;
+mod libcontainer_log;
 pub mod network;
 pub mod pidfd;
 pub mod ps;

@@ -328,7 +328,7 @@ mod tests {
         PlannedMount {
             destination: destination.into(),
             kind,
-            why: String::new(),
+            why: String::new().into(),
         }
     }
 

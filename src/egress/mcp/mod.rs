@@ -20,7 +20,7 @@ pub use lists::{McpLists, NamePatterns};
 
 use self::copy::{Members, copied, is_plain, members, messages, text};
 use crate::egress::forms::percent_decoded;
-use crate::egress::phrase::in_words;
+use crate::egress::phrase::RefusalExplanation;
 use crate::policy::request::{McpCall, is_method, name_field};
 
 /// The longest body that is read, and the longest list, in bytes.
@@ -89,9 +89,9 @@ impl McpMessage {
 }
 
 /// The answer to requests that the wall refuses, out of what it would say to another request; `None` where nobody waits for one.
-pub fn refusal(message: &McpMessage, explanation: &str) -> Option<String> {
-    let data: Value = serde_json::from_str(explanation).ok()?;
-    let text = in_words(explanation)?;
+pub fn refusal(message: &McpMessage, explanation: &RefusalExplanation) -> Option<String> {
+    let data = serde_json::to_value(explanation).ok()?;
+    let text = explanation.sentence();
     let one = |id: &Value| {
         serde_json::json!({
             "jsonrpc": "2.0", "id": id, "error": {"code": REFUSED, "message": text, "data": data}
@@ -322,7 +322,10 @@ mod tests {
 
     #[test]
     fn a_refusal_is_an_answer_to_each_request() {
-        let why = r#"{"reason":"no","how_to_ask":"so"}"#;
+        let why = &RefusalExplanation {
+            how_to_ask: Some("so".to_owned()),
+            ..RefusalExplanation::new("no")
+        };
         let message = |requests: usize| McpMessage {
             ids: vec![Value::from(1); requests],
             ..McpMessage::default()

@@ -66,11 +66,14 @@ fn without_an_overlay_it_is_read_only_and_says_why() {
         .found(|f| f.no_overlay = Some("a file system of type \"vfat\"".into()))
         .plan();
     assert_eq!(given(&plan), (false, false));
-    let why = &mount(&plan, "/x").why;
+    let why = mount(&plan, "/x").why.to_string();
     assert!(why.contains("vfat") && why.contains("overlay"), "{why}");
     let plan = under("standard").bind(&at(ID), "/dev/shm").plan();
     let shm = mount(&plan, "/dev/shm");
-    assert!(!shm.is_writable() && shm.why.contains("/dev"), "{shm:?}");
+    assert!(
+        !shm.is_writable() && shm.why.to_string().contains("/dev"),
+        "{shm:?}"
+    );
 }
 
 #[test]

@@ -61,7 +61,10 @@ fn says_what_would_be_missing() {
     assert_eq!(mounts, ["/data"]);
     for item in ["CHOWN", "KILL"] {
         assert!(
-            found.not_given.iter().any(|thing| thing.contains(item)),
+            found
+                .not_given
+                .iter()
+                .any(|thing| thing.to_string().contains(item)),
             "{found:?}"
         );
     }

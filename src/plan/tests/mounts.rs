@@ -287,7 +287,7 @@ fn what_the_node_runs_is_never_written() {
     ] {
         let data = under("permissive").bind(source, "/data").plan();
         assert_eq!(access(&data, "/data"), "ro", "{source}");
-        let why = &data.filesystem.mounts[0].why;
+        let why = data.filesystem.mounts[0].why.to_string();
         assert!(why.contains("always read-only"), "{why}");
         let work = || under("permissive").bind(source, "/data").cwd("/data");
         let message = work().refused();

@@ -64,7 +64,9 @@ fn no_process_is_put_before_others() {
             .plan()
             .not_given;
         assert!(
-            not_given.iter().any(|thing| thing.contains(word)),
+            not_given
+                .iter()
+                .any(|thing| thing.to_string().contains(word)),
             "{key}: {not_given:?}"
         );
     }

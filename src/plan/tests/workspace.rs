@@ -153,7 +153,12 @@ fn of_a_whole_home_only_the_working_directory_is_written() {
     assert_eq!(access(&plan, "/home/me"), "ro");
     assert_eq!(access(&plan, "/home/me/project"), "rw");
     assert_eq!(plan.filesystem.workspace, Some("/home/me/project".into()));
-    assert!(plan.filesystem.mounts[0].why.contains("whole home"));
+    assert!(
+        plan.filesystem.mounts[0]
+            .why
+            .to_string()
+            .contains("whole home")
+    );
     assert_eq!(plan.filesystem.mounts[1].bind().unwrap().judged.ino, 77);
     // By its name as well; the engine's `ro` stays.
     let named = home(Some("/home/me/p"))
@@ -175,7 +180,12 @@ fn of_a_whole_home_only_the_working_directory_is_written() {
     for cwd in ["/", "/home/me", "/tmp"] {
         let plan = whole(cwd).plan();
         assert_eq!(access(&plan, "/home/me"), "ro", "{cwd}");
-        assert!(plan.filesystem.mounts[0].why.contains("whole home"));
+        assert!(
+            plan.filesystem.mounts[0]
+                .why
+                .to_string()
+                .contains("whole home")
+        );
     }
     let dotted = home(Some("/home/me/.config")).cwd("/home/me/.config");
     let plan = dotted.plan();

@@ -51,7 +51,8 @@ fn a_root_that_exceeds_a_ceiling_is_an_error_that_says_what_is_within() {
     let under = || case().node("ceiling = \"ours\"").file("ours", OURS);
     let named = || under().field("policy", "standard");
     let error = named().error().to_string();
-    let annotation = "; dev.agentbox.filesystem.root=ephemeral is within, and its writes end with the container";
+    let annotation =
+        "; dev.agentbox.filesystem.root=ephemeral is within, and its writes end with the container";
     assert!(error.ends_with(annotation), "{error}");
     let resolved = named().field("filesystem.root", "ephemeral").resolved();
     assert_eq!(resolved.policy.filesystem.root, RootAccess::Ephemeral);

@@ -75,7 +75,7 @@ impl LandlockWalls {
             syscalls: plan.syscalls.clone(),
             capabilities: Vec::new(),
             core_bytes: plan.core_bytes,
-            not_given: plan.not_given.clone(),
+            not_given: plan.not_given.iter().map(ToString::to_string).collect(),
             warnings: plan.warnings.iter().map(ToString::to_string).collect(),
             lacks: Vec::new(),
             network: NetworkPlan {

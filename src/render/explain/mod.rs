@@ -17,7 +17,10 @@ use self::page::{Page, path, paths, size};
 use super::identity::ContainerIdentity;
 use crate::plan::process::core_words;
 use crate::plan::report::{DENIED, DENIED_IN};
-use crate::plan::{AuditPlan, DecidedPlan, LimitsPlan, MappedIds, Plan, SyscallPlan, Warning};
+use crate::plan::{
+    AuditPlan, DecidedPlan, LimitsPlan, MappedIds, MountReason, OmittedItem, Plan, SyscallPlan,
+    Warning,
+};
 use crate::policy::{Loosening, NetworkMode, Policy, Switch, SyscallName, SyscallProfile, escape};
 use crate::seccomp::{FilterProgram, NotifyListener, SyscallFilter, SyscallVerdict};
 
@@ -56,19 +59,24 @@ pub struct FullPlan<'a> {
 
 impl<'a> From<&'a DecidedPlan> for FullPlan<'a> {
     fn from(decided: &'a DecidedPlan) -> Self {
+        let mut plan = decided.plan.clone();
+        for warning in &mut plan.warnings {
+            *warning = Warning::InWords(warning.to_string());
+        }
+        for mount in &mut plan.filesystem.mounts {
+            mount.why = MountReason::InWords(mount.why.to_string());
+        }
+        let audited = plan.report.audit.iter_mut();
+        let audited = audited.flat_map(|audit| &mut audit.not_given);
+        for item in plan.not_given.iter_mut().chain(audited) {
+            *item = OmittedItem::InWords(item.to_string());
+        }
         Self {
             policy: decided.policy(),
             origins: &decided.origins,
-            plan: Plan {
-                warnings: decided.plan.warnings.iter().map(in_words).collect(),
-                ..decided.plan.clone()
-            },
+            plan,
         }
     }
-}
-
-fn in_words(warning: &Warning) -> Warning {
-    Warning::InWords(warning.to_string())
 }
 
 fn whole<S: Serializer>(decided: &Option<DecidedPlan>, to: S) -> Result<S::Ok, S::Error> {
@@ -143,7 +151,7 @@ fn walls(page: &mut Page, plan: &Plan, filter: Option<&str>) {
     report(page, plan);
     leave(page, plan);
     for thing in &plan.not_given {
-        page.head("not given", escape(thing));
+        page.head("not given", escape(&thing.to_string()));
     }
     for warning in &plan.warnings {
         page.head("warning", escape(&warning.to_string()));
@@ -223,7 +231,7 @@ fn audited(page: &mut Page, audit: &AuditPlan) {
         page.item(format_args!("{place} (from {source}): {why}"));
     }
     for thing in &audit.not_given {
-        page.item(format_args!("not given: {}", escape(thing)));
+        page.item(format_args!("not given: {}", escape(&thing.to_string())));
     }
     for less in &audit.less {
         let (field, asked, allowed) = (less.field, &less.asked, &less.allowed);

@@ -12,9 +12,8 @@ use crate::audit::{
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::oom;
 use crate::egress::{ApprovalTerm, EgressRules};
-use crate::plan::privileges::is_of_every_engine;
 use crate::plan::text;
-use crate::plan::{AuditPlan, Plan};
+use crate::plan::{AuditPlan, OmittedItem, Plan};
 use crate::policy::{EgressRule, Field, HostName, Tool};
 
 use super::FILTER;
@@ -55,12 +54,12 @@ pub fn created(process: Option<&Process>, record: &Record) -> Vec<Event> {
         }
     });
     let asked = plan.not_given.iter().map(|item| {
-        let verdict = match is_of_every_engine(item) {
+        let verdict = match item.is_of_every_engine() {
             true => Verdict::Noted,
             false => Verdict::Denied,
         };
         let (reason, hint) = not_given(item);
-        let what = EventDetail::Asked { item: item.clone() };
+        let what = asked_item(item);
         Event {
             cause: Some("not-given".to_owned()),
             reason: Some(reason.to_owned()),
@@ -128,9 +127,8 @@ fn audited(audit: &AuditPlan) -> Vec<Event> {
         reason: Some(format!("policy {policy}: {why}")),
         ..Event::new(wall, Verdict::WouldDeny, what)
     };
-    let asked = |item: String| EventDetail::Asked { item };
     let refused = refused.iter().map(|why| {
-        let what = asked("the container itself".to_owned());
+        let what = asked_item("the container itself");
         event(WallName::Life, what, "refused", why)
     });
     let mounts = mounts.iter().map(|mount| {
@@ -146,13 +144,9 @@ fn audited(audit: &AuditPlan) -> Vec<Event> {
         )
     });
     let not_given = not_given.iter().map(|item| {
-        let wall = match item.starts_with("what is at ") {
-            true => WallName::Filesystem,
-            false => wall_of(item),
-        };
         event(
-            wall,
-            asked(item.clone()),
+            wall_of(item),
+            asked_item(item),
             "not-given",
             "it would not be given",
         )
@@ -169,7 +163,7 @@ fn audited(audit: &AuditPlan) -> Vec<Event> {
         let why = format!("it has {allowed}; whether more is used is not seen");
         event(
             wall,
-            asked(format!("{field} = {}", less.asked)),
+            asked_item(format_args!("{field} = {}", less.asked)),
             "less",
             &why,
         )
@@ -178,32 +172,53 @@ fn audited(audit: &AuditPlan) -> Vec<Event> {
 }
 
 /// Why something is not given, and what would give it. Nothing in the container has tried anything yet.
-fn not_given(item: &str) -> (&'static str, Option<&'static str>) {
-    match item.split_once(" of the mount at ") {
-        Some((options, _)) if options.split(", ").any(|option| option == "rw") => (
-            "the caller requested it, and the policy gives less (filesystem.mounts, filesystem.write): writing there fails with \
+fn not_given(item: &OmittedItem) -> (&'static str, Option<&'static str>) {
+    match item {
+        OmittedItem::MountOptions { options, .. }
+            if options.iter().any(|option| option == "rw") =>
+        {
+            (
+                "the caller requested it, and the policy gives less (filesystem.mounts, filesystem.write): writing there fails with \
              \"Read-only file system\", without a line here",
-            Some(
-                "filesystem.write with this place in a policy file of the node, where filesystem.mounts is read-only",
-            ),
-        ),
-        Some(_) => ("the caller requested it, and no mount gets it", None),
-        None if is_of_every_engine(item) => (
+                Some(
+                    "filesystem.write with this place in a policy file of the node, where filesystem.mounts is read-only",
+                ),
+            )
+        }
+        OmittedItem::MountOptions { .. } => ("the caller requested it, and no mount gets it", None),
+        OmittedItem::EngineCapabilities { .. } => (
             "the engine always requests them, and the policy does not grant them: no attempt to use one was made",
             None,
         ),
-        None => (
+        OmittedItem::Setting { .. }
+        | OmittedItem::Capabilities { .. }
+        | OmittedItem::Devices { .. }
+        | OmittedItem::EveryDevice
+        | OmittedItem::HiddenFile { .. }
+        | OmittedItem::InWords(_) => (
             "the caller requested it, and the policy does not grant it",
             None,
         ),
     }
 }
 
-/// The wall that does not give it, by the words of [`Plan::not_given`].
-fn wall_of(item: &str) -> WallName {
-    match item.contains(" of the mount at ") {
-        true => WallName::Filesystem,
-        false => WallName::Privileges,
+/// The wall that does not give it.
+fn wall_of(item: &OmittedItem) -> WallName {
+    match item {
+        OmittedItem::MountOptions { .. } | OmittedItem::HiddenFile { .. } => WallName::Filesystem,
+        OmittedItem::Setting { .. }
+        | OmittedItem::Capabilities { .. }
+        | OmittedItem::EngineCapabilities { .. }
+        | OmittedItem::Devices { .. }
+        | OmittedItem::EveryDevice
+        | OmittedItem::InWords(_) => WallName::Privileges,
+    }
+}
+
+/// What the engine requested, as a log has it.
+fn asked_item(item: impl ToString) -> EventDetail {
+    EventDetail::Asked {
+        item: item.to_string(),
     }
 }
 

@@ -266,7 +266,7 @@ impl Conversation<'_> {
             let (stream, lists) = match self.leave(&may).await? {
                 SendDecision::Refused(told) => {
                     self.outside.replace(kept);
-                    return Ok(in_mcp(*told, read.as_ref()).await);
+                    return Ok(in_mcp(*told, read.as_ref()));
                 }
                 SendDecision::Read => match (message.take(), &read) {
                     (Some((whole, expected)), None) => {
@@ -379,8 +379,11 @@ impl Conversation<'_> {
             RequestAnswer::Refused {
                 status,
                 phrase,
-                body,
-            } => SendDecision::Refused(Box::new(words(status, phrase, body, self.read_as.get()))),
+                explanation,
+            } => {
+                let told = words(status, phrase, explanation, self.read_as.get());
+                SendDecision::Refused(Box::new(told))
+            }
         })
     }
 

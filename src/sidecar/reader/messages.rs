@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::egress::mcp::McpLists;
+use crate::egress::phrase::RefusalExplanation;
 use crate::policy::Host;
 use crate::policy::request::{McpCall, Scheme};
 use crate::sys::event::Messages;
@@ -105,7 +106,7 @@ pub(in crate::sidecar) enum RequestAnswer {
     Refused {
         status: u16,
         phrase: String,
-        body: String,
+        explanation: RefusalExplanation,
     },
 }
 

@@ -1,6 +1,6 @@
 //! The wall's own answers, in the form that their client reads.
 
-use http_body_util::{BodyExt, Either};
+use http_body_util::Either;
 use hyper::body::Bytes;
 use hyper::ext::ReasonPhrase;
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderMap, HeaderValue, UPGRADE, USER_AGENT};
@@ -9,7 +9,9 @@ use hyper::{Response, StatusCode};
 use super::conversation::ReaderResponse;
 use super::outside::TextBody;
 use crate::egress::mcp::{McpMessage, refusal};
-use crate::egress::phrase::in_words;
+use crate::egress::phrase::RefusalExplanation;
+
+const JSON: &str = "application/json";
 
 /// In which format a client reads a refusal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -38,21 +40,20 @@ impl RefusalFormat {
 pub(super) fn words(
     status: u16,
     phrase: String,
-    body: String,
+    explanation: RefusalExplanation,
     read_as: RefusalFormat,
 ) -> ReaderResponse {
-    let text = match read_as {
-        RefusalFormat::Text => in_words(&body),
-        RefusalFormat::Json | RefusalFormat::WebSocket => None,
+    let status_code = StatusCode::from_u16(status).unwrap_or(StatusCode::FORBIDDEN);
+    let mut answer = match read_as {
+        RefusalFormat::Text => {
+            let text = explanation.sentence() + "\n";
+            answer_of(status_code, "text/plain", text.into_bytes())
+        }
+        RefusalFormat::Json | RefusalFormat::WebSocket => {
+            answer_of(status_code, JSON, explanation.json())
+        }
     };
-    let (kind, body) = match text {
-        Some(text) => ("text/plain", text + "\n"),
-        None => ("application/json", body),
-    };
-    let mut answer = Response::new(Either::Left(TextBody::new(Bytes::from(body))));
-    *answer.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::FORBIDDEN);
     let fields = answer.headers_mut();
-    fields.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     if (read_as, status) == (RefusalFormat::WebSocket, 403) {
         fields.insert(UPGRADE, HeaderValue::from_static("HTTP/1.1"));
         fields.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
@@ -63,28 +64,34 @@ pub(super) fn words(
     {
         answer.extensions_mut().insert(phrase);
     }
+    answer.extensions_mut().insert(explanation);
+    answer
+}
+
+fn answer_of(status: StatusCode, kind: &'static str, body: Vec<u8>) -> ReaderResponse {
+    let mut answer = Response::new(Either::Left(TextBody::new(Bytes::from(body))));
+    *answer.status_mut() = status;
+    let kind = HeaderValue::from_static(kind);
+    answer.headers_mut().insert(CONTENT_TYPE, kind);
     answer
 }
 
 /// A refusal as a client of MCP reads it: an error of JSON-RPC, where a request waits for its answer.
-pub(super) async fn in_mcp(told: ReaderResponse, message: Option<&McpMessage>) -> ReaderResponse {
+pub(super) fn in_mcp(told: ReaderResponse, message: Option<&McpMessage>) -> ReaderResponse {
     let Some(message) = message.filter(|_| told.status() == StatusCode::FORBIDDEN) else {
         return told;
     };
-    let (parts, body) = told.into_parts();
-    let Ok(whole) = body.collect().await else {
-        return Response::from_parts(parts, Either::Left(TextBody::default()));
-    };
-    let whole = whole.to_bytes();
-    let explanation = String::from_utf8_lossy(&whole);
-    match refusal(message, &explanation) {
-        Some(error) => words(200, String::new(), error, RefusalFormat::Json),
-        None => Response::from_parts(parts, Either::Left(TextBody::new(whole))),
+    let explanation = told.extensions().get::<RefusalExplanation>();
+    match explanation.and_then(|explanation| refusal(message, explanation)) {
+        Some(error) => answer_of(StatusCode::OK, JSON, error.into_bytes()),
+        None => told,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::BodyExt;
+
     use super::*;
 
     fn answered(agent: &'static str, websocket: bool, status: u16) -> (u16, HeaderMap, String) {
@@ -94,8 +101,11 @@ mod tests {
             true => RefusalFormat::WebSocket,
             false => RefusalFormat::of(&headers),
         };
-        let body = r#"{"error":"denied","reason":"no rule","how_to_ask":"ask"}"#.to_owned();
-        let answer = words(status, "agentbox: no rule".to_owned(), body, read_as);
+        let explanation = RefusalExplanation {
+            how_to_ask: Some("ask".to_owned()),
+            ..RefusalExplanation::new("no rule")
+        };
+        let answer = words(status, "agentbox: no rule".to_owned(), explanation, read_as);
         let (parts, body) = answer.into_parts();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()

@@ -23,7 +23,7 @@ use super::wall::Wall;
 use super::{dns, explicit, requests, sniff};
 use crate::audit::ConnectionKind;
 use crate::egress::http::RequestGuard;
-use crate::egress::phrase::{in_words, speaks_http};
+use crate::egress::phrase::speaks_http;
 use crate::egress::ssh::{self, SSH};
 use crate::policy::Host;
 use crate::sidecar::buffer::with_buffer;
@@ -159,8 +159,8 @@ async fn transparent(wall: &Rc<Wall>, stream: TcpStream, port: u16) {
             &refusal,
         );
         if port == SSH && refusal.is_before_the_first_byte() {
-            let HttpAnswer { phrase, body, .. } = explicit::words(wall, &host, port, &refusal);
-            let why = in_words(&String::from_utf8_lossy(&body)).unwrap_or(phrase);
+            let HttpAnswer { explanation, .. } = explicit::words(wall, &host, port, &refusal);
+            let why = explanation.sentence();
             explicit::last_words(&stream, &ssh::goodbye(&why)).await;
         } else if understands(&stream, port, &refusal).await {
             explicit::answer(wall, &stream, &host, port, &refusal).await;

@@ -6,14 +6,14 @@ use std::rc::Rc;
 use tokio::net::TcpStream;
 
 use super::accept::{HTTPS, read_some, refuse, reset, tunnel};
-use super::explanation::{Explanation, how_to_ask};
+use super::explanation::how_to_ask;
 use super::refusal::Refusal;
 use super::relay::{Watch, relay, write_all};
 use super::wall::{FIRST_BYTES_WITHIN, Wall};
 use super::{dns, requests, socks};
 use crate::audit::ConnectionKind;
 use crate::egress::http::{self, Body, HttpRefusal, Pieces, ProxyRequest, RequestGuard};
-use crate::egress::phrase::phrase;
+use crate::egress::phrase::{RefusalExplanation, RefusalOrigin, phrase};
 use crate::policy::Host;
 
 /// The word under which requests are counted that cannot be read.
@@ -57,12 +57,17 @@ async fn http(wall: &Rc<Wall>, stream: &TcpStream, first: Vec<u8>) {
         Ok(Err(Refusal::Other(why))) => {
             // Somebody tried something that is no request, or none that has one meaning.
             wall.note(ConnectionKind::Http, "", None, MALFORMED, &why);
-            respond(stream, 400, &Explanation::new(&why)).await;
+            respond(stream, 400, &RefusalExplanation::new(why)).await;
             return;
         }
         Ok(Err(caught @ Refusal::Honey(_))) => {
             wall.note_honey(ConnectionKind::Http, "", &caught);
-            respond(stream, 403, &Explanation::new(&caught.for_container())).await;
+            respond(
+                stream,
+                403,
+                &RefusalExplanation::new(caught.for_container()),
+            )
+            .await;
             return;
         }
         Err(_) => {
@@ -123,7 +128,7 @@ async fn http(wall: &Rc<Wall>, stream: &TcpStream, first: Vec<u8>) {
 async fn show(wall: &Wall, stream: &TcpStream) {
     let Some(text) = wall.shown() else {
         let why = "this is a proxy; it lists denials if report.denied = \"on\"";
-        respond(stream, 404, &Explanation::new(why)).await;
+        respond(stream, 404, &RefusalExplanation::new(why)).await;
         return;
     };
     let head = format!(
@@ -251,26 +256,24 @@ pub(super) async fn answer(
     let HttpAnswer {
         status,
         phrase,
-        body,
+        explanation,
     } = words(wall, host, port, refusal);
-    send(stream, status, &phrase, &body).await;
+    send(stream, status, &phrase, &explanation.json()).await;
 }
 
 /// The parts of such an answer.
 pub(super) struct HttpAnswer {
     pub status: u16,
     pub phrase: String,
-    pub body: Vec<u8>,
+    pub explanation: RefusalExplanation,
 }
 
 /// Such an answer.
 pub(super) fn words(wall: &Wall, host: &Host, port: u16, refusal: &Refusal) -> HttpAnswer {
-    let reason = refusal.for_container();
-    let mut explanation = Explanation {
+    let mut explanation = RefusalExplanation {
         host: Some(host.to_string()),
         port: Some(port),
-        endpoint: Some(crate::egress::endpoint(host, port)),
-        ..Explanation::new(&reason)
+        ..RefusalExplanation::new(refusal.for_container())
     };
     let status = match refusal.is_violation() {
         true => {
@@ -285,24 +288,24 @@ pub(super) fn words(wall: &Wall, host: &Host, port: u16, refusal: &Refusal) -> H
             403
         }
         false => {
-            explanation.error = "allowed by agentbox, but not reached";
+            explanation.error = RefusalOrigin::Network;
             match refusal {
                 Refusal::Busy => 503,
                 _ => 502,
             }
         }
     };
-    let phrase = phrase(explanation.endpoint.as_deref(), explanation.reason);
+    let endpoint = crate::egress::endpoint(host, port);
     HttpAnswer {
         status,
-        phrase,
-        body: explanation.bytes(),
+        phrase: phrase(Some(&endpoint), &explanation.reason),
+        explanation,
     }
 }
 
-async fn respond(stream: &TcpStream, status: u16, explanation: &Explanation<'_>) {
-    let phrase = phrase(explanation.endpoint.as_deref(), explanation.reason);
-    send(stream, status, &phrase, &explanation.bytes()).await;
+async fn respond(stream: &TcpStream, status: u16, explanation: &RefusalExplanation) {
+    let phrase = phrase(None, &explanation.reason);
+    send(stream, status, &phrase, &explanation.json()).await;
 }
 
 /// The status line has the reason too: clients show it of an answer to CONNECT, and not the body.

@@ -312,12 +312,12 @@ impl Conversation<'_> {
         let HttpAnswer {
             status,
             phrase,
-            body,
+            explanation,
         } = explicit::words(self.wall, host, *port, refusal);
         RequestAnswer::Refused {
             status,
             phrase,
-            body: String::from_utf8_lossy(&body).into_owned(),
+            explanation,
         }
     }
 }

@@ -87,7 +87,7 @@ pub fn of(plan: &Plan, own: &[PathBuf], terminals: &[PathBuf]) -> Vec<LandlockRu
                     (true, ProgramMode::Refused) => LandlockAccess::ReadWrite,
                     (true, ProgramMode::Run) => LandlockAccess::ReadWriteExecute,
                 },
-                why: mount.why.clone(),
+                why: mount.why.to_string(),
                 part: false,
             })
         })

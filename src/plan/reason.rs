@@ -1,0 +1,203 @@
+//! PURE. Why a mount is there, and what the engine requested in vain: what code decides by, with its words beside it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::text;
+
+/// Why a mount is there. It reads as a phrase.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MountReason {
+    /// The engine mounts it in every container.
+    Engine,
+    /// It is the workspace.
+    Workspace,
+    /// It is a home directory, of which the container writes nothing but a workspace in it.
+    Home,
+    /// The policy keeps mounts beside the workspace.
+    Other,
+    /// Likewise, but this one is always read-only, and why.
+    OtherReadOnly(String),
+    /// The words, which nothing is decided by; `explain --json` has them for each reason.
+    #[serde(untagged)]
+    InWords(String),
+}
+
+impl MountReason {
+    /// Whether the mount is one of those beside the workspace, and no file of the engine's.
+    pub fn is_other(&self) -> bool {
+        matches!(self, Self::Other | Self::OtherReadOnly(_))
+    }
+}
+
+impl From<String> for MountReason {
+    fn from(words: String) -> Self {
+        Self::InWords(words)
+    }
+}
+
+impl fmt::Display for MountReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const OTHER: &str = "the policy keeps other mounts";
+        match self {
+            Self::Engine => f.write_str("the engine's"),
+            Self::Workspace => f.write_str("the workspace"),
+            Self::Home => f.write_str(
+                "a whole home directory: at most the working directory in it is written, where that is the workspace's and does not begin \
+                 with a dot",
+            ),
+            Self::Other => f.write_str(OTHER),
+            Self::OtherReadOnly(why) => write!(f, "{OTHER}, but it is always read-only: {why}"),
+            Self::InWords(words) => f.write_str(words),
+        }
+    }
+}
+
+/// Something other than a mount that the engine requested and the container does not get. It reads as a phrase.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    rename_all = "kebab-case",
+    rename_all_fields = "camelCase",
+    deny_unknown_fields
+)]
+pub enum OmittedItem {
+    /// A setting of the spec.
+    Setting {
+        /// Its field in config.json, or its name.
+        name: String,
+    },
+    /// Capabilities that the caller requested.
+    Capabilities {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// Capabilities that every engine requests: nobody asked for them, so that nothing was refused.
+    EngineCapabilities {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// Device nodes, which `--privileged` lists.
+    Devices {
+        /// How many.
+        count: usize,
+    },
+    /// A cgroup rule that permits every device.
+    EveryDevice,
+    /// Options of a mount that is kept.
+    MountOptions {
+        /// The mount point.
+        #[serde(with = "text::one")]
+        destination: PathBuf,
+        /// The options, `rw` for a mount that is read-only here.
+        options: Vec<String>,
+    },
+    /// A file that a policy masks which is only reported on.
+    HiddenFile {
+        /// Its path in the container.
+        #[serde(with = "text::one")]
+        path: PathBuf,
+    },
+    /// The words, as `explain --json` has them.
+    #[serde(untagged)]
+    InWords(String),
+}
+
+impl OmittedItem {
+    /// Whether every engine requests it for every container.
+    pub fn is_of_every_engine(&self) -> bool {
+        matches!(self, Self::EngineCapabilities { .. })
+    }
+}
+
+impl fmt::Display for OmittedItem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Setting { name } => write!(
+                f,
+                "{name}: it puts the container before others, or no wall looks after it"
+            ),
+            Self::Capabilities { names } => write!(f, "capabilities: {}", names.join(" ")),
+            Self::EngineCapabilities { names } => {
+                let names = names.join(" ");
+                write!(
+                    f,
+                    "capabilities that engines request for every container: {names}"
+                )
+            }
+            Self::Devices { count } => write!(f, "{count} devices of the node (--privileged)"),
+            Self::EveryDevice => f.write_str("access to every device of the node"),
+            Self::MountOptions {
+                destination,
+                options,
+            } => {
+                let (options, at) = (options.join(", "), destination.display());
+                write!(f, "{options} of the mount at {at}")
+            }
+            Self::HiddenFile { path } => write!(f, "what is at {}", text::of(path)),
+            Self::InWords(words) => f.write_str(words),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_the_same_after_a_record() {
+        for reason in [
+            MountReason::Engine,
+            MountReason::Workspace,
+            MountReason::Home,
+            MountReason::Other,
+            MountReason::OtherReadOnly("it is /usr".to_owned()),
+            MountReason::InWords("a package cache".to_owned()),
+        ] {
+            let text = serde_json::to_string(&reason).unwrap();
+            assert_eq!(serde_json::from_str::<MountReason>(&text).unwrap(), reason);
+        }
+        for item in [
+            OmittedItem::Setting {
+                name: "ioPriority".to_owned(),
+            },
+            OmittedItem::EngineCapabilities {
+                names: vec!["MKNOD".to_owned()],
+            },
+            OmittedItem::Devices { count: 3 },
+            OmittedItem::EveryDevice,
+            OmittedItem::MountOptions {
+                destination: "/data".into(),
+                options: vec!["rw".to_owned()],
+            },
+            OmittedItem::InWords("it was recorded in words".to_owned()),
+        ] {
+            let text = serde_json::to_string(&item).unwrap();
+            assert_eq!(serde_json::from_str::<OmittedItem>(&text).unwrap(), item);
+        }
+    }
+
+    /// A log, `explain` and their readers have these words.
+    #[test]
+    fn items_read_as_they_always_did() {
+        let options = |options: &[&str]| OmittedItem::MountOptions {
+            destination: "/data".into(),
+            options: options.iter().map(|o| (*o).to_owned()).collect(),
+        };
+        assert_eq!(
+            options(&["rw", "exec"]).to_string(),
+            "rw, exec of the mount at /data"
+        );
+        let names = || vec!["MKNOD".to_owned(), "NET_RAW".to_owned()];
+        assert_eq!(
+            OmittedItem::EngineCapabilities { names: names() }.to_string(),
+            "capabilities that engines request for every container: MKNOD NET_RAW"
+        );
+        assert_eq!(
+            OmittedItem::Capabilities { names: names() }.to_string(),
+            "capabilities: MKNOD NET_RAW"
+        );
+    }
+}
