@@ -268,7 +268,7 @@ pub fn plan(
     scratch::place(&governing.policy, host, &mut filesystem, &mut warnings)?;
     refuse_left_out(&governing.policy, &filesystem)?;
     let policy = &governing.policy;
-    let facts = (bundle, host, namespaces.as_slice());
+    let facts = set_id::OwnerFacts::new(bundle, host, &namespaces);
     let set_id = owners(policy, spec, facts, &mut filesystem, &mut warnings)?;
     let capability_limit = privileges::limit(privileges, set_id.switch);
     let not_given = asked.not_given(&capability_limit, &devices, &filesystem);

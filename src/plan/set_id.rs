@@ -153,14 +153,41 @@ pub(super) fn is_on(switch: &Switch) -> bool {
     *switch == on()
 }
 
+/// What [`owners`] looks at besides the policy and the mounts.
+#[derive(Clone, Copy)]
+pub(super) struct OwnerFacts<'a> {
+    bundle: &'a BundleFacts,
+    host: &'a HostFacts,
+    namespaces: &'a [PlannedNamespace],
+}
+
+impl<'a> OwnerFacts<'a> {
+    pub(super) fn new(
+        bundle: &'a BundleFacts,
+        host: &'a HostFacts,
+        namespaces: &'a [PlannedNamespace],
+    ) -> Self {
+        Self {
+            bundle,
+            host,
+            namespaces,
+        }
+    }
+}
+
 /// Whose root's files are, and whether they can be made set-user-ID.
 pub(super) fn owners(
     policy: &Policy,
     spec: &Spec,
-    (bundle, host, namespaces): (&BundleFacts, &HostFacts, &[PlannedNamespace]),
+    facts: OwnerFacts<'_>,
     plan: &mut FilesystemPlan,
     warnings: &mut Vec<Warning>,
 ) -> Result<SetId, PlanError> {
+    let OwnerFacts {
+        bundle,
+        host,
+        namespaces,
+    } = facts;
     let container = idmap::IdmapContext {
         policy: &policy.filesystem,
         spec,

@@ -101,7 +101,9 @@ pub(super) fn check_ceilings(
                     &over,
                     policy,
                     (&limit.ceiling, &limit.policy),
-                    is_file(&limit.ceiling.policy),
+                    Some(&limit.ceiling.policy)
+                        .filter(|name| is_file(name))
+                        .cloned(),
                 )),
                 over,
             });

@@ -28,12 +28,12 @@ pub enum Remedy {
 }
 
 impl Remedy {
-    /// Of fields that exceed a ceiling. `is_file` says whether the ceiling is a policy file of the node.
+    /// Of fields that exceed a ceiling. `file` is the policy file of the node that is the ceiling, if one is.
     pub(super) fn of(
         over: &[OverLimit],
         asked: &Policy,
         (ceiling, says): (&Ceiling, &Policy),
-        is_file: bool,
+        file: Option<PolicyName>,
     ) -> Self {
         let [over] = over else {
             return Self::None;
@@ -52,10 +52,7 @@ impl Remedy {
                 match by_option && ceiling.set_by == Origin::Default {
                     _ if rules.is_empty() => Self::None,
                     true => Self::Files(rules),
-                    false => Self::Limit {
-                        rules,
-                        file: is_file.then(|| ceiling.policy.clone()),
-                    },
+                    false => Self::Limit { rules, file },
                 }
             }
             _ => Self::None,
