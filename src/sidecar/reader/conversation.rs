@@ -25,8 +25,9 @@ use super::mcp::{self, FilteredBody};
 use super::messages::{
     Arrival, ClientRoute, ConnectionChoice, MessageChannel, Question, RequestAnswer,
 };
-use super::outside::{Greetings, HostClient, SentRequest, TextBody};
+use super::outside::{Greetings, HostClient, TextBody};
 use super::refused::{RefusalFormat, in_mcp, words};
+use super::rewrite::ExpectedAnswer;
 use super::secrets::{Answers, Secrets};
 use super::stream::{self, Client, ClientFault, ClientStream, Clock, Passage, ProtocolSwitch};
 use super::websocket::{self, SwitchedConnection};
@@ -135,6 +136,18 @@ enum AnswerState {
     Can,
     /// An answer may be under way, or it speaks TLS.
     Cannot,
+}
+
+/// Whether the kept connection can carry a request, or a new one is needed.
+async fn choice(kept: &mut Option<HostClient>) -> ConnectionChoice {
+    let is_ready = match kept {
+        Some(outside) => outside.is_ready().await,
+        None => false,
+    };
+    match is_ready {
+        true => ConnectionChoice::Either,
+        false => ConnectionChoice::New,
+    }
 }
 
 impl Conversation<'_> {
@@ -246,15 +259,7 @@ impl Conversation<'_> {
         }
         let mut read: Option<McpMessage> = None;
         loop {
-            let is_ready = match &mut kept {
-                Some(outside) => outside.is_ready().await,
-                None => false,
-            };
-            let by = if is_ready {
-                ConnectionChoice::Either
-            } else {
-                ConnectionChoice::New
-            };
+            let by = choice(&mut kept).await;
             let (address, unfit) = (address.clone(), unfit.clone());
             let calls = read.as_ref().map(|message| message.calls.clone());
             let may = Question::Request {
@@ -304,12 +309,7 @@ impl Conversation<'_> {
             }
             match outside.send(sent).await {
                 Ok(answer) => {
-                    let sent = SentRequest {
-                        outside,
-                        expected,
-                        lists,
-                    };
-                    return self.told(&asked, answer, sent).await;
+                    return self.told(&asked, answer, outside, expected, lists).await;
                 }
                 Err((_, Some(unsent))) if !is_new => message = Some((unsent, expected)),
                 Err((why, _)) => return self.refused(&Question::Unreachable(why)).await,
@@ -327,11 +327,9 @@ impl Conversation<'_> {
         &self,
         asked: &FullRequest,
         answer: Response<Incoming>,
-        SentRequest {
-            outside,
-            expected,
-            lists,
-        }: SentRequest,
+        outside: HostClient,
+        expected: ExpectedAnswer,
+        lists: Option<Box<McpLists>>,
     ) -> io::Result<ReaderResponse> {
         let secrets = &self.given.secrets;
         let why = match rewrite::answer((asked, self.spoken), answer, (secrets, &expected)) {

@@ -22,10 +22,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::mcp::SentBody;
-use super::rewrite::ExpectedAnswer;
 use super::stream::{ByteStream, Server};
 use super::websocket::SwitchedConnection;
-use crate::egress::mcp::McpLists;
 use crate::policy::Host;
 use crate::policy::request::Scheme;
 use crate::sidecar::tls;
@@ -34,13 +32,6 @@ use crate::sidecar::tls;
 const GREETING_WITHIN: Duration = Duration::from_secs(10);
 /// The longest head of an answer, in bytes.
 const LONGEST_ANSWER: usize = 64 << 10;
-
-/// A request that was sent, until its answer comes.
-pub(super) struct SentRequest {
-    pub outside: HostClient,
-    pub expected: ExpectedAnswer,
-    pub lists: Option<Box<McpLists>>,
-}
 
 /// Ready to greet hosts by TLS.
 pub(super) struct Greetings(TlsConnector);
