@@ -1,6 +1,8 @@
 """Measures, compares, judges and prints. Called by hack/bench and, inside its namespaces, by inner.sh."""
 
 import argparse
+import dataclasses
+import datetime
 import json
 import os
 import re
@@ -14,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+import best
+import counted
 import traced
 import wrapped
 from network import Network
@@ -54,7 +58,11 @@ def arguments():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", action="append", choices=FIGURES, metavar="FIGURE")
     parser.add_argument("--update-docs", action="store_true")
+    parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--counts", action="store_true")
     args = parser.parse_args()
+    if args.counts and (args.quick or args.only or args.update_docs):
+        parser.error("--counts stands alone, or with --keep")
     if args.update_docs and (args.quick or args.only):
         parser.error("--update-docs is for a full run")
     return args
@@ -124,9 +132,13 @@ class Bench:
         self.args = args
         self.repo, self.state = Path(os.environ["BENCH_REPO"]), Path(os.environ["BENCH_STATE"])
         self.agentbox = os.environ["AGENTBOX_BIN"]
+        self.cgroup = os.environ["BENCH_CGROUP"]
         self.figures = args.only or FIGURES
         self.sections = []
         self.failed = []
+        self.figure = ""
+        self.rows = []
+        self.ratchet = best.Ratchet(best.FILE.read_text(), kind_of_machine(), os.environ["BENCH_COMMIT"], datetime.date.today().isoformat())
         standard = (self.agentbox, "--root", "/run/bench/agentbox", "--policy", "standard")
         unconfined = (self.agentbox, "--root", "/run/bench/unconfined", "--policy", "unconfined")
         crun, runc = ("crun", "--root", "/run/bench/crun"), ("runc", "--root", "/run/bench/runc")
@@ -176,8 +188,24 @@ class Bench:
             self.sections.append("\n\n".join([head, *parts]))
         print("\n" + "\n\n".join([head, *parts, *detail]), flush=True)
 
+    def compare(self, name, measured, higher=False):
+        """The ratchet: a ratio beside the best of best.toml."""
+        row, failure = self.ratchet.ratio(f"{self.figure}: {name}", measured, higher)
+        self.judge(row, failure)
+        return measured
+
+    def judge(self, row, failure):
+        if row:
+            self.rows.append(row)
+        if failure:
+            self.failed.append(failure)
+
+    def ratio_bar(self, name, measured, limit):
+        """A row of a ratio table, which the ratchet compares too."""
+        return self.bar(name, self.compare(name, measured), limit)
+
     def bar(self, name, measured, limit):
-        """A row of a ratio table; a failed bar is remembered."""
+        """A row of a table; a failed bar is remembered."""
         outcome = verdict(measured, limit)
         if outcome == "FAILED":
             self.failed.append(f"{name}: {measured.text()}, bar {limit}")
@@ -189,23 +217,40 @@ class Bench:
         head = self.machine()
         print(head, flush=True)
         self.sections.append(head)
+        if self.args.counts:
+            self.counts()
+            return
         if {"lifecycle", "memory", "filter"} & set(self.figures):
             self.lifecycles()
         for figure in ["sidecar", "trace", "wrap", "calls", "flood", "files", "crowd", "network"]:
             if figure in self.figures:
+                self.figure = figure
                 getattr(self, figure)()
+        if self.rows:
+            self.section("ratchet", detail=[table(["Figure", "Ratio [95 %]", "Best", ""], self.rows)])
         tail = f"Load average at the end: {load()}; {time.monotonic() - started:.0f} seconds in all."
         print("\n" + tail)
         self.sections.append(tail)
 
     def machine(self):
-        cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
         versions = [
             [name, first_line([program, "--version"]).removeprefix(name).removeprefix(" version").strip(), f"{Path(shutil.which(program)).resolve().stat().st_size / 1e6:.1f} MB"]
             for name, program in [("agentbox", self.agentbox), ("runc", "runc"), ("crun", "crun"), ("bubblewrap", "bwrap")]
+            # The counts need neither crun nor bubblewrap.
+            if shutil.which(program)
         ]
-        about = f"{os.cpu_count()} cores ({cpu.group(1) if cpu else 'unknown'}), kernel {os.uname().release}, load average at the start: {load()}."
+        about = f"{kind_of_machine()}, kernel {os.uname().release}, load average at the start: {load()}."
         return about + "\n\n" + table(["", "Version", "File"], versions)
+
+    # what does not depend on the machine
+
+    def counts(self):
+        measured = counted.measure(self)
+        for name, number in measured.items():
+            self.judge(*self.ratchet.count(name, number))
+        for name in self.ratchet.gone(measured):
+            self.failed.append(f"{name}: best.toml has a bar, and nothing was counted")
+        self.section("counts", detail=[table(["Count", "Measured", "Bar", ""], self.rows)])
 
     # create + start + delete, and what can be read from the same samples
 
@@ -219,8 +264,10 @@ class Bench:
         runs = {c.name: lambda number, c=c: steps(self.state, *c.commands(self.state, number))[0] for c in chosen}
         samples = interleave(runs, self.rounds("lifecycle"))
         if "lifecycle" in self.figures:
+            self.figure = "lifecycle"
             self.lifecycle({c: samples[c.name] for c in wanted["lifecycle"]})
         if "memory" in self.figures:
+            self.figure = "memory"
             self.memory({c: samples[c.name] for c in wanted["memory"]})
         if "filter" in self.figures:
             self.filter({c: samples[c.name] for c in wanted["filter"]})
@@ -240,11 +287,11 @@ class Bench:
 
         ours, theirs = commands(samples[self.ours]), {c: commands(runs) for c, runs in samples.items()}
         rows = [
-            self.bar("agentbox / crun", ratio(ours, theirs[self.crun]), 1.0),
-            self.bar("agentbox / runc", ratio(ours, theirs[self.runc]), 0.5),
+            self.ratio_bar("agentbox / crun", ratio(ours, theirs[self.crun]), 1.0),
+            self.ratio_bar("agentbox / runc", ratio(ours, theirs[self.runc]), 0.5),
         ]
         more = [
-            ["agentbox / crun without seccomp", ratio(ours, theirs[self.crun_plain]).text()],
+            ["agentbox / crun without seccomp", self.compare("agentbox / crun without seccomp", ratio(ours, theirs[self.crun_plain])).text()],
             ["agentbox unconfined / crun", ratio(theirs[self.unconfined], theirs[self.crun]).text()],
         ]
         for contestant in [self.crun, self.runc]:
@@ -260,7 +307,7 @@ class Bench:
             return [run[index[verb]].peak_mib for run in samples[contestant]]
 
         rows = [[c.name, *(f"{median(peaks(c, verb)):.1f}" for verb in index)] for c in samples]
-        bars = [self.bar(f"{verb}: agentbox / runc", ratio(peaks(self.ours, verb), peaks(self.runc, verb)), 1.0) for verb in index]
+        bars = [self.ratio_bar(f"{verb}: agentbox / runc", ratio(peaks(self.ours, verb), peaks(self.runc, verb)), 1.0) for verb in index]
         self.section(
             "memory",
             table(["Peak memory", "Ratio [95 %]", "Bar", ""], bars),
@@ -365,11 +412,11 @@ class Bench:
                 if (errors[name] == {0}) != (call != "kexec_load"):
                     raise CannotMeasure(f"{call} under {name} gave errno {errors[name]}")
             times.append([f"{call} ({kind})", *(f"{median(values):.0f}" for values in nanoseconds.values())])
-            measured = ratio(nanoseconds["agentbox"], nanoseconds["runc"])
+            name, measured = f"{call}: agentbox / runc", ratio(nanoseconds["agentbox"], nanoseconds["runc"])
             if kind == "denied":
-                ratios.append([f"{call}: agentbox / runc", measured.text(), "", ""])
+                ratios.append([name, self.compare(name, measured).text(), "", ""])
             else:
-                ratios.append(self.bar(f"{call}: agentbox / runc", measured, 1.1))
+                ratios.append(self.ratio_bar(name, measured, 1.1))
         self.section(
             f"calls ({len(samples['runc'])} containers of each)",
             table(["One call", "Ratio [95 %]", "Bar", ""], ratios),
@@ -388,7 +435,7 @@ class Bench:
         samples = interleave({n: lambda number, c=c: self.beside(c, number) for n, c in noises.items()}, self.rounds("flood"))
         rows = [[name, f"{median(values):.1f}"] for name, values in samples.items()]
         alone, _, denied, _ = samples
-        bars = [self.bar(f"{denied} / alone", ratio(samples[denied], samples[alone]), 1.05)]
+        bars = [self.ratio_bar(f"{denied} / alone", ratio(samples[denied], samples[alone]), 1.05)]
         for name in samples:
             if name not in (alone, denied):
                 bars.append([f"{name} / alone", ratio(samples[name], samples[alone]).text(), "", ""])
@@ -430,7 +477,7 @@ class Bench:
         measured = ratio(samples["agentbox"], samples["runc"])
         self.section(
             f"files ({len(samples['runc'])} containers of each)",
-            table(["From `start` to the end", "Ratio [95 %]", "Bar", ""], [self.bar("agentbox / runc", measured, 1.03)]),
+            table(["From `start` to the end", "Ratio [95 %]", "Bar", ""], [self.ratio_bar("agentbox / runc", measured, 1.03)]),
             detail=[table([f"{TREE[0] * TREE[1]} files, three times", "Median ms"], rows)],
         )
 
@@ -505,7 +552,7 @@ class Bench:
         measured = ratio(samples[beside], samples["alone"])
         self.section(
             f"crowd ({len(samples[beside])} rounds)",
-            table(["create + start + delete", "Ratio [95 %]", "Bar", ""], [self.bar(f"{beside} / alone", measured, 1.05)]),
+            table(["create + start + delete", "Ratio [95 %]", "Bar", ""], [self.ratio_bar(f"{beside} / alone", measured, 1.05)]),
             detail=[table(["create + start + delete of a pod's first container", "Median ms"], rows)],
         )
 
@@ -523,6 +570,15 @@ class Bench:
     def sidecars(self):
         return pids("agentbox-sidecar")
 
+    def peaks(self, rounds):
+        """Pairs of the peak memory of `create`, of agentbox and of runc."""
+        runs = {c.name: lambda number, c=c: steps(self.state, *c.commands(self.state, f"peak-{number}"))[0][0].peak_mib for c in [self.ours, self.runc]}
+        samples = interleave(runs, rounds)
+        return samples[self.ours.name], samples[self.runc.name]
+
+    def contestant(self, bundle):
+        return dataclasses.replace(self.ours, bundle=bundle)
+
     def end(self, pid):
         os.kill(pid, 9)
         wait_until_gone(pid)
@@ -536,6 +592,11 @@ class Bench:
 
 def load():
     return " ".join(Path("/proc/loadavg").read_text().split()[:3])
+
+
+def kind_of_machine():
+    cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    return f"{os.cpu_count()} cores ({cpu.group(1) if cpu else 'unknown'})"
 
 
 def first_line(command):
@@ -575,6 +636,14 @@ def update_docs(path, sections):
     path.write_text(before + begin + "\n\n" + "\n\n".join(sections) + "\n\n" + end + after)
 
 
+def keep(ratchet):
+    """Writes what is better into best.toml, and says what."""
+    text, changes = ratchet.updated()
+    best.write(text)
+    for change in changes:
+        print(f"hack/bench: kept {change}", file=sys.stderr)
+
+
 def main():
     args = arguments()
     if args.check:
@@ -582,11 +651,13 @@ def main():
     bench = Bench(args)
     try:
         bench.run()
-    except (CannotMeasure, subprocess.SubprocessError) as error:
+    except (CannotMeasure, best.Malformed, subprocess.SubprocessError) as error:
         print(f"hack/bench: could not measure: {error}", file=sys.stderr)
         return 2
     if args.update_docs:
         update_docs(bench.repo / "docs/benchmarks.md", bench.sections)
+    if args.keep:
+        keep(bench.ratchet)
     for failure in bench.failed:
         print(f"hack/bench: FAILED {failure}", file=sys.stderr)
     print("\nall bars met, or not told from noise" if not bench.failed else f"\n{len(bench.failed)} bars failed")

@@ -19,6 +19,6 @@ mount_cgroups "$BENCH_CGROUP" /sys/fs/cgroup
 rc=0
 env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE=1 \
     AGENTBOX_BIN="$AGENTBOX_BIN" BENCH_REPO="$BENCH_REPO" BENCH_STATE="$BENCH_STATE" BENCH_PROXIES="$BENCH_PROXIES" \
-    BENCH_SRT="$BENCH_SRT" \
+    BENCH_SRT="$BENCH_SRT" BENCH_COMMIT="$BENCH_COMMIT" BENCH_CGROUP="$BENCH_CGROUP" \
     python3 "$BENCH_REPO/hack/bench.d/bench.py" "$@" || rc=$?
 exit $rc

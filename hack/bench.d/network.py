@@ -252,7 +252,7 @@ class Network:
     def at_least(self, name, ours, theirs, limit):
         """A bar from below: judged the other way round, so that one verdict serves both."""
         row = self.bench.bar(name, ratio(theirs, ours), 1 / limit)
-        return [name, ratio(ours, theirs).text(), f">= {limit}", row[3]]
+        return [name, self.bench.compare(name, ratio(ours, theirs), higher=True).text(), f">= {limit}", row[3]]
 
     def added(self, short, single, ours):
         theirs = TINYPROXY_FORWARDS

@@ -24,6 +24,13 @@ def begun_calls(text):
     return [(int(pid), call, rest) for pid, call, rest in found]
 
 
+def exited(text):
+    """The exit code of the first process, or None if it has not ended."""
+    first = re.match(r"\d+", text)
+    end = first and re.search(rf"^{first[0]} +\+\+\+ exited with (\d+)", text, re.M)
+    return int(end[1]) if end else None
+
+
 def count(bench, command):
     """The calls of a create until it returns. Who stays (the sidecar, the container's process) is let go then."""
     # Kept, to be read by whoever wants to know which calls they are.
@@ -39,9 +46,8 @@ def count(bench, command):
     try:
         while True:
             text = log.read_text(errors="replace") if log.exists() else ""
-            calls = begun_calls(text)
-            if calls and re.search(rf"^{calls[0][0]} +\+\+\+ exited", text, re.M):
-                return calls
+            if exited(text) is not None:
+                return begun_calls(text)
             if tracer.poll() is not None or time.monotonic() > end:
                 bench.cannot(f"{command[0]} create did not return under strace")
             time.sleep(0.02)

@@ -19,13 +19,13 @@ BWRAP = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--pr
 SERVER = ["sh", "-c", "echo ready; cat >/dev/null"]
 MOST_MEMORY = 8192
 WITHIN = 60
+PROGRAM = Path("/srv/agentbox")
 
 
 def ways(bench):
     """Name and command line of everything that is compared."""
-    program = Path("/srv/agentbox")
-    shutil.copy(bench.agentbox, program)
-    wrap = [program, "wrap", "--policy"]
+    shutil.copy(bench.agentbox, PROGRAM)
+    wrap = [PROGRAM, "wrap", "--policy"]
     project = Path("/srv/bench-user/project")
     project.mkdir(parents=True, exist_ok=True)
     for directory in (project.parent, project):
@@ -37,7 +37,7 @@ def ways(bench):
         "root: bwrap --unshare-all": BWRAP,
         "user: agentbox wrap --policy standard": [*AS_USER, *wrap, "standard", *at],
         "user: agentbox wrap --policy strict": [*AS_USER, *wrap, "strict", *at],
-        "user: agentbox wrap --walls landlock": [*AS_USER, program, "wrap", "--walls", "landlock", *at],
+        "user: agentbox wrap --walls landlock": [*AS_USER, PROGRAM, "wrap", "--walls", "landlock", *at],
         "user: bwrap --unshare-all": [*AS_USER, *BWRAP],
     }
 
@@ -131,10 +131,13 @@ def measure(bench, interleave, steps):
     for who in ("root", "user"):
         theirs = times[f"{who}: bwrap --unshare-all"]
         ours = [name for name in times if name.startswith(f"{who}: agentbox")]
-        ratios += [goal(f"{short(name)} / bwrap", ratio(times[name], theirs), 2.5) for name in ours]
+        for name in ours:
+            label = f"{short(name)} / bwrap"
+            ratios.append(goal(label, bench.compare(label, ratio(times[name], theirs)), 2.5))
     for theirs in (name for name in times if name.endswith("sandbox-runtime")):
         ours = "user: agentbox wrap --policy standard"
-        ratios.append(goal(f"{short(ours)} / sandbox-runtime", ratio(times[ours], times[theirs]), 0.1))
+        label = f"{short(ours)} / sandbox-runtime"
+        ratios.append(goal(label, bench.compare(label, ratio(times[ours], times[theirs])), 0.1))
 
     lines = interleave(
         {
@@ -154,7 +157,7 @@ def measure(bench, interleave, steps):
         },
         max(3, bench.rounds("wrap") // 20),
     )
-    whole = bench.bar("build, inside / outside", ratio(built["inside"], built["outside"]), 1.02)
+    whole = bench.ratio_bar("build, inside / outside", ratio(built["inside"], built["outside"]), 1.02)
 
     kept = []
     for name, command in all_ways.items():
