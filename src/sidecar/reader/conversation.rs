@@ -255,12 +255,10 @@ impl Conversation<'_> {
             } else {
                 ConnectionChoice::New
             };
-            let (address, unfit) = (address.clone(), unfit.clone());
-            let calls = read.as_ref().map(|message| message.calls.clone());
             let may = Question::Request {
-                address,
-                unfit,
-                calls,
+                address: address.clone(),
+                unfit: unfit.clone(),
+                calls: read.as_ref().map(|message| message.calls.clone()),
                 by,
             };
             let (stream, lists) = match self.leave(&may).await? {
