@@ -10,6 +10,7 @@ use syn::visit::{self, Visit};
 use crate::fixtures;
 
 mod names;
+mod sentences;
 
 /// Lines of a file that are built into the program.
 const LONGEST_FILE: usize = 400;

@@ -1,7 +1,7 @@
 //! PURE. A run for people: what was refused and the rule that would allow it first, then what was allowed, then what
 //! happened.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::rows::{self, MOST};
 use super::words;
@@ -44,6 +44,8 @@ pub struct DenialGroup {
     pub hint: Option<String>,
     /// What tells it from others of its wall that come in numbers: a call's name, the cause.
     pub kind: String,
+    /// The host name, where it was looked up and not connected to.
+    pub name: Option<String>,
     /// When the first and the last line of it were written.
     pub span: (String, String),
 }
@@ -56,9 +58,14 @@ impl DenialGroup {
             EventDetail::Limit { limit, .. } => Some(limit),
             _ => event.cause.as_ref(),
         };
+        let name = match &event.what {
+            EventDetail::Name { host, .. } => Some(host.clone()),
+            _ => None,
+        };
         Self {
             wall: event.wall,
             what,
+            name,
             times: 0,
             reason,
             missing_rule: event.missing_rule.clone(),
@@ -129,11 +136,17 @@ pub fn learnt(lines: &[&LogLine]) -> Vec<DenialGroup> {
 
 fn folded(lines: &[&LogLine], verdict: Verdict) -> Vec<DenialGroup> {
     let mut all: BTreeMap<(WallName, String, String), DenialGroup> = BTreeMap::new();
+    let mut connected = BTreeSet::new();
     for line in lines {
         let event = &line.event;
         // What a person denied is a decision, and stands with those.
         if event.verdict != verdict || event.wall == WallName::Rules {
             continue;
+        }
+        if let EventDetail::Connection { host, port, .. } = &event.what
+            && port.is_some()
+        {
+            connected.insert(host.as_str());
         }
         let what = match &event.what {
             EventDetail::Limit { limit, value, .. } => words::limited(limit, *value),
@@ -145,21 +158,11 @@ fn folded(lines: &[&LogLine], verdict: Verdict) -> Vec<DenialGroup> {
             .add(line);
     }
     // A name that was also connected to is told with its port.
-    let connected: Vec<String> = all
-        .values()
-        .filter(|denied| denied.wall == WallName::Network)
-        .filter_map(|denied| {
-            denied
-                .what
-                .rsplit_once(':')
-                .map(|(host, _)| host.to_owned())
-        })
-        .collect();
     let mut all: Vec<DenialGroup> = all
         .into_values()
         .filter(|denied| {
-            let name = denied.what.strip_prefix("name ");
-            !name.is_some_and(|name| connected.iter().any(|host| host == name))
+            let name = denied.name.as_deref();
+            !name.is_some_and(|name| connected.contains(name))
         })
         .collect();
     all.sort_by_key(|denied| {

@@ -165,15 +165,16 @@ impl AskRefusal {
 
 impl fmt::Display for AskRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const NOT_LISTED: Denial = Denial::NotListed;
         match self {
             Self::TimedOut(seconds) => write!(
                 f,
-                "no rule in network.allow matches it, and it was not approved within {seconds} s"
+                "{NOT_LISTED}, and it was not approved within {seconds} s"
             ),
             Self::Refused => f.write_str("the operator denied it (agentbox deny)"),
             Self::TooMany(most) => write!(
                 f,
-                "no rule in network.allow matches it, and {most} connections wait for approval already"
+                "{NOT_LISTED}, and {most} connections wait for approval already"
             ),
         }
     }

@@ -269,9 +269,13 @@ fn empty(path: &Path) -> io::Result<File> {
 mod tests {
     use super::*;
     use crate::audit::{Chain, ConnectionKind, Context, Event};
+    use crate::egress::Denial;
 
     /// The reason of a network in which no host is listed, and of one in which others are.
-    const REASONS: [&str; 2] = ["the network is local (network.mode)", "no rule matches it"];
+    fn reasons() -> [String; 2] {
+        let local = "the network is local (network.mode)".to_owned();
+        [local, Denial::NotListed.to_string()]
+    }
 
     fn line(host: &str, port: Option<u16>, reason: &str, rule: Option<&str>) -> LogLine {
         let via = port.map_or(ConnectionKind::Dns, |_| ConnectionKind::Http);
@@ -294,7 +298,7 @@ mod tests {
     /// NEWCOMER 1.4: the first refusal names what to type, whatever the reason is.
     #[test]
     fn each_is_said_once_with_its_count_and_its_remedy() {
-        for reason in REASONS {
+        for reason in &reasons() {
             let a = |port| line("a.example.org", port, reason, Some("a.example.org"));
             let mut seven = a(Some(443));
             seven.event.count = Some(7);
@@ -331,7 +335,7 @@ mod tests {
                 line(
                     &format!("h{n}\u{1b}[2J|`\u{202e}"),
                     Some(1),
-                    REASONS[1],
+                    &reasons()[1],
                     Some("a|`.test"),
                 )
             })

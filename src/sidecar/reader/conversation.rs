@@ -260,12 +260,10 @@ impl Conversation<'_> {
         let mut read: Option<McpMessage> = None;
         loop {
             let by = choice(&mut kept).await;
-            let (address, unfit) = (address.clone(), unfit.clone());
-            let calls = read.as_ref().map(|message| message.calls.clone());
             let may = Question::Request {
-                address,
-                unfit,
-                calls,
+                address: address.clone(),
+                unfit: unfit.clone(),
+                calls: read.as_ref().map(|message| message.calls.clone()),
                 by,
             };
             let (stream, lists) = match self.leave(&may).await? {

@@ -172,10 +172,10 @@ impl Wall {
             RequestDecision::DeniedBy(rule) => {
                 ("denied-by-rule", format!("network.deny lists {rule}"))
             }
-            RequestDecision::NotListed => (
-                "not-listed",
-                "no rule in network.allow matches it".to_owned(),
-            ),
+            RequestDecision::NotListed => {
+                let denial = Denial::NotListed;
+                (denial.kind(), denial.to_string())
+            }
         };
         let denial = OtherDenial {
             cause,

@@ -1,0 +1,226 @@
+//! No sentence is data: code decides by enums, and never by the words that people read. Only parsers look into text, and each is
+//! listed here with the text that it reads.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use syn::visit::{self, Visit};
+
+use super::{is_for_tests, is_test, only_these, sources};
+
+/// Parsers of a text that others write, with two or more words that they look for.
+const PARSERS: &[(&str, &str)] = &[
+    (
+        "enforce/program.rs: words",
+        "Rust's words for an errno: io::Error has no others without its number",
+    ),
+    (
+        "enforce/trust.rs: read_list",
+        "PEM: the line before a certificate (RFC 7468)",
+    ),
+    (
+        "plan/keys.rs: is_private",
+        "PEM: the line before a private key (RFC 7468)",
+    ),
+    (
+        "plan/tokens.rs: is_beside",
+        "PEM: the line before a private key (RFC 7468)",
+    ),
+    (
+        "runtime/libcontainer_log.rs: chdir_fault",
+        "libcontainer's log, whose errors do not name the step",
+    ),
+    (
+        "runtime/network/upstream.rs: read_roots",
+        "PEM: the line before a certificate (RFC 7468)",
+    ),
+];
+
+/// Methods that look for a text in another one.
+const SEARCHES: [&str; 12] = [
+    "contains",
+    "ends_with",
+    "eq_ignore_ascii_case",
+    "find",
+    "matches",
+    "rfind",
+    "rsplit_once",
+    "split",
+    "split_once",
+    "starts_with",
+    "strip_prefix",
+    "strip_suffix",
+];
+
+/// Whether a text has two or more words.
+fn is_sentence(text: &str) -> bool {
+    let words = text.split(char::is_whitespace);
+    let words = words.filter(|word| word.contains(char::is_alphabetic));
+    words.count() >= 2
+}
+
+/// The functions of a file that look for a sentence in a text.
+#[derive(Default)]
+struct Searches {
+    /// The functions around what is visited.
+    functions: Vec<String>,
+    /// Constants of the file, with their text.
+    constants: BTreeMap<String, String>,
+    found: BTreeSet<String>,
+}
+
+impl Searches {
+    /// The functions of a file, without those of its tests.
+    fn of(text: &str) -> BTreeSet<String> {
+        let parsed = syn::parse_file(text).unwrap();
+        let mut constants = Constants::default();
+        constants.visit_file(&parsed);
+        let mut searches = Self {
+            constants: constants.0,
+            ..Self::default()
+        };
+        searches.visit_file(&parsed);
+        searches.found
+    }
+
+    /// The text of a literal, or of a constant of the file.
+    fn text(&self, value: &syn::Expr) -> Option<String> {
+        match value {
+            syn::Expr::Lit(literal) => literal_text(&literal.lit),
+            syn::Expr::Reference(reference) => self.text(&reference.expr),
+            syn::Expr::Paren(inner) => self.text(&inner.expr),
+            syn::Expr::Path(path) => {
+                let name = path.path.segments.last()?.ident.to_string();
+                self.constants.get(&name).cloned()
+            }
+            _ => None,
+        }
+    }
+
+    fn look(&mut self, value: &syn::Expr) {
+        self.judge(self.text(value));
+    }
+
+    fn judge(&mut self, text: Option<String>) {
+        if text.is_some_and(|text| is_sentence(&text)) {
+            let function = self.functions.last().cloned();
+            self.found.insert(function.unwrap_or_default());
+        }
+    }
+
+    fn within(&mut self, name: &syn::Ident, visit: impl FnOnce(&mut Self)) {
+        self.functions.push(name.to_string());
+        visit(self);
+        self.functions.pop();
+    }
+}
+
+fn literal_text(literal: &syn::Lit) -> Option<String> {
+    match literal {
+        syn::Lit::Str(text) => Some(text.value()),
+        syn::Lit::ByteStr(bytes) => Some(String::from_utf8_lossy(&bytes.value()).into_owned()),
+        _ => None,
+    }
+}
+
+/// The texts that are constants, by their names.
+#[derive(Default)]
+struct Constants(BTreeMap<String, String>);
+
+impl Constants {
+    fn take(&mut self, name: &syn::Ident, value: &syn::Expr) {
+        if let syn::Expr::Lit(literal) = value
+            && let Some(text) = literal_text(&literal.lit)
+        {
+            self.0.insert(name.to_string(), text);
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Constants {
+    fn visit_item_const(&mut self, one: &'ast syn::ItemConst) {
+        self.take(&one.ident, &one.expr);
+    }
+
+    fn visit_impl_item_const(&mut self, one: &'ast syn::ImplItemConst) {
+        self.take(&one.ident, &one.expr);
+    }
+}
+
+impl<'ast> Visit<'ast> for Searches {
+    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
+        if !module.attrs.iter().any(is_for_tests) {
+            visit::visit_item_mod(self, module);
+        }
+    }
+
+    fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
+        if !function.attrs.iter().any(is_for_tests) {
+            self.within(&function.sig.ident, |searches| {
+                visit::visit_item_fn(searches, function);
+            });
+        }
+    }
+
+    fn visit_impl_item_fn(&mut self, function: &'ast syn::ImplItemFn) {
+        if !function.attrs.iter().any(is_for_tests) {
+            self.within(&function.sig.ident, |searches| {
+                visit::visit_impl_item_fn(searches, function);
+            });
+        }
+    }
+
+    fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
+        if SEARCHES.iter().any(|name| call.method == name)
+            && let Some(argument) = call.args.first()
+        {
+            self.look(argument);
+        }
+        visit::visit_expr_method_call(self, call);
+    }
+
+    fn visit_expr_binary(&mut self, binary: &'ast syn::ExprBinary) {
+        if matches!(binary.op, syn::BinOp::Eq(_) | syn::BinOp::Ne(_)) {
+            self.look(&binary.left);
+            self.look(&binary.right);
+        }
+        visit::visit_expr_binary(self, binary);
+    }
+
+    fn visit_pat(&mut self, pattern: &'ast syn::Pat) {
+        if let syn::Pat::Lit(literal) = pattern {
+            self.judge(literal_text(&literal.lit));
+        }
+        visit::visit_pat(self, pattern);
+    }
+}
+
+#[test]
+fn no_sentence_is_looked_into_but_by_parsers() {
+    let mut found = BTreeSet::new();
+    for (path, text) in sources().iter().filter(|(path, _)| !is_test(path)) {
+        let functions = Searches::of(text).into_iter();
+        found.extend(functions.map(|name| format!("{}: {name}", path.display())));
+    }
+    only_these(
+        "a text of two or more words that is looked for in another: make the reason an enum",
+        &found,
+        PARSERS,
+    );
+}
+
+#[test]
+fn a_search_for_a_sentence_is_found() {
+    let text = r#"
+        const WHY: &str = "no rule matches";
+        fn a(text: &str) -> bool { text.starts_with(WHY) }
+        fn b(text: &str) -> bool { text == "not given" }
+        fn c(text: &str) -> bool { matches!(text, "one") || text.contains("one") || text.starts_with("GET ") }
+        fn d(text: &str) -> u8 { match text { "it is gone" => 1, _ => 2 } }
+        struct E;
+        impl E { fn e(text: &str) -> Option<(&str, &str)> { text.split_once(" of the mount at ") } }
+        #[cfg(test)]
+        mod tests { fn f(text: &str) -> bool { text.contains("no rule") } }
+    "#;
+    let names: Vec<String> = Searches::of(text).into_iter().collect();
+    assert_eq!(names, ["a", "b", "d", "e"]);
+}
