@@ -81,8 +81,8 @@ fn found_devices(promise: &Promise, is_fault: fn(fs::FileType, u64) -> bool) -> 
     let (all, whole) = below_dev();
     let faults: Vec<String> = all
         .into_iter()
-        .filter(|(path, kind, number)| is_fault(*kind, *number) && !may(path))
-        .map(|(path, ..)| format!("{} is there", path.display()))
+        .filter(|entry| is_fault(entry.kind, entry.number) && !may(&entry.path))
+        .map(|entry| format!("{} is there", entry.path.display()))
         .collect();
     match (faults.is_empty(), whole) {
         (true, false) => Finding::not_tried(format!(
@@ -95,8 +95,16 @@ fn found_devices(promise: &Promise, is_fault: fn(fs::FileType, u64) -> bool) -> 
 /// Entries of /dev that are looked at, with those of its directories.
 const MOST_ENTRIES: usize = 4096;
 
-/// What lies in /dev and its directories that is no directory: path, type and device number; and whether that is all.
-fn below_dev() -> (Vec<(PathBuf, fs::FileType, u64)>, bool) {
+/// An entry of /dev that is no directory.
+struct DevEntry {
+    path: PathBuf,
+    kind: fs::FileType,
+    /// Of a device: its major and minor number.
+    number: u64,
+}
+
+/// The entries of /dev and its directories, and whether those are all.
+fn below_dev() -> (Vec<DevEntry>, bool) {
     let mut directories = vec![PathBuf::from("/dev")];
     let (mut all, mut seen, mut whole) = (Vec::new(), 0, true);
     while let Some(directory) = directories.pop() {
@@ -121,7 +129,11 @@ fn below_dev() -> (Vec<(PathBuf, fs::FileType, u64)>, bool) {
             };
             match found.is_dir() {
                 true => directories.push(path),
-                false => all.push((path, found.file_type(), found.rdev())),
+                false => all.push(DevEntry {
+                    path,
+                    kind: found.file_type(),
+                    number: found.rdev(),
+                }),
             }
         }
     }
