@@ -45,7 +45,7 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
     }
     if plan.network.opens().is_some() {
         all.push(
-            "no file of the system's gets the certificate of the run's own authority: TLS that is opened is trusted by programs that              look at SSL_CERT_FILE and its kin"
+            "no file of the system's gets the certificate of the run's own authority: TLS that is opened is trusted by programs that read SSL_CERT_FILE and its kin"
                 .to_owned(),
         );
     }
