@@ -15,16 +15,18 @@ pub struct PasswdLine<'a> {
     pub shell: &'a str,
 }
 
-/// The lines that have numbers where numbers stand. The shell may be missing, and colons are a part of it, as for glibc.
+/// The lines that have numbers where numbers stand. What follows them may be missing, and colons are a part of the shell, as for
+/// glibc.
 pub fn lines(text: &str) -> impl Iterator<Item = PasswdLine<'_>> {
-    text.lines().filter_map(|line| {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| {
         let mut fields = line.splitn(7, ':');
         let (name, _password) = (fields.next()?, fields.next()?);
         Some(PasswdLine {
             name,
             uid: fields.next()?.parse().ok()?,
             gid: fields.next()?.parse().ok()?,
-            home: fields.nth(1)?,
+            home: fields.nth(1).unwrap_or_default(),
             shell: fields.next().unwrap_or_default(),
         })
     })
@@ -36,10 +38,12 @@ mod tests {
 
     #[test]
     fn a_line_without_numbers_is_none_and_one_without_a_shell_is_one() {
-        let text = "root:x:0:0:root:/root:/bin/bash\nbroken\n+::::::\nname:x:me:1::/:\nme:x:1000:1001:Me,,:/home/me\n";
+        let text = "root:x:0:0:root:/root:/bin/bash\nbroken\n+::::::\nname:x:me:1::/:\n#no:x:1:1::/:\nme:x:1000:1001:Me,,:/home/me\n\
+                    bare:x:7:8\n";
         let found: Vec<_> = lines(text).collect();
         let names: Vec<_> = found.iter().map(|line| line.name).collect();
-        assert_eq!(names, ["root", "me"]);
+        assert_eq!(names, ["root", "me", "bare"]);
+        assert_eq!((found[2].gid, found[2].home), (8, ""));
         assert_eq!((found[0].uid, found[0].shell), (0, "/bin/bash"));
         let me = found[1];
         assert_eq!(

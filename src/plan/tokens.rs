@@ -1,5 +1,9 @@
 //! PURE. Tokens of service accounts, by their form: a kubelet gives them any name, in volumes beside anything else.
 
+use std::collections::BTreeMap;
+
+use serde_json::value::RawValue;
+
 use super::facts::TokenContent;
 
 /// The names that Kubernetes gives to a token and to the files beside it, in every container that does not refuse it.
@@ -89,11 +93,15 @@ fn is_ours(claims: &[u8]) -> bool {
     if !claims.starts_with(b"eyJ") {
         return false;
     }
-    let claims = decode(claims).and_then(|json| serde_json::from_slice(&json).ok());
-    let Some(serde_json::Value::Object(claims)) = claims else {
+    let Some(json) = decode(claims) else {
         return true;
     };
-    let subject = claims.get("sub").and_then(|sub| sub.as_str());
+    // Values stay text: a pod's author wrote them, and serde_json reads some objects again without a bound on the depth.
+    let Ok(claims) = serde_json::from_slice::<BTreeMap<String, &RawValue>>(&json) else {
+        return true;
+    };
+    let subject = claims.get("sub");
+    let subject = subject.and_then(|sub| serde_json::from_str::<String>(sub.get()).ok());
     subject.is_some_and(|sub| sub.starts_with("system:"))
         || claims.keys().any(|key| key.contains("kubernetes.io"))
 }

@@ -9,6 +9,9 @@ use serde_json::value::RawValue;
 
 use super::LONGEST;
 
+/// The beginning of the keys by which serde_json passes values to itself.
+const PRIVATE: &str = "$serde_json::private::";
+
 /// The fields of an object, each value as it is written.
 pub(super) type Members<'a> = HashMap<String, &'a RawValue>;
 
@@ -133,6 +136,11 @@ impl<'de> Visitor<'de> for ValueCopy<'_> {
             if key.chars().any(char::is_control) {
                 return Err(A::Error::custom(format!(
                     "it has the field {key:?}, whose control character some programs do not read"
+                )));
+            }
+            if key.starts_with(PRIVATE) {
+                return Err(A::Error::custom(format!(
+                    "it has the field {key:?}, whose value some programs read as JSON again"
                 )));
             }
             if seen.contains(&key) {

@@ -142,15 +142,22 @@ impl McpMessage {
     }
 }
 
-/// The id of a message.
+/// The id of a message. It is never read as a [`Value`]: of an object with the private key of [`RawValue`] that would read its text
+/// as JSON again, without a bound on the depth.
 fn id(value: &RawValue) -> Result<Value, &'static str> {
-    let id: Option<Value> = serde_json::from_str(value.get()).ok();
-    let fits = |id: &Value| {
-        let is_text = id.as_str().is_some_and(|text| text.len() <= LONGEST_ID);
-        is_text || id.is_i64() || id.is_u64()
+    let words = text(value).filter(|text| text.len() <= LONGEST_ID);
+    let number = || {
+        serde_json::from_str::<i64>(value.get())
+            .ok()
+            .map(Value::from)
     };
-    id.filter(fits)
-        .ok_or("its id is neither a text of at most 256 bytes nor a whole number")
+    let large = || {
+        serde_json::from_str::<u64>(value.get())
+            .ok()
+            .map(Value::from)
+    };
+    let id = words.map(Value::from).or_else(number).or_else(large);
+    id.ok_or("its id is neither a text of at most 256 bytes nor a whole number")
 }
 
 /// The method of a message.
@@ -193,6 +200,28 @@ mod tests {
 
     fn body(rest: &str) -> String {
         format!(r#"{{"jsonrpc":"2.0",{rest}}}"#)
+    }
+
+    /// With its `raw_value`, serde_json reads the value of such a key as JSON again, however deep.
+    #[test]
+    fn a_key_of_serde_jsons_own_is_refused() {
+        for id in [
+            r#"{"$serde_json::private::RawValue":"1"}"#,
+            r#"{"a":[{"$serde_json::private::RawValue":"{}"}]}"#,
+            r#"{"$serde_json::private::Number":"1"}"#,
+        ] {
+            let message = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#);
+            let why = calls(&message).unwrap_err();
+            assert!(why.contains("read as JSON again"), "{why}");
+        }
+        for id in ["{}", "[]", "1.5", "true", "99999999999999999999"] {
+            let message = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#);
+            assert!(calls(&message).is_err(), "{id}");
+        }
+        for id in ["\"a\"", "-1", "18446744073709551615"] {
+            let message = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#);
+            assert!(calls(&message).is_ok(), "{id}");
+        }
     }
 
     #[test]

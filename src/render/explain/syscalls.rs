@@ -213,6 +213,11 @@ impl TablePrograms<'_> {
         if said(self.loaded, name) != said(Some(own), name) {
             return "by the engine's profile, which is stricter here than the policy".into();
         }
+        if plan.attributes == Switch::Off
+            && let Some(reason) = denies_attributes(name)
+        {
+            return reason.into();
+        }
         if is_in(&plan.allow) {
             return "by the policy's syscalls.allow".into();
         }
@@ -226,11 +231,6 @@ impl TablePrograms<'_> {
                 "no set-user-ID or set-group-ID file (privileges.set-id: {cause}); any other mode is the file's owner's affair"
             )
             .into();
-        }
-        if plan.attributes == Switch::Off
-            && let Some(reason) = denies_attributes(name)
-        {
-            return reason.into();
         }
         reason(name).into()
     }
