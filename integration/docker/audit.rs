@@ -461,6 +461,6 @@ fn no_policy_is_made_that_gives_more_than_the_run_had() {
         "{changed}"
     );
     let refused = agentbox(&["suggest", &name, "--write", &name]).failed();
-    assert!(refused.contains("not whole"), "{refused}");
+    assert!(refused.contains("not complete"), "{refused}");
     assert!(!std::path::Path::new(&format!("/etc/agentbox/policies/{name}.toml")).exists());
 }
