@@ -118,7 +118,7 @@ fn what_is_not_listed_waits_until_a_person_decides() {
     // A denial is remembered, and says so.
     let denied = agent.curl(false, &["-v", "https://other.example.test/tls"]);
     assert!(
-        denied.code != 0 && agent.violations().contains("a person denied it"),
+        denied.code != 0 && agent.violations().contains("the operator denied it"),
         "{denied}"
     );
     assert!(agent.approvals().is_empty());

@@ -61,7 +61,7 @@ fn wrap_name_is_how_other_verbs_find_it_and_nobody_elses() {
         }
         let taken = call(&["wrap", "--name", &name, "--", "echo", "ran"]).failed();
         assert!(
-            taken.contains(&name) && taken.contains("is taken"),
+            taken.contains(&name) && taken.contains("belongs to a running sandbox"),
             "{taken}"
         );
         // It has not ended the first one, whose command still waits.

@@ -157,7 +157,7 @@ fn f34_a_policy_that_a_command_can_write_counts_as_it_was_trusted() {
         }
     }
     let listed = person.agentbox(&["trust", "--list"]).ok();
-    assert!(listed.contains("mine.toml  changed since"), "{listed}");
+    assert!(listed.contains("mine.toml  changed, or"), "{listed}");
     // The control: the same content, by the user's own word, and where no sandbox writes.
     person.agentbox(&["trust", "--yes", &own]).ok();
     assert_eq!(person.wraps(&by_option, look).ok(), "SHOWN\n");
@@ -463,7 +463,7 @@ fn f36_no_sandbox_of_roots_writes_what_the_nodes_file_names() {
             .env("HOME", scratch.path("home"));
         let refused = run_for(WITHIN, &mut command).failed();
         assert!(
-            refused.contains("lies where a command may write"),
+            refused.contains("lies where a sandbox could write it"),
             "{refused}"
         );
     }
@@ -487,7 +487,7 @@ fn f36_root_obeys_no_directory_that_others_may_change() {
     in_mounts(&list).ok();
     for (make, word) in [
         ("mount -t tmpfs -o mode=777 x /run/agentbox".to_owned(), "rights in it"),
-        (format!("mount -t tmpfs -o mode=700,uid={uid} x /run/agentbox"), "somebody else"),
+        (format!("mount -t tmpfs -o mode=700,uid={uid} x /run/agentbox"), "another user"),
         ("mount -t tmpfs -o mode=777 x /run; mkdir -m 700 /run/agentbox".to_owned(), "on the way there"),
         ("mount -t tmpfs -o mode=755 x /run; mkdir -m 777 /run/x; mkdir -m 700 /run/x/a; ln -s x/a /run/agentbox".to_owned(), "link"),
     ] {

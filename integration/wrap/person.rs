@@ -141,10 +141,13 @@ fn wrap_knows_the_person_behind_doas_pkexec_and_a_missing_group() {
             "SUDO_UID=4000111 names nobody",
         ),
         (&[("SUDO_UID", "alice")], "SUDO_UID=alice names nobody"),
-        (&[("DOAS_USER", "no-such-person")], "names nobody"),
+        (
+            &[("DOAS_USER", "no-such-person")],
+            "is not a user of this node",
+        ),
         (
             &[("DOAS_USER", "daemon"), ("SUDO_UID", &uid)],
-            "different people",
+            "different users",
         ),
     ] {
         let refused = called(variables).failed();

@@ -166,7 +166,10 @@ fn settings_of_a_project_count_as_they_were_trusted_and_no_further() {
     // Changed by one byte, and back.
     person.projects_settings("allow = [\"project.test\"] \n");
     let changed = person.plan(&[]).failed();
-    assert!(changed.contains("has changed"), "{changed}");
+    assert!(
+        changed.contains("changed since you trusted it"),
+        "{changed}"
+    );
     let listed = person.by_sudo(&["trust", "--list"]).ok();
     assert_eq!(
         listed,
@@ -335,7 +338,7 @@ fn settings_that_the_command_writes_do_not_count() {
         assert!(!seen.stdout.contains("ran"), "{seen}");
         seen.failed()
     };
-    assert!(stopped().contains("has changed"));
+    assert!(stopped().contains("changed since you trusted it"));
     person.wraps(
         &["--walls", "landlock", "--workspace", &person.home],
         "true",

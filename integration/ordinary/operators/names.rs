@@ -111,7 +111,7 @@ fn u_b7_list_all_says_of_each_container_what_holds_it() {
     assert_eq!(
         head,
         [
-            "ID", "ENGINE", "NAME", "STATUS", "POLICY", "NETWORK", "REFUSED"
+            "ID", "ENGINE", "NAME", "STATUS", "POLICY", "NETWORK", "DENIED"
         ]
     );
     let row = |name: &str| -> Vec<String> {

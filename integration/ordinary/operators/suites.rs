@@ -91,7 +91,7 @@ fn s_6_s_9_what_cannot_start_is_refused_by_its_name() {
     });
     for policy in ["unconfined", "standard"] {
         let said = refused(policy, &unbound);
-        let words = "CAP_SYS_ADMIN is in `inheritable` and not in `bounding`";
+        let words = "CAP_SYS_ADMIN is in `inheritable` but not in `bounding`";
         assert!(said.contains(words), "{said}");
     }
 }

@@ -65,7 +65,7 @@ fn a_9_an_annotation_lets_a_container_debug_its_own_processes() {
         let options = [options, &annotation, &["test-musl"]].concat();
         let refused = docker.run(&options, &["true"]);
         assert!(
-            refused.stderr.contains("syscalls.allow asks for"),
+            refused.stderr.contains("syscalls.allow requests"),
             "{refused}"
         );
     }

@@ -184,7 +184,7 @@ fn m5c_a_whole_home_is_no_workspace_of_wrap() {
             let options = ["wrap", "--policy", policy, "--workspace", workspace];
             let command = [&options[..], &["--", "true"]].concat();
             let refused = person.agentbox(&[], &command).failed();
-            assert!(refused.contains("whole home"), "{refused}");
+            assert!(refused.contains("is a home directory"), "{refused}");
             assert!(refused.contains("cd into a project"), "{refused}");
         }
         // The control: a project in it.

@@ -145,7 +145,7 @@ fn landlock_refuses_what_it_cannot_hide() {
     assert_ne!(refused.code, 0, "{refused}");
     assert!(!refused.stdout.contains("KEY"), "{refused}");
     assert!(
-        refused.stderr.contains(".netrc") && refused.stderr.contains("cannot hold this"),
+        refused.stderr.contains(".netrc") && refused.stderr.contains("cannot enforce this"),
         "{refused}"
     );
 }
