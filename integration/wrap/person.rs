@@ -138,9 +138,9 @@ fn wrap_knows_the_person_behind_doas_pkexec_and_a_missing_group() {
     for (variables, word) in [
         (
             &[("SUDO_UID", "4000111")][..],
-            "SUDO_UID=4000111 names nobody",
+            "SUDO_UID=4000111 is not a user",
         ),
-        (&[("SUDO_UID", "alice")], "SUDO_UID=alice names nobody"),
+        (&[("SUDO_UID", "alice")], "SUDO_UID=alice is not a user"),
         (
             &[("DOAS_USER", "no-such-person")],
             "is not a user of this node",
