@@ -17,6 +17,8 @@ FILE = Path(__file__).resolve().with_name("best.toml")
 RATIO_SLACK = 1.05
 # Counts vary by a few calls from run to run: a poll more, an entry of /proc more.
 COUNT_SLACK = 1.02
+# A call that a signal interrupts is made again: of a process with five calls that is more than two percent.
+FEW_CALLS = 3
 # The machine of an entry that was noted without one.
 NOT_NOTED = "not noted"
 HEAD = """\
@@ -24,7 +26,7 @@ HEAD = """\
 #
 # [[ratio]]: the best ratio of a figure. A run fails if its whole interval is over 1.05 times `value`, or under it by as
 # much where `higher = true`. `low` and `high` are the 95 % interval, if it was noted.
-# [[count]]: does not depend on the machine. hack/test fails if a run is more than 2 percent over `value`.
+# [[count]]: does not depend on the machine. hack/test fails if a run is more than 2 percent, and of calls three more, over `value`.
 #
 # A change that costs more raises the value here by hand, with `reason`, and says so in its commit.
 """
@@ -127,7 +129,8 @@ def is_better(best, measured):
 
 def count_is_worse(best, measured):
     """More than the slack above the bar."""
-    return measured > best.value * COUNT_SLACK
+    few = FEW_CALLS if best.name.startswith("calls") else 0
+    return measured > best.value * COUNT_SLACK + few
 
 
 def count_is_better(best, measured):
@@ -255,11 +258,11 @@ def check():
         # Controls: without them a ratchet that never fails would pass.
         ("a worse ratio fails", outcome("time", 0.53, 0.6), ("WORSE", True, False)),
         ("a slower speed fails", outcome("speed", 1.5, 1.9, higher=True), ("WORSE", True, False)),
-        ("a count over the slack fails", count_outcome("calls", 1021), ("WORSE", True, False)),
+        ("a count over the slack fails", count_outcome("calls", 1024), ("WORSE", True, False)),
         ("a count without a bar fails", count_outcome("other", 1), ("NO BAR", True, True)),
         ("an interval that begins under the slack passes", outcome("time", 0.52, 0.9), ("kept", False, False)),
         ("a speed's interval that ends in the slack passes", outcome("speed", 1.0, 1.95, higher=True), ("kept", False, False)),
-        ("a count within the slack passes", count_outcome("calls", 1020), ("kept", False, False)),
+        ("a count within the slack passes", count_outcome("calls", 1023), ("kept", False, False)),
         ("a better interval is kept", outcome("time", 0.4, 0.49), ("better", False, True)),
         ("a higher speed is kept", outcome("speed", 2.1, 2.2, higher=True), ("better", False, True)),
         ("an interval around the best is not", outcome("time", 0.3, 0.51), ("kept", False, False)),
