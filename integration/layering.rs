@@ -386,18 +386,23 @@ impl<'ast> Visit<'ast> for LongTuples {
     }
 }
 
+/// The attributes of an item that can be built for tests alone.
+fn attributes(item: &syn::Item) -> &[syn::Attribute] {
+    match item {
+        syn::Item::Const(one) => &one.attrs,
+        syn::Item::Enum(one) => &one.attrs,
+        syn::Item::Fn(one) => &one.attrs,
+        syn::Item::Impl(one) => &one.attrs,
+        syn::Item::Mod(one) => &one.attrs,
+        syn::Item::Struct(one) => &one.attrs,
+        syn::Item::Use(one) => &one.attrs,
+        _ => &[],
+    }
+}
+
 impl<'ast> Visit<'ast> for Sizes {
     fn visit_item(&mut self, item: &'ast syn::Item) {
-        let attributes: &[syn::Attribute] = match item {
-            syn::Item::Const(one) => &one.attrs,
-            syn::Item::Fn(one) => &one.attrs,
-            syn::Item::Impl(one) => &one.attrs,
-            syn::Item::Mod(one) => &one.attrs,
-            syn::Item::Struct(one) => &one.attrs,
-            syn::Item::Use(one) => &one.attrs,
-            _ => &[],
-        };
-        if !self.is_for_tests(attributes, item.span()) {
+        if !self.is_for_tests(attributes(item), item.span()) {
             visit::visit_item(self, item);
         }
     }

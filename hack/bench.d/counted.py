@@ -5,7 +5,6 @@ The calls depend on the cgroup hierarchies, which the names say, and a little on
 files in /etc and ten mounts changed no count by more than 0.2 percent."""
 
 import signal
-import subprocess
 import time
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -13,7 +12,7 @@ from statistics import median
 
 import wrapped
 from stats import ratio
-from traced import begun_calls, exited, roles
+from traced import begun_calls, exited, roles, traced
 
 # The median of this many runs: a poll more or less is no change.
 RUNS = 3
@@ -27,13 +26,7 @@ QUIET = 0.4
 def count(bench, command, program):
     """Role -> system calls of a command and of the processes that it starts, until all have ended or wait."""
     log = bench.state / "trace-counted"
-    log.unlink(missing_ok=True)
-    tracer = subprocess.Popen(
-        ["strace", "-f", "-q", "-I", "1", "-e", "signal=none", "-o", log, *map(str, command)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    tracer = traced(command, log)
     end, size, since = time.monotonic() + WITHIN, -1, time.monotonic()
     while tracer.poll() is None:
         now = time.monotonic()

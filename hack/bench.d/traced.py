@@ -31,17 +31,22 @@ def exited(text):
     return int(end[1]) if end else None
 
 
-def count(bench, command):
-    """The calls of a create until it returns. Who stays (the sidecar, the container's process) is let go then."""
-    # Kept, to be read by whoever wants to know which calls they are.
-    log = bench.state / f"trace-{Path(command[0]).name}"
+def traced(command, log):
+    """A command under strace with all that it starts; their calls go to the log."""
     log.unlink(missing_ok=True)
-    tracer = subprocess.Popen(
+    return subprocess.Popen(
         ["strace", "-f", "-q", "-I", "1", "-e", "signal=none", "-o", log, *map(str, command)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+
+
+def count(bench, command):
+    """The calls of a create until it returns. Who stays (the sidecar, the container's process) is let go then."""
+    # Kept, to be read by whoever wants to know which calls they are.
+    log = bench.state / f"trace-{Path(command[0]).name}"
+    tracer = traced(command, log)
     end = time.monotonic() + WITHIN
     try:
         while True:

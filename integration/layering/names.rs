@@ -161,22 +161,9 @@ impl Names {
     }
 }
 
-/// The attributes of an item that can be built for tests alone.
-fn attributes(item: &syn::Item) -> &[syn::Attribute] {
-    match item {
-        syn::Item::Enum(one) => &one.attrs,
-        syn::Item::Impl(one) => &one.attrs,
-        syn::Item::Fn(one) => &one.attrs,
-        syn::Item::Mod(one) => &one.attrs,
-        syn::Item::Struct(one) => &one.attrs,
-        syn::Item::Use(one) => &one.attrs,
-        _ => &[],
-    }
-}
-
 impl<'ast> Visit<'ast> for Names {
     fn visit_item(&mut self, item: &'ast syn::Item) {
-        if attributes(item).iter().any(super::is_for_tests) {
+        if super::attributes(item).iter().any(super::is_for_tests) {
             return;
         }
         match item {
