@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -56,8 +57,13 @@ impl Cli {
     }
 
     fn read_from(arguments: &[OsString]) -> Result<Self, clap::Error> {
-        let mut command = help::command();
-        let matches = command.try_get_matches_from_mut(arguments)?;
+        let mut command = Self::command();
+        let matches = command.try_get_matches_from_mut(arguments);
+        // The overview is made for who asks for help: `exec` and `wrap` come by here.
+        let matches = matches.or_else(|error| match error.kind() {
+            ErrorKind::DisplayHelp => help::command().try_get_matches_from(arguments),
+            _ => Err(error),
+        })?;
         let mut cli = Self::from_arg_matches(&matches).map_err(|e| e.format(&mut command))?;
         cli.global.root_given = is_given(&matches, "root");
         Ok(cli)
