@@ -200,7 +200,10 @@ fn direct_receipts_are_accepted_by_others_verifiers() {
         let dir = signed.scratch.dir("others");
         let copy = "set -eu; cd \"$4\"; cp \"$1\" receipt.json; cp \"$2\" node.pem; cp \"$3\" record.json\n";
         let script = format!("{copy}{}", lines.join("\n"));
-        run("sh", &["-c", &script, "sh", receipt, &signed.key, record, &dir])
+        run(
+            "sh",
+            &["-c", &script, "sh", receipt, &signed.key, record, &dir],
+        )
     };
     // securesystemslib's lines take the files that openssl's make.
     let (made, _) = openssl.split_once("openssl pkeyutl").unwrap();
