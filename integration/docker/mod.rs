@@ -18,6 +18,7 @@ mod honey;
 mod inbound;
 mod inside;
 mod internal;
+mod jobs;
 mod learn;
 mod leftovers;
 mod mcp;

@@ -1,9 +1,11 @@
 //! The policies that are part of the program.
 
-/// Name and text of each, tightest first. They are parsed when needed: this is on the way of every start.
-pub const BUILTIN: [(&str, &str); 3] = [
+/// Name and text of each, tightest first; `ci` is `standard` with other writable files. They are parsed when needed: this is
+/// on the way of every start.
+pub const BUILTIN: [(&str, &str); 4] = [
     ("strict", include_str!("../../policies/strict.toml")),
     ("standard", include_str!("../../policies/standard.toml")),
+    ("ci", include_str!("../../policies/ci.toml")),
     ("permissive", include_str!("../../policies/permissive.toml")),
 ];
 

@@ -194,7 +194,7 @@ fn about_names_and_files() -> Vec<(Case, &'static str, &'static str)> {
         (
             case().flag("strickt").file("ours", ""),
             "NoSuchPolicy",
-            "--policy: there is no policy strickt; did you mean strict?; known: strict, standard, permissive, ours",
+            "--policy: there is no policy strickt; did you mean strict?; known: strict, standard, ci, permissive, ours",
         ),
         (
             case().node("ceiling = \"gone\""),
@@ -204,7 +204,7 @@ fn about_names_and_files() -> Vec<(Case, &'static str, &'static str)> {
         (
             case().file("ours", "base = \"gone\"").flag("ours"),
             "NoSuchPolicy",
-            "policy file ours.toml: there is no policy gone; known: strict, standard, permissive, ours",
+            "policy file ours.toml: there is no policy gone; known: strict, standard, ci, permissive, ours",
         ),
         (
             case()

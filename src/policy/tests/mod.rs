@@ -228,6 +228,23 @@ fn the_built_in_policies_are_what_the_design_says() {
         MountRule::Drop,
     );
     let standard = files(RootAccess::Engine, all.clone(), "4GiB", MountRule::ReadOnly);
+    let mut ci = files(
+        RootAccess::Ephemeral,
+        all.clone(),
+        "16GiB",
+        MountRule::ReadOnly,
+    );
+    ci.write = [
+        "/__w",
+        "/__w/_temp",
+        "/__w/_tool",
+        "/builds",
+        "/cache",
+        "/github/home",
+        "/github/workflow",
+    ]
+    .map(|place| place.parse().unwrap())
+    .into();
     let permissive = files(RootAccess::Engine, all, "16GiB", MountRule::Keep);
     let count = |number: &str| number.parse().unwrap();
     let closed = |mode| Network {
@@ -273,12 +290,19 @@ fn the_built_in_policies_are_what_the_design_says() {
             nine.clone(),
             ["4096", "unlimited"],
         ),
+        expect(
+            "ci",
+            ci,
+            closed(NetworkMode::Local),
+            nine.clone(),
+            ["16384", "unlimited"],
+        ),
         expect("permissive", permissive, open, nine, ["16384", "unlimited"]),
     ];
     for policy in policies {
         assert_eq!(builtin(policy.name.as_str()), policy);
     }
-    assert_eq!(BUILTIN.len(), 3);
+    assert_eq!(BUILTIN.len(), 4);
 }
 
 mod annotations;
