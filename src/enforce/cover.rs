@@ -127,7 +127,8 @@ impl<'a> Masks<'a> {
         inodes: &BTreeSet<u64>,
     ) -> Result<(), EnforceError> {
         let step = format!(
-            "mask entries of {directory:?}: it was moved meanwhile (start again when no other process moves it)"
+            "mask entries of {}: it was moved meanwhile (start again when no other process moves it)",
+            shortened(directory)
         );
         let found = self.follow.open(directory);
         let found = found.and_then(|fd| rustix::fs::fstat(&fd));
@@ -144,7 +145,8 @@ impl<'a> Masks<'a> {
             true => Ok(()),
             false => {
                 let step = format!(
-                    "mask {path:?}, which has gone since it was found inside a mount (start it again)"
+                    "mask {}, which has gone since it was found inside a mount (start it again)",
+                    shortened(path)
                 );
                 Err(EnforceError::step(step)(Errno::NOENT))
             }
@@ -152,7 +154,7 @@ impl<'a> Masks<'a> {
     }
 
     fn mask_if_there(&mut self, path: &Path) -> Result<bool, EnforceError> {
-        let step = || EnforceError::step(format!("mask {path:?}"));
+        let step = || EnforceError::step(format!("mask {}", shortened(path)));
         let target = match self.follow.find_to_mask(path) {
             Err(Errno::LOOP) => return Err(EnforceError::LinkOnTheWay(path.to_owned())),
             found => found.map_err(step())?,
@@ -187,6 +189,20 @@ impl<'a> Masks<'a> {
         let covered = copy(&null, MountReach::One).and_then(|mount| attach(&mount, target));
         self.null = Some(null);
         covered
+    }
+}
+
+/// A path in a message: workloads can make paths of thousands of bytes, and the reason must still be seen.
+fn shortened(path: &Path) -> String {
+    const ENDS: usize = 60;
+    let text = format!("{path:?}");
+    let letters: Vec<char> = text.chars().collect();
+    match letters.len() > 3 * ENDS {
+        true => {
+            let ends = [&letters[..ENDS], &letters[letters.len() - ENDS..]];
+            ends.map(|end| end.iter().collect::<String>()).join(" ... ")
+        }
+        false => text,
     }
 }
 

@@ -112,7 +112,9 @@ pub fn mount_all(
     let held = plan.found_in.iter();
     let held: HashMap<&Path, &BTreeSet<u64>> =
         held.map(|f| (f.directory.as_path(), &f.inodes)).collect();
-    for path in plan.masked.iter().filter(ours) {
+    // Children first: one mount may show what lies too deep as a whole, and another mount the same directory in part. A mask that
+    // lies below a later one moves with its directory, if another process moves that meanwhile.
+    for path in plan.masked.iter().rev().filter(ours) {
         if plan.found.contains(path)
             && let Some(directory) = path.parent()
             && let Some(inodes) = held.get(directory)

@@ -7,6 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
+use serde_json::json;
 
 use super::{bind, run, seen};
 use crate::command::run as command;
@@ -113,6 +114,17 @@ fn f23_directories_deeper_than_a_path_keep_nobody_out() {
         assert!(found.stdout.ends_with("in\n"), "{policy}: {found}");
         assert!(!found.stdout.contains(SECRET), "{policy}: {found}");
     }
+    // Two mounts show the same tree, and each hides it at another depth.
+    let mut config = node.config(&["sh", "-c", "cat /x/.netrc; cd /x/deep/dd/dd && echo in"]);
+    let inner = json!({"destination": "/x/deep", "type": "bind", "source": format!("{workspace}/deep"), "options": ["rbind", "rw"]});
+    config["process"]["cwd"] = "/x".into();
+    let mounts = config["mounts"].as_array_mut().unwrap();
+    mounts.extend([bind(&workspace), inner]);
+    for policy in ["standard", "permissive"] {
+        let found = run(&node, policy, &config);
+        assert!(found.stdout.ends_with("in\n"), "{policy}: {found}");
+        assert!(!found.stdout.contains(SECRET), "{policy}: {found}");
+    }
     command("rm", &["-r", &workspace]).ok();
     fs::create_dir(workspace).unwrap();
 }
@@ -169,6 +181,36 @@ fn f22_no_start_sees_a_credential_that_is_moved_past_the_search() {
         fs::read_to_string(format!("{from}/.aws/credentials")).unwrap(),
         SECRET
     );
+}
+
+/// AGENTS 4: beside a build that makes and removes directories without a pause, containers start.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn agents_4_a_start_beside_a_build_is_not_refused() {
+    let node = Node::new();
+    node.scratch.file("ws/project/.netrc", SECRET);
+    let workspace = node.scratch.path("ws");
+    let script = "while :; do mkdir -p a/x b/x c/x; : >a/x/f; rm -r a b c; done";
+    let mut build = std::process::Command::new("sh")
+        .args(["-c", script])
+        .current_dir(&workspace)
+        .spawn()
+        .unwrap();
+    let seen: Vec<_> = (0..8)
+        .map(|_| {
+            seen(
+                &node,
+                "standard",
+                bind(&workspace),
+                "cat project/.netrc; echo in",
+            )
+        })
+        .collect();
+    build.kill().unwrap();
+    build.wait().unwrap();
+    for seen in seen {
+        assert_eq!(seen.ok(), "in\n");
+    }
 }
 
 /// F-M5: links and odd names are no mask's business, and stop nobody.
