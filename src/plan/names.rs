@@ -12,7 +12,7 @@ use oci_spec::runtime::{LinuxNamespaceType, Spec};
 
 use super::judge::by_link;
 use super::never::NeverList;
-use super::support::is_id;
+use super::support::{is_id, is_podmans};
 use super::volumes::{Pod, pod};
 use super::{BundleFacts, FileKind, SourceFacts};
 
@@ -88,7 +88,7 @@ impl NameOwners<'_> {
         let parts: Vec<&str> = path.iter().filter_map(|c| c.to_str()).collect();
         match parts.as_slice() {
             // podman's and CRI-O's.
-            [.., "overlay-containers", id, "userdata", last] => {
+            [.., list, id, "userdata", last] if is_podmans(list) => {
                 self.ids.contains(id) && *last == name
             }
             // Docker's, and a pod's of containerd's; nerdctl's.
@@ -109,9 +109,15 @@ fn is_engines(facts: &SourceFacts, bundle: &BundleFacts) -> bool {
     // `overlay2/ID/merged`, `vfs/dir/ID`, `rootfs/overlayfs/ID`, `btrfs/subvolumes/ID`, `fuse-overlayfs/ID/merged`.
     let data = bundle.rootfs.ancestors().nth(3);
     let docker = data.map(|data| data.join("containers"));
-    // `overlay-containers/ID/userdata`.
+    // `overlay-containers/ID/userdata`, `vfs-containers/ID/userdata`.
     let podman = bundle.bundle.ancestors().nth(2);
-    let podman = podman.filter(|store| store.ends_with("overlay-containers"));
+    let list = |store: &&Path| {
+        store
+            .file_name()
+            .and_then(|name| name.to_str())
+            .is_some_and(is_podmans)
+    };
+    let podman = podman.filter(list);
     let above = |steps| facts.path.ancestors().nth(steps);
     let closed = above(1).is_some_and(|directory| NeverList::builtin().is_closed(directory));
     bundle.cri

@@ -48,15 +48,19 @@ fn by_name(
         ("/etc/hostname", [.., "sandboxes", id, last]) if file && is_id(id) && *last == name => {
             Some(("the pod's host name file", false))
         }
-        (
-            "/etc/hostname" | "/run/.containerenv",
-            [.., "overlay-containers", id, "userdata", last],
-        ) if file && is_id(id) && *last == name => Some(("podman's file", false)),
+        ("/etc/hostname" | "/run/.containerenv", [.., list, id, "userdata", last])
+            if file && is_podmans(list) && is_id(id) && *last == name =>
+        {
+            Some(("podman's file", false))
+        }
         (
             "/dev/shm",
-            [.., "overlay-containers", id, "userdata", "shm"] | [.., "sandboxes", id, "shm"],
+            [.., list, id, "userdata", "shm"],
             // Another one's is shared with whoever shares its namespace.
-        ) if ipc.contains(id) && facts.kind == FileKind::Directory && facts.tmpfs => {
+        ) if is_podmans(list) && is_shared_memory(id, ipc, facts) => {
+            Some(("the container's shared memory", true))
+        }
+        ("/dev/shm", [.., "sandboxes", id, "shm"]) if is_shared_memory(id, ipc, facts) => {
             Some(("the container's shared memory", true))
         }
         ("/sbin/docker-init", [.., "docker-init" | "tini" | "tini-static"]) if file => {
@@ -67,6 +71,19 @@ fn by_name(
         }
         _ => None,
     }
+}
+
+fn is_shared_memory(id: &str, ipc: &BTreeSet<&str>, facts: &SourceFacts) -> bool {
+    ipc.contains(id) && facts.kind == FileKind::Directory && facts.tmpfs
+}
+
+/// The storage drivers of containers/storage that give a container a directory (containers-storage.conf(5)).
+const PODMANS_DRIVERS: [&str; 4] = ["overlay", "vfs", "btrfs", "zfs"];
+
+/// Whether podman and CRI-O give this name to the directory of a store's containers: `DRIVER-containers`.
+pub fn is_podmans(list: &str) -> bool {
+    let driver = list.strip_suffix("-containers");
+    driver.is_some_and(|driver| PODMANS_DRIVERS.contains(&driver))
 }
 
 /// An engine's container id: 64 hexadecimal digits.

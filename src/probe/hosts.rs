@@ -57,18 +57,41 @@ pub struct NodePlaces {
     pub public: Vec<PathBuf>,
 }
 
+/// Where the list has podman's store, and CRI-O's.
+const PODMAN: &str = "/var/lib/containers/storage";
+/// Where it has Docker's data.
+const DOCKER: &str = "/var/lib/docker";
+
 /// Where an engine's data lies, and where the list has it, by the place of a root file system in it: podman's and CRI-O's, and
-/// Docker's with containerd's image store.
-fn moved_by_root(rootfs: &Path) -> Option<(&Path, &'static str)> {
+/// Docker's with its own stores and containerd's. `is_podmans` tells whose data it is where both use a driver's layout.
+fn moved_by_root(
+    rootfs: &Path,
+    is_podmans: impl Fn(&Path, &str) -> bool,
+) -> Option<(&Path, &'static str)> {
     let data = rootfs.ancestors().nth(3)?;
     let below = rootfs.strip_prefix(data).ok()?;
     let parts: Vec<&str> = below.iter().filter_map(|part| part.to_str()).collect();
     let usual = match parts[..] {
-        ["overlay", id, "merged"] if is_id(id) => "/var/lib/containers/storage",
-        ["overlay2", id, "merged"] | ["rootfs", _, id] if is_id(id) => "/var/lib/docker",
+        ["overlay", id, "merged"] if is_id(id) => PODMAN,
+        ["overlay2" | "fuse-overlayfs", id, "merged"] | ["rootfs", _, id] if is_id(id) => DOCKER,
+        [driver @ "vfs", "dir", id]
+        | [driver @ "btrfs", "subvolumes", id]
+        | [driver @ "zfs", "graph", id]
+            if is_id(id) =>
+        {
+            match is_podmans(data, driver) {
+                true => PODMAN,
+                false => DOCKER,
+            }
+        }
         _ => return None,
     };
     Some((data, usual))
+}
+
+/// Whether a driver's data has podman's list of containers beside it.
+fn has_list(data: &Path, driver: &str) -> bool {
+    stat(&data.join(format!("{driver}-containers"))).is_some()
 }
 
 /// `DATA/io.containerd.snapshotter.v1.overlayfs/snapshots/7/fs`.
@@ -200,7 +223,7 @@ impl Hosts {
             })
         });
         let mut known: Vec<KnownFile> = known.collect();
-        let moved = moved_by_root(rootfs);
+        let moved = moved_by_root(rootfs, has_list);
         known.extend(
             moved.and_then(|(data, usual)| KnownFile::moved(never, &mut plain, data, usual)),
         );
@@ -401,6 +424,30 @@ mod tests {
         let hosts = Hosts::of(never, &merged);
         assert_eq!(judged(&hosts, "o/swarm"), never_in);
         assert_eq!(inside(&hosts), [PathBuf::from("o")]);
+        for (number, (driver, sub)) in [("vfs", "dir"), ("btrfs", "subvolumes"), ("zfs", "graph")]
+            .into_iter()
+            .enumerate()
+        {
+            for (engine, list, secrets) in [
+                ("podman", format!("{driver}-containers"), "secrets"),
+                ("docker", "containers".to_owned(), "swarm"),
+            ] {
+                let data = format!("{engine}-{number}");
+                let root = dir.join(&data).join(driver).join(sub).join(&id);
+                for path in [&root, &dir.join(&data).join(&list)] {
+                    fs::create_dir_all(path).unwrap();
+                }
+                for path in [secrets, "volumes/v/_data"] {
+                    fs::create_dir_all(dir.join(&data).join(path)).unwrap();
+                }
+                let hosts = Hosts::of(never, &root);
+                assert_eq!(judged(&hosts, &data), never_in, "{driver} {engine}");
+                let own = judged(&hosts, &format!("{data}/{secrets}"));
+                assert_eq!(own, never_in, "{driver} {engine}");
+                let volume = judged(&hosts, &format!("{data}/volumes/v/_data"));
+                assert_eq!(volume, let_in, "{driver} {engine}");
+            }
+        }
         // Where the list has it already, it is known by that.
         let usual = PathBuf::from(
             "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/7/fs",

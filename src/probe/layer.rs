@@ -15,7 +15,7 @@ use super::ProbeError;
 use super::source::{Judge, is_home};
 use crate::plan::RootOrigin;
 use crate::plan::never::NeverList;
-use crate::plan::support::is_id;
+use crate::plan::support::{is_id, is_podmans};
 
 /// More than the records of some ten thousand containers.
 const LARGEST: u64 = 32 << 20;
@@ -80,7 +80,7 @@ fn is_store(path: &Path) -> bool {
         [.., "executor", _, "rootfs"] => true,
         _ => parts
             .windows(2)
-            .any(|two| two[0] == "overlay-containers" && is_id(two[1])),
+            .any(|two| is_podmans(two[0]) && is_id(two[1])),
     };
     let containerds = ["io.containerd.snapshotter.", "io.containerd.runtime."];
     by_id

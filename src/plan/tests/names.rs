@@ -167,12 +167,16 @@ fn an_id_in_a_volume_is_no_engines() {
     ] {
         assert_eq!(at(&source, (&bundle, rootfs)), is, "{source} {rootfs}");
     }
-    let store = "/srv/storage/overlay-containers";
-    let own = format!("{store}/{ID}/userdata");
-    let rootfs = "/srv/storage/overlay/0a1b/merged";
-    assert!(at(&format!("{own}/hosts"), (&own, rootfs)));
-    let other = format!("/srv/x/overlay-containers/{ID}/userdata/hosts");
-    assert!(!at(&other, (&own, rootfs)));
+    for (driver, rootfs) in [
+        ("overlay", "/srv/storage/overlay/0a1b/merged"),
+        ("vfs", "/srv/storage/vfs/dir/0a1b"),
+        ("btrfs", "/srv/storage/btrfs/subvolumes/0a1b"),
+    ] {
+        let own = format!("/srv/storage/{driver}-containers/{ID}/userdata");
+        assert!(at(&format!("{own}/hosts"), (&own, rootfs)), "{driver}");
+        let other = format!("/srv/x/{driver}-containers/{ID}/userdata/hosts");
+        assert!(!at(&other, (&own, rootfs)), "{driver}");
+    }
     // A link that a container can have made.
     let source = format!("/var/lib/docker/containers/{ID}/hosts");
     let link = FollowedLink {
