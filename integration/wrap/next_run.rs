@@ -496,6 +496,49 @@ fn f36_root_obeys_no_directory_that_others_may_change() {
     }
 }
 
+/// F36, L4: neither does it read a log there, nor sign by a key there.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f36_root_keeps_no_log_and_no_key_where_others_may_change_it() {
+    let _docker = Docker::connect();
+    let program = program();
+    let person = Account::new();
+    let uid = person.uid;
+    let verbs = ["audit", "key"];
+    let made = "mkdir -p /var/lib/agentbox; mount -t tmpfs -o mode=711 x /var/lib/agentbox; ";
+    for verb in verbs {
+        in_mounts(&format!("{made}{program} {verb}")).ok();
+    }
+    for (make, cure) in [
+        (
+            "mount -t tmpfs -o mode=777 x /var/lib/agentbox".to_owned(),
+            "/var/lib/agentbox",
+        ),
+        (
+            format!("mount -t tmpfs -o mode=711,uid={uid} x /var/lib/agentbox"),
+            "/var/lib/agentbox",
+        ),
+        (
+            format!(
+                "mount -t tmpfs -o mode=711 x /var/lib/agentbox; mkdir -m 777 /var/lib/agentbox/y; ln -s y /var/lib/agentbox/runs"
+            ),
+            "/var/lib/agentbox/y",
+        ),
+    ] {
+        // The key lies beside the runs.
+        for verb in verbs.iter().take(if cure.ends_with('y') { 1 } else { 2 }) {
+            let refused = in_mounts(&format!(
+                "mkdir -p /var/lib/agentbox; {make}; {program} {verb}"
+            ))
+            .failed();
+            assert!(
+                refused.contains(&format!("go-w {cure:?}")),
+                "{make}: {verb}: {refused}"
+            );
+        }
+    }
+}
+
 /// F36
 #[test]
 #[ignore = "needs the rig: hack/test"]

@@ -20,6 +20,7 @@ use rustix::process::{Pid, Signal, WaitOptions};
 use crate::enforce::disk::{self, DiskAnswer};
 use crate::probe::disk::{CONTROL, DIRECTORY};
 use crate::render::ext4::{EmptyImage, Owner};
+use crate::runtime::state::persons::{self, Use};
 use crate::sys::{loopback, process, socket};
 
 /// How often a free device is looked for, which another container may take first.
@@ -135,6 +136,7 @@ fn root_of(spec: &Spec) -> Owner {
 
 /// For root alone, and gone when it is closed.
 fn file_without_name() -> io::Result<File> {
+    persons::check_way(Path::new(DIRECTORY), Use::Disks).map_err(io::Error::other)?;
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)

@@ -13,6 +13,7 @@ use crate::render::identity::ContainerIdentity;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::find;
 use crate::runtime::state::identity;
+use crate::runtime::state::persons::{self, Use};
 use crate::runtime::state::record::{self, Record};
 use crate::runtime::state::store::{self, ContainerPaths};
 
@@ -301,6 +302,7 @@ pub fn all() -> Result<Vec<RunDir>, RuntimeError> {
     let Some(base) = base() else {
         return Ok(Vec::new());
     };
+    persons::check_way(&base, Use::Logs)?;
     let entries = match std::fs::read_dir(&base) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),

@@ -18,6 +18,7 @@ use crate::receipt::{
     Envelope, LogPart, RunReceipt, SigningKey, Statement, Subject, Times, UNKNOWN, VerifyOutcome,
 };
 use crate::runtime::RuntimeError;
+use crate::runtime::state::persons::{self, Use};
 use crate::runtime::state::record::{self, Record, write_whole};
 use crate::runtime::state::store::ContainerPaths;
 
@@ -40,6 +41,9 @@ pub fn key_path() -> Result<PathBuf, RuntimeError> {
 /// The key that signs; `None` where none was made.
 pub fn key() -> Result<Option<SigningKey>, RuntimeError> {
     let path = key_path()?;
+    if let Some(above) = path.parent() {
+        persons::check_way(above, Use::Logs)?;
+    }
     let refuse = |why: String| RuntimeError::Input {
         path: path.clone(),
         why,

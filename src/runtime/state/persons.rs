@@ -12,7 +12,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::runtime::unprivileged;
-use crate::sys::path::{resolve_owned, weakest};
+use crate::sys::path::{UnsafePath, resolve_owned, weakest};
 
 /// Why the user has no directory for agentbox's files.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +27,16 @@ pub enum UserDirError {
         used_for: Use,
         /// What is wrong with it.
         why: String,
+    },
+    /// Other users may put another directory in its place.
+    #[error("{dir:?} is not used for {used_for} ({weak}): `chown root {:?} && chmod go-w {:?}`", weak.path, weak.path)]
+    UnsafeWay {
+        /// The directory.
+        dir: PathBuf,
+        /// What it would hold.
+        used_for: Use,
+        /// Which step on the way there.
+        weak: UnsafePath,
     },
     /// It cannot be made.
     #[error("make {dir:?} for {used_for}: {}", remedy(*.used_for, dir))]
@@ -48,6 +58,8 @@ pub enum Use {
     Containers,
     /// What stays of containers.
     Logs,
+    /// The files of their scratch disks.
+    Disks,
 }
 
 impl fmt::Display for Use {
@@ -55,6 +67,7 @@ impl fmt::Display for Use {
         f.write_str(match self {
             Self::Containers => "containers",
             Self::Logs => "the logs of containers",
+            Self::Disks => "scratch disks",
         })
     }
 }
@@ -69,10 +82,10 @@ fn remedy(used_for: Use, dir: &Path) -> String {
                 .to_owned()
         }
         // Root's has one place.
-        Use::Logs if rustix::process::geteuid().is_root() => {
+        Use::Logs | Use::Disks if rustix::process::geteuid().is_root() => {
             format!("`chown root {dir:?} && chmod 0700 {dir:?}`, or remove it")
         }
-        Use::Logs => {
+        Use::Logs | Use::Disks => {
             "give it mode 0700, remove it, or set XDG_STATE_HOME to a directory of yours".to_owned()
         }
     }
@@ -102,23 +115,45 @@ pub fn check(dir: &Path, used_for: Use) -> Result<(), UserDirError> {
     // What is secret in root's directory has modes of its own: a node may make it for everybody to look into (tmpfiles.d(5)).
     let denied = match used_for {
         Use::Containers if unprivileged::uid() == 0 => 0o022,
-        Use::Containers | Use::Logs => 0o077,
+        Use::Containers | Use::Logs | Use::Disks => 0o077,
     };
-    match wrong(dir, denied).and_then(|why| match why {
-        Some(why) => Ok(Some(why.to_owned())),
-        None => led_by_others(dir, used_for),
-    }) {
-        Ok(None) => Ok(()),
+    match wrong(dir, denied) {
+        Ok(None) => check_way(dir, used_for),
         Ok(Some(why)) => Err(UserDirError::Unsafe {
             dir: dir.to_owned(),
             used_for,
-            why,
+            why: why.to_owned(),
         }),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => check_way(dir, used_for),
         Err(source) => Err(UserDirError::NotMade {
             dir: dir.to_owned(),
             used_for,
             source,
+        }),
+    }
+}
+
+/// Refuses a directory, there or not, that other users may write, or put another one in the place of. They may read it.
+pub fn check_way(dir: &Path, used_for: Use) -> Result<(), UserDirError> {
+    let own = unprivileged::uid();
+    // A user's logs, which no verb obeys, lie in a home that its owner may have opened to a group.
+    if used_for == Use::Logs && own != 0 {
+        return Ok(());
+    }
+    let Err(error) = resolve_owned(dir, own) else {
+        return Ok(());
+    };
+    match weakest(&error) {
+        Some(weak) => Err(UserDirError::UnsafeWay {
+            dir: dir.to_owned(),
+            used_for,
+            weak: weak.clone(),
+        }),
+        None if error.kind() == ErrorKind::NotFound => Ok(()),
+        None => Err(UserDirError::NotMade {
+            dir: dir.to_owned(),
+            used_for,
+            source: error,
         }),
     }
 }
@@ -132,22 +167,6 @@ pub fn make(dir: &Path, used_for: Use) -> Result<(), UserDirError> {
             source,
         }),
         _ => check(dir, used_for),
-    }
-}
-
-/// Who else could put another directory in its place. A user's logs, which no verb obeys, lie in a home that its owner may have opened
-/// to a group.
-fn led_by_others(dir: &Path, used_for: Use) -> std::io::Result<Option<String>> {
-    let own = unprivileged::uid();
-    if used_for == Use::Logs && own != 0 {
-        return Ok(None);
-    }
-    match resolve_owned(dir, own) {
-        Ok(_) => Ok(None),
-        Err(error) => match weakest(&error) {
-            Some(step) => Ok(Some(step.to_string())),
-            None => Err(error),
-        },
     }
 }
 
