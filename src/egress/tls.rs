@@ -102,7 +102,7 @@ pub struct ClientWatch {
     /// The header of the next one, as far as it has come.
     header: Vec<u8>,
     greetings: u32,
-    /// Those that nobody has looked at, without the borders of records.
+    /// The greetings that the last feed completed, without the borders of records.
     unseen: Vec<u8>,
 }
 
@@ -125,13 +125,14 @@ impl ClientWatch {
         self.greetings > 0
     }
 
-    /// The greetings since the last time, put together out of their records.
+    /// The greetings that the last call of [`Self::feed`] completed, put together out of their records.
     pub fn take_greetings(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.unseen)
     }
 
     /// Takes what came next and appends to `out` what may go on. An error where it is no greeting, or one for another host.
     pub fn feed(&mut self, mut input: &[u8], out: &mut Vec<u8>) -> Result<(), TlsRefusal> {
+        self.unseen.clear();
         while !input.is_empty() {
             let Some((kind, left)) = self.record else {
                 let (header, rest) =
@@ -210,7 +211,6 @@ impl ClientWatch {
             };
             check(greeting, &self.host)?;
             self.greetings += 1;
-            self.unseen.clear();
             self.unseen.extend(self.message.drain(..length));
         }
         if self.message.is_empty() {
@@ -459,6 +459,10 @@ mod tests {
             watch.feed(&records(&hello, size), &mut out).unwrap();
             assert_eq!(watch.take_greetings(), hello, "{size}");
             assert!(watch.take_greetings().is_empty());
+            // Two at once.
+            let twice = [&hello[..], &hello].concat();
+            watch.feed(&records(&twice, size), &mut out).unwrap();
+            assert_eq!(watch.take_greetings(), twice, "{size}");
         }
     }
 
