@@ -83,6 +83,8 @@ fn names_are_learnt_and_become_a_policy_and_nothing_private_is() {
     );
     let listed = agentbox(&["list", "--all"]).ok();
     assert!(listed.contains("allowlist, LEARN MODE"), "{listed}");
+    let verified = agentbox(&["verify", &name]);
+    assert!(verified.stdout.contains("LEARN MODE"), "{verified}");
     let explained = agentbox(&["explain", &name]).ok();
     assert!(
         explained

@@ -208,6 +208,7 @@ fn u_b2_one_badly_named_file_concerns_nobody_else() {
     let mut node = NodeFiles::default();
     node.write("policies/broken.toml", 0o666, "base = \"standard\"\n");
     node.write("policies/Team_B.toml", 0o644, "");
+    node.write("policies/strict.tml", 0o644, "");
     node.write("presets/Python.toml", 0o644, "");
     docker.run(&[runtime(), "test-musl"], &["true"]).ok();
     let broken = ["--annotation", "dev.agentbox.policy=broken", "test-musl"];
@@ -219,10 +220,10 @@ fn u_b2_one_badly_named_file_concerns_nobody_else() {
         "{refused}"
     );
     let listed = agentbox(&["policy", "list"]).ok();
-    for file in ["Team_B.toml", "Python.toml"] {
+    for file in ["Team_B.toml", "strict.tml", "Python.toml"] {
         assert!(listed.contains(file), "{listed}");
     }
-    assert_eq!(listed.matches("it is not read").count(), 2, "{listed}");
+    assert_eq!(listed.matches("it is not read").count(), 3, "{listed}");
 }
 
 #[test]

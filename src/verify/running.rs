@@ -75,7 +75,13 @@ pub(super) fn promise(record: &Record) -> Promise {
 /// The policy in words.
 pub(super) fn policy(record: &Record) -> String {
     match &record.decided {
-        Some(decided) => format!("policy {}", decided.resolved.name),
+        Some(decided) => {
+            let learn = match decided.plan.network.learns() {
+                true => ", LEARN MODE",
+                false => "",
+            };
+            format!("policy {}{learn}", decided.resolved.name)
+        }
         None => "unconfined".to_owned(),
     }
 }

@@ -38,6 +38,11 @@ fn list(global: &GlobalOptions) -> Result<ExitCode> {
     for problem in files.misnamed() {
         out::line(&escape(&format!("{problem}: it is not read")))?;
     }
+    for file in files.ignored() {
+        out::line(&escape(&format!(
+            "{file:?}: its name does not end in .toml: it is not read"
+        )))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -68,6 +68,7 @@ pub struct NodeFiles {
     policies: BTreeMap<String, String>,
     presets: BTreeMap<String, String>,
     misnamed: Vec<PolicyError>,
+    ignored: Vec<PathBuf>,
 }
 
 impl NodeFiles {
@@ -99,6 +100,7 @@ impl NodeFiles {
             policies: BTreeMap::new(),
             presets: BTreeMap::new(),
             misnamed: Vec::new(),
+            ignored: Vec::new(),
             node,
         };
         let NodeConfig {
@@ -109,14 +111,30 @@ impl NodeFiles {
         let by = |key: &str| format!("{key} of {config:?} names it");
         let policies = Directory::of(policy_dir.as_ref(), POLICIES, by("policy-dir"));
         let presets = Directory::of(preset_dir.as_ref(), PRESETS, by("preset-dir"));
-        files.policies = policies.read(misnamed_policy, &mut files.misnamed)?;
-        files.presets = presets.read(misnamed_preset, &mut files.misnamed)?;
+        for (directory, misnamed, texts) in [
+            (
+                policies,
+                misnamed_policy as fn(&str) -> _,
+                &mut files.policies,
+            ),
+            (presets, misnamed_preset, &mut files.presets),
+        ] {
+            let found = directory.read(misnamed)?;
+            *texts = found.texts;
+            files.misnamed.extend(found.misnamed);
+            files.ignored.extend(found.ignored);
+        }
         Ok(files)
     }
 
     /// Files that nobody can choose, because of their names.
     pub fn misnamed(&self) -> &[PolicyError] {
         &self.misnamed
+    }
+
+    /// Files in the same directories that do not end in `.toml`: backups, and typing errors.
+    pub fn ignored(&self) -> &[PathBuf] {
+        &self.ignored
     }
 
     /// All that has a say in the policy of a container with these annotations.
@@ -284,6 +302,15 @@ fn trusted(file: &File, path: &Path, excused_by: u32) -> Result<(), RuntimeError
     })
 }
 
+/// What lies in a directory of `NAME.toml`.
+#[derive(Default)]
+struct DirectoryFiles {
+    /// Name without `.toml` -> text.
+    texts: BTreeMap<String, String>,
+    misnamed: Vec<PolicyError>,
+    ignored: Vec<PathBuf>,
+}
+
 /// A directory of `NAME.toml`.
 struct Directory {
     path: PathBuf,
@@ -299,12 +326,11 @@ impl Directory {
         }
     }
 
-    /// Name without `.toml` -> text. What is misnamed is left out: it concerns nobody who named something else.
+    /// Reads its files. What is misnamed is left out: it concerns nobody who named something else.
     fn read(
         &self,
-        misnamed: impl Fn(&str) -> Option<PolicyError>,
-        problems: &mut Vec<PolicyError>,
-    ) -> Result<BTreeMap<String, String>, RuntimeError> {
+        misnamed: fn(&str) -> Option<PolicyError>,
+    ) -> Result<DirectoryFiles, RuntimeError> {
         let dir = &self.path;
         let step = || format!("read the node's directory {dir:?}");
         let opened = match (File::open(dir), &self.named) {
@@ -312,7 +338,7 @@ impl Directory {
             (Err(e), named) if e.kind() == ErrorKind::NotFound && is_absent(dir) => {
                 return match named {
                     Some(by) => Err(missing(dir, by)),
-                    None => Ok(BTreeMap::new()),
+                    None => Ok(DirectoryFiles::default()),
                 };
             }
             (Err(e), _) => return Err(RuntimeError::io(step())(e)),
@@ -320,7 +346,7 @@ impl Directory {
         trusted_way(dir)?;
         // Here the sticky bit is no excuse: whoever adds a file adds a policy.
         trusted(&opened, dir, 0)?;
-        let mut files = BTreeMap::new();
+        let mut files = DirectoryFiles::default();
         for entry in std::fs::read_dir(dir).map_err(RuntimeError::io(step()))? {
             let entry = entry.map_err(RuntimeError::io(step()))?;
             let path = entry.path();
@@ -329,16 +355,16 @@ impl Directory {
             let name = path.file_name().map(|name| name.to_string_lossy());
             let name = name.as_deref().and_then(|name| name.strip_suffix(".toml"));
             match name.map(|name| (name, misnamed(name))) {
-                Some((_, Some(problem))) => problems.push(problem),
+                Some((_, Some(problem))) => files.misnamed.push(problem),
                 Some((name, None)) => {
                     // It is an error for those who choose it.
                     let way = is_link.then(|| trusted_way(&path)).transpose();
                     let text = way
                         .and_then(|_| read_text(&path))
                         .unwrap_or_else(|error| unreadable(&crate::log::chain(&error)));
-                    files.insert(name.to_owned(), text);
+                    files.texts.insert(name.to_owned(), text);
                 }
-                None => {}
+                None => files.ignored.push(path),
             }
         }
         Ok(files)

@@ -17,7 +17,7 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
         "other paths are refused rather than absent: stat(2) and inotify(7) still show that they exist",
         "a readable directory with hidden entries cannot be listed, and entries made in it later are refused",
         "there is no private /tmp and no /dev/shm: TMPDIR and HOME are directories of this run",
-        "there is no pid namespace: /proc is the node's, with names and command lines of other processes, and to root with files that are \
+        "there is no pid namespace: /proc is the node's, with names and command lines of other processes, and with files that are \
          empty elsewhere, such as /proc/keys; kill -9 of wrap may leave some of the \
          command's own, still behind the walls",
         "the terminal is the caller's own, and no new pseudo-terminal can be made",
