@@ -271,6 +271,21 @@ const EXECUTES: &[(&str, &str)] = &[
 fn programs_are_executed_in_four_places_and_never_by_a_search() {
     let mut seen = BTreeSet::new();
     for (path, text) in sources().iter().filter(|(path, _)| !is_test(path)) {
+        // Also among other names: `use nix::unistd::{execve, fork}`.
+        let all: Vec<&str> = production(text).collect();
+        let all = all.join(" ");
+        let imports = all
+            .split("use ")
+            .skip(1)
+            .filter_map(|rest| rest.split(';').next());
+        let mut imports =
+            imports.filter(|import| import.contains("unistd") || import.contains("libc"));
+        let runs = |import: &str| import.contains("exec") || import.contains("posix_spawn");
+        assert!(
+            !imports.any(runs),
+            "src/{}: call it by its path",
+            path.display()
+        );
         for line in production(text) {
             let line = line.replace("clap::Command::new(", "");
             let calls = [

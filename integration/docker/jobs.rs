@@ -98,7 +98,7 @@ fn a_github_job_runs_its_steps_and_changes_the_runners_directories_alone() {
                 &["curl", "-sS", "--max-time", "5", "https://example.com"],
             );
             assert_ne!(net.code, 0, "{net}");
-            assert_eq!(disk.owner("_tool/tool").0, OWNER);
+            assert_eq!(disk.owner("repo/repo/file").0, OWNER, "the workspace");
         } else {
             written("/__w/_actions").ok();
         }

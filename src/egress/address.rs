@@ -92,7 +92,9 @@ impl fmt::Display for AddressRefusal {
                  node's file: a private name that leads further is internal:HOST:PORT"
             }
             Self::NotNode => "which is no address of the node: that is where a rule node: leads",
-            Self::Node => "an address of the node or of a gateway",
+            Self::Node => {
+                "an address of the node or of a gateway: allow it as node:HOST:PORT if that is intended"
+            }
             Self::Embedded => "an IPv6 address with an IPv4 address inside",
             Self::Special => "no ordinary address of the internet",
             Self::Cloud => {

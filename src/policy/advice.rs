@@ -94,6 +94,14 @@ const ADDRESS: &str = "an address or a pattern may be the node's own";
 const PRIVATE: &str = "it lies in a network of the node";
 const NO_DOT: &str = "a name without a dot is one of the node's network, where rules with internal: or service: lead";
 const NOT_PUBLIC: &str = "the internet has no such name";
+const NODE: &str =
+    "it is the node itself, where only rules node:HOST:PORT lead, which the node's file permits";
+/// What engines call the node in a container.
+const NODES_NAMES: [&str; 3] = [
+    "gateway.docker.internal",
+    "host.containers.internal",
+    "host.docker.internal",
+];
 
 impl Advice {
     /// About a rule as a log has it, which a container may have chosen.
@@ -146,6 +154,9 @@ fn of_name(name: &HostName, reach: HostReach) -> Advice {
     }
     if reach != HostReach::Public {
         return Advice::Deliberate(PRIVATE);
+    }
+    if NODES_NAMES.contains(&name.as_str()) {
+        return Advice::Deliberate(NODE);
     }
     match last {
         // An address, to inet_aton(3).
@@ -220,6 +231,15 @@ mod tests {
             wrap.calls(&["ptrace", "bpf"]),
             "--set syscalls.allow=+,ptrace,bpf"
         );
+    }
+
+    /// AGENTS 8: a model server on the node is reached by a rule of another kind.
+    #[test]
+    fn the_nodes_own_names_need_a_rule_of_the_node() {
+        for name in ["host.docker.internal:11434", "host.containers.internal"] {
+            let why = Advice::of(name).why_not().unwrap();
+            assert!(why.contains("node:HOST:PORT"), "{why}");
+        }
     }
 
     #[test]
