@@ -23,9 +23,10 @@ WITHIN = 30
 QUIET = 0.4
 
 
-def count(bench, command, program):
+def count(bench, command, program, name):
     """Role -> system calls of a command and of the processes that it starts, until all have ended or wait."""
-    log = bench.state / "trace-counted"
+    # Kept: it says which calls they are.
+    log = bench.state / f"trace-counted-{name}"
     tracer = traced(command, log)
     end, size, since = time.monotonic() + WITHIN, -1, time.monotonic()
     while tracer.poll() is None:
@@ -65,17 +66,17 @@ def calls_of_verbs(bench):
     ours = bench.agentbox
     for number in range(RUNS):
         create, start, ended, delete = bench.contestant("sleep").commands(bench.state, f"counted-{number}")
-        add("create", count(bench, create, ours))
-        add("start", count(bench, start, ours))
+        add("create", count(bench, create, ours, "create"))
+        add("start", count(bench, start, ours, "start"))
         name = delete[-1]
-        add("exec", count(bench, [*delete[:-2], "exec", name, "/bin/true"], ours))
+        add("exec", count(bench, [*delete[:-2], "exec", name, "/bin/true"], ours, "exec"))
         bench.end(int(Path(ended[1]).read_text()))
-        add("delete", count(bench, delete, ours))
+        add("delete", count(bench, delete, ours, "delete"))
     ways = wrapped.ways(bench)
     for user in ("root", "user"):
         for _ in range(RUNS):
             command = [*ways[f"{user}: agentbox wrap --policy standard"], "true"]
-            add(f"wrap, {user}", count(bench, command, wrapped.PROGRAM))
+            add(f"wrap, {user}", count(bench, command, wrapped.PROGRAM, f"wrap-{user}"))
     return found
 
 

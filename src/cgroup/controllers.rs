@@ -41,7 +41,7 @@ impl Controllers {
     /// The cgroups of process `pid`, without those that this process shares: a hierarchy in which the container has no
     /// cgroup of its own is left out.
     pub fn of(pid: i32) -> Result<Self, CgroupError> {
-        let hierarchies = Hierarchies::read()?;
+        let hierarchies = Hierarchies::of_node()?;
         let found = hierarchies.of(&pid.to_string())?;
         Ok(found.without(&hierarchies.of("self")?))
     }
@@ -49,7 +49,7 @@ impl Controllers {
     /// Where a container's cgroup of this path (linux.cgroupsPath) is to be, in the hierarchies that libcontainer knows and in
     /// systemd's own; the unified one where that is alone.
     pub fn at(path: &Path) -> Result<Self, CgroupError> {
-        Ok(Self::below(&Hierarchies::read()?, path))
+        Ok(Self::below(Hierarchies::of_node()?, path))
     }
 
     fn below(hierarchies: &Hierarchies, path: &Path) -> Self {

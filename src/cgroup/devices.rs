@@ -34,7 +34,7 @@ pub fn compile(spec: &Spec, ruler: DeviceAuthority) -> Result<Option<DeviceProgr
 
 /// Whether no controller of cgroup v1 takes the rules.
 fn is_needed() -> Result<bool, CgroupError> {
-    let hierarchies = Hierarchies::read()?;
+    let hierarchies = Hierarchies::of_node()?;
     match hierarchies.is_empty() {
         true => Err(CgroupError::NoHierarchy),
         false => Ok(hierarchies.is_unified()),

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use crate::cgroup::CgroupError;
 use crate::cgroup::controllers::Controllers;
@@ -21,6 +22,17 @@ pub struct Hierarchies {
 }
 
 impl Hierarchies {
+    /// Those of the node, read once: for a verb that begins, whose process stays in its mount namespace. A child that may have left it,
+    /// and what runs for hours, reads them again.
+    pub fn of_node() -> Result<&'static Self, CgroupError> {
+        static NODE: OnceLock<Hierarchies> = OnceLock::new();
+        if let Some(known) = NODE.get() {
+            return Ok(known);
+        }
+        let found = Self::read()?;
+        Ok(NODE.get_or_init(|| found))
+    }
+
     /// Reads them.
     pub fn read() -> Result<Self, CgroupError> {
         const FILE: &str = "/proc/self/mountinfo";

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use oci_spec::runtime::Spec;
@@ -10,6 +11,7 @@ use oci_spec::runtime::Spec;
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::hierarchies::Hierarchies;
 use crate::cgroup::{CgroupError, PathRefusal, remove};
+use crate::sys::procfs;
 
 /// The cgroup that a spec names.
 pub fn named(spec: &Spec) -> Option<PathBuf> {
@@ -64,8 +66,8 @@ fn unset_properties(spec: &Spec) -> Vec<String> {
 /// Refuses a cgroup path that is a hierarchy's root, leads out of it, or has processes in or below it already
 /// (as runc 1.2 does).
 pub fn check(spec: &Spec) -> Result<(), CgroupError> {
-    let hierarchies = Hierarchies::read()?;
-    check_unified(spec, &hierarchies)?;
+    let hierarchies = Hierarchies::of_node()?;
+    check_unified(spec, hierarchies)?;
     let Some(path) = named(spec) else {
         return Ok(());
     };
@@ -95,7 +97,7 @@ pub fn check(spec: &Spec) -> Result<(), CgroupError> {
             return Err(refused(PathRefusal::Busy(busy)));
         }
     }
-    match frozen(&hierarchies, relative) {
+    match frozen(hierarchies, relative) {
         Some(above) => Err(refused(PathRefusal::Frozen(above))),
         None => Ok(()),
     }
@@ -114,7 +116,7 @@ fn frozen(hierarchies: &Hierarchies, relative: &Path) -> Option<PathBuf> {
         let parts = relative.ancestors().filter(|a| !a.as_os_str().is_empty());
         let mut dirs = parts.map(|part| mount.join(part));
         dirs.find(|dir| {
-            let state = fs::read_to_string(dir.join(file)).unwrap_or_default();
+            let state = procfs::text(dir.join(file)).unwrap_or_default();
             matches!(state.trim(), "FROZEN" | "FREEZING" | "1")
         })
     })
@@ -156,7 +158,7 @@ pub fn keep_from_oom_killer(spec: &Spec) -> Result<(), CgroupError> {
         return Ok(());
     };
     let relative = path.strip_prefix("/").unwrap_or(&path);
-    let hierarchies = Hierarchies::read()?;
+    let hierarchies = Hierarchies::of_node()?;
     let files = hierarchies.points().into_iter();
     let files = files.map(|mount| mount.join(relative).join("memory.oom_control"));
     for file in files.filter(|f| f.exists()) {
@@ -183,14 +185,23 @@ pub fn remove(relative: &Path) -> Result<(), CgroupError> {
 
 /// The first cgroup in or below `dir` that has processes.
 fn populated(dir: &Path, depth: u32) -> Option<PathBuf> {
-    let procs = fs::read_to_string(dir.join("cgroup.procs")).ok()?;
+    let procs = procfs::text(dir.join("cgroup.procs")).ok()?;
     if !procs.trim().is_empty() {
         return Some(dir.to_owned());
+    }
+    if !has_more_below(dir) {
+        return None;
     }
     let below = fs::read_dir(dir).ok()?.flatten();
     let dirs = below.filter(|e| depth < 16 && e.file_type().is_ok_and(|t| t.is_dir()));
     dirs.into_iter()
         .find_map(|e| populated(&e.path(), depth + 1))
+}
+
+/// Whether a cgroup may have others below it: kernfs counts the directories in a directory's links, beside its own two
+/// (`kernfs_refresh_inode`).
+fn has_more_below(dir: &Path) -> bool {
+    fs::metadata(dir).map_or(true, |meta| meta.nlink() != 2)
 }
 
 #[cfg(test)]

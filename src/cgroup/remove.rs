@@ -13,20 +13,30 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// Removes a cgroup and those below it; one that is gone is fine.
 pub(super) fn tree(dir: &Path) -> Result<(), CgroupError> {
+    // Most have none below them.
+    if is_removed(dir)? {
+        return Ok(());
+    }
     below(dir)?;
     for _ in 0..ATTEMPTS {
-        match fs::remove_dir(dir) {
-            Ok(()) => return Ok(()),
-            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-                return Ok(());
-            }
-            Err(e) if e.kind() == ErrorKind::ResourceBusy => std::thread::sleep(PAUSE),
-            // A second mount of the hierarchy, which somebody made read-only: it is removed by the first (S-3).
-            Err(e) if e.kind() == ErrorKind::ReadOnlyFilesystem => return Ok(()),
-            Err(e) => return Err(CgroupError::io(format!("remove the cgroup {dir:?}"))(e)),
+        if is_removed(dir)? {
+            return Ok(());
         }
+        std::thread::sleep(PAUSE);
     }
     Err(CgroupError::StillBusy(dir.to_owned()))
+}
+
+/// Whether a cgroup is gone after one attempt: neither processes nor cgroups are in it.
+fn is_removed(dir: &Path) -> Result<bool, CgroupError> {
+    match fs::remove_dir(dir) {
+        Ok(()) => Ok(true),
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(true),
+        Err(e) if e.kind() == ErrorKind::ResourceBusy => Ok(false),
+        // A second mount of the hierarchy, which somebody made read-only: it is removed by the first (S-3).
+        Err(e) if e.kind() == ErrorKind::ReadOnlyFilesystem => Ok(true),
+        Err(e) => Err(CgroupError::io(format!("remove the cgroup {dir:?}"))(e)),
+    }
 }
 
 /// Removes the cgroups below one, and leaves that alone.

@@ -68,7 +68,7 @@ pub fn home() -> Result<Option<PathBuf>, CgroupError> {
 
 /// The hierarchy's mount point, and this process's cgroup in it.
 fn places() -> Result<Option<(PathBuf, PathBuf)>, CgroupError> {
-    let hierarchies = Hierarchies::read()?;
+    let hierarchies = Hierarchies::of_node()?;
     let Some(mount) = hierarchies.v1(NAME) else {
         return Ok(None);
     };

@@ -1,20 +1,25 @@
 //! The never-list on this node, by inode, so that another name for an entry is recognised.
 
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 
+use super::stat::{FileOnMount, FileStat};
 use super::{open_path, real_path};
-use crate::plan::FoundCredential;
 use crate::plan::mountinfo::join;
 use crate::plan::never::NeverList;
 use crate::plan::support::is_id;
+use crate::plan::{FileKind, FoundCredential};
 
 /// Paths of the list, as they are on this node.
 pub(super) struct Hosts {
     known: Vec<KnownFile>,
+    /// Directories above what was judged before, for the length of one decision.
+    met: RefCell<HashMap<FileOnMount, Standing>>,
 }
 
 /// A file of the list that the node has.
@@ -139,6 +144,15 @@ impl KnownFile {
     }
 }
 
+/// Where a directory stands.
+#[derive(Clone)]
+enum Standing {
+    /// In an entry, or it is one: its number, and the path at which it was met.
+    In { known: usize, path: PathBuf },
+    /// In none.
+    Apart,
+}
+
 /// Directories without symbolic links in their paths. Nearly all entries of the list are in such a directory, and one
 /// call answers for each.
 #[derive(Default)]
@@ -195,6 +209,16 @@ fn stat(path: &Path) -> Option<Stat> {
     rustix::fs::statat(CWD, path, flags).ok()
 }
 
+/// The directory above an open one.
+fn open_above(directory: &OwnedFd) -> rustix::io::Result<OwnedFd> {
+    rustix::fs::openat(
+        directory,
+        "..",
+        OFlags::PATH | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+}
+
 impl Hosts {
     /// The list's paths, and the engine's data directory as the root file system's place betrays it.
     pub(super) fn of(never: &NeverList, rootfs: &Path) -> Self {
@@ -227,7 +251,16 @@ impl Hosts {
         known.extend(
             moved.and_then(|(data, usual)| KnownFile::moved(never, &mut plain, data, usual)),
         );
-        Self { known }
+        Self {
+            known,
+            met: RefCell::default(),
+        }
+    }
+
+    /// More entries, by which a directory may stand otherwise.
+    fn add(&mut self, more: impl IntoIterator<Item = KnownFile>) {
+        self.known.extend(more);
+        self.met.borrow_mut().clear();
     }
 
     /// Likewise, the places that the node's file names: judged as if they lay beside it.
@@ -241,7 +274,7 @@ impl Hosts {
             known.of_node = true;
             Some(known)
         });
-        self.known.extend(known);
+        self.add(known.collect::<Vec<_>>());
     }
 
     /// Likewise, as the layers of the root file system betray containerd's.
@@ -255,59 +288,97 @@ impl Hosts {
         let known = data
             .into_iter()
             .filter_map(|data| KnownFile::moved(never, &mut plain, data, CONTAINERD));
-        self.known.extend(known);
+        self.add(known);
     }
 
     /// The entry that this directory is, whatever its path says, if `never` lets it in nowhere.
     pub(super) fn is_one(&self, never: &NeverList, fd: &OwnedFd) -> Option<PathBuf> {
-        let stat = rustix::fs::fstat(fd).ok()?;
-        let known = self.by_inode(stat.st_dev, stat.st_ino)?;
+        let known = self.by_inode(FileStat::of(fd).ok()?.file)?;
         let never_in = known.engine || never.host.iter().any(|h| h.path == known.name);
         never_in.then(|| known.name.clone())
     }
 
     /// The entry that this directory is, of whatever kind.
     pub(super) fn entry(&self, fd: &OwnedFd) -> Option<PathBuf> {
-        let stat = rustix::fs::fstat(fd).ok()?;
-        let known = self.by_inode(stat.st_dev, stat.st_ino)?;
+        let known = self.by_inode(FileStat::of(fd).ok()?.file)?;
         Some(known.name.clone())
     }
 
-    fn by_inode(&self, dev: u64, ino: u64) -> Option<&KnownFile> {
-        self.known.iter().find(|k| (k.dev, k.ino) == (dev, ino))
+    fn by_inode(&self, file: FileOnMount) -> Option<&KnownFile> {
+        let is_it = |k: &&KnownFile| (k.dev, k.ino) == (file.dev, file.ino);
+        self.known.iter().find(is_it)
     }
 
     /// What something is that is, or lies in, an entry under another name than the list's: by a bind mount, a link or a
     /// hard link.
-    pub(super) fn known_as(&self, fd: &OwnedFd, real: &Path) -> ListMatch {
-        self.walk(fd, real).unwrap_or_default()
+    pub(super) fn known_as(&self, opened: (&OwnedFd, &FileStat), real: &Path) -> ListMatch {
+        self.walk(opened, real).unwrap_or_default()
     }
 
-    fn walk(&self, fd: &OwnedFd, real: &Path) -> Option<ListMatch> {
-        let stat = rustix::fs::fstat(fd).ok()?;
-        if let Some(known) = self.by_inode(stat.st_dev, stat.st_ino) {
+    fn walk(&self, (fd, stat): (&OwnedFd, &FileStat), real: &Path) -> Option<ListMatch> {
+        if let Some(known) = self.by_inode(stat.file) {
             return Some(known.with(Path::new("")));
         }
-        let mut at =
-            rustix::fs::openat(fd, ".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok();
-        if at.is_none() {
-            at = open_path(real.parent()?, ResolveFlags::NO_SYMLINKS).ok();
+        let is_directory = stat.kind() == FileKind::Directory;
+        if is_directory && real == Path::new("/") {
+            return None;
         }
+        let above = is_directory.then(|| open_above(fd).ok()).flatten();
+        let standing = match above {
+            Some(above) => self.standing(above).ok()?,
+            None => self.standing_at(real.parent()?)?,
+        };
+        match standing {
+            Standing::In { known, path } => {
+                let rest = real.strip_prefix(&path).ok()?;
+                Some(self.known.get(known)?.with(rest))
+            }
+            Standing::Apart => None,
+        }
+    }
+
+    /// Of the directory at a path, which may be known by now.
+    fn standing_at(&self, directory: &Path) -> Option<Standing> {
+        let stat = FileStat::at(directory).ok();
+        let met = stat.and_then(|stat| self.met(stat.file));
+        met.or_else(|| {
+            let opened = open_path(directory, ResolveFlags::NO_SYMLINKS).ok()?;
+            self.standing(opened).ok()
+        })
+    }
+
+    /// Whether a directory is in an entry, or is one. Remembered for each directory on the way up.
+    fn standing(&self, directory: OwnedFd) -> io::Result<Standing> {
+        let (mut here, mut way) = (directory, Vec::new());
         // At most as deep as paths can be.
         for _ in 0..2048 {
-            let here = at?;
-            let stat = rustix::fs::fstat(&here).ok()?;
-            let path = real_path(here.as_fd()).ok()?;
-            if let Some(known) = self.by_inode(stat.st_dev, stat.st_ino) {
-                return Some(known.with(real.strip_prefix(&path).ok()?));
+            let file = FileStat::of(&here)?.file;
+            if let Some(met) = self.met(file) {
+                return Ok(self.remember(way, met));
+            }
+            way.push(file);
+            let path = real_path(here.as_fd())?;
+            let is_it = |k: &KnownFile| (k.dev, k.ino) == (file.dev, file.ino);
+            if let Some(known) = self.known.iter().position(is_it) {
+                return Ok(self.remember(way, Standing::In { known, path }));
             }
             if path == Path::new("/") {
-                return None;
+                return Ok(self.remember(way, Standing::Apart));
             }
-            at =
-                rustix::fs::openat(&here, "..", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok();
+            here = open_above(&here)?;
         }
-        None
+        Err(io::ErrorKind::InvalidInput.into())
+    }
+
+    fn met(&self, file: FileOnMount) -> Option<Standing> {
+        self.met.borrow().get(&file).cloned()
+    }
+
+    fn remember(&self, way: Vec<FileOnMount>, standing: Standing) -> Standing {
+        let told = way.into_iter().filter(|file| file.mount.is_some());
+        let all = told.map(|file| (file, standing.clone()));
+        self.met.borrow_mut().extend(all);
+        standing
     }
 
     /// What lies at a path by the places where the list's entries really are.
@@ -365,6 +436,11 @@ mod tests {
         open_path(path, ResolveFlags::empty()).unwrap()
     }
 
+    fn known_as(hosts: &Hosts, path: &Path) -> ListMatch {
+        let fd = open(path);
+        hosts.known_as((&fd, &FileStat::of(&fd).unwrap()), path)
+    }
+
     /// Stores that somebody moved are judged as if they lay where the list has them, volumes and all.
     #[test]
     fn an_engines_store_is_known_wherever_it_lies() {
@@ -389,7 +465,7 @@ mod tests {
         let never = NeverList::builtin();
         let judged = |hosts: &Hosts, path: &str| {
             let path = dir.join(path);
-            let found = hosts.known_as(&open(&path), &path);
+            let found = known_as(hosts, &path);
             let name = found.name.unwrap_or(path);
             (
                 never.refuses(&name).is_some(),
@@ -478,7 +554,7 @@ mod tests {
         let rootfs = at("data/overlay2/x/merged");
         let never = never(&["listed", "secret", "alias"].map(at));
         let hosts = Hosts::of(&never, &rootfs);
-        let by_inode = |name: &str| hosts.known_as(&open(&at(name)), &at(name));
+        let by_inode = |name: &str| known_as(&hosts, &at(name));
         let named = |name: &str| ListMatch {
             name: Some(at(name)),
             engine: None,

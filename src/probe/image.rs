@@ -11,7 +11,8 @@ use std::path::Path;
 use oci_spec::runtime::Spec;
 use rustix::fs::ResolveFlags;
 
-use super::source::{has_user_namespace, mount_id};
+use super::source::has_user_namespace;
+use super::stat::mount_id;
 use super::{open_path, real_path};
 use crate::plan::ImageBase;
 use crate::plan::layers::Stack;

@@ -54,7 +54,9 @@ pub fn host() -> HostFacts {
 /// The controllers of the hierarchies that are mounted where engines look for them. What cannot be read has none: a bound
 /// that nothing holds is refused.
 fn controllers() -> BTreeSet<String> {
-    let found = Hierarchies::read().unwrap_or_default();
+    let Ok(found) = Hierarchies::of_node() else {
+        return BTreeSet::new();
+    };
     if let (true, Some(root)) = (found.is_unified(), found.v2()) {
         // The root of cgroup v2 has this file (cgroups(7)).
         let text = std::fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();

@@ -13,8 +13,9 @@ mod named;
 mod overlay;
 mod search;
 mod source;
+mod stat;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -137,9 +138,10 @@ pub fn bundle(
     }
     let origin = layer::origin(&judge, &root, (dir, &base), &names)?;
     let (mut sources, mut opened, mut destinations) = (Vec::new(), Vec::new(), Vec::new());
+    let mut ways = RootPaths::new(&root, &base);
     let mut parts = Vec::new();
     for mount in spec.mounts().iter().flatten() {
-        destinations.push(destination_in(&root, &base, mount.destination()));
+        destinations.push(ways.resolve(mount.destination()));
         let Some(mut found) = judge.source(mount)? else {
             sources.push(None);
             continue;
@@ -278,32 +280,59 @@ fn open_path(path: &Path, resolve: ResolveFlags) -> rustix::io::Result<OwnedFd> 
 pub fn destination(rootfs: &Path, destination: &Path) -> PathBuf {
     match open_path(rootfs, ResolveFlags::empty()) {
         Ok(root) => match real_path(root.as_fd()) {
-            Ok(base) => destination_in(&root, &base, destination),
+            Ok(base) => RootPaths::new(&root, &base).resolve(destination),
             Err(_) => destination.to_owned(),
         },
         Err(_) => destination.to_owned(),
     }
 }
 
-/// Where the image's own links lead a destination: the part that exists resolved as in the container, the rest as it is.
-/// `base` is where the root is on the node.
-fn destination_in(root: &OwnedFd, base: &Path, destination: &Path) -> PathBuf {
-    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    for existing in destination.ancestors() {
-        let fd = rustix::fs::openat2(root, existing, flags, Mode::empty(), resolve);
-        let real = fd.ok().and_then(|fd| real_path(fd.as_fd()).ok());
-        let inside = real.and_then(|r| r.strip_prefix(base).map(Path::to_path_buf).ok());
-        if let Some(inside) = inside {
-            let rest = destination.strip_prefix(existing).unwrap_or(Path::new(""));
-            return Path::new("/")
-                .join(inside)
-                .join(rest)
-                .components()
-                .collect();
+/// Where the image's own links lead destinations: the part that exists resolved as in the container, the rest as it is.
+/// Directories above several of them are looked up once.
+struct RootPaths<'a> {
+    root: &'a OwnedFd,
+    /// Where the root is on the node.
+    base: &'a Path,
+    /// Paths that exist, and where they lead.
+    known: HashMap<PathBuf, PathBuf>,
+}
+
+impl<'a> RootPaths<'a> {
+    fn new(root: &'a OwnedFd, base: &'a Path) -> Self {
+        Self {
+            root,
+            base,
+            known: HashMap::new(),
         }
     }
-    destination.to_owned()
+
+    fn resolve(&mut self, destination: &Path) -> PathBuf {
+        for existing in destination.ancestors() {
+            if let Some(inside) = self.inside(existing) {
+                let rest = destination.strip_prefix(existing).unwrap_or(Path::new(""));
+                return Path::new("/")
+                    .join(inside)
+                    .join(rest)
+                    .components()
+                    .collect();
+            }
+        }
+        destination.to_owned()
+    }
+
+    /// Below the root, where an existing path leads.
+    fn inside(&mut self, existing: &Path) -> Option<PathBuf> {
+        if let Some(known) = self.known.get(existing) {
+            return Some(known.clone());
+        }
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat2(self.root, existing, flags, Mode::empty(), resolve).ok()?;
+        let real = real_path(fd.as_fd()).ok()?;
+        let inside = real.strip_prefix(self.base).ok()?.to_path_buf();
+        self.known.insert(existing.to_owned(), inside.clone());
+        Some(inside)
+    }
 }
 
 /// Whether libcontainer treats a mount as a bind mount.

@@ -1,16 +1,18 @@
 //! Facts of one bind mount's source, by a descriptor and by the mount at its place.
 
-use std::cell::OnceCell;
-use std::collections::BTreeSet;
+use std::cell::{OnceCell, RefCell};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
+use std::sync::OnceLock;
 
 use oci_spec::runtime::{LinuxNamespaceType, Mount, Spec};
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxFlags};
+use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::hosts::Hosts;
 use super::idmap::is_without_set_id;
+use super::stat::{FileStat, mount_id};
 use super::{ProbeError, held, is_bind, kubelet, links, open_path, overlay, real_path};
 use crate::plan::anonymous::is_anonymous;
 use crate::plan::mountinfo::{MountTable, join};
@@ -32,6 +34,8 @@ pub(super) struct Judge {
     pub(super) hosts: Hosts,
     /// Read once, and only where there is something to judge.
     mounts: OnceCell<MountTable>,
+    /// The types of the file systems of mounts.
+    magics: RefCell<HashMap<u64, i64>>,
     /// The working directory of the first process.
     cwd: Option<PathBuf>,
     /// Whether its overlays are mounted in another user namespace than the node's.
@@ -67,6 +71,7 @@ impl Judge {
             hosts: Hosts::of(never, rootfs),
             never,
             mounts: OnceCell::new(),
+            magics: RefCell::default(),
             cwd: spec.process().as_ref().map(|p| p.cwd().clone()),
             user_namespace: has_user_namespace(spec),
         }
@@ -136,33 +141,33 @@ impl Judge {
         fd: &OwnedFd,
         fail: &impl Fn(Errno) -> ProbeError,
     ) -> Result<SourceFacts, ProbeError> {
-        let stat = rustix::fs::fstat(fd).map_err(fail)?;
-        let magic = rustix::fs::fstatfs(fd).map_err(fail)?.f_type;
+        let stat = FileStat::of(fd).map_err(fail)?;
+        let magic = self.magic(fd, stat.file.mount).map_err(fail)?;
         let real = real_path(fd.as_fd()).map_err(|source| ProbeError::Read {
             path: PathBuf::from("/proc/self/fd"),
             source,
         })?;
-        let kind = FileKind::of(stat.st_mode);
-        let owner = owner(stat.st_uid);
+        let kind = stat.kind();
+        let owner = owner(stat.uid);
         let mut facts = SourceFacts {
-            roots: owner == 0 && stat.st_mode & 0o022 == 0,
-            trusted: owner == 0 && stat.st_nlink == 1 && stat.st_mode & 0o022 == 0,
+            roots: owner == 0 && stat.mode & 0o022 == 0,
+            trusted: owner == 0 && stat.links == 1 && stat.mode & 0o022 == 0,
             tmpfs: magic == TMPFS,
             ids: SourceIds {
-                uid: stat.st_uid,
-                gid: stat.st_gid,
+                uid: stat.uid,
+                gid: stat.gid,
                 inert: magic == TMPFS && is_without_set_id(fd),
                 mapped: None,
             },
-            hard_linked: kind == FileKind::File && stat.st_nlink > 1,
+            hard_linked: kind == FileKind::File && stat.links > 1,
             same_as: hard_link(&stat),
-            ..SourceFacts::plain(real, stat.st_dev, stat.st_ino, kind)
+            ..SourceFacts::plain(real, stat.file.dev, stat.file.ino, kind)
         };
         facts.file_system = FileSystem {
-            kind: self.mount_kind(fd)?,
+            kind: self.mount_kind(stat.file.mount)?,
             magic,
         };
-        match self.names(fd, &facts.path, STACKED)? {
+        match self.names(stat.file.mount, &facts.path, STACKED)? {
             Ok(shown) => {
                 facts.names = shown.names;
                 facts.inner = shown.inner;
@@ -170,7 +175,7 @@ impl Judge {
             }
             Err(why) => facts.nameless = Some(why),
         }
-        let known = self.hosts.known_as(fd, &facts.path);
+        let known = self.hosts.known_as((fd, &stat), &facts.path);
         facts.names.extend(known.name);
         facts.same_as = facts.same_as.or(known.engine);
         // A directory of the list that is a link on this node, met by way of another mount.
@@ -220,17 +225,33 @@ impl Judge {
     }
 
     /// The type of file system in mountinfo; empty where its mount is not there.
-    fn mount_kind(&self, fd: &OwnedFd) -> Result<String, ProbeError> {
-        let line = mount_id(fd).map(|id| Ok(self.mounts()?.by_id(id)));
+    fn mount_kind(&self, mount: Option<u64>) -> Result<String, ProbeError> {
+        let line = mount.map(|id| Ok(self.mounts()?.by_id(id)));
         let line = line.transpose()?.flatten();
         Ok(line.map(|l| l.kind.clone()).unwrap_or_default())
     }
 
-    /// The other names of what a descriptor is of. `depth` overlays may lie on one another.
-    fn names(&self, fd: &OwnedFd, real: &Path, depth: usize) -> Result<NamesResult, ProbeError> {
+    /// The type of a file system, asked once for each mount: its sources stay open, so that no other mount gets its number.
+    fn magic(&self, fd: &OwnedFd, mount: Option<u64>) -> rustix::io::Result<i64> {
+        let mut known = self.magics.borrow_mut();
+        if let Some(magic) = mount.and_then(|mount| known.get(&mount)) {
+            return Ok(*magic);
+        }
+        let magic = rustix::fs::fstatfs(fd)?.f_type;
+        known.extend(mount.map(|mount| (mount, magic)));
+        Ok(magic)
+    }
+
+    /// The other names of what is on a mount at a path. `depth` overlays may lie on one another.
+    fn names(
+        &self,
+        mount: Option<u64>,
+        real: &Path,
+        depth: usize,
+    ) -> Result<NamesResult, ProbeError> {
         let unknown = || "its mount is not among those of the node".to_owned();
         let table = self.mounts()?;
-        let Some(line) = mount_id(fd).and_then(|id| table.by_id(id)) else {
+        let Some(line) = mount.and_then(|id| table.by_id(id)) else {
             return Ok(Err(unknown()));
         };
         let (Some(names), Some(inner)) = (table.names(line, real), line.inner(real)) else {
@@ -262,7 +283,8 @@ impl Judge {
                 return Ok(Err(lost()));
             };
             // An overlay that is mounted over its own layer hides it: the name alone says what it is.
-            if mount_id(&below) == Some(line.id) {
+            let mount = mount_id(&below);
+            if mount == Some(line.id) {
                 let Some(covered) = table.covered_by(line, &path) else {
                     return Ok(Err(lost()));
                 };
@@ -278,11 +300,11 @@ impl Judge {
                 return Ok(Err(lost()));
             };
             shown.layers.push(FileSystem {
-                kind: self.mount_kind(&below)?,
+                kind: self.mount_kind(mount)?,
                 magic: found.f_type,
             });
             shown.names.insert(join(&path, rest));
-            match self.names(&below, &path, depth - 1)? {
+            match self.names(mount, &path, depth - 1)? {
                 Ok(more) => {
                     let below = |paths: BTreeSet<PathBuf>| -> Vec<PathBuf> {
                         paths.iter().map(|n| join(n, rest)).collect()
@@ -305,20 +327,10 @@ pub(super) fn has_user_namespace(spec: &Spec) -> bool {
     all.any(|n| n.typ() == LinuxNamespaceType::User) || only_user().ok().flatten().is_some()
 }
 
-/// The number of the mount that a descriptor is on (STATX_MNT_ID, Linux 5.8).
-pub(super) fn mount_id(fd: &OwnedFd) -> Option<u64> {
-    let found = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
-    let mask = StatxFlags::from_bits_retain(found.stx_mask);
-    mask.contains(StatxFlags::MNT_ID)
-        .then_some(found.stx_mnt_id)
-}
-
 /// A file of root's that others may not read, under one of several names: a hard link of /etc/shadow has its inode.
-fn hard_link(stat: &rustix::fs::Stat) -> Option<PathBuf> {
-    let secret = FileKind::of(stat.st_mode) == FileKind::File
-        && owner(stat.st_uid) == 0
-        && stat.st_mode & 0o004 == 0;
-    (secret && stat.st_nlink > 1).then(|| PathBuf::from("a file of root's with several names"))
+fn hard_link(stat: &FileStat) -> Option<PathBuf> {
+    let secret = stat.kind() == FileKind::File && owner(stat.uid) == 0 && stat.mode & 0o004 == 0;
+    (secret && stat.links > 1).then(|| PathBuf::from("a file of root's with several names"))
 }
 
 /// A directory below another, reached without links and on the same mount.
@@ -348,10 +360,17 @@ pub fn is_home(path: &Path) -> bool {
     usual || roots || is_in_passwd(path)
 }
 
+/// Whether it is the home of a person who can log in. Read once: a verb decides in one moment.
 fn is_in_passwd(path: &Path) -> bool {
-    let text = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    static HOMES: OnceLock<HashSet<PathBuf>> = OnceLock::new();
     // Those between are services.
     let is_person = |uid: u32| uid == 0 || (1000..65534).contains(&uid);
-    passwd::lines(&text)
-        .any(|user| is_person(user.uid) && user.home != "/" && Path::new(user.home) == path)
+    let homes = HOMES.get_or_init(|| {
+        let text = crate::sys::procfs::text("/etc/passwd").unwrap_or_default();
+        passwd::lines(&text)
+            .filter(|user| is_person(user.uid) && user.home != "/")
+            .map(|user| PathBuf::from(user.home))
+            .collect()
+    });
+    homes.contains(path)
 }

@@ -61,13 +61,11 @@ enum Rights {
 }
 
 fn rights() -> Result<Rights, NoNamespace> {
-    let own = Ids {
-        uid: rustix::process::geteuid().as_raw(),
-        gid: rustix::process::getegid().as_raw(),
-    };
     let sets = rustix::thread::capabilities(None).map_err(|e| NoNamespace::Unknown(e.into()))?;
-    if own.uid != 0 || !sets.effective.contains(CapabilitySet::SYS_ADMIN) {
-        return Ok(Rights::None(own));
+    let uid = rustix::process::geteuid().as_raw();
+    if uid != 0 || !sets.effective.contains(CapabilitySet::SYS_ADMIN) {
+        let gid = rustix::process::getegid().as_raw();
+        return Ok(Rights::None(Ids { uid, gid }));
     }
     let person = user_namespace::only_user().map_err(NoNamespace::Unknown)?;
     Ok(person.map_or(Rights::Root, Rights::Inside))
@@ -88,7 +86,8 @@ pub fn person() -> Option<Ids> {
 
 /// The user for whom this process works, by the node's number.
 pub fn uid() -> u32 {
-    person().map_or_else(|| rustix::process::geteuid().as_raw(), |person| person.uid)
+    // Who has root's rights is user 0.
+    person().map_or(0, |person| person.uid)
 }
 
 /// The person whose user namespace this process is root of, if it is in one.

@@ -1,6 +1,7 @@
 //! A path resolved step by step, so that each directory and link on the way can be judged before it is followed.
 
-use std::collections::VecDeque;
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
 use std::fs::Metadata;
 use std::io::{Error, ErrorKind, Result};
@@ -66,6 +67,40 @@ pub fn resolve(path: &Path, mut judge: impl FnMut(PathStep<'_>) -> Result<()>) -
         }
     }
     Ok(at)
+}
+
+/// Paths without links, each directory on the way looked at once. For the length of one decision, and for what is judged again by
+/// what is opened: a link that is made meanwhile is not seen.
+#[derive(Debug, Default)]
+pub struct RealPaths(RefCell<HashMap<PathBuf, Option<PathBuf>>>);
+
+impl RealPaths {
+    /// As `canonicalize` of std; `None` where that fails.
+    pub fn of(&self, path: &Path) -> Option<PathBuf> {
+        let plain = |part| matches!(part, Component::Normal(_) | Component::RootDir);
+        if !path.is_absolute() || !path.components().all(plain) {
+            return path.canonicalize().ok();
+        }
+        if let Some(known) = self.0.borrow().get(path) {
+            return known.clone();
+        }
+        let real = self.look(path);
+        self.0.borrow_mut().insert(path.to_owned(), real.clone());
+        real
+    }
+
+    fn look(&self, path: &Path) -> Option<PathBuf> {
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+            return Some(PathBuf::from("/"));
+        };
+        let real = self.of(above)?.join(name);
+        match std::fs::read_link(&real) {
+            Ok(_) => real.canonicalize().ok(),
+            // It is there, and no link.
+            Err(error) if error.kind() == ErrorKind::InvalidInput => Some(real),
+            Err(_) => None,
+        }
+    }
 }
 
 fn names(path: &Path) -> VecDeque<OsString> {
@@ -212,5 +247,39 @@ mod tests {
         assert_eq!(real("own/sub/../../x").unwrap(), base.join("x"));
         assert!(real("loop").is_err() && real("own/none/../new").is_err());
         std::fs::remove_dir_all(base).unwrap();
+    }
+
+    #[test]
+    fn real_paths_are_those_of_the_system_and_stay_as_they_were() {
+        let dir = base();
+        std::fs::create_dir_all(dir.join("real/below")).unwrap();
+        std::fs::write(dir.join("real/file"), "").unwrap();
+        symlink("real", dir.join("one")).unwrap();
+        symlink(dir.join("one/below"), dir.join("two")).unwrap();
+        symlink("circle", dir.join("circle")).unwrap();
+        symlink("nothing", dir.join("dangling")).unwrap();
+        let real = RealPaths::default();
+        for path in [
+            "real/below",
+            "one",
+            "one/below",
+            "two",
+            "two/../file",
+            "one/file",
+            "one/./file",
+            "real/file/below",
+            "circle",
+            "dangling",
+            "none/below",
+        ] {
+            let path = dir.join(path);
+            assert_eq!(real.of(&path), path.canonicalize().ok(), "{path:?}");
+        }
+        assert_eq!(real.of(Path::new("/")), Some(PathBuf::from("/")));
+        assert_eq!(real.of(Path::new("proc")), None);
+        // What was looked at is not looked at again.
+        std::fs::remove_file(dir.join("one")).unwrap();
+        assert_eq!(real.of(&dir.join("one")), Some(dir.join("real")));
+        std::fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -1,5 +1,5 @@
-//! Small files of the kernel's, read in as few calls as it takes: they have no size to be asked for, and hand out a page at
-//! a time (seq_file in the kernel).
+//! Small files, read in as few calls as it takes. The kernel's have no size to be asked for, and hand out a page at a time
+//! (seq_file in the kernel). std begins with 32 bytes where it knows no size.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,12 +10,17 @@ const AT_ONCE: usize = 16 * 1024;
 
 /// All of a file.
 pub fn bytes(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
-    let mut all = vec![0; AT_ONCE];
+    at_most(File::open(path)?, u64::MAX)
+}
+
+/// The first `most` bytes of a file, or all of it.
+pub fn at_most(mut file: impl Read, most: u64) -> io::Result<Vec<u8>> {
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let mut all = vec![0; AT_ONCE.min(most)];
     let mut filled = 0;
-    loop {
+    while filled < most {
         if all.len() - filled < AT_ONCE / 2 {
-            all.resize(all.len() * 2, 0);
+            all.resize((all.len() * 2).min(most), 0);
         }
         match file.read(&mut all[filled..]) {
             Ok(0) => break,
@@ -50,6 +55,15 @@ mod tests {
             let content: Vec<u8> = (0..length).map(|n| (n % 251) as u8).collect();
             std::fs::write(&path, &content).unwrap();
             assert_eq!(bytes(&path).unwrap(), content, "{length}");
+            for most in [0, 1, length / 2, length, length + 1] {
+                let file = File::open(&path).unwrap();
+                let expected = &content[..most.min(length)];
+                assert_eq!(
+                    at_most(&file, most as u64).unwrap(),
+                    expected,
+                    "{length}, {most}"
+                );
+            }
         }
         std::fs::write(&path, [0xff]).unwrap();
         assert!(text(&path).is_err());

@@ -34,7 +34,7 @@ impl Layout {
         for cache in caches {
             let path = home.join(&cache.path);
             let is_over = over_ceiling(resolved, &path, BindAccess::ReadOnly).is_some();
-            if !is_over && is_plain(&home, &cache.path) && !self.is_otherwise(&path) {
+            if !is_over && self.is_plain(&home, &cache.path) && !self.is_otherwise(&path) {
                 self.masked
                     .extend(cache.without.iter().map(|part| path.join(part)));
                 self.caches.insert(path);
@@ -48,13 +48,13 @@ impl Layout {
         let mut places = hidden.chain(&self.written).chain([&self.workspace]);
         places.any(|place| path.starts_with(place) || place.starts_with(path))
     }
-}
 
-/// Whether a directory below the home is one by its own path: a link on the way could lead to what is no cache.
-fn is_plain(home: &Path, below: &Path) -> bool {
-    let Ok(home) = home.canonicalize() else {
-        return false;
-    };
-    let path = home.join(below);
-    path.is_dir() && path.canonicalize().is_ok_and(|real| real == path)
+    /// Whether a directory below the home is one by its own path: a link on the way could lead to what is no cache.
+    fn is_plain(&self, home: &Path, below: &Path) -> bool {
+        let Some(home) = self.real.of(home) else {
+            return false;
+        };
+        let path = home.join(below);
+        self.real.of(&path).is_some_and(|real| real == path) && path.is_dir()
+    }
 }

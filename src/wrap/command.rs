@@ -39,7 +39,7 @@ fn find(name: &str, path: &str, cwd: &Path) -> Option<PathBuf> {
 
 /// The program's own path, if it and the links to it are shown.
 fn shown(name: &str, found: &Path, layout: &Layout) -> Result<PathBuf> {
-    let Ok(real) = found.canonicalize() else {
+    let Some(real) = layout.real.of(found) else {
         // A link that leads nowhere outside either.
         return Ok(found.to_owned());
     };

@@ -1,6 +1,9 @@
 //! SHELL. Where the credentials of a home are. Managers of settings make links of `~/.config` and its kin: what is hidden is what they
 //! lead to, since a mount never stands on a name behind a link.
 
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use crate::plan::never::NeverList;
@@ -9,13 +12,15 @@ use crate::plan::never::NeverList;
 /// filled with links, and the home.
 pub fn hidden(home: &Path, shown: &[&Path]) -> Vec<PathBuf> {
     let credentials = NeverList::builtin().credentials();
-    let found = credentials.filter_map(|below| place(home, Path::new(below), shown));
+    let mut links = HomeLinks::of(home);
+    let found = credentials.filter_map(|below| place(&mut links, Path::new(below), shown));
     found.collect()
 }
 
-fn place(home: &Path, below: &Path, shown: &[&Path]) -> Option<PathBuf> {
+fn place(links: &mut HomeLinks<'_>, below: &Path, shown: &[&Path]) -> Option<PathBuf> {
+    let home = links.home;
     let path = home.join(below);
-    if !is_linked(home, below) {
+    if !links.is_linked(below) {
         return Some(path);
     }
     // A link that leads nowhere hides nothing.
@@ -31,21 +36,78 @@ fn place(home: &Path, below: &Path, shown: &[&Path]) -> Option<PathBuf> {
     (!takes_along).then_some(real)
 }
 
-/// Whether a part of a path below the home is a link, its last one too.
-fn is_linked(home: &Path, below: &Path) -> bool {
-    let mut path = home.to_owned();
-    below.components().any(|part| match part {
-        Component::Normal(part) => {
-            path.push(part);
-            path.is_symlink()
+/// What is at a path below a home.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum HomeEntry {
+    Link,
+    Other,
+    /// Nothing, or nothing that can be looked at: nor is anything below it.
+    None,
+}
+
+/// Links in a home. Each directory on the way to several credentials is looked at once, and the home listed once.
+struct HomeLinks<'a> {
+    home: &'a Path,
+    /// The names in the home itself; `None` where it cannot be listed.
+    names: Option<HashMap<OsString, HomeEntry>>,
+    known: HashMap<PathBuf, HomeEntry>,
+}
+
+impl<'a> HomeLinks<'a> {
+    fn of(home: &'a Path) -> Self {
+        let kind = |entry: fs::DirEntry| match entry.file_type() {
+            Ok(kind) if kind.is_symlink() => HomeEntry::Link,
+            Ok(_) => HomeEntry::Other,
+            Err(_) => HomeEntry::None,
+        };
+        let entries = fs::read_dir(home).ok();
+        let names = entries.map(|entries| entries.map(|e| e.map(|e| (e.file_name(), kind(e)))));
+        Self {
+            home,
+            names: names.and_then(|names| names.collect::<Result<_, _>>().ok()),
+            known: HashMap::new(),
         }
-        _ => false,
-    })
+    }
+
+    /// Whether a part of a path below the home is a link, its last one too.
+    fn is_linked(&mut self, below: &Path) -> bool {
+        let mut path = PathBuf::new();
+        for part in below.components() {
+            let Component::Normal(part) = part else {
+                continue;
+            };
+            path.push(part);
+            match self.entry(&path) {
+                HomeEntry::Link => return true,
+                HomeEntry::None => return false,
+                HomeEntry::Other => {}
+            }
+        }
+        false
+    }
+
+    fn entry(&mut self, below: &Path) -> HomeEntry {
+        if let (1, Some(names)) = (below.components().count(), &self.names) {
+            return names
+                .get(below.as_os_str())
+                .copied()
+                .unwrap_or(HomeEntry::None);
+        }
+        if let Some(known) = self.known.get(below) {
+            return *known;
+        }
+        let found = match fs::symlink_metadata(self.home.join(below)) {
+            Ok(meta) if meta.is_symlink() => HomeEntry::Link,
+            Ok(_) => HomeEntry::Other,
+            Err(_) => HomeEntry::None,
+        };
+        self.known.insert(below.to_owned(), found);
+        found
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::os::unix::fs::symlink;
 
     use super::*;
@@ -67,7 +129,8 @@ mod tests {
         link("nowhere", ".docker");
         let shown = [home.join("project"), home.clone()];
         let shown: Vec<&Path> = shown.iter().map(PathBuf::as_path).collect();
-        let at = |below: &str| place(&home, Path::new(below), &shown);
+        let mut links = HomeLinks::of(&home);
+        let mut at = |below: &str| place(&mut links, Path::new(below), &shown);
         assert_eq!(at(".netrc"), Some(home.join(".netrc")));
         assert_eq!(
             at(".config/gcloud"),

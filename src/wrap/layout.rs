@@ -19,6 +19,7 @@ use crate::plan::never::NeverList;
 use crate::plan::wrapped::WrapPlan;
 use crate::policy::WrapOptions;
 use crate::probe::{can_be_judged, is_home};
+use crate::sys::path::RealPaths;
 
 /// What becomes of the node's file system. Paths are the same inside and outside.
 pub struct Layout {
@@ -58,6 +59,8 @@ pub struct Layout {
     pub git: String,
     /// HOME of the command, if it is a usable path.
     pub home: Option<PathBuf>,
+    /// Where paths lead, for telling what is shown; what is mounted is judged by what is opened.
+    pub real: RealPaths,
 }
 
 /// How much of the node the command sees.
@@ -97,6 +100,7 @@ impl Layout {
             readonly: Vec::new(),
             git: String::new(),
             home: home.filter(|h| h.is_absolute()),
+            real: RealPaths::default(),
         };
         for path in &list.system {
             layout.add(path);
@@ -164,10 +168,7 @@ impl Layout {
         let places = places.filter(|place| !self.masked.contains(*place));
         let holding = places.filter_map(|place| match real.starts_with(place) {
             true => Some(place.clone()),
-            false => place
-                .canonicalize()
-                .ok()
-                .filter(|place| real.starts_with(place)),
+            false => self.real.of(place).filter(|place| real.starts_with(place)),
         });
         holding.max_by_key(|place| place.components().count())
     }
@@ -240,15 +241,18 @@ impl Layout {
 
     fn add_toolchains(&mut self, list: &SystemList) {
         let (workspace, path) = (self.workspace.clone(), self.path.clone());
-        let found = Toolchains::of(list, &workspace, self.home.as_deref(), &path);
-        self.path = found.path.join(":");
-        for part in found.parts.iter().filter(|p| !p.starts_with(&workspace)) {
+        let found = Toolchains::of(list, (&workspace, &self.real), self.home.as_deref(), &path);
+        let Toolchains {
+            parts, path, venvs, ..
+        } = found;
+        self.path = path.join(":");
+        for part in parts.iter().filter(|p| !p.starts_with(&workspace)) {
             match self.no_toolchain(part) {
                 None => self.binds.push(part.clone()),
                 Some(why) => self.drop(part, why),
             }
         }
-        self.venvs = found.venvs;
+        self.venvs = venvs;
     }
 
     /// A virtual environment without its Python would silently be the system's.
@@ -276,7 +280,7 @@ impl Layout {
             Err(error) => return Some(format!("it cannot be opened without magic links: {error}")),
         };
         let home = self.home.as_ref();
-        let real_home = home.and_then(|home| home.canonicalize().ok());
+        let real_home = home.and_then(|home| self.real.of(home));
         let mut homes = home.into_iter().chain(&real_home);
         if is_home(&real) || homes.any(|h| h.starts_with(&real) || h.starts_with(part)) {
             return Some("a whole home directory, or what lies above one, is no toolchain".into());

@@ -1,10 +1,10 @@
 //! SHELL. The first line of a script.
 
 use std::fs::DirEntry;
-use std::io::Read;
 use std::path::Path;
 
 use crate::runtime::input::bundle::open_regular;
+use crate::sys::procfs;
 
 /// Longest first line of a script that the kernel reads (BINPRM_BUF_SIZE).
 const FIRST_LINE: u64 = 256;
@@ -37,9 +37,6 @@ fn beginning(path: &Path, most: u64) -> String {
     let Ok(file) = open_regular(path) else {
         return String::new();
     };
-    let mut bytes = Vec::new();
-    if file.take(most).read_to_end(&mut bytes).is_err() {
-        return String::new();
-    }
+    let bytes = procfs::at_most(file, most).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()
 }

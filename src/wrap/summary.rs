@@ -14,6 +14,7 @@ use super::wanted::WrapRequest;
 use super::{WrapRefusal, planted};
 use crate::audit::{EventDetail, Log, LogLine, Verdict, WallName, quota, words};
 use crate::policy::{Advice, Field, Tool};
+use crate::sys::procfs;
 
 /// Lines at a terminal.
 const MOST: usize = 10;
@@ -65,13 +66,12 @@ impl DeniedSummary {
 
     /// Reads the sidecar's log. A command without a network wall that listens has none.
     pub fn read(log: &Path) -> Self {
-        use std::io::Read;
-        let mut text = Vec::new();
-        let read = std::fs::File::open(log)
-            .and_then(|file| file.take(quota::MOST_BYTES).read_to_end(&mut text));
-        if let Err(error) = read {
+        let read =
+            std::fs::File::open(log).and_then(|file| procfs::at_most(file, quota::MOST_BYTES));
+        let text = read.unwrap_or_else(|error| {
             log::debug!("read {log:?}: {error}");
-        }
+            Vec::new()
+        });
         let log = Log::parse("the log of refusals", &text);
         for fault in &log.faults {
             log::warn!("{fault}");

@@ -11,6 +11,7 @@ use super::list::SystemList;
 use super::script;
 use crate::plan::never::NeverList;
 use crate::probe::is_home;
+use crate::sys::path::RealPaths;
 
 /// Entries of a directory that are looked at.
 const MOST_ENTRIES: usize = 4096;
@@ -19,6 +20,7 @@ const MOST_ENTRIES: usize = 4096;
 pub struct Toolchains<'a> {
     list: &'a SystemList,
     workspace: &'a Path,
+    real: &'a RealPaths,
     homes: Vec<PathBuf>,
     /// Directories and files to show, not judged yet.
     pub parts: BTreeSet<PathBuf>,
@@ -30,12 +32,18 @@ pub struct Toolchains<'a> {
 
 impl<'a> Toolchains<'a> {
     /// Looks at each directory of `path`.
-    pub fn of(list: &'a SystemList, workspace: &'a Path, home: Option<&Path>, path: &str) -> Self {
+    pub fn of(
+        list: &'a SystemList,
+        (workspace, real): (&'a Path, &'a RealPaths),
+        home: Option<&Path>,
+        path: &str,
+    ) -> Self {
         let mut homes: Vec<PathBuf> = home.map(Path::to_owned).into_iter().collect();
-        homes.extend(home.and_then(|home| home.canonicalize().ok()));
+        homes.extend(home.and_then(|home| real.of(home)));
         let mut found = Self {
             list,
             workspace,
+            real,
             homes,
             parts: BTreeSet::new(),
             path: Vec::new(),
@@ -68,7 +76,7 @@ impl<'a> Toolchains<'a> {
             }
             return None;
         }
-        let real = dir.canonicalize().ok()?;
+        let real = self.real.of(dir)?;
         if real == dir {
             let part = self.around(dir).unwrap_or(dir);
             self.parts.insert(part.to_owned());
@@ -105,11 +113,11 @@ impl<'a> Toolchains<'a> {
 
     /// Follows a link of a directory of PATH, or the interpreter of a script there.
     fn follow(&mut self, target: &Path, base: &Path, patterns: &[PathBuf]) {
-        let Ok(real) = target.canonicalize() else {
+        let Some(real) = self.real.of(target) else {
             return;
         };
         let mut bases = vec![base.to_owned()];
-        bases.extend(base.canonicalize());
+        bases.extend(self.real.of(base));
         // A venv's python is a link out of it: each step counts.
         let step = fs::read_link(target).ok();
         let step = step.map(|step| target.parent().unwrap_or(target).join(step));
@@ -140,7 +148,7 @@ impl<'a> Toolchains<'a> {
         let base = base.filter(|base| base.is_absolute() && base.is_dir());
         let pythons = ["python3", "python"].map(|name| bin.join(name));
         for needed in base.into_iter().chain(pythons) {
-            let Ok(real) = needed.canonicalize() else {
+            let Some(real) = self.real.of(&needed) else {
                 continue;
             };
             if !self.is_system(&real) && !real.starts_with(venv) {

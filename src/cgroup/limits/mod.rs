@@ -33,7 +33,7 @@ pub fn warn_of_kernel_memory(resources: &LinuxResources) {
     if asked(memory.kernel()).is_some() {
         log::warn!("resources.memory.kernel is obsolete and has no effect");
     }
-    let is_v1 = || Hierarchies::read().is_ok_and(|found| !found.is_unified());
+    let is_v1 = || Hierarchies::of_node().is_ok_and(|found| !found.is_unified());
     if asked(memory.kernel_tcp()).is_some() && !is_v1() {
         log::warn!("resources.memory.kernelTCP needs cgroup v1 and has no effect");
     }

@@ -92,12 +92,12 @@ enum Presence {
 
 /// Plans the cgroup for this node.
 pub(crate) fn plan(config: &CgroupConfig) -> Result<CgroupPlan, CgroupError> {
-    let hierarchies = Hierarchies::read()?;
+    let hierarchies = Hierarchies::of_node()?;
     let unified = match hierarchies.v2() {
         Some(mount) => controllers_of(mount)?,
         None => BTreeSet::new(),
     };
-    plan_on(&hierarchies, &unified, config)
+    plan_on(hierarchies, &unified, config)
 }
 
 fn plan_on(

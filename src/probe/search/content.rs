@@ -1,7 +1,6 @@
 //! A file that may be a credential. It is read when its content is needed, by the code that counts the bytes.
 
 use std::fs::File;
-use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -11,6 +10,7 @@ use rustix::io::Errno;
 
 use super::cost::Cost;
 use crate::plan::VisibleKind;
+use crate::sys::procfs;
 
 /// The largest file whose content is compared.
 const MOST: u64 = 1 << 20;
@@ -107,18 +107,13 @@ pub(super) fn regular(
 
 /// All of a file, if it is no larger.
 pub(super) fn all(file: File, most: u64) -> rustix::io::Result<Option<Vec<u8>>> {
-    let mut bytes = Vec::new();
-    let read = file.take(most + 1).read_to_end(&mut bytes);
-    read.map_err(|_| Errno::IO)?;
+    let bytes = procfs::at_most(file, most.saturating_add(1)).map_err(|_| Errno::IO)?;
     Ok(Some(bytes).filter(|bytes| bytes.len() as u64 <= most))
 }
 
 /// The first bytes of a file.
 pub(super) fn beginning(file: File, most: usize) -> rustix::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let read = file.take(most as u64).read_to_end(&mut bytes);
-    read.map_err(|_| Errno::IO)?;
-    Ok(bytes)
+    procfs::at_most(file, most as u64).map_err(|_| Errno::IO)
 }
 
 /// Where a symbolic link leads.

@@ -54,7 +54,7 @@ struct Node {
 
 impl Node {
     fn look() -> Result<Self, CgroupError> {
-        let found = Hierarchies::read()?;
+        let found = Hierarchies::of_node()?;
         let v1 = match found.is_unified() {
             true => Vec::new(),
             false => found.usual_v1(&[]),

@@ -1,7 +1,6 @@
 //! Reading config.json: bounded, from a regular file, with errors that name the file.
 
 use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::Spec;
@@ -9,6 +8,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::plan::FileKind;
 use crate::runtime::RuntimeError;
+use crate::sys::procfs;
 
 /// No engine writes more; Docker's with a seccomp profile is 10 KiB.
 const LARGEST: u64 = 16 << 20;
@@ -161,9 +161,8 @@ pub fn open_regular(path: &Path) -> Result<File, RuntimeError> {
 
 /// Reads an open file to its end, at most 16 MiB.
 pub fn read_open(file: File, path: &Path) -> Result<Vec<u8>, RuntimeError> {
-    let mut text = Vec::new();
-    let read = file.take(LARGEST + 1).read_to_end(&mut text);
-    read.map_err(RuntimeError::io(format!("read {path:?}")))?;
+    let text = procfs::at_most(file, LARGEST + 1);
+    let text = text.map_err(RuntimeError::io(format!("read {path:?}")))?;
     if text.len() as u64 > LARGEST {
         return Err(RuntimeError::Input {
             path: path.to_owned(),

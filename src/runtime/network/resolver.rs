@@ -9,7 +9,6 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use std::fs::File;
-use std::io::Read;
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use serde::{Deserialize, Serialize};
@@ -22,6 +21,7 @@ use crate::runtime::input::bundle::read_file;
 use crate::runtime::network::ControlError;
 use crate::runtime::network::control;
 use crate::sidecar::{ControlReply, ControlRequest, EngineNames, Proxy};
+use crate::sys::procfs;
 
 /// No engine writes more names.
 const LARGEST: u64 = 64 << 10;
@@ -180,9 +180,8 @@ fn text(path: &Path) -> Result<String, RuntimeError> {
             "it is not the engine's file: it must be root's, with one name, and writable only by root",
         ));
     }
-    let mut bytes = Vec::new();
-    let read = File::from(fd).take(LARGEST + 1).read_to_end(&mut bytes);
-    read.map_err(RuntimeError::io(format!("read {path:?}")))?;
+    let bytes = procfs::at_most(File::from(fd), LARGEST + 1);
+    let bytes = bytes.map_err(RuntimeError::io(format!("read {path:?}")))?;
     if bytes.len() as u64 > LARGEST {
         return Err(bad("it is larger than 64 KiB, which no engine's is"));
     }

@@ -1,7 +1,6 @@
 //! The events of a container's life, from what the runtime knows.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 
 use oci_spec::runtime::{LinuxResources, Process};
 
@@ -21,6 +20,7 @@ use super::node_log::life;
 use crate::runtime::RuntimeError;
 use crate::runtime::network::counted;
 use crate::runtime::state::record::Record;
+use crate::sys::procfs;
 
 /// Lines of what was asked for and is not given; what is more is in the record.
 const MOST_LEFT_OUT: usize = 200;
@@ -226,7 +226,7 @@ fn asked_item(item: impl ToString) -> EventDetail {
 pub fn limits(controllers: Option<&Controllers>, plan: Option<&Plan>) -> Vec<Event> {
     let all = controllers.map(|controllers| counted::limits(controllers, plan));
     let reached = all.into_iter().flatten().filter_map(|one| {
-        let text = |path| fs::read_to_string(path).unwrap_or_default();
+        let text = |path| procfs::text(path).unwrap_or_default();
         let times = match one.limit {
             CountedLimit::Memory => oom::killed(&text(&one.files.events)),
             CountedLimit::Pids => oom::forks_refused(&text(&one.files.events)),
@@ -368,7 +368,7 @@ pub fn decided(host: &HostName, port: u16, approved: Option<ApprovalTerm>) -> Ev
 pub fn who() -> String {
     let mut words = format!("uid {}", rustix::process::getuid().as_raw());
     // The user who logged in, whatever they have become since; the largest number means nobody.
-    let login = std::fs::read_to_string("/proc/self/loginuid").unwrap_or_default();
+    let login = procfs::text("/proc/self/loginuid").unwrap_or_default();
     if let Ok(login) = login.trim().parse::<u32>()
         && login != u32::MAX
     {

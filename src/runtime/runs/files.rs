@@ -2,11 +2,12 @@
 //! out of it, and reads no more than a run writes.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use crate::runtime::RuntimeError;
+use crate::sys::procfs;
 
 /// Bytes that are read of one file; a record is the longest.
 const MOST_BYTES: u64 = 64 << 20;
@@ -54,9 +55,8 @@ pub fn read(path: &Path) -> Result<Content, RuntimeError> {
         }
         Err(error) => return Err(RuntimeError::io(format!("open {path:?}"))(error)),
     };
-    let mut bytes = Vec::new();
-    let read = file.take(MOST_BYTES + 1).read_to_end(&mut bytes);
-    read.map_err(RuntimeError::io(format!("read {path:?}")))?;
+    let bytes = procfs::at_most(file, MOST_BYTES + 1);
+    let bytes = bytes.map_err(RuntimeError::io(format!("read {path:?}")))?;
     match bytes.len() as u64 > MOST_BYTES {
         true => Ok(Content::Foreign("it is longer than any file of a run")),
         false => Ok(Content::Bytes(bytes)),

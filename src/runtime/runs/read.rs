@@ -1,6 +1,6 @@
 //! Finding runs, and reading their logs.
 
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::chosen::{began, chosen};
@@ -16,6 +16,7 @@ use crate::runtime::state::identity;
 use crate::runtime::state::persons::{self, Use};
 use crate::runtime::state::record::{self, Record};
 use crate::runtime::state::store::{self, ContainerPaths};
+use crate::sys::procfs;
 
 /// Letters of a run's name before the container's id: its start, and a dash.
 pub(super) const BEFORE_ID: usize = "20260102T030405.678Z-".len();
@@ -276,9 +277,8 @@ impl RunDir {
     }
 
     pub(super) fn context(&self) -> Option<Context> {
-        let mut head = Vec::new();
         let file = files::open(&self.file(audit::NODE)).ok()?;
-        file.take(64 << 10).read_to_end(&mut head).ok()?;
+        let head = procfs::at_most(file, 64 << 10).ok()?;
         let line = head.split(|byte| *byte == b'\n').next()?;
         serde_json::from_slice::<LogLine>(line)
             .ok()

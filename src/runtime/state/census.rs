@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::{self, ContainerPaths};
+use crate::sys::procfs;
 
 /// The file in a container's directory that names its entries.
 const FILE: &str = "namespaces";
@@ -124,7 +125,7 @@ impl Census {
     fn leave_key(&self, key: &str) -> Result<(), RuntimeError> {
         self.remove(LISTED, key)?;
         let list = self.dir(key).join(FILE);
-        let names = match fs::read_to_string(&list) {
+        let names = match procfs::text(&list) {
             Ok(names) => names,
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
             Err(e) => return Err(RuntimeError::io(format!("read {list:?}"))(e)),

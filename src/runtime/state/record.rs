@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +17,7 @@ use crate::runtime::RuntimeError;
 use crate::runtime::network::resolver::EngineFiles;
 use crate::runtime::state::store;
 use crate::sidecar::SidecarRecord;
+use crate::sys::procfs;
 
 pub use crate::sys::process_id::ProcessId;
 
@@ -233,7 +234,6 @@ pub fn root(dir: &Path) -> Option<PathBuf> {
 }
 
 fn read_text(path: &Path) -> Result<Vec<u8>, RuntimeError> {
-    let mut text = Vec::new();
     let mut options = File::options();
     // A file of ours; in a directory that somebody else filled nothing is waited for.
     options
@@ -242,10 +242,7 @@ fn read_text(path: &Path) -> Result<Vec<u8>, RuntimeError> {
     let file = options
         .open(path)
         .map_err(RuntimeError::io(format!("open {path:?}")))?;
-    file.take(64 << 20)
-        .read_to_end(&mut text)
-        .map_err(RuntimeError::io(format!("read {path:?}")))?;
-    Ok(text)
+    procfs::at_most(file, 64 << 20).map_err(RuntimeError::io(format!("read {path:?}")))
 }
 
 /// Writes a private file under another name and renames it.

@@ -1,0 +1,109 @@
+//! What one call says of an open file: statx(2) has the number of the mount too (Linux 5.8).
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, makedev, statx};
+
+use crate::plan::FileKind;
+
+/// An inode by the mount on which it was met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct FileOnMount {
+    pub(super) dev: u64,
+    pub(super) ino: u64,
+    /// The number of the mount, where the kernel tells it.
+    pub(super) mount: Option<u64>,
+}
+
+/// A file's attributes.
+pub(super) struct FileStat {
+    pub(super) file: FileOnMount,
+    pub(super) mode: u32,
+    pub(super) links: u32,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+}
+
+impl FileStat {
+    /// Of an open file.
+    pub(super) fn of(fd: &OwnedFd) -> rustix::io::Result<Self> {
+        let flags = AtFlags::EMPTY_PATH;
+        statx(fd.as_fd(), "", flags, wanted()).map(|found| Self::from(&found))
+    }
+
+    /// Of what is at a path; a link is itself, and nothing is mounted for it.
+    pub(super) fn at(path: &Path) -> rustix::io::Result<Self> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        statx(CWD, path, flags, wanted()).map(|found| Self::from(&found))
+    }
+
+    pub(super) fn kind(&self) -> FileKind {
+        FileKind::of(self.mode)
+    }
+}
+
+impl From<&Statx> for FileStat {
+    fn from(found: &Statx) -> Self {
+        let mask = StatxFlags::from_bits_retain(found.stx_mask);
+        let mount = mask
+            .contains(StatxFlags::MNT_ID)
+            .then_some(found.stx_mnt_id);
+        Self {
+            file: FileOnMount {
+                dev: makedev(found.stx_dev_major, found.stx_dev_minor),
+                ino: found.stx_ino,
+                mount,
+            },
+            mode: u32::from(found.stx_mode),
+            links: found.stx_nlink,
+            uid: found.stx_uid,
+            gid: found.stx_gid,
+        }
+    }
+}
+
+fn wanted() -> StatxFlags {
+    StatxFlags::BASIC_STATS | StatxFlags::MNT_ID
+}
+
+/// The number of the mount that a descriptor is on.
+pub(super) fn mount_id(fd: &OwnedFd) -> Option<u64> {
+    FileStat::of(fd).ok()?.file.mount
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn it_says_what_stat_says_and_tells_mounts_apart() {
+        for path in [
+            "/",
+            "/etc/passwd",
+            "/proc",
+            "/proc/self/mountinfo",
+            "/dev/null",
+        ] {
+            let fd = crate::probe::open_path(Path::new(path), rustix::fs::ResolveFlags::empty());
+            let (found, meta) = (FileStat::of(&fd.unwrap()).unwrap(), std::fs::metadata(path));
+            let meta = meta.unwrap();
+            assert_eq!(
+                (found.file.dev, found.file.ino),
+                (meta.dev(), meta.ino()),
+                "{path}"
+            );
+            assert_eq!(
+                (found.mode, u64::from(found.links)),
+                (meta.mode(), meta.nlink())
+            );
+            assert_eq!((found.uid, found.gid), (meta.uid(), meta.gid()));
+        }
+        let mount = |path: &str| FileStat::at(Path::new(path)).unwrap().file.mount;
+        assert!(mount("/").is_some());
+        assert_eq!(mount("/proc/self/status"), mount("/proc"));
+        assert_ne!(mount("/"), mount("/proc"));
+    }
+}
