@@ -39,6 +39,7 @@
 //! | [`wrap`] | `agentbox wrap`: a bundle from the host itself | everything, in order |
 //! | [`verify`] | `agentbox verify`: attacks, tried in a sandbox | try, in children with a time limit |
 //! | [`indexes`] | package managers of the node -> presets | run them, ask once |
+//! | [`install`] | `agentbox install`: registration with engines, and its removal | write files of root's |
 //! | [`sys`] | system calls, the only `unsafe` | make them, and decide nothing |
 //! | [`cli`] | the command line as plain data, and its help | parse |
 //! | [`log`] | the log for engines, and sentences for people | write one line each |
@@ -52,6 +53,7 @@ pub mod devices;
 pub mod egress;
 pub mod enforce;
 pub mod indexes;
+pub mod install;
 pub mod kernel;
 pub mod log;
 pub mod network;

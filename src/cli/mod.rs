@@ -16,6 +16,7 @@ use crate::policy::DEFAULT_ROOT;
 mod container;
 mod help;
 mod own;
+mod setup;
 mod update;
 
 pub use container::{
@@ -27,6 +28,7 @@ pub use own::{
     PolicyPresets, PolicyShow, PolicyVerb, Receipt, ReceiptVerb, Suggest, TextFormat, Trust,
     Verify, VerifyReceipt, Walls, Wrap,
 };
+pub use setup::{Install, Uninstall};
 pub use update::Update;
 
 /// An OCI runtime with a sandbox for AI agents.
@@ -246,6 +248,10 @@ pub enum Verb {
     ///
     /// Exit status: 0 all held, 1 a wall failed or none was promised, 2 a wall could not be tested
     Verify(Verify),
+    /// Install agentbox, and register it with the engines that are here
+    Install(Install),
+    /// Remove what `install` added
+    Uninstall(Uninstall),
     /// Review a project's .agentbox.toml, and trust it
     Trust(Trust),
     /// Run a command behind the walls, without an engine or image

@@ -10,6 +10,7 @@ mod exec;
 mod explain;
 mod explain_syscalls;
 mod features;
+mod install;
 mod key;
 mod kill;
 mod list;
@@ -53,6 +54,12 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         out::text(&cli::command().render_help().to_string())?;
         return Ok(ExitCode::FAILURE);
     };
+    match &verb {
+        // Nothing of theirs is a container's.
+        Verb::Install(args) => return install::install(args),
+        Verb::Uninstall(args) => return install::uninstall(args),
+        _ => {}
+    }
     store::settle(&mut global)?;
     node_files::check_caller(&global)?;
     match verb {
@@ -85,6 +92,8 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Verb::Policy(args) => policy::run(&global, &args.verb),
         Verb::Verify(args) => Ok(verify::run(&global, &args)),
         Verb::Trust(args) => trust::run(&args),
+        Verb::Install(args) => install::install(&args),
+        Verb::Uninstall(args) => install::uninstall(&args),
         Verb::Wrap(args) => Ok(wrap::run(&global, &args)),
     }
 }
