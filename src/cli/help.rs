@@ -7,7 +7,7 @@ use super::Cli;
 /// The groups of verbs, in order. Every verb that help shows is in one of them.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Run a command", &["wrap", "trust"]),
-    ("Set up", &["install", "uninstall"]),
+    ("Set up", &["doctor", "install", "uninstall"]),
     (
         "Look at a run",
         &[

@@ -4,6 +4,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+/// `doctor`
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Print every check as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `install`
 #[derive(Debug, Args)]
 pub struct Install {

@@ -5,6 +5,7 @@ mod audit;
 mod checkpoint;
 mod create;
 mod delete;
+mod doctor;
 mod events;
 mod exec;
 mod explain;
@@ -55,7 +56,8 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     };
     match &verb {
-        // Nothing of theirs is a container's.
+        // They have their own look at what would stop the other verbs.
+        Verb::Doctor(args) => return doctor::run(global, args),
         Verb::Install(args) => return install::install(args),
         Verb::Uninstall(args) => return install::uninstall(args),
         _ => {}
@@ -92,6 +94,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Verb::Policy(args) => policy::run(&global, &args.verb),
         Verb::Verify(args) => Ok(verify::run(&global, &args)),
         Verb::Trust(args) => trust::run(&args),
+        Verb::Doctor(args) => doctor::run(global, &args),
         Verb::Install(args) => install::install(&args),
         Verb::Uninstall(args) => install::uninstall(&args),
         Verb::Wrap(args) => Ok(wrap::run(&global, &args)),
