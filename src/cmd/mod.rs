@@ -108,6 +108,9 @@ fn version() -> Result<()> {
     if let Some(commit) = option_env!("AGENTBOX_COMMIT") {
         text += &format!("commit: {commit}\n");
     }
+    if let Some(date) = option_env!("AGENTBOX_DATE") {
+        text += &format!("date: {date}\n");
+    }
     text += &format!("spec: {}\n", features::SPEC_VERSION);
     out::text(&text).map(|_| ())
 }
