@@ -1,7 +1,8 @@
-//! Names the program's first instruction, and puts the commit that a release is built from into it, for `agentbox --version`.
+//! Names the program's first instruction, and puts the commit that a release is built from and its date into it, for
+//! `agentbox --version`.
 //!
-//! The commit is from the clone's own files: no network, no clock, no git, so that one commit gives one binary. A tarball has
-//! none, and then there is no such line. Other builds than the optimised one have none either: they would be compiled anew
+//! The commit is from the clone's own files, its date from git: no network and no clock, so that one commit gives one binary. A tarball
+//! has none, a clone without git no date, and then there is no such line. Other builds than the optimised one have none either: they would be compiled anew
 //! after each commit.
 
 #![allow(
@@ -12,6 +13,7 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -31,6 +33,9 @@ fn main() {
     }
     if let Some(commit) = commit {
         println!("cargo::rustc-env=AGENTBOX_COMMIT={commit}");
+        if let Some(date) = date(Path::new(&root), &commit) {
+            println!("cargo::rustc-env=AGENTBOX_DATE={date}");
+        }
     }
 }
 
@@ -70,6 +75,24 @@ pub fn commit(root: &Path) -> (Option<String>, Vec<PathBuf>) {
         hex && matches!(hash.len(), 40 | 64)
     };
     (found.filter(plain), read)
+}
+
+/// The day of a commit, by UTC, if git is there and tells it.
+pub fn date(root: &Path, commit: &str) -> Option<String> {
+    let mut git = Command::new("git");
+    git.arg("-C").arg(root).env("TZ", "UTC");
+    git.args([
+        "show",
+        "--no-patch",
+        "--date=format-local:%Y-%m-%d",
+        "--format=%cd",
+        commit,
+    ]);
+    let answer = git.output().ok()?;
+    let text = String::from_utf8(answer.stdout).ok()?;
+    let date = text.trim();
+    let plain = date.len() == 10 && date.bytes().all(|b| b.is_ascii_digit() || b == b'-');
+    plain.then(|| date.to_owned())
 }
 
 /// A name in git's one file for many.

@@ -1,12 +1,14 @@
-//! `hack/install`, in a directory of its own instead of this machine.
+//! `agentbox install`, by `hack/install`, in a directory of its own instead of this machine.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use crate::command::{Finished, run_for};
+use crate::direct::program;
 
 /// A root to install into, removed with the value.
 struct Root(PathBuf);
@@ -14,7 +16,8 @@ struct Root(PathBuf);
 impl Root {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("agentbox-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
+        // Nobody else may write what root's programs obey.
+        fs::DirBuilder::new().mode(0o755).create(&path).unwrap();
         Self(path)
     }
 
@@ -25,8 +28,7 @@ impl Root {
             Command::new(script)
                 .args(arguments)
                 .env("DESTDIR", &self.0)
-                // Any program does: what is tested is where it goes.
-                .env("AGENTBOX_BIN", "/bin/true"),
+                .env("AGENTBOX_BIN", program()),
         )
     }
 
@@ -85,7 +87,7 @@ fn installs_beside_what_is_there_and_takes_away_only_that() {
     let files = root.files();
     assert_eq!(
         files["usr/local/bin/agentbox"],
-        fs::read("/bin/true").unwrap()
+        fs::read(program()).unwrap()
     );
     assert!(files.contains_key("etc/agentbox/config.toml"));
     let script = String::from_utf8(files["usr/local/bin/agentbox-strict"].clone()).unwrap();
@@ -94,16 +96,21 @@ fn installs_beside_what_is_there_and_takes_away_only_that() {
     root.install(&[]).ok();
     assert_eq!(root.files(), files, "a second time changes nothing");
 
+    let backup = format!("{DAEMON_JSON}.before-agentbox");
+    assert_eq!(files[&backup], OTHERS.as_bytes());
     root.install(&["--uninstall"]).ok();
-    assert_eq!(root.files().keys().collect::<Vec<_>>(), [DAEMON_JSON]);
+    let left: BTreeMap<String, Vec<u8>> = [(DAEMON_JSON.to_owned(), OTHERS.into())].into();
+    assert_eq!(root.files(), left, "byte for byte as before");
     assert_eq!(root.json(DAEMON_JSON), before);
 }
 
 #[test]
 fn removes_a_daemon_json_that_it_made_itself() {
     let root = Root::new("made");
+    fs::create_dir_all(root.0.join("etc/docker")).unwrap();
     root.install(&["--prefix", "/opt/box"]).ok();
     assert!(root.files().contains_key("opt/box/bin/agentbox"));
+    assert!(root.files().contains_key(DAEMON_JSON));
     root.install(&["--uninstall"]).ok();
     assert_eq!(root.files(), BTreeMap::new());
 }
@@ -122,6 +129,18 @@ fn a_dry_run_says_what_it_would_do_and_changes_nothing() {
         said.contains("would register the runtime agentbox"),
         "{said}"
     );
+    for line in [
+        "--- a/etc/docker/daemon.json",
+        "+++ b/etc/docker/daemon.json",
+        "+      \"path\": \"/usr/local/bin/agentbox\"",
+        "--- /dev/null",
+        "+++ b/etc/agentbox/config.toml",
+    ] {
+        assert!(
+            said.lines().any(|said| said.trim() == line.trim()),
+            "{line}: {said}"
+        );
+    }
     assert_eq!(root.files(), before);
 
     root.install(&[]).ok();
@@ -137,6 +156,7 @@ fn a_dry_run_says_what_it_would_do_and_changes_nothing() {
 #[test]
 fn keeps_what_somebody_changed_since() {
     let root = Root::new("changed");
+    root.write(DAEMON_JSON, "{}");
     root.install(&[]).ok();
     root.write("etc/agentbox/config.toml", "default = \"strict\"\n");
     root.write(
@@ -156,7 +176,13 @@ fn keeps_what_somebody_changed_since() {
 
 #[test]
 fn a_broken_daemon_json_stops_it_before_anything_is_changed() {
-    for broken in ["{ \"debug\": tru", "[]", "\"text\""] {
+    for broken in [
+        "{ \"debug\": tru",
+        "[]",
+        "\"text\"",
+        "{ /* c */ }",
+        "{\"a\":1,}",
+    ] {
         let root = Root::new("broken");
         root.write(DAEMON_JSON, broken);
         let before = root.files();
@@ -252,6 +278,9 @@ fn a_containerd_that_serves_no_pods_or_is_somebody_elses_is_left_alone() {
         + "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.agentbox]\n  runtime_type = \"x\"\n";
     for (text, why) in [
         ("disabled_plugins = [\"cri\"]\n", "disabled"),
+        ("version = 2\nplugins = {}\n", "form"),
+        ("version = [\n", "not TOML"),
+        ("", "neither version"),
         ("root = \"/x\"\n", "neither version"),
         (own.as_str(), "somebody else"),
     ] {
@@ -297,6 +326,153 @@ fn u_b6_it_is_not_taken_away_from_under_containers() {
     assert_eq!(root.files(), before);
     root.install(&["--uninstall", "--force"]).ok();
     assert!(!root.files().contains_key("usr/local/bin/agentbox"));
+}
+
+#[test]
+fn a_sandbox_of_an_ordinary_user_stops_it_too() {
+    let root = Root::new("rootless");
+    root.install(&[]).ok();
+    for index in [
+        "run/user/1000/agentbox/index",
+        "dev/shm/agentbox-1000/index",
+    ] {
+        let dir = root.0.join(index).join("0123456789abcdef-mine");
+        fs::create_dir_all(&dir).unwrap();
+        let said = root.install(&["--uninstall"]).failed();
+        assert!(
+            said.contains("1 sandboxes") && said.contains("mine"),
+            "{said}"
+        );
+        fs::remove_dir_all(dir).unwrap();
+    }
+    root.install(&["--uninstall"]).ok();
+}
+
+/// A link or a file of another user's would let them choose what root's programs obey, or which file root overwrites.
+#[test]
+fn a_link_or_a_file_that_others_write_is_refused_before_anything_is_changed() {
+    let secret = Root::new("elsewhere");
+    secret.write("file", "{}");
+    for path in [DAEMON_JSON, CONTAINERD, "etc/agentbox/config.toml"] {
+        let root = Root::new("linked");
+        root.write("etc/docker/x", "");
+        let at = root.0.join(path);
+        fs::create_dir_all(at.parent().unwrap()).unwrap();
+        symlink(secret.0.join("file"), &at).unwrap();
+        let said = root.install(&[]).failed();
+        assert!(
+            said.contains("is a link to") && said.contains("nothing was changed"),
+            "{said}"
+        );
+        assert!(!root.files().contains_key("usr/local/bin/agentbox"));
+        assert_eq!(secret.files()["file"], b"{}");
+
+        fs::remove_file(&at).unwrap();
+        fs::write(&at, "{}").unwrap();
+        fs::set_permissions(&at, fs::Permissions::from_mode(0o664)).unwrap();
+        let said = root.install(&[]).failed();
+        assert!(said.contains("chmod go-w"), "{said}");
+
+        // The control: the same file, root's alone, and its directory anybody's.
+        fs::set_permissions(&at, fs::Permissions::from_mode(0o644)).unwrap();
+        let directory = at.parent().unwrap();
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o777)).unwrap();
+        let said = root.install(&[]).failed();
+        assert!(said.contains("not safe to change"), "{said}");
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
+        root.install(&[]).ok();
+    }
+}
+
+#[test]
+fn a_file_keeps_its_mode_and_nothing_is_left_beside_it() {
+    let root = Root::new("mode");
+    root.write(DAEMON_JSON, "{\n\t\"debug\": true\n}\n");
+    root.write(CONTAINERD, &containerd_config(2));
+    let mode = |path: &str| fs::metadata(root.0.join(path)).unwrap().mode() & 0o7777;
+    for path in [DAEMON_JSON, CONTAINERD] {
+        fs::set_permissions(root.0.join(path), fs::Permissions::from_mode(0o400)).unwrap();
+    }
+    root.install(&[]).ok();
+    for path in [DAEMON_JSON, CONTAINERD] {
+        assert_eq!(
+            (mode(path), mode(&format!("{path}.before-agentbox"))),
+            (0o400, 0o400)
+        );
+    }
+    let text = String::from_utf8(root.files()[DAEMON_JSON].clone()).unwrap();
+    assert!(
+        text.contains("\n\t\"debug\": true,\n\t\"runtimes\""),
+        "{text}"
+    );
+    let temporary = root
+        .files()
+        .into_keys()
+        .find(|name| name.contains(".agentbox-"));
+    assert_eq!(temporary, None);
+    root.install(&["--uninstall"]).ok();
+    assert_eq!(mode(CONTAINERD), 0o400);
+    assert_eq!(root.files()[CONTAINERD], containerd_config(2).into_bytes());
+}
+
+#[test]
+fn containerd_2_with_imports_gets_a_drop_in_that_goes_again() {
+    let root = Root::new("drop-in");
+    let text = format!(
+        "imports = ['/etc/containerd/conf.d/*.toml']\n{}",
+        containerd_config(3)
+    );
+    root.write(CONTAINERD, &text);
+    root.install(&[]).ok();
+    let drop_in = "etc/containerd/conf.d/agentbox.toml";
+    let installed = root.files();
+    assert!(installed.contains_key(drop_in));
+    assert_eq!(
+        installed[CONTAINERD],
+        text.as_bytes(),
+        "the main file is not touched"
+    );
+    root.install(&[]).ok();
+    assert_eq!(root.files(), installed);
+    root.install(&["--uninstall"]).ok();
+    assert!(!root.files().contains_key(drop_in));
+}
+
+#[test]
+fn what_an_older_hack_install_has_written_is_updated_and_goes() {
+    let root = Root::new("older");
+    let before = containerd_config(2);
+    root.write(
+        CONTAINERD,
+        &format!(
+            "{before}# agentbox: begin (hack/install; docs/kubernetes.md)\n# old\n# agentbox: end\n"
+        ),
+    );
+    root.write(
+        "etc/containers/containers.conf.d/agentbox.conf",
+        "# Written by hack/install.\n",
+    );
+    root.write(
+        DAEMON_JSON,
+        "{\"runtimes\":{\"agentbox\":{\"path\":\"/opt/old/bin/agentbox\"}}}",
+    );
+    root.write(
+        "var/lib/agentbox/installed",
+        "binary /usr/local/bin/agentbox\nmade-daemon-json /etc/docker/daemon.json\nregistered /opt/old/bin/agentbox\n\
+         containerd /etc/containerd/config.toml\npodman /etc/containers/containers.conf.d/agentbox.conf\n",
+    );
+    root.install(&[]).ok();
+    assert_eq!(
+        root.json(DAEMON_JSON)["runtimes"]["agentbox"]["path"],
+        "/usr/local/bin/agentbox"
+    );
+    let podman =
+        String::from_utf8(root.files()["etc/containers/containers.conf.d/agentbox.conf"].clone())
+            .unwrap();
+    assert!(podman.contains("[engine.runtimes]"), "{podman}");
+    root.install(&["--uninstall"]).ok();
+    let left: BTreeMap<String, Vec<u8>> = [(CONTAINERD.to_owned(), before.into_bytes())].into();
+    assert_eq!(root.files(), left);
 }
 
 #[test]

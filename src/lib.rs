@@ -38,7 +38,9 @@
 //! | [`sidecar`] | the companion process | in its own process |
 //! | [`wrap`] | `agentbox wrap`: a bundle from the host itself | everything, in order |
 //! | [`verify`] | `agentbox verify`: attacks, tried in a sandbox | try, in children with a time limit |
+//! | [`doctor`] | `agentbox doctor`: what this node lacks | read, and try in a child |
 //! | [`indexes`] | package managers of the node -> presets | run them, ask once |
+//! | [`install`] | `agentbox install`: registration with engines, and its removal | write files of root's |
 //! | [`sys`] | system calls, the only `unsafe` | make them, and decide nothing |
 //! | [`cli`] | the command line as plain data, and its help | parse |
 //! | [`log`] | the log for engines, and sentences for people | write one line each |
@@ -49,9 +51,11 @@ pub mod cgroup;
 pub mod cli;
 pub mod cmd;
 pub mod devices;
+pub mod doctor;
 pub mod egress;
 pub mod enforce;
 pub mod indexes;
+pub mod install;
 pub mod kernel;
 pub mod log;
 pub mod network;

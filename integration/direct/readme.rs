@@ -121,7 +121,13 @@ fn direct_every_verb_of_the_readme_runs_at_a_terminal() {
     let lines = [
         ("approve", format!("approve {id} b.test:443"), "b.test:443"),
         ("audit", format!("audit {id}"), "created"),
+        ("doctor", "doctor".to_owned(), "agentbox wrap: works"),
         ("explain", format!("explain {id}"), "network"),
+        (
+            "install",
+            "install --dry-run --destdir /srv".to_owned(),
+            "not registered with podman",
+        ),
         ("network", format!("network {id}"), "allowlist"),
         (
             "policy",
@@ -176,8 +182,14 @@ fn direct_every_script_that_the_readme_calls_is_there() {
 }
 
 #[test]
-fn direct_the_json_of_the_readme_is_json() {
-    for block in blocks("json") {
+fn direct_the_json_of_the_pages_is_json() {
+    let pages = ["docs/engines.md", "docs/operator.md"];
+    let all: Vec<String> = pages
+        .iter()
+        .flat_map(|page| blocks_of(page, "json"))
+        .collect();
+    assert!(all.len() > 1, "{all:?}");
+    for block in all {
         let parsed: Result<serde_json::Value, _> = serde_json::from_str(&block);
         assert!(parsed.is_ok(), "{block}\n{}", parsed.unwrap_err());
     }

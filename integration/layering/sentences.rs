@@ -18,6 +18,10 @@ const PARSERS: &[(&str, &str)] = &[
         "PEM: the line before a certificate (RFC 7468)",
     ),
     (
+        "install/containerd.rs: without",
+        "the comments around our own lines in containerd's file",
+    ),
+    (
         "plan/keys.rs: is_private",
         "PEM: the line before a private key (RFC 7468)",
     ),

@@ -5,6 +5,7 @@ pub(crate) mod account;
 mod agents;
 mod ask;
 mod caches;
+mod doctor;
 mod first;
 mod forged;
 mod landlock;

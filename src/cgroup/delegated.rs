@@ -126,13 +126,27 @@ fn own_alone(hierarchies: &Hierarchies) -> Option<PathBuf> {
     (alone && dir != Path::new(ROOT) && is_own(&dir)).then_some(dir)
 }
 
-/// A scope for this process from the person's systemd.
-fn ask_systemd(hierarchies: &Hierarchies) -> Result<PathBuf, DelegationError> {
+/// Why [`settle`] gives this process no cgroup, as far as that is seen without trying.
+pub fn obstacle() -> Option<DelegationError> {
+    match Hierarchies::read() {
+        Err(error) => Some(error.into()),
+        Ok(found) if !found.is_unified() => Some(DelegationError::Version),
+        Ok(found) if of_self().is_some() || own_alone(&found).is_some() => None,
+        Ok(_) => busctl().err(),
+    }
+}
+
+/// systemd's own tool for its bus.
+fn busctl() -> Result<PathBuf, DelegationError> {
     if BUS.iter().all(|name| std::env::var_os(name).is_none()) {
         return Err(DelegationError::NoBus);
     }
-    let busctl =
-        program::find("busctl").map_err(|error| DelegationError::Refused(error.to_string()))?;
+    program::find("busctl").map_err(|error| DelegationError::Refused(error.to_string()))
+}
+
+/// A scope for this process from the person's systemd.
+fn ask_systemd(hierarchies: &Hierarchies) -> Result<PathBuf, DelegationError> {
+    let busctl = busctl()?;
     let mut random = [0; 6];
     getrandom::fill(&mut random)
         .map_err(|error| DelegationError::Refused(format!("no random bytes: {error}")))?;

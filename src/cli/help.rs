@@ -5,8 +5,9 @@ use clap::{Command, CommandFactory};
 use super::Cli;
 
 /// The groups of verbs, in order. Every verb that help shows is in one of them.
-const GROUPS: [(&str, &[&str]); 4] = [
+const GROUPS: [(&str, &[&str]); 5] = [
     ("Run a command", &["wrap", "trust"]),
+    ("Set up", &["doctor", "install", "uninstall"]),
     (
         "Look at a run",
         &[

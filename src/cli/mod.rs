@@ -16,6 +16,7 @@ use crate::policy::DEFAULT_ROOT;
 mod container;
 mod help;
 mod own;
+mod setup;
 mod update;
 
 pub use container::{
@@ -27,6 +28,7 @@ pub use own::{
     PolicyPresets, PolicyShow, PolicyVerb, Receipt, ReceiptVerb, Suggest, TextFormat, Trust,
     Verify, VerifyReceipt, Walls, Wrap,
 };
+pub use setup::{Doctor, Install, Uninstall};
 pub use update::Update;
 
 /// An OCI runtime with a sandbox for AI agents.
@@ -161,14 +163,14 @@ pub struct GlobalOptions {
 /// The exit status of `wrap` if `wrap` itself fails, as with `docker run`.
 pub const OWN_FAILURE: u8 = 125;
 
-/// The exit status of a command line that cannot be parsed: 1, as with runc. It is 2 for `policy` and `verify`, whose status 1 means
-/// "denied" and "not held", and 125 for `wrap`, whose status is its command's.
+/// The exit status of a command line that cannot be parsed: 1, as with runc. It is 2 for `policy`, `verify` and `doctor`, whose
+/// status 1 means "denied", "not held" and "does not work", and 125 for `wrap`, whose status is its command's.
 pub fn misuse(arguments: impl Iterator<Item = std::ffi::OsString>) -> u8 {
     let understood = Cli::command()
         .ignore_errors(true)
         .try_get_matches_from(arguments);
     match understood.as_ref().map(clap::ArgMatches::subcommand_name) {
-        Ok(Some("policy" | "verify")) => 2,
+        Ok(Some("policy" | "verify" | "doctor")) => 2,
         Ok(Some("wrap")) => OWN_FAILURE,
         Ok(_) | Err(_) => 1,
     }
@@ -246,6 +248,14 @@ pub enum Verb {
     ///
     /// Exit status: 0 all held, 1 a wall failed or none was promised, 2 a wall could not be tested
     Verify(Verify),
+    /// Check what this machine lacks for `wrap` and for engines
+    ///
+    /// Exit status: 0 `agentbox wrap` works as this user, 1 it does not, 2 the command line is wrong
+    Doctor(Doctor),
+    /// Install agentbox, and register it with the engines that are here
+    Install(Install),
+    /// Remove what `install` added
+    Uninstall(Uninstall),
     /// Review a project's .agentbox.toml, and trust it
     Trust(Trust),
     /// Run a command behind the walls, without an engine or image
@@ -272,6 +282,7 @@ mod tests {
             "agentbox --policy strict policy check",
             "agentbox --root policy policy show",
             "agentbox verify --nope",
+            "agentbox doctor --nope",
         ] {
             assert_eq!(status(line), 2, "{line}");
         }

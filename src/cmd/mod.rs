@@ -5,11 +5,13 @@ mod audit;
 mod checkpoint;
 mod create;
 mod delete;
+mod doctor;
 mod events;
 mod exec;
 mod explain;
 mod explain_syscalls;
 mod features;
+mod install;
 mod key;
 mod kill;
 mod list;
@@ -53,6 +55,13 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         out::text(&cli::command().render_help().to_string())?;
         return Ok(ExitCode::FAILURE);
     };
+    match &verb {
+        // They have their own look at what would stop the other verbs.
+        Verb::Doctor(args) => return doctor::run(global, args),
+        Verb::Install(args) => return install::install(args),
+        Verb::Uninstall(args) => return install::uninstall(args),
+        _ => {}
+    }
     store::settle(&mut global)?;
     node_files::check_caller(&global)?;
     match verb {
@@ -85,6 +94,9 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Verb::Policy(args) => policy::run(&global, &args.verb),
         Verb::Verify(args) => Ok(verify::run(&global, &args)),
         Verb::Trust(args) => trust::run(&args),
+        Verb::Doctor(args) => doctor::run(global, &args),
+        Verb::Install(args) => install::install(&args),
+        Verb::Uninstall(args) => install::uninstall(&args),
         Verb::Wrap(args) => Ok(wrap::run(&global, &args)),
     }
 }
@@ -95,6 +107,9 @@ fn version() -> Result<()> {
     // As runc's; a release that is built from something else than a clone does not know it.
     if let Some(commit) = option_env!("AGENTBOX_COMMIT") {
         text += &format!("commit: {commit}\n");
+    }
+    if let Some(date) = option_env!("AGENTBOX_DATE") {
+        text += &format!("date: {date}\n");
     }
     text += &format!("spec: {}\n", features::SPEC_VERSION);
     out::text(&text).map(|_| ())

@@ -10,7 +10,7 @@ use crate::policy::Field;
 pub enum PlanError {
     /// The kernel lacks what the plan needs.
     #[error(
-        "policy '{policy}' needs {need}, which this kernel ({have}) does not have: use a newer kernel, or a policy without it"
+        "policy '{policy}' needs {need}, which this kernel ({have}) does not have: use a newer kernel (`agentbox doctor` lists what is missing)"
     )]
     Kernel {
         /// The policy's name.
@@ -29,12 +29,12 @@ pub enum PlanError {
     /// The limit of core files is 0, and cannot be 1.
     #[error(
         "policy '{0}' needs a core limit of 1, but the hard limit is 0 and root lacks CAP_SYS_RESOURCE to raise it: start the engine \
-         with a hard core limit of 1 or more (LimitCORE=, ulimit -Hc)"
+         with a hard core limit of 1 or more (LimitCORE=, ulimit -Hc); see `agentbox doctor`"
     )]
     CoreLimit(String),
     /// A bound that no cgroup here can hold.
     #[error(
-        "policy '{policy}' sets limits.{field} ({bound}), but this node's cgroups have no {controller} controller: enable it (cgroup.subtree_control), or use a policy with limits.{field} = \"unlimited\""
+        "policy '{policy}' sets limits.{field} ({bound}), but this node's cgroups have no {controller} controller: enable it (cgroup.subtree_control; see `agentbox doctor`), or use a policy with limits.{field} = \"unlimited\""
     )]
     Controller {
         /// The policy's name.

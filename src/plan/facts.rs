@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::git::GitState;
-use super::wrapped::{WrapEnforcement, WrapPlan};
-use super::{Neighbour, PlanError, RootOrigin, SourceIds};
-use crate::policy::{NodeAllow, Policy};
+use super::wrapped::WrapPlan;
+use super::{Neighbour, RootOrigin, SourceIds};
 
 /// What the kernel can do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,47 +45,6 @@ pub struct HostFacts {
     /// What a caller without root's rights lacks; nothing for root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub person: Option<super::PersonFacts>,
-}
-
-impl HostFacts {
-    /// Refuses a kernel on which one of the policy's walls could not stand.
-    pub(super) fn require(
-        &self,
-        policy: &Policy,
-        leave: &NodeAllow,
-        wrapped: &WrapPlan,
-    ) -> Result<(), PlanError> {
-        let lacks = |need| PlanError::Kernel {
-            policy: policy.name.to_string(),
-            need,
-            have: self.release.clone(),
-        };
-        // mount_setattr(2) came with 5.12, SO_NETNS_COOKIE (commit e8b9eab99232) with 5.14.
-        if self.version < (5, 14) {
-            return Err(lacks(
-                "Linux 5.14 or newer (mount_setattr, SO_NETNS_COOKIE)",
-            ));
-        }
-        if !self.seccomp {
-            return Err(lacks("seccomp filters (CONFIG_SECCOMP_FILTER)"));
-        }
-        if self.landlock_abi < 1 {
-            return Err(lacks(
-                "Landlock (CONFIG_SECURITY_LANDLOCK, and `landlock` in the lsm= list)",
-            ));
-        }
-        if !self.overlayfs && wrapped.by == WrapEnforcement::Mounts {
-            return Err(lacks("the overlay file system (CONFIG_OVERLAY_FS)"));
-        }
-        if self.core_socket && !leave.core_socket {
-            return Err(PlanError::CoreSocket(policy.name.to_string()));
-        }
-        // `wrap` takes nothing from its user by it: a crash does what it does without wrap.
-        if self.core_bytes == 0 && wrapped.is_empty() {
-            return Err(PlanError::CoreLimit(policy.name.to_string()));
-        }
-        Ok(())
-    }
 }
 
 /// What was found at the paths that a bundle names.

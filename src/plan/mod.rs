@@ -17,6 +17,7 @@ mod found_in;
 pub mod git;
 mod home;
 pub mod hooks;
+mod host;
 pub mod idmap;
 pub mod join;
 mod judge;
@@ -83,6 +84,7 @@ pub use filesystem::{
 };
 pub use found_in::CredentialDirectory;
 pub use git::{Exclude, GitState, UntrackedFile};
+pub use host::KernelNeed;
 pub use idmap::{MappedIds, SourceIds};
 pub use join::{Neighbour, NeighbourNetwork, NetworkState};
 pub use layers::ImageBase;

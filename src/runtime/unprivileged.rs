@@ -12,16 +12,19 @@
 //! Two namespaces, because one cannot do both: a process that is root in U1 is shown as root inside, and one that is the
 //! person has no right to mount.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::Path;
 
 use rustix::thread::CapabilitySet;
 
 use crate::cgroup::delegated::{self, DelegationError};
+use crate::plan::HostFacts;
+use crate::probe;
 use crate::runtime::RuntimeError;
 use crate::runtime::input::node_files::NodeFiles;
 use crate::runtime::seal;
+use crate::sys::process;
 use crate::sys::user_namespace::{self, Ids};
 
 /// Why there is no user namespace to work in.
@@ -127,6 +130,32 @@ pub fn enter(global: &crate::cli::GlobalOptions) -> Result<(), RuntimeError> {
     };
     NodeFiles::of(global)?;
     seal::remember_path();
+    Ok(make(person)?)
+}
+
+/// What the kernel can do for the caller, seen as `wrap` sees it, or why there is no namespace to see it in. A child looks, and ends:
+/// nothing of it stays. To be called by a process with one thread.
+pub fn attempt() -> io::Result<Result<HostFacts, String>> {
+    let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let child = process::fork_into(|| {
+        let made = rights().and_then(|rights| match rights {
+            Rights::None(person) => make(person),
+            Rights::Root | Rights::Inside(_) => Ok(()),
+        });
+        let seen = made.map(|()| probe::host());
+        let seen = seen.map_err(|error| crate::log::chain(&error));
+        let written = serde_json::to_writer(File::from(writer), &seen);
+        i32::from(written.is_err())
+    })?;
+    let mut text = String::new();
+    let read = File::from(reader).read_to_string(&mut text);
+    rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty())?;
+    read?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+/// Makes the namespaces, and moves this process to them.
+fn make(person: Ids) -> Result<(), NoNamespace> {
     user_namespace::unshare_with_mounts().map_err(|errno| NoNamespace::Refused {
         why: reason(&errno, &Sysctls::read()),
         errno,
@@ -177,7 +206,8 @@ impl Sysctls {
 
 /// The words for the reason, the most certain one first. unshare(2) and user_namespaces(7) name the errnos.
 fn reason(errno: &io::Error, node: &Sysctls) -> String {
-    const ELSE: &str = "or run it with sudo; `--walls landlock` needs no namespace";
+    const ELSE: &str =
+        "or run it with sudo; `--walls landlock` needs no namespace; see `agentbox doctor`";
     let why = match (errno.raw_os_error(), node) {
         (_, Sysctls { most: Some(0), .. }) | (Some(libc::ENOSPC), _) => {
             "user.max_user_namespaces leaves none: let root set it (sysctl user.max_user_namespaces=10000)"
@@ -193,8 +223,7 @@ fn reason(errno: &io::Error, node: &Sysctls) -> String {
                 ..
             },
         ) => {
-            "kernel.apparmor_restrict_unprivileged_userns wants an AppArmor profile: let root install agentbox's \
-             (hack/install puts it into /etc/apparmor.d)"
+            "kernel.apparmor_restrict_unprivileged_userns wants an AppArmor profile: let root run `agentbox install`"
         }
         (_, Sysctls { filtered: true, .. }) => {
             "a seccomp filter around it, such as Docker's default one, denies unshare: give the container or service one \
@@ -245,7 +274,7 @@ mod tests {
                     filtered: true,
                     ..none()
                 },
-                "/etc/apparmor.d",
+                "agentbox install",
             ),
             (
                 eperm(),

@@ -34,6 +34,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 
 pub use self::error::{WrapRefusal, status_of};
+pub use self::landlock::{LANDLOCK_LEAST_ABI, LANDLOCK_SCOPES_ABI};
 pub use self::wanted::WrapRequest;
 use crate::audit;
 use crate::cli::{self, GlobalOptions, Walls};

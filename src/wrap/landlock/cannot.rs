@@ -5,11 +5,11 @@ use crate::plan::{DecidedPlan, Plan};
 use crate::policy::NetworkMode;
 
 /// The first ABI that knows TCP ports (Linux 6.7).
-pub const LEAST_ABI: u32 = 4;
+pub const LANDLOCK_LEAST_ABI: u32 = 4;
 /// The first ABI that knows requests to devices (Linux 6.10).
 const DEVICE_REQUESTS: u32 = 5;
 /// The first ABI with scopes of signals (Linux 6.12).
-const SCOPES: u32 = 6;
+pub const LANDLOCK_SCOPES_ABI: u32 = 6;
 
 /// What is weaker than with namespaces, one sentence each.
 pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
@@ -49,9 +49,9 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if abi < SCOPES {
+    if abi < LANDLOCK_SCOPES_ABI {
         all.push(format!(
-            "Landlock ABI {abi} does not hold signals back (ABI {SCOPES}, Linux 6.12, does): the command can end processes of the same user"
+            "Landlock ABI {abi} does not hold signals back (ABI {LANDLOCK_SCOPES_ABI}, Linux 6.12, does): the command can end processes of the same user"
         ));
     }
     if abi < DEVICE_REQUESTS {
@@ -65,9 +65,9 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
 /// Why a policy cannot be held, if it cannot.
 pub fn refusal(decided: &DecidedPlan, abi: u32) -> Option<String> {
     let plan = &decided.plan;
-    if abi < LEAST_ABI {
+    if abi < LANDLOCK_LEAST_ABI {
         return Some(format!(
-            "this kernel has Landlock ABI {abi}, and TCP ports need ABI {LEAST_ABI} (Linux 6.7)"
+            "this kernel has Landlock ABI {abi}, and TCP ports need ABI {LANDLOCK_LEAST_ABI} (Linux 6.7)"
         ));
     }
     let explicit = decided

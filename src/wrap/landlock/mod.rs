@@ -62,6 +62,7 @@ use crate::runtime::network::reading::RequestSetup;
 use crate::runtime::network::{resolver, upstream};
 use crate::sidecar::{EngineNetworks, ReaderConfig, ServingConfig, SidecarRlimits, bare};
 use crate::sys::{process, socket};
+pub use cannot::{LANDLOCK_LEAST_ABI, LANDLOCK_SCOPES_ABI};
 pub use describe::decide;
 use enforce::{LandlockCommand, LandlockSetup};
 use place::{OWN_VARIABLES, RunTempDir};

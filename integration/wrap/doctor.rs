@@ -1,0 +1,176 @@
+//! `agentbox doctor`: what it says of a node is what `wrap` meets there, and it changes nothing.
+
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::account::Account;
+use crate::command::{Finished, run_for};
+use crate::direct::{Scratch, program};
+use crate::docker::Docker;
+
+fn json(finished: &Finished) -> Value {
+    serde_json::from_str(&finished.stdout).unwrap_or_else(|error| panic!("{error}: {finished}"))
+}
+
+/// A check of a report.
+fn check<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let checks = report["checks"].as_array().unwrap();
+    let found = checks.iter().find(|check| check["name"] == name);
+    found.unwrap_or_else(|| panic!("no {name}: {report}"))
+}
+
+#[test]
+fn its_form_is_the_documented_one_and_its_status_its_answer() {
+    let mut command = Command::new(program());
+    let finished = run_for(Duration::from_secs(30), command.args(["doctor", "--json"]));
+    let report = json(&finished);
+    assert_eq!(report["version"], 1);
+    assert_eq!(report["user"], rustix::process::geteuid().as_raw());
+    assert_eq!(
+        finished.code == 0,
+        report["wrap"].as_bool().unwrap(),
+        "{finished}"
+    );
+    for check in report["checks"].as_array().unwrap() {
+        let state = check["state"].as_str().unwrap();
+        assert!(["ok", "warning", "missing"].contains(&state), "{check}");
+        assert_eq!(check["remedy"].is_string(), state != "ok", "{check}");
+        assert!(
+            check["needed_for"].is_array() && check["found"].is_string(),
+            "{check}"
+        );
+    }
+    let text = run_for(
+        Duration::from_secs(30),
+        Command::new(program()).arg("doctor"),
+    );
+    assert_eq!(text.code, finished.code);
+    assert!(text.stdout.contains("\nagentbox wrap: "), "{text}");
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn where_it_says_that_wrap_works_wrap_works_and_nothing_is_left() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let files = || {
+        person.does(&format!(
+            "find ~ /dev/shm -user {} 2>/dev/null | sort",
+            person.uid
+        ))
+    };
+    let before = files();
+    let finished = person.agentbox(&["doctor", "--json"]);
+    assert_eq!(finished.code, 0, "{finished}");
+    let report = json(&finished);
+    assert_eq!(check(&report, "user-namespaces")["state"], "ok");
+    assert_eq!(check(&report, "overlay")["state"], "ok");
+    assert_eq!(report["user"], person.uid);
+    assert_eq!(files(), before, "the doctor changes nothing");
+    person.wraps(&[], "true").ok();
+}
+
+/// Runs a command as a user to whom user namespaces are forbidden: by the sysctl of a namespace of the test's own.
+fn without_namespaces(arguments: &[&str]) -> Finished {
+    let script = "echo 0 >/proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all --inh-caps=-all -- \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args([
+        "--user",
+        "--map-root-user",
+        "bash",
+        "-c",
+        script,
+        "bash",
+        &program(),
+    ]);
+    command.args(arguments).current_dir("/srv");
+    run_for(Duration::from_secs(60), &mut command)
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn who_forbids_user_namespaces_is_named_by_both_and_wrap_points_to_the_doctor() {
+    let _docker = Docker::connect();
+    let finished = without_namespaces(&["doctor", "--json"]);
+    assert_eq!(finished.code, 1, "{finished}");
+    let report = json(&finished);
+    let namespaces = check(&report, "user-namespaces");
+    assert_eq!(namespaces["state"], "missing");
+    let remedy = namespaces["remedy"].as_str().unwrap();
+    assert!(
+        remedy.contains("sysctl user.max_user_namespaces="),
+        "{remedy}"
+    );
+    assert_eq!(report["wrap"], false);
+
+    let work = Scratch::new();
+    let wrapped = without_namespaces(&["wrap", "--workspace", &work.dir("w"), "--", "true"]);
+    assert_eq!(wrapped.code, 125, "{wrapped}");
+    for words in ["user.max_user_namespaces", "agentbox doctor"] {
+        assert!(wrapped.stderr.contains(words), "{words}: {wrapped}");
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_node_file_that_others_write_and_a_core_limit_are_found_without_a_run() {
+    let _docker = Docker::connect();
+    let work = Scratch::new();
+    let config = work.file("config.toml", "default = \"strict\"\n");
+    let doctor = |limit: &str| {
+        let script = format!("{limit} exec \"$@\"");
+        let mut command = Command::new("bash");
+        command.args([
+            "-c",
+            &script,
+            "bash",
+            &program(),
+            "--config",
+            &config,
+            "doctor",
+            "--json",
+        ]);
+        run_for(Duration::from_secs(60), &mut command)
+    };
+    let good = json(&doctor(""));
+    assert_eq!(check(&good, "node-file")["state"], "ok", "{good}");
+    std::fs::set_permissions(&config, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    let finished = doctor("");
+    let bad = json(&finished);
+    assert_eq!((finished.code, &bad["wrap"]), (1, &Value::Bool(false)));
+    let remedy = check(&bad, "node-file")["remedy"].as_str().unwrap();
+    assert!(remedy.contains("chmod go-w"), "{remedy}");
+
+    // sudo's limit, for a user who cannot raise it.
+    let person = Account::new();
+    let said = person.alone(&[
+        "bash",
+        "-c",
+        "ulimit -Hc 0 && exec \"$0\" doctor --json",
+        &program(),
+    ]);
+    let mut said = said;
+    let finished = run_for(Duration::from_secs(60), &mut said);
+    let core = json(&finished);
+    assert_eq!(
+        (finished.code, &check(&core, "core-files")["state"]),
+        (0, &"warning".into())
+    );
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn docker_is_asked_whether_it_hands_annotations_on() {
+    let _docker = Docker::connect();
+    let report = json(&run_for(
+        Duration::from_secs(60),
+        Command::new(program()).args(["doctor", "--json"]),
+    ));
+    let docker = check(&report, "docker");
+    assert_eq!(docker["state"], "ok", "{docker}");
+    // One who may not ask is told so.
+    let asked = json(&Account::new().agentbox(&["doctor", "--json"]));
+    assert_eq!(check(&asked, "docker")["state"], "warning", "{asked}");
+}

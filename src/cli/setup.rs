@@ -1,0 +1,41 @@
+//! The verbs that look at a machine, and set it up.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// `doctor`
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Print every check as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `install`
+#[derive(Debug, Args)]
+pub struct Install {
+    /// Print the changes as a diff, and make none
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Directory for bin/agentbox [default: where a package put it, else /usr/local]
+    #[arg(long, value_name = "DIR")]
+    pub prefix: Option<PathBuf>,
+    /// Directory that stands for `/`, for packages and tests
+    #[arg(long, value_name = "DIR")]
+    pub destdir: Option<PathBuf>,
+}
+
+/// `uninstall`
+#[derive(Debug, Args)]
+pub struct Uninstall {
+    /// Print the changes as a diff, and make none
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Uninstall even while sandboxes run
+    #[arg(long)]
+    pub force: bool,
+    /// Directory that stands for `/`, for packages and tests
+    #[arg(long, value_name = "DIR")]
+    pub destdir: Option<PathBuf>,
+}

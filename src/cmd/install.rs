@@ -1,0 +1,73 @@
+//! `install` and `uninstall`
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use super::out;
+use crate::cli::{Install, Uninstall};
+use crate::install::{self, InstallPlan, RunningSandboxes, TargetSystem};
+use crate::policy::escape;
+
+/// Whether the steps are done, or only shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RunDepth {
+    DryRun,
+    Real,
+}
+
+/// Installs this program, and registers it.
+pub fn install(args: &Install) -> Result<ExitCode> {
+    let system = TargetSystem::of(args.destdir.as_deref())?;
+    let depth = match args.dry_run {
+        true => RunDepth::DryRun,
+        false => RunDepth::Real,
+    };
+    if depth == RunDepth::Real {
+        system.require_root("install")?;
+    }
+    follow(&install::plan(&system, args.prefix.as_deref())?, depth)
+}
+
+/// Takes away what [`install`] has added.
+pub fn uninstall(args: &Uninstall) -> Result<ExitCode> {
+    let system = TargetSystem::of(args.destdir.as_deref())?;
+    let depth = match args.dry_run {
+        true => RunDepth::DryRun,
+        false => RunDepth::Real,
+    };
+    if depth == RunDepth::Real {
+        system.require_root("uninstall")?;
+    }
+    let running = match args.force {
+        true => RunningSandboxes::Ignore,
+        false => RunningSandboxes::Refuse,
+    };
+    follow(&install::removal(&system, running)?, depth)
+}
+
+/// Says each step and does it, or shows it.
+fn follow(plan: &InstallPlan, depth: RunDepth) -> Result<ExitCode> {
+    for step in &plan.steps {
+        match depth {
+            RunDepth::Real => {
+                out::line(&escape(&step.words))?;
+                step.apply()?;
+            }
+            RunDepth::DryRun => {
+                out::line(&format!("would {}", escape(&step.words)))?;
+                for line in step.diff().unwrap_or_default().lines() {
+                    out::line(&escape(line))?;
+                }
+            }
+        }
+    }
+    let afterwards = match depth {
+        RunDepth::Real => plan.afterwards.as_slice(),
+        RunDepth::DryRun => &[],
+    };
+    for line in plan.notes.iter().chain(afterwards) {
+        out::line(&escape(line))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

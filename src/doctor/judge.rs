@@ -1,0 +1,346 @@
+//! Facts -> lines. Only computes: each node is a test input.
+
+use super::facts::{DoctorFacts, EngineFacts, FreeSpace, OrdinaryUser};
+use super::{Check, CheckState, Purpose};
+use crate::install::HandlerState;
+use crate::plan::KernelNeed;
+use crate::plan::wrapped::WrapEnforcement;
+use crate::wrap;
+
+const ALL: &[Purpose] = &[Purpose::Wrap, Purpose::Landlock, Purpose::Engines];
+const NAMESPACES: &[Purpose] = &[Purpose::Wrap, Purpose::Engines];
+const WRAP: &[Purpose] = &[Purpose::Wrap];
+const LANDLOCK: &[Purpose] = &[Purpose::Landlock];
+const ENGINES: &[Purpose] = &[Purpose::Engines];
+
+/// With less free space than this a log or a record may fail soon; 64 MiB is a guess.
+const LITTLE_SPACE: u64 = 64 << 20;
+/// The first Docker that hands `--annotation` on.
+const ANNOTATIONS_SINCE: u32 = 26;
+
+/// Every check of this node, in the order in which they are to be mended.
+pub fn checks(facts: &DoctorFacts) -> Vec<Check> {
+    let mut all = kernel(facts);
+    all.extend(facts.ordinary.iter().map(user_namespaces));
+    all.push(landlock_walls(facts));
+    all.push(cgroups(facts));
+    all.push(core_files(facts));
+    all.push(scratch(facts));
+    all.push(node_file(facts));
+    all.push(records(facts));
+    all.extend(facts.space.iter().map(space));
+    all.push(clock(facts));
+    all.push(program(facts));
+    all.extend(
+        facts
+            .engines
+            .iter()
+            .map(|engine| annotations(engine, facts)),
+    );
+    all
+}
+
+fn ok(name: &'static str, needed_for: &'static [Purpose], found: impl Into<String>) -> Check {
+    Check {
+        name,
+        state: CheckState::Ok,
+        needed_for,
+        found: found.into(),
+        remedy: None,
+    }
+}
+
+impl Check {
+    fn lacking(self, state: CheckState, remedy: impl Into<String>) -> Self {
+        Self {
+            state,
+            remedy: Some(remedy.into()),
+            ..self
+        }
+    }
+}
+
+/// What [`crate::plan::HostFacts::lacks`] says, need by need.
+fn kernel(facts: &DoctorFacts) -> Vec<Check> {
+    let host = &facts.host;
+    let lacks = host.lacks(WrapEnforcement::Mounts);
+    // Outside of a namespace an ordinary user cannot ask for a file system.
+    let unasked = matches!(&facts.ordinary, Some(user) if user.namespace.is_err());
+    let rows = [
+        (
+            KernelNeed::Version,
+            "kernel",
+            ALL,
+            format!("Linux {}", host.release),
+        ),
+        (
+            KernelNeed::Seccomp,
+            "seccomp",
+            ALL,
+            "filters and their listeners".to_owned(),
+        ),
+        (
+            KernelNeed::Landlock,
+            "landlock",
+            ALL,
+            format!("ABI {}", host.landlock_abi),
+        ),
+        (
+            KernelNeed::Overlay,
+            "overlay",
+            NAMESPACES,
+            "the kernel has it".to_owned(),
+        ),
+    ];
+    rows.into_iter()
+        .map(
+            |(need, name, needed_for, found)| match lacks.contains(&need) {
+                true if need == KernelNeed::Overlay && unasked => ok(name, needed_for, "unknown")
+                    .lacking(
+                        CheckState::Warning,
+                        "it is tried in a user namespace, which is not to be had here",
+                    ),
+                true => ok(name, needed_for, format!("Linux {} lacks it", host.release)).lacking(
+                    CheckState::Missing,
+                    format!("use a kernel with {}", need.as_str()),
+                ),
+                false => ok(name, needed_for, found),
+            },
+        )
+        .collect()
+}
+
+fn user_namespaces(user: &OrdinaryUser) -> Check {
+    let name = "user-namespaces";
+    match &user.namespace {
+        Ok(()) => ok(name, WRAP, "made, with rights in it"),
+        Err(why) => ok(name, WRAP, "refused").lacking(CheckState::Missing, why.clone()),
+    }
+}
+
+fn landlock_walls(facts: &DoctorFacts) -> Check {
+    let abi = facts.host.landlock_abi;
+    let check = ok("landlock-walls", LANDLOCK, format!("Landlock ABI {abi}"));
+    match abi {
+        _ if abi < wrap::LANDLOCK_LEAST_ABI => check.lacking(
+            CheckState::Missing,
+            format!(
+                "`wrap --walls landlock` needs ABI {} (Linux 6.7)",
+                wrap::LANDLOCK_LEAST_ABI
+            ),
+        ),
+        _ if abi < wrap::LANDLOCK_SCOPES_ABI => check.lacking(
+            CheckState::Warning,
+            format!(
+                "with `wrap --walls landlock` the command can signal your other processes; ABI {} (Linux 6.12) denies it",
+                wrap::LANDLOCK_SCOPES_ABI
+            ),
+        ),
+        _ => check,
+    }
+}
+
+fn cgroups(facts: &DoctorFacts) -> Check {
+    let name = "cgroups";
+    if let Some(user) = &facts.ordinary {
+        return match &user.no_cgroup {
+            None => ok(name, WRAP, "version 2, with one of yours"),
+            Some(why) => ok(name, WRAP, why.clone()).lacking(
+                CheckState::Warning,
+                "`wrap` bounds no memory, processors or processes: use cgroup v2 and a login session of systemd, or sudo",
+            ),
+        };
+    }
+    let has = &facts.host.controllers;
+    let lacks: Vec<&str> = ["pids", "memory", "cpu"]
+        .into_iter()
+        .filter(|name| !has.contains(*name))
+        .collect();
+    let found: Vec<&str> = has.iter().map(String::as_str).collect();
+    let check = ok(
+        name,
+        NAMESPACES,
+        format!("controllers: {}", found.join(" ")),
+    );
+    // Every built-in policy bounds processes.
+    let state = match lacks.contains(&"pids") {
+        true => CheckState::Missing,
+        false => CheckState::Warning,
+    };
+    match lacks.is_empty() {
+        true => check,
+        false => check.lacking(
+            state,
+            format!(
+                "policies with limits on {} are refused: enable the controllers (cgroup.subtree_control, or the kernel's command line)",
+                lacks.join(", ")
+            ),
+        ),
+    }
+}
+
+fn core_files(facts: &DoctorFacts) -> Check {
+    let name = "core-files";
+    let permitted = facts.node.1.as_ref().is_ok_and(|node| node.core_socket);
+    if facts.host.core_socket && !permitted {
+        return ok(name, ALL, "kernel.core_pattern is a socket, which gets every crash").lacking(
+            CheckState::Missing,
+            "make it a file or a pipe, or set `core-socket = true` under [allow] of the node's file",
+        );
+    }
+    let zero = || ok(name, ENGINES, "the hard limit is 0, and cannot be raised");
+    match (facts.host.core_bytes, &facts.ordinary) {
+        (0, Some(_)) => zero().lacking(
+            CheckState::Warning,
+            "with a piped kernel.core_pattern a crash in `wrap` starts the node's helper, as it does without wrap",
+        ),
+        (0, None) => zero().lacking(
+            CheckState::Missing,
+            "start the engine with a hard core limit of 1 or more (LimitCORE=, ulimit -Hc)",
+        ),
+        _ => ok(name, ENGINES, "no crash reaches the node's handler"),
+    }
+}
+
+fn scratch(facts: &DoctorFacts) -> Check {
+    let name = "loop-devices";
+    match (&facts.host.no_disk, &facts.ordinary) {
+        (None, _) => ok(name, NAMESPACES, "scratch lies on a disk"),
+        (Some(_), Some(_)) => ok(name, WRAP, "not used without root's rights: scratch lies in memory"),
+        (Some(why), None) => ok(name, NAMESPACES, why.clone()).lacking(
+            CheckState::Warning,
+            "scratch lies in memory, and counts as such; policies with filesystem.scratch-on = \"disk\" are refused",
+        ),
+    }
+}
+
+fn node_file(facts: &DoctorFacts) -> Check {
+    let name = "node-file";
+    let (path, read) = &facts.node;
+    match read {
+        Err(why) => ok(name, ALL, format!("{path:?} does not count"))
+            .lacking(CheckState::Missing, why.clone()),
+        Ok(node) if !node.misnamed.is_empty() => ok(name, ALL, format!("{path:?} is read"))
+            .lacking(
+                CheckState::Warning,
+                format!("not read: {}", node.misnamed.join("; ")),
+            ),
+        Ok(_) => ok(name, ALL, format!("{path:?}: owners and modes are right")),
+    }
+}
+
+fn records(facts: &DoctorFacts) -> Check {
+    let name = "records";
+    match &facts.records {
+        Ok(path) => ok(name, NAMESPACES, format!("{path:?}")),
+        Err(why) => ok(name, NAMESPACES, "the directory is not used")
+            .lacking(CheckState::Missing, why.clone()),
+    }
+}
+
+fn space(space: &FreeSpace) -> Check {
+    let name = "space";
+    let FreeSpace { what, path, bytes } = space;
+    match bytes {
+        Err(why) => ok(name, NAMESPACES, format!("{what}, {path:?}: {why}"))
+            .lacking(CheckState::Warning, "look at that file system"),
+        Ok(bytes) => {
+            let check = ok(
+                name,
+                NAMESPACES,
+                format!("{what}, {path:?}: {} MiB free", bytes >> 20),
+            );
+            match *bytes {
+                0 => check.lacking(CheckState::Missing, "free some space there"),
+                1..LITTLE_SPACE => check.lacking(CheckState::Warning, "free some space there"),
+                _ => check,
+            }
+        }
+    }
+}
+
+fn clock(facts: &DoctorFacts) -> Check {
+    let name = "clock";
+    match facts.clock.now < facts.clock.program {
+        true => ok(name, ALL, "it is behind the date of this program").lacking(
+            CheckState::Warning,
+            "set it: TLS fails, and times in logs and receipts are wrong",
+        ),
+        false => ok(name, ALL, "not behind this program"),
+    }
+}
+
+fn program(facts: &DoctorFacts) -> Check {
+    let name = "program";
+    let (path, closed) = &facts.program;
+    let check = ok(name, ENGINES, format!("{path:?}"));
+    match closed {
+        true => check,
+        false => check.lacking(
+            CheckState::Warning,
+            "users besides root can change it: engines run it as root, so register one that is installed (`agentbox install`)",
+        ),
+    }
+}
+
+/// Whether the annotations of a caller arrive.
+fn annotations(facts: &EngineFacts, node: &DoctorFacts) -> Check {
+    match facts {
+        EngineFacts::Docker(Ok(version)) => docker(version),
+        EngineFacts::Docker(Err(why)) => {
+            ok("docker", ENGINES, format!("its version is unknown: {why}")).lacking(
+                CheckState::Warning,
+                "start it, or ask again as root; before version 26 it drops annotations",
+            )
+        }
+        EngineFacts::Containerd(state) => containerd(state.as_ref()),
+        EngineFacts::Podman => {
+            let permitted = node.node.1.as_ref().map_or(0, |node| node.annotations);
+            let found = format!("annotations can loosen {permitted} fields");
+            match permitted {
+                0 => ok("podman", ENGINES, found).lacking(
+                    CheckState::Warning,
+                    "an image may have written them: list fields as `annotations` under [allow] of the node's file (docs/engines.md)",
+                ),
+                _ => ok("podman", ENGINES, found),
+            }
+        }
+    }
+}
+
+fn docker(version: &str) -> Check {
+    let major = version.split('.').next();
+    match major.and_then(|n| n.parse::<u32>().ok()) {
+        Some(ANNOTATIONS_SINCE..) => ok(
+            "docker",
+            ENGINES,
+            format!("version {version} passes annotations on"),
+        ),
+        _ => ok(
+            "docker",
+            ENGINES,
+            format!("version {version} drops annotations"),
+        )
+        .lacking(
+            CheckState::Warning,
+            "use Docker 26 or newer, or register a runtime for each policy (runtimeArgs: --policy)",
+        ),
+    }
+}
+
+fn containerd(state: Result<&HandlerState, &String>) -> Check {
+    let check = |found: &str| ok("containerd", ENGINES, found);
+    match state {
+        Ok(HandlerState::PassesAnnotations) => check("its handler agentbox passes annotations on"),
+        Ok(HandlerState::DropsAnnotations) => check("its handler agentbox drops annotations")
+            .lacking(
+                CheckState::Warning,
+                "give it the patterns of docs/kubernetes.md (pod_annotations, container_annotations)",
+            ),
+        Ok(HandlerState::Absent) => check("it has no handler agentbox, which pods need").lacking(
+            CheckState::Warning,
+            "`agentbox install` adds it, as root",
+        ),
+        Err(why) => check("its handlers are unknown").lacking(CheckState::Warning, why.clone()),
+    }
+}

@@ -1,0 +1,138 @@
+//! `agentbox doctor`: what `wrap`, engines and each kind of walls need on this node, tried without changing anything.
+//!
+//! [`facts`] asks what the enforcing code asks ([`crate::probe::host`], the attempt at a user namespace, the node's files), so that
+//! there is no second opinion. [`judge`] makes lines of it, and only computes.
+
+mod daemon;
+mod facts;
+mod judge;
+#[cfg(test)]
+mod tests;
+
+use serde::Serialize;
+
+use crate::cli::GlobalOptions;
+use crate::policy::escape;
+
+/// The version of the JSON form.
+const FORM: u32 = 1;
+
+/// How a check ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CheckState {
+    /// As needed.
+    Ok,
+    /// It works, with less.
+    Warning,
+    /// What it concerns does not work.
+    Missing,
+}
+
+impl CheckState {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warning => "warning",
+            Self::Missing => "missing",
+        }
+    }
+}
+
+/// What a check is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Purpose {
+    /// `agentbox wrap` as this user.
+    Wrap,
+    /// `agentbox wrap --walls landlock` as this user.
+    Landlock,
+    /// Containers of Docker, containerd and podman.
+    Engines,
+}
+
+/// One line of the report.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// Its name, which stays the same in later versions.
+    pub name: &'static str,
+    /// How it ended.
+    pub state: CheckState,
+    /// What does not work where the state is `missing`.
+    pub needed_for: &'static [Purpose],
+    /// What was found.
+    pub found: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+}
+
+/// All checks.
+#[derive(Debug, Serialize)]
+pub struct DoctorReport {
+    /// The version of this form.
+    version: u32,
+    /// The user that it is about.
+    user: u32,
+    /// Whether `agentbox wrap` can work as this user.
+    wrap: bool,
+    /// Whether `agentbox wrap --walls landlock` can.
+    landlock: bool,
+    /// Whether containers of engines can work.
+    engines: bool,
+    checks: Vec<Check>,
+}
+
+impl DoctorReport {
+    fn of(user: u32, checks: Vec<Check>) -> Self {
+        let works = |purpose| {
+            let mut missing = checks.iter().filter(|c| c.state == CheckState::Missing);
+            !missing.any(|check| check.needed_for.contains(&purpose))
+        };
+        Self {
+            version: FORM,
+            user,
+            wrap: works(Purpose::Wrap),
+            landlock: works(Purpose::Landlock),
+            engines: works(Purpose::Engines),
+            checks,
+        }
+    }
+
+    /// Whether `agentbox wrap` can work as this user.
+    pub fn wrap_works(&self) -> bool {
+        self.wrap
+    }
+
+    /// The table for a terminal.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for check in &self.checks {
+            let state = check.state.as_str();
+            text += &format!("{state:8} {:16} {}\n", check.name, escape(&check.found));
+            if let Some(remedy) = &check.remedy {
+                text += &format!("{:25} -> {}\n", "", escape(remedy));
+            }
+        }
+        let word = |works: bool| match works {
+            true => "works",
+            false => "does not work",
+        };
+        text += &format!(
+            "\nagentbox wrap: {}; with --walls landlock: {}; containers of engines: {}\n",
+            word(self.wrap),
+            word(self.landlock),
+            word(self.engines)
+        );
+        text
+    }
+}
+
+/// Looks at the node, as the caller.
+///
+/// # Errors
+/// No child can be made to look with.
+pub fn examine(global: &mut GlobalOptions) -> std::io::Result<DoctorReport> {
+    let facts = facts::read(global)?;
+    Ok(DoctorReport::of(facts.user, judge::checks(&facts)))
+}

@@ -1,0 +1,191 @@
+//! SHELL. Files that root's programs obey: read only where nobody else may write, written at once or not at all.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+use super::InstallError;
+use crate::sys::path::{resolve_owned, weakest};
+
+/// No such file is longer; any number above the longest known, 40 KiB, works.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// A file as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileState {
+    /// Its content.
+    pub text: String,
+    /// Its permission bits.
+    pub mode: u32,
+    /// Its owner and group.
+    pub owner: (u32, u32),
+}
+
+/// The file; nothing where there is none.
+///
+/// # Errors
+/// It is a link, not a file, not text, or others than root (or the caller) may write it or lead to it.
+pub fn read(path: &Path) -> Result<Option<FileState>, InstallError> {
+    check_way(path)?;
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(InstallError::io(format!("look at {path:?}"))(error)),
+    };
+    if found.is_symlink() {
+        let target = fs::read_link(path).unwrap_or_default();
+        let why = format!(
+            "is a link to {target:?}: put a file in its place, or make the change there by hand"
+        );
+        return Err(InstallError::file(path, why));
+    }
+    if !found.is_file() {
+        return Err(InstallError::file(path, "is not a file: move it away"));
+    }
+    let own = rustix::process::geteuid().as_raw();
+    let mode = found.mode() & 0o7777;
+    if (found.uid() != 0 && found.uid() != own) || mode & 0o022 != 0 {
+        let why = format!(
+            "can be written by others than root (owner {}, mode {mode:o}): chown root it and chmod go-w it",
+            found.uid()
+        );
+        return Err(InstallError::file(path, why));
+    }
+    let step = || InstallError::io(format!("read {path:?}"));
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let file = options.open(path).map_err(step())?;
+    let mut bytes = Vec::new();
+    file.take(MOST_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(step())?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(InstallError::file(path, "is longer than 1 MiB"));
+    }
+    let text = String::from_utf8(bytes)
+        .map_err(|_| InstallError::file(path, "is not UTF-8: correct it first"))?;
+    Ok(Some(FileState {
+        text,
+        mode,
+        owner: (found.uid(), found.gid()),
+    }))
+}
+
+/// Refuses a path of which others may change a directory on the way: they would choose what stands there.
+fn check_way(path: &Path) -> Result<(), InstallError> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    let own = rustix::process::geteuid().as_raw();
+    match resolve_owned(directory, own) {
+        Ok(_) => Ok(()),
+        Err(error) => match weakest(&error) {
+            Some(step) => Err(InstallError::file(
+                path,
+                format!("is not safe to change: {step}: chown root it and chmod go-w it"),
+            )),
+            None => Err(InstallError::io(format!("look at {directory:?}"))(error)),
+        },
+    }
+}
+
+/// A new file beside the one that it replaces, removed unless it does.
+struct NewFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl NewFile {
+    fn beside(target: &Path) -> Result<Self, InstallError> {
+        check_way(target)?;
+        let directory = target.parent().unwrap_or(Path::new("/"));
+        let step = || InstallError::io(format!("make a file in {directory:?}"));
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(directory)
+            .map_err(step())?;
+        let name = target.file_name().unwrap_or_default().to_string_lossy();
+        let path = directory.join(format!(".{name}.agentbox-{}", std::process::id()));
+        // What a killed call has left.
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(step()(error)),
+            _ => {}
+        }
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        let file = options.open(&path).map_err(step())?;
+        Ok(Self { path, file })
+    }
+
+    fn fill(
+        &mut self,
+        content: &[u8],
+        mode: u32,
+        owner: Option<(u32, u32)>,
+    ) -> std::io::Result<()> {
+        self.file.write_all(content)?;
+        if let Some((uid, gid)) = owner {
+            let now = self.file.metadata()?;
+            if (now.uid(), now.gid()) != (uid, gid) {
+                fchown(&self.file, Some(uid), Some(gid))?;
+            }
+        }
+        // Last: chown(2) takes the set-user-ID bits away.
+        self.file
+            .set_permissions(fs::Permissions::from_mode(mode))?;
+        self.file.sync_all()
+    }
+
+    fn replace(&self, target: &Path) -> std::io::Result<()> {
+        fs::rename(&self.path, target)?;
+        let directory = target.parent().unwrap_or(Path::new("/"));
+        File::open(directory)?.sync_all()
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        // After the renaming there is none.
+        let _gone = fs::remove_file(&self.path);
+    }
+}
+
+/// What is written, and how it is checked before it takes its place.
+pub struct NewContent<'a> {
+    /// The content.
+    pub bytes: &'a [u8],
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner and group; the caller's without.
+    pub owner: Option<(u32, u32)>,
+}
+
+/// Writes a file at once or not at all. `judge` sees the new one, complete, before it takes its place.
+///
+/// # Errors
+/// What the kernel says, or `judge`.
+pub fn write(
+    path: &Path,
+    content: &NewContent<'_>,
+    judge: impl FnOnce(&Path) -> Result<(), InstallError>,
+) -> Result<(), InstallError> {
+    let mut new = NewFile::beside(path)?;
+    let step = || InstallError::io(format!("write {path:?}"));
+    new.fill(content.bytes, content.mode, content.owner)
+        .map_err(step())?;
+    judge(&new.path)?;
+    new.replace(path).map_err(step())
+}
+
+/// Removes a file; one that is gone is no error.
+pub fn remove(path: &Path) -> Result<(), InstallError> {
+    check_way(path)?;
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(InstallError::io(format!("remove {path:?}"))(error))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,190 @@
+//! `agentbox install` and `uninstall`: the program, its registration with the engines that are here, and how all of it goes again.
+//!
+//! A call first computes every step ([`plan`], [`removal`]), so that a file that cannot be taken stops it before anything is changed,
+//! and a dry run shows the same steps. Only [`files`] writes.
+//!
+//! | File | Content |
+//! |---|---|
+//! | [`docker`], [`containerd`], [`podman`], [`own`] | PURE: the text of a file -> its text with agentbox, and without |
+//! | [`plan`], [`removal`] | which steps there are |
+//! | [`step`] | one step, and its effect |
+//! | [`files`] | reads what nobody else may write, writes at once or not at all |
+//! | [`record`] | what was installed, for the removal |
+
+mod containerd;
+mod docker;
+mod files;
+mod own;
+mod plan;
+mod podman;
+mod record;
+mod removal;
+mod step;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+pub use containerd::HandlerState;
+pub use plan::plan;
+pub use removal::{RunningSandboxes, removal};
+pub use step::{InstallPlan, InstallStep};
+
+use files::FileState;
+
+const DAEMON_JSON: &str = "/etc/docker/daemon.json";
+const CONTAINERD: &str = "/etc/containerd/config.toml";
+const PODMAN: &str = "/etc/containers/containers.conf.d/agentbox.conf";
+const APPARMOR: &str = "/etc/apparmor.d/agentbox";
+const CONFIG: &str = "/etc/agentbox/config.toml";
+/// What was done, one word and path on each line.
+const RECORD: &str = "/var/lib/agentbox/installed";
+/// The digest of the node's file as it was written, as sha256sum(1) prints it.
+const CONFIG_DIGEST: &str = "/var/lib/agentbox/installed.config";
+/// The end of the name of a file's copy from before.
+const BACKUP: &str = ".before-agentbox";
+
+/// Why nothing is installed or removed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InstallError {
+    /// Only root changes the system.
+    #[error("{0} must run as root: use sudo, or --dry-run to see the changes")]
+    NotRoot(&'static str),
+    /// `--prefix`, `--destdir`
+    #[error("{0} must be an absolute path, not {1:?}")]
+    Relative(&'static str, PathBuf),
+    /// A file that is not changed.
+    #[error("{path:?} {why}; nothing was changed")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        why: String,
+    },
+    /// The file is another one than when the steps were computed.
+    #[error("{0:?} was changed by another program meanwhile: run this again")]
+    Changed(PathBuf),
+    /// containerd refuses its new file.
+    #[error("containerd does not accept the new {path:?}, which stays as it was: {said}")]
+    Containerd {
+        /// The file.
+        path: PathBuf,
+        /// What `containerd config dump` said.
+        said: String,
+    },
+    /// Sandboxes would lose the program that looks into them.
+    #[error(
+        "{count} sandboxes are on this node ({names}): remove them first (`agentbox list --all` shows them), or use --force"
+    )]
+    Running {
+        /// How many.
+        count: usize,
+        /// Some of their names.
+        names: String,
+    },
+    /// What the kernel said.
+    #[error("{step}: {source}")]
+    Io {
+        /// What was being done.
+        step: String,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+}
+
+impl InstallError {
+    fn io(step: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+        let step = step.into();
+        move |source| Self::Io { step, source }
+    }
+
+    fn file(path: &Path, why: impl Into<String>) -> Self {
+        Self::File {
+            path: path.to_owned(),
+            why: why.into(),
+        }
+    }
+}
+
+/// The system to change.
+#[derive(Debug)]
+pub struct TargetSystem {
+    /// The directory that stands for `/`; `/` itself for this system.
+    root: PathBuf,
+}
+
+impl TargetSystem {
+    /// This system, or the one below a directory.
+    ///
+    /// # Errors
+    /// The directory is a relative path.
+    pub fn of(destdir: Option<&Path>) -> Result<Self, InstallError> {
+        let root = destdir.unwrap_or(Path::new("/")).to_owned();
+        match root.is_absolute() {
+            true => Ok(Self { root }),
+            false => Err(InstallError::Relative("--destdir", root)),
+        }
+    }
+
+    /// Whether it is the one that runs: its engines can be asked, and reloaded.
+    fn is_live(&self) -> bool {
+        self.root == Path::new("/")
+    }
+
+    /// Refuses a caller who cannot change it.
+    ///
+    /// # Errors
+    /// It is this system, and the caller is not root.
+    pub fn require_root(&self, verb: &'static str) -> Result<(), InstallError> {
+        match self.is_live() && !rustix::process::geteuid().is_root() {
+            true => Err(InstallError::NotRoot(verb)),
+            false => Ok(()),
+        }
+    }
+
+    /// Where a path of that system is for this process.
+    fn real(&self, path: &str) -> PathBuf {
+        self.real_path(Path::new(path))
+    }
+
+    fn real_path(&self, path: &Path) -> PathBuf {
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    fn has(&self, path: &str) -> bool {
+        self.real(path).exists()
+    }
+
+    fn read(&self, path: &str) -> Result<Option<FileState>, InstallError> {
+        files::read(&self.real(path))
+    }
+
+    fn text(&self, path: &str) -> Result<Option<String>, InstallError> {
+        Ok(self.read(path)?.map(|file| file.text))
+    }
+}
+
+/// What this node's containerd knows of the handler; nothing where it has no configuration.
+///
+/// # Errors
+/// The file cannot be read, or is not one that root's programs should obey.
+pub fn containerd_handler() -> Option<Result<HandlerState, InstallError>> {
+    let read = |path: &Path| files::read(path).transpose();
+    let main = match read(Path::new(CONTAINERD))? {
+        Ok(main) => main.text,
+        Err(error) => return Some(Err(error)),
+    };
+    let drop_in = containerd::drop_in(&main).and_then(|path| read(&path));
+    let state = match (containerd::handler_state(&main), drop_in) {
+        (HandlerState::Absent, Some(Ok(file))) => containerd::handler_state(&file.text),
+        (HandlerState::Absent, Some(Err(error))) => return Some(Err(error)),
+        (state, _) => state,
+    };
+    Some(Ok(state))
+}
+
+/// The path of a file's backup.
+fn backup(path: &str) -> String {
+    format!("{path}{BACKUP}")
+}

@@ -1,0 +1,346 @@
+//! SHELL. The steps of an installation. It reads, and changes nothing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::containerd::Registration;
+use super::files::FileState;
+use super::record::{InstallRecord, RecordKind};
+use super::step::{InstallPlan, Judge, NewText, SystemCommand};
+use super::{
+    APPARMOR, CONFIG, CONFIG_DIGEST, CONTAINERD, DAEMON_JSON, InstallError, PODMAN, RECORD,
+    TargetSystem, backup, containerd, docker, own, podman,
+};
+use crate::sys::program;
+
+/// Where the program goes without `--prefix`, unless it is installed already.
+const USUAL_PREFIX: &str = "/usr/local";
+/// Where packages put it.
+const PACKAGES: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/usr/sbin"];
+/// The sysctl by which Ubuntu's kernels restrict user namespaces.
+const RESTRICTED: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
+
+/// The steps that install this program on a system.
+///
+/// # Errors
+/// A file cannot be taken: nothing is to be changed then.
+pub fn plan(system: &TargetSystem, prefix: Option<&Path>) -> Result<InstallPlan, InstallError> {
+    let binary = place(prefix)?;
+    let record = system.text(RECORD)?.unwrap_or_default();
+    let mut installation = Installation {
+        system,
+        binary,
+        record: InstallRecord::parse(&record),
+        plan: InstallPlan::default(),
+    };
+    installation.programs()?;
+    installation.docker()?;
+    installation.containerd()?;
+    installation.podman()?;
+    installation.apparmor()?;
+    installation.config()?;
+    installation.finish()
+}
+
+/// Where the program is, or goes: where a package has put it, or below the prefix.
+fn place(prefix: Option<&Path>) -> Result<PathBuf, InstallError> {
+    let prefix = match prefix {
+        Some(prefix) if !prefix.is_absolute() => {
+            return Err(InstallError::Relative("--prefix", prefix.to_owned()));
+        }
+        Some(prefix) => prefix,
+        None => {
+            let own = std::env::current_exe().map_err(InstallError::io("find this program"))?;
+            let installed = PACKAGES
+                .iter()
+                .any(|dir| own == Path::new(dir).join("agentbox"));
+            if installed && program::only_roots(&own).is_some() {
+                return Ok(own);
+            }
+            Path::new(USUAL_PREFIX)
+        }
+    };
+    let binary = prefix.join("bin/agentbox");
+    match own::is_plain(&binary) {
+        true => Ok(binary),
+        false => Err(InstallError::file(
+            prefix,
+            "has characters that files of engines cannot hold: use letters, digits and `/ . - _ +`",
+        )),
+    }
+}
+
+struct Installation<'a> {
+    system: &'a TargetSystem,
+    binary: PathBuf,
+    record: InstallRecord,
+    plan: InstallPlan,
+}
+
+impl Installation<'_> {
+    fn binary_text(&self) -> String {
+        self.binary.display().to_string()
+    }
+
+    fn write(&mut self, words: String, path: &str, before: Option<FileState>, text: String) {
+        self.write_judged(words, path, before, (text, Judge::None));
+    }
+
+    fn write_judged(
+        &mut self,
+        words: String,
+        path: &str,
+        before: Option<FileState>,
+        (text, judged_by): (String, Judge),
+    ) {
+        let change = NewText {
+            system: self.system,
+            path,
+            before,
+            text,
+            mode: 0o644,
+            judged_by,
+        };
+        self.plan.write(words, change);
+    }
+
+    /// The text of before, beside the file. One that is there is from before the first installation.
+    fn back_up(&mut self, path: &str, before: &FileState) -> Result<(), InstallError> {
+        let beside = backup(path);
+        if self.system.read(&beside)?.is_none() {
+            let change = NewText {
+                system: self.system,
+                path: &beside,
+                before: None,
+                text: before.text.clone(),
+                mode: before.mode,
+                judged_by: Judge::None,
+            };
+            self.plan.write(format!("keep {path} as {beside}"), change);
+        }
+        Ok(())
+    }
+
+    fn programs(&mut self) -> Result<(), InstallError> {
+        let binary = self.binary_text();
+        let real = self.system.real(&binary);
+        let own = || fs::read("/proc/self/exe").ok();
+        match fs::symlink_metadata(&real) {
+            Ok(found) if !found.is_file() => {
+                return Err(InstallError::file(&real, "is not a file: move it away"));
+            }
+            Ok(_) if fs::read(&real).ok() == own() => {
+                self.plan
+                    .notes
+                    .push(format!("the binary at {binary} is this one already"));
+            }
+            Ok(_) | Err(_) => {
+                self.record.add(RecordKind::Binary, &binary);
+                self.plan
+                    .program(format!("put the binary at {binary}"), real);
+            }
+        }
+        let (path, text) = (format!("{binary}-strict"), own::strict(&self.binary));
+        let before = self.system.read(&path)?;
+        if before.as_ref().is_none_or(|file| file.text != text) {
+            self.record.add(RecordKind::Binary, &path);
+            let change = NewText {
+                system: self.system,
+                path: &path,
+                before,
+                text,
+                mode: 0o755,
+                judged_by: Judge::None,
+            };
+            let words = format!("put a script that requires strict at {path}");
+            self.plan.write(words, change);
+        }
+        Ok(())
+    }
+
+    fn docker(&mut self) -> Result<(), InstallError> {
+        let here = self.system.has("/etc/docker")
+            || (self.system.is_live()
+                && (Path::new("/run/docker.sock").exists() || program::find("dockerd").is_ok()));
+        if !here {
+            self.note("Docker: it is not here; run `agentbox install` again when it is");
+            return Ok(());
+        }
+        let before = self.system.read(DAEMON_JSON)?;
+        let text = before.as_ref().map_or("", |file| file.text.as_str());
+        let binary = self.binary_text();
+        let refused = |why| InstallError::file(Path::new(DAEMON_JSON), why);
+        let Some(text) = docker::register(text, &binary).map_err(refused)? else {
+            let words = format!("the runtime agentbox is registered in {DAEMON_JSON} already");
+            self.plan.notes.push(words);
+            return Ok(());
+        };
+        match &before {
+            Some(file) => self.back_up(DAEMON_JSON, file)?,
+            None => self.record.add(RecordKind::MadeDaemonJson, DAEMON_JSON),
+        }
+        self.record.add(RecordKind::Registered, &binary);
+        let words = format!("register the runtime agentbox in {DAEMON_JSON}");
+        self.write(words, DAEMON_JSON, before, text);
+        reload_docker(self.system, &mut self.plan);
+        Ok(())
+    }
+
+    fn note(&mut self, why: &str) {
+        self.plan.notes.push(format!("not registered with {why}"));
+    }
+
+    fn containerd(&mut self) -> Result<(), InstallError> {
+        let Some(before) = self.system.read(CONTAINERD)? else {
+            self.note(&format!("containerd: there is no {CONTAINERD}"));
+            return Ok(());
+        };
+        let (path, kind, before, text) = match containerd::register(&before.text, &self.binary) {
+            Registration::None(why) => {
+                self.note(&format!("containerd: {CONTAINERD}: {why}"));
+                return Ok(());
+            }
+            Registration::Main(text) => (
+                CONTAINERD.to_owned(),
+                RecordKind::Containerd,
+                Some(before),
+                text,
+            ),
+            Registration::DropIn { path, text } => {
+                let path = path.display().to_string();
+                let before = self.system.read(&path)?;
+                (path, RecordKind::ContainerdDropIn, before, text)
+            }
+        };
+        if before.as_ref().is_some_and(|file| file.text == text) {
+            let words = format!("the handlers are registered in {path} already");
+            self.plan.notes.push(words);
+            return Ok(());
+        }
+        match &before {
+            Some(file) if kind == RecordKind::Containerd => self.back_up(CONTAINERD, file)?,
+            Some(_) if !self.record.has(kind) => {
+                self.note(&format!("containerd: somebody else wrote {path}"));
+                return Ok(());
+            }
+            _ => {}
+        }
+        self.record.add(kind, &path);
+        let words = format!("register the handlers agentbox and agentbox-strict in {path}");
+        let judged_by = match self.system.is_live() {
+            true => Judge::Containerd,
+            false => Judge::None,
+        };
+        self.write_judged(words, &path, before, (text, judged_by));
+        self.plan.afterwards.push(
+            "restart containerd, so that it knows: systemctl restart containerd (containers run on)".to_owned(),
+        );
+        Ok(())
+    }
+
+    /// A file that is wholly ours: written where there is none, or where it is ours already.
+    fn own_file(
+        &mut self,
+        kind: RecordKind,
+        path: &str,
+        text: String,
+    ) -> Result<bool, InstallError> {
+        let before = self.system.read(path)?;
+        if before.as_ref().is_some_and(|file| file.text == text) {
+            self.plan.notes.push(format!("{path} is there already"));
+            return Ok(false);
+        }
+        if before.is_some() && !self.record.has(kind) {
+            self.plan
+                .notes
+                .push(format!("keep {path} as it is: somebody else wrote it"));
+            return Ok(false);
+        }
+        self.record.add(kind, path);
+        let words = match kind {
+            RecordKind::Podman => format!("register the runtime agentbox in {path}"),
+            _ => format!("put the AppArmor profile for `wrap` without root at {path}"),
+        };
+        self.write(words, path, before, text);
+        Ok(true)
+    }
+
+    fn podman(&mut self) -> Result<(), InstallError> {
+        if !self.system.has("/etc/containers") {
+            self.note("podman: there is no /etc/containers");
+            return Ok(());
+        }
+        let text = podman::text(&self.binary);
+        self.own_file(RecordKind::Podman, PODMAN, text).map(drop)
+    }
+
+    fn apparmor(&mut self) -> Result<(), InstallError> {
+        if !Path::new(RESTRICTED).exists() || !self.system.has("/etc/apparmor.d") {
+            return Ok(());
+        }
+        let text = own::apparmor(&self.binary);
+        if self.own_file(RecordKind::AppArmor, APPARMOR, text)? && self.system.is_live() {
+            let command = SystemCommand::AppArmor("--replace", APPARMOR.into());
+            self.plan
+                .run("load the AppArmor profile".to_owned(), command);
+        }
+        Ok(())
+    }
+
+    fn config(&mut self) -> Result<(), InstallError> {
+        if self.system.read(CONFIG)?.is_some() {
+            self.plan.notes.push(format!("keep {CONFIG} as it is"));
+            return Ok(());
+        }
+        self.record.add(RecordKind::Config, CONFIG);
+        let words = format!("write {CONFIG}, all of it comments");
+        self.write(words, CONFIG, None, own::CONFIG.to_owned());
+        let digest = self.system.read(CONFIG_DIGEST)?;
+        let words = "note what it holds, for the removal".to_owned();
+        self.write(words, CONFIG_DIGEST, digest, own::digest(own::CONFIG));
+        Ok(())
+    }
+
+    /// The record comes first: what a call that is interrupted has written goes with the removal.
+    fn finish(mut self) -> Result<InstallPlan, InstallError> {
+        let before = self.system.read(RECORD)?;
+        let text = self.record.text();
+        if before.as_ref().map_or("", |file| file.text.as_str()) != text {
+            let words = format!("note in {RECORD} what is installed");
+            self.write(words, RECORD, before, text);
+            self.plan.steps.rotate_right(1);
+        }
+        let binary = self.binary_text();
+        self.plan.afterwards.extend([
+            format!("what this machine lacks: {binary} doctor"),
+            format!("rules for its package indexes (@python, @node ...): {binary} policy presets --detect --write"),
+            "try: docker run --rm --runtime=agentbox --annotation dev.agentbox.policy=strict IMAGE COMMAND".to_owned(),
+        ]);
+        Ok(self.plan)
+    }
+}
+
+/// Docker reads new runtimes without a restart.
+pub(super) fn reload_docker(system: &TargetSystem, plan: &mut InstallPlan) {
+    if !system.is_live() {
+        return;
+    }
+    let words = "reload Docker".to_owned();
+    if Path::new("/run/systemd/system").is_dir() && Path::new("/run/docker.sock").exists() {
+        return plan.run(words, SystemCommand::ReloadDocker);
+    }
+    match running_docker() {
+        Some(pid) => plan.run(words, SystemCommand::SignalDocker(pid)),
+        None => plan.afterwards.push(format!(
+            "Docker is not running: it reads {DAEMON_JSON} when it starts"
+        )),
+    }
+}
+
+/// The daemon, by its own file, if the process is one.
+fn running_docker() -> Option<rustix::process::Pid> {
+    let text = fs::read_to_string("/run/docker.pid").ok()?;
+    let pid = rustix::process::Pid::from_raw(text.trim().parse().ok()?)?;
+    let name = fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero())).ok()?;
+    (name.trim() == "dockerd").then_some(pid)
+}

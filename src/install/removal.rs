@@ -1,0 +1,268 @@
+//! SHELL. The steps of a removal: what the record names, and nothing else. It reads, and changes nothing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::containerd::{self, Registration};
+use super::files::FileState;
+use super::plan::reload_docker;
+use super::record::{InstallRecord, RecordKind};
+use super::step::{InstallPlan, Judge, NewText, SystemCommand};
+use super::{
+    APPARMOR, CONFIG, CONFIG_DIGEST, CONTAINERD, DAEMON_JSON, InstallError, RECORD, TargetSystem,
+    backup, docker, own,
+};
+use crate::policy::{bounded, escape};
+
+/// Whether sandboxes stop a removal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunningSandboxes {
+    /// They do.
+    Refuse,
+    /// `--force`
+    Ignore,
+}
+
+/// The steps that take an installation away; none where there is none.
+///
+/// # Errors
+/// Sandboxes run, or a file cannot be taken: nothing is to be changed then.
+pub fn removal(
+    system: &TargetSystem,
+    running: RunningSandboxes,
+) -> Result<InstallPlan, InstallError> {
+    let mut plan = InstallPlan::default();
+    let Some(record) = system.text(RECORD)? else {
+        plan.notes
+            .push("nothing to do: agentbox install has not installed anything here".to_owned());
+        return Ok(plan);
+    };
+    if running == RunningSandboxes::Refuse {
+        refuse_running(system)?;
+    }
+    let record = InstallRecord::parse(&record);
+    let mut removal = Removal {
+        system,
+        record,
+        plan,
+    };
+    removal.docker()?;
+    removal.containerd()?;
+    removal.apparmor();
+    removal.own_files()?;
+    removal.config()?;
+    removal.forget();
+    Ok(removal.plan)
+}
+
+/// Without the program nobody can look into sandboxes, stop or remove them.
+fn refuse_running(system: &TargetSystem) -> Result<(), InstallError> {
+    let mut indexes = vec![system.real("/run/agentbox/index")];
+    let below = |path: &str| {
+        fs::read_dir(system.real(path))
+            .into_iter()
+            .flatten()
+            .flatten()
+    };
+    indexes.extend(below("/run/user").map(|user| user.path().join("agentbox/index")));
+    let shared =
+        below("/dev/shm").filter(|e| e.file_name().to_string_lossy().starts_with("agentbox-"));
+    indexes.extend(shared.map(|user| user.path().join("index")));
+    let mut names: Vec<String> = indexes
+        .iter()
+        .flat_map(|index| fs::read_dir(index).into_iter().flatten().flatten())
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .map(|key| {
+            key.split_once('-')
+                .map_or(key.clone(), |(_, id)| id.to_owned())
+        })
+        .collect();
+    names.sort();
+    match names.is_empty() {
+        true => Ok(()),
+        false => Err(InstallError::Running {
+            count: names.len(),
+            names: bounded(&escape(&names.join(" ")), 200),
+        }),
+    }
+}
+
+struct Removal<'a> {
+    system: &'a TargetSystem,
+    record: InstallRecord,
+    plan: InstallPlan,
+}
+
+impl Removal<'_> {
+    fn paths(&self, kind: RecordKind) -> Vec<String> {
+        self.record
+            .of(kind)
+            .into_iter()
+            .map(str::to_owned)
+            .collect()
+    }
+
+    fn write(&mut self, words: String, path: &str, before: FileState, text: String) {
+        let change = NewText {
+            system: self.system,
+            path,
+            mode: before.mode,
+            before: Some(before),
+            text,
+            judged_by: Judge::None,
+        };
+        self.plan.write(words, change);
+    }
+
+    fn remove_backup(&mut self, path: &str) -> Result<(), InstallError> {
+        let beside = backup(path);
+        if self.system.read(&beside)?.is_some() {
+            let real = self.system.real(&beside);
+            self.plan.remove(format!("remove {beside}"), real);
+        }
+        Ok(())
+    }
+
+    fn docker(&mut self) -> Result<(), InstallError> {
+        let Some(binary) = self.paths(RecordKind::Registered).pop() else {
+            return Ok(());
+        };
+        let Some(before) = self.system.read(DAEMON_JSON)? else {
+            return Ok(());
+        };
+        let refused = |why| InstallError::file(Path::new(DAEMON_JSON), why);
+        match docker::unregister(&before.text, &binary).map_err(refused)? {
+            None => self.plan.notes.push(format!(
+                "keep {DAEMON_JSON}: its entry agentbox is gone, or was changed since"
+            )),
+            Some(text) => {
+                // Untouched since, it is byte for byte as before.
+                let old = self.system.text(&backup(DAEMON_JSON))?;
+                let again = |old: &String| {
+                    let now = docker::register(old, &binary).ok().flatten();
+                    !docker::has_entry(old) && now.as_ref() == Some(&before.text)
+                };
+                let text = old.filter(again).unwrap_or(text);
+                let words = format!("take the runtime agentbox out of {DAEMON_JSON}");
+                if docker::is_empty(&text) && self.record.has(RecordKind::MadeDaemonJson) {
+                    let real = self.system.real(DAEMON_JSON);
+                    self.plan.remove(words, real);
+                } else {
+                    self.write(words, DAEMON_JSON, before, text);
+                }
+                reload_docker(self.system, &mut self.plan);
+            }
+        }
+        self.remove_backup(DAEMON_JSON)
+    }
+
+    fn containerd(&mut self) -> Result<(), InstallError> {
+        let mut removed = false;
+        if self.record.has(RecordKind::Containerd)
+            && let Some(before) = self.system.read(CONTAINERD)?
+        {
+            let refused = |why| InstallError::file(Path::new(CONTAINERD), why);
+            let text = containerd::without(&before.text).map_err(refused)?;
+            let old = self.system.text(&backup(CONTAINERD))?;
+            let binary = self.paths(RecordKind::Binary).into_iter().next();
+            let again = |old: &String| {
+                let binary = PathBuf::from(binary.clone().unwrap_or_default());
+                let now = containerd::register(old, &binary);
+                containerd::without(old).as_ref() == Ok(old)
+                    && now == Registration::Main(before.text.clone())
+            };
+            let text = old.filter(again).unwrap_or(text);
+            if text != before.text {
+                let words = format!("take the handlers out of {CONTAINERD}");
+                self.write(words, CONTAINERD, before, text);
+                removed = true;
+            }
+            self.remove_backup(CONTAINERD)?;
+        }
+        for path in self.paths(RecordKind::ContainerdDropIn) {
+            let real = self.system.real(&path);
+            self.plan.remove(format!("remove {path}"), real);
+            removed = true;
+        }
+        if removed {
+            let words = "restart containerd, so that it forgets: systemctl restart containerd";
+            self.plan.afterwards.push(words.to_owned());
+        }
+        Ok(())
+    }
+
+    fn apparmor(&mut self) {
+        if !self.record.has(RecordKind::AppArmor) || !self.system.has(APPARMOR) {
+            return;
+        }
+        if self.system.is_live() {
+            let command = SystemCommand::AppArmor("--remove", APPARMOR.into());
+            self.plan
+                .run("unload the AppArmor profile".to_owned(), command);
+        }
+        let real = self.system.real(APPARMOR);
+        self.plan.remove(format!("remove {APPARMOR}"), real);
+    }
+
+    fn own_files(&mut self) -> Result<(), InstallError> {
+        for kind in [RecordKind::Podman, RecordKind::Binary] {
+            for path in self.paths(kind) {
+                let real = self.system.real(&path);
+                self.plan.remove(format!("remove {path}"), real);
+            }
+        }
+        Ok(())
+    }
+
+    fn config(&mut self) -> Result<(), InstallError> {
+        if !self.record.has(RecordKind::Config) {
+            return Ok(());
+        }
+        let (config, digest) = (self.system.text(CONFIG)?, self.system.text(CONFIG_DIGEST)?);
+        match (config, digest) {
+            (Some(config), Some(digest)) if own::digest(&config) == digest => {
+                let real = self.system.real(CONFIG);
+                self.plan.remove(format!("remove {CONFIG}"), real);
+                let real = self.system.real("/etc/agentbox");
+                let words = "remove /etc/agentbox, if nothing else is in it".to_owned();
+                self.plan.remove_directory(words, real);
+            }
+            (Some(_), _) => self
+                .plan
+                .notes
+                .push(format!("keep {CONFIG}: it was changed since")),
+            (None, _) => {}
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self) {
+        for path in [CONFIG_DIGEST, RECORD] {
+            let real = self.system.real(path);
+            self.plan.remove(format!("remove {path}"), real);
+        }
+        let real = self.system.real("/var/lib/agentbox");
+        let words = "remove /var/lib/agentbox, if nothing else is in it".to_owned();
+        self.plan.remove_directory(words, real);
+        let kept = [
+            "/var/lib/agentbox/runs (logs)",
+            "/var/lib/agentbox/key (the key of receipts)",
+            "/etc/agentbox/policies",
+            "/etc/agentbox/presets",
+        ];
+        let there = kept.iter().filter(|what| {
+            let path = what.split(' ').next().unwrap_or_default();
+            self.system.has(path)
+        });
+        let there: Vec<&str> = there.copied().collect();
+        if !there.is_empty() {
+            self.plan
+                .afterwards
+                .push(format!("left: {}", there.join(", ")));
+        }
+        self.plan.afterwards.push(
+            "left in the homes of users: ~/.config/agentbox, ~/.local/state/agentbox".to_owned(),
+        );
+    }
+}

@@ -1,0 +1,73 @@
+//! PURE. What of the kernel every policy needs.
+
+use super::wrapped::{WrapEnforcement, WrapPlan};
+use super::{HostFacts, PlanError};
+use crate::policy::{NodeAllow, Policy};
+
+/// A feature of the kernel without which no policy's walls stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KernelNeed {
+    /// mount_setattr(2) came with 5.12, SO_NETNS_COOKIE (commit e8b9eab99232) with 5.14.
+    Version,
+    /// Filters of system calls.
+    Seccomp,
+    /// Rules for files.
+    Landlock,
+    /// The file system of the ephemeral root.
+    Overlay,
+}
+
+impl KernelNeed {
+    /// What is to be had.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Version => "Linux 5.14 or newer (mount_setattr, SO_NETNS_COOKIE)",
+            Self::Seccomp => "seccomp filters (CONFIG_SECCOMP_FILTER)",
+            Self::Landlock => {
+                "Landlock (CONFIG_SECURITY_LANDLOCK, and `landlock` in the lsm= list)"
+            }
+            Self::Overlay => "the overlay file system (CONFIG_OVERLAY_FS)",
+        }
+    }
+}
+
+impl HostFacts {
+    /// What this kernel lacks for walls of that kind.
+    pub fn lacks(&self, by: WrapEnforcement) -> Vec<KernelNeed> {
+        let missing = [
+            (KernelNeed::Version, self.version < (5, 14)),
+            (KernelNeed::Seccomp, !self.seccomp),
+            (KernelNeed::Landlock, self.landlock_abi < 1),
+            (
+                KernelNeed::Overlay,
+                !self.overlayfs && by == WrapEnforcement::Mounts,
+            ),
+        ];
+        let missing = missing.into_iter().filter(|(_, lacking)| *lacking);
+        missing.map(|(need, _)| need).collect()
+    }
+
+    /// Refuses a kernel on which one of the policy's walls could not stand.
+    pub(super) fn require(
+        &self,
+        policy: &Policy,
+        leave: &NodeAllow,
+        wrapped: &WrapPlan,
+    ) -> Result<(), PlanError> {
+        if let Some(need) = self.lacks(wrapped.by).first() {
+            return Err(PlanError::Kernel {
+                policy: policy.name.to_string(),
+                need: need.as_str(),
+                have: self.release.clone(),
+            });
+        }
+        if self.core_socket && !leave.core_socket {
+            return Err(PlanError::CoreSocket(policy.name.to_string()));
+        }
+        // `wrap` takes nothing from its user by it: a crash does what it does without wrap.
+        if self.core_bytes == 0 && wrapped.is_empty() {
+            return Err(PlanError::CoreLimit(policy.name.to_string()));
+        }
+        Ok(())
+    }
+}
