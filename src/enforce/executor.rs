@@ -3,8 +3,8 @@
 //! execve. The executor is inherited over clone, so it may own descriptors and programs.
 //!
 //! ```text
-//! validate   supplementary groups -> kernel file systems, masked -> checked mounts attached, private directories, masks
-//!            -> cgroups read-only -> masks checked again -> program found
+//! validate   supplementary groups -> kernel file systems, masked -> checked mounts attached, private directories
+//!            -> masks -> cgroups read-only -> masks checked again -> program found
 //! exec       user namespace (tenants) -> inner network namespace, checked -> sysfs of it -> groups read back
 //!            -> session keyring -> SELinux label -> no_new_privs read back -> the user's namespace, read back
 //!            (callers without root's rights) -> (`verify`: another effective group) -> not dumpable, read back
