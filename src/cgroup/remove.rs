@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use crate::cgroup::CgroupError;
 
-/// How long a cgroup's last process is waited for: a process leaves its cgroup a moment after its pidfd became readable.
+/// How long to wait for a cgroup's last process: it leaves a moment after its pidfd became readable.
 const ATTEMPTS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Removes a cgroup and those below it; one that is gone is fine.
+/// Removes a cgroup and those below it; a missing one is fine.
 pub(super) fn tree(dir: &Path) -> Result<(), CgroupError> {
     below(dir)?;
     for _ in 0..ATTEMPTS {
@@ -21,7 +21,7 @@ pub(super) fn tree(dir: &Path) -> Result<(), CgroupError> {
                 return Ok(());
             }
             Err(e) if e.kind() == ErrorKind::ResourceBusy => std::thread::sleep(PAUSE),
-            // A second mount of the hierarchy, which somebody made read-only: it is removed by the first (S-3).
+            // A second, read-only mount of the hierarchy: the cgroup is removed by the first (S-3).
             Err(e) if e.kind() == ErrorKind::ReadOnlyFilesystem => return Ok(()),
             Err(e) => return Err(CgroupError::io(format!("remove the cgroup {dir:?}"))(e)),
         }
@@ -29,7 +29,7 @@ pub(super) fn tree(dir: &Path) -> Result<(), CgroupError> {
     Err(CgroupError::StillBusy(dir.to_owned()))
 }
 
-/// Removes the cgroups below one, and leaves that alone.
+/// Removes the cgroups below one, but not the cgroup itself.
 pub(super) fn below(dir: &Path) -> Result<(), CgroupError> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     for entry in entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())) {
