@@ -150,7 +150,7 @@ fn begin(
         main_sender,
         init_receiver,
     };
-    // As in libcontainer: processes that it joins cannot look into what it has of the node.
+    // As in libcontainer: processes in the namespaces that it joins cannot read what it has of the node.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .map_err(RuntimeError::io("become undumpable"))?;
     let birth = Birth {

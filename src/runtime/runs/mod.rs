@@ -7,8 +7,8 @@
 //!   warden.jsonl    the warden: how the init process ended, or the sidecar that it needed
 //!   record.json     the container's record: plan, policy, annotations
 //!   filter          the seccomp program, as it was loaded
-//!   verify.json     the last report of `agentbox verify` about it, where there was one
-//!   receipt.json    the signed statement of all that, where the node has a key
+//!   verify.json     the last report of `agentbox verify` about it, if any
+//!   receipt.json    the signed statement of all that, if the node has a key
 //! ```
 //! A user without root's rights has the same in `$XDG_STATE_HOME/agentbox/runs`, or `~/.local/state`. The link `run` in
 //! the container's own directory leads there. If no such directory can be made, or the container would see it, the logs
