@@ -5,7 +5,7 @@
 //! ```text
 //! validate   supplementary groups -> kernel file systems, masked -> checked mounts attached, private directories
 //!            -> masks -> cgroups read-only -> masks checked again -> program found
-//! exec       user namespace (tenants) -> inner network namespace, checked -> sysfs of it -> groups read back
+//! exec       user namespace (exec processes) -> inner network namespace, checked -> sysfs of it -> groups read back
 //!            -> session keyring -> SELinux label -> no_new_privs read back -> the user's namespace, read back
 //!            (callers without root's rights) -> (`verify`: another effective group) -> not dumpable, read back
 //!            -> capabilities dropped and read back -> filter loaded and read back -> startContainer hooks -> (wrap: a child)

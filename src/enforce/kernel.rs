@@ -28,7 +28,7 @@ pub struct KernelFiles {
     pub readonly: Vec<PathBuf>,
     /// Paths to be made empty.
     pub masked: Vec<PathBuf>,
-    /// linux.mountLabel, where the node has SELinux.
+    /// linux.mountLabel, if the node has SELinux.
     pub label: Option<String>,
 }
 

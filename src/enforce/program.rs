@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_program_is_told_in_the_words_that_engines_look_for() {
+    fn a_missing_program_is_reported_in_the_engines_words() {
         let env = vec!["PATH=/nonexistent:/usr/bin".to_owned()];
         let text = |name: &str| find(name, &env).expect_err("it is missing").to_string();
         assert_eq!(

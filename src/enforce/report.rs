@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_absent_is_not_one_that_is_denied() {
+    fn a_missing_program_is_told_from_a_denied_one() {
         let failed = |why| {
             let name = "x".to_owned();
             FailureReport::from(&EnforceError::Program { name, why }).failed

@@ -326,7 +326,7 @@ impl UpperDirs {
         self.upper.with_extension(what)
     }
 
-    /// In a directory of its own.
+    /// In a separate directory.
     fn at(dir: &Path) -> Self {
         Self {
             upper: dir.join("upper"),

@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn other_layers_than_were_planned_are_an_error() {
+    fn layers_that_differ_from_the_plan_are_an_error() {
         let mut plan = crate::plan::tests::sample();
         let layers = || {
             Some(ImageLayers {
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn another_disk_than_was_planned_is_an_error() {
+    fn a_disk_that_differs_from_the_plan_is_an_error() {
         let mut plan = crate::plan::tests::sample();
         plan.filesystem.root = crate::policy::RootAccess::Ephemeral;
         for (place, right, wrong) in [
