@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scope_is_asked_for_in_busctls_words() {
+    fn a_scope_request_has_busctls_form() {
         let said = properties(77).join(" ");
         assert!(said.starts_with("4 Description s "), "{said}");
         assert!(said.contains(" Delegate b true "), "{said}");

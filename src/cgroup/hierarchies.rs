@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cgroup_outside_of_what_is_mounted_has_no_directory() {
+    fn a_cgroup_outside_of_the_mount_has_no_directory() {
         let text = "32 30 0:12 /a /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n";
         let found = Hierarchies::parse(text.as_bytes());
         assert_eq!(found.directories("2:cpu:/b\n"), Controllers::default());

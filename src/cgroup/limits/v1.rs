@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_asks_for_nothing() {
+    fn zero_requests_no_limit() {
         let none = |_: &str| -> Result<Group, CgroupError> { Err(LimitRefusal::Rdma.into()) };
         let mut cpu = LinuxCpu::default();
         cpu.set_shares(Some(0));
