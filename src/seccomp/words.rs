@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_number_has_no_name_and_makes_no_other() {
+    fn an_unknown_number_has_no_name() {
         let call = SyscallData {
             number: 165,
             arch: 0x4000_0003,

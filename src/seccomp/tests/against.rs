@@ -164,7 +164,7 @@ fn seccompiler_allows_exactly_what_our_program_allows() {
 }
 
 #[test]
-fn a_foreign_architecture_is_killed_whatever_it_calls() {
+fn every_call_of_a_foreign_architecture_kills() {
     let filter = ours(&["socket"], &[], None);
     for arch in [ARCH_I386, 0x4000_0028, 0xc000_00b7, 0, u32::MAX] {
         for number in interesting_numbers() {
@@ -310,7 +310,7 @@ fn every_attack_of_the_threat_list_gets_its_errno() {
 }
 
 #[test]
-fn what_ordinary_programs_ask_for_is_allowed() {
+fn calls_of_ordinary_programs_are_allowed() {
     let filter = ours(&[], &[], None);
     for (name, args) in [
         ("socket", [1, 1 | 0x80000, 0, 0, 0, 0]),

@@ -465,7 +465,7 @@ fn set_id_bits_are_refused_in_every_call_that_sets_a_mode() {
 
 /// F21: an access list lets another group execute a set-group-ID file.
 #[test]
-fn attributes_are_refused_as_by_a_file_system_without_any() {
+fn attributes_are_refused_as_on_a_file_system_without_them() {
     let none = names(&[]);
     for attributes in [true, false] {
         let ours = FilterPolicy {

@@ -86,7 +86,7 @@ fn profile(json: &str) -> LinuxSeccomp {
 }
 
 #[test]
-fn nothing_asked_is_no_filter() {
+fn without_rules_there_is_no_filter() {
     assert_eq!(
         compile(&FilterInput {
             ours: None,
