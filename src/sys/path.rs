@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_followed_to_the_end_and_no_further() {
+    fn links_are_followed_and_loops_are_errors() {
         let base = base();
         std::fs::create_dir_all(base.join("project/sub")).unwrap();
         symlink("project", base.join("own")).unwrap();

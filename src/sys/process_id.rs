@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_found_whatever_bytes_its_name_is() {
+    fn a_process_is_found_with_any_bytes_in_its_name() {
         use std::io::Read;
         use std::process::{Command, Stdio};
         let script = "printf '\\377' >/proc/$$/comm; echo; read line";

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_of_the_system_is_found_and_no_other() {
+    fn only_system_programs_are_found() {
         let shell = find("sh").unwrap();
         assert!(shell.is_absolute() && !shell.is_symlink(), "{shell:?}");
         let error = find("no-such-program").unwrap_err().to_string();

@@ -118,7 +118,7 @@ impl RouteSocket {
             nexthops.read(body)
         });
         match read {
-            // Linux before 5.3 has none.
+            // None before Linux 5.3.
             Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
             other => other?,
         }
