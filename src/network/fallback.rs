@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_does() {
+    fn other_devices_do_not_stay() {
         let up = Link {
             flags: libc::IFF_UP as u32,
             ..link(2, "tunl0", Some("ipip"))
