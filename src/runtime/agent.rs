@@ -285,8 +285,7 @@ fn serve_from_child(
     report: &Path,
     moment: Moment,
 ) -> Result<(), RuntimeError> {
-    // The child has copies of all the runtime's descriptors, also of the process's socket end, so it would not see it
-    // close.
+    // The child has copies of all the runtime's descriptors, also of the process's end, so it never sees the socket close.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(RuntimeError::io("ask to end with the runtime"))?;
     let writer = crate::runtime::state::report::writer(report)?;
@@ -301,7 +300,7 @@ fn serve_from_child(
     Err(error)
 }
 
-/// Kills a process that waits for an answer that will not come, perhaps inside an uninterruptible call.
+/// Kills a process that waits for an answer that will not come, perhaps inside an endless call.
 fn end(pid: i32) {
     if let Some(pid) = Pid::from_raw(pid)
         && let Err(error) = rustix::process::kill_process(pid, Signal::KILL)

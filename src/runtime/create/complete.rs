@@ -170,8 +170,8 @@ impl Creation<'_> {
         Census::of_node().enter(&self.place, &inside)
     }
 
-    /// Tells the caller the process. If that fails `create` fails: libcontainer would go on, and the caller would not
-    /// know the process.
+    /// Reports the process to the caller. A failure fails `create`: libcontainer would go on, and the caller would not
+    /// know of the process.
     pub(super) fn announce(&self, init: ProcessId) -> Result<(), RuntimeError> {
         if let Some(path) = &self.args.pid_file {
             fs::write(path, init.pid.to_string())

@@ -81,7 +81,7 @@ impl<'a> Creation<'a> {
         place.make_dir()?;
         let mut record = new_record(global, &place, &decision);
         record.no_new_keyring = args.no_new_keyring;
-        // Logged as well as in `explain`, which is only run by those who know that something is missing.
+        // Logged too: only those who know that something is missing run `explain`.
         if record.plan().is_some()
             && let Some(why) = engine_networks::unknown_crio(&global.root, &record.annotations)
         {

@@ -256,7 +256,7 @@ pub(super) fn stand_somewhere() -> Result<(), RuntimeError> {
     }
 }
 
-/// Tells the caller the process, or ends it: otherwise the caller would not know of it.
+/// Reports the process to the caller. A failure ends it: the caller would not know of it.
 pub(super) fn announce(args: &cli::Exec, pid: i32) -> Result<(), RuntimeError> {
     tell(args, pid).inspect_err(|_| end(pid))
 }

@@ -98,8 +98,7 @@ impl Foreground {
         sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.before), None)
             .map_err(RuntimeError::io("restore the signal mask"))?;
         let ended = status(self.pid)?;
-        // Our init process in front of the program exits with the program's status, and reports before which signal
-        // that is.
+        // Our init process in front of the program first reports its signal, then exits with its status.
         let by = self.job.as_mut().and_then(Job::ended_by);
         Ok(match by.map(|signal| ChildExit::by(signal as i32)) {
             Some(by) if by.code == ended.code => by,
