@@ -1,9 +1,9 @@
-//! The container's own cgroup, made and limited before its first process is born there.
+//! The container's own cgroup, made and limited before its init process is born there.
 //!
-//! On cgroup v2 the kernel puts a new process there (CLONE_INTO_CGROUP). On v1 the new process goes there itself, before it does
-//! anything else: whoever writes "0" into `tasks` moves its own thread, for which the kernel takes no lock that waits for a grace
-//! period of RCU (cgroup_procs_write_start, kernel/cgroup/cgroup.c). Left to libcontainer, each hierarchy costs such a lock, and
-//! forty calls that look for it.
+//! On cgroup v2 the kernel puts a new process there (CLONE_INTO_CGROUP). On v1 the new process moves there itself,
+//! before anything else: a thread that writes "0" into `tasks` moves itself, for which the kernel takes no lock that
+//! waits for a grace period of RCU (cgroup_procs_write_start, kernel/cgroup/cgroup.c). With libcontainer each hierarchy
+//! costs such a lock, and forty calls to find it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,17 +23,17 @@ use crate::cgroup::systemd_v1::open_tasks;
 
 const CPUSET: &str = "cpuset";
 
-/// A cgroup that waits for its first process.
+/// A cgroup that waits for its init process.
 pub struct Birthplace {
-    /// What was made. Its files are opened by the process that goes there: its limit of descriptors may be small.
+    /// The directories. The process that moves there opens their files, because its limit of descriptors may be small.
     made: Controllers,
-    /// The directory of v2, on a node that has nothing else.
+    /// The v2 directory, on a node with only v2.
     unified: Option<OwnedFd>,
 }
 
 impl Birthplace {
-    /// Makes the cgroup of this path (linux.cgroupsPath) and sets its limits. Device rules are not among them: the process makes
-    /// its devices first ([`super::devices`]).
+    /// Makes the cgroup of this path (linux.cgroupsPath) and sets its limits. Device rules come later: the process
+    /// makes its devices first ([`super::devices`]).
     pub fn make(path: &Path, resources: Option<&LinuxResources>) -> Result<Self, CgroupError> {
         let made = Controllers::at(path)?;
         match made.unified().map(Path::to_owned) {
@@ -42,7 +42,7 @@ impl Birthplace {
         }
     }
 
-    /// The caller's own cgroup, for somebody who may make none: the process is where its parent is.
+    /// The caller's own cgroup, if the caller cannot make one: the process is where its parent is.
     pub fn callers() -> Self {
         Self {
             made: Controllers::default(),
@@ -89,7 +89,7 @@ impl Birthplace {
             fs::create_dir_all(dir).map_err(CgroupError::io(format!("make the cgroup {dir:?}")))?;
         }
         if let Some(dir) = made.v1(CPUSET) {
-            // A new one is empty, and takes no process.
+            // A new cpuset is empty, and accepts no process.
             for file in ["cpuset.cpus", "cpuset.mems"] {
                 inherit(dir, file)?;
             }
@@ -106,12 +106,12 @@ impl Birthplace {
         })
     }
 
-    /// Where the kernel is to put the process; `None` where it goes by [`Self::enter`].
+    /// Where the kernel puts the process; `None` if it moves by [`Self::enter`].
     pub fn born_in(&self) -> Option<BorrowedFd<'_>> {
         self.unified.as_ref().map(AsFd::as_fd)
     }
 
-    /// For the new process, which must have one thread: goes to the cgroups of v1.
+    /// For the new process, which must have one thread: moves it to the v1 cgroups.
     pub fn enter(&self) -> Result<(), CgroupError> {
         if self.unified.is_some() {
             return Ok(());
@@ -123,7 +123,7 @@ impl Birthplace {
         Ok(())
     }
 
-    /// Whether a process is there, as the kernel says.
+    /// Whether the kernel reports a process in this cgroup.
     pub fn holds(&self, found: &Controllers) -> bool {
         let Controllers { v1, v2 } = &self.made;
         let is_in = |dir: &PathBuf, found: Option<&PathBuf>| found.is_some_and(|f| is_same(dir, f));
@@ -132,14 +132,14 @@ impl Birthplace {
     }
 }
 
-/// Whether two paths are of one cgroup: a hierarchy may have a second mount.
+/// Whether two paths are the same cgroup: a hierarchy may have a second mount.
 fn is_same(one: &Path, other: &Path) -> bool {
     let identity = |path| fs::metadata(path).map(|m| (m.dev(), m.ino()));
     one == other || matches!((identity(one), identity(other)), (Ok(a), Ok(b)) if a == b)
 }
 
-/// Makes a cgroup of v2, and hands it the controllers. What a cgroup above does not hand down limits nothing below it, and setting
-/// that limit is the error.
+/// Makes a v2 cgroup, and enables its controllers. A controller that a parent does not enable limits nothing below;
+/// setting its limit then is the error.
 fn make_below(root: &Path, dir: &Path) -> Result<(), CgroupError> {
     let all = words(root, "cgroup.controllers")?;
     let mut above = PathBuf::from(root);
@@ -169,7 +169,7 @@ pub(super) fn words(dir: &Path, file: &str) -> Result<BTreeSet<String>, CgroupEr
     Ok(text.split_whitespace().map(str::to_owned).collect())
 }
 
-/// Gives an empty file of a cpuset what the one above has, whose own may be empty too. Returns what it has then.
+/// Copies an empty cpuset file from its parent, whose own may be empty too. Returns the value.
 fn inherit(dir: &Path, file: &str) -> Result<String, CgroupError> {
     let path = dir.join(file);
     let read = fs::read_to_string(&path);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_cpuset_gets_what_is_above_it() {
+    fn an_empty_cpuset_is_copied_from_its_parent() {
         let root = scratch("cpuset");
         let dir = root.join("a/b");
         fs::create_dir_all(&dir).unwrap();

@@ -1,6 +1,6 @@
-//! The directories of a container's cgroup, read once at `create` from where the kernel says its first process is
-//! (cgroups(7), /proc/pid/cgroup). That process may later move, where it may write to a cgroup mount; its limits stay
-//! where they were.
+//! The directories of a container's cgroup, read once at `create` from the kernel's report about its init process
+//! (cgroups(7), /proc/pid/cgroup). That process may later move, if it may write to a cgroup mount; its limits stay in
+//! these directories.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::cgroup::CgroupError;
 use crate::cgroup::hierarchies::{Hierarchies, ROOT};
 
-/// In which hierarchies of v1 a container has a cgroup: libcontainer's, and the one that has no controller.
+/// The v1 hierarchies in which a container has a cgroup: libcontainer's, and the one without a controller.
 const KNOWN: [&str; 13] = [
     "cpu",
     "cpuacct",
@@ -27,7 +27,7 @@ const KNOWN: [&str; 13] = [
     "name=systemd",
 ];
 
-/// One directory for each controller of cgroup v1, and the one of cgroup v2 where that is mounted.
+/// One directory for each controller of cgroup v1, and one for cgroup v2 if it is mounted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Controllers {
@@ -38,16 +38,16 @@ pub struct Controllers {
 }
 
 impl Controllers {
-    /// The cgroups of process `pid`, without those that this process shares: a hierarchy in which the container has no
-    /// cgroup of its own is left out.
+    /// The cgroups of process `pid`, without those that this process shares: hierarchies in which the container has no
+    /// cgroup of its own are left out.
     pub fn of(pid: i32) -> Result<Self, CgroupError> {
         let hierarchies = Hierarchies::of_node()?;
         let found = hierarchies.of(&pid.to_string())?;
         Ok(found.without(&hierarchies.of("self")?))
     }
 
-    /// Where a container's cgroup of this path (linux.cgroupsPath) is to be, in the hierarchies that libcontainer knows and in
-    /// systemd's own; the unified one where that is alone.
+    /// The directories of a container's cgroup with this path (linux.cgroupsPath): in the hierarchies that libcontainer
+    /// knows and in systemd's, or in the unified one if it is the only one.
     pub fn at(path: &Path) -> Result<Self, CgroupError> {
         Ok(Self::below(Hierarchies::of_node()?, path))
     }
@@ -78,7 +78,7 @@ impl Controllers {
         self.v1.get(controller).map(PathBuf::as_path)
     }
 
-    /// The directory of cgroup v2 on a node that has nothing else.
+    /// The v2 directory, on a node with only v2.
     pub fn unified(&self) -> Option<&Path> {
         self.v2.as_deref().filter(|_| self.v1.is_empty())
     }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_has_a_place_in_every_hierarchy_that_is_known() {
+    fn a_container_has_a_directory_in_every_known_hierarchy() {
         let hybrid = "\
 30 1 0:1 / /sys/fs/cgroup rw - tmpfs tmpfs rw
 31 30 0:2 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct

@@ -1,14 +1,14 @@
-//! A cgroup that is a person's own, for `wrap` without root's rights: a scope that the person's systemd gives
-//! (StartTransientUnit with Delegate, org.freedesktop.systemd1(5), systemd.resource-control(5)), or the cgroup that this process
-//! was started in, if that is the person's and holds nobody else.
+//! A cgroup of the user's own, for `wrap` without root's rights. It is a scope from the user's systemd
+//! (StartTransientUnit with Delegate, org.freedesktop.systemd1(5), systemd.resource-control(5)), or the cgroup in which
+//! this process started, if it belongs to the user and has no other process.
 //!
 //! ```text
-//! .../agentbox-wrap-1a2b.scope      the person's; hands its controllers down, so no process may be in it itself (cgroups(7))
+//! .../agentbox-wrap-1a2b.scope      the user's; enables its controllers, so it may have no process itself (cgroups(7))
 //!   agentbox-runtime                this process
 //!   agentbox-ID                     the command, with the limits
 //!   agentbox-sidecar-ID             the sidecar, with its own
 //! ```
-//! The scope ends with its last process, whatever became of `wrap`.
+//! The scope ends with its last process, whatever happens to `wrap`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,10 +22,10 @@ use crate::cgroup::CgroupError;
 use crate::cgroup::hierarchies::{Hierarchies, ROOT};
 use crate::sys::program;
 
-/// Where this process is in the person's cgroup.
+/// This process's cgroup below the user's.
 const OWN: &str = "agentbox-runtime";
 
-/// By which busctl(1) finds the bus of the user's systemd.
+/// The variables by which busctl(1) finds the bus of the user's systemd.
 const BUS: [&str; 2] = ["XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"];
 
 /// How long systemd may take to answer, and to move this process.
@@ -36,12 +36,12 @@ const WITHIN: Duration = Duration::from_secs(5);
 pub struct DelegatedCgroup {
     /// Its path below the root of the hierarchy, which begins with a slash.
     pub path: PathBuf,
-    /// The controllers that it may hand down.
+    /// The controllers that it may enable for its children.
     pub controllers: BTreeSet<String>,
 }
 
 impl DelegatedCgroup {
-    /// Whether it can bound all that a sidecar may use.
+    /// Whether it can limit everything that a sidecar uses.
     pub fn bounds_sidecar(&self) -> bool {
         let mut all = super::sidecar::CONTROLLERS.into_iter();
         all.all(|one| self.controllers.contains(one))
@@ -52,24 +52,24 @@ impl DelegatedCgroup {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DelegationError {
-    /// Version 1 cannot be delegated safely (systemd's CGROUP_DELEGATION).
+    /// cgroup v1 cannot be delegated safely (systemd's CGROUP_DELEGATION).
     #[error("this node has cgroup v1")]
     Version,
-    /// Neither variable names the bus of the user's systemd: cron, su, a service.
+    /// Neither variable with the bus of the user's systemd is set: cron, su, a service.
     #[error("neither XDG_RUNTIME_DIR nor DBUS_SESSION_BUS_ADDRESS is set")]
     NoBus,
-    /// busctl(1) is not there, or systemd refused.
+    /// busctl(1) is missing, or systemd refused.
     #[error("ask systemd for a scope (busctl --user): {0}")]
     Refused(String),
-    /// systemd has taken the job and not done it.
+    /// systemd has accepted the job and not done it.
     #[error("systemd did not move this process to a scope within {} s", WITHIN.as_secs())]
     NotMoved,
-    /// The person's cgroup could not be used.
+    /// The user's cgroup could not be used.
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
 }
 
-/// Moves this process, which is the person's and in no user namespace of its own yet, to a cgroup of the person's.
+/// Moves this process to a cgroup of the user's. The process must be the user's, and not yet in its own user namespace.
 pub fn settle() -> Result<(), DelegationError> {
     let hierarchies = Hierarchies::read()?;
     if !hierarchies.is_unified() {
@@ -94,7 +94,7 @@ pub fn settle() -> Result<(), DelegationError> {
     Ok(())
 }
 
-/// The person's cgroup, if [`settle`] has moved this process there.
+/// The user's cgroup, if [`settle`] has moved this process there.
 pub fn of_self() -> Option<DelegatedCgroup> {
     let hierarchies = Hierarchies::read().ok().filter(Hierarchies::is_unified)?;
     let own = hierarchies.of("self").ok()?.v2?;
@@ -108,17 +108,17 @@ pub fn of_self() -> Option<DelegatedCgroup> {
     })
 }
 
-/// Whether this node's cgroups are of the version that can be delegated.
+/// Whether this node's cgroup version can be delegated.
 pub fn is_possible() -> bool {
     Hierarchies::read().is_ok_and(|found| found.is_unified())
 }
 
-/// Whether a cgroup is this user's, or the person's who is root here.
+/// Whether a cgroup belongs to this user, or to the user who is root here.
 fn is_own(dir: &Path) -> bool {
     fs::metadata(dir).is_ok_and(|found| found.uid() == rustix::process::geteuid().as_raw())
 }
 
-/// The cgroup of this process, if it is the person's and nobody else is in it.
+/// The cgroup of this process, if it belongs to the user and has no other process.
 fn own_alone(hierarchies: &Hierarchies) -> Option<PathBuf> {
     let dir = hierarchies.of("self").ok()?.v2?;
     let members = words(&dir, "cgroup.procs").ok()?;
@@ -152,7 +152,7 @@ fn ask_systemd(hierarchies: &Hierarchies) -> Result<PathBuf, DelegationError> {
         .map_err(|error| DelegationError::Refused(format!("no random bytes: {error}")))?;
     let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
     let unit = format!("agentbox-wrap-{digits}.scope");
-    // systemd's own tool knows where the bus is, and how to greet it.
+    // systemd's own tool can find the bus and authenticate.
     let asked = program::command(&busctl, &BUS)
         .args([
             "--user",
@@ -186,12 +186,12 @@ fn ask_systemd(hierarchies: &Hierarchies) -> Result<PathBuf, DelegationError> {
     Err(DelegationError::NotMoved)
 }
 
-/// The scope's properties, as busctl(1) takes `a(sv)`, and no other unit.
+/// The scope's properties in busctl(1)'s form of `a(sv)`, and no auxiliary units.
 fn properties(pid: u32) -> Vec<String> {
     let given: [&[&str]; 4] = [
         &["Description", "s", "a command behind the walls of agentbox"],
         &["Delegate", "b", "true"],
-        // Nothing is left to look at of one that failed.
+        // A failed scope has nothing to inspect.
         &["CollectMode", "s", "inactive-or-failed"],
         &["PIDs", "au", "1", &pid.to_string()],
     ];
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scope_is_asked_for_in_busctls_words() {
+    fn a_scope_request_has_busctls_form() {
         let said = properties(77).join(" ");
         assert!(said.starts_with("4 Description s "), "{said}");
         assert!(said.contains(" Delegate b true "), "{said}");
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_of_somebody_elses_is_not_the_persons() {
+    fn another_users_directory_is_not_the_users() {
         assert!(is_own(&std::env::temp_dir()) == (rustix::process::geteuid().as_raw() == 0));
         assert!(!is_own(Path::new("/nowhere/at/all")));
     }

@@ -1,5 +1,5 @@
-//! A container's device rules: a program on a node with cgroup v2 alone, the devices controller on v1 and hybrid nodes. Where
-//! libcontainer writes them there, what it adds of its own is taken back.
+//! A container's device rules: a program on a node with only cgroup v2, the devices controller on v1 and hybrid nodes.
+//! If libcontainer writes them there, its additions are removed.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -17,13 +17,13 @@ use crate::sys::{bpf, procfs};
 /// Whether the policy or the engine decides which devices a container can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceAuthority {
-    /// The rules of the plan, and nothing else.
+    /// The policy: only the rules of the plan.
     Policy,
-    /// The spec's rules, and what runc adds for every container.
+    /// The engine: the spec's rules, and runc's additions for every container.
     Engine,
 }
 
-/// The program for the rules of a spec; `None` where the node has a devices controller.
+/// The program for the rules of a spec; `None` if the node has a devices controller.
 pub fn compile(spec: &Spec, ruler: DeviceAuthority) -> Result<Option<DeviceProgram>, CgroupError> {
     if !is_needed()? {
         return Ok(None);
@@ -32,7 +32,7 @@ pub fn compile(spec: &Spec, ruler: DeviceAuthority) -> Result<Option<DeviceProgr
     Ok(Some(table.compile()))
 }
 
-/// Whether no controller of cgroup v1 takes the rules.
+/// Whether no cgroup v1 controller takes the rules.
 fn is_needed() -> Result<bool, CgroupError> {
     let hierarchies = Hierarchies::of_node()?;
     match hierarchies.is_empty() {
@@ -41,7 +41,7 @@ fn is_needed() -> Result<bool, CgroupError> {
     }
 }
 
-/// Writes the rules of a spec to the devices controller of cgroup v1, where a container has one. Its program does not run yet.
+/// Writes the rules of a spec to the v1 devices controller, if the container has one. Its program does not run yet.
 pub fn write(
     spec: &Spec,
     ruler: DeviceAuthority,
@@ -62,7 +62,7 @@ pub fn write(
             false => (&denied, &deny),
         };
         let rule = rule.to_string();
-        // One rule a write.
+        // One rule per write.
         rustix::io::write(file, rule.as_bytes())
             .map_err(CgroupError::io(format!("write {rule:?} to {path:?}")))?;
     }
@@ -81,11 +81,11 @@ fn rules(spec: &Spec, ruler: DeviceAuthority) -> Vec<LinuxDeviceCgroup> {
     rules
 }
 
-/// What libcgroups lets every container do on cgroup v1, after the rules of its spec: make the nodes of all devices, and open tun
-/// (`libcgroups/src/v1/devices.rs`). No plan says so.
+/// What libcgroups allows every container on cgroup v1, in addition to its spec: making nodes of all devices, and
+/// opening tun (`libcgroups/src/v1/devices.rs`). No plan allows this.
 const BESIDES: [&str; 3] = ["c *:* m", "b *:* m", "c 10:200 rwm"];
 
-/// Takes from a container under a policy, on cgroup v1, what its plan does not give. Its program does not run yet.
+/// Removes, on cgroup v1, what the plan does not grant from a container under a policy. Its program does not run yet.
 pub fn take_back(spec: &Spec, controllers: &Controllers) -> Result<(), CgroupError> {
     let Some(dir) = controllers.v1("devices") else {
         return Ok(());
@@ -101,7 +101,7 @@ pub fn take_back(spec: &Spec, controllers: &Controllers) -> Result<(), CgroupErr
     Ok(())
 }
 
-/// Whether the spec has this rule itself: a device that the node's file allows.
+/// Whether the spec itself has this rule, because the node's file allows the device.
 fn is_planned(spec: &Spec, rule: &str) -> bool {
     let linux = spec.linux().as_ref();
     let resources = linux.and_then(|linux| linux.resources().as_ref());
@@ -112,7 +112,7 @@ fn is_planned(spec: &Spec, rule: &str) -> bool {
         .any(|planned| planned.to_string() == rule)
 }
 
-/// A device of the node. A policy gives a container devices under their own names alone.
+/// The numbers of a device of the node. A policy grants devices only under their own names.
 pub fn of_node(path: &Path) -> std::io::Result<DeviceNumbers> {
     let found = std::fs::metadata(path)?;
     let kind = match found.file_type().is_block_device() {
@@ -126,7 +126,7 @@ pub fn of_node(path: &Path) -> std::io::Result<DeviceNumbers> {
     Ok((kind, major.into(), minor.into()))
 }
 
-/// What lets a container reach more devices than a policy's rules with these devices beside the usual, as the kernel has it now.
+/// The device access in the kernel that exceeds a policy's rules with these additional devices.
 pub fn beyond(
     controllers: &Controllers,
     extra: &[DeviceNumbers],
@@ -152,7 +152,7 @@ pub fn beyond(
     let wanted = bpf::load_device_program(&wanted).map_err(step())?;
     let wanted = tag(wanted.as_fd()).map_err(step())?;
     let mut found = attached.iter().map(|program| tag(program.as_fd()));
-    // All that are attached must allow a device, so that one that is the policy's is enough.
+    // A device must be allowed by all attached programs, so one with the policy's rules is enough.
     if found.any(|tag| tag.is_ok_and(|tag| tag == wanted)) {
         return Ok(Vec::new());
     }
@@ -176,8 +176,8 @@ fn tag(program: BorrowedFd<'_>) -> std::io::Result<String> {
         .ok_or_else(|| std::io::Error::other("the kernel tells no prog_tag"))
 }
 
-/// Attaches the program to a container's cgroup, replacing any other one: an existing cgroup may have the program of a
-/// deleted container.
+/// Attaches the program to a container's cgroup, and replaces others: an existing cgroup may have a deleted container's
+/// program.
 pub fn attach(program: &DeviceProgram, controllers: &Controllers) -> Result<(), CgroupError> {
     let path = controllers
         .unified()
@@ -190,7 +190,7 @@ pub fn attach(program: &DeviceProgram, controllers: &Controllers) -> Result<(), 
     let loaded = bpf::load_device_program(program).map_err(step())?;
     let (replaced, others) = match &before[..] {
         [] => (None, &[][..]),
-        // At no moment is there none.
+        // Replace the first, so that there is always one.
         [first, others @ ..] => (Some(first.as_fd()), others),
     };
     bpf::attach_device_program(cgroup.as_fd(), loaded.as_fd(), replaced).map_err(step())?;

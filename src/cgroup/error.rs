@@ -1,4 +1,4 @@
-//! Why something about a cgroup failed.
+//! Why an operation on a cgroup failed.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::limits::LimitRefusal;
 
-/// Why something about a cgroup failed.
+/// Why an operation on a cgroup failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CgroupError {
@@ -18,14 +18,14 @@ pub enum CgroupError {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// A file or directory of the sidecar's cgroup was refused.
+    /// An operation on a file or directory of a cgroup failed.
     #[error("cannot {step} {path:?}")]
     File {
-        /// What was tried.
+        /// The operation.
         step: &'static str,
-        /// On what.
+        /// The file or directory.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -35,7 +35,7 @@ pub enum CgroupError {
     /// A system call failed.
     #[error("{step}")]
     Io {
-        /// What was being done, with the object's name.
+        /// The step that failed, with the object's name.
         step: String,
         /// The errno.
         source: io::Error,
@@ -50,7 +50,7 @@ pub enum CgroupError {
     NotItsOwn {
         /// The path as the spec has it.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         why: PathRefusal,
     },
     /// Files of cgroup v2 on a node with cgroup v1. The words are runc's.
@@ -58,13 +58,13 @@ pub enum CgroupError {
         "invalid configuration: cannot use unified on cgroup v1: linux.resources.unified needs cgroup v2"
     )]
     UnifiedOnV1,
-    /// Killed processes do not go.
+    /// Killed processes have not ended.
     #[error("the cgroup {0:?} still has processes")]
     StillBusy(PathBuf),
     /// The rules for devices cannot be compiled.
     #[error(transparent)]
     DeviceRules(#[from] crate::devices::DeviceError),
-    /// Device rules need a cgroup to hold them.
+    /// Device rules need a cgroup.
     #[error("the container has no cgroup of its own: {0:?}")]
     NoneOfItsOwn(Controllers),
     /// A limit that `create` cannot set.
@@ -79,20 +79,20 @@ pub enum CgroupError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathRefusal {
-    /// The root of the hierarchy, or out of it.
+    /// It is the root of the hierarchy, or outside of it.
     #[error("it must be a path below the root of the hierarchy, without `..`")]
     NotBelow,
-    /// Processes that are somebody else's.
+    /// It has another program's processes.
     #[error("{0:?} already has processes: another program uses it")]
     Busy(PathBuf),
-    /// Nothing in it would run.
+    /// It is frozen.
     #[error(
         "container's cgroup unexpectedly frozen: nothing that is put into it would run until {0:?} is thawed"
     )]
     Frozen(PathBuf),
 }
 
-/// Not as its source: the words are the error's own already.
+/// Not as its source: its words are this error's already.
 impl From<LimitRefusal> for CgroupError {
     fn from(refusal: LimitRefusal) -> Self {
         Self::Limit(refusal)
@@ -100,7 +100,7 @@ impl From<LimitRefusal> for CgroupError {
 }
 
 impl CgroupError {
-    /// For `map_err`: an errno with what was being done.
+    /// For `map_err`: adds the step to an errno.
     pub fn io<E: Into<io::Error>>(step: impl Into<String>) -> impl FnOnce(E) -> Self {
         let step = step.into();
         move |source| Self::Io {

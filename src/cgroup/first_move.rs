@@ -1,9 +1,9 @@
-//! Paying for the first cgroup migration while something else is done.
+//! Does the slow first cgroup migration early, in parallel.
 //!
-//! Moving a process to another cgroup takes a lock with a grace period of RCU, some milliseconds; moves soon
-//! afterwards take microseconds (cgroup_threadgroup_rwsem, rcu_sync in kernel/rcu/sync.c). A child that moves itself
-//! into its own cgroup pays that beside other work, in `exec` and in a `create` that is left to libcontainer as a whole. Nothing
-//! depends on it: where it cannot be done, the first real move takes the time.
+//! Moving a process to another cgroup takes a lock with a grace period of RCU, some milliseconds; moves soon afterwards
+//! take microseconds (cgroup_threadgroup_rwsem, rcu_sync in kernel/rcu/sync.c). A child that moves itself into its own
+//! cgroup pays for it in parallel, in `exec` and in a `create` that libcontainer does alone. Nothing depends on it: if
+//! it fails, the first real move is slow.
 
 use std::fs;
 use std::io::Write;
@@ -42,7 +42,7 @@ impl Drop for FirstMove {
     }
 }
 
-/// `cgroup.procs` of the calling process's own cgroup in some hierarchy of version 1, or in version 2 where that is alone.
+/// `cgroup.procs` of this process's own cgroup in a v1 hierarchy, or in v2 if that is the only one.
 fn own_procs_file() -> Option<PathBuf> {
     let own = Hierarchies::read().ok()?.of("self").ok()?;
     let own = own.v1.into_values().chain(own.v2);

@@ -1,4 +1,4 @@
-//! The cgroup file systems of this node (cgroups(7)), and where a process is in them. Nothing else in the program reads
+//! The cgroup file systems of this node (cgroups(7)), and a process's place in them. No other code reads
 //! /proc/self/mountinfo or /proc/PID/cgroup for that.
 
 use std::collections::BTreeSet;
@@ -52,17 +52,17 @@ impl Hierarchies {
         }
     }
 
-    /// Whether the node has cgroup v2 alone, as engines see it.
+    /// Whether the node has only cgroup v2, as engines see it.
     pub fn is_unified(&self) -> bool {
         self.is_unified
     }
 
-    /// Whether there is none at all.
+    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.mounts.is_empty()
     }
 
-    /// The mount points, of each hierarchy one.
+    /// The mount points, one for each hierarchy.
     pub fn points(&self) -> Vec<&Path> {
         let each = self.each_once().into_iter();
         each.map(|line| line.point.as_path()).collect()
@@ -78,7 +78,7 @@ impl Hierarchies {
         Some(self.v2_mount()?.point.as_path())
     }
 
-    /// The mount points of v1 directly below /sys/fs/cgroup that have one of these controllers; of any where none is named.
+    /// The v1 mount points directly below /sys/fs/cgroup with one of these controllers; all if none is given.
     pub fn usual_v1(&self, controllers: &[&str]) -> Vec<&Path> {
         let has_one = |line: &&MountLine| {
             controllers.is_empty() || controllers.iter().any(|one| line.has_option(one))
@@ -90,7 +90,7 @@ impl Hierarchies {
         usual.filter(|point| seen.insert(*point)).collect()
     }
 
-    /// The cgroups of a process: its number, or `self`.
+    /// The cgroups of a process: its pid, or `self`.
     pub fn of(&self, process: &str) -> Result<Controllers, CgroupError> {
         let file = format!("/proc/{process}/cgroup");
         let membership = procfs::text(&file).map_err(CgroupError::io(format!("read {file}")))?;
@@ -128,8 +128,8 @@ impl Hierarchies {
         all.find(|line| line.kind == "cgroup2")
     }
 
-    /// Each hierarchy once, below [`ROOT`] if it is there. A second mount of it (in a chroot, in another container's image)
-    /// may be read-only, covered, or show a part.
+    /// Each hierarchy once, below [`ROOT`] if possible. A second mount of it (in a chroot, in another container's
+    /// image) may be read-only, covered, or partial.
     fn each_once(&self) -> Vec<&MountLine> {
         let is_usual = |line: &MountLine| line.point.starts_with(ROOT);
         let mut found: Vec<&MountLine> = Vec::new();
@@ -144,7 +144,7 @@ impl Hierarchies {
     }
 }
 
-/// Where a cgroup of this hierarchy is visible.
+/// The visible path of a cgroup of this hierarchy.
 fn visible(mount: &MountLine, path: &str) -> Option<PathBuf> {
     let below = Path::new(path).strip_prefix(&mount.root).ok()?;
     Some(join(&mount.point, below))
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cgroup_outside_of_what_is_mounted_has_no_directory() {
+    fn a_cgroup_outside_of_the_mount_has_no_directory() {
         let text = "32 30 0:12 /a /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n";
         let found = Hierarchies::parse(text.as_bytes());
         assert_eq!(found.directories("2:cpu:/b\n"), Controllers::default());

@@ -1,8 +1,8 @@
-//! The cgroup mount of a container that joins another's pid namespace, where the hierarchies are v1's.
+//! The cgroup mount of a container that joins another's pid namespace, on cgroup v1.
 //!
-//! libcontainer takes a process without a parent in its pid namespace for the first one there, and looks its number
-//! up in the node's /proc. In a joined namespace, that number is another process or none. So it gets plain mounts
-//! instead: a tmpfs, and in it the container's own cgroup of each controller.
+//! libcontainer takes a process without a parent in its pid namespace for the init process, and looks its pid up in the
+//! node's /proc. In a joined namespace that pid is another process's or none. So it gets plain mounts instead: a tmpfs
+//! with the container's own cgroup of each controller.
 
 use std::path::{Path, PathBuf};
 
@@ -26,8 +26,8 @@ const CONTROLLERS: [&str; 12] = [
     "pids",
 ];
 
-/// Replaces it. A spec without one and a node with cgroup v2 are left alone. `slice:prefix:name` is a directory of that name on
-/// cgroup v1, also with `--systemd-cgroup`: libcgroups makes no other.
+/// Replaces it. Specs without one, and nodes with cgroup v2, are left alone. `slice:prefix:name` is a directory of that
+/// name on cgroup v1, also with `--systemd-cgroup`: libcgroups makes no other.
 pub fn replace(spec: &mut Spec) {
     let path = spec.linux().as_ref().and_then(|l| l.cgroups_path().clone());
     let Some(path) = path.filter(|p| !p.as_os_str().is_empty()) else {

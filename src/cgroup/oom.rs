@@ -1,4 +1,5 @@
-//! The kernel's word that a container ran out of memory (cgroup-v1/memory.rst section 9, cgroup-v2.rst memory.events).
+//! The kernel's reports that a container ran out of memory (cgroup-v1/memory.rst section 9, cgroup-v2.rst
+//! memory.events).
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -11,24 +12,24 @@ use rustix::fs::{Mode, OFlags};
 use crate::cgroup::CgroupError;
 use crate::cgroup::controllers::Controllers;
 
-/// A descriptor that becomes readable when something happened.
+/// A descriptor that becomes readable at an event.
 pub enum OomWatch {
     /// An eventfd that the memory controller counts up; the other descriptor keeps it registered.
     V1 {
-        /// Counts.
+        /// The counter.
         events: OwnedFd,
         /// memory.oom_control
         control: OwnedFd,
-        /// The cgroup's directory: removing it counts, too.
+        /// The cgroup's directory: its removal counts, too.
         dir: PathBuf,
     },
     /// inotify on memory.events.
     V2 {
-        /// Tells of changes.
+        /// Reports changes.
         changes: OwnedFd,
         /// memory.events
         file: PathBuf,
-        /// Kills that were told of.
+        /// Kills already reported.
         seen: u64,
     },
 }
@@ -82,7 +83,7 @@ impl OomWatch {
         }
     }
 
-    /// Reads what is there. True if memory ran out.
+    /// Reads the events; true if memory ran out.
     pub fn happened(&mut self) -> bool {
         let mut buffer = [0; 4096];
         match self {
@@ -108,18 +109,18 @@ fn kills(file: &std::path::Path) -> u64 {
     counted(&text, KILLED).unwrap_or(0)
 }
 
-/// The word of the line that counts killed processes.
+/// The key of the line that counts killed processes.
 const KILLED: &str = "oom_kill ";
-/// And that of processes which were not made.
+/// The key of the line that counts refused processes.
 const NOT_MADE: &str = "max ";
 
-/// The number in the line of a file that begins with this word.
+/// The number in the line of a file that begins with this key.
 fn counted(text: &str, word: &str) -> Option<u64> {
     let line = text.lines().find_map(|l| l.strip_prefix(word));
     line.and_then(|n| n.trim().parse().ok())
 }
 
-/// The files of a limit: how often it was reached, and what it is.
+/// The files of a limit: its count of events, and its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitFiles {
     /// The kernel's count.
@@ -128,17 +129,17 @@ pub struct LimitFiles {
     pub limit: PathBuf,
 }
 
-/// How often memory ran out, by the text of its file.
+/// How often memory ran out, from the text of its file.
 pub fn killed(events: &str) -> Option<u64> {
     counted(events, KILLED)
 }
 
-/// How often the kernel refused a new process because there were too many, by the text of its file.
+/// How often the kernel refused a new process because of the limit, from the text of its file.
 pub fn forks_refused(events: &str) -> Option<u64> {
     counted(events, NOT_MADE)
 }
 
-/// What the text of a limit's file says; `None`: there is no limit, which version 1 says by a number that is larger than any memory.
+/// The value in a limit's file; `None` means no limit. cgroup v1 shows that as a number larger than any memory.
 pub fn limit(text: &str) -> Option<u64> {
     const UNLIMITED: u64 = 1 << 62;
     let value: u64 = text.trim().parse().ok()?;

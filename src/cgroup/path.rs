@@ -1,5 +1,5 @@
-//! The cgroup that a spec names is the container's own, or the container is not created: everything in it is killed with
-//! the container.
+//! Checks that the cgroup in a spec is the container's own, because everything in it is killed with the container.
+//! Otherwise the container is not created.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,13 +13,13 @@ use crate::cgroup::hierarchies::Hierarchies;
 use crate::cgroup::{CgroupError, PathRefusal, remove};
 use crate::sys::procfs;
 
-/// The cgroup that a spec names.
+/// The cgroup path in a spec.
 pub fn named(spec: &Spec) -> Option<PathBuf> {
     let path = spec.linux().as_ref().and_then(|l| l.cgroups_path().clone());
     path.filter(|p| !p.as_os_str().is_empty())
 }
 
-/// Gives a spec that names no cgroup one of its own: libcontainer's has the id alone, which another `--root` may use too.
+/// Gives a spec without a cgroup path one: libcontainer's has only the id, which another `--root` may use too.
 pub fn name(spec: &mut Spec, key: &str) {
     if named(spec).is_none()
         && let Some(linux) = spec.linux_mut()
@@ -29,7 +29,7 @@ pub fn name(spec: &mut Spec, key: &str) {
     }
 }
 
-/// Refuses what systemd cannot take for a unit: libcontainer would make a cgroup of another name. The words are runc's.
+/// Refuses paths that are no systemd unit: libcontainer would make a cgroup of another name. The words are runc's.
 pub fn check_systemd(spec: &Spec) -> Result<(), CgroupError> {
     let Some(path) = named(spec) else {
         return Ok(());
@@ -41,8 +41,8 @@ pub fn check_systemd(spec: &Spec) -> Result<(), CgroupError> {
     Err(CgroupError::NotAUnit(path))
 }
 
-/// Names the properties that a spec asks of systemd for the container's scope: libcontainer starts the scope with a fixed
-/// list, and systemd takes most of them at no other time.
+/// Warns of properties that a spec requests for the container's scope: libcontainer starts the scope with a fixed list,
+/// and systemd accepts most of them only then.
 pub fn warn_of_properties(spec: &Spec) {
     let names = unset_properties(spec);
     if !names.is_empty() {
@@ -63,8 +63,8 @@ fn unset_properties(spec: &Spec) -> Vec<String> {
     names
 }
 
-/// Refuses a cgroup path that is a hierarchy's root, leads out of it, or has processes in or below it already
-/// (as runc 1.2 does).
+/// Refuses a cgroup path that is a hierarchy's root, leads out of it, or already has processes in or below it (as runc
+/// 1.2 does).
 pub fn check(spec: &Spec) -> Result<(), CgroupError> {
     let hierarchies = Hierarchies::of_node()?;
     check_unified(spec, hierarchies)?;
@@ -79,7 +79,7 @@ pub fn check(spec: &Spec) -> Result<(), CgroupError> {
         .to_str()
         .is_some_and(|p| p.matches(':').count() == 2 && !p.contains('/'));
     if is_slice {
-        // slice:prefix:name, whose cgroup systemd makes and refuses to share.
+        // slice:prefix:name: systemd makes this cgroup, and refuses to share it.
         return Ok(());
     }
     let relative = path.strip_prefix("/").unwrap_or(&path);
@@ -103,7 +103,7 @@ pub fn check(spec: &Spec) -> Result<(), CgroupError> {
     }
 }
 
-/// The cgroup that is frozen: this one, or one above it, whose state is that of all below.
+/// The frozen cgroup: this one, or a parent, whose state applies to all below.
 fn frozen(hierarchies: &Hierarchies, relative: &Path) -> Option<PathBuf> {
     let files = [
         (hierarchies.v1("freezer"), "freezer.state"),
@@ -122,12 +122,12 @@ fn frozen(hierarchies: &Hierarchies, relative: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Removes what the container made below its cgroup, which libcontainer leaves alone and fails over. Its processes have
-/// been killed.
+/// Removes the cgroups that the container made below its own, which libcontainer does not remove and which make it
+/// fail. Its processes have been killed.
 pub fn remove_below(controllers: &Controllers) -> Result<(), CgroupError> {
     let hierarchies = Hierarchies::read()?;
     let roots = hierarchies.points();
-    // Never everybody's.
+    // Never a shared one.
     let own = controllers.all().into_iter();
     let mut own = own.filter(|dir| !roots.contains(dir));
     own.try_for_each(remove::below)
@@ -139,7 +139,7 @@ pub fn has_processes(controllers: &Controllers) -> bool {
     all.any(|dir| populated(dir, 0).is_some())
 }
 
-/// `resources.unified` means files of cgroup v2, which libcontainer passes over on v1 (runc refuses them).
+/// `resources.unified` means files of cgroup v2, which libcontainer ignores on v1 (runc refuses them).
 fn check_unified(spec: &Spec, hierarchies: &Hierarchies) -> Result<(), CgroupError> {
     let resources = spec.linux().as_ref().and_then(|l| l.resources().as_ref());
     let asked = resources.and_then(|r| r.unified().as_ref());
@@ -149,7 +149,7 @@ fn check_unified(spec: &Spec, hierarchies: &Hierarchies) -> Result<(), CgroupErr
     Err(CgroupError::UnifiedOnV1)
 }
 
-/// Obeys `resources.memory.disableOOMKiller`, which libcontainer drops; cgroup v2 has no such thing.
+/// Applies `resources.memory.disableOOMKiller`, which libcontainer drops; cgroup v2 has no equivalent.
 pub fn keep_from_oom_killer(spec: &Spec) -> Result<(), CgroupError> {
     let resources = spec.linux().as_ref().and_then(|l| l.resources().as_ref());
     let memory = resources.and_then(|r| r.memory().as_ref());
@@ -168,8 +168,8 @@ pub fn keep_from_oom_killer(spec: &Spec) -> Result<(), CgroupError> {
     Ok(())
 }
 
-/// Removes a cgroup, and those below it, from every hierarchy. The processes in it have been killed; they may take a
-/// moment to go.
+/// Removes a cgroup, and those below it, from every hierarchy. Its processes have been killed; they may take a moment
+/// to end.
 pub fn remove(relative: &Path) -> Result<(), CgroupError> {
     let relative = relative.strip_prefix("/").unwrap_or(relative);
     let plain = relative

@@ -1,18 +1,18 @@
-//! The processor time left for a sidecar by the cgroups above. cgroup v1 refuses a quota above that of a parent
+//! The CPU time that parent cgroups leave for a sidecar. cgroup v1 refuses a quota above a parent's
 //! (`tg_cfs_schedulable_down`, kernel/sched/core.c), so a pod of 100m could have no sidecar of 500m (K-2). v2 accepts
-//! it, and the smaller one counts.
+//! it, and the smaller quota counts.
 
 use std::fs;
 use std::path::Path;
 
-/// Whether a cgroup of v1 between the hierarchy's mount point and `path`, not `path` itself, has a quota. What it leaves is
-/// then the sidecar's bound too: one of its own would be refused where it is more, now or when a pod is made smaller later.
+/// Whether a v1 cgroup between the hierarchy's mount point and `path`, not `path` itself, has a quota. That quota then
+/// limits the sidecar too: its own would be refused if it is larger, now or when a pod is made smaller later.
 pub(crate) fn is_set_above(path: &Path, mount: &Path) -> bool {
     let above = path.ancestors().skip(1);
     let mut above = above.take_while(|cgroup| cgroup.starts_with(mount));
     above.any(|cgroup| {
         let text = fs::read_to_string(cgroup.join("cpu.cfs_quota_us"));
-        // None at the root of a hierarchy; -1 where there is no limit.
+        // Missing at the root of a hierarchy; -1 without a limit.
         text.is_ok_and(|text| text.trim().parse::<i64>().is_ok_and(|quota| quota > 0))
     })
 }
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quota_counts_wherever_it_is_above_and_not_in_the_cgroup_itself() {
+    fn a_quota_counts_in_every_parent_and_not_in_the_cgroup_itself() {
         let mount = std::env::temp_dir().join(format!("agentbox-quota-{}", std::process::id()));
         let pod = mount.join("kubepods/burstable/pod");
         let own = pod.join("sidecar");
@@ -40,7 +40,7 @@ mod tests {
             assert!(is_set_above(&own, &mount), "{cgroup:?}");
             set(cgroup, "-1");
         }
-        // What is above the mount point is another hierarchy's, or none.
+        // Above the mount point is another hierarchy, or none.
         set(&mount, "10000");
         assert!(!is_set_above(&own, &mount.join("kubepods")));
         fs::remove_dir_all(&mount).unwrap();

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use crate::cgroup::CgroupError;
 
-/// How long a cgroup's last process is waited for: a process leaves its cgroup a moment after its pidfd became readable.
+/// How long to wait for a cgroup's last process: it leaves a moment after its pidfd became readable.
 const ATTEMPTS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Removes a cgroup and those below it; one that is gone is fine.
+/// Removes a cgroup and those below it; a missing one is fine.
 pub(super) fn tree(dir: &Path) -> Result<(), CgroupError> {
     // Most have none below them.
     if is_removed(dir)? {

@@ -1,8 +1,8 @@
-//! The hierarchy `name=systemd` of cgroup v1. It has no controller, so libcontainer knows nothing of it; runc gives a
-//! container a cgroup there too, in which a systemd of its own finds itself.
+//! The hierarchy `name=systemd` of cgroup v1. It has no controller, so libcontainer ignores it. runc makes a cgroup
+//! there too, which a systemd in the container needs.
 //!
-//! The container's processes are born in it: the runtime goes there for as long as libcontainer makes them. A thread
-//! that writes "0" into `tasks` moves itself, and the kernel then takes no lock that waits for RCU
+//! The container's processes are born in it: the runtime moves there while libcontainer makes them. A thread that
+//! writes "0" into `tasks` moves itself, for which the kernel takes no lock that waits for RCU
 //! (cgroup_procs_write_start, kernel/cgroup/cgroup.c).
 
 use std::fs;
@@ -17,20 +17,20 @@ use crate::cgroup::hierarchies::Hierarchies;
 /// Its name in /proc/PID/cgroup.
 pub const NAME: &str = "name=systemd";
 
-/// Where this process belongs, while it is in a container's cgroup.
+/// This process's own cgroup, while it is in a container's.
 pub struct Visit {
     home: Option<OwnedFd>,
 }
 
 impl Visit {
-    /// Moves this process to the cgroup of this path (linux.cgroupsPath), which is made. Nothing happens on a node without
+    /// Makes the cgroup of this path (linux.cgroupsPath), and moves this process there. Does nothing on a node without
     /// the hierarchy. This process must have one thread.
     pub fn begin(cgroup: &Path) -> Result<Self, CgroupError> {
         let Some((mount, own)) = places()? else {
             return Ok(Self { home: None });
         };
         let home = open_tasks(&own)?;
-        // Below the root whichever way it is written, as libcontainer takes it and `delete` removes it.
+        // Below the root in either spelling, as libcontainer takes it and `delete` removes it.
         let dir = mount.join(cgroup.strip_prefix("/").unwrap_or(cgroup));
         fs::create_dir_all(&dir).map_err(CgroupError::io(format!("make the cgroup {dir:?}")))?;
         let tasks = open_tasks(&dir)?;
@@ -76,7 +76,7 @@ fn places() -> Result<Option<(PathBuf, PathBuf)>, CgroupError> {
     Ok(own.map(|own| (mount.to_owned(), own)))
 }
 
-/// The `tasks` file of a cgroup, for the process that is to move there.
+/// The `tasks` file of a cgroup, for the process that moves there.
 pub fn open_tasks(dir: &Path) -> Result<OwnedFd, CgroupError> {
     let file = dir.join("tasks");
     rustix::fs::open(&file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())

@@ -1,10 +1,10 @@
-//! Device rules on cgroup v2, where no file takes them: a BPF program of the container's cgroup decides.
+//! Device rules on cgroup v2, which has no file for them: a BPF program of the container's cgroup decides.
 //!
-//! In go the rules of a spec (config-linux.md, "Allowed Device list"); out comes a [`DeviceProgram`] for
-//! `BPF_PROG_TYPE_CGROUP_DEVICE`. Nothing here touches the kernel: `crate::sys::bpf` does.
+//! Takes the rules of a spec (config-linux.md, "Allowed Device list") and makes a [`DeviceProgram`] for
+//! `BPF_PROG_TYPE_CGROUP_DEVICE`. Nothing here calls the kernel: `crate::sys::bpf` does.
 //!
-//! The rules have the meaning of cgroup v1's devices controller (security/device_cgroup.c), which runc emulates on v2
-//! as well: written one after the other to `devices.allow` and `devices.deny`, they leave a default and exceptions.
+//! The rules have the meaning of cgroup v1's devices controller (security/device_cgroup.c), which runc also emulates on
+//! v2: written one after the other to `devices.allow` and `devices.deny`, they result in a default and exceptions.
 
 mod program;
 #[cfg(test)]
@@ -16,7 +16,7 @@ use oci_spec::runtime::{LinuxDeviceCgroup, LinuxDeviceCgroupBuilder, LinuxDevice
 
 pub use program::{DeviceInstruction, DeviceProgram};
 
-/// Numbers of the character devices that every container under a policy may use; without a minor number all of them, the
+/// Character devices that every container under a policy may use. Without a minor number all of them: the
 /// pseudo-terminals.
 const USUAL: &[(i64, Option<i64>)] = &[
     (1, Some(3)),
@@ -33,7 +33,7 @@ const USUAL: &[(i64, Option<i64>)] = &[
 /// A device by type, major and minor number.
 pub type DeviceNumbers = (LinuxDeviceType, i64, i64);
 
-/// The rules of a policy: nothing, but the usual devices, the pseudo-terminals and these.
+/// The rules of a policy: only the usual devices, the pseudo-terminals and these.
 pub fn planned(extra: &[DeviceNumbers]) -> Vec<LinuxDeviceCgroup> {
     let mut rules = vec![nothing()];
     let usual = USUAL.iter();
@@ -43,14 +43,14 @@ pub fn planned(extra: &[DeviceNumbers]) -> Vec<LinuxDeviceCgroup> {
     rules
 }
 
-/// The rule that denies all of them, before which no other one stands.
+/// The rule that denies all devices, which comes first.
 pub fn nothing() -> LinuxDeviceCgroup {
     let builder = LinuxDeviceCgroupBuilder::default().allow(false);
     let builder = builder.typ(LinuxDeviceType::A).access("rwm");
     builder.build().expect("all fields of a rule are set")
 }
 
-/// A rule that allows to make, read and write; a number that is not given stands for all.
+/// A rule that allows making, reading and writing; a missing number means all.
 fn allow(typ: LinuxDeviceType, major: Option<i64>, minor: Option<i64>) -> LinuxDeviceCgroup {
     let mut builder = LinuxDeviceCgroupBuilder::default()
         .allow(true)
@@ -74,13 +74,13 @@ pub fn is_planned(device: DeviceNumbers, extra: &[DeviceNumbers]) -> bool {
     USUAL.iter().any(usual) || extra.contains(&device)
 }
 
-/// Lines of cgroup v1's devices.list that let a container reach more than the policy's rules.
+/// The lines of cgroup v1's devices.list that allow more than the policy's rules.
 pub fn beyond(list: &str, extra: &[DeviceNumbers]) -> Vec<String> {
     let rules = planned(extra);
     let known = rules.iter().filter(|rule| rule.allow());
     let known: Vec<String> = known.map(ToString::to_string).collect();
     let lines = list.lines().map(str::trim).filter(|line| !line.is_empty());
-    // Fewer accesses than planned are no fault.
+    // Fewer accesses than planned are fine.
     let is_within = |line: &&str| {
         let device = line.rsplit_once(' ').map(|(device, _)| device);
         known
@@ -123,13 +123,13 @@ impl DeviceAccess {
         (bits != 0).then_some(DeviceAccess(bits))
     }
 
-    /// The bits, as the kernel has them.
+    /// The kernel's bits.
     pub const fn bits(self) -> u32 {
         self.0
     }
 }
 
-/// The devices that an exception is about; a number that is not given stands for all.
+/// The devices of an exception; a missing number means all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Devices {
     /// Block or character.
@@ -140,12 +140,12 @@ pub struct Devices {
     pub minor: Option<u32>,
 }
 
-/// The decision where no exception matches.
+/// The decision if no exception matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DefaultAccess {
-    /// Everything but the exceptions.
+    /// Everything except the exceptions.
     Allow,
-    /// Nothing but the exceptions.
+    /// Nothing except the exceptions.
     #[default]
     Deny,
 }
@@ -164,13 +164,13 @@ pub enum DeviceError {
     /// Not a set of `r`, `w` and `m`.
     #[error("linux.resources.devices: the access {0:?} is not made of `r`, `w` and `m`")]
     Access(String),
-    /// A number that no device has.
+    /// A number outside of the range of devices.
     #[error("linux.resources.devices: {0} is no device number")]
     Number(i64),
     /// `u` and `p` are for device nodes, not for rules.
     #[error("linux.resources.devices: a rule's type is `a`, `b` or `c`, not `{0}`")]
     Type(String),
-    /// cgroup v1 would ignore it in silence; runc refuses it as well.
+    /// cgroup v1 would silently ignore the rule; runc refuses it as well.
     #[error(
         "linux.resources.devices: a rule revokes a part of an earlier rule with wildcards ({0}), which device cgroups cannot do"
     )]
@@ -196,7 +196,7 @@ impl DeviceTable {
             DefaultAccess::Deny
         };
         let kind = match rule.typ() {
-            // Everything, whatever else the rule says, and no exceptions.
+            // Everything, whatever else the rule has, and without exceptions.
             None | Some(LinuxDeviceType::A) => {
                 *self = DeviceTable {
                     otherwise: verdict,
@@ -225,7 +225,7 @@ impl DeviceTable {
         }
     }
 
-    /// Takes an exception back, or a part of its accesses; one that is not there is none.
+    /// Removes an exception, or a part of its accesses; a missing one is fine.
     fn take_back(
         &mut self,
         devices: Devices,
@@ -252,8 +252,8 @@ impl DeviceTable {
         Ok(())
     }
 
-    /// Is this access allowed? An allowed exception must cover all of it, a denied one any part (device_cgroup.c,
-    /// `match_exception` and `match_exception_partial`).
+    /// Whether this access is allowed. An allowed exception must cover all of it, a denied one any part
+    /// (device_cgroup.c, `match_exception` and `match_exception_partial`).
     pub fn allows(&self, kind: DeviceKind, major: u32, minor: u32, access: DeviceAccess) -> bool {
         let matches = |devices: &Devices, known: DeviceAccess| {
             devices.kind == kind
@@ -268,13 +268,13 @@ impl DeviceTable {
         excepted != (self.otherwise == DefaultAccess::Allow)
     }
 
-    /// As a program.
+    /// Compiles the rules to a program.
     pub fn compile(&self) -> DeviceProgram {
         program::compile(self)
     }
 }
 
-/// runc, as engines do, writes -1 for a number that is not given.
+/// A device number; like engines, runc writes -1 for a missing one.
 fn number(given: Option<i64>) -> Result<Option<u32>, DeviceError> {
     match given {
         None | Some(-1) => Ok(None),
@@ -284,8 +284,8 @@ fn number(given: Option<i64>) -> Result<Option<u32>, DeviceError> {
     }
 }
 
-/// What runc allows every container after the spec's own rules: to make nodes (for those that have the capability), and
-/// the devices that the specification puts into each (config-linux.md, "Default Devices"), terminals and tun.
+/// What runc allows every container after the spec's own rules: making nodes (with the capability), the specification's
+/// devices (config-linux.md, "Default Devices"), terminals and tun.
 pub fn defaults() -> Vec<LinuxDeviceCgroup> {
     const CHARACTER: [(i64, Option<i64>); 9] = [
         (1, Some(3)),

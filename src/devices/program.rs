@@ -1,4 +1,4 @@
-//! From a table to eBPF (Documentation/bpf/standardization/instruction-set.rst).
+//! Compiles a table to eBPF (Documentation/bpf/standardization/instruction-set.rst).
 
 use super::{DefaultAccess, DeviceAccess, DeviceTable};
 
@@ -6,17 +6,17 @@ use super::{DefaultAccess, DeviceAccess, DeviceTable};
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceInstruction {
-    /// What to do.
+    /// The operation.
     pub code: u8,
     /// Destination register in the low half, source register in the high one.
     pub registers: u8,
-    /// How many instructions to skip, or where in memory.
+    /// How many instructions to skip, or a memory offset.
     pub offset: i16,
     /// The operand.
     pub immediate: i32,
 }
 
-/// A program that answers 1 for an access that is allowed, and 0 otherwise.
+/// A program that returns 1 for an allowed access, and 0 otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceProgram(Vec<DeviceInstruction>);
 
@@ -46,7 +46,7 @@ pub(super) const JUMP_UNEQUAL_REGISTER: u8 = 0x5e;
 /// `BPF_JMP | BPF_EXIT`
 pub(super) const EXIT: u8 = 0x95;
 
-/// The context that the kernel passes, `struct bpf_cgroup_dev_ctx`; after it is read, scratch.
+/// The kernel's context, `struct bpf_cgroup_dev_ctx`; scratch once it is read.
 const CONTEXT: u8 = 1;
 const KIND: u8 = 2;
 const ACCESS: u8 = 3;
@@ -94,12 +94,12 @@ pub(super) fn compile(table: &DeviceTable) -> DeviceProgram {
         for (register, number) in [(MAJOR, devices.major), (MINOR, devices.minor)] {
             tests.extend(number.map(|number| one(JUMP_UNEQUAL, register, 0, 0, number)));
         }
-        // Each test that fails skips the rest of them, and the answer.
+        // Each failed test skips the remaining ones and the result.
         let end = tests.len() + 2;
         for (at, test) in tests.iter_mut().enumerate() {
             let jumps = [JUMP_EQUAL, JUMP_UNEQUAL, JUMP_UNEQUAL_REGISTER].contains(&test.code);
             if jumps {
-                // Below ten: seven tests at most, and two.
+                // Below ten: at most seven tests, and two.
                 test.offset = (end - at - 1) as i16;
             }
         }

@@ -1,11 +1,11 @@
-//! Rules against the controller of cgroup v1, and programs against the rules.
+//! Compares rules with the controller of cgroup v1, and programs with the rules.
 
 use super::program::{
     AND, COPY, EXIT, JUMP_EQUAL, JUMP_UNEQUAL, JUMP_UNEQUAL_REGISTER, LOAD, SET, SHIFT_RIGHT,
 };
 use super::*;
 
-/// `allow c 1:3 rw`, as one would write it to the files of cgroup v1.
+/// `allow c 1:3 rw`, as written to the files of cgroup v1.
 fn rule(text: &str) -> LinuxDeviceCgroup {
     let words: Vec<&str> = text.split([' ', ':']).collect();
     let mut rule = LinuxDeviceCgroup::default();
@@ -91,7 +91,7 @@ const BOTH: DeviceAccess = DeviceAccess(6);
 use DeviceKind::{Block, Character};
 
 #[test]
-fn rules_leave_what_cgroup_v1_would() {
+fn rules_have_the_result_of_cgroup_v1() {
     let null = |access| (Character, 1, 3, access);
     let disk = |access| (Block, 8, 0, access);
     for (rules, (kind, major, minor, access), allowed) in [
@@ -108,7 +108,7 @@ fn rules_leave_what_cgroup_v1_would() {
         (&["allow c *:3 r"], null(READ), true),
         (&["allow c 1:3 rwm", "deny c 1:3 w"], null(WRITE), false),
         (&["allow c 1:3 rwm", "deny c 1:3 w"], null(READ), true),
-        // Taking back what was never given is nothing.
+        // Removing an access that was never granted does nothing.
         (&["allow c 1:3 rwm", "deny c 1:5 w"], null(WRITE), true),
         // A denied part denies the whole access.
         (&["allow a", "deny b 8:0 w"], disk(BOTH), false),
@@ -119,10 +119,10 @@ fn rules_leave_what_cgroup_v1_would() {
             disk(BOTH),
             true,
         ),
-        // `a` forgets all before it.
+        // `a` replaces all earlier rules.
         (&["allow c 1:3 rwm", "deny a"], null(READ), false),
         (&["allow a", "deny c 1:3 r", "allow a"], null(READ), true),
-        // -1 is what engines write for any.
+        // Engines write -1 for any number.
         (&["deny a", "allow c -1:3 r"], null(READ), true),
     ] {
         let table = table(rules).unwrap();
@@ -132,7 +132,7 @@ fn rules_leave_what_cgroup_v1_would() {
 }
 
 #[test]
-fn a_program_says_what_its_table_says() {
+fn a_program_decides_as_its_table() {
     let numbers = [0, 1, 3, 5, 8, 136, 200, 0x7fff_ffff, 0x8000_0000, u32::MAX];
     let tables = [
         table(&[]),
@@ -177,12 +177,12 @@ fn rules_that_no_device_cgroup_can_enforce_are_errors() {
             "{punches:?}"
         );
     }
-    // Other accesses are not touched by it.
+    // Other accesses do not change.
     assert!(table(&["allow c *:* m", "deny c 1:3 w"]).is_ok());
 }
 
 #[test]
-fn by_default_there_are_the_specifications_devices_and_no_disk() {
+fn the_default_devices_are_the_specifications_and_no_disk() {
     let rules: Vec<LinuxDeviceCgroup> = [rule("deny a")].into_iter().chain(defaults()).collect();
     let table = DeviceTable::new(&rules).unwrap();
     for (major, minor) in [

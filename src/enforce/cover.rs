@@ -1,8 +1,8 @@
 //! Mounts over paths of the container: a mask makes a path empty, a mount of a path over itself makes it read-only, and
-//! other mounts are attached. One implementation for all containers; they differ in the links that are followed on the way
-//! to a path ([`FollowLinks`]).
+//! other mounts are attached. All containers share this code; they differ in the links that are followed on the way to
+//! a path ([`FollowLinks`]).
 //!
-//! Each path is looked up once: the descriptor that was judged is the one that is covered.
+//! Each path is looked up once: the checked descriptor is the one that is covered.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,14 +21,14 @@ use crate::sys::mount::change;
 /// Which symbolic links are followed on the way to a path in the container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FollowLinks {
-    /// None, anywhere in the path: a directory above may belong to a running agent, which would lead the wall elsewhere
-    /// (CVE-2021-25741, CVE-2023-27561). For paths that a plan names, which it has resolved in the image.
+    /// None, anywhere in the path: a parent directory may belong to a running agent, which could redirect the wall
+    /// (CVE-2021-25741, CVE-2023-27561). For paths of a plan, which are already resolved in the image.
     Never,
-    /// Those of the kernel's file systems, but no magic ones: for the engine's paths in /proc and /sys under a policy.
-    /// [`super::hidden`] looks at the result through descriptors.
+    /// The kernel's links, but no magic ones: for the engine's paths in /proc and /sys under a policy.
+    /// [`super::hidden`] checks the result through descriptors.
     OfTheKernel,
-    /// All, as every program in the container would: for a container without a policy. The target of a link lies in the
-    /// container too.
+    /// All, like a program in the container: for a container without a policy. A link's target lies in the container
+    /// too.
     AsTheProgramWould,
 }
 
@@ -48,7 +48,7 @@ impl FollowLinks {
         rustix::fs::openat2(CWD, path, flags, Mode::empty(), links)
     }
 
-    /// [`Self::open`]; `None` if there is nothing at the path.
+    /// [`Self::open`]; `None` if the path does not exist.
     fn find(self, path: &Path, more: OFlags) -> rustix::io::Result<Option<OwnedFd>> {
         match self.open_with(path, more) {
             Ok(found) => Ok(Some(found)),
@@ -57,8 +57,8 @@ impl FollowLinks {
         }
     }
 
-    /// [`Self::find`] for a mask. A link of the kernel's that the path itself names is covered itself: to follow it leads to
-    /// the mask.
+    /// [`Self::find`] for a mask. If the path itself is a link of the kernel's, the mask covers the link: following it
+    /// leads to the mask.
     fn find_to_mask(self, path: &Path) -> rustix::io::Result<Option<OwnedFd>> {
         let last = match self {
             Self::OfTheKernel => OFlags::NOFOLLOW,
@@ -67,8 +67,8 @@ impl FollowLinks {
         self.find(path, last)
     }
 
-    /// /dev/null, and nothing that only has its name: a link there would put another file, writable, where one is to be
-    /// hidden (CVE-2025-31133, CVE-2025-62161).
+    /// Opens /dev/null and checks that it is the null device. A link there would put another, writable file over a file
+    /// that must be hidden (CVE-2025-31133, CVE-2025-62161).
     fn null(self) -> rustix::io::Result<OwnedFd> {
         const NULL: (u32, u32) = (1, 3);
         let links = match self {
@@ -88,12 +88,13 @@ impl FollowLinks {
     }
 }
 
-/// Makes paths empty: a directory by an empty read-only tmpfs, anything else by /dev/null. Both are made once for all paths.
+/// Makes paths empty: a directory by an empty read-only tmpfs, other files by /dev/null. Both are made once for all
+/// paths.
 pub(super) struct Masks<'a> {
     follow: FollowLinks,
     label: Option<&'a str>,
     null: Option<OwnedFd>,
-    /// Attached by now.
+    /// Attached already.
     empty: Option<OwnedFd>,
 }
 
@@ -108,7 +109,7 @@ impl<'a> Masks<'a> {
         }
     }
 
-    /// Opens the null device now, for masks that are made while something else lies over /dev.
+    /// Opens the null device now, for masks that are made while another mount covers /dev.
     pub(super) fn hold_null(&mut self) -> rustix::io::Result<()> {
         self.null = Some(self.follow.null()?);
         Ok(())
@@ -119,8 +120,8 @@ impl<'a> Masks<'a> {
         self.mask_if_there(path).map(drop)
     }
 
-    /// An error unless a directory in which something was found is the one that was searched: another one may have been put
-    /// into its place, with something of the same name in it.
+    /// An error unless a directory in which files were found is the one that was searched: another may have replaced
+    /// it, with files of the same names.
     pub(super) fn is_held(
         &self,
         directory: &Path,
@@ -139,7 +140,7 @@ impl<'a> Masks<'a> {
         }
     }
 
-    /// Masks a path that was found inside a mount. It must still be there: else it was moved aside to escape the mask.
+    /// Masks a path that was found inside a mount. A missing one is an error: it was moved to escape the mask.
     pub(super) fn mask_found(&mut self, path: &Path) -> Result<(), EnforceError> {
         match self.mask_if_there(path)? {
             true => Ok(()),
@@ -214,14 +215,14 @@ fn empty(label: Option<&str>) -> rustix::io::Result<OwnedFd> {
     fs.mount(Bits::READ_ONLY)
 }
 
-/// How far a path is made read-only, and the side effects.
+/// How far a path is made read-only, and with which side effects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadOnlyScope {
     /// With the mounts below it: a plan's paths.
     WithMountsBelow,
-    /// Without set-user-ID, devices and programs: the engine's paths in the kernel's file systems, as libcontainer does.
+    /// Without set-user-ID, devices and programs: the engine's paths in kernel file systems, as libcontainer does.
     Inert,
-    /// And nothing else, as runc does.
+    /// Alone, without side effects, as runc does.
     Alone,
 }
 
@@ -266,7 +267,7 @@ pub(super) fn remount_read_only(
     change(mount.as_fd(), Bits::READ_ONLY, None, reach)
 }
 
-/// Attaches a mount at a path of the plan; a link anywhere in it is an error.
+/// Attaches a mount at a path of the plan; a link anywhere in the path is an error.
 pub(super) fn attach_at(mount: &OwnedFd, path: &Path) -> Result<(), EnforceError> {
     let step = || format!("mount over {path:?}");
     let target = match FollowLinks::Never.open(path) {
@@ -282,7 +283,7 @@ pub(super) fn attach(mount: &OwnedFd, target: &OwnedFd) -> rustix::io::Result<()
     move_mount(mount, "", target, "", flags)
 }
 
-/// A second mount of an opened path, attached nowhere, alone or with the mounts below it.
+/// A second, detached mount of an opened path, alone or with the mounts below it.
 pub(super) fn copy(of: &OwnedFd, reach: MountReach) -> rustix::io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -319,7 +320,7 @@ mod tests {
             Some(Errno::LOOP)
         );
         assert!(FollowLinks::AsTheProgramWould.open(magic).is_ok());
-        // The mask lies on the link itself, or on its target, or there is an error.
+        // The mask covers the link itself, or its target, or there is an error.
         let masked = |follow: FollowLinks| {
             let found = follow.find_to_mask(&last)?.ok_or(Errno::NOENT)?;
             rustix::fs::fstat(&found).map(|stat| FileKind::of(stat.st_mode))
@@ -331,9 +332,9 @@ mod tests {
         std::fs::remove_dir_all(dir).unwrap();
     }
 
-    /// F22: a directory with something of the same name in it was put into the place of the one that was searched.
+    /// F22: the searched directory was replaced by another one with a file of the same name.
     #[test]
-    fn another_directory_in_the_place_of_a_found_one_is_an_error() {
+    fn a_replaced_directory_is_an_error() {
         use std::os::unix::fs::MetadataExt;
         let dir = std::env::temp_dir().join(format!("cover-held-{}", std::process::id()));
         std::fs::create_dir_all(dir.join("x/.aws")).unwrap();
@@ -350,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_is_nothing_to_cover() {
+    fn a_missing_path_needs_no_cover() {
         for path in ["/nonexistent/x", "/etc/passwd/x"] {
             let path = Path::new(path);
             for follow in [
@@ -360,7 +361,7 @@ mod tests {
             ] {
                 assert!(read_only(path, follow, ReadOnlyScope::Alone).is_ok());
                 assert!(Masks::new(follow, None).mask(path).is_ok());
-                // It was there, and was moved away to escape the mask.
+                // It existed, and was moved to escape the mask.
                 assert!(Masks::new(follow, None).mask_found(path).is_err());
             }
         }

@@ -1,6 +1,6 @@
-//! The directory of devices, as libcontainer leaves it. It makes the directories below /dev that a device needs with the umask 0:
-//! every user of the container could rename the device, and put a link in its place. And it leaves a /dev writable that was
-//! asked for read-only, because it makes the devices in it.
+//! Fixes /dev as libcontainer leaves it. libcontainer makes the directories of devices with the umask 0: every user of
+//! the container could rename the device, and put a link in its place. And it leaves a /dev writable that was requested
+//! read-only, because it makes the devices in it.
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -17,8 +17,8 @@ use crate::plan::FilesystemPlan;
 
 const DEV: &str = "/dev";
 
-/// Takes the right to write to these directories from everybody but their owner, as runc makes them. To be called before other
-/// mounts are attached: what lies in a mount below /dev is not looked at.
+/// Lets only the owner write to these directories, as runc makes them. Call this before other mounts are attached:
+/// mounts below /dev are not checked.
 pub(super) fn close_directories(spec: &Spec) -> Result<(), EnforceError> {
     let linux = spec.linux().as_ref();
     let devices = linux.and_then(|l| l.devices().as_deref()).unwrap_or(&[]);
@@ -39,13 +39,13 @@ fn close(dev: &OwnedFd, directory: &Path) -> Result<(), EnforceError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = match rustix::fs::openat2(dev, directory, flags, Mode::empty(), resolve) {
         Ok(opened) => opened,
-        // The image's link, or another mount: libcontainer made nothing here.
+        // A link of the image, or another mount: libcontainer made nothing here.
         Err(Errno::LOOP | Errno::XDEV) => return Ok(()),
         Err(e) => return Err(step()(e)),
     };
     let mode = rustix::fs::fstat(&opened).map_err(step())?.st_mode;
     let mode = Mode::from_raw_mode(mode);
-    // With the sticky bit nobody renames what is another's.
+    // With the sticky bit users cannot rename each other's files.
     if mode.contains(Mode::WOTH) && !mode.contains(Mode::SVTX) {
         let closed = mode - Mode::WGRP - Mode::WOTH;
         rustix::fs::fchmod(&opened, closed).map_err(step())?;
@@ -53,7 +53,7 @@ fn close(dev: &OwnedFd, directory: &Path) -> Result<(), EnforceError> {
     Ok(())
 }
 
-/// Makes /dev read-only where the engine asked for that, last.
+/// Makes /dev read-only if the engine requested that, last.
 pub(super) fn lock(plan: &FilesystemPlan) -> Result<(), EnforceError> {
     let dev = Path::new(DEV);
     let asked = plan.mounts.iter().find(|mount| mount.destination == dev);

@@ -1,5 +1,5 @@
-//! The disk for private files on its way: from the child of `create` that makes it to the container's first process,
-//! which waits for it only when it needs it.
+//! Passes the scratch disk from the child of `create` that makes it to the container's init process, which waits for it
+//! only when it needs it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use crate::sys::socket;
 
-/// How long the disk may take; it takes milliseconds, most of which it waits.
+/// How long the disk may take; it takes milliseconds, mostly waiting.
 pub const WITHIN: Duration = Duration::from_secs(10);
 
-/// The longest reason that is told.
+/// The longest reason that is sent.
 const REASON: usize = 1024;
 
 /// The answer of the process that makes the disk.

@@ -3,19 +3,19 @@
 //! execve. The executor is inherited over clone, so it may own descriptors and programs.
 //!
 //! ```text
-//! validate   supplementary groups -> the kernel's file systems, masked -> judged mounts attached, private directories, masks
-//!            -> cgroups read-only -> masks looked at again -> program found
-//! exec       user namespace (tenants) -> inner network namespace, checked -> sysfs of it -> groups read back
-//!            -> session keyring -> SELinux label -> no_new_privs read back -> the person's user namespace, read back
+//! validate   supplementary groups -> kernel file systems, masked -> checked mounts attached, private directories
+//!            -> masks -> cgroups read-only -> masks checked again -> program found
+//! exec       user namespace (exec processes) -> inner network namespace, checked -> sysfs of it -> groups read back
+//!            -> session keyring -> SELinux label -> no_new_privs read back -> the user's namespace, read back
 //!            (callers without root's rights) -> (`verify`: another effective group) -> not dumpable, read back
 //!            -> capabilities dropped and read back -> filter loaded and read back -> startContainer hooks -> (wrap: a child)
 //!            -> execve
 //! ```
 //!
-//! Between the two the process holds the capabilities of [`privileges::for_setup`], runs no code but ours, is not
-//! dumpable, and nothing can join it: `exec` into a created container is refused under a policy.
+//! Between the two the process holds the capabilities of [`privileges::for_setup`] and runs only our code. It is not
+//! dumpable, and no process can join it: `exec` into a created container is refused under a policy.
 //!
-//! That is [`PolicyWalls`], below. A container without a policy has an order of its own, runc's ([`super::unconfined`]).
+//! That is [`PolicyWalls`], below. A container without a policy has runc's order ([`super::unconfined`]).
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -57,9 +57,9 @@ use crate::sidecar::protocol::request_namespace;
 const HANDOVER_WITHIN: Duration = Duration::from_secs(10);
 
 impl PolicyWalls {
-    /// `validate`: everything that needs no more than the namespaces of `create`. Answers the program that was found.
+    /// `validate`: everything that needs only the namespaces of `create`. Returns the program.
     fn prepare(&self, spec: &Spec) -> Result<Validation, EnforceError> {
-        // First: nothing of the container is looked at with the rights of the caller's groups.
+        // First: nothing of the container is read with the rights of the caller's groups.
         let groups = match &self.role {
             Role::Init(work) => {
                 let groups = match work.person() {
@@ -81,7 +81,7 @@ impl PolicyWalls {
         Validation::find_program(spec, groups, &self.common)
     }
 
-    /// `exec`: the walls that close the process in, in the order in which each still can be raised.
+    /// `exec`: the walls that confine the process, in the order in which each can still be raised.
     fn raise(&self, spec: &Spec, groups: GroupsOutcome) -> Result<(), EnforceError> {
         match &self.role {
             Role::Init(work) => enter_network(work)?,
@@ -96,14 +96,14 @@ impl PolicyWalls {
         privileges::set_no_new_privs()?;
         verify::no_new_privs()?;
         if let Role::Init(work) = &self.role {
-            // The last step that needs rights over the mounts and the network is done; what follows takes away what is left.
+            // The last step that needs rights over the mounts and the network is done; the rest only removes rights.
             if let Some(person) = work.person() {
                 privileges::become_person(person)?;
             }
             work.process.die_with_parent()?;
         }
         if self.common.program.is_own() {
-            // Only this program gives it back.
+            // This program gives it back itself.
             privileges::borrow_group()?;
         }
         privileges::hide_from_tracers()?;
@@ -114,7 +114,7 @@ impl PolicyWalls {
     }
 }
 
-/// The first process's mounts, masks and working directory.
+/// Makes the init process's mounts, masks and working directory.
 fn make_files(work: &InitWork, spec: &Spec) -> Result<(), EnforceError> {
     let InitWork { plan, files, .. } = work;
     let cwd = work.process.cwd.as_deref();
@@ -147,8 +147,8 @@ fn make_files(work: &InitWork, spec: &Spec) -> Result<(), EnforceError> {
     }
 }
 
-/// The disk; or memory, where the policy leaves that open and there is no disk. `create` gets the same answer and records
-/// it.
+/// Waits for the disk. If there is none, uses memory, provided the policy leaves that open. `create` gets the same
+/// answer and records it.
 fn wait_for_disk(
     socket: &OwnedFd,
     asked: ScratchOn,
@@ -162,14 +162,14 @@ fn wait_for_disk(
             Err(EnforceError::step(step)(std::io::Error::other(why)))
         }
         (DiskAnswer::None(why), ScratchOn::Auto | ScratchOn::Memory) => {
-            // The warning is `create`'s to give.
+            // `create` warns about it.
             in_memory_instead(files.to_mut(), &why);
             Ok(None)
         }
     }
 }
 
-/// The first process's way to its network namespace, and that namespace's sysfs in place of the engine's.
+/// Moves the init process to its network namespace, and replaces the engine's sysfs by that namespace's.
 fn enter_network(work: &InitWork) -> Result<(), EnforceError> {
     let sidecar = match &work.network {
         InnerNetwork::Shared(cookie) => return Ok(inner::verify_current(*cookie)?),
@@ -198,7 +198,7 @@ impl ProcessWalls {
         }
     }
 
-    /// Whom the program runs as.
+    /// The uid of the program.
     fn uid(&self, spec: &Spec) -> u32 {
         let person = match self {
             Self::Policy(walls) => match &walls.role {
@@ -243,12 +243,12 @@ impl ProcessWalls {
 pub(super) struct Validation {
     program: PathBuf,
     groups: GroupsOutcome,
-    /// Without a policy everything may have been done by then.
+    /// Without a policy everything may be done by then.
     pub(super) raised: bool,
 }
 
 impl Validation {
-    /// Names are looked up from the working directory, where the process is by now.
+    /// Relative names start at the working directory, which the process has entered.
     pub(super) fn find_program(
         spec: &Spec,
         groups: GroupsOutcome,
@@ -285,7 +285,7 @@ impl WallExecutor {
     /// Raises the walls, runs the hooks and executes the program. Returns only the reason why it could not.
     fn run(&self, spec: &Spec) -> EnforceError {
         let prepared = self.prepared.borrow();
-        // Its groups are not set, and nothing of the container is there.
+        // Its groups are not set, and nothing of the container exists.
         let Some(prepared) = prepared.as_ref() else {
             return EnforceError::Incomplete(WallKind::Privileges);
         };
@@ -311,8 +311,8 @@ impl WallExecutor {
         }
     }
 
-    /// startContainer hooks are behind the same walls as the program (runc: after the filter too). Their descriptors are
-    /// made before, because a filter may deny that.
+    /// startContainer hooks run behind the same walls as the program (runc: after the filter too). Their descriptors
+    /// are made before, because a filter may deny that.
     fn raise_and_run_hooks(
         &self,
         spec: &Spec,
@@ -323,15 +323,15 @@ impl WallExecutor {
         let Some((hooks, told)) = hooks else {
             return self.walls.raise(spec, prepared);
         };
-        // As the container sees it.
+        // The pid in the container.
         let pid = i32::try_from(std::process::id()).ok();
         let ready = PreparedHooks::new(HookMoment::StartContainer, hooks, told, pid)?;
         self.walls.raise(spec, prepared)?;
-        // Without an environment of their own they get the program's, as runc's do.
+        // Hooks without an environment get the program's, as in runc.
         Ok(ready.run(env, None)?)
     }
 
-    /// Writes the reason to the pipe that `create`, `start` or `exec` reads. Failing to is no reason to go on.
+    /// Writes the reason to the pipe that `create`, `start` or `exec` reads. The process ends even if that fails.
     fn report(&self, error: &EnforceError) -> String {
         let report = FailureReport::from(error);
         if rustix::io::write(&self.walls.common().report, &report.to_bytes()).is_err() {

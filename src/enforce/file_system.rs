@@ -1,5 +1,5 @@
-//! A new file system, made step by step with the descriptor-based calls of mounts (fsopen(2), fsconfig(2), fsmount(2)): it
-//! is attached nowhere until its owner attaches it.
+//! A new file system, made step by step with the descriptor-based mount calls (fsopen(2), fsconfig(2), fsmount(2)). It
+//! is detached until its owner attaches it.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -23,7 +23,7 @@ impl NewFileSystem {
         Ok(fs)
     }
 
-    /// Begins a tmpfs whose root directory is root's, whatever the process's user is by now.
+    /// Begins a tmpfs whose root directory belongs to root, whatever the process's user is.
     pub(super) fn tmpfs_of_root(source: &Path) -> rustix::io::Result<Self> {
         let fs = Self::begin("tmpfs", source)?;
         fs.set("uid", "0")?;
@@ -41,7 +41,7 @@ impl NewFileSystem {
         fsconfig_set_flag(&self.0, word)
     }
 
-    /// Those of the options that mount(8) takes which are the file system's own. Attributes of the mount are not
+    /// Sets those of the mount(8) options that belong to the file system. Attributes of the mount do not
     /// ([`Self::mount`]).
     pub(super) fn set_options(&self, options: &[String]) -> rustix::io::Result<()> {
         for option in options {

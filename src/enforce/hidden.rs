@@ -1,9 +1,9 @@
-//! Checks that every masked or read-only path of /proc and /sys really is, even if the image's directories were renamed
-//! while the container was created.
+//! Checks that every masked or read-only path of /proc and /sys really is masked or read-only, even if the image's
+//! directories were renamed during `create`.
 //!
-//! libcontainer hides by path: a container that shares the root file system can rename /proc meanwhile. Then the masks lie
-//! in another directory, and the real /proc stays open (the class of CVE-2023-27561). Here both
-//! are looked at through descriptors, as the last thing before the program is found.
+//! libcontainer hides by path: a container that shares the root file system can rename /proc meanwhile. Then the masks
+//! lie in another directory, and the real /proc stays open (the class of CVE-2023-27561). Here both are checked through
+//! descriptors, as the last step before the program is found.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
@@ -19,7 +19,7 @@ use super::unconfined::setup::UnconfinedSetup;
 /// SYSFS_MAGIC of linux/magic.h.
 const SYSFS: i64 = 0x6265_6572;
 
-/// Where the kernel's file systems are, with their types in a spec and in statfs(2).
+/// The kernel's file systems: their paths, and their types in a spec and in statfs(2).
 const KERNEL: [(&str, &str, i64); 2] = [
     ("/proc", "proc", libc::PROC_SUPER_MAGIC),
     ("/sys", "sysfs", SYSFS),
@@ -53,8 +53,8 @@ impl<'a> From<&'a UnconfinedSetup> for PromisedMounts<'a> {
     }
 }
 
-/// Checks every masked and read-only path below the kernel's file systems that are mounted: those of the spec, which are
-/// libcontainer's work, and those of `ours`.
+/// Checks every masked and read-only path below the mounted kernel file systems: the spec's, which libcontainer made,
+/// and those of `ours`.
 pub fn check(spec: &Spec, ours: &PromisedMounts<'_>) -> Result<(), EnforceError> {
     let Some(linux) = spec.linux() else {
         return Ok(());
@@ -121,7 +121,7 @@ impl Kernel {
         }
     }
 
-    /// The file at a path right below it, unless that is a link: in one call.
+    /// The file right below it, unless that is a link; in one call.
     fn right_below(&self, path: &Path) -> Option<rustix::fs::Stat> {
         let name = path.strip_prefix(self.top).ok()?;
         let mut parts = name.components();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_open_is_noticed_by_its_path() {
+    fn an_unmasked_path_is_noticed() {
         // The tests' own /proc hides nothing.
         for (masked, readonly) in [
             (&["/proc/version"][..], &[][..]),

@@ -1,9 +1,9 @@
-//! HOME of a process that was given none: from the container's /etc/passwd, read by our own few lines.
+//! HOME of a process without one: from the container's /etc/passwd, parsed by our own few lines.
 //!
-//! libcontainer asks getpwuid(3), and glibc loads the library named in the image's /etc/nsswitch.conf into the
-//! container's first process. That process still holds CAP_SYS_ADMIN of the node and has no filter (the class of
-//! CVE-2019-14271). It asks only where HOME is missing or empty, so it always finds one: [`settle`] puts a mark
-//! there, and [`resolve`] turns the mark into the home directory once the container's files are there.
+//! libcontainer calls getpwuid(3), and glibc loads the library named in the image's /etc/nsswitch.conf into the
+//! container's init process. That process still holds CAP_SYS_ADMIN of the node and has no filter (the class of
+//! CVE-2019-14271). libcontainer does so only if HOME is missing or empty, so it always finds one: [`settle`] sets a
+//! mark, and [`resolve`] replaces the mark by the home directory once the container's files are mounted.
 
 use std::io::Read;
 
@@ -14,19 +14,19 @@ use crate::plan::{FileKind, passwd};
 
 const KEY: &str = "HOME=";
 
-/// In place of a home directory that is not known yet; no path, since it is not absolute.
+/// Stands for an unknown home directory; not a valid path, since it is not absolute.
 const MARK: &str = "HOME=of-the-user-in-etc-passwd";
 
-/// More users than any image has.
+/// The largest /etc/passwd that is read, in bytes; images have far fewer users.
 const LARGEST: u64 = 1 << 20;
 
-/// Makes sure that libcontainer finds HOME: the one that was given, else the mark. The last of several counts, and an
-/// empty one is none, as for runc.
+/// Makes sure that libcontainer finds HOME: the given one, else the mark. As in runc, the last of several counts, and
+/// an empty one counts as missing.
 pub fn settle(process: &mut Process) {
     let mut env = process.env().clone().unwrap_or_default();
     let last = env.iter().rev().find(|e| e.starts_with(KEY));
     let given = last.is_some_and(|e| e.len() > KEY.len());
-    // Of two libcontainer takes the last, and `HOME` without `=` for an empty one.
+    // Of two libcontainer takes the last, and takes `HOME` without `=` for an empty one.
     env.retain(|e| match e.strip_prefix("HOME") {
         Some("" | "=") => false,
         Some(rest) => given || !rest.starts_with('='),
@@ -38,7 +38,7 @@ pub fn settle(process: &mut Process) {
     process.set_env(Some(env));
 }
 
-/// The environment with the home directory of this user in place of the mark. Called in the container.
+/// Replaces the mark by this user's home directory. Called in the container.
 pub fn resolve(env: &mut [String], uid: u32) {
     for variable in env.iter_mut().filter(|e| *e == MARK) {
         let home = read_passwd().and_then(|text| find(&text, uid));
@@ -46,7 +46,7 @@ pub fn resolve(env: &mut [String], uid: u32) {
     }
 }
 
-/// The container's list of users, if it is a regular file of ordinary size: a pipe would be waited for.
+/// The container's /etc/passwd, if it is a regular file of ordinary size: a pipe would block.
 fn read_passwd() -> Option<String> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let resolve = ResolveFlags::NO_MAGICLINKS;
@@ -61,7 +61,7 @@ fn read_passwd() -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The home of the user with this number.
+/// The home of the user with this uid.
 fn find(text: &str, uid: u32) -> Option<String> {
     let home = passwd::lines(text).find(|user| user.uid == uid)?.home;
     (!home.is_empty() && !home.contains('\0')).then(|| home.to_owned())

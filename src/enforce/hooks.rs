@@ -1,5 +1,5 @@
-//! Runs hooks (runtime-spec 1.2, config.md "POSIX-platform Hooks"): each with the container's state on standard input, bounded by
-//! its timeout, in the order in which they are listed.
+//! Runs hooks (runtime-spec 1.2, config.md "POSIX-platform Hooks") in the listed order, each with the container's state
+//! on standard input, limited by its timeout.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 
 use super::program;
 
-/// The part of a failed hook's output that is shown, bytes from its end.
+/// How much of the end of a failed hook's output is shown, in bytes.
 pub const SHOWN: u64 = 2048;
 
-/// Seconds that a hook in the container may take that says nothing of it.
+/// Timeout of a hook in the container that gives none, in seconds.
 pub const WITHOUT_TIMEOUT: u64 = 600;
 
 /// A moment of a container's life.
@@ -86,7 +86,7 @@ impl HookMoment {
     ];
 }
 
-/// A hook that did not do its work. The words are runc's.
+/// A hook failed. The words are runc's.
 #[derive(Debug, thiserror::Error)]
 #[error("error running {when} hook #{index}: {why}")]
 pub struct HookError {
@@ -95,7 +95,7 @@ pub struct HookError {
     pub(crate) why: HookFailure,
 }
 
-/// Why a hook did not do its work. The words are Go's, and therefore runc's.
+/// Why a hook failed. The words are Go's, and therefore runc's.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HookFailure {
@@ -110,7 +110,7 @@ pub enum HookFailure {
         /// The errno.
         error: std::io::Error,
     },
-    /// It ended, and not well.
+    /// It ended with an error.
     #[error("{}{}", words(*status), shown(output))]
     Ended {
         /// How.
@@ -118,15 +118,15 @@ pub enum HookFailure {
         /// The end of its output.
         output: String,
     },
-    /// It was killed after its time.
+    /// It was killed after its timeout.
     #[error("hook ran past specified timeout of {seconds}s")]
     TimedOut {
-        /// Its time by the spec.
+        /// Its timeout in the spec.
         seconds: i64,
     },
 }
 
-/// The container's state as hooks read it, the specification's; with the bundle as the engine named it.
+/// The container's state for hooks, as in the specification; with the bundle as the engine named it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HookState {
@@ -142,7 +142,7 @@ pub struct HookState {
 }
 
 impl HookState {
-    /// The state as JSON. `pid` is the first process's, in the namespace of the hook.
+    /// The state as JSON. `pid` is the init process's, in the namespace of the hook.
     fn json(&self, when: HookMoment, pid: Option<i32>) -> serde_json::Value {
         let mut state = serde_json::json!({
             "ociVersion": self.oci_version,
@@ -160,7 +160,7 @@ impl HookState {
     }
 }
 
-/// Hooks of one moment with all descriptors that they need, so that they can be run where none can be made any more.
+/// Hooks of one moment with all descriptors that they need, for a process that cannot make any more.
 pub struct PreparedHooks<'a> {
     when: HookMoment,
     hooks: Vec<(&'a Hook, File, File)>,
@@ -192,7 +192,7 @@ impl<'a> PreparedHooks<'a> {
         })
     }
 
-    /// Runs them in order, up to the first failure. `env` is for those that name no environment.
+    /// Runs them in order, up to the first failure. `env` is for hooks without an environment.
     pub fn run(self, env: &[String], cwd: Option<&Path>) -> Result<(), HookError> {
         let when = self.when;
         self.each(env, cwd)
@@ -203,7 +203,7 @@ impl<'a> PreparedHooks<'a> {
             })
     }
 
-    /// Runs each as it is asked for.
+    /// Runs each hook when the iterator reaches it.
     pub(crate) fn each(
         self,
         env: &[String],
@@ -216,8 +216,8 @@ impl<'a> PreparedHooks<'a> {
     }
 }
 
-/// A file in memory with this content, to be read from its beginning. Not a pipe: neither side ever waits for the other,
-/// and a hook that leaves something running in the background does not hold the runtime.
+/// A file in memory with this content. A pipe could block one side, and a hook's background process would keep the
+/// runtime waiting.
 fn file(content: &[u8]) -> std::io::Result<File> {
     let mut file = File::from(rustix::fs::memfd_create(
         "agentbox-hook",
@@ -268,8 +268,8 @@ fn run_one(
     }
 }
 
-/// Waits for a hook; kills it after its time, seconds, and says `None`. Looks in short steps, because the container's
-/// own filter may deny calls that wait with a limit (startContainer).
+/// Waits for a hook; after its timeout in seconds, kills it and returns `None`. Polls, because the container's own
+/// filter may deny waits with a limit (startContainer).
 fn wait(child: &mut Child, limit: Option<i64>) -> std::io::Result<Option<ExitStatus>> {
     let Some(limit) = limit.and_then(|s| u64::try_from(s).ok()) else {
         return child.wait().map(Some);
@@ -320,7 +320,7 @@ fn shown(output: &str) -> String {
     }
 }
 
-/// Runs the hooks of a moment. `env` is for those that name no environment.
+/// Runs the hooks of a moment. `env` is for hooks without an environment.
 pub fn run(
     when: HookMoment,
     hooks: &Hooks,
@@ -332,7 +332,7 @@ pub fn run(
     PreparedHooks::new(when, hooks, told, pid)?.run(env, cwd)
 }
 
-/// A signal as Go says it, and therefore runc.
+/// A signal in Go's words, and therefore runc's.
 fn signal_words(signal: i32) -> String {
     let words = match signal {
         libc::SIGSYS => "bad system call",

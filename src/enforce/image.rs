@@ -1,5 +1,5 @@
-//! An overlay over the layers of an image. Over the engine's own overlay, in which no file is found by a handle, hard links come
-//! apart ([`crate::plan::layers`]).
+//! An overlay over the layers of an image. Over the engine's own overlay, whose files have no handles, hard links would
+//! break ([`crate::plan::layers`]).
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -21,10 +21,10 @@ pub struct ImageLayers {
 }
 
 impl ImageLayers {
-    /// Attaches them in an empty directory, where the process is from then on, and makes them the lower layers of an overlay.
+    /// Attaches them in an empty directory, which the process enters, and makes them the lower layers of an overlay.
     pub(super) fn put_below(&self, fs: &NewFileSystem, place: &Path) -> rustix::io::Result<()> {
         rustix::fs::mkdir(place, Mode::RWXU)?;
-        // A value of fsconfig(2) is short, and so are the names.
+        // fsconfig(2) values are short, so the names must be.
         rustix::process::chdir(place)?;
         for (index, tree) in self.trees.iter().enumerate() {
             let at = place.join(short_name(index));
@@ -47,7 +47,7 @@ impl ImageLayers {
     }
 }
 
-/// What an entry of a directory is, but for its name.
+/// An entry of a directory, without its name.
 #[derive(PartialEq, Eq)]
 struct Entry {
     mode: u32,
@@ -57,7 +57,7 @@ struct Entry {
     written: (i64, i64),
 }
 
-/// Checks by what lies in their root directories that two overlays, of which nothing is mounted below, show the same image.
+/// Checks, by the entries of their root directories, that two overlays without mounts below show the same image.
 pub(super) fn check_same(old: &OwnedFd, new: &OwnedFd) -> Result<(), EnforceError> {
     let step = "compare the layers of the image with its root";
     let [before, after] = [old, new].map(|root| entries(root).map_err(EnforceError::step(step)));
@@ -88,7 +88,7 @@ fn entries(root: &OwnedFd) -> rustix::io::Result<BTreeMap<PathBuf, Entry>> {
         let entry = Entry {
             mode: stat.st_mode,
             owner: (stat.st_uid, stat.st_gid),
-            // That of a directory is its file system's affair.
+            // A directory's size depends on the file system.
             size: if is_directory { 0 } else { stat.st_size },
             device: stat.st_rdev,
             written: (

@@ -1,9 +1,9 @@
-//! The kernel's own file systems of a container under a policy, with the masks and read-only paths in them: made by its
-//! first process itself, in the few calls that it takes. libcontainer, which makes /proc and /dev because it needs them
-//! before, looks all of /proc up anew for each mount, some seventy calls.
+//! The kernel's file systems of a container under a policy, with the masks and read-only paths in them. The init
+//! process makes them itself, in few calls. libcontainer, which makes /proc and /dev because it needs them earlier,
+//! looks all of /proc up anew for each mount, some seventy calls.
 //!
-//! Flags, options and order are those that libcontainer would have given: the first mount is the first line of
-//! /proc/self/mountinfo. [`super::hidden`] reads back that every mask is there.
+//! Flags, options and order are libcontainer's: the first mount is the first line of /proc/self/mountinfo.
+//! [`super::hidden`] reads back that every mask is in place.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use super::rootfs::make_mount_point;
 use crate::kernel::mount_options;
 use crate::plan::FileKind;
 
-/// The kernel's file systems that the first process makes.
+/// The kernel's file systems that the init process makes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct KernelFiles {
     /// Mounts, in order.
@@ -28,14 +28,14 @@ pub struct KernelFiles {
     pub readonly: Vec<PathBuf>,
     /// Paths to be made empty.
     pub masked: Vec<PathBuf>,
-    /// linux.mountLabel, where the node has SELinux.
+    /// linux.mountLabel, if the node has SELinux.
     pub label: Option<String>,
 }
 
 /// One mount of a kernel file system.
 #[derive(Debug, PartialEq, Eq)]
 pub struct KernelMountStep {
-    /// Where, in the container.
+    /// Its path in the container.
     pub destination: PathBuf,
     /// Its source.
     pub what: KernelSource,
@@ -53,12 +53,12 @@ pub enum KernelSource {
         /// Options as mount(8) takes them.
         options: Vec<String>,
     },
-    /// A tmpfs with the hierarchies of cgroup v1 in it: the names of their directories, `cpu,cpuacct` or `systemd`.
+    /// A tmpfs with the hierarchies of cgroup v1: the names of their directories, `cpu,cpuacct` or `systemd`.
     Hierarchies(Vec<String>),
 }
 
 impl KernelMountStep {
-    /// Whether this mounts a file system of this type here.
+    /// Whether this mounts a file system of this type at this path.
     pub fn is(&self, at: &Path, typ: &str) -> bool {
         let same = matches!(&self.what, KernelSource::FileSystem { kind, .. } if kind == typ);
         same && self.destination == at
@@ -93,7 +93,7 @@ fn make_one(one: &KernelMountStep, label: Option<&str>) -> Result<(), EnforceErr
     }
 }
 
-/// The place for a mount, made if it is missing. No symbolic link is followed.
+/// The mount point, made if it is missing. No symbolic link is followed.
 fn place(at: &Path) -> Result<OwnedFd, EnforceError> {
     let failed = || EnforceError::step(format!("make the mount point {at:?}"));
     match FollowLinks::Never.open(at) {
@@ -129,13 +129,13 @@ fn file_system(
     fs.mount(mount_options::changes(options).one)
 }
 
-/// A tmpfs, in it a directory for each hierarchy, and links where several controllers are in one.
+/// A tmpfs with a directory for each hierarchy, and links if several controllers share one.
 fn hierarchies(place: &OwnedFd, names: &[String], label: Option<&str>) -> rustix::io::Result<()> {
     let options = ["noexec", "nosuid", "nodev", "mode=755"];
     let options = options.map(str::to_owned);
     let top = file_system("tmpfs", Path::new("tmpfs"), &options, label)?;
     attach(&top, place)?;
-    // mount(2) takes a path: one that begins at this very mount.
+    // mount(2) takes a path: use one that begins at this mount.
     rustix::process::fchdir(&top)?;
     for name in names {
         rustix::fs::mkdirat(CWD, name.as_str(), Mode::from_raw_mode(0o755))?;

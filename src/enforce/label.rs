@@ -7,7 +7,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use super::{EnforceError, process};
 
-/// Sets the label that execve will give the program; libcontainer does not (selinux(8), proc(5) attr/exec).
+/// Sets the label for execve, which libcontainer does not (selinux(8), proc(5) attr/exec).
 pub fn set(spec: &Spec) -> Result<(), EnforceError> {
     let Some(label) = process::of(spec)
         .and_then(|p| p.selinux_label().as_ref())
@@ -21,8 +21,8 @@ pub fn set(spec: &Spec) -> Result<(), EnforceError> {
     Ok(())
 }
 
-/// A file of this thread in procfs, and in no other file system: the container's mounts decide which one lies at /proc, and a label
-/// written to another file is a process without one (CVE-2019-16884, CVE-2025-52881).
+/// A file of this thread in procfs, and in no other file system. The container's mounts decide what lies at /proc, and
+/// a label written to another file leaves the process without one (CVE-2019-16884, CVE-2025-52881).
 fn own_attribute(name: &str) -> rustix::io::Result<OwnedFd> {
     const ROOT: u64 = 1;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -31,7 +31,7 @@ fn own_attribute(name: &str) -> rustix::io::Result<OwnedFd> {
     if !is_procfs || rustix::fs::fstat(&proc)?.st_ino != ROOT {
         return Err(rustix::io::Errno::XDEV);
     }
-    // No other mount below it either.
+    // Nor in another mount below it.
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
     let path = format!("thread-self/{name}");
     let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn an_attribute_is_written_in_procfs_of_this_thread() {
-        // CONFIG_PROC_FS has oom_score_adj in every kernel, attr/exec only where a security module is.
+        // oom_score_adj exists in every kernel with CONFIG_PROC_FS, attr/exec only with a security module.
         let file = own_attribute("oom_score_adj").unwrap();
         let magic = rustix::fs::fstatfs(&file).unwrap().f_type;
         assert_eq!(magic, libc::PROC_SUPER_MAGIC);

@@ -1,12 +1,11 @@
-//! Who a container's first process is: the program, or for `wrap` a small one of ours with the program as its child.
+//! A container's init process: the program itself, or for `wrap` a small process of ours with the program as its child.
 //!
-//! The kernel treats the first process of a pid namespace like no other (pid_namespaces(7)): a signal that it does not handle
-//! does nothing to it, not even one that it sends itself. It must reap what others leave behind, and it cannot be stopped
-//! from inside. A program that was not written for that behaves otherwise than without `wrap`.
+//! The kernel treats the init process of a pid namespace specially (pid_namespaces(7)): signals that it does not handle
+//! do nothing to it, not even its own. It must reap orphans, and cannot be stopped from inside. A program that was not
+//! written for that behaves differently than without `wrap`.
 //!
-//! By a socket `wrap` says which signals the program gets, and hears when the program has stopped or was
-//! ended by a signal. When `wrap` has ended the
-//! socket has no other end, and then nothing of the container lives on.
+//! Through a socket `wrap` says which signals the program gets, and learns when a signal has stopped or ended the
+//! program. When `wrap` ends, the socket closes, and everything in the container ends.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,26 +14,26 @@ use rustix::process::Signal;
 
 use crate::sys::{signal, socket};
 
-/// The first process.
+/// The kind of init process.
 #[derive(Debug, Default)]
 pub enum Leader {
     /// The program.
     #[default]
     Program,
-    /// Ours, which has this end of a [`pair`].
+    /// Our process, with this end of a [`pair`].
     Reaper(OwnedFd),
 }
 
-/// Who of the program's gets a signal.
+/// Who gets a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Addressee {
     /// The program alone, as with kill(2).
     Program,
-    /// The process group that it was started in, as when the signal was typed.
+    /// The process group in which it was started, as for a typed signal.
     Group,
 }
 
-/// `wrap` asks for a signal.
+/// A signal that `wrap` sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Order {
     /// The signal.
@@ -43,10 +42,10 @@ pub struct Order {
     pub addressee: Addressee,
 }
 
-/// Makes the two ends: the first process's, and `wrap`'s.
+/// Makes the two ends: the init process's, and `wrap`'s.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let (theirs, ours) = socket::pair()?;
-    // Neither side ever waits for the other.
+    // Neither side ever blocks on the other.
     for end in [&theirs, &ours] {
         rustix::io::ioctl_fionbio(end, true)?;
     }
@@ -54,7 +53,7 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 impl Order {
-    /// Sends it. A program that has ended needs none.
+    /// Sends the order. An error does not matter if the program has ended.
     pub fn send(self, to: BorrowedFd<'_>) -> io::Result<()> {
         let addressee = match self.addressee {
             Addressee::Program => 0,
@@ -63,7 +62,7 @@ impl Order {
         socket::send(to, &[addressee, number(self.signal)], &[])
     }
 
-    /// Takes the next one. No bytes are `wrap`'s end.
+    /// Takes the next order. An empty read means that `wrap` has ended.
     pub(super) fn receive(from: BorrowedFd<'_>) -> io::Result<OrderPoll> {
         let mut bytes = [0; 2];
         let length = match rustix::io::read(from, &mut bytes) {
@@ -90,23 +89,23 @@ impl Order {
 pub(super) enum OrderPoll {
     /// An order.
     Order(Order),
-    /// None at the moment.
+    /// No order yet.
     Nothing,
     /// `wrap` has ended.
     End,
 }
 
-/// Says that the program was stopped by a signal. Where nobody reads, nobody needs to know.
+/// Reports that a signal has stopped the program. Errors are ignored: `wrap` may have ended.
 pub(super) fn say_stopped(to: BorrowedFd<'_>, signal: i32) {
     let byte = u8::try_from(signal).unwrap_or_default();
-    // A full socket holds news of the same kind.
+    // A full socket has the same news already.
     drop(socket::send(to, &[byte], &[]));
 }
 
-/// Says that the program was ended by a signal.
+/// Reports that a signal has ended the program.
 pub(super) fn say_ended(to: BorrowedFd<'_>, signal: i32) {
     let byte = u8::try_from(signal).unwrap_or_default();
-    // The status that follows says the same, if less exactly.
+    // The exit status follows, if less exact.
     drop(socket::send(to, &[byte, 0], &[]));
 }
 
@@ -117,11 +116,11 @@ pub enum News {
     Stopped(Signal),
     /// This signal has ended it.
     Ended(Signal),
-    /// Nothing more will be said.
+    /// No more news will come.
     Closed,
 }
 
-/// The next news, if there is some.
+/// The next news, if any.
 pub fn news(from: &OwnedFd) -> Option<News> {
     let mut bytes = [0; 2];
     let length = match rustix::io::read(from.as_fd(), &mut bytes) {
@@ -146,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn orders_and_news_arrive_and_an_end_is_not_taken_for_one() {
+    fn orders_and_news_arrive_and_an_end_is_recognised() {
         let (theirs, ours) = pair().unwrap();
         assert_eq!(Order::receive(theirs.as_fd()).unwrap(), OrderPoll::Nothing);
         for (signal, addressee) in [

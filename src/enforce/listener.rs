@@ -5,30 +5,30 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use super::{EnforceError, WallKind};
 use crate::sidecar::calls::line;
 
-/// The way to the runtime, which passes the listener on to the engine's agent.
+/// The way to the runtime, which passes the listener to the engine's agent.
 #[derive(Debug)]
 pub struct AgentSocket {
-    /// This process's end; reading from it gives up after a while.
+    /// This process's end; reads time out.
     pub near: OwnedFd,
-    /// The runtime's end, where it is kept for it until `start`. Closed by execve, as the other.
+    /// The runtime's end, if it waits here until `start`. execve closes both.
     pub far: Option<OwnedFd>,
 }
 
 /// Who gets a listener.
 #[derive(Debug)]
 pub enum ListenerWay {
-    /// The engine's agent, by the runtime.
+    /// The engine's agent, through the runtime.
     Agent(AgentSocket),
-    /// The sidecar, by this socket to it.
+    /// The sidecar, through this socket.
     Sidecar(OwnedFd),
 }
 
-/// Before the filter is loaded: whatever the sidecar does, the hand-over ends.
+/// Called before the filter is loaded. It limits the hand-over in time, whatever the sidecar does.
 pub(super) fn prepare(sidecar: &OwnedFd) -> Result<(), EnforceError> {
     line::limit(sidecar.as_fd()).map_err(EnforceError::step("limit the wait for the sidecar"))
 }
 
-/// Gives the listener away.
+/// Sends the listener away.
 pub(super) fn hand_over(listener: OwnedFd, way: &ListenerWay) -> Result<(), EnforceError> {
     match way {
         ListenerWay::Agent(socket) => announce(listener, socket),
@@ -38,9 +38,9 @@ pub(super) fn hand_over(listener: OwnedFd, way: &ListenerWay) -> Result<(), Enfo
     }
 }
 
-/// Says the listener's number and waits until the runtime has brought a copy to the agent.
+/// Sends the listener's number, and waits until the runtime has sent a copy to the agent.
 ///
-/// The filter is loaded already, and may leave to the agent whatever is called from here on, but not write(2).
+/// The filter is loaded already, and may leave every further call to the agent, except write(2).
 fn announce(listener: OwnedFd, socket: &AgentSocket) -> Result<(), EnforceError> {
     let number = listener.as_raw_fd().to_ne_bytes();
     rustix::io::write(&socket.near, &number)

@@ -1,7 +1,7 @@
 //! SHELL. Runs inside the container's processes, between libcontainer's set-up and execve.
 //!
-//! [`executor`] holds the order of the walls, [`walls`] their types; each other file makes one step. [`unconfined`] is for
-//! containers without a policy alone, which are as with runc: no wall is in it. Everything here may only restrict:
+//! [`executor`] has the order of the walls, [`walls`] their types; each other file makes one step. [`unconfined`] is
+//! only for containers without a policy, which behave as with runc: it has no walls. Everything here only restricts:
 //! decisions arrive as values, and opened files as descriptors.
 
 mod cover;
@@ -68,53 +68,53 @@ pub enum EnforceError {
     /// A system call failed.
     #[error("{step}")]
     Step {
-        /// The step in words, with the object's name. No code reads it: people do.
+        /// The step, with the object's name. Only people read it.
         step: String,
         /// The errno.
         source: io::Error,
     },
-    /// Nothing is there to mount on, and nothing can be made there.
+    /// The mount point is missing and cannot be made.
     #[error("make the mount point {destination:?}")]
     MountPoint {
-        /// Where, in the container.
+        /// Its path in the container.
         destination: PathBuf,
         /// The errno.
         source: io::Error,
     },
-    /// Likewise, because it would be made in a mount that the policy makes read-only.
+    /// The mount point is missing, in a mount that the policy makes read-only.
     #[error(
         "make the mount point {destination:?}: {above:?} is read-only; make it in the source, or set dev.agentbox.workspace={} or \
          filesystem.write", above.display()
     )]
     MountPointInReadOnly {
-        /// Where, in the container.
+        /// Its path in the container.
         destination: PathBuf,
-        /// The mount in which it lies.
+        /// The mount that contains it.
         above: PathBuf,
     },
-    /// A place for a mount turned out to be a symbolic link.
+    /// A mount point is a symbolic link.
     #[error(
         "{0:?} is a symbolic link, and a mount over it would land elsewhere: name the real directory, or use an image without the link"
     )]
     Link(PathBuf),
-    /// A symbolic link leads to what is to be covered: it could be led elsewhere (CVE-2021-25741).
+    /// A symbolic link leads to a path that is to be covered: the link could be changed (CVE-2021-25741).
     #[error(
         "a symbolic link leads to {0:?}, which is to be hidden or read-only, and where it leads could be changed: put the directory \
          in the link's place, or choose a policy that does not have it"
     )]
     LinkOnTheWay(PathBuf),
-    /// A path that was made hidden or read-only is not: the image changed meanwhile.
+    /// A path is not hidden or read-only as it was made: the image changed meanwhile.
     #[error(
         "{0:?} is not as it was made: the image's directories were changed while the container was made"
     )]
     Changed(PathBuf),
-    /// The network wall did not come up.
+    /// The network wall could not be made.
     #[error("network wall")]
     Network(#[from] crate::network::NetworkError),
     /// The sidecar did not hand over the inner namespace.
     #[error("network wall")]
     Sidecar(#[from] crate::sidecar::SidecarError),
-    /// The kernel reports another value than the one that was set.
+    /// The kernel reports another value than was set.
     #[error("{what} is not as planned: planned {planned}, the kernel reports {found}")]
     Verify {
         /// The property.
@@ -140,13 +140,13 @@ pub enum EnforceError {
         /// The errno in words.
         why: String,
     },
-    /// A plan without its enforcement: the runtime's own mistake, or a changed state directory.
+    /// A part of the plan has no code that enforces it: a bug of the runtime, or a changed state directory.
     #[error("the plan has the {0} wall, but the code that raises it is missing")]
     Incomplete(WallKind),
     /// A startContainer hook failed.
     #[error(transparent)]
     Hook(#[from] crate::enforce::hooks::HookError),
-    /// A descriptor that must not be passed on.
+    /// A descriptor must not be passed on.
     #[error("file descriptor {fd} cannot be passed on: {why}")]
     Descriptor {
         /// Its number.
@@ -157,7 +157,7 @@ pub enum EnforceError {
 }
 
 impl EnforceError {
-    /// Names the mount of the plan that is in the way of another mount's point.
+    /// Names the mount of the plan that prevents making another mount's mount point.
     pub(crate) fn with_cure(self, plan: &FilesystemPlan) -> Self {
         let Self::MountPoint {
             destination,

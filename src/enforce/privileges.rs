@@ -1,4 +1,4 @@
-//! Capability sets: those of the set-up, for libcontainer, and the drop to the planned ones. And groups.
+//! Capability sets: libcontainer's, with those of the set-up, and the drop to the planned ones. And groups.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -25,8 +25,7 @@ const SETUP: &[SpecCapability] = &[
     SpecCapability::Setgid,   // and setting its groups (all)
 ];
 
-/// The sets for libcontainer: `sets`, those of the set-up, and `more`. [`drop_to`] takes the rest away
-/// before execve.
+/// The sets for libcontainer: `sets`, the set-up's, and `more`. [`drop_to`] drops the rest before execve.
 pub fn for_setup(sets: &LinuxCapabilities, more: &[SpecCapability]) -> LinuxCapabilities {
     let mut out = sets.clone();
     let with = |set: &Option<oci_spec::runtime::Capabilities>| {
@@ -40,24 +39,24 @@ pub fn for_setup(sets: &LinuxCapabilities, more: &[SpecCapability]) -> LinuxCapa
     out
 }
 
-/// Keeps the container's processes from tracing this one, or reading and writing its memory, until it executes the program.
+/// Keeps the container's processes from tracing this one, or accessing its memory, until it executes the program.
 ///
-/// libcontainer has made it undumpable; after a change of user `fs.suid_dumpable` decides, which is 1 on nodes under
-/// debugging. Until the drop its capabilities keep weaker processes away; afterwards only this bit does, and the filter
+/// libcontainer has made it undumpable. After a change of user `fs.suid_dumpable` decides, which is 1 on nodes under
+/// debugging. Until the drop its capabilities keep weaker processes away. Afterwards only this bit does, and the filter
 /// comes last (ptrace(2), "Ptrace access mode checking").
 pub fn hide_from_tracers() -> Result<(), EnforceError> {
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .map_err(EnforceError::step("become undumpable"))
 }
 
-/// Groups that a process can have for a moment; a user namespace may know only some of them.
+/// Groups that a process can hold for a moment; a user namespace may map only some of them.
 const BORROWED: [u32; 4] = [65534, 1, 2, 0];
 
 /// Keeps the container's processes from tracing this one also after execve(2), up to [`give_group_back`].
 ///
-/// A program that its user may read is dumpable when it begins, unless the process that executes it has another effective group than its
-/// real one (`begin_new_exec` and `commit_creds` of the kernel; `fs.suid_dumpable` must not be 1 for that). Under no_new_privs most
-/// kernels then take the real group back by themselves.
+/// A program that its user may read is dumpable when it begins, unless the executing process has different effective
+/// and real groups (`begin_new_exec` and `commit_creds` of the kernel; `fs.suid_dumpable` must not be 1 for that).
+/// Under no_new_privs most kernels then restore the real group themselves.
 pub fn borrow_group() -> Result<(), EnforceError> {
     let step = "hide from tracers over execve(2)";
     let own = rustix::process::getgid().as_raw();
@@ -68,28 +67,28 @@ pub fn borrow_group() -> Result<(), EnforceError> {
             Err(error) => last = error,
         }
     }
-    // A user namespace with a single group.
+    // A user namespace with a single group has none to borrow.
     Err(EnforceError::step(step)(last))
 }
 
-/// Ends the loan, in the program that was executed: its ids are those of every process of `exec` again, and it stays hidden.
+/// Restores the group, in the executed program: its ids are those of every exec process again, and it stays hidden.
 pub fn give_group_back() -> io::Result<()> {
     set_effective_group(rustix::process::getgid().as_raw())?;
-    // After the change of ids, at which fs.suid_dumpable decides.
+    // After the change of ids, when fs.suid_dumpable applies.
     Ok(rustix::process::set_dumpable_behavior(
         rustix::process::DumpableBehavior::NotDumpable,
     )?)
 }
 
-/// Sets no_new_privs: libcontainer throws the result away; setting it twice is harmless.
+/// Sets no_new_privs: libcontainer ignores errors of setting it. Setting it twice is harmless.
 pub fn set_no_new_privs() -> Result<(), EnforceError> {
     rustix::thread::set_no_new_privs(true).map_err(EnforceError::step("set no_new_privs"))
 }
 
 /// Drops the calling process to exactly `sets`.
 ///
-/// The bounding set first, while SETPCAP is there; ambient capabilities last, since the kernel takes only those
-/// that are permitted and inheritable by then (capabilities(7)).
+/// The bounding set first, which needs SETPCAP. Ambient capabilities last, since the kernel takes only permitted and
+/// inheritable ones (capabilities(7)).
 pub fn drop_to(sets: &CapabilitySets) -> Result<(), EnforceError> {
     let wanted = parse(&sets.bounding)?;
     let bounding = caps::read(None, CapSet::Bounding).map_err(failed("read the bounding set"))?;
@@ -123,19 +122,19 @@ pub fn keep_kill() -> Result<(), EnforceError> {
     caps::clear(None, CapSet::Inheritable).map_err(failed(step))
 }
 
-/// Whether a process can choose its supplementary groups.
+/// Whose supplementary groups a process has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GroupsOutcome {
-    /// They are those of the spec.
+    /// The spec's.
     Done,
-    /// The user namespace forbids setgroups(2): they are the caller's (user_namespaces(7)).
+    /// The caller's: the user namespace forbids setgroups(2) (user_namespaces(7)).
     Forbidden,
-    /// They are the person's, who runs the command without root's rights and has nobody to take them away. The plan says so.
+    /// The user's, who runs `wrap` without root's rights and cannot drop them. The plan says so.
     Persons,
 }
 
-/// Gives the process exactly these supplementary groups. libcontainer calls setgroups(2) only where the spec names some:
-/// without any, the groups of the runtime's caller would stay, `root` and `sudo` among them.
+/// Gives the process exactly these supplementary groups. libcontainer calls setgroups(2) only if the spec names some.
+/// Otherwise the groups of the runtime's caller would stay, `root` and `sudo` among them.
 pub fn set_groups(groups: &[u32]) -> Result<GroupsOutcome, EnforceError> {
     match crate::sys::user::set_groups(groups) {
         Ok(()) => Ok(GroupsOutcome::Done),
@@ -147,8 +146,8 @@ pub fn set_groups(groups: &[u32]) -> Result<GroupsOutcome, EnforceError> {
     }
 }
 
-/// Makes the process the person again: in a user namespace below the one in which it was root, from which it has no right
-/// over any mount or network. It has all capabilities there until they are dropped.
+/// Makes the process the user again: in a user namespace below the one in which it was root, with no rights over mounts
+/// or the network. It has all capabilities there until they are dropped.
 pub fn become_person(person: Ids) -> Result<(), EnforceError> {
     let step = "become the person who called";
     user_namespace::unshare_user().map_err(EnforceError::step(step))?;

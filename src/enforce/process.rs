@@ -30,7 +30,7 @@ pub fn args(spec: &Spec) -> Vec<String> {
     of(spec).and_then(|p| p.args().clone()).unwrap_or_default()
 }
 
-/// The environment, each name once. The last one counts, as with runc: a C library would take the first.
+/// The environment, each name once. As with runc the last value counts; a C library would take the first.
 pub fn env(spec: &Spec) -> Vec<String> {
     let all = of(spec).and_then(|p| p.env().clone()).unwrap_or_default();
     let name = |entry: &str| entry.split('=').next().unwrap_or_default().to_owned();
@@ -41,7 +41,7 @@ pub fn env(spec: &Spec) -> Vec<String> {
         .filter(|e| seen.insert(name(e)))
         .collect();
     kept.reverse();
-    // libcontainer has looked up the user's.
+    // libcontainer has looked up the user's home.
     kept.retain(|e| e != "HOME=");
     kept
 }

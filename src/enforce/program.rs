@@ -1,7 +1,7 @@
 //! Finds and executes the container's program, with runc's words for the errors.
 //!
-//! Docker and containerd read the words: "executable file not found" and "no such file or directory" become exit
-//! code 127, "permission denied" 126.
+//! Docker and containerd parse the words: "executable file not found" and "no such file or directory" become exit code
+//! 127, "permission denied" 126.
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -19,10 +19,10 @@ pub enum ExecveError {
     /// A name without a slash that no directory of PATH has.
     #[error("executable file not found in $PATH")]
     NotOnPath,
-    /// It is there, and is not executable.
+    /// The file is not executable.
     #[error("permission denied")]
     Denied,
-    /// The file cannot be looked at.
+    /// stat(2) failed.
     #[error("stat {name}: {}", words(*errno))]
     Stat {
         /// As given.
@@ -30,7 +30,7 @@ pub enum ExecveError {
         /// The errno.
         errno: Errno,
     },
-    /// execve(2) cannot be given such a string.
+    /// A string with a NUL byte cannot be passed to execve(2).
     #[error("an argument or environment variable has a NUL byte")]
     Nul,
     /// execve(2) refused.
@@ -39,7 +39,7 @@ pub enum ExecveError {
 }
 
 impl ExecveError {
-    /// Whether there is no such program, rather than one that may not run.
+    /// Whether the program is missing, rather than not executable.
     pub fn is_absence(&self) -> bool {
         match self {
             Self::NotOnPath => true,
@@ -55,13 +55,13 @@ pub enum ContainerProgram {
     /// The program that the spec names, a file of the container.
     #[default]
     Named,
-    /// This program again, by a descriptor of the sealed mount that it runs from ([`crate::runtime::seal`]): the image needs no file
-    /// for it, and what the process shows of it cannot be written (CVE-2019-5736).
+    /// This program again, by a descriptor of the sealed mount that it runs from ([`crate::runtime::seal`]). The image
+    /// needs no file for it, and the container cannot write it through the process (CVE-2019-5736).
     Own(OwnedFd),
 }
 
 impl ContainerProgram {
-    /// The file to execute; for [`Self::Own`] the name alone, since no file of the container is looked for.
+    /// The file to execute; for [`Self::Own`] only the name, since no file of the container is searched.
     pub(super) fn find(&self, name: &str, env: &[String]) -> Result<PathBuf, EnforceError> {
         match self {
             Self::Named => find(name, env),
@@ -90,7 +90,7 @@ enum ExecveFile<'a> {
     Descriptor(&'a OwnedFd),
 }
 
-/// The file that `name` means: itself when it has a slash, else the first match on the container's PATH.
+/// Resolves `name`: itself if it has a slash, else the first match on the container's PATH.
 pub fn find(name: &str, env: &[String]) -> Result<PathBuf, EnforceError> {
     let error = |why| EnforceError::Program {
         name: name.to_owned(),
@@ -126,7 +126,7 @@ pub fn find(name: &str, env: &[String]) -> Result<PathBuf, EnforceError> {
     }))
 }
 
-/// Enters the working directory. No magic link is followed: /proc/self/fd/N would lead out of the container
+/// Enters the working directory. Magic links are not followed: /proc/self/fd/N would lead out of the container
 /// (CVE-2024-21626). The words are runc's.
 pub fn enter(cwd: &Path) -> Result<(), EnforceError> {
     let failed = |e: Errno| EnforceError::Cwd {
@@ -142,7 +142,7 @@ pub fn enter(cwd: &Path) -> Result<(), EnforceError> {
     )
     .map_err(failed)?;
     rustix::process::fchdir(&directory).map_err(failed)?;
-    // A directory outside of the container's root has no name in it (getcwd(2)).
+    // A directory outside of the container's root has no name there (getcwd(2)).
     let name = rustix::process::getcwd(Vec::new()).map_err(failed)?;
     if name.to_bytes().starts_with(b"/") {
         Ok(())
@@ -155,7 +155,7 @@ pub fn enter(cwd: &Path) -> Result<(), EnforceError> {
 fn check(path: &Path) -> Result<(), Errno> {
     let stat = rustix::fs::stat(path)?;
     let regular = stat.st_mode & libc::S_IFMT == libc::S_IFREG;
-    // Any of the three bits, as runc does: whose bit counts is execve's business.
+    // Any of the three bits, as runc does: execve decides which one counts.
     if regular && stat.st_mode & 0o111 != 0 {
         Ok(())
     } else {
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_program_is_told_in_the_words_that_engines_look_for() {
+    fn a_missing_program_is_reported_in_the_engines_words() {
         let env = vec!["PATH=/nonexistent:/usr/bin".to_owned()];
         let text = |name: &str| find(name, &env).expect_err("it is missing").to_string();
         assert_eq!(

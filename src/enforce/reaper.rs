@@ -1,9 +1,10 @@
-//! The first process of a command of `wrap` ([`super::leader`] says why). It stands behind the same walls as the command, which
-//! is its child, and executes nothing: it passes signals on, reaps, and ends as the command ends.
+//! The init process in front of a command of `wrap` ([`super::leader`] says why). It is behind the same walls as the
+//! command, its child, and executes nothing. It passes signals on, reaps, and ends when the command ends.
 //!
-//! It is no way out. Its memory was the runtime's, so it is not dumpable: no process of the container may trace it or open its
-//! memory, environment or descriptors (ptrace(2), "Ptrace access mode checking"). It keeps two descriptors of its own, neither
-//! arguments nor environment, and of its capabilities at most the one to send signals to a command that has changed its user.
+//! It is no way out. Its memory was the runtime's, so it is not dumpable: no process of the container may trace it or
+//! open its memory, environment or descriptors (ptrace(2), "Ptrace access mode checking"). It keeps two descriptors, no
+//! arguments and no environment. Of its capabilities it keeps at most the one to signal a command that has changed its
+//! user.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -18,11 +19,11 @@ use super::{EnforceError, privileges, verify};
 use crate::sys::memory::Code;
 use crate::sys::{process, signal};
 
-/// What a shell says of a program that SIGKILL has ended, and so of one whose `wrap` has gone.
+/// A shell's status for a program that SIGKILL has ended; also used when `wrap` has gone.
 const KILLED: i32 = 137;
 
-/// Makes `program` a child of this process, which becomes its reaper. `program` executes the command, or answers the status of
-/// one that could not be. Returns only the reason why nothing was begun.
+/// Makes `program` a child of this process, which becomes its reaper. `program` executes the command, or returns its
+/// exit status if that fails. Returns only an error, before the command has begun.
 pub fn become_reaper(channel: BorrowedFd<'_>, program: impl FnOnce() -> i32) -> EnforceError {
     match begin(channel, program) {
         Ok(never) => match never {},
@@ -35,10 +36,10 @@ fn begin(
     program: impl FnOnce() -> i32,
 ) -> Result<std::convert::Infallible, EnforceError> {
     let step = EnforceError::step;
-    // With SIGCHLD ignored the kernel would reap, and nobody would learn the status (wait(2)).
+    // If SIGCHLD were ignored, the kernel would reap and the status would be lost (wait(2)).
     signal::reset();
     process::block_signals().map_err(step("block signals"))?;
-    // Before there is a child: it cannot do without one of these.
+    // Before there is a child, which needs it.
     let signals = SignalFd::with_flags(
         &SigSet::all(),
         SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK,
@@ -49,11 +50,12 @@ fn begin(
         begun.map_or(1, |()| program())
     })
     .map_err(step("make the command's process"))?;
-    // Whichever of the two comes first; afterwards it cannot be done any more, and need not be.
+    // Parent and child both do this; the first one counts. Once the child has executed the command, it fails
+    // harmlessly.
     rustix::process::setpgid(Some(child), Some(child)).ok();
-    // From here on an error has nobody to go to but the command, which ends with this process.
+    // From here on errors cannot be reported; the command ends with this process.
     let alone = withdraw(channel, &signals);
-    // Their numbers belong to others now.
+    // Their numbers are reused.
     std::mem::forget(signals);
     let fds = [0, 1].map(process::borrow_inherited);
     match (alone, fds) {
@@ -62,8 +64,8 @@ fn begin(
     }
 }
 
-/// The command has a process group of its own, which is the one that the terminal reads for, if there is one. It stays in the
-/// session of this process, so that ^Z can stop it: the kernel stops no orphaned group (setpgid(2)).
+/// Gives the command its own process group and makes it the terminal's foreground group, if there is a terminal. It
+/// stays in this process's session, so that ^Z can stop it: the kernel stops no orphaned group (setpgid(2)).
 fn stand_in_front() -> Result<(), Errno> {
     rustix::process::setpgid(None, None)?;
     let input = rustix::stdio::stdin();
@@ -74,18 +76,18 @@ fn stand_in_front() -> Result<(), Errno> {
     Ok(())
 }
 
-/// Gives up all that the first process does not need.
+/// Drops everything that the init process does not need.
 fn withdraw(channel: BorrowedFd<'_>, signals: &SignalFd) -> Result<(), EnforceError> {
     process::keep_only([channel, signals.as_fd()]).map_err(EnforceError::step("close"))?;
     process::forget_arguments().map_err(EnforceError::step("forget the arguments"))?;
     privileges::keep_kill()?;
     verify::hidden_from_tracers()?;
-    // It sleeps from here on. Memory that is not given back is no fault of the walls.
+    // It mostly sleeps from here on. Memory that cannot be given back is harmless.
     Code::find().and_then(|code| code.release()).ok();
     Ok(())
 }
 
-/// Until the command has ended; the status to end with.
+/// Runs until the command has ended; returns the status to exit with.
 fn attend(channel: BorrowedFd<'_>, signals: BorrowedFd<'_>, child: Pid) -> i32 {
     loop {
         let mut fds = [channel, signals].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
@@ -112,7 +114,7 @@ fn attend(channel: BorrowedFd<'_>, signals: BorrowedFd<'_>, child: Pid) -> i32 {
 
 impl Order {
     fn obey(self, child: Pid) {
-        // It may have ended, and it may have become somebody whom this process cannot reach.
+        // It may have ended, or have become a user that this process may not signal.
         match self.addressee {
             Addressee::Program => rustix::process::kill_process(child, self.signal),
             Addressee::Group => rustix::process::kill_process_group(child, self.signal),
@@ -121,7 +123,7 @@ impl Order {
     }
 }
 
-/// Signals that others sent here, `agentbox kill` say, are the command's.
+/// Passes on signals that others sent here, such as `agentbox kill`.
 fn pass_on(signals: BorrowedFd<'_>, child: Pid) {
     const INFO: usize = size_of::<libc::signalfd_siginfo>();
     let mut info = [0; INFO];
@@ -136,7 +138,7 @@ fn pass_on(signals: BorrowedFd<'_>, child: Pid) {
     }
 }
 
-/// Takes up what has ended or stopped; the status of the command if it is among that.
+/// Reaps ended children, and notes stops; returns the command's status if it has ended.
 fn reap(channel: BorrowedFd<'_>, child: Pid) -> Option<i32> {
     let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
     loop {

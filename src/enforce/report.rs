@@ -1,30 +1,30 @@
-//! The report of a process of a container that does not get to its program, to the verb that made it.
+//! The report of a process that failed before it ran its program, for the verb that made it.
 //!
-//! It goes through a pipe as JSON. Text that is none is taken as a failed step.
+//! It is sent through a pipe as JSON. Other text is taken as a failed step.
 
 use serde::{Deserialize, Serialize};
 
 use super::EnforceError;
 
-/// The longest sentence, bytes. Escaped it is at most six times as long, which the verbs' buffer holds.
+/// The longest text, in bytes. Escaped it is at most six times as long, which fits the verbs' buffer.
 const LONGEST: usize = 2560;
 
-/// The kind of failure, as far as verbs depend on it.
+/// The kinds of failure that verbs distinguish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FailureKind {
     /// A startContainer hook: the container is deleted (runtime.md "Lifecycle", step 7).
     Hook,
-    /// There is no such program: the status of a shell is 127.
+    /// The program does not exist: a shell's status is 127.
     NoProgram,
-    /// The program cannot be executed: the status of a shell is 126.
+    /// The program cannot be executed: a shell's status is 126.
     Program,
     /// Anything else.
     Step,
 }
 
 impl FailureKind {
-    /// The status that a shell has for it.
+    /// A shell's status for it.
     pub fn status(self) -> i32 {
         match self {
             Self::NoProgram => 127,
@@ -40,7 +40,7 @@ impl FailureKind {
 pub struct FailureReport {
     /// The kind of failure.
     pub failed: FailureKind,
-    /// The sentence for people and engines.
+    /// The text for people and engines.
     pub text: String,
 }
 
@@ -53,12 +53,12 @@ impl FailureReport {
         }
     }
 
-    /// The bytes to send. Nothing of it can fail: it is an object of two strings.
+    /// The bytes to send. This cannot fail: it is an object of two strings.
     pub fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_else(|_| self.text.clone().into_bytes())
     }
 
-    /// Reads the bytes that came.
+    /// Reads the bytes received.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         serde_json::from_slice(bytes)
             .unwrap_or_else(|_| Self::step(String::from_utf8_lossy(bytes).into_owned()))
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(FailureReport::from_bytes(&sent.to_bytes()), sent);
         let old = FailureReport::from_bytes(b"exec: \"x\": permission denied");
         assert_eq!(old, FailureReport::step("exec: \"x\": permission denied"));
-        // A sentence does not decide anything, whatever it says.
+        // The text decides nothing, whatever it says.
         let lies = FailureReport::step("error running startContainer hook #0: exit status 1");
         assert_eq!(
             FailureReport::from_bytes(lies.text.as_bytes()).failed,
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_absent_is_not_one_that_is_denied() {
+    fn a_missing_program_is_told_from_a_denied_one() {
         let failed = |why| {
             let name = "x".to_owned();
             FailureReport::from(&EnforceError::Program { name, why }).failed

@@ -1,10 +1,10 @@
-//! The container's mounts that its first process makes itself, after pivot_root and before anything else runs.
+//! The container's mounts that its init process makes itself, after pivot_root and before other code runs.
 //!
-//! Bind mounts arrive as descriptors: each source was opened and judged once, and that very tree is attached here. No
+//! Bind mounts arrive as descriptors: each source was opened and checked once, and that very tree is attached here. No
 //! source path is resolved a second time, so a swap in between (CVE-2021-25741, CVE-2023-27561) has no effect.
-//! Destinations were resolved in the image when they were planned; here no symbolic link is followed at all, because
-//! a directory above may belong to a running agent. Everything uses the descriptor-based mount calls: nothing is mounted
-//! on the host, and nothing is left to unmount when the container ends.
+//! Destinations were resolved in the image by the planner. No symbolic link is followed here, because a parent
+//! directory may belong to a running agent. Everything uses the descriptor-based mount calls: nothing is mounted on the
+//! host, and nothing has to be unmounted when the container ends.
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
@@ -28,14 +28,14 @@ use crate::plan::{EphemeralMount, FileKind, FilesystemPlan, VisibleFile};
 
 /// A mount that is made here rather than by libcontainer.
 pub struct OwnMount {
-    /// Where, in the container.
+    /// Its path in the container.
     pub destination: PathBuf,
     /// Its source.
     pub source: OwnSource,
 }
 
 impl OwnMount {
-    /// Whether mounts of the node came along with it.
+    /// Whether mounts of the node came along below it.
     fn has_more_below(&self) -> bool {
         let source = &self.source;
         matches!(source, OwnSource::Tree { reach, .. } if *reach == MountReach::Below)
@@ -44,32 +44,32 @@ impl OwnMount {
 
 /// The source of such a mount.
 pub enum OwnSource {
-    /// A detached copy of a judged source, with its attributes set.
+    /// A detached copy of a checked source, with its attributes set.
     Tree {
         /// The mount.
         tree: OwnedFd,
         /// Type of its root, for the mount point.
         kind: FileKind,
-        /// Whether mounts of the node came along below it, which nobody judged.
+        /// Whether unchecked mounts of the node came along below it.
         reach: MountReach,
     },
-    /// A detached copy of a judged directory, over which a part of the scratch is laid.
+    /// A detached copy of a checked directory, to be covered by an overlay whose upper directory is in the scratch.
     Private {
         /// The mount.
         tree: OwnedFd,
-        /// That part's name.
+        /// The name of its part of the scratch.
         name: String,
-        /// Attributes of the whole.
+        /// Attributes of the overlay.
         attributes: Bits,
-        /// Instead of a part of the scratch: a directory with `upper` and `work`, as a mount.
+        /// In place of the scratch: a mounted directory with `upper` and `work`.
         kept: Option<OwnedFd>,
     },
     /// An empty file system in memory, with these options.
     Tmpfs(Vec<String>),
 }
 
-/// Makes the mounts and private directories of the plan, parents before children, and masks last. Private directories are parts
-/// of `disk`, or of memory without one; `image` says whose user namespace this is, and which layers the root has.
+/// Makes the mounts and private directories of the plan, parents before children, and masks last. Private directories
+/// are on `disk`, or in memory without one. `image` tells whose user namespace this is, and which layers the root has.
 pub fn mount_all(
     plan: &FilesystemPlan,
     own: &[OwnMount],
@@ -81,7 +81,7 @@ pub fn mount_all(
         let step = "open /dev/null, to hide files with it";
         masks.hold_null().map_err(EnforceError::step(step))?;
     }
-    // Below the workbench first, while it is not covered.
+    // Mounts below the workbench first, while it is not covered.
     let (at_bench, others): (Vec<_>, Vec<_>) = own
         .iter()
         .partition(|m| m.destination.starts_with(WORKBENCH));
@@ -131,8 +131,8 @@ pub fn mount_all(
     readonly.try_for_each(|p| read_only(p, FollowLinks::Never, ReadOnlyScope::WithMountsBelow))
 }
 
-/// Makes the working directory where it is missing from the container's own files, as runc makes it in the image. An error is
-/// left to the step that enters it.
+/// Makes the working directory if the container's own files lack it, as runc makes it in the image. Errors are left to
+/// the step that enters it.
 pub fn make_working_directory(plan: &FilesystemPlan, cwd: &Path) -> Result<(), EnforceError> {
     if plan.is_own(cwd) && rustix::fs::stat(cwd).is_err() {
         let made = make_mount_point(root()?.as_fd(), cwd, FileKind::Directory);
@@ -152,7 +152,7 @@ fn depth(path: &Path) -> usize {
     path.components().count()
 }
 
-/// A private directory comes after the mounts at its own depth, which it may cover, and before those below it.
+/// A private directory comes after the mounts at its own depth, which it may cover, and before deeper ones.
 fn in_order(
     plan: &FilesystemPlan,
     mounts: Vec<&OwnMount>,
@@ -213,14 +213,14 @@ fn mount_one(
     }
 }
 
-/// Hides the mounts of the node that came along below a mount. They cannot be removed, and nobody judged them.
+/// Masks the node's mounts that came along below a mount. They cannot be removed, and were not checked.
 fn cover_below(tree: &OwnedFd, at: &Path, masks: &mut Masks<'_>) -> Result<(), EnforceError> {
     let step = || format!("hide the node's mounts below {at:?}");
     let same = |seen: OwnedFd| {
         let (seen, judged) = (rustix::fs::fstat(seen)?, rustix::fs::fstat(tree)?);
         Ok((seen.st_dev, seen.st_ino) == (judged.st_dev, judged.st_ino))
     };
-    // What is mounted on the judged directory itself would be seen in its place.
+    // A mount on the checked directory itself would hide it.
     match FollowLinks::Never.open(at).and_then(same) {
         Ok(true) => {}
         Ok(false) => return Err(EnforceError::step(step())(Errno::STALE)),
@@ -241,7 +241,7 @@ fn root() -> Result<OwnedFd, EnforceError> {
     .map_err(EnforceError::step("open the root directory"))
 }
 
-/// Makes sure that there is something to mount on, below `root`. Follows no symbolic link.
+/// Makes sure that a mount point exists below `root`. Follows no symbolic link.
 pub fn make_mount_point(
     root: std::os::fd::BorrowedFd<'_>,
     destination: &Path,
@@ -273,7 +273,7 @@ pub fn make_mount_point(
         let there = open_beneath(&at, name);
         match (made, there) {
             (_, Ok(fd)) => at = fd,
-            // Not made because of a read-only file system, say: that is the reason, not that it is missing.
+            // The reason why it could not be made, such as a read-only file system, rather than that it is missing.
             (Err(e), Err(Errno::NOENT)) => return Err(failed(e)),
             (_, Err(e)) => return Err(failed(e)),
         }
@@ -292,24 +292,24 @@ fn open_beneath(at: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
     )
 }
 
-/// Makes the cgroup file systems read-only where the plan or the engine asks for it: libcontainer mounts the
-/// controllers of cgroup v1 writable below a read-only tmpfs, and a root without capabilities could raise its own limits.
+/// Makes the cgroup file systems read-only if the plan or the engine requests it. libcontainer mounts the controllers
+/// of cgroup v1 writable below a read-only tmpfs, and a root without capabilities could raise its own limits.
 pub(super) fn lock_cgroups(path: &Path, follow: FollowLinks) -> Result<(), EnforceError> {
     remount_read_only(path, follow, MountReach::Below)
         .map_err(EnforceError::step("make the cgroup mounts read-only"))
 }
 
-/// What is mounted at /sys before the inner network namespace's sysfs.
+/// The mount at /sys before the inner network namespace's sysfs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EarlySysfs {
-    /// That of the engine's network namespace.
+    /// The sysfs of the engine's network namespace.
     Engines,
-    /// An empty directory: the caller may not mount that one.
+    /// An empty directory: the caller may not mount that sysfs.
     None,
 }
 
-/// Replaces /sys by the inner namespace's own sysfs, and masks the plan's paths there again: a sysfs that was
-/// mounted before the move goes on showing the engine's interfaces.
+/// Replaces /sys by the inner namespace's sysfs, and masks the plan's paths there again. A sysfs from before the move
+/// would still show the engine's interfaces.
 pub fn replace_sysfs(
     sysfs: &OwnedFd,
     plan: &FilesystemPlan,
@@ -321,7 +321,7 @@ pub fn replace_sysfs(
         .filter(|d| *d != sys && d.starts_with(sys))
         .map(|path| Ok((path, keep(path)?)))
         .collect::<Result<Vec<_>, EnforceError>>()?;
-    // The engine's goes, rather than lying below ours: /proc/mounts then names one.
+    // The engine's is unmounted instead of covered, so that /proc/mounts names only one.
     match before {
         EarlySysfs::Engines => unmount(sys, UnmountFlags::DETACH)
             .map_err(EnforceError::step("unmount the engine's sysfs"))?,
@@ -343,12 +343,12 @@ fn keep(path: &Path) -> Result<OwnedFd, EnforceError> {
         .map_err(EnforceError::step(format!("keep the mount {path:?}")))
 }
 
-/// Makes a directory a mount point, of itself: a mount point is not renamed or removed (EBUSY). It keeps the attributes of
-/// the mount that it lies in.
+/// Mounts a directory on itself: a mount point cannot be renamed or removed (EBUSY). It keeps the attributes of the
+/// surrounding mount.
 fn pin(plan: &FilesystemPlan, path: &Path) -> Result<(), EnforceError> {
     let step = || format!("hold {path:?} in place while it is masked (start again)");
     let place = match FollowLinks::Never.open(path) {
-        // The image has nothing there that could be hidden.
+        // The image has nothing to hide there.
         Err(Errno::NOENT | Errno::NOTDIR) if plan.is_own(path) => return Ok(()),
         found => found.map_err(EnforceError::step(step()))?,
     };
@@ -356,7 +356,7 @@ fn pin(plan: &FilesystemPlan, path: &Path) -> Result<(), EnforceError> {
     attach(&tree, &place).map_err(EnforceError::step(step()))
 }
 
-/// A tmpfs with the options that plans keep: `key=value`, and attributes of the mount that restrict it.
+/// A tmpfs with a plan's options: `key=value`, and attributes of the mount that restrict it.
 pub(super) fn tmpfs_with(options: &[String]) -> Result<OwnedFd, EnforceError> {
     let step = "make a file system in memory";
     let fs =

@@ -1,5 +1,6 @@
-//! Private files, which are thrown away: the root's overlay, /tmp, home directories. All of it lies in one file system, in
-//! memory or on a disk that no other process sees ([`crate::runtime::create::scratch`]), which goes with the last mount of it.
+//! Private files, which are thrown away: the root's overlay, /tmp, home directories. All lie in one file system, in
+//! memory or on a disk that no other process sees ([`crate::runtime::create::scratch`]). It is freed with its last
+//! mount.
 
 use std::cell::OnceCell;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,38 +21,38 @@ use crate::plan::{EphemeralContent, EphemeralMount, FilesystemPlan};
 use crate::policy::RootAccess;
 use crate::sys::mount::change;
 
-/// Where the file system is attached while directories are taken from it; every container has it.
+/// Where the file system is attached while directories are made from it; every container has this path.
 pub(super) const WORKBENCH: &str = "/dev";
 
 /// The file system, attached to the workbench.
 pub(super) struct Scratch<'a> {
     root: OverlayMount<'a>,
     user_namespace: UserNamespace,
-    /// The layers of the engine's overlay that is the root.
+    /// The layers of the engine's overlay that is the container's root.
     layers: Option<&'a ImageLayers>,
-    /// An overlay over those, of which private directories are parts: where it is attached.
+    /// Where an overlay over those layers is attached; private directories are parts of it.
     view: OnceCell<PathBuf>,
 }
 
-/// The lower part of an overlay.
+/// The lower layer of an overlay.
 #[derive(Clone, Copy)]
 enum LowerLayer<'a> {
-    /// A directory, which nothing else is written over.
+    /// A directory that no other overlay uses.
     Directory(&'a Path),
-    /// A directory over which an earlier overlay has written in the same place.
+    /// A directory over which an earlier overlay has used the same upper directory.
     Again(&'a Path),
-    /// The image's layers, of which the top one is written by the engine.
+    /// The image's layers; the engine writes the top one.
     Layers(&'a ImageLayers),
 }
 
-/// An overlay to mount: made here, or before.
+/// An overlay to mount: one to make here, or an existing one.
 enum OverlayMount<'a> {
     Here(OwnedFd),
     Before(&'a OwnedFd),
 }
 
 impl<'a> Scratch<'a> {
-    /// Attaches the file system; nothing where nothing is thrown away.
+    /// Attaches the file system; `None` if nothing is private.
     pub(super) fn open(
         plan: &FilesystemPlan,
         disk: Option<&'a OwnedFd>,
@@ -87,8 +88,8 @@ impl<'a> Scratch<'a> {
             .map_err(EnforceError::step("detach the scratch file system"))
     }
 
-    /// Where the root is thrown away: an overlay over the image takes its place, and the kernel's own file systems, which
-    /// are mounted by now, move there. Nothing of this is seen on the node.
+    /// If the root is ephemeral: puts an overlay over the image in its place, and moves the kernel's file systems,
+    /// which are mounted by now, there. The node sees none of this.
     pub(super) fn replace_root(&self, plan: &FilesystemPlan) -> Result<(), EnforceError> {
         if plan.root != RootAccess::Ephemeral {
             return Ok(());
@@ -100,7 +101,7 @@ impl<'a> Scratch<'a> {
         let like = rustix::fs::fstat(&old).map_err(EnforceError::step(step("look at")))?;
         self.upper("root", &like, None)
             .map_err(EnforceError::step(step("make")))?;
-        // The overlay keeps its parts; the workbench is cleared while /dev below it moves.
+        // The overlay keeps its own reference; the workbench is cleared while /dev below it moves.
         let again = copy(self.fd(), MountReach::One).map_err(EnforceError::step(step("keep")))?;
         let new = self.over_root("root", &old)?;
         unmount(WORKBENCH, UnmountFlags::DETACH).map_err(EnforceError::step(step("leave")))?;
@@ -111,14 +112,14 @@ impl<'a> Scratch<'a> {
         }
         rustix::process::fchdir(&new)
             .and_then(|()| rustix::process::pivot_root(".", "."))
-            // The old root lies over the new one now.
+            // The old root now lies over the new one.
             .and_then(|()| unmount(".", UnmountFlags::DETACH))
             .and_then(|()| rustix::process::chdir("/"))
             .map_err(EnforceError::step(step("enter")))?;
         attach_at(&again, Path::new(WORKBENCH))
     }
 
-    /// An overlay over the image, whose parts have been made. `old` is its root.
+    /// An overlay over the image, whose upper directory exists. `old` is the image's root.
     fn over_root(&self, name: &str, old: &OwnedFd) -> Result<OwnedFd, EnforceError> {
         let below = match self.layers {
             Some(layers) => LowerLayer::Layers(layers),
@@ -174,7 +175,8 @@ impl<'a> Scratch<'a> {
                 return attach_at(&self.of_view(&dir.path)?, &dir.path);
             }
             Ok(fd) => rustix::fs::fstat(&fd).map_err(EnforceError::step(step("look at")))?,
-            // The image has no such directory, and the root file system is read-only: nothing to make writable.
+            // The image has no such directory, and the root file system is read-only: there is nothing to make
+            // writable.
             Err(Errno::NOENT) => return Ok(()),
             // Following the link would make a directory writable that the plan does not name.
             Err(Errno::LOOP) => return Err(EnforceError::Link(dir.path.clone())),
@@ -199,8 +201,8 @@ impl<'a> Scratch<'a> {
         attach_at(&mount, &dir.path)
     }
 
-    /// An overlay over a mount that is attached nowhere: its directory is seen as it is, and writes are thrown away.
-    /// The lower directory is attached where no other process changes names, so that no path of the container's leads to it.
+    /// An overlay over a detached mount: reads show its directory, and writes are thrown away. The lower directory is
+    /// attached where no other process changes names, so that no path of the container leads to it.
     pub(super) fn over(
         &self,
         tree: &OwnedFd,
@@ -226,7 +228,7 @@ impl<'a> Scratch<'a> {
         Ok(overlay)
     }
 
-    /// A mount, attached to the workbench by this name: where it is there.
+    /// Attaches a mount to the workbench under this name; returns its path.
     fn attached(&self, tree: &OwnedFd, name: &str) -> std::io::Result<PathBuf> {
         make_dir(self.fd(), name, 0o700)?;
         let place = Path::new(WORKBENCH).join(name);
@@ -234,7 +236,8 @@ impl<'a> Scratch<'a> {
         Ok(place)
     }
 
-    /// A directory to write to, with the owner and, unless it is given, the mode of the one that it stands for.
+    /// Makes a directory to write to, with the owner of the directory that it replaces, and its mode unless one is
+    /// given.
     fn upper(&self, name: &str, like: &Stat, mode: Option<u32>) -> rustix::io::Result<()> {
         let upper = format!("{name}.upper");
         make_dir(self.fd(), &upper, mode.unwrap_or(like.st_mode & 0o7777))?;
@@ -242,7 +245,7 @@ impl<'a> Scratch<'a> {
             let (uid, gid) = (Uid::from_raw(like.st_uid), Gid::from_raw(like.st_gid));
             let none = AtFlags::empty();
             match rustix::fs::chownat(self.fd(), upper.as_str(), Some(uid), Some(gid), none) {
-                // Somebody whom the container's user namespace does not know: it stays its root's.
+                // An owner that the container's user namespace does not map: its root stays the owner.
                 Ok(()) | Err(Errno::INVAL) => {}
                 Err(e) => return Err(e),
             }
@@ -250,7 +253,7 @@ impl<'a> Scratch<'a> {
         make_dir(self.fd(), &format!("{name}.work"), 0o700)
     }
 
-    /// The directory itself as a mount with these attributes.
+    /// The directory itself, as a mount with these attributes.
     fn part(&self, name: &str, attributes: Bits) -> std::io::Result<OwnedFd> {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let tree = open_tree(CWD, format!("{WORKBENCH}/{name}.upper"), flags)?;
@@ -272,7 +275,7 @@ impl<'a> Scratch<'a> {
         }
         fs.set("upperdir", &written.upper)?;
         fs.set("workdir", &written.work)?;
-        // Nothing of it outlives the container, or it is a cache: no write waits for the disk (since Linux 5.10).
+        // Do not wait for the disk (since Linux 5.10): the files die with the container, or are a cache.
         fs.set_flag("volatile")?;
         self.keep_links(&fs, below)?;
         let made = fs.mount(attributes);
@@ -282,21 +285,21 @@ impl<'a> Scratch<'a> {
         made
     }
 
-    /// Options by which a file that is written keeps its other names. The kernel looks for the file that it came from by a handle,
-    /// and trusts the handles of a file system without a UUID only beside an option that forbids changes from below
-    /// (`ovl_allow_offline_changes`). `xino=on` would be one too, but over memory it gives inode numbers beyond 2^53, which
-    /// JavaScript takes for one another.
+    /// Options that keep a file's other names when it is written. The kernel finds the original of a file by its
+    /// handle. It trusts handles of a file system without a UUID only with an option that forbids changes from below
+    /// (`ovl_allow_offline_changes`). `xino=on` would do, but over memory it gives inode numbers beyond 2^53, which
+    /// JavaScript cannot tell apart.
     fn keep_links(&self, fs: &NewFileSystem, below: LowerLayer<'_>) -> rustix::io::Result<()> {
         if self.user_namespace != UserNamespace::Nodes {
-            // Without it an overlay needs trusted.* attributes, which only the host's root may set. None of the others goes with it,
-            // and there are no handles.
+            // Without it an overlay needs trusted.* attributes, which only the host's root may set. The other options
+            // conflict with it, and there are no handles.
             return fs.set_flag("userxattr");
         }
         fs.set("redirect_dir", "on")?;
         match below {
-            // Names that a file has below stay one file as well. The kernel falls back by itself where there are no handles.
+            // A lower file's hard links stay one file. The kernel falls back by itself if there are no handles.
             LowerLayer::Directory(_) => fs.set("index", "on"),
-            // It would refuse what the engine writes to (EBUSY), and a cache that was made anew (ESTALE).
+            // `index` would refuse directories that the engine writes (EBUSY), and a cache that was remade (ESTALE).
             LowerLayer::Layers(_) | LowerLayer::Again(_) => Ok(()),
         }
     }
@@ -323,7 +326,7 @@ impl UpperDirs {
         self.upper.with_extension(what)
     }
 
-    /// In a directory of its own.
+    /// In a separate directory.
     fn at(dir: &Path) -> Self {
         Self {
             upper: dir.join("upper"),
@@ -344,7 +347,7 @@ fn move_to(old: &OwnedFd, new: &OwnedFd, path: &Path) -> rustix::io::Result<()> 
 }
 
 fn in_memory(bytes: u64) -> Result<OwnedFd, EnforceError> {
-    // A file costs the kernel about a kilobyte even when it is empty: files are bounded with the bytes.
+    // Even an empty file costs the kernel about a kilobyte: so the number of files is limited with the bytes.
     let files = (bytes / 1024).max(1024);
     tmpfs_with(&[
         format!("size={bytes}"),

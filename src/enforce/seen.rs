@@ -1,7 +1,7 @@
-//! The visible part of a directory of credentials: the files that git has, in a directory of our own that covers it.
+//! The visible part of a directory of credentials: git's files, in a directory of our own that covers it.
 //!
-//! The directory is covered as a whole, so that later files are hidden too, and no process writes there. Each
-//! file is the very one that was judged, read-only.
+//! The whole directory is covered, so that later files are hidden too, and no process can write there. Each visible
+//! file is the one that was checked, read-only.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::kernel::mount_options::{Bits, MountReach};
 use crate::plan::{VisibleFile, VisibleKind};
 use crate::sys::mount::change;
 
-/// Makes a directory empty but for these files, which lie in it now.
+/// Makes a directory empty except for these files, which exist in it now.
 pub(super) fn mask_but(path: &Path, files: &[VisibleFile]) -> Result<(), EnforceError> {
     let step = || format!("mask {path:?} except git's files (if it changed, start again)");
     let hidden = FollowLinks::Never
@@ -24,7 +24,7 @@ pub(super) fn mask_but(path: &Path, files: &[VisibleFile]) -> Result<(), Enforce
         .map_err(EnforceError::step(step()))?;
     let parts = files.iter().map(|f| f.path.components().count());
     let cover = room_for(1 + parts.sum::<usize>()).map_err(EnforceError::step(step()))?;
-    // The kernel mounts in nothing that is not mounted itself.
+    // The kernel can mount only on a mounted directory.
     attach(&cover, &hidden).map_err(EnforceError::step(step()))?;
     for file in files {
         place(&hidden, &cover, file).map_err(EnforceError::step(format!(
@@ -36,7 +36,7 @@ pub(super) fn mask_but(path: &Path, files: &[VisibleFile]) -> Result<(), Enforce
         .map_err(EnforceError::step(step()))
 }
 
-/// A file system in memory of so many files, itself among them.
+/// A file system in memory for this many files, including its root.
 fn room_for(files: usize) -> rustix::io::Result<OwnedFd> {
     let fs = NewFileSystem::begin("tmpfs", Path::new("tmpfs"))?;
     fs.set("nr_inodes", files.to_string().as_str())?;
@@ -44,7 +44,7 @@ fn room_for(files: usize) -> rustix::io::Result<OwnedFd> {
 }
 
 fn place(hidden: &OwnedFd, cover: &OwnedFd, file: &VisibleFile) -> rustix::io::Result<()> {
-    // For every user of the container, and for every umask of the caller.
+    // For every user of the container, whatever the caller's umask.
     const DIRECTORY: Mode = Mode::from_raw_mode(0o755);
     let above: Vec<&Path> = file.path.ancestors().skip(1).collect();
     for directory in above.into_iter().rev() {

@@ -1,5 +1,5 @@
-//! Standard input, output and error. They belong to the program's user, who may open them again by /dev/stdout. A
-//! terminal has the requested size.
+//! Standard input, output and error. They belong to the program's user, who may reopen them by /dev/stdout. A terminal
+//! gets the requested size.
 
 use oci_spec::runtime::Process;
 use rustix::fs::{FileType, OFlags, Stat};
@@ -9,8 +9,9 @@ use rustix::termios::{OptionalActions, OutputModes, Winsize};
 use super::EnforceError;
 use super::walls::Ruler;
 
-/// Gives descriptors 0 to 2 to a user, as runc does. The group stays: a terminal's is `tty`. Not /dev/null, which is
-/// everybody's; and under a policy no file, only pipes, sockets and terminals, which the engine made for this process.
+/// Gives descriptors 0 to 2 to a user, as runc does. The group stays: a terminal's is `tty`. /dev/null stays, which all
+/// share. Under a policy files stay too: only pipes, sockets and terminals change, which the engine made for this
+/// process.
 pub fn give_to(uid: u32, ruler: Ruler) -> Result<(), EnforceError> {
     for number in 0..3 {
         let Some(fd) = crate::sys::process::borrow_inherited(number) else {
@@ -24,7 +25,7 @@ pub fn give_to(uid: u32, ruler: Ruler) -> Result<(), EnforceError> {
         }
         let owner = Some(rustix::fs::Uid::from_raw(uid));
         match rustix::fs::fchown(fd, owner, None) {
-            // Not mapped in the user namespace, or on a file system that is read-only: it stays as it is (runc).
+            // Not mapped in the user namespace, or on a read-only file system: it stays as it is (runc).
             Ok(()) | Err(Errno::INVAL | Errno::PERM | Errno::ROFS) => {}
             Err(e) => {
                 return Err(EnforceError::step(format!(
@@ -36,8 +37,8 @@ pub fn give_to(uid: u32, ruler: Ruler) -> Result<(), EnforceError> {
     Ok(())
 }
 
-/// libcontainer puts the container's /dev/null, opened for reading alone, in place of the node's: a program that writes to
-/// its standard output or error there would fail.
+/// libcontainer replaces the node's /dev/null by the container's, opened only for reading. Writes to standard output or
+/// error would then fail.
 pub fn make_null_writable() -> Result<(), EnforceError> {
     let step = || EnforceError::step("open /dev/null for standard output");
     let null = rustix::fs::makedev(1, 3);
@@ -70,7 +71,7 @@ pub fn make_null_writable() -> Result<(), EnforceError> {
     Ok(())
 }
 
-/// Gives the terminal the size that the process asks for (`process.consoleSize`); libcontainer does not.
+/// Gives the terminal the requested size (`process.consoleSize`); libcontainer does not.
 pub fn set_size(process: Option<&Process>) -> Result<(), EnforceError> {
     let size = process
         .filter(|p| p.terminal() == Some(true))
@@ -89,7 +90,7 @@ pub fn set_size(process: Option<&Process>) -> Result<(), EnforceError> {
         .map_err(EnforceError::step("set the size of the terminal"))
 }
 
-/// A new line stays one character, as with runc: output that goes to a file has no carriage returns. Here, because the
+/// A newline stays one character, as with runc: output to a file gets no carriage returns. Set here, because the
 /// program may write before the relay has the terminal.
 pub fn keep_newlines() -> Result<(), EnforceError> {
     let terminal = rustix::stdio::stdin();

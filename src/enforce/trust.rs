@@ -1,7 +1,7 @@
-//! The certificate of the container's own authority, in each file of trusted certificates of the container: the file is covered by a
-//! copy with one certificate more. What lies below is not changed.
+//! Adds the certificate of the container's own authority to each of the container's files of trusted certificates: a
+//! copy with one more certificate covers the file. The file below does not change.
 //!
-//! It is done when all mounts are there, because a file of the image may lie under a volume.
+//! This happens when all mounts exist, because a volume may cover a file of the image.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -26,7 +26,7 @@ const LARGEST: u64 = 4 << 20;
 pub struct TrustStore {
     /// The certificate of the container's authority (PEM).
     pub authority: String,
-    /// What the node trusts (PEM), for a container that has no list of its own.
+    /// The node's trusted certificates (PEM), for a container without a list of its own.
     pub nodes: String,
 }
 
@@ -42,15 +42,15 @@ impl TrustStore {
     }
 }
 
-/// Puts it into the lists of the container, into the files that its variables name, and into [`TRUST_IN`], where other variables
-/// lead.
+/// Adds it to the container's lists, to the files that its variables name, and to [`TRUST_IN`], to which other
+/// variables point.
 pub(super) fn add(trust: &TrustStore, environment: &[String]) -> Result<(), EnforceError> {
     let at = Path::new(TRUST_IN);
     let step = || format!("make the container's trusted certificates in {at:?}");
     let cover = NewFileSystem::begin("tmpfs", Path::new("tmpfs"))
         .and_then(|fs| fs.mount(Bits::NO_PRIVILEGE.and(Bits::NO_PROGRAM)))
         .map_err(EnforceError::step(step()))?;
-    // The kernel mounts nothing out of what is not mounted itself.
+    // The kernel can copy only mounted trees.
     attach_at(&cover, at)?;
     make(&cover, AUTHORITY, trust.authority.as_bytes()).map_err(EnforceError::step(step()))?;
     let lists = lists().map(|list| extend(trust, &cover, list));
@@ -65,7 +65,7 @@ pub(super) fn add(trust: &TrustStore, environment: &[String]) -> Result<(), Enfo
         .map_err(EnforceError::step(step()))
 }
 
-/// Covers a file by a copy with the certificate; what is in that. Nothing where there is no such file.
+/// Covers a file by a copy with the certificate, and returns its content; `None` if there is no such file.
 fn extend(
     trust: &TrustStore,
     cover: &OwnedFd,
@@ -79,7 +79,7 @@ fn extend(
     let covered = make(cover, NAME, &added).and_then(|file| {
         let stat = rustix::fs::fstat(&there)?;
         let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
-        // Where the owner is nobody in this user namespace it stays root's; under an ACL the group's bits mean another thing.
+        // An owner that this user namespace does not map stays root; under an ACL the group bits mean something else.
         let owned = rustix::fs::fchown(&file, Some(uid), Some(gid));
         let listed = rustix::fs::fgetxattr(&there, c"system.posix_acl_access", &mut [0_u8; 0]);
         let group = match (owned, listed) {
@@ -91,7 +91,7 @@ fn extend(
         let tree = copy(&file, MountReach::One)?;
         change(tree.as_fd(), Bits::READ_ONLY, None, MountReach::One).map_err(errno)?;
         attach(&tree, &there)?;
-        // It is seen there alone, by whoever may read what it covers.
+        // It is visible only there, with the permissions of the covered file.
         rustix::fs::unlinkat(cover, NAME, AtFlags::empty())
     });
     covered.map_err(EnforceError::step(format!(
@@ -110,17 +110,17 @@ fn make(directory: &OwnedFd, name: &str, bytes: &[u8]) -> rustix::io::Result<Own
     let new = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = File::from(rustix::fs::openat(directory, name, new, ALL_READ)?);
     file.write_all(bytes).map_err(errno)?;
-    // Whatever the umask is.
+    // Set again: the umask may have reduced it.
     rustix::fs::fchmod(&file, ALL_READ)?;
     Ok(file.into())
 }
 
-/// A list, and what is in it; `None` where there is none, and where it is left alone: its programs then trust nothing that is opened.
-/// A link leads to another file of the lists, or is left alone as well.
+/// A list and its content; `None` if it is missing, or left alone: its programs then trust no opened TLS. A link to
+/// another list, or to any other file, is left alone as well.
 fn read(path: &Path) -> Option<(OwnedFd, Vec<u8>)> {
     match read_list(path) {
         Ok(list) => list,
-        // What this process may not read no program of the container may either.
+        // The container's programs cannot read what this process cannot.
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => None,
         Err(error) => {
             log::warn!(
@@ -137,7 +137,7 @@ fn read_list(path: &Path) -> rustix::io::Result<Option<(OwnedFd, Vec<u8>)>> {
         let flags = flags | OFlags::CLOEXEC;
         rustix::fs::openat2(rustix::fs::CWD, path, flags, Mode::empty(), links)
     };
-    // Nothing is opened for reading that may act or wait when it is: a device, a pipe, a file of the kernel's or of a server's.
+    // Open for reading only if that cannot block or act: no device, pipe, or file of the kernel or a server.
     let found = open(OFlags::PATH)?;
     let stat = rustix::fs::fstat(&found)?;
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
@@ -160,11 +160,11 @@ fn read_list(path: &Path) -> rustix::io::Result<Option<(OwnedFd, Vec<u8>)>> {
     Ok(is_list.then(|| (file.into(), bytes)))
 }
 
-/// What each list has.
+/// The beginning of each certificate.
 const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
-/// Whether files of such a file system (statfs(2)) are bytes that somebody has written, on a disk or in memory: what images and
-/// volumes are on.
+/// Whether a file system of this type (statfs(2)) only stores bytes, on a disk or in memory, like those of images and
+/// volumes.
 fn is_of_a_disk(kind: rustix::fs::FsWord) -> bool {
     const DISKS: [rustix::fs::FsWord; 11] = [
         0xef53,      // ext2, ext3, ext4
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_is_a_list_of_whole_certificates_afterwards() {
+    fn an_added_certificate_stands_apart_in_the_list() {
         let trust = TrustStore {
             authority: "own\n".to_owned(),
             nodes: "node\n".to_owned(),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plain_file_is_left_alone() {
+    fn only_plain_files_are_changed() {
         for path in [
             "/nonexistent/x",
             "/etc/passwd/x",

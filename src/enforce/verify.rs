@@ -1,6 +1,6 @@
-//! The process looks at itself, in the kernel, before it executes the container's code.
+//! Checks of the process's own state, in the kernel, before it executes the container's code.
 //!
-//! prctl(2) and capget(2) only: the container's /proc could be anything.
+//! Only prctl(2) and capget(2): the container's /proc could be anything.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::{EnforceError, privileges, process};
 use crate::plan::CapabilitySets;
 use crate::sys::user_namespace::Ids;
 
-/// The capability sets are those that were planned.
+/// The capability sets are the planned ones.
 pub fn capabilities(planned: &CapabilitySets) -> Result<(), EnforceError> {
     let found = privileges::current()?;
     if found == *planned {
@@ -25,7 +25,7 @@ pub fn capabilities(planned: &CapabilitySets) -> Result<(), EnforceError> {
     })
 }
 
-/// no_new_privs is on: libcontainer throws away the result of setting it.
+/// no_new_privs is on: libcontainer ignores errors of setting it.
 pub fn no_new_privs() -> Result<(), EnforceError> {
     let found = rustix::thread::no_new_privs().map_err(EnforceError::step("read no_new_privs"))?;
     if found {
@@ -52,7 +52,7 @@ pub fn hidden_from_tracers() -> Result<(), EnforceError> {
     })
 }
 
-/// The effective group is not the real one.
+/// The effective group differs from the real one.
 pub fn borrowed_group() -> Result<(), EnforceError> {
     let real = rustix::process::getgid();
     if rustix::process::getegid() != real {
@@ -79,16 +79,16 @@ pub fn seccomp() -> Result<(), EnforceError> {
     })
 }
 
-/// The supplementary groups are those of the spec, and none of the runtime's caller.
+/// The supplementary groups are the spec's, and none of the runtime's caller.
 ///
-/// Where a user namespace forbids setgroups(2) the caller's stay: then there must be none but the process's own group,
-/// which it has anyway. Without a policy that is as with runc, which goes on.
+/// If a user namespace forbids setgroups(2), the caller's groups stay. Then there must be none but the process's own
+/// group, which it has anyway. Without a policy extra groups are accepted, as in runc.
 pub fn groups(spec: &Spec, set: GroupsOutcome, ruler: Ruler) -> Result<(), EnforceError> {
     let (planned, own) = (process::groups(spec), process::gid(spec));
     let found = crate::sys::user::groups().map_err(EnforceError::step("read the groups"))?;
     let forbidden = set == GroupsOutcome::Forbidden;
     let lenient = forbidden && ruler == Ruler::Engine;
-    // Nothing can have added any since `create`: setgroups(2) is forbidden there.
+    // None can have been added since `create`: setgroups(2) is forbidden there.
     let kept = set == GroupsOutcome::Persons;
     if lenient || kept || are_planned(planned, own, &found, set) {
         return Ok(());
@@ -106,7 +106,7 @@ pub fn groups(spec: &Spec, set: GroupsOutcome, ruler: Ruler) -> Result<(), Enfor
     })
 }
 
-/// The process is this person by all of its ids.
+/// All ids of the process are this user's.
 pub fn person(planned: Ids) -> Result<(), EnforceError> {
     let step = || EnforceError::step("read the ids");
     let uids = crate::sys::process::user_ids().map_err(step())?;
@@ -151,11 +151,11 @@ mod tests {
     }
 
     #[test]
-    fn where_groups_cannot_be_set_the_processes_own_is_no_other() {
+    fn where_groups_cannot_be_set_only_the_processes_own_may_stay() {
         assert!(are_planned(&[], 1000, &[1000], Forbidden));
         assert!(are_planned(&[1000, 7], 1000, &[7], Forbidden));
         assert!(!are_planned(&[], 1000, &[1000, 27], Forbidden));
-        // A group that is not mapped shows as the overflow group, and is a right outside all the same.
+        // An unmapped group shows as the overflow group, and still gives rights outside.
         assert!(!are_planned(&[], 1000, &[65534], Forbidden));
     }
 }

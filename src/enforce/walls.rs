@@ -1,4 +1,4 @@
-//! The walls of a process of a container, in types that have no place for an absent wall.
+//! The walls of a process of a container, in types that cannot express a missing wall.
 //!
 //! The runtime's `Option`s become walls or errors here, before any process of the container exists.
 
@@ -26,9 +26,9 @@ use crate::sys::user_namespace::Ids;
 
 /// The walls of one process of a container.
 pub enum ProcessWalls {
-    /// Those of its policy.
+    /// Its policy's.
     Policy(Box<PolicyWalls>),
-    /// Those of its spec, and none of ours.
+    /// Its spec's, and none of ours.
     Unconfined(Box<UnconfinedProcess>),
 }
 
@@ -37,7 +37,7 @@ pub enum ProcessWalls {
 pub enum Ruler {
     /// A policy's.
     Policy,
-    /// The engine's: it is as with runc.
+    /// The engine's: it behaves as with runc.
     Engine,
 }
 
@@ -47,27 +47,27 @@ pub struct PolicyWalls {
     pub common: CommonSetup,
     /// The syscall wall.
     pub filter: FilterWall,
-    /// First process or a later one.
+    /// Init process or exec process.
     pub role: Role<InitWork, TenantWork>,
 }
 
-/// First process or a later one.
+/// Init process or exec process.
 pub enum Role<Init, Tenant> {
-    /// The container's first process.
+    /// The container's init process.
     Init(Init),
-    /// A process of `exec`.
+    /// An exec process.
     Tenant(Tenant),
 }
 
 /// The part of the setup that every process has, with a policy or without.
 pub struct CommonSetup {
-    /// The capability sets to end with.
+    /// The capability sets that the program gets.
     pub capabilities: CapabilitySets,
     /// Receives the report of a failure; closed by execve.
     pub report: OwnedFd,
-    /// The terminal is relayed to the caller, whose own makes carriage returns.
+    /// The terminal is relayed to the caller's terminal, which makes the carriage returns.
     pub keep_newlines: bool,
-    /// The program that it ends as.
+    /// The program that it executes.
     pub program: ContainerProgram,
 }
 
@@ -88,20 +88,20 @@ impl CommonSetup {
     }
 }
 
-/// The part that every first process has, with a policy or without.
+/// The part that every init process has, with a policy or without.
 pub struct FirstProcess {
-    /// Working directory to enter once the mounts are there.
+    /// Working directory to enter once the mounts exist.
     pub cwd: Option<PathBuf>,
     /// Kill the process when the runtime that started it ends; a command of `wrap` must not outlive it.
     pub die_with_parent: bool,
     /// The program, or ours in front of it.
     pub leader: Leader,
-    /// The spec's hooks, of which startContainer's are run here, and the container's state for them.
+    /// The spec's hooks, of which startContainer's run here, and the container's state for them.
     pub hooks: Option<(Hooks, HookState)>,
 }
 
 impl FirstProcess {
-    /// To be called after the change of user, which would clear it (prctl(2), PR_SET_PDEATHSIG).
+    /// Call this after the change of user, which would clear it (prctl(2), PR_SET_PDEATHSIG).
     pub(super) fn die_with_parent(&self) -> Result<(), EnforceError> {
         if !self.die_with_parent {
             return Ok(());
@@ -111,7 +111,7 @@ impl FirstProcess {
     }
 }
 
-/// The namespaces and cgroups that a process of `exec` joins, with a policy or without.
+/// The namespaces and cgroups that an exec process joins, with a policy or without.
 pub struct JoinTargets {
     /// The container's user namespace, which libcontainer does not join.
     pub user: Option<JoinedUser>,
@@ -120,7 +120,7 @@ pub struct JoinTargets {
 }
 
 impl JoinTargets {
-    /// Sets the supplementary groups until the user namespace is joined, where their numbers mean others: none then.
+    /// Sets the supplementary groups: none if a user namespace is joined later, where their numbers mean other groups.
     pub(super) fn set_groups(&self, spec: &Spec) -> Result<GroupsOutcome, EnforceError> {
         privileges::set_groups(match &self.user {
             Some(_) => &[],
@@ -152,30 +152,30 @@ pub struct FilterWall {
 }
 
 impl FilterWall {
-    /// The program, and the way of its listener: `None` if nobody answers for a rule of it.
+    /// The program, and where its listener goes: `None` if no rule needs an answer.
     pub fn new(filter: SavedFilter, way: Option<ListenerWay>) -> Self {
         Self { filter, way }
     }
 
-    /// The wall of a container under a policy, which has a program.
+    /// The wall of a container under a policy, which must have a program.
     pub fn planned(
         filter: Option<SavedFilter>,
         way: Option<ListenerWay>,
     ) -> Result<Self, EnforceError> {
         let filter = filter.ok_or(EnforceError::Incomplete(WallKind::Syscalls))?;
-        // A listener that stays here could let every call go on.
+        // A listener that stays here could allow every call.
         match filter.has_listener() == way.is_some() {
             true => Ok(Self::new(filter, way)),
             false => Err(EnforceError::Incomplete(WallKind::Syscalls)),
         }
     }
 
-    /// Whether an agent answers for some of its rules.
+    /// Whether an agent answers some of its rules.
     pub(super) fn has_agent(&self) -> bool {
         matches!(self.way, Some(ListenerWay::Agent(_)))
     }
 
-    /// Loads the program, gives its listener away, and reads back that a filter is there.
+    /// Loads the program, sends its listener away, and reads back that a filter is loaded.
     pub(super) fn raise(&self) -> Result<(), EnforceError> {
         if let Some(ListenerWay::Sidecar(socket)) = &self.way {
             listener::prepare(socket)?;
@@ -191,9 +191,9 @@ impl FilterWall {
     }
 }
 
-/// The first process of a container under a policy.
+/// The init process of a container under a policy.
 pub struct InitWork {
-    /// The part that every first process has.
+    /// The part that every init process has.
     pub process: FirstProcess,
     /// The plan.
     pub plan: Plan,
@@ -204,7 +204,7 @@ pub struct InitWork {
 }
 
 impl InitWork {
-    /// The person that the process ends as, where its caller has no root's rights.
+    /// The user that the process becomes, if its caller has no root's rights.
     pub(super) fn person(&self) -> Option<Ids> {
         match self.files.user_namespace {
             UserNamespace::Persons(person) => Some(person),
@@ -212,7 +212,7 @@ impl InitWork {
         }
     }
 
-    /// The one cgroup mount of the plan.
+    /// The plan's cgroup mount.
     pub(super) fn cgroup_mount(&self) -> Option<&Path> {
         let mut mounts = self.plan.filesystem.mounts.iter();
         let mount = mounts.find(|m| m.shows_cgroups())?;
@@ -220,16 +220,16 @@ impl InitWork {
     }
 }
 
-/// Where the first process gets its network namespace.
+/// Where the init process gets its network namespace.
 pub enum InnerNetwork {
-    /// From the sidecar, at the other end of this socket: the container has a network of its own.
+    /// From the sidecar, through this socket: the container has a network of its own.
     Own(OwnedFd),
     /// libcontainer has already put it in another container's, which has this cookie.
     Shared(u64),
 }
 
 impl InnerNetwork {
-    /// One or the other, as planned.
+    /// The planned one.
     pub fn planned(plan: &Plan, sidecar: Option<OwnedFd>) -> Result<Self, EnforceError> {
         match (&plan.network.shared, sidecar) {
             (Some(shared), None) => Ok(Self::Shared(shared.cookie)),
@@ -239,25 +239,25 @@ impl InnerNetwork {
     }
 }
 
-/// The mounts of the first process.
+/// The mounts of the init process.
 pub struct InitFiles {
     /// The kernel's file systems that it mounts itself.
     pub(super) kernel: KernelFiles,
-    /// Mounts of judged sources, and private ones, which it makes itself too.
+    /// Mounts of checked sources, and private ones, which it makes itself too.
     pub(super) own: Vec<OwnMount>,
     /// The place of private files.
     pub(super) scratch: ScratchSource,
-    /// What programs are to trust besides, where TLS is opened.
+    /// The certificates that programs must also trust, if TLS is opened.
     pub(super) trust: Option<TrustStore>,
     /// Whose user namespace it is in.
     pub(super) user_namespace: UserNamespace,
-    /// The layers of the engine's overlay that is the root, where private files lie over them.
+    /// The layers of the engine's overlay that is the root, if private files lie over them.
     pub(super) layers: Option<ImageLayers>,
 }
 
 impl InitFiles {
-    /// As planned. By `disk` the file system of private files arrives, if they are on a disk ([`super::disk`]): an absent disk
-    /// must never mean another place than the planned one.
+    /// The planned files. `disk` receives the file system of private files, if they are on a disk ([`super::disk`]): a
+    /// missing disk must not mean another place than planned.
     pub fn planned(
         plan: &Plan,
         kernel: KernelFiles,
@@ -284,7 +284,7 @@ impl InitFiles {
         })
     }
 
-    /// With the layers of the image, as planned: over another place hard links would come apart, or more be seen.
+    /// Adds the layers of the image, as planned: over others hard links would break, or more would be visible.
     pub fn over(self, plan: &Plan, layers: Option<ImageLayers>) -> Result<Self, EnforceError> {
         let files = &plan.filesystem;
         let wanted = files.image_below == Some(ImageBase::Layers);
@@ -302,7 +302,7 @@ impl InitFiles {
         }
     }
 
-    /// With what programs are to trust, as planned: without it they would trust nothing that the wall says to them.
+    /// Adds the certificates to trust, as planned: without them programs would not trust the wall's own TLS.
     pub fn trusting(self, plan: &Plan, trust: Option<TrustStore>) -> Result<Self, EnforceError> {
         match plan.network.opens().is_some() == trust.is_some() {
             true => Ok(Self { trust, ..self }),
@@ -311,11 +311,11 @@ impl InitFiles {
     }
 }
 
-/// The place of private files.
+/// Where private files lie.
 pub(super) enum ScratchSource {
     /// Memory.
     Memory,
-    /// A disk, which arrives by this socket.
+    /// A disk, received through this socket.
     Disk(OwnedFd),
 }
 
@@ -326,13 +326,13 @@ pub enum UserNamespace {
     Nodes,
     /// One of its own.
     Own,
-    /// The caller's, who has no root's rights: the process ends in one below it, as this person.
+    /// That of a caller without root's rights: the process ends in one below it, as this user.
     Persons(Ids),
 }
 
-/// A process of `exec` under a policy.
+/// An exec process under a policy.
 pub struct TenantWork {
-    /// The part that every such process has.
+    /// The part that every exec process has.
     pub joining: JoinTargets,
     /// Cookie of the inner network namespace, in which libcontainer has already put it.
     pub cookie: u64,
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_without_what_enforces_it_is_an_error() {
+    fn a_plan_without_its_enforcement_is_an_error() {
         let plan = crate::plan::tests::sample();
         for error in [
             InnerNetwork::planned(&plan, None).err(),
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn other_layers_than_were_planned_are_an_error() {
+    fn layers_that_differ_from_the_plan_are_an_error() {
         let mut plan = crate::plan::tests::sample();
         let layers = || {
             Some(ImageLayers {
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn another_disk_than_was_planned_is_an_error() {
+    fn a_disk_that_differs_from_the_plan_is_an_error() {
         let mut plan = crate::plan::tests::sample();
         plan.filesystem.root = crate::policy::RootAccess::Ephemeral;
         for (place, right, wrong) in [

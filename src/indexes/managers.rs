@@ -1,5 +1,4 @@
-//! The questions to each package manager. The public command line of each is called, and [`super::parse`] reads the
-//! answer.
+//! Queries each package manager by its public command line; [`super::parse`] reads the answers.
 
 use std::path::{Path, PathBuf};
 
@@ -11,12 +10,12 @@ const INDEX: &str = "the index";
 const FURTHER: &str = "a further index";
 const FILES: &str = "the files";
 
-/// Packages that every index has, to see where files come from.
+/// A package that every index has, to see where files come from.
 const PYTHON_PACKAGE: &str = "pip";
 const NODE_PACKAGE: &str = "npm";
 const RUST_PACKAGE: &str = "cfg-if";
 
-/// Asks all of them. `None` for those that are not on the node.
+/// Queries all managers that are on the node.
 pub fn all(tools: &ToolRunner, home: &Path) -> Vec<ManagerRules> {
     let asked = [
         python(tools),
@@ -32,7 +31,7 @@ pub fn all(tools: &ToolRunner, home: &Path) -> Vec<ManagerRules> {
     all
 }
 
-/// What is known of a manager before it is asked, and its program; `None` where the node has none.
+/// What is known of a manager without a query, and its program; `None` if the node has none.
 fn begin(
     tools: &ToolRunner,
     (preset, manager): (&'static str, &'static str),
@@ -58,7 +57,7 @@ fn python(tools: &ToolRunner) -> Option<ManagerRules> {
     let Some(pip) = pip else {
         return Some(learned);
     };
-    // Its help says the value that holds, configured or built in.
+    // Its help shows the current value, configured or built in.
     let help = tools.ask(&pip, &["install", "--help"]);
     match help.as_deref().and_then(parse::pip_index) {
         Some(url) => learned.url(&url, INDEX),
@@ -77,7 +76,7 @@ fn python(tools: &ToolRunner) -> Option<ManagerRules> {
         "--dry-run",
         "--ignore-installed",
         "--no-deps",
-        // Nothing that the index serves is run.
+        // Run nothing that the index serves.
         "--only-binary",
         ":all:",
         "--quiet",
@@ -125,8 +124,8 @@ fn node(tools: &ToolRunner) -> Option<ManagerRules> {
     Some(learned)
 }
 
-/// Cargo has no command that says its index. It tells by what it keeps: a home of its own, with the node's
-/// configuration, has the index of a small package after one question.
+/// Cargo has no command that shows its index, but its home does: a new home, with the node's configuration, has the
+/// index of a small package after one query.
 fn rust(tools: &ToolRunner, home: &Path) -> Option<ManagerRules> {
     let (mut learned, cargo) = begin(tools, ("rust", "cargo"), &["cargo"])?;
     let Some(cargo) = cargo else {
@@ -155,7 +154,7 @@ fn rust(tools: &ToolRunner, home: &Path) -> Option<ManagerRules> {
         );
     }
     for (directory, config) in found {
-        // Where the configuration says the same host with its port, that is the rule.
+        // If the configuration has the same host with its port, that is the rule.
         match parse::cargo_directory(&directory) {
             Some(rule) if !learned.has(&rule.target) => learned.rule(rule, INDEX),
             Some(_) => {}
@@ -169,7 +168,7 @@ fn rust(tools: &ToolRunner, home: &Path) -> Option<ManagerRules> {
     Some(learned)
 }
 
-/// Directory name and `config.json` of each index that cargo asks for a small package.
+/// Directory name and `config.json` of each index that cargo queries for a small package.
 fn cargo_indexes(tools: &ToolRunner, cargo: &Path, config: &str) -> Option<Vec<(String, String)>> {
     let home = tools.path().join("cargo");
     let write = |path: &str, text: &str| std::fs::write(tools.path().join(path), text).ok();
@@ -183,7 +182,7 @@ fn cargo_indexes(tools: &ToolRunner, cargo: &Path, config: &str) -> Option<Vec<(
     );
     write("Cargo.toml", &package)?;
     let mut command = tools.command(cargo);
-    // Whether it finds the package or not: an index that was asked is kept.
+    // Found or not: cargo keeps an index that it has queried.
     tools.run(
         command
             .args(["generate-lockfile", "--quiet"])
@@ -249,7 +248,7 @@ fn debian(tools: &ToolRunner) -> Option<ManagerRules> {
     Some(learned)
 }
 
-/// Names that lead to private addresses are reached only by a rule that says so.
+/// Marks the rules of names with private addresses as internal; other rules do not reach them.
 fn open_private(tools: &ToolRunner, learned: &mut ManagerRules) {
     let getent = tools.find(&["getent"]);
     let rules = std::mem::take(&mut learned.rules);

@@ -1,7 +1,7 @@
-//! The hosts of this node's package managers: from their configuration, else from their own defaults.
+//! The hosts of this node's package managers: from their configuration, or their own defaults.
 //!
-//! No host is known here. Each manager is asked for its index, and each index is followed one step to the hosts of
-//! its files. Gaps are reported. People read the answer before a policy names it.
+//! No host is known here. Each manager is queried for its index, and each index is followed one step to the hosts of
+//! its files. Gaps are reported. People read the result before a policy uses it.
 //!
 //! ```text
 //! pip, npm, cargo, go, apt --tool--> words --parse--> hosts, gaps --Learned::to_toml--> python.toml, ...
@@ -24,13 +24,13 @@ pub struct ManagerRules {
     pub preset: &'static str,
     /// The package manager.
     pub manager: &'static str,
-    /// The rules, and what each is for.
+    /// The rules, with the purpose of each.
     pub rules: BTreeMap<NetworkRule, &'static str>,
-    /// What could not be learned, a sentence each.
+    /// What could not be learned, one sentence each.
     pub gaps: Vec<String>,
 }
 
-/// Asks the package managers that are on the node, from a directory below `home` that is removed again.
+/// Queries the node's package managers, from a directory below `home` that is removed afterwards.
 pub fn detect(home: &Path) -> io::Result<Vec<ManagerRules>> {
     Ok(managers::all(&tool::ToolRunner::new(home)?, home))
 }
@@ -45,7 +45,7 @@ impl ManagerRules {
         }
     }
 
-    /// Takes the host of a URL, or says that it has none.
+    /// Adds the host of a URL, or notes that it has none.
     fn url(&mut self, url: &str, purpose: &'static str) {
         match parse::host(url) {
             Some(rule) => self.rule(rule, purpose),

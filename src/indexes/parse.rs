@@ -1,4 +1,4 @@
-//! PURE. What package managers say, read: no host is known here, only where each manager writes its own.
+//! PURE. Parses the answers of package managers. No host is known here, only where each manager writes its own.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::egress::address::{AddressRefusal, Surroundings, vet};
 use crate::policy::{Host, HostReach, NetworkRule, RuleTarget};
 
-/// The host and port of an http or https URL, without what else it has (a password, a path).
+/// The host and port of an http or https URL, without a password or path.
 pub fn host(url: &str) -> Option<NetworkRule> {
     let (scheme, rest) = url.trim().split_once("://")?;
     let default = match scheme {
@@ -28,7 +28,7 @@ pub fn host(url: &str) -> Option<NetworkRule> {
     (port != 0).then(|| NetworkRule::allowing(target, port))
 }
 
-/// `pip install --help`: the option's text ends with the value that holds, configured or built in.
+/// `pip install --help`: the option's text ends with the current value, configured or built in.
 pub fn pip_index(help: &str) -> Option<String> {
     let (_, text) = help.split_once("--index-url")?;
     let (_, text) = text.split_once("(default")?;
@@ -42,7 +42,7 @@ pub fn pip_more(config: &str) -> Vec<String> {
         .lines()
         .filter_map(|line| line.split_once('='))
         .filter(|(key, _)| key.ends_with(".extra-index-url") || key.ends_with(".find-links"))
-        // A Python string; several values have line ends between them, which it escapes.
+        // A Python string; several values have escaped line ends between them.
         .flat_map(|(_, value)| {
             value
                 .trim_matches(['\'', '"'])
@@ -55,14 +55,14 @@ pub fn pip_more(config: &str) -> Vec<String> {
         .collect()
 }
 
-/// `pip install --report -`: where it would fetch the package from.
+/// `pip install --report -`: the URL from which it would fetch the package.
 pub fn pip_file(report: &str) -> Option<String> {
     let report: Value = serde_json::from_str(report).ok()?;
     let url = report.pointer("/install/0/download_info/url")?.as_str()?;
     Some(url.to_owned())
 }
 
-/// `npm config list --json`: the registry that holds, and those of scopes.
+/// `npm config list --json`: the current registry, and those of scopes.
 pub fn npm_registries(config: &str) -> Option<(String, Vec<String>)> {
     let config: Value = serde_json::from_str(config).ok()?;
     let scopes = config
@@ -74,16 +74,16 @@ pub fn npm_registries(config: &str) -> Option<(String, Vec<String>)> {
     Some((config.get("registry")?.as_str()?.to_owned(), scopes))
 }
 
-/// Cargo's configuration, as far as it names indexes.
+/// The indexes in cargo's configuration.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct CargoIndexes {
-    /// URLs of sources and registries that are asked over the network.
+    /// URLs of sources and registries on the network.
     pub urls: Vec<String>,
-    /// Whether crates come from a directory of the node alone.
+    /// Whether crates come only from a directory of the node.
     pub offline: bool,
 }
 
-/// `config.toml` of cargo. Other sources than the one that replaces its default count where a registry names them.
+/// `config.toml` of cargo. Sources other than the replacement of its default count if a registry names them.
 pub fn cargo_config(text: &str) -> Option<CargoIndexes> {
     let config: toml::Table = text.parse().ok()?;
     let table = |name: &str| config.get(name).and_then(toml::Value::as_table);
@@ -95,7 +95,7 @@ pub fn cargo_config(text: &str) -> Option<CargoIndexes> {
         found.urls.extend(text_of(registry, "index"));
     }
     let mut source = table("source").and_then(|all| all.get("crates-io"));
-    // Each names the next; no chain is longer than the table.
+    // Each names the next; a chain is no longer than the table.
     for _ in 0..table("source").map_or(0, toml::Table::len) {
         let next = source.and_then(|source| text_of(source, "replace-with"));
         let Some(next) = next else { break };
@@ -117,7 +117,7 @@ fn text_of(table: &toml::Value, key: &str) -> Option<String> {
     table.get(key)?.as_str().map(str::to_owned)
 }
 
-/// The host in the name that cargo gives an index's directory: `HOST-HASH`.
+/// The host in cargo's name of an index directory: `HOST-HASH`.
 pub fn cargo_directory(name: &str) -> Option<NetworkRule> {
     let (name, hash) = name.rsplit_once('-')?;
     let hexadecimal = !hash.is_empty() && hash.bytes().all(|b| b.is_ascii_hexdigit());
@@ -126,7 +126,7 @@ pub fn cargo_directory(name: &str) -> Option<NetworkRule> {
         .flatten()
 }
 
-/// An index's `config.json`: where its crates are.
+/// An index's `config.json`: the URL of its crates.
 pub fn cargo_files(config: &str) -> Option<String> {
     let config: Value = serde_json::from_str(config).ok()?;
     Some(config.get("dl")?.as_str()?.to_owned())
@@ -142,7 +142,7 @@ pub fn go_proxies(value: &str) -> (Vec<String>, bool) {
     (urls, words().any(|word| word == "direct"))
 }
 
-/// `go env GOSUMDB`: a name, its key, perhaps a URL to reach it by; the proxy may answer for it.
+/// `go env GOSUMDB`: a name, its key, perhaps its URL; the proxy may answer for it.
 pub fn go_sums(value: &str) -> Option<String> {
     let mut words = value.split_whitespace();
     let name = words.next().filter(|name| *name != "off")?;
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_the_host_and_port_of_a_url_and_nothing_else() {
+    fn takes_only_the_host_and_port_of_a_url() {
         for (url, expected) in [
             ("https://index.test/simple", "index.test"),
             ("https://index.test", "index.test"),

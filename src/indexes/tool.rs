@@ -1,4 +1,4 @@
-//! Asking a program of the node, with a time limit, in a directory where no project has a say.
+//! Runs a program of the node, with a time limit, in a directory outside of every project.
 
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -12,13 +12,13 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::plan::never::NeverList;
 use crate::sys::program::{self, ProgramReach};
 
-/// More than a slow index needs.
+/// A slow index needs less.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// More than any manager says.
+/// The answers of managers are shorter.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// An empty directory that only this user can see, removed in the end.
+/// An empty directory that only this user can see, removed at the end.
 #[derive(Debug)]
 pub struct ToolRunner {
     path: PathBuf,
@@ -26,24 +26,24 @@ pub struct ToolRunner {
 }
 
 impl ToolRunner {
-    /// Makes it below `home`: above a directory for everybody anybody could put configuration that cargo and npm read.
+    /// Makes it below `home`: in a public directory any user could add configuration that cargo and npm read.
     pub fn new(home: &Path) -> io::Result<Self> {
         let path = home.join(format!(".agentbox-presets-{}", std::process::id()));
-        // Not recursive: one that is there already is an error.
+        // Not recursive: an existing directory is an error.
         std::fs::DirBuilder::new().mode(0o700).create(&path)?;
         let home = home.to_owned();
         Ok(Self { path, home })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The first of these programs that PATH has.
+    /// The first of these programs on PATH.
     ///
-    /// PATH is the caller's, and its directories may be an agent's making. So a program counts only if root alone can change it and
-    /// no sandbox writes where it lies.
+    /// PATH is the caller's, and an agent may have made its directories. So a program counts only if root alone can
+    /// change it and no sandbox can write its directory.
     pub fn find(&self, programs: &[&str]) -> ManagerProgram {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let directories: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -62,22 +62,22 @@ impl ToolRunner {
         unsafe_one.map_or(ManagerProgram::Missing, ManagerProgram::Changeable)
     }
 
-    /// The standard output of a program that succeeded within the limit.
+    /// A program's standard output, if it succeeds within the limit.
     pub fn ask(&self, program: &Path, arguments: &[&str]) -> Option<String> {
         self.run(self.command(program).args(arguments))
     }
 
-    /// A call of a program with the caller's settings of package managers, and nothing else of the caller's environment. It reads
-    /// what these settings are in, and no code of the caller's: a sandbox may have written that.
+    /// A command with the caller's settings of package managers, and nothing else of the caller's environment. It reads
+    /// the files with these settings, and no code of the caller's, which a sandbox may have written.
     pub fn command(&self, program: &Path) -> Command {
         let named = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         let named: Vec<String> = named.filter(|name| is_setting(name)).collect();
         let named: Vec<&str> = named.iter().map(String::as_str).collect();
         let mut command = program::command(program, &named);
         command
-            // Modules of the user's own run in every Python.
+            // The user's own modules would run in every Python.
             .env("PYTHONNOUSERSITE", "1")
-            // Else go fetches and runs the toolchain that a file of the user's names.
+            // Otherwise go fetches and runs the toolchain that a file of the user's names.
             .env("GOTOOLCHAIN", "local")
             .env("TMPDIR", &self.path)
             .env("PIP_NO_CACHE_DIR", "1")
@@ -85,7 +85,7 @@ impl ToolRunner {
         command
     }
 
-    /// The same for a command with an environment of its own.
+    /// The same for a prepared command.
     pub fn run(&self, command: &mut Command) -> Option<String> {
         let output = self.path.join("stdout");
         let reach = ProgramReach {
@@ -97,7 +97,7 @@ impl ToolRunner {
             return None;
         }
         let mut child = command
-            // Wide enough that no text is wrapped.
+            // Wide enough not to wrap text.
             .env("COLUMNS", "4000")
             .current_dir(&self.path)
             .stdout(std::fs::File::create(&output).ok()?)
@@ -106,33 +106,33 @@ impl ToolRunner {
             .spawn()
             .ok()?;
         let succeeded = wait(&mut child, LIMIT);
-        // With all that it left running.
+        // Also ends what it left running.
         end_group(&mut child);
         succeeded.then(|| read(&output)).flatten()
     }
 }
 
-/// Where users configure package managers, below the home. cargo's is read here, and handed to it in a copy.
+/// Where users configure package managers, below the home. cargo's configuration is read here, and passed on as a copy.
 const SETTINGS: [&str; 5] = [".config/pip", ".pip", ".npmrc", ".config/go", ".config/npm"];
 
 /// The result of the search for a package manager.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ManagerProgram {
-    /// It is not on this node.
+    /// It is missing on this node.
     Missing,
     /// Its path without links.
     Program(PathBuf),
-    /// It is there, and others than root may change it: it is not executed.
+    /// It exists, and users other than root may change it: it is not executed.
     Changeable(PathBuf),
 }
 
-/// Whether no sandbox writes the directory of a program.
+/// Whether no sandbox can write a program's directory.
 fn is_closed(program: &Path) -> bool {
     let directory = program.parent();
     directory.is_some_and(|directory| NeverList::builtin().is_closed(directory))
 }
 
-/// Variables by which package managers are configured. None of them names a program or a library.
+/// Variables that configure package managers. None of them names a program or a library.
 fn is_setting(name: &str) -> bool {
     const NAMES: [&str; 12] = [
         "HOME",
@@ -162,7 +162,7 @@ impl Drop for ToolRunner {
     }
 }
 
-/// Whether it ended well within the limit.
+/// Whether it succeeded within the limit.
 fn wait(child: &mut Child, limit: Duration) -> bool {
     let end = Instant::now() + limit;
     while Instant::now() < end {
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_takes_too_long_is_ended() {
+    fn a_program_that_takes_too_long_is_ended() {
         let mut child = program::command(Path::new("/bin/sh"), &[])
             .args(["-c", "sleep 1000; true"])
             .process_group(0)

@@ -1,3 +1,3 @@
-//! PURE. Words of the kernel's interfaces that planning, walls and system calls share.
+//! PURE. Terms of the kernel's interfaces that planning, walls and system calls share.
 
 pub mod mount_options;

@@ -1,5 +1,5 @@
-//! PURE. Mount options as bits of mount_setattr(2), for those that libcontainer 0.7.0 ignores: propagation, attributes taken
-//! away, `nosymfollow`, `tmpcopyup`, mapped ids, and options of the file system that are not its own (`sync`).
+//! PURE. Mount options as bits of mount_setattr(2), for those that libcontainer 0.7.0 ignores: propagation, removed
+//! attributes, `nosymfollow`, `tmpcopyup`, mapped ids, and general options of file systems (`sync`).
 
 /// Whether a change applies to one mount or to all below it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Bits {
     /// MOUNT_ATTR_NOEXEC
     pub const NO_PROGRAM: Self = bits(NO_EXEC, 0);
 
-    /// Both; `later` wins where they contradict.
+    /// Both; `later` wins if they contradict.
     pub const fn and(self, later: Self) -> Self {
         Self {
             set: self.set & !later.clear | later.set,
@@ -41,7 +41,7 @@ impl Bits {
     }
 }
 
-/// Which mounts below a mount come in from its copies elsewhere, and go out to them (mount_namespaces(7)).
+/// Which mounts propagate from and to copies of a mount (mount_namespaces(7)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Propagation {
     /// MS_SHARED
@@ -54,14 +54,14 @@ pub enum Propagation {
     Unbindable,
 }
 
-/// Changes to a mount beside making it.
+/// Changes to a mount after making it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Attributes of the mount.
     pub one: Bits,
     /// Attributes of the mount and those below it.
     pub below: Bits,
-    /// Types of propagation, in the order in which they are asked for.
+    /// Types of propagation, in the requested order.
     pub propagation: Vec<(Propagation, MountReach)>,
 }
 
@@ -86,8 +86,8 @@ const fn bits(set: u64, clear: u64) -> Bits {
     Bits { set, clear }
 }
 
-/// Options of mount(8) that are attributes of a mount; with `r` before the name they reach below (runtime-spec 1.2,
-/// config.md "Linux mount options"). `relatime` is the kernel's default.
+/// Options of mount(8) that are attributes of a mount. With `r` before the name they also change the mounts below
+/// (runtime-spec 1.2, config.md "Linux mount options"). `relatime` is the kernel's default.
 const ATTRIBUTES: &[(&str, Bits)] = &[
     ("ro", bits(READ_ONLY, 0)),
     ("rw", bits(0, READ_ONLY)),
@@ -114,7 +114,7 @@ const PROPAGATION: &[(&str, Propagation)] = &[
     ("shared", Propagation::Shared),
 ];
 
-/// Neither an attribute nor the file system's own: how it is mounted, or without a meaning.
+/// Options that are neither attributes nor the file system's: how to mount, or without meaning.
 const OTHER: &[&str] = &[
     "bind",
     "rbind",
@@ -128,10 +128,10 @@ const OTHER: &[&str] = &[
     "rnostrictatime",
 ];
 
-/// Flags of mount(2) that file systems set for themselves, or that only keep the kernel's log short.
+/// Flags of mount(2) that file systems set themselves, or that only shorten the kernel's log.
 const FLAGS: &[&str] = &["acl", "noacl", "iversion", "noiversion", "silent", "loud"];
 
-/// Whether libcontainer takes an option for the file system's own, which then refuses it.
+/// Whether libcontainer passes an option on to the file system, which then refuses it.
 pub fn is_mistaken_for_data(option: &str) -> bool {
     matches!(option, "nosymfollow" | "symfollow") || FLAGS.contains(&option)
 }
@@ -170,7 +170,7 @@ pub fn kind(option: &str) -> MountOptionKind {
     }
 }
 
-/// Whether an option takes back what one before it says. libcontainer then obeys both where it makes a file system.
+/// Whether an option reverses an earlier one. libcontainer then applies both when it makes a file system.
 pub fn take_back<'a>(options: impl IntoIterator<Item = &'a String>) -> bool {
     let mut set = 0;
     options.into_iter().any(|option| match kind(option) {
@@ -183,13 +183,13 @@ pub fn take_back<'a>(options: impl IntoIterator<Item = &'a String>) -> bool {
     })
 }
 
-/// Those attributes among the options of a mount that restrict it: nothing that the mount's source has is taken away by them.
+/// The attributes among a mount's options that restrict it: they never remove an attribute of the mount's source.
 pub fn restrictions<'a>(options: impl IntoIterator<Item = &'a String>) -> Bits {
     let restricts = |o: &&String| ["ro", "nosuid", "nodev", "noexec"].contains(&o.as_str());
     changes(options.into_iter().filter(restricts)).one
 }
 
-/// The changes that the options of a mount ask for.
+/// The changes that the options of a mount request.
 pub fn changes<'a>(options: impl IntoIterator<Item = &'a String>) -> Changes {
     let mut all = Changes::default();
     for option in options {
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_back_is_known() {
+    fn a_reversed_option_is_noticed() {
         let back = |options: &[&str]| {
             let owned: Vec<String> = options.iter().map(|o| (*o).to_owned()).collect();
             take_back(&owned)
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_the_file_systems() {
+    fn an_unknown_option_is_the_file_systems() {
         for name in ["size=1m", "sync", "rsync", "r", ""] {
             assert_eq!(kind(name), MountOptionKind::FileSystem, "{name:?}");
         }

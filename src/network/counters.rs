@@ -1,10 +1,10 @@
-//! What the kernel counts of attempts that end within a container's own network namespace.
+//! The kernel's counts of attempts that end inside a container's own network namespace.
 //!
-//! Measured on Linux 6.18: connect(2) and sendto(2) to an address without a route are one `OutNoRoutes` each, of TCP and UDP alike,
-//! multicast included, and nothing else in such a namespace is. Where each address is local, a TCP connection to a port without a
-//! listener is one `AttemptFails` (of both families), a datagram one `NoPorts`.
+//! Measured on Linux 6.18: connect(2) and sendto(2) to an address without a route each add one to `OutNoRoutes`, for
+//! TCP and UDP, including multicast; in such a namespace nothing else does. If every address is local, a TCP connection
+//! to a port without a listener adds one to `AttemptFails` (for both families), a datagram one to `NoPorts`.
 
-/// A number of /proc/PID/net/snmp: `name` of the lines that begin with `group`, whose first has the names.
+/// A number of /proc/PID/net/snmp: `name` in the lines that begin with `group`, the first of which has the names.
 pub fn counter(snmp: &str, group: &str, name: &str) -> Option<u64> {
     let of_group = |line: &&str| line.split_once(':').is_some_and(|(word, _)| word == group);
     let mut lines = snmp.lines().filter(of_group);
@@ -14,7 +14,7 @@ pub fn counter(snmp: &str, group: &str, name: &str) -> Option<u64> {
     values.nth(place)?.parse().ok()
 }
 
-/// A number of /proc/PID/net/snmp6, which has a line for each.
+/// A number of /proc/PID/net/snmp6, which has one line for each.
 pub fn counter_v6(snmp6: &str, name: &str) -> Option<u64> {
     let mut lines = snmp6.lines().map(str::split_ascii_whitespace);
     lines
@@ -22,23 +22,23 @@ pub fn counter_v6(snmp6: &str, name: &str) -> Option<u64> {
         .and_then(|value| value.parse().ok())
 }
 
-/// Attempts to reach an address of IPv4 to which no route leads.
+/// Attempts to reach an IPv4 address without a route.
 pub fn unrouted(snmp: &str) -> Option<u64> {
     counter(snmp, "Ip", "OutNoRoutes")
 }
 
-/// The same of IPv6.
+/// The same for IPv6.
 pub fn unrouted_v6(snmp6: &str) -> Option<u64> {
     counter_v6(snmp6, "Ip6OutNoRoutes")
 }
 
-/// Connections of both families and datagrams of IPv4 to ports without a listener, on whatever address.
+/// Connections of both families and IPv4 datagrams to ports without a listener, on any address.
 pub fn unanswered(snmp: &str) -> Option<u64> {
     let connections = counter(snmp, "Tcp", "AttemptFails")?;
     Some(connections.saturating_add(counter(snmp, "Udp", "NoPorts")?))
 }
 
-/// Datagrams of IPv6 to ports without a listener.
+/// IPv6 datagrams to ports without a listener.
 pub fn unanswered_v6(snmp6: &str) -> Option<u64> {
     counter_v6(snmp6, "Udp6NoPorts")
 }

@@ -1,15 +1,14 @@
-//! The devices that tunnel modules put into every network namespace once they are loaded, as they are on many nodes of clusters
+//! The devices that loaded tunnel modules add to every network namespace, as on many cluster nodes
 //! (`net.core.fb_tunnels_only_for_init_net` is 0).
 //!
-//! Such a device is made down, has no address and no route, and leads nowhere except through its own namespace, which
-//! has no way out. The kernel removes none of them (`ip_tunnel_dellink` passes over them), so they stay, and nothing
-//! else does.
+//! Such a device is made down, has no address and no route, and leads only through its own namespace, which has no way
+//! out. The kernel cannot remove them (`ip_tunnel_dellink` skips them), so they are allowed, and nothing else is.
 
 use std::collections::BTreeSet;
 
 use crate::sys::netlink::Link;
 
-/// Their names and what their drivers call them (net/ipv4/{ipip,ip_gre,ip_vti}.c, net/ipv6/{sit,ip6_tunnel,ip6_gre,ip6_vti}.c).
+/// Their names and their drivers' kinds (net/ipv4/{ipip,ip_gre,ip_vti}.c, net/ipv6/{sit,ip6_tunnel,ip6_gre,ip6_vti}.c).
 const FALLBACK: [(&str, &str); 9] = [
     ("tunl0", "ipip"),
     ("gre0", "gre"),
@@ -22,13 +21,12 @@ const FALLBACK: [(&str, &str); 9] = [
     ("ip6_vti0", "vti6"),
 ];
 
-/// Whether an idle interface of this name may be there.
+/// Whether an idle interface of this name is allowed.
 pub fn is_fallback(name: &str) -> bool {
     FALLBACK.iter().any(|(known, _)| *known == name)
 }
 
-/// The links that are neither the loopback interface nor an unused device of that kind. `used`: those that have an address or a
-/// route.
+/// The links other than loopback and unused devices of that kind. `used`: those with an address or a route.
 pub fn foreign_links<'a>(links: &'a [Link], used: &BTreeSet<u32>) -> Vec<&'a Link> {
     let known = |link: &Link| {
         let kind = link.kind.as_deref().unwrap_or_default();
@@ -80,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_does() {
+    fn other_devices_do_not_stay() {
         let up = Link {
             flags: libc::IFF_UP as u32,
             ..link(2, "tunl0", Some("ipip"))
@@ -89,7 +87,7 @@ mod tests {
             (up, vec![1]),
             // With an address or a route.
             (link(2, "tunl0", Some("ipip")), vec![1, 2]),
-            // Called as one of them, and as one of another kind.
+            // With the name of one of them, but another kind.
             (link(2, "tunl0", Some("veth")), vec![1]),
             (link(2, "tunl0", None), vec![1]),
             (link(2, "sit0", Some("ipip")), vec![1]),

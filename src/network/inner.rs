@@ -1,4 +1,4 @@
-//! The inner network namespace: what it is made of, and the check on entering it.
+//! The inner network namespace: making it, and the check when entering it.
 
 use std::io;
 use std::net::IpAddr;
@@ -15,41 +15,40 @@ use crate::egress::names::{Families, SYNTHETIC_V4, SYNTHETIC_V6};
 use crate::sys::netlink::{Link, RouteSocket};
 use crate::sys::netns;
 
-/// What `lo` may carry at once, in bytes: under the kernel's most (`GSO_MAX_SIZE`, linux/netdevice.h: 524,280).
+/// The largest packet on `lo`, in bytes: below the kernel's maximum (`GSO_MAX_SIZE`, linux/netdevice.h: 524,280).
 const LARGEST_PACKET: u32 = 500_000;
 
-/// Nothing answers an echo that it was not asked for: under AnyIP `ping 8.8.8.8` would be answered
-/// by ourselves.
+/// Echo requests get no answer: under AnyIP the namespace itself would answer `ping 8.8.8.8`.
 const ECHO_V4: &str = "net.ipv4.icmp_echo_ignore_all";
 const ECHO_V6: &str = "net.ipv6.icmp.echo_ignore_all";
-/// Not written but left as the kernel makes it, `1 0`: nobody opens ICMP sockets without
-/// CAP_NET_RAW. (In a user namespace that does not map gid 1, `1 0` could not even be written.)
+/// Left at the kernel's default, `1 0`: no process without CAP_NET_RAW opens ICMP sockets. (In a user namespace that
+/// does not map gid 1, `1 0` could not even be written.)
 const PING_GROUPS: &str = "net.ipv4.ping_group_range";
-/// The settings that are the wall's and not the spec's. Engines do set the last one.
+/// The settings that the wall decides, not the spec. Engines do set the last one.
 pub(super) const FIXED: [&str; 3] = [ECHO_V4, ECHO_V6, PING_GROUPS];
 
-/// What the inner namespace does with addresses that are not its own.
+/// How the inner namespace treats addresses that are not its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InnerMode {
     /// Only 127.0.0.1 and ::1 exist; connecting elsewhere fails at once with `ENETUNREACH`.
     Loopback,
-    /// Every address of both families is local, so that it arrives at a listener of the wall.
+    /// Every address of both families is local, so that connections arrive at a listener of the wall.
     AnyIp,
 }
 
-/// What to make.
+/// The namespace to make.
 #[derive(Debug)]
 pub struct InnerConfig<'a> {
-    /// The container's user namespace, which is to own the new one.
+    /// The container's user namespace, which owns the new one.
     pub user_namespace: Option<BorrowedFd<'a>>,
     /// How other addresses are treated.
     pub mode: InnerMode,
-    /// The spec's `net.*` settings: inside the container /proc/sys is read-only by then. Those
-    /// that are [`Sysctl::is_fixed`] stay the wall's.
+    /// The spec's `net.*` settings: inside the container /proc/sys is read-only by then. The wall decides those that
+    /// are [`Sysctl::is_fixed`].
     pub sysctls: Vec<Sysctl>,
-    /// What the wall listens on; `None`: nothing.
+    /// The ports on which the wall listens; `None`: none.
     pub listen: Option<ListenPorts>,
-    /// How many connections may lead in at once: so many sockets of each family are made there to dial with.
+    /// How many connections may lead in at once: the number of sockets of each family that are made there for dialing.
     pub dialers: usize,
 }
 
@@ -58,29 +57,30 @@ pub struct InnerConfig<'a> {
 pub struct InnerNamespace {
     /// The namespace.
     pub netns: OwnedFd,
-    /// A detached sysfs of that namespace (read-only, nosuid, nodev, noexec), to be moved over the
-    /// container's /sys: one mounted in the engine's namespace keeps showing its interfaces.
+    /// A detached sysfs of that namespace (read-only, nosuid, nodev, noexec), to be moved over the container's /sys:
+    /// one mounted in the engine's namespace keeps showing its interfaces.
     pub sysfs: OwnedFd,
-    /// The number that [`enter`] and [`verify_current`] look for.
+    /// The number that [`enter`] and [`verify_current`] check.
     pub cookie: u64,
     /// The wall's listeners.
     pub listeners: Option<Listeners>,
-    /// Sockets of this namespace that are not connected: those of IPv4, then as many of IPv6 where the kernel has it.
+    /// Unconnected sockets of this namespace: IPv4 ones, then as many IPv6 ones if the kernel has IPv6.
     pub dialers: Vec<OwnedFd>,
     /// The families that this kernel has.
     pub families: Families,
-    /// Its /proc/PID/net/snmp, and snmp6 where it has IPv6; nothing where /proc shows none.
+    /// Its /proc/PID/net/snmp, and snmp6 with IPv6; empty if /proc has none.
     pub counters: Vec<OwnedFd>,
 }
 
-/// Moves the calling thread into the sandbox's network namespace, and makes sure that it is there.
+/// Moves the calling thread into the sandbox's network namespace, and checks that it is there.
 pub fn enter(netns: BorrowedFd<'_>, cookie: u64) -> Result<(), NetworkError> {
     netns::enter_net(netns).map_err(NetworkError::step("join the namespace"))?;
     verify_current(cookie)
 }
 
-/// Refuses unless the calling thread is in the network namespace with this cookie and sees `lo`
-/// alone, and the idle devices that some kernels put into each namespace. A tenant that libcontainer put into init's namespaces makes this check as well.
+/// Refuses unless the calling thread is in the network namespace with this cookie, and sees only `lo` and the idle
+/// devices that some kernels add to each namespace. An exec process that libcontainer put into init's namespaces makes
+/// this check as well.
 pub fn verify_current(cookie: u64) -> Result<(), NetworkError> {
     verify_loopback_only()?;
     let have = current_cookie()?;
@@ -129,8 +129,8 @@ fn current_cookie() -> Result<u64, NetworkError> {
     })
 }
 
-/// Makes the namespace around the calling process, which must be the maker's child and nothing
-/// else: it is in another namespace afterwards.
+/// Makes the namespace around the calling process, which must be the maker's child only: it is in another namespace
+/// afterwards.
 pub(super) fn make(config: &InnerConfig<'_>) -> Result<InnerNamespace, NetworkError> {
     let InnerConfig {
         user_namespace,
@@ -139,18 +139,18 @@ pub(super) fn make(config: &InnerConfig<'_>) -> Result<InnerNamespace, NetworkEr
         listen,
         dialers,
     } = config;
-    // First, with the node's privileges: whatever is mounted over /proc here, and although a
-    // container's user namespace may not mount one.
+    // First, with the node's privileges: regardless of mounts over /proc here, and although a container's user
+    // namespace may not mount one.
     let procfs = procfs().map_err(NetworkError::step("mount a private procfs"))?;
     if let Some(user) = user_namespace {
         netns::enter_user(*user).map_err(NetworkError::step("join the user namespace"))?;
-        // fsopen asks for CAP_SYS_ADMIN over the mount namespace: one that this user owns.
+        // fsopen needs CAP_SYS_ADMIN over the mount namespace: use one that this user owns.
         netns::unshare_mounts().map_err(NetworkError::step("unshare the mounts"))?;
     }
     netns::unshare_net().map_err(NetworkError::step("unshare the network"))?;
     let families = families(procfs.as_fd())?;
     configure_loopback(*mode, families)?;
-    // After the addresses: `net.ipv6.conf.all.disable_ipv6=1` is a thing that engines ask for.
+    // After the addresses: engines set `net.ipv6.conf.all.disable_ipv6=1`.
     for sysctl in sysctls.iter().filter(|sysctl| !sysctl.is_fixed()) {
         sysctl.apply(procfs.as_fd())?;
     }
@@ -186,8 +186,8 @@ pub(super) fn make(config: &InnerConfig<'_>) -> Result<InnerNamespace, NetworkEr
     })
 }
 
-/// The kernel's counts of this namespace, which an open file keeps ([`super::counters`]). They are for the log alone: no wall stands
-/// on them.
+/// The kernel's counts of this namespace, which an open file keeps alive ([`super::counters`]). They are only for the
+/// log: no wall depends on them.
 fn counters(procfs: BorrowedFd<'_>, families: Families) -> Vec<OwnedFd> {
     let names = match families {
         Families::V4 => &["self/net/snmp"][..],
@@ -197,13 +197,13 @@ fn counters(procfs: BorrowedFd<'_>, families: Families) -> Vec<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         rustix::fs::openat(procfs, *name, flags, Mode::empty()).ok()
     };
-    // All or none: one alone would count half.
+    // All or none: one file would count only half.
     let all: Option<Vec<OwnedFd>> = names.iter().map(open).collect();
     all.unwrap_or_default()
 }
 
-/// A private procfs; or the one in sight, where the pid namespace is not this user namespace's and only its owner could mount
-/// another. Its `sys/net` is that of whoever reads it (proc_tgid_net_lookup, net/sysctl_net.c).
+/// A private procfs; or the visible one, if the pid namespace belongs to another user namespace, whose owner alone
+/// could mount another. Its `sys/net` is always the reader's (proc_tgid_net_lookup, net/sysctl_net.c).
 fn procfs() -> io::Result<OwnedFd> {
     match detached("proc", MountAttrFlags::empty()) {
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
@@ -218,8 +218,8 @@ fn procfs() -> io::Result<OwnedFd> {
     }
 }
 
-/// Whether this kernel has IPv6 at all (`ipv6.disable=1` leaves no such directory): without it
-/// there is nothing to fence.
+/// Whether this kernel has IPv6 at all (`ipv6.disable=1` leaves no such directory): without it there is nothing to
+/// confine.
 fn families(procfs: BorrowedFd<'_>) -> Result<Families, NetworkError> {
     use rustix::fs::Access;
     match accessat(procfs, "sys/net/ipv6", Access::EXISTS, AtFlags::empty()) {
@@ -244,8 +244,8 @@ fn configure_loopback(mode: InnerMode, families: Families) -> Result<(), Network
         InnerMode::Loopback => return Ok(()),
         InnerMode::AnyIp => {}
     }
-    // All traffic of the workload crosses this link once more than without a wall; in larger packets that costs less. A
-    // kernel that cannot is slower, nothing else.
+    // With the wall all traffic of the workload crosses this link once more; larger packets make that cheaper. A kernel
+    // that cannot is only slower.
     let _as_before = route.allow_packets_of(lo.index, LARGEST_PACKET);
     let mut sources = vec![IpAddr::V4(SYNTHETIC_V4)];
     if families.has_v6() {
@@ -262,10 +262,10 @@ fn configure_loopback(mode: InnerMode, families: Families) -> Result<(), Network
     Ok(())
 }
 
-/// A new instance of a file system that is mounted nowhere, opened at its root.
+/// A new, unmounted instance of a file system, opened at its root.
 fn detached(name: &str, attributes: MountAttrFlags) -> io::Result<OwnedFd> {
     let context = fsopen(name, FsOpenFlags::FSOPEN_CLOEXEC)?;
-    // What mount(8) shows as the device; "none" otherwise.
+    // Shown by mount(8) as the device; otherwise "none".
     fsconfig_set_string(context.as_fd(), "source", name)?;
     fsconfig_create(context.as_fd())?;
     let mount = fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;

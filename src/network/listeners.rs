@@ -1,7 +1,8 @@
 //! The wall's listeners in the inner namespace: bound by the child that makes it, served by the sidecar.
 //!
-//! A socket keeps the namespace it was made in, so the sidecar accepts from inside without ever being there. None of
-//! them that leads anywhere has SO_REUSEADDR or SO_REUSEPORT: nobody inside can bind beside them (docs/threats.md N27).
+//! A socket keeps the namespace it was made in, so the sidecar accepts from inside without ever being there. No
+//! listener that leads outside has SO_REUSEADDR or SO_REUSEPORT, so no program inside can bind beside it
+//! (docs/threats.md N27).
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -15,7 +16,7 @@ use super::NetworkError;
 use crate::egress::names::Families;
 use crate::egress::names::REFUSING_STUB;
 
-/// Connections that wait to be accepted; the kernel caps it at net.core.somaxconn.
+/// The backlog of connections to accept; the kernel caps it at net.core.somaxconn.
 const BACKLOG: i32 = 1024;
 /// DNS (RFC 1035).
 const DNS_PORT: u16 = 53;
@@ -23,31 +24,31 @@ const DNS_PORT: u16 = 53;
 /// The ports to listen on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListenPorts {
-    /// The explicit proxy, on 127.0.0.1 alone.
+    /// The explicit proxy, only on 127.0.0.1.
     pub proxy: u16,
-    /// Where programs ask for names.
+    /// The DNS stub.
     pub stub: Stub,
-    /// TCP ports of every address: those that rules name.
+    /// TCP ports on every address: those in rules.
     pub ports: Vec<u16>,
 }
 
 /// Where the DNS stub listens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Stub {
-    /// On every address, by UDP and TCP.
+    /// On every address, with UDP and TCP.
     #[default]
     Everywhere,
-    /// By UDP on [`REFUSING_STUB`], beside whatever a program of the container binds to port 53: no name leads anywhere, so
-    /// that whoever answers in its place gains nothing. No answer is too long for UDP.
+    /// With UDP on [`REFUSING_STUB`], beside programs of the container that bind to port 53. No name leads anywhere, so
+    /// a program that answers in its place gains nothing. No answer is too long for UDP.
     Refusing,
 }
 
-/// The listeners, in the order in which they travel.
+/// The listeners, in the order in which they are sent.
 #[derive(Debug)]
 pub struct Listeners {
-    /// DNS by UDP, every address.
+    /// DNS over UDP, every address.
     pub dns_udp: OwnedFd,
-    /// DNS by TCP, every address; none of [`Stub::Refusing`].
+    /// DNS over TCP, every address; `None` for [`Stub::Refusing`].
     pub dns_tcp: Option<OwnedFd>,
     /// The explicit proxy.
     pub proxy: OwnedFd,
@@ -56,7 +57,7 @@ pub struct Listeners {
 }
 
 impl ListenPorts {
-    /// For these ports of rules, and the proxy's. DNS has its port already.
+    /// For these ports of rules, and the proxy's. DNS has a fixed port.
     pub fn new(proxy: u16, stub: Stub, ports: impl IntoIterator<Item = u16>) -> Self {
         let ports = ports.into_iter().filter(|port| *port != DNS_PORT);
         Self {
@@ -66,14 +67,14 @@ impl ListenPorts {
         }
     }
 
-    /// How many descriptors the listeners are.
+    /// How many descriptors the listeners have.
     pub fn descriptors(&self) -> usize {
         self.stub.with_proxy() + self.ports.len()
     }
 }
 
 impl Stub {
-    /// How many descriptors it is, and the proxy.
+    /// How many descriptors it has, including the proxy's.
     pub fn with_proxy(self) -> usize {
         match self {
             Self::Everywhere => 3,
@@ -123,7 +124,7 @@ impl Listeners {
         first.chain([proxy]).chain(ports).collect()
     }
 
-    /// From the descriptors that [`Listeners::into_fds`] made; `None` if there are too few.
+    /// From the descriptors of [`Listeners::into_fds`]; `None` if there are too few.
     pub fn from_fds(stub: Stub, fds: impl IntoIterator<Item = OwnedFd>) -> Option<Self> {
         let mut fds = fds.into_iter();
         Some(Self {
@@ -138,7 +139,8 @@ impl Listeners {
     }
 }
 
-/// TCP sockets of the calling thread's namespace, which is theirs wherever they go: `count` of IPv4, then of IPv6.
+/// TCP sockets of the calling thread's namespace, which they keep wherever they are sent: `count` of IPv4, then of
+/// IPv6.
 pub(super) fn dialers(count: usize, families: Families) -> io::Result<Vec<OwnedFd>> {
     let each = match families {
         Families::V4 => &[AddressFamily::INET][..],
@@ -162,7 +164,7 @@ pub(super) fn dialers(count: usize, families: Families) -> io::Result<Vec<OwnedF
 pub fn listen_everywhere(port: u16) -> io::Result<OwnedFd> {
     let of_v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
     match tcp(of_v6) {
-        // A kernel without IPv6 has nobody there to listen to.
+        // A kernel without IPv6 needs no listener there.
         Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => {
             tcp(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))
         }
@@ -170,12 +172,12 @@ pub fn listen_everywhere(port: u16) -> io::Result<OwnedFd> {
     }
 }
 
-/// Listens at one address of the calling thread's namespace. Connections of an earlier listener that are not forgotten yet
-/// (TIME_WAIT) do not hinder it, another listener does (socket(7), SO_REUSEADDR).
+/// Listens on one address of the calling thread's namespace. An earlier listener's connections in TIME_WAIT do not
+/// prevent it; another listener does (socket(7), SO_REUSEADDR).
 pub fn listen_at(address: SocketAddr) -> io::Result<OwnedFd> {
     let socket = unbound(address, SocketType::STREAM)?;
     if address.is_ipv6() {
-        // Who names `::` means IPv6 (docker run --publish).
+        // `::` means IPv6 only (docker run --publish).
         sockopt::set_ipv6_v6only(&socket, true)?;
     }
     sockopt::set_socket_reuseaddr(&socket, true)?;
@@ -192,12 +194,12 @@ fn tcp(address: SocketAddr) -> io::Result<OwnedFd> {
 
 fn udp(address: SocketAddr) -> io::Result<OwnedFd> {
     let socket = make(address, SocketType::DGRAM)?;
-    // The answer must come from the address that was asked, whichever that was.
+    // The answer must come from the requested address.
     set_packet_info(&socket, address)?;
     Ok(socket)
 }
 
-/// Beside others that say SO_REUSEADDR, as name servers do.
+/// Binds beside others with SO_REUSEADDR, as name servers use it.
 fn refusing_udp() -> io::Result<OwnedFd> {
     let address = SocketAddr::from((REFUSING_STUB, DNS_PORT));
     let socket = unbound(address, SocketType::DGRAM)?;

@@ -1,8 +1,7 @@
-//! The short-lived child that makes an inner namespace and hands it back.
+//! The short-lived child that makes an inner namespace and sends it back.
 //!
-//! A child, because unshare(2) and setns(2) move the caller, and the runtime must stay where the
-//! engine put it. It runs while the runtime does other work: [`spawn_maker`] returns at once and
-//! [`Maker::finish`] collects.
+//! A child, because unshare(2) and setns(2) move the caller, and the runtime must stay where the engine put it. It runs
+//! in parallel to the runtime: [`spawn_maker`] returns at once and [`Maker::finish`] collects the result.
 
 use std::error::Error;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,15 +19,15 @@ const MADE: u8 = b'+';
 const REFUSED: u8 = b'-';
 const MAX_ANSWER: usize = 1024;
 
-/// A child that is making a namespace. Dropped, it is killed and reaped.
+/// A child that is making a namespace. Dropping this kills and reaps it.
 #[derive(Debug)]
 pub struct Maker {
     /// The child, until it is reaped.
     child: Option<Pid>,
     socket: OwnedFd,
-    /// What it listens on.
+    /// The ports to listen on.
     listen: Option<ListenPorts>,
-    /// How many sockets of each family to dial with.
+    /// How many dialing sockets of each family to make.
     dialers: usize,
 }
 
@@ -46,7 +45,7 @@ pub fn spawn_maker(config: &InnerConfig<'_>) -> Result<Maker, NetworkError> {
 }
 
 impl Maker {
-    /// Waits for the child, at most ten seconds, and takes over what it made.
+    /// Waits for the child, at most ten seconds, and takes its result.
     pub fn finish(mut self) -> Result<InnerNamespace, NetworkError> {
         let mut buffer = [0; MAX_ANSWER];
         let answer = socket::receive_within(self.socket.as_fd(), &mut buffer, WITHIN);
@@ -69,7 +68,7 @@ impl Maker {
         match rustix::io::retry_on_intr(|| {
             rustix::process::waitpid(Some(child), WaitOptions::empty())
         }) {
-            // Where SIGCHLD is ignored the kernel has reaped it already.
+            // If SIGCHLD is ignored the kernel has reaped it already.
             Ok(_) | Err(rustix::io::Errno::CHILD) => Ok(()),
             Err(error) => Err(NetworkError::step("reap the child")(error)),
         }
@@ -79,8 +78,7 @@ impl Maker {
 impl Drop for Maker {
     fn drop(&mut self) {
         let Some(child) = self.child else { return };
-        // Not reaped yet, so the number is still this child's. What is left is only cleaning up
-        // after an error that is being reported already.
+        // Not reaped yet, so the pid is still this child's. This is only cleanup after an error that is being reported.
         if let Err(error) = rustix::process::kill_process(child, Signal::KILL) {
             log::debug!("the namespace maker could not be killed: {error}");
         }
@@ -111,7 +109,7 @@ fn work(config: &InnerConfig<'_>, socket: BorrowedFd<'_>) -> i32 {
             socket::send(socket, &answer, &[])
         }
     };
-    // Where nothing could be sent the parent sees the socket close.
+    // If nothing could be sent the parent sees the socket close.
     i32::from(sent.is_err())
 }
 
@@ -156,7 +154,7 @@ fn decode(
                 [_, 1] => families.count(),
                 _ => 0,
             };
-            // What is missing would be a port that nobody answers for.
+            // A missing listener would be a port without an answer.
             let listeners = listen.map_or(0, ListenPorts::descriptors);
             let dialers = dialers * families.count();
             if fds.len() != listeners + dialers + counters {
@@ -195,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_only_a_whole_answer() {
+    fn accepts_only_a_complete_answer() {
         let whole = [&[MADE][..], &7_u64.to_ne_bytes(), &[1, 0]].concat();
         let counting = [&[MADE][..], &7_u64.to_ne_bytes(), &[1, 1]].concat();
         let fds = |count: usize| (0..count).map(|_| fd()).collect::<Vec<_>>();

@@ -4,7 +4,7 @@
 //! `create`, in a short-lived child, and enters it at `start`, in the container's init, with a check that refuses
 //! every other namespace. [`sysctl`] parses the `net.*` keys that are written into it.
 //!
-//! May not: decide on hosts (the policy does), or touch the engine's namespace.
+//! This module must not decide on hosts (the policy does), or touch the engine's namespace.
 
 pub mod counters;
 mod fallback;
@@ -23,16 +23,16 @@ pub use maker::{Maker, spawn_maker, with_causes};
 pub use resets::resets_sent;
 pub use sysctl::Sysctl;
 
-/// Why the network wall does not stand.
+/// Why the network wall could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetworkError {
     /// A step of making, entering or checking the namespace was refused.
     #[error("cannot {step} for the inner network namespace")]
     Step {
-        /// What was tried.
+        /// The step.
         step: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -47,7 +47,7 @@ pub enum NetworkError {
         /// The names found, escaped.
         links: String,
     },
-    /// The namespace is another one than the plan's.
+    /// The namespace is not the planned one.
     #[error("this is not the sandbox's network namespace: need cookie {need}, have {have}")]
     WrongNamespace {
         /// The cookie of the namespace that was made for the sandbox.
@@ -55,7 +55,7 @@ pub enum NetworkError {
         /// The cookie of the namespace that was found.
         have: u64,
     },
-    /// A sysctl's key or value is not one that may be written.
+    /// A sysctl's key or value may not be written.
     #[error("the sysctl {key:?} is refused: {reason}")]
     BadSysctl {
         /// The key as it was given.
@@ -70,11 +70,11 @@ pub enum NetworkError {
         key: String,
         /// The value.
         value: String,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
-    /// The child that makes the namespace reported this.
+    /// The child that makes the namespace reported an error.
     #[error("the inner network namespace was not made: {reason}")]
     NotMade {
         /// The child's error with its causes.
@@ -83,13 +83,13 @@ pub enum NetworkError {
     /// The child that makes the namespace did not answer.
     #[error("the inner network namespace was not made within {seconds} s")]
     TimedOut {
-        /// How long it was waited for.
+        /// How long the runtime waited.
         seconds: u64,
     },
 }
 
 impl NetworkError {
-    /// For `map_err`: wraps what the kernel said about one step.
+    /// For `map_err`: adds the step to the kernel's error.
     fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::Step {
             step,

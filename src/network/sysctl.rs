@@ -68,8 +68,7 @@ impl Sysctl {
         FIXED.iter().any(|key| swap_separators(key) == self.path)
     }
 
-    /// Writes it through a procfs of the caller's own; /proc/sys/net always shows the network
-    /// namespace of whoever looks.
+    /// Writes it through a procfs of the caller's own; /proc/sys/net always shows the reader's network namespace.
     pub(super) fn apply(&self, procfs: BorrowedFd<'_>) -> Result<(), NetworkError> {
         self.write(procfs).map_err(|source| NetworkError::Sysctl {
             key: self.key.clone(),
@@ -82,7 +81,7 @@ impl Sysctl {
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let path = format!("sys/{}", self.path);
         let file = openat(procfs, path, flags, Mode::empty())?;
-        // One write: the kernel parses each write by itself.
+        // One write: the kernel parses each write separately.
         let written = std::fs::File::from(file).write(self.value.as_bytes())?;
         if written == self.value.len() {
             Ok(())
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_not_below_net() {
+    fn refuses_keys_outside_of_net() {
         let long = format!("net.{}", "a".repeat(MAX_KEY));
         for key in [
             "",

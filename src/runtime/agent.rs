@@ -1,13 +1,13 @@
-//! The seccomp agent: a program beside the engine that answers the calls for which a profile has `SCMP_ACT_NOTIFY`
-//! (runtime-spec, config-linux.md, "Seccomp" and "The Container Process State").
+//! The seccomp agent: a program beside the engine that answers the system calls for which a profile says
+//! `SCMP_ACT_NOTIFY` (runtime-spec, config-linux.md, "Seccomp" and "The Container Process State").
 //!
-//! A filter's listener exists in the process that loaded the filter, and there alone. As with runc, that process
-//! writes its number with write(2) and waits; such a profile may neither deny write(2) nor leave it to the agent. The
-//! runtime takes a copy with pidfd_getfd(2) and sends it to the agent. So the profile may leave every other call to
-//! the agent, even those that the process itself still makes.
+//! Only the process that loads a filter gets its listener. As with runc, that process writes the listener's number with
+//! write(2) and waits. So the profile may neither deny write(2) nor leave it to the agent. The runtime copies the
+//! listener with pidfd_getfd(2) and sends it to the agent. The profile may therefore leave every other call to the
+//! agent, even those that the process itself still makes.
 //!
-//! Without a policy that happens at `create`. There, and at `exec`, libcontainer keeps the runtime's process busy: a forked
-//! [`ListenerChild`] does it. Under a policy the first process loads its filter at `start`, which does it itself.
+//! Without a policy this happens at `create`. There and at `exec`, libcontainer keeps the runtime busy, so a forked
+//! [`ListenerChild`] does it. Under a policy the init process loads its filter at `start`, and `start` does it.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -27,25 +27,25 @@ use crate::sys::{process, socket};
 
 const FILE: &str = "agent.json";
 
-/// How long a process may take from loading its filter to saying so, and the runtime to answer.
+/// How long a process may take to load its filter and report it, and how long the runtime may take to answer.
 const WITHIN: Duration = Duration::from_secs(30);
 
-/// Why a filter's listener does not get to its agent.
+/// Why a filter's listener does not reach its agent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AgentError {
     /// The profile does not say where the agent listens.
     #[error("seccomp listenerPath is not set, but the profile has a rule with SCMP_ACT_NOTIFY")]
     NoPath,
-    /// The process of the container takes too many seconds.
+    /// The container's process did not load its filter within this many seconds.
     #[error("the container's process did not load its seccomp filter within {0} s")]
     NotLoaded(u64),
-    /// It is gone.
+    /// The container's process has ended.
     #[error("the container's process ended before its seccomp filter was loaded")]
     Ended,
 }
 
-/// Which agent, kept in the container's directory for `start` and `exec`.
+/// The agent, saved in the container's directory for `start` and `exec`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Agent {
@@ -53,11 +53,11 @@ pub struct Agent {
     path: String,
     /// linux.seccomp.listenerMetadata
     metadata: String,
-    /// Under a policy: where the first process keeps the runtime's end of their socket until `start`.
+    /// Under a policy: the init process's descriptor that holds the runtime's end of their socket until `start`.
     kept_in_init: Option<i32>,
 }
 
-/// What the agent is told about: the container's state in the words of the specification.
+/// The state that the agent is told, in the specification's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
     /// `create`: the container is not created before its filter is loaded.
@@ -69,7 +69,7 @@ pub enum Moment {
 }
 
 impl Agent {
-    /// The agent that a filter needs; `None` where no rule asks one. The words of the errors are runc's.
+    /// The agent that a filter needs; `None` if no rule uses one. The words of the errors are runc's.
     pub fn of(
         engine: Option<&LinuxSeccomp>,
         filter: Option<&SyscallFilter>,
@@ -89,12 +89,12 @@ impl Agent {
             metadata: engine.listener_metadata().clone().unwrap_or_default(),
             kept_in_init: None,
         };
-        // Now, before there is anything to take away: an agent that is not there is found at `create`.
+        // Now, while there is nothing to undo: a missing agent fails `create`.
         agent.connect()?;
         Ok(Some(agent))
     }
 
-    /// Keeps it for `start` and `exec`.
+    /// Saves it for `start` and `exec`.
     pub fn save(&self, dir: &Path) -> Result<(), RuntimeError> {
         let path = dir.join(FILE);
         let text = serde_json::to_vec(self).map_err(|e| RuntimeError::Input {
@@ -104,7 +104,7 @@ impl Agent {
         write_whole(&path, &text)
     }
 
-    /// The kept one; `None` where the container has none.
+    /// Reads the saved agent; `None` if the container has none.
     pub fn read(dir: &Path) -> Result<Option<Self>, RuntimeError> {
         let path = dir.join(FILE);
         if !path.exists() {
@@ -113,7 +113,7 @@ impl Agent {
         crate::runtime::input::bundle::read_json(&path).map(Some)
     }
 
-    /// For the first process under a policy: it keeps both ends, and the runtime fetches its own at `start`.
+    /// For the init process under a policy: it keeps both ends, and the runtime fetches its end at `start`.
     pub fn socket_kept_in_init(&mut self) -> Result<AgentSocket, RuntimeError> {
         let (near, far) = channel()?;
         self.kept_in_init = Some(far.as_raw_fd());
@@ -123,7 +123,7 @@ impl Agent {
         })
     }
 
-    /// For `start`: the end that [`Agent::socket_kept_in_init`] left; `None` where `create` has done it all.
+    /// For `start`: the end that [`Agent::socket_kept_in_init`] left; `None` if `create` has done everything.
     pub fn fetch(&self, init: i32) -> Result<Option<OwnedFd>, RuntimeError> {
         self.kept_in_init
             .map(|number| copy(init, number))
@@ -153,8 +153,8 @@ impl Agent {
         Ok(socket)
     }
 
-    /// For `start`: brings the listener of the first process to the agent, unless that process ends, or reports what is in
-    /// its way, before it has loaded its filter.
+    /// For `start`: sends the init process's listener to the agent. Stops if the init process ends, or reports an
+    /// error, before it has loaded its filter.
     pub fn serve(
         &self,
         far: &OwnedFd,
@@ -169,7 +169,7 @@ impl Agent {
                 self.bring(far.as_fd(), pid, number, record, Moment::Created)
                     .inspect_err(|_| end(pid))
             }
-            // `start` says what was reported.
+            // `start` prints the report.
             [false, true] => Ok(()),
             [false, false] => Err(AgentError::NotLoaded(WITHIN.as_secs()).into()),
         }
@@ -220,13 +220,13 @@ impl Agent {
     }
 }
 
-/// The socket between a process of the container and the runtime: its end, and ours.
+/// The socket between a process of the container and the runtime: the process's end, and ours.
 fn channel() -> Result<(OwnedFd, OwnedFd), RuntimeError> {
     fn step<E: Into<std::io::Error>>(error: E) -> RuntimeError {
         RuntimeError::io("make a socket for the seccomp listener")(error)
     }
     let (near, far) = socket::pair().map_err(step)?;
-    // Who writes is then part of the message, in our numbers.
+    // The kernel then adds the sender's pid to the message, as our pid namespace sees it.
     rustix::net::sockopt::set_socket_passcred(&far, true).map_err(step)?;
     rustix::net::sockopt::set_socket_timeout(
         &near,
@@ -237,7 +237,7 @@ fn channel() -> Result<(OwnedFd, OwnedFd), RuntimeError> {
     Ok((near, far))
 }
 
-/// The process that loaded a filter, and the listener's number there.
+/// The process that loaded the filter, and the listener's number in it.
 fn heard(far: BorrowedFd<'_>) -> Result<(i32, i32), RuntimeError> {
     let mut buffer = [0; 4];
     let message = socket::receive_with_sender(far, &mut buffer, WITHIN)
@@ -256,11 +256,12 @@ fn copy(pid: i32, number: i32) -> Result<OwnedFd, RuntimeError> {
     rustix::process::pidfd_getfd(&pidfd, number, PidfdGetfdFlags::empty()).map_err(failed())
 }
 
-/// A child that serves the first process while libcontainer creates the container. Dropped, it is killed and reaped.
+/// A child that sends the listener to the agent while libcontainer creates the container. Dropping it kills and reaps
+/// it.
 pub struct ListenerChild(Option<Pid>);
 
 impl ListenerChild {
-    /// Forks it; the calling process must be single-threaded. What fails reaches `create` by the report pipe.
+    /// Forks the child; the calling process must be single-threaded. Errors reach `create` through the report pipe.
     pub fn spawn(
         agent: &Agent,
         record: &Record,
@@ -284,7 +285,7 @@ fn serve_from_child(
     report: &Path,
     moment: Moment,
 ) -> Result<(), RuntimeError> {
-    // It has copies of all that the runtime has open, the process's end of the socket included, so it would not notice.
+    // The child has copies of all the runtime's descriptors, also of the process's end, so it never sees the socket close.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(RuntimeError::io("ask to end with the runtime"))?;
     let writer = crate::runtime::state::report::writer(report)?;
@@ -292,14 +293,14 @@ fn serve_from_child(
     let Err(error) = agent.bring(far, pid, number, record, moment) else {
         return Ok(());
     };
-    // The reason first: the end of the process makes the runtime look for it.
+    // Send the reason first: the runtime looks for it when the process ends.
     let text = crate::log::chain(&error);
     rustix::io::write(&writer, text.as_bytes()).map_err(RuntimeError::io("report"))?;
     end(pid);
     Err(error)
 }
 
-/// Kills a process that waits for an answer in vain, perhaps inside a call without an end.
+/// Kills a process that waits for an answer that will not come, perhaps inside an endless call.
 fn end(pid: i32) {
     if let Some(pid) = Pid::from_raw(pid)
         && let Err(error) = rustix::process::kill_process(pid, Signal::KILL)
@@ -311,7 +312,7 @@ fn end(pid: i32) {
 impl Drop for ListenerChild {
     fn drop(&mut self) {
         let Some(child) = self.0.take() else { return };
-        // Not reaped yet, so the number is still this child's.
+        // Not reaped yet, so the pid is still this child's.
         if let Err(error) = rustix::process::kill_process(child, Signal::KILL) {
             log::debug!("the child that serves the seccomp agent could not be killed: {error}");
         }
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_asks_an_agent_needs_one_that_is_there() {
+    fn a_notify_rule_needs_a_reachable_agent() {
         let error = |more: &str| crate::log::chain(&agent(&profile(more)).unwrap_err());
         assert!(error("").contains("seccomp listenerPath is not set"));
         assert!(error(r#""listenerPath": "","#).contains("seccomp listenerPath is not set"));
@@ -369,14 +370,14 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_no_rule_needs_is_not_looked_at() {
+    fn an_agent_path_without_a_notify_rule_is_ignored() {
         let text =
             r#"{"defaultAction": "SCMP_ACT_ALLOW", "listenerPath": "/nonexistent/agent.sock"}"#;
         let profile: LinuxSeccomp = serde_json::from_str(text).unwrap();
         assert_eq!(agent(&profile).unwrap(), None);
     }
 
-    /// This process plays the container's: it announces a descriptor, and the agent gets a copy and the state.
+    /// This process plays the container's process: it announces a descriptor, and the agent gets a copy and the state.
     #[test]
     fn the_agent_gets_the_listener_and_the_state_of_the_process() {
         let dir = std::env::temp_dir().join(format!("agentbox-agent-{}", std::process::id()));
@@ -416,7 +417,7 @@ mod tests {
                 "annotations": {"a": "b"},
             })
         );
-        // The copy is of the very pipe.
+        // The copy refers to the same pipe.
         drop(theirs);
         rustix::io::write(&received.fds[0], b"x").unwrap();
         drop(received);
@@ -427,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_ends_without_a_word_is_an_error() {
+    fn a_process_that_ends_silently_is_an_error() {
         let (near, far) = channel().unwrap();
         drop(near);
         assert!(heard(far.as_fd()).is_err());

@@ -1,4 +1,4 @@
-//! `delete`: from the saved state, idempotent, also after SIGKILL of anything.
+//! `delete`: works from the saved state; idempotent, also after SIGKILL of any process.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 pub enum DeleteScope {
     /// Those that have ended or never started.
     Ended,
-    /// Whatever there is, killed first.
+    /// All containers; living ones are killed first.
     Any,
 }
 
@@ -62,8 +62,8 @@ pub fn delete(place: &ContainerPaths, deletes: DeleteScope) -> Result<(), Runtim
     lock.remove()
 }
 
-/// Kills a container before its lock is asked for: a verb that holds it waits for something in the container, which then
-/// cannot come.
+/// Kills a container before waiting for its lock. A verb that holds the lock may wait for something in the container
+/// that then never comes.
 fn end_first(place: &ContainerPaths) {
     let dir = place.dir();
     let Some(remains) = Record::read(&dir)
@@ -82,7 +82,7 @@ fn end_first(place: &ContainerPaths) {
     }
 }
 
-/// The record, if it can be read. One that cannot must not keep the rest from being removed.
+/// The record, if it can be read. An unreadable one must not keep the rest from being removed.
 fn read_record(place: &ContainerPaths) -> Option<Record> {
     match Record::read(&place.dir()) {
         Ok(record) => Some(record),
@@ -98,8 +98,8 @@ fn read_record(place: &ContainerPaths) -> Option<Record> {
     }
 }
 
-/// Ends and removes all parts of a container, in an order in which no record goes before the things in it. Each step is
-/// tried even when one before it failed; the first failure is reported.
+/// Ends and removes all parts of a container; a record goes after the things that it names. Each step is tried even if
+/// an earlier one failed. The first failure is reported.
 pub fn remove_all(place: &ContainerPaths, record: Option<&Record>) -> Result<(), RuntimeError> {
     let mut first = Ok(());
     let mut note = |result: Result<(), RuntimeError>| {
@@ -114,21 +114,21 @@ pub fn remove_all(place: &ContainerPaths, record: Option<&Record>) -> Result<(),
     let remains = remains.unwrap_or_default();
     let init = remains.init;
     if init.is_none() {
-        // `create` was killed before it knew its child, or failed: any child that libcontainer had already forked still
-        // holds the report pipe.
+        // `create` was killed before it knew its child, or failed. A child that libcontainer forked still holds the
+        // report pipe.
         note(half_made::kill(&place.report()));
     }
     note(remove_container(place, init, record));
     if let Some(sidecar) = &remains.sidecar {
         if init.is_some() {
-            // It ends with the first process, and writes down what it has counted.
+            // It ends with the init process, and writes its counts to the log.
             sidecar::await_end(sidecar);
         }
         note(sidecar::kill(sidecar).map_err(RuntimeError::from));
         note(sidecar::remove(sidecar).map_err(RuntimeError::from));
     }
     if init.is_some() {
-        // While the cgroup counts, and the logs are complete.
+        // While the cgroup still exists and the logs are complete.
         let controllers = record.and_then(|record| record.controllers.as_ref());
         let plan = record.and_then(Record::plan);
         let run = RunDir::of(place);
@@ -139,7 +139,7 @@ pub fn remove_all(place: &ContainerPaths, record: Option<&Record>) -> Result<(),
     }
     let dir = place.dir();
     if first.is_ok() {
-        // While the record is still there: a deletion that is killed here is finished by the next one.
+        // While the record still exists: the next deletion finishes one that is killed here.
         if let Some(record) = record {
             let env = hooks::default_env(record);
             hooks::poststop(&record.hooks, &record.told(), &env);
@@ -154,7 +154,7 @@ pub fn remove_all(place: &ContainerPaths, record: Option<&Record>) -> Result<(),
     first
 }
 
-/// libcontainer's part: processes, cgroup, state directory.
+/// Removes libcontainer's part: processes, cgroup, state directory.
 fn remove_container(
     place: &ContainerPaths,
     init: Option<ProcessId>,
@@ -177,7 +177,7 @@ fn remove_container(
                 if let Err(error) = signal::kill_all(&container, rustix::process::Signal::KILL) {
                     log::debug!("kill the rest of the cgroup: {error}");
                 }
-                // libcontainer's state is what a second attempt kills by.
+                // A second attempt needs libcontainer's state to kill.
                 wait_until_empty(controllers)?;
             }
             remove_dir(&dir)
@@ -191,10 +191,10 @@ fn remove_container(
                 wait_for_end(pid);
             }
             controllers.map_or(Ok(()), path::remove_below)?;
-            // Twice, for the reason that `start::read` gives.
+            // Twice, for the reason in `start::read`.
             match container.delete(true).or_else(|_| container.delete(true)) {
                 Ok(()) => Ok(()),
-                // Its cgroup was never made, or only in part; the record names it, and it is removed by that.
+                // Its cgroup was not made, or only in part. The record names it, and it is removed by that.
                 Err(error) if init.is_none() => {
                     log::debug!("an unfinished container: {}", crate::log::chain(&error));
                     remove_dir(&dir)
@@ -202,12 +202,12 @@ fn remove_container(
                 Err(error) => Err(RuntimeError::container("delete the container")(error)),
             }
         }
-        // The runtime was killed before it wrote the state: there is nothing but the directory.
+        // The runtime was killed before it wrote the state: there is only the directory.
         Err(_) => remove_dir(&dir),
     }
 }
 
-/// Waits until the processes of the container's cgroup, all of which were sent SIGKILL, are gone.
+/// Waits until the processes of the container's cgroup are gone. All of them were sent SIGKILL.
 fn wait_until_empty(controllers: &Controllers) -> Result<(), RuntimeError> {
     let end = Instant::now() + LIMIT;
     let mut pause = Duration::from_micros(200);
@@ -222,7 +222,7 @@ fn wait_until_empty(controllers: &Controllers) -> Result<(), RuntimeError> {
     Ok(())
 }
 
-/// Whether libcontainer has nothing to remove but its directory: the cgroup is in the record, and is removed with the
+/// Whether libcontainer has only its directory to remove: the cgroup is in the record, and is removed with the
 /// sidecar's. libcontainer reads the node's mounts twice for each controller before it removes one.
 fn is_ours_alone(container: &Container, record: Option<&Record>) -> bool {
     let recorded = record.is_some_and(|r| !r.systemd_cgroup && r.controllers.is_some());
@@ -231,7 +231,7 @@ fn is_ours_alone(container: &Container, record: Option<&Record>) -> bool {
         && container.intel_rdt_monitoring_dir().is_none()
 }
 
-/// Waits, in short steps, until a killed process is gone: its cgroup cannot be removed before.
+/// Waits, in short steps, until a killed process is gone: its cgroup cannot be removed earlier.
 fn wait_for_end(process: ProcessId) {
     let end = Instant::now() + LIMIT;
     let mut pause = Duration::from_micros(200);
@@ -241,7 +241,7 @@ fn wait_for_end(process: ProcessId) {
     }
 }
 
-/// Our directory, the record last: as long as anything is left that has to be removed, `list` shows it.
+/// Removes our directory, the record last: `list` shows the container as long as anything remains to be removed.
 fn remove_own_dir(dir: &Path) -> Result<(), RuntimeError> {
     let step = || RuntimeError::io(format!("empty {dir:?}"));
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -262,7 +262,7 @@ fn remove_own_dir(dir: &Path) -> Result<(), RuntimeError> {
 
 fn remove_dir(dir: &Path) -> Result<(), RuntimeError> {
     use std::io::ErrorKind;
-    // An `exec` that has lost its container may write another file of its own meanwhile.
+    // An `exec` that has lost its container may write another file meanwhile.
     for last in [false, false, true] {
         match fs::remove_dir_all(dir) {
             Err(e) if e.kind() == ErrorKind::DirectoryNotEmpty && !last => {}

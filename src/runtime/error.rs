@@ -1,4 +1,4 @@
-//! Why a verb failed. The texts reach people through engines, so each gives the fault, its place and a remedy.
+//! Why a verb failed. Engines show the texts to people, so each gives the fault, its place and a remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,13 +23,13 @@ pub enum RuntimeError {
     /// The id is unknown.
     #[error("container does not exist: {0}")]
     Unknown(String),
-    /// Several containers are called or begin like this.
+    /// The id is the name or the beginning of several containers.
     #[error("{0:?} matches several containers: {1}")]
     Ambiguous(String, String),
     /// The verb does not fit the container's state. The words are runc's: containerd looks for some of them.
     #[error("cannot {verb} container {id}: {why}")]
     State {
-        /// What was asked.
+        /// The verb.
         verb: &'static str,
         /// The container.
         id: String,
@@ -47,13 +47,13 @@ pub enum RuntimeError {
         /// How long it was waited for.
         seconds: u64,
     },
-    /// What was begun in a container did not get to its end.
+    /// A process in a container was not ready in time.
     #[error(
         "the {what} was not ready within {seconds} s and was killed; common causes: a stop signal, a frozen cgroup, a file lease, \
          a very low CPU limit"
     )]
     HeldUp {
-        /// "process of exec", say.
+        /// For example "process of exec".
         what: &'static str,
         /// How long it was waited for.
         seconds: u64,
@@ -103,16 +103,16 @@ pub enum RuntimeError {
     /// The bundle reaches out of the container.
     #[error("config.json")]
     Reach(#[from] crate::plan::reach::ReachError),
-    /// What runc refuses as well.
+    /// A spec that runc refuses as well.
     #[error(transparent)]
     Refused(#[from] crate::render::refuse::SpecRefusal),
     /// A container is not created.
     #[error(transparent)]
     Create(#[from] crate::runtime::create::CreateError),
-    /// A process is not started in a container.
+    /// A process was not started in a container.
     #[error(transparent)]
     Exec(#[from] crate::runtime::exec::ExecError),
-    /// A process asks for what it cannot have.
+    /// A process requests what it cannot have.
     #[error(transparent)]
     Process(#[from] crate::runtime::input::ProcessRefusal),
     /// The seccomp agent does not get its listener.
@@ -124,7 +124,7 @@ pub enum RuntimeError {
     /// A caller without root's rights gets no user namespace.
     #[error(transparent)]
     NoNamespace(#[from] crate::runtime::unprivileged::NoNamespace),
-    /// A caller without root's rights has no safe place for what is remembered of containers.
+    /// A caller without root's rights has no safe place for the state of containers.
     #[error(transparent)]
     Home(#[from] crate::runtime::state::persons::UserDirError),
     /// A policy names a system call that does not exist.
@@ -133,10 +133,10 @@ pub enum RuntimeError {
     /// The caller's terminal.
     #[error(transparent)]
     Foreground(#[from] crate::runtime::foreground::ForegroundError),
-    /// The sidecar does not do what it is asked for.
+    /// The sidecar did not carry out a request.
     #[error(transparent)]
     Control(#[from] crate::runtime::network::ControlError),
-    /// A container does not get other rules.
+    /// A container's rules could not be changed.
     #[error(transparent)]
     Rules(#[from] crate::runtime::network::RulesError),
     /// getrandom(2)
@@ -150,25 +150,25 @@ pub enum RuntimeError {
     /// Killed processes of a `create` or `exec` still hold its pipe.
     #[error("processes that hold {0:?} were killed and have not ended")]
     NotEnded(PathBuf),
-    /// The bundle cannot be judged.
+    /// The bundle cannot be checked.
     #[error(transparent)]
     Probe(#[from] crate::probe::ProbeError),
     /// The filter cannot be compiled.
     #[error("syscall wall")]
     Seccomp(#[from] crate::seccomp::SeccompError),
-    /// The cgroup cannot be the container's own, or cannot be changed.
+    /// The cgroup cannot be made for the container, or cannot be changed.
     #[error(transparent)]
     Cgroup(#[from] crate::cgroup::CgroupError),
     /// The inner namespace cannot be made.
     #[error("network wall")]
     Network(#[from] crate::network::NetworkError),
-    /// The sidecar does not stand.
+    /// The sidecar could not be started.
     #[error("network wall")]
     Sidecar(#[from] crate::sidecar::SidecarError),
-    /// What our own code does in the container's process, when libcontainer did it in its place.
+    /// Our own code in the container's process failed, in a step that is otherwise libcontainer's.
     #[error(transparent)]
     Enforce(#[from] EnforceError),
-    /// What the container's own process reported.
+    /// An error that the container's own process reported.
     #[error(transparent)]
     Init(#[from] FailureReport),
     /// A hook of `start` failed. The words are runc's.
@@ -177,7 +177,7 @@ pub enum RuntimeError {
     /// libcontainer failed.
     #[error("{step}: {cause}")]
     Container {
-        /// What was being done.
+        /// The step that failed.
         step: &'static str,
         /// Its chain of causes in one line.
         cause: String,
@@ -185,7 +185,7 @@ pub enum RuntimeError {
     /// A system call failed.
     #[error("{step}")]
     Io {
-        /// What was being done, with the object's name.
+        /// The step that failed, with the object's name.
         step: String,
         /// The errno.
         source: io::Error,
@@ -193,7 +193,7 @@ pub enum RuntimeError {
 }
 
 impl RuntimeError {
-    /// A missing record means a missing container; other errors stay the same.
+    /// Turns a missing record into a missing container; other errors stay the same.
     pub fn unknown_if_absent(self, id: &str) -> Self {
         match self {
             Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
@@ -203,7 +203,7 @@ impl RuntimeError {
         }
     }
 
-    /// For `map_err`: an errno with what was being done.
+    /// For `map_err`: adds the step to an errno.
     pub fn io<E: Into<io::Error>>(step: impl Into<String>) -> impl FnOnce(E) -> Self {
         let step = step.into();
         move |source| Self::Io {
@@ -212,7 +212,7 @@ impl RuntimeError {
         }
     }
 
-    /// For `map_err`: libcontainer's error in one line. What it logged first says more than its chain of causes.
+    /// For `map_err`: libcontainer's error in one line. Its first log line says more than its chain of causes.
     pub fn container<E: std::error::Error>(step: &'static str) -> impl FnOnce(E) -> Self {
         move |error| Self::Container {
             step,

@@ -1,4 +1,4 @@
-//! The syscall wall's program: compiled once at `create`, kept as bytes for every later `exec`.
+//! The syscall wall's program: compiled once at `create`, saved as bytes for every later `exec`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,17 +17,17 @@ use crate::seccomp::{
 /// The plan's request for a filter program.
 #[derive(Debug, Clone, Copy)]
 pub struct FilterRequest<'a> {
-    /// What is added to the base rules and taken from them.
+    /// The calls that are added to the base rules and removed from them.
     pub syscalls: &'a SyscallPlan,
-    /// Whether there are devices of the node's choice.
+    /// Whether the node gives devices.
     pub devices: bool,
     /// How denials are answered.
     pub denials: DenyMode,
 }
 
 impl<'a> FilterRequest<'a> {
-    /// For a container on this kernel. Denied calls are logged where a taken one cannot be interrupted by a signal: programs do
-    /// not expect EINTR of them.
+    /// For a container on this kernel. Denied calls are logged only if a signal cannot interrupt a call that was taken:
+    /// programs do not expect EINTR from them.
     pub fn of(plan: &'a Plan, host: &HostFacts) -> Self {
         Self {
             syscalls: &plan.syscalls,
@@ -49,7 +49,7 @@ impl<'a> FilterRequest<'a> {
     }
 }
 
-/// Compiles the program of a container; `None` when neither a policy nor the engine asks for one.
+/// Compiles a container's program; `None` if neither a policy nor the engine has one.
 pub fn compile(
     asked: Option<FilterRequest<'_>>,
     engine: Option<&LinuxSeccomp>,
@@ -70,7 +70,7 @@ pub fn compile(
     });
     let filter = seccomp::compile(&FilterInput { ours, engine })?;
     if let Some(filter) = &filter {
-        // runc's words, which its tests look for.
+        // runc's words, which its tests search for.
         log::debug!("seccomp filter flags: {}", filter.flags);
         for note in &filter.notes {
             log::debug!("seccomp: {note:?}");
@@ -79,17 +79,17 @@ pub fn compile(
     Ok(filter)
 }
 
-/// Keeps a program: its flags, 8 bytes in the machine's order, then its instructions.
+/// Saves a program: its flags, 8 bytes in the machine's byte order, then its instructions.
 pub fn save(path: &Path, filter: &SyscallFilter) -> Result<(), RuntimeError> {
     write_whole(path, &SavedFilter::from(filter).to_bytes())
 }
 
-/// The hash of the file in which a program is kept.
+/// The hash of the file in which a program is saved.
 pub fn hash(filter: &SyscallFilter) -> String {
     audit::hash(&SavedFilter::from(filter).to_bytes())
 }
 
-/// Reads a kept program; `None` where the container has none. One that has not this hash is another one.
+/// Reads a saved program; `None` if the container has none. A program with another hash is an error.
 pub fn read(path: &Path, hash: Option<&str>) -> Result<Option<SavedFilter>, RuntimeError> {
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,

@@ -9,9 +9,9 @@
 //! | poststart | the runtime's | `start`, once the program runs | ends `start` and the container |
 //! | poststop | the runtime's | `delete`, once everything else is gone | is a warning |
 //!
-//! libcontainer would tell them of its own bundle, run poststart before the program, and give up a deletion over a
-//! failing poststop. It therefore gets at most two hooks, both of which are this program ([`CreateHooks`]): libcontainer has
-//! no other place for work before pivot_root.
+//! libcontainer would give them its own bundle, run poststart before the program, and give up a deletion when a
+//! poststop hook fails. It therefore gets at most two hooks, both of which are this program ([`CreateHooks`]).
+//! libcontainer has no other place for work before pivot_root.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -50,17 +50,17 @@ pub enum HooksError {
     /// A hook that cannot be run as it is written.
     #[error("{when} hook {path:?}: {why}")]
     Hook {
-        /// Its moment.
+        /// Its kind.
         when: &'static str,
         /// Its program.
         path: PathBuf,
         /// What is wrong with it.
         why: &'static str,
     },
-    /// What is to be run cannot be said in JSON.
+    /// The hooks cannot be written as JSON.
     #[error("write down the hooks of create: {0}")]
     NotWritten(serde_json::Error),
-    /// One of them failed, in its own words.
+    /// A hook failed, in its own words.
     #[error("{0}")]
     Failed(String),
 }
@@ -83,8 +83,8 @@ pub fn check(hooks: &Hooks) -> Result<(), RuntimeError> {
     Ok(())
 }
 
-/// The environment of a hook in the runtime's namespaces that names none. The specification is silent; without a policy
-/// it is the runtime's, as runc and crun have it and hooks may rely on. Under a policy nothing reaches a program unasked.
+/// The environment of a hook in the runtime's namespaces that gives none. The specification is silent. Without a policy
+/// it is the runtime's, as in runc and crun, because hooks may rely on it. Under a policy it is empty.
 pub fn default_env(record: &Record) -> Vec<String> {
     let all = std::env::vars_os().filter(|_| record.plan().is_none());
     let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
@@ -108,8 +108,8 @@ pub fn poststop(hooks: &Hooks, told: &HookState, env: &[String]) {
     }
 }
 
-/// The hooks of `create`, in a file that libcontainer's two calls of this program inherit, and to whose end they write
-/// what went wrong. Not a path: a process in a user namespace could not open it.
+/// The hooks of `create`, in a file that libcontainer's two calls of this program inherit, and to which they append
+/// errors. No path is used: a process in a user namespace could not open it.
 pub struct CreateHooks {
     file: File,
     length: u64,
@@ -118,7 +118,7 @@ pub struct CreateHooks {
     inside: Duration,
 }
 
-/// The most that hooks take, as they say themselves.
+/// The longest time that hooks may take, by their own timeouts.
 fn time_of(hooks: &[Hook]) -> Duration {
     let seconds = |hook: &Hook| hook.timeout().and_then(|s| u64::try_from(s).ok());
     let each = hooks
@@ -138,7 +138,7 @@ struct WrittenHooks {
 }
 
 impl CreateHooks {
-    /// Writes down what is to be run; `None` if nothing is. `env` as for [`run`].
+    /// Writes the hooks to a file; `None` if there are none. `env` as for [`run`].
     pub fn new(
         hooks: &Hooks,
         told: &HookState,
@@ -160,10 +160,10 @@ impl CreateHooks {
         };
         let step = "write down the hooks of create";
         let mut text = serde_json::to_vec(&written).map_err(HooksError::NotWritten)?;
-        // JSON may end in white space.
+        // JSON may end with white space.
         text.push(IDLE);
-        // Inherited on purpose. Its number is above those of --preserve-fds, which are all in use, so that the
-        // container's process closes it at execve like every other.
+        // Inherited on purpose. Its number is above those of --preserve-fds, which are all in use, so the container's
+        // process closes it at execve like every other.
         let file = rustix::fs::memfd_create("agentbox-hooks", MemfdFlags::empty())
             .map_err(RuntimeError::io(step))?;
         let mut file = File::from(file);
@@ -177,7 +177,7 @@ impl CreateHooks {
         }))
     }
 
-    /// What libcontainer gets to run.
+    /// The hooks for libcontainer.
     pub fn stand_in(&self) -> Hooks {
         let call = |when: HookMoment| {
             let args = ["agentbox", VERB, &self.file.as_raw_fd().to_string()].map(str::to_owned);
@@ -200,8 +200,8 @@ impl CreateHooks {
         self.inside
     }
 
-    /// While hooks run outside of the container the time that `create` may take stands still: they are the node's own, and
-    /// how long they take is theirs and their timeouts' to say.
+    /// Stops `create`'s clock while hooks run outside of the container: they are the node's, and only their timeouts
+    /// limit them.
     pub fn halt(&self) -> Halt<'_> {
         Halt {
             file: self.file.as_fd(),
@@ -210,7 +210,7 @@ impl CreateHooks {
         }
     }
 
-    /// What went wrong, if something did.
+    /// The failure of a hook, if any.
     pub fn failure(&self) -> Option<HooksError> {
         let mut text = vec![0; 2 * SHOWN as usize];
         let length = rustix::io::pread(&self.file, &mut text, self.length).ok()?;
@@ -219,7 +219,7 @@ impl CreateHooks {
     }
 }
 
-/// `agentbox run-hooks FD LENGTH MOMENT`: what libcontainer calls in place of the hooks of `create`.
+/// `agentbox run-hooks FD LENGTH MOMENT`: libcontainer calls it in place of the hooks of `create`.
 pub fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(2);
     let mut number = || arguments.next()?.parse::<u64>().ok();
@@ -236,7 +236,7 @@ pub fn main() -> ExitCode {
         true => HookSide::Container,
         false => HookSide::Runtime,
     };
-    // Not in the container: a process that shares its pids could stop this one, and the time with it.
+    // Not in the container: a process that shares its pids could stop this one, and the clock with it.
     let mark = |byte| match side {
         HookSide::Container => Ok(()),
         HookSide::Runtime => rustix::io::pwrite(&file, &[byte], length.saturating_sub(1)).map(drop),
@@ -265,7 +265,7 @@ enum HookSide {
 
 fn serve(file: &OwnedFd, length: u64, side: HookSide) -> Result<(), String> {
     let text = |e: &dyn std::error::Error| crate::log::chain(e);
-    // The hooks themselves get nothing but their standard descriptors.
+    // The hooks get only their standard descriptors.
     crate::sys::process::close_on_exec_from(3).map_err(|e| text(&e))?;
     let mut json = vec![0; usize::try_from(length).map_err(|e| text(&e))?];
     let read = rustix::io::pread(file.as_fd(), &mut json, 0).map_err(|e| text(&e))?;
@@ -274,7 +274,7 @@ fn serve(file: &OwnedFd, length: u64, side: HookSide) -> Result<(), String> {
         run(when, &written.hooks, &written.told, pid, env, Some(cwd)).map_err(|e| text(&e))
     };
     if side == HookSide::Container {
-        // The caller is the container's first process: its number as the container sees it.
+        // The caller is the container's init process: its pid as the container sees it.
         let pid = rustix::process::getppid().map(rustix::process::Pid::as_raw_pid);
         return run(HookMoment::CreateContainer, pid, &[], &written.rootfs);
     }

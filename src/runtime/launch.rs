@@ -1,4 +1,4 @@
-//! What `create` and `exec` tell libcontainer alike.
+//! What `create` and `exec` both tell libcontainer.
 
 use std::ffi::CString;
 use std::fs;
@@ -23,31 +23,31 @@ use crate::runtime::state::store::ContainerPaths;
 /// Where a process's standard descriptors come from.
 #[derive(Default)]
 pub struct Streams<'a> {
-    /// The socket that gets its pseudo-terminal, where it has one.
+    /// The socket that gets its pseudo-terminal, if it has one.
     pub console: Option<&'a Path>,
-    /// In place of the caller's own.
+    /// In place of the caller's descriptors.
     pub stdio: Stdio,
     /// Whether the caller stays to relay them.
     pub relayed: bool,
-    /// Who is the first process.
+    /// What the init process is.
     pub leader: Leader,
-    /// The program that the process ends as.
+    /// The program that the process executes.
     pub program: ContainerProgram,
-    /// Whether the container leaves a run.
+    /// Whether the container's run stays.
     pub leaves: RunRetention,
 }
 
-/// Which files of a container stay after its end.
+/// What stays after a container's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RunRetention {
     /// Its run.
     #[default]
     Run,
-    /// Nothing: it is made for a trial, and ran nobody's program.
+    /// Nothing: a trial container, which ran no workload.
     Nothing,
 }
 
-/// The file that this process runs from, for [`ContainerProgram::Own`]. To be called after [`super::seal::ensure`]: then it is a read-only,
+/// The file of this program, for [`ContainerProgram::Own`]. Call [`super::seal::ensure`] first: then it is a read-only,
 /// detached mount.
 pub fn own_file() -> Result<OwnedFd, RuntimeError> {
     let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
@@ -67,8 +67,8 @@ pub fn refuse_contradiction(sets: &CapabilitySets) -> Result<(), RuntimeError> {
     }
 }
 
-/// Without `oomScoreAdj` a process inherits the runtime's score, which engines keep low. Under a policy it is 0 instead, so that
-/// the OOM killer does not choose the node's own programs first.
+/// Without `oomScoreAdj` a process inherits the runtime's score, which engines keep low. Under a policy it gets 0, so
+/// that the OOM killer does not choose the node's own programs first.
 pub fn own_oom_score(process: &mut Process) {
     let inherited = fs::read_to_string("/proc/self/oom_score_adj").unwrap_or_default();
     if process.oom_score_adj().is_none() && inherited.starts_with('-') {
@@ -94,7 +94,7 @@ pub fn has_user_namespace(spec: &Spec) -> bool {
         .any(|n| n.typ() == LinuxNamespaceType::User)
 }
 
-/// What `create` and `exec` tell libcontainer alike.
+/// What `create` and `exec` both tell libcontainer.
 pub fn builder(
     place: &ContainerPaths,
     executor: WallExecutor,

@@ -1,9 +1,10 @@
-//! PURE. The one reader of libcontainer's log lines. Its errors keep the errno and lose the step; its log has both, as text alone.
+//! PURE. The only reader of libcontainer's log lines. Its errors keep the errno and lose the step; its log has both, as
+//! text.
 
-/// How the line of a failed chdir(2) begins, before and after the user is changed.
+/// The beginning of a failed chdir(2)'s line, before and after the change of user.
 const CHDIR: &str = "failed to chdir";
 
-/// Why libcontainer could not enter the working directory, in runc's words, if this line says so.
+/// Why libcontainer could not enter the working directory, in runc's words, if this line reports that.
 pub(super) fn chdir_fault(line: &str) -> Option<String> {
     let fields = line.strip_prefix(CHDIR)?;
     let errno = fields
@@ -30,8 +31,8 @@ fn in_words(errno: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    /// The lines are those of src/process/init/process.rs in libcontainer 0.7.0. Another version may write others: compare them, then
-    /// change the number here.
+    /// The lines are those of src/process/init/process.rs in libcontainer 0.7.0. Another version may write others:
+    /// compare them, then change the number here.
     #[test]
     fn reads_the_lines_of_the_version_that_is_built_in() {
         let lock = include_str!("../../Cargo.lock");

@@ -1,18 +1,18 @@
 //! SHELL. The life of a container: the thin, ordered layer between the verbs and libcontainer.
 //!
-//! | room | what happens there |
+//! | module | what it does |
 //! |---|---|
 //! | [`create`] | from a bundle to a process that waits, behind walls |
-//! | [`start`], [`exec`], [`foreground`] | its program runs; another one beside it; both for somebody who waits |
-//! | [`signal`], [`delete`] | it ends, and nothing of it is left |
-//! | [`launch`], `libcontainer_log` | what `create` and `exec` tell libcontainer alike; what its log says of a failure |
-//! | [`input`] | what callers hand in: bundle, node's files, descriptors |
-//! | [`network`] | the wall, the sidecar's orders, names and what was refused |
-//! | [`state`] | what is remembered of containers, and how they are found |
+//! | [`start`], [`exec`], [`foreground`] | runs its program; runs another in it; both for a caller who waits |
+//! | [`signal`], [`delete`] | ends it; removes everything of it |
+//! | [`launch`], `libcontainer_log` | what `create` and `exec` both tell libcontainer; what its log says of a failure |
+//! | [`input`] | what callers give: bundle, node's files, descriptors |
+//! | [`network`] | the network wall, requests to the sidecar, names, denied connections |
+//! | [`state`] | the state of containers, and how they are found |
 //! | [`unprivileged`] | the user namespace of a caller without root's rights |
-//! | [`runs`] | the logs of containers, which stay when they are gone |
-//! | [`hooks`], [`agent`] | programs of the engine's that have a say |
-//! | [`filter`], [`seal`], [`pidfd`] | the system call filter as kept bytes; the runtime's own file; descriptors of processes |
+//! | [`runs`] | the logs of containers, which stay after their end |
+//! | [`hooks`], [`agent`] | the engine's hooks and seccomp agent |
+//! | [`filter`], [`seal`], [`pidfd`] | the syscall filter as saved bytes; the runtime's own file; descriptors of processes |
 
 pub mod agent;
 pub mod create;

@@ -1,4 +1,4 @@
-//! `--pidfd-socket` (runc 1.2): a descriptor of a process for whoever listens (pidfd_open(2)).
+//! `--pidfd-socket` (runc 1.2): sends a descriptor of a process over a socket (pidfd_open(2)).
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 use crate::policy::escape;
 use crate::sys::program;
 
-/// The lines of ps(1) with these options that are about `pids`, below its header.
+/// The lines of ps(1), with these options, of the processes `pids`; below its header.
 ///
 /// # Errors
 /// ps(1) is missing, refuses the options, or prints no PID column.

@@ -1,9 +1,9 @@
-//! The runtime's own file cannot be written through a container's /proc (CVE-2019-5736).
+//! Protects the runtime's own file from writes through a container's /proc (CVE-2019-5736).
 //!
-//! A process of the container begins as this program, and /proc/<pid>/exe leads to its file. So the verbs that enter
-//! a container execute themselves again from a read-only, detached bind mount of that file. Opening the link for
-//! writing then fails with EROFS, and a detached mount cannot be remounted. A sealed copy in memory (runc's first
-//! answer) costs milliseconds a command.
+//! A process of the container begins as this program, and /proc/<pid>/exe leads to its file. So the verbs that enter a
+//! container execute themselves again from a read-only, detached bind mount of that file. Opening the link for writing
+//! then fails with EROFS, and a detached mount cannot be remounted. A sealed copy in memory (runc's first fix) costs
+//! milliseconds a command.
 
 use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -21,12 +21,13 @@ use crate::sys::mount::change;
 
 const EXE: &str = "/proc/self/exe";
 
-/// A verb's use of descriptors from systemd (sd_listen_fds(3)). libcontainer passes them on, even those meant for others.
+/// A verb's use of descriptors from systemd (sd_listen_fds(3)). libcontainer passes them on, even if they are for
+/// another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListenFds {
-    /// To the container, if LISTEN_PID is this process.
+    /// Pass them to the container, if LISTEN_PID is this process.
     Pass,
-    /// Not at all.
+    /// Drop them.
     Forget,
 }
 
@@ -40,19 +41,20 @@ impl ListenFds {
     }
 }
 
-/// The program's path, as it was before this process left its mount namespace.
+/// The program's path before this process left its mount namespace.
 static PATH: OnceLock<PathBuf> = OnceLock::new();
 
-/// Keeps the program's path. To be called before the process makes a mount namespace of its own: if nobody stays in the old one, its
-/// mounts are taken apart, and the kernel then names the file by its path in its own mount alone (d_path in the kernel).
+/// Saves the program's path. Call this before the process makes a mount namespace: when the old one has no process
+/// left, its mounts are taken apart, and the kernel then names the file only by its path in its own mount (d_path in
+/// the kernel).
 pub fn remember_path() {
     if let Ok(path) = std::fs::read_link(EXE) {
         PATH.get_or_init(|| path);
     }
 }
 
-/// Executes this program again from a read-only mount and without LISTEN_FDS that mean others, unless it already runs so.
-/// [`crate::sys::start`] has mostly seen to it.
+/// Executes this program again from a read-only mount, without LISTEN_FDS for other processes, unless it runs so
+/// already. [`crate::sys::start`] has usually done it.
 pub fn ensure(listen: ListenFds) -> Result<(), RuntimeError> {
     let step = "protect the runtime's own file (CVE-2019-5736)";
     let exe = rustix::fs::open(EXE, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
@@ -67,9 +69,9 @@ pub fn ensure(listen: ListenFds) -> Result<(), RuntimeError> {
     Err(RuntimeError::io(step)(execute_again(&tree, listen)))
 }
 
-/// Whether it runs from a mount as [`ensure`] makes it: read-only, of the file alone, and in no mount namespace, where somebody could
-/// make it writable again. A node may have the file on a read-only mount of its own, which is remounted for upgrades; a process
-/// of a container that keeps a descriptor would wait for that.
+/// Whether it runs from a mount as [`ensure`] makes it: read-only, of the file alone, and in no mount namespace, where
+/// it could be made writable again. A node may have the file on a read-only mount that is remounted for upgrades. A
+/// process of a container that keeps a descriptor would wait for that.
 fn is_sealed(exe: &OwnedFd) -> rustix::io::Result<bool> {
     let read_only = rustix::fs::fstatvfs(exe)?
         .f_flag
@@ -80,7 +82,7 @@ fn is_sealed(exe: &OwnedFd) -> rustix::io::Result<bool> {
     if !(read_only && alone) {
         return Ok(false);
     }
-    // Only what is mounted can be cloned (open_tree(2)).
+    // Only a mount of this namespace can be cloned (open_tree(2)).
     match open_tree(CWD, EXE, CLONE) {
         Err(Errno::INVAL) => Ok(true),
         Ok(_) => Ok(false),
@@ -94,8 +96,8 @@ const CLONE: OpenTreeFlags = OpenTreeFlags::OPEN_TREE_CLONE.union(OpenTreeFlags:
 /// A detached mount of the program's file.
 fn own_tree(exe: &OwnedFd) -> std::io::Result<OwnedFd> {
     match open_tree(CWD, EXE, CLONE) {
-        // The process has a new mount namespace ([`super::unprivileged`]) and was executed from the old one, of which nothing
-        // can be cloned: by its path it is found in the new one too.
+        // The process has a new mount namespace ([`super::unprivileged`]) and was executed from the old one, of which
+        // nothing can be cloned. The file's path leads to it in the new one too.
         Err(Errno::INVAL) => {
             let path = match PATH.get() {
                 Some(path) => path.clone(),

@@ -1,4 +1,4 @@
-//! Signals to a container's processes, by descriptors where there is one process and by the cgroup for all.
+//! Signals to a container's processes: by pidfd to one process, by the cgroup to all.
 
 use libcgroups::common::{
     AnyCgroupManager, CgroupConfig, CgroupManager, FreezerState, create_cgroup_manager,
@@ -10,8 +10,8 @@ use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::ProcessId;
 
-/// Parses `KILL`, `SIGKILL`, `kill` or `9`, and SIGRTMIN+n. `None` is signal 0, which asks whether there is a process
-/// and does nothing to it (kill(2)).
+/// Parses `KILL`, `SIGKILL`, `kill` or `9`, and SIGRTMIN+n. `None` is signal 0, which only tests whether a process
+/// exists (kill(2)).
 pub fn parse(text: &str) -> Result<Option<Signal>, RuntimeError> {
     if text == "0" {
         return Ok(None);
@@ -41,7 +41,7 @@ fn parse_real(text: &str) -> Result<Signal, RuntimeError> {
     crate::sys::signal::of(signal as i32).ok_or_else(unknown)
 }
 
-/// Sends a signal to the process with this number and start time; `false` when it has ended.
+/// Sends a signal to the process with this pid and start time; `false` if it has ended.
 pub fn send(process: ProcessId, signal: Signal) -> Result<bool, RuntimeError> {
     let Some(pid) = rustix::process::Pid::from_raw(process.pid) else {
         return Ok(false);
@@ -52,7 +52,7 @@ pub fn send(process: ProcessId, signal: Signal) -> Result<bool, RuntimeError> {
         Err(rustix::io::Errno::SRCH | rustix::io::Errno::INVAL) => return Ok(false),
         Err(e) => return Err(RuntimeError::io(step())(e)),
     };
-    // The descriptor is of whoever has the number now; look after opening it.
+    // The pid may have been reused before the descriptor was opened; check afterwards.
     if !process.is_alive() {
         return Ok(false);
     }
@@ -68,7 +68,8 @@ pub fn kill_process(process: ProcessId) -> Result<(), RuntimeError> {
     send(process, Signal::KILL).map(|_| ())
 }
 
-/// Sends a signal to every process in the container's cgroup. Frozen meanwhile, so that none can fork away.
+/// Sends a signal to every process in the container's cgroup. The cgroup is frozen meanwhile, so that none can fork
+/// away.
 pub fn kill_all(container: &Container, signal: Signal) -> Result<(), RuntimeError> {
     let cgroup = cgroup(container)?;
     let failed = |step| RuntimeError::container(step);
@@ -80,7 +81,7 @@ pub fn kill_all(container: &Container, signal: Signal) -> Result<(), RuntimeErro
     if all(container)?.is_empty() {
         return Ok(());
     }
-    // A cgroup without a freezer still can be signalled.
+    // A cgroup without a freezer can still be signalled.
     let frozen = cgroup.freeze(FreezerState::Frozen).is_ok();
     let pids = list();
     let mut result = Ok(());
@@ -99,7 +100,7 @@ pub fn kill_all(container: &Container, signal: Signal) -> Result<(), RuntimeErro
     result
 }
 
-/// The numbers of the processes in a container's cgroup.
+/// The pids in a container's cgroup.
 pub fn all(container: &Container) -> Result<Vec<Pid>, RuntimeError> {
     let listed = cgroup(container)?
         .get_all_pids()
@@ -107,7 +108,7 @@ pub fn all(container: &Container) -> Result<Vec<Pid>, RuntimeError> {
     listed.or_else(|error| none_if_over(container, error))
 }
 
-/// A cgroup has gone with its processes (a kubelet removes it), so there is nobody: as with runc.
+/// If the cgroup is gone with its processes (a kubelet removes it), there are none: as with runc.
 fn none_if_over(container: &Container, error: RuntimeError) -> Result<Vec<Pid>, RuntimeError> {
     if !is_over(container) {
         return Err(error);
@@ -116,7 +117,7 @@ fn none_if_over(container: &Container, error: RuntimeError) -> Result<Vec<Pid>, 
     Ok(Vec::new())
 }
 
-/// Whether a container's first process has ended.
+/// Whether a container's init process has ended.
 fn is_over(container: &Container) -> bool {
     container.status() == ContainerStatus::Stopped
 }

@@ -1,4 +1,4 @@
-//! `start`: release the container's process, and return when it has executed its program.
+//! `start`: releases the container's process, and returns when it has executed its program.
 
 use std::io;
 use std::path::Path;
@@ -24,8 +24,8 @@ use crate::runtime::state::report;
 use crate::runtime::state::store::{ContainerPaths, Lock};
 use crate::sys::procfs;
 
-/// Starts a created container. Its lock is held until the process has moved to the inner network namespace: libcontainer
-/// says Running before, and an `exec` in that moment would join the engine's.
+/// Starts a created container. Holds its lock until the process has moved to the inner network namespace: libcontainer
+/// says Running earlier, and an `exec` at that moment would join the engine's.
 ///
 /// A container whose startContainer or poststart hook fails is ended and deleted (runtime.md "Lifecycle", steps 7 and 9).
 pub fn start(
@@ -51,7 +51,7 @@ pub fn start(
     started
 }
 
-/// poststart hooks: the program runs.
+/// Runs poststart hooks, once the program runs.
 fn poststart(record: &Record) -> Result<(), RuntimeError> {
     let pid = record.init.map(|init| init.pid);
     let env = hooks::default_env(record);
@@ -96,7 +96,7 @@ fn release(
         && plan.network.mode == NetworkMode::Allowlist
     {
         let dir = ContainerPaths::new(&record.root, &shared.container)?.dir();
-        // An engine has one root for all of its containers; another one's keeps its own names.
+        // An engine has one root for all of its containers; another root's index keeps its own names.
         if dir.exists() {
             resolver::add_hosts(&dir, &record.engine_files, &plan.network.own_names)?;
         }
@@ -120,14 +120,14 @@ fn release(
     Ok(())
 }
 
-/// Keeps the first process's mounts, which nothing in the container can change from here on: `verify` compares.
+/// Saves the init process's mounts, which the container cannot change from here on: `verify` compares them.
 fn keep_mounts(place: &ContainerPaths, record: &Record) {
     let Some(init) = record.init.filter(|_| record.decided.is_some()) else {
         return;
     };
     let found = procfs::bytes(format!("/proc/{}/mountinfo", init.pid));
-    // A process that exits gives its namespaces back before it is a zombie: EINVAL (fs/proc_namespace.c, mounts_open_common). Once it has
-    // ended, its number may be another's.
+    // A process that exits releases its namespaces before it is a zombie: EINVAL (fs/proc_namespace.c,
+    // mounts_open_common). Once it has ended, its pid may be another process's.
     let is_exiting = |error: &io::Error| error.raw_os_error() == Some(libc::EINVAL);
     if !init.is_alive() || found.as_ref().is_err_and(is_exiting) {
         return;
@@ -141,7 +141,7 @@ fn keep_mounts(place: &ContainerPaths, record: &Record) {
     }
 }
 
-/// A container without the sidecar that it was created with, or without that of the network it shares, does not start.
+/// Refuses to start a container without the sidecar that it was created with, or without that of the network it shares.
 fn check_sidecar(record: &Record) -> Result<(), &'static str> {
     let own = record.sidecar.as_ref().map(ProcessId::from);
     let shared = record.shared_network().map(|shared| ProcessId {
@@ -172,13 +172,13 @@ pub fn load(place: &ContainerPaths) -> Result<Container, RuntimeError> {
     read(&dir).map_err(RuntimeError::container("load the container's state"))
 }
 
-/// Likewise; `None` of a container whose creation or deletion was killed: libcontainer's part of it comes last and goes first, and its
-/// record is still there.
+/// The same; `None` if the creation or deletion of the container was killed. libcontainer's part is made last and
+/// removed first, so the record still exists.
 pub fn load_if_whole(place: &ContainerPaths) -> Result<Option<Container>, RuntimeError> {
     let unfinished = || place.dir().join(record::FILE).exists();
     match load(place) {
         Err(RuntimeError::Unknown(_)) if unfinished() && !place.is_busy() => match load(place) {
-            // Nobody has been at work on it in between.
+            // Nothing has worked on it in between.
             Err(RuntimeError::Unknown(_)) if unfinished() => Ok(None),
             other => other.map(Some),
         },
@@ -186,7 +186,7 @@ pub fn load_if_whole(place: &ContainerPaths) -> Result<Option<Container>, Runtim
     }
 }
 
-/// libcontainer finds a process and then reads its state, and fails if it is reaped in between. It is reaped only once.
+/// libcontainer finds a process and then reads its state, and fails if it is reaped in between. That happens only once.
 pub fn read(dir: &Path) -> Result<Container, LibcontainerError> {
     Container::load(dir.to_owned()).or_else(|_| Container::load(dir.to_owned()))
 }

@@ -1,16 +1,16 @@
-//! A caller without root's rights: the user namespace in which `wrap` does for them what it does for root.
+//! A caller without root's rights: the user namespace in which `wrap` does the same for them as for root.
 //!
 //! ```text
-//! node's user namespace      the person, without any capability
-//!   U1  0 -> person          this program: mounts, namespaces, the sidecar; made by [`enter`], with a mount namespace of its own
-//!     U2  person -> 0        the command: the person again, without any capability, and no way back to U1
+//! node's user namespace      the user, without any capability
+//!   U1  0 -> user            this program: mounts, namespaces, the sidecar; made by [`enter`], with a mount namespace
+//!     U2  user -> 0          the command: the user again, without any capability, and no way back to U1
 //! ```
-//! In U1 the program is root of what it makes, and nobody outside: the kernel lets it mount, and judges every file by the
-//! person's own rights. U2 is made by the command's process itself, as its last step but the filter ([`crate::enforce`]).
-//! Mounts belong to U1, so that not even a process with all capabilities of U2 could change them (mount_namespaces(7)).
+//! In U1 the program is root only of what it makes: the kernel lets it mount, and checks every file by the user's own
+//! rights. The command's process itself makes U2, as its last step before the filter ([`crate::enforce`]). Mounts
+//! belong to U1, so that not even a process with all capabilities of U2 could change them (mount_namespaces(7)).
 //!
-//! Two namespaces, because one cannot do both: a process that is root in U1 is shown as root inside, and one that is the
-//! person has no right to mount.
+//! Two namespaces, because one is not enough: a process that is root in U1 is shown as root inside, and a process that
+//! is the user has no right to mount.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -34,20 +34,20 @@ pub enum NoNamespace {
     /// unshare(2) refuses.
     #[error("the kernel refuses `wrap` a user namespace ({errno}): {why}")]
     Refused {
-        /// What the kernel said.
+        /// The kernel's error.
         errno: io::Error,
         /// The likely reason, and what to do.
         why: String,
     },
-    /// It is there, and its user cannot be mapped or has no rights in it.
+    /// It was made, but its user cannot be mapped or has no rights in it.
     #[error("the kernel gives `wrap` no rights in its own user namespace ({errno}): {why}")]
     NoRights {
-        /// What the kernel said.
+        /// The kernel's error.
         errno: io::Error,
         /// The likely reason, and what to do.
         why: String,
     },
-    /// The program could not find out where it is.
+    /// The program could not inspect its own user namespace.
     #[error("look at this process's own user namespace")]
     Unknown(#[source] io::Error),
 }
@@ -57,9 +57,9 @@ pub enum NoNamespace {
 enum Rights {
     /// Root's, on the node.
     Root,
-    /// Root's in a user namespace that stands for one person.
+    /// Root's in a user namespace made for one user.
     Inside(Ids),
-    /// None: a namespace is to be made for this person.
+    /// None: a namespace must be made for this user.
     None(Ids),
 }
 
@@ -74,8 +74,8 @@ fn rights() -> Result<Rights, NoNamespace> {
     Ok(person.map_or(Rights::Root, Rights::Inside))
 }
 
-/// The person for whom this process works without root's rights; `None` where it has them. Where that cannot be told, nobody
-/// has them.
+/// The user for whom this process works without root's rights; `None` if it has them. If that cannot be told, it counts
+/// as having none.
 pub fn person() -> Option<Ids> {
     match rights() {
         Ok(Rights::Root) => None,
@@ -87,13 +87,13 @@ pub fn person() -> Option<Ids> {
     }
 }
 
-/// The user for whom this process works, by the node's number.
+/// The uid on the node of the user for whom this process works.
 pub fn uid() -> u32 {
     // Who has root's rights is user 0.
     person().map_or(0, |person| person.uid)
 }
 
-/// The person whose user namespace this process is root of, if it is in one.
+/// The user in whose user namespace this process is root, if it is in one.
 pub fn inside() -> Option<Ids> {
     match rights() {
         Ok(Rights::Inside(person)) => Some(person),
@@ -101,14 +101,14 @@ pub fn inside() -> Option<Ids> {
     }
 }
 
-/// The cgroup of the person's to which [`settle`] has moved this process, below the root of the hierarchy.
+/// The user's cgroup to which [`settle`] has moved this process, below the root of the hierarchy.
 pub fn cgroup() -> Option<std::path::PathBuf> {
     inside()?;
     delegated::of_self().map(|own| own.path)
 }
 
-/// Moves a process without root's rights to a cgroup of the person's, where one can be had: systemd knows the person, and not the
-/// root of the namespace that [`enter`] makes. Without one the plan says which limits nothing holds.
+/// Moves a process without root's rights to a cgroup of the user's, if systemd gives one: systemd knows the user, but
+/// not the root of the namespace that [`enter`] makes. Without a cgroup the plan lists limits that are not enforced.
 pub fn settle() {
     if !matches!(rights(), Ok(Rights::None(_))) {
         return;
@@ -120,10 +120,11 @@ pub fn settle() {
     }
 }
 
-/// Moves a process without root's rights, which must have one thread, to a user namespace for one person and a mount namespace
-/// that belongs to it. To be followed by [`super::seal::ensure`], which executes the program again there.
+/// Moves a process without root's rights, which must have one thread, to a user namespace for one user and a mount
+/// namespace that belongs to it. Call [`super::seal::ensure`] next, which executes the program again there.
 ///
-/// The node's files are read and judged here once more than later: inside, root's files and a stranger's look alike.
+/// The node's files are read and checked here, in addition to later: inside, root's files and another user's look
+/// alike.
 pub fn enter(global: &crate::cli::GlobalOptions) -> Result<(), RuntimeError> {
     let Rights::None(person) = rights()? else {
         return Ok(());
@@ -165,7 +166,7 @@ fn make(person: Ids) -> Result<(), NoNamespace> {
         errno,
     };
     user_namespace::map_one(Ids { uid: 0, gid: 0 }, person).map_err(no_rights)?;
-    // AppArmor lets the namespace be made and takes its rights away (Ubuntu since 23.10).
+    // AppArmor allows the namespace and takes its rights away (Ubuntu since 23.10).
     rustix::mount::mount_change(
         "/",
         rustix::mount::MountPropagationFlags::DOWNSTREAM
@@ -175,7 +176,7 @@ fn make(person: Ids) -> Result<(), NoNamespace> {
     Ok(())
 }
 
-/// What the node says about user namespaces of ordinary users.
+/// The node's settings for user namespaces of ordinary users.
 #[derive(Debug, Default)]
 struct Sysctls {
     /// user.max_user_namespaces
@@ -204,7 +205,7 @@ impl Sysctls {
     }
 }
 
-/// The words for the reason, the most certain one first. unshare(2) and user_namespaces(7) name the errnos.
+/// The words for the reason, the most certain first. unshare(2) and user_namespaces(7) name the errnos.
 fn reason(errno: &io::Error, node: &Sysctls) -> String {
     const ELSE: &str =
         "or run it with sudo; `--walls landlock` needs no namespace; see `agentbox doctor`";
@@ -241,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reason_names_what_the_node_says() {
+    fn the_reason_names_the_nodes_setting() {
         let eperm = || io::Error::from_raw_os_error(libc::EPERM);
         let none = Sysctls::default;
         for (errno, node, word) in [

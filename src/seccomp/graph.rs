@@ -1,7 +1,7 @@
-//! From rules to a graph of tests in which equal parts are shared.
+//! From rules to a graph of tests that shares equal parts.
 //!
-//! The number is found by binary search over ranges of equal verdict; argument checks are chains behind it. Built from
-//! its ends, so that every edge goes forward, as classic BPF wants its jumps.
+//! The number is found by a binary search over ranges of equal verdict, followed by chains of argument checks. The
+//! graph is built from its ends, so every edge goes forward, as the jumps of classic BPF require.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ pub(super) struct Id(pub u32);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Node {
-    /// A word of `struct seccomp_data` into the accumulator.
+    /// Load a word of `struct seccomp_data` into the accumulator.
     Load {
         offset: u32,
         next: Id,
@@ -24,7 +24,7 @@ pub(super) enum Node {
         mask: u32,
         next: Id,
     },
-    /// `code` is one of the conditional jumps.
+    /// A test; `code` is one of the conditional jumps.
     Test {
         code: u16,
         k: u32,
@@ -34,13 +34,13 @@ pub(super) enum Node {
     Return(u32),
 }
 
-/// What our own errno verdicts become.
+/// How our own errno verdicts are compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Denials {
     Errno,
-    /// Notifications, but for errnos that are [`PLAIN`].
+    /// As notifications, except for errnos in [`PLAIN`].
     Notify,
-    /// Notifications.
+    /// As notifications.
     NotifyAll,
 }
 
@@ -69,7 +69,7 @@ impl Graph {
 
     fn denial(&mut self, verdict: SyscallVerdict, denials: Denials) -> Id {
         match (verdict, denials) {
-            // With 0 nothing is refused, so there is nothing to log.
+            // 0 denies nothing, so there is nothing to log.
             (SyscallVerdict::Errno(errno @ 1..), Denials::Notify) if !PLAIN.contains(&errno) => {
                 self.ret(SyscallVerdict::Notify(errno))
             }
@@ -81,7 +81,7 @@ impl Graph {
     }
 
     pub(super) fn load(&mut self, offset: u32, next: Id) -> Id {
-        // A return does not care what is loaded.
+        // A return does not depend on the loaded word.
         match self.nodes[next.0 as usize] {
             Node::Return(_) => next,
             Node::Load { .. } | Node::And { .. } | Node::Test { .. } => {
@@ -98,10 +98,10 @@ impl Graph {
         }
     }
 
-    /// All rules at once: the strictest verdict, the first rule's where two are equally strict.
+    /// All rules at once: the strictest verdict; the first rule's if two are equally strict.
     pub(super) fn rules(&mut self, rules: &[&Rule], denials: Denials) -> Id {
         if rules.iter().all(|rule| rule.cases.is_empty()) {
-            // Nine in ten: nothing to build.
+            // Nine of ten cases: nothing to build.
             let verdict = rules.iter().fold(SyscallVerdict::Allow, |so_far, rule| {
                 so_far.stricter(rule.otherwise)
             });
@@ -122,12 +122,12 @@ impl Graph {
         .build((start, Some(NUMBER)))
     }
 
-    /// A binary search over ranges: each entry is where a range begins and what is done there. The number is loaded.
+    /// A binary search over ranges: each entry has a range's first number and its node. The number is loaded.
     pub(super) fn search(&mut self, ranges: &[(u32, Id)]) -> Id {
         match ranges {
             [] => unreachable!("every number is in a range"),
             [(_, only)] => *only,
-            // One number among equal neighbours: the commonest shape, and one test instead of two.
+            // One number among equal neighbours: the most common case, with one test instead of two.
             [(_, around), (number, at), (after, same)]
                 if around == same && number + 1 == *after =>
             {
@@ -149,11 +149,11 @@ struct ConditionAt {
     rule: usize,
     case: usize,
     condition: usize,
-    /// What the rules before this one said.
+    /// The verdict of the rules before this one.
     so_far: SyscallVerdict,
 }
 
-/// The test after a test of one word.
+/// The next step after a test of one word.
 enum NextTest {
     At(ConditionAt),
     Test(Box<Word>),
@@ -169,7 +169,7 @@ struct Word {
     no: NextTest,
 }
 
-/// A place, and the word that the accumulator holds there.
+/// A position, and the word that the accumulator holds there.
 type NodeKey = (ConditionAt, Option<u32>);
 
 struct Chain<'a> {
@@ -180,7 +180,7 @@ struct Chain<'a> {
 }
 
 impl Chain<'_> {
-    /// The node of a place. With a stack of its own: an engine's profile may be longer than ours is deep.
+    /// Builds the node of a position. It uses its own stack: an engine's profile may be too long for recursion.
     fn build(&mut self, start: NodeKey) -> Id {
         let mut todo = vec![start];
         loop {
@@ -200,7 +200,7 @@ impl Chain<'_> {
         }
     }
 
-    /// The node that tests the condition of a place, or the place that has to be built first.
+    /// The node that tests the condition of a position, or the position that must be built first.
     fn condition(&mut self, (at, loaded): NodeKey) -> Result<Id, NodeKey> {
         let rule = self.rules[at.rule];
         let Some(case) = rule.cases.get(at.case) else {
@@ -290,7 +290,7 @@ fn words(condition: &Condition, pass: ConditionAt, fail: ConditionAt) -> NextTes
         (0, 0) => yes,
         (0, _) => no,
         (u32::MAX, _) => word(offset, JUMP_EQ, k, yes, no),
-        // Keeps the accumulator for the next test.
+        // JUMP_SET keeps the accumulator for the next test.
         (_, 0) => word(offset, JUMP_SET, mask, no, yes),
         _ => NextTest::Test(Box::new(Word {
             offset,
@@ -301,7 +301,7 @@ fn words(condition: &Condition, pass: ConditionAt, fail: ConditionAt) -> NextTes
             no,
         })),
     };
-    // gt and ge by the high half first; lt and le are their opposites.
+    // gt and ge compare the high half first; lt and le are their opposites.
     let ordered = |code, pass: ConditionAt, fail: ConditionAt| match condition.width {
         Width::Int => word(low, code, value_low, NextTest::At(pass), NextTest::At(fail)),
         Width::Long => {

@@ -1,4 +1,4 @@
-//! Running a filter outside the kernel: for tests, for `explain`, and to know the errno of a denied call.
+//! Runs a filter outside the kernel: for tests, for `explain`, and to find the errno of a denied call.
 
 use std::collections::BTreeSet;
 
@@ -19,14 +19,14 @@ pub(super) const ARCH: u32 = 4;
 /// Offset of the first argument in `struct seccomp_data`; each has eight bytes, low half first.
 pub(super) const ARGS: u32 = 16;
 
-/// `struct seccomp_data` without the instruction pointer, which no filter of ours looks at (it reads as 0).
+/// `struct seccomp_data` without the instruction pointer, which our filters do not read (it reads as 0).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SyscallData {
-    /// The number, with `__X32_SYSCALL_BIT` where it is an x32 call.
+    /// The number, with `__X32_SYSCALL_BIT` for an x32 call.
     pub number: u32,
     /// [`ARCH_X86_64`] or [`ARCH_I386`].
     pub arch: u32,
-    /// The arguments as the registers held them.
+    /// The arguments, as in the registers.
     pub args: [u64; 6],
 }
 
@@ -46,7 +46,7 @@ impl SyscallData {
     }
 }
 
-/// Does the comparison of a conditional jump hold? `None` for any other instruction.
+/// Whether the comparison of a conditional jump is true; `None` for any other instruction.
 fn compare(instruction: &Instruction, accumulator: u32) -> Option<bool> {
     match instruction.code {
         JUMP_EQ => Some(accumulator == instruction.k),
@@ -57,11 +57,11 @@ fn compare(instruction: &Instruction, accumulator: u32) -> Option<bool> {
     }
 }
 
-/// What the filter says of the call.
+/// The filter's verdict about the call.
 pub fn run(program: &FilterProgram, call: &SyscallData) -> SyscallVerdict {
     let instructions = program.instructions();
     let (mut at, mut accumulator) = (0, 0);
-    // Every jump goes forward, so this ends; `FilterProgram` holds only paths that return.
+    // This ends, because every jump goes forward, and in a `FilterProgram` every path returns.
     while let Some(instruction) = instructions.get(at) {
         match instruction.code {
             LOAD => accumulator = call.word(instruction.k),
@@ -79,9 +79,9 @@ pub fn run(program: &FilterProgram, call: &SyscallData) -> SyscallVerdict {
     SyscallVerdict::KillProcess
 }
 
-/// Every verdict of the filter for this call: a single one means that arguments do not matter.
+/// All possible verdicts about this call; with a single one, arguments do not matter.
 ///
-/// A superset where two tests of one argument exclude each other, as the kernel's own cache would see it.
+/// It is a superset if two tests of one argument exclude each other, like the kernel's own cache.
 pub fn outcomes(program: &FilterProgram, arch: u32, number: u32) -> BTreeSet<SyscallVerdict> {
     let instructions = program.instructions();
     let call = SyscallData {
@@ -91,7 +91,7 @@ pub fn outcomes(program: &FilterProgram, arch: u32, number: u32) -> BTreeSet<Sys
     };
     let mut verdicts = BTreeSet::new();
     let mut seen = BTreeSet::new();
-    // The accumulator is `None` where it holds an argument.
+    // The accumulator is `None` if it holds an argument.
     let mut todo = vec![(0_usize, Some(0_u32))];
     while let Some((at, accumulator)) = todo.pop() {
         let Some(instruction) = instructions.get(at) else {

@@ -1,4 +1,4 @@
-//! From a graph of tests to a program: where each node goes, and jumps that are too far for a comparison.
+//! From a graph of tests to a program: the position of each node, and jumps that are too far for a comparison.
 
 use super::graph::{Graph, Id, Node};
 use super::program::{
@@ -20,16 +20,16 @@ impl Graph {
     }
 }
 
-/// The program, last instruction first: what a node jumps to is placed before the node.
+/// The program, last instruction first: a node is placed after its targets.
 struct Layout<'a> {
     graph: &'a Graph,
     backwards: Vec<Instruction>,
-    /// The nearest place from which a node goes on: itself, or a long jump to it.
+    /// The nearest position that leads to a node: the node itself, or a long jump to it.
     placed: Vec<Option<usize>>,
 }
 
 impl Layout<'_> {
-    /// Places a node and all that it needs, without recursion: a chain of tests is as deep as it is long.
+    /// Places a node and everything that it needs, without recursion: a chain of tests can be long.
     fn place(&mut self, root: Id) -> Result<(), ProgramError> {
         let mut todo = vec![root];
         while let Some(id) = todo.last().copied() {
@@ -89,7 +89,7 @@ impl Layout<'_> {
                 }
             }
             Node::Test { code, k, yes, no } => {
-                // The second may add one instruction in front of the first, hence one less.
+                // Placing the second may add an instruction in front of the first: one less.
                 let yes = self.within(yes, 254);
                 let no = self.within(no, 255);
                 Instruction {
@@ -107,7 +107,7 @@ impl Layout<'_> {
         self.backwards.push(instruction);
     }
 
-    /// How many instructions lie between the one to be pushed next and this place.
+    /// The number of instructions between the next one and this position.
     fn distance(&self, place: usize) -> usize {
         self.backwards.len() - place - 1
     }
@@ -116,8 +116,8 @@ impl Layout<'_> {
         u8::try_from(self.distance(place)).expect("within() brought it near")
     }
 
-    /// A place at most this far away from which a placed node goes on; 0 is the very next instruction. Comparisons jump by
-    /// at most 255, so what is farther gets a copy, where it is a return, or a long jump.
+    /// A position within reach that leads to a placed node; 0 is the next instruction. Comparisons jump over at most
+    /// 255 instructions. A farther node gets a copy if it is a return, else a long jump.
     fn within(&mut self, id: Id, reach: usize) -> usize {
         let place = self.placed[id.0 as usize].expect("its users place it first");
         let distance = self.distance(place);

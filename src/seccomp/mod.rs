@@ -1,13 +1,13 @@
 //! The syscall wall: our allowlist and the engine's profile, compiled to one BPF program.
 //!
-//! Input: a policy's rules ([`FilterPolicy`]) and the engine's profile in its spec ([`LinuxSeccomp`]). Output: a [`SyscallFilter`].
-//! Nothing here touches the kernel: `crate::sys::seccomp::load` does.
+//! Input: a policy's rules ([`FilterPolicy`]) and the profile in the engine's spec ([`LinuxSeccomp`]). Output: a
+//! [`SyscallFilter`]. Nothing here calls the kernel: `crate::sys::seccomp::load` does.
 //!
-//! Why one program: each of two stacked filters would run on every call, and only one of them may have a listener. In one
-//! program the stricter verdict wins, and ours names the errno where both deny (docs/design.md).
+//! Why one program: two stacked filters would both run on every call, and only one of them may have a listener. In one
+//! program the stricter verdict wins, and ours names the errno if both deny (docs/design.md).
 //!
-//! Why our own compiler: seccompiler has one match action per filter, no NOTIFY, no i386, no x32 check, and its chain is
-//! linear (1,513 instructions for Docker's profile). It is the reference for the meaning of our rules in the tests.
+//! Why our own compiler: seccompiler has one match action per filter, no NOTIFY, no i386 and no x32 check, and its
+//! chain is linear (1,513 instructions for Docker's profile). Tests use it as the reference for our rules.
 
 #[rustfmt::skip]
 mod base;
@@ -49,20 +49,21 @@ pub use saved::SavedFilter;
 pub use table::{KnownSyscall, SyscallNameError, is_known};
 pub use words::{DenialWords, Hint, SetIdWords, words};
 
-/// The policy's requests for the syscall wall.
+/// The policy's part of the syscall wall.
 #[derive(Debug, Clone, Copy)]
 pub struct FilterPolicy<'a> {
-    /// Calls that the base denies or checks, allowed whatever their arguments, as far as the engine's profile allows them.
+    /// Calls that the base denies or checks, and that are allowed with any arguments, unless the engine's profile
+    /// denies them.
     pub allow: &'a BTreeSet<KnownSyscall>,
-    /// Calls denied whatever else allows them.
+    /// Calls that are always denied.
     pub deny: &'a BTreeSet<KnownSyscall>,
     /// Whether files may be made set-user-ID or set-group-ID.
     pub set_id: bool,
     /// Whether extended attributes may be set.
     pub attributes: bool,
-    /// Which set of rules stands on the base.
+    /// The set of rules in addition to the base.
     pub profile: SyscallProfile,
-    /// Whether there are devices of the node's choice, whose drivers have ioctls of their own.
+    /// Whether the node grants devices, whose drivers have ioctls of their own.
     pub devices: bool,
     /// How denials are answered.
     pub denials: DenyMode,
@@ -73,63 +74,63 @@ pub struct FilterPolicy<'a> {
 pub enum DenyMode {
     /// By the kernel, with the errno.
     Errno,
-    /// By the sidecar, which holds the filter's listener: it logs the call and answers the errno in [`SyscallVerdict::Notify`].
-    /// Errnos that only say that the kernel lacks something ([`rule::PLAIN`]) are answered by the kernel all the same, but for the
-    /// calls that base.toml has as `logged`.
+    /// By the sidecar, which holds the filter's listener: it logs the call and returns the errno in
+    /// [`SyscallVerdict::Notify`]. For errnos that only mean a missing feature ([`rule::PLAIN`]) the kernel answers all
+    /// the same, except for calls that base.toml marks as `logged`.
     Notify,
 }
 
-/// What goes into a filter.
+/// The sources of a filter.
 #[derive(Debug, Clone, Copy)]
 pub struct FilterInput<'a> {
     /// The policy's side; `None` is `unconfined`.
     pub ours: Option<FilterPolicy<'a>>,
-    /// The engine's side; `None` where the spec has no profile, as for privileged containers.
+    /// The engine's side; `None` if the spec has no profile, as for privileged containers.
     pub engine: Option<&'a LinuxSeccomp>,
 }
 
 /// A compiled filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyscallFilter {
-    /// What the kernel runs.
+    /// The program for the kernel.
     pub program: FilterProgram,
     /// seccomp(2)'s flags; with `SECCOMP_FILTER_FLAG_NEW_LISTENER` the load returns a descriptor.
     pub flags: u64,
-    /// Who gets that descriptor.
+    /// Who gets this descriptor.
     pub listener: NotifyListener,
-    /// What a person should know about it.
+    /// Notes for the user.
     pub notes: Vec<Note>,
 }
 
-/// Who answers the calls that a filter hands over by SECCOMP_RET_USER_NOTIF.
+/// Who answers the calls of SECCOMP_RET_USER_NOTIF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotifyListener {
-    /// It leaves none.
+    /// The filter has no listener.
     Nobody,
-    /// The agent that the engine's profile names.
+    /// The agent of the engine's profile.
     Agent,
-    /// The container's sidecar, which only ever denies.
+    /// The container's sidecar, which always denies.
     Sidecar,
 }
 
-/// Something that `explain` has to say about a filter.
+/// A note of `explain` about a filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Note {
-    /// The engine's profile has a listener of its own, and a filter has only one: our denials are answered by the kernel, and
-    /// not logged.
+    /// The engine's profile has a listener, and a filter can have only one: the kernel answers our denials, and they
+    /// are not logged.
     EngineNotifies,
-    /// The engine's profile denies or checks this call, by which a process gives its listener away: as above.
+    /// The engine's profile denies or checks this call, which sends the listener away: with the same result.
     HandOverDenied(KnownSyscall),
-    /// The engine's profile allows a call that Linux 6.18 does not have; it stays denied.
+    /// The engine's profile allows a call that is unknown in Linux 6.18; it stays denied.
     UnknownName(String),
 }
 
-/// Why there is no filter.
+/// Why a filter cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SeccompError {
-    /// A policy denies what every start needs.
+    /// The policy denies a call that every start needs.
     #[error(
         "system call {name} cannot be denied: without it the runtime cannot start the program behind the filter"
     )]
@@ -137,7 +138,7 @@ pub enum SeccompError {
         /// the call
         name: KnownSyscall,
     },
-    /// The engine's profile denies a call that is not known, so it cannot be denied.
+    /// The engine's profile denies an unknown call, which cannot be denied.
     #[error("the seccomp profile denies {name:?}, which is not a system call of Linux 6.18")]
     UnknownDeny {
         /// as the profile spells it
@@ -162,12 +163,12 @@ pub enum SeccompError {
     /// The kernel refuses the flag without a listener.
     #[error("SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV needs a rule with SCMP_ACT_NOTIFY")]
     NothingToWaitFor,
-    /// The rules are too many for one program.
+    /// The rules do not fit into one program.
     #[error("the seccomp rules do not fit")]
     Program(#[from] ProgramError),
 }
 
-/// Compiles both sides to one filter; `None` where neither side asks for one.
+/// Compiles both sides to one filter; `None` if there is none.
 pub fn compile(input: &FilterInput<'_>) -> Result<Option<SyscallFilter>, SeccompError> {
     let FilterInput { ours, engine } = *input;
     let scope = if ours.is_some() {
@@ -216,21 +217,21 @@ pub fn compile(input: &FilterInput<'_>) -> Result<Option<SyscallFilter>, Seccomp
     }))
 }
 
-/// What a process calls between loading its filter and having given the listener away: nobody would answer it.
+/// Calls between loading a filter and sending its listener away, when no process could answer them.
 const HAND_OVER: [&str; 4] = ["sendmsg", "close", "fcntl", "read"];
-/// What a kernel says of a request that it does not know.
+/// The kernel's errno for an unknown request.
 const EINVAL: u16 = 22;
-/// The only request of fcntl(2) among them, by which debug builds see that a descriptor is open.
+/// The only fcntl(2) request among them: debug builds check with it that a descriptor is open.
 const F_GETFD: u64 = 1;
 
-/// The first of those that the program may leave to somebody else.
+/// The first of these calls that the program does not always allow.
 fn not_always_allowed(program: &FilterProgram) -> Option<KnownSyscall> {
     let names = HAND_OVER.iter().filter_map(|name| name.parse().ok());
     let lets =
         |verdict: &SyscallVerdict| matches!(verdict, SyscallVerdict::Allow | SyscallVerdict::Log);
     names.into_iter().find(|name: &KnownSyscall| {
         let outcomes = outcomes(program, ARCH_X86_64, name.number());
-        // `paranoid` lists the requests of fcntl, and the kernel itself answers the others.
+        // `paranoid` lists fcntl's requests, and the kernel itself answers others.
         let made = SyscallData {
             number: name.number(),
             arch: ARCH_X86_64,
@@ -254,7 +255,7 @@ impl FilterSources {
     fn program(&self, denials: Denials) -> Result<FilterProgram, ProgramError> {
         let mut graph = Graph::default();
         let native = self.native(&mut graph, denials);
-        // Under a policy a foreign architecture kills the process: int 0x80 is how filters for x86_64 are walked around.
+        // Under a policy a foreign architecture kills the process: int 0x80 is a way around filters for x86_64.
         let mut other = match (&self.rules, &self.profile) {
             (None, Some(profile)) => graph.rules(&[profile.foreign_rule()], denials),
             _ => graph.ret(SyscallVerdict::KillProcess),
@@ -306,10 +307,10 @@ impl FilterSources {
     }
 }
 
-/// Numbers at which a high bit changes what a number means; -1 is a range of its own.
+/// Numbers at which a high bit changes the meaning; -1 is its own range.
 const BITS: [u32; 3] = [0x8000_0000, 0xc000_0000, u32::MAX];
 
-/// Every number up to one past the last known: between two of these nothing can change.
+/// Every number up to one past the last known one: verdicts change only at these.
 fn edges(column: impl Fn(&numbers::Row) -> u16) -> impl Iterator<Item = u32> {
     let last = ROWS
         .iter()
@@ -319,7 +320,7 @@ fn edges(column: impl Fn(&numbers::Row) -> u16) -> impl Iterator<Item = u32> {
     0..=last.map_or(0, |last| u32::from(last) + 1)
 }
 
-/// Ranges of numbers with what is done in them, in ascending order.
+/// Ranges of numbers and their nodes, in ascending order.
 #[derive(Default)]
 struct Ranges(Vec<(u32, graph::Id)>);
 
@@ -336,21 +337,21 @@ impl Ranges {
     }
 }
 
-/// Counts of what a filter does.
+/// Counts of a filter's verdicts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilterSummary {
     /// Length of the program.
     pub instructions: usize,
-    /// x86_64 calls that always happen.
+    /// x86_64 calls that are always allowed.
     pub allowed: usize,
-    /// x86_64 calls of which the arguments decide.
+    /// x86_64 calls whose arguments decide.
     pub checked: BTreeSet<KnownSyscall>,
-    /// x86_64 calls that never happen, by how they end.
+    /// x86_64 calls that are always denied, by verdict.
     pub denied: BTreeMap<SyscallVerdict, usize>,
 }
 
 impl SyscallFilter {
-    /// What the filter says of a call.
+    /// The filter's verdict about a call.
     pub fn verdict(&self, call: &SyscallData) -> SyscallVerdict {
         run(&self.program, call)
     }

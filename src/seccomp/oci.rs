@@ -1,4 +1,4 @@
-//! The words of an OCI profile as ours: actions, operators, arguments, flags.
+//! Translates the terms of an OCI profile to ours: actions, operators, arguments, flags.
 
 use oci_spec::runtime::{
     LinuxSeccomp, LinuxSeccompAction, LinuxSeccompArg, LinuxSeccompFilterFlag, LinuxSeccompOperator,
@@ -17,7 +17,7 @@ pub(super) const NEW_LISTENER: u64 = 1 << 3;
 /// `SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV`
 pub(super) const WAIT_KILLABLE_RECV: u64 = 1 << 5;
 
-/// Which of the x86 ABIs a table is for.
+/// The x86 ABI of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Abi {
     X86_64,
@@ -35,7 +35,8 @@ impl Abi {
     }
 }
 
-/// The conditions of a rule. All must hold, but a rule that names an argument twice is as many rules (runc's `matchCall`).
+/// The conditions of a rule. All must hold, but a rule that names an argument twice counts as several rules (runc's
+/// `matchCall`).
 pub(super) fn alternatives(
     name: &str,
     args: &[LinuxSeccompArg],
@@ -78,7 +79,7 @@ fn condition(arg: &LinuxSeccompArg, abi: Abi) -> Condition {
         LinuxSeccompOperator::ScmpCmpEq => (Op::Eq, value),
         LinuxSeccompOperator::ScmpCmpGe => (Op::Ge, value),
         LinuxSeccompOperator::ScmpCmpGt => (Op::Gt, value),
-        // Here `value` is the mask; libseccomp drops bits of the datum that the mask does not have.
+        // Here `value` is the mask; libseccomp drops bits of the datum outside of the mask.
         LinuxSeccompOperator::ScmpCmpMaskedEq => (Op::MaskedEq(value), two & value),
     };
     let arg = u8::try_from(arg.index()).expect("alternatives() checked that it is below 6");
@@ -90,7 +91,7 @@ fn condition(arg: &LinuxSeccompArg, abi: Abi) -> Condition {
     }
 }
 
-/// runc's `getAction`: EPERM where an errno or a trace message is not given.
+/// runc's `getAction`: EPERM if no errno or trace message is given.
 pub(super) fn verdict(action: LinuxSeccompAction, data: Option<u32>) -> SyscallVerdict {
     // runc keeps 16 bits, as the kernel does.
     let data = (data.unwrap_or(1) & 0xffff) as u16;
@@ -108,12 +109,12 @@ pub(super) fn verdict(action: LinuxSeccompAction, data: Option<u32>) -> SyscallV
     }
 }
 
-/// Whether an agent of the engine's answers calls.
+/// Whether the engine's agent answers calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Agent {
-    /// No rule asks it.
+    /// No rule uses it.
     Unused,
-    /// Some rule does.
+    /// Some rule uses it.
     Asked,
 }
 
@@ -127,13 +128,13 @@ pub(super) fn flags(
         Agent::Unused => 0,
     };
     if scope == Scope::Listed && seccomp.flags().is_none() {
-        // runc, where the profile has no list of flags, not even an empty one. A policy does not switch off what the kernel
-        // does against speculative loads.
+        // runc's default if the profile has no list of flags, not even an empty one. A policy does not switch off the
+        // kernel's protection against speculative loads.
         flags |= SPEC_ALLOW;
     }
     for flag in seccomp.flags().iter().flatten() {
         flags |= match flag {
-            // For all threads: the process that loads it has one, and execve would end the others. As runc.
+            // For all threads: the loading process has only one, and execve would end others. As runc.
             LinuxSeccompFilterFlag::SeccompFilterFlagTsync => 0,
             LinuxSeccompFilterFlag::SeccompFilterFlagLog => LOG,
             LinuxSeccompFilterFlag::SeccompFilterFlagSpecAllow => SPEC_ALLOW,

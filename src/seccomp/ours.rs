@@ -1,4 +1,4 @@
-//! Our side of the wall: the base rules, and what a policy adds to or takes from them.
+//! Our side of the wall: the base rules, and a policy's additions and removals.
 
 use super::FilterPolicy;
 use super::SeccompError;
@@ -11,8 +11,8 @@ use crate::policy::SyscallProfile;
 /// `__X32_SYSCALL_BIT`
 pub(super) const X32_BIT: u32 = 0x4000_0000;
 
-/// Calls without which the runtime cannot hand the container over: it still has to execute the program behind the filter,
-/// send the filter's listener away, and report what went wrong.
+/// Calls that the runtime needs to hand the container over: it still has to execute the program behind the filter, send
+/// the filter's listener away, and report errors.
 const REQUIRED: [&str; 9] = [
     "close",
     "execve",
@@ -28,7 +28,7 @@ const REQUIRED: [&str; 9] = [
 /// Our rules for x86_64, by number.
 pub(super) struct OurRules {
     by_number: Vec<Rule>,
-    /// Besides those; the stricter counts. No call is in two of them.
+    /// Additional rules; the stricter verdict counts. No call is in two of them.
     besides: [&'static [ExtraRule]; 2],
     unknown: Rule,
     x32: Rule,
@@ -53,14 +53,14 @@ impl OurRules {
         for more in DEVICES.iter().filter(|_| devices) {
             by_number[usize::from(more.number)] = more.rule.clone();
         }
-        // After the devices': their drivers' requests are none of those that this profile lists.
+        // After the devices' rules: this profile does not list their drivers' requests.
         for more in rules_of(profile) {
             by_number[usize::from(more.number)] = more.rule.clone();
         }
         for name in allow {
             by_number[name.number() as usize] = Rule::always(SyscallVerdict::Allow);
         }
-        // After the allows: a denied call stays denied whatever else names it.
+        // After the allowed ones: a denied call stays denied, whatever else allows it.
         for name in deny {
             if REQUIRED.contains(&name.as_str()) {
                 return Err(SeccompError::DeniesRuntime { name: *name });
@@ -78,7 +78,7 @@ impl OurRules {
         })
     }
 
-    /// What is said of a number besides [`Self::rule`].
+    /// The additional rule for a number, beside [`Self::rule`].
     pub(super) fn besides(&self, number: u32) -> Option<&Rule> {
         self.besides.iter().find_map(|list| {
             let found = list.binary_search_by_key(&number, |more| u32::from(more.number));
@@ -86,8 +86,8 @@ impl OurRules {
         })
     }
 
-    /// What we say of a number. x32 calls kill: nothing ordinary makes them, and they are the same calls under numbers that
-    /// filters forget. -1 has that bit too but is no call of any ABI, so it gets the kernel's own answer.
+    /// Our rule for a number. x32 calls kill: ordinary programs make none, and they are the same calls under numbers
+    /// that filters forget. -1 has that bit too but is no call of any ABI, so the kernel answers it.
     pub(super) fn rule(&self, number: u32) -> &Rule {
         if number & X32_BIT != 0 && number != u32::MAX {
             return &self.x32;
@@ -99,12 +99,12 @@ impl OurRules {
     }
 }
 
-/// Whether a denial of this call is logged also where its errno says no more than that a kernel lacks it.
+/// Whether a denial of this call is logged even if its errno only means a missing feature.
 pub(super) fn is_logged(number: u32) -> bool {
     u16::try_from(number).is_ok_and(|number| LOGGED.binary_search(&number).is_ok())
 }
 
-/// What a policy's `deny` makes of a call: the base's own errno where the base denies it always, else EPERM.
+/// The verdict for a policy's `deny`: the base's own errno if the base always denies the call, else EPERM.
 fn denied(name: KnownSyscall) -> Rule {
     match base(name) {
         BaseRule { rule, .. } if rule.cases.is_empty() && rule.otherwise.is_denial() => {
@@ -137,7 +137,7 @@ pub fn denies_attributes(name: KnownSyscall) -> Option<&'static str> {
     rule.map(|more| more.reason)
 }
 
-/// Why this profile treats a call in another way than the base rules, in the words of its file.
+/// Why this profile treats a call differently than the base rules, in its file's words.
 pub fn profile_reason(profile: SyscallProfile, name: KnownSyscall) -> Option<&'static str> {
     let number = name.number();
     let mut rules = rules_of(profile).iter();
@@ -145,13 +145,13 @@ pub fn profile_reason(profile: SyscallProfile, name: KnownSyscall) -> Option<&'s
     rule.map(|more| more.reason)
 }
 
-/// Whether policies/syscalls/set-id.toml has a rule for a call: it sets the mode of a file.
+/// Whether policies/syscalls/set-id.toml has a rule for a call, because it sets a file's mode.
 pub fn sets_modes(name: KnownSyscall) -> bool {
     let number = name.number();
     SET_ID.iter().any(|more| u32::from(more.number) == number)
 }
 
-/// Whether it is one of those that debuggers need, which `syscalls.limit` of `standard` leaves to annotations (a test in
+/// Whether debuggers need this call, which `syscalls.limit` of `standard` leaves to annotations (a test in
 /// `src/cmd/suggest.rs` compares them).
 pub(super) fn is_a_debuggers(name: KnownSyscall) -> bool {
     profile_reason(SyscallProfile::Debug, name).is_some()
@@ -170,7 +170,7 @@ pub fn reason(name: KnownSyscall) -> &'static str {
     REASONS[usize::from(base(name).reason)]
 }
 
-/// The same where they deny it with these arguments; `None` where they allow it.
+/// The same if they deny the call with these arguments; `None` if they allow it.
 pub(super) fn denial(name: KnownSyscall, args: &[u64; 6]) -> Option<&'static str> {
     base(name)
         .rule

@@ -1,6 +1,6 @@
-//! The engine's seccomp profile, read as runc and libseccomp read it.
+//! The engine's seccomp profile, with the meaning of runc and libseccomp.
 //!
-//! Precedents: `libcontainer/seccomp/seccomp_linux.go` and `patchbpf/enosys_linux.go` of runc, `src/db.c` and
+//! References: `libcontainer/seccomp/seccomp_linux.go` and `patchbpf/enosys_linux.go` of runc, `src/db.c` and
 //! `src/arch-x86.c` of libseccomp.
 
 use std::borrow::Cow;
@@ -53,7 +53,7 @@ const IPC: [(&str, u64); 12] = [
     ("shmctl", 24),
 ];
 
-/// What the profile has said of one call so far.
+/// The profile's rules for one call so far.
 #[derive(Clone)]
 enum Slot {
     Nothing,
@@ -65,9 +65,9 @@ enum Slot {
 struct Table {
     abi: Abi,
     slots: Vec<Slot>,
-    /// The highest number that any rule names.
+    /// The highest number in any rule.
     last: Option<u32>,
-    /// Are the rules wanted, or only `last`?
+    /// Whether to keep the rules, or only `last`.
     keeps: TableKind,
 }
 
@@ -115,7 +115,7 @@ impl Table {
         }
     }
 
-    /// libseccomp leaves the order of overlapping conditional rules to its tree. Here the stricter one is asked first.
+    /// libseccomp leaves the order of overlapping conditional rules to its tree. Here the stricter rule comes first.
     fn finish(self, default: SyscallVerdict) -> CompiledTable {
         let rule = |slot| match slot {
             Slot::Nothing => Rule::always(default),
@@ -160,12 +160,12 @@ impl CompiledTable {
     }
 }
 
-/// Which ABIs a compiled profile has to answer for.
+/// The ABIs that a compiled profile must cover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// Under a policy: the others are killed anyway.
+    /// Under a policy: others are killed anyway.
     NativeOnly,
-    /// Unconfined: all that the profile lists.
+    /// Unconfined: all ABIs in the profile.
     Listed,
 }
 
@@ -177,9 +177,9 @@ pub(super) struct Profile {
     default: Rule,
     enosys: Rule,
     bad_arch: Rule,
-    /// Are calls beyond the last known one answered ENOSYS?
+    /// Whether calls beyond the last known one get ENOSYS.
     has_stub: bool,
-    /// Whether a rule asks the engine's agent.
+    /// Whether a rule needs the engine's agent.
     pub(super) agent: Agent,
     /// seccomp(2)'s flags.
     pub(super) flags: u64,
@@ -190,7 +190,7 @@ impl Profile {
     pub(super) fn new(seccomp: &LinuxSeccomp, scope: Scope) -> Result<Self, SeccompError> {
         let default = verdict(seccomp.default_action(), seccomp.default_errno_ret());
         if matches!(default, SyscallVerdict::Notify(_)) {
-            // runc: the program could not even be executed.
+            // As runc: even the program could not be executed.
             return Err(SeccompError::NotifyByDefault);
         }
         let mut reader = Reader::new(seccomp, scope, default);
@@ -206,7 +206,7 @@ impl Profile {
             notes,
             ..
         } = reader;
-        // runc's patchbpf: programs probe new calls and take ENOSYS, not EPERM, for "this kernel does not have it".
+        // runc's patchbpf: programs probe new calls, and expect ENOSYS, not EPERM, from a kernel without them.
         let has_stub = !matches!(
             default,
             SyscallVerdict::Allow | SyscallVerdict::Log | SyscallVerdict::Trace(_)
@@ -226,7 +226,7 @@ impl Profile {
         })
     }
 
-    /// What the profile says of a number of the x86_64 entry, x32 calls included.
+    /// The profile's rule for a number of the x86_64 entry, x32 calls included.
     pub(super) fn rule(&self, number: u32) -> &Rule {
         let plain = number & !X32_BIT;
         let beyond = match (number & X32_BIT == 0, &self.x32) {
@@ -245,13 +245,13 @@ impl Profile {
                 x32.rule(plain).unwrap_or(&self.default)
             }
             Some(_) => &self.default,
-            // libseccomp lets -1 through to the default: tracers write it to skip a call.
+            // libseccomp applies the default to -1: tracers write it to skip a call.
             None if number == u32::MAX => &self.default,
             None => &self.bad_arch,
         }
     }
 
-    /// What it says of a number of int 0x80; `None` where the profile does not list that architecture.
+    /// Its rule for a number of int 0x80; `None` if the profile does not list that architecture.
     pub(super) fn i386_rule(&self, number: u32) -> Option<&Rule> {
         let i386 = self.i386.as_ref()?;
         if self.has_stub && i386.is_beyond(number) {
@@ -260,7 +260,7 @@ impl Profile {
         Some(i386.rule(number).unwrap_or(&self.default))
     }
 
-    /// What it says of any other architecture.
+    /// Its rule for any other architecture.
     pub(super) fn foreign_rule(&self) -> &Rule {
         &self.bad_arch
     }
@@ -283,7 +283,7 @@ impl Reader {
                 .as_ref()
                 .is_some_and(|list| list.contains(&arch))
         };
-        // Under a policy every x32 call is killed, but listing x32 also changes what is said of numbers above its bit.
+        // Under a policy every x32 call is killed, but listing x32 also changes the rules for numbers above its bit.
         let (has_i386, x32) = match scope {
             Scope::Listed => (lists(Arch::ScmpArchX86), TableKind::Rules),
             Scope::NativeOnly => (false, TableKind::Last),
@@ -306,7 +306,7 @@ impl Reader {
         }
         for name in syscall.names() {
             if name == "write" && matches!(then, SyscallVerdict::Notify(_)) {
-                // runc: the listener is announced with write(2), which would then wait for the listener.
+                // As runc: the listener is announced with write(2), which would then wait for the listener.
                 return Err(SeccompError::NotifyOnWrite);
             }
             self.name(name, args, then)?;
@@ -320,11 +320,11 @@ impl Reader {
         args: &[LinuxSeccompArg],
         then: SyscallVerdict,
     ) -> Result<(), SeccompError> {
-        // runc: libseccomp refuses a rule that says what the default says, so such rules do not exist.
+        // As runc: libseccomp refuses a rule that equals the default, so there are no such rules.
         let is_redundant = then == self.default;
         let row = row(name);
         if row.is_none() && !is_elsewhere(name) {
-            // Skipping an allow only denies more; skipping a deny would be an open door.
+            // Skipping an allow only denies more; skipping a deny would leave a door open.
             if then.is_stricter_than(self.default) {
                 return Err(SeccompError::UnknownDeny {
                     name: name.to_owned(),
@@ -362,8 +362,8 @@ impl Reader {
     }
 }
 
-/// On i386 a socket or IPC call is also reachable through a multiplexer, whose first argument says which it is. As libseccomp
-/// does, that takes the place of the rule's own first argument, and the others stay.
+/// On i386 a socket or IPC call is also reachable through a multiplexer, whose first argument selects it. As in
+/// libseccomp, that replaces the rule's own first argument, and the others stay.
 fn multiplexed(
     table: &mut Table,
     name: &str,

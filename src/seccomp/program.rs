@@ -1,14 +1,14 @@
-//! A classic BPF program as seccomp(2) takes it: the instruction set that filters use, checked once when it is made.
+//! A classic BPF program for seccomp(2): the instructions that filters use, checked once when it is made.
 
 /// `struct sock_filter`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instruction {
-    /// What to do.
+    /// The operation.
     pub code: u16,
-    /// How many instructions to skip where a comparison holds.
+    /// How many instructions to skip if a comparison is true.
     pub jt: u8,
-    /// How many to skip where it does not.
+    /// How many to skip if it is false.
     pub jf: u8,
     /// The operand.
     pub k: u32,
@@ -37,15 +37,15 @@ pub(super) const RETURN: u16 = 0x06;
 /// `sizeof(struct seccomp_data)`
 const DATA_BYTES: u32 = 64;
 
-/// A filter that the kernel will take: neither empty nor too long, every jump lands, every path returns.
+/// A filter that the kernel accepts: neither empty nor too long; every jump lands, every path returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilterProgram(Vec<Instruction>);
 
-/// Why a sequence of instructions is no filter.
+/// Why a sequence of instructions is not a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProgramError {
-    /// It would allow nothing, or everything, depending on who reads it.
+    /// An empty program: readers could take it for allow-all or deny-all.
     #[error("the program is empty")]
     Empty,
     /// `BPF_MAXINSNS`
@@ -57,7 +57,8 @@ pub enum ProgramError {
     /// The bytes are not whole instructions.
     #[error("{0} bytes are not a whole number of instructions")]
     Cut(usize),
-    /// An instruction that no filter of ours has, a load outside the data, a jump outside the program, no return at the end.
+    /// An instruction that our filters do not use, a load outside the data, a jump outside the program, or no return at
+    /// the end.
     #[error("instruction {0} is not one of a filter")]
     Malformed(usize),
 }
@@ -72,7 +73,7 @@ impl FilterProgram {
             _ => return Err(ProgramError::TooLong { have }),
         }
         for (at, instruction) in instructions.iter().enumerate() {
-            // How many instructions follow this one: a jump may skip all but the last of them.
+            // The number of instructions after this one: a jump may skip all but the last.
             let room = have - at - 1;
             let good = match instruction.code {
                 LOAD => instruction.k % 4 == 0 && instruction.k < DATA_BYTES && room > 0,
@@ -96,7 +97,7 @@ impl FilterProgram {
         &self.0
     }
 
-    /// The bytes that the kernel would read, to be kept in a file.
+    /// The kernel's bytes, to be saved in a file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.0.len() * 8);
         for instruction in &self.0 {
@@ -135,7 +136,7 @@ mod tests {
     };
 
     #[test]
-    fn an_empty_program_is_an_error_and_not_a_filter_that_allows_all() {
+    fn an_empty_program_is_an_error() {
         assert_eq!(FilterProgram::new(Vec::new()), Err(ProgramError::Empty));
         assert_eq!(FilterProgram::from_bytes(&[]), Err(ProgramError::Empty));
     }
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn survives_a_file_and_notices_a_cut_one() {
+    fn survives_a_file_and_notices_a_cut() {
         let program = FilterProgram::new(vec![
             Instruction {
                 code: LOAD,

@@ -1,11 +1,11 @@
-//! What a filter says of one system call: verdicts, conditions on arguments, and their plain evaluation.
+//! A filter's rules for system calls: verdicts, conditions on arguments, and their plain evaluation.
 //!
-//! The evaluation here is the meaning; the compiled program is tested against it.
+//! The evaluation here defines the meaning; the compiled program is tested against it.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// What the kernel does with a call, strictest first: `<` means "stricter than", as seccomp(2) orders return values.
+/// The kernel's action, strictest first: `<` means "stricter than", as seccomp(2) orders return values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SyscallVerdict {
     /// `SECCOMP_RET_KILL_PROCESS`
@@ -14,12 +14,12 @@ pub enum SyscallVerdict {
     KillThread,
     /// `SECCOMP_RET_TRAP`: SIGSYS
     Trap,
-    /// `SECCOMP_RET_ERRNO` with this errno; 0 says that the call was done
+    /// `SECCOMP_RET_ERRNO` with this errno; 0 pretends success
     Errno(u16),
-    /// `SECCOMP_RET_USER_NOTIF`. The kernel ignores its 16 bits of data, so our own denials carry in them the errno that
-    /// the listener is to answer; an engine's carry 0.
+    /// `SECCOMP_RET_USER_NOTIF`. The kernel ignores its 16 bits of data. Our own denials put the errno for the listener
+    /// there; an engine's have 0.
     Notify(u16),
-    /// `SECCOMP_RET_TRACE` with this message; ENOSYS where nobody traces
+    /// `SECCOMP_RET_TRACE` with this message; ENOSYS without a tracer
     Trace(u16),
     /// `SECCOMP_RET_LOG`: allowed, and written to the kernel's log
     Log,
@@ -42,7 +42,7 @@ impl SyscallVerdict {
         }
     }
 
-    /// What the kernel makes of a filter's return value; one that it does not know kills the process.
+    /// The kernel's reading of a filter's return value; an unknown one kills the process.
     pub const fn from_raw(raw: u32) -> Self {
         let data = (raw & 0xffff) as u16;
         match raw & 0xffff_0000 {
@@ -57,7 +57,7 @@ impl SyscallVerdict {
         }
     }
 
-    /// Does the call not happen?
+    /// Whether the call does not happen.
     pub const fn is_denial(self) -> bool {
         !matches!(
             self,
@@ -78,12 +78,12 @@ impl SyscallVerdict {
         }
     }
 
-    /// Is it strictly stricter? Two errnos are equally strict.
+    /// Whether it is strictly stricter. Two errnos are equally strict.
     pub const fn is_stricter_than(self, other: SyscallVerdict) -> bool {
         self.rank() < other.rank()
     }
 
-    /// The stricter of both; `self` where they are equally strict, so that it names the errno.
+    /// The stricter of both; `self` if they are equally strict, so that it names the errno.
     #[must_use]
     pub const fn stricter(self, other: SyscallVerdict) -> SyscallVerdict {
         if other.is_stricter_than(self) {
@@ -114,9 +114,9 @@ impl fmt::Display for SyscallVerdict {
     }
 }
 
-/// The errnos that our rules answer with.
+/// The errnos in our rules.
 pub(super) const ERRNOS: &[(&str, u16)] = &[
-    // Done, as far as the caller hears.
+    // A pretended success.
     ("SUCCESS", 0),
     ("EPERM", 1),
     ("EACCES", 13),
@@ -128,15 +128,15 @@ pub(super) const ERRNOS: &[(&str, u16)] = &[
     ("EAFNOSUPPORT", 97),
 ];
 
-/// The errnos that a kernel without the feature would answer too, where programs ask which kernel they run on: C libraries and
-/// tools try such calls often and go on, so the kernel answers them itself and nobody logs them.
+/// Errnos that a kernel without the feature would also return. C libraries and tools often probe such calls and go on,
+/// so the kernel answers them itself, and they are not logged.
 pub(super) const PLAIN: [u16; 3] = [
-    22, // EINVAL: options of prctl(2) and arch_prctl(2) that are not known
-    25, // ENOTTY: requests of ioctl(2) that a file does not know
-    38, // ENOSYS: calls that are not known
+    22, // EINVAL: unknown options of prctl(2) and arch_prctl(2)
+    25, // ENOTTY: unknown requests of ioctl(2) for a file
+    38, // ENOSYS: unknown calls
 ];
 
-/// The name of an errno that our rules answer with.
+/// The name of an errno in our rules.
 pub(super) fn errno_name(errno: u16) -> Option<&'static str> {
     let found = ERRNOS.iter().find(|(_, number)| *number == errno);
     found.map(|(name, _)| *name)
@@ -149,15 +149,15 @@ fn write_errno(f: &mut fmt::Formatter<'_>, errno: u16) -> fmt::Result {
     }
 }
 
-/// `ENOSYS`: what a kernel says of a call that it does not have.
+/// `ENOSYS`: the kernel's errno for an unknown call.
 pub(super) const ENOSYS: SyscallVerdict = SyscallVerdict::Errno(38);
 /// `EPERM`
 pub(super) const EPERM: SyscallVerdict = SyscallVerdict::Errno(1);
 
-/// How much of an argument the kernel looks at.
+/// How much of an argument the kernel reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Width {
-    /// The low 32 bits: the kernel truncates `int`s before it looks at them.
+    /// The low 32 bits: the kernel truncates `int`s first.
     Int,
     /// All 64 bits.
     Long,
@@ -172,7 +172,7 @@ pub(super) enum Op {
     Le,
     Gt,
     Ge,
-    /// The bits of the mask equal the value's.
+    /// The bits in the mask equal the value's.
     MaskedEq(u64),
 }
 
@@ -186,7 +186,7 @@ pub(super) struct Condition {
 }
 
 impl Condition {
-    /// Does it hold for a call with these arguments?
+    /// Whether it is true for a call with these arguments.
     pub(super) fn holds(&self, args: &[u64; 6]) -> bool {
         let arg = match self.width {
             Width::Int => args[usize::from(self.arg)] & 0xffff_ffff,
@@ -204,14 +204,14 @@ impl Condition {
     }
 }
 
-/// A verdict for the calls for which all conditions hold.
+/// A verdict for calls that meet all conditions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Case {
     pub when: Cow<'static, [Condition]>,
     pub then: SyscallVerdict,
 }
 
-/// What is decided for one system call: the first case that holds, else `otherwise`.
+/// The rule of one system call: the first case that is true, else `otherwise`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Rule {
     pub cases: Cow<'static, [Case]>,
@@ -219,7 +219,7 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// The same verdict whatever the arguments.
+    /// The same verdict for all arguments.
     pub(super) const fn always(verdict: SyscallVerdict) -> Self {
         Rule {
             cases: Cow::Borrowed(&[]),

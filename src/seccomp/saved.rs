@@ -1,12 +1,12 @@
-//! A filter as it is loaded, and as it is kept beside a container's record.
+//! A filter as it is loaded, and as it is saved beside a container's record.
 
 use super::oci::NEW_LISTENER;
 use super::{FilterProgram, ProgramError, SyscallFilter};
 
-/// A program as it is loaded: what `create` hands to init and keeps for every `exec`.
+/// A program as it is loaded: `create` passes it to init and saves it for every `exec`.
 #[derive(Debug, Clone)]
 pub struct SavedFilter {
-    /// What the kernel runs.
+    /// The program for the kernel.
     pub program: FilterProgram,
     /// seccomp(2)'s flags.
     pub flags: u64,
@@ -22,19 +22,19 @@ impl From<&SyscallFilter> for SavedFilter {
 }
 
 impl SavedFilter {
-    /// Does loading it give a listener?
+    /// Whether loading it returns a listener.
     pub const fn has_listener(&self) -> bool {
         self.flags & NEW_LISTENER != 0
     }
 
-    /// Its flags, 8 bytes in the machine's order, then its instructions.
+    /// Its flags, 8 bytes in the machine's byte order, then its instructions.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.flags.to_ne_bytes().to_vec();
         bytes.extend(self.program.to_bytes());
         bytes
     }
 
-    /// What [`Self::to_bytes`] made; `None` where it is cut short.
+    /// Reads the bytes of [`Self::to_bytes`]; `None` if they are cut.
     pub fn from_bytes(bytes: &[u8]) -> Option<Result<Self, ProgramError>> {
         let (flags, program) = bytes.split_first_chunk::<8>()?;
         let flags = u64::from_ne_bytes(*flags);

@@ -7,10 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::numbers::{ELSEWHERE, NONE, ROWS, Row};
 
-/// The name of a system call that x86_64 has: `openat`, `io_uring_setup`.
+/// The name of an x86_64 system call: `openat`, `io_uring_setup`.
 ///
-/// Only a known name can be one, because skipping an unknown name in a list of denied calls would leave a door open
-/// (firejail#2931).
+/// Only for known names: skipping an unknown name in a list of denied calls would leave a door open (firejail#2931).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct KnownSyscall(
@@ -25,7 +24,7 @@ pub enum SyscallNameError {
     /// No x86 kernel up to 6.18 has it.
     #[error("{0:?} is not a system call of Linux 6.18 on x86")]
     Unknown(String),
-    /// It exists, but a filter under a policy has no use for it.
+    /// It exists, but filters under a policy cannot use it.
     #[error(
         "{0:?} is a 32-bit system call; under a policy all of those are refused, and 64-bit ones have other names"
     )]
@@ -43,12 +42,12 @@ impl KnownSyscall {
         ROWS[self.0 as usize].1 as u32
     }
 
-    /// The name that belongs to a number of x86_64.
+    /// The name for a number of x86_64.
     pub fn from_number(number: u32) -> Option<Self> {
         Self::all().find(|name| name.number() == number)
     }
 
-    /// All of them, in the order of their names.
+    /// All names, sorted.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..)
             .zip(ROWS)
@@ -97,12 +96,12 @@ impl fmt::Debug for KnownSyscall {
     }
 }
 
-/// Can a policy name this call?
+/// Whether a policy can name this call.
 pub fn is_known(name: &str) -> bool {
     name.parse::<KnownSyscall>().is_ok()
 }
 
-/// The row of a name that any of the x86 tables has.
+/// The row of a name in any of the x86 tables.
 pub(super) fn row(name: &str) -> Option<&'static Row> {
     index(name).map(|index| &ROWS[index])
 }
@@ -111,7 +110,7 @@ fn index(name: &str) -> Option<usize> {
     ROWS.binary_search_by(|row| row.0.cmp(name)).ok()
 }
 
-/// Is it a call of other architectures only?
+/// Whether only other architectures have this call.
 pub(super) fn is_elsewhere(name: &str) -> bool {
     ELSEWHERE.binary_search(&name).is_ok()
 }
@@ -123,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tables_are_sorted_so_that_they_can_be_searched() {
+    fn the_tables_are_sorted_for_searching() {
         assert!(ROWS.is_sorted_by(|a, b| a.0 < b.0));
         assert!(ELSEWHERE.is_sorted_by(|a, b| a < b));
         assert!(ELSEWHERE.iter().all(|name| row(name).is_none()));

@@ -1,6 +1,6 @@
-//! A denied call in words: its name, its arguments where they are numbers, and why it is denied.
+//! A denied call in words: its name, its numeric arguments, and why it is denied.
 //!
-//! Arguments that are pointers are left out: what they point at could have changed before anybody reads it.
+//! Pointer arguments are left out: their targets may have changed before the log is read.
 
 use std::fmt::Write;
 
@@ -12,9 +12,9 @@ use super::table::KnownSyscall;
 /// A denied call as the log and the report print it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DenialWords {
-    /// Its name, or its number where no kernel up to 6.18 has it.
+    /// Its name, or its number if no kernel up to 6.18 has the call.
     pub name: String,
-    /// As C would call it: `socket(AF_PACKET, SOCK_RAW, 768)`; `ptrace(16, ...)` where only some arguments are numbers.
+    /// In C's notation: `socket(AF_PACKET, SOCK_RAW, 768)`; `ptrace(16, ...)` if only some arguments are numbers.
     pub call: String,
     /// The errno's name, or its number.
     pub errno: String,
@@ -24,21 +24,21 @@ pub struct DenialWords {
     pub hint: Hint,
 }
 
-/// What would allow a call.
+/// The setting that would allow a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hint {
-    /// The profile of debuggers, which an annotation or an option may choose.
+    /// The profile for debuggers, which an annotation or an option may choose.
     DebugProfile,
     /// In words.
     Words(String),
 }
 
-/// Why files cannot be made set-user-ID or set-group-ID in a container, in words.
+/// Why files in a container cannot be made set-user-ID or set-group-ID, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetIdWords {
     /// Why.
     pub why: String,
-    /// What would let them be made.
+    /// The setting that would allow it.
     pub hint: String,
 }
 
@@ -47,7 +47,7 @@ pub struct SetIdWords {
 enum ArgumentForm {
     /// A number.
     Number,
-    /// One of these, else a number; `int`s are read as the kernel does, by their low 32 bits.
+    /// One of these names, else a number; like the kernel, reads the low 32 bits of `int`s.
     Name(&'static [(u32, &'static str)]),
     /// These bits, and the rest as a number.
     Flags(&'static [(u32, &'static str)]),
@@ -55,7 +55,7 @@ enum ArgumentForm {
     SocketType,
     /// A directory's descriptor.
     Directory,
-    /// A file's mode, as chmod(1) has it.
+    /// A file's mode, as for chmod(1).
     Mode,
     /// A pointer, which is left out.
     Pointer,
@@ -135,10 +135,10 @@ const FILTER_FLAGS: &[(u32, &str)] = &[
     (1 << 5, "SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV"),
 ];
 
-/// The descriptor that stands for the caller's directory.
+/// The descriptor that means the caller's directory.
 const AT_FDCWD: i32 = -100;
 
-/// The first arguments of a call, as many as say more than `...` does; and how many it has.
+/// The first arguments of a call, as far as they say more than `...`; and their total number.
 fn shown(name: &str) -> (&'static [ArgumentForm], usize) {
     use ArgumentForm::{Directory, Flags, Mode, Name, Number, Pointer, SocketType};
     match name {
@@ -164,8 +164,8 @@ fn shown(name: &str) -> (&'static [ArgumentForm], usize) {
     }
 }
 
-/// The words for a call of x86_64 that was answered with `errno`; numbers of other ABIs are other calls. `set_id` is there where no
-/// file can be made set-user-ID.
+/// The words for a call of x86_64 that was denied with `errno`; numbers of other ABIs mean other calls. `set_id` is
+/// given if files cannot be made set-user-ID.
 pub fn words(call: &SyscallData, errno: u16, set_id: Option<&SetIdWords>) -> DenialWords {
     let known = match call.arch {
         ARCH_X86_64 => KnownSyscall::from_number(call.number),
@@ -179,7 +179,7 @@ pub fn words(call: &SyscallData, errno: u16, set_id: Option<&SetIdWords>) -> Den
     let mut text: Vec<String> = shown
         .iter()
         .zip(call.args)
-        // Every argument that is shown is an int or narrower.
+        // Every shown argument is an int or narrower.
         .map(|(shown, arg)| shown.word(arg as u32))
         .collect();
     if text.len() < count || count == 0 {
@@ -227,7 +227,7 @@ fn reason(
         let why = format!("{reason} (privileges.set-id): {why}");
         return (why, Hint::Words(hint.clone()));
     }
-    // Which of several it is stands in the policy and in the engine's profile, which the sidecar does not have.
+    // The policy and the engine's profile tell which one; the sidecar has neither.
     (
         "denied by syscalls.deny or syscalls.profile of the policy, or by the engine's seccomp profile"
             .to_owned(),
@@ -350,9 +350,9 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_the_base_allows_is_denied_by_somebody_else() {
+    fn a_call_that_the_base_allows_is_denied_elsewhere() {
         assert!(of("chmod", [0; 6]).why.contains("syscalls.deny"));
-        // `paranoid` denies it, and so may a policy's list: the call alone does not tell.
+        // `paranoid` denies it, and so may a policy's list: the call alone does not tell which.
         let memory = of("memfd_create", [0; 6]);
         assert!(memory.why.contains("syscalls.deny"), "{}", memory.why);
         assert!(memory.why.contains("syscalls.profile"), "{}", memory.why);
@@ -361,7 +361,7 @@ mod tests {
         let set_id = of("chmod", [0, 0o4755, 0, 0, 0, 0]);
         assert!(set_id.why.ends_with("(privileges.set-id): because"));
         assert_eq!(set_id.hint, Hint::Words("do this".to_owned()));
-        // Where such files can be made it is something else.
+        // If such files can be made, there is another reason.
         let name: KnownSyscall = "chmod".parse().unwrap();
         let call = SyscallData {
             number: name.number(),
@@ -371,7 +371,8 @@ mod tests {
         assert!(words(&call, 1, None).why.contains("syscalls.deny"));
     }
 
-    /// Finding 9 of the reading for honesty: the hint said that no annotation can. NEWCOMER 1.7: there were three answers.
+    /// Finding 9 of the reading for honesty: the hint said that no annotation can allow it. NEWCOMER 1.7: there were
+    /// three answers.
     #[test]
     fn the_calls_of_debuggers_have_a_profile() {
         for name in ["ptrace", "process_vm_readv", "process_vm_writev"] {
@@ -381,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_number_has_no_name_and_makes_no_other() {
+    fn an_unknown_number_has_no_name() {
         let call = SyscallData {
             number: 165,
             arch: 0x4000_0003,

@@ -16,15 +16,15 @@ const PROG_QUERY: libc::c_int = 16;
 const TYPE_CGROUP_DEVICE: u32 = 15;
 /// `BPF_CGROUP_DEVICE`
 const ATTACH_CGROUP_DEVICE: u32 = 6;
-/// `BPF_F_ALLOW_MULTI`: programs of the cgroups above still decide as well, and all must allow.
+/// `BPF_F_ALLOW_MULTI`: programs of parent cgroups still decide as well, and all must allow.
 const ALLOW_MULTI: u32 = 1 << 1;
 /// `BPF_F_REPLACE`, since Linux 5.6
 const REPLACE: u32 = 1 << 2;
 
-/// How many programs of one cgroup are listed; a cgroup takes 64 (`BPF_CGROUP_MAX_PROGS`).
+/// The most programs of one cgroup that are listed; a cgroup takes 64 (`BPF_CGROUP_MAX_PROGS`).
 const MOST: usize = 64;
 
-/// The kernel's `union bpf_attr` for `BPF_PROG_LOAD`, as far as it is used; missing fields count as zero.
+/// The used part of the kernel's `union bpf_attr` for `BPF_PROG_LOAD`; missing fields count as zero.
 #[repr(C)]
 struct Load {
     prog_type: u32,
@@ -97,7 +97,7 @@ fn number(fd: BorrowedFd<'_>) -> u32 {
     fd.as_raw_fd().unsigned_abs()
 }
 
-/// Loads a program that decides about devices. Needs `CAP_BPF` or `CAP_SYS_ADMIN`.
+/// Loads a device program. Needs `CAP_BPF` or `CAP_SYS_ADMIN`.
 pub fn load_device_program(program: &DeviceProgram) -> io::Result<OwnedFd> {
     let instructions: &[DeviceInstruction] = program.instructions();
     let license = c"Apache";
@@ -122,7 +122,7 @@ pub fn load_device_program(program: &DeviceProgram) -> io::Result<OwnedFd> {
     unsafe { bpf(PROG_LOAD, &mut attribute).map(|fd| OwnedFd::from_raw_fd(fd)) }
 }
 
-/// Attaches a program to a cgroup beside those that are there, or in the place of one of them.
+/// Attaches a program to a cgroup, in addition to others, or in place of one of them.
 pub fn attach_device_program(
     cgroup: BorrowedFd<'_>,
     program: BorrowedFd<'_>,
@@ -139,7 +139,7 @@ pub fn attach_device_program(
     unsafe { bpf(PROG_ATTACH, &mut attribute).map(|_| ()) }
 }
 
-/// Takes a program off a cgroup.
+/// Detaches a program from a cgroup.
 pub fn detach_device_program(cgroup: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     let mut attribute = Attach {
         target: number(cgroup),
@@ -152,7 +152,7 @@ pub fn detach_device_program(cgroup: BorrowedFd<'_>, program: BorrowedFd<'_>) ->
     unsafe { bpf(PROG_DETACH, &mut attribute).map(|_| ()) }
 }
 
-/// The programs about devices that are attached to a cgroup itself. One that goes meanwhile is left out.
+/// The device programs that are attached to a cgroup itself. A program that is detached meanwhile is left out.
 pub fn device_programs(cgroup: BorrowedFd<'_>) -> io::Result<Vec<OwnedFd>> {
     let mut ids = [0_u32; MOST];
     let mut attribute = Query {

@@ -1,4 +1,4 @@
-//! A deadline for code without one: libcontainer waits for processes in a container, where a program may stop them,
+//! A deadline for code that has none: libcontainer waits for processes in a container, which a program there may stop,
 //! and fcntl(2) waits for a lock.
 #![expect(unsafe_code, reason = "raw system calls; every block states its proof")]
 
@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, Ordering::R
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How exactly time is measured.
+/// The precision of the deadline.
 const TICK: Duration = Duration::from_millis(250);
 
-/// One deadline at a time: its state is the signal handler's, which is the process's.
+/// One deadline at a time: the signal handler and its state belong to the whole process.
 static TURN: Mutex<()> = Mutex::new(());
 static TICKS_LEFT: AtomicU32 = AtomicU32::new(0);
 static PASSED: AtomicBool = AtomicBool::new(false);
@@ -21,19 +21,19 @@ static HALT_FILE: AtomicI32 = AtomicI32::new(-1);
 static HALT_OFFSET: AtomicI64 = AtomicI64::new(0);
 static HALT_BYTE: AtomicU32 = AtomicU32::new(0);
 
-/// Time does not count while the file has this byte at this place.
+/// The clock stands still while the file has this byte at this offset.
 #[derive(Debug, Clone, Copy)]
 pub struct Halt<'a> {
     /// Open for reading.
     pub file: BorrowedFd<'a>,
-    /// Where.
+    /// The offset.
     pub offset: i64,
-    /// What.
+    /// The byte.
     pub byte: u8,
 }
 
-/// Once it has passed, each system call of this thread in which it waits, or begins to wait, ends with EINTR within a
-/// quarter of a second. Until then none does. Ends when dropped, on the thread that began it.
+/// After the deadline each system call of this thread that blocks ends with EINTR within a quarter of a second. Before
+/// it none does. Ends when dropped, on the thread that began it.
 #[derive(Debug)]
 pub struct Deadline<'a> {
     timer: libc::timer_t,
@@ -44,7 +44,7 @@ pub struct Deadline<'a> {
 }
 
 impl<'a> Deadline<'a> {
-    /// Begins to measure. Children do not inherit it: a timer is not, and execve(2) forgets the handler.
+    /// Starts the clock. Children do not inherit it: timers are not inherited, and execve(2) resets the handler.
     pub fn begin(within: Duration, halt: Option<Halt<'a>>) -> io::Result<Self> {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let ticks = within.as_millis().div_ceil(TICK.as_millis());
@@ -88,7 +88,7 @@ impl<'a> Deadline<'a> {
                 it_interval: tick,
                 it_value: tick,
             };
-            // Restores everything also where the timer does not start.
+            // Also restores everything if the timer does not start.
             let deadline = Self {
                 timer,
                 before,
@@ -106,7 +106,7 @@ impl<'a> Deadline<'a> {
         }
     }
 
-    /// Whether the time is up.
+    /// Whether the deadline has passed.
     pub fn has_passed(&self) -> bool {
         PASSED.load(Relaxed)
     }
@@ -136,7 +136,7 @@ fn action(flags: libc::c_int) -> libc::sigaction {
     action
 }
 
-/// One tick. Only what signal-safety(7) allows: atomics, pread(2), sigaction(2).
+/// A tick of the timer. Uses only what signal-safety(7) allows: atomics, pread(2), sigaction(2).
 extern "C" fn tick(_: libc::c_int) {
     // SAFETY: errno is the thread's own; pread(2) writes at most one byte to this frame, and fails harmlessly on a number
     // that is not open; sigaction(2) reads a value of this frame.
@@ -152,7 +152,7 @@ extern "C" fn tick(_: libc::c_int) {
             TICKS_LEFT.store(left - 1, Relaxed);
             if left == 1 {
                 PASSED.store(true, Relaxed);
-                // Without SA_RESTART: from the next tick on calls end.
+                // Without SA_RESTART: from the next tick on blocking calls end.
                 libc::sigaction(libc::SIGALRM, &action(0), std::ptr::null_mut());
             }
         }
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_that_waits_ends_when_the_time_is_up_and_not_before() {
+    fn a_blocked_call_ends_at_the_deadline_and_not_before() {
         let (reader, _writer) = rustix::pipe::pipe().unwrap();
         let deadline = Deadline::begin(Duration::from_millis(500), None).unwrap();
         let start = Instant::now();
@@ -188,7 +188,7 @@ mod tests {
             "{:?}",
             start.elapsed()
         );
-        // And one that begins to wait afterwards.
+        // And a call that blocks afterwards.
         assert_eq!(
             rustix::io::read(&reader, &mut [0]),
             Err(rustix::io::Errno::INTR)
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_one_that_was_met() {
+    fn a_met_deadline_leaves_nothing() {
         drop(Deadline::begin(Duration::from_millis(250), None).unwrap());
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let later = std::thread::spawn(move || {
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn time_stands_still_while_the_file_says_so() {
+    fn the_clock_stands_still_while_the_file_says_so() {
         let file = rustix::fs::memfd_create("halt", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         rustix::io::write(&file, b"ab").unwrap();
         let halt = Halt {

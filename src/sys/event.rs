@@ -2,7 +2,7 @@
     unsafe_code,
     reason = "the event loop asks for a promise; every block states its proof"
 )]
-//! Waiting for a descriptor, or for a moment, in the sidecar's event loop.
+//! Waiting for a descriptor or a time, in the sidecar's event loop.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,8 +18,8 @@ use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 
 use super::socket::{self, Datagram};
 
-/// The event loop of a process with one thread. It is no `LocalSet`, whose tasks wake the loop by a write to an eventfd, one more round
-/// of it for each message.
+/// The event loop of a process with one thread. Not a `LocalSet`, whose tasks wake the loop by a write to an eventfd:
+/// one more round for each message.
 pub fn event_loop() -> io::Result<LocalRuntime> {
     Builder::new_current_thread()
         .enable_io()
@@ -37,7 +37,7 @@ pub async fn readable(fd: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// A descriptor that becomes readable again and again.
+/// A descriptor that becomes readable repeatedly.
 #[derive(Debug)]
 pub struct ReadableFd(AsyncFd<OwnedFd>);
 
@@ -50,7 +50,7 @@ impl ReadableFd {
         Ok(Self(watched.map_err(io::Error::from)?))
     }
 
-    /// Waits until it has become readable since the last time. Whoever comes back must have read all that was there.
+    /// Waits until it becomes readable again. The caller must have read everything before.
     pub async fn wait(&self) -> io::Result<()> {
         self.0.readable().await?.clear_ready();
         Ok(())
@@ -62,7 +62,7 @@ impl ReadableFd {
 pub struct Messages(AsyncFd<OwnedFd>);
 
 impl Messages {
-    /// Must be called inside a tokio runtime. From here on no call on the socket waits.
+    /// Must be called inside a tokio runtime. From here on no call on the socket blocks.
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&fd, true)?;
         let interest = Interest::READABLE | Interest::WRITABLE;
@@ -72,8 +72,8 @@ impl Messages {
         Ok(Self(watched.map_err(io::Error::from)?))
     }
 
-    /// The next message of at most so many bytes, and its descriptors; one of no bytes when the other side is gone. Nothing is kept
-    /// for it while it has not come.
+    /// The next message of at most `longest` bytes, and its descriptors; an empty one when the other side has closed.
+    /// No buffer is held while waiting.
     pub async fn receive(&self, longest: usize) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
         let hear = |fd: &OwnedFd| {
             let mut buffer = vec![0; longest];
@@ -82,13 +82,13 @@ impl Messages {
             Ok((buffer, fds))
         };
         match self.0.async_io(Interest::READABLE, hear).await {
-            // It left with our words unread: gone all the same.
+            // It closed with our bytes unread: closed all the same.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(Default::default()),
             heard => heard,
         }
     }
 
-    /// Sends one message, waiting where the other side has many unread ones.
+    /// Sends one message; waits if the other side has many unread ones.
     pub async fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let sent = self.0.async_io(Interest::WRITABLE, |fd| {
             socket::send(fd.as_fd(), bytes, fds)
@@ -97,7 +97,7 @@ impl Messages {
     }
 }
 
-/// A clock that rings once, for less than tokio's own timers know of: they count milliseconds.
+/// A one-shot timer, finer than tokio's own timers, which count milliseconds.
 #[derive(Debug)]
 pub struct Alarm(AsyncFd<OwnedFd>);
 
@@ -112,13 +112,13 @@ impl Alarm {
         Ok(Self(watched.map_err(io::Error::from)?))
     }
 
-    /// Waits so long (at least a nanosecond), from now on; an earlier wait is forgotten.
+    /// Waits for this time (at least a nanosecond) from now on; replaces an earlier wait.
     pub async fn ring_after(&self, wait: Duration) -> io::Result<()> {
         let once = Itimerspec {
             it_interval: Timespec::default(),
             it_value: Timespec::try_from(wait).map_err(|_| io::ErrorKind::InvalidInput)?,
         };
-        // Not read: a setting forgets that it was due (timerfd_create(2)), and the event loop must forget it too.
+        // Not read: setting the timer clears its expiry (timerfd_create(2)), and the event loop must clear it too.
         timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &once)?;
         let nothing = |_: &OwnedFd| Err::<(), _>(io::ErrorKind::WouldBlock.into());
         let _forgotten = self.0.try_io(Interest::READABLE, nothing);
@@ -139,7 +139,7 @@ mod tests {
             .unwrap();
         runtime.block_on(async {
             let alarm = Alarm::new().unwrap();
-            // Given up before it rang: that must not count for the next.
+            // Cancelled before it rang: that must not count for the next wait.
             let given_up = alarm.ring_after(Duration::from_micros(100));
             let nothing = std::future::ready(());
             tokio::select! { biased; _ = given_up => panic!("it rang at once"), () = nothing => {} }

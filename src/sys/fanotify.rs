@@ -1,16 +1,16 @@
-//! fanotify(7): whether a file of one mount is written.
+//! fanotify(7): watches for writes to the files of one mount.
 #![expect(unsafe_code, reason = "raw system calls; every block states its proof")]
 
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// A descriptor that becomes readable when a file is written by way of the mount in which `place` is, and of no other mount of the same
-/// files. It needs no more than poll(2): nobody has to read what was written.
+/// A descriptor that becomes readable when a file is written through the mount of `place`; writes through other mounts
+/// of the same files do not count. poll(2) is enough: the events need not be read.
 ///
-/// Making, renaming and removing files, and truncating them by name, are not seen: the kernel tells no mount of them.
+/// Making, renaming, removing and truncating files by name are not noticed: the kernel does not report these per mount.
 ///
-/// CAP_SYS_ADMIN in the first user namespace, EPERM without; EMFILE beyond /proc/sys/fs/fanotify/max_user_groups.
+/// Needs CAP_SYS_ADMIN in the initial user namespace, else EPERM; EMFILE beyond /proc/sys/fs/fanotify/max_user_groups.
 pub fn writes_by(place: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let flags = libc::FAN_CLASS_NOTIF | libc::FAN_CLOEXEC | libc::FAN_NONBLOCK;
     let opened = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_LARGEFILE;
@@ -21,7 +21,7 @@ pub fn writes_by(place: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     }
     // SAFETY: the kernel has just made this descriptor, and nobody else has it.
     let group = unsafe { OwnedFd::from_raw_fd(rc) };
-    // By its name in /proc: the call takes no descriptor of O_PATH.
+    // By its name in /proc: the call accepts no O_PATH descriptor.
     let path = CString::new(format!("/proc/self/fd/{}", place.as_raw_fd()))?;
     let (flags, events) = (
         libc::FAN_MARK_ADD | libc::FAN_MARK_MOUNT,

@@ -1,13 +1,13 @@
-//! uname(2): which kernel this is; getrlimit(2): what it lets this process set.
+//! uname(2): the kernel's version; getrlimit(2): which limit this process may set.
 
 use rustix::process::{Resource, Rlimit};
 
-/// The limit of core files, soft and hard, with which a crash starts no `core_pattern` program (core(5), "Piping core dumps to a
-/// program"): 1, since with 0 a piped one still starts its helper.
+/// The limit of core files, soft and hard, with which a crash starts no `core_pattern` program (core(5), "Piping core
+/// dumps to a program"): 1, since 0 does not stop a piped one.
 pub const NO_CORE: u64 = 1;
 
-/// The limit of core files that a process of this one's can be given: [`NO_CORE`], or 0 where the hard limit is 0 and this process
-/// may not raise it (sudoers(5), limits.conf(5) and `--ulimit core=0` set it so).
+/// The limit of core files for child processes: [`NO_CORE`], or 0 if the hard limit is 0 and this process may not raise
+/// it (sudoers(5), limits.conf(5) and `--ulimit core=0` set it so).
 pub fn core_bytes() -> u64 {
     let none = Rlimit {
         current: Some(0),
@@ -36,7 +36,7 @@ pub fn limit_core() -> rustix::io::Result<()> {
     rustix::process::setrlimit(Resource::Core, both)
 }
 
-/// The kernel's version, by the first two numbers of its release; zeros where there is none.
+/// The kernel's version: the first two numbers of its release; zeros if missing.
 pub fn version() -> (u32, u32) {
     parse(&rustix::system::uname().release().to_string_lossy())
 }
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_release_is_read_by_its_first_two_numbers() {
+    fn reads_the_first_two_numbers_of_a_release() {
         assert_eq!(parse("6.1.0-37-amd64"), (6, 1));
         assert_eq!(parse("5.15.167.4-microsoft-standard-WSL2"), (5, 15));
         assert_eq!(parse("next"), (0, 0));

@@ -8,11 +8,11 @@ use std::io;
 const JOIN_SESSION_KEYRING: libc::c_long = 1;
 /// KEYCTL_SETPERM.
 const SETPERM: libc::c_long = 5;
-/// The kernel's rights of a new named keyring (all to its possessor; its owner may view, read and link), and for the
-/// owner KEY_USR_SEARCH: without it the keyring is not found by its name.
+/// The kernel's rights of a new named keyring (all for its possessor; its owner may view, read and link), plus
+/// KEY_USR_SEARCH for the owner: without it the keyring is not found by its name.
 const FOUND_BY_NAME: libc::c_long = 0x3f13_0000 | 0x0008_0000;
 
-/// Gives the calling process a new, empty, anonymous session keyring in place of the one it inherited
+/// Gives the calling process a new, empty, anonymous session keyring in place of its inherited one
 /// (keyctl_join_session_keyring(3)): keys of the engine's session are then out of reach.
 pub fn join_new_session_keyring() -> io::Result<()> {
     // SAFETY: with a null name the kernel reads no memory of ours; the remaining arguments are ignored.
@@ -29,8 +29,8 @@ pub fn join_new_session_keyring() -> io::Result<()> {
     check(rc).map(drop)
 }
 
-/// Joins the session keyring of this name, which is made if the user has none: as runc does, so that the processes of
-/// one container share theirs.
+/// Joins the session keyring of this name, and makes it if the user has none. As in runc, the processes of one
+/// container share theirs.
 pub fn join_session_keyring(name: &CStr) -> io::Result<()> {
     // SAFETY: `name` is NUL-terminated and lives until the call returns; the kernel only reads it.
     let id = check(unsafe {

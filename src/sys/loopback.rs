@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 const CTL_GET_FREE: libc::Ioctl = 0x4c82;
 /// LOOP_CONFIGURE.
 const CONFIGURE: libc::Ioctl = 0x4c0a;
-/// LO_FLAGS_AUTOCLEAR: the device lets go of the file when nobody uses it any more.
+/// LO_FLAGS_AUTOCLEAR: the device releases the file when its last user closes it.
 const AUTOCLEAR: u32 = 4;
 /// LO_NAME_SIZE.
 const NAME: usize = 64;
@@ -40,16 +40,16 @@ struct Config {
     reserved: [u64; 8],
 }
 
-/// The number of a loop device that nobody uses, by `control` (/dev/loop-control); it is made if there is none. Somebody
-/// else may take it before the caller does.
+/// The number of an unused loop device, through `control` (/dev/loop-control); makes one if there is none. Another
+/// process may take it before the caller does.
 pub fn find_free(control: BorrowedFd<'_>) -> io::Result<u32> {
     // SAFETY: this request takes no argument and touches no memory.
     let number = unsafe { libc::ioctl(control.as_raw_fd(), CTL_GET_FREE) };
     u32::try_from(number).map_err(|_| io::Error::last_os_error())
 }
 
-/// Makes a file the disk of a loop device, until nobody has the device open or mounted. `name` is what `losetup` shows.
-/// EBUSY where the device has a file already.
+/// Attaches a file to a loop device, until the device is neither open nor mounted. `name` is what `losetup` shows.
+/// EBUSY if the device has a file already.
 ///
 /// Since Linux 5.8.
 pub fn attach(device: BorrowedFd<'_>, file: BorrowedFd<'_>, name: &str) -> io::Result<()> {

@@ -3,21 +3,21 @@
 
 use std::io;
 
-/// Where this program's code is mapped: executable, unwritable, file-backed.
+/// The mappings of this program's code: executable, unwritable, file-backed.
 #[derive(Debug, Clone)]
 pub struct Code(Vec<(usize, usize)>);
 
 impl Code {
-    /// Looks it up in /proc/self/maps.
+    /// Reads them from /proc/self/maps.
     pub fn find() -> io::Result<Self> {
         let maps = std::fs::read_to_string("/proc/self/maps")?;
         Ok(Self(maps.lines().filter_map(code_mapping).collect()))
     }
 
-    /// Gives back its pages that are in memory; they come back from the page cache when they run.
+    /// Gives back its pages in memory; they return from the page cache when they run.
     ///
-    /// A process that starts up once and then mostly sleeps keeps all that its start touched otherwise. What was relocated or
-    /// written would be lost (MADV_DONTNEED, madvise(2)), so it is code alone.
+    /// Otherwise a process that starts once and then mostly sleeps keeps everything that its start touched. Only code
+    /// is released: relocated or written data would be lost (MADV_DONTNEED, madvise(2)).
     pub fn release(&self) -> io::Result<()> {
         for (start, end) in &self.0 {
             // SAFETY: a mapping of this process as the kernel told, which this program never unmaps or changes: private, never
@@ -37,7 +37,7 @@ impl Code {
     }
 }
 
-/// Bounds of a line of /proc/self/maps that is code of a file (proc_pid_maps(5)).
+/// The bounds of a line of /proc/self/maps, if it maps the code of a file (proc_pid_maps(5)).
 fn code_mapping(line: &str) -> Option<(usize, usize)> {
     let mut fields = line.split_ascii_whitespace();
     let (start, end) = fields.next()?.split_once('-')?;

@@ -1,6 +1,6 @@
 //! The only place with `unsafe`: one small file for each family of system calls.
 //!
-//! A wrapper makes one call, is named after it, returns `io::Result`, and decides nothing.
+//! A wrapper makes one call, has its name, returns `io::Result`, and decides nothing.
 
 pub mod attempt;
 pub mod bpf;

@@ -1,4 +1,4 @@
-//! mount_setattr(2) and name_to_handle_at(2): rustix and nix have no function for them.
+//! mount_setattr(2) and name_to_handle_at(2), which rustix and nix lack.
 #![expect(unsafe_code, reason = "raw system calls; every block states its proof")]
 
 use std::io;
@@ -6,8 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::kernel::mount_options::{Bits, MountReach, Propagation};
 
-/// Changes attributes of the mount that `root` is the root of, and of those below it, and, if one is given, its type of
-/// propagation.
+/// Changes attributes of the mount with root `root`, and of those below it, and its propagation if one is given.
 ///
 /// Since Linux 5.12, ENOSYS before; EPERM where another user namespace has locked an attribute.
 pub fn change(
@@ -30,9 +29,9 @@ pub fn change(
     set_attr(root, &attr, reach)
 }
 
-/// Maps the ids of a detached mount by those of a user namespace (mount_setattr(2), "ID-mapped mounts").
+/// Maps the ids of a detached mount like those of a user namespace (mount_setattr(2), "ID-mapped mounts").
 ///
-/// Since Linux 5.12; EINVAL on file systems that cannot.
+/// Since Linux 5.12; EINVAL on file systems without support.
 pub fn map_ids(
     root: BorrowedFd<'_>,
     namespace: BorrowedFd<'_>,
@@ -71,10 +70,10 @@ fn set_attr(root: BorrowedFd<'_>, attr: &libc::mount_attr, reach: MountReach) ->
     }
 }
 
-/// Whether the file system of `file` finds files again by handles of theirs (name_to_handle_at(2)). An overlay has none unless it
-/// was mounted with `nfs_export=on`.
+/// Whether the file system of `file` supports file handles (name_to_handle_at(2)). An overlay does only if it was
+/// mounted with `nfs_export=on`.
 pub fn takes_handles(file: BorrowedFd<'_>) -> io::Result<bool> {
-    // As long as the header, with room for no handle: the kernel says how long one would be.
+    // Only the header, without room for a handle: the kernel returns the needed length.
     let mut header = [0_u32; 2];
     let mut mount: libc::c_int = 0;
     // SAFETY: the path is a NUL-terminated literal, and the kernel writes no more than the header, whose first word says that no

@@ -44,7 +44,7 @@ pub fn enter_user(namespace: BorrowedFd<'_>) -> io::Result<()> {
     )?)
 }
 
-/// A descriptor of the network namespace that the calling thread is in.
+/// A descriptor of the calling thread's network namespace.
 ///
 /// `SIOCGSKNS` rather than `/proc/self/ns/net`: it does not depend on the mount at /proc.
 /// Needs `CAP_NET_ADMIN` in that namespace.
@@ -60,13 +60,13 @@ pub fn current() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The cookie of the network namespace that the calling thread is in.
+/// The cookie of the calling thread's network namespace.
 pub fn current_cookie() -> io::Result<u64> {
     use std::os::fd::AsFd;
     socket::netns_cookie(probe_socket()?.as_fd())
 }
 
-/// A fresh socket: it belongs to the namespace of the caller at this moment.
+/// A new socket: it belongs to the caller's current namespace.
 fn probe_socket() -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(
         AddressFamily::UNIX,

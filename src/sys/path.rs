@@ -1,4 +1,4 @@
-//! A path resolved step by step, so that each directory and link on the way can be judged before it is followed.
+//! Resolves a path step by step, so that each directory and link on the way can be checked before it is followed.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::sys::user_namespace;
 
-/// As the kernel's MAXSYMLINKS.
+/// The kernel's MAXSYMLINKS.
 const MOST_LINKS: usize = 40;
 
 /// One component on the way to a path.
@@ -20,14 +20,14 @@ pub struct PathStep<'a> {
     pub directory: &'a Path,
     /// The name in it.
     pub path: &'a Path,
-    /// What lstat(2) says of it.
+    /// Its lstat(2).
     pub found: &'a Metadata,
 }
 
-/// The path without links, as far as there is something; `judge` sees each step before it is taken, and its error ends the walk.
+/// The path without links, as far as it exists. `judge` sees each step before it is taken; its error ends the walk.
 ///
 /// # Errors
-/// What `judge` says, what the kernel says of a step, and ELOOP after forty links.
+/// `judge`'s, the kernel's for a step, and ELOOP after forty links.
 pub fn resolve(path: &Path, mut judge: impl FnMut(PathStep<'_>) -> Result<()>) -> Result<PathBuf> {
     let mut rest: VecDeque<OsString> = names(&std::path::absolute(path)?);
     let (mut at, mut links) = (PathBuf::from("/"), 0);
@@ -39,7 +39,7 @@ pub fn resolve(path: &Path, mut judge: impl FnMut(PathStep<'_>) -> Result<()>) -
         let next = at.join(&name);
         let found = match std::fs::symlink_metadata(&next) {
             Ok(found) => found,
-            // Nothing is there to lead elsewhere.
+            // A missing file leads nowhere else.
             Err(error) if error.kind() == ErrorKind::NotFound && !rest.contains(&"..".into()) => {
                 return Ok(rest.into_iter().fold(next, |path, name| path.join(name)));
             }
@@ -125,18 +125,19 @@ pub struct UnsafePath {
     pub mode: u32,
 }
 
-/// Resolves a path of which every directory, link and file belongs to root or to `user`, and is written by nobody else. In a directory
-/// with the sticky bit (/tmp) only the owner of an entry replaces it (unlink(2)), so there the entry's owner counts.
+/// Resolves a path if every directory, link and file on it belongs to root or to `user`, and others cannot write it. In
+/// a directory with the sticky bit (/tmp) only an entry's owner can replace it (unlink(2)), so the entry's owner
+/// counts.
 ///
 /// # Errors
-/// [`UnsafePath`] as the inner error of one of kind `PermissionDenied`; else what the kernel says.
+/// [`UnsafePath`] as the inner error of one of kind `PermissionDenied`; else the kernel's.
 pub fn resolve_owned(path: &Path, user: u32) -> Result<PathBuf> {
     let root = std::fs::symlink_metadata("/")?;
     judge_owner(Path::new("/"), &root, user)?;
     resolve(path, |step| judge_owner(step.path, step.found, user))
 }
 
-/// As [`resolve_owned`], but for the directory that the path leads to in the end, which may be anybody's.
+/// As [`resolve_owned`], but the directory at the end of the path may be any user's.
 ///
 /// # Errors
 /// As those.
@@ -156,10 +157,10 @@ pub fn resolve_within_owned(path: &Path, user: u32) -> Result<PathBuf> {
 fn judge_owner(path: &Path, found: &Metadata, user: u32) -> Result<()> {
     const STICKY: u32 = 0o1000;
     let (owner, mode) = (user_namespace::owner(found.uid()), found.mode() & 0o7777);
-    // The mode of a link says nothing (symlink(7)).
+    // A link's mode means nothing (symlink(7)).
     let excused = found.is_symlink() || (found.is_dir() && mode & STICKY != 0);
     let written = mode & 0o022 != 0 && !excused;
-    // In a user namespace with several users the node's root is nobody that can be named.
+    // A user namespace with several users does not map the node's root.
     let is_root = owner == 0 || user_namespace::is_unmapped(owner);
     if (is_root || owner == user) && !written {
         return Ok(());
@@ -172,7 +173,7 @@ fn judge_owner(path: &Path, found: &Metadata, user: u32) -> Result<()> {
     Err(Error::new(ErrorKind::PermissionDenied, why))
 }
 
-/// Which step of [`resolve_owned`] other users may change, if that was its error.
+/// The step of a [`resolve_owned`] error that other users may change, if that was its cause.
 pub fn weakest(error: &Error) -> Option<&UnsafePath> {
     error.get_ref()?.downcast_ref()
 }
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_followed_to_the_end_and_no_further() {
+    fn links_are_followed_and_loops_are_errors() {
         let base = base();
         std::fs::create_dir_all(base.join("project/sub")).unwrap();
         symlink("project", base.join("own")).unwrap();

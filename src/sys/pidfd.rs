@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "raw system calls; every block states its proof")]
-//! What a pidfd tells of a process that is gone (ioctl_pidfd(2)).
+//! Reads the exit status of an ended process from its pidfd (ioctl_pidfd(2)).
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,7 +11,7 @@ use super::kernel;
 
 /// `PIDFD_GET_INFO`, with the first form of its structure.
 pub const GET_INFO: u32 = 0xc040_ff0b;
-/// Since 6.15: "give me the exit status", and "here it is".
+/// Since 6.15: requests the exit status in the call, and marks it in the result.
 const INFO_EXIT: u64 = 1 << 3;
 
 /// `struct pidfd_info` of `linux/pidfd.h`, as of Linux 6.13.
@@ -20,25 +20,25 @@ const INFO_EXIT: u64 = 1 << 3;
 struct Info {
     mask: u64,
     cgroup: u64,
-    /// Numbers of process, group and parent, and eight ids of users and groups.
+    /// The ids of the process, its group and its parent, and eight ids of users and groups.
     ids: [u32; 11],
-    /// As wait(2) has it.
+    /// In wait(2)'s form.
     exit_code: i32,
 }
 
 const _: () = assert!(std::mem::size_of::<Info>() == 64);
 
-/// Whether a kernel keeps the status of a process for the holders of its pidfds.
+/// Whether a kernel keeps a process's exit status for its pidfds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExitStatusSupport {
-    /// It does, when somebody has reaped the process: since Linux 6.15 ("pidfs: allow to retrieve exit information").
+    /// Yes, once the process is reaped: since Linux 6.15 ("pidfs: allow to retrieve exit information").
     Kept,
-    /// It does not.
+    /// No.
     Forgotten,
 }
 
 impl ExitStatusSupport {
-    /// As the running kernel has it.
+    /// The running kernel's.
     pub fn of_kernel() -> Self {
         match kernel::version() >= (6, 15) {
             true => Self::Kept,
@@ -47,11 +47,11 @@ impl ExitStatusSupport {
     }
 }
 
-/// Waits, at most as long as said, until somebody has reaped the process. Returns its status as a shell has it: 128 + n for signal n.
-/// `None`: nobody has reaped it. The process must be visible in the caller's pid namespace.
+/// Waits, at most `within`, until the process is reaped. Returns its status as a shell shows it: 128 + n for signal n.
+/// `None` if it was not reaped. The process must be visible in the caller's pid namespace.
 pub fn exit_status(pidfd: BorrowedFd<'_>, within: Duration) -> io::Result<Option<i32>> {
     let mut fds = [PollFd::from_borrowed_fd(pidfd, PollFlags::empty())];
-    // No more than a minute is ever asked for.
+    // Callers wait at most a minute.
     let limit = Timespec::try_from(within).map_err(io::Error::other)?;
     rustix::io::retry_on_intr(|| poll(&mut fds, Some(&limit)))?;
     if !fds[0].revents().contains(PollFlags::HUP) {
@@ -75,7 +75,7 @@ pub fn exit_status(pidfd: BorrowedFd<'_>, within: Duration) -> io::Result<Option
     Ok((info.mask & INFO_EXIT != 0).then(|| status(info.exit_code)))
 }
 
-/// A status of wait(2) as a shell has it.
+/// A wait(2) status as a shell shows it.
 fn status(wait: i32) -> i32 {
     match libc::WIFSIGNALED(wait) {
         true => 128 + libc::WTERMSIG(wait),

@@ -19,12 +19,11 @@ pub fn is_single_threaded() -> io::Result<bool> {
     Ok(std::fs::read_dir("/proc/self/task")?.count() == 1)
 }
 
-/// Forks; the child runs `work`, exits with its result, and never comes back to the
-/// caller's stack.
+/// Forks; the child runs `work`, exits with its result, and never returns to the caller's stack.
 ///
 /// The process must be single-threaded: then the child may allocate like any other code.
 pub fn fork_into(work: impl FnOnce() -> i32) -> io::Result<Pid> {
-    // Where /proc is hidden already, there is no telling.
+    // If /proc is hidden already, this cannot be told.
     debug_assert!(is_single_threaded().unwrap_or(true));
     // SAFETY: with one thread (checked above in debug builds) no lock can be held by a thread that
     // the child does not have, so the child may run any code.
@@ -102,13 +101,13 @@ unsafe fn clone(birth: Birth<'_>) -> io::Result<Option<Child>> {
     Ok(Some(Child { pid, pidfd }))
 }
 
-/// The next child of this process, and all after it, are in a pid namespace of their own, whose first process that child is.
+/// Moves this process's next child, and all later ones, to a new pid namespace, whose init process is that child.
 pub fn unshare_pids() -> io::Result<()> {
     // SAFETY: CLONE_NEWPID alone leaves memory, descriptors and the calling process itself as they are.
     Ok(unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWPID) }?)
 }
 
-/// Ends this process at once: no destructor and no exit handler runs.
+/// Ends this process at once, without destructors and exit handlers.
 pub fn end(code: i32) -> ! {
     // SAFETY: _exit takes an integer and does not return.
     unsafe { libc::_exit(code) }
@@ -117,9 +116,9 @@ pub fn end(code: i32) -> ! {
 /// A process made by [`spawn`].
 #[derive(Debug)]
 pub struct Child {
-    /// Its number in the caller's pid namespace.
+    /// Its pid in the caller's pid namespace.
     pub pid: Pid,
-    /// A handle that cannot be taken for another process.
+    /// A handle that always means this process.
     pub pidfd: OwnedFd,
 }
 
@@ -130,7 +129,7 @@ pub struct NewProgram<'a> {
     pub file: BorrowedFd<'a>,
     /// argv, beginning with the name.
     pub arguments: &'a [CString],
-    /// They become descriptors 0, 1, 2 and so on; everything else is closed.
+    /// They become descriptors 0, 1, 2 and so on; all others are closed.
     pub descriptors: &'a [BorrowedFd<'a>],
     /// `CLONE_NEW*` flags.
     pub namespaces: u64,
@@ -202,7 +201,7 @@ fn become_program(
                 libc::AT_EMPTY_PATH,
             );
         }
-        // The parent sees the bootstrap socket close and says that the sidecar did not start.
+        // The parent sees the bootstrap socket close and reports that the sidecar did not start.
         libc::_exit(127)
     }
 }
@@ -223,7 +222,7 @@ pub fn block_signals() -> io::Result<()> {
     done(rc.into())
 }
 
-/// The Landlock ABI of this kernel; 0 where it has none or it is switched off.
+/// The Landlock ABI of this kernel; 0 if it is missing or switched off.
 pub fn landlock_abi() -> io::Result<u32> {
     const VERSION: libc::c_uint = 1;
     // SAFETY: with the VERSION flag the call wants a null pointer and size 0, and makes nothing.
@@ -273,7 +272,7 @@ pub fn group_ids() -> io::Result<[u32; 3]> {
     Ok(ids)
 }
 
-/// Marks every descriptor from `first` on to be closed by execve.
+/// Marks every descriptor from `first` on as close-on-exec.
 pub fn close_on_exec_from(first: u32) -> io::Result<()> {
     // SAFETY: close_range(2) takes three integers; with this flag it closes nothing that somebody may own.
     done(unsafe {
@@ -286,8 +285,8 @@ pub fn close_on_exec_from(first: u32) -> io::Result<()> {
     })
 }
 
-/// Makes these the process's descriptors 0 and 1, and closes all others; the owner of one of those must not use it again,
-/// nor close it. For a forked child that ends by `_exit`.
+/// Makes these the process's descriptors 0 and 1, and closes all others; their owners must not use them again, nor
+/// close them. For a forked child that ends by `_exit`.
 pub fn keep_only(kept: [BorrowedFd<'_>; 2]) -> io::Result<()> {
     // SAFETY: calls with integers alone, in a forked child: the copies are above both targets, so neither is overwritten
     // before it is used, and by this function's contract nobody uses what is closed.
@@ -307,8 +306,9 @@ pub fn keep_only(kept: [BorrowedFd<'_>; 2]) -> io::Result<()> {
     }
 }
 
-/// Closes every descriptor but this one, the standard streams, and /dev/urandom, which the crate `getrandom` opens once and keeps
-/// by its number; the owner of another must not use it again, nor close it. For a forked child that ends by `_exit`.
+/// Closes every descriptor except this one, the standard streams, and /dev/urandom, which the crate `getrandom` opens
+/// once and keeps by its number. Owners of others must not use them again, nor close them. For a forked child that ends
+/// by `_exit`.
 pub fn close_all_but(kept: BorrowedFd<'_>) -> io::Result<()> {
     let kept = kept.as_raw_fd();
     let stays = |number: RawFd| number == kept || is_random_source(number);
@@ -324,7 +324,7 @@ pub fn close_all_but(kept: BorrowedFd<'_>) -> io::Result<()> {
     close_range(first, RawFd::MAX)
 }
 
-/// Descriptors that a process has at its start.
+/// Descriptors below this number are checked.
 const MOST_SEARCHED: RawFd = 256;
 
 /// Whether it is /dev/urandom (linux/Documentation/admin-guide/devices.txt).
@@ -340,7 +340,7 @@ fn is_random_source(number: RawFd) -> bool {
     stat.st_mode & libc::S_IFMT == libc::S_IFCHR && stat.st_rdev == libc::makedev(1, 9)
 }
 
-/// Closes the descriptors from `first` to `last`, if there is any.
+/// Closes the descriptors from `first` to `last`, if any.
 fn close_range(first: RawFd, last: RawFd) -> io::Result<()> {
     if last < first {
         return Ok(());
@@ -349,8 +349,8 @@ fn close_range(first: RawFd, last: RawFd) -> io::Result<()> {
     done(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) })
 }
 
-/// Overwrites the arguments and the environment that this process was executed with, as /proc/PID/cmdline and environ show
-/// them. For a forked child that never asks for either again.
+/// Overwrites this process's arguments and environment, as /proc/PID/cmdline and environ show them. For a forked child
+/// that reads neither again.
 pub fn forget_arguments() -> io::Result<()> {
     // arg_start, arg_end, env_start and env_end are the fields 48 to 51 (proc_pid_stat(5)); the third comes after the name.
     const FIRST: usize = 48 - 3;
@@ -372,7 +372,7 @@ pub fn forget_arguments() -> io::Result<()> {
     Ok(())
 }
 
-/// A descriptor that was inherited under this number; `None` if nothing is open there.
+/// The inherited descriptor with this number; `None` if it is not open.
 pub fn borrow_inherited(number: i32) -> Option<std::os::fd::BorrowedFd<'static>> {
     // SAFETY: fcntl(2) with F_GETFD takes an integer and touches no memory.
     let open = number >= 0 && unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0;

@@ -1,5 +1,4 @@
-//! Which process a number means: numbers are used again, and no two processes share a number and a start time
-//! (proc_pid_stat(5)).
+//! Identifies a process: pids are used again, but no two processes share a pid and a start time (proc_pid_stat(5)).
 
 use std::io;
 
@@ -7,23 +6,23 @@ use serde::{Deserialize, Serialize};
 
 use super::procfs;
 
-/// A process, known by its number and the time at which it started.
+/// A process, identified by its pid and its start time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProcessId {
-    /// The number in the runtime's pid namespace.
+    /// The pid in the runtime's pid namespace.
     pub pid: i32,
     /// Field 22 of /proc/<pid>/stat (proc_pid_stat(5)), clock ticks after boot.
     pub start_time: u64,
 }
 
 impl ProcessId {
-    /// The process that has this number now.
+    /// The process that has this pid now.
     pub fn of(pid: i32) -> Option<Self> {
         Self::read(pid).ok()
     }
 
-    /// The same, with the reason why there is none.
+    /// The same, with an error if there is none.
     pub fn read(pid: i32) -> io::Result<Self> {
         let start_time = Stat::read(pid)?.start_time;
         Ok(Self { pid, start_time })
@@ -48,12 +47,12 @@ struct Stat {
 
 impl Stat {
     fn read(pid: i32) -> io::Result<Self> {
-        // Its name may be any bytes: no process hides by that.
+        // Its name may be any bytes; that must not hide a process.
         let text = procfs::lossy(format!("/proc/{pid}/stat"))?;
         Self::parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// The name, field 2, is in parentheses and may hold anything, so the fields count from the last one that closes.
+    /// Field 2, the name, is in parentheses and may hold anything, so fields count from the last closing one.
     fn parse(text: &str) -> Option<Self> {
         let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
         let state = fields.next()?.chars().next()?;
@@ -80,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_found_whatever_bytes_its_name_is() {
+    fn a_process_is_found_with_any_bytes_in_its_name() {
         use std::io::Read;
         use std::process::{Command, Stdio};
         let script = "printf '\\377' >/proc/$$/comm; echo; read line";
@@ -101,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_means_the_process_that_has_it_now_and_no_other() {
+    fn a_pid_and_start_time_mean_one_process_only() {
         let own = ProcessId::of(std::process::id() as i32).unwrap();
         assert!(own.is_alive());
         let earlier = ProcessId {

@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// The size of one read(2). More than a page, so that everything the kernel has ready fits.
+/// The size of one read(2). More than a page, so that everything ready fits.
 const AT_ONCE: usize = 16 * 1024;
 
-/// All of a file.
+/// The whole file.
 pub fn bytes(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     at_most(File::open(path)?, u64::MAX)
 }
@@ -33,13 +33,13 @@ pub fn at_most(mut file: impl Read, most: u64) -> io::Result<Vec<u8>> {
     Ok(all)
 }
 
-/// All of a file that is text.
+/// The whole file, as text.
 pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
     String::from_utf8(bytes(path)?)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// All of a file that a process has a say in: its name, or that of a directory, may be no text.
+/// The whole file, whose bytes a process can choose: its name, or a directory's, may not be text.
 pub fn lossy(path: impl AsRef<Path>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes(path)?).into_owned())
 }

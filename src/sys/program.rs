@@ -1,9 +1,9 @@
 #![expect(unsafe_code, reason = "raw system calls; every block states its proof")]
-//! Programs of the node that agentbox itself executes: by an absolute path that only root can change, never by a search along PATH,
-//! with no variable of the caller's but those that are named.
+//! Programs of the node that agentbox itself executes: by an absolute path that only root can change, never by a search
+//! along PATH, and only with the listed variables of the caller.
 //!
-//! PATH may hold a directory that an agent wrote in an earlier run (an activated virtual environment in a workspace), and what is
-//! executed here has the caller's rights and no walls.
+//! PATH may have a directory that an agent wrote in an earlier run (an activated virtual environment in a workspace),
+//! and these programs run with the caller's rights and without walls.
 
 use std::ffi::OsStr;
 use std::io;
@@ -18,7 +18,7 @@ use landlock::{
 
 use super::path::resolve_owned;
 
-/// Where a distribution installs its programs.
+/// Where distributions install programs.
 const DIRECTORIES: [&str; 7] = [
     "/usr/bin",
     "/bin",
@@ -26,17 +26,17 @@ const DIRECTORIES: [&str; 7] = [
     "/sbin",
     "/usr/local/bin",
     "/usr/local/sbin",
-    // NixOS has no other.
+    // NixOS has only this one.
     "/run/current-system/sw/bin",
 ];
 
-/// PATH of such a program, in which it finds others.
+/// The PATH of such a program, for programs that it starts.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The path of a system's program.
+/// The path of a system program.
 ///
 /// # Errors
-/// `NotFound` where no directory of [`DIRECTORIES`] has it as a file that only root can change.
+/// `NotFound` if no directory of [`DIRECTORIES`] has it as a file that only root can change.
 pub fn find(name: &str) -> io::Result<PathBuf> {
     let mut places = DIRECTORIES
         .iter()
@@ -46,7 +46,7 @@ pub fn find(name: &str) -> io::Result<PathBuf> {
         .ok_or_else(|| missing(name))
 }
 
-/// A path without links if it leads to a file that only root can change.
+/// The path without links, if it leads to a file that only root can change.
 pub fn only_roots(path: &Path) -> Option<PathBuf> {
     let real = resolve_owned(path, 0).ok()?;
     real.is_file().then_some(real)
@@ -60,7 +60,7 @@ fn missing(name: &str) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, why)
 }
 
-/// A call of a program by its own path: no input, and of the caller's environment only these variables.
+/// A command by the program's own path: without input, and with only these variables of the caller's environment.
 pub fn command(program: &Path, variables: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.env_clear().env("PATH", PATH).stdin(Stdio::null());
@@ -72,7 +72,7 @@ pub fn command(program: &Path, variables: &[&str]) -> Command {
     command
 }
 
-/// Directories of the system that a confined program reads, and runs programs of.
+/// System directories that a confined program reads, and runs programs from.
 const SYSTEM: [&str; 20] = [
     "/usr",
     "/bin",
@@ -96,16 +96,16 @@ const SYSTEM: [&str; 20] = [
     "/root/.cargo",
 ];
 
-/// The files of a confined program besides the system's.
+/// The additional files of a confined program.
 pub struct ProgramReach<'a> {
-    /// Files and directories that it reads.
+    /// Files and directories that it may read.
     pub reads: Vec<PathBuf>,
-    /// The directory that it writes.
+    /// The directory that it may write.
     pub writes: &'a Path,
 }
 
-/// Lets the program, and all that it starts, read and run what is the system's, read what is named, write one directory, and nothing
-/// else (landlock(7)). It may connect: package managers ask their index.
+/// Lets the program, and all that it starts, read and run system files, read the listed files and write one directory,
+/// nothing else (landlock(7)). It may connect: package managers query their index.
 ///
 /// # Errors
 /// The kernel has no Landlock.
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_of_the_system_is_found_and_no_other() {
+    fn only_system_programs_are_found() {
         let shell = find("sh").unwrap();
         assert!(shell.is_absolute() && !shell.is_symlink(), "{shell:?}");
         let error = find("no-such-program").unwrap_err().to_string();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_the_environment_is_handed_on_unless_it_is_named() {
+    fn only_listed_variables_are_passed_on() {
         let shell = find("sh").unwrap();
         let said = |variables: &[&str]| {
             let mut command = command(&shell, variables);

@@ -17,15 +17,15 @@ pub fn of(number: i32) -> Option<Signal> {
     Signal::from_named_raw(number).or_else(|| realtime(number))
 }
 
-/// Gives every signal its default disposition, and blocks none: an ignored signal stays so over execve(2), and an engine
-/// that was started by nohup(1), or Rust's own SIGPIPE, is not the program's.
+/// Gives every signal its default disposition, and blocks none. An ignored signal stays ignored over execve(2), so the
+/// program must not get those of an engine under nohup(1), or Rust's own SIGPIPE.
 pub fn reset() {
     /// `struct sigaction` of the kernel on x86-64 (handler, flags, restorer, mask), all zero: SIG_DFL.
     const DEFAULT: [u64; 4] = [0; 4];
     /// The size of the mask.
     const MASK: usize = 8;
     for number in 1..=64_i32 {
-        // By the system call: the C library keeps two numbers for itself and refuses to change them.
+        // By the system call: the C library reserves two numbers and refuses to change them.
         // SAFETY: the kernel reads the 32 bytes of DEFAULT and writes nothing. A default disposition runs no code. For
         // SIGKILL and SIGSTOP the call fails, and nothing happens.
         unsafe {
@@ -50,7 +50,7 @@ pub fn reset() {
 /// Ignores signals, in this process and those that it forks.
 ///
 /// # Errors
-/// The kernel's, for one that cannot be ignored.
+/// The kernel's, for a signal that cannot be ignored.
 pub fn ignore(signals: &[Signal]) -> std::io::Result<()> {
     for one in signals {
         // SAFETY: SIG_IGN runs no code, and the number is a signal's.
@@ -62,7 +62,7 @@ pub fn ignore(signals: &[Signal]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Whether seccomp(2) filters are there and may kill a whole process (Linux 4.14).
+/// Whether the kernel has seccomp(2) filters that can kill a whole process (Linux 4.14).
 pub fn can_kill_by_seccomp() -> bool {
     const GET_ACTION_AVAIL: libc::c_long = 2;
     let action: u32 = libc::SECCOMP_RET_KILL_PROCESS;

@@ -1,8 +1,8 @@
 #![expect(unsafe_code, reason = "raw system calls; every block states its proof")]
-//! Local sockets that carry descriptors, and the question which network namespace a socket is in.
+//! Local sockets that carry descriptors, and a socket's network namespace.
 //!
-//! Everything here is `SOCK_SEQPACKET`: one send is one receive, so a reader never has to guess
-//! where a message ends, and a truncated message is an error instead of half a message.
+//! Everything here is `SOCK_SEQPACKET`: one send is one receive, so a reader need not guess where a message ends, and a
+//! truncated message is an error instead of half a message.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -21,7 +21,7 @@ pub const MAX_FDS: usize = 240;
 /// One received message; its bytes are in the caller's buffer.
 #[derive(Debug)]
 pub struct Datagram {
-    /// How many bytes of the buffer were written. Zero means that the other side is gone.
+    /// How many bytes of the buffer were written. Zero means that the other side has closed.
     pub len: usize,
     /// The descriptors that came with it, all close-on-exec.
     pub fds: Vec<OwnedFd>,
@@ -81,7 +81,7 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Datagram
             RecvFlags::CMSG_CLOEXEC,
         )
     })?;
-    // Drained before any error returns, so that what did arrive is closed and not leaked.
+    // Drained before errors return, so that received descriptors are closed and not leaked.
     let mut fds = Vec::new();
     for ancillary in control.drain() {
         if let RecvAncillaryMessage::ScmRights(rights) = ancillary {
@@ -100,7 +100,7 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Datagram
     })
 }
 
-/// As [`receive`], but gives up with `TimedOut` after `limit`.
+/// As [`receive`], but fails with `TimedOut` after `limit`.
 pub fn receive_within(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -111,14 +111,14 @@ pub fn receive_within(
     }
     match receive(socket, buffer) {
         // If a peer closes with our bytes unread, the connection is reset, and the kernel reports that before the
-        // peer's last bytes. Its last words are what we want: ask again, once.
+        // peer's last bytes. We want those: receive again, once.
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => receive(socket, buffer),
         other => other,
     }
 }
 
-/// Receives one message and the pid of its sender, in this process's numbers: (0, None) if the other side is gone.
-/// The socket must have `SO_PASSCRED` (unix(7)). Gives up with `TimedOut` after `limit`.
+/// Receives one message and the pid of its sender, in this process's pid namespace: (0, None) if the other side has
+/// closed. The socket must have `SO_PASSCRED` (unix(7)). Fails with `TimedOut` after `limit`.
 pub fn receive_with_sender(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -146,7 +146,7 @@ pub fn receive_with_sender(
     Ok((message.bytes, sender))
 }
 
-/// Sends all of `bytes` over a stream, and at most [`MAX_FDS`] descriptors with the first of them; never raises SIGPIPE.
+/// Sends all of `bytes` over a stream, and at most [`MAX_FDS`] descriptors with the first byte; never raises SIGPIPE.
 pub fn send_stream(
     socket: BorrowedFd<'_>,
     bytes: &[u8],
@@ -175,8 +175,7 @@ pub fn wait_readable(fd: BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
     Ok(ready)
 }
 
-/// Waits until one of `fds` is readable or hung up, and says which are; none when `limit` passed
-/// first.
+/// Waits until one of `fds` is readable or hung up, and returns which; none if `limit` passed first.
 pub fn wait_any<const N: usize>(
     fds: [BorrowedFd<'_>; N],
     limit: Duration,
@@ -196,7 +195,7 @@ pub fn wait_any<const N: usize>(
     }
 }
 
-/// `SO_PEERCRED`: the user who connected. Not its pid, which is 0 where this process does not see it.
+/// `SO_PEERCRED`: the connected user. Not the pid, which is 0 if this process cannot see it.
 pub fn peer_uid(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let mut peer = libc::ucred {
         pid: 0,
@@ -221,10 +220,10 @@ pub fn peer_uid(socket: BorrowedFd<'_>) -> io::Result<u32> {
     }
 }
 
-/// `SO_NETNS_COOKIE`: the number of the network namespace that `socket` was made in.
+/// `SO_NETNS_COOKIE`: the cookie of the network namespace in which `socket` was made.
 ///
-/// Since Linux 5.14; `ENOPROTOOPT` before. Unlike an inode number it is never used twice while
-/// the machine is up, which is why namespaces are recognised by nothing else here.
+/// Since Linux 5.14; `ENOPROTOOPT` before. Unlike an inode number it is never reused while the machine is up, which is
+/// why only it identifies namespaces here.
 pub fn netns_cookie(socket: BorrowedFd<'_>) -> io::Result<u64> {
     let mut cookie = 0_u64;
     let mut len = 8 as libc::socklen_t;
@@ -246,10 +245,10 @@ pub fn netns_cookie(socket: BorrowedFd<'_>) -> io::Result<u64> {
     }
 }
 
-/// `SO_RCVLOWAT` (socket(7)): a stream counts as readable when so many bytes wait, or when nothing follows them.
+/// `SO_RCVLOWAT` (socket(7)): a stream counts as readable when this many bytes wait, or at its end.
 ///
-/// Whoever waits already is told at once when a lower number makes it readable (tcp_set_rcvlowat, Linux 4.18). The kernel
-/// takes less where the receive buffer may not become so large.
+/// A lower number wakes waiting readers at once if it makes the stream readable (tcp_set_rcvlowat, Linux 4.18). The
+/// kernel uses less if the receive buffer may not become so large.
 pub fn wake_at(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     let bytes = libc::c_int::try_from(bytes).map_err(|_| invalid("more than a socket holds"))?;
     // SAFETY: `bytes` is a c_int that lives across the call, and the length is its own; the call keeps no pointer.
@@ -270,7 +269,7 @@ pub fn wake_at(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
 
 /// Takes ownership of a descriptor that this program was started with, and makes it close-on-exec.
 ///
-/// Call it once per number, first thing in `main`: the numbers are agreed with our parent.
+/// Call it once per number, first in `main`: the numbers are agreed with our parent.
 pub fn take_inherited(fd: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: fcntl with F_SETFD takes an integer and no pointer; a number that is not open
     // gives EBADF.

@@ -1,13 +1,14 @@
 #![expect(unsafe_code, reason = "the program's first instructions")]
 //! The program's first instructions, before the C library's.
 //!
-//! A verb that enters a container runs from a read-only, detached mount of the program's file ([`crate::runtime::seal`], which
-//! checks that and says why where it cannot be). To get there it executes itself again. The C library takes most of a
-//! millisecond to begin on a virtual machine, where each of its eighty `cpuid` goes to the hypervisor, and Rust's some more:
-//! what is executed again does without both.
+//! A verb that enters a container runs from a read-only, detached mount of the program's file ([`crate::runtime::seal`]
+//! checks that, and reports why if it cannot be). To get there it executes itself again. The C library takes most of a
+//! millisecond to begin on a virtual machine, where each of its eighty `cpuid` goes to the hypervisor, and Rust takes
+//! some more. This code executes the program again before both.
 //!
-//! The linker finds the code by its name (build.rs). Whatever is not as expected leaves it to the seal: a verb that is none of these, descriptors that systemd hands over, a call
-//! that fails. Only system calls are made: at this point no address is relocated, and no function of a library may be called.
+//! The linker finds the code by its name (build.rs). Anything unexpected is left to the seal: another verb, descriptors
+//! from systemd, a failed call. Only system calls are made: no address is relocated yet, and no library function may be
+//! called.
 
 // On the stack: argc, argv and a null, envp and a null (the System V ABI for AMD64, "Process Initialization").
 core::arch::global_asm!(

@@ -20,8 +20,8 @@ pub struct JoinedUser {
 
 /// Joins a user namespace and takes ids of it, for the calling thread, which must be the only one.
 ///
-/// The groups from before are meaningless there and go; where the namespace forbids setgroups(2) they stay.
-/// Keeps the permitted capabilities over the change of user: the caller drops them by a plan.
+/// The previous groups mean nothing there and are dropped; if the namespace forbids setgroups(2) they stay. Keeps the
+/// permitted capabilities over the change of user: the caller drops them by a plan.
 pub fn join(user: &JoinedUser) -> io::Result<()> {
     let JoinedUser {
         namespace,
@@ -41,7 +41,8 @@ pub fn join(user: &JoinedUser) -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_setresuid, *uid, *uid, *uid) })
 }
 
-/// Gives the calling thread, which must be the only one, another effective group, and leaves its real and saved ones (setresgid(2)).
+/// Gives the calling thread, which must be the only one, another effective group; its real and saved ones stay
+/// (setresgid(2)).
 pub fn set_effective_group(gid: u32) -> io::Result<()> {
     let same = u32::MAX;
     // SAFETY: three integers; setresgid(2) touches no memory.
@@ -80,13 +81,13 @@ pub fn make_namespace(uid_map: &str, gid_map: &str) -> io::Result<OwnedFd> {
     let (ours, theirs) = super::socket::pair()?;
     let mut ours = Some(ours);
     let child = super::process::fork_into(|| {
-        // The parent's end, or the child would wait for itself.
+        // Close the parent's end, or the child would wait for itself.
         drop(ours.take());
         // SAFETY: CLONE_NEWUSER alone leaves memory and descriptors as they are; this process has one thread.
         let made = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWUSER) };
         let mut byte = [0];
         let told = made.is_ok() && rustix::io::write(&theirs, &[1]).is_ok();
-        // Until the maps are written and the namespace is held by the descriptor.
+        // Wait until the maps are written and a descriptor holds the namespace.
         i32::from(!told || rustix::io::read(&theirs, &mut byte).is_err())
     })?;
     drop(theirs);
@@ -111,8 +112,8 @@ fn hold(child: Pid, ours: &OwnedFd, uid_map: &str, gid_map: &str) -> io::Result<
     Ok(std::fs::File::open(format!("/proc/{child}/ns/user"))?.into())
 }
 
-/// Runs something with the file system's ids of root, which new files then belong to (setfsuid(2)). Afterwards the
-/// effective capabilities over files are gone, unless the process is root.
+/// Runs `work` with root's file system ids, so that new files belong to root (setfsuid(2)). Afterwards the effective
+/// capabilities over files are gone, unless the process is root.
 pub fn with_files_of_root<T>(work: impl FnOnce() -> T) -> T {
     let (user, group) = set_file_ids(0, 0);
     let result = work();
@@ -120,7 +121,7 @@ pub fn with_files_of_root<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Sets the file system's ids and returns those before.
+/// Sets the file system ids and returns the previous ones.
 fn set_file_ids(user: u32, group: u32) -> (u32, u32) {
     // SAFETY: integers alone; both return the id before, and never fail in a way that shows (setfsuid(2)).
     let group = unsafe { libc::syscall(libc::SYS_setfsgid, group) };

@@ -1,5 +1,6 @@
 #![expect(unsafe_code, reason = "raw system calls; every block states its proof")]
-//! User namespaces with one user and one group (user_namespaces(7)), the only ones that an ordinary user can make alone.
+//! User namespaces with one user and one group (user_namespaces(7)), the only kind that an ordinary user can make
+//! alone.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -9,18 +10,18 @@ use rustix::thread::UnshareFlags;
 
 use crate::sys::procfs;
 
-/// kernel.overflowuid, as every distribution leaves it.
+/// kernel.overflowuid, the default of every distribution.
 const OVERFLOW: u32 = 65534;
 
-/// What uid_map said last, since it is asked for every file.
+/// The cached uid_map, which is needed for every file.
 static ONLY: Mutex<Option<Option<IdMapLine>>> = Mutex::new(None);
 
-/// What [`only_user`] found last, since each step of `create` asks it.
+/// The cached result of [`only_user`], which each step of `create` needs.
 static USER: Mutex<Option<Option<Ids>>> = Mutex::new(None);
 
 const UID_MAP: &str = "/proc/self/uid_map";
 
-/// The one user and the one group of a user namespace, as the namespace above knows them.
+/// The only user and the only group of a user namespace, by their ids in the parent namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ids {
     /// User id.
@@ -29,8 +30,8 @@ pub struct Ids {
     pub gid: u32,
 }
 
-/// Moves the calling process, which must have one thread, to a new user namespace and a new mount namespace that belongs to
-/// it. It has all capabilities there, and nobody is mapped yet.
+/// Moves the calling process, which must have one thread, to a new user namespace and a new mount namespace that
+/// belongs to it. It has all capabilities there, and no user is mapped yet.
 pub fn unshare_with_mounts() -> io::Result<()> {
     unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS)
 }
@@ -47,15 +48,15 @@ fn unshare(flags: UnshareFlags) -> io::Result<()> {
     Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
 }
 
-/// The maps are others from now on.
+/// The maps have changed.
 fn forget() {
     *ONLY.lock().unwrap_or_else(PoisonError::into_inner) = None;
     *USER.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
-/// Maps one user and one group: `inside` are their numbers in the calling process's namespace, which has no map yet, and
-/// `above` those of the namespace above, which are the caller's. setgroups(2) is given up first: the kernel wants that of
-/// whoever has no capability above.
+/// Maps one user and one group: `inside` are their ids in the calling process's namespace, which has no map yet, and
+/// `above` those in the parent namespace, which are the caller's. Gives up setgroups(2) first, as the kernel requires
+/// from callers without a capability in the parent.
 pub fn map_one(inside: Ids, above: Ids) -> io::Result<()> {
     forget();
     write("/proc/self/setgroups", "deny")?;
@@ -69,7 +70,7 @@ pub fn map_one(inside: Ids, above: Ids) -> io::Result<()> {
     )
 }
 
-/// One write, as the kernel wants a map.
+/// Writes a map in one write, as the kernel requires.
 fn write(path: &str, text: &str) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
@@ -79,8 +80,8 @@ fn write(path: &str, text: &str) -> io::Result<()> {
     }
 }
 
-/// Whom root of the calling process's user namespace is above, if it is the only user there; `None` where the namespace has
-/// other users, as the node's first one has all. Read once, and again after the calling process has made a user namespace.
+/// Who root of this user namespace is in the parent, if it is the only user; `None` if the namespace has other users,
+/// as the initial one has all. Read once, and again after this process has made a user namespace.
 pub fn only_user() -> io::Result<Option<Ids>> {
     let mut known = USER.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(user) = *known {
@@ -91,12 +92,12 @@ pub fn only_user() -> io::Result<Option<Ids>> {
     Ok(*known.insert(uid.zip(gid).map(|(uid, gid)| Ids { uid, gid })))
 }
 
-/// Whether a number stands for users of whom this user namespace knows nothing, and not for its own user of this number.
+/// Whether an id stands for users whom this user namespace does not map, and not for its own user of this id.
 pub fn is_unmapped(shown: u32) -> bool {
     shown == OVERFLOW && procfs::text(UID_MAP).is_ok_and(|map| !maps(&map, OVERFLOW))
 }
 
-/// Whether a map (user_namespaces(7)) has a line for this number.
+/// Whether a map (user_namespaces(7)) has a line for this id.
 fn maps(map: &str, id: u32) -> bool {
     map.lines().any(|line| {
         let mut fields = line.split_ascii_whitespace();
@@ -110,11 +111,12 @@ fn maps(map: &str, id: u32) -> bool {
     })
 }
 
-/// Who owns a file, as far as that can be told: in a user namespace with one user the kernel shows that person by the
-/// number there, root's in [`unshare_with_mounts`]'s, and everybody else, root among them, as the overflow user (user_namespaces(7), "Unmapped user and group IDs"). Nobody's files are
-/// taken for root's then, and the person's for the person's. What counts is that the person cannot have made it.
+/// A file's owner, as far as it can be told. In a user namespace with one user the kernel shows that user's id there
+/// (root's in [`unshare_with_mounts`]'s), and all other users, also root, as the overflow user (user_namespaces(7),
+/// "Unmapped user and group IDs"). Then the overflow user counts as root, and the mapped id as the user. What matters
+/// is that the user cannot have made the file.
 pub fn owner(shown: u32) -> u32 {
-    // A user namespace is entered by one's own making alone, below.
+    // Only the functions below enter a user namespace.
     let mut known = ONLY.lock().unwrap_or_else(PoisonError::into_inner);
     owner_in(
         shown,
@@ -153,7 +155,7 @@ fn one(map: &str) -> Option<IdMapLine> {
     }
 }
 
-/// Whom root is above, where there is nobody else.
+/// Who root is in the parent, if it is the only user.
 fn only(map: &str) -> Option<u32> {
     one(map).filter(|one| one.inside == 0).map(|one| one.above)
 }
@@ -163,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_person_is_never_taken_for_root() {
+    fn the_user_is_never_taken_for_root() {
         let me = one("0 1000 1");
         assert_eq!((owner_in(0, me), owner_in(OVERFLOW, me)), (1000, 0));
         let myself = one("1000 1000 1");
@@ -171,7 +173,7 @@ mod tests {
             (owner_in(1000, myself), owner_in(OVERFLOW, myself)),
             (1000, 0)
         );
-        // Without a namespace of one's own, and for root's own in one, numbers are what they are.
+        // Without a user namespace, and in one of root's own, ids are unchanged.
         for only in [None, one("0 0 1"), one("0 0 4294967295")] {
             assert_eq!((owner_in(0, only), owner_in(OVERFLOW, only)), (0, OVERFLOW));
         }
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_map_of_root_alone_is_one_users() {
+    fn only_a_map_with_root_alone_has_one_user() {
         assert_eq!(only("         0       1000          1\n"), Some(1000));
         for other in [
             "",
@@ -194,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nodes_own_namespace_maps_everybody() {
+    fn the_nodes_namespace_maps_every_user() {
         assert!(maps("         0          0 4294967295\n", OVERFLOW));
         assert!(!maps("0 1000 1\n1 100000 65000\n", OVERFLOW));
         assert!(maps("0 1000 1\n1 100000 65536\n", OVERFLOW));

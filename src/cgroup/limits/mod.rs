@@ -1,6 +1,6 @@
 //! Limits of a running container, written straight to its cgroup (cgroups(7), the kernel's admin-guide/cgroup-v1 and
-//! cgroup-v2). What is not asked for stays as it is; as with runc, 0 asks for nothing, except for `cpu.idle` and
-//! `cpu.burst`. Device rules are no limits and are never changed.
+//! cgroup-v2). Limits that are not requested stay. As with runc, 0 requests nothing, except for `cpu.idle` and
+//! `cpu.burst`. Device rules are no limits and never change.
 
 mod refusal;
 mod v1;
@@ -19,7 +19,7 @@ use crate::render::limits::CurrentLimits;
 
 pub use refusal::LimitRefusal;
 
-/// Writes the limits that are asked for. A limit that this node cannot set is an error, and those before it stay set.
+/// Writes the requested limits. A limit that this node cannot set is an error; earlier ones stay set.
 pub fn apply(controllers: &Controllers, wanted: &LinuxResources) -> Result<(), CgroupError> {
     match controllers.unified() {
         Some(dir) => v2::apply(&Group::new(dir), wanted),
@@ -27,7 +27,7 @@ pub fn apply(controllers: &Controllers, wanted: &LinuxResources) -> Result<(), C
     }
 }
 
-/// Names the limits of the kernel's memory that are not set: those of all of it nowhere, those of sockets on cgroup v2.
+/// Warns about kernel memory limits that cannot be set: the total on no node, sockets not on cgroup v2.
 pub fn warn_of_kernel_memory(resources: &LinuxResources) {
     let memory = resources.memory().unwrap_or_default();
     if asked(memory.kernel()).is_some() {
@@ -39,20 +39,20 @@ pub fn warn_of_kernel_memory(resources: &LinuxResources) {
     }
 }
 
-/// The limits that hold now, on cgroup v2: systemd's driver is used with no other. Empty on cgroup v1.
+/// The current limits, on cgroup v2, the only version with systemd's driver. Empty on cgroup v1.
 pub fn current(controllers: &Controllers) -> CurrentLimits {
     let read = |file: &str| {
         let dir = controllers.unified()?;
         fs::read_to_string(dir.join(file)).ok()
     };
-    // A controller that is not there limits nothing.
+    // A missing controller limits nothing.
     CurrentLimits::parse(
         &read("cpu.max").unwrap_or_default(),
         &read("memory.max").unwrap_or_default(),
     )
 }
 
-/// A directory with files that set limits.
+/// A cgroup directory with files for limits.
 struct Group {
     dir: PathBuf,
 }
@@ -69,7 +69,7 @@ impl Group {
     }
 
     fn try_write(&self, file: &str, value: &str) -> io::Result<()> {
-        // Not fs::write: a file that is not there must not be made.
+        // Not fs::write: a missing file must not be made.
         let mut options = fs::File::options();
         let mut file = options.write(true).open(self.dir.join(file))?;
         io::Write::write_all(&mut file, value.as_bytes())
@@ -90,8 +90,8 @@ impl Group {
         Ok(text.trim().to_owned())
     }
 
-    /// Two values that the kernel accepts only in the right order: where the first is refused, it is tried again after
-    /// the second.
+    /// Writes two values that the kernel accepts only in the right order: if it refuses the first, writes it again
+    /// after the second.
     fn write_pair(
         &self,
         first: Option<Value<'_>>,
@@ -114,7 +114,7 @@ impl Group {
     }
 }
 
-/// What is to be in a file.
+/// A value for a file.
 struct Value<'a> {
     file: &'a str,
     text: String,
@@ -129,12 +129,12 @@ impl<'a> Value<'a> {
     }
 }
 
-/// An integer that asks for something.
+/// An integer, if it requests a limit.
 fn asked<T: Default + PartialEq>(value: Option<T>) -> Option<T> {
     value.filter(|v| *v != T::default())
 }
 
-/// `-1` in cgroup v2's words.
+/// A limit in cgroup v2's words, where `-1` is `max`.
 fn or_max(value: i64) -> String {
     if value < 0 {
         "max".to_owned()
@@ -147,7 +147,7 @@ fn or_max(value: i64) -> String {
 mod tests {
     use super::*;
 
-    /// A directory with these files; a real cgroup is only in the integration tests.
+    /// A directory with these files; real cgroups are only in the integration tests.
     pub(super) fn group(name: &str, files: &[(&str, &str)]) -> Group {
         let dir =
             std::env::temp_dir().join(format!("agentbox-limits-{name}-{}", std::process::id()));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_an_error_and_is_not_made() {
+    fn a_missing_file_is_an_error_and_is_not_made() {
         let group = group("absent", &[]);
         assert!(group.write("pids.max", 5).is_err());
         assert!(!group.has("pids.max"));

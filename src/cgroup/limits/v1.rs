@@ -66,7 +66,7 @@ fn set_memory(
     }
     let group = group()?;
     if limit == Some(-1) && swap.is_none() && group.has(WITH_SWAP) {
-        // Unlimited memory under a limit of memory and swap would not be unlimited.
+        // Unlimited memory needs unlimited memory and swap.
         swap = Some(-1);
     }
     set_limits(&group, limit, swap)?;
@@ -86,7 +86,7 @@ fn set_memory(
     }
 }
 
-/// The limit with swap may never be below the one without: which goes first depends on whether they rise or fall.
+/// The limit with swap may never be below the one without: the order depends on whether they rise or fall.
 fn set_limits(group: &Group, limit: Option<i64>, swap: Option<i64>) -> Result<(), CgroupError> {
     let rises = match swap {
         Some(swap) if limit.is_some() => {
@@ -142,7 +142,7 @@ fn set_cpu(
     Ok(())
 }
 
-/// The kernel cuts shares silently at both ends of their range.
+/// Sets shares; the kernel silently cuts them at both ends of their range.
 fn set_shares(group: &Group, shares: u64) -> Result<(), CgroupError> {
     group.write("cpu.shares", shares)?;
     let set: u64 = group.read("cpu.shares")?.parse().unwrap_or(shares);
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_asks_for_nothing() {
+    fn zero_requests_no_limit() {
         let none = |_: &str| -> Result<Group, CgroupError> { Err(LimitRefusal::Rdma.into()) };
         let mut cpu = LinuxCpu::default();
         cpu.set_shares(Some(0));

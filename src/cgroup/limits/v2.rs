@@ -1,4 +1,4 @@
-//! Limits in the unified hierarchy of cgroup v2, from values that the specification gives in cgroup v1's terms.
+//! Limits in the unified hierarchy of cgroup v2, from the specification's values, which are in cgroup v1's terms.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +69,7 @@ fn set_memory(group: &Group, memory: &LinuxMemory) -> Result<(), CgroupError> {
     Ok(())
 }
 
-/// The limit of swap alone. The specification counts memory and swap together, so a new limit of either changes it.
+/// The limit of swap alone. The specification counts memory and swap together, so a change of either changes it.
 fn swap_alone(
     group: &Group,
     limit: Option<i64>,
@@ -88,7 +88,7 @@ fn swap_alone(
         (Some(_), None) => Err(LimitRefusal::SwapWithoutMemory.into()),
         (None, None) => Ok(limit.filter(|l| *l < 0 && group.has("memory.swap.max"))),
         (None, Some(memory)) if group.has("memory.swap.max") => {
-            // Both together stay what they were.
+            // Their sum stays.
             let before = number("memory.max")?.zip(number("memory.swap.max")?);
             Ok(before
                 .filter(|(_, swap)| *swap > 0)
@@ -140,7 +140,7 @@ fn set_io(group: &Group, io: &LinuxBlockIo) -> Result<(), CgroupError> {
         if group.has("io.bfq.weight") {
             group.write("io.bfq.weight", weight)?;
         } else {
-            // 10 to 1000 as 1 to 10000.
+            // 10 to 1000 becomes 1 to 10000.
             let weight = 1 + (u32::from(weight).clamp(10, 1000) - 10) * 9999 / 990;
             group.write("io.weight", format!("default {weight}"))?;
         }
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_and_swap_together_stay_what_they_were() {
+    fn the_sum_of_memory_and_swap_stays() {
         let group = group(
             "v2-swap",
             &[("memory.max", "100"), ("memory.swap.max", "50")],

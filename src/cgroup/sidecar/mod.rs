@@ -1,9 +1,8 @@
-//! The sidecar's own cgroup, beside the container's: the sidecar's work for a container is bounded, and accounted
-//! apart from it.
+//! The sidecar's own cgroup, beside the container's: it limits the sidecar's work, and accounts for it separately.
 //!
-//! cgroup v1, hybrid and v2 all occur. [`plan`] is pure. [`CgroupPlan::prepare_v2`] and [`CgroupPlan::prepare_v1`]
-//! run in the runtime and make the directories (the sidecar is born in that of v2). [`CgroupPlan::enter`] runs in the
-//! sidecar, because a thread that moves itself is moved at once; a thread that another process moves is not.
+//! cgroup v1, hybrid and v2 all occur. [`plan`] is pure. [`CgroupPlan::prepare_v2`] and [`CgroupPlan::prepare_v1`] run
+//! in the runtime and make the directories (the sidecar is born in the v2 one). [`CgroupPlan::enter`] runs in the
+//! sidecar: a thread can move itself at once; moving another process is slow.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,12 +20,12 @@ use crate::sys::procfs;
 
 pub(super) const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 
-/// Where the sidecar's cgroup is to be and what it may use.
+/// The path and limits of the sidecar's cgroup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CgroupConfig {
-    /// The cgroup that the container's own is in, below the hierarchy's root, such as `/docker`.
+    /// The parent of the container's cgroup, below the hierarchy's root, such as `/docker`.
     pub parent: PathBuf,
-    /// The name of the sidecar's, one path component.
+    /// The name of the sidecar's cgroup, one path component.
     pub name: String,
     /// Its limits.
     pub limits: CgroupLimits,
@@ -40,18 +39,18 @@ pub struct CgroupLimits {
     pub memory_bytes: u64,
     /// Processes and threads.
     pub pids: u32,
-    /// CPU time per period, unless a cgroup of v1 above has a limit: that one is the sidecar's too.
+    /// CPU time per period. A limit of a v1 parent replaces it.
     pub cpu_quota_us: u64,
-    /// That period.
+    /// The period.
     pub cpu_period_us: u64,
 }
 
-/// The directories to make and what to write into them.
+/// The directories to make, and the values to write into them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CgroupPlan {
     directories: Vec<Directory>,
-    /// What cannot be limited here, for the caller to judge.
+    /// Limits that this node cannot set, for the caller to judge.
     missing: Vec<String>,
 }
 
@@ -79,14 +78,14 @@ struct Setting {
     presence: Presence,
 }
 
-/// What may be in the way of a setting.
+/// Why a setting may fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Presence {
-    /// Nothing.
+    /// It may not.
     Required,
     /// A kernel may lack the file: swap accounting can be compiled out or switched off.
     Optional,
-    /// A cgroup above may leave less than this: the kernel refuses the number (EINVAL), and what is above holds.
+    /// A parent may leave less than this: then the kernel refuses the value (EINVAL), and the parent's holds.
     UnlessLess,
 }
 
@@ -113,7 +112,7 @@ fn plan_on(
     let below = relative(parent, name)?;
     let mut plan = CgroupPlan::default();
     if CONTROLLERS.iter().all(|one| hierarchies.v1(one).is_none()) {
-        // Also without any controller: on a pure v2 node it is the sidecar's own place.
+        // Also without controllers: on a pure v2 node it is the sidecar's own cgroup.
         let mount = hierarchies.v2().ok_or(CgroupError::NoHierarchy)?;
         plan.directory(Version::V2, mount, &below);
     }
@@ -146,7 +145,7 @@ fn settings(version: Version, controller: &str, limits: &CgroupLimits) -> Vec<Se
     let table = match (version, controller) {
         (Version::V1, "cpu") => vec![
             ("cpu.cfs_period_us", cpu_period_us.to_string(), Required),
-            // Of what is above a mount point inside a container, nothing can be seen.
+            // Inside a container, cgroups above the mount point cannot be seen.
             ("cpu.cfs_quota_us", cpu_quota_us.to_string(), UnlessLess),
         ],
         (Version::V2, "cpu") => {
@@ -198,7 +197,7 @@ impl CgroupPlan {
         &mut self.directories[at]
     }
 
-    /// Every directory that may come to exist, for the record that `delete` works from.
+    /// Every directory that may be made, for the record that `delete` uses.
     pub fn paths(&self) -> Vec<PathBuf> {
         self.directories
             .iter()
@@ -206,13 +205,13 @@ impl CgroupPlan {
             .collect()
     }
 
-    /// What cannot be limited here.
+    /// Limits that this node cannot set.
     pub fn missing(&self) -> &[String] {
         &self.missing
     }
 
-    /// The runtime's share before the sidecar starts: makes the cgroup of v2, for it to be born in. The sidecar makes
-    /// none: one that outlives a killed `create` for a moment would bring back what `delete` has removed.
+    /// The runtime's part before the sidecar starts: makes the v2 cgroup, in which it is born. The sidecar makes none:
+    /// if it outlived a killed `create` for a moment, it would remake what `delete` has removed.
     pub fn prepare_v2(&mut self) -> Result<Option<OwnedFd>, CgroupError> {
         let missing = &mut self.missing;
         let v2 = |d: &&mut Directory| d.version == Version::V2;
@@ -220,7 +219,7 @@ impl CgroupPlan {
         found.next().map(|d| prepare_v2(d, missing)).transpose()
     }
 
-    /// The runtime's share before the sidecar is told of them: makes the cgroups of v1.
+    /// The runtime's part before the sidecar gets the paths: makes the v1 cgroups.
     pub fn prepare_v1(&mut self) -> Result<(), CgroupError> {
         let v1 = |d: &&mut Directory| d.version == Version::V1;
         let mut all = self.directories.iter_mut().filter(v1);
@@ -234,7 +233,7 @@ impl CgroupPlan {
         })
     }
 
-    /// The sidecar's share: limits the v1 cgroups and moves the calling process there.
+    /// The sidecar's part: limits the v1 cgroups and moves the calling process there.
     pub fn enter(&self) -> Result<(), CgroupError> {
         for directory in &self.directories {
             match directory.version {
@@ -250,8 +249,8 @@ fn enter_v1(directory: &Directory) -> Result<(), CgroupError> {
     for setting in &directory.settings {
         apply(&directory.path, setting)?;
     }
-    // Last, so that it is never there without its limits. "0" is the thread that writes, and this process has one: for
-    // that the kernel takes no lock that waits for a grace period of RCU (cgroup_procs_write_start, kernel/cgroup).
+    // Last, so that it is never there without its limits. "0" is the writing thread, and this process has one thread.
+    // For that the kernel takes no lock that waits for a grace period of RCU (cgroup_procs_write_start, kernel/cgroup).
     write(&directory.path.join("tasks"), "0")
 }
 
@@ -285,8 +284,8 @@ fn prepare_v2(
         .map_err(|error| io_error("open", &directory.path)(error.into()))
 }
 
-/// Hands the controllers down from the root to the parent. A refusal here is not an error by itself (a cgroup with
-/// processes in it may not hand anything down): the caller reads the result.
+/// Enables the controllers from the root to the parent. A refusal is not an error by itself (a cgroup with processes in
+/// it may not enable any): the caller reads the result.
 fn enable(directory: &Directory, wanted: &BTreeSet<String>) {
     let mut above: Vec<&Path> = directory
         .path
@@ -322,8 +321,7 @@ fn make_parents(directory: &Directory) -> Result<(), CgroupError> {
     fs::create_dir_all(parent).map_err(io_error("make", parent))
 }
 
-/// Makes the directory, or makes it anew where a dead sidecar left an empty one. One that still
-/// holds a process is refused.
+/// Makes the directory, or remakes an empty one of a dead sidecar. One that still has a process is refused.
 fn make_fresh(path: &Path) -> Result<(), CgroupError> {
     match fs::create_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -333,7 +331,7 @@ fn make_fresh(path: &Path) -> Result<(), CgroupError> {
     fs::create_dir(path).map_err(io_error("make", path))
 }
 
-/// Removes the directories, in which no process may be left; those that are gone are fine.
+/// Removes the directories, which must have no process; missing ones are fine.
 pub(crate) fn remove(paths: &[PathBuf]) -> Result<(), CgroupError> {
     paths.iter().try_for_each(|path| super::remove::tree(path))
 }

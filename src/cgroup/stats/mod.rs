@@ -21,11 +21,11 @@ pub struct Stats {
     blkio: BTreeMap<&'static str, Vec<IoEntry>>,
     hugetlb: BTreeMap<String, Entry>,
     intel_rdt: BTreeMap<String, String>,
-    /// runc names the interfaces that it made itself, and it makes none.
+    /// runc lists only interfaces that it made, and it makes none.
     network_interfaces: Option<Vec<String>>,
 }
 
-/// Processor time.
+/// CPU time.
 #[derive(Debug, Default, Serialize)]
 struct Cpu {
     usage: CpuUsage,
@@ -121,7 +121,7 @@ fn is_zero(value: &u64) -> bool {
     *value == 0
 }
 
-/// Reads what a container uses now. A file that is not there counts as nothing used, as with runc.
+/// Reads what a container uses now. A missing file counts as nothing, as with runc.
 pub fn read(controllers: &Controllers) -> Stats {
     match controllers.unified() {
         Some(dir) => v2::read(dir),

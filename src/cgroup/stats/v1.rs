@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::stats::{Entry, IoEntry, Stats, number, page_sizes, table};
 
-/// cpuacct.stat counts in these: USER_HZ is 100 on every architecture that this runs on (time(7)).
+/// The unit of cpuacct.stat: USER_HZ is 100 on every supported architecture (time(7)).
 const NANOSECONDS_PER_TICK: u64 = 10_000_000;
 
 pub fn read(controllers: &Controllers) -> Stats {
@@ -129,7 +129,7 @@ fn memory(dir: &Path, kind: &str) -> Entry {
     }
 }
 
-/// The scheduler's own counters where it keeps them, else those of the throttle layer.
+/// The scheduler's own counters if it has them, else the throttle layer's.
 fn io(dir: &Path, stats: &mut Stats) {
     const BFQ: &[(&str, &str)] = &[
         (

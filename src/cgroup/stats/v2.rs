@@ -1,4 +1,4 @@
-//! What a container uses, from cgroup v2, told in cgroup v1's terms as runc does.
+//! What a container uses, from cgroup v2, in cgroup v1's terms as runc shows it.
 
 use std::fs;
 use std::path::Path;
@@ -48,7 +48,7 @@ fn memory(dir: &Path, stats: &mut Stats) {
         max: number(dir, "memory.peak"),
         failcnt: events.get("max").copied().unwrap_or(0),
     };
-    // cgroup v1 counts memory in it.
+    // cgroup v1 includes memory.
     memory.swap = Entry {
         limit: number(dir, "memory.swap.max").saturating_add(memory.usage.limit),
         usage: number(dir, "memory.swap.current").saturating_add(memory.usage.usage),

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Stat, Uid};
 
-/// Deeper trees than this are no configuration; each level costs two descriptors and some stack.
+/// Deeper trees are surely no configuration; each level costs two descriptors and some stack.
 const DEEPEST: u32 = 100;
 
 /// Copies directories, files, symbolic links and nodes below `from` to `to`, with owners and modes. Links are not
@@ -16,7 +16,7 @@ pub fn directory(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<()> {
     below(&reopen(from)?, to, 0)
 }
 
-/// A directory that was opened for its path alone, for reading.
+/// Reopens a directory with O_PATH for reading.
 fn reopen(dir: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::openat(dir, c".", flags, Mode::empty())?)
@@ -71,7 +71,7 @@ fn own(to: BorrowedFd<'_>, name: &CStr, stat: &Stat, kind: FileType) -> io::Resu
     let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
     rustix::fs::chownat(to, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
     if kind != FileType::Symlink {
-        // After the owner: chown(2) takes set-user-ID bits away.
+        // After the owner: chown(2) clears set-user-ID bits.
         let mode = Mode::from_raw_mode(stat.st_mode & 0o7777);
         rustix::fs::chmodat(to, name, mode, AtFlags::empty())?;
     }

@@ -1,5 +1,5 @@
 //! The processes of a container without a policy: its order of steps, and the parts of its spec that libcontainer 0.7.0
-//! leaves undone or does otherwise than runc. No wall is here: a reviewer of the walls need not read it.
+//! does not do, or does differently than runc. There is no wall here: reviewers of the walls need not read it.
 
 mod copy_up;
 pub mod setup;
@@ -24,23 +24,23 @@ use crate::sys::user::with_files_of_root;
 pub struct UnconfinedProcess {
     /// The part that every process has.
     pub common: CommonSetup,
-    /// Whether the spec asks for no_new_privs.
+    /// Whether the spec requests no_new_privs.
     pub no_new_privs: bool,
     /// The process's session keyring.
     pub keyring: Keyring,
     /// The engine's seccomp profile, compiled.
     pub filter: Option<FilterWall>,
-    /// First process or a later one.
+    /// Init process or exec process.
     pub role: Role<ParityInit, JoinTargets>,
 }
 
-/// The first process of a container without a policy.
+/// The init process of a container without a policy.
 pub struct ParityInit {
-    /// The part that every first process has.
+    /// The part that every init process has.
     pub process: FirstProcess,
-    /// The parts of the spec that libcontainer leaves undone.
+    /// The parts of the spec that libcontainer does not do.
     pub unfinished: UnconfinedSetup,
-    /// cgroup mount to make read-only.
+    /// A cgroup mount to make read-only.
     pub cgroup_read_only: Option<PathBuf>,
 }
 
@@ -56,7 +56,7 @@ pub enum Keyring {
 }
 
 impl UnconfinedProcess {
-    /// At `create`, and for processes of `exec`: everything up to the program.
+    /// At `create`, and for exec processes: everything up to the program.
     pub(super) fn prepare(&self, spec: &Spec) -> Result<Validation, EnforceError> {
         let groups = match &self.role {
             Role::Init(work) => {
@@ -81,8 +81,8 @@ impl UnconfinedProcess {
         Ok(prepared)
     }
 
-    /// Without a policy the agent gets the listener during `create`, as with runc. Under a policy it gets it at `start`,
-    /// because the filter is loaded after the other walls.
+    /// Without a policy the agent gets the listener during `create`, as with runc. Under a policy it gets it at
+    /// `start`, because the filter is loaded after the other walls.
     fn agent_is_told_at_create(&self) -> bool {
         let agent = self.filter.as_ref().is_some_and(FilterWall::has_agent);
         agent && matches!(self.role, Role::Init(_))
@@ -133,7 +133,7 @@ impl ParityInit {
         setup::seal(&self.unfinished)?;
         hidden::check(spec, &PromisedMounts::from(&self.unfinished))?;
         match &self.process.cwd {
-            // runc enters it before it becomes the user, which may not be able to.
+            // runc enters it before it becomes the user, who may not be able to.
             Some(cwd) => with_files_of_root(|| program::enter(cwd)),
             None => Ok(()),
         }

@@ -1,8 +1,8 @@
-//! The parts of a spec without a policy that libcontainer 0.7.0 leaves undone. The container's first process makes them after
-//! pivot_root: mounts that it cannot make or makes otherwise, devices outside of /dev, the working directory; and, when
-//! all of that is there, the paths that are read-only or masked and the root itself.
+//! The parts of a spec without a policy that libcontainer 0.7.0 does not do. The container's init process does them
+//! after pivot_root: mounts that libcontainer cannot make or makes differently, devices outside of /dev, the working
+//! directory. Last come read-only and masked paths, and the root itself.
 //!
-//! Not for a container under a policy: its mounts are judged ones ([`crate::enforce::rootfs`]).
+//! Not for a container under a policy: its mounts are checked ones ([`crate::enforce::rootfs`]).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use crate::sys::user::with_files_of_root;
 /// Paths are the spec's own.
 const FOLLOW: FollowLinks = FollowLinks::AsTheProgramWould;
 
-/// The part of the setup that the first process does itself.
+/// The part of the setup that the init process does itself.
 #[derive(Default)]
 pub struct UnconfinedSetup {
     /// Mounts, in the spec's order.
@@ -42,11 +42,11 @@ pub struct UnconfinedSetup {
     pub masked: Vec<PathBuf>,
     /// linux.mountLabel, for the masks.
     pub mount_label: Option<String>,
-    /// /dev is asked for read-only, and needed writable until the end.
+    /// /dev is requested read-only, and must be writable until the end.
     pub dev_read_only: bool,
     /// root.readonly
     pub root_read_only: bool,
-    /// The network namespace is new: `lo` is down in it.
+    /// The network namespace is new: its `lo` is down.
     pub new_network: bool,
 }
 
@@ -60,7 +60,7 @@ impl UnconfinedSetup {
 
 /// The work at one mount point.
 pub struct MountStep {
-    /// The mount point, without a symbolic link in it.
+    /// The mount point, without symbolic links.
     pub destination: PathBuf,
     /// The mount to make there; `None` if libcontainer has made one.
     pub mount: Option<MountSource>,
@@ -82,7 +82,7 @@ pub enum MountSource {
 pub struct Device {
     /// Its description in the spec.
     pub spec: LinuxDevice,
-    /// The node's own.
+    /// The node's device.
     pub node: Option<OwnedFd>,
 }
 
@@ -200,7 +200,7 @@ fn copied_up(destination: &Path, options: &[String]) -> Result<OwnedFd, EnforceE
     Ok(tree)
 }
 
-/// Opens a path of the container as every process in it would; a swapped path lies in the container too.
+/// Opens a path as any process of the container would; a swapped path lies in the container too.
 fn open(path: &Path) -> Result<OwnedFd, EnforceError> {
     FOLLOW
         .open(path)
@@ -226,7 +226,7 @@ fn device(device: &Device) -> Result<(), EnforceError> {
     let number = rustix::fs::makedev(spec.major() as u32, spec.minor() as u32);
     let mode = Mode::from_raw_mode(spec.file_mode().unwrap_or(0o666));
     match rustix::fs::mknodat(CWD, &path, kind, mode, number) {
-        // Left from the container that had this root before, as runc sees it.
+        // Left by an earlier container with this root; runc does the same.
         Ok(()) | Err(Errno::EXIST) => {}
         Err(e) => return Err(EnforceError::step(step())(e)),
     }

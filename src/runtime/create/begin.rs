@@ -1,4 +1,4 @@
-//! The steps of `create` before there is a process of the container.
+//! The steps of `create` before a process of the container exists.
 
 use std::os::fd::OwnedFd;
 
@@ -41,15 +41,16 @@ impl Creation<'_> {
         }
     }
 
-    /// The disk for what is thrown away, where the plan wants one.
+    /// The scratch disk, if the plan has one.
     pub(super) fn begin_disk(&mut self) -> Result<(), RuntimeError> {
         self.running.disk = disk::begin(&self.record, &self.decision.bundle.spec)?;
         Ok(())
     }
 
-    /// The sidecar and the inner network namespace; or another container's, which is joined, and a sidecar for denied calls alone.
+    /// Begins the sidecar and the inner network namespace. A container that joins another one's network gets a sidecar
+    /// for denied calls only.
     pub(super) fn begin_network(&mut self) -> Result<(), RuntimeError> {
-        // Wiped at this function's end: what is forked later has no copy of secrets.
+        // Wiped when this function ends, so that processes forked later have no copy of secrets.
         let reading = self.decision.given.reading.take();
         let Some(plan) = self.decision.plan() else {
             return Ok(());
@@ -71,11 +72,11 @@ impl Creation<'_> {
             }
         };
         self.record.sidecar = Some(sidecar.clone());
-        // Before it is used: `delete --force` finds it if this process dies here.
+        // Saved before it is used: `delete --force` finds it if this process dies here.
         self.save_record()
     }
 
-    /// The hooks that libcontainer is to run at `create`; none where the spec has none of them.
+    /// The hooks that libcontainer runs at `create`; `None` if the spec has none for it.
     pub(super) fn write_down_hooks(&self) -> Result<Option<CreateHooks>, RuntimeError> {
         let none = Hooks::default();
         CreateHooks::new(
@@ -91,20 +92,20 @@ impl Creation<'_> {
         write_shadow(&self.place.dir(), &self.decision, hooks)
     }
 
-    /// The device rules of a node that has cgroup v2 alone.
+    /// The device rules of a node with cgroup v2 only.
     pub(super) fn compile_device_program(
         &self,
         spec: &Spec,
     ) -> Result<Option<DeviceProgram>, RuntimeError> {
         match unprivileged::inside() {
-            // It may not load one, and needs none: the kernel lets nobody make a node in a user namespace (mknod(2)), and those
-            // of the container are the node's harmless ones, with their own modes.
+            // In a user namespace a device program cannot be loaded, and none is needed: the kernel refuses mknod(2)
+            // there. The container's nodes are the node's harmless ones, with their own modes.
             Some(_) => Ok(None),
             None => Ok(devices::compile(spec, self.ruler())?),
         }
     }
 
-    /// Detached copies of what was judged, and the places in the image where they go.
+    /// Detached copies of the checked sources, and their mount points in the image.
     pub(super) fn open_judged_mounts(&self) -> Result<Vec<OwnMount>, RuntimeError> {
         let Some(plan) = self.decision.plan() else {
             return Ok(Vec::new());
@@ -118,9 +119,9 @@ impl Creation<'_> {
         Ok(mounts)
     }
 
-    /// Detached copies of the image's layers, where something private lies over them.
+    /// Detached copies of the image's layers, if a private mount lies over them.
     pub(super) fn copy_layers(&mut self) -> Result<Option<ImageLayers>, RuntimeError> {
-        // The first process inherits the copies alone.
+        // Only the init process inherits the copies.
         let image = self.decision.image.take();
         let Some(image) = image.filter(|image| !image.layers.is_empty()) else {
             return Ok(None);
@@ -137,7 +138,7 @@ impl Creation<'_> {
         }))
     }
 
-    /// In learn mode the mounts that may be written, before the first process has them.
+    /// In learn mode: keeps the writable mounts, before the init process has them.
     pub(super) fn keep_writable(&mut self, mounts: &[OwnMount]) -> Result<(), RuntimeError> {
         if let Some(decided) = &self.decision.decided {
             self.running.writable = writable::keep(decided, mounts)?;
@@ -153,13 +154,13 @@ impl Creation<'_> {
         }
     }
 
-    /// The pipe by which the first process says what fails: its end, and ours.
+    /// The pipe through which the init process reports errors: its end, and ours.
     pub(super) fn make_report_pipe(&self) -> Result<(OwnedFd, OwnedFd), RuntimeError> {
         let path = self.place.report();
         Ok((report::make(&path)?, report::reader(&path)?))
     }
 
-    /// The hooks that `start` and `delete` are to run.
+    /// Records the hooks that `start` and `delete` run.
     pub(super) fn record_hooks(&mut self) -> Result<(), RuntimeError> {
         self.record.hooks = self
             .decision
@@ -174,7 +175,7 @@ impl Creation<'_> {
         self.save_record()
     }
 
-    /// The way to the seccomp agent: without a policy by a child, now; under one by `start`, when the filter is loaded.
+    /// The way to the seccomp agent: without a policy a child, now; with a policy `start`, when the filter is loaded.
     pub(super) fn begin_agent(
         &mut self,
         agent: Option<Agent>,
@@ -195,7 +196,7 @@ impl Creation<'_> {
         Ok(Some(socket))
     }
 
-    /// Tells the sidecar what it is to be.
+    /// Sends the sidecar its configuration.
     pub(super) fn configure_sidecar(&mut self) -> Result<(), RuntimeError> {
         match (&mut self.running.network, &mut self.running.member) {
             (Some(network), _) => network.configure(),
@@ -204,7 +205,7 @@ impl Creation<'_> {
         }
     }
 
-    /// The hierarchy of cgroup v1 that libcontainer does not know. systemd puts its own scopes there.
+    /// Enters the cgroup v1 hierarchy that libcontainer does not know. systemd puts its own scopes there.
     pub(super) fn enter_systemd_cgroup(&mut self, spec: &Spec) -> Result<(), RuntimeError> {
         let is_left = !self.global.systemd_cgroup && !first_process::is_ours(self.global, spec);
         if let Some(path) = path::named(spec).filter(|_| is_left) {

@@ -28,7 +28,7 @@ use crate::seccomp::NotifyListener;
 use crate::sidecar::WatchedMount;
 
 impl Creation<'_> {
-    /// Waits for the disk's maker, and writes down what lies in memory instead.
+    /// Waits for the child that makes the disk, and records it if memory is used instead.
     pub(super) fn settle_disk(&mut self) -> Result<(), RuntimeError> {
         disk::settle(&mut self.record, self.running.disk.take())
     }
@@ -39,7 +39,7 @@ impl Creation<'_> {
         Ok(visit.map_or(Ok(()), systemd_v1::Visit::end)?)
     }
 
-    /// The child that served the first process while libcontainer kept this one busy.
+    /// Ends the child that served the init process while libcontainer kept this process busy.
     pub(super) fn end_agents_child(&mut self) {
         drop(self.running.listener_child.take());
     }
@@ -60,7 +60,7 @@ impl Creation<'_> {
         Ok(init)
     }
 
-    /// It was born in the cgroup that was made for it, as the kernel says.
+    /// Checks with the kernel that the init process is in the cgroup made for it.
     pub(super) fn check_cgroup(&self) -> Result<(), RuntimeError> {
         let controllers = self.record.controllers()?;
         match &self.born {
@@ -71,12 +71,12 @@ impl Creation<'_> {
         }
     }
 
-    /// The namespaces that it joined are those that were judged, whatever their paths lead to by now.
+    /// Checks that the process joined the namespaces that were checked, wherever their paths lead now.
     pub(super) fn check_joined_namespaces(&self, init: ProcessId) -> Result<(), RuntimeError> {
         neighbours::verify(&self.decision.joined, init, self.record.shared_network())
     }
 
-    /// The device rules; on version 1 what libcontainer added to its own is taken back under a policy.
+    /// Applies the device rules. On v1, under a policy, takes back what libcontainer added to its own.
     pub(super) fn limit_devices(
         &self,
         program: Option<&DeviceProgram>,
@@ -93,7 +93,7 @@ impl Creation<'_> {
         Ok(())
     }
 
-    /// In learn mode: from here on a write to one of these mounts is the container's, whose first process has made all of its mounts.
+    /// In learn mode: from now on only the container writes to these mounts. Its init process has made all of them.
     pub(super) fn watch_writes(&mut self) -> (Vec<WatchedMount>, Vec<Event>) {
         let all = std::mem::take(&mut self.running.writable);
         match (&self.running.network, &self.running.member) {
@@ -102,14 +102,14 @@ impl Creation<'_> {
         }
     }
 
-    /// Makes the run's directory, with the first lines of its log; `events` are among them.
+    /// Makes the run's directory, with `events` among the first lines of its log.
     pub(super) fn begin_run(
         &mut self,
         leaves: RunRetention,
         events: Vec<Event>,
     ) -> Result<(), RuntimeError> {
         if leaves == RunRetention::Nothing {
-            // It has been in the container's own directory from the beginning.
+            // The log has been in the container's own directory from the beginning.
             return Ok(());
         }
         let mounts = self.decision.plan().map(|plan| &plan.filesystem.mounts[..]);
@@ -127,13 +127,14 @@ impl Creation<'_> {
         Ok(())
     }
 
-    /// The container is complete: its record beside its log.
+    /// The container is complete: keeps its record beside its log.
     pub(super) fn keep_record(&self) -> Result<(), RuntimeError> {
         let config = node_files::config(self.global);
         self.run.keep_complete(&self.record, config)
     }
 
-    /// Hands the inner network namespace and the way of denied calls to the sidecar, which then says that it is confined.
+    /// Gives the sidecar the inner network namespace and the listener of denied calls. The sidecar then reports that it
+    /// is confined.
     pub(super) fn finish_network(
         &mut self,
         init: ProcessId,
@@ -159,7 +160,7 @@ impl Creation<'_> {
         )
     }
 
-    /// Enters the container's namespaces in the index by which containers that join them find it.
+    /// Adds the container's namespaces to the index in which joining containers find it.
     pub(super) fn enter_index(
         &self,
         init: ProcessId,
@@ -169,7 +170,8 @@ impl Creation<'_> {
         Census::of_node().enter(&self.place, &inside)
     }
 
-    /// Tells the caller of the process. Whoever cannot be told would not know of it: libcontainer would go on.
+    /// Reports the process to the caller. A failure fails `create`: libcontainer would go on, and the caller would not
+    /// know of the process.
     pub(super) fn announce(&self, init: ProcessId) -> Result<(), RuntimeError> {
         if let Some(path) = &self.args.pid_file {
             fs::write(path, init.pid.to_string())

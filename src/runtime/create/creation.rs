@@ -1,4 +1,4 @@
-//! A container while it is created: what has been made of it so far, and how that is taken away again.
+//! A container during `create`: what has been made of it so far, and how that is removed again.
 
 use super::decide::BundleDecision;
 use super::record::new_record;
@@ -25,12 +25,12 @@ pub(super) struct Creation<'a> {
     pub(super) args: &'a cli::Create,
     pub(super) place: ContainerPaths,
     pub(super) decision: BundleDecision,
-    /// Names all that outlives this process, which is removed by it.
+    /// Names everything that outlives this process. Removal goes by it.
     pub(super) record: Record,
     pub(super) running: CreationHelpers,
-    /// The cgroup that our own code has made for the first process; `None` where libcontainer has.
+    /// The cgroup that our own code made for the init process; `None` if libcontainer made it.
     pub(super) born: Option<Birthplace>,
-    /// Where its logs are: in the container's directory, until there is a better place.
+    /// Where its logs are: in the container's directory at first.
     pub(super) run: RunDir,
     lock: Lock,
 }
@@ -40,19 +40,19 @@ pub(super) struct Creation<'a> {
 pub(super) struct CreationHelpers {
     /// This process's stay in the container's cgroup of `name=systemd`.
     pub(super) visit: Option<systemd_v1::Visit>,
-    /// The child that brings the filter's listener to its agent.
+    /// The child that sends the filter's listener to its agent.
     pub(super) listener_child: Option<ListenerChild>,
     /// The sidecar, and the maker of the inner network namespace.
     pub(super) network: Option<NetworkWall>,
-    /// Instead of these, the sidecar of a container in another one's network.
+    /// Instead of `network`: the sidecar of a container in another container's network.
     pub(super) member: Option<MemberSidecar>,
-    /// Mounts that may be written, where that is recorded.
+    /// The writable mounts, if writes are recorded.
     pub(super) writable: Vec<Writable>,
-    /// The child that makes the disk for what is thrown away.
+    /// The child that makes the scratch disk.
     pub(super) disk: Option<scratch::DiskMaker>,
 }
 
-/// Takes the lock of an id that is free, with a cgroup that is empty.
+/// Takes the lock of a free id, whose cgroup is empty.
 pub(super) fn reserve(
     place: &ContainerPaths,
     decision: &BundleDecision,
@@ -61,7 +61,7 @@ pub(super) fn reserve(
     if place.libcontainer_dir().exists() {
         return Err(RuntimeError::Exists(place.id.as_str().to_owned()));
     }
-    // After the look for the id: a container of this name has processes in this cgroup.
+    // After the check of the id: an existing container of this name has processes in this cgroup.
     if let Err(error) = path::check(&decision.bundle.spec) {
         lock.remove()?;
         return Err(error.into());
@@ -70,7 +70,7 @@ pub(super) fn reserve(
 }
 
 impl<'a> Creation<'a> {
-    /// Makes the container's directory; from here on there is something to take away.
+    /// Makes the container's directory; from here on there is something to remove.
     pub(super) fn begin(
         global: &'a GlobalOptions,
         args: &'a cli::Create,
@@ -81,7 +81,7 @@ impl<'a> Creation<'a> {
         place.make_dir()?;
         let mut record = new_record(global, &place, &decision);
         record.no_new_keyring = args.no_new_keyring;
-        // Besides in `explain`, which nobody runs who does not know that something is missing.
+        // Logged too: only those who know that something is missing run `explain`.
         if record.plan().is_some()
             && let Some(why) = engine_networks::unknown_crio(&global.root, &record.annotations)
         {
@@ -101,7 +101,7 @@ impl<'a> Creation<'a> {
         })
     }
 
-    /// Whose the device rules are.
+    /// Who sets the device rules.
     pub(super) fn ruler(&self) -> DeviceAuthority {
         match self.decision.plan() {
             Some(_) => DeviceAuthority::Policy,
@@ -109,7 +109,7 @@ impl<'a> Creation<'a> {
         }
     }
 
-    /// Whether the first process gets a terminal.
+    /// Whether the init process gets a terminal.
     pub(super) fn has_terminal(&self) -> bool {
         let process = self.decision.bundle.spec.process().as_ref();
         process.and_then(|p| p.terminal()).unwrap_or(false)
@@ -120,15 +120,16 @@ impl<'a> Creation<'a> {
         self.record.save(&self.place.dir())
     }
 
-    /// The container is there.
+    /// The container is complete.
     pub(super) fn done(self) -> (ContainerPaths, Lock) {
         (self.place, self.lock)
     }
 
-    /// Ends and removes all that was made. What hinders that is logged: the caller has the error of the step that failed.
+    /// Ends and removes everything that was made. Failures are only logged: the caller gets the error of the failed
+    /// step.
     pub(super) fn take_away(self) -> Result<(), RuntimeError> {
         drop(self.running);
-        // A container that never was leaves no run.
+        // A container that was never created leaves no run.
         self.run.discard();
         if let Err(cleanup) = delete::remove_all(&self.place, Some(&self.record)) {
             log::error!("after a failed create: {}", crate::log::chain(&cleanup));

@@ -1,4 +1,4 @@
-//! What is enforced for a bundle, decided before anything is made.
+//! Decides what is enforced for a bundle, before anything is made.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -32,7 +32,7 @@ use crate::runtime::network::resolver::EngineFiles;
 use crate::runtime::state::identity;
 use crate::seccomp::{NotifyListener, SyscallFilter};
 
-/// The decision about a bundle, which `create` and `explain --bundle` share. Nothing has been made for it.
+/// The decision about a bundle, shared by `create` and `explain --bundle`. Nothing has been made for it.
 pub struct BundleDecision {
     /// The bundle.
     pub bundle: Bundle,
@@ -42,19 +42,19 @@ pub struct BundleDecision {
     pub chosen_by: String,
     /// The syscall wall.
     pub filter: Option<SyscallFilter>,
-    /// The sources of the bind mounts, as they were judged.
+    /// The sources of the bind mounts, as they were checked.
     pub sources: Vec<HeldSource>,
-    /// What lies below the image, where something private has its files.
+    /// What lies below the image, if a private mount has its files.
     pub image: Option<Image>,
-    /// The namespaces that it joins, as they were judged.
+    /// The namespaces that the container joins, as they were checked.
     pub joined: Vec<JoinedNamespace>,
-    /// Where the engine keeps its names.
+    /// Where the engine keeps its files with names.
     pub engine_files: EngineFiles,
-    /// What its reader of requests and its programs are given for those.
+    /// What the reader of requests and the container's programs get for request rules.
     pub given: RequestSetup,
-    /// Whether it is a bundle of `wrap`, which always has mounts of its own.
+    /// Whether the bundle is `wrap`'s, which always has mounts of its own.
     pub wrapped: bool,
-    /// What the person asked for who runs `wrap`.
+    /// The options of the user who runs `wrap`.
     pub asked: WrapOptions,
 }
 
@@ -64,20 +64,20 @@ impl BundleDecision {
         self.decided.as_ref().map(|decided| &decided.plan)
     }
 
-    /// How many layers of its image the first process is given.
+    /// How many layers of its image the init process gets.
     pub(super) fn layers(&self) -> usize {
         self.image.as_ref().map_or(0, |image| image.layers.len())
     }
 
-    /// Who answers for rules of the filter.
+    /// Who answers the filter's notify rules.
     pub(super) fn listener(&self) -> NotifyListener {
         let filter = self.filter.as_ref();
         filter.map_or(NotifyListener::Nobody, |filter| filter.listener)
     }
 }
 
-/// Reads a bundle and decides what is enforced for it. Creates nothing. `wrapped` are `wrap`'s own mounts,
-/// `handed_file` is a descriptor of the caller's that leads to a file of the node.
+/// Reads a bundle and decides what is enforced for it. Makes nothing. `wrapped` are `wrap`'s own mounts. `handed_file`
+/// is a descriptor of the caller's that leads to a file of the node.
 pub fn decide(
     global: &GlobalOptions,
     dir: &Path,
@@ -126,7 +126,7 @@ pub fn decide(
     })
 }
 
-/// The parts of a bundle's walls; without a policy the filter alone.
+/// The parts of a bundle's walls; without a policy only the filter.
 #[derive(Default)]
 struct BundleWalls {
     decided: Option<DecidedPlan>,
@@ -139,7 +139,7 @@ struct BundleWalls {
     given: RequestSetup,
 }
 
-/// Which bundle is decided about, and for whom.
+/// Which bundle is decided about, and for which caller.
 #[derive(Clone, Copy)]
 struct Call<'a> {
     global: &'a GlobalOptions,
@@ -209,7 +209,7 @@ fn under_policy(
     })
 }
 
-/// What lies below the image, where something private has its files.
+/// What lies below the image, if a private mount has its files.
 fn below(
     bundle: &Bundle,
     resolved: &ResolvedPolicy,
@@ -225,7 +225,7 @@ fn below(
     Ok(Some(found))
 }
 
-/// The plan, made again with what only a plan tells to look for: which mounts can be mapped, and what lies in them.
+/// Plans again with what only a plan can ask for: which mounts can be mapped, and what lies in them.
 fn planned(
     resolved: &ResolvedPolicy,
     spec: &Spec,
@@ -242,7 +242,7 @@ fn planned(
         host,
     };
     let mut learned = probe::idmap::try_all(facts, sources, files, container);
-    // Only what is let in is searched, which takes as long as it is large.
+    // Only mounts that are let in are searched: a search takes as long as the mount is large.
     learned |= probe::search(facts, sources, files, rules);
     match learned {
         true => Ok(plan::plan(resolved, spec, facts, host)?),
@@ -250,18 +250,18 @@ fn planned(
     }
 }
 
-/// What Docker publishes of a container of its.
+/// The ports that Docker publishes for this container.
 fn published(call: Call<'_>, files: &EngineFiles) -> BTreeMap<u16, BTreeSet<u16>> {
     let bundle = call.bundle;
     let engine = engine(&call.global.root, call.annotations);
     match (engine.as_str(), bundle.dir.file_name()) {
-        // It names bundles by their container's id.
+        // Docker names bundles by the container's id.
         ("docker", Some(id)) => identity::published(files, &bundle.rootfs, &id.to_string_lossy()),
         _ => BTreeMap::new(),
     }
 }
 
-/// The engine's files with names. What the caller mounts in their place is not read.
+/// The engine's files with names. Files that the caller mounts over them are not read.
 fn names(spec: &Spec, facts: &BundleFacts, plan: &mut Plan) -> EngineFiles {
     let mut of = |target: &str| {
         names_file(spec, facts, target).unwrap_or_else(|path| {
@@ -278,7 +278,8 @@ fn names(spec: &Spec, facts: &BundleFacts, plan: &mut Plan) -> EngineFiles {
     }
 }
 
-/// Whose `net.*` settings the spec's are: no network namespace, or a path to the runtime's own, is the host's.
+/// Whose `net.*` settings the spec has. Without a network namespace, or with a path to the runtime's own, they are the
+/// host's.
 fn net_settings(spec: &Spec) -> NetSettings {
     let namespaces = spec.linux().as_ref().and_then(|l| l.namespaces().as_ref());
     let mut all = namespaces.into_iter().flatten();

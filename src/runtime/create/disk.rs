@@ -1,4 +1,4 @@
-//! The disk for what is thrown away: begun early, made by a child ([`super::scratch`]), settled when libcontainer is done.
+//! The scratch disk: begun early, made by a child ([`super::scratch`]), settled when libcontainer is done.
 
 use oci_spec::runtime::Spec;
 
@@ -8,7 +8,7 @@ use crate::policy::{PolicyName, ScratchOn};
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::Record;
 
-/// Begins to make the disk for what is thrown away, where it is to lie on one.
+/// Begins to make the scratch disk, if the plan has one.
 pub(super) fn begin(
     record: &Record,
     spec: &Spec,
@@ -26,8 +26,8 @@ pub(super) fn begin(
     ))
 }
 
-/// What came of the disk, which went to the container's first process. Where there is none after all, that has taken memory
-/// if the policy leaves it open, and the record says so.
+/// Waits for the result; the disk itself went to the init process. Without a disk that process uses memory, if the
+/// policy leaves it open, and the record says so.
 pub(super) fn settle(
     record: &mut Record,
     maker: Option<scratch::DiskMaker>,

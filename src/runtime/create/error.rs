@@ -1,4 +1,4 @@
-//! Why `create` refuses, or gives up.
+//! Why `create` refuses a container, or fails.
 
 use std::path::PathBuf;
 
@@ -15,29 +15,29 @@ pub enum CreateError {
          that the service is ready"
     )]
     NotifySocket,
-    /// A terminal that nobody would get.
+    /// `process.terminal` without a console socket: the terminal would go nowhere.
     #[error("process.terminal needs --console-socket")]
     NoConsoleSocket,
-    /// A source that the plan names and that nobody opened.
+    /// A source of the plan that was not opened and checked.
     #[error("copy the mount of {0:?}: it was not judged")]
     NotJudged(PathBuf),
-    /// A path led to another namespace than the one that was judged.
+    /// A path leads to another namespace than the one that was checked.
     #[error("the {kind} namespace at {path:?} became another one while the container was created")]
     NamespaceChanged {
         /// Its kind, as in /proc/PID/ns.
         kind: &'static str,
-        /// What the spec names.
+        /// Its path in the spec.
         path: PathBuf,
     },
-    /// Its log would go with it.
+    /// No log can be kept, and the node requires one.
     #[error(
         "no log of this container can be kept ({0}), and log.required of the node's file refuses it for that: see to the directory, or set required = false"
     )]
     NoLog(String),
-    /// The first process is gone.
+    /// The init process has ended.
     #[error("the container's process ended during create")]
     Ended,
-    /// A mount of a spec without a policy.
+    /// A mount of a spec without a policy is refused.
     #[error(transparent)]
     Mount(#[from] super::unconfined::MountRefusal),
 }

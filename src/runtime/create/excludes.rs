@@ -1,7 +1,8 @@
-//! Tells git about hidden files: a copy of a repository's info/exclude, with their names at the end.
+//! Tells git about hidden files: a copy of a repository's info/exclude, with their names added at the end.
 //!
-//! It is mounted read-only over the file, which does not change on the node: writing to it in the container is an
-//! error. If that is impossible, git stops with an error at a hidden file, rather than commit something in its place.
+//! The copy is mounted read-only over the file, which does not change on the node. Writing to it in the container is an
+//! error. If the mount is impossible, git stops with an error at a hidden file, rather than commit something else in
+//! its place.
 
 use std::fs::{File, Metadata, Permissions};
 use std::io::{self, Read};
@@ -15,7 +16,7 @@ use rustix::io::Errno;
 use crate::plan::{Exclude, FilesystemPlan};
 use crate::probe::HeldSource;
 
-/// The most that is read of all of a container's, bytes: they are written by agents, and what comes of them lies in memory.
+/// The most that is read for one container, in bytes: agents write these files, and the copies lie in memory.
 const ROOM: u64 = 1 << 20;
 
 /// Writes the files to be mounted, and returns each with its destination.
@@ -40,8 +41,8 @@ pub fn write<'a>(
         room -= text.len() as u64;
         let path = files.join(format!("exclude-{number}"));
         std::fs::write(&path, exclude.text(&text))?;
-        // Whoever may read the file itself, and nobody else: an agent can have put another one into its place, which root
-        // reads here and the container's user may not.
+        // Only those who may read the file itself may read the copy. An agent can have replaced the file by another,
+        // which root reads here and the container's user may not.
         std::os::unix::fs::chown(&path, Some(meta.uid()), Some(meta.gid()))?;
         std::fs::set_permissions(&path, Permissions::from_mode(meta.mode() & 0o444))?;
         out.push((exclude.file.as_path(), path));
@@ -55,7 +56,7 @@ struct ExcludeFile {
     meta: Metadata,
 }
 
-/// Reads the file. One that is not there is made, as git makes it, for something to mount on.
+/// Reads the file. A missing file is made, as git makes it, so that there is something to mount on.
 fn own(
     plan: &FilesystemPlan,
     sources: &[HeldSource],
@@ -68,13 +69,13 @@ fn own(
     let found = mount.and_then(|mount| {
         let source = sources.iter().find(|s| s.is_of(mount))?;
         let path = exclude.file.strip_prefix(&mount.destination).ok()?;
-        // Over a volume of its own scratch it writes nothing that the node has.
+        // Over a volume of its own scratch the container writes nothing on the node.
         Some((&source.fd, path, mount.is_writable() && !mount.is_private()))
     });
     let (root, path, writable) = found.ok_or(io::ErrorKind::NotFound)?;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = match open(root, path, flags) {
-        // Where the repository is, a work tree says: nothing is made for it in a mount that the container may not write.
+        // A work tree says where the repository is, so nothing is made in a mount that the container may not write.
         Err(Errno::NOENT) if writable => {
             let meta = make(root, path)?.metadata()?;
             let text = Vec::new();
@@ -94,7 +95,7 @@ fn own(
     }
 }
 
-/// Makes `info/exclude`, empty, for whoever has the repository.
+/// Makes an empty `info/exclude`, owned by the owner of the repository.
 fn make(root: &OwnedFd, path: &Path) -> io::Result<File> {
     let info = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let git = info.parent().ok_or(io::ErrorKind::InvalidInput)?;
@@ -115,12 +116,12 @@ fn make(root: &OwnedFd, path: &Path) -> io::Result<File> {
     let mode = Mode::from_raw_mode(0o644);
     let file = rustix::fs::openat(directory.as_fd(), "exclude", flags, mode)?;
     rustix::fs::fchown(&file, Some(uid), Some(gid))?;
-    // Whatever the caller's umask is.
+    // Set again: the caller's umask may have reduced it.
     rustix::fs::fchmod(&file, mode)?;
     Ok(File::from(file))
 }
 
-/// Opens what lies beneath a mount's source, by way of no link and no other file system.
+/// Opens a path beneath a mount's source, without following links or crossing file systems.
 fn open(root: &OwnedFd, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     rustix::fs::openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)

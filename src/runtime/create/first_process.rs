@@ -1,9 +1,9 @@
-//! The container's first process, born in its cgroup and its pid namespace: one clone3(2) of ours in place of libcontainer's
-//! second process. What that process is to do from there on is libcontainer's again
-//! (`container_init_process`): namespaces, the root file system, the user, and our own walls.
+//! The container's init process, born in its cgroup and its pid namespace by one clone3(2) of ours, in place of
+//! libcontainer's second process. From there on libcontainer (`container_init_process`) and our walls do the rest:
+//! namespaces, the root file system, the user.
 //!
-//! Left to libcontainer's own way as a whole is what needs more: a user or time namespace, a pid namespace that is there
-//! already, systemd, and resources that nobody else uses.
+//! libcontainer makes the process itself for a user or time namespace, an existing pid namespace, systemd, and rare
+//! resources.
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -43,24 +43,24 @@ use crate::sys::socket;
 pub struct CreateOptions<'a> {
     /// Where the container's state is.
     pub place: &'a ContainerPaths,
-    /// What libcontainer is to make.
+    /// The spec for libcontainer.
     pub spec: &'a Spec,
     /// In place of the caller's standard descriptors.
     pub stdio: Stdio,
-    /// The socket that gets the pseudo-terminal, where the process has one.
+    /// The socket that gets the pseudo-terminal, if the process has one.
     pub console: Option<&'a Path>,
-    /// How many descriptors after standard error it keeps.
+    /// How many descriptors after standard error the process keeps.
     pub preserve_fds: i32,
-    /// MS_MOVE in place of pivot_root.
+    /// Use MS_MOVE in place of pivot_root.
     pub no_pivot: bool,
 }
 
-/// Whether the first process is ours to [`make`]; libcontainer makes it otherwise.
+/// Whether [`make`] makes the init process; otherwise libcontainer makes it.
 pub fn is_ours(global: &GlobalOptions, spec: &Spec) -> bool {
     !global.systemd_cgroup && is_plain(spec)
 }
 
-/// Whether [`make`] can make what a spec asks for.
+/// Whether [`make`] supports this spec.
 fn is_plain(spec: &Spec) -> bool {
     let Some(linux) = spec.linux() else {
         return false;
@@ -79,14 +79,14 @@ fn is_plain(spec: &Spec) -> bool {
     let mapped = mapped
         .filter(|m| m.uid_mappings().is_some() || m.gid_mappings().is_some())
         .count();
-    // Root of a user namespace of its own makes what it is root of; a map that engines wrote is libcontainer's business.
+    // Root of a user namespace of its own makes what it is root of. libcontainer handles maps that engines wrote.
     let rootless = unprivileged::inside().is_none()
         && rootless_required(create_syscall().as_ref()).unwrap_or(true);
     !other && !rare && mapped == 0 && !rootless && path::named(spec).is_some()
 }
 
-/// Makes the process, and waits until it is ready for `start`. What exists of it when that fails is gone afterwards, but for the
-/// cgroup, which the record names.
+/// Makes the process, and waits until it is ready for `start`. A failure removes everything but the cgroup, which the
+/// record names.
 pub fn make(
     asked: CreateOptions<'_>,
     executor: WallExecutor,
@@ -109,7 +109,7 @@ pub fn make(
     made
 }
 
-/// What libcontainer refuses.
+/// Refuses what libcontainer refuses.
 fn validate(spec: &Spec) -> Result<(), LibcontainerError> {
     if !spec.version().starts_with("1.") {
         return Err(ErrInvalidSpec::UnsupportedVersion.into());
@@ -135,7 +135,7 @@ fn begin(
     let named = path::named(spec).unwrap_or_default();
     let resources = linux.and_then(|l| l.resources().as_ref());
     let born = match (unprivileged::inside(), delegated::of_self()) {
-        // The plan has no limits then that a cgroup would have to hold.
+        // The plan then has no limits that need a cgroup.
         (Some(_), None) => Birthplace::callers(),
         (None, _) | (Some(_), Some(_)) => Birthplace::make(&named, resources)?,
     };
@@ -150,7 +150,7 @@ fn begin(
         main_sender,
         init_receiver,
     };
-    // As libcontainer: nobody whom the process meets looks into what it has of the node.
+    // As in libcontainer: processes in the namespaces that it joins cannot read what it has of the node.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .map_err(RuntimeError::io("become undumpable"))?;
     let birth = Birth {
@@ -162,7 +162,7 @@ fn begin(
         closed.map_or(1, |()| live(&args, &born, &mut ends))
     })
     .map_err(RuntimeError::io("clone the container's first process"))?;
-    // Of the ends only the child's copies are left, and what was handed to it belongs to it alone.
+    // The child alone now holds the ends and what was handed to it.
     drop((asked.stdio, console));
     let ready = ends
         .close()
@@ -188,7 +188,7 @@ fn begin(
 /// `CLONE_NEWPID`
 const NEW_PIDS: u64 = libc::CLONE_NEWPID as u64;
 
-/// How long the killed process may take to end.
+/// How long a killed process may take to end.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
 /// The process's name until it executes its program.
@@ -239,7 +239,7 @@ fn prepare(
         preserve_fds: asked.preserve_fds,
         container: Some(container),
         user_ns_config: None,
-        // Nobody reads it from here on.
+        // Not read from here on.
         cgroup_config: CgroupConfig {
             cgroup_path: PathBuf::new(),
             systemd_cgroup: false,
@@ -270,7 +270,7 @@ impl ChildEnds {
     }
 }
 
-/// The first process. Returns only where it fails; the runtime has been told why.
+/// The init process. Returns only on failure, after telling the runtime why.
 fn live(args: &ContainerArgs, born: &Birthplace, ends: &mut ChildEnds) -> i32 {
     let ChildEnds {
         main_sender,
@@ -278,7 +278,7 @@ fn live(args: &ContainerArgs, born: &Birthplace, ends: &mut ChildEnds) -> i32 {
     } = ends;
     let begun = settle(args, born).and_then(|()| {
         container_init_process(args, main_sender, init_receiver).map_err(|error| {
-            // The runtime says it, as the reason why there is no container.
+            // The runtime reports it, as the reason why there is no container.
             tracing::debug!("failed to initialize container process: {error}");
             error.to_string()
         })
@@ -338,8 +338,8 @@ fn attend(
     from_init.close().map_err(main)
 }
 
-/// Ends a process that is not to be. One that a freezer of cgroup v1 holds ends when it is thawed: nobody waits for that, and
-/// the caller, whose time is up then, says so (`half_made::kill`).
+/// Kills a process that must not exist. One that a cgroup v1 freezer holds ends when it is thawed. The runtime does not
+/// wait for that: the caller's time is up then, and it says so (`half_made::kill`).
 fn end(child: &Child) {
     if let Err(error) = rustix::process::pidfd_send_signal(&child.pidfd, Signal::KILL) {
         log::debug!("kill the container's first process: {error}");

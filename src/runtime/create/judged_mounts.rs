@@ -1,5 +1,5 @@
-//! What the container's first process will mount itself, got ready while the host's file system is in sight: detached
-//! copies of the judged sources with their attributes, and places in the image to put them.
+//! Prepares the mounts that the init process makes itself, while the host's file system is in sight: detached copies of
+//! the checked sources with their attributes, and mount points in the image.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use crate::runtime::network::shown;
 use crate::runtime::unprivileged;
 use crate::sys::mount::{change, map_ids};
 
-/// Copies of every source that the plan mounts late, of the network wall's files, and of what git is told.
+/// Copies every source that the plan mounts late, the network wall's files, and git's exclude files.
 pub fn prepare(
     plan: &Plan,
     sources: &[HeldSource],
@@ -34,7 +34,7 @@ pub fn prepare(
     let mut all = Vec::new();
     for (index, mount) in plan.mounts.iter().enumerate() {
         let source = match &mount.kind {
-            // Made before, by libcontainer or in its place.
+            // Made before, by libcontainer or our own code.
             MountKind::Kernel(_) => continue,
             MountKind::Tmpfs(tmpfs) => OwnSource::Tmpfs(tmpfs.options.clone()),
             MountKind::Bind(bind) => {
@@ -98,9 +98,9 @@ pub fn prepare(
     Ok(all)
 }
 
-/// The very source that was judged: found again by its inode and name among the open ones, never by opening a path.
-/// In a user namespace the kernel copies none without the mounts of the node below it (EINVAL, mount_namespaces(7)): they come
-/// along, and the first process covers them.
+/// Copies the very source that was checked: found by inode and name among the open ones, never by opening a path. In a
+/// user namespace the kernel copies no mount without the node's mounts below it (EINVAL, mount_namespaces(7)). They
+/// come along, and the init process covers them.
 fn tree(
     mount: &PlannedMount,
     bind: &BindMount,
@@ -121,7 +121,7 @@ fn tree(
     if bind.ids != MappedIds::Node {
         let map = source.map.as_ref().filter(|(ids, _)| *ids == bind.ids);
         let (_, namespace) = map.ok_or_else(|| CreateError::NotJudged(bind.source.clone()))?;
-        // No mount has it yet, which the kernel wants.
+        // The copy is not mounted yet, as the kernel requires.
         map_ids(tree.as_fd(), namespace.as_fd(), MountReach::One).map_err(RuntimeError::io(
             format!("map the ids of {:?}", bind.source),
         ))?;
@@ -129,15 +129,16 @@ fn tree(
     Ok((tree, reach))
 }
 
-/// The directory in which an overlay is kept, with its upper directory, and with a working directory of its own for this run: that
-/// of one before says that it was not written to the disk as a whole (`volatile`), and the kernel takes it for a crash.
+/// The directory of a kept overlay, with its upper directory and a new working directory for this run. The working
+/// directory of an earlier run says that it was not written to the disk as a whole (`volatile`), which the kernel takes
+/// for a crash.
 fn kept(dir: &Path) -> Result<OwnedFd, RuntimeError> {
     let step = |what: &str| format!("{what} {dir:?}, in which a cache is kept");
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = rustix::fs::openat2(CWD, dir, flags, Mode::empty(), resolve);
     let opened = opened.map_err(RuntimeError::io(step("open")))?;
-    // By the descriptor: no name on the way counts again.
+    // Through the descriptor, so no name on the way is resolved again.
     let work = format!("/proc/self/fd/{}/work", opened.as_raw_fd());
     match std::fs::remove_dir_all(&work) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -151,7 +152,7 @@ fn kept(dir: &Path) -> Result<OwnedFd, RuntimeError> {
         .map_err(RuntimeError::io(step("copy the mount of")))
 }
 
-/// What a container may not do with a bind mount. Over a private one an overlay is written, not the mount itself.
+/// The restrictions of a bind mount. A private mount is written through an overlay, not directly.
 fn attributes(bind: &BindMount) -> Bits {
     let writes = match bind.access {
         BindAccess::ReadOnly => Bits::READ_ONLY,
@@ -164,7 +165,7 @@ fn attributes(bind: &BindMount) -> Bits {
     Bits::NO_PRIVILEGE.and(writes).and(programs)
 }
 
-/// With these attributes beside its own. No mount comes in or goes out.
+/// Copies a mount and adds attributes. Mounts do not propagate in or out.
 pub(super) fn copy(
     source: &OwnedFd,
     attributes: Bits,
@@ -174,7 +175,7 @@ pub(super) fn copy(
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_EMPTY_PATH;
     let flags = match reach {
-        // What else is mounted below stays outside.
+        // Mounts below it stay outside.
         MountReach::One => flags,
         MountReach::Below => flags | OpenTreeFlags::AT_RECURSIVE,
     };
@@ -184,8 +185,8 @@ pub(super) fn copy(
     Ok(tree)
 }
 
-/// Makes the mount points that lie in the image itself, as every runtime does; the others are made when what they lie
-/// in is mounted. A read-only image must have them already.
+/// Makes the mount points that lie in the image itself, as every runtime does. Others are made when their parent is
+/// mounted. A read-only image must have them already.
 pub fn make_mount_points(
     rootfs: &Path,
     plan: &FilesystemPlan,

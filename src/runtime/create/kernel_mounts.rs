@@ -1,10 +1,10 @@
-//! What the container's first process makes of the kernel's file systems is taken out of libcontainer's spec here
+//! Takes the kernel file systems that the init process mounts itself out of libcontainer's spec
 //! ([`crate::enforce::kernel`]).
 //!
-//! libcontainer makes the mounts that it needs before our code runs, and those that only it can make: /proc and /dev;
-//! a devpts with the terminal, or with a `ptmx` of another owner than the process; /sys of a user namespace, for
-//! which the kernel wants another sysfs in sight, as before pivot_root; cgroup mounts of the node. And all of it
-//! where hooks may look at it before pivot_root.
+//! libcontainer makes the mounts that it needs before our code runs, and those that only it can make: /proc and /dev; a
+//! devpts with the terminal, or with a `ptmx` of another owner than the process; /sys of a user namespace, for which
+//! the kernel requires another sysfs in sight, as before pivot_root; cgroup mounts of the node. It makes all of them if
+//! hooks may look at them before pivot_root.
 
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
@@ -24,7 +24,7 @@ use crate::runtime::RuntimeError;
 /// Where hierarchies are mounted in a container, as on a node.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// Takes it out, and makes the mount points for it that lie in the image: that may be read-only by the time it is mounted.
+/// Splits the spec, and makes the mount points that lie in the image, which may be read-only when they are mounted.
 pub fn split(spec: &mut Spec, rootfs: &Path) -> Result<KernelFiles, RuntimeError> {
     let node = Node::look()?;
     let files = take(spec, &node);
@@ -90,7 +90,7 @@ fn take(spec: &mut Spec, node: &Node) -> KernelFiles {
         files.readonly = paths(linux.readonly_paths().clone()).collect();
         linux.set_masked_paths(None);
         linux.set_readonly_paths(None);
-        // For an empty list it would mount a /proc to write to.
+        // For an empty list libcontainer would mount a writable /proc.
         let settings = linux.sysctl().clone().filter(|all| !all.is_empty());
         linux.set_sysctl(settings);
         let label = linux.mount_label().clone();
@@ -99,7 +99,7 @@ fn take(spec: &mut Spec, node: &Node) -> KernelFiles {
     files
 }
 
-/// Whether hooks run before pivot_root that may look at the mounts. The engine's own only makes a network.
+/// Whether hooks run before pivot_root that may look at the mounts. The engine's own hook only makes a network.
 fn hooks_look(spec: &Spec) -> bool {
     let Some(hooks) = spec.hooks() else {
         return false;
@@ -139,7 +139,7 @@ impl OwnMounts {
         let others = mounts()
             .filter(|m| m.destination().starts_with("/sys"))
             .any(|m| !is_kernels(m));
-        // All or none, because the order is seen.
+        // All or none: their order is visible.
         let sys = !others && has(LinuxNamespaceType::Cgroup) && !has(LinuxNamespaceType::User);
         Self {
             pts: sys && root && !terminal,
@@ -226,7 +226,7 @@ mod tests {
         }
     }
 
-    /// What libcontainer is left with, and what is ours.
+    /// What remains for libcontainer, and what is ours.
     fn parts(mut spec: Spec) -> (Vec<String>, Vec<String>, KernelFiles) {
         let files = take(&mut spec, &node());
         let text = |path: &Path| path.display().to_string();
@@ -247,7 +247,7 @@ mod tests {
     ];
 
     #[test]
-    fn libcontainer_makes_what_it_needs_and_we_the_rest_in_its_order() {
+    fn libcontainer_makes_the_mounts_that_it_needs_and_we_the_rest_in_order() {
         let (left, own, files) = parts(spec(|_| {}));
         assert_eq!(left, ["/proc", "/dev"]);
         assert_eq!(own, ALL);

@@ -1,7 +1,7 @@
-//! `create`: from a bundle to a process that waits, behind walls, for `start`.
+//! `create`: from a bundle to a process that waits behind its walls for `start`.
 //!
-//! [`create`] decides and refuses while nothing has been made; [`make`] is the list of what is made, in order. A step that
-//! fails ends the list, and [`Creation::take_away`] undoes what was made before, newest first.
+//! [`create`] decides, and refuses while nothing has been made. [`make`] lists the steps in order. A failed step ends
+//! the list, and [`Creation::take_away`] undoes the earlier ones, newest first.
 
 mod begin;
 mod complete;
@@ -45,9 +45,9 @@ pub fn create(
     streams: Streams<'_>,
     wrapped: &WrapPlan,
 ) -> Result<(ContainerPaths, Lock), RuntimeError> {
-    // All that can be refused by looking: nothing has been made, so a refusal leaves nothing.
+    // Everything that can be refused by looking. Nothing has been made yet, so a refusal leaves nothing.
     let place = ContainerPaths::new(&global.root, &args.id)?;
-    // Whether a console is used stands in the bundle: the caller's own descriptors count as if not.
+    // The bundle decides whether a console is used: the caller's own descriptors count as if they were no terminal.
     let standard = match streams.relayed {
         true => StandardStreams::Replaced,
         false => StandardStreams::Callers,
@@ -58,10 +58,10 @@ pub fn create(
         decision.inspect_err(|_| sandbox::end_if_lost(&global.root, &args.bundle))?;
     refused::name_cgroup(global, &place, &mut decision.bundle.spec)?;
     let agent = refused::check(args, &streams, &decision)?;
-    // What is left to libcontainer as a whole moves to its cgroups: the first move takes long, and begins here.
+    // If libcontainer makes the process, this process moves to its cgroups. The first move is slow, and begins here.
     let is_ours = first_process::is_ours(global, &decision.bundle.spec);
     let _first_move = (!is_ours).then(first_move::begin);
-    // Only then the lock, for which another call may have to be waited for.
+    // The lock comes last: it may have to wait for another call.
     let lock = creation::reserve(&place, &decision)?;
     let mut creation = Creation::begin(global, args, place, lock, decision)?;
     match make(&mut creation, streams, agent) {
@@ -73,35 +73,35 @@ pub fn create(
     }
 }
 
-/// The list. What one step hands to a later one is a value here; what must be ended or removed again is in `creation`.
+/// The steps. A value here passes from one step to a later one; what must be ended or removed is in `creation`.
 fn make(
     creation: &mut Creation<'_>,
     mut streams: Streams<'_>,
     agent: Option<Agent>,
 ) -> Result<(), RuntimeError> {
-    // It changes the spec, from which all of the following is made.
+    // It changes the spec, which all later steps use.
     creation.mount_readiness_socket()?;
-    // Before what it names is made: `delete --force` finds it after a SIGKILL.
+    // Before the things that it names are made: `delete --force` finds it after a SIGKILL.
     creation.save_record()?;
 
-    // Children of this process begin early and work while it does the rest. The disk first, which takes longest.
+    // Children begin early and work in parallel. The disk comes first: it takes longest.
     creation.begin_disk()?;
-    // It saves the record once more, before the sidecar is used.
+    // It saves the record again, before the sidecar is used.
     creation.begin_network()?;
     // No child: a file, whose descriptor libcontainer's spec names.
     let hooks = creation.write_down_hooks()?;
     let shadow = creation.write_shadow(hooks.as_ref())?;
-    // From libcontainer's spec, whose rules are those that count. Rules that cannot be compiled must leave no process.
+    // From libcontainer's spec, whose rules count. Rules that cannot be compiled must leave no process.
     let device_program = creation.compile_device_program(&shadow.spec)?;
-    // While the node's files are in sight, and after the files of the network wall, which are mounted with them.
+    // While the node's files are in sight, and after the network wall's files, which are mounted with them.
     let judged_mounts = creation.open_judged_mounts()?;
     creation.keep_writable(&judged_mounts)?;
-    // For every later `exec`; the first process has its copy in memory.
+    // For every later `exec`; the init process has its copy in memory.
     creation.keep_filter()?;
     let (report, reports) = creation.make_report_pipe()?;
-    // Not before: from here on poststop hooks have something to undo.
+    // Not earlier: from here on poststop hooks have something to undo.
     creation.record_hooks()?;
-    // After the pipe, by which the child that serves the agent says what fails.
+    // After the pipe, through which the agent's child reports errors.
     let agent = creation.begin_agent(agent)?;
     let layers = creation.copy_layers()?;
     let executor = creation.executor(InitInherited {
@@ -115,33 +115,34 @@ fn make(
         leader: std::mem::take(&mut streams.leader),
         program: std::mem::take(&mut streams.program),
     })?;
-    // As late as possible, when its files have been written, and before libcontainer keeps this process busy.
+    // As late as possible: after its files are written, and before libcontainer keeps this process busy.
     creation.configure_sidecar()?;
-    // Last: a first process of libcontainer's is born in the cgroup where this one is.
+    // Last: an init process made by libcontainer is born in this process's cgroup.
     creation.enter_systemd_cgroup(&shadow.spec)?;
 
     let leaves = streams.leaves;
-    // The process, up to the end of `validate`. Its user namespace may be known by a descriptor of this process alone.
+    // Makes the process, up to the end of `validate`. Its user namespace may be known by a descriptor of this process
+    // only.
     let container =
         creation.make_process(streams, &shadow.spec, executor, hooks.as_ref(), &reports)?;
     drop(shadow.user_namespace);
 
-    // The process exists, and runs nothing of the container yet. What is not to count for it ends first.
+    // The process exists, and runs nothing of the container yet. Helpers that must not count for it end first.
     creation.settle_disk()?;
     creation.leave_systemd_cgroup()?;
     creation.end_agents_child();
-    // `kill` and `delete` go by the record, so the process is in there before anything else can fail.
+    // `kill` and `delete` go by the record, so the process is recorded before anything else can fail.
     let init = creation.record_process(&container)?;
-    // The walls that stand outside of the process, while it waits.
+    // The walls outside the process, while it waits.
     creation.check_cgroup()?;
     creation.check_joined_namespaces(init)?;
     creation.limit_devices(device_program.as_ref(), &shadow.spec)?;
-    // Before the sidecar is told where its log is. A node that requires a log refuses the container here if it writes none.
+    // Before the sidecar learns where its log is. If the node requires a log and none can be written, this refuses.
     let (watched, events) = creation.watch_writes();
     creation.begin_run(leaves, events)?;
-    // It waits until the sidecar is confined: nothing is in its hands before.
+    // Waits until the sidecar is confined, and gives it nothing before.
     let inner_network = creation.finish_network(init, watched)?;
-    // Other verbs find the container from here on, so it is complete but for those who are told of it.
+    // From here on other verbs find the container, so it is complete, except for announcing it.
     creation.enter_index(init, inner_network)?;
     creation.announce(init)?;
     creation.save_record()?;

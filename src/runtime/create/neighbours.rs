@@ -1,5 +1,5 @@
 //! Namespaces that a spec names by path: the containers in them, and the check that the new container joined exactly
-//! the judged ones.
+//! the ones that were checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -16,8 +16,8 @@ use crate::runtime::create::CreateError;
 use crate::runtime::state::census::{Census, Namespace};
 use crate::runtime::state::record::{ProcessId, Record};
 
-/// A namespace that the container joins. While the file is open, its inode means this namespace, whatever happens to
-/// the process whose directory is in the path.
+/// A namespace that the container joins. While the file is open, its inode means this namespace, even after the process
+/// in the path has ended.
 pub struct JoinedNamespace {
     path: PathBuf,
     name: &'static str,
@@ -39,7 +39,7 @@ pub fn find(spec: &Spec) -> Result<(Vec<JoinedNamespace>, Neighbours), RuntimeEr
     let mut census = Census::of_node();
     let mut neighbours = Neighbours::new();
     for ns in &joined {
-        // Of the other kinds nothing is shared, whoever is in them.
+        // Sharing namespaces of other kinds does not matter.
         let inside = match ns.namespace()? {
             Some(namespace) => census.candidates(&namespace)?,
             None => Vec::new(),
@@ -50,8 +50,8 @@ pub fn find(spec: &Spec) -> Result<(Vec<JoinedNamespace>, Neighbours), RuntimeEr
     Ok((joined, neighbours))
 }
 
-/// The namespaces by which other verbs find a container: its first process's, the joined ones, and the network that it
-/// enters at `start`.
+/// The namespaces by which other verbs find a container: its init process's, the joined ones, and the network namespace
+/// that it enters at `start`.
 pub fn inside(
     init: ProcessId,
     joined: &[JoinedNamespace],
@@ -73,8 +73,8 @@ impl JoinedNamespace {
     }
 }
 
-/// Checks that a container's first process is where it was to go. A network that it shares is not looked at here: the
-/// process itself refuses to execute anything in another one, by its cookie.
+/// Checks that a container's init process is in the right namespaces. A shared network is not checked here: the process
+/// itself refuses to execute anything in another one, by its cookie.
 pub fn verify(
     joined: &[JoinedNamespace],
     init: ProcessId,
@@ -99,7 +99,7 @@ pub fn verify(
 fn open(ns: &LinuxNamespace) -> Option<Result<JoinedNamespace, RuntimeError>> {
     let path = ns.path().clone()?;
     let name = name(ns.typ());
-    // Not blocking: the path may be a FIFO.
+    // Non-blocking: the path may be a FIFO.
     let mut options = File::options();
     options.read(true).custom_flags(libc::O_NONBLOCK);
     let file = options.open(&path);
@@ -131,7 +131,7 @@ fn link(pid: i32, name: &str) -> PathBuf {
         .join(name)
 }
 
-/// What makes two files one namespace.
+/// What identifies a namespace: two files with the same key are the same namespace.
 fn key(file: &fs::Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
 }
@@ -149,7 +149,7 @@ fn is_in(record: &Record, ns: &JoinedNamespace) -> bool {
             .filter_map(|n| n.path.as_deref())
             .filter(|path| !path.starts_with("/proc"))
             .any(|path| fs::metadata(path).is_ok_and(|m| key(&m) == key(&judged)));
-    // Asked last: a number that was used again in between has another start time.
+    // Checked last: a pid that was used again in between has another start time.
     (by_process || by_plan) && init.is_alive()
 }
 
@@ -170,8 +170,8 @@ fn neighbour(record: &Record) -> Neighbour {
     }
 }
 
-/// Whether another container can share its network: not before its first process has left the engine's, and not without
-/// the sidecar that was made for it.
+/// Whether another container can share its network: only when its init process has left the engine's network, and the
+/// sidecar made for it is alive.
 fn network_state(record: &Record) -> NetworkState {
     let (true, Some(init)) = (record.started, record.init) else {
         return NetworkState::NotStarted;

@@ -1,5 +1,5 @@
-//! The step of `create` that makes the process, within a time: our own clone and libcontainer's work, or all of it
-//! libcontainer's.
+//! The step of `create` that makes the process, within a time limit: our own clone with libcontainer's work, or
+//! libcontainer alone.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -19,7 +19,7 @@ use crate::runtime::state::half_made;
 use crate::runtime::state::report;
 
 impl Creation<'_> {
-    /// Makes the first process. Of several errors the one that is nearest to the cause is returned.
+    /// Makes the init process. Of several errors, returns the one nearest to the cause.
     pub(super) fn make_process(
         &mut self,
         streams: Streams<'_>,
@@ -34,13 +34,13 @@ impl Creation<'_> {
         let what = "container's first process";
         let built = half_made::limited(what, within, &self.place.report(), halt, || {
             self.build(streams, spec, executor).map_err(|error| {
-                // What our own code in the container's process says is nearer to the cause.
+                // Errors of our own code in the container's process are nearer to the cause.
                 let of_hooks = || Some(hooks?.failure()?.into());
                 let reported = report::pending(reports).map(RuntimeError::Init);
                 reported.or_else(of_hooks).unwrap_or(error)
             })
         });
-        // A disk that could not be made is nearer still.
+        // An error of the disk is nearer still.
         let (container, born) = built.map_err(|error| self.settle_disk().err().unwrap_or(error))?;
         self.born = born;
         Ok(container)

@@ -1,4 +1,4 @@
-//! The record of a container as it is written before anything of it is made.
+//! The record of a container, as written before anything of the container is made.
 
 use std::path::PathBuf;
 
@@ -68,7 +68,7 @@ pub(super) fn new_record(
     }
 }
 
-/// What libcontainer and the sidecar name their cgroups; systemd removes its own.
+/// The cgroups that libcontainer and the sidecar use; systemd removes its own.
 fn cgroups(global: &GlobalOptions, spec: &Spec, place: &ContainerPaths) -> Vec<PathBuf> {
     let own = path::named(spec).filter(|_| !global.systemd_cgroup);
     let (parent, name) = companion::sidecar_cgroup(spec, place);

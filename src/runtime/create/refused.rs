@@ -1,4 +1,4 @@
-//! What `create` refuses before it has made anything.
+//! Refusals of `create`, before it has made anything.
 
 use oci_spec::runtime::Spec;
 
@@ -16,7 +16,7 @@ use crate::runtime::input::descriptors::{self, DescriptorRule};
 use crate::runtime::launch::{Streams, refuse_contradiction};
 use crate::runtime::state::store::ContainerPaths;
 
-/// Gives a spec without `linux.cgroupsPath` one, or checks what it says for systemd.
+/// Gives a spec without `linux.cgroupsPath` one; with systemd, checks the path.
 pub(super) fn name_cgroup(
     global: &GlobalOptions,
     place: &ContainerPaths,
@@ -31,7 +31,8 @@ pub(super) fn name_cgroup(
     Ok(())
 }
 
-/// Refuses what the container could not get, or must not. Returns the seccomp agent that the engine's profile asks for.
+/// Refuses what the container could not get, or must not get. Returns the seccomp agent that the engine's profile
+/// needs.
 pub(super) fn check(
     args: &cli::Create,
     streams: &Streams<'_>,
@@ -65,7 +66,7 @@ pub(super) fn check(
     if args.no_new_keyring {
         return Err(CreateError::Keyring.into());
     }
-    // `wrap`, which has mounts of its own, passes on nothing of its environment that is not listed.
+    // `wrap`, which has mounts of its own, passes on only listed variables of its environment.
     if notify::host().is_some() && !decision.wrapped {
         return Err(CreateError::NotifySocket.into());
     }

@@ -1,7 +1,6 @@
 //! A disk for scratch: an ext4 file system of the container's own, in a sparse file without a name, on a loop device.
-//! The mount is detached and goes to the container's first process. When its last part is unmounted there, however
-//! the container ends, the kernel frees the device and the file. Nobody but the kernel ever writes the file once it
-//! is mounted.
+//! The mount is detached and goes to the init process. When the last of it is unmounted there, however the container
+//! ends, the kernel frees the device and the file. Once it is mounted, only the kernel writes the file.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -23,15 +22,15 @@ use crate::render::ext4::{EmptyImage, Owner};
 use crate::runtime::state::persons::{self, Use};
 use crate::sys::{loopback, process, socket};
 
-/// How often a free device is looked for, which another container may take first.
+/// How often a free device is looked for: another container may take it first.
 const TRIES: usize = 64;
 
 /// A child that makes the disk while the runtime does other work. Dropped, it is killed and reaped.
 pub struct DiskMaker {
     child: Option<Pid>,
-    /// Where it says what came of the disk.
+    /// Receives the result.
     outcome: OwnedFd,
-    /// Where the container's first process gets it.
+    /// Receives the disk, for the container's init process.
     arrives: Option<OwnedFd>,
 }
 
@@ -51,7 +50,7 @@ impl DiskMaker {
                         .and_then(|()| disk::send(says.as_fd(), Err(&why)))
                 }
             };
-            // Where nothing could be sent the others see the sockets close.
+            // If nothing could be sent, the receivers see the sockets close.
             i32::from(sent.is_err())
         })?;
         Ok(Self {
@@ -61,12 +60,12 @@ impl DiskMaker {
         })
     }
 
-    /// The end at which the container's first process waits for it.
+    /// The socket end on which the init process waits for the disk.
     pub fn take_end(&mut self) -> Option<OwnedFd> {
         self.arrives.take()
     }
 
-    /// Why there is no disk; nothing where there is one. Waits until the child has ended.
+    /// Waits until the child has ended. Returns why there is no disk, or `None` if there is one.
     pub fn outcome(mut self) -> io::Result<Option<String>> {
         let arrived = disk::receive(self.outcome.as_fd());
         self.reap()?;
@@ -82,7 +81,7 @@ impl DiskMaker {
         };
         let options = WaitOptions::empty();
         match rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(child), options)) {
-            // Where SIGCHLD is ignored the kernel has reaped it already.
+            // If SIGCHLD is ignored the kernel has reaped it already.
             Ok(_) | Err(rustix::io::Errno::CHILD) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -92,7 +91,7 @@ impl DiskMaker {
 impl Drop for DiskMaker {
     fn drop(&mut self) {
         let Some(child) = self.child else { return };
-        // Not reaped yet, so the number is still this child's.
+        // Not reaped yet, so the pid is still this child's.
         if let Err(error) = rustix::process::kill_process(child, Signal::KILL) {
             log::debug!("the maker of a disk could not be killed: {error}");
         }
@@ -102,7 +101,7 @@ impl Drop for DiskMaker {
     }
 }
 
-/// Makes an empty file system of this size, whose root directory belongs to root of the container.
+/// Makes an empty file system of this size, whose root directory belongs to the container's root.
 fn make(bytes: u64, spec: &Spec) -> io::Result<OwnedFd> {
     let blank = EmptyImage::new(bytes, root_of(spec));
     let file = file_without_name().map_err(within(&format!("make a file in {DIRECTORY}")))?;
@@ -120,7 +119,7 @@ fn within(step: &str) -> impl FnOnce(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{step}: {error}"))
 }
 
-/// Whom root of the container is on the node.
+/// The ids of the container's root on the node.
 fn root_of(spec: &Spec) -> Owner {
     let linux = spec.linux().as_ref();
     let root = |maps: Option<&Vec<oci_spec::runtime::LinuxIdMapping>>| {
@@ -134,7 +133,7 @@ fn root_of(spec: &Spec) -> Owner {
     }
 }
 
-/// For root alone, and gone when it is closed.
+/// A file for root only, that is gone when it is closed.
 fn file_without_name() -> io::Result<File> {
     persons::check_way(Path::new(DIRECTORY), Use::Disks).map_err(io::Error::other)?;
     std::fs::DirBuilder::new()
@@ -144,7 +143,7 @@ fn file_without_name() -> io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     match rustix::fs::openat(CWD, DIRECTORY, flags, Mode::from_raw_mode(0o600)) {
         Ok(fd) => return Ok(fd.into()),
-        // A file system without nameless files.
+        // The file system has no nameless files.
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR) => {}
         Err(e) => return Err(e.into()),
     }
@@ -178,7 +177,7 @@ fn attach(file: &File) -> io::Result<(File, String)> {
 fn mount(device: &str) -> io::Result<OwnedFd> {
     let fs = fsopen("ext4", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&fs, "source", device)?;
-    // What nobody reads is not written, and nobody waits for a disk: it is thrown away.
+    // The disk is thrown away: do not write blocks that are never read.
     fsconfig_set_flag(&fs, "noinit_itable")?;
     fsconfig_set_flag(&fs, "nobarrier")?;
     fsconfig_create(&fs)?;

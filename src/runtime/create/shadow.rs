@@ -22,15 +22,15 @@ use crate::runtime::network::{resolver, shown};
 use crate::runtime::state::record::write_whole;
 use crate::runtime::unprivileged;
 
-/// libcontainer's spec, and what is left to the container's first process.
+/// libcontainer's spec, and the work that remains for the container's init process.
 pub(super) struct Shadow {
-    /// As it was written.
+    /// The spec as it was written.
     pub(super) spec: Spec,
     /// The kernel's file systems that the process mounts itself, under a policy.
     pub(super) kernel: KernelFiles,
-    /// What it does itself without one.
+    /// The work that the init process does itself without a policy.
     pub(super) unfinished: Option<UnconfinedSetup>,
-    /// A user namespace that was made here. The spec names its descriptor, which is open until libcontainer is done.
+    /// A user namespace that was made here. The spec names its descriptor, which stays open until libcontainer is done.
     pub(super) user_namespace: Option<OwnedFd>,
 }
 
@@ -84,7 +84,8 @@ pub(super) fn write_shadow(
         None => KernelFiles::default(),
     };
     if person.is_some() {
-        // The kernel mounts it for the owner of the network namespace alone: it comes with the inner one (fs/sysfs/mount.c).
+        // The kernel mounts sysfs only for the owner of the network namespace, so it is mounted with the inner one
+        // (fs/sysfs/mount.c).
         kernel.mounts.retain(|m| !m.is(Path::new("/sys"), "sysfs"));
     }
     if let Some(process) = spec.process_mut() {
@@ -95,7 +96,7 @@ pub(super) fn write_shadow(
         let sets = process.capabilities().clone().unwrap_or_default();
         process.set_capabilities(Some(privileges::for_setup(&sets, more)));
         if decision.plan().is_some() {
-            // The real one may lie in a mount that our own code makes, later than libcontainer enters it.
+            // The real cwd may lie in a mount that our own code makes after libcontainer enters it.
             process.set_cwd(PathBuf::from("/"));
         }
     }
@@ -111,13 +112,13 @@ pub(super) fn write_shadow(
     })
 }
 
-/// The capabilities that the set-up of this container needs beyond those that each needs.
+/// The capabilities that this container's set-up needs beyond those that every set-up needs.
 fn for_setup(decision: &BundleDecision) -> &'static [Capability] {
     let has_overlay = decision.plan().is_some_and(|p| p.filesystem.has_overlay());
     match has_overlay || unprivileged::inside().is_some() {
-        // The kernel copies files up with the rights of whoever mounted the overlay, and some of them have capabilities or
-        // set-group-ID bits; it finds the file that one came from, and so its other names, for DacReadSearch alone
-        // (ovl_can_decode_fh). And a user namespace is mapped to root of the one above by whoever has Setfcap there
+        // The kernel copies files up with the rights of the process that mounted the overlay, and some files have
+        // capabilities or set-group-ID bits. To find the original of a copied file, and so its other names, it needs
+        // DacReadSearch (ovl_can_decode_fh). And mapping a user namespace to root of its parent needs Setfcap there
         // (verify_root_map, kernel/user_namespace.c).
         true => &[
             Capability::Setfcap,
@@ -128,14 +129,14 @@ fn for_setup(decision: &BundleDecision) -> &'static [Capability] {
     }
 }
 
-/// What a caller without root's rights can have made, as root of their own user namespace.
+/// Limits a spec to what a caller without root's rights can make, as root of their own user namespace.
 fn as_the_only_user(spec: &mut Spec) {
     if let Some(process) = spec.process_mut() {
-        // There is no other; the process becomes the person at the end.
+        // No other user is mapped; the process becomes the caller at the end.
         process.set_user(User::default());
     }
     if let Some(linux) = spec.linux_mut() {
-        // The process is in the node's network until it enters the inner one, and nobody but root joins the node's (setns(2)).
+        // Until it enters the inner network the process is in the node's, which only root can join (setns(2)).
         let mut namespaces = linux.namespaces().clone().unwrap_or_default();
         namespaces.retain(|n| n.typ() != LinuxNamespaceType::Network);
         linux.set_namespaces(Some(namespaces));

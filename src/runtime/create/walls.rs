@@ -1,4 +1,4 @@
-//! What the container's first process is given to raise its walls.
+//! Gives the container's init process what it needs to raise its walls.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -29,35 +29,35 @@ use crate::runtime::network::wall::NetworkWall;
 use crate::runtime::unprivileged;
 use crate::seccomp::{NotifyListener, SavedFilter};
 
-/// What the process inherits that is in no record and not in [`Creation`].
+/// What the process inherits that is neither in a record nor in [`Creation`].
 pub(super) struct InitInherited {
     /// The way to the seccomp agent.
     pub(super) agent: Option<AgentSocket>,
-    /// Where it says what fails.
+    /// Where it reports errors.
     pub(super) report: OwnedFd,
     /// The kernel's file systems that it mounts itself.
     pub(super) kernel: KernelFiles,
-    /// Likewise, what was judged.
+    /// The checked mounts that it mounts itself.
     pub(super) judged_mounts: Vec<OwnMount>,
     /// The layers of its image.
     pub(super) layers: Option<ImageLayers>,
-    /// What it does without a policy.
+    /// Its work without a policy.
     pub(super) unfinished: Option<UnconfinedSetup>,
-    /// Its terminal is relayed to the caller, whose own makes carriage returns.
+    /// Its terminal is relayed to the caller's terminal, which makes the carriage returns.
     pub(super) keep_newlines: bool,
-    /// Who it is.
+    /// What our process in front of the program does.
     pub(super) leader: Leader,
-    /// The program that it ends as.
+    /// The program that it executes.
     pub(super) program: ContainerProgram,
 }
 
 impl Creation<'_> {
-    /// The walls of a container's first process.
+    /// The walls of a container's init process.
     pub(super) fn executor(
         &mut self,
         inherited: InitInherited,
     ) -> Result<WallExecutor, RuntimeError> {
-        // As it is saved.
+        // As the record is saved.
         let walls = match self.record.plan().cloned() {
             Some(plan) => ProcessWalls::Policy(Box::new(self.policy_walls(plan, inherited)?)),
             None => ProcessWalls::Unconfined(Box::new(self.parity(inherited)?)),
@@ -73,7 +73,7 @@ impl Creation<'_> {
         let running = &mut self.running;
         let network = running.network.as_mut().and_then(NetworkWall::init_end);
         let member = running.member.as_mut().and_then(MemberSidecar::init_end);
-        // Over the socket by which it asks for its network namespace before, if it asks for one.
+        // The socket that also brings its network namespace, if it gets one.
         let line = match &network {
             Some(network) => Some(
                 network
@@ -115,7 +115,7 @@ impl Creation<'_> {
         })
     }
 
-    /// What a container without a policy gets, as with runc.
+    /// The process of a container without a policy, as with runc.
     fn parity(&self, inherited: InitInherited) -> Result<UnconfinedProcess, RuntimeError> {
         let spec = &self.decision.bundle.spec;
         let process = spec.process().as_ref();
@@ -159,7 +159,7 @@ impl Creation<'_> {
     }
 }
 
-/// The engine's cgroup mount, if it asks for read-only.
+/// The engine's cgroup mount, if it is read-only.
 fn cgroup_read_only(spec: &Spec) -> Option<PathBuf> {
     let mount = spec
         .mounts()

@@ -1,4 +1,5 @@
-//! Learn mode: the mounts that a container may write, and the descriptors by which its sidecar notices the first write to each.
+//! Learn mode: the mounts that a container may write, and the descriptors by which its sidecar notices the first write
+//! to each mount.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -13,13 +14,13 @@ use crate::sys::fanotify;
 /// A mount that may be written.
 pub struct Writable {
     place: MountPaths,
-    /// What of the policy lets it be written.
+    /// The policy field that allows writing to it.
     field: Option<Field>,
-    /// The very mount that the container gets.
+    /// The mount itself, which the container gets.
     tree: OwnedFd,
 }
 
-/// Those of a container that learns. `own` are its mounts before its first process has them.
+/// The writable mounts of a container that learns. `own` are its mounts before its init process has them.
 pub fn keep(decided: &DecidedPlan, own: &[OwnMount]) -> Result<Vec<Writable>, RuntimeError> {
     let DecidedPlan { resolved, plan, .. } = decided;
     if !plan.network.learns() {
@@ -49,7 +50,7 @@ pub fn keep(decided: &DecidedPlan, own: &[OwnMount]) -> Result<Vec<Writable>, Ru
     Ok(all)
 }
 
-/// Where a bind that may be written comes from, and the mount that was made of it.
+/// The source of a writable bind mount, and the mount that was made of it.
 fn writable_tree<'a>(mount: &PlannedMount, own: &'a [OwnMount]) -> Option<(String, &'a OwnedFd)> {
     let MountKind::Bind(bind) = &mount.kind else {
         return None;
@@ -65,7 +66,7 @@ fn writable_tree<'a>(mount: &PlannedMount, own: &'a [OwnMount]) -> Option<(Strin
     }
 }
 
-/// What lets another mount than the workspace be written. A pod's own volumes are by their kind.
+/// The field that allows writing to a mount other than the workspace. A pod's own volumes go by their kind.
 fn field(policy: &Policy, destination: &str) -> Option<Field> {
     let files = &policy.filesystem;
     if files.write.iter().any(|path| path.as_str() == destination) {
@@ -74,7 +75,7 @@ fn field(policy: &Policy, destination: &str) -> Option<Field> {
     (files.mounts == MountRule::Keep).then_some(Field::FilesystemMounts)
 }
 
-/// Begins to watch them, and what the log says of each. Where that cannot be done the container goes on without.
+/// Begins to watch the mounts; returns what the log says of each. If that fails the container goes on without.
 pub fn watch(all: Vec<Writable>) -> (Vec<WatchedMount>, Vec<Event>) {
     let (mut watched, mut events) = (Vec::new(), Vec::new());
     for writable in all {
@@ -95,7 +96,7 @@ pub fn watch(all: Vec<Writable>) -> (Vec<WatchedMount>, Vec<Event>) {
     (watched, events)
 }
 
-/// What the log says of them where the container has no sidecar of its own.
+/// The log lines of the mounts if the container has no sidecar of its own.
 pub fn not_watched(all: Vec<Writable>) -> Vec<Event> {
     let why = "no sidecar answers this container's denied calls, which would record it";
     all.into_iter()

@@ -7,7 +7,7 @@ pub enum ExecError {
     /// Its cgroup is frozen. The words are runc's.
     #[error("cannot exec in a paused container (use --ignore-paused to override)")]
     Paused,
-    /// A file of the node for a process that could make it set-user-ID.
+    /// A descriptor leads to a file of the node, which the process could make set-user-ID.
     #[error(
         "descriptor {fd} leads to a file of the node, which this container could make set-user-ID (privileges.set-id = \"auto\"): hand in a pipe (... | cat >FILE)"
     )]
@@ -15,13 +15,13 @@ pub enum ExecError {
         /// Its number.
         fd: i32,
     },
-    /// A terminal that nobody would get.
+    /// A detached terminal without a console socket: it would go nowhere.
     #[error("a detached terminal needs --console-socket")]
     DetachedTerminal,
     /// Neither a command nor `--process`.
     #[error("exec needs a program or --process")]
     NoProgram,
-    /// There is nothing that the flags could change.
+    /// The container has no process that the flags could change.
     #[error("the container has no process section")]
     NoProcess,
     /// `--user`

@@ -1,4 +1,4 @@
-//! A process of `exec` on its way to its program: the steps, and what is there meanwhile.
+//! A process of `exec` before it runs its program: the steps, and what exists meanwhile.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -33,14 +33,14 @@ use crate::runtime::state::store::ContainerPaths;
 use crate::seccomp::SavedFilter;
 use crate::sys::user::JoinedUser;
 
-/// What is there until the process executes its program. Dropped, it goes: the child first, then the files.
+/// What exists until the process executes its program. Dropping it ends the child first, then removes the files.
 pub(super) struct Execution<'a> {
     pub(super) place: &'a ContainerPaths,
     pub(super) args: &'a cli::Exec,
     pub(super) target: &'a ExecTarget,
-    /// Who starts the process, where that is not the engine or a person.
+    /// Who starts the process, if it is neither the engine nor a user.
     by: Option<Actor>,
-    /// The child that brings the filter's listener to its agent.
+    /// The child that sends the filter's listener to its agent.
     listener_child: Option<ListenerChild>,
     files: ExecFiles,
 }
@@ -49,15 +49,15 @@ pub(super) struct Execution<'a> {
 pub(super) struct TenantInherited {
     /// The syscall wall's program.
     pub(super) filter: Option<SavedFilter>,
-    /// The way of its listener.
+    /// Where its listener goes.
     pub(super) way: Option<ListenerWay>,
-    /// Where it says what fails.
+    /// Where it reports errors.
     pub(super) report: OwnedFd,
     /// The user namespace and the cgroups that it joins itself.
     pub(super) joining: JoinTargets,
-    /// Its terminal is relayed to the caller, whose own makes carriage returns.
+    /// Its terminal is relayed to the caller's terminal, which makes the carriage returns.
     pub(super) keep_newlines: bool,
-    /// The program that it ends as.
+    /// The program that it executes.
     pub(super) program: ContainerProgram,
 }
 
@@ -79,13 +79,13 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// The container's first process, in whose namespaces and cgroup the new one will be.
+    /// The container's init process, whose namespaces and cgroup the new process joins.
     pub(super) fn living_init(&self) -> Result<ProcessId, RuntimeError> {
         let init = self.target.record.init.filter(|i| i.is_alive());
         init.ok_or(RuntimeError::NotRunning)
     }
 
-    /// The syscall wall's program, as `create` kept it. An absent one must not mean an absent wall.
+    /// The syscall wall's program, as `create` saved it. A missing program must not mean a missing wall.
     pub(super) fn read_filter(&self) -> Result<Option<SavedFilter>, RuntimeError> {
         let record = &self.target.record;
         let kept = filter::read(&self.place.filter(), record.filter_hash.as_deref())?;
@@ -99,19 +99,19 @@ impl<'a> Execution<'a> {
         })
     }
 
-    /// Where in the container's cgroup it goes.
+    /// Opens the cgroup of the container that the process joins.
     pub(super) fn open_cgroup(&self, init: ProcessId) -> Result<SubCgroup, RuntimeError> {
         let controllers = self.target.record.controllers()?;
         sub_cgroup::open(&self.args.cgroup, &controllers, init)
     }
 
-    /// The pipe by which the process says what fails: its end, and ours.
+    /// The pipe through which the process reports errors: its end, and ours.
     pub(super) fn make_report_pipe(&self) -> Result<(OwnedFd, OwnedFd), RuntimeError> {
         let path = self.files.report();
         Ok((report::make(&path)?, report::reader(&path)?))
     }
 
-    /// The way of the filter's listener, where it has one.
+    /// Where the filter's listener goes, if it has one.
     pub(super) fn open_listener_way(
         &mut self,
         filter: Option<&SavedFilter>,
@@ -128,7 +128,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// The child that serves the process while libcontainer keeps this one busy, where its filter has an agent.
+    /// Starts the child that serves the process while libcontainer keeps this one busy, if the filter has an agent.
     fn begin_agent(&mut self) -> Result<Option<AgentSocket>, RuntimeError> {
         let Some(agent) = Agent::read(&self.place.dir())? else {
             return Ok(None);
@@ -162,7 +162,7 @@ impl<'a> Execution<'a> {
         }))
     }
 
-    /// What raises the walls in the process: those of the first one, but for what `create` has made.
+    /// Raises the walls in the process: the init process's walls, except for what `create` has made.
     pub(super) fn executor(
         &self,
         process: &Process,
@@ -192,7 +192,7 @@ impl<'a> Execution<'a> {
         }))
     }
 
-    /// The process as libcontainer reads it.
+    /// Writes the process for libcontainer.
     pub(super) fn write_process(&self, mut process: Process) -> Result<(), RuntimeError> {
         let sets = process.capabilities().clone().unwrap_or_default();
         process.set_capabilities(Some(privileges::for_setup(&sets, &[])));
@@ -205,7 +205,7 @@ impl<'a> Execution<'a> {
         write_whole(&path, &text)
     }
 
-    /// Has libcontainer start the process; its pid.
+    /// Lets libcontainer start the process; returns its pid.
     pub(super) fn run_libcontainer(
         &self,
         streams: Streams<'_>,
@@ -237,7 +237,7 @@ impl<'a> Execution<'a> {
         let (what, within) = ("process of exec", half_made::WITHIN);
         let pid = half_made::limited(what, within, &self.files.report(), halt, || {
             let built = builder.build();
-            // What our own code in the process says is nearer to the cause.
+            // Errors of our own code in the process are nearer to the cause.
             built
                 .map_err(|e| report::pending(reports).map_or_else(|| failed(e), RuntimeError::Init))
         })?;
@@ -245,8 +245,8 @@ impl<'a> Execution<'a> {
     }
 }
 
-/// libcontainer leaves the caller's directory for its sockets' and comes back. It may have been removed: containerd's shim
-/// stands in the bundle of a pod's sandbox, which goes when that ends.
+/// libcontainer changes to its sockets' directory and back, so the caller's directory must exist. It may be gone:
+/// containerd's shim runs in the bundle of a pod's sandbox, which is removed when the sandbox ends.
 pub(super) fn stand_somewhere() -> Result<(), RuntimeError> {
     match std::env::current_dir() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -256,12 +256,12 @@ pub(super) fn stand_somewhere() -> Result<(), RuntimeError> {
     }
 }
 
-/// Tells the caller of the process, or ends it: nobody would know of it.
+/// Reports the process to the caller. A failure ends it: the caller would not know of it.
 pub(super) fn announce(args: &cli::Exec, pid: i32) -> Result<(), RuntimeError> {
     tell(args, pid).inspect_err(|_| end(pid))
 }
 
-/// The pid file is written by us: libcontainer goes on where it cannot.
+/// We write the pid file ourselves: libcontainer ignores an error there.
 fn tell(args: &cli::Exec, pid: i32) -> Result<(), RuntimeError> {
     if let Some(path) = &args.pid_file {
         std::fs::write(path, pid.to_string())

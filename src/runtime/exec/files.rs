@@ -23,8 +23,8 @@ impl ExecFiles {
         self.base.with_extension("json")
     }
 
-    /// The directory of states that libcontainer is to look in: the engine's. It runs nothing in a container that is
-    /// not started, so for such a one it is shown a copy of the state that says Running.
+    /// The directory of states for libcontainer: the engine's. It runs nothing in a container that is not started, so
+    /// for a created container it gets a copy of the state that says Running.
     pub(super) fn state_root(&self, place: &ContainerPaths) -> Result<PathBuf, RuntimeError> {
         let path = place.libcontainer_dir().join("state.json");
         let mut state: serde_json::Value = bundle::read_json(&path)?;

@@ -1,7 +1,7 @@
 //! `exec`: another process in a running container, behind the same walls.
 //!
-//! [`exec`] looks and refuses; [`start`] is the list of what is made. That is in [`Execution`], which takes it away when it is
-//! dropped: nothing of it is needed once the process has executed its program, or cannot.
+//! [`exec`] checks and refuses; [`start`] lists the steps. What they make is in [`Execution`], which removes it when
+//! dropped: it is not needed once the process has executed its program, or cannot.
 
 mod error;
 mod execution;
@@ -34,18 +34,18 @@ pub use noted::NotedProcess;
 pub struct ExecProcess {
     /// Its pid; a child of this process.
     pub pid: i32,
-    /// The terminal to relay, when it has one and no console socket was given.
+    /// The terminal to relay, if it has one and no console socket was given.
     pub terminal: Option<tty::TerminalListener>,
-    /// Pipes to relay, where it has none.
+    /// Pipes to relay, if it has no terminal.
     pub relay: Option<relay::Relay>,
-    /// For the log, when it has ended.
+    /// For the log line when it ends.
     pub noted: NotedProcess,
 }
 
 /// Starts a process in a running container and returns once it has executed its program.
 pub fn exec(place: &ContainerPaths, args: &cli::Exec) -> Result<ExecProcess, RuntimeError> {
     let (target, process) = judged(place, args, None)?;
-    // From here on there is something to take away, which each value does when it is dropped.
+    // From here on there is something to remove, which each value does when it is dropped.
     let mut opened = TenantStreams::new(place, args, &target, &process)?;
     let noted = NotedProcess::new(place, &process, None);
     let execution = Execution::begin(place, args, &target, None);
@@ -58,8 +58,8 @@ pub fn exec(place: &ContainerPaths, args: &cli::Exec) -> Result<ExecProcess, Run
     })
 }
 
-/// Starts a process of this actor in a running container with these streams, and returns its pid once it has executed its program; a
-/// child of this process.
+/// Starts a process of this actor in a running container with these streams. Returns its pid, a child of this process,
+/// once it has executed its program.
 pub fn exec_by(
     by: Actor,
     place: &ContainerPaths,
@@ -72,17 +72,17 @@ pub fn exec_by(
     started(execution, process, streams, &noted)
 }
 
-/// All that can be refused by looking: nothing has been made.
+/// Everything that can be refused by looking. Nothing has been made.
 fn judged(
     place: &ContainerPaths,
     args: &cli::Exec,
     by: Option<Actor>,
 ) -> Result<(ExecTarget, Process), RuntimeError> {
-    // The container first, under its lock, which is given back at once: what comes after waits for a process that others in
-    // the container can hold up.
+    // The container first, under its lock, which is released at once: later steps wait for a process that others in the
+    // container can delay.
     let target = ExecTarget::look(place, args)?;
     let process = requested::within_limits(args, &target)?;
-    // libcontainer comes back to the directory where this process is, so there must be one.
+    // libcontainer returns to this process's directory, so it must exist.
     execution::stand_somewhere()?;
     let noted = |error: &RuntimeError| {
         NotedProcess::new(place, &process, by).refused(&crate::log::chain(error));
@@ -99,29 +99,29 @@ fn started(
 ) -> Result<i32, RuntimeError> {
     let (place, args, target) = (execution.place, execution.args, execution.target);
     let started = start(execution, process, streams);
-    // By now its files are gone; the cgroup may have been made after the container was deleted.
+    // Its files are gone by now; the cgroup may have been made after the container was deleted.
     let pid = started.inspect_err(|error| {
         target.sweep_if_deleted(place);
         noted.refused(&crate::log::chain(error));
     })?;
-    // Last: the caller hears of a process that runs.
+    // Last: the caller learns of a running process.
     execution::announce(args, pid)?;
     noted.began(pid);
     Ok(pid)
 }
 
-/// The list.
+/// The steps.
 fn start(
     mut execution: Execution<'_>,
     process: Process,
     mut streams: Streams<'_>,
 ) -> Result<i32, RuntimeError> {
-    // What the walls need first: if that is gone nothing is made.
+    // What the walls need comes first: if it is gone, nothing is made.
     let init = execution.living_init()?;
     let filter = execution.read_filter()?;
     let cgroup = execution.open_cgroup(init)?;
     let (report, reports) = execution.make_report_pipe()?;
-    // After the pipe, by which the child that serves the agent says what fails.
+    // After the pipe, through which the agent's child reports errors.
     let way = execution.open_listener_way(filter.as_ref())?;
     let user = execution.open_user_namespace(init, &process)?;
     let inherited = TenantInherited {
@@ -136,9 +136,10 @@ fn start(
         program: std::mem::take(&mut streams.program),
     };
     let executor = execution.executor(&process, inherited)?;
-    // After the executor, which has the capabilities that the process ends with: libcontainer gets those of the set-up too.
+    // After the executor, which has the capabilities that the process keeps: libcontainer also gets those of the
+    // set-up.
     let cwd = process.cwd().clone();
     execution.write_process(process)?;
-    // Last: it keeps this process busy until the other one has executed its program.
+    // Last: it keeps this process busy until the new process has executed its program.
     execution.run_libcontainer(streams, executor, cgroup.for_libcontainer, &cwd, &reports)
 }

@@ -1,4 +1,4 @@
-//! The lines of a process of `exec` in the container's log.
+//! The log lines of an exec process.
 
 use oci_spec::runtime::Process;
 
@@ -6,7 +6,7 @@ use crate::audit::{Actor, Event, EventDetail, ProcessState, Verdict, WallName};
 use crate::runtime::runs::RunDir;
 use crate::runtime::state::store::ContainerPaths;
 
-/// What the log says of a process.
+/// What the log says of an exec process.
 #[derive(Debug)]
 pub struct NotedProcess {
     run: RunDir,
@@ -17,7 +17,7 @@ pub struct NotedProcess {
 }
 
 impl NotedProcess {
-    /// Of a process that is to be started.
+    /// For a process that is about to start.
     pub(super) fn new(place: &ContainerPaths, process: &Process, by: Option<Actor>) -> Self {
         Self {
             run: RunDir::of(place),
@@ -28,7 +28,7 @@ impl NotedProcess {
         }
     }
 
-    /// It has executed its program, under this number of the node.
+    /// It has executed its program, under this pid of the node.
     pub(super) fn began(&self, pid: i32) {
         self.run.note(vec![Event {
             pid: Some(pid),

@@ -1,4 +1,4 @@
-//! What `exec` refuses before it has made anything.
+//! Refusals of `exec`, before it has made anything.
 
 use oci_spec::runtime::Process;
 
@@ -24,7 +24,8 @@ pub(super) fn check(
     refuse_contradiction(&CapabilitySets::of(process.capabilities().as_ref()))
 }
 
-/// Refuses a file of the node where the container may make set-user-ID files because none of the node's can become one.
+/// Refuses a file of the node if the container may make set-user-ID files, because the node's files must not become
+/// set-user-ID.
 fn refuse_file(
     args: &cli::Exec,
     target: &ExecTarget,
@@ -37,7 +38,7 @@ fn refuse_file(
     if (rule, decided.plan.syscalls.set_id) != (SetIdRule::Auto, Switch::On) {
         return Ok(());
     }
-    // Of one that is not detached the output is relayed.
+    // The output of a process that is not detached is relayed.
     let standard = match args.detach && !process.terminal().unwrap_or(false) {
         true => StandardStreams::Callers,
         false => StandardStreams::Replaced,

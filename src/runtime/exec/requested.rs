@@ -1,4 +1,5 @@
-//! The process for `exec`: that of --process, or the first process's, changed by the options; within the limits of the plan.
+//! The process for `exec`, within the limits of the plan: from --process, or the init process's, changed by the
+//! options.
 
 use oci_spec::runtime::{Process, Spec};
 
@@ -31,7 +32,7 @@ pub(super) fn within_limits(
     Ok(confined)
 }
 
-/// Reads or composes it.
+/// Reads the process, or composes it.
 fn process(args: &cli::Exec, shadow: &Spec, record: &Record) -> Result<Process, RuntimeError> {
     if let Some(path) = &args.process {
         return lenient::typed(bundle::read_stream(path)?, path);
@@ -40,7 +41,7 @@ fn process(args: &cli::Exec, shadow: &Spec, record: &Record) -> Result<Process, 
         return Err(ExecError::NoProgram.into());
     }
     let mut process = shadow.process().clone().ok_or(ExecError::NoProcess)?;
-    // The shadow spec also lists the capabilities of the set-up (SYS_ADMIN and others), which the container does not keep.
+    // The shadow spec also has the set-up's capabilities (SYS_ADMIN and others), which the container does not keep.
     process.set_capabilities(Some(to_spec(&record.capabilities)));
     process.set_args(Some(args.command.clone()));
     process.set_terminal(Some(args.tty));
@@ -92,7 +93,7 @@ fn set_privileges(process: &mut Process, args: &cli::Exec) -> Result<(), Runtime
             with(sets.permitted()),
         );
         if sets.inheritable().as_ref().is_some_and(|i| !i.is_empty()) {
-            // The kernel raises none that is not inheritable (capabilities(7)).
+            // Only inheritable capabilities can be ambient (capabilities(7)).
             let ambient = with(sets.ambient());
             sets.set_ambient(ambient);
         }

@@ -1,4 +1,4 @@
-//! The standard descriptors of a process of `exec`.
+//! The standard descriptors of an exec process.
 
 use std::path::PathBuf;
 
@@ -15,11 +15,11 @@ use crate::runtime::foreground::tty;
 use crate::runtime::launch::{RunRetention, Streams};
 use crate::runtime::state::store::ContainerPaths;
 
-/// What the process gets in place of the caller's own, and what is relayed between them.
+/// What the process gets in place of the caller's descriptors, and what is relayed between them.
 pub(super) struct TenantStreams {
-    /// For its terminal, where no console socket was given.
+    /// For its terminal, if no console socket was given.
     pub(super) listener: Option<tty::TerminalListener>,
-    /// For its pipes, where it has no terminal.
+    /// For its pipes, if it has no terminal.
     pub(super) relay: Option<Relay>,
     console: Option<PathBuf>,
     stdio: Stdio,

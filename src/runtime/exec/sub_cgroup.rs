@@ -1,4 +1,4 @@
-//! `exec --cgroup`: below which cgroups of the container the process is to be.
+//! `exec --cgroup`: the cgroups below the container's that the process joins.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -32,7 +32,7 @@ pub enum SubCgroupError {
     /// A path that leads somewhere else.
     #[error("{0} is not a sub cgroup path")]
     Path(String),
-    /// A cgroup that is not there.
+    /// The cgroup does not exist.
     #[error("error adding pid to cgroups: open {}: no such file or directory", .0.display())]
     Absent(PathBuf),
 }
@@ -44,15 +44,15 @@ fn refused(why: SubCgroupError) -> RuntimeError {
 /// Where the process goes.
 #[derive(Default)]
 pub struct SubCgroup {
-    /// cgroup.procs and tasks files to which the process writes itself, as its own first step.
+    /// cgroup.procs and tasks files to which the process writes itself, as its first step.
     pub descriptors: Vec<OwnedFd>,
-    /// A cgroup below the container's that libcontainer is to use at once. Under cgroup v2 the container's own cannot
-    /// take a process when it hands on controllers to those below it (cgroups(7), "no internal processes").
+    /// A cgroup below the container's that libcontainer uses at once. Under cgroup v2 the container's own cgroup cannot
+    /// take a process when it enables controllers for its children (cgroups(7), "no internal processes").
     pub for_libcontainer: Option<String>,
 }
 
-/// Opens what `--cgroup` names, each time it is given: `PATH`, or `CONTROLLER[,CONTROLLER...]:PATH` under cgroup v1;
-/// `PATH` is relative to the container's cgroup, also when it begins with `/`. Without it, cgroup v2 may need the first
+/// Opens the cgroups of each `--cgroup`: `PATH`, or `CONTROLLER[,CONTROLLER...]:PATH` under cgroup v1. `PATH` is
+/// relative to the container's cgroup, also if it begins with `/`. Without the option, cgroup v2 may need the init
 /// process's own cgroup. The words are runc's.
 pub fn open(
     given: &[String],
@@ -70,7 +70,7 @@ pub fn open(
             for_libcontainer,
         });
     }
-    // libcontainer knows controllers alone; what is given comes afterwards and counts.
+    // libcontainer knows controllers only; the given cgroups come afterwards and count.
     let systemd = controllers.v1(systemd_v1::NAME).map(systemd_v1::open_tasks);
     let mut descriptors = Vec::from_iter(systemd.transpose()?);
     for text in given {
@@ -100,7 +100,7 @@ pub fn open(
     })
 }
 
-/// Controllers, if any, and a path that leads nowhere else.
+/// Splits controllers, if any, from a path that stays below the container's cgroup.
 fn split(text: &str) -> Result<(Option<&str>, &Path), RuntimeError> {
     let (names, path) = text
         .split_once(':')
@@ -131,7 +131,7 @@ fn open_procs(dir: &Path) -> Result<OwnedFd, RuntimeError> {
     })
 }
 
-/// Where the first process has gone, if the container's cgroup cannot take processes any more.
+/// The init process's current cgroup, if the container's cgroup cannot take processes any more.
 fn moved(dir: &Path, init: ProcessId) -> Result<Option<String>, RuntimeError> {
     let handed_on = fs::read_to_string(dir.join("cgroup.subtree_control")).unwrap_or_default();
     if handed_on.trim().is_empty() {

@@ -21,8 +21,8 @@ pub(super) struct ExecTarget {
 }
 
 impl ExecTarget {
-    /// Looks at a container. `start` holds the lock until the first process has left the engine's network namespace and
-    /// executed its program: an `exec` in that moment waits for it.
+    /// Looks at a container. `start` holds the lock until the init process has left the engine's network namespace and
+    /// executed its program, so an `exec` at that moment waits.
     pub(super) fn look(place: &ContainerPaths, args: &cli::Exec) -> Result<Self, RuntimeError> {
         let _lock = place.lock_existing()?;
         let unknown = |e: RuntimeError| e.unknown_if_absent(place.id.as_str());
@@ -32,9 +32,9 @@ impl ExecTarget {
         Ok(Self { record, shadow })
     }
 
-    /// The container may have been deleted meanwhile; libcontainer makes its cgroup anew before it finds that out.
+    /// The container may have been deleted meanwhile; libcontainer remakes its cgroup before it notices.
     pub(super) fn sweep_if_deleted(&self, place: &ContainerPaths) {
-        // A `delete` that is under way holds the lock until all of it is gone.
+        // A running `delete` holds the lock until everything is gone.
         match place.lock_existing() {
             Ok(_lock) if place.dir().exists() => return,
             Err(_) if place.dir().exists() => return,
@@ -64,7 +64,7 @@ fn check_state(
     };
     match status {
         ContainerStatus::Running => Ok(()),
-        // As with runc; its first process waits in namespaces and a root file system that are complete.
+        // As with runc: its init process waits in complete namespaces and a complete root file system.
         ContainerStatus::Created if record.plan().is_none() => Ok(()),
         ContainerStatus::Paused if args.ignore_paused => Ok(()),
         ContainerStatus::Paused => Err(ExecError::Paused.into()),

@@ -1,7 +1,7 @@
 //! How a child in the foreground ended.
 //!
-//! A shell ends a loop of its own at ^C if the program that it waits for ended by SIGINT. A program that ends with 130 says that it has
-//! dealt with ^C, and the loop goes on (bash(1), "SIGNALS").
+//! At ^C a shell ends its own loop if the program that it waits for ended by SIGINT. If the program exits with 130 it
+//! has handled ^C, and the loop goes on (bash(1), "SIGNALS").
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::unistd::Pid;
@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 /// The end of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChildExit {
-    /// Its status as a shell has it: 128 + n for signal n.
+    /// Its status as a shell shows it: 128 + n for signal n.
     pub code: i32,
     /// SIGINT ended it.
     is_interrupted: bool,
@@ -32,7 +32,8 @@ impl ChildExit {
         }
     }
 
-    /// Ends this process as the child was ended, if SIGINT was it. Otherwise, and where SIGINT is ignored, the status to exit with.
+    /// If SIGINT ended the child, ends this process the same way. Otherwise, or if SIGINT is ignored, returns the exit
+    /// status.
     pub fn follow(self) -> i32 {
         if self.is_interrupted {
             let mut one = SigSet::empty();

@@ -1,6 +1,6 @@
-//! The command of `wrap` as a job of the person's shell. It is the child of a first process of ours
-//! ([`crate::enforce::leader`]), which is asked for signals, and says when the command has stopped: then `wrap` stops too,
-//! and when the shell lets it go on, the command goes on.
+//! The command of `wrap` as a job of the user's shell. It is the child of our own init process
+//! ([`crate::enforce::leader`]), which sends it signals and reports when it has stopped. Then `wrap` stops too. When
+//! the shell continues `wrap`, the command continues.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -11,22 +11,22 @@ use crate::enforce::leader::{self, Addressee, Leader, News, Order};
 use crate::runtime::RuntimeError;
 use crate::sys::signal;
 
-/// `si_code` of a signal that the kernel itself sent (sigaction(2)): somebody typed it, or the terminal has gone.
+/// `si_code` of a signal from the kernel itself (sigaction(2)): a key was typed, or the terminal has gone.
 pub const BY_THE_KERNEL: i32 = 0x80;
 
-/// The way to the first process.
+/// The channel to the init process.
 pub struct Job {
     channel: OwnedFd,
-    /// The first process may still say something: a side that was closed is always ready.
+    /// The init process may still send news. Poll only then: a closed side is always ready.
     open: bool,
-    /// A stop that came to `wrap` alone: its group has it already, or was not meant.
+    /// A stop was sent to `wrap` alone: its group has it already, or is not meant to get it.
     asked_alone: bool,
     /// The signal that has ended the command.
     ended_by: Option<Signal>,
 }
 
 impl Job {
-    /// The first process's side and ours.
+    /// The init process's side and ours.
     pub fn new() -> Result<(Leader, Self), RuntimeError> {
         let (theirs, channel) =
             leader::pair().map_err(RuntimeError::io("make a socket for the first process"))?;
@@ -39,14 +39,14 @@ impl Job {
         Ok((Leader::Reaper(theirs), job))
     }
 
-    /// What to poll: it says that the command has stopped. Nothing once the first process has ended, which takes a while with all that
-    /// was mounted.
+    /// What to poll for a stop of the command. `None` once the init process has closed its side: unmounting then takes
+    /// a while.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.open.then(|| self.channel.as_fd())
     }
 
-    /// Passes a signal on that came with this `si_code`. One that was typed at the terminal is for the whole group, as it was for
-    /// the group of `wrap`.
+    /// Passes on a signal that came with this `si_code`. A signal typed at the terminal goes to the whole group, as it
+    /// did to the group of `wrap`.
     pub fn pass(&mut self, number: i32, code: i32) {
         self.asked_alone |= number == Signal::SIGTSTP as i32;
         let addressee = match code {
@@ -58,7 +58,7 @@ impl Job {
         }
     }
 
-    /// What has stopped the command, if it has.
+    /// The signal that has stopped the command, if any.
     pub fn stopped(&mut self) -> Option<Signal> {
         let known = |signal: rustix::process::Signal| Signal::try_from(signal.as_raw()).ok();
         match leader::news(&self.channel)? {
@@ -69,18 +69,17 @@ impl Job {
         None
     }
 
-    /// The signal that has ended the command, if one has. To be called when the first process has ended.
+    /// The signal that has ended the command, if any. Call this when the init process has ended.
     pub fn ended_by(&mut self) -> Option<Signal> {
-        // The last news; what stopped it before means nothing now.
+        // The last news counts; earlier stops mean nothing now.
         while self.ended_by.is_none() && self.stopped().is_some() {}
         self.ended_by
     }
 
-    /// Stops this process as the command was stopped, and lets the command go on when somebody lets this process go on. Where
-    /// nobody could (a group without a shell, setpgid(2)) the kernel does not stop it, and the command goes on at once, as without
-    /// `wrap`.
+    /// Stops this process as the command was stopped, until it is continued. In a group without a shell (setpgid(2))
+    /// nothing could continue it, so the kernel does not stop it, and the command goes on at once, as without `wrap`.
     pub fn stop(&mut self, signal: Signal) {
-        // What is typed reaches everybody in the foreground: a pipeline, or a script with its children.
+        // A typed stop reaches the whole foreground group: a pipeline, or a script with its children.
         let typed = signal == Signal::SIGTSTP && !std::mem::take(&mut self.asked_alone);
         let whom = if typed { Pid::from_raw(0) } else { Pid::this() };
         let mut one = SigSet::empty();
@@ -92,7 +91,7 @@ impl Job {
         }
     }
 
-    /// Lets the command go on.
+    /// Continues the command.
     pub fn go_on(&self) {
         self.order(Order {
             signal: rustix::process::Signal::CONT,
@@ -113,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_first_process_that_has_ended_is_not_waited_for_again_and_again() {
+    fn an_ended_init_process_is_not_polled_again() {
         let (leader, mut job) = Job::new().unwrap();
         assert!(job.fd().is_some());
         drop(leader);

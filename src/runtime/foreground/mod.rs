@@ -28,27 +28,27 @@ use crate::runtime::start;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::ContainerPaths;
 
-/// Why a caller's terminal does not go with a container.
+/// Why the caller's terminal cannot be used for a container.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForegroundError {
-    /// Nobody stays to relay it.
+    /// The verb does not stay to relay it.
     #[error(
         "standard {standard} is a terminal, which is never handed to a container under a policy, and {what} does not stay to \
          relay it: redirect it to a file, a pipe or /dev/null, or ask for a terminal with --console-socket"
     )]
     Terminal {
-        /// "input", say.
+        /// For example "input".
         standard: &'static str,
         /// The verb.
         what: String,
     },
-    /// libcontainer sent none.
+    /// libcontainer sent no terminal.
     #[error("no pseudo-terminal arrived")]
     NoTerminal,
 }
 
-/// Whether the caller waits for the container, and deletes it at its end.
+/// Whether the caller waits for the container, and deletes it afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunMode {
     /// Return as soon as it runs.
@@ -59,7 +59,7 @@ pub enum RunMode {
     Delete,
 }
 
-/// The process in the foreground.
+/// What the init process is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrontProcess {
     /// The program, as with every container.
@@ -68,15 +68,15 @@ pub enum FrontProcess {
     Reaper,
 }
 
-/// What the caller does meanwhile.
+/// What the caller does while the container runs.
 pub struct Attendance<'a> {
-    /// Looks at what the container leaves, before it is deleted.
+    /// Looks at what the container leaves, before deletion.
     pub before_deletion: &'a mut dyn FnMut(&ContainerPaths),
-    /// Where the person at the terminal is asked about connections that wait: keeps an answer for other runs.
+    /// If the user is asked about waiting connections: keeps an answer for later runs.
     pub keep: Option<Keep>,
 }
 
-/// Runs a container; its end unless it is detached.
+/// Runs a container; returns its end unless it is detached.
 pub fn run(
     global: &GlobalOptions,
     args: &cli::Create,
@@ -115,7 +115,7 @@ pub fn run(
     let (place, lock) = create::create(global, args, streams, wrapped)?;
     let started = Record::read(&place.dir()).and_then(|record| {
         let init = record.init.ok_or(RuntimeError::NotRunning)?;
-        // Watched before it may run: a program that ends at once is not lost.
+        // Watch it before it may run, so that a very short program is not lost.
         let foreground = if afterwards == RunMode::Detach {
             None
         } else {
@@ -123,7 +123,7 @@ pub fn run(
         };
         let notify = ReadinessRelay::listen(&place, init)?;
         start::start(global, &place, lock)?;
-        // As it is now that it has started.
+        // Read again, now that it has started.
         let record = Record::read(&place.dir())?;
         let prompts = keep.and_then(|keep| Prompts::new(record, keep));
         Ok((foreground, notify, prompts))

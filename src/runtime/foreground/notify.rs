@@ -1,7 +1,7 @@
 //! sd_notify(3) for a container, as with runc. A socket of the runtime's own is mounted at /run/notify. Its READY=
 //! goes to the socket in the runtime's NOTIFY_SOCKET, followed by MAINPID= and BARRIER=1.
 //!
-//! Nothing else is passed on, so that a container cannot speak for its service. Under a policy no socket is handed in.
+//! Nothing else is passed on: a container cannot speak for its service. Under a policy it gets no socket.
 
 use std::fs;
 use std::io::Read;
@@ -35,7 +35,7 @@ fn dir(place: &ContainerPaths) -> PathBuf {
     place.dir().join("notify")
 }
 
-/// Makes the directory of the socket and asks for its mount in the container.
+/// Makes the directory of the socket, and adds its mount to the spec.
 pub fn prepare(place: &ContainerPaths, spec: &mut Spec) -> Result<(), RuntimeError> {
     let dir = dir(place);
     fs::DirBuilder::new()
@@ -61,7 +61,7 @@ pub fn prepare(place: &ContainerPaths, spec: &mut Spec) -> Result<(), RuntimeErr
     Ok(())
 }
 
-/// Passes on what a container says.
+/// Passes on a container's readiness.
 pub struct ReadinessRelay {
     socket: UnixDatagram,
     host: String,
@@ -69,7 +69,8 @@ pub struct ReadinessRelay {
 }
 
 impl ReadinessRelay {
-    /// Listens for a container that was created with a socket; `None` for others, and where nobody wants to know.
+    /// Listens for a container that was created with a socket; `None` for others, or if the runtime has no
+    /// NOTIFY_SOCKET.
     pub fn listen(place: &ContainerPaths, init: ProcessId) -> Result<Option<Self>, RuntimeError> {
         let dir = dir(place);
         let (Some(host), true) = (host(), dir.exists()) else {
@@ -77,7 +78,7 @@ impl ReadinessRelay {
         };
         let step = || format!("listen in {dir:?}");
         let handle = fs::File::open(&dir).map_err(RuntimeError::io(step()))?;
-        // The path itself may be longer than an address may be (unix(7)).
+        // The path itself may be too long for an address (unix(7)).
         let path = PathBuf::from(format!("/proc/self/fd/{}/{NAME}", handle.as_raw_fd()));
         match fs::remove_file(&path) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
@@ -99,7 +100,7 @@ impl ReadinessRelay {
         self.socket.as_fd()
     }
 
-    /// Takes one message; passes it on and says so if it is that the service is ready.
+    /// Takes one message. If it reports readiness, passes it on and returns true.
     pub fn pump(&self, main_pid: i32) -> bool {
         let mut buffer = [0; 4096];
         let Ok(length) = self.socket.recv(&mut buffer) else {
@@ -149,7 +150,7 @@ impl ReadinessRelay {
     }
 }
 
-/// The line that says so, in a message of lines (sd_notify(3)).
+/// The readiness line of a message, if it has one (sd_notify(3)).
 fn ready_line(message: &[u8]) -> Option<&'static str> {
     let lines = || message.split(|b| *b == b'\n');
     lines().any(|line| line == b"READY=1").then_some("READY=1")

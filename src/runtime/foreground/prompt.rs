@@ -1,9 +1,9 @@
-//! `wrap --ask` at a terminal: a connection that waits is asked about between the lines of the program.
+//! `wrap --ask` at a terminal: asks about a waiting connection between the program's lines.
 //!
-//! The program can neither answer nor hide the question. Its output waits in its pseudo-terminal meanwhile, and what it told the
-//! terminal before is taken back first ([`plain`]). What was typed before the question, and until no key came for [`UNREAD`], is thrown
-//! away; an answer is a word and Enter; none of it reaches the program. A program can print a question of its own, whose answer then
-//! comes to the program and to nobody else; so the line in which a person types names the host.
+//! The program can neither answer nor hide the question. Its output waits in its pseudo-terminal, and its terminal
+//! settings are reset first ([`plain`]). Keys typed before the question, and until none came for [`UNREAD`], are thrown
+//! away. An answer is a word and Enter; none of it reaches the program. A program can print a false question, whose
+//! answer then reaches only the program. So the line in which the user types names the host.
 
 use std::fs::File;
 use std::io::Write;
@@ -22,28 +22,28 @@ use crate::runtime::network::approvals;
 use crate::runtime::state::record::Record;
 use crate::sidecar::{AskDecision, AskDecisionTarget};
 
-/// How often it is looked whether something waits.
+/// How often to check for waiting connections.
 pub const TURN: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 250_000_000,
 };
-/// How long nothing is looked for once nothing was found, so that output without end does not ask the sidecar without end.
+/// How long to pause after a check that found none, so that endless output does not query the sidecar endlessly.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How long the sidecar may take for its answer; meanwhile nothing is relayed.
+/// How long the sidecar may take to answer; nothing is relayed meanwhile.
 const WITHIN: Duration = Duration::from_millis(500);
-/// How long it is left alone after an error.
+/// How long to leave the sidecar alone after an error.
 const LATER: Duration = Duration::from_secs(5);
-/// Keys that were meant for the program when the question came: whoever was typing pauses for so long once they have seen it.
+/// Ends the discarding of keys meant for the program: a typing user pauses this long once they see the question.
 const UNREAD: Duration = Duration::from_millis(500);
-/// Questions of one run: a program that thinks of ever more names does not keep its person at it.
+/// The most questions of one run: a program could invent ever more names.
 const MOST: u32 = 20;
 /// The longest word, with room for a mistake.
 const LONGEST: usize = 32;
 
-/// Keeps a rule for all runs of the project; the file where it stands now, or why not.
+/// Keeps a rule for all runs of the project; returns the file that has it, or why not.
 pub type Keep = Box<dyn Fn(&str) -> Result<PathBuf, String>>;
 
-/// Asks the person at the terminal.
+/// Asks the user at the terminal.
 pub struct Prompts {
     record: Record,
     terminal: File,
@@ -52,28 +52,28 @@ pub struct Prompts {
     left: u32,
 }
 
-/// What a person says.
+/// The user's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Once,
     Run,
     Project,
     No,
-    /// And nothing more in this run.
+    /// No, and no more questions in this run.
     Quiet,
 }
 
 /// How a question ended.
 enum Outcome {
     Answered(Answer),
-    /// The connection waits no more.
+    /// The connection does not wait any more.
     Late,
-    /// The program has ended, or a signal has come: it is asked again if the connection still waits.
+    /// The program has ended, or a signal has come. The question comes again if the connection still waits.
     Interrupted,
 }
 
 impl Prompts {
-    /// For a container that asks, where there is a terminal.
+    /// For a container that asks, if there is a terminal.
     pub fn new(record: Record, keep: Keep) -> Option<Self> {
         if !approvals::asks(&record) {
             return None;
@@ -88,15 +88,15 @@ impl Prompts {
         })
     }
 
-    /// Asks about one connection, if one waits and it is this process's turn at the terminal; whether it did. It ends early when one of
-    /// `others` is ready.
+    /// Asks about one connection, if one waits and this process is in the foreground; returns whether it asked. Ends
+    /// early when one of `others` is ready.
     pub fn turn(&mut self, others: &[BorrowedFd<'_>]) -> bool {
         if Instant::now() < self.next || self.left == 0 || !self.is_ours() {
             return false;
         }
         let waiting = approvals::waiting(&self.record, WITHIN);
         let found = waiting.unwrap_or_else(|error| {
-            // Such as a sidecar that is stopped, or not there any more.
+            // For example, the sidecar is stopped or has ended.
             log::debug!("{error}");
             self.next = Instant::now() + LATER;
             Vec::new()
@@ -105,12 +105,12 @@ impl Prompts {
             self.next = self.next.max(Instant::now() + PAUSE);
             return false;
         };
-        // Keys that another program reads too are no answer; `agentbox approve` still is.
+        // Keys that another program reads too are no answer; use `agentbox approve`.
         if rivals::are_there() {
             self.next = Instant::now() + LATER;
             return false;
         }
-        // Who cannot be asked decides nothing: `agentbox approve` still does.
+        // Without a question nothing is decided; use `agentbox approve`.
         if let Err(error) = self.ask(&one, others) {
             log::debug!("ask at the terminal: {error}");
             self.left = 0;
@@ -118,7 +118,7 @@ impl Prompts {
         true
     }
 
-    /// In the background the keys are somebody else's.
+    /// In the background the keys belong to another job.
     fn is_ours(&self) -> bool {
         let group = rustix::termios::tcgetpgrp(&self.terminal);
         group.is_ok_and(|group| group == rustix::process::getpgrp())
@@ -153,7 +153,7 @@ impl Prompts {
         (&self.terminal).write_all(format!("\r\nagentbox: {said}\r\n").as_bytes())
     }
 
-    /// Does what the person wants, and says so.
+    /// Carries out the user's answer, and returns a line about it.
     fn answered(&mut self, one: &WaitingConnection, what: &str, answer: Answer) -> String {
         let waiting = AskDecisionTarget::Waiting(one.id);
         let every = AskDecisionTarget::Endpoint(one.host.clone(), one.port);
@@ -187,7 +187,7 @@ impl Prompts {
 }
 
 impl Answer {
-    /// A word, or its first letter. What lasts longer than this run takes the word.
+    /// A word, or its first letter. Answers that last longer than this run need the whole word.
     fn parse(word: &str) -> Option<Self> {
         let words = [
             ("once", Self::Once),
@@ -203,7 +203,7 @@ impl Answer {
     }
 }
 
-/// The terminal's keys, each as it is typed and none shown; as before when dropped.
+/// The terminal's keys, unbuffered and without echo. Dropping this restores the terminal.
 struct Keys<'a> {
     terminal: &'a File,
     before: Termios,
@@ -219,7 +219,7 @@ impl<'a> Keys<'a> {
         Ok(Self { terminal, before })
     }
 
-    /// Throws away what was typed and not read.
+    /// Throws away keys that were typed and not read.
     fn forget(&self) -> std::io::Result<()> {
         Ok(rustix::termios::tcflush(
             self.terminal,
@@ -255,7 +255,7 @@ impl<'a> Keys<'a> {
                     let mut typed = [0; 256];
                     let length = rustix::io::read(self.terminal, &mut typed)?;
                     if length == 0 {
-                        // It was hung up.
+                        // The terminal was hung up.
                         return Ok(Outcome::Answered(Answer::No));
                     }
                     let (echo, answer) = line.take(&typed[..length]);
@@ -305,10 +305,10 @@ enum WaitResult {
     Nothing,
 }
 
-/// What is typed of a word.
+/// The word that is being typed.
 struct Line {
     typed: String,
-    /// What the question is about.
+    /// The subject of the question.
     what: String,
 }
 
@@ -320,12 +320,12 @@ impl Line {
         }
     }
 
-    /// Takes keys: what to show of them, and the answer.
+    /// Takes keys; returns the text to show, and the answer.
     fn take(&mut self, typed: &[u8]) -> (String, Option<Answer>) {
         let mut echo = String::new();
         for byte in typed {
             match byte {
-                // ^C and ^D: who wants out says no.
+                // ^C and ^D mean no.
                 0x03 | 0x04 => return (echo, Some(Answer::No)),
                 b'\r' | b'\n' => {
                     let word = std::mem::take(&mut self.typed).to_ascii_lowercase();
@@ -338,7 +338,7 @@ impl Line {
                     }
                 }
                 0x7f | 0x08 if self.typed.pop().is_some() => echo += "\x08 \x08",
-                // A key that sends several bytes, such as an arrow, is no letter.
+                // A key that sends several bytes, such as an arrow, is not a letter.
                 0x1b => break,
                 b' '..=b'~' if self.typed.len() < LONGEST => {
                     self.typed.push(char::from(*byte));

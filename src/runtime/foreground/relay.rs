@@ -1,7 +1,6 @@
-//! The caller's terminal is never handed to a container. A program with it could read the person's input, switch the
-//! echo off and, on some kernels, type into it. Where all of a command's descriptors lead to it, `wrap` gives a
-//! pseudo-terminal ([`crate::runtime::foreground::tty`]); where only some do, or none was asked for, each of those is
-//! a pipe.
+//! Keeps the caller's terminal out of the container. A program with it could read the user's input, switch the echo off
+//! and, on some kernels, type into it. If all of a command's descriptors lead to it, `wrap` gives a pseudo-terminal
+//! ([`crate::runtime::foreground::tty`]). If only some do, or no terminal was requested, each of those becomes a pipe.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -12,10 +11,10 @@ use rustix::pipe::PipeFlags;
 use crate::runtime::RuntimeError;
 use crate::runtime::foreground::{ForegroundError, tty};
 
-/// A process's standard descriptors; `None` for one that is the caller's own.
+/// A process's standard descriptors; `None` means the caller's own.
 pub type Stdio = [Option<OwnedFd>; 3];
 
-/// What is relayed between the caller's terminal and the container.
+/// The streams between the caller's terminal and the container.
 pub struct Relay(Vec<Flow>);
 
 /// From a descriptor to another.
@@ -23,7 +22,7 @@ struct Flow {
     /// `None`: the caller's standard input.
     from: Option<OwnedFd>,
     to: RelayTarget,
-    /// Read and not written yet.
+    /// Read, but not written yet.
     pending: Vec<u8>,
 }
 
@@ -74,7 +73,7 @@ pub fn pipes() -> Result<(Stdio, Relay), RuntimeError> {
     Ok((given, Relay(flows)))
 }
 
-/// Refuses a terminal where nobody stays to relay it; a descriptor that is given is not the caller's.
+/// Refuses a terminal if nothing stays to relay it. A descriptor in `given` is not the caller's.
 pub fn refuse_terminals(what: &str, given: &Stdio) -> Result<(), RuntimeError> {
     const NAMES: [&str; 3] = ["input", "output", "error"];
     let inherited = terminals();
@@ -90,24 +89,24 @@ pub fn refuse_terminals(what: &str, given: &Stdio) -> Result<(), RuntimeError> {
 }
 
 impl Relay {
-    /// What to wait for.
+    /// What to poll.
     pub fn waits(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
         self.0.iter().map(Flow::waits)
     }
 
-    /// Whether it must be asked now and then whose turn it is to read what is typed.
+    /// Whether to poll for the foreground: input belongs to another job now.
     pub fn waits_for_its_turn(&self) -> bool {
         self.0.iter().any(Flow::waits_for_its_turn)
     }
 
-    /// Moves what can be moved; `ready` is for each of [`Self::waits`].
+    /// Moves all data that can move; `ready` is for each of [`Self::waits`].
     pub fn pump(&mut self, ready: &[bool]) {
         let mut ready = ready.iter();
         self.0
             .retain_mut(|flow| ready.next() != Some(&true) || flow.step());
     }
 
-    /// What was written before the end and nobody has read yet.
+    /// Relays what was written before the end and not read yet.
     pub fn drain(&mut self) {
         self.0.retain(|flow| flow.from.is_some());
         for flow in &mut self.0 {
@@ -127,7 +126,7 @@ impl Flow {
     fn waits(&self) -> (BorrowedFd<'_>, PollFlags) {
         match &self.to {
             RelayTarget::Container(to) if !self.pending.is_empty() => (to.as_fd(), PollFlags::OUT),
-            // What is typed meanwhile is for somebody else, and reading would be an error (EIO).
+            // Input typed meanwhile belongs to another job, and reading would fail (EIO).
             RelayTarget::Container(_) if self.waits_for_its_turn() => {
                 (self.source(), PollFlags::empty())
             }
@@ -200,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_read_is_kept_and_nothing_waits_for_it() {
+    fn unread_bytes_are_kept_without_blocking() {
         let (typed, mut flow, read) = flow();
         let mut moved = 0;
         // A pipe holds 64 KiB.

@@ -1,12 +1,12 @@
-//! Other programs of the same job that read the terminal: `wrap ... | less`. A key reaches whichever reads first, so that nobody knows
-//! whose answer it was.
+//! Other programs of the same job that read the terminal: `wrap ... | less`. A key reaches the first reader, so an
+//! answer might be meant for another program.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 
-/// A process, as /proc/PID/stat has it.
+/// A process, from /proc/PID/stat.
 struct Process {
     parent: i32,
     group: i32,
@@ -15,11 +15,11 @@ struct Process {
     is_dead: bool,
 }
 
-/// The device number of /dev/tty, which is each process's own.
+/// The device number of /dev/tty, which differs for each process.
 const OWN: u64 = 0x500;
 
-/// Whether a process of this job, which neither began this one nor was begun by it, may read its terminal. One that cannot be looked
-/// into may.
+/// Whether another process of this job may read its terminal. Ancestors and descendants do not count. A process that
+/// cannot be inspected may.
 pub fn are_there() -> bool {
     let own = i32::try_from(std::process::id()).unwrap_or_default();
     let all = processes();
@@ -28,14 +28,14 @@ pub fn are_there() -> bool {
     others.into_iter().any(|pid| may_read(pid, terminal))
 }
 
-/// The processes of the job beside those that wait for this one and those that it made.
+/// The processes of the job, without this one's ancestors and descendants.
 fn others(all: &BTreeMap<i32, Process>, own: i32) -> Vec<i32> {
     let Some(group) = all.get(&own).map(|process| process.group) else {
         return Vec::new();
     };
     let above = |pid: i32| {
         let up = |pid: &i32| all.get(pid).map(|process| process.parent);
-        // As many steps as there are processes: a table that was read bit by bit may lead in a circle.
+        // Bounded by the number of processes: a table that was read piece by piece may contain a circle.
         std::iter::successors(Some(pid), up).take(all.len())
     };
     let job = all
@@ -58,7 +58,7 @@ fn processes() -> BTreeMap<i32, Process> {
     found.collect()
 }
 
-/// Standard output and error lead to the terminal and are not read; by any other descriptor it is.
+/// Standard output and error are not read; a terminal on any other descriptor may be.
 fn may_read(pid: i32, terminal: u64) -> bool {
     let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else {
         return true;
@@ -70,14 +70,14 @@ fn may_read(pid: i32, terminal: u64) -> bool {
     open.any(|fd| {
         match fs::metadata(fd.path()) {
             Ok(meta) => meta.rdev() == terminal || meta.rdev() == OWN,
-            // It was closed meanwhile, or may not be looked at.
+            // It was closed meanwhile, or may not be inspected.
             Err(error) => error.kind() != ErrorKind::NotFound,
         }
     })
 }
 
 impl Process {
-    /// The name may have any bytes, parentheses too.
+    /// Parses a stat line. The name may have any bytes, parentheses too.
     fn parse(stat: &str) -> Option<Self> {
         let (_, rest) = stat.rsplit_once(") ")?;
         let mut fields = rest.split(' ');

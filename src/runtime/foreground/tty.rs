@@ -1,5 +1,6 @@
-//! A terminal for a foreground `run`, `exec` or `wrap`: the caller's, in raw mode, relayed to the container's
-//! pseudo-terminal. Where the process has none, what leads to the caller's is a pipe ([`crate::runtime::foreground::relay`]).
+//! A terminal for a foreground `run`, `exec` or `wrap`: relays the caller's, in raw mode, to the container's
+//! pseudo-terminal. For a process without a terminal, each terminal descriptor becomes a pipe
+//! ([`crate::runtime::foreground::relay`]).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
@@ -61,16 +62,16 @@ impl Drop for TerminalListener {
 /// A pseudo-terminal that is relayed to the caller's terminal.
 pub struct Terminal {
     master: OwnedFd,
-    /// The caller's in raw mode, while what is typed is the program's.
+    /// The caller's terminal in raw mode, while the program gets the input.
     raw: Option<RawTerminal>,
-    /// What is typed may still come.
+    /// Input may still come.
     input: bool,
-    /// What the program writes may still come.
+    /// The program's output may still come.
     output: bool,
 }
 
 impl Terminal {
-    /// Relays this one from now on.
+    /// Relays this pseudo-terminal from now on.
     pub fn new(master: OwnedFd) -> Self {
         copy_size(master.as_fd());
         let mut terminal = Self {
@@ -83,7 +84,7 @@ impl Terminal {
         terminal
     }
 
-    /// Takes what is typed, if it is this process's turn: in the background it is the shell's, or another job's.
+    /// Takes the input, if this process is in the foreground. Otherwise it belongs to the shell or another job.
     pub fn take(&mut self) {
         if self.raw.is_none() && in_foreground() {
             self.raw = Some(RawTerminal::new());
@@ -91,17 +92,17 @@ impl Terminal {
         }
     }
 
-    /// Gives the caller's terminal back as it was.
+    /// Restores the caller's terminal.
     pub fn give_back(&mut self) {
         self.raw = None;
     }
 
-    /// Whether it must be asked now and then whose turn it is: nothing else tells that a job has come to the foreground.
+    /// Whether to poll for the foreground: nothing else tells a job that it is there.
     pub fn waits_for_its_turn(&self) -> bool {
         self.raw.is_none() && self.input
     }
 
-    /// What to wait for, output and input; `idle` where there is nothing to wait for, because a side that was closed is always
+    /// What to poll, output and input. `idle` stands for a side without data to wait for: a closed side is always
     /// ready.
     pub fn waits<'a>(&'a self, idle: BorrowedFd<'a>) -> [PollFd<'a>; 2] {
         let output = match self.output {
@@ -115,7 +116,7 @@ impl Terminal {
         [output, input]
     }
 
-    /// Moves what can be moved; `ready` is for each of [`Self::waits`].
+    /// Moves all data that can move; `ready` is for each of [`Self::waits`].
     pub fn pump(&mut self, ready: &[bool]) {
         if self.output && ready.first() == Some(&true) {
             self.output = copy(self.master.as_fd(), rustix::stdio::stdout());
@@ -125,12 +126,12 @@ impl Terminal {
         }
     }
 
-    /// The caller's has another size.
+    /// The caller's terminal has a new size.
     pub fn resize(&self) {
         copy_size(self.master.as_fd());
     }
 
-    /// What the program wrote before it ended and nobody has read yet.
+    /// Relays what the program wrote before it ended and was not read yet.
     pub fn drain(&mut self) {
         while self.output {
             let mut fds = [PollFd::from_borrowed_fd(self.master.as_fd(), PollFlags::IN)];
@@ -144,7 +145,7 @@ impl Terminal {
     }
 }
 
-/// Whether this process may read the terminal at its standard input, and set it. One that controls no session has no
+/// Whether this process may read and set the terminal at its standard input. A terminal that controls no session has no
 /// foreground.
 pub fn in_foreground() -> bool {
     match rustix::termios::tcgetpgrp(rustix::stdio::stdin()) {
@@ -153,7 +154,7 @@ pub fn in_foreground() -> bool {
     }
 }
 
-/// The caller's terminal in raw mode; as before when dropped.
+/// The caller's terminal in raw mode; restored when dropped.
 struct RawTerminal {
     before: Option<Termios>,
 }
@@ -166,7 +167,7 @@ impl RawTerminal {
         if let Some(before) = &before {
             let mut raw = before.clone();
             raw.make_raw();
-            // It still makes a carriage return of its own at the end of a line.
+            // The terminal still adds a carriage return at the end of a line.
             raw.output_modes.insert(OutputModes::OPOST);
             if let Err(e) = rustix::termios::tcsetattr(stdin, OptionalActions::Now, &raw) {
                 log::debug!("raw mode: {e}");
@@ -201,7 +202,7 @@ fn copy_size(master: BorrowedFd<'_>) {
 fn copy(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> bool {
     let mut buffer = [0; 16384];
     let length = match rustix::io::read(from, &mut buffer) {
-        // A pseudo-terminal whose other side is closed answers EIO.
+        // A pseudo-terminal whose other side is closed returns EIO.
         Ok(0) | Err(rustix::io::Errno::IO) => return false,
         Ok(length) => length,
         Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => return true,

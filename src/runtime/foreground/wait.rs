@@ -1,7 +1,7 @@
-//! Waiting for a child in the foreground: its exit status, signals passed on, its terminal relayed.
+//! Waiting for a child in the foreground: its exit status, passing on signals, relaying its terminal.
 //!
-//! A pidfd, opened before the child could be reaped, watches the child, so that the end of a very short program is
-//! never lost (youki's `run` loses it: SIGCHLD before it is blocked).
+//! A pidfd, opened before the child could be reaped, watches the child, so that the end of a very short program is not
+//! lost (youki's `run` loses it: SIGCHLD comes before it is blocked).
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -20,7 +20,7 @@ use crate::runtime::foreground::relay;
 use crate::runtime::foreground::tty::Terminal;
 use crate::sys::memory::Code;
 
-/// Signals that mean this process, or the terminal's job control, and are not passed on.
+/// Signals for this process, or the terminal's job control, that are not passed on.
 const KEPT: &[Signal] = &[
     Signal::SIGCHLD,
     Signal::SIGWINCH,
@@ -33,7 +33,7 @@ const KEPT: &[Signal] = &[
     Signal::SIGTTOU,
 ];
 
-/// How often a job in the background looks whether it is in the foreground.
+/// How often a background job checks whether it is in the foreground.
 const TURN: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 300_000_000,
@@ -41,13 +41,13 @@ const TURN: Timespec = Timespec {
 
 /// A child in the foreground.
 pub struct Foreground {
-    /// Passes on what it says to systemd.
+    /// Passes on its readiness to systemd.
     pub notify: Option<ReadinessRelay>,
     /// Pipes in place of the caller's terminal.
     pub relay: Option<relay::Relay>,
-    /// Asks about connections that wait.
+    /// Asks about waiting connections.
     pub prompts: Option<Prompts>,
-    /// The way to the program, where the child is a first process of ours in front of it.
+    /// The channel to our init process, if one stands in front of the program.
     pub job: Option<Job>,
     pid: Pid,
     pidfd: OwnedFd,
@@ -56,7 +56,7 @@ pub struct Foreground {
 }
 
 impl Foreground {
-    /// Takes charge of a child that has not been waited for. Blocks all signals: they are read and passed on.
+    /// Takes charge of a child that was not waited for. Blocks all signals: they are read and passed on.
     pub fn new(pid: i32) -> Result<Self, RuntimeError> {
         let step = "watch the container's process";
         let raw = rustix::process::Pid::from_raw(pid).ok_or(RuntimeError::NotRunning)?;
@@ -83,7 +83,7 @@ impl Foreground {
     /// Waits for the child's end.
     pub fn wait(mut self, terminal: Option<OwnedFd>) -> Result<ChildExit, RuntimeError> {
         let mut terminal = terminal.map(Terminal::new);
-        // It sleeps most of the time from here on.
+        // From here on it mostly sleeps.
         if self.job.is_some() {
             Code::find().and_then(|code| code.release()).ok();
         }
@@ -98,7 +98,7 @@ impl Foreground {
         sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.before), None)
             .map_err(RuntimeError::io("restore the signal mask"))?;
         let ended = status(self.pid)?;
-        // A first process in front of the program exits with the program's status, and says before by which signal that is.
+        // Our init process in front of the program first reports its signal, then exits with its status.
         let by = self.job.as_mut().and_then(Job::ended_by);
         Ok(match by.map(|signal| ChildExit::by(signal as i32)) {
             Some(by) if by.code == ended.code => by,
@@ -136,14 +136,14 @@ impl Foreground {
         Ok(ended)
     }
 
-    /// Asks the person about a connection that waits. Meanwhile nothing is relayed.
+    /// Asks the user about a waiting connection. Nothing is relayed meanwhile.
     fn ask(&mut self) {
         let others = [self.pidfd.as_fd(), self.signals.as_fd()];
         let asked = self.prompts.as_mut().map(|prompts| prompts.turn(&others));
         if asked == Some(true)
             && let Some(job) = &mut self.job
         {
-            // What fills the screen draws it anew.
+            // Lets full-screen programs redraw.
             job.pass(Signal::SIGWINCH as i32, job::BY_THE_KERNEL);
         }
     }
@@ -184,7 +184,7 @@ impl Foreground {
         Ok(fds.iter().map(|f| !f.revents().is_empty()).collect())
     }
 
-    /// The program has stopped, and so does this process until somebody lets it go on.
+    /// The program has stopped; this process stops too, until it is continued.
     fn stop(&mut self, terminal: &mut Option<Terminal>) {
         let Some((job, signal)) = self.job.as_mut().and_then(|job| {
             let signal = job.stopped()?;

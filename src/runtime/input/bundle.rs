@@ -63,8 +63,8 @@ impl Bundle {
                 "the root file system {rootfs:?} is no directory"
             )));
         }
-        // libcontainer makes links in /dev and removes what is called ptmx there by the path on the node, where a link
-        // leads to the node's directories. A /proc or /sys elsewhere is none that masks are made in (CVE-2023-27561).
+        // libcontainer makes links in /dev and removes ptmx there by its path on the node, where a link leads to the
+        // node's directories. Masks would miss a /proc or /sys elsewhere (CVE-2023-27561).
         for name in ["dev", "proc", "sys"] {
             if rootfs.join(name).is_symlink() {
                 return Err(bad(&format!(
@@ -85,7 +85,7 @@ impl Bundle {
     }
 }
 
-/// What the specification says must be an error and libcontainer lets pass.
+/// Contradictions that the specification makes an error, and libcontainer accepts.
 fn contradictions(spec: &Spec) -> Result<(), String> {
     let process = spec.process().as_ref();
     if let Some(cwd) = process.map(|p| p.cwd()).filter(|cwd| !cwd.is_absolute()) {
@@ -144,7 +144,7 @@ pub fn read_file(path: &Path) -> Result<Vec<u8>, RuntimeError> {
     read_open(open_regular(path)?, path)
 }
 
-/// Opens a regular file: a pipe would be waited for, a device has no end.
+/// Opens a regular file only: a pipe would block, and a device has no end.
 pub fn open_regular(path: &Path) -> Result<File, RuntimeError> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let fd = rustix::fs::open(path, flags, Mode::empty())

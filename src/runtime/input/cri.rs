@@ -1,17 +1,18 @@
-//! Whether a call is a CRI engine's. Pods are believed in those alone.
+//! Whether the caller is a CRI engine. Only its pods are trusted.
 
 use std::path::Path;
 
 use crate::render::identity;
 
-/// Whether it is, by the `--root` that the engine gives and, for containerd, by what its CRI plugin has made before.
+/// Whether it is, by the engine's `--root` and, for containerd, by what its CRI plugin has made before.
 ///
-/// The `--root` alone says in which of containerd's namespaces the container is, and every client of containerd chooses that
-/// (`ctr -n k8s.io run`, `nerdctl -n k8s.io run`).
+/// The `--root` alone tells containerd's namespace, which every client of containerd can choose (`ctr -n k8s.io run`,
+/// `nerdctl -n k8s.io run`).
 pub fn is_engines(root: &Path, bundle: &Path) -> bool {
     match identity::cri_of(root) {
         None => false,
-        // Whoever calls containerd chooses the whole `--root` (`ctr -n cri-o run --runc-root DIR`), and not the bundle's place.
+        // A client of containerd can choose the whole `--root` (`ctr -n cri-o run --runc-root DIR`), but not the
+        // bundle's path.
         Some(identity::Cri::Crio) => !is_of_containerd(bundle),
         Some(identity::Cri::Containerd) => is_of_the_plugin(bundle),
     }
@@ -24,8 +25,8 @@ fn is_of_containerd(bundle: &Path) -> bool {
 }
 
 /// The bundle is `STATE/io.containerd.runtime.v2.task/k8s.io/ID`, and the plugin made a directory of that id for the
-/// container's streams or the sandbox's shared memory, in containerd 1.6, 1.7 and 2.1 alike. Ids are containerd's to give: no
-/// other client gets one that the plugin has.
+/// container's streams or the sandbox's shared memory, in containerd 1.6, 1.7 and 2.1 alike. containerd gives out ids:
+/// no other client gets one that the plugin has.
 fn is_of_the_plugin(bundle: &Path) -> bool {
     const PLUGIN: &str = "io.containerd.grpc.v1.cri";
     let Ok(bundle) = bundle.canonicalize() else {
@@ -45,7 +46,7 @@ mod tests {
 
     use super::*;
 
-    /// M4: a client of containerd's that is not its CRI plugin chooses the namespace.
+    /// M4: a client of containerd that is not its CRI plugin chooses the namespace.
     #[test]
     fn the_namespace_alone_makes_no_pod() {
         let state = std::env::temp_dir().join(format!("agentbox-cri-{}", std::process::id()));

@@ -13,14 +13,14 @@ use crate::runtime::input::ProcessRefusal;
 /// Which descriptors a process may inherit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DescriptorRule {
-    /// All that there are.
+    /// All descriptors.
     Any,
-    /// Under a policy: those that lead to no file and no network.
+    /// Under a policy: only descriptors that lead to no file and no network.
     Harmless,
 }
 
 impl DescriptorRule {
-    /// Those of a container with this plan.
+    /// The rule for a container with this plan.
     pub fn of(plan: Option<&Plan>) -> Self {
         match plan {
             Some(_) => Self::Harmless,
@@ -29,11 +29,11 @@ impl DescriptorRule {
     }
 }
 
-/// Every descriptor that is promised to the container (`--preserve-fds`, LISTEN_FDS) exists; under a policy it is a
-/// pipe, a file or a terminal, and standard input, output and error are at least no directory or disk. A socket is a
-/// way out that no wall sees, and a directory gives the node's files.
+/// Checks that every descriptor promised to the container (`--preserve-fds`, LISTEN_FDS) exists. Under a policy it must
+/// be a pipe, a file or a terminal; standard input, output and error must at least be no directory or disk. A socket is
+/// a way out that no wall sees, and a directory gives the node's files.
 ///
-/// The runtime's own descriptors are close-on-exec, which a promised one never is.
+/// The runtime's own descriptors are close-on-exec; a promised one never is.
 pub fn check(preserve: i32, let_in: DescriptorRule) -> Result<(), RuntimeError> {
     for number in promised(preserve) {
         let Some(found) = look(number) else {
@@ -61,7 +61,7 @@ pub fn check(preserve: i32, let_in: DescriptorRule) -> Result<(), RuntimeError> 
     Ok(())
 }
 
-/// The numbers of those that are promised.
+/// The numbers of the promised descriptors.
 fn promised(preserve: i32) -> std::ops::Range<i32> {
     let listen: i32 = std::env::var("LISTEN_FDS")
         .ok()
@@ -75,11 +75,11 @@ fn promised(preserve: i32) -> std::ops::Range<i32> {
 pub enum StandardStreams {
     /// The caller's own.
     Callers,
-    /// Pipes of the runtime's or a terminal.
+    /// The runtime's pipes, or a terminal.
     Replaced,
 }
 
-/// The first descriptor that a process gets and that leads to a file of the node: whoever has it can change the file's mode
+/// The first inherited descriptor that leads to a file of the node: the process could change the file's mode
 /// (fchmod(2)).
 pub fn handed_file(preserve: i32, standard: StandardStreams) -> Option<i32> {
     let own = match standard {
@@ -90,8 +90,8 @@ pub fn handed_file(preserve: i32, standard: StandardStreams) -> Option<i32> {
     all.find(|number| look(*number).is_some_and(|found| found.is_file()))
 }
 
-/// Refuses a bound on descriptors under which the process could not be set up, by its name (S-6): libcontainer would only say
-/// that a channel broke. Each layer of an image that it is given is one more.
+/// Refuses, by its name (S-6), a limit of descriptors that is too low to set up the process: libcontainer would only
+/// say that a channel broke. Each layer of an image takes one more.
 pub fn check_limit(
     process: &Process,
     plan: Option<&Plan>,
@@ -99,7 +99,7 @@ pub fn check_limit(
 ) -> Result<(), RuntimeError> {
     let mut limits = process.rlimits().iter().flatten();
     let files = limits.find(|limit| limit.typ() == PosixRlimitType::RlimitNofile);
-    // What the set-up takes, without and with walls; libcontainer sets the bound before it.
+    // What the set-up needs, without and with walls; libcontainer sets the limit before it.
     let needed = plan.map_or(20, |_| 28) + layers as u64;
     match files.map(PosixRlimit::soft) {
         Some(soft) if soft < needed => Err(ProcessRefusal::FewFiles { soft, needed }.into()),
@@ -118,7 +118,7 @@ struct DescriptorInfo {
     own: bool,
 }
 
-/// What a descriptor is; `None` if it is not open.
+/// Inspects a descriptor; `None` if it is not open.
 fn look(number: i32) -> Option<DescriptorInfo> {
     let fd: BorrowedFd<'_> = crate::sys::process::borrow_inherited(number)?;
     let flags = rustix::fs::fcntl_getfl(fd).ok()?;
@@ -149,7 +149,7 @@ impl DescriptorInfo {
         );
         let character = matches!(device, (1, 3 | 5 | 7 | 8 | 9) | (4 | 5 | 136..=143, _));
         match self.kind() {
-            // An anonymous inode (io_uring, pidfd, bpf, ...) has no type at all, and is not among these.
+            // Anonymous inodes (io_uring, pidfd, bpf, ...) have no type, and are not among these.
             FileType::Fifo | FileType::RegularFile => !self.path_only,
             FileType::CharacterDevice => character,
             _ => false,
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_promised_must_be_there() {
+    fn a_promised_descriptor_must_exist() {
         assert!(check(1_000, DescriptorRule::Any).is_err());
         assert!(check(0, DescriptorRule::Harmless).is_ok());
     }

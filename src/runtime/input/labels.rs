@@ -1,4 +1,4 @@
-//! Labels and profiles of security modules that this kernel does not have: an error before anything is made, as with runc.
+//! Labels and profiles of security modules that this kernel lacks: an error before anything is made, as with runc.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use oci_spec::runtime::Process;
 use crate::runtime::RuntimeError;
 use crate::runtime::input::ProcessRefusal;
 
-/// Refuses what no security module of this kernel would enforce.
+/// Refuses labels and profiles that no security module of this kernel would enforce.
 pub fn check(process: &Process) -> Result<(), RuntimeError> {
     let asked = |text: &Option<String>| text.clone().filter(|t| !t.is_empty());
     if let Some(profile) = asked(process.apparmor_profile())

@@ -1,6 +1,6 @@
-//! Input that runc accepts and the specification's types refuse. Capabilities that this runtime does not know are
-//! left out with a warning, because an engine may be newer than the kernel. A process without a user is root's. A
-//! seccomp profile without a default action and without rules is none.
+//! Input that runc accepts and the specification's types refuse. Unknown capabilities are left out with a warning,
+//! because an engine may be newer than the kernel. A process without a user runs as root. A seccomp profile without a
+//! default action and without rules means none.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle;
 
-/// Reads config.json or process.json, without the capabilities that are unknown.
+/// Reads config.json or process.json, without unknown capabilities.
 pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, RuntimeError> {
     let text = bundle::read_file(path)?;
     let bad = |e: serde_json::Error| RuntimeError::Input {
@@ -34,7 +34,7 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, RuntimeError> {
     serde_json::from_value(value).map_err(bad)
 }
 
-/// A process that was parsed already, without the capabilities that are unknown.
+/// Parses a process from JSON, without unknown capabilities.
 pub fn typed(mut process: Value, path: &Path) -> Result<Process, RuntimeError> {
     complete(&mut process);
     spell(&mut process);
@@ -45,7 +45,7 @@ pub fn typed(mut process: Value, path: &Path) -> Result<Process, RuntimeError> {
     })
 }
 
-/// Adds the user that is left out, or the ids of one; whether anything was added.
+/// Adds a missing user, or its missing ids; returns whether anything was added.
 fn complete(value: &mut Value) -> bool {
     let mut added = false;
     let Some(process) = process(value).as_object_mut() else {
@@ -66,8 +66,8 @@ fn complete(value: &mut Value) -> bool {
     added
 }
 
-/// Flags of process.scheduler that the specification spells otherwise than its types do (S-11), in their spelling; whether
-/// there was one.
+/// Translates flags of process.scheduler that the specification and its types spell differently (S-11) to the types'
+/// spelling; returns whether there were any.
 fn spell(value: &mut Value) -> bool {
     const SPELLED: [(&str, &str); 2] = [
         ("SCHED_FLAG_RESET_ON_FORK", "SCHED_RESET_ON_FORK"),
@@ -85,7 +85,7 @@ fn spell(value: &mut Value) -> bool {
     changed
 }
 
-/// Takes a seccomp profile away that says nothing; whether there was one.
+/// Removes an empty seccomp profile; returns whether there was one.
 fn drop_empty_profile(value: &mut Value) -> bool {
     let Some(linux) = value.get_mut("linux").and_then(Value::as_object_mut) else {
         return false;
@@ -110,14 +110,14 @@ fn drop_empty_profile(value: &mut Value) -> bool {
 
 /// The process of a spec, or the value itself.
 fn process(value: &mut Value) -> &mut Value {
-    // Looked at first: a borrow that is returned lasts too long for the other branch.
+    // Checked first: a borrow that is returned lasts too long for the other branch.
     if value.get("process").is_none() {
         return value;
     }
     &mut value["process"]
 }
 
-/// How many were left out.
+/// Removes unknown capabilities with a warning; returns their number.
 fn warn(value: &mut Value) -> usize {
     let unknown = without_unknown(value);
     if !unknown.is_empty() {
@@ -130,14 +130,14 @@ fn warn(value: &mut Value) -> usize {
     unknown.len()
 }
 
-/// The capability of this name; runc knows them by `CAP_` and upper case alone.
+/// The capability of this name; as in runc, `CAP_` and upper case only.
 pub fn capability(name: &str) -> Option<Capability> {
     let known = name.strip_prefix("CAP_")?;
     let upper = known.bytes().all(|b| !b.is_ascii_lowercase());
     upper.then(|| known.parse().ok())?
 }
 
-/// Takes the unknown ones out of a spec's or a process's sets, and names them.
+/// Removes unknown capabilities from the sets of a spec or a process, and returns their names.
 fn without_unknown(value: &mut Value) -> BTreeSet<String> {
     let process = process(value);
     let mut unknown = BTreeSet::new();

@@ -1,11 +1,11 @@
 //! Input of callers, read once and bounded: the bundle, the node's files, descriptors.
 //!
-//! | module | what it reads |
+//! | module | reads |
 //! |---|---|
-//! | [`bundle`], [`lenient`], [`labels`] | config.json, what runc takes of it beyond the specification, and labels that this kernel lacks |
-//! | [`node_files`] | what has a say in a policy: the node's file, its policies, the command line |
-//! | [`way`] | files to which only root's directories may lead |
-//! | [`cri`] | whether a call is a CRI engine's |
+//! | [`bundle`], [`lenient`], [`labels`] | config.json, what runc accepts beyond the specification, and labels that this kernel lacks |
+//! | [`node_files`] | the sources of a policy: the node's file, its policies, the command line |
+//! | [`way`] | files on paths that only root can change |
+//! | [`cri`] | whether the caller is a CRI engine |
 //! | [`descriptors`] | which descriptors a container's process may inherit |
 
 pub mod bundle;
@@ -23,18 +23,18 @@ pub enum ProcessRefusal {
     /// No security module would enforce the profile.
     #[error("process.apparmorProfile {0:?}: AppArmor is not enabled in this kernel")]
     AppArmor(String),
-    /// Nor the label. The words are runc's.
+    /// The label cannot be enforced either. The words are runc's.
     #[error("selinux label is specified in config, but selinux is disabled or not supported")]
     SeLinux,
-    /// The process could not be set up.
+    /// The process could not be set up within its limits.
     #[error(
         "process.rlimits: RLIMIT_NOFILE is {soft}, and a process is set up with up to {needed} descriptors: ask for {needed} \
          at least; the program may lower its own limit"
     )]
     FewFiles {
-        /// What is asked for.
+        /// The requested limit.
         soft: u64,
-        /// What the set-up takes.
+        /// What the set-up needs.
         needed: u64,
     },
 }

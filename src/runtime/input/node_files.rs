@@ -20,16 +20,16 @@ use crate::runtime::unprivileged;
 use crate::sys::path::{resolve_owned, weakest};
 use crate::sys::user_namespace::owner;
 
-/// Where the node's file is unless the call names another. There may be none.
+/// The node's file, unless the call names another. It may be missing.
 const CONFIG: &str = "/etc/agentbox/config.toml";
 
-/// The node's file that this call means.
+/// The node's file for this call.
 pub fn config(global: &GlobalOptions) -> &Path {
     global.config.as_deref().unwrap_or(Path::new(CONFIG))
 }
 
-/// Refuses `--config` of a caller without root's rights where the node has its own file: that holds for every user, and another one
-/// would be in its place.
+/// Refuses `--config` of a caller without root's rights if the node has its own file: that file holds for every user,
+/// and the option would replace it.
 pub fn check_caller(global: &GlobalOptions) -> Result<(), RuntimeError> {
     let node = Path::new(CONFIG);
     match &global.config {
@@ -60,10 +60,10 @@ pub fn selection(
     Ok(resolve(&sources.asked_by_wrap(asked))?)
 }
 
-/// What the node says of policies.
+/// The node's policy files.
 #[derive(Debug)]
 pub struct NodeFiles {
-    /// Its own file.
+    /// The node's file.
     pub node: NodeConfig,
     policies: BTreeMap<String, String>,
     presets: BTreeMap<String, String>,
@@ -72,7 +72,7 @@ pub struct NodeFiles {
 }
 
 impl NodeFiles {
-    /// What has a say in this call.
+    /// Reads the files for this call.
     pub fn of(global: &GlobalOptions) -> Result<Self, RuntimeError> {
         match &global.config {
             Some(named) => Self::read_named(named),
@@ -80,8 +80,8 @@ impl NodeFiles {
         }
     }
 
-    /// Reads the node's file and the directories that it names. Only the usual file may be missing: one that somebody
-    /// named may hold the ceiling.
+    /// Reads the node's file and the directories that it names. Only the default file may be missing: a named one may
+    /// hold the ceiling.
     pub fn read(config: &Path) -> Result<Self, RuntimeError> {
         match config == Path::new(CONFIG) {
             true => Self::complete(config, node(config)?.unwrap_or_default()),
@@ -127,7 +127,7 @@ impl NodeFiles {
         Ok(files)
     }
 
-    /// Files that nobody can choose, because of their names.
+    /// Policy files that cannot be chosen, because of their names.
     pub fn misnamed(&self) -> &[PolicyError] {
         &self.misnamed
     }
@@ -156,7 +156,7 @@ impl NodeFiles {
     }
 }
 
-/// What the node's file says of logs.
+/// What the node's file says about logs.
 ///
 /// # Errors
 /// The file cannot be read, or others may write it.
@@ -164,7 +164,7 @@ pub fn log(config: &Path) -> Result<NodeLog, RuntimeError> {
     Ok(node(config)?.unwrap_or_default().log)
 }
 
-/// The node's file and the places that it names, by which later containers are decided: no container writes them.
+/// The node's file and the paths that it names. They decide about later containers, so no container may write them.
 pub fn places(global: &GlobalOptions) -> Result<NodePlaces, RuntimeError> {
     let node = node_or_default(global)?;
     let path = |named: &HostPath| PathBuf::from(named.as_str());
@@ -184,7 +184,7 @@ pub fn places(global: &GlobalOptions) -> Result<NodePlaces, RuntimeError> {
         });
     let named = named.chain(files);
     let config = std::path::absolute(config(global)).ok();
-    // One that lies where the list has it is judged by that.
+    // At its default path, the list's entry covers it.
     let config = config.filter(|path| path != Path::new(CONFIG));
     Ok(NodePlaces {
         hidden: named.map(path).chain(config).collect(),
@@ -192,7 +192,7 @@ pub fn places(global: &GlobalOptions) -> Result<NodePlaces, RuntimeError> {
     })
 }
 
-/// Where the node's presets are, or will be.
+/// The directory of the node's presets; it may not exist yet.
 pub fn preset_dir(global: &GlobalOptions) -> Result<PathBuf, RuntimeError> {
     let named = node_or_default(global)?.preset_dir;
     Ok(PathBuf::from(
@@ -200,7 +200,7 @@ pub fn preset_dir(global: &GlobalOptions) -> Result<PathBuf, RuntimeError> {
     ))
 }
 
-/// Where the node's policies are, or will be.
+/// The directory of the node's policies; it may not exist yet.
 pub fn policy_dir(global: &GlobalOptions) -> Result<PathBuf, RuntimeError> {
     let named = node_or_default(global)?.policy_dir;
     Ok(PathBuf::from(
@@ -215,12 +215,12 @@ fn node_or_default(global: &GlobalOptions) -> Result<NodeConfig, RuntimeError> {
     }
 }
 
-/// Where the node's policies are unless its file says otherwise.
+/// The default directory of the node's policies.
 const POLICIES: &str = "/etc/agentbox/policies";
-/// Likewise its presets.
+/// The default directory of its presets.
 const PRESETS: &str = "/etc/agentbox/presets";
 
-/// The node's file; nothing where there is none.
+/// The node's file; `None` if it is missing.
 fn node(path: &Path) -> Result<Option<NodeConfig>, RuntimeError> {
     trusted_way(path)?;
     match read_text(path) {
@@ -235,19 +235,19 @@ fn node(path: &Path) -> Result<Option<NodeConfig>, RuntimeError> {
     }
 }
 
-/// Whether nothing is there: a link that leads nowhere is somebody's file that has gone.
+/// Whether the path is missing. A dangling link is not: its file existed once.
 fn is_absent(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_err_and(|e| e.kind() == ErrorKind::NotFound)
 }
 
-/// Refuses a path of which another user may change a directory or link on the way: they would choose what stands there. What is not
-/// there, or cannot be looked at, is judged where it is opened.
+/// Refuses a path if another user can change a directory or link on the way: they would choose the file. A path that is
+/// missing or cannot be inspected is checked when it is opened.
 fn trusted_way(path: &Path) -> Result<(), RuntimeError> {
     let Err(error) = resolve_owned(path, unprivileged::uid()) else {
         return Ok(());
     };
     match weakest(&error) {
-        // The file itself, and the directory of policies: their own words are better.
+        // Not the file itself, nor the directory of policies: their own errors are better.
         Some(step) if step.path != path => Err(RuntimeError::Input {
             path: path.to_owned(),
             why: format!(
@@ -266,7 +266,7 @@ fn missing(path: &Path, by: &str) -> RuntimeError {
     }
 }
 
-/// A text with rights of containers, from a file that nobody else writes.
+/// A text that decides about containers' rights, from a file that only trusted users can write.
 fn read_text(path: &Path) -> Result<String, RuntimeError> {
     let file = open_regular(path)?;
     trusted(&file, path, 0)?;
@@ -276,8 +276,8 @@ fn read_text(path: &Path) -> Result<String, RuntimeError> {
     })
 }
 
-/// A user who can write or replace the file decides on the rights of every container: that is root, or the person who
-/// runs this.
+/// Refuses a file that others can write. A user who can write or replace it decides on the rights of every container:
+/// only root and the calling user may.
 fn trusted(file: &File, path: &Path, excused_by: u32) -> Result<(), RuntimeError> {
     let step = || RuntimeError::io(format!("look at {path:?}"));
     let stat = file.metadata().map_err(step())?;
@@ -286,7 +286,7 @@ fn trusted(file: &File, path: &Path, excused_by: u32) -> Result<(), RuntimeError
         true => 0,
         false => stat.mode() & 0o022,
     };
-    // In the user namespace of one person this is the second look: `unprivileged::enter` has taken the first.
+    // In the user namespace of one caller this is the second check: `unprivileged::enter` has done the first.
     let owner = owner(stat.uid());
     if (owner == 0 || stat.uid() == own) && writes == 0 {
         return Ok(());
@@ -314,7 +314,7 @@ struct DirectoryFiles {
 /// A directory of `NAME.toml`.
 struct Directory {
     path: PathBuf,
-    /// Who names it, where the node's file does: then it must be there.
+    /// Where the node's file names it, if it does: then it must exist.
     named: Option<String>,
 }
 
@@ -344,20 +344,20 @@ impl Directory {
             (Err(e), _) => return Err(RuntimeError::io(step())(e)),
         };
         trusted_way(dir)?;
-        // Here the sticky bit is no excuse: whoever adds a file adds a policy.
+        // The sticky bit does not help here: adding a file adds a policy.
         trusted(&opened, dir, 0)?;
         let mut files = DirectoryFiles::default();
         for entry in std::fs::read_dir(dir).map_err(RuntimeError::io(step()))? {
             let entry = entry.map_err(RuntimeError::io(step()))?;
             let path = entry.path();
-            // The way to anything but a link is the directory's, which is judged above.
+            // Only a link leads away from the directory, which is checked above.
             let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
             let name = path.file_name().map(|name| name.to_string_lossy());
             let name = name.as_deref().and_then(|name| name.strip_suffix(".toml"));
             match name.map(|name| (name, misnamed(name))) {
                 Some((_, Some(problem))) => files.misnamed.push(problem),
                 Some((name, None)) => {
-                    // It is an error for those who choose it.
+                    // An error only for those who choose it.
                     let way = is_link.then(|| trusted_way(&path)).transpose();
                     let text = way
                         .and_then(|_| read_text(&path))

@@ -1,5 +1,5 @@
-//! Files of the node that are only as good as every directory and link on the way to them: who can write one of those can put
-//! another of root's files there.
+//! Files of the node that are safe only if every directory and link on the way is: a user who can write one of those
+//! can put another of root's files there.
 
 use std::fs::File;
 use std::path::Path;
@@ -9,12 +9,12 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use crate::runtime::RuntimeError;
 use crate::sys::path::{resolve_owned, weakest};
 
-/// Opens a regular file. An error where others than root can write a directory or link on the way to it.
+/// Opens a regular file. It is an error if users other than root can write a directory or link on the way.
 pub fn open(path: &Path) -> Result<File, RuntimeError> {
     let real = match resolve_owned(path, 0) {
         Ok(real) => real,
         Err(error) => match weakest(&error) {
-            // The file itself is judged by whoever reads it, in better words.
+            // The reader checks the file itself, with better errors.
             Some(step) if step.path.is_file() && !step.path.is_symlink() => step.path.clone(),
             Some(step) => {
                 return Err(RuntimeError::Input {
@@ -29,7 +29,7 @@ pub fn open(path: &Path) -> Result<File, RuntimeError> {
         },
     };
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    // Root's alone on the whole way, it is still what was resolved.
+    // Only root can change the path, so it still leads to what was resolved.
     let opened = rustix::fs::openat2(CWD, &real, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
     let file = File::from(opened.map_err(RuntimeError::io(format!("open {path:?}")))?);
     match file.metadata() {
@@ -86,7 +86,7 @@ mod tests {
             let error = opens(path.clone()).unwrap_err().to_string();
             assert!(error.contains("on the way there"), "{path:?}: {error}");
         }
-        // What another user has in a sticky directory is that user's to change.
+        // A user can change their own entries in a sticky directory.
         std::os::unix::fs::lchown(sticky.join("link"), Some(65534), None).unwrap();
         assert!(opens(sticky.join("link")).is_err());
         chown(&good, Some(65534), None).unwrap();

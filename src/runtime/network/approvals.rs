@@ -1,5 +1,5 @@
-//! What waits for a person in one container, and the person's word: for `approvals`, `approve` and `deny`, and for the prompt of
-//! `wrap --ask`.
+//! Connections of one container that wait for the user, and the user's decision: for `approvals`, `approve` and `deny`,
+//! and the prompt of `wrap --ask`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,21 +17,21 @@ use crate::sidecar::{AskDecision, ControlReply, ControlRequest};
 /// The result of an approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovalResult {
-    /// For this host.
+    /// The host.
     pub host: HostName,
-    /// And this port.
+    /// The port.
     pub port: u16,
-    /// Open connections that may not go on.
+    /// How many open connections it closed.
     pub closed: usize,
 }
 
-/// Whether a person is asked about connections of this container.
+/// Whether the user is asked about connections of this container.
 pub fn asks(record: &Record) -> bool {
     let asks = |plan: &Plan| plan.network.asking.is_some();
     record.plan().is_some_and(asks)
 }
 
-/// What waits in a container, each with its program where that is found. The sidecar is given so long to answer.
+/// The waiting connections of a container, each with its program if that is found. The sidecar has `within` to answer.
 pub fn waiting(record: &Record, within: Duration) -> Result<Vec<WaitingConnection>, RuntimeError> {
     let place = ContainerPaths::new(&record.root, &record.id)?;
     if !asks(record) {
@@ -39,7 +39,7 @@ pub fn waiting(record: &Record, within: Duration) -> Result<Vec<WaitingConnectio
     }
     let status = control::status_within(&place.dir(), record, within)?;
     let waiting = status.and_then(|s| s.asking).map(|asking| asking.waiting);
-    // The sidecar's word is bounded, too.
+    // Bounded here too: the sidecar is not trusted.
     let waiting: Vec<_> = waiting.into_iter().flatten().take(MOST_WAITING).collect();
     if waiting.is_empty() {
         return Ok(waiting);
@@ -55,7 +55,7 @@ pub fn waiting(record: &Record, within: Duration) -> Result<Vec<WaitingConnectio
     Ok(waiting.collect())
 }
 
-/// Tells the sidecar, and writes it down.
+/// Tells the sidecar the decision, and logs it.
 pub fn decide(record: &Record, decision: AskDecision) -> Result<ApprovalResult, RuntimeError> {
     let place = ContainerPaths::new(&record.root, &record.id)?;
     let approve = decision.approve;

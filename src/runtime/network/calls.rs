@@ -1,4 +1,4 @@
-//! The line of denied system calls: what the sidecar gets at `create`, and how `exec` reaches it.
+//! The socket for denied system calls: what the sidecar gets at `create`, and how `exec` reaches it.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,16 +18,16 @@ use crate::runtime::state::store::ContainerPaths;
 use crate::sidecar::calls::line::greet;
 use crate::sidecar::{CallsFds, CallsLog};
 
-/// The socket's name in the container's directory, which root alone may enter.
+/// The socket's name in the container's directory, which only root may enter.
 const NAME: &str = "calls";
-/// Processes of `exec` that begin at once and wait for the sidecar to take them.
+/// How many exec processes may wait for the sidecar at once.
 const BACKLOG: i32 = 64;
-/// How long a place among them is waited for, and how long each time.
+/// How long to wait for a free place in the queue, and between attempts.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What the sidecar answers denied calls with. The filter has been kept.
-/// Where the network is served, denied calls are logged with it.
+/// What the sidecar needs to answer denied calls. The filter has been saved. If the network is served, denied calls are
+/// logged with it.
 pub fn open(
     place: &ContainerPaths,
     record: &Record,
@@ -72,8 +72,8 @@ fn socket() -> rustix::io::Result<OwnedFd> {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
-/// A socket to the sidecar, by which a process of `exec` gives its listener away. The sidecar has agreed to take it, and to log its
-/// calls as this actor's.
+/// A socket to the sidecar, to which an exec process sends its listener. The sidecar has agreed to take it, and to log
+/// its calls as this actor's.
 pub fn connect(
     place: &ContainerPaths,
     record: &Record,
@@ -103,7 +103,7 @@ pub fn connect(
     Ok(socket)
 }
 
-/// Tries again while as many as [`BACKLOG`] wait already (EAGAIN), for a time: a sidecar that takes nobody at all is an error.
+/// Retries for a while if [`BACKLOG`] processes wait already (EAGAIN). A sidecar that accepts none is an error.
 fn patiently(mut connect: impl FnMut() -> rustix::io::Result<()>) -> rustix::io::Result<()> {
     let end = Instant::now() + CONNECTED_WITHIN;
     loop {

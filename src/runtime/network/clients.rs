@@ -1,14 +1,14 @@
-//! Which program of a container has a connection: looked up on the node when a person asks, from the kernel's list of
-//! the container's sockets (proc_pid_net(5)). The sidecar itself sees no process of the container.
+//! Which program of a container has a connection: looked up on the node, when the user is asked, in the kernel's list
+//! of the container's sockets (proc_pid_net(5)). The sidecar itself sees no process of the container.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-/// Descriptors that are looked at: a container may have millions, and somebody waits for the answer.
+/// The most descriptors that are inspected: a container may have millions, and a user waits for the answer.
 const MOST_DESCRIPTORS: usize = 1 << 16;
 
-/// For each of these ports the pid, as the node numbers it, and the name of the program that connected from it, where it
-/// is found. `init`: a process in the container's network namespace. The name is the workload's own word.
+/// The program that connected from each of these ports, if it is found: its pid on the node, and its name. `init` is a
+/// process in the container's network namespace. The workload chooses the name.
 pub fn find(init: i32, client_ports: &BTreeSet<u16>) -> BTreeMap<u16, (i32, String)> {
     let mut found = BTreeMap::new();
     let tables: Vec<String> = ["tcp", "tcp6"]
@@ -64,7 +64,7 @@ fn inode(table: &str, port: u16) -> Option<u64> {
     table.lines().skip(1).find_map(|line| {
         let mut fields = line.split_ascii_whitespace();
         let local = fields.nth(1)?;
-        // Seven fields on: the peer, the state, queues, timers, retransmissions, the user, the timeout.
+        // Skips the peer, the state, queues, timers, retransmissions, the user and the timeout.
         let inode = fields.nth(7)?.parse().ok()?;
         (local.ends_with(&wanted) && inode != 0).then_some(inode)
     })

@@ -1,4 +1,4 @@
-//! What a container's sidecar is to be: its user, its limits, its duty, and what its death means.
+//! The configuration of a container's sidecar: its user, its limits, its duty, and what its death means.
 
 use std::path::{Path, PathBuf};
 
@@ -14,16 +14,16 @@ use crate::runtime::unprivileged;
 use crate::seccomp::NotifyListener;
 use crate::sidecar::{CgroupConfig, CgroupLimits, Duty, Loss, SidecarConfig, SidecarRlimits};
 
-/// What the sidecar may write to one file: more than its log takes, since a write beyond it kills.
+/// The largest file that the sidecar may write: more than its log takes, because a write beyond it kills.
 const LARGEST_FILE: u64 = audit::quota::MOST_BYTES + (1 << 20);
 
-/// Where the sidecar's cgroup is: its parent, which is the container's, and its name.
+/// The sidecar's cgroup: its parent, which is the container's, and its name.
 pub fn sidecar_cgroup(spec: &Spec, place: &ContainerPaths) -> (PathBuf, String) {
     let linux = spec.linux().as_ref();
     let cgroup = linux
         .and_then(|l| l.cgroups_path().clone())
         .unwrap_or_default();
-    // Docker, containerd: /docker/<id>; systemd: slice:prefix:name, whose slice is not ours to write to.
+    // Docker, containerd: /docker/<id>; systemd: slice:prefix:name, whose slice we may not write.
     let parent = match cgroup.parent() {
         Some(parent) if cgroup.is_absolute() => parent.to_owned(),
         _ => PathBuf::from("/agentbox"),
@@ -50,7 +50,7 @@ pub(super) fn sidecar_config(
         },
     };
     let (uid, cgroup) = match unprivileged::inside() {
-        // The only user there is is the person: no other can be had.
+        // Only the caller's id is mapped; there is no other.
         Some(_) => {
             let own = delegated::of_self().filter(DelegatedCgroup::bounds_sidecar);
             (0, own.map(|_| cgroup))
@@ -72,8 +72,8 @@ pub(super) fn sidecar_config(
     }
 }
 
-/// A container that has lost its sidecar has no network, no log of its denied calls, and no `exec`: it ends, so that a kubelet or a
-/// restart policy heals it. A pod's sandbox is what its kubelet looks at.
+/// A container that has lost its sidecar has no network, no log of denied calls, and no `exec`. It ends, so that a
+/// kubelet or a restart policy heals it. A kubelet watches the pod's sandbox.
 fn loss(
     network: &NetworkPlan,
     spec: &Spec,
@@ -90,7 +90,7 @@ fn loss(
     }
 }
 
-/// What the sidecar is for. One that only refuses needs no socket of its own, and cannot make one.
+/// The sidecar's duty. One that only refuses needs no socket of its own, and cannot make one.
 pub(super) fn duty(network: &NetworkPlan) -> Duty {
     match network.is_served_by_own() {
         false => Duty::Wait,
@@ -100,7 +100,7 @@ pub(super) fn duty(network: &NetworkPlan) -> Duty {
 }
 
 /// A user id of the sidecar's own, in a range that neither /etc/passwd nor /etc/subuid uses by default: with
-/// `--pid=host` a root process without any capability may signal every process of root's.
+/// `--pid=host` a root process without any capability may signal every process of root.
 fn sidecar_uid(dir: &Path) -> u32 {
     const FIRST: u32 = 2_000_000_000;
     const COUNT: u64 = 1 << 26;

@@ -1,4 +1,4 @@
-//! The line to a running sidecar: a UNIX socket in the container's directory, which root alone may enter.
+//! The socket to a running sidecar: a UNIX socket in the container's directory, which only root may enter.
 
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -18,12 +18,12 @@ use crate::sidecar::{ControlReply, ControlRequest};
 use crate::sys::socket::send_stream;
 
 const NAME: &str = "control";
-/// It answers within a turn of its event loop.
+/// The sidecar answers within a turn of its event loop.
 const WITHIN: Duration = Duration::from_secs(10);
 /// The longest answer: a list of rules.
 const LONGEST: usize = 4 << 20;
 
-/// Binds the socket, before the sidecar is there to serve it.
+/// Binds the socket, before the sidecar serves it.
 pub fn listen(dir: &Path) -> Result<OwnedFd, RuntimeError> {
     let path = dir.join(NAME);
     let failed = || RuntimeError::io(format!("listen on {path:?}"));
@@ -32,20 +32,20 @@ pub fn listen(dir: &Path) -> Result<OwnedFd, RuntimeError> {
     Ok(socket.into())
 }
 
-/// Asks the sidecar of the container with this directory.
+/// Sends a request to the sidecar of the container with this directory.
 pub fn ask(dir: &Path, request: &ControlRequest) -> Result<ControlReply, RuntimeError> {
     let caller = caller()?;
     ask_with(dir, request, &[caller.as_fd()], WITHIN)
 }
 
-/// By which the sidecar knows that no container asks.
+/// The descriptor that proves to the sidecar that the caller is not a container.
 pub(super) fn caller() -> Result<OwnedFd, RuntimeError> {
     crate::sidecar::own_pid_namespace().map_err(RuntimeError::io(
         "open the process namespace for the sidecar",
     ))
 }
 
-/// The same, and hands it descriptors.
+/// [`ask`], with descriptors for the sidecar.
 fn ask_with(
     dir: &Path,
     request: &ControlRequest,
@@ -58,7 +58,7 @@ fn ask_with(
     socket.set_write_timeout(Some(within)).map_err(failed())?;
     let mut line = serde_json::to_vec(request).map_err(|e| failed()(e.into()))?;
     line.push(b'\n');
-    // Whoever may not ask is answered before anything is read.
+    // The sidecar answers a caller without permission before it reads anything.
     let sent = send_stream(socket.as_fd(), &line, descriptors);
     let answer = match (sent, read_line(&mut socket, within)) {
         (_, Ok(answer)) if !answer.is_empty() => answer,
@@ -68,7 +68,7 @@ fn ask_with(
     serde_json::from_slice(&answer).map_err(|e| failed()(e.into()))
 }
 
-/// Connects without waiting: a UNIX socket with a place in its queue is connected at once, another is an error (EAGAIN).
+/// Connects without blocking: a UNIX socket with a free place in its queue connects at once; otherwise EAGAIN.
 fn connect(path: &Path) -> std::io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -78,7 +78,7 @@ fn connect(path: &Path) -> std::io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Reads one line, all of it within the limit: whoever answers byte by byte keeps nobody waiting.
+/// Reads one line, all of it within the limit, so that a slow writer cannot keep the caller waiting.
 fn read_line(socket: &mut UnixStream, within: Duration) -> std::io::Result<Vec<u8>> {
     let end = Instant::now() + within;
     let (mut line, mut chunk) = (Vec::new(), vec![0; 64 << 10]);
@@ -96,12 +96,12 @@ fn read_line(socket: &mut UnixStream, within: Duration) -> std::io::Result<Vec<u
     Ok(line)
 }
 
-/// What the sidecar of a container says of its network; `None` where none serves connections, out or in.
+/// The sidecar's status of the network; `None` if it serves no connections, out or in.
 pub fn status(dir: &Path, record: &Record) -> Result<Option<NetworkStatus>, RuntimeError> {
     status_within(dir, record, WITHIN)
 }
 
-/// The same, from a sidecar that is not waited for longer than this.
+/// The same, with a limit of time for the answer.
 pub fn status_within(
     dir: &Path,
     record: &Record,
@@ -118,7 +118,7 @@ pub fn status_within(
     }
 }
 
-/// [`ask`], with a clear word where there is nobody to be asked.
+/// [`ask`], with a clear error if the sidecar is gone.
 pub fn ask_living(
     dir: &Path,
     record: &Record,
@@ -173,7 +173,7 @@ fn hand_over_within(
     ask_with(dir, request, &all, within)
 }
 
-/// A socket's path has 107 bytes at most (unix(7)), fewer than an index directory may have.
+/// A socket's path has at most 107 bytes (unix(7)), fewer than an index directory may have.
 pub fn short<T>(dir: &Path, name: &str, act: impl FnOnce(&Path) -> T) -> Result<T, RuntimeError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let fd = open(dir, flags, Mode::empty()).map_err(RuntimeError::io(format!("open {dir:?}")))?;

@@ -1,4 +1,5 @@
-//! What the kernel counts for a container, which its sidecar reads while it runs: attempts by address, and limits that were reached.
+//! Counters of the kernel that the sidecar reads while the container runs: attempts by address, and limits that were
+//! reached.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -12,15 +13,15 @@ use crate::sidecar::{CountKind, KernelCount};
 
 /// A limit of a container, and the file in which the kernel counts how often it was reached.
 pub struct LimitCounter {
-    /// Which.
+    /// The limit.
     pub limit: CountedLimit,
     /// Its files in the cgroup.
     pub files: LimitFiles,
-    /// What the policy says.
+    /// The policy's value.
     pub bound: Option<u64>,
 }
 
-/// The limits of a container whose cgroup has them.
+/// The limits that the container's cgroup has.
 pub fn limits(controllers: &Controllers, plan: Option<&Plan>) -> Vec<LimitCounter> {
     let bounds = plan.map(|plan| &plan.limits);
     let memory = oom::memory_files(controllers).map(|files| LimitCounter {
@@ -36,7 +37,7 @@ pub fn limits(controllers: &Controllers, plan: Option<&Plan>) -> Vec<LimitCounte
     memory.into_iter().chain(pids).collect()
 }
 
-/// The same as what the sidecar reads. What a kernel does not show is not counted.
+/// The same, for the sidecar. Counters that this kernel lacks are left out.
 pub(super) fn of_limits(
     controllers: Option<&Controllers>,
     plan: Option<&Plan>,
@@ -57,7 +58,7 @@ pub(super) fn of_limits(
     all.into_iter().flatten().filter_map(open).collect()
 }
 
-/// Attempts by address in a namespace of this mode, by its snmp and its snmp6.
+/// Attempts by address in a namespace of this mode, from its snmp and snmp6 files.
 pub(super) fn of_addresses(mode: NetworkMode, counters: Vec<OwnedFd>) -> Vec<KernelCount> {
     let of = match mode {
         NetworkMode::None | NetworkMode::Local => [CountKind::Unrouted, CountKind::UnroutedV6],

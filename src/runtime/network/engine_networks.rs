@@ -1,9 +1,9 @@
-//! PURE. Whether the engine made the networks of a container's namespace for containers. Rules `service:` may then
+//! PURE. Whether the engine made the networks of a container's namespace for containers. If so, rules `service:` may
 //! lead there without the node's file.
 //!
 //! Docker's and podman's own networks are of this kind: their users put the containers there. A network that a CNI
-//! plugin made has other tenants' pods in it, or a cloud's machines, and looks the same from inside. So whoever is
-//! not known to be one of the two is neither.
+//! plugin made has other tenants' pods in it, or a cloud's machines, and looks the same from inside. So an unknown
+//! engine counts as neither.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,14 +11,14 @@ use std::path::Path;
 use crate::plan::Warning;
 use crate::render::identity::{ContainerIdentity, cri_of};
 
-/// What every container of CRI-O's has a name, a log and the like under. podman writes some of the keys: two for its pods, and
-/// 4.3 the others for every container.
+/// Keys of every container of CRI-O: its name, log and so on. podman writes some of them: two for its pods, and 4.3 the
+/// others for every container.
 const CRIO: &str = "io.kubernetes.cri-o.";
 const ALSO_PODMAN: [&str; 4] = ["ContainerType", "Created", "SandboxID", "TTY"];
-/// How cri-dockerd begins the names of its containers, whose networks are made by CNI plugins.
+/// How cri-dockerd begins the names of its containers, whose networks CNI plugins make.
 const CRI_DOCKERD: &str = "k8s_";
 
-/// Whether its engine makes networks for it. Neither of the two is known by what an image can say alone: Docker by its `--root`,
+/// Whether the engine makes networks for the container. An image cannot fake it: Docker is known by its `--root`,
 /// podman by its list of containers above the bundle.
 pub fn makes_networks(
     identity: &ContainerIdentity,
@@ -45,8 +45,8 @@ fn is_of_store(bundle: &Path) -> bool {
     bundle.ends_with("userdata") && list.is_some_and(|name| name.ends_with("-containers"))
 }
 
-/// What to say of a container that CRI-O made, where its `--root` does not tell: its annotations are no proof, so its pod is
-/// none of a kubelet's then.
+/// The warning for a container of CRI-O whose `--root` does not show that. Annotations are no proof, so its pod is not
+/// treated as a kubelet's.
 pub fn unknown_crio(root: &Path, annotations: &BTreeMap<String, String>) -> Option<Warning> {
     let unknown = is_crio(annotations) && cri_of(root).is_none();
     unknown.then(|| Warning::UnknownCrio {
@@ -54,7 +54,7 @@ pub fn unknown_crio(root: &Path, annotations: &BTreeMap<String, String>) -> Opti
     })
 }
 
-/// CRI-O has the same store. Its keys stand beside an image's, which can call itself podman's but not take any away.
+/// CRI-O has the same store. Its keys stand beside the image's, which can claim podman's but cannot remove CRI-O's.
 fn is_crio(annotations: &BTreeMap<String, String>) -> bool {
     let mut own = annotations.keys().filter_map(|key| key.strip_prefix(CRIO));
     own.any(|key| !ALSO_PODMAN.contains(&key))
@@ -103,7 +103,7 @@ mod tests {
             ("io.kubernetes.cri-o.TTY", "false"),
         ];
         assert!(makes(DEFAULT, STORE, &old, Some("web")));
-        // cri-dockerd, and a container of which Docker's own files say nothing.
+        // cri-dockerd, and a container that Docker's own files do not mention.
         assert!(!makes(moby, "/run/x", &[], Some("k8s_POD_web_team_0")));
         assert!(!makes(moby, "/run/x", &[], None));
     }
@@ -133,9 +133,9 @@ mod tests {
         }
     }
 
-    /// H2: nobody else does, and no image makes its engine look like one that does.
+    /// H2: no other engine does, and no image makes its engine look like one that does.
     #[test]
-    fn nobody_else_does_whatever_an_image_says() {
+    fn no_other_engine_makes_networks_whatever_an_image_says() {
         let cri = [
             ("io.kubernetes.cri.container-name", "app"),
             ("nerdctl/name", "app"),

@@ -1,23 +1,23 @@
-//! Why a container's network is not changed, or says nothing.
+//! Why a container's network cannot be changed or queried.
 
 use std::path::PathBuf;
 
 use crate::policy::{EgressRule, MOST_PORTS, NetworkRule};
 
-/// Why the sidecar does not do what it is asked for.
+/// Why the sidecar did not carry out a request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// In its own words.
+    /// It refused, in its own words.
     #[error("{0}")]
     Refused(String),
     /// A reply to another request.
     #[error("unexpected reply from the sidecar")]
     Unexpected,
-    /// The engine's resolver and hosts file at `start`.
+    /// It refused the engine's resolver and hosts file at `start`.
     #[error("the sidecar does not take the engine's resolver: {0}")]
     Resolver(String),
-    /// The hosts file of a container that joins another one's network.
+    /// It refused the hosts file of a container that joins another one's network.
     #[error("the sidecar of the network does not take the hosts file {path:?}: {why}")]
     Hosts {
         /// The file.
@@ -31,29 +31,29 @@ pub enum ControlError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RulesError {
-    /// They are more than the policy of another container in this network allows.
+    /// The policy of another container in this network does not allow them.
     #[error("container {id} is in this network: {why}")]
     Member {
-        /// That container.
+        /// The other container.
         id: String,
-        /// What its policy says.
+        /// What its policy forbids.
         why: String,
     },
-    /// A rule to be removed that is not there.
+    /// A rule that should be removed does not exist.
     #[error(
         "network.allow has no rule {0}: nothing was changed; `agentbox network` lists those that it has"
     )]
     NoRule(Box<EgressRule>),
-    /// A host of a secret would be opened whole.
+    /// A rule would allow every request to a secret's host.
     #[error("{0}")]
     Secret(String),
-    /// A host that the container's authority is not good for.
+    /// A host for which the container's certificate authority is not valid.
     #[error(
         "TLS is opened for this container (network.tls) by a certificate authority that is good for the hosts of its first rules for \
          requests, and {0} is none of them: create the container with a rule for requests to it"
     )]
     NotOpened(Box<NetworkRule>),
-    /// A connection that comes in there would go out through the wall.
+    /// The port is one for incoming connections, so it cannot lead out.
     #[error(
         "rules name the port {0}, which leads into this container (network.inbound): it cannot lead out as well"
     )]
@@ -64,7 +64,7 @@ pub enum RulesError {
          proxy takes another"
     )]
     Proxy(u16),
-    /// A listener stays for the container's life.
+    /// Too many ports: a listener stays for the container's life.
     #[error(
         "with these rules the wall would listen on {0} ports; it does on {most} at most while a container lives",
         most = MOST_PORTS

@@ -1,5 +1,5 @@
-//! The sidecar of a container in another one's network: it answers and logs this container's denied calls, and has nothing of the
-//! network, which the first container's sidecar serves.
+//! The sidecar of a container in another one's network: it answers and logs this container's denied calls. The first
+//! container's sidecar serves the network.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -26,22 +26,22 @@ impl MemberSidecar {
         Ok(Self(spawn(&config)?))
     }
 
-    /// The end of the socket by which the container's first process gives its listener away.
+    /// The socket end through which the init process sends its listener.
     pub fn init_end(&mut self) -> Option<OwnedFd> {
         self.0.take_init_end()
     }
 
-    /// Tells the sidecar what it is to be: as late as possible, and before libcontainer begins.
+    /// Sends the sidecar its configuration: as late as possible, and before libcontainer begins.
     pub fn configure(&mut self) -> Result<(), RuntimeError> {
         Ok(self.0.configure()?)
     }
 
-    /// What `delete` needs of the sidecar from now on.
+    /// What `delete` needs to know of the sidecar.
     pub fn sidecar(&self) -> &SidecarRecord {
         self.0.record()
     }
 
-    /// Gives the sidecar what it needs, and waits until it says that it is confined.
+    /// Gives the sidecar what it needs, and waits until it reports that it is confined.
     pub fn finish(
         self,
         init: ProcessId,
@@ -50,7 +50,7 @@ impl MemberSidecar {
         (calls, watched): (CallsFds, Vec<WatchedMount>),
     ) -> Result<(), RuntimeError> {
         let init_pidfd = open_process(init)?;
-        // The network that the container shares, which has no way out: the sidecar is not left in the node's.
+        // The shared network, which has no way out: the sidecar does not stay in the node's.
         let shared = open_namespace(init.pid, "net")?;
         let attach = AttachRequest {
             netns: Some(shared.as_fd()),

@@ -1,13 +1,13 @@
-//! The network of a container as its runtime sees it: raised at `create`, changed and asked about afterwards.
+//! The network of a container, from the runtime's side: made at `create`, changed and queried afterwards.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`wall`], [`companion`] | the sidecar and the inner namespace, while `create` raises them |
+//! | [`wall`], [`companion`] | the sidecar and the inner namespace, while `create` makes them |
 //! | [`resolver`], [`upstream`], [`engine_networks`], [`reading`] | what the engine and the node prepared: names, a proxy, networks for containers, certificates and secrets |
-//! | [`control`], [`rules`], [`ports`] | the line to a running sidecar: other rules, later ports |
-//! | [`clients`], [`refused`] | which program has a connection; what was refused from outside |
+//! | [`control`], [`rules`], [`ports`] | requests to a running sidecar: new rules, later ports |
+//! | [`clients`], [`refused`] | which program has a connection; which connections from outside were denied |
 //! | [`sandbox`] | a pod whose sidecar died |
-//! | [`tried`] | what `verify` tries, told to the sidecar |
+//! | [`tried`] | tells the sidecar what `verify` tries |
 
 pub mod approvals;
 pub mod calls;

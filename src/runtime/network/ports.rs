@@ -10,7 +10,8 @@ use crate::runtime::network::wall::open_namespace;
 use crate::runtime::state::record::Record;
 use crate::sys::netns;
 
-/// Listens on these ports of every address inside. The caller must be single-threaded, and is where it was afterwards.
+/// Listens on these ports of every address inside. The caller must be single-threaded; afterwards it is back in its
+/// namespace.
 pub fn listen(record: &Record, ports: &BTreeSet<u16>) -> Result<Vec<OwnedFd>, RuntimeError> {
     if ports.is_empty() {
         return Ok(Vec::new());

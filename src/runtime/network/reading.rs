@@ -1,4 +1,4 @@
-//! What the reader of requests is given: certificates, and the node's secrets, which are read here and kept nowhere.
+//! The files of the reader of requests: certificates, and the node's secrets, which are read here and saved nowhere.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -29,14 +29,14 @@ const SECRET: FileRule = FileRule {
 /// The files and settings with which a container makes requests.
 #[derive(Default)]
 pub struct RequestSetup {
-    /// For the reader; nothing where no rule is for requests, or where the network is another container's.
+    /// For the reader; `None` without request rules, or in another container's network.
     pub reading: Option<ReaderConfig>,
-    /// For the container's programs, where TLS is opened.
+    /// For the container's programs, if TLS is opened.
     pub trust: Option<TrustStore>,
 }
 
-/// What a container with this network is given. Read at `create`: a file that changes later counts for the next container. Where TLS is
-/// opened the plan gets the certificate of a new authority, or has that of the container whose network it is.
+/// Reads what a container with this network gets, at `create`: later changes of a file count for the next container. If
+/// TLS is opened, the plan gets the certificate of a new authority, or of the container whose network it joins.
 /// `volumes` are where the Secrets of the container's pod may be.
 pub fn read(
     config: &Path,
@@ -83,7 +83,7 @@ fn read_secret(secret: &NodeSecret, volumes: &[PathBuf]) -> Result<ReadSecret, R
         }
         SecretSource::Volume(key) => open_in_volume(key, volumes)?,
     };
-    // One more than fits, so that a longer line is known as one. Its copies go with it.
+    // One byte more than allowed, to notice a longer line. Its copies are wiped with it.
     let mut bytes = Zeroizing::new([0; LONGEST + 1]);
     let mut length = 0;
     while length < bytes.len() {
@@ -109,8 +109,8 @@ fn read_secret(secret: &NodeSecret, volumes: &[PathBuf]) -> Result<ReadSecret, R
     }
 }
 
-/// Opens a key of a Secret that is a volume of the container's own pod. Who can name such a volume is the pod's author, who has the
-/// Secret anyway; a kubelet alone writes it, in memory.
+/// Opens a key of a Secret that is a volume of the container's own pod. Only the pod's author can name such a volume,
+/// and has the Secret anyway. Only a kubelet writes it, in memory.
 fn open_in_volume(key: &VolumeKey, volumes: &[PathBuf]) -> Result<(File, PathBuf), RuntimeError> {
     let wanted = PathBuf::from(key.volume()).join(key.key());
     let refused = |why: &str| RuntimeError::Input {
@@ -133,7 +133,7 @@ fn open_in_volume(key: &VolumeKey, volumes: &[PathBuf]) -> Result<(File, PathBuf
     if magic.ok() != Some(TMPFS) {
         return Err(refused("the volume is not in memory"));
     }
-    // By the kubelet's own links: KEY -> ..data/KEY, ..data -> ..TIME.
+    // Through the kubelet's own links: KEY -> ..data/KEY, ..data -> ..TIME.
     let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
     let file = open(&volume, Path::new(key.key()), OFlags::NONBLOCK, within)
         .map_err(|_| refused("the Secret has no such key"))?;
@@ -168,7 +168,7 @@ mod tests {
 
     /// As a kubelet mounts a Secret, and changes it.
     #[test]
-    fn the_file_behind_links_is_read_and_judged() {
+    fn the_file_behind_links_is_read_and_checked() {
         use std::os::unix::fs::{PermissionsExt, symlink};
         if !rustix::process::getuid().is_root() {
             return;
@@ -194,15 +194,15 @@ mod tests {
         assert_eq!(of_file(&secret).unwrap().value, "sk-0123456789");
         put("..2", "sk-9876543210", 0o400);
         assert_eq!(of_file(&secret).unwrap().value, "sk-9876543210");
-        // As it is mounted without `defaultMode`.
+        // As mounted without `defaultMode`.
         put("..3", "sk-5555555555", 0o644);
         assert!(of_file(&secret).is_err());
         std::fs::remove_dir_all(dir).unwrap();
     }
 
-    /// As a kubelet lays a Secret out, with what a link may not lead to.
+    /// As a kubelet lays out a Secret, with links that must not be followed.
     #[test]
-    fn a_key_of_the_pods_own_volume_is_read_and_nothing_outside_of_it() {
+    fn a_key_of_the_pods_own_volume_is_read_and_nothing_outside() {
         use std::os::unix::fs::symlink;
         let base = format!("agentbox-volumes-{}", std::process::id());
         let (memory, disk) = (

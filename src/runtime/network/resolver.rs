@@ -1,8 +1,8 @@
 //! The engine's resolv.conf and hosts file, read once at `start` and given only to the sidecar.
 //!
-//! The engine has finished by then (Docker 28 attaches networks between `create` and `start`), and the container's
-//! program does not run yet. The files are the engine's own, which the planner tells from a mount of the caller's choice; the
-//! container never has them.
+//! The engine has finished by then (Docker 28 attaches networks between `create` and `start`), and the workload does
+//! not run yet. The files are the engine's own, which the planner tells apart from a caller's mount. The container
+//! never gets them.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -23,23 +23,23 @@ use crate::runtime::network::control;
 use crate::sidecar::{ControlReply, ControlRequest, EngineNames, Proxy};
 use crate::sys::procfs;
 
-/// No engine writes more names.
+/// No engine writes larger files.
 const LARGEST: u64 = 64 << 10;
 
-/// How many names a container has of its engine.
+/// The most names that a container gets from its engine.
 const OWN_NAMES: usize = 8;
 
-/// Where the engine keeps the container's resolver and hosts, without links; what is not the engine's is not here.
+/// The paths of the engine's resolver and hosts files, without links. Files that are not the engine's are not here.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EngineFiles {
-    /// What the engine would mount over /etc/resolv.conf; without one the node's own counts.
+    /// The file that the engine would mount over /etc/resolv.conf; without it the node's own counts.
     pub resolv_conf: Option<PathBuf>,
-    /// What the engine would mount over /etc/hosts.
+    /// The file that the engine would mount over /etc/hosts.
     pub hosts: Option<PathBuf>,
 }
 
-/// Hands over to the sidecar what it needs before anything can be reached. Returns the engine's search list.
+/// Gives the sidecar what it needs before anything can be reached. Returns the engine's search list.
 pub fn hand_over(
     dir: &Path,
     files: &EngineFiles,
@@ -54,7 +54,7 @@ pub fn hand_over(
         names.hosts = host_entries(&text(hosts)?);
     }
     if let Some(proxy) = &proxy {
-        // A container that reached it could ask it for what the wall refuses.
+        // Through the proxy a container could reach what the wall refuses.
         names.closed.extend(&proxy.addresses);
     }
     names.proxy = proxy;
@@ -66,8 +66,8 @@ pub fn hand_over(
     }
 }
 
-/// Gives the sidecar of a joined network the names of others in the container's hosts file: a pod's aliases are in the
-/// files of its containers, and not in that of the first one.
+/// Gives the sidecar of a joined network the other names in the container's hosts file: a pod's aliases are in its
+/// containers' files, and not in that of the first container.
 pub fn add_hosts(
     dir: &Path,
     files: &EngineFiles,
@@ -77,7 +77,7 @@ pub fn add_hosts(
         return Ok(());
     };
     let mut entries = host_entries(&text(hosts)?);
-    // The container's own line, and what every engine's file begins with.
+    // Not the container's own line, nor the lines that begin every engine's file.
     entries.retain(|(name, address)| {
         let of_file = name.as_str().starts_with("ip6-") || address.is_multicast();
         !of_file && !own_names.iter().any(|own| own == name.as_str())
@@ -95,7 +95,7 @@ pub fn add_hosts(
     }
 }
 
-/// What the engine's hosts file calls the container itself: its own names, and those below them.
+/// The names that the engine's hosts file gives the container itself: its own names, and names below them.
 pub fn own_line(files: &EngineFiles, own_names: &[String]) -> Result<Vec<String>, RuntimeError> {
     match &files.hosts {
         Some(hosts) => Ok(own_names_of(&text(hosts)?, own_names)),
@@ -125,7 +125,7 @@ fn own_names_of(hosts: &str, own_names: &[String]) -> Vec<String> {
     }
     let mut seen = BTreeSet::new();
     all.retain(|name| is_host_name(name) && name != "localhost" && seen.insert(name.clone()));
-    // The container's own are there whatever the file has.
+    // The container's own names are included, whatever the file says.
     all.truncate(OWN_NAMES.saturating_sub(own_names.len()));
     for own in own_names {
         if is_host_name(own) && own != "localhost" && !all.contains(own) {
@@ -146,7 +146,8 @@ fn nodes_own(path: &Path) -> Result<String, RuntimeError> {
     }
 }
 
-/// What a sidecar in the node's own network resolves with: the node's resolvers and hosts, and its upstream proxy.
+/// What a sidecar in the node's own network resolves names with: the node's resolvers and hosts, and its upstream
+/// proxy.
 pub fn names_of_the_node(proxy: Option<Proxy>) -> Result<EngineNames, RuntimeError> {
     let mut names = resolvers(&nodes_own(Path::new("/etc/resolv.conf"))?);
     names.hosts = host_entries(&nodes_own(Path::new("/etc/hosts"))?);
@@ -157,8 +158,8 @@ pub fn names_of_the_node(proxy: Option<Proxy>) -> Result<EngineNames, RuntimeErr
     Ok(names)
 }
 
-/// An engine's file, by way of no link and judged again by the descriptor that is read: the engine may have written it anew
-/// since `create`.
+/// Reads an engine's file without following links. The open descriptor is checked again: the engine may have rewritten
+/// the file since `create`.
 fn text(path: &Path) -> Result<String, RuntimeError> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -188,7 +189,7 @@ fn text(path: &Path) -> Result<String, RuntimeError> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The most resolvers that the C libraries ask (resolv.conf(5), MAXNS).
+/// The C libraries use no more resolvers (resolv.conf(5), MAXNS).
 const RESOLVERS: usize = 3;
 
 /// `nameserver` and `search` of a resolv.conf(5).
@@ -198,7 +199,7 @@ fn resolvers(text: &str) -> EngineNames {
         let mut words = line.split_ascii_whitespace();
         match words.next() {
             Some("nameserver") if names.nameservers.len() < RESOLVERS => {
-                // An address with a zone id belongs to a link that the sidecar may not have.
+                // An address with a zone id needs a link that the sidecar may not have.
                 names
                     .nameservers
                     .extend(words.next().and_then(|word| word.parse::<IpAddr>().ok()));
@@ -250,9 +251,9 @@ mod tests {
         assert_eq!(resolvers(""), EngineNames::default());
     }
 
-    /// K-10: a pod with a subdomain is called by its whole name first.
+    /// K-10: the first name of a pod with a subdomain is its whole name.
     #[test]
-    fn finds_what_the_engine_calls_the_container_itself() {
+    fn finds_the_engines_names_of_the_container() {
         let hosts = "127.0.0.1\tlocalhost\nfe00::0\tip6-localnet\n\
                      10.1.0.5\tWeb-1.db.default.svc.cluster.local\tweb-1\n10.9.9.9\tmyalias other # web-1\n";
         let own = ["web-1".to_owned()];
@@ -264,7 +265,7 @@ mod tests {
         assert!(own_names_of(hosts, &[]).is_empty());
     }
 
-    /// Files again, 1: what a host name of the caller's choice finds in a file are names of the container's own alone.
+    /// Files again, 1: a host name of the caller's choice finds only the container's own names in a file.
     #[test]
     fn nothing_else_of_a_hosts_file_is_copied() {
         let own = ["password".to_owned()];
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engines_file_is_read_by_way_of_no_link_and_within_bounds() {
+    fn an_engines_file_is_read_within_bounds_and_not_through_links() {
         let dir = std::env::temp_dir().join(format!("pin-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let dir = dir.canonicalize().unwrap();

@@ -21,20 +21,20 @@ use crate::sidecar::{ControlReply, ControlRequest};
 /// Requested changes of the rules, spelled as in annotations; `None` leaves a list unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RuleChanges {
-    /// `network.allow`, in place of what it is.
+    /// The new `network.allow`.
     pub allow: Option<String>,
-    /// Rules and presets for `network.allow` besides those that it has.
+    /// Rules and presets to add to `network.allow`.
     pub add: Option<String>,
-    /// Rules and presets that `network.allow` has and shall not have.
+    /// Rules and presets to remove from `network.allow`.
     pub remove: Option<String>,
-    /// `network.deny`, on top of the policy's own.
+    /// `network.deny`, in addition to the policy's own.
     pub deny: Option<String>,
 }
 
 /// Changes the rules of a container and returns how many connections that closed.
 ///
 /// The record first gets what both the old and the new rules allow, then the sidecar changes, then the record gets the
-/// new ones: whoever is killed in between leaves a record that names at least what is open.
+/// new rules. If this process is killed in between, the record names at least what is open.
 pub fn rules(place: &ContainerPaths, asked: &RuleChanges) -> Result<usize, RuntimeError> {
     let _lock = place.lock_existing()?;
     let dir = place.dir();
@@ -109,7 +109,7 @@ pub fn rules(place: &ContainerPaths, asked: &RuleChanges) -> Result<usize, Runti
 }
 
 /// The requested rules, if they are within every ceiling, or within the current rules: tightening needs neither
-/// permission nor a file that may be broken by now.
+/// permission nor files, which may be broken by now.
 fn wanted(record: &Record, asked: &RuleChanges) -> Result<EgressRules, RuntimeError> {
     let refuse = |why: String| RuntimeError::State {
         verb: "change the network rules of",
@@ -143,7 +143,7 @@ fn wanted(record: &Record, asked: &RuleChanges) -> Result<EgressRules, RuntimeEr
 
 /// The request, if it only narrows the current rules: no new rule, and every denial kept.
 fn tightened(asked: &RuleChanges, now: &EgressRules) -> Option<EgressRules> {
-    // No file is read: a preset is more than can be told.
+    // Without reading files: the rules of a preset are not known here.
     let parse = |list: &Option<String>| -> Option<BTreeSet<EgressRule>> {
         let items = annotation_list::<RuleItem>(list.as_deref().unwrap_or("")).ok()?;
         let mut rules = BTreeSet::new();
@@ -164,7 +164,7 @@ fn tightened(asked: &RuleChanges, now: &EgressRules) -> Option<EgressRules> {
     allow.retain(|rule| !remove.contains(rule));
     let within = NetworkLimit::of_rules(String::new(), &now.allow);
     let denied = parse(&asked.deny)?;
-    // An empty list asks for the denials of before to go, which is more.
+    // An empty list would remove the current denials, which loosens.
     if asked.deny.is_some() && denied.is_empty() {
         return None;
     }
@@ -179,8 +179,8 @@ fn tightened(asked: &RuleChanges, now: &EgressRules) -> Option<EgressRules> {
     is_within.then_some(rules)
 }
 
-/// The container's rules with these lists in them, from everything that had a say when it was created; or the error that
-/// `create` would give. Whoever shares the network has a say as well.
+/// The container's rules with these lists, from every source that counted when it was created; or `create`'s error.
+/// Containers that share the network limit the rules as well.
 fn within_ceilings(
     record: &Record,
     asked: &RuleChanges,
@@ -192,7 +192,7 @@ fn within_ceilings(
     annotations.insert(annotation_key(Field::NetworkAllow), allow);
     let deny = asked.deny.clone().unwrap_or_else(|| words(&now.deny));
     annotations.insert(annotation_key(Field::NetworkDeny), deny);
-    // A list that is empty now says nothing of the mode, which stays.
+    // An empty list must not change the mode.
     let mode = NetworkMode::Allowlist.to_string();
     annotations.insert(annotation_key(Field::NetworkMode), mode);
     let network = match select(&files, record, &annotations)? {
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn n_m4_what_is_less_than_what_holds_needs_nobody() {
+    fn n_m4_tightening_needs_no_permission() {
         let now = rules(&["a.test", "*.b.test", "c.test:22"], &["x.test"]);
         let list = |text: &str| Some(text.to_owned());
         for (asked, allow, deny) in [

@@ -1,5 +1,5 @@
-//! A pod whose sidecar died (K-7). Its network is closed from then on, and nobody joins it. A kubelet makes a pod
-//! anew only when its sandbox ends. So a new member of such a pod, such as a restarted container, ends the sandbox.
+//! A pod whose sidecar died (K-7). Its network is then closed, and no container can join it. A kubelet remakes a pod
+//! only when its sandbox ends. So a new member of such a pod, for example a restarted container, ends the sandbox.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use crate::runtime::signal;
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::ContainerPaths;
 
-/// Ends the sandbox of a container that could not be created, where it has lost its sidecar. Whatever hinders it leaves it
-/// as it is: the caller has its error already.
+/// Ends the sandbox of a container that could not be created, if the sandbox has lost its sidecar. Failures are
+/// ignored: the caller has its error already.
 pub fn end_if_lost(root: &Path, member: &Path) {
-    // Annotations are the choice of other engines' callers.
+    // Other engines let callers choose the annotations.
     if !cri::is_engines(root, member) {
         return;
     }
@@ -46,7 +46,7 @@ fn sandbox_of(bundle: &Path) -> Option<String> {
     KEYS.iter().find_map(|key| annotations.get(*key)).cloned()
 }
 
-/// The first process of a running sandbox whose sidecar is not alive.
+/// The init process of a running sandbox whose sidecar has died.
 fn lost(place: &ContainerPaths) -> Option<ProcessId> {
     let spec: Spec = bundle::read_json(&place.dir().join("config.json")).ok()?;
     pod_role(&spec).filter(|role| *role == SANDBOX)?;

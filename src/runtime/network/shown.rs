@@ -1,5 +1,5 @@
-//! The directory in which a container reads its refusals, whose file the sidecar writes, and which of its mounts are less than was
-//! asked for.
+//! The directory in which a container reads what it was denied, and which of its mounts grant less than requested. The
+//! sidecar writes the file of denials.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -15,7 +15,7 @@ use crate::runtime::RuntimeError;
 use crate::runtime::state::record::{Record, write_whole};
 use crate::runtime::state::store::ContainerPaths;
 
-/// The directory below the container's own. It alone is mounted in the container, read-only.
+/// The directory inside the container's own. Only this one is mounted in the container, read-only.
 pub fn directory(dir: &Path) -> PathBuf {
     dir.join("inside")
 }
@@ -25,7 +25,8 @@ pub fn is_there(plan: &Plan) -> bool {
     plan.report.denied || plan.network.opens().is_some()
 }
 
-/// Makes what a plan asks for of it: the file with its first line, and where the container's trusted certificates are mounted.
+/// Makes the plan's part of it: the file with its first line, and the mount point of the container's trusted
+/// certificates.
 pub fn make(dir: &Path, plan: &Plan) -> Result<(), RuntimeError> {
     if !is_there(plan) {
         return Ok(());
@@ -46,7 +47,7 @@ pub fn make(dir: &Path, plan: &Plan) -> Result<(), RuntimeError> {
     }
 }
 
-/// Readable for every user of the container, and for nobody else: what it lies in is root's alone.
+/// Readable for every user of the container; the parent directory is only for root.
 fn make_directory(path: &Path) -> Result<(), RuntimeError> {
     fs::create_dir_all(path).map_err(RuntimeError::io(format!("make {path:?}")))?;
     set_mode(path, 0o755)
@@ -57,7 +58,7 @@ fn set_mode(path: &Path, mode: u32) -> Result<(), RuntimeError> {
         .map_err(RuntimeError::io(format!("chmod {path:?}")))
 }
 
-/// Which refusals a container's file has; `None`: it has no file.
+/// Which denials the container's file lists; `None` if it has no file.
 pub fn of(plan: &Plan) -> Option<ReportedDenials> {
     let shows = match plan.network.shared {
         None => ReportedDenials::All,
@@ -66,7 +67,7 @@ pub fn of(plan: &Plan) -> Option<ReportedDenials> {
     plan.report.denied.then_some(shows)
 }
 
-/// Opens the file of a container to write over it, if it has one.
+/// Opens the container's file for writing, if it has one.
 pub fn open(
     record: &Record,
     place: &ContainerPaths,

@@ -1,4 +1,4 @@
-//! Tells the sidecar from which ports `verify` tries, so that its attempts are not logged as the container's.
+//! Tells the sidecar the source ports of `verify`'s attempts, so that they are not logged as the container's.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::runtime::state::record::Record;
 use crate::runtime::state::store::ContainerPaths;
 use crate::sidecar::{ControlReply, ControlRequest};
 
-/// Tells the sidecar that serves a container's network; where none does, nothing is logged.
+/// Tells the sidecar that serves a container's network. Without a sidecar nothing is logged.
 ///
 /// # Errors
 /// The sidecar cannot be asked.

@@ -1,7 +1,7 @@
-//! The node's way out through a company's proxy: read when a container starts, and handed to its sidecar alone.
+//! The node's way out through a company's proxy: read when a container starts, and given only to its sidecar.
 //!
-//! Nothing of it is saved but where it is: the credentials live in the node's files, which root alone reads, in this process
-//! and in the sidecar's memory. So do the certificates by which an `https://` proxy is known.
+//! Only its location is saved. The credentials exist in the node's files, which only root reads, in this process and in
+//! the sidecar's memory. So do the certificates that verify an `https://` proxy.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -23,7 +23,7 @@ const ADDRESSES: usize = 8;
 /// The most bytes of certificates: Debian's own are 220 KB.
 const ROOTS: usize = 512 << 10;
 
-/// What the node's file says of a proxy, together: found at `create` rather than at `start`.
+/// Checks everything that the node's file says of a proxy: at `create` rather than at `start`.
 pub fn check(config: &Path, node: &NodeConfig) -> Result<(), RuntimeError> {
     if let Some(why) = node.network.contradiction() {
         return Err(RuntimeError::Input {
@@ -55,7 +55,7 @@ pub fn find(config: &Path, planned: &Upstream) -> Result<Proxy, RuntimeError> {
     })
 }
 
-/// How an `https://` proxy is known: by the certificates that the node trusts, and those that its file adds.
+/// How to verify an `https://` proxy: by the certificates that the node trusts, and those that its file adds.
 fn tls(config: &Path, node: &NodeConfig) -> Result<Option<Tls>, RuntimeError> {
     let network = &node.network;
     let Some(proxy) = network.upstream_proxy.as_ref().filter(|proxy| proxy.tls) else {
@@ -68,8 +68,8 @@ fn tls(config: &Path, node: &NodeConfig) -> Result<Option<Tls>, RuntimeError> {
     }))
 }
 
-/// The certificates by which hosts of requests are known, where rules name any: those that the node trusts, and those that its
-/// file adds.
+/// The certificates that verify the hosts of request rules, if there are any: those that the node trusts, and those
+/// that its file adds.
 pub fn roots(config: &Path, rules: &EgressRules) -> Result<Option<String>, RuntimeError> {
     if !rules.have_requests() {
         return Ok(None);
@@ -103,8 +103,8 @@ fn all_roots(config: &Path, node: &NodeConfig) -> Result<String, RuntimeError> {
     Ok(roots)
 }
 
-/// Where the node keeps what it trusts. A file that the environment names and that is not there would leave more trusted than
-/// somebody meant.
+/// The node's trusted certificates. A missing file that the environment names is an error: the default would trust more
+/// than intended.
 fn nodes_own_roots() -> Result<Option<PathBuf>, RuntimeError> {
     match std::env::var_os(openssl_probe::ENV_CERT_FILE) {
         Some(path) if !Path::new(&path).exists() => Err(RuntimeError::Input {
@@ -118,7 +118,7 @@ fn nodes_own_roots() -> Result<Option<PathBuf>, RuntimeError> {
     }
 }
 
-/// Certificates, from a file that only root can write: they decide which proxy is genuine.
+/// Reads certificates from a file that only root can write: they decide which proxy is genuine.
 fn read_roots(path: &Path) -> Result<String, RuntimeError> {
     let bytes = read_open(open_of_root(path, &CERTIFICATES)?, path)?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -131,7 +131,7 @@ fn read_roots(path: &Path) -> Result<String, RuntimeError> {
     }
 }
 
-/// By the node's own resolver: answers from the container's network could come from another container.
+/// The node's own resolver looks up the proxy: answers from the container's network could come from another container.
 fn addresses(upstream: &Upstream) -> Result<BTreeSet<IpAddr>, RuntimeError> {
     let step = || RuntimeError::io(format!("look up the upstream proxy {upstream}"));
     let found: BTreeSet<IpAddr> = (upstream.host.as_str(), upstream.port)
@@ -171,13 +171,13 @@ fn credentials(config: &Path, node: &NodeConfig) -> Result<Option<Secret>, Runti
     secret.ok_or_else(bad).map(Some)
 }
 
-/// What a file of the node may not be, for what is in it.
+/// The rule for a file of the node, by its content.
 pub(super) struct FileRule {
-    /// What is in it, and what would be wrong.
+    /// What the file has, and what would be wrong.
     pub what: &'static str,
-    /// The permission bits that nobody may have.
+    /// Permission bits that it must not have.
     pub denied: u32,
-    /// Those that it should have.
+    /// Permission bits that it should have.
     pub cure: u32,
 }
 
@@ -192,8 +192,8 @@ const CREDENTIALS: FileRule = FileRule {
     cure: 0o600,
 };
 
-/// Opens a regular file of root's that satisfies the rule, to which only root's directories lead: the file that is read is the
-/// judged one.
+/// Opens a regular file of root's that satisfies the rule, on a path that only root can change. The checked file is the
+/// one that is read.
 pub(super) fn open_of_root(path: &Path, rule: &FileRule) -> Result<File, RuntimeError> {
     let file = way::open(path)?;
     let stat = file
@@ -221,7 +221,7 @@ mod tests {
 
     use super::*;
 
-    /// A node's file; the tests are root's, as agentbox is.
+    /// A file of the node; the tests run as root, like agentbox.
     fn file(name: &str, text: &str, mode: u32) -> std::path::PathBuf {
         let dir = std::env::temp_dir().join(format!("agentbox-upstream-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_read_only_from_files_of_roots_alone() {
+    fn credentials_are_read_only_from_files_that_only_root_can_read() {
         if !rustix::process::getuid().is_root() {
             return;
         }
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn another_proxy_than_the_planned_one_is_refused() {
+    fn a_proxy_that_was_not_planned_is_refused() {
         let text = "[network]\nupstream-proxy = \"http://127.0.0.1:3128\"\n";
         let path = file("other", text, 0o644);
         let mut planned = NodeConfig::parse(text).unwrap().network.upstream().unwrap();

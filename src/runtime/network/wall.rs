@@ -31,13 +31,13 @@ use crate::sidecar::{
     SidecarConfig, SidecarRecord, WatchedMount,
 };
 
-/// The network wall while it is being raised.
+/// The network wall while `create` makes it.
 pub struct NetworkWall {
     spawned: sidecar::StartingSidecar,
     maker: Option<Maker>,
     config: Vec<Sysctl>,
     user_namespace: bool,
-    /// What is served, and the directory of its files.
+    /// The sidecar's configuration, and the directory of its files.
     serving: Option<(ServingConfig, PathBuf)>,
     mode: NetworkMode,
     proxy_port: u16,
@@ -48,8 +48,8 @@ pub struct NetworkWall {
 }
 
 impl NetworkWall {
-    /// Starts the sidecar and, where no user namespace must be waited for, the making of the inner namespace. `reading` is for
-    /// the reader of requests.
+    /// Starts the sidecar. Also starts making the inner namespace, unless a user namespace must come first. `reading`
+    /// is for the reader of requests.
     pub fn begin(
         plan: &Plan,
         spec: &Spec,
@@ -98,22 +98,22 @@ impl NetworkWall {
         })
     }
 
-    /// The end of the hand-over socket that the container's first process inherits.
+    /// The end of the hand-over socket that the container's init process inherits.
     pub fn init_end(&mut self) -> Option<OwnedFd> {
         self.spawned.take_init_end()
     }
 
-    /// Tells the sidecar what it is to be: as late as possible, and before libcontainer begins.
+    /// Sends the sidecar its configuration: as late as possible, and before libcontainer begins.
     pub fn configure(&mut self) -> Result<(), RuntimeError> {
         Ok(self.spawned.configure()?)
     }
 
-    /// What `delete` needs of the sidecar from now on.
+    /// What `delete` needs to know of the sidecar.
     pub fn sidecar(&self) -> &SidecarRecord {
         self.spawned.record()
     }
 
-    /// Gives the sidecar what it needs, and waits until it says that it is confined. Returns the inner namespace.
+    /// Gives the sidecar what it needs, and waits until it reports that it is confined. Returns the inner namespace.
     pub fn finish(
         mut self,
         init: ProcessId,
@@ -146,7 +146,7 @@ impl NetworkWall {
             Some((serving, dir)) => {
                 let identity = identity::of(record);
                 serving.families = inner.families;
-                // Somebody without root's rights has no engine's network to choose.
+                // A caller without root's rights has no engine's network.
                 let nodes_own = self.persons || is_own_namespace(engine.as_fd())?;
                 let (bundle, annotations) = (&record.bundle, &record.annotations);
                 serving.engine_networks = match nodes_own {
@@ -155,7 +155,8 @@ impl NetworkWall {
                     }
                     _ => EngineNetworks::Closed,
                 };
-                // What the kernel sends in the node's own network is everybody's. Init is in the engine's until `start`.
+                // Counters of the node's own network are not this container's alone. Init is in the engine's network
+                // until `start`.
                 let outside = match nodes_own {
                     true => None,
                     false => refused::open(init.pid),
@@ -179,7 +180,7 @@ impl NetworkWall {
             counts,
             calls,
             serving,
-            // The sidecar is in the node's own already, which only root may join.
+            // The sidecar is in the node's network already, which only root can join.
             netns: (!self.persons).then(|| engine.as_fd()),
             init_pidfd: init_pidfd.as_fd(),
             inner: Some(inner),
@@ -200,7 +201,7 @@ pub(super) fn spawn(config: &SidecarConfig<'_>) -> Result<sidecar::StartingSidec
     Ok(sidecar::spawn(config, exe.as_fd())?)
 }
 
-/// The container's first process, for a sidecar to watch.
+/// The container's init process, for a sidecar to watch.
 pub(super) fn open_process(init: ProcessId) -> Result<OwnedFd, RuntimeError> {
     let pid = rustix::process::Pid::from_raw(init.pid).ok_or(RuntimeError::NotRunning)?;
     rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
@@ -219,7 +220,7 @@ fn serving(plan: &Plan, place: &ContainerPaths) -> ServingConfig {
         asking: network.asking.clone(),
         budget: network.budget,
         container: place.id.as_str().to_owned(),
-        // Known with the engine's files, when the container is there.
+        // Known later, with the engine's files.
         context: audit::Context::default(),
         own_names: network.own_names.clone(),
         ports: listens.then(|| network.ports.iter().copied().collect()),
@@ -233,7 +234,7 @@ fn serving(plan: &Plan, place: &ContainerPaths) -> ServingConfig {
     }
 }
 
-/// The network of the policy that is only reported on.
+/// The network of the audited policy, which is only reported on.
 fn audited_network(plan: &Plan) -> Option<AuditedNetwork> {
     plan.report.audit.as_ref()?.network.clone()
 }
@@ -285,7 +286,7 @@ fn inner_config<'a>(
     }
 }
 
-/// Whether a network namespace is the one that the runtime is in: the node's, as far as its engine knows one.
+/// Whether a network namespace is the runtime's own: the node's, from the engine's point of view.
 fn is_own_namespace(namespace: BorrowedFd<'_>) -> Result<bool, RuntimeError> {
     let words = "look at the container's network namespace";
     let own = crate::sys::netns::current().map_err(RuntimeError::io(words))?;

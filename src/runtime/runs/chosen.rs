@@ -1,4 +1,4 @@
-//! Which container that is gone is meant by a text.
+//! Finds the deleted container that a text names.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use crate::render::identity::ContainerIdentity;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::find;
 
-/// Runs whose first line is looked at for a name.
+/// The most runs whose first line is read for a name.
 const MOST_NAMES: usize = 2000;
 
-/// The id that is meant, of containers that are gone: the whole id, else a name as of containers that are there, else what
-/// engines show of one id alone. A name of several, in two namespaces say, means none of them, and neither does one that is the
-/// beginning of another one's id.
+/// The id of the deleted container that the text names: by its whole id, else by its name, else by a short id as
+/// engines show it. A name that several containers have, for example in two namespaces, is ambiguous. So is a name that
+/// is also the beginning of another container's id.
 pub(super) fn chosen(
     text: &str,
     names: &[String],
@@ -27,7 +27,7 @@ pub(super) fn chosen(
     for context in runs.iter().take(MOST_NAMES).filter_map(RunDir::context) {
         let id = context.container.clone();
         let identity = read::identity_of(context);
-        // The newest of each name: a container that was made again under it is the same to whoever types it.
+        // The newest of each name: a container that was remade under its name counts as the same.
         let is_other = |(_, other): &(String, ContainerIdentity)| {
             (&other.engine, other.short()) != (&identity.engine, identity.short())
         };
@@ -38,7 +38,7 @@ pub(super) fn chosen(
     let begin = ids().filter(|id| text.len() >= find::SHOWN && id.starts_with(text));
     let begin = begin.map(|id| (id.to_owned(), id.to_owned()));
     let named = named.iter().map(|(id, who)| (id.clone(), who.with_id(id)));
-    // What to type, by id.
+    // Unambiguous names, by id.
     let meant: BTreeMap<String, String> = begin.chain(named).collect();
     match meant.len() {
         0 | 1 => Ok(meant.into_keys().next()),
@@ -50,7 +50,7 @@ pub(super) fn chosen(
     }
 }
 
-/// Whether a text is the start of this run as lists have it, with or without its milliseconds.
+/// Whether a text is this run's start as lists show it, with or without its milliseconds.
 pub(super) fn began(name: &str, text: &str) -> bool {
     let start = name.get(..BEFORE_ID - 1);
     let seconds = text.strip_suffix('Z').unwrap_or(text);
@@ -73,12 +73,12 @@ mod tests {
     use crate::probe::TestDir;
     use crate::runtime::runs::node_log::life;
 
-    /// Runs of containers that are gone, by id and name, the newest first.
+    /// Runs of deleted containers, by id and name, the newest first.
     fn runs(dir: &TestDir, all: &[(&str, &str)]) -> (Vec<String>, Vec<RunDir>) {
         let made = all.iter().enumerate().map(|(number, (id, name))| {
             let run = kept(dir.0.join(format!("20260102T03040{number}.678Z-{id}")));
             std::fs::create_dir_all(run.dir()).unwrap();
-            // A container's name, or `NAMESPACE/POD/NAME`, of a sandbox without the name.
+            // A container's name, or `NAMESPACE/POD/NAME`; a sandbox has no NAME.
             let parts: Vec<&str> = name.split('/').collect();
             let part = |at: usize| parts.get(at).map(|part| (*part).to_owned());
             let [namespace, pod, name] = match parts.len() {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_a_container_that_is_gone_is_no_beginning_of_another_ones_id() {
+    fn a_deleted_containers_name_that_is_also_a_short_id_is_ambiguous() {
         const LONG: &str = "ff6c5f43416aa1b2c3d4";
         let dir = TestDir::new("runs-chosen");
         let (names, runs) = runs(
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_gone_is_found_as_one_that_is_there() {
+    fn a_deleted_pod_is_found_like_a_living_one() {
         let dir = TestDir::new("runs-pods");
         let (names, runs) = runs(
             &dir,
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_another_container_than_the_directorys_are_noticed() {
+    fn lines_of_another_container_are_noticed() {
         let dir = TestDir::new("runs-foreign");
         let (_, runs) = runs(&dir, &[("aa", "x"), ("bb", "x")]);
         let faults = |run: &RunDir| {
@@ -172,7 +172,7 @@ mod tests {
         assert!(faults(&runs[0]).contains(words), "{}", faults(&runs[0]));
     }
 
-    /// Two runs of one container, exchanged whole.
+    /// Two runs of one container, whose files were swapped.
     #[test]
     fn the_log_of_another_run_of_the_same_container_is_noticed() {
         let dir = TestDir::new("runs-exchanged");
@@ -194,7 +194,7 @@ mod tests {
         };
         write(&runs[0], Some(&names[0]));
         assert!(!faults(&runs[0]).contains(words));
-        // An earlier version's says nothing of it.
+        // A log of an earlier version does not have it.
         write(&runs[0], None);
         assert!(!faults(&runs[0]).contains(words));
         write(&runs[0], Some(&names[1]));

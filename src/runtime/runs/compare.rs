@@ -1,4 +1,4 @@
-//! What of a receipt still holds: the files of a run against those that were signed.
+//! Compares a run's files with those that its log and its receipt name.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,17 +14,17 @@ use crate::receipt::{Statement, Subject};
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record;
 
-/// Files of a run that its last line has the hash of. `verify.json` has lines of its own.
+/// Files of a run whose hashes its last line has. `verify.json` has lines of its own.
 const BESIDES_LOGS: [&str; 2] = [record::FILE, FILTER];
 
-/// Where the files of a run that is over are not those of its receipt, if it has one: this also tells of a change of the last line.
+/// Differences between a finished run and its receipt, if it has one. This also shows a change of the last line.
 pub(super) fn faults(run: &RunDir) -> Result<Vec<LogFault>, RuntimeError> {
     let envelope = match kept(run) {
         Ok(None) => return Ok(Vec::new()),
         Ok(Some(envelope)) => envelope,
         Err(error) => return Ok(vec![fault(RECEIPT, crate::log::chain(&error))]),
     };
-    // A key that was removed or cannot be used signs nothing, and the payload is compared all the same.
+    // A removed or unusable key signs nothing; the payload is compared all the same.
     let payload = match key() {
         Ok(Some(key)) => envelope.payload_by(&key.public()).map_err(|why| {
             format!("{why}, or this node's key was made anew after the run; `receipt verify` takes the earlier public key")
@@ -52,10 +52,10 @@ pub(super) fn faults(run: &RunDir) -> Result<Vec<LogFault>, RuntimeError> {
 }
 
 impl RunDir {
-    /// The hashes of its files besides the logs.
+    /// The hashes of its files other than logs.
     pub(super) fn hashes(&self) -> BTreeMap<String, String> {
         let hashed = BESIDES_LOGS.into_iter().filter_map(|name| {
-            // What is no file is none of the run's, and `audit` says so.
+            // Anything but a regular file is not the run's, and `audit` reports it.
             match files::read(&self.file(name)) {
                 Ok(Content::Bytes(content)) => Some((name.to_owned(), hash(&content))),
                 Ok(Content::Absent | Content::Foreign(_)) | Err(_) => None,
@@ -65,7 +65,8 @@ impl RunDir {
     }
 }
 
-/// Where a run that is over has other files than its log says, without a receipt too: the record, the filter, and the receipt itself.
+/// Differences between a finished run and its log, also without a receipt: the record, the filter, and the receipt
+/// itself.
 pub(super) fn unlike_log(run: &RunDir, logs: &[Log]) -> Vec<LogFault> {
     let node = logs.iter().find(|log| log.file == NODE);
     let lines = node.into_iter().flat_map(|node| node.lines.iter().rev());
@@ -77,7 +78,7 @@ pub(super) fn unlike_log(run: &RunDir, logs: &[Log]) -> Vec<LogFault> {
             .then_some((kept, receipt_by)),
         _ => None,
     });
-    // Whatever was written behind it.
+    // The last such line, whatever was appended to it.
     let Some((kept, receipt_by)) = ends.next() else {
         return Vec::new();
     };
@@ -100,8 +101,8 @@ pub(super) fn unlike_log(run: &RunDir, logs: &[Log]) -> Vec<LogFault> {
     faults
 }
 
-/// Where the lines of a run's own logs are of another container than its directory, or of another run of that: it was filled with
-/// another run's files.
+/// Log lines of another container, or of another run of the same container: the directory was filled with another run's
+/// files.
 pub(super) fn foreign(run: &RunDir, logs: &[Log]) -> Vec<LogFault> {
     let own = run.whose().container;
     let is_foreign = |line: &&LogLine| line.context.container != own;
@@ -120,7 +121,7 @@ pub(super) fn foreign(run: &RunDir, logs: &[Log]) -> Vec<LogFault> {
     let node = logs.iter().find(|log| log.file == NODE);
     if let Some(first) = node.and_then(|node| node.lines.first())
         && let EventDetail::Container { kept, .. } = &first.event.what
-        // A log of an earlier version does not say it.
+        // A log of an earlier version does not have it.
         && let Some(begun) = kept.get(RUN)
         && *begun != hash(run.name().as_bytes())
     {
@@ -144,27 +145,28 @@ fn fault(file: &str, why: String) -> LogFault {
 /// The state of a file that a receipt names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileState {
-    /// It is what it was.
+    /// It is unchanged.
     Same,
-    /// A log of a container that was there when it was signed has more lines now, and those of the receipt are what they were.
+    /// The log of a container that existed when it was signed has more lines now, and the receipt's lines are
+    /// unchanged.
     Longer,
-    /// It is another, too short, or longer although its container was gone.
+    /// It has changed, is too short, or is longer although its container was gone.
     Changed,
-    /// It is not there.
+    /// It is missing.
     Missing,
-    /// It was not there.
+    /// It was added later.
     Added,
-    /// It is no regular file, or longer than any file of a run.
+    /// It is not a regular file, or longer than any file of a run.
     Foreign,
 }
 
 impl FileState {
-    /// Whether nothing speaks against the receipt.
+    /// Whether this is consistent with the receipt.
     pub fn is_good(self) -> bool {
         matches!(self, Self::Same | Self::Longer)
     }
 
-    /// In words.
+    /// For people.
     pub fn words(self) -> &'static str {
         match self {
             Self::Same => "as they were signed",
@@ -177,14 +179,14 @@ impl FileState {
     }
 }
 
-/// Compares a statement's files with those of a directory. All names that a run has are looked at, whether the statement has them or
-/// not; a subject that is no file of a run, such as an image, is left out.
+/// Compares a statement's files with those of a directory: all names that a run can have, in the statement or not. A
+/// subject that is not a file of a run, such as an image, is left out.
 pub fn compare(
     statement: &Statement,
     dir: &Path,
 ) -> Result<Vec<(String, FileState)>, RuntimeError> {
     let subject = |name: &str| statement.subject.iter().find(|s| s.name == name);
-    // The record is signed when the container is gone, and then nothing is written any more.
+    // The record is signed when the container is gone; nothing is written after that.
     let stage = match subject(record::FILE) {
         Some(_) => Stage::Gone,
         None => Stage::There,
@@ -207,7 +209,7 @@ pub fn compare(
             (Some(_), Content::Absent) => FileState::Missing,
             (_, Content::Foreign(_)) => FileState::Foreign,
             (Some(subject), Content::Bytes(content)) => held(subject, &content, may_grow),
-            // A log that was not there had no line.
+            // A log that did not exist had no line.
             (None, Content::Bytes(content)) if content.is_empty() && lines.is_some() => continue,
             (None, Content::Bytes(_)) if may_grow.is_some() => FileState::Longer,
             (None, Content::Bytes(_)) => FileState::Added,
@@ -217,7 +219,7 @@ pub fn compare(
     Ok(all)
 }
 
-/// `lines` are those that were signed of a log that may have more by now.
+/// `lines`: the signed number of lines of a log that may have grown since.
 fn held(subject: &Subject, content: &[u8], lines: Option<u64>) -> FileState {
     let is_it = |content: &[u8]| Subject::of(&subject.name, content) == *subject;
     if is_it(content) {
@@ -241,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_that_grew_is_told_from_one_that_was_changed() {
+    fn a_longer_log_is_told_from_a_changed_one() {
         let subject = Subject::of("node.jsonl", b"a\nb\n");
         let held = |content: &[u8]| held(&subject, content, Some(2));
         assert_eq!(held(b"a\nb\n"), FileState::Same);

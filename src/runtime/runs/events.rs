@@ -1,4 +1,4 @@
-//! The events of a container's life, from what the runtime knows.
+//! The events of a container's life that the runtime knows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,10 +22,10 @@ use crate::runtime::network::counted;
 use crate::runtime::state::record::Record;
 use crate::sys::procfs;
 
-/// Lines of what was asked for and is not given; what is more is in the record.
+/// The most lines about requested items that are not granted; the record has them all.
 const MOST_LEFT_OUT: usize = 200;
 
-/// A container that has been made: what it executes and the hashes of its plan and filter, then what it was not given.
+/// The container was created: its command, the hashes of its plan and filter, then what it was not granted.
 pub fn created(process: Option<&Process>, record: &Record) -> Vec<Event> {
     let plan = record.plan();
     let command = process.map(|process| {
@@ -75,7 +75,7 @@ pub fn created(process: Option<&Process>, record: &Record) -> Vec<Event> {
     events
 }
 
-/// A port that the engine publishes and that leads nowhere.
+/// A published port that leads nowhere.
 fn published(port: u16, outside: &BTreeSet<u16>) -> Event {
     let at: Vec<String> = outside.iter().map(u16::to_string).collect();
     let of = match at.is_empty() {
@@ -111,7 +111,7 @@ fn kept_of(record: &Record) -> BTreeMap<String, String> {
     known.collect()
 }
 
-/// What a policy that is only reported on would take away, as far as that is known before the program runs.
+/// What an audited policy would deny, as far as that is known before the program runs.
 fn audited(audit: &AuditPlan) -> Vec<Event> {
     let AuditPlan {
         policy,
@@ -119,7 +119,7 @@ fn audited(audit: &AuditPlan) -> Vec<Event> {
         mounts,
         not_given,
         less,
-        // The sidecar compares connections.
+        // The sidecar checks connections.
         network: _,
     } = audit;
     let event = |wall, what, cause: &str, why: &str| Event {
@@ -171,7 +171,7 @@ fn audited(audit: &AuditPlan) -> Vec<Event> {
     refused.chain(mounts).chain(not_given).chain(less).collect()
 }
 
-/// Why something is not given, and what would give it. Nothing in the container has tried anything yet.
+/// Why an item is not granted, and the setting that would grant it. The container has not tried anything yet.
 fn not_given(item: &OmittedItem) -> (&'static str, Option<&'static str>) {
     match item {
         OmittedItem::MountOptions { options, .. }
@@ -202,7 +202,7 @@ fn not_given(item: &OmittedItem) -> (&'static str, Option<&'static str>) {
     }
 }
 
-/// The wall that does not give it.
+/// The wall that does not grant it.
 fn wall_of(item: &OmittedItem) -> WallName {
     match item {
         OmittedItem::MountOptions { .. } | OmittedItem::HiddenFile { .. } => WallName::Filesystem,
@@ -215,14 +215,14 @@ fn wall_of(item: &OmittedItem) -> WallName {
     }
 }
 
-/// What the engine requested, as a log has it.
+/// An item that the engine requested, as the log shows it.
 fn asked_item(item: impl ToString) -> EventDetail {
     EventDetail::Asked {
         item: item.to_string(),
     }
 }
 
-/// Limits that were reached, as the kernel counts them; to be asked while the cgroup is there.
+/// Limits that were reached, by the kernel's counts; read while the cgroup exists.
 pub fn limits(controllers: Option<&Controllers>, plan: Option<&Plan>) -> Vec<Event> {
     let all = controllers.map(|controllers| counted::limits(controllers, plan));
     let reached = all.into_iter().flatten().filter_map(|one| {
@@ -238,7 +238,7 @@ pub fn limits(controllers: Option<&Controllers>, plan: Option<&Plan>) -> Vec<Eve
     reached.collect()
 }
 
-/// `start` has run its program, or why not.
+/// `start` has run the program, or failed.
 pub fn started(result: &Result<(), RuntimeError>) -> Event {
     let event = life(EventDetail::life(LifeState::Started));
     match result {
@@ -251,7 +251,7 @@ pub fn started(result: &Result<(), RuntimeError>) -> Event {
     }
 }
 
-/// The first process has ended.
+/// The init process has ended.
 pub fn ended(status: i32) -> Event {
     life(EventDetail::Container {
         state: LifeState::Ended,
@@ -264,7 +264,8 @@ pub fn ended(status: i32) -> Event {
     })
 }
 
-/// The container was deleted: its other logs end like this, the other files have these hashes, and a receipt is signed by this key.
+/// The container was deleted: with the ends of its other logs, the hashes of its other files, and the key that signs a
+/// receipt.
 pub fn deleted(
     logs: Vec<LogHead>,
     kept: BTreeMap<String, String>,
@@ -297,7 +298,7 @@ pub fn signalled(signal: &str) -> Event {
 /// `update` has set limits.
 pub fn limits_set(resources: &LinuxResources) -> Event {
     let mut limits = Vec::new();
-    // They always have a JSON form.
+    // Resources always have a JSON form.
     leaves(
         &serde_json::to_value(resources).unwrap_or_default(),
         "",
@@ -345,7 +346,7 @@ pub fn rules_changed(old: &EgressRules, new: &EgressRules) -> Event {
     Event::new(WallName::Rules, Verdict::Noted, what)
 }
 
-/// A person has decided on a host.
+/// The user has decided about a host.
 pub fn decided(host: &HostName, port: u16, approved: Option<ApprovalTerm>) -> Event {
     let what = EventDetail::Approval {
         host: host.to_string(),
@@ -364,7 +365,7 @@ pub fn decided(host: &HostName, port: u16, approved: Option<ApprovalTerm>) -> Ev
     Event::new(WallName::Rules, verdict, what)
 }
 
-/// Who runs this verb, as far as the kernel and sudo tell.
+/// Who runs this verb, according to the kernel and sudo.
 pub fn who() -> String {
     let mut words = format!("uid {}", rustix::process::getuid().as_raw());
     // The user who logged in, whatever they have become since; the largest number means nobody.

@@ -1,5 +1,5 @@
-//! Reading the files of a run. Whoever looks at a directory that somebody else may have filled waits for nothing in it, follows no link
-//! out of it, and reads no more than a run writes.
+//! Reads the files of a run. Another user may have filled the directory. So this never blocks, follows no link, and
+//! reads no more than a run can have.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -9,24 +9,24 @@ use std::path::Path;
 use crate::runtime::RuntimeError;
 use crate::sys::procfs;
 
-/// Bytes that are read of one file; a record is the longest.
+/// The most bytes read of one file; a record is the longest.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// What is under a name.
+/// The content of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// Nothing.
+    /// It does not exist.
     Absent,
     /// A regular file with this content.
     Bytes(Vec<u8>),
-    /// Something that the runtime does not write, in words.
+    /// A kind of file that the runtime does not write, in words.
     Foreign(&'static str),
 }
 
 /// Opens a regular file to read. A FIFO, a device, a directory and a link are errors of the kind `InvalidInput`.
 pub fn open(path: &Path) -> io::Result<File> {
     let mut options = File::options();
-    // Not waiting: for a FIFO, whose writer never comes.
+    // Without blocking: a FIFO's writer may never come.
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
     let file = match options.read(true).custom_flags(flags).open(path) {
         Err(error) if foreign(&error) => return Err(ErrorKind::InvalidInput.into()),
@@ -69,7 +69,7 @@ mod tests {
     use crate::probe::TestDir;
 
     #[test]
-    fn only_regular_files_are_read_and_nothing_is_waited_for() {
+    fn only_regular_files_are_read_and_nothing_blocks() {
         let dir = TestDir::new("run-files");
         let path = |name: &str| dir.0.join(name);
         assert_eq!(read(&path("absent")).unwrap(), Content::Absent);
@@ -87,7 +87,7 @@ mod tests {
                 "{name}"
             );
         }
-        // As long as it likes, without a block.
+        // A long sparse file.
         let long = File::create_new(path("long")).unwrap();
         long.set_len(MOST_BYTES + 1).unwrap();
         assert_eq!(

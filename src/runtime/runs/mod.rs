@@ -4,15 +4,15 @@
 //! /var/lib/agentbox/runs/<start time>-<id>/    root's alone
 //!   node.jsonl      the runtime's verbs wrote it
 //!   sidecar.jsonl   the sidecar
-//!   warden.jsonl    the warden: how the first process ended, or the sidecar that it needed
+//!   warden.jsonl    the warden: how the init process ended, or the sidecar that it needed
 //!   record.json     the container's record: plan, policy, annotations
 //!   filter          the seccomp program, as it was loaded
-//!   verify.json     the last report of `agentbox verify` about it, where there was one
-//!   receipt.json    the signed statement of all that, where the node has a key
+//!   verify.json     the last report of `agentbox verify` about it, if any
+//!   receipt.json    the signed statement of all that, if the node has a key
 //! ```
-//! Somebody without root's rights has the same in `$XDG_STATE_HOME/agentbox/runs`, or `~/.local/state`. The link `run` in the
-//! container's own directory leads there. Where no such directory can be made, or the container would see it, the logs lie in
-//! the container's own directory and go with it; nothing else depends on them.
+//! A user without root's rights has the same in `$XDG_STATE_HOME/agentbox/runs`, or `~/.local/state`. The link `run` in
+//! the container's own directory leads there. If no such directory can be made, or the container would see it, the logs
+//! lie in the container's own directory and are deleted with it. Nothing else depends on them.
 
 mod chosen;
 pub mod compare;
@@ -44,22 +44,22 @@ use crate::runtime::state::store::{ContainerId, ContainerPaths};
 use crate::runtime::unprivileged;
 use crate::sidecar;
 
-/// Root's.
+/// For root.
 const RUNS: &str = "/var/lib/agentbox/runs";
-/// The program of the syscall wall, as it was loaded; kept when the container is deleted.
+/// The program of the syscall wall, as it was loaded; saved when the container is deleted.
 pub const FILTER: &str = "filter";
 /// The link in the container's own directory.
 const LINK: &str = "run";
 /// In the log's first line, the hash of the run's name.
 const RUN: &str = "run";
-/// Two containers of one id may begin in one moment, under two engines.
+/// Two containers of one id may begin at the same time, under two engines.
 const MOST_TRIES: i64 = 100;
 
 /// A run's directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunDir {
     dir: PathBuf,
-    /// Whether it is kept when the container is deleted.
+    /// Whether it stays when the container is deleted.
     kept: RunLifetime,
 }
 
@@ -74,16 +74,16 @@ enum RunLifetime {
 
 /// The first entries of a run's log.
 pub struct RunStart<'a> {
-    /// Whose it is.
+    /// The container that it belongs to.
     pub context: Context,
     /// The first lines.
     pub events: Vec<Event>,
-    /// The record, as far as it has come.
+    /// The record so far.
     pub record: &'a Record,
 }
 
 impl RunStart<'_> {
-    /// The logs of other writers: those of the walls.
+    /// The logs of other writers: the walls.
     fn others(&self) -> &'static [&'static str] {
         match self.record.plan() {
             Some(_) => &whole::OTHERS,
@@ -92,7 +92,7 @@ impl RunStart<'_> {
     }
 }
 
-/// Where the runs of whoever calls are kept.
+/// The directory of the caller's runs.
 pub fn base() -> Option<PathBuf> {
     let Some(_) = unprivileged::person().filter(|person| person.uid != 0) else {
         return Some(PathBuf::from(RUNS));
@@ -105,7 +105,7 @@ pub fn base() -> Option<PathBuf> {
 }
 
 impl RunDir {
-    /// The container's own directory, as long as there is no other.
+    /// The container's own directory, until there is another.
     pub fn in_state(place: &ContainerPaths) -> Self {
         Self {
             dir: place.dir(),
@@ -113,9 +113,9 @@ impl RunDir {
         }
     }
 
-    /// Makes the directory of a container that is being created, with its first lines: a disk that is full makes directories and
-    /// writes nothing. A node where this fails keeps the logs with the container, and says so, or refuses the container where its
-    /// file says so.
+    /// Makes the directory of a container that is being created, with its first lines: on a full disk directories can
+    /// be made, but not written. If this fails, the logs stay with the container, with a warning. If the node's file
+    /// requires a log, the container is refused.
     pub fn begin(
         place: &ContainerPaths,
         mounts: &[PlannedMount],
@@ -138,12 +138,12 @@ impl RunDir {
         Ok(run)
     }
 
-    /// With its first lines and its record, or gone again.
+    /// Writes its first lines and its record, or removes it again.
     fn begun(self, place: &ContainerPaths, first: &RunStart<'_>) -> Result<Self, String> {
         let files = || {
             self.begin_log(first)
                 .map_err(|error| format!("write {:?}: {error}", self.file(audit::NODE)))?;
-            // Where other processes write: a file that cannot be made later would fail the container.
+            // Files of other processes: if one could not be made later, the container would fail.
             for name in first.others() {
                 self.open(name).map_err(|error| crate::log::chain(&error))?;
             }
@@ -157,24 +157,24 @@ impl RunDir {
         Err(why)
     }
 
-    /// The run of a container that is there.
+    /// The run of an existing container.
     pub fn of(place: &ContainerPaths) -> Self {
         match fs::read_link(place.dir().join(LINK)) {
             Ok(dir) if dir.is_absolute() => Self {
                 dir,
                 kept: RunLifetime::Stays,
             },
-            // Older programs made none.
+            // Older versions made none.
             Ok(_) | Err(_) => Self::in_state(place),
         }
     }
 
-    /// A file of it.
+    /// The path of a file in it.
     pub fn file(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
-    /// Opens a log of it to append, for a writer that is another process.
+    /// Opens a log of it for appending, for another process.
     pub fn open(&self, name: &str) -> Result<File, RuntimeError> {
         let path = self.file(name);
         let mut options = File::options();
@@ -184,8 +184,7 @@ impl RunDir {
         opened.map_err(RuntimeError::io(format!("open {path:?}")))
     }
 
-    /// Keeps the record of a container that is complete. Where the node's file requires a log, one that cannot be kept refuses the
-    /// container.
+    /// Saves the record of a complete container. If the node's file requires a log, a failure refuses the container.
     pub fn keep_complete(&self, record: &Record, config: &Path) -> Result<(), RuntimeError> {
         if self.kept == RunLifetime::GoesWithContainer {
             return Ok(());
@@ -201,18 +200,18 @@ impl RunDir {
         }
     }
 
-    /// Keeps the container's record with the run. One that cannot be kept is a warning: the record itself is elsewhere.
+    /// Saves the container's record with the run. A failure is only a warning: the record itself is elsewhere.
     pub fn keep(&self, record: &Record) {
         if self.kept == RunLifetime::Stays {
             warn_of_record(record.save(&self.dir));
         }
     }
 
-    /// The container is gone: what is kept of it, its last lines, with the ends of the other logs and the hashes of the other files,
-    /// and its receipt.
+    /// Ends the run of a deleted container: saves its files, writes its last lines with the ends of the other logs and
+    /// the hashes of the other files, and its receipt.
     pub fn end(&self, place: &ContainerPaths, record: Option<&Record>, limits: Vec<Event>) {
         let is_kept = self.kept == RunLifetime::Stays && self.file(audit::NODE).exists();
-        // A deletion that failed behind its line is tried again: by that line nothing changes any more.
+        // A failed deletion is tried again. After its line the files must not change any more.
         if !is_kept {
             return;
         }
@@ -240,7 +239,7 @@ impl RunDir {
         }
     }
 
-    /// Waits, but not for long, until the sidecar of a container that has ended has written what it counted, and is gone.
+    /// Waits briefly until the sidecar of a container that has ended has logged its counts and has ended.
     pub fn await_sidecar(&self, place: &ContainerPaths) {
         if let Ok(Record {
             sidecar: Some(sidecar),
@@ -251,7 +250,7 @@ impl RunDir {
         }
     }
 
-    /// The first process has ended, as this process saw itself. Where its warden has written that down, it is not said twice.
+    /// Logs that the init process has ended, as this process saw it, unless its warden has logged it.
     pub fn note_exit(&self, place: &ContainerPaths, status: i32) {
         self.await_sidecar(place);
         let is_noted = self.parsed().is_ok_and(|logs| logs.exit().is_some());
@@ -285,14 +284,14 @@ fn make(place: &ContainerPaths, mounts: &[PlannedMount]) -> Result<RunDir, Strin
         return Err(format!("{base:?} may be written in it, at {destination}"));
     }
     let failed = |error: std::io::Error| format!("{base:?}: {error}");
-    // A link, or a directory that others may write, is somebody's trap.
+    // A link, or a directory that others can write, may be a trap.
     persons::check(&base, Use::Logs).map_err(|error| crate::log::chain(&error))?;
     let link = place.dir().join(LINK);
     let now = chrono::Utc::now();
     for tried in 0..MOST_TRIES {
         let started = now + chrono::Duration::milliseconds(tried);
         let dir = base.join(name(started, &place.id));
-        // Before the directory, so that nobody takes it for one of a container that is gone.
+        // Before the directory, so that it never looks like a deleted container's.
         symlink(&dir, &link).map_err(|error| format!("{link:?}: {error}"))?;
         let made = fs::DirBuilder::new().mode(0o700).create(&dir);
         if made.is_ok() {
@@ -309,14 +308,14 @@ fn make(place: &ContainerPaths, mounts: &[PlannedMount]) -> Result<RunDir, Strin
     Err(failed(ErrorKind::AlreadyExists.into()))
 }
 
-/// The mount by which a container could rewrite its log. One that only shows it is none: `wrap --policy permissive` shows
-/// the home.
+/// The mount through which a container could rewrite its log. A read-only mount does not count: `wrap --policy
+/// permissive` shows the home.
 fn written_over<'a>(base: &Path, mounts: &'a [PlannedMount]) -> Option<&'a PlannedMount> {
     let mut mounts = mounts.iter().filter(|mount| mount.is_writable());
     mounts.find(|mount| base.starts_with(mount.source()) || mount.source().starts_with(base))
 }
 
-/// The directory of all runs: nobody else may look into it, since logs tell where containers connect.
+/// The directory of all runs: no other user may look into it, because logs show where containers connect.
 fn make_base(base: &Path) -> Result<(), String> {
     let above = base.parent().unwrap_or(base);
     fs::DirBuilder::new()
@@ -331,7 +330,7 @@ fn name(started: chrono::DateTime<chrono::Utc>, id: &ContainerId) -> String {
     format!("{}-{}", started.format("%Y%m%dT%H%M%S%.3fZ"), id.as_str())
 }
 
-/// Whose the events of a container are.
+/// Whose events these are.
 pub fn context(record: &Record, identity: ContainerIdentity) -> Context {
     let ContainerIdentity {
         engine,

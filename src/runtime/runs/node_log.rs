@@ -1,8 +1,8 @@
-//! The log of the runtime's own verbs, `node.jsonl`: each verb adds its lines and goes.
+//! The log of the runtime's own verbs, `node.jsonl`: each verb adds its lines and exits.
 //!
-//! Several verbs may run at once, so each takes a lock on the file, continues the chain after its last line, and writes its lines at
-//! once. A line that is not whole was never acknowledged, and is cut off. Nothing here is waited for long, and nothing fails a verb:
-//! what cannot be written down is one warning in the runtime's log.
+//! Several verbs may run at once. So each locks the file, continues the chain after its last line, and writes its lines
+//! in one go. An incomplete last line was never acknowledged, and is cut off. Nothing here waits long, and no failure
+//! fails a verb: a line that cannot be written is one warning in the runtime's log.
 
 use std::fs::File;
 use std::io;
@@ -19,49 +19,49 @@ use crate::audit::{
     self, Chain, Context, Event, EventDetail, LifeState, LogHead, LogLine, Verdict, WallName, whole,
 };
 
-/// Bytes of the file, and those of them that are kept for decisions and for the last lines.
+/// The file's limit in bytes, and the part that is reserved for decisions and the last lines.
 const MOST_BYTES: u64 = 1 << 20;
 const RESERVED: u64 = 256 << 10;
-/// The longest line: the end of the file in which the last one is looked for.
+/// The longest line: the last one is searched in the last bytes of the file.
 const TAIL: u64 = 64 << 10;
-/// How often, and how long in between, a lock that another verb has is tried.
+/// How often, and with which pause, a lock is tried that another verb holds.
 const TRIES: u32 = 40;
 const PAUSE: Duration = Duration::from_millis(5);
 
 impl RunDir {
-    /// Adds the first lines, which say whose the log is.
+    /// Adds the first lines, which name the container.
     pub(super) fn begin_log(&self, first: &RunStart<'_>) -> io::Result<()> {
         let mut events = first.events.clone();
         if self.kept == RunLifetime::Stays
             && let Some(EventDetail::Container { kept, .. }) =
                 events.first_mut().map(|e| &mut e.what)
         {
-            // Two runs of one container are told apart by it.
+            // It tells two runs of one container apart.
             kept.insert(RUN.to_owned(), audit::hash(self.name().as_bytes()));
         }
         self.append(Some(&first.context), events)
     }
 
-    /// Adds lines to the log of a container that is there.
+    /// Adds lines to the log of an existing container.
     pub fn note(&self, events: Vec<Event>) {
         self.warn_of(self.append(None, events));
     }
 
-    /// Whether it has its last line, that of the deletion.
+    /// Whether it has the line of the deletion, its last one.
     pub(super) fn is_over(&self) -> bool {
         let file = files::open(&self.file(audit::NODE));
         let end = file.and_then(|file| end_of(&file, file.metadata()?.len()));
         end.is_ok_and(|end| end.is_over)
     }
 
-    /// Adds the line of something that became of the container.
+    /// Adds a line about a change in the container's life.
     pub fn note_life(&self, state: LifeState) {
         self.note(vec![life(EventDetail::life(state))]);
     }
 
     pub(super) fn warn_of(&self, written: io::Result<()>) {
         if let Err(error) = written {
-            // A container of before there was a log has none.
+            // A container of an older version has no log.
             if error.kind() == io::ErrorKind::NotFound
                 && self.kept == RunLifetime::GoesWithContainer
             {
@@ -74,7 +74,7 @@ impl RunDir {
         }
     }
 
-    /// Whose the log is where its first line was taken away, which `audit` says.
+    /// Who the log belongs to if its first line was removed, which `audit` reports.
     pub(super) fn whose(&self) -> Context {
         let name = self.name();
         Context {
@@ -86,7 +86,7 @@ impl RunDir {
 
     fn append(&self, context: Option<&Context>, events: Vec<Event>) -> io::Result<()> {
         let mut options = File::options();
-        // One that is to go on with a log does not begin one: the run may have been removed.
+        // Do not make the file when continuing a log: the run may have been removed.
         options
             .read(true)
             .append(true)
@@ -105,7 +105,7 @@ impl RunDir {
             is_over,
         } = end_of(&file, length)?;
         if is_over {
-            // A deletion that failed behind it, and is tried again.
+            // A deletion that failed after this line is tried again.
             log::debug!("the log {:?} has its last line", self.file(audit::NODE));
             return Ok(());
         }
@@ -134,13 +134,13 @@ impl RunDir {
             }
         }
         let written = io::Write::write_all(&mut &file, &text);
-        // All of it or nothing: half a line would be taken for tampering.
+        // All or nothing: half a line would look like tampering.
         written.or_else(|error| file.set_len(whole).and(Err(error)))
     }
 }
 
-/// How long the file may be for this event to have a line. An engine that sends signals or runs programs without end takes no
-/// place from decisions, and nothing takes that of the last lines.
+/// The file size up to which this event still gets a line. Endless signals or exec processes leave room for decisions,
+/// and nothing uses up the room of the last lines.
 fn most(event: &Event) -> u64 {
     match &event.what {
         EventDetail::Container {
@@ -170,7 +170,7 @@ fn lock(file: &File) -> io::Result<()> {
     patiently(TRIES, take)
 }
 
-/// Tries a lock that another verb may have, with a pause after each of `tries`.
+/// Tries to take a lock that another verb may hold, with a pause after each of `tries`.
 pub(super) fn patiently(tries: u32, take: impl Fn() -> Result<(), Errno>) -> io::Result<()> {
     for _ in 0..tries {
         match take() {
@@ -181,12 +181,12 @@ pub(super) fn patiently(tries: u32, take: impl Fn() -> Result<(), Errno>) -> io:
     Err(io::Error::other("another verb holds its lock"))
 }
 
-/// Where a log goes on.
+/// Where a log continues.
 struct End {
     chain: Chain,
-    /// Its length up to the last line that is whole.
+    /// Its length up to the last complete line.
     whole: u64,
-    /// Whether the last line is that of the deletion.
+    /// Whether the last line is the deletion's.
     is_over: bool,
 }
 
@@ -195,7 +195,7 @@ fn end_of(file: &File, length: u64) -> io::Result<End> {
     let mut tail = vec![0; usize::try_from(length - from).unwrap_or_default()];
     file.read_exact_at(&mut tail, from)?;
     let Some(end) = tail.iter().rposition(|byte| *byte == b'\n') else {
-        // Nothing, or the beginning of a first line.
+        // Empty, or an incomplete first line.
         return Ok(End {
             chain: Chain::default(),
             whole: 0,
@@ -213,7 +213,7 @@ fn end_of(file: &File, length: u64) -> io::Result<End> {
     })
 }
 
-/// The end of a log that another process wrote, as far as it is whole.
+/// The end of a log that another process wrote, up to its last complete line.
 pub(super) fn head(path: &Path, name: &str) -> LogHead {
     let end = files::open(path).and_then(|file| end_of(&file, file.metadata()?.len()));
     match end {
@@ -222,12 +222,12 @@ pub(super) fn head(path: &Path, name: &str) -> LogHead {
             seq: chain.seq(),
             head: chain.head().to_owned(),
         },
-        // It was never there, or is something else by now: `audit` says so.
+        // It never existed, or is not a file any more: `audit` reports it.
         Err(_) => whole::no_line(name),
     }
 }
 
-/// Whose the log is, from its first line.
+/// Who the log belongs to, from its first line.
 fn first_context(file: &File) -> io::Result<Option<Context>> {
     let mut head = vec![0; TAIL as usize];
     let length = file.read_at(&mut head, 0)?;

@@ -1,8 +1,8 @@
-//! The oldest runs go: as many as the node's file says stay, and no more bytes than it says.
+//! Removes the oldest runs: the node's file limits their number and their bytes.
 //!
-//! It is done when a container is deleted, not when one is created. One look at the directory tells whether there are too many:
-//! its links count its subdirectories. Each deletion removes a bounded number, more than a creation adds. Bytes are counted now and
-//! then, by chance, so that no number of runs is one at which they never are.
+//! This happens when a container is deleted, not when one is created. The directory's link count shows whether there
+//! are too many: it counts subdirectories. Each deletion removes a bounded number, more than a creation adds. Bytes are
+//! counted at random, so that they are counted sooner or later whatever the number of runs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,14 +16,15 @@ use crate::runtime::input::node_files;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store;
 
-/// Runs that one deletion removes.
+/// The most runs that one deletion removes.
 const MOST_REMOVED: usize = 64;
-/// One deletion of so many counts the bytes.
+/// One in this many deletions counts the bytes.
 const COUNTED_EVERY: u32 = 16;
-/// Runs whose bytes are counted, the newest.
+/// The most runs whose bytes are counted, newest first.
 const MOST_COUNTED: usize = 4096;
 
-/// Removes runs beyond what the node keeps, after this container was deleted. A failure is a warning: nothing depends on it.
+/// Removes runs beyond the node's limits, after this container was deleted. A failure is a warning: nothing depends on
+/// it.
 pub fn prune(record: &Record) {
     let Some(base) = base() else { return };
     let settings = node_files::log(&record.call.config).unwrap_or_default();
@@ -37,7 +38,7 @@ pub fn prune(record: &Record) {
     }
 }
 
-/// Whether the sizes of runs count.
+/// Whether the sizes of runs are counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sizes {
     Count,
@@ -50,7 +51,7 @@ fn prune_in(base: &Path, settings: NodeLog, sizes: Sizes) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
-    // Some file systems do not count: 1.
+    // Some file systems do not count links: 1.
     let count = links.checked_sub(2);
     let is_over = count.is_none_or(|count| count > u64::from(settings.runs));
     if !is_over && sizes == Sizes::Ignore {
@@ -59,7 +60,7 @@ fn prune_in(base: &Path, settings: NodeLog, sizes: Sizes) -> io::Result<()> {
     let mut names: Vec<String> = fs::read_dir(base)?
         .flatten()
         .filter_map(|entry| entry.file_name().into_string().ok())
-        // What is none of ours is not counted, and stays.
+        // Other directories do not count, and stay.
         .filter(|name| read::id_of(name).is_some())
         .collect();
     names.sort_unstable_by(|a, b| b.cmp(a));
@@ -74,7 +75,7 @@ fn prune_in(base: &Path, settings: NodeLog, sizes: Sizes) -> io::Result<()> {
     let there = there();
     let mut removed = 0;
     let mut first = Ok(());
-    // The oldest first.
+    // Oldest first.
     for name in old.iter().rev() {
         let dir = base.join(name);
         if removed >= MOST_REMOVED {
@@ -84,19 +85,19 @@ fn prune_in(base: &Path, settings: NodeLog, sizes: Sizes) -> io::Result<()> {
             continue;
         }
         match fs::remove_dir_all(&dir) {
-            // The next ones are tried all the same: one that stays must not make all others stay.
+            // Go on with the next ones: a single run that stays must not keep all others.
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 let named = io::Error::new(error.kind(), format!("{dir:?}: {error}"));
                 first = first.and(Err(named));
             }
-            // Another deletion was faster, perhaps.
+            // Another deletion may have been faster.
             _ => removed += 1,
         }
     }
     first
 }
 
-/// Of these, the newest first, those that are too many or too much.
+/// The runs beyond the limits, newest first.
 fn old(names: &[String], settings: NodeLog, size: impl Fn(&str) -> u64) -> &[String] {
     let most = usize::try_from(settings.runs).unwrap_or(usize::MAX);
     let mut bytes = 0_u64;
@@ -114,7 +115,7 @@ fn size(dir: &Path) -> u64 {
     sizes.map(|metadata| metadata.len()).sum()
 }
 
-/// The runs of containers that are there.
+/// The runs of existing containers.
 fn there() -> BTreeSet<PathBuf> {
     let dirs = fs::read_dir(store::index()).into_iter().flatten().flatten();
     dirs.filter_map(|dir| fs::read_link(dir.path().join(LINK)).ok())
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_are_too_many_or_too_much() {
+    fn the_oldest_runs_exceed_the_number_or_the_size() {
         let names: Vec<String> = (0..10).rev().map(|n| format!("run{n}")).collect();
         assert_eq!(old(&names, settings(8), |_| 0), ["run1", "run0"]);
         assert_eq!(old(&names, settings(10), |_| 0).len(), 0);
@@ -162,10 +163,10 @@ mod tests {
     }
 
     #[test]
-    fn the_size_counts_also_where_the_number_of_runs_stays_the_same() {
+    fn the_size_counts_even_if_the_number_of_runs_stays_the_same() {
         let base = TestDir::new("prune-size");
         let run = |n: u32| base.0.join(format!("20260102T030405.{n:03}Z-c{n}"));
-        // One more than stay, as with each deletion; 20 KiB each, of which 51 fit in a mebibyte.
+        // One more than the limit, as with each deletion; 20 KiB each, of which 51 fit in a mebibyte.
         for n in 0..201 {
             fs::create_dir(run(n)).unwrap();
             fs::write(run(n).join("node.jsonl"), [b'x'; 20 << 10]).unwrap();
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_run_stays_and_what_cannot_be_removed_hinders_nothing() {
+    fn other_directories_stay_and_an_unremovable_run_hinders_nothing() {
         let base = TestDir::new("prune-stray");
         let run = |n: u32| base.0.join(format!("20260102T030405.{n:03}Z-c{n}"));
         for n in 1..10 {

@@ -18,7 +18,7 @@ use crate::runtime::state::record::{self, Record};
 use crate::runtime::state::store::{self, ContainerPaths};
 use crate::sys::procfs;
 
-/// Letters of a run's name before the container's id: its start, and a dash.
+/// Letters of a run's name before the container's id: its start time, and a dash.
 pub(super) const BEFORE_ID: usize = "20260102T030405.678Z-".len();
 
 /// A container's run, as found on disk.
@@ -28,18 +28,18 @@ pub struct FoundRun {
     pub run: RunDir,
     /// The container's id.
     pub id: String,
-    /// The container's places, while it is there.
+    /// The container's paths, while it exists.
     place: Option<ContainerPaths>,
-    /// How many runs before are kept under the same id.
+    /// How many older runs of the same id are kept.
     pub earlier: usize,
 }
 
 /// The logs of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Logs {
-    /// One for each file that is there, or should be.
+    /// One for each file that exists, or should exist.
     pub logs: Vec<Log>,
-    /// Where the run's other files are not those that its log and its receipt are about.
+    /// Files of the run that differ from those in its log and its receipt.
     pub unlike: Vec<LogFault>,
 }
 
@@ -62,21 +62,21 @@ impl FoundRun {
         })
     }
 
-    /// The record of the container, while that is there.
+    /// The container's record, while the container exists.
     pub fn record_of_container(&self) -> Option<Result<Record, RuntimeError>> {
         let place = self.place.as_ref().filter(|_| self.is_there())?;
         Some(Record::read(&place.dir()))
     }
 
-    /// Whether the container of this run is still there.
+    /// Whether the container of this run still exists.
     pub fn is_there(&self) -> bool {
         let is_its = |place: &ContainerPaths| place.dir().exists() && RunDir::of(place) == self.run;
         self.place.as_ref().is_some_and(is_its)
     }
 
-    /// The logs: the run's own, and what the sidecar of its pod wrote, which is of all who share that network.
+    /// The run's own logs, and those of its pod's sidecar, which are about all containers in that network.
     pub fn logs(&self) -> Result<Logs, RuntimeError> {
-        // Looked at before the logs, which have the last line when the container is gone.
+        // Read before the logs, which get their last line when the container is deleted.
         let mut logs = self.run.logs(self.stage())?;
         let record = match &self.place {
             Some(place) => Record::read(&place.dir()),
@@ -92,7 +92,7 @@ impl FoundRun {
         let run = match place.dir().exists() {
             true => Some((RunDir::of(&place), Stage::There)),
             false => {
-                // The newest that began before this one.
+                // The newest that began before this run.
                 let mut of_first = all()?
                     .into_iter()
                     .filter(|run| id_of(&run.name()) == Some(&first));
@@ -125,7 +125,7 @@ impl FoundRun {
         !record.is_ok_and(|record| record.shared_network().is_some())
     }
 
-    /// Bytes of its own logs: by which a reader knows that there is something new.
+    /// Bytes of its own logs; a change means new lines.
     pub fn size(&self) -> u64 {
         let sizes = audit::LOGS
             .iter()
@@ -135,22 +135,22 @@ impl FoundRun {
 }
 
 impl Logs {
-    /// All lines, by their time.
+    /// All lines, in the order of time.
     pub fn lines(&self) -> Vec<&LogLine> {
         let mut lines: Vec<&LogLine> = self.logs.iter().flat_map(|log| &log.lines).collect();
         lines.sort_by(|a, b| a.time.cmp(&b.time));
         lines
     }
 
-    /// The same without the attempts of `verify`, which are not what the container did.
+    /// The same without the attempts of `verify`, which are not the container's.
     pub fn without_verifys(&self) -> Vec<&LogLine> {
         let mut lines = self.lines();
         lines.retain(|line| !line.event.is_verifys());
         lines
     }
 
-    /// How the first process ended, as a shell has it, where that is known. The sidecar, which reads what the container sends, is not
-    /// asked.
+    /// The init process's exit status as a shell shows it, if known. The sidecar is not trusted for it: it reads the
+    /// container's data.
     pub fn exit(&self) -> Option<i32> {
         let believed = self.logs.iter().filter(|log| log.file != audit::SIDECAR);
         let mut lines = believed.flat_map(|log| &log.lines);
@@ -160,7 +160,7 @@ impl Logs {
         })
     }
 
-    /// What the first process was to execute. The runtime alone is asked, whose first line it is.
+    /// The command of the init process. Only the runtime's log counts, whose first line has it.
     pub fn command(&self) -> Option<&audit::LoggedCommand> {
         let node = self.logs.iter().find(|log| log.file == audit::NODE)?;
         match &node.lines.first()?.event.what {
@@ -169,13 +169,13 @@ impl Logs {
         }
     }
 
-    /// Whose they are.
+    /// Who the lines belong to.
     pub fn context(&self) -> Option<&Context> {
         let mut lines = self.logs.iter().flat_map(|log| &log.lines);
         lines.next().map(|line| &line.context)
     }
 
-    /// All that is wrong with them.
+    /// All faults of the logs.
     pub fn faults(&self) -> Vec<&LogFault> {
         let of_logs = self.logs.iter().flat_map(|log| &log.faults);
         of_logs.chain(&self.unlike).collect()
@@ -183,12 +183,12 @@ impl Logs {
 }
 
 impl RunDir {
-    /// Reads its logs, and checks each of them, how they fit each other, and its receipt.
+    /// Reads the logs, and checks each of them, how they fit together, and the receipt.
     pub(super) fn logs(&self, stage: Stage) -> Result<Logs, RuntimeError> {
         let mut logs = self.parsed()?;
         let has_begun = !logs.logs.is_empty() || self.file(record::FILE).exists();
         let is_bare = match (self.kept, stage) {
-            // A container of a program that wrote no log, and one whose directory was made a moment ago.
+            // A container of a version without logs, or one whose directory is brand-new.
             (RunLifetime::GoesWithContainer, _) => logs.logs.is_empty(),
             (RunLifetime::Stays, Stage::There) => !has_begun,
             (RunLifetime::Stays, Stage::Gone) => false,
@@ -202,13 +202,13 @@ impl RunDir {
         if stage == Stage::Gone {
             logs.unlike.extend(compare::faults(self)?);
             logs.unlike.extend(compare::unlike_log(self, &logs.logs));
-            // While the container is there, its line may be about to come.
+            // While the container exists, its line may still come.
             logs.unlike.extend(self.unlike_report(&logs.logs)?);
         }
         Ok(logs)
     }
 
-    /// Whether the report of `verify` is the one of which the log has the hash.
+    /// Whether the log has the hash of `verify`'s report.
     fn unlike_report(&self, logs: &[Log]) -> Result<Option<LogFault>, RuntimeError> {
         let wanted = verified::last(logs).map(|(_, hash)| hash.to_owned());
         let found = match files::read(&self.file(VERIFIED))? {
@@ -231,7 +231,7 @@ impl RunDir {
         }))
     }
 
-    /// Its logs as they are there.
+    /// Its logs, as they are on disk.
     pub(super) fn parsed(&self) -> Result<Logs, RuntimeError> {
         let mut logs = Vec::new();
         for name in audit::LOGS {
@@ -247,7 +247,7 @@ impl RunDir {
         })
     }
 
-    /// The record that was kept with it.
+    /// The record that was saved with it.
     pub fn record(&self) -> Result<Record, RuntimeError> {
         Record::read(&self.dir)
     }
@@ -263,12 +263,12 @@ impl RunDir {
         name.to_string_lossy().into_owned()
     }
 
-    /// When it began, as its directory's name has it: `20260102T030405.678Z`.
+    /// When it began, from its directory's name: `20260102T030405.678Z`.
     pub fn started(&self) -> String {
         self.name().chars().take(BEFORE_ID - 1).collect()
     }
 
-    /// Who its container was, as its log has it.
+    /// The names of its container, from its log.
     pub fn identity(&self, record: &Record) -> ContainerIdentity {
         match self.context() {
             Some(context) => identity_of(context),
@@ -286,7 +286,7 @@ impl RunDir {
     }
 }
 
-/// Who a line is of.
+/// The names in a line's context.
 pub(super) fn identity_of(context: Context) -> ContainerIdentity {
     ContainerIdentity {
         engine: context.engine.unwrap_or_default(),
@@ -337,8 +337,8 @@ pub(super) fn id_of(name: &str) -> Option<&str> {
     (name.as_bytes().get(BEFORE_ID - 1) == Some(&b'-') && !id.is_empty()).then_some(id)
 }
 
-/// The run that is meant by a container's id, its name, or what engines show of its id, of a container that is there; else by its
-/// start, else the newest one of a container that is gone; an error where the names of several are like this.
+/// Finds a run by a container's id, name, or short id as engines show it. An existing container comes first, then the
+/// start of a run, then the newest run of a deleted container. An ambiguous name is an error.
 pub fn find(text: &str) -> Result<FoundRun, RuntimeError> {
     let runs = all()?;
     let names: Vec<String> = runs.iter().map(RunDir::name).collect();

@@ -1,4 +1,4 @@
-//! Receipts of runs: what is signed, by which key, and what of a receipt still holds.
+//! Receipts of runs: what is signed, by which key, and which parts of a receipt are still true.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,14 +22,14 @@ use crate::runtime::state::persons::{self, Use};
 use crate::runtime::state::record::{self, Record, write_whole};
 use crate::runtime::state::store::ContainerPaths;
 
-/// In the directory of a run.
+/// In a run's directory.
 pub const RECEIPT: &str = "receipt.json";
 /// Beside the directory of runs.
 const KEY: &str = "receipt.key";
-/// A key's file has less.
+/// A key's file is shorter.
 const LONGEST_KEY: u64 = 4096;
 
-/// Where the key of whoever calls is.
+/// The path of the caller's key.
 pub fn key_path() -> Result<PathBuf, RuntimeError> {
     let base = base().ok_or_else(|| RuntimeError::Input {
         path: KEY.into(),
@@ -38,7 +38,7 @@ pub fn key_path() -> Result<PathBuf, RuntimeError> {
     Ok(base.with_file_name(KEY))
 }
 
-/// The key that signs; `None` where none was made.
+/// The key that signs; `None` if there is none.
 pub fn key() -> Result<Option<SigningKey>, RuntimeError> {
     let path = key_path()?;
     if let Some(above) = path.parent() {
@@ -76,7 +76,7 @@ pub fn key() -> Result<Option<SigningKey>, RuntimeError> {
     Ok(Some(key))
 }
 
-/// Makes the key where there is none. The file appears with its whole content or not at all, and never in place of another.
+/// Makes the key if there is none. The file appears complete or not at all, and never replaces another.
 pub fn make_key() -> Result<SigningKey, RuntimeError> {
     if let Some(key) = key()? {
         return Ok(key);
@@ -84,7 +84,7 @@ pub fn make_key() -> Result<SigningKey, RuntimeError> {
     let path = key_path()?;
     let io = |step: &str| RuntimeError::io(format!("{step} {path:?}"));
     if let Some(above) = path.parent() {
-        // As for the runs: nobody looks in, and their own directories below are reached.
+        // As for the runs: other users may not look in, but can reach their own directories below.
         let mut maker = std::fs::DirBuilder::new();
         let made = maker.recursive(true).mode(0o711).create(above);
         made.map_err(RuntimeError::io(format!("make {above:?}")))?;
@@ -100,7 +100,7 @@ pub fn make_key() -> Result<SigningKey, RuntimeError> {
         .open(&new)
         .and_then(|mut file| file.write_all(key.to_pem().as_bytes()).and(file.sync_all()));
     let made = written.and_then(|()| std::fs::hard_link(&new, &path));
-    // Another call may have made one in the meantime: that one counts.
+    // Another call may have made one meanwhile: that one counts.
     let removed = std::fs::remove_file(&new);
     match made {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -110,7 +110,8 @@ pub fn make_key() -> Result<SigningKey, RuntimeError> {
 }
 
 impl RunDir {
-    /// The key that signs the receipt, if this node has one. One that cannot be used is a warning: the container is gone all the same.
+    /// The key that signs the receipt, if this node has one. An unusable key is a warning: the container is deleted all
+    /// the same.
     pub(super) fn signs(&self, place: &ContainerPaths) -> Option<SigningKey> {
         key().unwrap_or_else(|error| {
             no_receipt(place, &error);
@@ -118,7 +119,7 @@ impl RunDir {
         })
     }
 
-    /// Signs the receipt. One that cannot be made is a warning, and `audit` says that it is missing.
+    /// Signs the receipt. A failure is a warning, and `audit` reports the missing receipt.
     pub(super) fn sign(&self, place: &ContainerPaths, key: &SigningKey) {
         let signed = self.record().and_then(|record| {
             let envelope = self.receipt(key, &record, Stage::Gone)?;
@@ -157,7 +158,7 @@ pub(super) fn kept(run: &RunDir) -> Result<Option<Envelope>, RuntimeError> {
     Ok(Some(parsed?))
 }
 
-/// The receipt of a run: the one that was signed at its end, else one that is signed now.
+/// The receipt of a run: the one signed at its end, or one that is signed now.
 pub fn of(found: &FoundRun) -> Result<Envelope, RuntimeError> {
     let run = &found.run;
     if let Some(kept) = kept(run)? {
@@ -186,7 +187,7 @@ impl RunDir {
         for log in &logs.logs {
             subjects.extend(self.subject(&log.file)?);
         }
-        // The record of a container that is there changes with its life.
+        // The record of an existing container still changes.
         if stage == Stage::Gone {
             subjects.extend(self.subject(record::FILE)?);
             subjects.extend(self.subject(FILTER)?);
@@ -233,7 +234,7 @@ impl RunDir {
     }
 }
 
-/// What `verify` found last, if it ran.
+/// The last result of `verify`, if it ran.
 fn verified_of(logs: &[Log]) -> Option<VerifyOutcome> {
     let (line, _) = verified::last(logs)?;
     match line.event.what.clone() {
@@ -255,7 +256,7 @@ fn verified_of(logs: &[Log]) -> Option<VerifyOutcome> {
     }
 }
 
-/// An image that is named by its digest.
+/// An image with a digest in its name.
 fn image_subject(image: &str) -> Option<Subject> {
     let (_, digest) = image.split_once("@sha256:")?;
     let is_digest = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -1,4 +1,4 @@
-//! The last report of `agentbox verify` about a running container: kept with its run, and hashed into the log.
+//! The last report of `agentbox verify` about a running container: saved with its run, its hash in the log.
 
 use std::fs::File;
 
@@ -10,27 +10,27 @@ use crate::audit::{self, EventDetail, Log, LogLine, hash};
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::write_whole;
 
-/// In the directory of a run.
+/// In a run's directory.
 pub const VERIFIED: &str = "verify.json";
-/// How often it is asked whether another `verify` of this container has written its own.
+/// How often to retry while another `verify` of this container saves its report.
 const TRIES: u32 = 100;
 
 /// The result of a report of `verify`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VerifySummary {
-    /// In a word.
+    /// The result in a word.
     pub result: String,
-    /// Attempts that a wall held off.
+    /// The number of attempts that a wall refused.
     pub held: u64,
-    /// Names of those that succeeded.
+    /// Names of the attempts that succeeded.
     pub not_held: Vec<String>,
-    /// Names of those that could not be made.
+    /// Names of the attempts that could not be made.
     pub not_tried: Vec<String>,
 }
 
 impl RunDir {
-    /// Keeps a report in the place of the one before, with a line in the log. What cannot be kept is a warning: the report is told to
-    /// the caller in any case.
+    /// Saves a report in place of the previous one, with a line in the log. A failure is a warning: the caller gets the
+    /// report in any case.
     pub fn keep_verified(&self, report: &str, summary: VerifySummary) {
         if let Err(error) = self.write_verified(report, summary) {
             let why = crate::log::chain(&error);
@@ -54,7 +54,7 @@ impl RunDir {
         });
         let mut held = None;
         if self.kept == RunLifetime::Stays {
-            // The last file is that of the last line, so that nobody else writes between the two.
+            // The lock keeps file and last line together: no other process writes between the two.
             held = Some(lock(self)?);
             write_whole(&self.file(VERIFIED), report.as_bytes())?;
         }
@@ -64,7 +64,7 @@ impl RunDir {
     }
 }
 
-/// Held until the value goes.
+/// Held until the value is dropped.
 fn lock(run: &RunDir) -> Result<File, RuntimeError> {
     let failed = || RuntimeError::io(format!("lock {:?}", run.dir()));
     let dir = File::open(run.dir()).map_err(failed())?;
@@ -73,8 +73,8 @@ fn lock(run: &RunDir) -> Result<File, RuntimeError> {
     Ok(dir)
 }
 
-/// The last line about a report, with the report's hash. `verify` writes into the runtime's log; the same words in another log are
-/// those of a process that may be broken.
+/// The last line about a report, with the report's hash. Only the runtime's log counts: another log could have been
+/// written by a broken process.
 pub fn last(logs: &[Log]) -> Option<(&LogLine, &str)> {
     let node = logs.iter().find(|log| log.file == audit::NODE)?;
     node.lines
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_sidecar_says_neither_what_verify_found_nor_how_the_run_ended() {
+    fn a_broken_sidecar_cannot_fake_verifys_result_or_the_end_of_the_run() {
         for (file, is_believed) in [(audit::NODE, true), (audit::SIDECAR, false)] {
             let logs = Logs {
                 logs: vec![log(file, said())],

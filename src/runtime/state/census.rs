@@ -7,10 +7,10 @@
 //!   listed/<root>-<id>              all entries of this container are made
 //! /run/agentbox/index/<root>-<id>/namespaces    what `delete` takes out again, one a line
 //! ```
-//! An entry says where to look and nothing else: whether a container really is in a namespace, its record and the
-//! kernel say. A container that is not `listed` (one in creation) is always read. Verbs remove
-//! entries of deleted containers when they meet them. The index misses processes that change their namespaces later,
-//! which is possible only without a policy: namespaces made by them belong to no container.
+//! An entry only says where to look: the record and the kernel decide whether a container is in a namespace. A
+//! container that is not `listed` (one in creation) is always read. Verbs remove entries of deleted containers when
+//! they meet them. The index misses processes that change their namespaces later, which is possible only without a
+//! policy: namespaces made by them belong to no container.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -31,7 +31,7 @@ const LISTED: &str = "listed";
 /// The namespaces in which another container may join one: by their names in /proc/PID/ns.
 pub const SHAREABLE: [&str; 4] = ["net", "pid", "ipc", "uts"];
 
-/// A namespace, by what makes two files of nsfs one: the inode, which is used again when it is gone.
+/// A namespace, identified by its inode in nsfs. The kernel reuses the inode later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Namespace {
     name: &'static str,
@@ -40,7 +40,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// The namespace that such a file stands for; `None` for one of a kind that containers do not share.
+    /// The namespace of this file; `None` for a kind that containers do not share.
     pub fn of(name: &str, file: &fs::Metadata) -> Option<Self> {
         let name = SHAREABLE.into_iter().find(|kind| *kind == name)?;
         Some(Self {
@@ -50,7 +50,7 @@ impl Namespace {
         })
     }
 
-    /// Those of a process.
+    /// The namespaces of a process.
     pub fn of_process(pid: i32) -> Result<BTreeSet<Self>, RuntimeError> {
         let mut found = BTreeSet::new();
         for name in SHAREABLE {
@@ -77,14 +77,14 @@ impl fmt::Display for Namespace {
 /// The index of a run directory.
 pub struct Census {
     run: PathBuf,
-    /// Records that were read, by key; `None` for one that cannot be.
+    /// Records that were read, by key; `None` if unreadable.
     read: BTreeMap<String, Option<Record>>,
-    /// Keys of containers of which the index knows nothing, once somebody asked for them.
+    /// Keys of containers that are not in the index, once they were needed.
     unlisted: Option<Vec<String>>,
 }
 
 impl Census {
-    /// That of this node.
+    /// The node's index.
     pub fn of_node() -> Self {
         Self::at(store::run_dir())
     }
@@ -97,7 +97,7 @@ impl Census {
         }
     }
 
-    /// Enters a container, which has its directory already, in the namespaces that it is in.
+    /// Enters a container, whose directory exists already, in its namespaces.
     pub fn enter(
         &self,
         place: &ContainerPaths,
@@ -113,11 +113,11 @@ impl Census {
         for name in &names {
             self.add(name, key)?;
         }
-        // Last: from now on nobody looks at it who does not find it.
+        // Last: from now on the index must find it.
         self.add(LISTED, key)
     }
 
-    /// Takes a container out, while its directory is still there.
+    /// Removes a container, while its directory still exists.
     pub fn leave(&self, place: &ContainerPaths) -> Result<(), RuntimeError> {
         self.leave_key(place.key())
     }
@@ -130,17 +130,17 @@ impl Census {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
             Err(e) => return Err(RuntimeError::io(format!("read {list:?}"))(e)),
         };
-        // Names of our own making; a path would lead elsewhere.
+        // Only names that we make; a path would lead elsewhere.
         for name in names.lines().filter(|name| !name.contains(['/', '.'])) {
             self.remove(name, key)?;
         }
         Ok(())
     }
 
-    /// Records that may be of containers in this namespace: all of them, and some others.
+    /// Records of containers that may be in this namespace: all of those, and some others.
     pub fn candidates(&mut self, of: &Namespace) -> Result<Vec<&Record>, RuntimeError> {
         let name = of.to_string();
-        // First: a container that is listed between the two looks has its entries when they are read.
+        // First: a container that is listed in between has its entries when they are read.
         let unlisted = self.unlisted()?;
         let mut keys = names(&self.entries(&name))?;
         for key in &keys {
@@ -164,12 +164,12 @@ impl Census {
         }
     }
 
-    /// The containers that are not listed, by two lists of names. Those that are listed and gone are forgotten.
+    /// The containers that are not listed, from two lists of names. Forgets listed ones that are gone.
     fn unlisted(&mut self) -> Result<Vec<String>, RuntimeError> {
         if let Some(found) = &self.unlisted {
             return Ok(found.clone());
         }
-        // In this order: a container has its directory before it is listed, and after.
+        // In this order: a container has its directory before and after it is listed.
         let listed = names(&self.entries(LISTED))?;
         let there = names(&self.run.join("index"))?;
         for key in listed.difference(&there) {
@@ -180,7 +180,7 @@ impl Census {
         Ok(found)
     }
 
-    /// Removes an entry whose container is gone, unless one of its name was created meanwhile.
+    /// Removes an entry whose container is gone, unless one of the same name was created meanwhile.
     fn forget(&self, name: &str, key: &str) -> Result<(), RuntimeError> {
         self.remove(name, key)?;
         match self.dir(key).join(FILE).exists() {
@@ -192,7 +192,7 @@ impl Census {
     fn add(&self, name: &str, key: &str) -> Result<(), RuntimeError> {
         let dir = self.entries(name);
         let failed = || RuntimeError::io(format!("enter the container in {dir:?}"));
-        // Whoever takes the last one out removes the directory.
+        // The directory is removed with its last entry.
         for last in [false, false, false, true] {
             let mut builder = fs::DirBuilder::new();
             let made = builder.mode(0o700).recursive(true).create(&dir);
@@ -215,7 +215,7 @@ impl Census {
             }
             _ => {}
         }
-        // With others in it, it stays.
+        // It stays if it has other entries.
         let _kept = fs::remove_dir(self.entries(name));
         Ok(())
     }
@@ -229,7 +229,7 @@ impl Census {
     }
 }
 
-/// What a directory lists; nothing where there is none.
+/// The names in a directory; empty if it does not exist.
 fn names(dir: &Path) -> Result<BTreeSet<String>, RuntimeError> {
     match fs::read_dir(dir) {
         Ok(entries) => Ok(entries
@@ -245,7 +245,7 @@ fn names(dir: &Path) -> Result<BTreeSet<String>, RuntimeError> {
 mod tests {
     use super::*;
 
-    /// A run directory of its own, removed with the value.
+    /// A run directory for a test, removed with the value.
     struct Run(PathBuf);
 
     impl Run {
@@ -256,7 +256,7 @@ mod tests {
             Self(run)
         }
 
-        /// A container with a record that can be read, but for its id all the same.
+        /// A container with a readable record; all records are alike except for the id.
         fn container(&self, key: &str) {
             let dir = self.0.join("index").join(key);
             fs::create_dir_all(&dir).unwrap();
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn k_9_only_records_of_those_inside_and_of_the_unlisted_are_read() {
+    fn k_9_only_records_of_the_namespace_and_unlisted_ones_are_read() {
         let run = Run::new("read");
         for (key, inode) in [("a", 1), ("b", 1), ("c", 2)] {
             run.container(key);
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(run.found(&namespace(1)), ["a", "b"]);
         assert_eq!(run.found(&namespace(2)), ["c"]);
         assert!(run.found(&namespace(3)).is_empty());
-        // One in creation, of which the index knows nothing.
+        // One in creation, which is not in the index.
         run.container("old");
         assert_eq!(run.found(&namespace(1)), ["a", "b", "old"]);
         assert_eq!(run.found(&namespace(3)), ["old"]);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_empty_and_what_is_stale_is_cleared_by_those_who_meet_it() {
+    fn leaving_empties_the_index_and_stale_entries_are_removed_when_met() {
         let run = Run::new("stale");
         let census = Census::at(&run.0);
         for key in ["a", "b"] {
@@ -326,13 +326,13 @@ mod tests {
         }
         census.leave_key("a").unwrap();
         assert_eq!(run.entries(), ["listed/b", "net-4-1/b", "net-4-2/b"]);
-        // Twice is once, and one that was never entered is out already.
+        // Leaving twice is harmless, and so is leaving without having entered.
         census.leave_key("a").unwrap();
         census.leave_key("never").unwrap();
-        // Until its directory is gone it is one of those that are always looked at.
+        // Until its directory is gone it is unlisted, and always read.
         assert_eq!(run.found(&namespace(3)), ["a"]);
         fs::remove_dir_all(run.0.join("index/a")).unwrap();
-        // Somebody removed the directory of a container, and with it what was entered.
+        // A container's directory was removed, and with it the list of its entries.
         fs::remove_dir_all(run.0.join("index/b")).unwrap();
         assert!(run.found(&namespace(1)).is_empty());
         assert_eq!(run.entries(), ["net-4-2/b"]);

@@ -7,16 +7,17 @@ use crate::runtime::state::identity;
 use crate::runtime::state::record::{self, Record};
 use crate::runtime::state::store::{self, ContainerPaths};
 
-/// The shortest beginning of an id by which a container is known: what engines show of theirs. A shorter one is soon somebody's name.
+/// The shortest beginning of an id that names a container: what engines show. A shorter one could easily be another
+/// container's name.
 pub const SHOWN: usize = 12;
 
-/// A container that somebody may mean.
+/// A container that the text may name.
 struct Candidate<'a> {
     id: &'a str,
     name: Option<ContainerIdentity>,
 }
 
-/// Which of these is meant: the one with this id, else the one with this name or with an id of which engines show this.
+/// Chooses by the whole id, else by a name or a short id as engines show it.
 fn choose(text: &str, among: &[Candidate<'_>]) -> Result<usize, RuntimeError> {
     let all = |is: &dyn Fn(&Candidate<'_>) -> bool| -> Vec<usize> {
         (0..among.len()).filter(|i| is(&among[*i])).collect()
@@ -25,7 +26,7 @@ fn choose(text: &str, among: &[Candidate<'_>]) -> Result<usize, RuntimeError> {
     let begins = |one: &Candidate<'_>| text.len() >= SHOWN && one.id.starts_with(text);
     let ways: [&dyn Fn(&Candidate<'_>) -> bool; 2] = [
         &|one| one.id == text,
-        // Whoever names a container may take what engines show of another one's id for its name: neither is meant then.
+        // A container's name may equal another one's short id: then it is ambiguous.
         &|one| is_name(one) || begins(one),
     ];
     for way in ways {
@@ -42,9 +43,9 @@ fn choose(text: &str, among: &[Candidate<'_>]) -> Result<usize, RuntimeError> {
     Err(RuntimeError::Unknown(text.chars().take(80).collect()))
 }
 
-/// The one container that is meant.
+/// The container that the text names.
 pub fn container(text: &str) -> Result<Record, RuntimeError> {
-    // An id tells where it is: no other record is read.
+    // An id tells where it is, so no other record is read.
     if let [only] = &store::with_id(text)?[..] {
         return Record::read(only);
     }
@@ -60,7 +61,7 @@ pub fn container(text: &str) -> Result<Record, RuntimeError> {
     Ok(records.swap_remove(chosen))
 }
 
-/// The places of a container: of this `--root`, and where nobody named one and it has no such container, any engine's.
+/// A container's paths: in this `--root`. If no `--root` was given and it has no such container, in any engine's.
 pub fn place(global: &GlobalOptions, text: &str) -> Result<ContainerPaths, RuntimeError> {
     let own = ContainerPaths::new(&global.root, text);
     let is_there =
@@ -69,14 +70,14 @@ pub fn place(global: &GlobalOptions, text: &str) -> Result<ContainerPaths, Runti
         return own;
     }
     match elsewhere(text) {
-        // The words of the verb, which some read; but an id that cannot be one is no name either.
+        // The verb's own error, which engines read; an invalid id is no name either.
         Err(RuntimeError::Unknown(_)) => own,
         other => other,
     }
 }
 
 fn elsewhere(text: &str) -> Result<ContainerPaths, RuntimeError> {
-    // Also one whose record this version cannot read: it has to be deleted somehow.
+    // Also a container whose record this version cannot read: it must be possible to delete it.
     if let [only] = &store::with_id(text)?[..]
         && let Some(root) = record::root(only)
     {
@@ -91,7 +92,7 @@ pub fn network_of(record: Record) -> Result<Record, RuntimeError> {
     let Some(shared) = record.shared_network() else {
         return Ok(record);
     };
-    // By its id and under the same `--root`, or the only one of its id: a name, or the beginning of another's id, is not meant.
+    // By its id under the same `--root`, or the only one of its id; never by a name or the beginning of an id.
     let first = ContainerPaths::new(&record.root, &shared.container)
         .and_then(|place| Record::read(&place.dir()))
         .or_else(|error| match &store::with_id(&shared.container)?[..] {
@@ -126,7 +127,7 @@ mod tests {
     const LONG: &str = "4b139df2fd239b6a08861fef4a934014f0dbea13788977cbc0d805c6754637d2";
 
     #[test]
-    fn an_id_comes_before_a_name_and_a_short_beginning_is_nobodys() {
+    fn an_id_comes_before_a_name_and_a_too_short_beginning_matches_none() {
         let all = among(&[("web", None), (LONG, Some("web")), ("other", Some("4b13"))]);
         let chosen = |text| choose(text, &all).ok();
         assert_eq!(chosen("web"), Some(0));
@@ -137,22 +138,22 @@ mod tests {
         assert_eq!(chosen(""), None);
     }
 
-    /// M2: a name that is what engines show of another one's id takes nothing over.
+    /// M2: a name that equals another container's short id takes nothing over.
     #[test]
-    fn a_name_does_not_take_over_what_is_meant_for_another_id() {
+    fn a_name_does_not_take_over_another_containers_short_id() {
         let thief = &LONG[..12];
         let all = among(&[(LONG, Some("agent")), ("c0ffee", Some(thief))]);
         let said = choose(thief, &all).unwrap_err().to_string();
         assert!(said.contains(LONG) && said.contains("c0ffee"), "{said}");
         assert_eq!(choose(LONG, &all).ok(), Some(0));
         assert_eq!(choose("agent", &all).ok(), Some(0));
-        // It is one container by both.
+        // Both name and id match the same container.
         let own = among(&[(LONG, Some(thief))]);
         assert_eq!(choose(thief, &own).ok(), Some(0));
     }
 
     #[test]
-    fn nobody_is_known_by_less_than_engines_show() {
+    fn less_than_a_short_id_matches_none() {
         let all = among(&[(LONG, Some("agent"))]);
         let is_known = |text| choose(text, &all).is_ok();
         assert!(is_known("agent") && is_known(LONG) && is_known(&LONG[..12]));
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn two_of_a_name_are_named_by_their_ids() {
+    fn an_ambiguous_name_lists_the_ids() {
         let all = among(&[("a1", Some("app")), ("b2", Some("app"))]);
         let said = choose("app", &all).unwrap_err().to_string();
         assert!(said.contains("a1, b2"), "{said}");

@@ -1,8 +1,8 @@
 //! Processes of `create` and `exec` before their program runs.
 //!
 //! They are in the container's namespaces and cgroup. So the container's programs may stop them, take a lease on the
-//! file that they are to execute, or leave them no processor time. libcontainer waits for them without a limit. Here
-//! they get one, and only the lock of a container in creation is held meanwhile.
+//! file that they execute, or leave them no CPU time. libcontainer waits for them without a limit. Here they get one,
+//! and meanwhile only the lock of a container in creation is held.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,13 +18,13 @@ use crate::runtime::signal;
 use crate::runtime::state::record::ProcessId;
 use crate::sys::deadline::{Deadline, Halt};
 
-/// How long a process may take to be ready, or to execute its program. Far more than the few milliseconds that it takes.
+/// How long a process may take to be ready, or to execute its program. It normally takes a few milliseconds.
 pub const WITHIN: Duration = Duration::from_secs(30);
 
 /// How long killed processes may take to end.
 const END_WITHIN: Duration = Duration::from_secs(10);
 
-/// Runs what begins a process. Where that does not get to its end in time, kills whatever of it holds the report pipe.
+/// Runs a step that begins a process. After the time limit, kills every process of it that holds the report pipe.
 pub fn limited<T>(
     what: &'static str,
     within: Duration,
@@ -52,14 +52,14 @@ pub fn limited<T>(
 }
 
 /// A file that shows whether a container is frozen, and the byte that means so. A frozen container makes no progress,
-/// so no timeout counts then.
+/// so timeouts are suspended.
 pub struct FreezerFile {
     file: OwnedFd,
     byte: u8,
 }
 
 impl FreezerFile {
-    /// The file of a container's freezer; `None` where it has none.
+    /// The file of a container's freezer; `None` if it has none.
     pub fn of(controllers: &Controllers) -> Option<Self> {
         let (path, byte) = match (controllers.v1("freezer"), controllers.unified()) {
             // THAWED, FREEZING, FROZEN
@@ -82,9 +82,8 @@ impl FreezerFile {
     }
 }
 
-/// Kills the processes of a `create` or `exec` that did not get to its end: libcontainer's children, whose numbers nobody
-/// has written down. They are known by the pipe that they inherited. Looks until a look finds none, because one of them
-/// may be about to fork.
+/// Kills the processes of an unfinished `create` or `exec`: libcontainer's children, whose pids are not recorded. They
+/// are known by the pipe that they inherited. Repeats until none is found, because one of them may be about to fork.
 pub fn kill(report: &Path) -> Result<(), RuntimeError> {
     let Ok(pipe) = fs::metadata(report) else {
         return Ok(());
@@ -98,7 +97,7 @@ pub fn kill(report: &Path) -> Result<(), RuntimeError> {
         }
         holders.into_iter().try_for_each(signal::kill_process)?;
         if Instant::now() >= end {
-            // In a frozen cgroup of version 1 they end when it is thawed.
+            // In a frozen cgroup v1 they end when it is thawed.
             return Err(RuntimeError::NotEnded(report.to_owned()));
         }
         std::thread::sleep(pause);

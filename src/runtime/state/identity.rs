@@ -12,10 +12,10 @@ use crate::runtime::input::bundle::read_file;
 use crate::runtime::network::resolver::EngineFiles;
 use crate::runtime::state::record::Record;
 
-/// The longest name that is taken.
+/// The longest name that is accepted.
 const LONGEST: usize = 512;
 
-/// Who the container of this record is.
+/// The names of the container of this record.
 pub fn of(record: &Record) -> ContainerIdentity {
     if record.call.wrap {
         return ContainerIdentity {
@@ -31,8 +31,8 @@ pub fn of(record: &Record) -> ContainerIdentity {
     ContainerIdentity::of(&record.root, &record.annotations, told)
 }
 
-/// Docker keeps a file of its own for each container, below the directory of its other data: the bundle names the container's
-/// resolv.conf in it, and the root file system beside it.
+/// Docker keeps a file for each container, below its data directory: the bundle names the container's resolv.conf in
+/// it, and the root file system beside it.
 fn docker(record: &Record) -> EngineIdentity {
     #[derive(Deserialize)]
     struct Config {
@@ -58,7 +58,7 @@ fn docker(record: &Record) -> EngineIdentity {
     }
 }
 
-/// `<data>/containers/<id>`: where the engine's files of this very container are.
+/// `<data>/containers/<id>`: the directory of the engine's files of this container.
 fn docker_dir(files: &EngineFiles, rootfs: &Path, id: &str) -> Option<PathBuf> {
     let files = [&files.resolv_conf, &files.hosts];
     let beside = files.into_iter().flatten().filter_map(|file| file.parent());
@@ -66,14 +66,14 @@ fn docker_dir(files: &EngineFiles, rootfs: &Path, id: &str) -> Option<PathBuf> {
     if let Some(dir) = own.next() {
         return Some(dir.to_owned());
     }
-    // One that shares another one's network has that one's files.
+    // A container that shares another one's network has that one's files.
     let mut above = rootfs.ancestors();
     let data = above.find(|dir| dir.ends_with("overlay2"))?.parent()?;
     Some(data.join("containers").join(id))
 }
 
-/// The TCP ports of the container that Docker publishes, and the node's ports for them where its file says them: only to say that
-/// they lead nowhere. Other engines keep theirs where no bundle leads.
+/// The container's TCP ports that Docker publishes, and the node's ports for them if its file has them: only to report
+/// that they lead nowhere. Other engines keep theirs where no path of the bundle leads.
 pub fn published(files: &EngineFiles, rootfs: &Path, id: &str) -> BTreeMap<u16, BTreeSet<u16>> {
     let dir = docker_dir(files, rootfs, id);
     dir.map_or_else(BTreeMap::new, |dir| published_in(&dir))
@@ -131,8 +131,8 @@ fn podman(record: &Record) -> EngineIdentity {
     store.map_or_else(EngineIdentity::default, |store| listed(store, &record.id))
 }
 
-/// podman lists the containers of a store beside their bundles, `<store>/overlay-containers/<id>/userdata`; from 4.6 on, those of
-/// `--rm` stand in a list of their own.
+/// podman lists a store's containers beside their bundles, `<store>/overlay-containers/<id>/userdata`; from 4.6 on,
+/// those of `--rm` are in a separate list.
 fn listed(store: &Path, id: &str) -> EngineIdentity {
     #[derive(Deserialize)]
     struct Entry {
@@ -159,7 +159,7 @@ fn listed(store: &Path, id: &str) -> EngineIdentity {
     })
 }
 
-/// A file of an engine's, if it is one that can be understood.
+/// Parses an engine's file, if it is valid.
 fn json<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
     serde_json::from_slice(&read_file(path).ok()?).ok()
 }
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use crate::probe::TestDir;
 
-    /// NEWCOMER 1.5: nobody said that a published port leads nowhere.
+    /// NEWCOMER 1.5: nothing told the user that a published port leads nowhere.
     #[test]
     fn dockers_files_say_which_ports_are_published() {
         let dir = TestDir::new("docker-ports");

@@ -4,9 +4,9 @@
 //! |---|---|
 //! | [`store`], [`record`] | one directory, one lock and one record for each container |
 //! | [`census`], [`half_made`] | which containers share namespaces; processes that are not their program yet |
-//! | [`find`], [`identity`] | which container somebody means, and who it is for people |
-//! | [`report`] | the pipe by which a container's process says why it did not start |
-//! | [`persons`] | where all of it lies for somebody without root's rights |
+//! | [`find`], [`identity`] | finding a container by what the user typed; its name for people |
+//! | [`report`] | the pipe on which a container's process reports why it did not start |
+//! | [`persons`] | the directories of users without root's rights |
 
 pub mod census;
 pub mod find;

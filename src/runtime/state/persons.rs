@@ -1,9 +1,10 @@
-//! Directories of records and logs: no other user may write there, or lead there, and no sandbox can be given them.
+//! Directories of records and logs: no other user may write them, or a directory above them, and no sandbox can get
+//! them.
 //!
-//! Root's is `/run/agentbox`. Others have `$XDG_RUNTIME_DIR/agentbox`, else `/run/user/UID/agentbox`, else `/dev/shm/agentbox-UID`. The
-//! first two go at logout, the last at the next boot. All lie below what the never-list keeps out of every sandbox, since a verb does
-//! what a record says. In /dev/shm anybody can make a directory of that name first, or a link: it is used only while it is a directory
-//! of this user's that nobody else may enter.
+//! Root's is `/run/agentbox`. Others have `$XDG_RUNTIME_DIR/agentbox`, else `/run/user/UID/agentbox`, else
+//! `/dev/shm/agentbox-UID`. The first two are removed at logout, the last at the next boot. The never-list keeps all of
+//! them out of every sandbox, because verbs trust records. In /dev/shm any user can make a directory or link of that
+//! name first: it is used only if it is a directory of this user that no other user may enter.
 
 use std::fmt;
 use std::fs;
@@ -18,7 +19,7 @@ use crate::sys::path::{UnsafePath, resolve_owned, weakest};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UserDirError {
-    /// Somebody else's, a link, or open to others.
+    /// It is another user's, a link, or open to others.
     #[error("{dir:?} is not used for {used_for} ({why}): {}", remedy(*.used_for, dir))]
     Unsafe {
         /// The directory.
@@ -51,12 +52,12 @@ pub enum UserDirError {
     },
 }
 
-/// What a directory holds, by which an error names the remedy.
+/// What a directory holds; an error's remedy depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
-    /// What is there as long as its containers.
+    /// State that lives as long as its containers.
     Containers,
-    /// What stays of containers.
+    /// Logs, which stay.
     Logs,
     /// The files of their scratch disks.
     Disks,
@@ -91,11 +92,11 @@ fn remedy(used_for: Use, dir: &Path) -> String {
     }
 }
 
-/// Where no policy shows anything of the node (policies/never.toml).
+/// Directories that no policy shows (policies/never.toml).
 const OUT_OF_SIGHT: [&str; 2] = ["/run", "/dev/shm"];
 
-/// The directory of this user. XDG_RUNTIME_DIR counts where it is below /run or /dev/shm: a sandbox may be given other directories of
-/// its user's, and must not meet records there.
+/// The directory of this user. XDG_RUNTIME_DIR counts only below /run or /dev/shm: a sandbox may get other directories
+/// of its user, and must not find records there.
 pub fn choose(uid: u32) -> PathBuf {
     let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let logged_in = PathBuf::from(format!("/run/user/{uid}"));
@@ -110,9 +111,10 @@ pub fn choose(uid: u32) -> PathBuf {
     }
 }
 
-/// Refuses a directory that is there and is not this user's alone, or to which others may lead.
+/// Refuses an existing directory that is not only this user's, or whose path others can change.
 pub fn check(dir: &Path, used_for: Use) -> Result<(), UserDirError> {
-    // What is secret in root's directory has modes of its own: a node may make it for everybody to look into (tmpfiles.d(5)).
+    // Secret files in root's directory have their own modes: a node may make it readable for every user
+    // (tmpfiles.d(5)).
     let denied = match used_for {
         Use::Containers if unprivileged::uid() == 0 => 0o022,
         Use::Containers | Use::Logs | Use::Disks => 0o077,
@@ -191,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_directory_that_is_ones_own_alone_is_used() {
+    fn only_a_private_directory_of_the_user_is_used() {
         let base = std::env::temp_dir().join(format!("agentbox-persons-{}", std::process::id()));
         fs::create_dir_all(&base).unwrap();
         let own = base.join("own");

@@ -24,10 +24,10 @@ pub use crate::sys::process_id::ProcessId;
 /// The record's name in a directory.
 pub const FILE: &str = "record.json";
 
-/// Grows with each change that an older program would misread. No release wrote a format before this one.
+/// Increased with each change that an older program would misread. No release wrote a format before this one.
 pub const FORMAT: u32 = 5;
 
-/// What is remembered of a container.
+/// The saved state of a container.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Record {
@@ -41,7 +41,7 @@ pub struct Record {
     pub bundle: PathBuf,
     /// The root file system of the bundle.
     pub rootfs: PathBuf,
-    /// Working directory of the first process.
+    /// Working directory of the init process.
     pub cwd: PathBuf,
     /// Version of the specification that the bundle was written for.
     pub oci_version: String,
@@ -59,25 +59,25 @@ pub struct Record {
     pub decided: Option<DecidedPlan>,
     /// How `unconfined` was chosen, or the policy.
     pub chosen_by: String,
-    /// What had a say in the policy besides the annotations.
+    /// The sources of the policy besides the annotations.
     pub call: CreateCall,
-    /// Capabilities of the first process, for `exec`: the shadow spec has those of the set-up as well.
+    /// Capabilities of the init process, for `exec`: the shadow spec has those of the set-up as well.
     pub capabilities: CapabilitySets,
-    /// The first process, once it is there.
+    /// The init process, once it exists.
     pub init: Option<ProcessId>,
-    /// Cgroups of the container and its companion, below each hierarchy's root; saved before they are made.
+    /// Cgroups of the container and its sidecar, below each hierarchy's root; saved before they are made.
     pub cgroups: Vec<PathBuf>,
-    /// The directories of its cgroup, once the first process is there.
+    /// The directories of its cgroup, once the init process exists.
     pub controllers: Option<Controllers>,
-    /// The companion process, once it is there.
+    /// The sidecar, once it exists.
     pub sidecar: Option<SidecarRecord>,
-    /// Whether a seccomp filter is kept with it, the engine's or the merged one.
+    /// Whether a seccomp filter is saved with it, the engine's or the merged one.
     pub filtered: bool,
     /// SHA-256 of that filter's file.
     pub filter_hash: Option<String>,
     /// Cookie of the inner network namespace.
     pub netns_cookie: Option<u64>,
-    /// Where the engine keeps what the sidecar resolves names with.
+    /// The engine's files with which the sidecar resolves names.
     pub engine_files: EngineFiles,
     /// Whether `start` has been called: the engine's network is then final.
     pub started: bool,
@@ -91,10 +91,10 @@ pub struct CreateCall {
     pub policy: Option<String>,
     /// `--config`.
     pub config: PathBuf,
-    /// What the person said who ran `wrap`.
+    /// The options of the user who ran `wrap`.
     #[serde(default, skip_serializing_if = "WrapOptions::is_empty")]
     pub asked: WrapOptions,
-    /// It was `wrap` that called.
+    /// The caller was `wrap`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wrap: bool,
 }
@@ -105,12 +105,12 @@ impl Record {
         self.decided.as_ref().map(|decided| &decided.plan)
     }
 
-    /// The plan, to be changed and saved again.
+    /// The plan, for changes that are saved afterwards.
     pub fn plan_mut(&mut self) -> Option<&mut Plan> {
         self.decided.as_mut().map(|decided| &mut decided.plan)
     }
 
-    /// The network of another container that this one is in.
+    /// The network of another container that it has joined.
     pub fn shared_network(&self) -> Option<&SharedNetwork> {
         self.plan()?.network.shared.as_ref()
     }
@@ -150,7 +150,7 @@ impl Record {
         Ok(record)
     }
 
-    /// What its hooks are told of it.
+    /// The state that its hooks get.
     pub fn told(&self) -> HookState {
         HookState {
             oci_version: self.oci_version.clone(),
@@ -169,7 +169,7 @@ impl Record {
         }
     }
 
-    /// Writes it whole or not at all.
+    /// Writes it completely or not at all.
     pub fn save(&self, dir: &Path) -> Result<(), RuntimeError> {
         let text = serde_json::to_vec(self).map_err(|e| RuntimeError::Input {
             path: dir.join(FILE),
@@ -179,27 +179,27 @@ impl Record {
     }
 }
 
-/// The one field that every format has.
+/// The only field that every format has.
 #[derive(Deserialize)]
 struct Format {
     #[serde(default)]
     format: u32,
 }
 
-/// What must be ended and removed with a container, from a record of any format: `delete` works whichever program
-/// made the container. What is not there, or is something else now, is taken for nothing.
+/// What must be ended and removed with a container, from a record of any format, so that `delete` works for any
+/// version. Missing fields, or fields of another kind, count as empty.
 #[derive(Debug, Default)]
 pub struct Remains {
-    /// The first process.
+    /// The init process.
     pub init: Option<ProcessId>,
-    /// The companion process.
+    /// The sidecar.
     pub sidecar: Option<SidecarRecord>,
     /// Cgroups of both.
     pub cgroups: Vec<PathBuf>,
 }
 
 impl Remains {
-    /// What a record names, if it is JSON at all.
+    /// Reads what a record names, if it is JSON.
     pub fn read(dir: &Path) -> Option<Self> {
         let text = read_text(&dir.join(FILE)).ok()?;
         let mut fields: serde_json::Map<String, serde_json::Value> =
@@ -235,7 +235,7 @@ pub fn root(dir: &Path) -> Option<PathBuf> {
 
 fn read_text(path: &Path) -> Result<Vec<u8>, RuntimeError> {
     let mut options = File::options();
-    // A file of ours; in a directory that somebody else filled nothing is waited for.
+    // Our own file; in a directory that another user filled nothing may block.
     options
         .read(true)
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC);
@@ -256,7 +256,7 @@ pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), RuntimeError> {
         .write_all(content)
         .and_then(|()| fs::rename(&temporary, path));
     written.map_err(|error| {
-        // What was written of it fills a full disk further.
+        // A partial file would keep a full disk full.
         if let Err(error) = fs::remove_file(&temporary) {
             log::debug!("remove {temporary:?}: {error}");
         }
@@ -306,7 +306,7 @@ impl Record {
 mod tests {
     use super::*;
 
-    /// A record of a version to come, with a field and a shape that nobody knows yet.
+    /// A record of a future version, with an unknown field and an unknown shape.
     const NEWER: &str = r#"{
         "format": 77, "id": {"new": "shape"}, "init": {"pid": 5, "startTime": 7}, "sidecar": {"other": 1},
         "cgroups": ["/a/b"], "unheardOf": []

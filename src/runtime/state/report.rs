@@ -1,7 +1,7 @@
-//! The pipe by which a container's process reports the execution of its program, or the reason of its failure.
+//! The pipe on which a container's process reports the execution of its program, or the reason of its failure.
 //!
 //! It is a FIFO in the container's directory. The process inherits a close-on-exec descriptor. End of file means that
-//! execve succeeded (or the process is gone); text is the error.
+//! execve succeeded (or the process has ended); text is the error.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -13,10 +13,10 @@ use rustix::fs::{CWD, FileType, Mode, OFlags};
 use crate::enforce::report::FailureReport;
 use crate::runtime::RuntimeError;
 
-/// How long a process may take from `start` to execve. Far more than the few milliseconds that it takes.
+/// How long a process may take from `start` to execve. It normally takes a few milliseconds.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Longest text that is taken.
+/// The longest text that is read.
 const LONGEST: usize = 16384;
 
 /// Makes the pipe and opens the end that the container's process inherits.
@@ -24,7 +24,7 @@ pub fn make(path: &Path) -> Result<OwnedFd, RuntimeError> {
     let step = || format!("make the pipe {path:?}");
     rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
         .map_err(RuntimeError::io(step()))?;
-    // Read-write: opening a FIFO for writing alone would wait for a reader (fifo(7)).
+    // Read-write: opening a FIFO only for writing would wait for a reader (fifo(7)).
     rustix::fs::open(
         path,
         OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK,
@@ -40,14 +40,14 @@ pub fn reader(path: &Path) -> Result<OwnedFd, RuntimeError> {
         .map_err(RuntimeError::io(format!("open the pipe {path:?}")))
 }
 
-/// Opens the end that is written to, for somebody who speaks for the container's process.
+/// Opens the end for writing, for a process that reports in place of the container's process.
 pub fn writer(path: &Path) -> Result<OwnedFd, RuntimeError> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
     rustix::fs::open(path, flags, Mode::empty())
         .map_err(RuntimeError::io(format!("open the pipe {path:?}")))
 }
 
-/// What has been reported so far, without waiting.
+/// The report so far, without waiting.
 pub fn pending(reader: &OwnedFd) -> Option<FailureReport> {
     let mut text = vec![0; LONGEST];
     match rustix::io::read(reader, &mut text) {
@@ -56,7 +56,7 @@ pub fn pending(reader: &OwnedFd) -> Option<FailureReport> {
     }
 }
 
-/// Waits until the process has executed its program; its reason if it could not.
+/// Waits until the process has executed its program; an error with its report if it could not.
 pub fn wait(reader: &OwnedFd) -> Result<(), RuntimeError> {
     let end = Instant::now() + LIMIT;
     loop {

@@ -1,4 +1,4 @@
-//! Where containers are kept: one directory for each, for all engines' `--root`, and one lock for each id.
+//! The state of containers: one directory for each, for all engines' `--root`, and one lock for each id.
 //!
 //! ```text
 //! /run/agentbox/
@@ -6,7 +6,7 @@
 //!   locks/<root>-<id>           a POSIX record lock; verbs on one id take turns
 //!   namespaces/                 which container is in which namespace (census.rs)
 //! ```
-//! Somebody without root's rights has the same below a directory of their own ([`super::persons`]).
+//! A caller without root's rights has the same below a directory of their own ([`super::persons`]).
 //! `<root>` is a short hash of the engine's `--root`, so that two engines may use one id.
 
 use std::fs::{self, File};
@@ -26,23 +26,23 @@ use crate::runtime::state::record::Record;
 use crate::runtime::unprivileged;
 use crate::sys::deadline::Deadline;
 
-/// Root's run directory: a tmpfs on every system that containers run on, so that nothing outlives a boot.
+/// Root's run directory: a tmpfs on every system that runs containers, so that nothing survives a boot.
 const RUN: &str = "/run/agentbox";
 
-/// A person's own, once [`settle`] has found it.
+/// A user's own, once [`settle`] has found it.
 static OWN: OnceLock<PathBuf> = OnceLock::new();
 
-/// The run directory of whoever calls.
+/// The caller's run directory.
 pub fn run_dir() -> &'static Path {
     OWN.get().map_or(Path::new(RUN), PathBuf::as_path)
 }
 
-/// Chooses the run directory of a caller without root's rights, and the `--root` that they get unless they name another. To be
-/// called before anything else of this module.
+/// Chooses the run directory of a caller without root's rights, and their `--root` unless they name another. Call this
+/// before anything else of this module.
 pub fn settle(global: &mut GlobalOptions) -> Result<(), RuntimeError> {
-    // Root's own is root's in each namespace in which it is root.
+    // Root's own directory is root's in every namespace in which this process is root.
     let Some(person) = unprivileged::person().filter(|person| person.uid != 0) else {
-        // A verb does what a record says: nobody else may have made it.
+        // Verbs trust records: no other user may have made them.
         persons::check(Path::new(RUN), Use::Containers)?;
         return Ok(());
     };
@@ -54,8 +54,8 @@ pub fn settle(global: &mut GlobalOptions) -> Result<(), RuntimeError> {
     Ok(())
 }
 
-/// How long a verb waits for another one on the same container. Each that holds the lock has deadlines of its own, `start`
-/// thirty seconds; only the node's own hooks may take longer.
+/// How long a verb waits for another one on the same container. Each holder of the lock has deadlines of its own,
+/// `start` thirty seconds; only the node's own hooks may take longer.
 const LOCK_WITHIN: Duration = Duration::from_secs(60);
 
 /// A container id that can be a file name.
@@ -93,7 +93,7 @@ pub struct ContainerPaths {
 }
 
 impl ContainerPaths {
-    /// The places of a container of this root.
+    /// The paths of a container of this root.
     pub fn new(root: &Path, id: &str) -> Result<Self, RuntimeError> {
         let id = ContainerId::parse(id)?;
         let root = std::path::absolute(root)
@@ -111,17 +111,17 @@ impl ContainerPaths {
         &self.key
     }
 
-    /// Our directory of the container.
+    /// Our directory for the container.
     pub fn dir(&self) -> PathBuf {
         index().join(&self.key)
     }
 
-    /// libcontainer's directory of the container.
+    /// libcontainer's directory for the container.
     pub fn libcontainer_dir(&self) -> PathBuf {
         self.root.join(self.id.as_str())
     }
 
-    /// The pipe by which the container's process reports what went wrong.
+    /// The pipe on which the container's process reports errors.
     pub fn report(&self) -> PathBuf {
         self.dir().join("report")
     }
@@ -131,16 +131,17 @@ impl ContainerPaths {
         self.dir().join("filter")
     }
 
-    /// The first process's mounts as it executed its program (proc_pid_mountinfo(5)): what differs later came from outside.
+    /// The init process's mounts when it executed its program (proc_pid_mountinfo(5)): later differences came from
+    /// outside.
     pub fn mounts(&self) -> PathBuf {
         self.dir().join("mounts")
     }
 
-    /// Makes our directory; an error if it is there. The lock is held.
+    /// Makes our directory; an error if it exists. The lock is held.
     pub fn make_dir(&self) -> Result<(), RuntimeError> {
         make_private(&index())?;
         let dir = self.dir();
-        // An empty one is what a deletion leaves that was killed at the very end. No other is removed by this.
+        // A deletion that was killed at its very end leaves an empty one. No other is removed by this.
         let _is_there = fs::remove_dir(&dir);
         match fs::DirBuilder::new().mode(0o700).create(&dir) {
             Ok(()) => Ok(()),
@@ -151,13 +152,13 @@ impl ContainerPaths {
         }
     }
 
-    /// The lock of a container that exists; nothing is made for one that does not.
+    /// The lock of an existing container; makes nothing otherwise.
     pub fn lock_existing(&self) -> Result<Lock, RuntimeError> {
         let lock = self.lock_existing_within(LOCK_WITHIN)?;
         lock.ok_or_else(|| self.busy())
     }
 
-    /// Likewise, but `None` after this time.
+    /// The same, but `None` after this time.
     pub fn lock_existing_within(&self, within: Duration) -> Result<Option<Lock>, RuntimeError> {
         let unknown = || RuntimeError::Unknown(self.id.0.clone());
         if !self.dir().exists() {
@@ -165,7 +166,7 @@ impl ContainerPaths {
         }
         let lock = self.lock_within(within)?;
         if !self.dir().exists() {
-            // Deleted meanwhile, and what we have locked is a new file.
+            // Deleted meanwhile: the lock is on a new file.
             lock.map_or(Ok(()), Lock::remove)?;
             return Err(unknown());
         }
@@ -179,7 +180,7 @@ impl ContainerPaths {
         }
     }
 
-    /// Whether another process has the container's lock: a verb is under way. Looks without waiting.
+    /// Whether another process has the container's lock, because a verb is running. Does not wait.
     pub fn is_busy(&self) -> bool {
         let path = run_dir().join("locks").join(&self.key);
         let Ok(file) = File::options().write(true).open(&path) else {
@@ -198,8 +199,8 @@ impl ContainerPaths {
 
     /// Waits for the container's lock and takes it until the value is dropped or the process ends.
     ///
-    /// A POSIX lock (fcntl_locking(2)), because it is the process's: flock(2) would go on being held by the container's
-    /// first process, which inherits every descriptor.
+    /// A POSIX lock (fcntl_locking(2)), because it belongs to the process. The init process inherits every descriptor
+    /// and would keep an flock(2).
     pub fn lock(&self) -> Result<Lock, RuntimeError> {
         let taken = self.lock_within(LOCK_WITHIN)?;
         taken.ok_or_else(|| self.busy())
@@ -218,7 +219,7 @@ impl ContainerPaths {
             if !take(&file, within).map_err(RuntimeError::io(step()))? {
                 return Ok(None);
             }
-            // Whoever deleted the container removed the file while we waited: the lock is another file's now.
+            // A deletion removed the file while we waited: the lock is on another file now.
             let same = fs::metadata(&path)
                 .ok()
                 .zip(file.metadata().ok())
@@ -230,7 +231,7 @@ impl ContainerPaths {
     }
 }
 
-/// Takes a lock; `false` when somebody else has it for longer than this.
+/// Takes a lock; `false` if another process has it for longer than this.
 fn take(file: &File, within: Duration) -> std::io::Result<bool> {
     use rustix::io::Errno;
     match rustix::fs::fcntl_lock(file.as_fd(), FlockOperation::NonBlockingLockExclusive) {
@@ -256,7 +257,7 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Removes the lock's file: the container is gone. Those that wait notice and take a new one.
+    /// Removes the lock's file: the container is gone. Waiting verbs notice and take a new one.
     pub fn remove(self) -> Result<(), RuntimeError> {
         fs::remove_file(&self.path).map_err(RuntimeError::io(format!("remove {:?}", self.path)))?;
         drop(self.file);
@@ -264,12 +265,12 @@ impl Lock {
     }
 }
 
-/// Whether the records are those of an ordinary user, whose sandboxes are all of `wrap`'s making.
+/// Whether the records are an ordinary user's, whose sandboxes are all made by `wrap`.
 pub fn is_of_ordinary_user() -> bool {
     OWN.get().is_some()
 }
 
-/// Where our directories of all containers are.
+/// The directory that has our directories of all containers.
 pub fn index() -> PathBuf {
     run_dir().join("index")
 }
@@ -293,7 +294,7 @@ pub fn with_id(id: &str) -> Result<Vec<PathBuf>, RuntimeError> {
     Ok(dirs.collect())
 }
 
-/// The records of those whose key is such. One that cannot be read is left out.
+/// The records whose key is `wanted`. An unreadable one is left out.
 fn read_where(wanted: impl Fn(&str) -> bool) -> Result<Vec<Record>, RuntimeError> {
     let mut records: Vec<Record> = dirs_where(wanted)?
         .filter_map(|dir| Record::read(&dir).ok())

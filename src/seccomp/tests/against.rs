@@ -12,8 +12,8 @@ use super::super::program::{FilterProgram, Instruction};
 use super::super::rule::{Condition, Op, Rule, SyscallVerdict, Width};
 use super::{call, errno, interesting_numbers, interesting_values, ours, source};
 
-/// Argument lists around the values that a rule names: all combinations of named values, and each argument alone over
-/// everything interesting.
+/// Argument lists around a rule's values: all combinations of its values, and each argument alone with every
+/// interesting value.
 pub(super) fn interesting_args(rule: &Rule) -> Vec<[u64; 6]> {
     let mut named: [BTreeSet<u64>; 6] = std::array::from_fn(|_| BTreeSet::from([0]));
     for condition in rule.cases.iter().flat_map(|case| case.when.iter()) {
@@ -47,7 +47,7 @@ pub(super) fn interesting_args(rule: &Rule) -> Vec<[u64; 6]> {
         })
         .collect();
     let combinations = lists.clone();
-    // Stepping over some combinations keeps the test under a second and still meets each named value.
+    // Skipping some combinations keeps the test under a second, and still covers each value.
     for list in combinations.iter().step_by(1 + combinations.len() / 64) {
         for (index, values) in everything.iter().enumerate() {
             lists.extend(values.iter().map(|value| {
@@ -101,7 +101,8 @@ fn seccompiler_condition(condition: &Condition) -> SeccompCondition {
     SeccompCondition::new(condition.arg, len, op, condition.value).unwrap()
 }
 
-/// Our allowlist as seccompiler compiles it. It knows one verdict besides the default, so this is about allow or not.
+/// Our allowlist, compiled by seccompiler. It has one verdict besides the default, so this only compares allow and
+/// deny.
 fn by_seccompiler() -> FilterProgram {
     let mut allowed: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     for (number, (name, rule, _)) in source::base() {
@@ -163,7 +164,7 @@ fn seccompiler_allows_exactly_what_our_program_allows() {
 }
 
 #[test]
-fn a_foreign_architecture_is_killed_whatever_it_calls() {
+fn every_call_of_a_foreign_architecture_kills() {
     let filter = ours(&["socket"], &[], None);
     for arch in [ARCH_I386, 0x4000_0028, 0xc000_00b7, 0, u32::MAX] {
         for number in interesting_numbers() {
@@ -309,7 +310,7 @@ fn every_attack_of_the_threat_list_gets_its_errno() {
 }
 
 #[test]
-fn what_ordinary_programs_ask_for_is_allowed() {
+fn calls_of_ordinary_programs_are_allowed() {
     let filter = ours(&[], &[], None);
     for (name, args) in [
         ("socket", [1, 1 | 0x80000, 0, 0, 0, 0]),
@@ -364,7 +365,7 @@ fn a_policy_allows_whole_calls_and_its_denials_win() {
     );
     assert_eq!(filter.verdict(&call("keyctl", [0; 6])), errno(1));
     assert_eq!(filter.verdict(&call("memfd_create", [0; 6])), errno(1));
-    // What the base denies keeps the base's errno.
+    // The base's errno stays if the base denies the call.
     assert_eq!(filter.verdict(&call("io_uring_setup", [0; 6])), errno(38));
     // Nothing else changed.
     assert_eq!(filter.verdict(&call("bpf", [0; 6])), errno(1));

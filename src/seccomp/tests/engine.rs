@@ -137,7 +137,7 @@ fn matches(rule: &LinuxSyscall, args: &[u64; 6], is_wide: bool) -> bool {
 type Column = fn(&Row) -> u16;
 const COLUMNS: [Column; 3] = [|row| row.1, |row| row.2, |row| row.3];
 
-/// A profile's rules by number, for x86_64, i386 and x32: a lookup by name and nothing else.
+/// A profile's rules by number, for x86_64, i386 and x32: a simple lookup by name.
 struct ProfileLookup<'a> {
     profile: &'a LinuxSeccomp,
     rules: [BTreeMap<u32, Vec<&'a LinuxSyscall>>; 3],
@@ -163,7 +163,7 @@ impl<'a> ProfileLookup<'a> {
         ProfileLookup { profile, rules }
     }
 
-    /// What the profile says of a call, read rule by rule. Multiplexed i386 calls are not in here.
+    /// The profile's verdict about a call, read rule by rule. Without multiplexed i386 calls.
     fn verdict(&self, call: &SyscallData) -> SyscallVerdict {
         let default = action(
             self.profile.default_action(),
@@ -289,7 +289,7 @@ fn dockers_profile_is_compiled_as_runc_would() {
         filter.verdict(&call("socket", [40, 1, 0, 0, 0, 0])),
         errno(1)
     );
-    // Docker compares 64 bits, and so do we when only Docker asks: unconfined is the spec as the engine wrote it.
+    // Docker compares 64 bits, and so do we without a policy: unconfined means the engine's spec.
     assert_eq!(
         filter.verdict(&call("socket", [40 | 1 << 32, 1, 0, 0, 0, 0])),
         SyscallVerdict::Allow
@@ -376,7 +376,7 @@ fn an_unknown_name_is_skipped_in_an_allow_and_an_error_in_a_deny() {
             name: "brand_new_call".to_owned()
         }
     );
-    // A call of another architecture cannot be made here, so denying it takes nothing.
+    // A call of another architecture cannot be made here, so denying it changes nothing.
     let elsewhere = deny.replace("brand_new_call", "pciconfig_read");
     assert_eq!(
         engine_alone(&profile(&elsewhere)).verdict(&call("mount", [0; 6])),
@@ -385,7 +385,7 @@ fn an_unknown_name_is_skipped_in_an_allow_and_an_error_in_a_deny() {
 }
 
 #[test]
-fn profiles_that_no_kernel_or_runc_would_take_are_errors() {
+fn profiles_that_the_kernel_or_runc_refuses_are_errors() {
     for (json, error) in [
         (
             r#"{"defaultAction": "SCMP_ACT_NOTIFY"}"#,
@@ -442,7 +442,7 @@ fn a_profile_too_long_for_a_program_is_an_error() {
 }
 
 #[test]
-fn without_a_list_of_flags_speculation_is_as_runc_leaves_it() {
+fn without_a_list_of_flags_speculation_is_as_with_runc() {
     let profile = profile(r#"{"defaultAction": "SCMP_ACT_ALLOW"}"#);
     assert_eq!(engine_alone(&profile).flags, 0b100);
 }

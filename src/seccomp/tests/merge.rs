@@ -1,4 +1,4 @@
-//! Both sides in one program: never weaker than either, whatever the engine wrote and the policy asks.
+//! Both sides in one program: never weaker than either, whatever the engine's profile and the policy say.
 
 use super::super::interp::{ARCH_X86_64, SyscallData};
 use super::super::ours::is_logged;
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::policy::SyscallProfile;
 
-/// Arguments that some rule somewhere names.
+/// Arguments in some rule.
 const ARGS: [[u64; 6]; 12] = [
     [0; 6],
     [u64::MAX; 6],
@@ -194,9 +194,9 @@ fn notify_answers_the_same_errnos_through_the_listener() {
     }
 }
 
-/// Finding 11 of the reading for honesty: mount(2) was evidence, and fsopen(2) was not.
+/// Finding 11 of the reading for honesty: mount(2) was logged, and fsopen(2) was not.
 #[test]
-fn attacks_that_are_answered_as_unknown_calls_are_logged_and_what_libraries_probe_is_not() {
+fn attacks_answered_as_unknown_calls_are_logged_and_probes_of_libraries_are_not() {
     let (allow, deny) = (names(&[]), names(&[]));
     let ours = FilterPolicy {
         allow: &allow,
@@ -266,11 +266,11 @@ fn an_engine_with_its_own_listener_keeps_it_and_our_denials_stay_errnos() {
         filter.verdict(&call("mkdir", [0; 6])),
         SyscallVerdict::Notify(0)
     );
-    // Whoever answers the engine's listener could say CONTINUE: our denial comes first.
+    // The engine's listener could answer CONTINUE: our denial comes first.
     assert_eq!(filter.verdict(&call("mount", [0; 6])), errno(1));
 }
 
-/// Whoever calls it between loading the filter and having given the listener away would wait for itself.
+/// A process that makes such a call between loading the filter and sending the listener away would wait for itself.
 #[test]
 fn a_profile_that_denies_the_hand_over_gets_no_listener() {
     let (allow, deny) = (names(&[]), names(&[]));
@@ -346,8 +346,8 @@ fn real_profiles_merge_into_short_programs() {
     }
 }
 
-/// F-H2 (docs/threats.md F16, F24): of all limits that of core files alone is not changed, in any spelling and under any profile;
-/// and nobody hears of it, neither the program nor a listener.
+/// F-H2 (docs/threats.md F16, F24): the limit of core files is the only one that cannot be changed, in any spelling and
+/// under any profile. The attempt is not reported, neither to the program nor to a listener.
 #[test]
 fn the_limit_of_core_files_is_never_changed() {
     let (allow, deny) = (names(&[]), names(&[]));
@@ -391,7 +391,7 @@ fn the_limit_of_core_files_is_never_changed() {
     }
 }
 
-/// F-H5 (docs/threats.md F21): besides what base.toml says, and never instead of it.
+/// F-H5 (docs/threats.md F21): in addition to base.toml, never in place of it.
 #[test]
 fn set_id_bits_are_refused_in_every_call_that_sets_a_mode() {
     let (allow, deny) = (names(&["chmod"]), names(&["creat"]));
@@ -421,7 +421,7 @@ fn set_id_bits_are_refused_in_every_call_that_sets_a_mode() {
         .collect();
     assert_eq!(checked.len(), 8);
     for (name, mode) in checked {
-        // The other arguments: O_CREAT for open(2), and nothing that they mind.
+        // The other arguments: O_CREAT for open(2), and harmless values.
         let with_mode = |bits: u64| {
             let mut args = [0x40; 6];
             args[mode] = bits;
@@ -443,7 +443,7 @@ fn set_id_bits_are_refused_in_every_call_that_sets_a_mode() {
             );
         }
     }
-    // Without O_CREAT the register of the mode holds anything.
+    // Without O_CREAT the mode's register may hold anything.
     for name in ["open", "openat"] {
         assert_eq!(
             with.verdict(&call(name, [0, 0, 0, 0o7777, 0, 0])),
@@ -465,7 +465,7 @@ fn set_id_bits_are_refused_in_every_call_that_sets_a_mode() {
 
 /// F21: an access list lets another group execute a set-group-ID file.
 #[test]
-fn attributes_are_refused_as_by_a_file_system_without_any() {
+fn attributes_are_refused_as_on_a_file_system_without_them() {
     let none = names(&[]);
     for attributes in [true, false] {
         let ours = FilterPolicy {
@@ -501,7 +501,7 @@ fn attributes_are_refused_as_by_a_file_system_without_any() {
     }
 }
 
-/// F-L2: requests that are not listed are unknown, but for drivers of devices that the node gave.
+/// F-L2: unlisted requests are unknown, except for drivers of devices that the node grants.
 #[test]
 fn ioctls_are_listed_unless_a_device_needs_its_own() {
     let (allow, deny) = (names(&[]), names(&[]));
@@ -561,7 +561,7 @@ fn under(profile: SyscallProfile, allow: &[&str], engine: Option<&LinuxSeccomp>)
     filter.unwrap().unwrap()
 }
 
-/// Calls of which `agent` and `paranoid` say different things, and what the latter says.
+/// Calls with different verdicts in `agent` and `paranoid`, and `paranoid`'s errno.
 const PARANOIDS: [(&str, [u64; 6], u16); 14] = [
     ("mmap", [0, 4096, 7, 0x22, u64::MAX, 0], 1),
     ("mmap", [0, 4096, 5, 0x22, u64::MAX, 0], 1),
@@ -585,7 +585,7 @@ fn paranoid_lists_requests_and_executes_no_memory() {
     for engine in [None, Some(&engine)] {
         let agent = under(SyscallProfile::Agent, &[], engine);
         let paranoid = under(SyscallProfile::Paranoid, &[], engine);
-        // fcntl is checked, and not as far as the listener's way out goes.
+        // fcntl is checked, except for the requests that the listener's hand-over needs.
         assert_eq!(
             paranoid.listener,
             NotifyListener::Sidecar,
@@ -617,7 +617,7 @@ fn paranoid_lists_requests_and_executes_no_memory() {
             let verdict = paranoid.verdict(&call(name, args));
             assert_eq!(verdict, SyscallVerdict::Allow, "{name}({args:x?})");
         }
-        // What is allowed by name is allowed whatever its arguments.
+        // A call that is allowed by name is allowed with any arguments.
         let more = under(SyscallProfile::Paranoid, &["mprotect"], engine);
         let jit = call("mprotect", [0x1000, 4096, 5, 0, 0, 0]);
         assert_eq!(more.verdict(&jit), SyscallVerdict::Allow);

@@ -86,7 +86,7 @@ fn profile(json: &str) -> LinuxSeccomp {
 }
 
 #[test]
-fn nothing_asked_is_no_filter() {
+fn without_rules_there_is_no_filter() {
     assert_eq!(
         compile(&FilterInput {
             ours: None,
@@ -96,7 +96,7 @@ fn nothing_asked_is_no_filter() {
     );
 }
 
-/// Numbers and arguments worth asking about.
+/// Interesting numbers to test.
 fn interesting_numbers() -> Vec<u32> {
     let mut numbers: Vec<u32> = (0..=600).collect();
     numbers.extend((0..=600).map(|number| number | 0x4000_0000));
@@ -113,7 +113,7 @@ fn interesting_numbers() -> Vec<u32> {
     numbers
 }
 
-/// Values around those that a rule names, with and without a high half, and every single bit.
+/// Values around those in a rule, with and without a high half, and every single bit.
 fn interesting_values(named: impl IntoIterator<Item = u64>) -> Vec<u64> {
     let mut values: BTreeSet<u64> = (0..64).map(|bit| 1 << bit).collect();
     values.extend([0, u64::MAX, u64::from(u32::MAX)]);

@@ -1,4 +1,4 @@
-//! `policies/syscalls/base.toml` as the rules, and `base.rs` as what is generated from it.
+//! `policies/syscalls/base.toml` as rules, and `base.rs`, which is generated from them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -132,7 +132,7 @@ fn verdict(word: &str) -> SyscallVerdict {
     SyscallVerdict::Errno(*errno)
 }
 
-/// The alternatives of one condition, of which all conditions must hold each.
+/// The alternatives of one condition; in each all conditions must hold.
 fn conditions(source: &SourceCondition) -> Vec<Vec<Condition>> {
     let width = match source.width {
         SourceWidth::Int => Width::Int,
@@ -206,12 +206,12 @@ fn cases(source: &SourceCase) -> Vec<Case> {
 /// Rules by number, with their reasons.
 type Rules = BTreeMap<u32, (KnownSyscall, Rule, String)>;
 
-/// The base rules as the TOML says them.
+/// The base rules, from the TOML.
 pub(super) fn base() -> Rules {
     rules(TOML)
 }
 
-/// Those of one of [`MORE`].
+/// The rules of one of [`MORE`].
 pub(super) fn more(name: &str) -> Rules {
     let (_, _, text) = MORE.iter().find(|(list, _, _)| *list == name).unwrap();
     rules(text)
@@ -245,7 +245,7 @@ fn rules(text: &str) -> Rules {
     rules
 }
 
-/// The calls of groups that are logged whatever they are answered.
+/// The calls of groups that are always logged.
 fn logged() -> BTreeMap<u32, KnownSyscall> {
     let source: Source = toml::from_str(TOML).unwrap();
     let groups = source.deny.iter().filter(|group| group.logged);

@@ -1,11 +1,11 @@
-//! The calls, by their numbers in docs/threats.md. What makes them harmless is told at the head of [`super`].
+//! The calls, by their numbers in docs/threats.md. The head of [`super`] says why they are harmless.
 
 use super::{TestCall, TextCall, text};
 
 /// Above the 32 bits that the kernel reads of an `int`.
 const HIGH: u64 = 1 << 32;
 const BAD: u64 = u64::MAX;
-/// Above every process number (PID_MAX_LIMIT).
+/// Above every pid (PID_MAX_LIMIT).
 const NOBODY: u64 = 0x7fff_fff0;
 
 const fn flags(name: &'static str, number: libc::c_long, flags: u64) -> TestCall {
@@ -107,7 +107,7 @@ pub const NAMESPACES: &[TestCall] = &[
         libc::SYS_setns,
         [BAD | HIGH, 0, 0, 0, 0],
     ),
-    // A null pointer and size 0: EINVAL of every kernel that has it.
+    // A null pointer and size 0: EINVAL on every kernel that has the call.
     TestCall::new("clone3", libc::SYS_clone3, [0, 0, 0, 0, 0]),
 ];
 
@@ -175,7 +175,7 @@ pub const PERSONALITY: &[TestCall] = &[
     ),
 ];
 
-/// S09: with arguments that are wrong for every kernel.
+/// S09: with arguments that every kernel refuses.
 pub const ADMINISTRATION: &[TestCall] = &[
     TestCall::new("swapon", libc::SYS_swapon, [0, 0, 0, 0, 0]),
     // The first magic number is wrong.
@@ -270,7 +270,7 @@ pub const RAW: &[TestCall] = &[
         [2, 1, 262, 0, 0],
     ),
 ];
-/// N17: of netlink's protocols all but the routes' one.
+/// N17: every netlink protocol except the one for routes.
 pub const NETLINK: &[TestCall] = &[
     TestCall::new(
         "socket(AF_NETLINK, NETLINK_NETFILTER)",
@@ -303,7 +303,7 @@ pub const LISTENER: &[TestCall] = &[
     ),
 ];
 
-/// S14: with last arguments that the kernel refuses before it looks at capabilities.
+/// S14: with last arguments that the kernel refuses before it checks capabilities.
 pub const PRCTL: &[TestCall] = &[
     TestCall::new("prctl(PR_SET_MM)", libc::SYS_prctl, [35, 0, 0, 0, 1]),
     TestCall::new(
@@ -316,7 +316,7 @@ pub const PRCTL: &[TestCall] = &[
         libc::SYS_prctl,
         [28 | HIGH, 0, 0, 0, 0],
     ),
-    // Switched off, as it is.
+    // Switched off, as it is already.
     TestCall::new(
         "prctl(PR_SET_SYSCALL_USER_DISPATCH)",
         libc::SYS_prctl,
@@ -334,7 +334,7 @@ pub const SET_ID: &[TestCall] = &[
     ),
 ];
 
-/// S16 and S17, under `paranoid`: no memory is touched that is there, and no descriptor and no segment exists.
+/// S16 and S17, under `paranoid`: no existing memory is touched, and no descriptor and no segment exists.
 pub const EXECUTED_MEMORY: &[TestCall] = &[
     TestCall::new(
         "mmap(PROT_WRITE | PROT_EXEC)",
@@ -361,7 +361,7 @@ pub const EXECUTED_MEMORY: &[TestCall] = &[
     ),
 ];
 
-/// S23, under `paranoid`: answered as an unknown request is.
+/// S23, under `paranoid`: refused like an unknown request.
 pub const UNLISTED: &[TestCall] = &[
     TestCall::new("ioctl(TIOCEXCL)", libc::SYS_ioctl, [BAD, 0x540c, 0, 0, 0]),
     TestCall::new(

@@ -1,9 +1,9 @@
 #![expect(unsafe_code, reason = "raw system calls; every block states its proof")]
-//! System calls that a container must not be able to make, tried by `agentbox verify`.
+//! System calls that a container must not be able to make; `agentbox verify` tries them.
 //!
-//! A [`TestCall`] is made in this file alone. Its arguments change nothing outside of the calling process, whatever its rights: no
-//! pointer but null and texts of this program, descriptors and processes that do not exist, flags that every kernel refuses. What a
-//! call that succeeds makes (a namespace, a descriptor) ends with the process, so that each is made in a child.
+//! Only this file makes a [`TestCall`]. Its arguments change nothing outside of the calling process, whatever its
+//! rights: only null pointers and texts of this program, descriptors and processes that do not exist, flags that every
+//! kernel refuses. Each call runs in a child: a namespace or descriptor that it makes ends with the child.
 
 mod calls;
 
@@ -16,7 +16,7 @@ pub use calls::*;
 /// A system call with harmless arguments.
 #[derive(Debug, Clone, Copy)]
 pub struct TestCall {
-    /// Its name, with what matters of its arguments.
+    /// Its name, with the relevant arguments.
     pub name: &'static str,
     number: libc::c_long,
     arguments: [u64; 6],
@@ -32,7 +32,7 @@ impl TestCall {
         }
     }
 
-    /// Makes the call. In a child alone: what succeeds is not undone.
+    /// Makes the call. Only in a child: the effect of a success is not undone.
     ///
     /// # Errors
     /// The kernel's, or the filter's.
@@ -57,7 +57,7 @@ const fn text(text: &'static std::ffi::CStr) -> TextAddress {
     TextAddress(text)
 }
 
-/// A text that a call reads; its address is known when the program runs.
+/// A text that a call reads; its address is known at run time.
 #[derive(Debug, Clone, Copy)]
 pub struct TextAddress(&'static std::ffi::CStr);
 
@@ -87,7 +87,7 @@ impl TextCall {
     }
 }
 
-/// The 32-bit entry of the kernel, S11, by number 20, which is getpid there and writev with no buffers here.
+/// The kernel's 32-bit entry, S11, with call 20: getpid there, and here writev without buffers.
 #[cfg(target_arch = "x86_64")]
 pub fn enter_as_i386() -> i64 {
     let result: i64;

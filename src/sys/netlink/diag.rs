@@ -1,7 +1,7 @@
-//! Which socket is at the other end of a TCP connection of this machine: sock_diag(7).
+//! Finds the socket at the other end of a local TCP connection: sock_diag(7).
 //!
-//! A socket is known by its cookie (SO_COOKIE, socket(7)), which the kernel gives no second socket while the machine is up. A port
-//! would be somebody else's a moment after it was closed.
+//! A socket is known by its cookie (SO_COOKIE, socket(7)), which the kernel uses only once while the machine is up. A
+//! port may be another socket's a moment after it was closed.
 
 use std::io;
 use std::net::SocketAddrV4;
@@ -16,32 +16,32 @@ use super::{ANSWER_WITHIN, NLM_F_REQUEST};
 
 /// linux/sock_diag.h
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
-/// The index of `lo` in every network namespace (LOOPBACK_IFINDEX, linux/net_namespace.h). A socket that is bound to it is found by
-/// this number alone, and one that is bound to nothing by every number.
+/// The index of `lo` in every network namespace (LOOPBACK_IFINDEX, linux/net_namespace.h). A socket that is bound to it
+/// is found only by this number, an unbound one by every number.
 const LOOPBACK: u32 = 1;
-/// `struct inet_diag_sockid` begins here in `struct inet_diag_msg`, and its cookie there in that.
+/// Where `struct inet_diag_sockid` begins in `struct inet_diag_msg`, and where its cookie is in that.
 const ID: usize = 4;
 const COOKIE: usize = ID + 40;
 const UID: usize = 64;
-/// An answer without attributes has 88 bytes, and an error has the question in it.
+/// An answer without attributes has 88 bytes; an error includes the question.
 const LONGEST: usize = 1024;
-/// Answers to earlier questions, for which nobody waited.
+/// The most answers to earlier, abandoned questions.
 const MOST_OLD: usize = 64;
-/// TCP_SYN_SENT (net/tcp_states.h): nothing has answered it yet.
+/// TCP_SYN_SENT (net/tcp_states.h): the connection has no answer yet.
 const SYN_SENT: u8 = 2;
 
-/// The kernel's answer about a socket.
+/// The kernel's facts about a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SocketInfo {
     /// SO_COOKIE
     pub cookie: u64,
-    /// Whose it is; nobody's once it is closed.
+    /// Its owner; a closed socket has none.
     pub uid: u32,
-    /// Whether it has been connected: not so while it still waits for an answer.
+    /// Whether it has been connected: false while it waits for an answer.
     pub connected: bool,
 }
 
-/// A socket for such questions, about the network namespace of the thread that opened it.
+/// A socket for questions about the network namespace of the thread that opened it.
 #[derive(Debug)]
 pub struct DiagSocket {
     fd: OwnedFd,
@@ -49,7 +49,7 @@ pub struct DiagSocket {
 }
 
 impl DiagSocket {
-    /// Opens one that hears nobody but the kernel.
+    /// Opens one that accepts only the kernel's messages.
     pub fn open() -> io::Result<Self> {
         let fd = rustix::net::socket_with(
             AddressFamily::NETLINK,
@@ -62,7 +62,8 @@ impl DiagSocket {
         Ok(Self { fd, sequence: 0 })
     }
 
-    /// The socket with these two ends on the loopback interface, the first of them its own; one that listens at it where there is none.
+    /// The socket with these two ends on the loopback interface, its own end first. If there is none, the listener on
+    /// its own end.
     pub fn find(
         &mut self,
         own: SocketAddrV4,
@@ -106,14 +107,14 @@ fn question(own: SocketAddrV4, other: SocketAddrV4) -> Vec<u8> {
         body.extend([0; 12]);
     }
     body.extend(LOOPBACK.to_ne_bytes());
-    // INET_DIAG_NOCOOKIE: the request names no cookie.
+    // INET_DIAG_NOCOOKIE: the request has no cookie.
     body.extend([0xff; 8]);
     body
 }
 
 fn parse(body: &[u8]) -> io::Result<SocketInfo> {
     let state = *body.get(1).ok_or_else(|| malformed("an empty answer"))?;
-    // Two words, the lower one first (sock_diag_save_cookie).
+    // Two words, the low one first (sock_diag_save_cookie).
     let (low, high) = (u32_at(body, COOKIE)?, u32_at(body, COOKIE + 4)?);
     Ok(SocketInfo {
         cookie: u64::from(high) << 32 | u64::from(low),
@@ -152,10 +153,10 @@ mod tests {
             find(at, from).unwrap().cookie,
             socket_cookie(&server).unwrap()
         );
-        // A closed one is known as long as the connection is.
+        // A closed socket is known as long as its connection.
         drop(client);
         assert_eq!(find(from, at).unwrap().cookie, found.cookie);
-        // Nobody is there, but for who listens.
+        // Only the listener is there.
         let nobody = SocketAddrV4::new([127, 0, 0, 1].into(), 1);
         assert_eq!(find(nobody, at), None);
         let listens = find(at, nobody).unwrap();

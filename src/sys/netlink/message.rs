@@ -1,4 +1,4 @@
-//! Messages of netlink(7), in bytes: what is asked, and what the kernel answers. A length that does not fit is an error.
+//! Messages of netlink(7), in bytes: questions, and the kernel's answers. A length that does not fit is an error.
 
 use std::io;
 
@@ -7,7 +7,7 @@ pub(super) const NLMSG_NOOP: u16 = 1;
 pub(super) const NLMSG_ERROR: u16 = 2;
 pub(super) const NLMSG_DONE: u16 = 3;
 pub(super) const NLM_F_DUMP_INTR: u16 = 0x10;
-/// Above a type's number: flags of what is in the attribute (linux/netlink.h).
+/// The bits above an attribute's type number are flags about its content (linux/netlink.h).
 pub(super) const ATTRIBUTE_TYPE: u16 = 0x3fff;
 
 pub(super) fn encode(kind: u16, flags: u16, sequence: u32, body: &[u8]) -> io::Result<Vec<u8>> {
@@ -40,7 +40,7 @@ pub(super) struct Message<'a> {
     body: &'a [u8],
 }
 
-/// Takes the next message off `rest`; `None` at the datagram's end.
+/// Takes the next message from `rest`; `None` at the datagram's end.
 pub(super) fn next_message<'a>(rest: &mut &'a [u8]) -> io::Result<Option<Message<'a>>> {
     if rest.is_empty() {
         return Ok(None);
@@ -111,13 +111,13 @@ pub(super) fn parse_dump(
     Ok(Dump::More)
 }
 
-/// The last attribute of this kind behind a header.
+/// The last attribute of this kind after a header.
 pub(super) fn attribute(body: &[u8], header: usize, wanted: u16) -> io::Result<Option<&[u8]>> {
     let mut found = None;
     let mut rest = body
         .get(header..)
         .ok_or_else(|| malformed("a message's header is short"))?;
-    // Every turn takes at least four bytes, so the datagram's length bounds this loop.
+    // Each turn takes at least four bytes, so the datagram's length bounds this loop.
     while !rest.is_empty() {
         let len = usize::from(u16_at(rest, 0)?);
         let kind = u16_at(rest, 2)?;
@@ -142,7 +142,7 @@ pub(super) fn parse_acknowledgement(datagram: &[u8], sequence: u32) -> io::Resul
     }
 }
 
-/// The body of the one message that answers a question; `None`: an answer to an earlier one.
+/// The body of the one message that answers a question; `None` for an answer to an earlier one.
 pub(super) fn parse_answer(
     datagram: &[u8],
     sequence: u32,
@@ -160,7 +160,7 @@ pub(super) fn parse_answer(
     }
 }
 
-/// The status word that begins the body of `NLMSG_ERROR` and `NLMSG_DONE`: zero or minus an errno.
+/// The status word at the beginning of `NLMSG_ERROR` and `NLMSG_DONE`: zero or minus an errno.
 pub(super) fn status(body: &[u8]) -> io::Result<()> {
     match u32_at(body, 0)? as i32 {
         0 => Ok(()),

@@ -1,5 +1,5 @@
-//! The little of rtnetlink(7) that a sandbox needs: list links, addresses and gateways, bring a
-//! link up, give it large packets, an address and a local default route. And of sock_diag(7): whose a connection is.
+//! The part of rtnetlink(7) that a sandbox needs: list links, addresses and gateways; set a link up, and give it large
+//! packets, an address and a local default route. And of sock_diag(7): the owner of a connection.
 //!
 //! The kernel's messages are parsed defensively, as bytes, without `unsafe`: a wrong length is an error, never a
 //! guess, and every loop is bounded by a constant.
@@ -30,7 +30,7 @@ pub use route::Neighbourhood;
 pub const HARDWARE_LOOPBACK: u16 = 772;
 
 const LINK_HEADER: usize = 16;
-/// The kernel never makes a dump's datagram longer than this (`netlink_dump`, af_netlink.c).
+/// The longest datagram of a dump (`netlink_dump`, af_netlink.c).
 const DATAGRAM: usize = 32 * 1024;
 /// Some hundred thousand routes: a router's whole table.
 const MAX_DATAGRAMS: usize = 1024;
@@ -83,9 +83,9 @@ pub struct Link {
     pub flags: u32,
     /// `ARPHRD_*`.
     pub hardware: u16,
-    /// What the driver calls it (`ipip`, `veth`), where it says so. Nobody can give a link another kind.
+    /// The driver's name for it (`ipip`, `veth`), if given. A link's kind cannot be changed.
     pub kind: Option<String>,
-    /// Whether what it works with is in another namespace: a tunnel that was moved leads out there still.
+    /// Whether its lower device is in another namespace: a moved tunnel still leads out there.
     pub from_elsewhere: bool,
 }
 
@@ -107,12 +107,12 @@ impl Link {
 pub struct RouteSocket {
     fd: OwnedFd,
     sequence: u32,
-    /// Hears of changes, once [`Self::watch`] was called.
+    /// Receives changes, once [`Self::watch`] was called.
     news: Option<OwnedFd>,
 }
 
 impl RouteSocket {
-    /// Opens a socket that hears nobody but the kernel.
+    /// Opens a socket that accepts only the kernel's messages.
     pub fn open() -> io::Result<Self> {
         let fd = rustix::net::socket_with(
             AddressFamily::NETLINK,
@@ -120,7 +120,7 @@ impl RouteSocket {
             SocketFlags::CLOEXEC,
             None, // protocol 0 is NETLINK_ROUTE
         )?;
-        // Connected to port 0, the kernel: what another process sends us is refused there.
+        // Connected to port 0, the kernel: messages of other processes are refused.
         rustix::net::connect(&fd, &SocketAddrNetlink::new(0, 0))?;
         set_socket_timeout(&fd, Timeout::Recv, Some(ANSWER_WITHIN))?;
         Ok(Self {
@@ -130,12 +130,12 @@ impl RouteSocket {
         })
     }
 
-    /// The number of the network namespace that this is a socket of.
+    /// The cookie of this socket's network namespace.
     pub fn netns_cookie(&self) -> io::Result<u64> {
         super::socket::netns_cookie(self.fd.as_fd())
     }
 
-    /// From here on [`Self::has_news`] tells of changes of links, addresses and routes.
+    /// From here on [`Self::has_news`] reports changes of links, addresses and routes.
     pub fn watch(&mut self) -> io::Result<()> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let fd = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
@@ -144,7 +144,7 @@ impl RouteSocket {
         Ok(())
     }
 
-    /// Whether something may have changed since the last call: also when that cannot be told.
+    /// Whether something may have changed since the last call; true if that cannot be told.
     pub fn has_news(&self) -> bool {
         let Some(fd) = &self.news else {
             return true;
@@ -152,18 +152,18 @@ impl RouteSocket {
         let mut any = false;
         let mut buffer = [0; 1];
         for _ in 0..MAX_DATAGRAMS {
-            // What it says does not matter, and what does not fit into the buffer is dropped.
+            // The content does not matter, and what does not fit into the buffer is dropped.
             match rustix::net::recv(fd, &mut buffer[..], RecvFlags::empty()) {
                 Ok(_) => any = true,
                 Err(rustix::io::Errno::AGAIN) => return any,
-                // ENOBUFS: there was more than could be kept (netlink(7)).
+                // ENOBUFS: news was lost (netlink(7)).
                 Err(_) => return true,
             }
         }
         true
     }
 
-    /// Every link of the namespace; an error when there are more than could be of use.
+    /// Every link of the namespace; an error if there are too many.
     pub fn links(&mut self) -> io::Result<Vec<Link>> {
         let mut links = Vec::new();
         self.dump(RTM_GETLINK, RTM_NEWLINK, &[0; LINK_HEADER], &mut |body| {
@@ -176,7 +176,7 @@ impl RouteSocket {
         Ok(links)
     }
 
-    /// Asks for a list and hands over each item's body.
+    /// Requests a list, and passes on each item's body.
     fn dump(
         &mut self,
         ask: u16,
@@ -189,7 +189,7 @@ impl RouteSocket {
         let mut wrong = None;
         for _ in 0..MAX_DATAGRAMS {
             let len = self.receive(&mut buffer)?;
-            // Read to its end also when it is of no use: what is left would be taken for the answer to the next question.
+            // Read to the end even after an error: the rest would be taken for the answer to the next question.
             match parse_dump(&buffer[..len], sequence, answer, each) {
                 Ok(Dump::Complete) => return wrong.map_or(Ok(()), Err),
                 Ok(Dump::More) => {}
@@ -211,8 +211,8 @@ impl RouteSocket {
         self.change(RTM_NEWLINK, 0, &link_body(index, libc::IFF_UP as u32))
     }
 
-    /// Lets a link carry packets of up to so many bytes ("BIG TCP"): those of IPv6 since Linux 5.19, of IPv4 since 6.3. An
-    /// older kernel refuses or takes the part that it knows.
+    /// Lets a link carry packets of up to `bytes` ("BIG TCP"): for IPv6 since Linux 5.19, for IPv4 since 6.3. An older
+    /// kernel refuses, or applies the part that it knows.
     pub fn allow_packets_of(&mut self, index: u32, bytes: u32) -> io::Result<()> {
         let mut body = link_body(index, 0);
         for kind in LARGEST_PACKET {
@@ -232,8 +232,8 @@ impl RouteSocket {
         self.change(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, &body)
     }
 
-    /// `ip route add local default dev INDEX table local src SOURCE`: every address of the family
-    /// is ours, so whatever is dialled arrives at a local listener or at nothing.
+    /// `ip route add local default dev INDEX table local src SOURCE`: every address of the family is local, so a
+    /// connection arrives at a local listener or nowhere.
     pub fn add_local_default(&mut self, index: u32, source: IpAddr) -> io::Result<()> {
         let (family, octets) = split(source);
         let mut body = vec![family, 0, 0, 0];
@@ -244,7 +244,7 @@ impl RouteSocket {
         self.change(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, &body)
     }
 
-    /// Sends a change and waits for the kernel's yes or no.
+    /// Sends a change and waits for the kernel's result.
     fn change(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
         let sequence = self.request(kind, NLM_F_ACK | flags, body)?;
         let mut buffer = vec![0; DATAGRAM];
@@ -264,7 +264,7 @@ impl RouteSocket {
     }
 
     fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        // With TRUNC the kernel says how long the datagram really was.
+        // With TRUNC the kernel returns the datagram's real length.
         let (_, len) = rustix::io::retry_on_intr(|| {
             rustix::net::recv(&self.fd, &mut buffer[..], RecvFlags::TRUNC)
         })?;
@@ -275,7 +275,7 @@ impl RouteSocket {
     }
 }
 
-/// A link, and the flags of it that are to be set.
+/// A link, and the flags to set on it.
 fn link_body(index: u32, flags: u32) -> Vec<u8> {
     let mut body = vec![0; 4];
     for field in [index, flags, flags] {

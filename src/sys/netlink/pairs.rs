@@ -1,4 +1,4 @@
-//! The networks of a namespace's virtual Ethernet pairs, and of none of its other devices.
+//! The networks of a namespace's virtual Ethernet pairs, without those of its other devices.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -14,9 +14,9 @@ use crate::policy::rule::contains;
 type Networks = BTreeSet<(IpAddr, u8)>;
 
 impl RouteSocket {
-    /// The networks of this namespace's own addresses on virtual Ethernet pairs, which have a bridge of an engine's at
-    /// the other end. A device with a port of the node's own network (macvlan, ipvlan, a moved device) is none, and
-    /// neither is a network that such a device partly reaches.
+    /// The networks of this namespace's own addresses on virtual Ethernet pairs, whose other end is in an engine's
+    /// bridge. A device with a port of the node's own network (macvlan, ipvlan, a moved device) does not count. Neither
+    /// does a network that such a device partly reaches.
     pub fn pair_networks(&mut self) -> io::Result<Networks> {
         let mut pairs = BTreeSet::new();
         let mut others = BTreeSet::new();
@@ -56,7 +56,7 @@ impl RouteSocket {
     }
 }
 
-/// Those that have no address in common with any of the others.
+/// The networks that overlap with none of the others.
 fn alone(mut networks: Networks, others: &Networks) -> Networks {
     let meets =
         |(a, a_bits): (IpAddr, u8), (b, b_bits): (IpAddr, u8)| contains(a, a_bits.min(b_bits), b);
@@ -73,9 +73,9 @@ mod tests {
         texts.iter().map(network).collect()
     }
 
-    /// L1: what an interface of another kind reaches is not beside the container, however wide the pair's own network is.
+    /// L1: a network that an interface of another kind reaches does not count, however wide the pair's own network is.
     #[test]
-    fn a_network_that_another_interface_reaches_is_not_the_pairs() {
+    fn a_network_that_another_interface_reaches_does_not_count() {
         let pair = networks(&[("10.9.9.50", 24), ("fd00:9::50", 64)]);
         for (other, left) in [
             (("192.0.2.7", 24), 2),

@@ -1,4 +1,4 @@
-//! The own addresses, directly reachable networks and gateways of a namespace, from its routes, addresses and nexthop
+//! A namespace's own addresses, directly reachable networks and gateways, from its routes, addresses and nexthop
 //! objects, in every form of a gateway that the kernel has.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,36 +28,36 @@ const RTA_NH_ID: u16 = 30;
 const RTN_UNICAST: u8 = 1;
 const RTN_LOCAL: u8 = 2;
 const RTN_ANYCAST: u8 = 4;
-/// Made by the kernel for an address, or from a router's announcement (linux/rtnetlink.h).
+/// A route that the kernel made for an address, or from a router's announcement (linux/rtnetlink.h).
 const RTPROT_KERNEL: u8 = 2;
 const RTPROT_RA: u8 = 9;
-/// The longest prefixes of routes that lead to the internet as a default route does, a part of it each: 0.0.0.0/1 and
+/// The longest prefixes that count as default routes, because each leads to a large part of the internet: 0.0.0.0/1 and
 /// 128.0.0.0/1 (VPNs), and 2000::/3, which is all of it.
 const SHORT_V4: u8 = 1;
 const SHORT_V6: u8 = 3;
 /// struct rtnexthop.
 const PATH_HEADER: usize = 8;
 
-/// Addresses or gateways of one namespace, and networks; a node that routes for others may have many of each.
+/// The most addresses, gateways or networks of one namespace; a router may have many of each.
 const MOST: usize = 16 * 1024;
 
-/// What was found; addresses once each.
+/// The result; addresses once each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Neighbourhood {
     /// Its own addresses.
     pub own: BTreeSet<IpAddr>,
-    /// Prefixes that are its own as a whole (`ip route add local`).
+    /// Prefixes that are entirely its own (`ip route add local`).
     pub own_networks: BTreeSet<(IpAddr, u8)>,
     /// Prefixes that its links reach without a gateway.
     pub on_link: BTreeSet<(IpAddr, u8)>,
-    /// The gateways of its default routes, and of those that are nearly as wide.
+    /// The gateways of its default routes, and of nearly as wide ones.
     pub default_gateways: BTreeSet<IpAddr>,
     /// All gateways, those of the default routes and of nexthop objects included.
     pub gateways: BTreeSet<IpAddr>,
 }
 
 impl RouteSocket {
-    /// Everything that [`Neighbourhood`] names. What changes while it is read makes it begin again, a few times.
+    /// Reads the whole [`Neighbourhood`]. A change meanwhile makes it start again, a few times.
     pub fn neighbourhood(&mut self) -> io::Result<Neighbourhood> {
         const TRIES: usize = 4;
         let mut last = malformed("nothing was read");
@@ -71,7 +71,7 @@ impl RouteSocket {
         Err(last)
     }
 
-    /// The indexes of the links that have an address or that a route leads to.
+    /// The indexes of the links that have an address or a route.
     pub fn links_in_use(&mut self) -> io::Result<BTreeSet<u32>> {
         let mut used = BTreeSet::new();
         let body = [0; ADDRESS_HEADER];
@@ -89,8 +89,8 @@ impl RouteSocket {
 
     fn read_neighbourhood(&mut self) -> io::Result<Neighbourhood> {
         let mut found = Neighbourhood::default();
-        // Default routes name their gateways by the number of a nexthop object alone, where the node says so
-        // (net.ipv4.nexthop_compat_mode is 0).
+        // Default routes may name their gateways only by the number of a nexthop object (if
+        // net.ipv4.nexthop_compat_mode is 0).
         let mut defaults = BTreeSet::new();
         let body = [0; ADDRESS_HEADER];
         self.dump(RTM_GETADDR, RTM_NEWADDR, &body, &mut |body| {
@@ -118,7 +118,7 @@ impl RouteSocket {
             nexthops.read(body)
         });
         match read {
-            // Before Linux 5.3 there are none.
+            // None before Linux 5.3.
             Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
             other => other?,
         }
@@ -156,7 +156,7 @@ fn too_many() -> io::Error {
 #[derive(Debug, Default)]
 struct Nexthops {
     gateways: BTreeMap<u32, IpAddr>,
-    /// Groups, of objects that are no groups.
+    /// Groups of single objects.
     groups: BTreeMap<u32, Vec<u32>>,
     members: usize,
 }
@@ -182,7 +182,7 @@ impl Nexthops {
         }
     }
 
-    /// All of them are gateways, and those of these numbers are the way to the internet.
+    /// Notes all of them as gateways, and those in `defaults` as the way to the internet.
     fn note(self, defaults: &BTreeSet<u32>, found: &mut Neighbourhood) {
         let of_groups = defaults.iter().filter_map(|id| self.groups.get(id));
         let ids = defaults.iter().chain(of_groups.flatten());
@@ -197,12 +197,12 @@ impl Nexthops {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Address {
     own: IpAddr,
-    /// The network's, or the peer's where the link has one.
+    /// The network's, or the peer's if the link has one.
     pub network: IpAddr,
     pub bits: u8,
 }
 
-/// IFA_LOCAL is the own one where a link has a peer, whose address is then IFA_ADDRESS.
+/// If a link has a peer, IFA_LOCAL is its own address, and IFA_ADDRESS the peer's.
 pub(super) fn parse_address(body: &[u8]) -> io::Result<Option<Address>> {
     let bits = *body
         .get(1)
@@ -216,7 +216,7 @@ pub(super) fn parse_address(body: &[u8]) -> io::Result<Option<Address>> {
     }))
 }
 
-/// What a route says.
+/// A parsed route.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Route {
     kind: u8,
@@ -225,12 +225,12 @@ pub(super) struct Route {
     destination: Option<IpAddr>,
     bits: u8,
     gateways: Vec<IpAddr>,
-    /// The number of a nexthop object, which may say who the gateways are.
+    /// The number of a nexthop object, which may have the gateways.
     nexthop: Option<u32>,
 }
 
 impl Route {
-    /// Where it leads, if not to the internet or to the namespace itself.
+    /// Its network, unless it leads to the internet or to the namespace itself.
     pub fn network(&self) -> Option<(IpAddr, u8)> {
         let leads = self.kind == RTN_UNICAST && !self.is_default();
         self.destination
@@ -258,7 +258,7 @@ impl Route {
             (RTN_LOCAL | RTN_ANYCAST, Some(net)) => {
                 found.own_networks.insert((net, bits));
             }
-            // A prefix that a router announced for the link, of which the node itself need not have an address.
+            // A prefix that a router announced for the link; the node itself may have no address in it.
             (RTN_UNICAST, Some(net))
                 if gateways.is_empty() && matches!(protocol, RTPROT_KERNEL | RTPROT_RA) =>
             {
@@ -297,7 +297,7 @@ pub(super) fn parse_route(body: &[u8]) -> io::Result<Route> {
     })
 }
 
-/// The gateway among some attributes: an address of the route's family, or of the other one with its family before it.
+/// The gateways among some attributes: an address of the route's family, or of the other one after its family number.
 fn gateway(body: &[u8], header: usize) -> io::Result<Vec<IpAddr>> {
     let own = attribute(body, header, RTA_GATEWAY)?.and_then(address_of);
     let via = attribute(body, header, RTA_VIA)?;
@@ -305,7 +305,7 @@ fn gateway(body: &[u8], header: usize) -> io::Result<Vec<IpAddr>> {
     Ok(own.into_iter().chain(other).collect())
 }
 
-/// The links that a route leads to, by each of its paths.
+/// The links that a route uses, in all of its paths.
 pub(super) fn route_links(body: &[u8]) -> io::Result<Vec<u32>> {
     let mut links = Vec::new();
     if let Some(link) = attribute(body, ROUTE_HEADER, RTA_OIF)? {
@@ -320,11 +320,11 @@ pub(super) fn route_links(body: &[u8]) -> io::Result<Vec<u32>> {
     Ok(links)
 }
 
-/// Those of a route with several paths: struct rtnexthop, each with attributes of its own behind it.
+/// The gateways of a route with several paths: struct rtnexthop, each followed by attributes of its own.
 fn path_gateways(paths: &[u8]) -> io::Result<Vec<IpAddr>> {
     let mut found = Vec::new();
     let mut rest = paths;
-    // Every turn takes at least eight bytes.
+    // Each turn takes at least eight bytes.
     while !rest.is_empty() {
         let len = usize::from(u16_at(rest, 0)?);
         if len < PATH_HEADER || len > rest.len() {
@@ -424,7 +424,7 @@ mod tests {
         assert_eq!(found.default_gateways, found.gateways);
         for body in [plain, other, several] {
             for cut in 0..body.len() {
-                // Whatever it is, it must return.
+                // It must return, whatever the bytes are.
                 drop(parse_route(&body[..cut]));
             }
             for at in 0..body.len() {
@@ -535,7 +535,7 @@ mod tests {
         for protocol in [RTPROT_KERNEL, RTPROT_RA] {
             assert!(with(protocol, RTN_UNICAST, None).on_link.contains(&net));
         }
-        // What an operator sends into a tunnel is nobody's neighbourhood.
+        // Addresses behind an operator's tunnel are not neighbours.
         assert!(with(3, RTN_UNICAST, None).on_link.is_empty());
         let through = with(RTPROT_RA, RTN_UNICAST, Some(&[192, 0, 2, 1]));
         assert!(through.on_link.is_empty());

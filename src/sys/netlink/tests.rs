@@ -1,4 +1,4 @@
-//! What the kernel sends, whole and cut, and what is made of it.
+//! Parses what the kernel sends, whole and cut.
 
 use super::message::{NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR};
 use super::*;
@@ -79,7 +79,7 @@ fn a_links_kind_is_what_its_driver_says() {
         let link = parse_link(&body).unwrap();
         assert_eq!((&*link.name, link.kind.as_deref()), ("tunl0", Some("ipip")));
         for cut in LINK_HEADER + 1..body.len() {
-            // Whatever it is, it must return.
+            // It must return, whatever the bytes are.
             drop(parse_link(&body[..cut]));
         }
     }
@@ -97,7 +97,7 @@ fn every_cut_and_every_wrong_length_is_an_error_or_a_shorter_dump() {
         for value in [0, 1, 3, 0x7f, 0xff] {
             let mut bytes = whole.clone();
             bytes[at] = value;
-            // Whatever it is, it must return.
+            // It must return, whatever the bytes are.
             drop(parse_links(&bytes, 7, &mut Vec::new()));
         }
     }

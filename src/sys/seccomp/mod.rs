@@ -1,4 +1,4 @@
-//! seccomp(2): putting a filter on the calling thread.
+//! seccomp(2): loading a filter on the calling thread.
 #![expect(unsafe_code, reason = "raw system calls; every block states its proof")]
 
 pub mod notify;
@@ -11,10 +11,10 @@ use crate::seccomp::FilterProgram;
 /// `SECCOMP_FILTER_FLAG_NEW_LISTENER`
 const NEW_LISTENER: u64 = 1 << 3;
 
-/// Puts the filter on the calling thread and on all that it clones or executes from now on; it cannot be taken off again.
+/// Loads the filter on the calling thread and everything that it clones or executes from now on; it cannot be removed.
 ///
-/// Needs `no_new_privs` or `CAP_SYS_ADMIN`, and sets neither: which of them holds is the caller's order of steps. With
-/// `SECCOMP_FILTER_FLAG_NEW_LISTENER` in `flags` the answer is the listener, close-on-exec.
+/// Needs `no_new_privs` or `CAP_SYS_ADMIN`, and sets neither: the caller provides one of them. With
+/// `SECCOMP_FILTER_FLAG_NEW_LISTENER` in `flags` it returns the listener, close-on-exec.
 pub fn load(program: &FilterProgram, flags: u64) -> io::Result<Option<OwnedFd>> {
     let instructions = program.instructions();
     // SAFETY: pointer and length are of one slice, which `program` keeps alive during the call. `Instruction` is `repr(C)`
@@ -23,7 +23,7 @@ pub fn load(program: &FilterProgram, flags: u64) -> io::Result<Option<OwnedFd>> 
     let fd = match loaded? {
         fd if fd >= 0 && flags & NEW_LISTENER != 0 => fd,
         0 => return Ok(None),
-        // SECCOMP_FILTER_FLAG_TSYNC without TSYNC_ESRCH answers the id of a thread that could not follow.
+        // SECCOMP_FILTER_FLAG_TSYNC without TSYNC_ESRCH returns the id of a thread that could not follow.
         _ => return Err(io::ErrorKind::ResourceBusy.into()),
     };
     // SAFETY: with NEW_LISTENER a result that is not negative is a new descriptor, which nobody else owns yet.
@@ -83,8 +83,8 @@ pub fn can_wait_killable() -> bool {
 
 /// `prctl(PR_GET_SECCOMP)`: 2 when a filter is loaded.
 ///
-/// Not rustix's `secure_computing_mode`: the same call, but under a filter only this exact form
-/// with zeroed arguments is sure to pass.
+/// Not rustix's `secure_computing_mode`: it is the same call, but under a filter only this exact form with zeroed
+/// arguments is sure to pass.
 pub fn mode() -> io::Result<i32> {
     // SAFETY: PR_GET_SECCOMP takes integers only.
     let mode = unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) };

@@ -1,4 +1,4 @@
-//! The listener of a filter: calls that wait for an answer (seccomp_unotify(2)).
+//! The listener of a filter: system calls that wait for an answer (seccomp_unotify(2)).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -11,7 +11,7 @@ const ADD_DESCRIPTOR: libc::c_ulong = 0x4018_2103;
 const SET_FLAGS: libc::c_ulong = 0x4008_2104;
 /// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`
 const SYNC_WAKE_UP: libc::c_ulong = 1;
-/// `SECCOMP_ADDFD_FLAG_SEND` (Linux 5.14): the descriptor's number is the answer.
+/// `SECCOMP_ADDFD_FLAG_SEND` (Linux 5.14): the descriptor's number becomes the result.
 const AS_THE_ANSWER: u32 = 1 << 1;
 
 /// `struct seccomp_notif`, with its `struct seccomp_data`.
@@ -49,13 +49,13 @@ struct AddDescriptor {
 /// A system call that waits for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotifiedCall {
-    /// The kernel's number for this one.
+    /// The kernel's id of this notification.
     pub id: u64,
     /// The thread that made it, in the listener's pid namespace.
     pub thread: i32,
     /// The call's number.
     pub number: i64,
-    /// `AUDIT_ARCH_*`: which ABI's number it is.
+    /// `AUDIT_ARCH_*`: the ABI of the call's number.
     pub arch: u32,
     /// Its arguments, as they were in the registers.
     pub args: [u64; 6],
@@ -70,20 +70,20 @@ pub enum NotifyAnswer {
     Failed(i32),
 }
 
-/// The requests of ioctl(2) by which calls are taken and answered, for the filter of whoever does that.
+/// The ioctl(2) requests that take and answer calls, for the filter of the answering process.
 pub const ANSWERING: [u32; 3] = [RECEIVE as u32, SEND as u32, SET_FLAGS as u32];
 
-/// Has the kernel run both sides on one processor by turns, which halves the time that a caller waits. Since Linux 6.6; an older
-/// one refuses, and answers are as right without.
+/// Makes the kernel run both sides on one CPU in turns, which halves the time that a caller waits. Since Linux 6.6;
+/// older kernels refuse, and answers are correct without it.
 pub fn take_turns(listener: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: the argument of this request is a number.
     let rc = unsafe { libc::ioctl(listener.as_raw_fd(), SET_FLAGS as _, SYNC_WAKE_UP) };
     done(rc)
 }
 
-/// The next call that waits; `None` where whoever made it has gone meanwhile.
+/// The next waiting call; `None` if the caller has gone meanwhile.
 pub fn receive(listener: BorrowedFd<'_>) -> io::Result<Option<NotifiedCall>> {
-    // The kernel wants it all zero.
+    // The kernel requires zeros.
     let mut raw = RawNotification::default();
     // SAFETY: `raw` has the layout of the struct that this request writes, and lives until the call returns.
     let rc = unsafe { libc::ioctl(listener.as_raw_fd(), RECEIVE as _, &raw mut raw) };
@@ -103,7 +103,7 @@ pub fn receive(listener: BorrowedFd<'_>) -> io::Result<Option<NotifiedCall>> {
     }
 }
 
-/// Whether the caller still waits: only then is what was opened by its number its own.
+/// Whether the caller still waits. Only then do files opened by its pid belong to it.
 pub fn still_waits(listener: BorrowedFd<'_>, call: &NotifiedCall) -> bool {
     // SAFETY: the kernel reads eight bytes from `call.id`, which outlives the call.
     unsafe { libc::ioctl(listener.as_raw_fd(), IS_VALID as _, &raw const call.id) == 0 }
@@ -129,7 +129,7 @@ pub fn answer(
     done(rc)
 }
 
-/// Answers a call with a copy of a descriptor, under the lowest number that the caller has free.
+/// Answers a call with a copy of a descriptor, under the caller's lowest free number.
 pub fn give(
     listener: BorrowedFd<'_>,
     call: &NotifiedCall,

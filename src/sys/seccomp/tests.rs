@@ -1,5 +1,5 @@
-//! Filters in the running kernel. A filter cannot be taken off again, so each test asks in a child process, with bad
-//! descriptors and pointers, so that nothing happens even where the filter fails to deny.
+//! Filters in the running kernel. A filter cannot be removed, so each test runs in a child process, with bad
+//! descriptors and pointers, so that nothing happens even if the filter fails to deny.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -71,7 +71,7 @@ fn in_child(child: impl Fn(libc::c_int)) -> ChildEnd {
     ChildEnd { status, written }
 }
 
-/// Sets no_new_privs and loads; in a child. Exits with 99 where that fails.
+/// In a child: sets no_new_privs and loads. Exits with 99 if that fails.
 fn enter(filter: &SyscallFilter) -> Option<std::os::fd::OwnedFd> {
     // SAFETY: PR_SET_NO_NEW_PRIVS takes integers only.
     let rc = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
@@ -104,7 +104,7 @@ fn ask(call: &SyscallData) -> i32 {
     unsafe { *libc::__errno_location() }
 }
 
-/// What the kernel says to each call behind our filter.
+/// The kernel's result of each call behind our filter.
 fn answers(calls: &[SyscallData]) -> Vec<i32> {
     let filter = filter(DenyMode::Errno);
     let ended = in_child(|pipe| {
@@ -134,10 +134,10 @@ fn call(name: &str, args: [u64; 6]) -> SyscallData {
     }
 }
 
-/// CLONE_THREAD without CLONE_SIGHAND: the kernel itself would say EINVAL and make nothing.
+/// CLONE_THREAD without CLONE_SIGHAND: the kernel itself would return EINVAL and make nothing.
 const NO_THREAD: u64 = 0x0001_0000;
 
-/// (name, arguments, errno). Without the filter each of these would get another answer, or do nothing.
+/// (name, arguments, errno). Without the filter each of these would fail differently, or do nothing.
 const PROBES: &[(&str, [u64; 6], i32)] = &[
     ("io_uring_setup", [0, BAD, 0, 0, 0, 0], libc::ENOSYS),
     ("ptrace", [16, BAD, 0, 0, 0, 0], libc::EPERM),
@@ -212,7 +212,7 @@ const PROBES: &[(&str, [u64; 6], i32)] = &[
     ("mknod", [BAD, 0x6000, 0, 0, 0, 0], libc::EPERM),
 ];
 
-/// The same calls on their harmless side: they reach the kernel, which finds the arguments bad.
+/// The harmless versions of the same calls: they reach the kernel, which refuses the arguments.
 const CONTROLS: &[(&str, [u64; 6], i32)] = &[
     ("ioctl", [BAD, 0x5413, BAD, 0, 0, 0], libc::EBADF),
     ("clone", [NO_THREAD, 0, 0, 0, 0, 0], libc::EINVAL),

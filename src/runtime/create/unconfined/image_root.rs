@@ -1,5 +1,5 @@
 //! Resolves a mount's destination through the links of an image, also through dangling links: runc creates their
-//! target, and libcontainer refuses.
+//! target; libcontainer refuses them.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use crate::runtime::RuntimeError;
 
-/// As many links as the kernel follows in one path (path_resolution(7)).
+/// The kernel's limit of links in one path (path_resolution(7)).
 const MOST_LINKS: usize = 40;
 
 /// The root of an image.
@@ -28,8 +28,8 @@ impl ImageRoot {
             )))
     }
 
-    /// The path that a destination means in the container, without `..` and without links that the image has. Below
-    /// what is `covered` by an earlier mount the image's links do not count. After too many links the rest stays as it
+    /// The path that a destination means in the container, without `..` and without links of the image. The image's
+    /// links do not count below a path that an earlier mount has `covered`. After too many links the rest stays as it
     /// is: the kernel will refuse it.
     pub fn destination(&self, path: &Path, covered: &[PathBuf]) -> PathBuf {
         let mut done = PathBuf::from("/");
@@ -66,7 +66,7 @@ impl ImageRoot {
 
     fn link(&self, path: &Path) -> Option<PathBuf> {
         let link = self.at(path, OFlags::NOFOLLOW)?;
-        // Of nothing but a link: readlinkat(2) with an empty path says ENOENT of others.
+        // Links only: readlinkat(2) with an empty path fails with ENOENT on other files.
         let target = rustix::fs::readlinkat(&link, "", Vec::new()).ok()?;
         Some(PathBuf::from(OsString::from_vec(target.into_bytes())))
     }
@@ -92,7 +92,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn links_are_followed_within_the_image_whether_their_targets_are_there_or_not() {
+    fn links_are_followed_within_the_image_even_dangling_ones() {
         let dir = std::env::temp_dir().join(format!("resolve-in-{}", std::process::id()));
         std::fs::create_dir_all(dir.join("etc")).unwrap();
         symlink("../var/target", dir.join("etc/link")).unwrap();

@@ -1,8 +1,8 @@
-//! Splits a spec without a policy in two parts: libcontainer 0.7.0 does the first as runc would, and the container's
-//! first process does the second itself ([`crate::enforce::unconfined::setup`]). Opens everything for the second part
-//! while the host is in sight.
+//! Splits a spec without a policy in two parts. libcontainer 0.7.0 does the first as runc would. The container's init
+//! process does the second itself ([`crate::enforce::unconfined::setup`]). Opens everything for the second part while
+//! the host is in sight.
 //!
-//! This room is parity with runc alone: nothing in it stands for a wall.
+//! This folder is for parity with runc only: nothing in it is a wall.
 
 mod image_root;
 mod refused;
@@ -28,9 +28,9 @@ use user_namespace::user_namespace;
 
 pub use refused::MountRefusal;
 
-/// The remaining work, and the guards that must live while libcontainer works.
+/// The remaining work, and guards that must live while libcontainer works.
 pub struct UnconfinedParts {
-    /// For the container's first process.
+    /// For the container's init process.
     pub for_init: UnconfinedSetup,
     /// A user namespace that was made here; the spec names its descriptor.
     pub user_namespace: Option<OwnedFd>,
@@ -62,7 +62,7 @@ pub fn split(spec: &mut Spec, rootfs: &Path) -> Result<UnconfinedParts, RuntimeE
         let hidden = in_user_namespace && is_bind(&mount) && !can_reach(&mount);
         if is_special(&mount) || hidden || ours.iter().any(touches) {
             if destination == Path::new("/dev") {
-                // libcontainer makes its devices somewhere: not in what comes from the host.
+                // libcontainer makes its devices somewhere: not in a directory of the host.
                 kept.push(stand_in(&destination));
             }
             let source = source(&mount, user_namespace.as_ref(), propagation.as_deref())?;
@@ -90,7 +90,7 @@ pub fn split(spec: &mut Spec, rootfs: &Path) -> Result<UnconfinedParts, RuntimeE
     })
 }
 
-/// What comes at the end, when everything is mounted.
+/// The last steps, when everything is mounted.
 fn take_last_steps(spec: &mut Spec, for_init: &mut UnconfinedSetup) {
     if let Some(process) = spec.process_mut() {
         for_init.cwd = process.cwd().clone();
@@ -113,7 +113,7 @@ fn take_last_steps(spec: &mut Spec, for_init: &mut UnconfinedSetup) {
     }
 }
 
-/// Device nodes outside of /dev, which libcontainer refuses. In a user namespace nodes cannot be made, only bound.
+/// Device nodes outside of /dev, which libcontainer refuses. In a user namespace nodes can only be bound, not made.
 fn devices(spec: &mut Spec) -> Result<Vec<Device>, RuntimeError> {
     let bind = has_user_namespace(spec);
     let Some(linux) = spec.linux_mut() else {
@@ -158,17 +158,17 @@ fn is_id_mapped(mount: &Mount) -> bool {
     has(mount, &["idmap", "ridmap"]) || some(mount.uid_mappings()) || some(mount.gid_mappings())
 }
 
-/// Whether libcontainer cannot make a mount, or makes another one.
+/// Whether libcontainer cannot make a mount, or makes a different one.
 fn is_special(mount: &Mount) -> bool {
     let bind = is_bind(mount);
-    // Options of every file system, which libcontainer takes for attributes of the mount and loses.
+    // Options of every file system. libcontainer takes them for attributes of the mount and loses them.
     let of_superblock = !bind && has(mount, &["sync", "dirsync", "lazytime", "mand"]);
     let over_dev = bind && mount.destination() == Path::new("/dev");
     is_id_mapped(mount) || has(mount, &["tmpcopyup"]) || of_superblock || over_dev
 }
 
-/// Whether everybody can reach the source of a bind mount: libcontainer looks it up as the root of the container's user
-/// namespace, an unprivileged user on the node. libcontainer reports a missing source.
+/// Whether every user can reach the source of a bind mount: libcontainer looks it up as the root of the container's
+/// user namespace, an unprivileged user on the node. libcontainer reports a missing source.
 fn can_reach(mount: &Mount) -> bool {
     let source = mount.source().clone().unwrap_or_default();
     let Ok(source) = source.canonicalize() else {
@@ -181,12 +181,12 @@ fn can_reach(mount: &Mount) -> bool {
     source.ancestors().skip(1).all(open)
 }
 
-/// What is to be changed of a mount that libcontainer makes; it passes over these options.
+/// The changes to a mount that libcontainer makes; it ignores these options.
 fn changes_to(mount: &mut Mount) -> Option<MountStep> {
     let options = mount.options().clone().unwrap_or_default();
     let mut changes = mount_options::changes(&options);
     if !is_bind(mount) {
-        // A new file system has the attributes already, but for the one that libcontainer hands to the file system.
+        // A new file system has the attributes already, except the one that libcontainer hands to the file system.
         let links = |o: &&String| o.ends_with("symfollow");
         let only = mount_options::changes(options.iter().filter(links));
         if !mount_options::take_back(&options) {
@@ -202,7 +202,7 @@ fn changes_to(mount: &mut Mount) -> Option<MountStep> {
     })
 }
 
-/// A tmpfs without a mode of its own has that of the directory that it covers (runc); the kernel's is 1777.
+/// Gives a tmpfs without a mode the mode of the directory that it covers (runc); the kernel's default is 1777.
 fn own_mode(mount: &mut Mount, root: &ImageRoot, covered: &[PathBuf]) {
     let tmpfs = mount.typ().as_deref() == Some("tmpfs") && !is_bind(mount);
     let options = mount.options().clone().unwrap_or_default();

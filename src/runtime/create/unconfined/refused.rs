@@ -13,7 +13,7 @@ use crate::runtime::create::CreateError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MountRefusal {
-    /// libcontainer makes cgroup mounts, and this one comes too early for that.
+    /// libcontainer makes cgroup mounts too early for this one.
     #[error(
         "the cgroup mount at {0:?} lies over or below a mount that is made after it: put it first"
     )]
@@ -26,10 +26,10 @@ pub enum MountRefusal {
         /// Its file system.
         typ: String,
     },
-    /// One kind of ids is mapped.
+    /// A mount with uidMappings or gidMappings, but not both.
     #[error("the mount {0:?} has uidMappings or gidMappings without the other")]
     HalfMapped(PathBuf),
-    /// No kind is.
+    /// A mount that asks for mapped ids, without any mapping.
     #[error("the mount {0:?} requests mapped ids, but neither it nor the container has a mapping")]
     NotMapped(PathBuf),
     /// An option that a new mount cannot have.
@@ -51,30 +51,30 @@ pub enum MountRefusal {
         "the image's {asked:?} leads to {found:?}: use an image where it is a directory that does not change meanwhile"
     )]
     Moved {
-        /// Where it is asked for.
+        /// Its path in the spec.
         asked: PathBuf,
-        /// Where it would lie.
+        /// Where it would be mounted.
         found: PathBuf,
     },
-    /// Something in the place of the kernel's procfs.
+    /// A mount in place of the kernel's procfs.
     #[error("error mounting {source_path:?} to rootfs at {destination:?}: {why}")]
     Proc {
         /// What would be mounted.
         source_path: PathBuf,
         /// Its mount point.
         destination: PathBuf,
-        /// "it is inside /proc", say.
+        /// For example "it is inside /proc".
         why: &'static str,
     },
 }
 
-/// For `Err`.
+/// The error, for `Err`.
 pub(super) fn refused(why: MountRefusal) -> RuntimeError {
     CreateError::from(why).into()
 }
 
-/// `remount` makes no sense for a new mount: the kernel and runc refuse it, libcontainer drops it silently. `idmap` on a new
-/// file system is refused too.
+/// Refuses `remount` on a new mount, as the kernel and runc do; libcontainer drops it silently. Refuses `idmap` on a
+/// new file system too.
 pub(super) fn check_remount(mount: &Mount) -> Result<(), RuntimeError> {
     let option = match (has(mount, &["remount"]), is_bind(mount)) {
         (true, _) => "remount",
@@ -89,8 +89,8 @@ pub(super) fn check_remount(mount: &Mount) -> Result<(), RuntimeError> {
     }))
 }
 
-/// /dev, /proc and /sys must be real directories of the image: libcontainer works below them by path, and one of them may
-/// have become a symbolic link since the bundle was read (CVE-2023-27561).
+/// /dev, /proc and /sys must be real directories of the image: libcontainer works below them by path, and one of them
+/// may have become a symbolic link since the bundle was read (CVE-2023-27561).
 pub(super) fn check_kernels(asked: &Path, found: &Path) -> Result<(), RuntimeError> {
     let kernels = ["/dev", "/proc", "/sys"]
         .iter()
@@ -104,8 +104,8 @@ pub(super) fn check_kernels(asked: &Path, found: &Path) -> Result<(), RuntimeErr
     }))
 }
 
-/// Nothing but a procfs lies at /proc, and below it only what lxcfs emulates (runc's list): a program that reads its own
-/// labels and ids from /proc must not be told others (CVE-2019-16884).
+/// Allows only a procfs at /proc, and below it only what lxcfs emulates (runc's list). A program that reads its own
+/// labels and ids from /proc must not get false ones (CVE-2019-16884).
 pub(super) fn check_proc(mount: &Mount, destination: &Path) -> Result<(), RuntimeError> {
     const EMULATED: &[&str] = &[
         "/proc/cpuinfo",

@@ -1,4 +1,4 @@
-//! The sources of mounts that the container's first process makes itself, opened and changed while the host is in sight.
+//! The sources of mounts that the init process makes itself, opened and changed while the host is in sight.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -73,8 +73,8 @@ fn kind_of(path: &Path) -> Result<FileKind, RuntimeError> {
     Ok(FileKind::of(stat.st_mode))
 }
 
-/// What a copy would have inherited in the container's own mount namespace, whose mounts libcontainer makes slaves of the
-/// host's, or private, or keeps shared.
+/// Sets the propagation that a copy would have inherited in the container's own mount namespace. libcontainer makes its
+/// mounts slaves of the host's, or private, or keeps them shared.
 fn inherit(tree: &OwnedFd, propagation: Option<&str>) -> std::io::Result<()> {
     let kind = match propagation {
         Some(shared) if shared.contains("shared") => return Ok(()),
@@ -91,7 +91,7 @@ fn apply(tree: &OwnedFd, changes: &Changes) -> std::io::Result<()> {
     kinds.try_for_each(|(kind, reach)| change(tree.as_fd(), Bits::default(), Some(*kind), *reach))
 }
 
-/// Maps the ids of a bind mount as it asks for: by its own maps, or by those of the container's user namespace.
+/// Maps the ids of a bind mount as it requests: by its own maps, or by those of the container's user namespace.
 fn map(tree: &OwnedFd, mount: &Mount, container: Option<&OwnedFd>) -> Result<(), RuntimeError> {
     if !is_id_mapped(mount) {
         return Ok(());

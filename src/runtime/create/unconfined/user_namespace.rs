@@ -1,4 +1,4 @@
-//! The container's user namespace, where libcontainer cannot make it or a mount needs it beforehand.
+//! The container's user namespace, if libcontainer cannot make it or a mount needs it first.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
@@ -10,8 +10,8 @@ use super::is_id_mapped;
 use crate::runtime::RuntimeError;
 use crate::sys::user::make_namespace;
 
-/// Makes the container's user namespace where libcontainer could not, or where a mount needs it beforehand:
-/// libcontainer calls newuidmap(1) for more than one mapping, which root does not need.
+/// Makes the container's user namespace if libcontainer cannot, or if a mount needs it first. libcontainer calls
+/// newuidmap(1) for more than one mapping; root does not need that.
 pub(super) fn user_namespace(spec: &mut Spec) -> Result<Option<OwnedFd>, RuntimeError> {
     let mapped = spec.mounts().iter().flatten().any(is_id_mapped);
     let Some(linux) = spec.linux_mut() else {
