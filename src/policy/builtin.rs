@@ -1,6 +1,6 @@
-//! The policies that are part of the program.
+//! The policies that are built into the program.
 
-/// Name and text of each, tightest first. They are parsed when needed: this is on the way of every start.
+/// Name and text of each, tightest first. Parsed only when needed: every start passes here.
 pub const BUILTIN: [(&str, &str); 3] = [
     ("strict", include_str!("../../policies/strict.toml")),
     ("standard", include_str!("../../policies/standard.toml")),
@@ -12,10 +12,10 @@ pub fn is_builtin(name: &str) -> bool {
     text(name).is_some()
 }
 
-/// What applies where nobody chose anything.
+/// Applies if nothing chooses a policy.
 pub(super) const DEFAULT: &str = "standard";
 
-/// What limits where the node's file names no ceiling.
+/// The ceiling if the node's file names none.
 pub(super) const CEILING: &str = "permissive";
 
 /// The text of a built-in policy.
