@@ -1,4 +1,4 @@
-//! `run` in the foreground: exit codes, signals, descriptors, what stays.
+//! `run` in the foreground: exit codes, signals, descriptors, and what is kept.
 
 use std::io::Read;
 use std::process::Stdio;
