@@ -21,7 +21,7 @@ fn block(mark: &str) -> Vec<String> {
 }
 
 #[test]
-fn direct_every_rule_of_the_page_on_agents_leads_to_its_model() {
+fn direct_every_rule_of_the_page_on_agents_allows_its_model() {
     let hosts = [
         ("claude ", "api.anthropic.com"),
         ("codex ", "api.openai.com"),

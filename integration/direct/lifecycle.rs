@@ -131,7 +131,7 @@ fn direct_run_ends_as_its_program_does() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn direct_of_two_creations_of_one_id_one_wins() {
+fn direct_of_two_creations_of_one_id_only_one_succeeds() {
     let node = Node::new();
     let id = &id("race");
     let bundle = node.bundle("bundle", &node.config(&["sleep", "100"]));

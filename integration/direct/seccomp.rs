@@ -150,7 +150,7 @@ pub(super) fn run(node: &Node, runtime: Runtime, config: &Value) -> Finished {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn direct_an_agent_answers_for_a_container_and_what_is_executed_in_it() {
+fn direct_an_agent_answers_for_a_container_and_its_exec_processes() {
     let node = Node::new();
     for runtime in BOTH {
         for no_new_privs in [true, false] {

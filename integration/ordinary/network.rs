@@ -96,7 +96,7 @@ fn the_proxy_says_that_no_rule_concerns_the_container_itself() {
 /// the reason is in the status line, which clients show even if they do not read the body.
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn a_denial_says_why_in_the_status_line() {
+fn a_denial_has_its_reason_in_the_status_line() {
     let docker = Docker::connect();
     let _turn = witness();
     let agent = Agent::start(&docker, &[runtime(), "--annotation", ALLOW]);

@@ -186,7 +186,7 @@ impl Drop for Renamed<'_> {
 /// one.
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn m2_a_container_named_like_another_ones_id_takes_nothing_over() {
+fn m2_a_container_named_like_another_containers_id_takes_nothing_over() {
     let docker = Docker::connect();
     let allow = "dev.agentbox.network.allow=api.example.test";
     let victim = Agent::start(&docker, &[runtime(), "--annotation", allow]);

@@ -22,7 +22,7 @@ fn bound(options: &'static [&'static str]) -> String {
 
 #[test]
 #[ignore = "needs a rig: hack/test"]
-fn propagation_is_as_asked() {
+fn propagation_is_as_requested() {
     for (options, expect) in [
         (&["rbind"][..], "master"),
         (&["rbind", "rprivate"], "relatime -"),
@@ -41,7 +41,7 @@ fn propagation_is_as_asked() {
 
 #[test]
 #[ignore = "needs a rig: hack/test"]
-fn attributes_are_as_asked() {
+fn attributes_are_as_requested() {
     for (options, expect) in [
         (&["rbind", "nosymfollow"][..], "nosymfollow"),
         (&["rbind", "rro"], "/below ro,"),
@@ -154,7 +154,7 @@ fn a_read_only_path_keeps_its_other_attributes() {
 
 #[test]
 #[ignore = "needs a rig: hack/test"]
-fn nothing_lies_over_proc() {
+fn no_mount_covers_proc() {
     for destination in ["/proc", "/proc/sys/kernel/hostname", "/proc/self"] {
         let text = same(|t| {
             let file = t.scratch.file("file", "");

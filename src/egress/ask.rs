@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn an_approval_by_number_for_one_connection_is_that_connections() {
+    fn an_approval_by_number_applies_only_to_that_connection() {
         let (mut asks, host) = (AskQueue::default(), name("b.test"));
         let mut wait = || {
             asks.wait(PendingConnection {

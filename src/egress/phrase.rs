@@ -110,7 +110,7 @@ mod tests {
 
     /// an agent repeats the reason to its user.
     #[test]
-    fn says_who_what_and_why_on_one_line() {
+    fn a_phrase_has_the_source_the_host_and_the_reason_on_one_line() {
         assert_eq!(
             phrase(
                 Some("files.example.org:443"),

@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_means_one_request_to_one_host() {
+    fn a_head_has_one_request_to_one_host() {
         for text in [
             "GET /x HTTP/1.1\r\nHost: a.test\r\n\r\n",
             "GET /y/../x HTTP/1.1\r\nhost: A.TEST.:443\r\n\r\n",

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_a_bound() {
+    fn other_texts_are_refused() {
         for text in [
             "",
             "0",

@@ -3,7 +3,8 @@
 //! ```text
 //! rule = "git:" ("read" | "push") " " host [":" port] "/" path
 //! ```
-//! The path names a repository, with `*` and `**` as in a request rule. Without an asterisk it also means `PATH.git`.
+//! The path names a repository, with `*` and `**` as in a request rule. Unless it ends with `*` or `.git`, it also means
+//! `PATH.git`.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preset_stands_behind_its_sign() {
+    fn a_preset_has_an_at_sign_before_its_name() {
         assert!("@Python".parse::<RuleItem>().is_err());
         assert!("@".parse::<RuleItem>().is_err());
         assert_eq!(

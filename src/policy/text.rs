@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_in_a_message_is_as_long_as_a_person_reads() {
+    fn a_list_in_a_message_is_bounded() {
         assert_eq!(few([""; 0], 20), "nothing");
         assert_eq!(few(["a", "b"], 20), "a, b");
         assert_eq!(

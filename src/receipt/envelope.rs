@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn one_flipped_bit_is_found_wherever_it_is() {
+    fn one_flipped_bit_is_found_anywhere() {
         let key = key();
         let envelope = Envelope::sign(b"{\"exit\":0}", &key);
         let bytes = |text: &str| BASE64.decode(text.as_bytes()).unwrap();

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn no_limit_is_none() {
+    fn an_absent_limit_is_unlimited() {
         assert_eq!(
             CurrentLimits::parse("max 100000\n", "max\n"),
             CurrentLimits::default()

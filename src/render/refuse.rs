@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_of_namespace_comes_once() {
+    fn a_kind_of_namespace_is_listed_once() {
         let mut spec = Spec::default();
         let mut linux = spec.linux().clone().unwrap_or_default();
         let pid = || {

@@ -105,7 +105,7 @@ fn decided(spec: &Spec, node: &str) -> DecidedPlan {
 }
 
 #[test]
-fn normalising_names_mount_sources_for_libcontainer() {
+fn normalising_adds_mount_sources_and_empty_capability_sets() {
     let mut spec = parse(engine());
     normalise(&mut spec);
     assert_eq!(

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_holds_is_0_and_one_finding_changes_that() {
+    fn the_exit_code_is_0_only_if_all_promises_hold() {
         let held = all(Finding::held("x"));
         assert_eq!(report(&promise(), &held).exit_code(), 0);
         for (outcome, code) in [(Finding::not_held("y"), 1), (Finding::not_tried("y"), 2)] {

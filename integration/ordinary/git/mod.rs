@@ -178,7 +178,7 @@ const ODD: [&str; 12] = [
 /// Even files that no pattern ignores are left alone by each git command, and the node keeps no trace of that.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_1_git_is_told_of_what_is_hidden() {
+fn a_1_git_is_told_to_ignore_hidden_files() {
     let docker = Docker::connect();
     let project = Repository::new("told");
     project.git(&["config", "core.untrackedCache", "true"]).ok();

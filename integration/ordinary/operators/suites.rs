@@ -49,7 +49,7 @@ fn s_3_a_second_read_only_mount_of_a_hierarchy_does_not_prevent_deletion() {
 
 #[test]
 #[ignore = "needs an engine: hack/rig"]
-fn s_6_s_9_a_limit_that_prevents_the_start_is_refused_by_name() {
+fn s_6_s_9_a_limit_or_capability_that_prevents_the_start_is_refused_by_name() {
     let node = Node::new();
     let refused = |policy: &str, config: &serde_json::Value| {
         let bundle = node.bundle("suites-refused", config);

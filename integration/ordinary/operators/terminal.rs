@@ -86,7 +86,7 @@ fn a_full_disk_is_an_error_that_says_so() {
 }
 
 #[test]
-fn u_all_2_an_error_at_a_terminal_is_one_plain_sentence_and_in_a_log_a_line() {
+fn u_all_2_an_error_is_a_plain_sentence_at_a_terminal_and_a_line_in_a_log() {
     let program = agentbox().get_program().to_str().unwrap().to_owned();
     let at_a_terminal = |arguments: &str| {
         let line = format!("{program} {arguments}");

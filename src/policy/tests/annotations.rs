@@ -231,7 +231,7 @@ fn a_hostile_key_is_refused_bounded_and_without_control_characters() {
 }
 
 #[test]
-fn keys_of_others_are_ignored_whatever_they_say() {
+fn keys_of_other_programs_are_ignored() {
     let huge = "agentbox".repeat(100_000);
     let mut everything = case();
     for (key, value) in [
@@ -273,7 +273,7 @@ fn a_value_has_at_most_64_kib() {
 }
 
 #[test]
-fn a_bad_value_names_the_key_the_value_and_what_is_allowed() {
+fn an_error_names_the_key_the_bad_value_and_the_allowed_ones() {
     for (field, value, part) in [
         ("policy", "", "\"\" is not a policy's name"),
         ("policy", "Strict", "\"Strict\" is not a policy's name"),

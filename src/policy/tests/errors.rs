@@ -362,7 +362,7 @@ pub(super) fn bases(number: usize) -> Case {
 }
 
 #[test]
-fn every_error_says_where_what_and_what_is_allowed() {
+fn every_error_names_the_place_the_fault_and_the_allowed_values() {
     let mut seen = BTreeSet::new();
     for (case, name, message) in table() {
         let error = case.error();
@@ -376,7 +376,7 @@ fn every_error_says_where_what_and_what_is_allowed() {
 }
 
 #[test]
-fn every_error_is_one_line_that_can_be_read() {
+fn every_error_is_one_readable_line() {
     for (case, _, _) in table() {
         let message = case.error().to_string();
         assert!(!message.contains(char::is_control) && !message.ends_with('.'));

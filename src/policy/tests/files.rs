@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_file_takes_from_its_base_what_it_leaves_out() {
+fn a_file_takes_missing_fields_from_its_base() {
     let policy = case()
         .file(
             "team",
@@ -144,7 +144,7 @@ fn a_file_has_only_fields_of_a_policy() {
 }
 
 #[test]
-fn hostile_files_are_errors_and_nothing_worse() {
+fn hostile_files_are_only_errors() {
     let nested = format!("network = {}{}", "[".repeat(30_000), "]".repeat(30_000));
     let inline = "a = {".repeat(10_000);
     for text in [
@@ -172,7 +172,7 @@ fn example(marker: &str) -> String {
 }
 
 #[test]
-fn the_documented_files_do_what_the_documentation_says() {
+fn the_documented_files_work_as_documented() {
     let config = NodeConfig::parse(&example("policy-dir")).unwrap();
     let unchanged = NodeConfig {
         default: Some("standard".parse().unwrap()),

@@ -19,7 +19,7 @@ fn ours() -> Case {
 }
 
 #[test]
-fn u_b11_an_annotation_adds_to_what_the_policy_lists() {
+fn u_b11_an_annotation_adds_to_the_policys_list() {
     let asked = |value: &str| ours().field("policy", "ours").field("network.allow", value);
     let resolved = asked("+,model.test:8443").resolved();
     assert_eq!(

@@ -148,7 +148,7 @@ const LOOSEN: [Field; 13] = [
 const DEBUGGERS: [&str; 3] = ["process_vm_readv", "process_vm_writev", "ptrace"];
 
 #[test]
-fn the_built_in_policies_are_what_the_design_says() {
+fn the_built_in_policies_follow_the_design() {
     let nine: BTreeSet<Capability> = Capability::ORDINARY.into();
     let all: BTreeSet<EphemeralDir> = [
         EphemeralDir::Tmp,

@@ -303,7 +303,7 @@ fn narrowing_a_default_opens_nothing() {
 }
 
 #[test]
-fn without_a_ceiling_the_chosen_policy_limits_what_annotations_ask() {
+fn without_a_ceiling_the_chosen_policy_limits_annotations() {
     // Fields that `standard` lets annotations loosen.
     for (field, value) in [
         ("network.allow", "a.test"),
@@ -497,7 +497,7 @@ fn a_default_above_its_own_ceiling_is_the_nodes_fault_and_not_the_containers() {
 }
 
 #[test]
-fn each_field_says_where_it_came_from() {
+fn each_field_has_its_origin() {
     let resolved = case()
         .file(
             "team",

@@ -208,7 +208,7 @@ fn lets(ceiling: &Network, host: &Host, port: u16) -> bool {
 }
 
 #[test]
-fn nothing_is_reached_that_a_ceiling_does_not_let_through() {
+fn no_host_is_reached_beyond_a_ceiling() {
     let mut dice = Dice(0xeb_5eed);
     let (mut reached, mut closed) = (0, 0);
     for _ in 0..ROUNDS {

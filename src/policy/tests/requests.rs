@@ -24,7 +24,7 @@ fn an_annotation_and_a_file_list_requests_alike() {
 }
 
 #[test]
-fn a_ceiling_compares_requests_exactly_and_names_one_that_is_too_much() {
+fn a_ceiling_compares_requests_exactly_and_names_one_beyond_it() {
     let api = "https://api.test.example";
     for (ceiling, asked) in [
         ("allow = ['* https://api.test.example']", "GET,POST {}/x/**"),
@@ -99,7 +99,7 @@ fn denials_of_requests_stay() {
 
 /// The hosts that no connection rule may name, no request rule may name.
 #[test]
-fn hosts_of_strangers_need_the_nodes_leave() {
+fn hosts_of_strangers_need_the_nodes_permission() {
     for rule in [
         "GET https://*/**",
         "GET https://*.github.io/**",

@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_has_ended_when_none_of_its_threads_runs() {
+    fn a_process_has_ended_if_no_thread_runs() {
         for (state, threads, ended) in [
             ("Z (zombie)", 0, true),
             ("Z (zombie)", 1, true),

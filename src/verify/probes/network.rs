@@ -399,7 +399,7 @@ mod tests {
     use crate::verify::probe::Outcome;
 
     #[test]
-    fn a_resolved_name_is_told_from_a_refusal() {
+    fn a_resolved_name_differs_from_a_refusal() {
         let mut answer = question(KNOWN_NAME);
         answer[2] |= 0x80;
         answer[3] = 0x83;
