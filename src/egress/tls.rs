@@ -66,7 +66,7 @@ pub enum FirstBytes {
     Tls,
     /// An SSLv2 greeting.
     OldGreeting,
-    /// The beginning of either, with more bytes to come.
+    /// May become an SSLv2 greeting with the next bytes.
     Open,
     /// Something else.
     Other,
@@ -102,7 +102,7 @@ pub struct ClientWatch {
     /// The bytes so far of the next record's header.
     header: Vec<u8>,
     greetings: u32,
-    /// New greetings for [`Self::take_greetings`], without the borders of records.
+    /// The latest greeting that was not taken yet, without the borders of records.
     unseen: Vec<u8>,
 }
 
@@ -125,7 +125,7 @@ impl ClientWatch {
         self.greetings > 0
     }
 
-    /// The greetings since the last call, joined from their records.
+    /// The latest greeting since the last call, joined from its records.
     pub fn take_greetings(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.unseen)
     }

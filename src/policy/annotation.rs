@@ -241,7 +241,7 @@ fn meant<'a>(name: &str, keys: &'a [String]) -> Option<&'a str> {
 
 /// Whether a key looks like a misspelling of one of ours.
 fn reads_as_ours(key: &str) -> bool {
-    // A key longer than Kubernetes allows (253 + 63) is no typo of ours. The plain test above the limit still applies.
+    // A key longer than Kubernetes allows (253 + 63) is no typo of ours; the test for the word itself still applies.
     const TYPED: usize = 320;
     if fold(key).contains(OURS) {
         return true;
