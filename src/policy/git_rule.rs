@@ -3,7 +3,7 @@
 //! ```text
 //! rule = "git:" ("read" | "push") " " host [":" port] "/" path
 //! ```
-//! The path names a repository, with `*` and `**` as in a request rule. Unless it ends with `*` or `.git`, it also means
+//! The path names a repository, with `*` and `**` as in a request rule. Without a final `*` or `.git`, it also means
 //! `PATH.git`.
 
 use std::collections::BTreeSet;
