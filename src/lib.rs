@@ -15,21 +15,21 @@
 //! ```
 //!
 //! The **policy** is the operator's request, the **plan** the decision for one container, the **spec** an OCI
-//! config.json. **init** is the container's first process, a **tenant** a process of `exec`. The **sidecar** is the
-//! one companion process of a container. A **wall** is one dimension of enforcement. docs/design.md has the picture of
+//! config.json. **init** is the container's init process, a **tenant** an exec process. The **sidecar** is a
+//! container's only companion process. A **wall** is one dimension of enforcement. docs/design.md has the picture of
 //! the processes, the order of steps with its reasons, and a table of where to look.
 //!
 //! | Module | Purpose | May |
 //! |---|---|---|
-//! | [`policy`] | text -> [`policy::Policy`] | nothing but compute |
-//! | [`plan`] | policy, spec, facts -> [`plan::Plan`] | nothing but compute |
-//! | [`seccomp`] | rules and the engine's profile -> one program | nothing but compute |
-//! | [`egress`] | rules, names, heads -> verdicts | nothing but compute |
-//! | [`devices`] | device rules -> a program for cgroup v2 | nothing but compute |
-//! | [`audit`] | events -> lines that hold each other, and back | nothing but compute |
-//! | [`receipt`] | a run -> a signed statement | nothing but compute |
-//! | [`render`] | plan -> spec, files, words | nothing but compute |
-//! | [`kernel`] | words of the kernel's interfaces that several share | nothing but compute |
+//! | [`policy`] | text -> [`policy::Policy`] | only compute |
+//! | [`plan`] | policy, spec, facts -> [`plan::Plan`] | only compute |
+//! | [`seccomp`] | rules and the engine's profile -> one program | only compute |
+//! | [`egress`] | rules, names, heads -> verdicts | only compute |
+//! | [`devices`] | device rules -> a program for cgroup v2 | only compute |
+//! | [`audit`] | events -> lines in a hash chain, and back | only compute |
+//! | [`receipt`] | a run -> a signed statement | only compute |
+//! | [`render`] | plan -> spec, files, text | only compute |
+//! | [`kernel`] | terms of the kernel's interfaces that several modules share | only compute |
 //! | [`probe`] | kernel and files -> facts | read |
 //! | [`runtime`] | the life of a container | everything, in order |
 //! | [`cgroup`] | cgroups of both versions: places, limits, statistics, devices | read and write cgroups |
@@ -43,7 +43,7 @@
 //! | [`install`] | `agentbox install`: registration with engines, and its removal | write files of root's |
 //! | [`sys`] | system calls, the only `unsafe` | make them, and decide nothing |
 //! | [`cli`] | the command line as plain data, and its help | parse |
-//! | [`log`] | the log for engines, and sentences for people | write one line each |
+//! | [`log`] | the log for engines, and sentences for users | write one line each |
 //! | [`cmd`] | one verb each | print |
 
 pub mod audit;

@@ -1,7 +1,8 @@
-//! The log that engines read: one line an event, in runc's (logrus') two forms; and for a person at a terminal, a sentence.
+//! The log that engines read: one line per event, in runc's (logrus') two formats. A user at a terminal gets a
+//! sentence.
 //!
 //! Docker and containerd show the last error of `--log` to their user. libcontainer logs each failure at every level
-//! it passes; without `--debug` only our own lines are written, each of at most [`MESSAGE`] characters. Its errors
+//! that it passes. Without `--debug` only our own lines are written, each of at most [`MESSAGE`] characters. Its errors
 //! often lack the cause, which it logged earlier, mostly in the container's process: [`keep_causes`] keeps that line
 //! for the error's text.
 
@@ -24,7 +25,7 @@ struct Logger {
     debug: bool,
 }
 
-/// Form of a log line.
+/// Format of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
     /// `time="..." level=error msg="..."`
@@ -38,7 +39,7 @@ pub enum LogFormat {
 enum LogReader {
     /// An engine, or a file.
     Engine(LogFormat),
-    /// A person at a terminal.
+    /// A user at a terminal.
     Person,
 }
 
@@ -52,7 +53,7 @@ impl LogReader {
     }
 }
 
-/// Where standard error leads.
+/// The target of standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stderr {
     Terminal,
@@ -64,26 +65,26 @@ enum Stderr {
 pub enum Verbosity {
     /// agentbox's own warnings and errors.
     Warnings,
-    /// All lines, those of libraries too.
+    /// All lines, including those of libraries.
     Debug,
 }
 
 static LOGGER: OnceLock<Logger> = OnceLock::new();
 
-/// Both ends of a pipe that the container's process inherits: what libcontainer logs as errors.
+/// Both ends of a pipe that the container's process inherits, for libcontainer's error messages.
 static CAUSES: OnceLock<(OwnedFd, OwnedFd)> = OnceLock::new();
 
-/// From here on, libcontainer's errors are kept for [`first_cause`], those of processes that it clones too.
+/// From now on, keeps libcontainer's errors for [`first_cause`], also those of processes that it clones.
 pub fn keep_causes() -> std::io::Result<()> {
     use rustix::pipe::{PipeFlags, pipe_with};
-    // Not blocking: whoever fills it loses lines, never time.
+    // Non-blocking: a full pipe loses lines but delays no process.
     let ends = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-    // A second call in one process (`wrap`) goes on with the first's.
+    // A second call in one process (`wrap`) keeps the first pipe.
     let _kept = CAUSES.set(ends);
     Ok(())
 }
 
-/// What libcontainer logged first since this was asked last: the innermost cause.
+/// The first message of libcontainer since the last call: the innermost cause.
 pub fn first_cause() -> Option<String> {
     let mut text = vec![0; 4096];
     let n = rustix::io::read(&CAUSES.get()?.0, &mut text).ok()?;
@@ -93,7 +94,7 @@ pub fn first_cause() -> Option<String> {
 }
 
 /// Opens the log.
-/// To `path`, or standard error without one; in `form`, or the form that its reader is likely to want.
+/// To `path`, or standard error without one; in `form`, or the format that its reader is likely to want.
 pub fn init(
     path: Option<&Path>,
     form: Option<LogFormat>,
@@ -126,7 +127,7 @@ pub fn init(
     Ok(())
 }
 
-/// Reports why the verb failed: in the log, and on standard error where a person looks.
+/// Reports why the verb failed: in the log, and on standard error for users.
 pub fn fatal(error: &anyhow::Error) {
     log::error!("{error:#}");
     let to_file = LOGGER.get().is_some_and(|l| l.file.is_some());
@@ -135,7 +136,7 @@ pub fn fatal(error: &anyhow::Error) {
     }
 }
 
-/// A line on standard error, where anybody reads it: `eprintln!` would end the program with a panic where nobody does.
+/// Prints a line on standard error and ignores errors: `eprintln!` would panic if it is closed.
 pub fn complain(text: &str) {
     let whole = LOGGER.get().is_some_and(|l| l.debug);
     let text = match whole {
@@ -171,7 +172,7 @@ impl log::Log for Logger {
             &message,
             &chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Nanos, true),
         );
-        // A log that cannot be written must not stop a container from being deleted.
+        // A log that cannot be written must not prevent a container's deletion.
         let _written = match &self.file {
             Some(file) => file
                 .lock()
@@ -250,7 +251,7 @@ mod tests {
         }
     }
 
-    /// L3: a terminal that shows a log obeys nobody in it, and shows it in its order.
+    /// L3: a message gives a terminal no commands, and appears in its order.
     #[test]
     fn l3_nothing_in_a_message_is_obeyed_by_a_terminal() {
         let hostile = "a\u{9b}2J\u{7f}\u{202e}b\u{2066}c\u{200b}\u{e0041}\u{2028}d\u{e9}";
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn u_all_2_a_person_at_a_terminal_gets_a_sentence_and_an_engine_its_line() {
+    fn u_all_2_a_user_at_a_terminal_gets_a_sentence_and_an_engine_its_line() {
         let said = line(LogReader::Person, Level::Error, "line 3 (\"alow\")", "-");
         assert_eq!(said, "agentbox: line 3 (\"alow\")\n");
         let said = line(LogReader::Person, Level::Warn, "w", "-");

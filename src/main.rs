@@ -1,4 +1,4 @@
-//! argv -> verb -> exit code. The only place that prints an error.
+//! argv -> verb -> exit code. Errors are printed only here.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use agentbox::runtime::hooks;
 use agentbox::{cmd, log, sidecar, verify};
 
 fn main() -> ExitCode {
-    // Before anything is allocated for the command line: the sidecar stays small.
+    // First, before anything is allocated for the command line, so that the sidecar stays small.
     if std::env::args_os()
         .nth(1)
         .is_some_and(|verb| verb == "sidecar")
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
                 0
             };
             return match error.print() {
-                // Nobody reads on.
+                // A broken pipe is no failure: the reader has stopped.
                 Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
                 _ => ExitCode::from(code),
             };

@@ -7,7 +7,7 @@ fn file(path: &str) -> String {
     std::fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
-/// The commands of the block that is marked `agents`, each on one line.
+/// The commands of the block marked `agents`, each on one line.
 fn commands() -> Vec<String> {
     block("agents")
 }
@@ -21,7 +21,7 @@ fn block(mark: &str) -> Vec<String> {
 }
 
 #[test]
-fn direct_every_rule_of_the_page_on_agents_leads_to_its_model() {
+fn direct_every_rule_of_the_page_on_agents_allows_its_model() {
     let hosts = [
         ("claude ", "api.anthropic.com"),
         ("codex ", "api.openai.com"),
@@ -51,7 +51,7 @@ fn direct_every_rule_of_the_page_on_agents_leads_to_its_model() {
 }
 
 #[test]
-fn direct_the_command_without_a_key_lets_its_model_be_asked_and_nothing_else() {
+fn direct_the_command_without_a_key_allows_only_requests_to_its_model() {
     let commands = block("keyless");
     let [command] = &commands[..] else {
         panic!("{commands:?}")
@@ -73,9 +73,9 @@ fn direct_the_command_without_a_key_lets_its_model_be_asked_and_nothing_else() {
     assert_eq!(check("POST https://api.openai.com/v1/responses"), 1);
 }
 
-/// What stands on the page is a node's file that is read, and its secret fits the command.
+/// The page's node file parses, and its secret fits the command.
 #[test]
-fn direct_the_nodes_file_of_the_page_on_agents_is_one() {
+fn direct_the_node_file_of_the_page_on_agents_is_valid() {
     let page = file("docs/agents.md");
     let blocks = page.split("```toml\n# /etc/agentbox/config.toml\n");
     let block = blocks.last().unwrap().split("```").next().unwrap();
@@ -92,7 +92,7 @@ fn direct_the_nodes_file_of_the_page_on_agents_is_one() {
 }
 
 #[test]
-fn direct_every_option_of_the_page_on_agents_is_one_that_hack_agents_tries() {
+fn direct_hack_agents_tries_every_option_of_the_page_on_agents() {
     let script = file("hack/agents.d/inner.sh");
     let mut seen = 0;
     for command in commands() {
@@ -122,7 +122,7 @@ fn direct_every_login_of_the_page_on_agents_is_a_credential() {
     assert!(seen >= 6);
 }
 
-/// Annotations of a command of `docker run`.
+/// The annotations of a `docker run` command.
 fn annotations(command: &str) -> Vec<&str> {
     let given = command.split("--annotation ").skip(1);
     let one = |text: &'_ str| match text.strip_prefix('\'') {
@@ -133,7 +133,7 @@ fn annotations(command: &str) -> Vec<&str> {
 }
 
 #[test]
-fn direct_the_ceiling_of_the_page_on_agents_lets_a_container_ask_for_its_login() {
+fn direct_the_ceiling_of_the_page_on_agents_allows_a_container_its_login() {
     let page = file("docs/agents.md");
     let between = |mark: &str| {
         let block = page.split(mark).nth(1).unwrap();
@@ -156,7 +156,7 @@ fn direct_the_ceiling_of_the_page_on_agents_lets_a_container_ask_for_its_login()
     };
     assert_eq!(annotations(&command).len(), 3);
     with("meant.toml", "ceiling = \"agents\"").ok();
-    // The control: without the ceiling no annotation gives a login away.
+    // The control: without the ceiling, no annotation makes a login visible.
     let refused = with("control.toml", "").failed();
     assert!(refused.contains("filesystem.credentials"), "{refused}");
 }

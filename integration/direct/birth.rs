@@ -1,4 +1,4 @@
-//! The first process and its cgroup, when somebody on the node freezes it or the caller cannot be told of it.
+//! The init process and its cgroup, if another process on the node freezes it or the caller cannot get its pid.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ fn id(name: &str) -> String {
     format!("{name}-{}", std::process::id())
 }
 
-/// A cgroup that can be frozen: of the freezer's hierarchy on v1. Thawed and removed when dropped.
+/// A cgroup that can be frozen (on v1, of the freezer's hierarchy). Thawed and removed when dropped.
 struct Freezer {
     name: String,
     dir: PathBuf,
@@ -42,7 +42,7 @@ impl Freezer {
         fs::write(file, text).unwrap();
     }
 
-    /// The cgroup below it where a container is to be.
+    /// The cgroup below it for a container.
     fn below(&self) -> String {
         format!("/{}/child", self.name)
     }
@@ -83,22 +83,22 @@ fn direct_a_cgroup_below_a_frozen_one_is_refused_at_once() {
         );
         assert!(begun.elapsed() < Duration::from_secs(45), "{policy}");
         assert!(node.leftovers(&id).is_empty(), "{:?}", node.leftovers(&id));
-        // The control: the same bundle, when it is thawed.
+        // The control: the same bundle, after thawing.
         freezer.set(false);
         node.call(&create(policy, &bundle, &id)).ok();
         node.call(&["delete", "--force", &id]).ok();
     }
 }
 
-/// No verb waits for ever: a process in a freezer of cgroup v1 does not even die.
+/// No verb waits for ever. In a freezer of cgroup v1, a process does not even die.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn direct_a_cgroup_that_is_frozen_during_create_holds_it_up_for_a_time_only() {
+fn direct_a_cgroup_that_is_frozen_during_create_delays_it_only_for_a_time() {
     let node = Node::new();
     let freezer = Freezer::new("freezing");
     let mut config = node.config(&["sleep", "100"]);
     config["linux"]["cgroupsPath"] = json!(freezer.below());
-    // Frozen when the container's cgroup appears, and so before its process is ready; another try where that was too late.
+    // Freeze when the container's cgroup appears, before its process is ready. If that was too late, try again.
     let held_up = (0..20).find_map(|number| {
         let id = id(&format!("freezing{number}"));
         let bundle = node.bundle(&id, &config);
@@ -122,14 +122,14 @@ fn direct_a_cgroup_that_is_frozen_during_create_holds_it_up_for_a_time_only() {
     let (id, said, took) = held_up.expect("20 containers were made before they were frozen");
     assert!(said.contains("30 s") || said.contains("frozen"), "{said}");
     assert!(took < Duration::from_secs(100), "{took:?}");
-    // Then it dies, and `delete` finds what it left.
+    // After thawing it dies, and `delete` removes the rest.
     freezer.set(false);
     node.call(&["delete", "--force", &id]).ok();
     assert!(node.leftovers(&id).is_empty(), "{:?}", node.leftovers(&id));
     assert!(!freezer.dir.join("child").exists());
 }
 
-/// As runc: whoever asked for the number and does not get it would not know of the container.
+/// As runc: a caller that requested the pid and does not get it would not know of the container.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn direct_create_fails_where_the_pid_file_cannot_be_written() {

@@ -1,11 +1,11 @@
-//! CDI devices and GPU hooks: engines write them into config.json as a node, a mount, a variable and a hook, which is how
-//! they come here. Each is judged by itself.
+//! CDI devices and GPU hooks. Engines write them into config.json as a node, a mount, a variable and a hook, as here.
+//! Each is checked by itself.
 
 use serde_json::{Value, json};
 
 use super::Node;
 
-/// What an engine makes of a CDI device (container device interface, `containerEdits`).
+/// A CDI device (container device interface, `containerEdits`) in an engine's config.json.
 fn edited(node: &Node, hook: &str) -> Value {
     let library = node.scratch.file("driver/libdriver.so", "the library");
     let mut config = node.config(&[

@@ -1,4 +1,4 @@
-//! Device rules without a policy, on whatever cgroups the rig has (`hack/rig --cgroup v2` for v2): as runc.
+//! Device rules without a policy, on either cgroup version (`hack/rig --cgroup v2` for v2): as runc.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::Node;
 use super::seccomp::{BOTH, run};
 use crate::command::Finished;
 
-/// A container that may make any node, with these rules.
+/// A container that may create any node, with these rules.
 fn config(node: &Node, script: &str, rules: &Value) -> Value {
     let mut config = node.config(&["sh", "-c", script]);
     let sets = config["process"]["capabilities"].as_object_mut().unwrap();
@@ -22,7 +22,7 @@ fn config(node: &Node, script: &str, rules: &Value) -> Value {
 #[ignore = "needs the rig: hack/test"]
 fn direct_device_rules_decide_about_nodes_that_a_container_makes() {
     let node = Node::new();
-    // fuse, which everybody may open who is let near it.
+    // fuse, which every user may open if the device rules allow it.
     let script = "mknod /dev/a c 10 229 && echo made; (: </dev/a) && echo read; (: >>/dev/a) && echo written; true";
     let nothing = json!({"allow": false, "access": "rwm"});
     let fuse = |allow: bool, access: &str| json!({"allow": allow, "type": "c", "major": 10, "minor": 229, "access": access});
@@ -42,7 +42,7 @@ fn direct_device_rules_decide_about_nodes_that_a_container_makes() {
         ),
         (json!([everything]), "made\nread\nwritten\n"),
         (json!([everything, fuse(false, "w")]), "made\nread\n"),
-        // What is written is then an ordinary file that the shell makes.
+        // The shell then creates an ordinary file and writes to it.
         (json!([everything, fuse(false, "m")]), "written\n"),
     ] {
         for runtime in BOTH {
@@ -61,7 +61,7 @@ fn direct_the_usual_devices_work_whatever_the_rules() {
     for rules in [json!([]), json!([{"allow": false, "access": "rwm"}])] {
         for runtime in BOTH {
             let ended = run(&node, runtime, &config(&node, script, &rules));
-            // Without a terminal there is none to open.
+            // Without a terminal, tty cannot be opened.
             let said = ended.ok();
             let words: Vec<&str> = said
                 .lines()
@@ -73,10 +73,10 @@ fn direct_the_usual_devices_work_whatever_the_rules() {
     }
 }
 
-/// On cgroup v1 libcgroups adds tun, and the making of any node, to whatever a plan says.
+/// On cgroup v1, libcgroups adds tun, and the creation of any node, to every plan.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn direct_under_a_policy_a_container_has_the_devices_of_its_plan_alone() {
+fn direct_under_a_policy_a_container_has_only_the_devices_of_its_plan() {
     let node = Node::new();
     let id = format!("devices-{}", std::process::id());
     let bundle = node.bundle(&id, &node.config(&["sleep", "60"]));
@@ -90,7 +90,7 @@ fn direct_under_a_policy_a_container_has_the_devices_of_its_plan_alone() {
     let devices = cgroups
         .lines()
         .find_map(|line| line.split_once(":devices:"));
-    // cgroup v2 has a program instead, of the plan's rules alone.
+    // cgroup v2 has a program instead, with only the plan's rules.
     let Some((_, path)) = devices else { return };
     let list = std::fs::read_to_string(format!("/sys/fs/cgroup/devices{path}/devices.list"));
     let list = list.unwrap();
@@ -110,7 +110,7 @@ fn under(node: &Node, policy: &str, config: &Value) -> Finished {
     node.call(&[&options[..], &[&bundle, &id]].concat())
 }
 
-/// libcontainer makes the directories of devices with the umask 0: any user could put a link in a device's place.
+/// libcontainer creates the directories of devices with umask 0: any user could put a link in a device's place.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn direct_a_device_is_in_a_directory_that_its_users_cannot_write() {
@@ -137,7 +137,7 @@ fn direct_a_device_is_in_a_directory_that_its_users_cannot_write() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn direct_a_dev_that_was_asked_for_read_only_is() {
+fn direct_a_dev_that_was_requested_read_only_is_read_only() {
     let node = Node::new();
     let script = "(: >/dev/file) 2>/dev/null && echo file; (: >/dev/shm/file) && echo shm; (: >/dev/null) && echo null";
     let mut config = node.config(&["sh", "-c", script]);

@@ -1,4 +1,4 @@
-//! The shipper of docs/audit.md reads the logs of runs as they are.
+//! The log shipper of docs/audit.md reads the logs of runs unchanged.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{Node, Scratch};
 
-/// rsyslog with the configuration that the page shows, but for the place of its output.
+/// rsyslog with the page's configuration, except for the place of its output.
 struct Shipper {
     rsyslog: Child,
     out: String,
@@ -38,7 +38,7 @@ impl Shipper {
         Self { rsyslog, out }
     }
 
-    /// What has come of this container's lines.
+    /// This container's lines so far.
     fn shipped(&self, id: &str) -> BTreeSet<String> {
         let text = fs::read_to_string(&self.out).unwrap_or_default();
         let of = format!("\"container\":\"{id}\"");
@@ -46,7 +46,7 @@ impl Shipper {
         own.map(str::to_owned).collect()
     }
 
-    /// Waits until all lines of these files are there, and no other.
+    /// Waits until all lines of these files, and no others, have arrived.
     #[track_caller]
     fn await_all(&self, id: &str, expected: &BTreeSet<String>) {
         for _ in 0..200 {
@@ -66,7 +66,7 @@ impl Drop for Shipper {
     }
 }
 
-/// The files that the page's pattern finds of a run.
+/// The files of a run that the page's pattern matches.
 fn files(id: &str) -> Vec<PathBuf> {
     let runs = fs::read_dir("/var/lib/agentbox/runs").unwrap();
     let mut runs = runs.map(|run| run.unwrap().path());
@@ -81,7 +81,7 @@ fn files(id: &str) -> Vec<PathBuf> {
     files
 }
 
-/// A container that makes a denied call and is deleted.
+/// A container that makes a denied call and is then deleted.
 fn run(node: &Node, name: &str) -> String {
     let id = format!("{name}-{}", std::process::id());
     let mut config = node.config(&["sh", "-c", "mount -t tmpfs none /mnt; exit 0"]);

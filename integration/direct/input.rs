@@ -1,4 +1,4 @@
-//! Bundles and ids that no engine would send: each is refused in one line with the reason, with nothing left behind.
+//! Bundles and ids that no engine would send. Each is refused in one line with the reason, and nothing is left behind.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::Node;
 use crate::command::Finished;
 
-/// One line on standard error that has all of `words`, exit code 1, and no trace of `id`.
+/// One line on standard error with all of `words`, exit code 1, and no trace of `id`.
 #[track_caller]
 fn assert_refused(node: &Node, id: &str, seen: &Finished, words: &[&str]) {
     assert_eq!(seen.code, 1, "{seen}");
@@ -25,7 +25,7 @@ fn assert_refused(node: &Node, id: &str, seen: &Finished, words: &[&str]) {
     }
 }
 
-/// `create` of a bundle whose config.json is this text.
+/// `create` of a bundle with this config.json.
 #[track_caller]
 fn refuses_text(node: &Node, name: &str, text: &[u8], words: &[&str]) {
     let bundle = node.scratch.dir(name);
@@ -35,7 +35,7 @@ fn refuses_text(node: &Node, name: &str, text: &[u8], words: &[&str]) {
     assert_refused(node, &id, &seen, words);
 }
 
-/// `create` of a bundle that is good but for one change.
+/// `create` of a valid bundle with one change.
 #[track_caller]
 fn refuses_change(node: &Node, name: &str, change: fn(&mut Value), words: &[&str]) {
     let mut config = node.config(&["true"]);
@@ -57,7 +57,7 @@ fn direct_a_config_that_cannot_be_read_is_refused_by_its_path() {
     refuses_text(&node, "large", large.as_bytes(), &["config.json", "larger"]);
     let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
     refuses_text(&node, "deep", deep.as_bytes(), &["config.json"]);
-    // Where a key that nobody knows is skipped, and where none may be.
+    // Where unknown keys are ignored, and where they are refused.
     let inside = format!("{{\"deep\":{deep}}}");
     refuses_text(&node, "inside", inside.as_bytes(), &["config.json"]);
     let field = format!("{{\"ociVersion\":\"1.0.2\",\"annotations\":{{\"a\":{deep}}}}}");
@@ -131,7 +131,7 @@ fn direct_a_config_that_asks_for_too_much_is_refused_by_the_field() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn direct_an_id_that_is_no_name_is_refused_by_every_verb() {
+fn direct_every_verb_refuses_an_id_that_is_no_name() {
     let node = Node::new();
     let bundle = node.bundle("bundle", &node.config(&["true"]));
     let long = "x".repeat(300);
@@ -150,7 +150,7 @@ fn direct_an_id_that_is_no_name_is_refused_by_every_verb() {
         }
     }
     let new: Vec<_> = run_directory().difference(&before).cloned().collect();
-    // Other tests make containers meanwhile, with names of their own.
+    // Other tests create containers at the same time, with other names.
     let ours = new
         .iter()
         .filter(|name| name.ends_with("-") || name.contains("xxx") || name.ends_with("-a"));

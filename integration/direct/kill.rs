@@ -1,5 +1,5 @@
-//! P04 of docs/threats.md, the other half: `delete --force` removes everything of a creation, or of a deletion, that was killed at
-//! any moment; until then the container is listed.
+//! P04 of docs/threats.md, the other half: after a creation or a deletion is killed at any moment, `delete --force`
+//! removes everything. Until then the container is listed.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ fn processes(bundle: &str, id: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let path = entry.path();
-        // A process may end meanwhile; a zombie has no arguments.
+        // A process may end in the meantime; a zombie has no arguments.
         let read = |name| {
             let bytes = fs::read(path.join(name)).unwrap_or_default();
             String::from_utf8_lossy(&bytes).replace('\0', " ")
@@ -27,7 +27,7 @@ fn processes(bundle: &str, id: &str) -> Vec<String> {
     found
 }
 
-/// Fractions of the range that a creation takes, spread out by the golden ratio.
+/// Fractions of a creation's duration, spread by the golden ratio.
 fn delay(round: u32) -> Duration {
     Duration::from_micros(u64::from(round * 15_451 % 25_000))
 }
@@ -55,7 +55,7 @@ fn direct_a_creation_that_is_killed_leaves_nothing_after_a_forced_delete() {
 
         let start = Instant::now();
         let mut left = processes(&bundle, &id);
-        // Those that lost their parent end by themselves, a moment later.
+        // Processes without a parent end by themselves a moment later.
         while !left.is_empty() && start.elapsed() < Duration::from_secs(30) {
             std::thread::sleep(Duration::from_millis(20));
             left = processes(&bundle, &id);
@@ -71,7 +71,7 @@ fn direct_a_creation_that_is_killed_leaves_nothing_after_a_forced_delete() {
     }
 }
 
-/// The statuses that `state`, `list` and `list --all` give a container; `None` where they say that there is none.
+/// The container's status from `state`, `list` and `list --all`; `None` if they do not know it.
 fn statuses(node: &Node, id: &str) -> [Option<String>; 3] {
     let listed = |options: &[&str]| {
         let text = node
@@ -84,7 +84,7 @@ fn statuses(node: &Node, id: &str) -> [Option<String>; 3] {
     let state = node.call(&["state", id]);
     let state = (state.code == 0).then(|| {
         let state: Value = serde_json::from_str(&state.stdout).unwrap();
-        // Engines read it as a time.
+        // Engines parse it as a time.
         assert!(
             state["created"].as_str().unwrap().starts_with("20"),
             "{state}"
@@ -96,7 +96,7 @@ fn statuses(node: &Node, id: &str) -> [Option<String>; 3] {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn direct_a_deletion_that_is_killed_leaves_a_container_that_is_listed_and_can_be_deleted() {
+fn direct_a_killed_deletion_leaves_a_container_that_is_listed_and_can_be_deleted() {
     let node = Node::new();
     let config = node.config(&["sleep", "100"]);
     let mut cut = 0;
@@ -112,7 +112,7 @@ fn direct_a_deletion_that_is_killed_leaves_a_container_that_is_listed_and_can_be
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // Up to 100 ms: a deletion takes about 20 on an idle machine.
+        // Up to 100 ms: a deletion takes about 20 ms on an idle machine.
         std::thread::sleep(delay(round) * 4);
         delete.kill().unwrap();
         delete.wait().unwrap();
@@ -132,7 +132,7 @@ fn direct_a_deletion_that_is_killed_leaves_a_container_that_is_listed_and_can_be
     assert!(cut > 0, "none was killed half way");
 }
 
-/// The moment after libcontainer's directory is gone, which only a kill shows.
+/// The moment after libcontainer's directory is removed, which only a kill reveals.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn direct_a_container_without_libcontainers_part_is_stopped() {
@@ -148,11 +148,11 @@ fn direct_a_container_without_libcontainers_part_is_stopped() {
     }
     fs::remove_dir_all(format!("{}/{id}", node.root)).unwrap();
     assert_eq!(statuses(&node, &id), [stopped(), stopped(), stopped()]);
-    // As engines delete what has ended.
+    // Like engines, which delete ended containers.
     node.call(&["delete", &id]).ok();
     assert_eq!(statuses(&node, &id), [None, None, None]);
     assert!(node.leftovers(&id).is_empty());
-    // What a deletion leaves that is killed at the very end holds no id.
+    // A deletion that is killed at the very end leaves nothing that blocks the id.
     node.call(&["create", "--bundle", &bundle, &id]).ok();
     let index = node
         .leftovers(&id)

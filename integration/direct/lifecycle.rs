@@ -1,4 +1,4 @@
-//! The life of a container by hand: what engines rely on and never say.
+//! The life of a container by hand: behaviour that engines rely on without documenting it.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -16,7 +16,7 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// Waits until `state` says `status`, for at most ten seconds.
+/// Waits at most ten seconds for this status from `state`.
 #[track_caller]
 fn await_status(node: &Node, id: &str, status: &str) {
     let mut state = Value::Null;
@@ -32,7 +32,7 @@ fn await_status(node: &Node, id: &str, status: &str) {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn direct_a_container_lives_as_the_specification_says() {
+fn direct_a_container_has_the_life_of_the_specification() {
     let node = Node::new();
     let id = &id("life");
     let bundle = node.bundle("bundle", &node.config(&["sleep", "100"]));
@@ -82,7 +82,7 @@ fn direct_a_container_lives_as_the_specification_says() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn direct_a_forced_delete_ends_what_runs_and_forgives_what_is_not_there() {
+fn direct_a_forced_delete_ends_a_running_container_and_accepts_a_missing_one() {
     let node = Node::new();
     let id = &id("forced");
     let bundle = node.bundle("bundle", &node.config(&["sleep", "100"]));
@@ -104,7 +104,7 @@ fn direct_run_ends_as_its_program_does() {
     let node = Node::new();
     for (script, code) in [("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", 137)] {
         let id = &id(&format!("run-{code}"));
-        // As a child, because signals of its own namespace do not end a first process.
+        // As a child: signals of its own namespace do not end an init process.
         let script = format!("sh -c '{script}'; exit $?");
         let bundle = node.bundle(id, &node.config(&["sh", "-c", &script]));
         let seen = node.call(&["run", "--bundle", &bundle, id]);
@@ -131,7 +131,7 @@ fn direct_run_ends_as_its_program_does() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn direct_of_two_creations_of_one_id_one_wins() {
+fn direct_of_two_creations_of_one_id_only_one_succeeds() {
     let node = Node::new();
     let id = &id("race");
     let bundle = node.bundle("bundle", &node.config(&["sleep", "100"]));
@@ -178,10 +178,10 @@ fn direct_only_a_pipe_is_handed_in_as_a_descriptor() {
     assert_eq!(text, "from inside\n");
 }
 
-/// What whoever called the runtime ignores (nohup, a daemon), and what Rust does, is not the program's.
+/// Signals that the caller (nohup, a daemon) or Rust ignores are not ignored in the program.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn direct_a_program_begins_with_every_signal_as_the_kernel_has_it() {
+fn direct_a_program_starts_with_the_default_action_of_every_signal() {
     let node = Node::new();
     let config = node.config(&["grep", "-E", "^Sig(Ign|Blk)", "/proc/self/status"]);
     let bundle = node.bundle("signals", &config);

@@ -1,6 +1,7 @@
-//! The directory of a run on a bad disk: what the node's file requires is refused, and what it does not require is a warning.
+//! The directory of a run on a bad disk. If the node's file requires logs, the container is refused; otherwise there is
+//! a warning.
 //!
-//! Each script has a mount namespace of its own, in which another file system lies over /var/lib/agentbox.
+//! Each script has its own mount namespace, with another file system over /var/lib/agentbox.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use serde_json::json;
 use super::{Node, program};
 use crate::command::{Finished, run_for};
 
-/// In front of each script: a disk of the first parameter's options, and `call` for the program under test.
+/// The beginning of each script: a disk with the options of the first parameter, and `call` for the program under test.
 const BEGIN: &str = r#"
 set -eu
 options=$1 root=$2 bundle=$3 id=$4 config=$5 binary=$6
@@ -36,7 +37,7 @@ impl Case {
         Self { node, id, bundle }
     }
 
-    /// Runs a script over a disk with these options of mount(8).
+    /// Runs a script on a disk with these mount(8) options.
     fn script(&self, options: &str, required: bool, script: &str) -> Finished {
         let config = format!("[log]\nrequired = {required}\n");
         let config = self.node.scratch.file("agentbox.toml", &config);
@@ -58,12 +59,12 @@ impl Case {
         ];
         let mut command = std::process::Command::new("unshare");
         let finished = run_for(Duration::from_secs(60), command.args(words));
-        // However the script ended.
+        // In any case.
         self.node.call(&["delete", "--force", &self.id]).ok();
         finished
     }
 
-    /// The runtime's log, which is begun anew.
+    /// Takes the runtime's log, which then starts anew.
     fn log(&self) -> String {
         let path = format!("{}/log", self.bundle);
         let text = fs::read_to_string(&path).unwrap_or_default();
@@ -72,7 +73,7 @@ impl Case {
     }
 }
 
-/// Disks that keep no log: full, without a file left, and read-only.
+/// Disks that cannot keep a log: full, without free inodes, and read-only.
 const BAD: [(&str, &str); 4] = [
     ("size=16k", "mkdir -m 700 /var/lib/agentbox/runs; fill"),
     ("size=8k", "fill"),
@@ -82,7 +83,7 @@ const BAD: [(&str, &str); 4] = [
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn direct_logs_that_are_required_and_cannot_be_written_refuse_the_container() {
+fn direct_logs_that_are_required_but_cannot_be_written_refuse_the_container() {
     let case = Case::new("required");
     for (options, bad) in BAD {
         let script = format!("{bad}\ncall create --bundle \"$bundle\" \"$id\"");
@@ -93,7 +94,7 @@ fn direct_logs_that_are_required_and_cannot_be_written_refuse_the_container() {
         );
         assert_eq!(case.node.leftovers(&case.id), [""; 0], "{options}");
     }
-    // The control: a disk with room.
+    // The control: a disk with space.
     let script = "call create --bundle \"$bundle\" \"$id\" </dev/null >/dev/null 2>&1
         call start \"$id\"; call delete --force \"$id\"; ls /var/lib/agentbox/runs/*/";
     let seen = case.script("size=1m", true, script).ok();
@@ -105,7 +106,7 @@ fn direct_logs_that_are_required_and_cannot_be_written_refuse_the_container() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn direct_logs_that_are_not_required_go_with_the_container_where_the_disk_takes_none() {
+fn direct_logs_that_are_not_required_are_lost_on_a_bad_disk() {
     let case = Case::new("lenient");
     for (options, bad) in BAD {
         let script = format!(
@@ -143,7 +144,7 @@ fn direct_logs_that_are_not_required_go_with_the_container_where_the_disk_takes_
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn direct_logs_a_key_that_others_read_costs_the_receipt_and_nothing_else() {
+fn direct_logs_with_a_key_that_others_can_read_only_the_receipt_is_missing() {
     let case = Case::new("openkey");
     let script = |mode: &str| {
         format!(
@@ -169,7 +170,7 @@ fn direct_logs_a_key_that_others_read_costs_the_receipt_and_nothing_else() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn direct_logs_ten_thousand_runs_are_removed_bit_by_bit() {
+fn direct_logs_ten_thousand_runs_are_removed_in_steps() {
     let case = Case::new("crowd");
     let script = "umask 077; mkdir /var/lib/agentbox/runs; cd /var/lib/agentbox/runs
         touch zzz-a-stray-file 00-another

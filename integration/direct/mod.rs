@@ -1,7 +1,7 @@
-//! agentbox called by hand, without an engine between: bad input, the life of a container, kills in the middle of a
-//! creation, `wrap`, `explain`, and what the README shows.
+//! agentbox called by hand, without an engine: bad input, the life of a container, kills during a creation, `wrap`,
+//! `explain`, and the README's examples.
 //!
-//! In a rig as well, because containers need mounts and cgroups; an engine gives the root file system.
+//! In a rig too, because containers need mounts and cgroups; an engine provides the root file system.
 
 mod agents;
 mod birth;
@@ -32,7 +32,7 @@ use serde_json::{Value, json};
 use crate::command::{Finished, run, run_for};
 use crate::docker::Docker;
 
-/// The binary under test: the one that the rig's engine calls, without a rig the one that cargo built.
+/// The binary under test: the one that the rig's engine calls, or without a rig the one that cargo built.
 pub fn program() -> String {
     std::env::var("AGENTBOX_BIN").unwrap_or(env!("CARGO_BIN_EXE_agentbox").to_owned())
 }
@@ -41,7 +41,8 @@ pub fn program() -> String {
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Below /srv: /tmp is empty in a container, and `wrap` shows none of the node's. Who is not root makes no container.
+    /// Below /srv, because /tmp is empty in a container, and `wrap` hides the node's /tmp. Only root creates
+    /// containers.
     pub fn new() -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -59,7 +60,7 @@ impl Scratch {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
-    /// A directory in it, made.
+    /// A directory in it, created.
     pub fn dir(&self, name: &str) -> String {
         let path = self.path(name);
         fs::create_dir_all(&path).unwrap();
@@ -98,7 +99,7 @@ pub fn rootfs(docker: &Docker) -> &'static str {
     })
 }
 
-/// A node of its own, as far as agentbox is concerned: a `--root`, a bundle, and the engine's turn.
+/// A separate node for agentbox: a `--root`, a bundle, and the engine's lock.
 pub struct Node {
     _docker: Docker,
     pub scratch: Scratch,
@@ -120,14 +121,14 @@ impl Node {
         }
     }
 
-    /// Likewise, with a `--root` as a CRI engine gives it, and bundles as containerd's CRI plugin has them made.
+    /// The same with a CRI engine's `--root`, and bundles like those of containerd's CRI plugin.
     pub fn of_cri() -> Self {
         let mut node = Self::new();
         node.root = node.scratch.dir("containerd/runc/k8s.io");
         node
     }
 
-    /// What `agentbox spec` writes, without a terminal, for `args` in the common root file system.
+    /// The output of `agentbox spec`, without a terminal, for `args` in the common root file system.
     pub fn config(&self, args: &[&str]) -> Value {
         static EXAMPLE: OnceLock<Value> = OnceLock::new();
         let example = EXAMPLE.get_or_init(|| {
@@ -157,12 +158,12 @@ impl Node {
         self.scratch.path(&place)
     }
 
-    /// `agentbox --root ROOT ARGUMENTS...`, to its end.
+    /// `agentbox --root ROOT ARGUMENTS...`, until it ends.
     pub fn call(&self, arguments: &[&str]) -> Finished {
         self.call_with(arguments, None)
     }
 
-    /// Likewise, with `third` as its descriptor 3.
+    /// The same with `third` as descriptor 3.
     pub fn call_with(&self, arguments: &[&str], third: Option<OwnedFd>) -> Finished {
         let mut command = match third {
             None => Command::new(program()),
@@ -178,8 +179,8 @@ impl Node {
         self.finish(command)
     }
 
-    /// Runs it to its end, for at most a minute. Its output goes to files: a container that it leaves running
-    /// holds them open, and a pipe would not end before the container.
+    /// Runs a command for at most a minute. Its output goes to files: a container that it leaves running would keep a
+    /// pipe open.
     pub fn finish(&self, mut command: Command) -> Finished {
         use std::os::unix::process::ExitStatusExt;
         let line = format!("{command:?}");
@@ -216,7 +217,7 @@ impl Node {
         }
     }
 
-    /// What is left of a container anywhere: our files, libcontainer's, cgroups, mounts.
+    /// Everything left of a container: our files, libcontainer's, cgroups, mounts.
     pub fn leftovers(&self, id: &str) -> Vec<String> {
         let mut found = Vec::new();
         for dir in ["/run/agentbox/index", "/run/agentbox/locks", &self.root] {
@@ -239,7 +240,7 @@ impl Node {
     }
 }
 
-/// The cgroups whose name ends in `id`. Those of other tests come and go meanwhile.
+/// The cgroups whose name ends in `id`. Other tests' cgroups may appear and disappear.
 fn cgroups(dir: &Path, id: &str, found: &mut Vec<String>) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -252,7 +253,7 @@ fn cgroups(dir: &Path, id: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Removes the container however the test ends.
+/// Removes the container when dropped.
 pub struct Guard<'a>(pub &'a Node, pub &'a str);
 
 impl Drop for Guard<'_> {
@@ -264,7 +265,7 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// `program` with this environment added, for at most a minute.
+/// `program` with these additional variables, for at most a minute.
 pub fn with_env(program: &str, arguments: &[&str], dir: &str, env: &[(&str, &str)]) -> Finished {
     let mut command = Command::new(program);
     command.args(arguments).current_dir(dir);

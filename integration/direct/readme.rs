@@ -1,4 +1,4 @@
-//! What the README and docs/start.md show works as it stands there.
+//! The examples of the README and docs/start.md work as written.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -11,12 +11,12 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
 }
 
-/// The fenced blocks of the README whose first line is "```KIND".
+/// The fenced blocks of the README with "```KIND" as first line.
 fn blocks(kind: &str) -> Vec<String> {
     blocks_of("README.md", kind)
 }
 
-/// Likewise of another page.
+/// The same for another page.
 fn blocks_of(page: &str, kind: &str) -> Vec<String> {
     let text = std::fs::read_to_string(repository().join(page)).unwrap();
     let mut found = Vec::new();
@@ -39,7 +39,7 @@ fn blocks_of(page: &str, kind: &str) -> Vec<String> {
     found
 }
 
-/// `test-musl` by the name that the README uses, for as long as the value lives.
+/// `test-musl` under the README's name for it, while the value lives.
 struct Tag<'a>(&'a Docker);
 
 impl<'a> Tag<'a> {
@@ -77,7 +77,7 @@ fn direct_every_command_of_the_readme_that_needs_a_runtime_works() {
 /// The verbs of agentbox that the README names.
 fn verbs() -> BTreeSet<String> {
     let text = std::fs::read_to_string(repository().join("README.md")).unwrap();
-    // In prose it is no command: "agentbox with each engine".
+    // In prose it is not a command: "agentbox with each engine".
     let code = text.split('`').skip(1).step_by(2).map(str::to_owned);
     let kinds = ["sh", "sh rig", "console wrap"];
     let all = code.chain(kinds.into_iter().flat_map(blocks));
@@ -98,7 +98,7 @@ fn verbs() -> BTreeSet<String> {
     found
 }
 
-/// NEWCOMER, friction 1: `agentbox verify` worked everywhere but at a terminal.
+/// NEWCOMER, friction 1: `agentbox verify` worked everywhere except at a terminal.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn direct_every_verb_of_the_readme_runs_at_a_terminal() {
@@ -117,7 +117,7 @@ fn direct_every_verb_of_the_readme_runs_at_a_terminal() {
     .concat();
     let agent = docker.start(&[&options[..], &["test-musl"]].concat(), &["sleep", "300"]);
     let id = agent.inspect("{{.Id}}");
-    // Each with what it has on its screen.
+    // Each with text that must appear on its screen.
     let lines = [
         ("approve", format!("approve {id} b.test:443"), "b.test:443"),
         ("audit", format!("audit {id}"), "created"),
@@ -135,7 +135,7 @@ fn direct_every_verb_of_the_readme_runs_at_a_terminal() {
                 .to_owned(),
             "allowed",
         ),
-        // Without a key of the node it says so.
+        // Without a key of the node, the output says so.
         ("receipt", format!("receipt {id} || true"), "sign"),
         ("suggest", format!("suggest {id}"), "nothing is to be added"),
         (
@@ -143,7 +143,7 @@ fn direct_every_verb_of_the_readme_runs_at_a_terminal() {
             format!("update {id} --network-add c.test"),
             "changed: container",
         ),
-        // A policy that asks leaves three attempts untried, which is exit 2.
+        // Under a policy with approvals, three attempts are not tried: exit code 2.
         ("verify", format!("verify {id} || test $? = 2"), "held"),
         (
             "wrap",

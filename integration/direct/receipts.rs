@@ -1,4 +1,4 @@
-//! Receipts: other programs than ours accept the signature, and every byte that is changed afterwards is noticed.
+//! Receipts: other programs accept the signature, and every byte that is changed afterwards is found.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::{Node, Scratch, program};
 use crate::command::{Finished, run};
 
-/// The commands of docs/audit.md after these words, in a directory with `receipt.json`, `node.pem` and `record.json`. Their
-/// programs are Debian's; cosign is unpacked from sid by hack/test.
+/// The commands of docs/audit.md after these words, in a directory with `receipt.json`, `node.pem` and `record.json`.
+/// Their programs are Debian's, except for cosign, which hack/test unpacks from sid.
 fn documented(heading: &str) -> String {
     let root = env!("CARGO_MANIFEST_DIR");
     let page = fs::read_to_string(format!("{root}/docs/audit.md")).unwrap();
@@ -19,7 +19,7 @@ fn documented(heading: &str) -> String {
     format!("PATH=/usr/bin:/bin:{root}/build/cosign/usr/bin\n{lines}")
 }
 
-/// A run that is over, and its receipt.
+/// A run that has ended, and its receipt.
 struct Signed {
     node: Node,
     scratch: Scratch,
@@ -54,7 +54,7 @@ impl Signed {
         }
     }
 
-    /// `receipt verify` with these further words.
+    /// `receipt verify` with these additional words.
     fn verify(&self, more: &[&str]) -> Finished {
         let words = ["receipt", "verify", &self.receipt, "--key", &self.key];
         agentbox(&[&words[..], more].concat())
@@ -74,7 +74,7 @@ impl Signed {
     }
 }
 
-/// What the log itself holds, where nobody has the receipt.
+/// What the log alone proves, without a receipt.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn direct_a_changed_record_filter_or_directory_is_found_without_a_receipt() {
@@ -117,7 +117,7 @@ fn direct_a_changed_record_filter_or_directory_is_found_without_a_receipt() {
     fs::write(dir.join("receipt.json"), &receipt).unwrap();
     agentbox(&["audit", id]).ok();
 
-    // The directory of one run with the files of another, receipt and all.
+    // The directory of one run with all files of another, its receipt too.
     let other = Signed::new("other");
     let from = other.statement["predicate"]["run"].as_str().unwrap();
     run(
@@ -143,7 +143,7 @@ fn flip(path: &Path, at: usize) {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn direct_receipts_are_accepted_by_others_verifiers() {
+fn direct_receipts_are_accepted_by_other_verifiers() {
     let signed = Signed::new("receipt");
     let predicate = &signed.statement["predicate"];
     assert_eq!(predicate["exit"], 7);
@@ -161,7 +161,7 @@ fn direct_receipts_are_accepted_by_others_verifiers() {
         "{seen}"
     );
 
-    // As docs/audit.md says that they are made.
+    // Created as docs/audit.md says.
     assert!(predicate["commit"].as_str().is_some_and(|c| !c.is_empty()));
     let record = signed.copy().join("record.json");
     for (filter, wanted) in [
@@ -185,7 +185,7 @@ fn direct_receipts_are_accepted_by_others_verifiers() {
         envelope["signatures"][0]["keyid"].as_str()
     );
 
-    // The control: none accepts another payload under the same signature, nor cosign another file.
+    // The controls: none accepts another payload under the same signature. cosign refuses another file.
     let text = fs::read_to_string(&signed.receipt).unwrap();
     let mut envelope: Value = serde_json::from_str(&text).unwrap();
     let mut other = signed.statement.clone();
@@ -205,7 +205,7 @@ fn direct_receipts_are_accepted_by_others_verifiers() {
             &["-c", &script, "sh", receipt, &signed.key, record, &dir],
         )
     };
-    // securesystemslib's lines take the files that openssl's make.
+    // securesystemslib's lines need the files that openssl's create.
     let (made, _) = openssl.split_once("openssl pkeyutl").unwrap();
     let record = record.to_str().unwrap();
     for lines in [&[&openssl[..]][..], &[made, &python], &[&cosign]] {
@@ -241,7 +241,7 @@ fn direct_receipts_one_flipped_byte_of_log_record_or_filter_is_found() {
         assert!(seen.stdout.contains(&format!("{name}: MISSING")), "{seen}");
         fs::rename(kept, copy.join(name)).unwrap();
     }
-    // The container was gone when it was signed, so that a line more is a change, as is a line less.
+    // It was signed after the container was gone, so an additional line is a change, and so is a missing one.
     let log = copy.join("node.jsonl");
     let whole = fs::read_to_string(&log).unwrap();
     let (shorter, _) = whole.trim_end().rsplit_once('\n').unwrap();
@@ -252,7 +252,7 @@ fn direct_receipts_one_flipped_byte_of_log_record_or_filter_is_found() {
         assert!(seen.stdout.contains("node.jsonl: CHANGED"), "{seen}");
     }
     fs::write(&log, &whole).unwrap();
-    // Also in a log that had no line when it was signed.
+    // The same in a log that was empty when it was signed.
     let sidecars = fs::read(copy.join("sidecar.jsonl")).unwrap_or_default();
     assert!(sidecars.is_empty(), "{sidecars:?}");
     for name in ["sidecar.jsonl", "warden.jsonl"] {
@@ -271,7 +271,7 @@ fn direct_receipts_one_flipped_byte_of_log_record_or_filter_is_found() {
             None => fs::remove_file(copy.join(name)).unwrap(),
         }
     }
-    // Nothing is waited for, and no link is followed.
+    // Special files are not waited for, and symlinks are not followed.
     for name in ["node.jsonl", "warden.jsonl", "record.json"] {
         let kept = copy.join("kept");
         let was_there = fs::rename(copy.join(name), &kept).is_ok();
@@ -313,7 +313,7 @@ fn direct_receipts_one_flipped_byte_of_log_record_or_filter_is_found() {
     drop(signed.node);
 }
 
-/// A container that is there writes further lines; those that were signed stay.
+/// An existing container writes more lines; the signed ones stay.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn direct_receipts_of_a_running_container_hold_while_its_log_grows() {
@@ -336,7 +336,7 @@ fn direct_receipts_of_a_running_container_hold_while_its_log_grows() {
     verify().ok();
 }
 
-/// What `verify` found while the container ran is signed with the rest, and its report cannot be changed unseen.
+/// The findings of `verify` in a running container are signed too, and a change of its report is found.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn direct_receipts_have_what_verify_found() {
@@ -371,7 +371,7 @@ fn direct_receipts_have_what_verify_found() {
     );
     flip(&report, kept.len() / 2);
     assert_eq!(verify().code, 3);
-    // The log has its hash, also without a receipt.
+    // The log has its hash, even without a receipt.
     fs::remove_file(dir.join("receipt.json")).unwrap();
     let said = agentbox(&["audit", &id]);
     assert!(
@@ -388,7 +388,7 @@ fn direct_receipts_have_what_verify_found() {
     only_the_receipt_is_missing(&agentbox(&["audit", &id]));
 }
 
-/// That the run was signed stands in its log, and nothing else is wrong.
+/// The log says that the run was signed, and everything else is correct.
 fn only_the_receipt_is_missing(said: &Finished) {
     assert_eq!(said.code, 3, "{said}");
     let faults: Vec<&str> = said
@@ -402,10 +402,10 @@ fn only_the_receipt_is_missing(said: &Finished) {
     );
 }
 
-/// `audit` alone, without a receipt: what was cut, emptied, removed or added after the container was deleted.
+/// `audit` alone, without a receipt: finds lines that were cut, emptied, removed or added after the deletion.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn direct_receipts_or_none_audit_notices_what_was_done_to_a_run_that_is_over() {
+fn direct_receipts_or_none_audit_finds_changes_of_an_ended_run() {
     let signed = Signed::new("tampered");
     let name = signed.statement["predicate"]["run"].as_str().unwrap();
     let dir = Path::new("/var/lib/agentbox/runs").join(name);
@@ -420,7 +420,7 @@ fn direct_receipts_or_none_audit_notices_what_was_done_to_a_run_that_is_over() {
         .iter()
         .rposition(|b| *b == b'\n')
         .unwrap();
-    // With its receipt the change of a single bit of the last line is seen.
+    // With its receipt, a changed bit of the last line is found.
     let at = whole.len() - 80;
     flip(&node, at);
     let said = audit();
@@ -479,12 +479,12 @@ fn direct_receipts_or_none_audit_notices_what_was_done_to_a_run_that_is_over() {
         None => fs::remove_file(&warden).unwrap(),
     }
     only_the_receipt_is_missing(&audit());
-    // The list says which run it means.
+    // The list names the run.
     fs::write(&node, &whole[..=last]).unwrap();
     let listed = agentbox(&["audit"]);
     assert!(listed.code == 3 && listed.stderr.contains(name), "{listed}");
     fs::write(&node, &whole).unwrap();
-    // A running container's log that is emptied is noticed as well, when the next line comes.
+    // A running container's emptied log is found too, at the next line.
     let bundle = signed
         .node
         .bundle("running", &signed.node.config(&["sleep", "60"]));
@@ -518,10 +518,10 @@ fn direct_receipts_or_none_audit_notices_what_was_done_to_a_run_that_is_over() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn direct_receipts_a_key_that_others_read_signs_nothing() {
+fn direct_receipts_a_key_that_others_can_read_signs_nothing() {
     let state = Scratch::new();
     let home = state.path("state");
-    // A caller without root's rights has a key of their own, below a directory of their own: no other test sees it.
+    // A caller without root's rights has a key in a directory of their own, which no other test uses.
     let person = |words: &[&str]| {
         let own = format!("XDG_STATE_HOME={home}");
         let user = [

@@ -1,4 +1,4 @@
-//! An engine's seccomp profile without a policy means what it means to runc, agent included: each case runs under both.
+//! An engine's seccomp profile without a policy works as under runc, agent included: each case runs under both.
 
 use std::fs;
 use std::process::{Child, Command};
@@ -11,7 +11,7 @@ use super::{Node, Scratch, program};
 use crate::command::Finished;
 use crate::fixtures;
 
-/// Somebody who runs containers.
+/// A runtime.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Runtime {
     Runc,
@@ -36,7 +36,7 @@ impl Runtime {
     }
 }
 
-/// Removes the container however the test ends.
+/// Removes the container when dropped.
 struct Guard<'a>(Runtime, &'a Node, &'a str);
 
 impl Drop for Guard<'_> {
@@ -48,7 +48,7 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// How long something of the agent's may take on a machine that does much else.
+/// Time limit for the agent on a busy machine.
 const WITHIN: Duration = Duration::from_secs(60);
 
 /// agent.py, running.
@@ -76,7 +76,7 @@ impl Agent {
         self.scratch.path("socket")
     }
 
-    /// What it was told so far.
+    /// The messages so far.
     fn heard(&self) -> Vec<Value> {
         let log = fs::read_to_string(self.scratch.path("log")).unwrap();
         let whole = log.rfind('\n').map_or("", |end| &log[..end]);
@@ -86,7 +86,7 @@ impl Agent {
             .collect()
     }
 
-    /// The same, once there is so much: a runtime hands its message over and does not wait until the agent has read it.
+    /// The same, once there are this many: a runtime sends its message and does not wait until the agent has read it.
     #[track_caller]
     fn hears(&self, count: usize) -> Vec<Value> {
         let start = Instant::now();
@@ -108,7 +108,7 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // It may have been stopped already.
+        // It may already have been stopped.
         if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
             self.stop();
         }
@@ -116,7 +116,7 @@ impl Drop for Agent {
 }
 
 fn id(name: &str, runtime: Runtime) -> String {
-    // Tests run side by side, and the id names the cgroup.
+    // Tests run in parallel, and the id is the cgroup's name.
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     format!("{name}-{runtime:?}-{}-{number}", std::process::id())
@@ -140,7 +140,7 @@ fn notifying(names: &[&str], listener: &str) -> Value {
     })
 }
 
-/// `run` to its end under this runtime.
+/// `run` under this runtime, until it ends.
 pub(super) fn run(node: &Node, runtime: Runtime, config: &Value) -> Finished {
     let id = &id("run", runtime);
     let bundle = node.bundle("run", config);
@@ -150,7 +150,7 @@ pub(super) fn run(node: &Node, runtime: Runtime, config: &Value) -> Finished {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn direct_an_agent_answers_for_a_container_and_what_is_executed_in_it() {
+fn direct_an_agent_answers_for_a_container_and_its_exec_processes() {
     let node = Node::new();
     for runtime in BOTH {
         for no_new_privs in [true, false] {
@@ -195,9 +195,9 @@ fn direct_an_agent_answers_for_a_container_and_what_is_executed_in_it() {
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn direct_an_agent_may_have_every_call_but_write() {
-    // runc's own test leaves these to the agent. There is no control: runc hangs now and then with them.
+    // runc's own test gives the agent these calls. There is no control: runc sometimes hangs with them.
     const CALLS: [&str; 6] = ["execve", "openat", "open", "read", "close", "fcntl"];
-    // What agentbox itself still calls between filter and program.
+    // Calls of agentbox itself between filter and program.
     const OURS: [&str; 7] = [
         "accept4", "capget", "capset", "prctl", "recvfrom", "recvmsg", "sendmsg",
     ];
@@ -281,7 +281,7 @@ fn direct_under_a_policy_the_engines_agent_still_answers() {
     node.call(&["start", id]).ok();
     let made = node.call(&["exec", id, "mkdir", "/tmp/b"]);
     assert!(made.failed().contains("No medium found"));
-    // What agentbox denies is not the agent's to allow: it would have let this one go on.
+    // The agent cannot allow a call that agentbox denies; it would have let this one continue.
     let mounted = node.call(&["exec", id, "mount", "-t", "tmpfs", "none", "/tmp"]);
     let text = mounted.failed();
     assert!(text.contains("denied"), "{text}");
@@ -290,7 +290,7 @@ fn direct_under_a_policy_the_engines_agent_still_answers() {
     assert_eq!((status(0), status(1)), ("created", "running"));
 }
 
-/// Runs under both, which must say and end the same.
+/// Runs under both runtimes, with the same output and exit code.
 #[track_caller]
 fn alike(node: &Node, script: &str, seccomp: &Value) -> Finished {
     let config = config(node, script, false, seccomp);
@@ -316,7 +316,7 @@ fn direct_every_action_does_what_it_does_under_runc() {
         json!({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [rule]})
     };
     let script = "mkdir /dev/shm/a; echo it ended with $?";
-    // Docker's profile without a call: what no rule names gets the profile's own errno.
+    // Docker's profile without one call: unlisted calls get the profile's errno.
     let bundle = fixtures::path("fixtures/bundles/docker26-run.json");
     let bundle: Value = serde_json::from_slice(&fs::read(bundle).unwrap()).unwrap();
     let mut without = bundle["linux"]["seccomp"].clone();
@@ -335,7 +335,7 @@ fn direct_every_action_does_what_it_does_under_runc() {
         ("SCMP_ACT_KILL_THREAD", None, "it ended with 159"),
         ("SCMP_ACT_KILL_PROCESS", None, "it ended with 159"),
         ("SCMP_ACT_TRAP", None, "it ended with 159"),
-        // Nobody traces.
+        // There is no tracer.
         ("SCMP_ACT_TRACE", Some(7), "Function not implemented"),
         ("SCMP_ACT_LOG", None, "it ended with 0"),
         ("SCMP_ACT_ALLOW", None, "it ended with 0"),
@@ -357,7 +357,7 @@ fn direct_every_operator_compares_as_under_runc() {
         let rule = |name: &str, index: u32| {
             json!({
                 "names": [name], "action": "SCMP_ACT_ERRNO",
-                // 0755; of the mask, the owner's bits.
+                // 0755; for the mask, the owner's bits.
                 "args": [{"index": index, "value": 0o755, "valueTwo": 0o700, "op": format!("SCMP_CMP_{operator}")}],
             })
         };

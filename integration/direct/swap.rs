@@ -1,4 +1,4 @@
-//! A mount's source that changes between the look and the mount.
+//! A mount's source that changes between check and mount.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::docker::{Docker, Policy};
 
 const SECRET: &str = "the-secret-of-the-host";
 
-/// A directory that the attacker writes, with `sub` in it, and a link to credentials elsewhere.
+/// A directory that the attacker can write, with `sub` in it, and a link to credentials elsewhere.
 struct Stage {
     scratch: Scratch,
     parent: String,
@@ -32,7 +32,7 @@ impl Stage {
         }
     }
 
-    /// The options that mount both, the swapped one below the other and at a place of its own.
+    /// The options that mount both: the swapped one below the other, and at a separate place.
     fn mounts(&self) -> [String; 3] {
         let parent = &self.parent;
         [
@@ -50,13 +50,13 @@ const LOOK: [&str; 4] = [
     "cat /ws/sub/secret /data/secret; cat /ws/*/secret; true",
 ];
 
-/// Exchanges the two names until `stop`.
+/// Exchanges the two names until `stop`. Returns how often.
 fn exchange(one: &Path, other: &Path, stop: &AtomicBool) -> u64 {
     let mut times = 0;
     while !stop.load(Ordering::Relaxed) {
         renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
         times += 1;
-        // Each state lasts long enough for a look at it to end in the other.
+        // Each state lasts long enough for a check of it to end in the other.
         std::thread::sleep(std::time::Duration::from_micros(times % 8 * 50));
     }
     times

@@ -1,4 +1,4 @@
-//! `wrap` and `explain`, as a person types them.
+//! `wrap` and `explain`, as a user types them.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{Scratch, program, with_env};
 use crate::command::{Finished, run};
 use crate::docker::{Docker, Policy};
 
-/// What the person keeps in the file of their key.
+/// The content of the user's key file.
 pub const SECRET: &str = "a key of the user";
 
 fn name(policy: Policy) -> &'static str {
@@ -17,7 +17,7 @@ fn name(policy: Policy) -> &'static str {
     }
 }
 
-/// A person with a key at home and a project.
+/// A user with a key in the home directory and a project.
 pub struct Person {
     _docker: Docker,
     pub scratch: Scratch,
@@ -43,8 +43,8 @@ impl Person {
         let command = [&["wrap"], options, &["--", "bash", "-c", script]].concat();
         let env = [("HOME", self.home.as_str()), ("FOO", "of the node")];
         let run = || with_env(&program(), &command, &self.project, &env);
-        // The whole node is inside, and sockets of other tests come and go there: one that has gone between search and mask
-        // is a refusal.
+        // The whole node is visible inside, and other tests' sockets appear and disappear. One that disappears between
+        // search and mask is a refusal.
         let gone = |ended: &Finished| ended.stderr.contains("has gone since it was found");
         (0..4)
             .map(|_| run())
@@ -84,7 +84,7 @@ fn direct_wrap_shows_no_key_and_no_password_hash() {
         assert!(!all.contains(SECRET), "{policy:?}: {all}");
         assert!(!all.contains("root:"), "{policy:?}: {all}");
     }
-    // The control: without walls both are there.
+    // The control: without walls both are visible.
     let seen = run("bash", &["-c", &format!("cat {key} /etc/shadow")]).ok();
     assert!(seen.contains(SECRET) && seen.contains("root:"), "{seen}");
 }
@@ -107,7 +107,7 @@ fn direct_wrap_passes_on_only_the_environment_that_was_asked_for() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn direct_wrap_lets_nothing_be_written_outside_and_nothing_out() {
+fn direct_wrap_allows_no_writes_outside_and_no_connections() {
     let person = Person::new();
     for policy in Policy::ALL {
         let refused = person.wrap_by(policy, "echo x >/usr/bin/wrapped").failed();
@@ -116,7 +116,7 @@ fn direct_wrap_lets_nothing_be_written_outside_and_nothing_out() {
         let out = person
             .wrap_by(policy, "exec 3<>/dev/tcp/198.51.100.1/80")
             .failed();
-        // Without an allowlist there is no route; with one each address is local, and no rule names this port.
+        // Without an allowlist there is no route. With one, each address is local, and no rule names this port.
         let said = ["Network is unreachable", "Connection refused"];
         assert!(said.iter().any(|s| out.contains(s)), "{policy:?}: {out}");
     }
@@ -132,7 +132,7 @@ fn direct_wrap_refuses_what_it_cannot_fence() {
         assert!(refused.contains(workspace), "{refused}");
         assert_eq!(refused.lines().count(), 1, "{refused}");
     }
-    // Of the node's root there is nothing to mount: the command is in the empty one.
+    // Nothing of the node's root is mounted: the command runs in the empty one.
     let root = person.wrap(&["--workspace", "/"], "pwd; echo x >/wrapped");
     assert_ne!(root.code, 0, "{root}");
     assert!(!std::path::Path::new("/wrapped").exists());
@@ -144,7 +144,7 @@ fn direct_wrap_refuses_what_it_cannot_fence() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn direct_explain_says_what_was_left_out_and_tells_the_truth() {
+fn direct_explain_names_omitted_mounts_and_matches_the_container() {
     let docker = Docker::connect();
     let options = [&Policy::Standard.options()[..], &["-v", "/etc:/h"]].concat();
     let container = docker.start(&options, &["test-musl", "sleep", "100"]);
@@ -159,7 +159,7 @@ fn direct_explain_says_what_was_left_out_and_tells_the_truth() {
     assert!(line.contains("password hashes"), "{text}");
     container.exec(&[], &["ls", "/h/passwd"]).failed();
 
-    // An unambiguous beginning of the id is enough.
+    // An unambiguous prefix of the id is enough.
     let plan = run(&program(), &["explain", "--json", &id[..12]]).ok();
     let plan: Value = serde_json::from_str(&plan).unwrap();
     let bounding = &plan["plan"]["capabilities"]["bounding"];
@@ -174,10 +174,10 @@ fn direct_explain_says_what_was_left_out_and_tells_the_truth() {
     );
 }
 
-/// The table of `explain --syscalls` is what a container's process gets: each kind of verdict is tried.
+/// The table of `explain --syscalls` matches a container's process: each kind of verdict is tried.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn direct_explain_the_table_of_system_calls_is_what_the_kernel_does() {
+fn direct_explain_the_table_of_system_calls_matches_the_kernel() {
     let person = Person::new();
     let table = |policy: &str| -> Vec<Value> {
         let words = [
@@ -206,7 +206,7 @@ fn direct_explain_the_table_of_system_calls_is_what_the_kernel_does() {
     };
     let standard = table("standard");
     assert!(standard.len() > 300);
-    // Arguments of 0 do no harm, whatever the answer: without a pointer even an allowed call fails.
+    // Arguments of 0 are harmless: without a pointer even an allowed call fails.
     let script = "import ctypes, os\n\
         libc = ctypes.CDLL(None, use_errno=True)\n\
         for number in (0, 101, 165, 321, 425, 435):\n    \

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::trial::Trial;
 use super::{ALL, PLAIN, cases};
 
-/// What `/proc/self/ns/KIND` of the container is, and this process's own.
+/// The link `/proc/self/ns/KIND` of the container, and of this process.
 fn namespace(t: &Trial, kind: &str) -> (String, String) {
     let pid = t.state()["pid"].as_u64().unwrap();
     let read = |path: String| fs::read_link(path).unwrap().display().to_string();
@@ -113,7 +113,7 @@ cases! {
             "memory": { "limit": 64 << 20 }, "pids": { "limit": 33 }, "cpu": { "shares": 513, "quota": 20_000, "period": 50_000 },
         });
         t.create().ok();
-        // Each controller where this machine has it: v1 by name, or the one hierarchy of v2.
+        // Each controller that this machine has: v1 by name, or the one hierarchy of v2.
         for (v1, v2, value) in [
             ("memory/PATH/memory.limit_in_bytes", "PATH/memory.max", "67108864"),
             ("pids/PATH/pids.max", "PATH/pids.max", "33"),

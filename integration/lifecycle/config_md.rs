@@ -100,7 +100,7 @@ cases! {
         t.await_status("stopped");
         let mut lines: Vec<String> = t.output().lines().map(str::to_owned).collect();
         lines.sort();
-        // Under a policy whose network refuses or lists, programs are told of the proxy that says so.
+        // Under a policy with network none or allowlist, programs get proxy variables.
         lines.retain(|line| !line.to_ascii_lowercase().split('=').next().is_some_and(|name| name.ends_with("_proxy")));
         assert_eq!(lines, ["A=1", "B=a=b", "C=", "HOME=/share", "PATH=/bin"]);
     };

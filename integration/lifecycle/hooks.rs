@@ -16,12 +16,12 @@ const MOMENTS: [&str; 6] = [
     "poststop",
 ];
 
-/// A script as a hook. The program and its directory are found at the same paths in both namespaces.
+/// A script as a hook. The program and its directory have the same paths in both namespaces.
 fn hook(script: &str) -> Value {
     json!({ "path": "/bin/sh", "args": ["sh", "-c", script], "env": ["PATH=/usr/bin:/bin"] })
 }
 
-/// The shared directory as hooks of this moment see it.
+/// The path of the shared directory for hooks of this moment.
 fn place(t: &Trial, moment: &str) -> String {
     if moment == "startContainer" {
         "/share".to_owned()
@@ -30,7 +30,7 @@ fn place(t: &Trial, moment: &str) -> String {
     }
 }
 
-/// One hook for each moment, whose script is made from the shared directory and the moment's name.
+/// One hook for each moment. `script` gets the shared directory and the moment's name.
 fn hooks(t: &Trial, script: impl Fn(&str, &str) -> String) -> Value {
     let each = MOMENTS.map(|moment| {
         let script = script(&place(t, moment), moment);
@@ -39,14 +39,14 @@ fn hooks(t: &Trial, script: impl Fn(&str, &str) -> String) -> Value {
     Value::Object(each.into_iter().collect())
 }
 
-/// What each hook was told.
+/// The input of each hook.
 #[track_caller]
 fn told(t: &Trial, moment: &str) -> Value {
     let text = t.shared(moment);
     serde_json::from_str(&text).unwrap_or_else(|e| panic!("{moment}: {e}: {text}"))
 }
 
-/// A whole life in which each hook keeps what it was told.
+/// A whole life in which each hook stores its input.
 #[track_caller]
 fn live(t: &mut Trial) -> Value {
     t.config["hooks"] = hooks(t, |share, moment| format!("cat >{share}/{moment}"));
@@ -75,7 +75,7 @@ cases! {
         expected += &both(&["startContainer"]);
         let order = t.shared("order");
         assert!(order.starts_with(&expected), "start: {order}");
-        // The program writes whenever it gets its turn.
+        // The program may write at any time.
         let rest = order[expected.len()..].replace("program\n", "");
         assert_eq!(rest, both(&["poststart"]), "start returned before: {order}");
         t.kill("KILL").ok();
@@ -86,7 +86,7 @@ cases! {
         assert_eq!(t.shared("order"), before + &both(&["poststop"]), "delete");
     };
 
-    // The first process has executed its program by then: its name is no longer the runtime's.
+    // By then the init process has executed its program, so its name has changed.
     config_md_poststart_must_run_after_the_program_began, ALL, |t: &mut Trial| {
         let script = format!("read line; pid=${{line##*'\"pid\":'}}; cat /proc/${{pid%%[,\\}}]*}}/cmdline >{}/name", t.share(""));
         t.config["hooks"] = json!({ "poststart": [hook(&script)] });
@@ -141,7 +141,7 @@ cases! {
         }
     };
 
-    // The root is not entered yet, so that what they mount there is seen by the container.
+    // The root is not entered yet, so that the container sees their mounts there.
     config_md_create_runtime_must_run_before_pivot_root, ALL, |t: &mut Trial| {
         let script = |share: &str, moment: &str| format!("[ -e {share} ] && touch {share}/{moment}");
         t.config["hooks"] = hooks(t, script);
@@ -166,7 +166,7 @@ cases! {
         t.create().ok();
         assert_eq!(t.shared("arguments"), "zero|one two||");
         t.call(&["delete", "--force", &t.id]).ok();
-        // argv[0] is whatever the engine says: busybox acts on it.
+        // argv[0] is the engine's: busybox depends on it.
         let output = format!("{}/name", t.share(""));
         t.config["hooks"] = json!({ "createRuntime": [
             { "path": "/bin/busybox", "args": ["sh", "-c", format!("echo by its name >{output}")] },
@@ -189,7 +189,7 @@ cases! {
         }
     };
 
-    // The specification is silent; runc's and crun's own hooks rely on it.
+    // The specification does not say it, but runc's and crun's own hooks rely on it.
     config_md_hooks_without_an_environment_get_the_runtimes, PLAIN, |t: &mut Trial| {
         let outside = ["prestart", "createRuntime", "poststart", "poststop"];
         t.config["hooks"] = hooks(t, |share, moment| format!("/usr/bin/env >{share}/{moment}"));
@@ -204,7 +204,7 @@ cases! {
         }
     };
 
-    // Under a policy nothing of the engine's environment reaches a program unasked.
+    // Under a policy, no program gets the engine's environment unless it is requested.
     config_md_hooks_must_inherit_nothing, &[super::Runtime::Standard], |t: &mut Trial| {
         t.config["hooks"] = hooks(t, |share, moment| format!("/usr/bin/env >{share}/{moment} || /bin/env >{share}/{moment}"));
         for moment in MOMENTS {
@@ -215,7 +215,7 @@ cases! {
         for moment in MOMENTS {
             let seen = t.shared(moment);
             assert!(!seen.contains("INHERITED"), "{moment}: {seen}");
-            // What runc does and people rely on.
+            // runc does this, and users rely on it.
             assert_eq!(seen.contains("TERM=dumb"), moment == "startContainer", "{moment}: {seen}");
         }
     };

@@ -1,7 +1,7 @@
-//! The specification's MUSTs (runtime-spec 1.2), each as a case that is named after its section and runs on agentbox and
-//! on runc alike.
+//! The specification's MUSTs (runtime-spec 1.2). Each is a case that is named after its section and runs on both
+//! agentbox and runc.
 //!
-//! A known failure is in [`DIFFERENCES`] with the reason, and must fail there, so that the table stays true.
+//! A known failure is in [`DIFFERENCES`] with the reason. It must fail, so that the table stays true.
 
 mod config_linux_md;
 mod config_md;
@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use trial::{Runtime, Trial};
 
-/// Case, who fails it, and why.
+/// Case, failing runtimes, and the reason.
 const DIFFERENCES: &[(&str, &[Runtime], &str)] = &[
     (
         "runtime_md_delete_must_error_unless_stopped",
@@ -107,7 +107,7 @@ const DIFFERENCES: &[(&str, &[Runtime], &str)] = &[
     ),
 ];
 
-/// Runs a case on each runtime that it is for; all must end as [`DIFFERENCES`] says.
+/// Runs a case on each of its runtimes; all must end as [`DIFFERENCES`] says.
 #[track_caller]
 fn check(name: &str, runtimes: &[Runtime], case: fn(&mut Trial)) {
     let mut wrong = Vec::new();
@@ -127,7 +127,7 @@ fn check(name: &str, runtimes: &[Runtime], case: fn(&mut Trial)) {
     assert!(wrong.is_empty(), "{name}: {}", wrong.join("; "));
 }
 
-/// Defines cases: a name, who is to pass it, and what is done with a fresh container.
+/// Defines cases: a name, the runtimes, and the steps with a fresh container.
 macro_rules! cases {
     ($($name:ident, $runtimes:expr, $case:expr;)*) => {$(
         #[test]
@@ -139,17 +139,17 @@ macro_rules! cases {
 }
 use cases;
 
-/// What holds for every container.
+/// For behaviour of every container.
 const ALL: &[Runtime] = &[Runtime::Runc, Runtime::Unconfined, Runtime::Standard];
 
-/// The control alone.
+/// For the control only.
 const RUNC: &[Runtime] = &[Runtime::Runc];
 
-/// What a policy changes on purpose, and so only means something without one.
+/// For behaviour that a policy changes on purpose.
 const PLAIN: &[Runtime] = &[Runtime::Runc, Runtime::Unconfined];
 
 #[test]
-fn every_explained_difference_names_a_case_that_exists() {
+fn every_difference_names_an_existing_case() {
     let sources = [
         include_str!("runtime_md.rs"),
         include_str!("config_md.rs"),

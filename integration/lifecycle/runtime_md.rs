@@ -260,7 +260,7 @@ cases! {
         }
     };
 
-    // Under a policy another container's namespaces are not joined at all.
+    // Under a policy, another container's namespaces are never joined.
     runtime_md_delete_must_leave_a_joined_namespace, PLAIN, |t: &mut Trial| {
         let mut guest = Trial::new(t.runtime);
         t.run();
@@ -286,7 +286,7 @@ cases! {
     };
 }
 
-/// Waits until a shared file holds this.
+/// Waits until a shared file has this content.
 #[track_caller]
 fn await_file(t: &Trial, name: &str, content: &str) {
     let mut found = String::new();

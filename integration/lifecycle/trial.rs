@@ -11,10 +11,10 @@ use crate::command::Finished;
 use crate::direct::{Scratch, rootfs};
 use crate::docker::Docker;
 
-/// How long anything may take.
+/// Time limit of every wait.
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// Who is asked.
+/// The runtime under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Runtime {
     /// Debian's runc: the control.
@@ -25,13 +25,13 @@ pub enum Runtime {
     Standard,
 }
 
-/// A container that is to be, is, or was.
+/// A container: not yet created, existing, or deleted.
 pub struct Trial {
     _docker: Docker,
     pub runtime: Runtime,
     pub scratch: Scratch,
     pub id: String,
-    /// What `create` writes to config.json. The directory of [`Trial::share`] is mounted at /share and the working
+    /// The config.json that `create` writes. The directory of [`Trial::share`] is mounted at /share and is the working
     /// directory, so that every policy lets the program write there.
     pub config: Value,
     root: String,
@@ -61,24 +61,24 @@ impl Trial {
         }
     }
 
-    /// The program of the first process: a script.
+    /// Sets the program of the init process: a script.
     pub fn script(&mut self, script: &str) {
         self.config["process"]["args"] = json!(["sh", "-c", script]);
     }
 
-    /// A path in the directory that the container sees at /share.
+    /// A path in the directory that is /share in the container.
     pub fn share(&self, name: &str) -> String {
         self.scratch.path(&format!("share/{name}"))
     }
 
-    /// What a file in the shared directory holds.
+    /// The content of a file in the shared directory.
     #[track_caller]
     pub fn shared(&self, name: &str) -> String {
         let path = self.share(name);
         fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"))
     }
 
-    /// Its bundle; the directory is made when config.json is written.
+    /// Its bundle; the directory is created with config.json.
     pub fn bundle(&self) -> String {
         self.scratch.path("bundle")
     }
@@ -89,7 +89,7 @@ impl Trial {
         self.scratch.file("bundle/config.json", &text);
     }
 
-    /// The runtime with these arguments, to its end.
+    /// Calls the runtime with these arguments, until it ends.
     pub fn call(&self, arguments: &[&str]) -> Finished {
         let mut command = match self.runtime {
             Runtime::Runc => Command::new("runc"),
@@ -107,7 +107,7 @@ impl Trial {
         };
         command.args(["--root", &self.root]).args(arguments);
         let out = |name: &str| self.scratch.path(&format!("{}.{name}", arguments[0]));
-        // Files, not pipes: the container holds them open. They are also where its output is read.
+        // Files, not pipes: the container keeps them open. Its output is read from them.
         let child = command
             .env("INHERITED", "by mistake")
             .stdin(std::process::Stdio::null())
@@ -144,7 +144,7 @@ impl Trial {
         self.call(&["delete", &self.id])
     }
 
-    /// What `state` prints.
+    /// The output of `state`.
     #[track_caller]
     pub fn state(&self) -> Value {
         let text = self.call(&["state", &self.id]).ok();
@@ -156,7 +156,7 @@ impl Trial {
         self.call(&["state", &self.id]).code == 0
     }
 
-    /// Waits until `state` says so.
+    /// Waits for this status from `state`.
     #[track_caller]
     pub fn await_status(&self, status: &str) -> Value {
         let end = Instant::now() + LIMIT;
@@ -177,7 +177,7 @@ impl Trial {
         self.start().ok();
     }
 
-    /// Runs a script as its program, to its end; what it wrote.
+    /// Runs a script as its program until it ends. Returns its output.
     #[track_caller]
     pub fn output_of(&mut self, script: &str) -> String {
         self.script(script);
@@ -186,7 +186,7 @@ impl Trial {
         self.output()
     }
 
-    /// What the container has written so far, errors last.
+    /// The container's output so far, errors last.
     pub fn output(&self) -> String {
         let read = |name| fs::read_to_string(self.scratch.path(name)).unwrap();
         read("create.out") + &read("create.err")
@@ -217,7 +217,7 @@ fn end(mut child: Child, line: &str) -> ExitStatus {
     }
 }
 
-/// A small config.json, as any engine could have written it.
+/// A small config.json like any engine's.
 fn config(rootfs: &str, share: &str) -> Value {
     let namespaces = ["pid", "ipc", "uts", "mount", "network"].map(|kind| json!({ "type": kind }));
     json!({

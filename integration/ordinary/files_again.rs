@@ -1,4 +1,4 @@
-//! Findings of a hostile review in the files of pods and names: claims that a caller of Docker could make itself.
+//! Findings of a hostile review about files of pods and names: claims that any caller of Docker could make.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use crate::docker::Docker;
 
 const IMAGE: &str = "test-musl";
 
-/// A directory of the node's that is removed however the test ends.
+/// A directory on the node, removed when dropped.
 struct Made(PathBuf);
 
 impl Made {
@@ -31,10 +31,10 @@ impl Drop for Made {
     }
 }
 
-/// 1: a file that is never given, read by way of the container's hosts file.
+/// 1: reading a file that is never visible through the container's hosts file.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_caller_reads_no_file_of_the_nodes_by_way_of_hosts() {
+fn a_caller_reads_no_file_of_the_node_through_hosts() {
     let docker = Docker::connect();
     let made = Made::new(format!("/root/.files-again-{}", std::process::id()));
     let netrc = made.file(
@@ -55,7 +55,7 @@ fn a_caller_reads_no_file_of_the_nodes_by_way_of_hosts() {
     }
 }
 
-/// 2: another pod's scratch and Secrets, for whoever says to Docker that it is that pod.
+/// 2: getting another pod's scratch and Secrets by claiming to Docker to be that pod.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn dockers_caller_is_no_pod() {

@@ -1,4 +1,4 @@
-//! M3: whose hosts file says where the rules of a network that is shared lead.
+//! M3: which hosts file decides where the rules of a shared network lead.
 
 use crate::command::run;
 use crate::docker::allowlist::{Agent, witness};
@@ -6,7 +6,7 @@ use crate::docker::{Docker, Network, runtime};
 
 const IMAGE: &str = "test-musl";
 
-/// A volume in which a container writes, removed with the value.
+/// A volume that a container writes, removed with the value.
 struct Volume<'a>(&'a Docker, String);
 
 impl Drop for Volume<'_> {
@@ -29,7 +29,7 @@ fn server<'a>(docker: &'a Docker, net: &str, word: &str) -> crate::docker::Conta
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn m3_a_hosts_file_in_a_volume_leads_nobody_elsewhere() {
+fn m3_a_hosts_file_in_a_volume_changes_no_destination() {
     let docker = Docker::connect();
     let _turn = witness();
     let network = Network::create(&docker, &[]);
@@ -46,7 +46,7 @@ fn m3_a_hosts_file_in_a_volume_leads_nobody_elsewhere() {
         let retry = ["-f", "--retry", "3", "--retry-connrefused", &url];
         victim.curl(true, &retry)
     };
-    // The control: what the engine itself was told.
+    // The control: the hosts that were given to the engine.
     assert_eq!(ask("own").ok(), "evil\n");
     assert_ne!(ask("db").code, 0, "nobody is called so");
     let volume = Volume(&docker, format!("m3-{}", std::process::id()));
@@ -70,7 +70,7 @@ fn m3_a_hosts_file_in_a_volume_leads_nobody_elsewhere() {
         let program = crate::direct::program();
         let told = run(&program, &["explain", &member.name]).ok();
         assert!(told.contains("no names are taken from"), "{told}");
-        // The engine's own, which is the other one's, is none of those.
+        // The engine's own hosts file, shared with the other container, is no volume.
         let options = [runtime(), &joined, "--annotation", allow, IMAGE];
         let plain = docker.start(&options, &["sleep", "600"]);
         let told = run(&program, &["explain", &plain.name]).ok();

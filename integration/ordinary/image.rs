@@ -10,13 +10,13 @@ use crate::docker::Docker;
 
 const IMAGE: &str = "test-workloads";
 
-/// What is written is thrown away.
+/// Writes are discarded.
 const EPHEMERAL: &str = "--annotation=dev.agentbox.filesystem.root=ephemeral";
 
-/// Frictions 1, 2 and 5: what an image's programs write to, as root and as its own user.
+/// Frictions 1, 2 and 5: where an image's programs write, as root and as the image's user.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_2_a_4_a_6_an_image_writes_where_it_is_used_to() {
+fn a_2_a_4_a_6_an_image_writes_to_its_usual_places() {
     let docker = Docker::connect();
     let places =
         "/usr/local/bin/x /opt/x /srv/x /run/x.pid /var/run/y.pid /etc/x /root/x /home/dev/x /x";
@@ -27,7 +27,7 @@ fn a_2_a_4_a_6_an_image_writes_where_it_is_used_to() {
         .run(&["--runtime=agentbox", IMAGE], &["sh", "-c", &script])
         .ok();
     assert_eq!(seen.matches("text\n").count(), 9, "{seen}");
-    // The user of the image, in its home and in the image's directory that is its own.
+    // The image's user, in its home directory and in its own directory of the image.
     let options = ["--runtime=agentbox", "--user=dev", "--workdir=/work", IMAGE];
     let script = "touch /home/dev/x /work/x && echo written; touch /usr/x 2>&1 || echo refused";
     let seen = docker.run(&options, &["sh", "-c", script]).ok();
@@ -50,10 +50,10 @@ fn a_2_a_4_a_6_an_image_writes_where_it_is_used_to() {
     assert!(diff.contains("vscode"), "{diff}");
 }
 
-/// a working directory that only the caller's words make, below a /tmp that is empty at first.
+/// a working directory that only the caller's options create, below an initially empty /tmp.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_8_a_working_directory_below_tmp_is_there() {
+fn a_8_a_working_directory_below_tmp_is_created() {
     let docker = Docker::connect();
     for runtime in ["agentbox", "agentbox-strict"] {
         let runtime = format!("--runtime={runtime}");
@@ -65,7 +65,7 @@ fn a_8_a_working_directory_below_tmp_is_there() {
     }
 }
 
-/// settings may be kept, and nothing that is dropped there runs.
+/// settings can be saved, but programs saved there cannot run.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn a_5_strict_has_an_empty_home_of_its_own() {
@@ -78,7 +78,7 @@ fn a_5_strict_has_an_empty_home_of_its_own() {
     assert_eq!(seen, ".config\ndoes not run\nread-only\n");
 }
 
-/// more than the memory that the container has, without being killed, and no more than the policy's bound.
+/// more than the container's memory without being killed, but no more than the policy's bound.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn a_3_scratch_is_no_memory_and_has_an_end() {
@@ -96,7 +96,7 @@ fn a_3_scratch_is_no_memory_and_has_an_end() {
         let seen = docker.run(&options, &["sh", "-c", &script]).ok();
         assert!(!seen.contains("201326592 bytes"), "{at}: {seen}");
     }
-    // As many files as there may be (inode filling).
+    // As many files as allowed (inode filling).
     let script = "cd /tmp; seq 4000 | xargs touch 2>/dev/null; ls | wc -l";
     let seen = docker
         .run(
@@ -108,7 +108,7 @@ fn a_3_scratch_is_no_memory_and_has_an_end() {
     assert!((1500..3000).contains(&files), "{files}");
 }
 
-/// Where somebody wants memory it is memory, and `explain` says which.
+/// On request it is in memory, and `explain` says so.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn a_3_memory_is_a_choice() {
@@ -133,7 +133,7 @@ fn a_3_memory_is_a_choice() {
     }
 }
 
-/// Nothing is seen of it on the node while it runs, and nothing is left when everything is killed.
+/// It is not visible on the node while it runs, and nothing is left after everything is killed.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f_08_a_disk_goes_with_the_container_however_that_ends() {
@@ -167,7 +167,7 @@ fn f_08_a_disk_goes_with_the_container_however_that_ends() {
     assert!(devices() > 0);
     let pid = container.inspect("{{.State.Pid}}");
     let pid: i32 = pid.trim().parse().unwrap();
-    // The device is in the container's own mounts alone.
+    // The device is only in the container's own mounts.
     let inside = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap();
     let line = inside
         .lines()
@@ -179,7 +179,7 @@ fn f_08_a_disk_goes_with_the_container_however_that_ends() {
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     let backing = format!("/sys/block/{device}/loop/backing_file");
     let start = Instant::now();
-    // Another container may not take the device meanwhile: this test has the rig alone.
+    // No other container may take the device in the meantime: this test has the rig to itself.
     let gone = loop {
         if !Path::new(&backing).exists() {
             break true;

@@ -1,4 +1,4 @@
-//! H1: what an agent writes takes the node's memory at the next start only up to a bound.
+//! H1: files that an agent prepares for the next start use the node's memory only up to a bound.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::command::{Finished, run};
 use crate::direct::program;
 
-/// What the whole program may take, KiB: twice what a search keeps at most.
+/// Memory limit of the whole program, KiB: twice the most that a search keeps.
 const MOST: usize = 128 << 10;
 
 struct Made(PathBuf);
@@ -18,7 +18,7 @@ impl Made {
         Self(dir.into())
     }
 
-    /// A work tree with a token in it, which nobody knows whether git has.
+    /// A work tree with a token, for which it is unknown whether git has it.
     fn tree(&self, name: &str) -> PathBuf {
         let tree = self.0.join("work").join(name);
         for part in ["objects", "refs", "info"] {
@@ -29,7 +29,7 @@ impl Made {
         tree.join(".git/index")
     }
 
-    /// Plans for it, as `create` does, with no more memory than that.
+    /// Plans for it, as `create` does, within the memory limit.
     fn planned(&self) -> Finished {
         let bundle = self.0.join("bundle");
         fs::create_dir_all(bundle.join("rootfs")).unwrap();
@@ -52,15 +52,15 @@ impl Drop for Made {
     }
 }
 
-/// The beginning of an index of so many files.
+/// The beginning of an index with this many files.
 fn head(version: u32, count: u32) -> Vec<u8> {
     [&b"DIRC"[..], &version.to_be_bytes(), &count.to_be_bytes()].concat()
 }
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn an_index_takes_no_memory_of_the_nodes_beyond_a_bound() {
-    // Names of 4 KB, of which each takes a byte of the file.
+fn an_index_uses_the_nodes_memory_only_up_to_a_bound() {
+    // Names of 4 KB, each of which needs one byte in the file.
     let made = Made::new("index-names");
     let entry = |name: &[u8]| [&[0; 63][..], name, &[0]].concat();
     let mut index = head(4, 100_001);
@@ -84,10 +84,10 @@ fn an_index_takes_no_memory_of_the_nodes_beyond_a_bound() {
     assert!(message.contains("64 MiB of memory"), "{message}");
 }
 
-/// The names of the directories above count once.
+/// The names of parent directories count once.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn deep_directories_take_no_more_memory_than_others() {
+fn deep_directories_use_no_more_memory_than_others() {
     use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
     let made = Made::new("index-deep");
     let mode = Mode::from_raw_mode(0o755);

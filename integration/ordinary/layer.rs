@@ -1,5 +1,5 @@
-//! The root of `standard` is the engine's layer (REVIEW-AGENTS 2, REVIEW-SUITES 1): what the engine's own means see of it, and
-//! what of an ordinary file system it has.
+//! The root of `standard` is the engine's layer (REVIEW-AGENTS 2, REVIEW-SUITES 1): what the engine's own commands see
+//! of it, and how far it works as an ordinary file system.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::docker::Docker;
 
 const IMAGE: &str = "test-workloads";
 
-/// Files go in and out, and are in `diff`, in `export`, in a new image and after a restart.
+/// Files are copied in and out, and appear in `diff`, in `export`, in a new image and after a restart.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn the_engine_sees_and_keeps_what_a_container_writes() {
@@ -55,7 +55,7 @@ fn the_engine_sees_and_keeps_what_a_container_writes() {
     assert_eq!(verified.code, 0, "{verified}");
 }
 
-/// REVIEW-AGENTS 2: names of one file stay names of one file, and what a package manager does with them works.
+/// REVIEW-AGENTS 2: hard links of a file stay hard links, and a package manager's use of them works.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn hard_links_and_renames_of_the_images_files_hold() {
@@ -69,7 +69,7 @@ fn hard_links_and_renames_of_the_images_files_hold() {
         .run(&["--runtime=agentbox", IMAGE], &["sh", "-c", script])
         .ok();
     let lines: Vec<&str> = seen.lines().collect();
-    // One root, no overlay over it, and no disk of the container's own.
+    // One root, no overlay over it, and no scratch disk.
     assert!(
         lines.contains(&"2") && lines.ends_with(&["1", "0"]),
         "{seen}"
@@ -85,7 +85,7 @@ fn hard_links_and_renames_of_the_images_files_hold() {
     assert_ne!(seen, "0\n");
 }
 
-/// A root that the engine makes read-only stays so, with what the policy makes private.
+/// If the engine makes the root read-only, it stays so, with the policy's private directories.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn a_root_that_the_engine_makes_read_only_stays_so() {
@@ -102,10 +102,10 @@ fn a_root_that_the_engine_makes_read_only_stays_so() {
     assert_eq!(container.call("diff", &[]).ok(), "");
 }
 
-/// A container whose root is thrown away, as everybody's was before.
+/// An ephemeral root, once every container's.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_root_can_still_be_thrown_away() {
+fn a_root_can_still_be_ephemeral() {
     let docker = Docker::connect();
     let script =
         "ls /etc/kept /opt/kept; echo kept >/etc/kept; echo kept >/opt/kept; echo ready; sleep 60";
@@ -122,7 +122,7 @@ fn a_root_can_still_be_thrown_away() {
     assert_eq!(container.await_log("ready\nready\n"), "ready\nready\n");
 }
 
-/// F40: root inside spoils its own layer, and the engine starts the container again: with all of its walls, or not at all.
+/// F40: root inside damages its own layer, and the engine restarts the container: with all walls, or not at all.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f_40_a_container_that_spoiled_its_layer_starts_with_its_walls_or_not_at_all() {
@@ -134,7 +134,7 @@ fn f_40_a_container_that_spoiled_its_layer_starts_with_its_walls_or_not_at_all()
     let mount = format!("--volume={work}:/work");
     let mut started = 0;
     for mess in [
-        // A pipe there makes Docker itself wait, under every runtime.
+        // A fifo there blocks Docker itself, under every runtime.
         format!(
             "rm -f /etc/passwd /etc/group; ln -s {outside}/secret /etc/passwd; ln -s {outside}/new /etc/group"
         ),
@@ -183,7 +183,7 @@ fn f_40_a_container_that_spoiled_its_layer_starts_with_its_walls_or_not_at_all()
     assert!(started > 3, "{started}");
 }
 
-/// A node that says `ephemeral` at most: who names no policy gets that, and nobody gets more.
+/// A node with at most `ephemeral`: a container without a named policy gets that, and none gets more.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn a_ceiling_narrows_the_root() {
@@ -196,7 +196,7 @@ fn a_ceiling_narrows_the_root() {
     let bundle = node.scratch.path("own");
     let mut spec = node.config(&["true"]);
     spec["root"] = serde_json::json!({"path": "image", "readonly": false});
-    // The rig's root is an overlay, and an ephemeral root over a directory of one is refused.
+    // The rig's root is an overlay. An ephemeral root over one of its directories is refused.
     let image = node.scratch.dir("own/image");
     run("mount", &["-t", "tmpfs", "tmpfs", &image]).ok();
     let mut explain = |root: Option<&str>| {

@@ -1,5 +1,5 @@
-//! A-2 of the review of 25 November: hard links of files that lie below an overlay of ours. `cp` over one emptied the file, and
-//! dpkg could not restore what it had saved.
+//! A-2 of the review of 25 November: hard links of files below our overlay. `cp` over such a file emptied it, and dpkg
+//! could not restore its backup.
 
 use std::fs;
 use std::path::Path;
@@ -11,8 +11,8 @@ use crate::docker::{Docker, NO_WALLS};
 const IMAGE: &str = "test-workloads";
 const EPHEMERAL: &str = "--annotation=dev.agentbox.filesystem.root=ephemeral";
 
-/// What programs do with a file's names: `cp` over one, dpkg's backup and its restore, a rename over a name of the same file,
-/// and `cp -a` of two names. Each line is what an ordinary file system says.
+/// Operations on a file's hard links: `cp` over one, dpkg's backup and restore, a rename over a link of the same file,
+/// and `cp -a` of two links. Each line is the output of an ordinary file system.
 const DOES: &str = r#"
 import os, subprocess, sys, tempfile
 path = sys.argv[1]
@@ -49,8 +49,8 @@ fn in_docker(docker: &Docker, options: &[&str], path: &str) -> Finished {
     docker.run(options, &["--user=0", IMAGE, "python3", "-c", DOES, path])
 }
 
-/// The same over the root of the rig, which is an overlay, with no more than an overlay's usual options: the kernel does not
-/// keep links there, and the script sees that.
+/// The same over the root of the rig, an overlay with only an overlay's usual options. There the kernel does not keep
+/// hard links, and the script detects that.
 fn control() {
     let scratch = Scratch::new();
     let file = scratch.file("lower/d/file", "text");
@@ -75,7 +75,7 @@ fn a_2_hard_links_of_the_image_hold_wherever_it_is_written() {
     let docker = Docker::connect();
     control();
     for (options, path) in [
-        // The root, over layers; in memory and on a disk.
+        // The root over layers: scratch in memory and on disk.
         (
             &["--runtime=agentbox", EPHEMERAL][..],
             "/etc/apt/sources.list",
@@ -88,13 +88,13 @@ fn a_2_hard_links_of_the_image_hold_wherever_it_is_written() {
             ],
             "/etc/apt/sources.list",
         ),
-        // Private directories over a root that stays read-only.
+        // Private directories over a read-only root.
         (
             &["--runtime=agentbox", "--read-only"],
             "/var/lib/dpkg/status",
         ),
         (&["--runtime=agentbox", "--read-only"], "/root/.profile"),
-        // An anonymous volume, which the engine has filled from the image.
+        // An anonymous volume, which the engine filled from the image.
         (
             &["--runtime=agentbox", "--read-only", "-v", "/etc/apt"],
             "/etc/apt/sources.list",
@@ -110,10 +110,10 @@ fn a_2_hard_links_of_the_image_hold_wherever_it_is_written() {
     }
 }
 
-/// What an upper layer of an image deletes, or replaces as a whole, is not there, in the root and in private directories.
+/// Files that an upper layer deletes, or replaces with a directory, are absent in the root and in private directories.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_2_nothing_that_a_layer_hides_is_seen() {
+fn a_2_files_that_a_layer_hides_are_absent() {
     let docker = Docker::connect();
     let image = format!("links-{}", std::process::id());
     let commit = |from: &str, script: &str| {
@@ -148,13 +148,13 @@ fn a_2_nothing_that_a_layer_hides_is_seen() {
     docker.call(&["rmi", &image]).ok();
 }
 
-/// An overlay as an engine mounts one, on a file system in memory; unmounted with the value.
+/// An overlay like an engine's, on a file system in memory; unmounted when dropped.
 struct Stacked {
     scratch: Scratch,
 }
 
 impl Stacked {
-    /// `layers` lower ones, of which the lowest has the files of the image; `options` come after the usual ones.
+    /// `layers` lower ones, the lowest with the image's files; `options` follow the usual ones.
     fn new(node: &Node, layers: usize, options: &str) -> Self {
         let scratch = Scratch::new();
         let (base, merged) = (scratch.dir("layers"), scratch.dir("merged"));
@@ -208,10 +208,10 @@ fn runs(node: &Node, root: &str, name: &str, script: &str) -> Finished {
     node.call(&["run", "--bundle", &bundle, &id])
 }
 
-/// More layers than the kernel takes in one option, names with blanks and colons, and what the upper one hides.
+/// More layers than the kernel accepts in one option, names with spaces and colons, and files that the upper one hides.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_2_the_layers_of_an_overlay_are_taken_as_the_kernel_has_them() {
+fn a_2_the_layers_of_an_overlay_are_read_from_the_kernel() {
     let node = Node::new();
     let script = "ls / /opt | sort; ln /etc/passwd /etc/p && echo >>/etc/p && cmp /etc/p /etc/passwd && echo one; \
         mv /home/dev /home/other && grep -c root /etc/group && stat -c %a /etc/group && echo moved";
@@ -219,7 +219,7 @@ fn a_2_the_layers_of_an_overlay_are_taken_as_the_kernel_has_them() {
         (1, ",index=off"),
         (3, ",index=off"),
         (110, ""),
-        // The upper layer has the mode of a file, and one below its content.
+        // The upper layer has only a file's mode, and one below has its content.
         (3, ",metacopy=on,redirect_dir=on"),
     ] {
         let stacked = Stacked::new(&node, layers, options);
@@ -232,11 +232,11 @@ fn a_2_the_layers_of_an_overlay_are_taken_as_the_kernel_has_them() {
     }
 }
 
-/// Where they cannot be had, or another overlay of them would show something else, there is no such root, and the words name
-/// what there is instead.
+/// If the layers are unavailable, or another overlay of them would show other files, such a root is refused, and the
+/// error names the alternative.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_2_a_root_whose_links_would_come_apart_is_refused() {
+fn a_2_a_root_whose_hard_links_would_break_is_refused() {
     let node = Node::new();
     let refused = |root: &str, name: &str, why: &str| {
         let said = runs(&node, root, name, "true").failed().replace('\\', "");
@@ -252,18 +252,18 @@ fn a_2_a_root_whose_links_would_come_apart_is_refused() {
         .unwrap()
         .to_owned();
     refused(&plain, "part", "not an overlay mount itself");
-    // Whiteouts and opaque directories are other attributes there.
+    // With this option, whiteouts and opaque directories are other attributes.
     let stacked = Stacked::new(&node, 2, ",userxattr");
     refused(&stacked.root(), "userxattr", "\"userxattr\"");
     drop(stacked);
-    // Another user could have put another directory there since.
+    // Another user may have put another directory there since.
     let stacked = Stacked::new(&node, 2, "");
     let layers = stacked.scratch.path("layers");
     run("chmod", &["777", &layers]).ok();
     refused(&stacked.root(), "writable", "mode 777");
     run("chmod", &["755", &layers]).ok();
     runs(&node, &stacked.root(), "as-before", "true").ok();
-    // The names lead elsewhere by now.
+    // The names lead elsewhere now.
     let hides =
         format!("mount -t tmpfs none '{layers}/0 c:d' && cp -a /bin/true '{layers}/0 c:d/other'");
     run("bash", &["-c", &hides]).ok();
@@ -272,7 +272,7 @@ fn a_2_a_root_whose_links_would_come_apart_is_refused() {
     run("umount", &[&format!("{layers}/0 c:d")]).ok();
 }
 
-/// In a file system that is none of the rig's: names that a file has in the image stay one file too.
+/// On a file system that is not the rig's: hard links of the image stay hard links there too.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn a_2_a_root_that_is_a_plain_directory_keeps_its_own_links() {
@@ -283,7 +283,7 @@ fn a_2_a_root_that_is_a_plain_directory_keeps_its_own_links() {
         .unwrap()
         .to_owned();
     let root = scratch.dir("root");
-    // Without a UUID, as virtual machines have their root.
+    // Without a UUID, like the root of virtual machines.
     let script = r#"set -e; truncate -s 64M "$1.img"; mkfs.ext4 -q -U 00000000-0000-0000-0000-000000000000 "$1.img"
         mount -o loop "$1.img" "$1"; cp -a "$2/." "$1/"; echo text >"$1/etc/a"; ln "$1/etc/a" "$1/etc/b""#;
     run("bash", &["-c", script, "-", &root, &image]).ok();
@@ -294,17 +294,17 @@ fn a_2_a_root_that_is_a_plain_directory_keeps_its_own_links() {
     assert!(!Path::new(&format!("{root}/etc")).exists());
 }
 
-/// A user namespace has no handles, and the words say what becomes of links there.
+/// A user namespace has no file handles. The text says what happens to hard links there.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_2_explain_says_where_links_come_apart() {
+fn a_2_explain_says_where_hard_links_break() {
     let node = Node::new();
     let mut config = node.config(&["true"]);
     let told = |config: &serde_json::Value, name: &str| {
         let bundle = node.bundle(name, config);
         node.call(&["explain", "--bundle", &bundle])
     };
-    // Under standard as it is: the root is no engine's, and nobody asked for this one by name.
+    // Under standard itself: the root is not an engine's, and the caller did not name the policy.
     config["root"]["readonly"] = false.into();
     let said = told(&config, "by-default").ok();
     assert!(
@@ -336,7 +336,7 @@ fn a_2_explain_says_where_links_come_apart() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn f_08_layers_are_no_mounts_of_the_node_and_are_not_written() {
+fn f_08_layers_are_not_mounted_on_the_node_and_not_written() {
     let docker = Docker::connect();
     let container = docker.start(&["--runtime=agentbox", EPHEMERAL, IMAGE], &["sleep", "60"]);
     docker
@@ -355,7 +355,7 @@ fn f_08_layers_are_no_mounts_of_the_node_and_are_not_written() {
     );
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!table.contains(" agentbox "), "{table}");
-    // Nothing of the node's names is seen inside; without walls all of them are.
+    // Inside, none of the node's names are visible; without walls all are.
     let mounts = ["exec", &container.name, "cat", "/proc/self/mountinfo"];
     let seen = docker.call(&mounts).ok();
     let root = seen.lines().find(|line| line.contains(" / / ")).unwrap();

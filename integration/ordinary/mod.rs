@@ -1,4 +1,5 @@
-//! Ordinary use as outsiders met it at commit 9a4ca38: what stopped honest users, by the number of the finding.
+//! Ordinary use as outsiders experienced it at commit 9a4ca38: obstacles for honest users, by the number of the
+//! finding.
 //!
 //! K: a real Kubernetes. A: real agents and builds. U, S: operators and other projects' suites.
 

@@ -18,7 +18,7 @@ print('listens', flush=True)
 server.serve_forever()
 ";
 
-/// A node whose ceiling lets annotations name private hosts.
+/// A node whose ceiling allows annotations with private hosts.
 fn private_names_by_annotation() -> NodeFiles {
     let mut node = NodeFiles::default();
     node.write("config.toml", 0o644, "ceiling = \"pods\"\n");
@@ -37,10 +37,10 @@ fn serving<'a>(docker: &'a Docker, options: &[&str]) -> crate::docker::Container
     container
 }
 
-/// A-15: with the proxy variables as they are, a container's own servers are reached by every address and name of its own.
+/// A-15: with the default proxy variables, a container's own servers are reachable by each of its addresses and names.
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn the_proxy_variables_leave_the_containers_own_servers_alone() {
+fn the_containers_own_servers_are_reached_without_the_proxy() {
     let docker = Docker::connect();
     for options in [
         &[runtime(), "--annotation", ALLOW][..],
@@ -75,10 +75,10 @@ print('own', socket.gethostbyname(socket.gethostname()))
     }
 }
 
-/// A-15: what is sent to the proxy all the same is told where it belongs.
+/// A-15: if such a request still reaches the proxy, the answer says where it belongs.
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn the_proxy_says_of_the_container_itself_that_it_is_no_matter_for_rules() {
+fn the_proxy_says_that_no_rule_concerns_the_container_itself() {
     let docker = Docker::connect();
     let container = serving(&docker, &[runtime(), "--annotation", ALLOW]);
     let script = "for h in localhost 127.0.0.9 0.0.0.0 '[::1]' app.localhost $(hostname); do \
@@ -93,10 +93,10 @@ fn the_proxy_says_of_the_container_itself_that_it_is_no_matter_for_rules() {
     assert!(!got.stdout.contains("missing_rule"), "{got}");
 }
 
-/// A-11: the reason is in the status line, which clients show where they leave the body unread.
+/// A-11: the reason is in the status line, which clients show even if they do not read the body.
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn a_denial_says_why_in_the_status_line() {
+fn a_denial_has_its_reason_in_the_status_line() {
     let docker = Docker::connect();
     let _turn = witness();
     let agent = Agent::start(&docker, &[runtime(), "--annotation", ALLOW]);
@@ -111,7 +111,7 @@ fn a_denial_says_why_in_the_status_line() {
     let line = "403 agentbox: other.example.test:443: no rule in network.allow matches it";
     assert!(got.stdout.contains(line), "{got}");
 
-    // Without the variables, where HTTP is spoken, and nothing of where a name leads (N-L2).
+    // Without the variables, if HTTP is spoken; without a hint where a name leads (N-L2).
     for (url, status) in [
         (
             "http://private.example.test/",
@@ -143,7 +143,7 @@ fn a_denial_says_why_in_the_status_line() {
     }
 }
 
-/// A-10, A-11, K-10: a reset never comes without a line in the log.
+/// A-10, A-11, K-10: every reset has a line in the log.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn a_reset_never_comes_without_a_line_in_the_log() {
@@ -173,14 +173,14 @@ fn a_reset_never_comes_without_a_line_in_the_log() {
     });
     assert_eq!(failed.count(), 1, "{log}");
     assert!(log.contains("wants to log in"), "{log}");
-    // What failed was allowed, and is no refusal.
+    // An allowed connection that failed is no denial.
     let denied = |line: &str| {
         line.contains("\"verdict\":\"denied\"") && line.contains("\"via\":\"transparent\"")
     };
     assert!(!log.lines().any(denied), "{log}");
 }
 
-/// A-17: under `local` programs are told at once, and by whom: no name is a hiccup of the network that is tried again.
+/// A-17: under `local`, programs get the reason at once. A name does not fail like a temporary error that is retried.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn a_local_network_says_that_it_is_local() {
@@ -240,11 +240,11 @@ fn a_local_network_says_that_it_is_local() {
     );
 }
 
-/// A-17: what a program of the container's own needs is not taken by the wall under `local`: port 53, and the proxies' ports.
-/// Nothing runs under `none`, and whoever does not want the variables has none.
+/// A-17: under `local`, the sidecar does not occupy the container's own ports: 53, and the proxies'. Under `none` no
+/// sidecar runs, and the variables can be switched off.
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn the_refusals_of_a_local_network_take_nothing_from_its_programs() {
+fn the_refusals_of_a_local_network_occupy_no_port_of_its_programs() {
     let docker = Docker::connect();
     let program = "\
 import os, socket
@@ -301,10 +301,10 @@ except OSError as e: print('nobody', e)
     }
 }
 
-/// K-10: a rule for a Service means every spelling that the engine's search list makes of it, and no other name.
+/// K-10: a rule for a Service covers every spelling that the engine's search list makes of it, and no other name.
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn a_rule_for_a_service_means_all_of_its_spellings() {
+fn a_rule_for_a_service_covers_all_of_its_spellings() {
     const SEARCH: [&str; 3] = [
         "default.svc.cluster.test",
         "svc.cluster.test",
@@ -371,13 +371,13 @@ fn a_rule_for_a_service_means_all_of_its_spellings() {
             "{checked}"
         );
     }
-    // A short name of another namespace's, by the rule that is whole.
+    // A short name for another namespace, under a rule with the complete name.
     let agent = start("internal:web.prod.svc.cluster.test:80");
     for name in ["web.prod", "web.prod.svc"] {
         let got = agent.curl(true, &["-f", &format!("http://{name}/")]);
         assert_eq!(got.code, 0, "{name}: {got}");
     }
-    // What its own name is.
+    // The container's own name.
     let got = agent.python(
         "import socket\n\
          name = socket.gethostname(); print(socket.gethostbyname(name), socket.getfqdn() != '')\n",
@@ -385,10 +385,10 @@ fn a_rule_for_a_service_means_all_of_its_spellings() {
     assert_eq!(got.stdout, "127.0.1.1 True\n", "{got}");
 }
 
-/// K-10: a name that whoever starts a container gives it, and that a rule names, leads where the engine's hosts file says.
+/// K-10: a name that the caller gives a container, and that a rule names, leads where the engine's hosts file says.
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn an_alias_of_the_engines_leads_where_it_says_if_a_rule_names_it() {
+fn an_alias_of_the_engine_works_if_a_rule_names_it() {
     let docker = Docker::connect();
     let _turn = witness();
     let agent = Agent::start(
@@ -409,8 +409,8 @@ fn an_alias_of_the_engines_leads_where_it_says_if_a_rule_names_it() {
     }
 }
 
-/// K-10: a pod's aliases are in the hosts files of its containers alone, and reach the sidecar of the first one. They are no other
-/// address for a public name.
+/// K-10: a pod's aliases are only in its containers' hosts files, and must reach the sandbox's sidecar. They change no
+/// address of a public name.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn aliases_of_a_pods_container_reach_its_sidecar() {
@@ -425,7 +425,8 @@ fn aliases_of_a_pods_container_reach_its_sidecar() {
     let net = format!("--network=container:{}", first.container.name);
     let got = first.curl(true, &["-f", "http://myalias/"]);
     assert_ne!(got.code, 0, "{got}");
-    // As the kubelet writes it, where an engine keeps the sandbox's, and no container writes. The rig's root is its own.
+    // Written like by the kubelet, in the sandbox's directory of an engine, where no container writes. The rig's root
+    // is its own.
     let above = Path::new("/var/lib/containerd").join(format!("names-{}", std::process::id()));
     let sandbox = first.container.inspect("{{.Id}}");
     let hosts = above.join("sandboxes").join(sandbox);
@@ -456,10 +457,10 @@ fn aliases_of_a_pods_container_reach_its_sidecar() {
     std::fs::remove_dir_all(above).unwrap();
 }
 
-/// K-12: a connection from outside that nobody answers is counted where people look, with what would let it in.
+/// K-12: an unanswered connection from outside is counted where operators look, with the setting that would allow it.
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn a_refused_probe_shows_in_the_network_with_what_would_let_it_in() {
+fn a_refused_probe_is_shown_with_the_setting_that_would_allow_it() {
     let docker = Docker::connect();
     let container = serving(&docker, &[runtime()]);
     let id = container.inspect("{{.Id}}");
@@ -475,7 +476,7 @@ fn a_refused_probe_shows_in_the_network_with_what_would_let_it_in() {
     let shown = shown();
     let line = "resets sent in the engine's network: 3 (connections from outside to ports that network.inbound does not name";
     assert!(shown.contains(line), "{shown}");
-    // Where the engine's network is the node's, the kernel's count is everybody's.
+    // If the engine's network is the node's, the kernel counts all of the node's connections.
     let container = docker.start(
         &[runtime(), "--network=host", "test-workloads"],
         &["sleep", "60"],
@@ -487,7 +488,7 @@ fn a_refused_probe_shows_in_the_network_with_what_would_let_it_in() {
     assert!(!shown.contains("resets sent"), "{shown}");
 }
 
-/// A server on a port of the rig itself, which answers everybody until it is dropped.
+/// A server on a port of the rig itself, which answers every client until it is dropped.
 struct Listener {
     port: u16,
     asked: std::sync::Arc<std::sync::atomic::AtomicUsize>,
@@ -516,10 +517,10 @@ impl Listener {
     }
 }
 
-/// A-10: a container beside this one is reached by its name with nothing but an annotation, and nothing else of what is private.
+/// A-10: an annotation alone makes a neighbour container reachable by name, and no other private address.
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn a_container_of_the_same_network_is_named_as_a_service() {
+fn a_container_of_the_same_network_is_a_service() {
     let docker = Docker::connect();
     let _turn = witness();
     let (network, elsewhere) = (Network::create(&docker, &[]), Network::create(&docker, &[]));
@@ -594,7 +595,7 @@ fn a_container_of_the_same_network_is_named_as_a_service() {
     drop((agent, db, other));
 }
 
-/// A-10, K-10: the cluster's networks are what the node's file says, and a rule for a Service leads there and no further.
+/// A-10, K-10: the node's file defines the cluster's networks, and a rule for a Service leads only there.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn a_service_is_in_the_networks_that_the_nodes_file_lists() {
@@ -626,7 +627,7 @@ fn a_service_is_in_the_networks_that_the_nodes_file_lists() {
     );
 }
 
-/// A-10: a network that is the node's own network (macvlan) has the company's machines in it: no name is a service there.
+/// A-10: with macvlan, the container's network is the node's and includes the company's machines: no name is a service.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn a_port_of_the_nodes_own_network_has_no_services() {
@@ -666,10 +667,10 @@ fn a_port_of_the_nodes_own_network_has_no_services() {
     );
 }
 
-/// A-10: a model's server on the node is reached where the node's ceiling names it, and not otherwise.
+/// A-10: a model server on the node is reachable only if the node's ceiling names it.
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn a_service_of_the_node_is_within_its_ceiling_only() {
+fn a_service_of_the_node_needs_its_ceiling() {
     let docker = Docker::alone();
     let _turn = witness();
     let model = Listener::start();
@@ -715,7 +716,7 @@ fn a_service_of_the_node_is_within_its_ceiling_only() {
         let got = agent.curl(direct, &["-f", &url]);
         assert_eq!(got.stdout, "model\n", "{got}");
     }
-    // The name leads to the node, and to nothing else.
+    // The name leads only to the node.
     let allow = "dev.agentbox.network.allow=node:api.example.test:80";
     node.write("policies/models.toml", 0o644, &policy(80));
     let agent = Agent::start(&docker, &[runtime(), "--annotation", allow]);
@@ -730,10 +731,10 @@ fn a_service_of_the_node_is_within_its_ceiling_only() {
     );
 }
 
-/// A-10: what nobody can mean is an error when the container is created, and says what may be meant.
+/// A-10: a rule that makes no sense is an error at creation, with the probable meanings.
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn a_name_of_one_label_is_an_error_that_says_what_may_be_meant() {
+fn a_name_of_one_label_is_an_error_with_the_probable_meanings() {
     let docker = Docker::connect();
     for (allow, words) in [
         (

@@ -1,4 +1,4 @@
-//! The network wall as a hostile reviewer met it on the day on which services, spellings and kept budgets came (H1 to L3).
+//! The network wall under a hostile review on the day when services, spellings and saved budgets were added (H1 to L3).
 
 use crate::alone::alone;
 use crate::docker::allowlist::{Agent, internet, witness};
@@ -18,8 +18,8 @@ fn is_not_beside(agent: &Agent<'_>, name: &str) {
     assert!(log.lines().any(|line| of_name(&line)), "{name}: {log}");
 }
 
-/// H1: the rig's uplink is a veth, as a node's is in kind, LXC and DinD. What is behind it is beside the node, and with the host's
-/// network no container is beside it for that.
+/// H1: the rig's uplink is a veth, like a node's in kind, LXC and DinD. The machines behind it are the node's
+/// neighbours, but a container with the host's network has none of them as services.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn h1_the_hosts_own_network_has_no_services() {
@@ -36,7 +36,7 @@ fn h1_the_hosts_own_network_has_no_services() {
     assert_eq!(got.code, 0, "the control: {got}");
     let options = [&[runtime()], &options[..]].concat();
     is_not_beside(&Agent::start(&docker, &options), "lan.example.test");
-    // The node's file can still say so.
+    // The node's file can still declare them.
     let mut node = NodeFiles::default();
     let file = "[network]\nservices = [\"203.0.113.0/24\"]\n";
     node.write("config.toml", 0o644, file);
@@ -45,7 +45,7 @@ fn h1_the_hosts_own_network_has_no_services() {
     assert_eq!(got.code, 0, "{got}");
 }
 
-/// H2: the network of a pod that Docker runs for Kubernetes (cri-dockerd) is a CNI plugin's, whatever it looks like.
+/// H2: the network of a pod that Docker runs for Kubernetes (cri-dockerd) is always a CNI plugin's.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn h2_a_pods_network_is_not_made_by_docker() {
@@ -93,9 +93,9 @@ fn h2_a_pods_network_is_not_made_by_docker() {
     drop((beside, db));
 }
 
-/// L1: of two interfaces of a container, what the one of another kind reaches is no service, also where the pair's network is wider.
+/// L1: hosts behind another kind of interface of a container are no services, even if the pair's network is wider.
 #[test]
-fn l1_a_wide_network_does_not_take_in_what_another_interface_reaches() {
+fn l1_a_wide_network_does_not_include_hosts_of_another_interface() {
     alone(|| {
         let ip = |line: &str| {
             let words: Vec<&str> = line.split(' ').collect();
@@ -125,7 +125,7 @@ fn l1_a_wide_network_does_not_take_in_what_another_interface_reaches() {
     });
 }
 
-/// M1: a search list makes no name of a rule's that a denial does not see.
+/// M1: a search list makes no name of a rule that a denial does not cover.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn m1_no_domain_of_a_search_list_leads_around_a_denial() {
@@ -150,7 +150,7 @@ fn m1_no_domain_of_a_search_list_leads_around_a_denial() {
             "\"*.prod.svc.cluster.test\"",
             false,
         ),
-        // Nor does the node's own rule reach another host than what it says.
+        // Nor does the node's own rule reach another host than it names.
         (&["first.test", "prod.svc.cluster.test"], "", false),
     ] {
         node.write("policies/pods.toml", 0o644, &policy(deny));
@@ -173,7 +173,7 @@ fn m1_no_domain_of_a_search_list_leads_around_a_denial() {
     }
 }
 
-/// Has its own name again in the end, by which it is removed.
+/// Restores the name when dropped, so that the container can be removed.
 struct Renamed<'a>(&'a Docker, &'a str, &'a str);
 
 impl Drop for Renamed<'_> {
@@ -182,10 +182,11 @@ impl Drop for Renamed<'_> {
     }
 }
 
-/// M2: who is called what engines show of another's id takes nothing over that is meant for that one.
+/// M2: a container whose name is the short id that engines show of another does not take over what is meant for that
+/// one.
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn m2_a_container_named_like_another_ones_id_takes_nothing_over() {
+fn m2_a_container_named_like_another_containers_id_takes_nothing_over() {
     let docker = Docker::connect();
     let allow = "dev.agentbox.network.allow=api.example.test";
     let victim = Agent::start(&docker, &[runtime(), "--annotation", allow]);

@@ -1,4 +1,4 @@
-//! A container that loses its sidecar ends, so that an engine or kubelet makes it again with a network (K-7).
+//! A container that loses its sidecar ends, so that an engine or kubelet restarts it with a network (K-7).
 
 use crate::command::run;
 use crate::docker::allowlist::{Agent, witness};
@@ -17,7 +17,7 @@ fn kill_sidecar(agent: &Agent<'_>) {
     run("kill", &["-9", &pid]).ok();
 }
 
-/// A restart policy brings the container back with its list.
+/// A restart policy restarts the container with its allowlist.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn k_7_a_restart_policy_heals_a_container_that_lost_its_sidecar() {
@@ -34,12 +34,12 @@ fn k_7_a_restart_policy_heals_a_container_that_lost_its_sidecar() {
             .await_inspect("{{.State.Status}}", "running");
         assert!(reached(&agent), "{times}: {}", agent.violations());
     }
-    // Nobody restarts what is stopped by order.
+    // A container that was stopped on request is not restarted.
     agent.container.call("stop", &["--time=0"]).ok();
     agent.container.await_inspect("{{.State.Running}}", "false");
 }
 
-/// Without a policy it has ended, and its exit code says how; started by hand it is whole again.
+/// Without a restart policy it stays ended, and its exit code says how. Started by hand, it works again.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn k_7_without_a_restart_policy_it_ends_as_killed() {

@@ -1,4 +1,4 @@
-//! Probes and published ports without `network.inbound`: the log says what would let them in (K-12).
+//! Probes and published ports without `network.inbound`: the log names the setting that would allow them (K-12).
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use crate::direct::program;
 use crate::docker::allowlist::Agent;
 use crate::docker::{Docker, runtime};
 
-/// Nobody asks for it: the line comes by itself.
+/// The line appears without any request for it.
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn k_12_a_refused_probe_is_written_down() {
+fn k_12_a_refused_probe_is_logged() {
     let docker = Docker::connect();
     let allow = [
         "--annotation",
@@ -30,7 +30,7 @@ fn k_12_a_refused_probe_is_written_down() {
     .into();
     for (what, agent) in &started {
         let address = agent.container.inspect("{{.NetworkSettings.IPAddress}}");
-        // While a connection comes in that is let in, what the kernel sends may be its own.
+        // During an allowed inbound connection, a packet of the kernel may belong to it.
         let ports: &[u16] = match *what {
             "inbound" => &[8081],
             _ => &[8080, 8080, 8081],

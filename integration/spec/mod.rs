@@ -1,5 +1,5 @@
-//! The runtime specification under `unconfined`, beyond its MUSTs: the same bundle on agentbox and on Debian's runc
-//! must give the same output. Features that runc 1.1 lacks are compared with an expected output.
+//! The runtime specification under `unconfined`, beyond its MUSTs: the same bundle must give the same output on
+//! agentbox and on Debian's runc. Features that runc 1.1 lacks are compared with an expected output.
 //!
 //! Each case fails without our correction of libcontainer.
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::command::run;
 use crate::lifecycle::trial::{Runtime, Trial};
 
-/// Gives the container a root file system of its own, writable.
+/// Gives the container a writable root file system of its own.
 fn own_root(t: &mut Trial) -> String {
     let root = t.scratch.path("rootfs");
     let shared = t.config["root"]["path"].as_str().unwrap().to_owned();
@@ -38,7 +38,7 @@ fn namespace(t: &mut Trial, kind: &str) {
     all.push(json!({ "type": kind }));
 }
 
-/// Runs a container as far as it comes: what it wrote, or `refused`.
+/// Runs a container as far as possible. Returns its output, or `refused`.
 fn outcome(t: &mut Trial, script: &str) -> String {
     t.script(script);
     let created = t.create();
@@ -50,19 +50,19 @@ fn outcome(t: &mut Trial, script: &str) -> String {
     neutral(t, &t.output())
 }
 
-/// Without what is this container's alone.
+/// Without paths of this container.
 fn neutral(t: &Trial, text: &str) -> String {
     text.replace(&t.scratch.path(""), "SCRATCH/")
         .replace(&t.id, "ID")
 }
 
-/// What a case gives on runc and on agentbox.
+/// The outcome of a case on a runtime.
 fn on(runtime: Runtime, case: impl Fn(&mut Trial) -> String) -> String {
     let mut trial = Trial::new(runtime);
     case(&mut trial)
 }
 
-/// The same on both, and what it is.
+/// The outcome, which must be the same on both.
 #[track_caller]
 fn same(case: impl Fn(&mut Trial) -> String) -> String {
     let runc = on(Runtime::Runc, &case);
@@ -92,7 +92,7 @@ impl Drop for HostMount {
     }
 }
 
-/// A user namespace of these mappings.
+/// A user namespace with these mappings.
 fn user_namespace(t: &mut Trial, mappings: &[(u32, u32, u32)]) {
     namespace(t, "user");
     let all: Vec<Value> = mappings
@@ -103,7 +103,7 @@ fn user_namespace(t: &mut Trial, mappings: &[(u32, u32, u32)]) {
         .collect();
     t.config["linux"]["uidMappings"] = json!(all);
     t.config["linux"]["gidMappings"] = json!(all);
-    // The container's root looks for its root file system itself.
+    // The container's root must be able to reach its root file system.
     let mut dir = Path::new(&t.scratch.path("x")).to_owned();
     while dir.pop() && dir != Path::new("/") {
         run("chmod", &["a+rx", dir.to_str().unwrap()]).ok();

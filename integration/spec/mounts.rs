@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 
-/// The mounts below /mnt: what, where, how.
+/// The mounts below /mnt: source, place, options.
 const MOUNTS: &str = "grep ' /mnt' /proc/self/mountinfo | cut -d' ' -f4- | sed -E 's/:[0-9]+//g'";
 
 fn bound(options: &'static [&'static str]) -> String {
@@ -22,7 +22,7 @@ fn bound(options: &'static [&'static str]) -> String {
 
 #[test]
 #[ignore = "needs a rig: hack/test"]
-fn propagation_is_as_asked() {
+fn propagation_is_as_requested() {
     for (options, expect) in [
         (&["rbind"][..], "master"),
         (&["rbind", "rprivate"], "relatime -"),
@@ -41,7 +41,7 @@ fn propagation_is_as_asked() {
 
 #[test]
 #[ignore = "needs a rig: hack/test"]
-fn attributes_are_as_asked() {
+fn attributes_are_as_requested() {
     for (options, expect) in [
         (&["rbind", "nosymfollow"][..], "nosymfollow"),
         (&["rbind", "rro"], "/below ro,"),
@@ -78,7 +78,7 @@ fn a_tmpfs_begins_with_what_it_covers_where_it_is_asked_to() {
 
 #[test]
 #[ignore = "needs a rig: hack/test"]
-fn a_tmpfs_has_the_mode_of_what_it_covers() {
+fn a_tmpfs_has_the_mode_of_the_directory_that_it_covers() {
     let text = same(|t| {
         let root = own_root(t);
         fs::create_dir_all(format!("{root}/mnt/a")).unwrap();
@@ -137,7 +137,7 @@ fn the_hosts_dev_can_be_the_containers() {
 
 #[test]
 #[ignore = "needs a rig: hack/test"]
-fn what_is_read_only_keeps_its_other_attributes() {
+fn a_read_only_path_keeps_its_other_attributes() {
     let text = same(|t| {
         let root = own_root(t);
         fs::create_dir(format!("{root}/closed")).unwrap();
@@ -154,7 +154,7 @@ fn what_is_read_only_keeps_its_other_attributes() {
 
 #[test]
 #[ignore = "needs a rig: hack/test"]
-fn nothing_lies_over_proc() {
+fn no_mount_covers_proc() {
     for destination in ["/proc", "/proc/sys/kernel/hostname", "/proc/self"] {
         let text = same(|t| {
             let file = t.scratch.file("file", "");
@@ -174,7 +174,7 @@ fn nothing_lies_over_proc() {
 fn ids_of_a_bind_mount_are_mapped() {
     let case = |own: bool| {
         on(Runtime::Unconfined, |t| {
-            // overlayfs, which the rig's root is, cannot map ids.
+            // The rig's root is overlayfs, which cannot map ids.
             let source = HostMount::new(&t.scratch.path("source"), "--make-private");
             fs::write(format!("{}/file", source.0), "").unwrap();
             run("chown", &["5:6", &format!("{}/file", source.0)]).ok();
@@ -194,6 +194,6 @@ fn ids_of_a_bind_mount_are_mapped() {
         })
     };
     assert_eq!(case(false), "5:6\n0:0\n0:0\n");
-    // Root of the container is no id of such a mount.
+    // Such a mount has no id for the container's root.
     assert!(case(true).starts_with("15:16\n"), "{}", case(true));
 }

@@ -1,24 +1,24 @@
-//! Every mount option that `features` names takes effect, or is one without an effect of its own; others are refused.
+//! Every mount option in `features` takes effect, or has none by definition. Others are refused.
 
 use super::*;
 
-/// What a mount shows of an option in mountinfo (proc_pid_mountinfo(5)).
+/// How mountinfo shows an option (proc_pid_mountinfo(5)).
 enum Effect {
     /// This word, on the mount.
     Shows(&'static str),
-    /// This word, on the mount and on the one below it.
+    /// This word, on the mount and on the mount below it.
     ShowsBelow(&'static str),
-    /// Not this word, which the other option would have set.
+    /// Without the second word, which the first option would set.
     Hides(&'static str, &'static str),
-    /// Likewise, also on the mount below.
+    /// The same, also on the mount below.
     HidesBelow(&'static str, &'static str),
-    /// It is accepted, as by runc.
+    /// Accepted without an effect, like by runc.
     Accepted,
-    /// Another test is about it.
+    /// Tested elsewhere.
     Elsewhere,
 }
 
-/// Which mounts an option is for.
+/// The mounts that an option applies to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum On {
     Both,
@@ -128,7 +128,7 @@ fn lines(on: On, options: &[&str]) -> Option<Vec<Vec<String>>> {
     Some(text.lines().map(words).collect())
 }
 
-/// What is wrong with an option on one kind of mount, if anything.
+/// The fault of an option on one kind of mount, if any.
 fn wrong(option: &str, on: On, effect: &Effect) -> Option<String> {
     let (before, word, present, below) = match effect {
         Effect::Shows(word) => (None, Some(word), true, false),
@@ -177,7 +177,7 @@ fn every_mount_option_of_features_takes_effect() {
 
 #[test]
 #[ignore = "needs a rig: hack/test"]
-fn options_that_a_new_mount_cannot_have_are_refused() {
+fn options_that_are_invalid_for_a_new_mount_are_refused() {
     for option in ["bogus", "bogus=1", "remount", "idmap", "mode=no"] {
         let text = same(|t| {
             mount(t, "/mnt", "tmpfs", "tmpfs", &[option]);

@@ -6,7 +6,7 @@ use super::*;
 
 const CAPABILITIES: &str = "grep ^Cap /proc/self/status";
 
-/// What `exec` prints, after the container's first process has begun.
+/// The output of `exec`, after the container's init process has started.
 fn exec(t: &Trial, options: &[&str], script: &str) -> String {
     let arguments = [&["exec"], options, &[&t.id, "sh", "-c", script]].concat();
     let finished = t.call(&arguments);
@@ -15,7 +15,7 @@ fn exec(t: &Trial, options: &[&str], script: &str) -> String {
 
 #[test]
 #[ignore = "needs a rig: hack/test"]
-fn exec_begins_with_the_capabilities_of_the_first_process() {
+fn exec_starts_with_the_capabilities_of_the_init_process() {
     let text = same(|t| {
         let kill = json!(["CAP_KILL"]);
         t.config["process"]["capabilities"] =
@@ -37,7 +37,7 @@ fn exec_begins_with_the_capabilities_of_the_first_process() {
 
 #[test]
 #[ignore = "needs a rig: hack/test"]
-fn capabilities_that_cannot_be_are_left_out() {
+fn impossible_capabilities_are_left_out() {
     let text = same(|t| {
         let some = json!(["CAP_KILL", "CAP_BOGUS"]);
         t.config["process"]["capabilities"] =
@@ -53,7 +53,7 @@ fn capabilities_that_cannot_be_are_left_out() {
 
 #[test]
 #[ignore = "needs a rig: hack/test"]
-fn a_missing_working_directory_is_made_and_a_closed_one_entered() {
+fn a_missing_working_directory_is_created_and_a_closed_one_entered() {
     for (cwd, expect) in [("/not/there", "/not/there\n"), ("/closed", "/closed\n")] {
         let text = same(|t| {
             let root = own_root(t);
@@ -90,7 +90,7 @@ fn home_is_the_users_or_the_root_directory() {
 
 #[test]
 #[ignore = "needs a rig: hack/test"]
-fn what_runc_refuses_is_refused() {
+fn specs_that_runc_refuses_are_refused() {
     type Change = fn(&mut Value);
     let cases: [(&str, Change); 5] = [
         ("relative cwd", |c| c["process"]["cwd"] = json!("etc")),

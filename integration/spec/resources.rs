@@ -105,7 +105,7 @@ fn the_hierarchy_of_systemd_has_the_containers_cgroup() {
 
 #[test]
 #[ignore = "needs a rig: hack/test"]
-fn a_seccomp_profile_that_says_nothing_is_none() {
+fn an_empty_seccomp_profile_is_no_filter() {
     for (profile, expect) in [
         (json!({}), "Seccomp:\t0\n"),
         (

@@ -1,5 +1,5 @@
-//! The addresses that a name may lead to. Other people decide on the addresses of a name. So each address is checked,
-//! and a checked one is dialled (no second resolution: DNS rebinding).
+//! Checks the addresses that a name leads to, because others control them. The checked address itself is dialled: a
+//! second resolution would allow DNS rebinding.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,23 +12,23 @@ use crate::policy::closed::is_closed;
 use crate::policy::embedded::carried;
 use crate::policy::rule::{HostReach, contains};
 
-/// The addresses around the sandbox, which a public name has no business with.
+/// The addresses around the sandbox, which a public name must not lead to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Surroundings {
     /// The node's own addresses, those of the engine's namespace, and gateways.
     pub own: BTreeSet<IpAddr>,
-    /// Prefixes of which every address is the node's own, or the engine's namespace's.
+    /// Prefixes whose addresses all belong to the node, or to the engine's namespace.
     pub own_networks: BTreeSet<(IpAddr, u8)>,
-    /// The prefixes that one of the two reaches without a gateway.
+    /// The prefixes that the node or the engine's namespace reaches without a gateway.
     pub on_link: BTreeSet<(IpAddr, u8)>,
-    /// The networks beside the container: those that Docker or podman made for it, and those that the node's file calls the cluster's.
+    /// The networks beside the container: those of Docker or podman for it, and the cluster's in the node's file.
     pub beside: BTreeSet<(IpAddr, u8)>,
-    /// The node's own addresses, which are among [`Self::own`].
+    /// The node's own addresses, which are also in [`Self::own`].
     pub node: BTreeSet<IpAddr>,
 }
 
 impl Surroundings {
-    /// These and those.
+    /// The union of both.
     pub fn and(mut self, other: Self) -> Self {
         let Self {
             own,
@@ -50,7 +50,7 @@ impl Surroundings {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AddressRefusal {
-    /// It leads back to the machine itself.
+    /// It is the machine itself.
     Loopback,
     /// Link-local; clouds serve credentials there.
     LinkLocal,
@@ -64,11 +64,11 @@ pub enum AddressRefusal {
     Embedded,
     /// Multicast, unspecified, reserved, or not routed on the internet.
     Special,
-    /// A cloud serves credentials or orders there.
+    /// A cloud serves credentials or instructions there.
     Cloud,
-    /// It is not beside the container, where a rule `service:` leads.
+    /// It is not beside the container, as a `service:` rule requires.
     NotBeside,
-    /// It is not the node's, where a rule `node:` leads.
+    /// It is not the node's, as a `node:` rule requires.
     NotNode,
     /// This rule of `network.deny` covers it.
     Denied(Box<EgressRule>),
@@ -106,7 +106,7 @@ impl fmt::Display for AddressRefusal {
     }
 }
 
-/// What IANA's registries of special-purpose addresses say of an IPv4 address (RFC 6890 and its updates).
+/// The entries of IANA's registry of special-purpose IPv4 addresses (RFC 6890 and its updates).
 const V4: &[(Ipv4Addr, u8, AddressRefusal)] = &[
     (Ipv4Addr::new(0, 0, 0, 0), 8, AddressRefusal::Special),
     (Ipv4Addr::new(10, 0, 0, 0), 8, AddressRefusal::Private),
@@ -122,7 +122,7 @@ const V4: &[(Ipv4Addr, u8, AddressRefusal)] = &[
     (Ipv4Addr::new(240, 0, 0, 0), 4, AddressRefusal::Special),
 ];
 
-/// The same for IPv6, first match first; outside of 2000::/3 nothing is ordinary (RFC 4291, section 2.4).
+/// The same for IPv6, first match first. Everything outside of 2000::/3 is special (RFC 4291, section 2.4).
 const V6: &[(Ipv6Addr, u8, AddressRefusal)] = &[
     (Ipv6Addr::LOCALHOST, 128, AddressRefusal::Loopback),
     (
@@ -162,18 +162,18 @@ const V6: &[(Ipv6Addr, u8, AddressRefusal)] = &[
     ),
 ];
 
-/// Whether the address that a name led to is dialled, where its rule lets the name lead so far; the machine itself and
-/// link-local addresses stay closed even so, and the node to all but the rules that are for it.
+/// Whether to dial an address that a name led to, under a rule with this reach. The machine itself and link-local
+/// addresses are always refused, and the node's addresses except under `node:` rules.
 pub fn vet(
     address: IpAddr,
     reach: HostReach,
     around: &Surroundings,
 ) -> Result<IpAddr, AddressRefusal> {
-    // Above everything that a rule says of names.
+    // Stronger than any rule for names.
     if is_closed(address) {
         return Err(AddressRefusal::Cloud);
     }
-    // An IPv4-mapped IPv6 address is judged as the IPv4 address that the kernel would dial, and reported as written.
+    // An IPv4-mapped IPv6 address is checked as the IPv4 address that the kernel would dial, but reported as written.
     let special = match address {
         IpAddr::V4(v4) => of_v4(v4),
         IpAddr::V6(v6) => of_v6(v6),
@@ -203,7 +203,7 @@ pub fn vet(
     }
 }
 
-/// 127.0.0.0/8 is a prefix of the node's own, and has a name of its own.
+/// 127.0.0.0/8 is also a prefix of the node, but has its own reason.
 const LOOPBACK: Option<AddressRefusal> = Some(AddressRefusal::Loopback);
 
 fn of_v4(address: Ipv4Addr) -> Option<AddressRefusal> {
@@ -333,7 +333,7 @@ mod tests {
         );
     }
 
-    /// the container's own network without the company's, and the node without anything else.
+    /// `service:` reaches the container's networks but not the company's; `node:` reaches only the node.
     #[test]
     fn a_service_is_beside_the_container_and_the_node_is_the_node() {
         let net = |text: &str, bits| (text.parse().unwrap(), bits);
@@ -367,17 +367,17 @@ mod tests {
             assert!(ask(text, HostReach::Service).is_ok(), "{text}");
         }
         for (text, why) in [
-            // The company's, the node's neighbours, the internet.
+            // The company's network, the node's neighbours, the internet.
             ("10.1.2.3", AddressRefusal::NotBeside),
             ("192.168.1.7", AddressRefusal::NotBeside),
             ("203.0.113.8", AddressRefusal::NotBeside),
             ("8.8.8.8", AddressRefusal::NotBeside),
             ("fd00::3", AddressRefusal::NotBeside),
-            // The node, and the engine's namespace, wherever they are.
+            // The node and the engine's namespace, even within these networks.
             ("172.18.0.1", AddressRefusal::Node),
             ("172.18.0.2", AddressRefusal::Node),
             ("10.96.0.9", AddressRefusal::Node),
-            // Whatever the networks are said to be.
+            // Even if the networks include them.
             ("127.0.0.1", AddressRefusal::Loopback),
             ("fe80::1", AddressRefusal::LinkLocal),
             ("169.254.169.254", AddressRefusal::Cloud),
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn internal_opens_private_addresses_alone() {
+    fn internal_opens_only_private_addresses() {
         let ask = |text: &str| {
             vet(
                 text.parse().unwrap(),
@@ -423,7 +423,7 @@ mod tests {
             "fe80::1",
             "224.0.0.1",
             "::ffff:10.0.0.1",
-            // Private, and a cloud's (N-M1).
+            // Private, but a cloud's (N-M1).
             "100.100.100.200",
             "100.96.0.96",
             "fd00:ec2::254",

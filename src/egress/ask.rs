@@ -1,7 +1,7 @@
-//! Asking instead of refusing: the connections that may wait for a person, and the decisions.
+//! Approvals: the connections that may wait for one, and the decisions.
 //!
-//! Nothing is forwarded while something waits. An approval is one name and one port, never beyond a ceiling; where the
-//! name leads is looked at afterwards as for every other.
+//! Nothing is forwarded while a connection waits. An approval covers one name and port, never beyond a ceiling. The
+//! name's addresses are checked afterwards as usual.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -13,11 +13,11 @@ use crate::policy::closed::is_metadata;
 use crate::policy::rule::DNS_PORT;
 use crate::policy::{Host, HostName, HostReach, NetworkLimit, NetworkRule, RuleTarget};
 
-/// Connections that wait at once. Each keeps a descriptor and a few hundred bytes.
+/// Connections that may wait at once. Each keeps a descriptor and a few hundred bytes.
 pub const MOST_WAITING: usize = 32;
-/// Approvals that hold, and denials that are remembered.
+/// Approvals in force, and remembered denials.
 const MOST_DECIDED: usize = 256;
-/// Domains whose names are never on the internet: of machines, links and resolvers' own questions.
+/// Domains that are never on the internet: names of machines, links, and resolvers' own queries.
 const NOT_PUBLIC: [&str; 5] = ["arpa", "internal", "local", "localhost", "invalid"];
 
 /// Which connections need an approval under `network.on-unknown = "ask"`.
@@ -26,42 +26,42 @@ const NOT_PUBLIC: [&str; 5] = ["arpa", "internal", "local", "localhost", "invali
 pub struct AskRules {
     /// How long a connection waits.
     pub seconds: u32,
-    /// What each ceiling lets be approved.
+    /// What each ceiling allows approvals for.
     pub limits: Vec<NetworkLimit>,
-    /// Nobody is asked: what a person may approve is allowed, and recorded.
+    /// Learn mode: a connection that could be approved is allowed and recorded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub learns: bool,
-    /// Hosts of the container's secrets: what is said to another port of theirs nobody sees, so none is opened.
+    /// Hosts of the container's secrets. No other port of theirs is opened, because its traffic would not be read.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub secret_hosts: BTreeSet<Host>,
 }
 
-/// What becomes of a connection.
+/// The decision about a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NetworkVerdict<'a> {
     /// This rule allows it.
     Allow(&'a NetworkRule),
-    /// It waits for a person; this would be the reason without asking.
+    /// It waits for approval. The reason applies without approvals.
     Ask(Denial),
     /// It is refused.
     Deny(Denial),
 }
 
-/// What becomes of a name in the DNS stub.
+/// The decision about a name in the DNS stub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameVerdict {
     /// A rule allows it on some port.
     Listed,
-    /// A connection to it may wait for a person.
+    /// A connection to it may wait for approval.
     Unlisted,
 }
 
 impl EgressRules {
-    /// What becomes of a TCP connection to this host and port.
+    /// Decides about a TCP connection to this host and port.
     pub fn verdict(&self, asking: Option<&AskRules>, host: &Host, port: u16) -> NetworkVerdict<'_> {
         match self.decide(host, port) {
             Decision::Allow(rule) => NetworkVerdict::Allow(rule),
-            // No person's word opens a tunnel to what a rule denies requests to: nobody could read them there.
+            // No approval opens a tunnel to a host with denied requests: the sidecar could not read them there.
             Decision::Deny(denial)
                 if denial.is_missing_rule()
                     && !self.sees(host, port)
@@ -75,7 +75,7 @@ impl EgressRules {
         }
     }
 
-    /// What becomes of a name, where the wall listens on these ports.
+    /// Decides about a name, if the sidecar listens on these ports.
     pub fn name_verdict(
         &self,
         asking: Option<&AskRules>,
@@ -97,10 +97,10 @@ impl EgressRules {
 }
 
 impl AskRules {
-    /// Whether an approval may say this: a public name, and a rule for it within every ceiling.
+    /// Whether an approval is possible: the name is public, and a rule for it is within every ceiling.
     fn may_ask(&self, host: &Host, port: u16) -> bool {
         let Host::Name(name) = host else {
-            // A rule for an address is taken at its word, which nobody should have to answer in a hurry.
+            // A rule for an address opens exactly that address: too much for a decision in a hurry.
             return false;
         };
         let public = name
@@ -123,37 +123,37 @@ impl AskRules {
     }
 }
 
-/// Whether a name is below a domain, however deep.
+/// Whether a name is below a domain, at any depth.
 pub fn is_within(name: &HostName, domain: &HostName) -> bool {
     crate::policy::rule::is_within(name.as_str(), domain.as_str())
 }
 
-/// How long an approval holds.
+/// How long an approval lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ApprovalTerm {
     /// While the container runs.
     Always,
-    /// So many seconds.
+    /// For this many seconds.
     Seconds(u32),
     /// For one connection.
     Once,
 }
 
-/// Why a connection that asked does not go on.
+/// Why a connection that waited is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AskRefusal {
-    /// Nobody decided within so many seconds.
+    /// No decision within this many seconds.
     TimedOut(u32),
-    /// A person denied it.
+    /// The operator denied it.
     Refused,
-    /// So many connections wait already.
+    /// This many connections wait already.
     TooMany(usize),
 }
 
 impl AskRefusal {
-    /// Under which word it is counted.
+    /// The word under which it is counted.
     pub fn kind(self) -> &'static str {
         match self {
             Self::TimedOut(_) => "not-approved-in-time",
@@ -183,13 +183,13 @@ impl fmt::Display for AskRefusal {
 /// A connection that waits for an approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingConnection {
-    /// Where it wants to.
+    /// The host of the connection.
     pub host: HostName,
-    /// On which port.
+    /// Its port.
     pub port: u16,
-    /// Since when, in milliseconds of the clock that the caller uses.
+    /// When the wait began, in milliseconds of the caller's clock.
     pub since_ms: u64,
-    /// The client's own port, by which its program can be found.
+    /// The client's own port, to find its program.
     pub client_port: Option<u16>,
 }
 
@@ -204,7 +204,7 @@ enum Grant {
 #[derive(Debug, Default)]
 pub struct AskQueue {
     waiting: BTreeMap<u64, PendingConnection>,
-    /// Of those the ones that were approved by their numbers, each for itself.
+    /// The waiting connections that were approved by number, each for itself.
     chosen: BTreeSet<u64>,
     next: u64,
     granted: BTreeMap<(HostName, u16), Grant>,
@@ -212,8 +212,8 @@ pub struct AskQueue {
 }
 
 impl AskQueue {
-    /// The numbers of those that wait begin here. Where an engine starts a container again its numbers begin somewhere else, so
-    /// that one which a person was shown before means nothing now.
+    /// A queue whose numbers begin here. When an engine restarts a container, the numbers begin elsewhere, so that an
+    /// old number from the terminal means nothing now.
     pub fn numbered_from(first: u64) -> Self {
         Self {
             next: first,
@@ -221,8 +221,8 @@ impl AskQueue {
         }
     }
 
-    /// What was decided of this before; an approval for one connection is used up by this. `Ok(true)`: it is used up. `number` is
-    /// that of the connection, once it waits.
+    /// The earlier decision about this host and port. `Ok(true)`: the approval was for one connection, and is now used
+    /// up. `number` is the connection's own, if it waits.
     pub fn decided(
         &mut self,
         (host, port): (&HostName, u16),
@@ -254,7 +254,7 @@ impl AskQueue {
         }
     }
 
-    /// Whether an approval holds that is not for one connection alone.
+    /// Whether an approval for more than one connection is in force.
     pub fn holds(&self, host: &HostName, port: u16, now_ms: u64) -> bool {
         match self.granted.get(&(host.clone(), port)) {
             Some(Grant::Always) => true,
@@ -263,12 +263,12 @@ impl AskQueue {
         }
     }
 
-    /// Whether a person denied it.
+    /// Whether the operator denied it.
     pub fn is_refused(&self, host: &HostName, port: u16) -> bool {
         self.refused.iter().any(|(h, p)| h == host && *p == port)
     }
 
-    /// Begins to wait. [`AskQueue::forget`] must follow.
+    /// Starts to wait. [`AskQueue::forget`] must follow.
     pub fn wait(&mut self, waiting: PendingConnection) -> Result<u64, AskRefusal> {
         if self.waiting.len() >= MOST_WAITING {
             return Err(AskRefusal::TooMany(MOST_WAITING));
@@ -279,13 +279,13 @@ impl AskQueue {
         Ok(number)
     }
 
-    /// It waits no more.
+    /// Ends the wait.
     pub fn forget(&mut self, number: u64) {
         self.waiting.remove(&number);
         self.chosen.remove(&number);
     }
 
-    /// A person says yes to this connection and to no other. False: it does not wait any more.
+    /// Approves only this connection. False: it no longer waits.
     #[must_use]
     pub fn choose(&mut self, number: u64) -> bool {
         self.waiting.contains_key(&number) && {
@@ -294,12 +294,12 @@ impl AskQueue {
         }
     }
 
-    /// Those that wait, by their numbers.
+    /// The waiting connections, by number.
     pub fn waiting(&self) -> impl Iterator<Item = (u64, &PendingConnection)> {
         self.waiting.iter().map(|(number, one)| (*number, one))
     }
 
-    /// A person says yes. False: there is no room for another approval.
+    /// Approves a host and port. False: too many approvals.
     #[must_use]
     pub fn approve(
         &mut self,
@@ -325,7 +325,7 @@ impl AskQueue {
         true
     }
 
-    /// A person says no; it is remembered until the same person says yes. The oldest of too many are asked again.
+    /// Denies a host and port until it is approved. If there are too many denials, the oldest are forgotten.
     pub fn refuse(&mut self, host: &HostName, port: u16) {
         let key = (host.clone(), port);
         self.granted.remove(&key);
@@ -336,7 +336,7 @@ impl AskQueue {
         }
     }
 
-    /// What was approved and holds, in words, and what was denied.
+    /// The approvals in force, in words, and the denials.
     pub fn decisions(&self, now_ms: u64) -> (Vec<String>, Vec<String>) {
         let granted = self.granted.iter().filter_map(|((host, port), grant)| {
             Some(match grant {
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn only_public_names_within_every_ceiling_are_asked_for() {
+    fn only_public_names_within_every_ceiling_can_be_approved() {
         let all = asking(&[&["*"]]);
         for (host, port, asked) in [
             ("b.test", 443, true),
@@ -435,7 +435,7 @@ mod tests {
         ));
     }
 
-    /// What is learnt opens a port to everything that is said there, and so does an approval.
+    /// Learn mode and approvals open a port to everything that is sent there.
     #[test]
     fn no_other_port_of_a_host_of_requests_is_learnt_and_none_of_a_secrets_is_opened() {
         let rules = EgressRules {
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_answered_if_it_may_be_asked_for_on_a_served_port() {
+    fn a_name_is_answered_if_a_served_port_of_it_can_be_approved() {
         let rules = EgressRules {
             allow: ["a.test".parse().unwrap()].into(),
             ..EgressRules::default()
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_search_list_makes_is_below_its_domains() {
+    fn names_made_by_a_search_list_are_below_its_domains() {
         for (text, domain, within) in [
             ("a.test.corp.example", "corp.example", true),
             ("a.corp.example", "corp.example", true),
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn an_approval_by_number_for_one_connection_is_that_connections() {
+    fn an_approval_by_number_applies_only_to_that_connection() {
         let (mut asks, host) = (AskQueue::default(), name("b.test"));
         let mut wait = || {
             asks.wait(PendingConnection {
@@ -540,12 +540,12 @@ mod tests {
         }
         assert_eq!(decided(Some(shown)), Some(Ok(true)));
         assert_eq!(decided(Some(shown)), None);
-        // It hangs up first: nobody inherits it.
+        // The connection ends before: its approval passes to no other.
         assert!(asks.choose(third));
         asks.forget(third);
         assert!(!asks.choose(third));
         assert_eq!(asks.decided((&host, 443), Some(third), 0), None);
-        // A denial of the host comes first.
+        // A denial of the host takes precedence.
         assert!(asks.choose(first));
         asks.refuse(&host, 443);
         let denied = Some(Err(AskRefusal::Refused));
@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded() {
+    fn the_number_of_decisions_is_bounded() {
         let mut asks = AskQueue::default();
         let waiting = || PendingConnection {
             host: name("b.test"),

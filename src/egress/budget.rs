@@ -1,10 +1,10 @@
-//! Budgets: the bounds of a container's use of the network, by all ways together.
+//! Budgets: limits on a container's network use in all ways together.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The most that one container's connections may take.
+/// The most that one container's connections may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Budget {
@@ -12,11 +12,11 @@ pub struct Budget {
     pub connections: u32,
     /// New connections in a minute.
     pub connections_per_minute: u32,
-    /// Bytes sent while the container lives.
+    /// Bytes sent in the container's life.
     pub upload_bytes: u64,
-    /// Different names resolved while the container lives.
+    /// Different names resolved in the container's life.
     pub hosts: u32,
-    /// Seconds in which nothing more is allowed after one of these was used up.
+    /// Seconds without new connections after a budget is used up.
     #[serde(default)]
     pub cool_down_seconds: u32,
 }
@@ -33,12 +33,12 @@ pub enum OverBudget {
     Upload(u64),
     /// [`Budget::hosts`].
     Hosts(u32),
-    /// One of them was used up, and the pause after that goes on for so many seconds.
+    /// The pause after a used-up budget; this many seconds are left.
     CoolDown(u64),
 }
 
 impl OverBudget {
-    /// Under which word it is counted.
+    /// The word under which it is counted.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Connections(_) => "over-connections",
@@ -70,12 +70,12 @@ impl fmt::Display for OverBudget {
     }
 }
 
-/// What has been used.
+/// The use so far.
 #[derive(Debug)]
 pub struct Ledger {
     budget: Budget,
     open: u32,
-    /// Connections that may begin now, in sixtieths of one, as of `refilled`: a bucket that fills within a minute.
+    /// Connections that may start now, in sixtieths of one, as of `refilled`: a bucket that fills within a minute.
     tokens: u64,
     refilled_ms: u64,
     sent: u64,
@@ -84,7 +84,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Nothing used yet, at `now_ms` of any steady clock.
+    /// Nothing used yet at `now_ms` of any monotonic clock.
     pub fn new(budget: Budget, now_ms: u64) -> Self {
         Self {
             budget,
@@ -104,13 +104,13 @@ impl Ledger {
         }
     }
 
-    /// A budget was used up: the pause begins, where there is one.
+    /// Starts the pause, if there is one, because a budget is used up.
     pub fn begin_pause(&mut self, now_ms: u64) {
         let pause = u64::from(self.budget.cool_down_seconds) * 1000;
         self.cold_until_ms = now_ms.saturating_add(pause);
     }
 
-    /// Takes a connection's share at its beginning. [`Ledger::close`] gives back what it may.
+    /// Counts a new connection. [`Ledger::close`] ends it.
     pub fn open(&mut self, now_ms: u64) -> Result<(), OverBudget> {
         self.check_pause(now_ms)?;
         let taken = self.take(now_ms);
@@ -120,8 +120,8 @@ impl Ledger {
         taken
     }
 
-    /// Takes the share of a connection that leads in. Inbound connections do not count among the container's own in a
-    /// minute, and begin no pause: strangers could then cause one.
+    /// Counts a new inbound connection. It does not count among the new connections per minute, and starts no pause:
+    /// strangers could otherwise cause one.
     pub fn open_inward(&mut self, now_ms: u64) -> Result<(), OverBudget> {
         self.check_pause(now_ms)?;
         self.check_room()?;
@@ -168,12 +168,12 @@ impl Ledger {
         Ok(())
     }
 
-    /// A connection has ended.
+    /// Ends a connection.
     pub fn close(&mut self) {
         self.open = self.open.saturating_sub(1);
     }
 
-    /// Bytes are about to be sent upstream.
+    /// Counts bytes that are about to be sent upstream.
     pub fn send(&mut self, bytes: u64, now_ms: u64) -> Result<(), OverBudget> {
         let sent = self.send_inward(bytes);
         if sent.is_err() {
@@ -182,7 +182,7 @@ impl Ledger {
         sent
     }
 
-    /// The same of a connection that leads in, which begins no pause.
+    /// The same for an inbound connection, which starts no pause.
     pub fn send_inward(&mut self, bytes: u64) -> Result<(), OverBudget> {
         let sent = self.sent.saturating_add(bytes);
         if sent > self.budget.upload_bytes {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_what_is_sent() {
+    fn counts_sent_bytes() {
         let mut ledger = ledger();
         ledger.send(10, 1000).unwrap();
         assert_eq!(ledger.send(1, 1000), Err(OverBudget::Upload(10)));
@@ -260,20 +260,20 @@ mod tests {
         ledger.open(1000).unwrap();
         assert_eq!(ledger.open(1000), Err(OverBudget::Connections(2)));
         ledger.close();
-        // What is refused in the pause does not make it longer.
+        // Connections that are refused in the pause do not extend it.
         for now in [1000, 3000, 5999] {
             assert!(matches!(ledger.open(now), Err(OverBudget::CoolDown(_))));
         }
         assert_eq!(ledger.check_pause(5999), Err(OverBudget::CoolDown(1)));
         ledger.open(6000).unwrap();
-        // Sending too much begins one as well.
+        // Sending too much starts a pause too.
         assert_eq!(ledger.send(11, 7000), Err(OverBudget::Upload(10)));
         assert_eq!(ledger.open(8000), Err(OverBudget::CoolDown(4)));
     }
 
-    /// N-M6: whoever comes in cannot stop what leads out.
+    /// N-M6: inbound clients cannot stop outbound connections.
     #[test]
-    fn what_leads_in_begins_no_pause() {
+    fn inbound_connections_start_no_pause() {
         let mut ledger = ledger();
         ledger.budget.cool_down_seconds = 5;
         ledger.open_inward(1000).unwrap();
@@ -284,9 +284,9 @@ mod tests {
         ledger.open(1000).unwrap();
     }
 
-    /// N-M6: what leads in takes its share of connections and bytes.
+    /// N-M6: inbound connections use the budgets of connections and bytes.
     #[test]
-    fn connections_that_lead_in_count_but_not_among_those_of_a_minute() {
+    fn inbound_connections_count_but_not_per_minute() {
         let budget = Budget {
             connections: 3,
             connections_per_minute: 1,

@@ -1,4 +1,4 @@
-//! The decision: one function for the proxy, the DNS stub, the log and `agentbox policy check`.
+//! The decision about a host: one function for the proxy, the DNS stub, the log and `agentbox policy check`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,25 +17,25 @@ use crate::policy::{EgressRule, Host, HostName, NetworkRule, RuleTarget, rule_po
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EgressRules {
-    /// Allowed, unless `deny` names it too.
+    /// Allowed, unless `deny` covers it.
     pub allow: BTreeSet<EgressRule>,
     /// Denied; without a port on all ports.
     pub deny: BTreeSet<EgressRule>,
-    /// The engine's search list, by which a private name has several spellings. Known once the container has started.
+    /// The engine's search list, which gives a private name several spellings. Known once the container has started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub search: Vec<HostName>,
 }
 
-/// The answer about a connection.
+/// The decision about a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision<'a> {
     /// This rule allows it.
     Allow(&'a NetworkRule),
-    /// Nothing does, or a denial wins.
+    /// No rule allows it, or a denial wins.
     Deny(Denial),
 }
 
-/// Why not.
+/// Why a connection is denied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Denial {
@@ -47,7 +47,7 @@ pub enum Denial {
     DeniedBy(NetworkRule),
     /// A cloud's metadata service or host agent, which only a rule with exactly this name or address opens.
     Metadata,
-    /// It is reached by requests that the wall sees, and by nothing that it does not look into.
+    /// Only requests that the sidecar reads are allowed to it, no tunnel.
     OnlyRequests,
 }
 
@@ -75,7 +75,7 @@ impl fmt::Display for Denial {
 }
 
 impl Denial {
-    /// Under which word it is counted.
+    /// The word under which it is counted.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::NotListed => "not-listed",
@@ -86,13 +86,13 @@ impl Denial {
         }
     }
 
-    /// Whether adding a rule would change it.
+    /// Whether a new rule would allow it.
     pub fn is_missing_rule(&self) -> bool {
         matches!(self, Self::NotListed | Self::Port(_))
     }
 }
 
-/// The explicit proxy's port on 127.0.0.1: the usual one of proxies, or the next that no rule names.
+/// The explicit proxy's port on 127.0.0.1: the usual proxy port, or the next one that no rule names.
 pub fn proxy_port(taken: &BTreeSet<u16>) -> u16 {
     const USUAL: u16 = 3128;
     (USUAL..u16::MAX)
@@ -100,7 +100,7 @@ pub fn proxy_port(taken: &BTreeSet<u16>) -> u16 {
         .unwrap_or(USUAL)
 }
 
-/// A host and a port as people write them: `HOST:PORT`, an IPv6 address in brackets.
+/// A host and a port in the usual form: `HOST:PORT`, an IPv6 address in brackets.
 pub fn endpoint(host: &Host, port: u16) -> String {
     match host {
         Host::Address(address) if address.is_ipv6() => format!("[{address}]:{port}"),
@@ -108,7 +108,7 @@ pub fn endpoint(host: &Host, port: u16) -> String {
     }
 }
 
-/// The rule that would allow this, as a policy spells it.
+/// The rule that would allow it.
 pub fn rule_for(host: &Host, port: u16) -> String {
     match port {
         crate::policy::rule::DEFAULT_PORT => host.to_string(),
@@ -117,7 +117,7 @@ pub fn rule_for(host: &Host, port: u16) -> String {
 }
 
 impl EgressRules {
-    /// Whether a TCP connection to this host and port is allowed, whatever is said in it.
+    /// Whether a TCP connection to this host and port is allowed, whatever it carries.
     pub fn decide(&self, host: &Host, port: u16) -> Decision<'_> {
         if let Some(rule) = self.denies(host, port) {
             return Decision::Deny(Denial::DeniedBy(rule.clone()));
@@ -147,22 +147,22 @@ impl EgressRules {
         )
     }
 
-    /// The rule for connections that names this host and port, whatever denials say.
+    /// The connection rule for this host and port, ignoring denials.
     pub(super) fn opened_by(&self, host: &Host, port: u16) -> Option<&NetworkRule> {
-        // Of several the one that says most: `internal:` lets the name be private, too. `node:` is about other addresses than all
-        // others, and whoever names the node means it.
+        // Of several rules, the widest reach: `internal:` also allows private addresses. `node:` covers other addresses
+        // than all others, and its author means the node.
         self.connections()
             .filter(|rule| rule.allowed_port() == port && self.names(rule, host))
             .filter(|rule| may_mean(&rule.target, host))
             .max_by_key(|rule| rule.reach)
     }
 
-    /// The rules for connections.
+    /// The connection rules.
     pub fn connections(&self) -> impl Iterator<Item = &NetworkRule> {
         self.allow.iter().filter_map(EgressRule::connection)
     }
 
-    /// The names to ask for where a client means one that this rule lets be private.
+    /// The names to resolve if a client sends a name of a rule that allows private addresses.
     pub fn meant_by(&self, rule: &NetworkRule, said: &HostName) -> Vec<HostName> {
         match &rule.target {
             RuleTarget::Name(ruled) if rule.reach.is_private() => {
@@ -194,7 +194,7 @@ impl EgressRules {
         }
     }
 
-    /// Whether a name is resolved: it is, if a connection to it is allowed on some port.
+    /// Whether to resolve a name: only if a connection to it is allowed on some port.
     pub fn decide_name(&self, name: &HostName) -> Result<(), Denial> {
         let host = Host::Name(name.clone());
         let mut first = None;
@@ -208,14 +208,14 @@ impl EgressRules {
         Err(first.unwrap_or(Denial::NotListed))
     }
 
-    /// The ports that rules allow: those that the wall listens on.
+    /// The ports that rules allow: the sidecar listens on them.
     pub fn ports(&self) -> BTreeSet<u16> {
         self.allow.iter().flat_map(rule_ports).collect()
     }
 
-    /// Whether an address is dialled that an allowed name led to, where the rule lets it lead so far.
+    /// Whether to dial an address of an allowed name, under a rule with this reach.
     ///
-    /// Asked for each address at the time of dialling, so that a denial holds for whatever leads there.
+    /// Called for each address just before dialling, so that a denial of an address holds under every name.
     pub fn vet(
         &self,
         address: IpAddr,
@@ -228,7 +228,7 @@ impl EgressRules {
             .denies(&host, port)
             .cloned()
             .map(EgressRule::Connection);
-        // Nobody knows yet what will be said to it: nothing may be.
+        // The requests are not known yet, so any denial of requests refuses the address.
         let in_part = || self.request_denial(&host, port).cloned();
         match whole.or_else(|| in_part().map(EgressRule::Request)) {
             Some(rule) => Err(AddressRefusal::Denied(Box::new(rule))),
@@ -236,7 +236,7 @@ impl EgressRules {
         }
     }
 
-    /// Denials of addresses: only somebody who knows where a name leads can ask for them.
+    /// Denials of addresses. They can be checked only where a name's addresses are known.
     pub fn denied_addresses(&self) -> impl Iterator<Item = &EgressRule> {
         self.deny.iter().filter(|rule| {
             let target = match rule {
@@ -247,7 +247,7 @@ impl EgressRules {
         })
     }
 
-    /// The rule that denies a host: by its name, or by its address under any name. A private name is denied with all of
+    /// The rule that denies a host: by its name, or by its address under any name. Denying a private name denies all of
     /// its spellings.
     pub fn denies(&self, host: &Host, port: u16) -> Option<&NetworkRule> {
         let spellings = self.spellings_of(host);
@@ -272,7 +272,7 @@ impl EgressRules {
         }
     }
 
-    /// What else the rules let a name be called, if they do.
+    /// The other spellings of a name under the rules, if any.
     fn spellings(&self, name: &HostName) -> Vec<HostName> {
         if self.search.is_empty() {
             return Vec::new();
@@ -310,7 +310,7 @@ fn is_denied(
     denied.is_none_or(|denied| denied == port) && is_named()
 }
 
-/// Whether it is a cloud's metadata service, or an address at which one serves credentials.
+/// Whether it is a cloud's metadata service, or an address where a cloud serves credentials.
 pub fn is_of_a_cloud(host: &Host) -> bool {
     match host {
         Host::Name(name) => is_metadata(name),
@@ -318,7 +318,7 @@ pub fn is_of_a_cloud(host: &Host) -> bool {
     }
 }
 
-/// Whether a rule that names a host can mean it: a cloud's metadata service is meant by exactly its name or address.
+/// Whether a rule's target may cover a host. Only the exact name or address covers a cloud's metadata service.
 pub(super) fn may_mean(target: &RuleTarget, host: &Host) -> bool {
     match host {
         Host::Name(name) if is_metadata(name) => {
@@ -375,9 +375,9 @@ mod tests {
         assert!(!allowed(&rules, "::ffff:192.0.2.7", 80));
     }
 
-    /// N-L4: who denies a name means its subtree, with `*.` or without.
+    /// N-L4: denying a name, with `*.` or without, denies its subtree.
     #[test]
-    fn a_denied_name_stands_for_everything_below_it() {
+    fn a_denied_name_denies_everything_below_it() {
         for denied in ["bad.test", "*.bad.test"] {
             let rules = rules(&["*", "*.bad.test"], &[denied]);
             for host in ["bad.test", "a.bad.test", "c.b.a.bad.test"] {
@@ -392,7 +392,7 @@ mod tests {
         assert!(!allowed(&port, "a.b.bad.test", 80) && allowed(&port, "a.b.bad.test", 443));
     }
 
-    /// N-H2: what a name leads to is judged by the denials too.
+    /// N-H2: denials also apply to the addresses of a name.
     #[test]
     fn a_denied_address_is_not_dialled_for_any_name() {
         let rules = rules(
@@ -426,7 +426,7 @@ mod tests {
         assert_eq!(rules.denied_addresses().count(), 3);
     }
 
-    /// N-H4: a prefix of a rule opens no cloud's own address, the address itself does.
+    /// N-H4: a rule with a prefix opens no cloud's own address; a rule with the address does.
     #[test]
     fn only_its_own_address_opens_a_clouds() {
         let wide = rules(&["0.0.0.0/0:80", "[::/0]:80", "[64:ff9b::/96]:80"], &[]);
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn says_which_ports_there_are() {
+    fn a_denial_names_the_listed_ports() {
         let rules = rules(&["example.com", "example.com:22"], &[]);
         let Decision::Deny(denial) = rules.decide(&"example.com".parse().unwrap(), 80) else {
             panic!("allowed");
@@ -518,7 +518,7 @@ mod tests {
             );
             assert!(one.decide_name(&name.parse().unwrap()).is_ok(), "{name}");
         }
-        // Another Service, another namespace's, and the spellings of a name that is public.
+        // Another Service, a Service of another namespace, and spellings of a public name.
         for name in [
             "postgres.prod",
             "redis",
@@ -537,18 +537,18 @@ mod tests {
                 assert!(!allowed(&rules, name, 5432), "{name} with {denied} denied");
             }
         }
-        // On a cloud's machine the search list may make a rule's name that of the metadata service.
+        // On a cloud's machine, the search list may turn a rule's name into the metadata service's.
         let mut cloud = rules(&["internal:metadata-1:80", "internal:metadata:80"], &[]);
         cloud.search = vec!["google.internal".parse().unwrap()];
         assert!(!allowed(&cloud, "metadata.google.internal", 80));
     }
 
-    /// The rules read naively: text against text, bit against bit, no types of ours.
+    /// The rules read naively: text compared with text, bit with bit, without our types.
     fn naive(allow: &[String], deny: &[String], host: &str, port: u16) -> bool {
         let hit = |rule: &String, default: Option<u16>, named: fn(&str, &str) -> bool| {
             let rule = rule.strip_prefix("internal:").unwrap_or(rule);
             let (target, rule_port) = match rule.rsplit_once(':') {
-                // What stands in no brackets and has more colons is an IPv6 address alone.
+                // Without brackets but with more colons, it is an IPv6 address without a port.
                 Some((target, p)) if !target.contains(':') || target.ends_with(']') => {
                     (target, Some(p.parse::<u16>().unwrap()))
                 }
@@ -561,7 +561,7 @@ mod tests {
             && !deny.iter().any(|r| hit(r, None, naively_denied))
     }
 
-    /// A denied name stands for all below it as well (N-L4).
+    /// A denied name includes all names below it (N-L4).
     fn naively_denied(target: &str, host: &str) -> bool {
         let domain = target.strip_prefix("*.").unwrap_or(target);
         let is_name = host.parse::<std::net::IpAddr>().is_err();
@@ -616,7 +616,7 @@ mod tests {
             "2001:db8:1::1",
             "::1",
         ];
-        // Each with a form that takes a port.
+        // Each with its form before a port.
         let targets = [
             ("a.test", "a.test"),
             ("*.test", "*.test"),

@@ -1,5 +1,5 @@
-//! The answers of the DNS stub: synthetic addresses for names that the rules allow, NXDOMAIN for all others. It never
-//! asks another server. NXDOMAIN and not REFUSED, which makes musl wait and Kubernetes' search lists fail.
+//! The answers of the DNS stub: synthetic addresses for names that the rules allow, NXDOMAIN for all others. The stub
+//! never asks another server. It does not answer REFUSED, which makes musl wait and Kubernetes' search lists fail.
 
 use hickory_proto::op::{Edns, Header, Message, MessageType, OpCode, ResponseCode};
 use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};
@@ -9,34 +9,34 @@ use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 use super::names::{Families, SyntheticAddresses};
 use crate::policy::HostName;
 
-/// How long an answer may be kept: the address of a name never changes, the rules may.
+/// How long an answer may be cached: the address of a name never changes, but the rules may.
 const TTL: u32 = 30;
-/// How long a denial may be kept: short, since a person may allow the name meanwhile.
+/// How long a denial may be cached: short, because the name may be approved meanwhile.
 const NEGATIVE_TTL: u32 = 2;
-/// The largest answer by UDP that every resolver takes (RFC 1035, section 2.3.4).
+/// The largest UDP answer that every resolver accepts (RFC 1035, section 2.3.4).
 const SMALL: usize = 512;
-/// "Blocked": on a list of the operator of the server (RFC 8914, section 4.16).
+/// "Blocked": on a list of the server's operator (RFC 8914, section 4.16).
 const BLOCKED: u16 = 15;
 
 /// The answer to a query for a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NameAnswer {
-    /// It may be reached.
+    /// The name is allowed.
     Addresses(SyntheticAddresses),
-    /// It may not; the text is for the person who reads it.
+    /// The name is denied; the text is the reason.
     Blocked(String),
 }
 
 /// The name in a query, for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DnsQuery {
-    /// The name as it was written, without the final dot.
+    /// The name as written, without the final dot.
     pub name: String,
     /// Whether it was blocked.
     pub blocked: bool,
 }
 
-/// Answers one message; `None` where no answer is owed (RFC 1035 has none for answers and garbage without an id).
+/// Answers one message. `None` if none is due: RFC 1035 has no answer to an answer, or to garbage without an id.
 pub fn respond(
     message: &[u8],
     families: Families,
@@ -90,7 +90,7 @@ pub fn respond(
     }
     let mut bytes = answer.to_vec().ok()?;
     if bytes.len() > SMALL {
-        // The explanation is what is long: the answer matters more.
+        // Only the explanation is long, and the answer matters more.
         answer.set_edns(own_edns());
         bytes = answer.to_vec().ok()?;
     }
@@ -113,7 +113,7 @@ fn records(kind: RecordType, addresses: SyntheticAddresses, families: Families) 
     }
 }
 
-/// Resolvers keep a denial as long as its SOA says (RFC 2308).
+/// Resolvers cache a denial as long as its SOA says (RFC 2308).
 fn soa(name: &Name) -> Option<Record> {
     let host = Name::from_ascii("agentbox.invalid.").ok()?;
     let ttl = i32::try_from(NEGATIVE_TTL).ok()?;
@@ -133,12 +133,12 @@ fn own_edns() -> Edns {
 
 fn extended_error(why: &str) -> EdnsOption {
     let mut data = BLOCKED.to_be_bytes().to_vec();
-    // It must fit beside the question in a small answer.
+    // It must fit into a small answer with the question.
     data.extend(why.bytes().take(160));
     EdnsOption::Unknown(u16::from(EdnsCode::Unknown(15)), data)
 }
 
-/// The header of a message that cannot be read, as an answer that says so.
+/// A format error as the answer to an unreadable message, from its header.
 fn format_error(message: &[u8]) -> Option<Vec<u8>> {
     let header = message.get(..12)?;
     let is_query = header[2] & 0x80 == 0;
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn allowed_names_have_synthetic_addresses_and_nothing_else() {
+    fn allowed_names_have_only_synthetic_addresses() {
         let a = ask("Allowed.test.", RecordType::A, false);
         assert_eq!(a.id(), 7);
         assert_eq!(a.response_code(), ResponseCode::NoError);

@@ -1,20 +1,20 @@
-//! PURE. The forms in which a value is looked for in what is sent and in what comes back.
+//! PURE. The forms of a value that are searched for in sent and received data.
 //!
-//! A value has a few plain forms: as it is, reversed, in hexadecimal, in base64. A program that writes one of them somewhere may escape any
-//! of its characters, and each program chooses other ones. So a form is compared character by character, each of which may be written
-//! in an [escape](Escaped), and the characters of an escape again, up to [`LEVELS`] times. Letters are compared without their case.
+//! A value has a few plain forms: unchanged, reversed, hexadecimal, base64. A program may escape any characters of a
+//! form, and each program chooses others. So a form is compared character by character. Each may be written as an
+//! [escape](Escaped), whose characters may be escaped again, up to [`LEVELS`] times. Case is ignored.
 
 use std::rc::Rc;
 
 use data_encoding::{BASE64_NOPAD, BASE64URL_NOPAD, HEXLOWER, HEXLOWER_PERMISSIVE};
 
-/// How many times a form may be escaped: an address within the query of an address within a third one.
+/// How many times a form may be escaped: a URL in the query of a URL in the query of a URL.
 const LEVELS: usize = 3;
-/// The most bytes of a form that are held together over the borders of pieces, for each byte of the value: `%25252F` has 7,
+/// The most bytes of a form that are kept across pieces, for each byte of the value. `%25252F` has 7 bytes,
 /// `%26%23x2f%3b` has 12.
 const WIDEST: usize = 12;
 
-/// Percent-encoded where it has to be (RFC 3986, section 2.3).
+/// Percent-encodes what needs it (RFC 3986, section 2.3).
 pub fn percent_encoded(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let one = |byte: u8| match plain(byte) {
@@ -24,8 +24,8 @@ pub fn percent_encoded(text: &str) -> String {
     text.bytes().map(one).collect()
 }
 
-/// The plain forms of a value: as it is, reversed, in hexadecimal digits, and in base64, as a part of something longer too. Letters
-/// are small.
+/// The plain forms of a value: unchanged, reversed, in hexadecimal digits, and in base64, also within a longer text. In
+/// lower case.
 pub fn spellings(value: &[u8]) -> Vec<Vec<u8>> {
     let mut forms = vec![
         value.to_vec(),
@@ -37,7 +37,7 @@ pub fn spellings(value: &[u8]) -> Vec<Vec<u8>> {
         bytes.extend_from_slice(value);
         for encoding in [BASE64_NOPAD, BASE64URL_NOPAD] {
             let text = encoding.encode(&bytes).into_bytes();
-            // Without the characters that neighbours have a share in.
+            // Without the characters that also depend on the neighbouring bytes.
             let first = (before * 8).div_ceil(6);
             let last = text.len() - usize::from(!bytes.len().is_multiple_of(3));
             forms.push(text[first..last].to_vec());
@@ -49,17 +49,17 @@ pub fn spellings(value: &[u8]) -> Vec<Vec<u8>> {
     forms
 }
 
-/// The encoded forms of some values, to search for in bytes.
+/// The forms of some values, to search for in bytes.
 #[derive(Debug, Clone, Default)]
 pub struct ValueForms {
-    /// The longest first, by their first byte: most bytes begin none.
+    /// By their first byte, the longest first: most bytes begin no form.
     by_first: Rc<[Vec<Vec<u8>>]>,
-    /// The most bytes that one takes.
+    /// The most bytes of a form.
     longest: usize,
 }
 
 impl ValueForms {
-    /// Of these values.
+    /// The forms of these values.
     pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut by_first = vec![Vec::new(); 256];
         let mut longest = 0;
@@ -81,7 +81,7 @@ impl ValueForms {
         }
     }
 
-    /// The most bytes that a form takes where it comes in pieces. It depends on the length of the longest value alone.
+    /// The most bytes to keep across pieces. Depends only on the length of the longest value.
     pub fn longest(&self) -> usize {
         self.longest
     }
@@ -91,18 +91,18 @@ impl ValueForms {
         self.longest == 0
     }
 
-    /// Where forms begin and end: of those that begin at one place the one that ends last.
+    /// The ranges of forms. Of several that begin at one place, the longest.
     pub fn places<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = (usize, usize)> + 'a {
         let begins = (0..bytes.len()).filter(|_| !self.is_empty());
         begins.filter_map(|at| Some((at, self.end_at(bytes, at)?)))
     }
 
-    /// Whether there is one in these bytes.
+    /// Whether a form is in these bytes.
     pub fn are_in(&self, bytes: &[u8]) -> bool {
         self.places(bytes).next().is_some()
     }
 
-    /// Where a form ends that begins here.
+    /// The end of a form that begins here.
     fn end_at(&self, bytes: &[u8], at: usize) -> Option<usize> {
         let text = EscapedText(bytes);
         let mut end = None;
@@ -112,7 +112,7 @@ impl ValueForms {
             for form in self.by_first.get(usize::from(first)).into_iter().flatten() {
                 end = end.max(text.rest_of(form, (next, level), &mut escapes));
             }
-            // Without an escape all levels read the same, and most bytes begin nothing.
+            // Without escapes, all levels read the same. Most bytes begin nothing.
             if !escapes {
                 break;
             }
@@ -124,7 +124,7 @@ impl ValueForms {
 /// Text in which any character can be escaped: `%2F`, `\/`, `\u002f`, `\x2f`, `&#47;`, `&#x2f;`, `&amp;`.
 struct EscapedText<'a>(&'a [u8]);
 
-/// Characters that HTML names.
+/// Characters with a name in HTML.
 const NAMED: [(&[u8], u8); 6] = [
     (b"amp;", b'&'),
     (b"lt;", b'<'),
@@ -139,7 +139,7 @@ impl EscapedText<'_> {
         self.0.get(at).is_some_and(|byte| b"%\\&".contains(byte))
     }
 
-    /// The end of what is left of a form behind its first character. Says as well whether an escape was met.
+    /// The end of the rest of a form after its first character, and whether it had an escape.
     fn rest_of(
         &self,
         form: &[u8],
@@ -157,7 +157,7 @@ impl EscapedText<'_> {
         Some(at)
     }
 
-    /// The character that begins here, in lower case, without this many escapes, and where the next one begins.
+    /// The character here, in lower case, after removing this many levels of escapes, and the position of the next.
     fn read(&self, at: usize, level: usize) -> Option<(u8, usize)> {
         let byte = *self.0.get(at)?;
         if level == 0 || !self.is_escape(at) {
@@ -186,7 +186,7 @@ impl EscapedText<'_> {
         Some((u8::try_from(value).ok()?, at))
     }
 
-    /// What is behind the sign of C's and JSON's escapes.
+    /// The rest of an escape of C or JSON after the backslash.
     fn backslash(&self, at: usize, level: usize) -> Option<(u8, usize)> {
         match self.read(at, level)? {
             (b'u', next) => self.digits(next, level, 4),
@@ -196,7 +196,7 @@ impl EscapedText<'_> {
         }
     }
 
-    /// What is behind the sign of HTML's.
+    /// The rest of an HTML escape after the `&`.
     fn entity(&self, at: usize, level: usize) -> Option<(u8, usize)> {
         let (first, next) = self.read(at, level)?;
         if first != b'#' {
@@ -215,7 +215,7 @@ impl EscapedText<'_> {
             _ => (10, next),
         };
         let mut value = 0_u32;
-        // The number of a character of ASCII, with zeros before it.
+        // The number of an ASCII character, with leading zeros.
         for _ in 0..5 {
             let (digit, next) = self.read(at, level)?;
             at = next;
@@ -229,12 +229,12 @@ impl EscapedText<'_> {
     }
 }
 
-/// Where one begins in the other.
+/// The position of a text in another.
 pub fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
     bytes.windows(what.len()).position(|window| window == what)
 }
 
-/// Without its percent-encoding; what is none stays.
+/// Decodes percent-encoding. Invalid escapes stay unchanged.
 pub fn percent_decoded(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
     let (mut all, mut at) = (Vec::new(), 0);
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
     use data_encoding::{BASE64, HEXUPPER};
 
-    /// As Azure's, AWS' and Google's are.
+    /// Like the keys of Azure, AWS and Google.
     const VALUE: &str = "Zm9v/Base+64key==/x7+Q9";
 
     fn quoted(text: &str, safe: &str) -> String {
@@ -274,7 +274,7 @@ mod tests {
         VALUE.bytes().map(write).collect()
     }
 
-    /// N43: what servers make of a value that they give back.
+    /// N43: the escapes in which servers send a value back.
     #[test]
     fn n43_a_value_is_found_in_every_escape_of_an_ordinary_server() {
         let forms = ValueForms::of([VALUE.as_bytes()].into_iter());
@@ -329,7 +329,7 @@ mod tests {
                 });
                 assert!(found, "{all}");
             }
-            // The control: all but its last character is none.
+            // The control: without its last character, it is no form.
             let cut = &text[..text.len() - 4];
             assert!(!forms.are_in(cut.as_bytes()), "{cut}");
         }
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_value_in_digits_the_case_is_nothing() {
+    fn case_is_ignored_in_a_value_in_digits() {
         let forms = ValueForms::of([&b"0123456789abcdef"[..]].into_iter());
         for text in [
             "0123456789ABCDEF",
@@ -350,9 +350,9 @@ mod tests {
         }
     }
 
-    /// A host chooses what it sends: nothing in it may take long.
+    /// A host controls what it sends, so no input may take long.
     #[test]
-    fn signs_of_escapes_in_a_row_have_an_end() {
+    fn a_row_of_escape_characters_takes_bounded_time() {
         let forms = ValueForms::of([&b"%%%%%%%%"[..], b"\\\\\\\\u00"].into_iter());
         for sign in ["%", "\\", "&", "&#", "%25", "\\u00"] {
             let text = sign.repeat(20_000);

@@ -1,4 +1,4 @@
-//! PURE. Honey values in what a container sends: values that look like its keys, and that nobody has a reason to send.
+//! PURE. Honeytokens in sent data: values that look like a container's keys, but that no program has a reason to send.
 
 use std::rc::Rc;
 
@@ -7,7 +7,7 @@ use data_encoding::BASE32_NOPAD;
 use super::forms::{ValueForms, percent_encoded, spellings};
 use crate::policy::{HoneyThen, HoneyValue, SecretName};
 
-/// All of a container, in the forms in which they are looked for.
+/// All honeytokens of a container, in their searched forms.
 #[derive(Debug, Default)]
 pub struct Honey(Vec<Bait>);
 
@@ -15,23 +15,23 @@ pub struct Honey(Vec<Bait>);
 struct Bait {
     name: SecretName,
     then: HoneyThen,
-    /// In a stream of bytes.
+    /// In a byte stream.
     forms: ValueForms,
-    /// In a name of a host, whose letters have no case, and of which dots and hyphens may be part of nothing.
+    /// In a host name, where case does not matter, and dots and hyphens may split the value.
     in_names: Vec<String>,
 }
 
 /// A honeytoken that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HoneyMatch {
-    /// Which one.
+    /// Its name.
     pub name: SecretName,
-    /// What becomes of the container.
+    /// What happens to the container.
     pub then: HoneyThen,
 }
 
 impl Honey {
-    /// These.
+    /// The searched forms of these.
     pub fn new(all: &[HoneyValue]) -> Self {
         Self(all.iter().map(Bait::new).collect())
     }
@@ -41,20 +41,20 @@ impl Honey {
         self.0.is_empty()
     }
 
-    /// The first one that is in these bytes, whatever their case and their escapes.
+    /// The first honeytoken in these bytes, in any case and with any escapes.
     pub fn find(&self, bytes: &[u8]) -> Option<HoneyMatch> {
         let is_in = |bait: &&Bait| bait.forms.are_in(bytes);
         self.0.iter().find(is_in).map(Bait::caught)
     }
 
-    /// The first one that is in this name of a host, whatever separates its parts.
+    /// The first honeytoken in this host name, with any separators.
     pub fn find_in_name(&self, name: &str) -> Option<HoneyMatch> {
         let name = squeezed(name.as_bytes());
         let is_in = |bait: &&Bait| bait.in_names.iter().any(|form| name.contains(form));
         self.0.iter().find(is_in).map(Bait::caught)
     }
 
-    /// The one that is called so.
+    /// The honeytoken of this name.
     pub fn named(&self, name: &str) -> Option<HoneyMatch> {
         let is_it = |bait: &&Bait| bait.name.to_string() == name;
         self.0.iter().find(is_it).map(Bait::caught)
@@ -89,7 +89,7 @@ impl Bait {
     }
 }
 
-/// Letters and digits alone, in lower case.
+/// Only letters and digits, in lower case.
 fn squeezed(bytes: &[u8]) -> String {
     let plain = bytes.iter().filter(|byte| byte.is_ascii_alphanumeric());
     plain
@@ -97,16 +97,16 @@ fn squeezed(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// A search through a stream of pieces.
+/// A search through a stream in pieces.
 #[derive(Debug)]
 pub struct HoneySearch {
     honey: Rc<Honey>,
-    /// The end of what has come, in which one may begin.
+    /// The end of the stream so far, where a honeytoken may begin.
     held: Vec<u8>,
 }
 
 impl HoneySearch {
-    /// For these.
+    /// A search for these.
     pub fn new(honey: &Rc<Honey>) -> Self {
         Self {
             honey: Rc::clone(honey),
@@ -114,12 +114,12 @@ impl HoneySearch {
         }
     }
 
-    /// Looks at something whole.
+    /// Searches a complete text.
     pub fn find(&self, whole: &[u8]) -> Option<HoneyMatch> {
         self.honey.find(whole)
     }
 
-    /// Looks at the next piece; whether one ends in it.
+    /// Searches the next piece. Returns the honeytoken that ends in it.
     pub fn feed(&mut self, piece: &[u8]) -> Option<HoneyMatch> {
         if self.honey.is_empty() {
             return None;
@@ -154,7 +154,7 @@ mod tests {
             BASE64.encode(format!("user:{VALUE}").as_bytes()),
             HEXLOWER.encode(VALUE.as_bytes()),
             VALUE.to_uppercase(),
-            // As a message of MCP may have it, and the wall would write it without its escapes.
+            // As an MCP message may escape it; the sidecar would pass it on without escapes.
             VALUE.replace('k', "\\u006B").replace('/', "\\/"),
         ];
         for form in forms {
@@ -168,7 +168,7 @@ mod tests {
             let mut search = HoneySearch::new(&honey);
             let caught = text.bytes().find_map(|byte| search.feed(&[byte]));
             assert_eq!(caught, honey.named("bait"), "{form}");
-            // The control: all but its last character is none.
+            // The control: without its last character, it is no honeytoken.
             let cut = &text[..9 + form.len() - 4];
             assert_eq!(HoneySearch::new(&honey).feed(cut.as_bytes()), None);
         }

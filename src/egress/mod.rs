@@ -1,13 +1,13 @@
-//! PURE: may this host be reached? Rules, names, addresses and heads in, verdicts out.
+//! PURE: whether a host may be reached. Rules, names, addresses and heads in, verdicts out.
 //!
-//! The sidecar asks it for every connection, the DNS stub for every name, and `agentbox policy check` for a person,
-//! so that their answers cannot differ. Nothing in this module opens a socket.
+//! The sidecar uses it for every connection, the DNS stub for every name, and `agentbox policy check` for a user, so
+//! that their answers cannot differ. Nothing in this module opens a socket.
 //!
 //! ```text
-//! name or address, port --decide--> Decision          (what the rules say)
-//! upstream address ------address--> refused or dialled (what a name may not lead to)
-//! name <------------------names---> synthetic address  (what the DNS stub answers)
-//! client's bytes ---http, tls, socks--> the same bytes and whom they mean, or a refusal
+//! name or address, port --decide--> Decision          (by the rules)
+//! upstream address ------address--> refused or dialled (by the addresses around the sandbox)
+//! name <------------------names---> synthetic address  (the DNS stub's answer)
+//! client's bytes ---http, tls, socks--> the same bytes and their host, or a refusal
 //! ```
 
 pub mod address;

@@ -1,5 +1,5 @@
-//! Synthetic addresses: one for each name in the stub's answers, so that a TCP connection to it reveals the name, on
-//! every port. None is given to another name while the container lives.
+//! Synthetic addresses: one for each name that the stub answers, so that a TCP connection to it reveals the name, on
+//! any port. An address never changes its name while the container lives.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,44 +8,44 @@ use serde::{Deserialize, Serialize};
 
 use crate::policy::HostName;
 
-/// The IPv4 range (RFC 2544: routed nowhere), 198.18.0.0/15; its first 256 addresses are the wall's own.
+/// The IPv4 range 198.18.0.0/15 (RFC 2544: routed nowhere). Its first 256 addresses are the sidecar's own.
 const V4: u32 = Ipv4Addr::new(198, 18, 0, 0).to_bits();
 const V4_COUNT: u32 = 1 << 17;
-/// The IPv6 range, unique local.
+/// The IPv6 range: unique local.
 const V6: u128 = Ipv6Addr::new(0xfd00, 0x5afe, 0, 0, 0, 0, 0, 0).to_bits();
-/// Where the names begin in both.
+/// The index of the first name in both ranges.
 const FIRST: u32 = 256;
 
-/// The address of the stub that refuses every name, on the loopback interface, the only one there is.
+/// The address of the stub that refuses every name. The container then has only the loopback interface.
 pub const REFUSING_STUB: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 53);
 
-/// The address of `lo` in the inner namespace, where every address is its own: the first of the range that RFC 2544 keeps for
-/// benchmarks and that no network routes.
+/// The address of `lo` in the inner namespace, where every address is local. The first of the range that RFC 2544
+/// reserves for benchmarks and that no network routes.
 pub const SYNTHETIC_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 
 /// The same for IPv6, from the range of unique local addresses.
 pub const SYNTHETIC_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x5afe, 0, 0, 0, 0, 0, 1);
 
-/// The most names that one container can look up: as many as there are addresses.
+/// The most names that a container can look up: the number of addresses.
 pub const MOST_NAMES: u32 = V4_COUNT - FIRST;
 
-/// The families of addresses that a network has.
+/// A network's address families.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Families {
-    /// IPv4 alone: the kernel was told to have no IPv6.
+    /// IPv4 only: IPv6 is disabled in the kernel.
     V4,
     /// IPv4 and IPv6.
     Both,
 }
 
 impl Families {
-    /// Whether IPv6 is one of them.
+    /// Whether IPv6 is included.
     pub fn has_v6(self) -> bool {
         self == Self::Both
     }
 
-    /// How many there are.
+    /// Their number.
     pub fn count(self) -> usize {
         match self {
             Self::V4 => 1,
@@ -57,13 +57,13 @@ impl Families {
 /// The addresses of one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SyntheticAddresses {
-    /// For an A question.
+    /// For an A query.
     pub v4: Ipv4Addr,
-    /// For an AAAA question.
+    /// For an AAAA query.
     pub v6: Ipv6Addr,
 }
 
-/// Names and the synthetic addresses that stand for them.
+/// Names and their synthetic addresses.
 #[derive(Debug)]
 pub struct NameTable {
     most: usize,
@@ -72,7 +72,7 @@ pub struct NameTable {
 }
 
 impl NameTable {
-    /// A table for at most `most` names (no more than 130,816, which is what the range has).
+    /// A table for at most `most` names, and at most 130,816, the size of the range.
     pub fn new(most: u32) -> Self {
         let most = most.min(MOST_NAMES);
         Self {
@@ -82,7 +82,7 @@ impl NameTable {
         }
     }
 
-    /// The addresses of a name; `None` when the table is full.
+    /// The addresses of a name; `None` if the table is full.
     pub fn give(&mut self, name: &HostName) -> Option<SyntheticAddresses> {
         let index = match self.by_name.get(name) {
             Some(index) => *index,
@@ -101,12 +101,12 @@ impl NameTable {
         })
     }
 
-    /// Whether a name has an address already.
+    /// Whether a name has an address.
     pub fn has(&self, name: &HostName) -> bool {
         self.by_name.contains_key(name)
     }
 
-    /// The name behind an address that was given out.
+    /// The name of an address from this table.
     pub fn name_of(&self, address: IpAddr) -> Option<&HostName> {
         let offset = match address.to_canonical() {
             IpAddr::V4(v4) => v4.to_bits().checked_sub(V4)?,
@@ -116,12 +116,12 @@ impl NameTable {
             .get(usize::try_from(offset.checked_sub(FIRST)?).ok()?)
     }
 
-    /// How many names have an address.
+    /// The number of names.
     pub fn len(&self) -> usize {
         self.by_index.len()
     }
 
-    /// Whether no name has one yet.
+    /// Whether there are no names yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn other_addresses_mean_nothing() {
+    fn other_addresses_have_no_name() {
         let mut names = NameTable::new(1000);
         names.give(&name("a.test")).unwrap();
         for text in [

@@ -1,4 +1,4 @@
-//! The hosts to which TLS is opened.
+//! The hosts whose TLS is opened.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +9,14 @@ use crate::policy::request::Scheme;
 use crate::policy::rule::RuleTarget;
 use crate::policy::{EgressRule, Host, HostReach, NetworkRule};
 
-/// The hosts to which TLS is opened: those of the rules for HTTPS requests when the container was created. The
-/// container's certificate authority is valid for these names alone, and none is added later.
+/// The hosts whose TLS is opened: those of the rules for HTTPS requests at the container's creation. The container's
+/// certificate authority is valid only for these names, and none is added later.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TlsHosts(BTreeSet<NetworkRule>);
 
 impl TlsHosts {
-    /// Those of these rules.
+    /// The hosts of these rules.
     pub fn of(rules: &EgressRules) -> Self {
         let all = rules.allow.iter().chain(&rules.deny);
         let secure = all
@@ -38,7 +38,7 @@ impl TlsHosts {
         self.0.is_empty()
     }
 
-    /// Whether this host is one of them.
+    /// Whether this host is included.
     pub fn has(&self, host: &Host) -> bool {
         self.targets().any(|target| match host {
             Host::Name(name) => target.matches_name(name),
@@ -46,17 +46,17 @@ impl TlsHosts {
         })
     }
 
-    /// As rules name them.
+    /// As connection rules.
     pub fn rules(&self) -> impl Iterator<Item = &NetworkRule> {
         self.0.iter()
     }
 
-    /// The hosts alone.
+    /// The hosts only.
     pub fn targets(&self) -> impl Iterator<Item = &RuleTarget> {
         self.rules().map(|rule| &rule.target)
     }
 
-    /// The first that these rules would add to them.
+    /// The first host that these rules would add.
     pub fn lacks(&self, rules: &EgressRules) -> Option<NetworkRule> {
         let wanted = Self::of(rules).0.into_iter();
         let mut missing = wanted.filter(|new| !self.0.iter().any(|rule| rule.covers_limit(new)));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn tls_is_opened_to_hosts_of_requests_and_to_no_other() {
+    fn tls_is_opened_only_for_hosts_of_request_rules() {
         let rules = rules(
             &[
                 "GET https://a.test/x",
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_later_must_be_among_them() {
+    fn a_host_that_is_added_later_must_be_among_them() {
         let opened = TlsHosts::of(&rules(&["GET https://*.a.test/**"], &[]));
         assert_eq!(
             opened.lacks(&rules(&["* https://x.a.test/**", "b.test"], &[])),

@@ -1,21 +1,21 @@
-//! The container itself, by the names and addresses that its programs know it by. They are its loopback interface's: no rule
-//! is about them, and the proxy, which is not in the container's namespace, does not lead there.
+//! The container itself, by the names and addresses that its programs use. They lead to its loopback interface: no rule
+//! concerns them, and the proxy, outside of the container's namespace, does not lead there.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::names::SyntheticAddresses;
 use crate::policy::{Host, HostName};
 
-/// The address of the container's own name, as Debian has it: another one than localhost's, so that the name that an address
-/// stands for is the container's.
+/// The address of the container's own name, as Debian has it. It differs from localhost's, so that a reverse lookup
+/// gives the container's name.
 pub const OWN_V4: Ipv4Addr = Ipv4Addr::new(127, 0, 1, 1);
 
-/// What programs reach without a proxy. Those that know no prefix (curl before 7.86, Python's urllib, wget, Node) are told
-/// some of the addresses one by one. No brackets: Python's httpx takes them for a name, and does not start.
+/// Hosts that programs reach without a proxy. Programs that do not support prefixes (curl before 7.86, Python's urllib,
+/// wget, Node) get some addresses one by one. No brackets: Python's httpx takes them for a name, and does not start.
 const DIRECT: &str = "localhost,127.0.0.1,::1,127.0.0.0/8,0.0.0.0,127.0.0.2,127.0.0.3,127.0.1.1";
 
-/// The names of a container whose host name is this, with its first label: none where it is no name, which could forge a
-/// line of a file or an entry of a list.
+/// The names of a container with this host name: the name and its first label. Empty if it is not a valid name, which
+/// could forge a line of a file or an entry of a list.
 pub fn own_names(hostname: Option<&str>) -> Vec<String> {
     let Some(name) = hostname.filter(|name| is_host_name(name)) else {
         return Vec::new();
@@ -27,13 +27,13 @@ pub fn own_names(hostname: Option<&str>) -> Vec<String> {
     names
 }
 
-/// Whether a word can stand in a hosts file and in a list of names.
+/// Whether a word is safe in a hosts file and in a list of names.
 pub fn is_host_name(name: &str) -> bool {
     let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
     name.len() <= 253 && name.bytes().all(good) && name.split('.').all(|label| !label.is_empty())
 }
 
-/// What NO_PROXY says in a container with these names.
+/// The value of NO_PROXY in a container with these names.
 pub fn no_proxy(own_names: &[String]) -> String {
     let mut list = DIRECT.to_owned();
     for name in own_names {
@@ -51,8 +51,8 @@ pub fn is_own(host: &Host, own_names: &[String]) -> bool {
     }
 }
 
-/// The addresses of the container itself, where a name means it: localhost and all below it (RFC 6761, section 6.3), and its
-/// own names.
+/// The addresses of the container itself, if a name means it: localhost and all names below it (RFC 6761, section 6.3),
+/// and its own names.
 pub fn address_of(name: &HostName, own_names: &[String]) -> Option<SyntheticAddresses> {
     let name = name.as_str();
     let v4 = if name == "localhost" || name.ends_with(".localhost") {
@@ -76,7 +76,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// what a container's programs call it.
+    /// the names that a container's programs use for it.
     #[test]
     fn knows_the_container_by_its_names_and_addresses() {
         let names = own_names(Some("Web-1.example.test"));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_name_is_nobodys() {
+    fn an_invalid_host_name_gives_no_names() {
         for text in [
             "",
             ".",
@@ -123,7 +123,7 @@ mod tests {
         ] {
             assert!(own_names(Some(text)).is_empty(), "{text:?}");
         }
-        // Twelve digits of a container's id are no host that a rule could name, and a host name all the same.
+        // Twelve digits of a container's id: no host for a rule, but a valid host name.
         assert_eq!(own_names(Some("123456789012")), ["123456789012"]);
         assert!(own_names(None).is_empty());
     }

@@ -1,13 +1,13 @@
-//! The reason of a refusal in the one line that clients show: HTTP's status line. curl, pip, wget, Python's urllib and Node
-//! print it where they leave the body of an answer to CONNECT unread. And the explanation in that body, for those who read it.
+//! The reason of a refusal in HTTP's status line, which clients show. curl, pip, wget, Python's urllib and Node print
+//! it, but do not read the body of an answer to CONNECT. And the explanation in that body, for clients that read it.
 
 use serde::{Deserialize, Serialize};
 
-/// The longest that is said there, in bytes.
+/// The longest phrase, in bytes.
 const LONGEST: usize = 200;
 
-/// The phrase of a status line: who refuses, what, and why. Printable ASCII on one line, whatever the reason repeats of what a
-/// client said.
+/// The phrase of a status line: who refuses, what, and why. Printable ASCII on one line, whatever client text the
+/// reason repeats.
 pub fn phrase(endpoint: Option<&str>, reason: &str) -> String {
     let text = match endpoint {
         Some(endpoint) => format!("agentbox: {endpoint}: {reason}"),
@@ -25,11 +25,11 @@ pub fn phrase(endpoint: Option<&str>, reason: &str) -> String {
     line
 }
 
-/// A refusal as an agent reads it: JSON for programs, and one sentence where a client shows a text alone.
+/// A refusal for an agent: JSON for programs, and one sentence for clients that show only text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RefusalExplanation {
-    /// Whether the wall refused.
+    /// Who caused it.
     pub error: RefusalOrigin,
     /// The host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -42,24 +42,24 @@ pub struct RefusalExplanation {
     /// The rule that would allow it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing_rule: Option<String>,
-    /// What an agent can tell the user who started it.
+    /// What an agent can tell its user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub how_to_ask: Option<String>,
 }
 
-/// Who is at fault.
+/// The cause of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RefusalOrigin {
-    /// The wall refused.
+    /// The policy denied it.
     #[serde(rename = "denied by agentbox's network wall")]
     Wall,
-    /// The wall allowed it, and the host was not reached.
+    /// The policy allowed it, but the host was not reached.
     #[serde(rename = "allowed by agentbox, but not reached")]
     Network,
 }
 
 impl RefusalExplanation {
-    /// A denial of the wall that names no host.
+    /// A denial without a host.
     pub fn new(reason: impl Into<String>) -> Self {
         Self {
             error: RefusalOrigin::Wall,
@@ -88,7 +88,7 @@ impl RefusalExplanation {
     }
 }
 
-/// Whether the first bytes of a connection begin a request of HTTP, so that an answer in HTTP is understood.
+/// Whether the first bytes of a connection begin an HTTP request, so that the client understands an HTTP answer.
 pub fn speaks_http(bytes: &[u8]) -> bool {
     const METHODS: [&[u8]; 9] = [
         b"GET ",
@@ -108,9 +108,9 @@ pub fn speaks_http(bytes: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// what an agent repeats to its person is the reason.
+    /// an agent repeats the reason to its user.
     #[test]
-    fn says_who_what_and_why_on_one_line() {
+    fn a_phrase_has_the_source_the_host_and_the_reason_on_one_line() {
         assert_eq!(
             phrase(
                 Some("files.example.org:443"),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_a_client_said_makes_another_line() {
+    fn client_text_makes_no_second_line() {
         let forged = phrase(Some("a:1"), "x\r\nSet-Cookie: a=b\u{7f}\u{1b}[2Jé");
         assert_eq!(forged, "agentbox: a:1: x??Set-Cookie: a=b??[2J?");
         let long = phrase(Some(&"a".repeat(300)), "why");

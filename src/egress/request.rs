@@ -1,7 +1,7 @@
-//! Requests in their one form, and the decision about them.
+//! Requests in canonical form, and the decision about them.
 //!
-//! A denial wins, and it means each reading of a path; what is allowed is allowed in all of them (`policy::request`). The wall and
-//! `policy check --request` decide by this.
+//! A denial wins, and applies to each reading of a path. A request is allowed only if all readings are
+//! (`policy::request`). The sidecar and `policy check --request` both use this.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use super::http::{HttpRefusal, authority};
 use crate::policy::request::{MCP, McpCall, PathFault, Request, RequestPath, RequestRule, Scheme};
 use crate::policy::{EgressRule, Host};
 
-/// The answer about a request.
+/// The decision about a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestDecision {
     /// This rule allows it.
@@ -23,9 +23,9 @@ pub enum RequestDecision {
 }
 
 impl EgressRules {
-    /// Whether this request is allowed: by a rule for requests, or by one that opens its host and port whatever is said there.
+    /// Whether this request is allowed: by a request rule, or by a connection rule, which allows any request.
     ///
-    /// Of several calls of MCP each must be allowed, and the first that is not is the answer.
+    /// Each of several MCP calls must be allowed. The first one that is not gives the answer.
     pub fn decide_request(&self, request: &Request) -> RequestDecision {
         let mut all = request.alone().map(|request| self.decide_one(&request));
         let mut decided = all.next().unwrap_or(RequestDecision::NotListed);
@@ -57,7 +57,7 @@ impl EgressRules {
         allowed.map_or(RequestDecision::NotListed, RequestDecision::Allow)
     }
 
-    /// Denials mean a private name with all of its spellings.
+    /// Denials of a private name include all of its spellings.
     fn denying<'a>(
         &self,
         mut denials: impl Iterator<Item = &'a RequestRule>,
@@ -73,21 +73,21 @@ impl EgressRules {
         denials.find(|rule| rule.denies(request) || others.iter().any(|other| rule.denies(other)))
     }
 
-    /// The rules that allow requests.
+    /// The request rules that allow.
     pub fn requests(&self) -> impl Iterator<Item = &RequestRule> {
         self.allow.iter().filter_map(EgressRule::request)
     }
 
-    /// Whether any rule is for requests, so that something has to look at them.
+    /// Whether any rule is for requests, so that the sidecar must read them.
     pub fn have_requests(&self) -> bool {
         let mut all = self.allow.iter().chain(&self.deny);
         all.any(|rule| rule.request().is_some())
     }
 
-    /// Where a request goes that is sent in the clear to this host and port: by which scheme, to which port. `None` where no rule is for
-    /// requests to it, so that the connection is decided about as a whole.
+    /// The scheme and port to which a plain request to this host and port is sent. `None` if no rule is for requests to
+    /// it; the connection is then decided as a whole.
     ///
-    /// An address of the default port means the host's HTTPS wherever a rule does.
+    /// Port 80 means the host's HTTPS if a rule is for that.
     pub fn plain_way(&self, host: &Host, port: u16) -> Option<(Scheme, u16)> {
         let secure = match port {
             80 => Scheme::Https.port(),
@@ -99,7 +99,7 @@ impl EgressRules {
     }
 
     fn is_way(&self, host: &Host, scheme: Scheme, port: u16) -> bool {
-        // A rule for connections does not say what is spoken there.
+        // A connection rule does not name a protocol.
         let is_secure = || {
             let denial = self.request_denial(host, port);
             port == Scheme::Https.port()
@@ -114,23 +114,23 @@ impl EgressRules {
         self.allow_requests(host, scheme, port) || whole()
     }
 
-    /// Whether a rule allows some request to this host by this scheme and port.
+    /// Whether a rule allows some request to this host with this scheme and port.
     pub fn allow_requests(&self, host: &Host, scheme: Scheme, port: u16) -> bool {
         let mut rules = self.requests();
         rules.any(|rule| rule.scheme == scheme && rule.allowed_port() == port && rule.names(host))
     }
 
-    /// Whether requests to a host have to be seen, because a rule denies some of them.
+    /// Whether requests to a host must be read, because a rule denies some.
     pub(super) fn sees(&self, host: &Host, port: u16) -> bool {
         self.request_denial(host, port).is_some()
     }
 
-    /// Whether a rule allows requests to a host, on whatever port.
+    /// Whether a rule allows requests to a host, on any port.
     pub(super) fn names_requests_to(&self, host: &Host) -> bool {
         self.requests().any(|rule| rule.names(host))
     }
 
-    /// Whether a rule allows requests to a host that are sent to this port, in the clear or not.
+    /// Whether a rule allows requests to a host that are sent to this port, plain or with TLS.
     pub(super) fn leads_to_requests(&self, host: &Host, port: u16) -> bool {
         self.requests().any(|rule| {
             (rule.allowed_port() == port || rule.plain_port() == port)
@@ -143,14 +143,14 @@ impl EgressRules {
 /// A request with its query. No rule reads the query, except for git's service ([`FullRequest::push`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FullRequest {
-    /// What is decided about.
+    /// The request to decide about.
     pub request: Request,
-    /// What follows the question mark, if there is one.
+    /// The text after the question mark, if any.
     pub query: Option<String>,
 }
 
 impl FullRequest {
-    /// Each of its calls, as a request of its own; and the push that it announces.
+    /// Each of its calls as a request of its own, and the push that it announces.
     pub fn alone(&self) -> impl Iterator<Item = Self> {
         let each = self.request.alone().map(|request| Self {
             request,
@@ -159,7 +159,7 @@ impl FullRequest {
         each.chain(self.push())
     }
 
-    /// Of this request and the push that it announces the one that is not allowed.
+    /// Of this request and the push that it announces, the first that is not allowed.
     pub fn decisive(&self, rules: &EgressRules) -> Self {
         let refused = |one: &Self| {
             let decided = rules.decide_request(&one.request);
@@ -168,8 +168,8 @@ impl FullRequest {
         self.alone().find(refused).unwrap_or_else(|| self.clone())
     }
 
-    /// The push that git begins with this request: it names the service in the query of `info/refs` (gitprotocol-http(5)). A query
-    /// that is spelled as git spells none may mean it too.
+    /// The push that git begins with this request: the query of `info/refs` names the service (gitprotocol-http(5)). A
+    /// query in another spelling than git's may mean it too.
     pub fn push(&self) -> Option<Self> {
         const SERVICE: &str = "git-receive-pack";
         let path = self.request.path.to_string();
@@ -188,7 +188,7 @@ impl FullRequest {
         })
     }
 
-    /// The rule that allows this request and no other; `None` where its path has an asterisk, which is more in a rule.
+    /// The rule that allows only this request. `None` if its path has an asterisk, which is a wildcard in a rule.
     pub fn rule(&self) -> Option<RequestRule> {
         let alone = Self {
             query: None,
@@ -235,7 +235,7 @@ impl fmt::Display for FullRequest {
     }
 }
 
-/// Reads `METHOD https://HOST[:PORT]/PATH[?QUERY]`, or `mcp:https://HOST[:PORT]/PATH METHOD[:NAME]`, as a person types it.
+/// Parses `METHOD https://HOST[:PORT]/PATH[?QUERY]`, or `mcp:https://HOST[:PORT]/PATH METHOD[:NAME]`, as typed.
 pub fn typed(text: &str) -> Result<FullRequest, HttpRefusal> {
     if let Some(rest) = text.strip_prefix(MCP) {
         let unlike = HttpRefusal::Unsupported("this is not mcp:https://HOST/PATH METHOD[:NAME]");
@@ -269,14 +269,14 @@ pub fn typed(text: &str) -> Result<FullRequest, HttpRefusal> {
 pub struct RequestHead<'a> {
     /// The method.
     pub method: &'a str,
-    /// The target as it was written.
+    /// The target as written.
     pub target: &'a str,
     /// The one Host field, if there is one.
     pub host: Option<&'a str>,
 }
 
-/// Reads the request of a head on a connection that leads to this host and port by this scheme. Each name in the head must be that
-/// host: the Host field, and the address where the target is one, whose scheme is the client's own business.
+/// Reads the request of a head on a connection to this host, port and scheme. The Host field must name that host, and
+/// so must the target if it is an address. The scheme of such an address may differ.
 pub fn of_said(
     head: RequestHead<'_>,
     scheme: Scheme,
@@ -321,7 +321,7 @@ fn asked(
         None => (target, None),
     };
     let path = RequestPath::parse(path).map_err(|PathFault(why)| HttpRefusal::Ambiguous(why))?;
-    // No rule looks at it; only what ends a line, or an address, is not part of one.
+    // No rule reads the query. Only characters that end a line or a URL are refused.
     let plain = |query: &str| query.bytes().all(|b| b.is_ascii_graphic() && b != b'#');
     if !query.is_none_or(plain) {
         return Err(HttpRefusal::Ambiguous(
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_one_form_is_refused() {
+    fn a_request_without_a_canonical_form_is_refused() {
         for text in [
             "",
             "GET",
@@ -438,7 +438,7 @@ mod tests {
         assert_eq!(printed, "GET https://a.test/?%2e");
     }
 
-    /// A host with rules for requests is never a tunnel's: nobody could read what is asked there.
+    /// A tunnel to a host with request rules is refused: its requests could not be read.
     #[test]
     fn a_host_of_request_rules_is_reached_by_requests_alone() {
         let rules = rules(
@@ -500,9 +500,9 @@ mod tests {
         assert!(!allowed(&rules, "GET http://whole.test.example/x"));
     }
 
-    /// No wildcard of requests opens a cloud's metadata service, and a denied address is denied under any name.
+    /// No wildcard of request rules opens a cloud's metadata service. A denied address is denied under any name.
     #[test]
-    fn what_no_wildcard_and_no_name_opens_no_request_does() {
+    fn requests_open_no_metadata_service_and_no_denied_address() {
         let wide = rules(
             &["GET http://*/**", "GET http://metadata.goog/x"],
             &["GET https://192.0.2.7/**", "b.test"],
@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_means_one_request_to_one_host() {
+    fn a_head_has_one_request_to_one_host() {
         for text in [
             "GET /x HTTP/1.1\r\nHost: a.test\r\n\r\n",
             "GET /y/../x HTTP/1.1\r\nhost: A.TEST.:443\r\n\r\n",

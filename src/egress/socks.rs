@@ -1,16 +1,16 @@
-//! The greeting and the request of a SOCKS5 client (RFC 1928), whole or incomplete.
+//! Parses the greeting and the request of a SOCKS5 client (RFC 1928), which may be incomplete.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::policy::Host;
 
-/// The first byte of everything that a client says.
+/// The first byte of each client message.
 pub const VERSION: u8 = 5;
-/// The one method that is served (section 3).
+/// The only supported method (section 3).
 pub const NO_AUTHENTICATION: u8 = 0;
-/// The one command that is served (section 4).
+/// The only supported command (section 4).
 const CONNECT: u8 = 1;
-/// A reply (section 6): the ruleset does not allow it.
+/// The reply "connection not allowed by ruleset" (section 6).
 pub const NOT_ALLOWED: u8 = 2;
 const COMMAND_NOT_SUPPORTED: u8 = 7;
 const ADDRESS_NOT_SUPPORTED: u8 = 8;
@@ -18,7 +18,7 @@ const ADDRESS_NOT_SUPPORTED: u8 = 8;
 /// A complete message and its length, `None` if bytes are missing, or the reply that refuses the message.
 pub type ParseResult<T> = Result<Option<(T, usize)>, u8>;
 
-/// Whether the client can do without authentication (section 3).
+/// Whether the client offers to skip authentication (section 3).
 pub fn methods(bytes: &[u8]) -> ParseResult<bool> {
     let [version, count, rest @ ..] = bytes else {
         return Ok(None);

@@ -1,16 +1,16 @@
-//! One service by several names: an engine's search list makes the same name whole from a short one and from a longer one, and
-//! programs use whichever they were told (K-10).
+//! One service by several names: an engine's search list completes shorter and longer names to the same one, and
+//! programs use any of them (K-10).
 //!
 //! With `search default.svc.cluster.local svc.cluster.local cluster.local` the rule `internal:postgres:5432` means
 //! `postgres.default.svc.cluster.local`, and so do `postgres.default` and `postgres.default.svc`. A spelling leads
-//! only to the rule's own name, and not to others made by the search list.
+//! only to the rule's own name, and not to other names that the search list makes.
 
 use crate::policy::HostName;
 use crate::policy::rule::is_within;
 
-/// The names to ask for when a client says `said` and a rule for private names says `ruled`: none where the one is no spelling of
-/// the other. The rule's own spelling is asked for as it is as well, and else as the names that a denial looks at and
-/// people are shown ([`others`]): what one of them did not know would be a way around it.
+/// The names to resolve if a client sends `said` and a rule for private names has `ruled`. Empty if `said` is no
+/// spelling of `ruled`. The rule's own spelling is also resolved as it is. All others are names that denials check and
+/// users see ([`others`]): a name unknown to either would be a way around them.
 pub fn meant(said: &HostName, ruled: &HostName, search: &[HostName]) -> Vec<HostName> {
     let mut whole = wholes(ruled, search);
     if said == ruled {
@@ -25,7 +25,7 @@ pub fn meant(said: &HostName, ruled: &HostName, search: &[HostName]) -> Vec<Host
     whole
 }
 
-/// Every spelling of a rule's name but its own, for people: the shortest first.
+/// Every spelling of a rule's name except its own, for messages: the shortest first.
 pub fn others(ruled: &HostName, search: &[HostName]) -> Vec<HostName> {
     let wholes = wholes(ruled, search);
     let mut all: Vec<HostName> = Vec::new();
@@ -44,8 +44,8 @@ pub fn others(ruled: &HostName, search: &[HostName]) -> Vec<HostName> {
     all
 }
 
-/// The whole names that a rule's name stands for. One label is the name of something beside the container, which the first domain
-/// is for; of several labels a rule does not say which domain they belong to.
+/// The complete names that a rule's name means. A single label is a name beside the container, for which the first
+/// domain of the list is. With several labels, any domain may complete it.
 fn wholes(ruled: &HostName, search: &[HostName]) -> Vec<HostName> {
     let is_whole = |domain: &HostName| is_within(ruled.as_str(), domain.as_str());
     if search.iter().any(is_whole) {
@@ -86,7 +86,7 @@ mod tests {
         meant.iter().map(ToString::to_string).collect()
     }
 
-    /// K-10: one rule, every spelling of its Service, and no other one's.
+    /// K-10: one rule covers every spelling of its Service, and no other Service.
     #[test]
     fn a_rule_means_every_spelling_of_its_service() {
         let whole = "postgres.default.svc.cluster.local";
@@ -141,9 +141,9 @@ mod tests {
         );
     }
 
-    /// A rule's own spelling is asked for as before.
+    /// A rule's own spelling is resolved as it is.
     #[test]
-    fn the_rules_own_spelling_is_asked_for_alone_and_whole() {
+    fn the_rules_own_spelling_is_resolved_as_it_is_and_completed() {
         assert_eq!(
             asked("postgres", "postgres"),
             ["postgres", "postgres.default.svc.cluster.local"]
@@ -155,9 +155,9 @@ mod tests {
         assert!(meant(&name("db.test"), &name("db"), &[]).is_empty());
     }
 
-    /// M1: whatever is asked for is what people are shown, and what a denial of any of them stands for.
+    /// M1: every resolved name is shown to users, and denied with any of the others.
     #[test]
-    fn nothing_is_asked_for_that_people_are_not_shown() {
+    fn every_resolved_name_is_shown_to_users() {
         let first_and_prod = ["first.test", "prod.svc.cluster.test", "svc.cluster.test"].map(name);
         for search in [&pod()[..], &first_and_prod, &first_and_prod[..1], &[]] {
             for ruled in ["postgres", "postgres.prod", "postgres.first.test", "a.b.c"] {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn people_are_shown_all_of_them() {
+    fn users_see_all_spellings() {
         let others = |ruled: &str| -> Vec<String> {
             let all = others(&name(ruled), &pod());
             all.iter().map(ToString::to_string).collect()

@@ -1,4 +1,4 @@
-//! PURE. A refusal in the words of SSH: a client shows the reason of a disconnect, and no line that comes before the version.
+//! PURE. A refusal as an SSH message: clients show the reason of a disconnect, but no line before the version.
 
 /// SSH's own port.
 pub const SSH: u16 = 22;
@@ -6,13 +6,13 @@ pub const SSH: u16 = 22;
 /// SSH_MSG_DISCONNECT, and SSH_DISCONNECT_HOST_NOT_ALLOWED_TO_CONNECT (RFC 4253, section 11.1).
 const DISCONNECT: u8 = 1;
 const NOT_ALLOWED: u32 = 1;
-/// Packets are as long as a multiple of this before there is a cipher (section 6), with at least so much padding.
+/// Before there is a cipher, a packet's length is a multiple of this (section 6). It has at least this much padding.
 const BLOCK: usize = 8;
 const LEAST_PADDING: usize = 4;
 /// OpenSSH shows 400 characters.
 const LONGEST: usize = 400;
 
-/// All that a server says that ends a connection before there are keys: its version, and why.
+/// A complete server answer that ends the connection before key exchange: its version, and the reason.
 pub fn goodbye(reason: &str) -> Vec<u8> {
     let reason: String = reason.chars().take(LONGEST).collect();
     let mut payload = vec![DISCONNECT];
@@ -21,7 +21,7 @@ pub fn goodbye(reason: &str) -> Vec<u8> {
         payload.extend(length(text.len()));
         payload.extend(text.as_bytes());
     }
-    // The length's own four bytes, and the one of the padding's.
+    // The four bytes of the length, and the one of the padding's length.
     let filled = 4 + 1 + payload.len() + LEAST_PADDING;
     let padding = LEAST_PADDING + (BLOCK - filled % BLOCK) % BLOCK;
     let mut all = b"SSH-2.0-agentbox\r\n".to_vec();
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_packet_has_the_form_that_the_specification_says() {
+    fn a_packet_has_the_form_of_the_specification() {
         for reason in [
             "",
             "x",

@@ -8,118 +8,118 @@ use serde::{Deserialize, Serialize};
 use super::{Budget, EgressRules, SecretUses};
 use crate::policy::{Host, HostName};
 
-/// What is going on in a container's network.
+/// The state of a container's network.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NetworkStatus {
-    /// The rules that hold.
+    /// The rules in force.
     pub rules: EgressRules,
-    /// The ports that the wall listens on inside, whatever the address, besides DNS and the proxy's.
+    /// The ports on which the sidecar listens inside, for any address, besides those of DNS and the proxy.
     #[serde(default)]
     pub ports: BTreeSet<u16>,
-    /// What waits for a person, where something may.
+    /// Approvals, if `network.on-unknown` is ask.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asking: Option<AskStatus>,
-    /// What may be used.
+    /// The limits.
     pub budget: Budget,
-    /// What is, or has been.
+    /// The use so far.
     pub used: BudgetUse,
-    /// The node's secrets that its requests get.
+    /// The node's secrets, added to its requests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<SecretUses>,
-    /// The connections that are open, the oldest first.
+    /// Open connections, the oldest first.
     pub connections: Vec<LiveConnection>,
-    /// How many more there are than are listed.
+    /// The number of open connections that are not listed.
     pub more_connections: usize,
-    /// What leads in.
+    /// Inbound ports and connections.
     #[serde(default)]
     pub inbound: InboundStatus,
-    /// Connections that were allowed so far.
+    /// Allowed connections so far.
     pub allowed: u64,
-    /// Refusals so far, by their reason in a word.
+    /// Refusals so far, by a word for the reason.
     pub denied: BTreeMap<String, u64>,
-    /// Refusals that the violation log has no line for.
+    /// Refusals without a line in the violation log.
     pub log_lines_left_out: u64,
 }
 
-/// How much of a [`Budget`] the connections use, outbound and inbound.
+/// The used part of a [`Budget`], outbound and inbound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BudgetUse {
-    /// Connections that are open.
+    /// Open connections.
     pub connections: u32,
     /// Bytes sent so far.
     pub upload_bytes: u64,
-    /// Names that were looked up so far.
+    /// Names looked up so far.
     pub hosts: usize,
 }
 
-/// An open connection, as it is shown.
+/// An open connection, for display.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LiveConnection {
-    /// Where it leads.
+    /// Its host.
     pub host: Host,
-    /// On which port.
+    /// Its port.
     pub port: u16,
     /// When it was allowed (RFC 3339, UTC).
     pub since: String,
-    /// Bytes that left.
+    /// Bytes sent.
     pub sent: u64,
-    /// Bytes that came back.
+    /// Bytes received.
     pub received: u64,
 }
 
-/// What waits, and what was decided, as it is shown.
+/// Pending connections and decisions, for display.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AskStatus {
     /// How long a connection waits.
     pub seconds: u32,
-    /// The connections that wait, the oldest first.
+    /// The waiting connections, the oldest first.
     pub waiting: Vec<WaitingConnection>,
-    /// Approvals that hold.
+    /// Approvals in force.
     pub approved: Vec<String>,
-    /// What a person denied.
+    /// Denials.
     pub denied: Vec<String>,
 }
 
-/// A connection that waits, as it is shown.
+/// A waiting connection, for display.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WaitingConnection {
     /// Its number in this container.
     pub id: u64,
-    /// Where it wants to.
+    /// Its host.
     pub host: HostName,
-    /// On which port.
+    /// Its port.
     pub port: u16,
-    /// Since how many seconds.
+    /// Seconds since it began to wait.
     pub waited: u64,
-    /// For how many more.
+    /// Seconds that are left.
     pub left: u64,
     /// The client's own port.
     pub client_port: Option<u16>,
-    /// The client's pid in the runtime's namespace and its name, where the runtime finds it; the sidecar cannot.
+    /// The client's pid in the runtime's namespace and its name, if the runtime finds it; the sidecar cannot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<(i32, String)>,
 }
 
-/// What leads in, as it is shown.
+/// Inbound traffic, for display.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct InboundStatus {
-    /// Each port, and what came by it so far.
+    /// Each port, with its traffic so far.
     pub ports: BTreeMap<u16, InboundTotal>,
-    /// The connections that are open, the oldest first.
+    /// Open connections, the oldest first.
     pub connections: Vec<InboundConnection>,
 }
 
-/// What came by one port so far.
+/// The traffic of one port so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct InboundTotal {
-    /// Connections that were let in.
+    /// Accepted connections.
     pub connections: u64,
     /// Bytes that left the container.
     pub sent: u64,
@@ -127,15 +127,15 @@ pub struct InboundTotal {
     pub received: u64,
 }
 
-/// An open connection from outside.
+/// An open inbound connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct InboundConnection {
     /// The port.
     pub port: u16,
-    /// Whose it is, where that is known still.
+    /// The client's address, if still known.
     pub from: Option<IpAddr>,
-    /// When it was let in (RFC 3339, UTC).
+    /// When it was accepted (RFC 3339, UTC).
     pub since: String,
     /// Bytes that left the container.
     pub sent: u64,

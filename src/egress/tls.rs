@@ -1,10 +1,10 @@
-//! Which host does a TLS greeting name (SNI; RFC 8446, section 4.1.2, RFC 6066, section 3)? Nothing is decrypted.
+//! Which host does a ClientHello name (SNI; RFC 8446, section 4.1.2, RFC 6066, section 3)? Nothing is decrypted.
 //!
-//! A client greets once, or twice where the server asks for another key share (HelloRetryRequest). Each of its
-//! handshake messages before the server's real answer is a greeting and must name the decided host: a server may take
-//! the name from the second one. So the client's records are read until the server's ServerHello. After it, nothing
-//! in clear can be a greeting: a client can neither know that answer before, nor be greeted for after. Early data is
-//! no end of it: a server with a second request ignores early data.
+//! A client sends one ClientHello (here: greeting), or two if the server wants another key share (HelloRetryRequest).
+//! Each of its handshake messages before the server's real answer is a greeting and must name the decided host: a
+//! server may take the name from the second one. So the client's records are read until the ServerHello. After it,
+//! nothing in clear can be a greeting: a client cannot know the answer before, nor greet again after it. Early data
+//! does not end this: a server that wants a second greeting ignores it.
 
 use std::fmt;
 use std::io::Read;
@@ -15,8 +15,8 @@ use crate::policy::{HostName, shown};
 
 /// The first byte of a record's version: any of SSL 3.x.
 const MAJOR: u8 = 3;
-/// An SSLv2 greeting, which servers still take for one of TLS: a length of two bytes whose highest bit is set, and its type.
-/// It has no extension and names nobody.
+/// An SSLv2 greeting, which servers may still accept for TLS: a length of two bytes with the highest bit set, and its
+/// type. It has no extension and names no host.
 const OLD_RECORD: u8 = 0x80;
 const OLD_GREETING: u8 = 1;
 /// Types of records (RFC 8446, section 5.1).
@@ -26,7 +26,7 @@ const HANDSHAKE: u8 = 22;
 const APPLICATION_DATA: u8 = 23;
 /// The longest record: 2^14 bytes and what encryption adds (RFC 5246, section 6.2.3).
 const LONGEST_RECORD: usize = (16 << 10) + 2048;
-/// What is put into one record here.
+/// The most content of one record.
 const PLAIN_RECORD: usize = 16 << 10;
 /// A record's type, version and length.
 const RECORD_HEADER: usize = 5;
@@ -35,17 +35,17 @@ const MESSAGE_HEADER: usize = 4;
 const HELLO_REQUEST: u8 = 0;
 const CLIENT_HELLO: u8 = 1;
 const SERVER_HELLO: u8 = 2;
-/// A version, and what says whether it is an answer.
+/// A ServerHello's random number. Before it: a header and a version.
 const RANDOM: std::ops::Range<usize> = MESSAGE_HEADER + 2..MESSAGE_HEADER + 34;
-/// The random number of a ServerHello that only asks for another greeting (RFC 8446, section 4.1.3).
+/// The random number of a HelloRetryRequest (RFC 8446, section 4.1.3).
 const ASKS_AGAIN: [u8; 32] = [
     0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91,
     0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
 ];
-/// The most that is held back of a greeting that is not complete. With post-quantum key shares they have 2 KiB.
+/// The most that is held back of an incomplete greeting. With post-quantum key shares, a greeting has 2 KiB.
 pub const LONGEST_GREETING: usize = 32 << 10;
 
-/// Why a greeting does not pass, in words for whoever reads the log.
+/// Why a greeting is refused, in words for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsRefusal(String);
 
@@ -62,17 +62,17 @@ fn refused<T>(why: &str) -> Result<T, TlsRefusal> {
 /// The protocol of a client's first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FirstBytes {
-    /// A record of TLS of any type: a server may overlook what comes before a greeting.
+    /// A TLS record of any type: a server may ignore records before a greeting.
     Tls,
     /// An SSLv2 greeting.
     OldGreeting,
-    /// What may become one, with the next bytes.
+    /// May become an SSLv2 greeting with the next bytes.
     Open,
     /// Something else.
     Other,
 }
 
-/// What a client says first. A lone first byte of TLS counts as TLS: the second would show.
+/// The protocol of a client's first bytes. A lone first byte of TLS counts as TLS; the second byte decides.
 pub fn beginning(bytes: &[u8]) -> FirstBytes {
     match bytes {
         [] => FirstBytes::Open,
@@ -83,23 +83,23 @@ pub fn beginning(bytes: &[u8]) -> FirstBytes {
     }
 }
 
-/// Why an SSLv2 greeting does not pass.
+/// Why an SSLv2 greeting is refused.
 pub fn old_greeting() -> TlsRefusal {
     TlsRefusal("an SSLv2 greeting, which can name no host (SNI)".to_owned())
 }
 
-/// What a client says until the server has answered: passes on what may pass, and holds back a greeting until it is whole
-/// and has been judged.
+/// Reads a client's bytes until the server has answered. Holds back a greeting until it is complete and checked, and
+/// passes on the rest.
 #[derive(Debug)]
 pub struct ClientWatch {
     host: HostName,
-    /// Records, and parts of them, that are held back.
+    /// Records, complete or not, that are held back.
     held: Vec<u8>,
-    /// The handshake messages of what is held back, put together.
+    /// The handshake messages in them, joined.
     message: Vec<u8>,
-    /// What is left of the record that is being read.
+    /// The type of the current record, and how many of its bytes are left.
     record: Option<(u8, usize)>,
-    /// The header of the next one, as far as it has come.
+    /// The bytes so far of the next record's header.
     header: Vec<u8>,
     greetings: u32,
     /// The greetings that the last feed completed, without the borders of records.
@@ -107,7 +107,7 @@ pub struct ClientWatch {
 }
 
 impl ClientWatch {
-    /// For a connection that leads to this host.
+    /// For a connection to this host.
     pub fn new(host: HostName) -> Self {
         Self {
             host,
@@ -120,7 +120,7 @@ impl ClientWatch {
         }
     }
 
-    /// Whether a greeting has come, and named the host.
+    /// Whether a greeting has named the host.
     pub fn has_greeted(&self) -> bool {
         self.greetings > 0
     }
@@ -130,7 +130,7 @@ impl ClientWatch {
         std::mem::take(&mut self.unseen)
     }
 
-    /// Takes what came next and appends to `out` what may go on. An error where it is no greeting, or one for another host.
+    /// Takes the next bytes and appends to `out` what may pass. An error for anything but a greeting for this host.
     pub fn feed(&mut self, mut input: &[u8], out: &mut Vec<u8>) -> Result<(), TlsRefusal> {
         self.unseen.clear();
         while !input.is_empty() {
@@ -157,14 +157,14 @@ impl ClientWatch {
         Ok(())
     }
 
-    /// The server has answered: what was held back, which goes on with everything after it.
+    /// The server has answered. Returns the bytes that were held back; everything after them passes.
     pub fn let_go(&mut self) -> Vec<u8> {
         let mut held = std::mem::take(&mut self.held);
         held.append(&mut self.header);
         held
     }
 
-    /// Looks at a record's header, once it is whole.
+    /// Checks a record's header, once it is complete.
     fn begin(&mut self, out: &mut Vec<u8>) -> Result<(), TlsRefusal> {
         let [kind, major, _, high, low] = self.header[..] else {
             return match begins_as_record(&self.header) {
@@ -193,7 +193,7 @@ impl ClientWatch {
         Ok(())
     }
 
-    /// Judges every message that is whole, and lets go what was held back for them.
+    /// Checks every complete message, and releases its records.
     fn judge(&mut self, out: &mut Vec<u8>) -> Result<(), TlsRefusal> {
         while let Some(header) = self.message.first_chunk::<MESSAGE_HEADER>() {
             let [kind, high, middle, low] = *header;
@@ -222,14 +222,14 @@ impl ClientWatch {
     }
 }
 
-/// Whether this can become a record's header.
+/// Whether these bytes can begin a record's header.
 fn begins_as_record(bytes: &[u8]) -> bool {
     let kind = |byte: &u8| (CHANGE_CIPHER_SPEC..=APPLICATION_DATA).contains(byte);
     bytes.first().is_none_or(kind) && bytes.get(1).is_none_or(|major| *major == MAJOR)
 }
 
-/// Makes sure that a greeting, as a handshake message, names the host. What it says is read by the library that reads it
-/// for servers: each greeting by itself, since the second of a connection has the form of the first.
+/// Checks that a greeting, as a handshake message, names the host. The library that reads greetings for servers parses
+/// it: each greeting by itself, since the second of a connection has the form of the first.
 fn check(greeting: &[u8], host: &HostName) -> Result<(), TlsRefusal> {
     let mut acceptor = Acceptor::default();
     for part in greeting.chunks(PLAIN_RECORD) {
@@ -263,30 +263,30 @@ fn names(named: Option<&str>, host: &HostName) -> Result<(), TlsRefusal> {
     }
 }
 
-/// What a server says, until it has answered a greeting.
+/// Reads a server's bytes until it has answered a greeting.
 #[derive(Debug, Default)]
 pub struct ServerWatch {
-    /// What is left of the record that is being read.
+    /// The type of the current record, and how many of its bytes are left.
     record: Option<(u8, usize)>,
     header: Vec<u8>,
-    /// The beginning of the handshake message that is being read, and how much of it is to be skipped.
+    /// The beginning of the current handshake message, and how many bytes to skip.
     message: Vec<u8>,
     left: usize,
 }
 
-/// The first bytes of a server.
+/// A server's first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerReply {
-    /// Nothing yet, or that it wants another greeting.
+    /// No bytes yet, or only a request for another greeting.
     NoAnswer,
-    /// A ServerHello: it has chosen.
+    /// A ServerHello: the server has decided.
     Answer,
-    /// Something that is no TLS: it will never answer.
+    /// No TLS: the server will never answer.
     NotTls,
 }
 
 impl ServerWatch {
-    /// Takes what came next. After anything but [`ServerReply::NoAnswer`] there is nothing more to be learnt.
+    /// Takes the next bytes. After anything but [`ServerReply::NoAnswer`], the result is final.
     pub fn feed(&mut self, mut input: &[u8]) -> ServerReply {
         while !input.is_empty() {
             let Some((kind, left)) = self.record else {
@@ -321,7 +321,7 @@ impl ServerWatch {
         ServerReply::NoAnswer
     }
 
-    /// Handshake messages, of which the beginning alone is kept.
+    /// Reads handshake messages, and keeps only their beginning.
     fn read(&mut self, bytes: &[u8]) -> ServerReply {
         for byte in bytes {
             if self.left > 0 {
@@ -357,7 +357,7 @@ impl ServerWatch {
 mod tests {
     use super::*;
 
-    /// A ClientHello as RFC 8446, section 4.1.2 has it, with these extensions.
+    /// A ClientHello as in RFC 8446, section 4.1.2, with these extensions.
     fn hello(extensions: &[u8]) -> Vec<u8> {
         let mut body = vec![3, 3];
         body.extend([7; 32]);
@@ -373,7 +373,7 @@ mod tests {
         handshake
     }
 
-    /// rustls wants them; so does every server.
+    /// rustls requires them, and so does every server.
     fn signature_algorithms() -> Vec<u8> {
         let mut out = vec![0, 13, 0, 4, 0, 2, 4, 3];
         out.extend([0, 10, 0, 4, 0, 2, 0, 29]);
@@ -406,7 +406,7 @@ mod tests {
         records(&hello(&sni(name)), 4096)
     }
 
-    /// What passes of these bytes in pieces of this size, or why it ends.
+    /// The bytes that pass if these come in pieces of this size, or the reason of a refusal.
     fn passed(bytes: &[u8], size: usize) -> Result<Vec<u8>, String> {
         let mut watch = ClientWatch::new("example.com".parse().unwrap());
         let mut out = Vec::new();
@@ -449,7 +449,7 @@ mod tests {
         assert!(named(&records(&hello(&sni("evil.test")), 1)).is_err());
     }
 
-    /// N48: something that is looked for in a greeting may lie over the border of two records.
+    /// N48: a value in a greeting may cross the border of two records.
     #[test]
     fn n48_a_greeting_is_had_without_the_borders_of_its_records() {
         let hello = hello(&sni("example.com"));
@@ -478,7 +478,7 @@ mod tests {
         assert_eq!(named(&padded(2000)), Ok(()));
         assert_eq!(named(&padded(30_000)), Ok(()));
         assert!(named(&padded(40_000)).unwrap_err().contains("too long"));
-        // Nor is what is held back of one that never ends.
+        // The held-back part of an endless greeting is bounded too.
         let endless = [&[1, 0, 0x7f, 0][..], &[0; 20_000]].concat();
         assert!(
             named(&records(&endless, 1))
@@ -508,7 +508,7 @@ mod tests {
         assert!(named(&records(&hello(&twice), 4096)).is_err());
     }
 
-    /// N-H3, N29: a second greeting, however it comes, is judged as the first.
+    /// N-H3, N29: a second greeting is checked like the first, in any form.
     #[test]
     fn a_second_greeting_must_name_the_host_too() {
         let (good, evil) = (greeting("example.com"), greeting("evil.test"));
@@ -532,17 +532,17 @@ mod tests {
                 assert!(with(second).is_err());
             }
         }
-        // Both in one record; and one that begins in the record of the first.
+        // Both in one record, and one that begins in the first one's record.
         let [first, second] = [hello(&sni("example.com")), hello(&sni("evil.test"))];
         let both = [first.clone(), second.clone()].concat();
         assert!(named(&record(HANDSHAKE, &both)).is_err());
         assert!(named(&records(&both, first.len() + 10)).is_err());
-        // Not a byte of it passes before it is whole.
+        // No byte of it passes before it is complete.
         let all = [&good[..], &evil].concat();
         for cut in good.len()..all.len() {
             assert_eq!(passed(&all[..cut], 7), Ok(good.clone()), "cut at {cut}");
         }
-        // Anything else said in clear before the server's answer, and something in the midst of a greeting.
+        // Other clear text before the server's answer, and within a greeting.
         assert!(named(&[&good[..], &record(HANDSHAKE, &[16, 0, 0, 1, 0])].concat()).is_err());
         let midst = [&good[..], &evil[..RECORD_HEADER], &evil[5..]].concat();
         assert!(named(&midst).is_err());
@@ -604,7 +604,7 @@ mod tests {
     #[test]
     fn elsewhere_only_tls_is_looked_at() {
         assert_eq!(beginning(&greeting("example.com")), FirstBytes::Tls);
-        // A record of any type: a server may overlook one before the greeting. The watch takes none of them.
+        // A record of any type: a server may ignore one before the greeting. The watch accepts none of them.
         for kind in CHANGE_CIPHER_SPEC..=APPLICATION_DATA {
             for bytes in [&[kind][..], &[kind, 3], &record(kind, &[1, 0])] {
                 assert_eq!(beginning(bytes), FirstBytes::Tls, "{bytes:?}");
@@ -635,7 +635,7 @@ mod tests {
         ] {
             assert_eq!(beginning(bytes), FirstBytes::OldGreeting, "{bytes:?}");
         }
-        // What was held back goes on with the rest, once the server has answered.
+        // The held-back bytes pass with the rest once the server has answered.
         let mut watch = ClientWatch::new("example.com".parse().unwrap());
         let mut out = Vec::new();
         let whole = greeting("example.com");

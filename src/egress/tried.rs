@@ -1,8 +1,8 @@
-//! PURE. What `verify` tries on a container's network, and from which ports: by these the sidecar tells its attempts from the workload's.
+//! PURE. The attempts of `verify` on a container's network. By their ports the sidecar tells them from the workload's.
 //!
-//! The process of `verify` holds each port, bound and shared with nobody, before it says so to the runtime, which tells the sidecar. A
-//! port counts once, and for the one target that it was opened for. So a workload that gets hold of a port, after a `verify` that was
-//! killed, has one attempt at a fixed target counted as `verify`'s, and no other.
+//! The process of `verify` binds each port exclusively before it tells the runtime, which tells the sidecar. A port
+//! counts once, and only for its own target. After a killed `verify`, a workload that gets such a port can have one
+//! attempt at a fixed target counted as `verify`'s, and no other.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,25 +10,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::policy::Host;
 
-/// An address of the block that no network has (RFC 5737, TEST-NET-1).
+/// An address of a block that no network uses (RFC 5737, TEST-NET-1).
 pub const NOBODYS_ADDRESS: &str = "192.0.2.1";
-/// Likewise of IPv6 (RFC 3849).
+/// The same for IPv6 (RFC 3849).
 pub const NOBODYS_ADDRESS_6: &str = "2001:db8::1";
 /// The metadata service of most clouds.
 pub const METADATA_ADDRESS: &str = "169.254.169.254";
-/// A name that the world's name servers answer with addresses (RFC 2606).
+/// A name that public name servers resolve (RFC 2606).
 pub const KNOWN_NAME: &str = "example.com";
 /// The port of [`NOBODYS_ADDRESS`] and [`NOBODYS_ADDRESS_6`] that is tried.
 pub const HTTPS: u16 = 443;
 /// The port of [`METADATA_ADDRESS`] that is tried.
 pub const HTTP: u16 = 80;
 
-/// How many attempts one `verify` makes at addresses of IPv4, each of which the kernel counts where there is no route.
+/// How many attempts one `verify` makes at IPv4 addresses. Without a route, the kernel counts each.
 pub const BY_ADDRESS: u64 = 2;
-/// Likewise of IPv6.
+/// The same for IPv6.
 pub const BY_ADDRESS_6: u64 = 1;
 
-/// The local port of each attempt; `None` where no socket was available, or the attempt succeeded.
+/// The local port of each attempt. `None` if no socket was available, or the attempt succeeded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TriedPorts {
@@ -38,15 +38,15 @@ pub struct TriedPorts {
     pub address6: Option<u16>,
     /// TCP to [`METADATA_ADDRESS`].
     pub metadata: Option<u16>,
-    /// The question for [`KNOWN_NAME`], by UDP to an address of IPv4.
+    /// The query for [`KNOWN_NAME`], by UDP to an IPv4 address.
     pub name: Option<u16>,
-    /// Likewise of IPv6.
+    /// The same for IPv6.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name6: Option<u16>,
 }
 
 impl TriedPorts {
-    /// Whether this connection is one of them; it is none a second time.
+    /// Whether this connection is one of the attempts. Each counts once.
     pub fn take_connection(&mut self, from: SocketAddr, to: &Host, port: u16) -> bool {
         let from_v6 = from.ip().to_canonical().is_ipv6();
         let targets = [
@@ -63,9 +63,9 @@ impl TriedPorts {
         })
     }
 
-    /// Whether this question for a name is the one; it is not a second time.
+    /// Whether this query is one of the attempts. Each counts once.
     pub fn take_question(&mut self, from: SocketAddr, name: &str) -> bool {
-        // Sockets of both families can have one number.
+        // An IPv4 and an IPv6 socket can have the same port.
         let source = match from.ip().to_canonical().is_ipv6() {
             true => &mut self.name6,
             false => &mut self.name,
@@ -105,7 +105,7 @@ mod tests {
             assert!(tried.take_connection(from(source), &host(target), port));
             assert!(!tried.take_connection(from(source), &host(target), port));
         }
-        // What a workload does that has the port of another protocol or family, or another target.
+        // Workload connections from the same port of another protocol or family, or to another target.
         for (source, target, port) in [
             ("127.0.0.1:5004", NOBODYS_ADDRESS, HTTPS),
             ("127.0.0.1:5000", NOBODYS_ADDRESS, HTTP),
@@ -124,14 +124,14 @@ mod tests {
     }
 
     #[test]
-    fn a_question_counts_once_and_for_the_one_name() {
+    fn a_query_counts_once_and_for_one_name() {
         let mut tried = TriedPorts {
             name: Some(5003),
             ..TriedPorts::default()
         };
         assert!(!tried.take_question(from("127.0.0.1:5003"), "a.example.com"));
         assert!(!tried.take_question(from("127.0.0.1:5000"), KNOWN_NAME));
-        // Another socket, whose number is the same.
+        // Another socket with the same port.
         assert!(!tried.take_question(from("[::1]:5003"), KNOWN_NAME));
         assert!(tried.take_question(from("[::ffff:127.0.0.1]:5003"), KNOWN_NAME));
         assert!(!tried.take_question(from("127.0.0.1:5003"), KNOWN_NAME));

@@ -1,4 +1,4 @@
-//! How often a container's requests got the node's secrets, which the sidecar counts: it knows the secrets' names, never their values.
+//! Counts a container's requests that get the node's secrets. The sidecar knows the secrets' names, never their values.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 use crate::policy::NodeSecret;
 use crate::policy::request::{Request, RequestRule};
 
-/// A secret as far as the sidecar knows it.
+/// A secret, as the sidecar knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CountedSecret {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// The requests that get it.
     pub requests: BTreeSet<RequestRule>,
-    /// How many of them may.
+    /// The most requests that may get it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
@@ -31,7 +31,7 @@ impl From<&NodeSecret> for CountedSecret {
     }
 }
 
-/// A secret's uses, as they are shown.
+/// A secret's uses, for display.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SecretUses {
@@ -39,7 +39,7 @@ pub struct SecretUses {
     pub name: String,
     /// Requests that got it so far.
     pub used: u64,
-    /// How many may.
+    /// The most requests that may get it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
@@ -49,13 +49,13 @@ pub struct SecretUses {
 pub struct Uses(Vec<(CountedSecret, Cell<u64>)>);
 
 impl Uses {
-    /// Not used yet.
+    /// All unused.
     pub fn new(all: Vec<CountedSecret>) -> Self {
         let counted = all.into_iter().map(|secret| (secret, Cell::new(0)));
         Self(counted.collect())
     }
 
-    /// Counts a request that is let go; an error where a secret that it would get is used up, and then nothing is counted.
+    /// Counts an allowed request. An error if one of its secrets is used up; then nothing is counted.
     pub fn count(&self, request: &Request) -> Result<(), String> {
         let gets = |secret: &CountedSecret| secret.requests.iter().any(|rule| rule.allows(request));
         let all: Vec<_> = self.0.iter().filter(|(secret, _)| gets(secret)).collect();
@@ -75,7 +75,7 @@ impl Uses {
         Ok(())
     }
 
-    /// As they are shown.
+    /// All uses, for display.
     pub fn list(&self) -> Vec<SecretUses> {
         let shown = self.0.iter().map(|(secret, used)| SecretUses {
             name: secret.name.clone(),

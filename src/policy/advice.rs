@@ -1,22 +1,22 @@
-//! PURE. Whether the rule that a refusal lacks is offered, and what its reader types: the one answer for hints, for what a container
-//! reads, for `audit`, for `suggest` and for `policy check`.
+//! PURE. Whether to offer the rule that a denial lacks, and the text to type. Hints, the workload's own list of
+//! denials, `audit`, `suggest` and `policy check` all ask this module.
 
 use super::closed::{is_above_metadata, is_metadata, touches};
 use super::rule::{HostReach, RuleTarget};
 use super::{EgressRule, Field, HostName, SyscallProfile, annotation_key};
 
-/// Whether a missing rule is offered.
+/// Whether to offer a missing rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advice {
     /// Ready to paste.
     Offer,
-    /// Only its reader can know whether it is meant. Nothing to paste, and why.
+    /// Only the reader can know whether the rule is meant. No text to paste; the reason instead.
     Deliberate(&'static str),
-    /// Such a rule opens a cloud's credentials, or nothing: no rule is named, and why.
+    /// The rule would open a cloud's credentials, or nothing. It is not named; the reason instead.
     Never(&'static str),
 }
 
-/// By what a container was started, in whose words a remedy is.
+/// The tool that started a container: a remedy uses its words.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Tool {
     /// An engine, which has annotations.
@@ -27,10 +27,10 @@ pub enum Tool {
 }
 
 impl Tool {
-    /// What a log has for the engine of a run of `wrap`.
+    /// The log's engine for a run of `wrap`.
     pub const WRAP: &'static str = "wrap";
 
-    /// By what a log has for the engine.
+    /// The tool for the engine that a log names.
     pub fn of(engine: Option<&str>) -> Self {
         match engine {
             Some(Self::WRAP) => Self::Wrap,
@@ -38,7 +38,7 @@ impl Tool {
         }
     }
 
-    /// What is typed to set a field.
+    /// The text that sets a field.
     pub fn sets(self, field: Field, value: &str) -> String {
         match self {
             Self::Engine => format!("{}={value}", annotation_key(field)),
@@ -46,7 +46,7 @@ impl Tool {
         }
     }
 
-    /// What is typed to add to a list.
+    /// The text that adds to a list.
     pub fn adds(self, field: Field, values: &[&str]) -> String {
         match (self, field) {
             (Self::Wrap, Field::NetworkAllow) => {
@@ -57,12 +57,12 @@ impl Tool {
         }
     }
 
-    /// What is typed for the calls of debuggers.
+    /// The text that allows the calls of debuggers.
     pub fn debugs(self) -> String {
         self.sets(Field::SyscallsProfile, SyscallProfile::Debug.as_str())
     }
 
-    /// What is typed for these system calls: the profile of debuggers where they are all its.
+    /// The text that allows these system calls: the debug profile if it has all of them.
     pub fn calls(self, names: &[&str]) -> String {
         let debuggers = SyscallProfile::Debug.adds();
         match names.iter().all(|name| debuggers.contains(name)) {
@@ -71,7 +71,7 @@ impl Tool {
         }
     }
 
-    /// What [`Self::sets`] makes.
+    /// What this tool calls the text of [`Self::sets`].
     pub fn calls_it(self) -> &'static str {
         match self {
             Self::Engine => "an annotation",
@@ -80,7 +80,7 @@ impl Tool {
     }
 }
 
-/// A rule as it is typed in a shell: what has a space is one word in quotes. No rule that is offered has a quote in it.
+/// A rule as a shell takes it: quoted if it has a space or an asterisk. No offered rule has a quote in it.
 pub fn typed(rule: &str) -> String {
     match rule.contains([' ', '*']) {
         true => format!("'{rule}'"),
@@ -104,7 +104,7 @@ const NODES_NAMES: [&str; 3] = [
 ];
 
 impl Advice {
-    /// About a rule as a log has it, which a container may have chosen.
+    /// For a rule from a log. A container may have chosen its text.
     pub fn of(rule: &str) -> Self {
         match rule.parse::<EgressRule>() {
             Ok(rule) => Self::of_rule(&rule),
@@ -112,11 +112,11 @@ impl Advice {
         }
     }
 
-    /// About a rule.
+    /// For a rule.
     pub fn of_rule(rule: &EgressRule) -> Self {
         let (target, reach) = match rule {
             EgressRule::Connection(rule) => (&rule.target, rule.reach),
-            // One request, or one call.
+            // A request rule names single requests or calls.
             EgressRule::Request(rule) => (&rule.target, HostReach::Public),
         };
         match target {
@@ -129,7 +129,7 @@ impl Advice {
         }
     }
 
-    /// Why it is not offered, for somebody who may write rules.
+    /// Why the rule is not offered, for a reader who may write rules.
     pub fn why_not(self) -> Option<String> {
         match self {
             Self::Offer => None,
@@ -138,7 +138,7 @@ impl Advice {
         }
     }
 
-    /// Whether the rule may be named at all.
+    /// Whether a message may name the rule at all.
     pub fn may_be_named(self) -> bool {
         !matches!(self, Self::Never(_))
     }
@@ -159,7 +159,7 @@ fn of_name(name: &HostName, reach: HostReach) -> Advice {
         return Advice::Deliberate(NODE);
     }
     match last {
-        // An address, to inet_aton(3).
+        // inet_aton(3) reads this as an address.
         Some(last) if is_number(last) => Advice::Never(METADATA),
         None => Advice::Deliberate(NO_DOT),
         Some(last) if NEVER.contains(&last) => Advice::Deliberate(NOT_PUBLIC),
@@ -176,7 +176,7 @@ fn is_number(label: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Finding 9 of the reading for honesty: the way to a metadata service was in hints and in what an agent reads.
+    /// Finding 9 of the honesty review: hints and the agent's own text named the way to a metadata service.
     #[test]
     fn no_metadata_service_is_ever_named() {
         for rule in [
@@ -210,9 +210,9 @@ mod tests {
         }
     }
 
-    /// NEWCOMER 1.4 and 1.7: one thing to type for each tool, whoever says it.
+    /// NEWCOMER 1.4 and 1.7: for each tool, every message gives the same text to type.
     #[test]
-    fn a_remedy_is_in_the_words_of_what_started_the_run() {
+    fn a_remedy_uses_the_words_of_the_tool_that_started_the_run() {
         let (engine, wrap) = (Tool::of(Some("docker")), Tool::of(Some(Tool::WRAP)));
         assert_eq!((engine, wrap), (Tool::Engine, Tool::Wrap));
         let rules = ["a.test", "GET https://b.test/x"];
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn public_names_are_offered_and_all_else_is_left_to_its_reader() {
+    fn only_rules_for_public_names_are_offered() {
         for rule in ["a.test", "a.test:22", "GET https://a.test/x"] {
             assert_eq!(Advice::of(rule), Advice::Offer, "{rule}");
         }

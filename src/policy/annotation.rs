@@ -1,7 +1,7 @@
 //! The requests in a container's annotations.
 //!
-//! Keys are `dev.agentbox.` and a field. A misspelt key of ours would be a wall that silently does not stand, so it
-//! is an error; all other keys belong to other programs. Only keys are judged so: a container or an image may well be
+//! Keys are `dev.agentbox.` and a field. A misspelt key of ours would mean a wall that is silently missing, so it is an
+//! error. All other keys belong to other programs. Only keys are checked this way: a container or an image may well be
 //! called agentbox.
 
 use std::collections::BTreeMap;
@@ -19,13 +19,13 @@ pub const POLICY_KEY: &str = "dev.agentbox.policy";
 /// The annotation that says which mount is the workspace.
 pub const WORKSPACE_KEY: &str = "dev.agentbox.workspace";
 
-/// What every key of ours begins with.
+/// The prefix of all our keys.
 const PREFIX: &str = "dev.agentbox.";
 
-/// What makes a key ours to understand.
+/// A key with this word in it must be one of ours.
 const OURS: &str = "agentbox";
 
-/// No value that a person wrote comes near it.
+/// The longest value in bytes. Nobody writes a value near this size.
 const LONGEST: usize = 64 << 10;
 
 /// The requests in one container's annotations.
@@ -34,9 +34,9 @@ pub(super) struct AnnotationRequest {
     pub policy: Option<PolicyName>,
     pub workspace: Option<GuestPath>,
     pub fields: Fields,
-    /// A key that says something of a policy without naming one.
+    /// A key that sets a field of a policy, if the annotations name no policy.
     pub change: Option<String>,
-    /// The field that the network's mode follows from, where it is not named.
+    /// The field that implies the network's mode, if no annotation names the mode.
     pub mode_implied_by: Option<Field>,
 }
 
@@ -87,15 +87,15 @@ fn annotated() -> impl Iterator<Item = Field> {
 /// Who may have written a container's annotations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Authors {
-    /// Whoever called the engine.
+    /// The caller of the engine.
     Caller,
-    /// Some may be an image's: podman and CRI-O mix those of the image's manifest with the caller's.
+    /// Perhaps an image: podman and CRI-O merge the annotations of the image's manifest with the caller's.
     PerhapsImage,
 }
 
 impl Authors {
-    /// Both of those engines mark a container with `io.container.manager` (podman only where nobody has set it, so an image can
-    /// change the value and not take it away); Docker and containerd, which hand on the caller's alone, never do.
+    /// podman and CRI-O mark a container with `io.container.manager` (podman only if unset: an image can change the
+    /// value, not remove it). Docker and containerd, which pass on the caller's annotations only, never do.
     pub fn of(annotations: &BTreeMap<String, String>) -> Self {
         let marked = annotations.keys().any(|key| {
             key == "io.container.manager"
@@ -154,7 +154,7 @@ impl AnnotationRequest {
         taken.map_err(|problem| PolicyError::AnnotationValue { key: name, problem })
     }
 
-    /// Refuses what cannot all be meant, and completes what is.
+    /// Refuses contradictory fields, and completes the others.
     fn settle(&mut self) -> Result<(), PolicyError> {
         self.mode_implied_by = self.fields.settle().map_err(disagreement)?;
         let filesystem = &self.fields.filesystem;
@@ -182,7 +182,7 @@ impl AnnotationRequest {
     }
 }
 
-/// The annotations that a conflict between fields is about.
+/// The error for the annotations of two conflicting fields.
 fn disagreement(conflict: Conflict) -> PolicyError {
     let (first, second) = conflict.fields();
     disagree(
@@ -217,17 +217,17 @@ fn unknown(name: &str) -> PolicyError {
     }
 }
 
-/// The key of ours that was probably meant.
+/// The key of ours that the author probably meant.
 fn meant<'a>(name: &str, keys: &'a [String]) -> Option<&'a str> {
     let folded = fold(name);
-    // `dev.agentbox.mounts`: far from `dev.agentbox.filesystem.mounts` by letters, near by meaning.
+    // `dev.agentbox.mounts` is many letters from `dev.agentbox.filesystem.mounts`, but clearly means it.
     let last = folded.rsplit(['.', '/']).next();
     let mut keys = keys.iter().map(String::as_str);
     let same_end = keys.clone().filter(|key| key.rsplit('.').next() == last);
     if let Some(key) = same_end.min_by_key(|key| key.len().abs_diff(folded.len())) {
         return Some(key);
     }
-    // What all keys begin with says nothing about which one was meant.
+    // The common prefix of all keys does not help to choose one.
     let Some((_, rest)) = folded.split_once(OURS) else {
         return nearest(&folded, keys);
     };
@@ -239,9 +239,9 @@ fn meant<'a>(name: &str, keys: &'a [String]) -> Option<&'a str> {
     keys.find(|key| key.strip_prefix(PREFIX) == Some(near))
 }
 
-/// Whether a key that is not ours was meant to be.
+/// Whether a key looks like a misspelling of one of ours.
 fn reads_as_ours(key: &str) -> bool {
-    // Longer keys than Kubernetes allows (253 + 63) are nobody's typo of ours; the plain test still sees them.
+    // A key longer than Kubernetes allows (253 + 63) is no typo of ours; the test for the word itself still applies.
     const TYPED: usize = 320;
     if fold(key).contains(OURS) {
         return true;
@@ -253,10 +253,10 @@ fn reads_as_ours(key: &str) -> bool {
     lookalike(&lower) || AnnotationKey::all().any(|ours| near(&lower, &ours.to_string()))
 }
 
-/// Two edits or fewer from a key of ours: `dev.agent-box.policy`.
+/// Two edits or fewer from a key of ours, such as `dev.agent-box.policy`.
 ///
-/// This sees only keys without the word itself, so one edit is in the word and at most one elsewhere: an end of the
-/// key is as it should be. Looking at the ends first keeps an ordinary start from measuring every key of a pod.
+/// Keys with the correct word never get here. So one edit is in the word and at most one elsewhere, and one end of the
+/// key is correct. Comparing the ends first avoids measuring every key of a pod at each start.
 fn near(key: &str, ours: &str) -> bool {
     let (head, tail) = (&ours[..4], &ours[ours.len() - 4..]);
     (key.starts_with(head) || key.ends_with(tail))
@@ -264,7 +264,7 @@ fn near(key: &str, ours: &str) -> bool {
         && distance(key, ours) <= 2
 }
 
-/// Lower case, full-width letters as plain ones, and without what else is not ASCII (zero-width characters).
+/// Lower case; full-width letters become plain ones, other non-ASCII characters (such as zero-width ones) are removed.
 fn fold(key: &str) -> String {
     key.chars()
         .filter_map(|character| match character {
@@ -284,7 +284,7 @@ fn lookalike(key: &str) -> bool {
     let letters: Vec<char> = key.chars().collect();
     letters.windows(OURS.len()).any(|window| {
         let pairs = || window.iter().zip(OURS.chars());
-        // Four real letters: a key all in another script is not ours.
+        // At least four ASCII letters: a key that is all in another script is not ours.
         pairs().all(|(seen, ours)| *seen == ours || !seen.is_ascii())
             && pairs().filter(|(seen, ours)| **seen == *ours).count() >= 4
     })

@@ -1,7 +1,7 @@
-//! What the person who runs `wrap` asks for besides a policy: settings and options, as texts.
+//! What the user of `wrap` requests besides a policy: settings and options, as texts.
 //!
-//! Whoever runs it is the owner of the account, and no engine or image stands between: nothing of this needs leave to
-//! loosen, the ceilings alone limit it.
+//! The user owns the account, and no engine or image is involved. So options may loosen the policy without permission;
+//! only the ceilings limit them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,22 +13,22 @@ use super::option_error::OptionError;
 use super::text::{distance, nearest, shown};
 use super::{Field, Origin, PolicyChoice, PolicyError, PolicyName};
 
-/// No value that a person wrote comes near it.
+/// The longest value in bytes. Nobody writes a value near this size.
 const LONGEST: usize = 64 << 10;
 
-/// All options of `wrap` that change the policy; empty for a container of an engine.
+/// All options of `wrap` that change the policy. Empty for a container of an engine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct WrapOptions {
-    /// The policy that was named.
+    /// The named policy.
     pub policy: Option<PolicyOption>,
-    /// The file of settings that names it; without one the command line does.
+    /// The settings file that names the policy; `None` if the command line does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy_of: Option<String>,
-    /// What each file of settings says, the lowest first.
+    /// The fields of each settings file, lowest priority first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<Vec<FieldOption>>,
-    /// Options, as they were typed.
+    /// Options as the user typed them.
     pub options: Vec<FieldOption>,
 }
 
@@ -36,13 +36,13 @@ pub struct WrapOptions {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub enum PolicyOption {
-    /// One of the node's, or a built-in one.
+    /// A policy of the node, or a built-in one.
     Named(String),
-    /// A file of the person's.
+    /// A policy file of the user.
     File {
         /// Its path.
         path: String,
-        /// What stands in it.
+        /// Its text.
         text: String,
     },
 }
@@ -51,15 +51,15 @@ pub enum PolicyOption {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FieldOption {
-    /// As it was typed, such as `--allow`.
+    /// The option as typed, such as `--allow`.
     pub option: String,
     /// The field.
     pub field: Field,
-    /// The value, as an annotation would spell it.
+    /// The value, in the syntax of annotations.
     pub value: String,
-    /// Whether its items come on top of the list that is there.
+    /// Whether its items are added to the existing list.
     pub adds: bool,
-    /// The file of settings that it stands in; without one it was typed.
+    /// The settings file that contains it; `None` if it was typed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
 }
@@ -84,7 +84,7 @@ impl FieldOption {
         }
     }
 
-    /// What `--set FIELD=VALUE` says.
+    /// Parses the value of `--set FIELD=VALUE`.
     pub fn set(text: &str) -> Result<Self, OptionError> {
         let (name, value) = text
             .split_once('=')
@@ -102,7 +102,7 @@ impl FieldOption {
         Ok(Self::setting(&format!("--set {field}"), field, value))
     }
 
-    /// The same, in a file of settings, which calls it by its own name.
+    /// The same, from a settings file, under the file's own name for it.
     pub fn in_file(self, setting: &str, file: &str) -> Self {
         Self {
             option: setting.to_owned(),
@@ -119,7 +119,7 @@ impl FieldOption {
     }
 }
 
-/// The field that was probably meant: `allow` and `hosts` alone are the ends of fields.
+/// The field that was probably meant. `allow` or `hosts` alone is the last part of a field's name.
 fn meant(name: &str, fields: impl Iterator<Item = Field> + Clone) -> Option<Field> {
     let last = |text: &str| text.rsplit('.').next().unwrap_or(text).to_owned();
     let near = fields.clone().filter(|f| last(f.as_str()) == last(name));
@@ -130,11 +130,11 @@ fn meant(name: &str, fields: impl Iterator<Item = Field> + Clone) -> Option<Fiel
     })
 }
 
-/// Fields that one author gave, ready to be put on top of others.
+/// One author's fields, to be put over others.
 pub(super) struct Layer {
     /// The fields.
     pub fields: Fields,
-    /// Who gave each.
+    /// The origin of each.
     pub origins: BTreeMap<Field, Origin>,
 }
 
@@ -149,7 +149,7 @@ pub(super) struct PolicyPath<'a> {
 }
 
 impl WrapOptions {
-    /// Of a container that does not come from `wrap`.
+    /// For a container that does not come from `wrap`.
     pub const NOTHING: &'static Self = &Self {
         policy: None,
         policy_of: None,
@@ -157,12 +157,12 @@ impl WrapOptions {
         options: Vec::new(),
     };
 
-    /// Whether it says nothing.
+    /// Whether there are no options.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The policy that is named by its name.
+    /// The policy that the user named, if by name.
     pub(super) fn choice(&self) -> Result<Option<PolicyChoice>, PolicyError> {
         match &self.policy {
             Some(PolicyOption::Named(name)) => {
@@ -175,7 +175,7 @@ impl WrapOptions {
         }
     }
 
-    /// The named file.
+    /// The policy that the user named, if by file.
     pub(super) fn file(&self) -> Result<Option<PolicyPath<'_>>, PolicyError> {
         let Some(PolicyOption::File { path, text }) = &self.policy else {
             return Ok(None);
@@ -190,7 +190,7 @@ impl WrapOptions {
         Ok(Some(PolicyPath { name, path, text }))
     }
 
-    /// Who named the policy.
+    /// The origin of the policy's name.
     pub(super) fn policy_by(&self) -> Origin {
         match &self.policy_of {
             Some(file) => Origin::Setting(format!("policy of {file}")),
@@ -198,7 +198,7 @@ impl WrapOptions {
         }
     }
 
-    /// What is asked for, lowest first.
+    /// The requested fields, lowest priority first.
     pub(super) fn layers(&self) -> Result<Vec<Layer>, PolicyError> {
         let all = self.settings.iter().chain([&self.options]);
         let said = all.filter(|options| !options.is_empty());
@@ -206,7 +206,7 @@ impl WrapOptions {
     }
 }
 
-/// The options of one line or one file: the last one sets, and all of those that add do.
+/// The fields of one command line or file. The last option that sets a field counts; all that add to it count.
 fn options(all: &[FieldOption]) -> Result<Layer, OptionError> {
     let mut layer = Layer {
         fields: Fields::default(),
@@ -249,7 +249,7 @@ fn options(all: &[FieldOption]) -> Result<Layer, OptionError> {
 }
 
 impl Layer {
-    /// Notes from which field the network's mode follows.
+    /// Records the origin of the implied network mode.
     fn mode_follows(&mut self, implied_by: Option<Field>) {
         if let Some(origin) = implied_by.and_then(|field| self.origins.get(&field)) {
             self.origins.insert(Field::NetworkMode, origin.clone());
@@ -257,7 +257,7 @@ impl Layer {
     }
 }
 
-/// The options that contradict each other.
+/// The error for two options that contradict each other.
 fn disagreement(conflict: Conflict, origins: &BTreeMap<Field, Origin>) -> OptionError {
     let (first, second) = conflict.fields();
     let named = |field| origins.get(&field).cloned().unwrap_or(Origin::Default);

@@ -1,4 +1,4 @@
-//! A policy that is only reported on: its name in the policy that is enforced, and what became of it.
+//! A policy that is tried but not enforced: its name, as the enforced policy gives it, and its result.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 use super::text::{ValueError, string_form};
 use super::{PolicyName, ResolvedPolicy};
 
-/// The word for no policy.
+/// The word for no policy to try.
 const OFF: &str = "off";
 
-/// The policy that is reported on, if one is.
+/// The policy to try, if any.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuditedPolicy(Option<PolicyName>);
 
 impl AuditedPolicy {
-    /// None is.
+    /// No policy to try.
     pub fn off() -> Self {
         Self(None)
     }
@@ -65,12 +65,12 @@ impl<'de> Deserialize<'de> for AuditedPolicy {
     }
 }
 
-/// The policy of `report.audit`, as it would hold for the same container with the same annotations.
+/// The policy of `report.audit`, as it would apply to the same container with the same annotations.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct AuditOutcome {
     /// Its name.
     pub name: PolicyName,
-    /// What it would be, or why the container would be refused.
+    /// The resolved policy, or why it would refuse the container.
     pub outcome: Result<Box<ResolvedPolicy>, String>,
 }

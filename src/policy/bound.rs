@@ -1,4 +1,4 @@
-//! Upper bounds of a container's resources: a number, a share of the node's, or none.
+//! Upper bounds of a container's resources: a number, a share of the node's resources, or none.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,37 +8,37 @@ use serde::{Deserialize, Serialize};
 use super::size;
 use super::text::{ValueError, string_form};
 
-/// A bound, written as its number (`1024`, `2GiB`, `1.5`), as a share of the node (`50%`), or `unlimited`.
+/// A bound: a number (`1024`, `2GiB`, `1.5`), a share of the node (`50%`), or `unlimited`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "WrittenBound", into = "String")]
 #[serde(bound(serialize = "T: Amount", deserialize = "T: Amount"))]
 pub enum Bound<T: Amount> {
-    /// So much.
+    /// This amount.
     Is(T),
-    /// So many per cent, 1 to 100, of what the node has.
+    /// A percentage of the node's amount, 1 to 100.
     Share(u8),
-    /// As the engine says, which may be no bound at all.
+    /// The engine's limit, which may be none at all.
     Unlimited,
 }
 
-/// What is counted.
+/// A resource that a bound limits.
 pub trait Amount: Copy + Ord + fmt::Display + FromStr {
     /// What a value must look like, as the end of "this is not ...".
     const GRAMMAR: &'static str;
-    /// Whether a share of the node's means anything.
+    /// Whether a share of the node makes sense for it.
     const SHARED: bool;
 }
 
-/// The processes and threads of a container, all together.
+/// Processes and threads of a container together.
 pub type ProcessLimit = Bound<Processes>;
-/// Its memory, what its tmpfs mounts hold included.
+/// Memory of a container, with the contents of its tmpfs mounts.
 pub type MemoryLimit = Bound<Memory>;
-/// Its processors.
+/// Processors of a container.
 pub type CpuLimit = Bound<Cpus>;
 
 impl<T: Amount> Bound<T> {
-    /// Whether it lets through no more than the ceiling does, as far as that can be said without the node: a share and a
-    /// number cannot be compared, and of both the smaller holds where the node is known ([`super::ResolvedPolicy::bounds`]).
+    /// Whether this bound is at most the ceiling's, as far as is known without the node. A share and a number cannot be
+    /// compared here; the smaller of them applies once the node is known ([`super::ResolvedPolicy::bounds`]).
     pub fn is_within(&self, ceiling: &Self) -> bool {
         match (self, ceiling) {
             (_, Self::Unlimited) => true,
@@ -50,7 +50,7 @@ impl<T: Amount> Bound<T> {
     }
 }
 
-/// In a file a plain number may stand without quotes.
+/// A file may have a plain number without quotes.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum WrittenBound {
@@ -135,7 +135,7 @@ impl FromStr for Processes {
     type Err = ValueError;
 
     fn from_str(value: &str) -> Result<Self, ValueError> {
-        // Fewer than 16 start no shell with a pipe; more than PID_MAX_LIMIT (threads.h) no kernel has.
+        // A shell with a pipe needs 16. No kernel has more than PID_MAX_LIMIT (threads.h).
         plain(value)
             .and_then(|digits| digits.parse().ok())
             .filter(|number| (16..=4_194_304).contains(number))
@@ -183,7 +183,7 @@ impl fmt::Display for Memory {
     }
 }
 
-/// Processors, in thousandths of one.
+/// Processors, in thousandths of a processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cpus(u32);
 
@@ -204,7 +204,7 @@ impl FromStr for Cpus {
 
     fn from_str(value: &str) -> Result<Self, ValueError> {
         milli(value)
-            // The kernel takes no quota below a millisecond of a tenth of a second.
+            // The kernel takes no quota below 1 ms, and the period is 100 ms.
             .filter(|milli| (10..=4_096_000).contains(milli))
             .map(Self)
             .ok_or_else(|| ValueError::grammar(value, Self::GRAMMAR))
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_a_bound() {
+    fn other_texts_are_refused() {
         for text in [
             "",
             "0",
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_and_a_number_are_compared_where_the_node_is_known() {
+    fn a_share_and_a_number_are_not_compared_without_the_node() {
         let bound = |text: &str| text.parse::<MemoryLimit>().unwrap();
         for (asked, ceiling, within) in [
             ("1GiB", "2GiB", true),

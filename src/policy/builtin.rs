@@ -1,4 +1,4 @@
-//! The policies that are part of the program.
+//! The policies that are built into the program.
 
 /// Name and text of each, tightest first; `ci` is `standard` with other writable files. They are parsed when needed: this is
 /// on the way of every start.
@@ -14,10 +14,10 @@ pub fn is_builtin(name: &str) -> bool {
     text(name).is_some()
 }
 
-/// What applies where nobody chose anything.
+/// Applies if nothing chooses a policy.
 pub(super) const DEFAULT: &str = "standard";
 
-/// What limits where the node's file names no ceiling.
+/// The ceiling if the node's file names none.
 pub(super) const CEILING: &str = "permissive";
 
 /// The text of a built-in policy.

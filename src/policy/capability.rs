@@ -1,4 +1,4 @@
-//! Capabilities: their names, and the nine that a policy may leave to a container.
+//! Capabilities: their names, and the nine that a policy may grant.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -65,9 +65,9 @@ impl fmt::Debug for Capability {
 }
 
 impl Capability {
-    /// Those that ordinary programs run by root need inside a container, and that reach nothing outside of it.
+    /// Capabilities that ordinary programs need as root in a container, and that reach nothing outside of it.
     ///
-    /// A policy may name any other only if the node's file allows it.
+    /// A policy may name others only if the node's file allows it.
     pub const ORDINARY: [Self; 9] = [
         Self(0),  // CHOWN: package managers and tar set owners
         Self(1),  // DAC_OVERRIDE: root writes into other users' directories
@@ -80,7 +80,7 @@ impl Capability {
         Self(18), // SYS_CHROOT: scripts that change user by chroot(1), servers that lock themselves in; the walls are mounts
     ];
 
-    /// What keeps a file set-user-ID when it is written.
+    /// Lets a file stay set-user-ID when it is written.
     pub const FSETID: Self = Self(4);
 
     /// Every capability that a kernel knows, by number.
@@ -104,7 +104,7 @@ impl Capability {
         self.0
     }
 
-    /// Whether a policy may name it without leave of the node.
+    /// Whether a policy may name it without permission of the node.
     pub fn is_ordinary(self) -> bool {
         Self::ORDINARY.contains(&self)
     }
@@ -139,7 +139,7 @@ impl fmt::Display for Capability {
 
 string_form!(Capability);
 
-/// Those of a set that need the node's leave and do not have it.
+/// Capabilities of a set that need the node's permission and lack it.
 pub(super) fn without_leave<'a>(
     asked: &'a BTreeSet<Capability>,
     leave: &'a BTreeSet<Capability>,
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn exactly_these_nine_are_ordinary() {
+    fn exactly_nine_capabilities_are_ordinary() {
         let names: BTreeSet<&str> = Capability::ORDINARY.iter().map(|c| c.as_str()).collect();
         let nine =
             "CHOWN DAC_OVERRIDE FOWNER FSETID SETUID SETGID KILL NET_BIND_SERVICE SYS_CHROOT";

@@ -13,9 +13,9 @@ use super::{
 pub struct CatalogueEntry {
     /// Its name.
     pub name: PolicyName,
-    /// Who says what it is.
+    /// Who defines it.
     pub origin: Origin,
-    /// What its file says of it; the reason why this node cannot have it.
+    /// Its file's description, or the reason why this node cannot use it.
     pub description: Result<Option<String>, PolicyError>,
 }
 
@@ -36,13 +36,13 @@ pub fn policies(sources: &Sources<'_>) -> Result<Vec<CatalogueEntry>, PolicyErro
         .collect())
 }
 
-/// One policy as its files say it, presets spelled out, whatever the ceilings are.
+/// One policy as its files define it, presets expanded, before any ceiling.
 pub fn policy(sources: &Sources<'_>, name: &PolicyName) -> Result<Policy, PolicyError> {
     let loaded = Resolver::new(sources).load(name, &Origin::Flag)?;
     Ok(loaded.policy)
 }
 
-/// The rules of a list as an annotation spells it, presets spelled out.
+/// The rules of a list in the syntax of annotations, presets expanded.
 pub fn rules(sources: &Sources<'_>, text: &str) -> Result<BTreeSet<EgressRule>, PolicyError> {
     let resolver = Resolver::new(sources);
     let key = super::annotation_key(Field::NetworkAllow);
@@ -65,14 +65,14 @@ pub fn rules(sources: &Sources<'_>, text: &str) -> Result<BTreeSet<EgressRule>, 
     Ok(rules)
 }
 
-/// A preset that could be named.
+/// A preset that policies can name.
 #[derive(Debug)]
 pub struct ListedPreset {
     /// Its name.
     pub name: PresetName,
-    /// A file of the node says what it is.
+    /// Whether a file of the node defines it.
     pub of_node: bool,
-    /// What it is; the reason why nobody can name it.
+    /// The preset, or the reason why it cannot be used.
     pub preset: Result<Preset, PolicyError>,
 }
 

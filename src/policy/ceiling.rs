@@ -1,4 +1,4 @@
-//! Ceilings: a policy compared with another one, field by field.
+//! Ceilings: a policy compared with another, field by field.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,14 +10,14 @@ use super::{Field, InboundPort, Policy, table};
 pub struct ExceededField {
     /// The field.
     pub field: Field,
-    /// What was asked; of a set, only what is too much.
+    /// The requested value; of a set, only the items beyond the ceiling.
     pub asked: String,
-    /// What is allowed.
+    /// The value that the ceiling allows.
     pub allowed: String,
 }
 
-/// Where `asked` has more than `own` gives by itself: what `own` would allow as a ceiling (`network.limit`, `syscalls.limit`,
-/// any port in `network.inbound`) gives nothing, and to ask for approvals, or to learn, is more than to refuse.
+/// Where `asked` has more than `own` itself grants. What `own` would only allow as a ceiling (`network.limit`,
+/// `syscalls.limit`, any port in `network.inbound`) grants nothing. Approvals and learn mode are more than a denial.
 pub fn loosens(asked: &Policy, own: &Policy) -> Vec<ExceededField> {
     let mut over = exceeds(asked, own);
     let mut given = own.clone();
@@ -53,7 +53,7 @@ pub fn loosens(asked: &Policy, own: &Policy) -> Vec<ExceededField> {
     over
 }
 
-/// Where `asked` exceeds `ceiling`: nowhere, if every field of it is the ceiling's or tighter.
+/// Where `asked` exceeds `ceiling`. Empty if each field is the ceiling's or tighter.
 pub fn exceeds(asked: &Policy, ceiling: &Policy) -> Vec<ExceededField> {
     let mut over = Vec::new();
     table::compare(asked, ceiling, |field, Excess { asked, allowed }| {
@@ -63,7 +63,7 @@ pub fn exceeds(asked: &Policy, ceiling: &Policy) -> Vec<ExceededField> {
             allowed,
         });
     });
-    // What is asked for is said before what is left out.
+    // List what was requested before what was left out.
     over.sort_by_key(|over| match over.field {
         Field::NetworkDeny => (Field::NetworkLimit, true),
         Field::SyscallsDeny => (Field::SyscallsLimit, true),

@@ -1,5 +1,5 @@
-//! How a ceiling limits a field: what of a value is too much, and what is left of it within the ceiling. Each rule is a type, and
-//! the table of fields names one for each field.
+//! How a ceiling limits a field: which part of a value exceeds it, and which part is left. Each rule is a type; the
+//! table of fields names one for each field.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,28 +8,28 @@ use super::bound::{Amount, Bound};
 use super::text::few;
 use super::{EphemeralDir, GuestPath, InboundPort, MountRule, OnUnknown, Policy, RootAccess};
 
-/// What of a value exceeds the ceiling's.
+/// The part of a value that exceeds the ceiling's.
 pub(super) struct Excess {
-    /// What was asked; of a set, only what is too much.
+    /// The requested value; of a set, only the items beyond the ceiling.
     pub asked: String,
-    /// What is allowed.
+    /// The value that the ceiling allows.
     pub allowed: String,
 }
 
 /// A rule for values of type `T`.
 pub(super) trait CeilingRule<T> {
-    /// Which values are within the ceiling, for docs/policy.md.
+    /// The values within the ceiling, for docs/policy.md.
     #[cfg(test)]
     const WITHIN: &'static str;
 
-    /// Whether the ceiling's value also narrows a policy that was chosen by its name: its denials, which no policy below a ceiling
-    /// can be without, and lists that allow nothing by themselves.
+    /// Whether the ceiling's value also narrows a policy that was chosen by name. True for denials, which every policy
+    /// below a ceiling gets, and for lists that allow nothing by themselves.
     const NARROWS_CHOSEN: bool = false;
 
-    /// What of `asked` is too much where the ceiling has `most`.
+    /// The part of `asked` that exceeds `most`, the ceiling's value.
     fn excess(asked: &T, most: &T, ceiling: &Policy) -> Option<Excess>;
 
-    /// What is left of `own` where the ceiling has `most`: it exceeds that nowhere.
+    /// The part of `own` that is within `most`, the ceiling's value.
     fn narrowed(own: &T, most: &T, ceiling: &Policy) -> T;
 }
 
@@ -52,7 +52,7 @@ impl<T: Ord + Clone + fmt::Display> CeilingRule<T> for AtMost {
     }
 }
 
-/// The other way round: a longer pause is tighter, and so is what is counted for longer.
+/// The reverse: a larger value, such as a longer pause, is tighter.
 pub(super) struct AtLeast;
 
 impl<T: Ord + Clone + fmt::Display> CeilingRule<T> for AtLeast {
@@ -73,7 +73,7 @@ impl<T: Ord + Clone + fmt::Display> CeilingRule<T> for AtLeast {
     }
 }
 
-/// What a container takes of the node.
+/// A resource of the node that a container uses.
 pub(super) struct WithinBound;
 
 impl<T: Amount> CeilingRule<Bound<T>> for WithinBound {
@@ -111,7 +111,7 @@ impl<T: Clone> CeilingRule<T> for NoCeiling {
     }
 }
 
-/// Whether a person is asked: that gives the workload nothing, since the person decides within every ceiling.
+/// Whether to wait for approval. This grants the workload nothing: the operator decides within every ceiling.
 pub(super) struct WhereApprovable;
 
 impl CeilingRule<OnUnknown> for WhereApprovable {
@@ -131,7 +131,7 @@ impl CeilingRule<OnUnknown> for WhereApprovable {
     }
 }
 
-/// A list of what is allowed.
+/// A list of allowed items.
 pub(super) struct PartOf;
 
 impl<T: Ord + Clone + fmt::Display> CeilingRule<BTreeSet<T>> for PartOf {
@@ -150,7 +150,7 @@ impl<T: Ord + Clone + fmt::Display> CeilingRule<BTreeSet<T>> for PartOf {
     }
 }
 
-/// A list of what is denied: a denial may be added, not left out.
+/// A list of denied items: a policy may add a denial, but not leave one out.
 pub(super) struct AllOf;
 
 impl<T: Ord + Clone + fmt::Display> CeilingRule<BTreeSet<T>> for AllOf {
@@ -171,7 +171,7 @@ impl<T: Ord + Clone + fmt::Display> CeilingRule<BTreeSet<T>> for AllOf {
     }
 }
 
-/// Directories of the root: where all of the root may be written, so may any directory in it.
+/// Directories of the root. If all of the root may be written, any directory in it may.
 pub(super) struct PartOfRoot;
 
 impl CeilingRule<BTreeSet<EphemeralDir>> for PartOfRoot {
@@ -199,7 +199,7 @@ impl CeilingRule<BTreeSet<EphemeralDir>> for PartOfRoot {
         }
         let most = with_less(most);
         let both: BTreeSet<_> = own.intersection(&most).copied().collect();
-        // The image's home may not be, an empty one in its place may.
+        // If the ceiling lacks the image's home, an empty one may take its place.
         let instead = with_less(own).intersection(&most).max().copied();
         let empty = instead.filter(|dir| *dir == EphemeralDir::EmptyHome);
         let empty = empty.filter(|_| !both.contains(&EphemeralDir::Home));
@@ -207,7 +207,7 @@ impl CeilingRule<BTreeSet<EphemeralDir>> for PartOfRoot {
     }
 }
 
-/// With what is less than one of the list: an empty home where the image's may be.
+/// The list with the weaker forms of its items: an empty home wherever the image's home is allowed.
 fn with_less(list: &BTreeSet<EphemeralDir>) -> BTreeSet<EphemeralDir> {
     let mut list = list.clone();
     if list.contains(&EphemeralDir::Home) {
@@ -216,7 +216,7 @@ fn with_less(list: &BTreeSet<EphemeralDir>) -> BTreeSet<EphemeralDir> {
     list
 }
 
-/// Mounts: where every mount may keep the engine's access, listing some of them is less.
+/// Mounts. If every mount may keep the engine's access, a list of some mounts is within that.
 pub(super) struct PartOfMounts;
 
 impl CeilingRule<BTreeSet<GuestPath>> for PartOfMounts {
@@ -246,7 +246,7 @@ impl CeilingRule<BTreeSet<GuestPath>> for PartOfMounts {
     }
 }
 
-/// Places, of which a list that names nothing means anywhere.
+/// Mount points. An empty list means anywhere.
 pub(super) struct PlacesOf;
 
 impl CeilingRule<BTreeSet<GuestPath>> for PlacesOf {
@@ -268,7 +268,7 @@ impl CeilingRule<BTreeSet<GuestPath>> for PlacesOf {
         })
     }
 
-    /// Two lists that have nothing in common leave no place, and nothing to narrow to: the policy exceeds the ceiling.
+    /// Two disjoint lists leave no mount point to narrow to. The policy then exceeds the ceiling.
     fn narrowed(
         own: &BTreeSet<GuestPath>,
         most: &BTreeSet<GuestPath>,
@@ -284,7 +284,7 @@ impl CeilingRule<BTreeSet<GuestPath>> for PlacesOf {
     }
 }
 
-/// Ports that lead in: where any port may be named, so may these.
+/// Inbound ports. If the ceiling has any port, every port is within it.
 pub(super) struct PortsOf;
 
 impl CeilingRule<BTreeSet<InboundPort>> for PortsOf {
@@ -309,13 +309,13 @@ impl CeilingRule<BTreeSet<InboundPort>> for PortsOf {
     ) -> BTreeSet<InboundPort> {
         match most.contains(&InboundPort::Any) {
             true => own.clone(),
-            // Any port leads nowhere by itself, so narrowing it opens none.
+            // Any port opens nothing by itself, so narrowing it opens none.
             false => PartOf::narrowed(own, most, ceiling),
         }
     }
 }
 
-/// Enough for a person to see what is meant.
+/// Characters of a list in a message: enough to recognize it.
 const LISTED: usize = 48;
 
 /// Items in a message.

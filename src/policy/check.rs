@@ -1,4 +1,4 @@
-//! Checks that need more than one value: the table of system calls, the node's permissions, the ceilings.
+//! Checks across values: the table of system calls, the node's permissions, the ceilings.
 
 use super::fields::Origins;
 use super::file::LoadedPolicy;
@@ -10,7 +10,7 @@ use super::{
 };
 
 impl Resolver<'_> {
-    /// Checks that need more than one value: the table of system calls, and the node's permissions.
+    /// Checks names against the table of system calls and the node's permissions.
     pub fn check_names(&self, policy: &Policy, origins: &Origins) -> Result<(), PolicyError> {
         let origin = |field| origins.get(&field).cloned().unwrap_or(Origin::Default);
         for (field, names) in [
@@ -65,7 +65,7 @@ impl Resolver<'_> {
     }
 }
 
-/// No container's fault: the node's file names both.
+/// A default above its own ceiling is not the container's fault: the node's file names both.
 pub(super) fn check_default(
     loaded: &LoadedPolicy,
     limits: &[CeilingPolicy],

@@ -1,5 +1,5 @@
-//! PURE. Addresses at which clouds serve credentials and orders: `policies/closed.toml` as a table, so that a sidecar
-//! reads no file. The file has the owner and the source of each.
+//! PURE. Addresses at which clouds serve credentials and instructions: `policies/closed.toml` as a table, so that a
+//! sidecar reads no file. The file has the owner and the source of each.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,7 +7,7 @@ use super::HostName;
 use super::embedded::spellings;
 use super::rule::contains;
 
-/// Names by which clouds serve a machine's own credentials. No wildcard means them.
+/// Names under which clouds serve a machine's own credentials. No wildcard covers them.
 const METADATA_NAMES: [&str; 6] = [
     "metadata.google.internal",
     "metadata.goog",
@@ -22,7 +22,7 @@ pub fn is_metadata(name: &HostName) -> bool {
     METADATA_NAMES.contains(&name.as_str())
 }
 
-/// What the file has, in its order; a test compares them.
+/// The entries of the file, in its order; a test compares them.
 const CLOSED: &[(IpAddr, u8)] = &[
     (IpAddr::V4(Ipv4Addr::new(169, 254, 0, 0)), 16),
     (
@@ -62,12 +62,12 @@ const CLOSED: &[(IpAddr, u8)] = &[
     ),
 ];
 
-/// Whether a cloud serves credentials or orders there, by whatever spelling of the address it is reached.
+/// Whether a cloud serves credentials or instructions at this address, in any form of it.
 pub fn is_closed(address: IpAddr) -> bool {
     spellings(address).any(|one| CLOSED.iter().any(|(net, bits)| contains(*net, *bits, one)))
 }
 
-/// Whether a prefix has a part in which clouds do.
+/// Whether any part of a prefix is such an address.
 pub fn touches(net: IpAddr, bits: u8) -> bool {
     let mut closed = CLOSED.iter();
     is_closed(net) || closed.any(|(base, _)| contains(net, bits, *base))
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_them_by_every_spelling() {
+    fn closed_addresses_are_recognized_in_every_form() {
         for text in [
             "169.254.169.254",
             "169.254.170.2",

@@ -1,28 +1,28 @@
-//! What one author cannot all mean.
+//! Contradictions between the fields of one author.
 
 use std::fmt;
 
 use super::{Field, SyscallName};
 
-/// What two annotations can contradict each other about.
+/// The subject of a contradiction between two fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Conflict {
     /// A system call is both allowed and denied.
     Syscall(SyscallName),
-    /// A workspace is named, and there shall be none.
+    /// A workspace is named, but `filesystem.workspace` is none.
     NoWorkspace,
-    /// The workspace is listed among the other mounts that may be written.
+    /// The workspace is also listed among the other writable mounts.
     WorkspaceInWrite,
-    /// Mounts shall be written, and all are dropped.
+    /// Writable mounts are listed, but all mounts are dropped.
     WriteDropped,
-    /// Hosts are listed, and the mode reaches none.
+    /// Hosts are listed, but the mode reaches none.
     NoNetwork,
-    /// Unknown hosts are to be asked for, and the mode reaches none.
+    /// Unknown hosts wait for approval, but the mode reaches none.
     NoneAsked,
 }
 
 impl Conflict {
-    /// The two fields that it is about.
+    /// The two fields that contradict each other.
     pub(super) fn fields(&self) -> (Field, Field) {
         match self {
             Self::Syscall(_) => (Field::SyscallsAllow, Field::SyscallsDeny),

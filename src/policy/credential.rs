@@ -7,14 +7,14 @@ use serde::Deserialize;
 use super::text::{ValueError, text_type};
 
 text_type! {
-    /// A place of credentials as `policies/never.toml` lists it: `.npmrc`, `.codex/auth.json`.
+    /// A credential that `policies/never.toml` lists: `.npmrc`, `.codex/auth.json`.
     CredentialName
 }
 
 impl FromStr for CredentialName {
     type Err = ValueError;
 
-    /// Only what is on the list: another name would open nothing, and its author believes that it does.
+    /// Only listed names. Any other would have no effect, and its author would not notice.
     fn from_str(value: &str) -> Result<Self, ValueError> {
         let known = known();
         match known.iter().any(|name| name == value) {
@@ -24,9 +24,9 @@ impl FromStr for CredentialName {
     }
 }
 
-/// The names that can be given, in the list's order.
+/// The accepted names, in the list's order.
 fn known() -> Vec<String> {
-    // What else the file says is for those who search mounts.
+    // The rest of the file is for the search of mounts.
     #[derive(Deserialize)]
     struct List {
         credentials: Credentials,
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_on_the_list_can_be_named() {
+    fn only_listed_credentials_can_be_named() {
         let name: CredentialName = ".codex/auth.json".parse().unwrap();
         assert_eq!(name.to_string(), ".codex/auth.json");
         let error = ".codex/auth.jsn".parse::<CredentialName>().unwrap_err();

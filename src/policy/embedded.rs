@@ -1,9 +1,9 @@
-//! PURE. IPv4 addresses inside IPv6 addresses: what is said of the one holds for the other, since a translator or a tunnel
-//! on the way leads there.
+//! PURE. IPv4 addresses inside IPv6 addresses. A rule for one applies to the other, because a translator or a tunnel on
+//! the way may lead there.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The address without the mapped form, and every IPv4 address that it carries.
+/// The address without the mapped form, and every IPv4 address inside it.
 pub fn spellings(address: IpAddr) -> impl Iterator<Item = IpAddr> {
     let address = address.to_canonical();
     let carried = match address {
@@ -13,8 +13,8 @@ pub fn spellings(address: IpAddr) -> impl Iterator<Item = IpAddr> {
     std::iter::once(address).chain(carried.into_iter().map(IpAddr::V4))
 }
 
-/// The IPv4 addresses that an IPv6 address carries by a form that everybody knows. A translator with a prefix of its own (RFC
-/// 6052, section 2.2) is nobody's to guess.
+/// The IPv4 addresses inside an IPv6 address, in the standard forms. A translator with a prefix of its own (RFC 6052,
+/// section 2.2) cannot be recognized.
 pub fn carried(address: Ipv6Addr) -> Vec<Ipv4Addr> {
     let octets = address.octets();
     let at = |positions: [usize; 4]| Ipv4Addr::from(positions.map(|at| octets[at]));
@@ -28,7 +28,7 @@ pub fn carried(address: Ipv6Addr) -> Vec<Ipv4Addr> {
         }
         // The well-known prefix (RFC 6052).
         [0x64, 0xff9b, 0, 0, 0, 0, _, _] => vec![last],
-        // The local one (RFC 8215), with whatever length a network has chosen; the ninth octet is not used.
+        // The local-use prefix (RFC 8215), with any length that a network has chosen. The ninth octet is not used.
         [0x64, 0xff9b, 1, ..] => vec![
             last,
             at([6, 7, 9, 10]),
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_what_an_address_carries() {
+    fn finds_the_ipv4_addresses_inside_an_address() {
         let inside = |text: &str| {
             let mut all: Vec<String> = spellings(text.parse().unwrap())
                 .map(|one| one.to_string())

@@ -1,6 +1,6 @@
 //! Why a policy could not be resolved.
 //!
-//! Each error names the place (key, file and line, flag), what stood there, escaped and bounded, and what is allowed.
+//! Each error gives the place (key, file and line, flag), the text there, escaped and bounded, and the allowed values.
 
 use thiserror::Error;
 
@@ -19,7 +19,7 @@ use super::{
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PolicyError {
-    /// A key that reads as ours and is not.
+    /// A key that looks like ours but is not.
     #[error(
         "annotation {key} is not one of agentbox's{}; its keys are dev.agentbox.policy, dev.agentbox.workspace, and \
          dev.agentbox. with each field of `agentbox policy show standard`",
@@ -32,7 +32,7 @@ pub enum PolicyError {
         suggestion: Option<String>,
     },
 
-    /// An annotation for a field that policy files alone have.
+    /// An annotation for a field that only policy files can set.
     #[error(
         "annotation dev.agentbox.{field}: annotations cannot set this field, only a policy file of the node"
     )]
@@ -41,7 +41,7 @@ pub enum PolicyError {
         field: Field,
     },
 
-    /// An annotation whose value cannot be meant.
+    /// An annotation whose value is too long to be meant.
     #[error("annotation {key}: its value has {length} bytes, at most {limit} are read")]
     AnnotationTooLong {
         /// The key, one of ours.
@@ -57,11 +57,11 @@ pub enum PolicyError {
     AnnotationValue {
         /// The key, one of ours.
         key: String,
-        /// The value, or the item of the list, and what is allowed.
+        /// The value, or the item of the list, and the allowed values.
         problem: ValueError,
     },
 
-    /// Only the node's operator may take the walls away.
+    /// Only the node's operator may choose a container without walls.
     #[error(
         "annotation {key} chooses unconfined, which only `default` of the node's file or --policy may choose; \
          name a policy"
@@ -78,7 +78,7 @@ pub enum PolicyError {
         first: String,
         /// The other.
         second: String,
-        /// About what.
+        /// The subject.
         conflict: Conflict,
     },
 
@@ -86,12 +86,12 @@ pub enum PolicyError {
     #[error(transparent)]
     Option(#[from] OptionError),
 
-    /// An author allows what is denied below it, and would do nothing.
+    /// An author allows a call that is denied below, so the allowance would have no effect.
     #[error(
         "{asked_by} allows {name}, but {denied_by} denies it (syscalls.deny) and a denial wins: leave it out"
     )]
     AllowsDenied {
-        /// Who names it.
+        /// Who allows it.
         asked_by: Origin,
         /// The call.
         name: SyscallName,
@@ -99,33 +99,33 @@ pub enum PolicyError {
         denied_by: Origin,
     },
 
-    /// A preset that nobody defined.
+    /// A preset that does not exist.
     #[error("{asked_by}: there is no preset @{preset}; known: {known}. {how}")]
     NoSuchPreset {
         /// Who names it.
         asked_by: Origin,
         /// Its name.
         preset: PresetName,
-        /// All that there are.
+        /// All existing presets.
         known: String,
-        /// Which one was probably meant, or how it can be defined.
+        /// The preset that was probably meant, or how to define it.
         how: String,
     },
 
-    /// A rule that needs the node's leave, or one too many.
+    /// A rule that needs the node's permission, or more rules than allowed.
     #[error("{origin}: {field} may not have {rule}: {why}")]
     RuleNotAllowed {
-        /// Where it stands.
+        /// Its origin.
         origin: Origin,
         /// The field.
         field: Field,
         /// The rule.
         rule: Box<EgressRule>,
-        /// The reason, and what permits it.
+        /// The reason, and the setting that permits it.
         why: String,
     },
 
-    /// A field is to be changed where there is no policy.
+    /// An annotation changes a field, but no policy applies.
     #[error(
         "annotation {key} needs a policy, but {chosen_by} chose unconfined: \
          set dev.agentbox.policy"
@@ -137,14 +137,14 @@ pub enum PolicyError {
         chosen_by: Origin,
     },
 
-    /// `--policy` with something that cannot be a policy.
+    /// `--policy` with a value that cannot be a policy.
     #[error("--policy: {problem}")]
     Flag {
-        /// The value, and what is allowed.
+        /// The value, and the allowed values.
         problem: ValueError,
     },
 
-    /// A name that is neither built in nor a file's.
+    /// A name of no existing policy.
     #[error(
         "{asked_by}: there is no policy {name}{}; known: {known}",
         DidYouMean(suggestion.as_ref().map(PolicyName::as_str))
@@ -154,24 +154,24 @@ pub enum PolicyError {
         name: PolicyName,
         /// Who names it.
         asked_by: Origin,
-        /// The nearest that there is.
+        /// The nearest existing name.
         suggestion: Option<PolicyName>,
-        /// All that there are.
+        /// All existing names.
         known: String,
     },
 
-    /// A file among the node's policies or presets that nobody could choose.
+    /// A policy or preset file of the node whose name no policy or preset can have.
     #[error("{kind} file {file}: {problem}")]
     FileName {
         /// What the file would define: `policy` or `preset`.
         kind: &'static str,
         /// The file, escaped and bounded.
         file: String,
-        /// What its name should be.
+        /// What its name must look like.
         problem: ValueError,
     },
 
-    /// A file that no person wrote.
+    /// A file that is too long to be meant.
     #[error("{file} has {length} bytes, at most {limit} are read")]
     FileTooLong {
         /// Which file.
@@ -182,7 +182,7 @@ pub enum PolicyError {
         limit: usize,
     },
 
-    /// A file that is there and cannot be read.
+    /// A file that exists but cannot be read.
     #[error("{file}: {why}")]
     FileUnreadable {
         /// Which file.
@@ -191,20 +191,20 @@ pub enum PolicyError {
         why: String,
     },
 
-    /// A file that is not what it should be.
+    /// A file with an error in it.
     #[error("{file}, line {line} ({text}): {problem}")]
     File {
         /// Which file.
         file: PolicyText,
         /// The line, from 1.
         line: usize,
-        /// What stands there, escaped and bounded.
+        /// The text there, escaped and bounded.
         text: String,
         /// What is wrong with it.
         problem: String,
     },
 
-    /// A policy that says too little.
+    /// A policy with a missing field.
     #[error("{file}: {field} is missing, also in `base`")]
     FieldMissing {
         /// Which file.
@@ -213,38 +213,38 @@ pub enum PolicyError {
         field: Field,
     },
 
-    /// Bases that lead back to where they began.
+    /// Bases that form a cycle.
     #[error("policy files name each other as base: {}", BaseChain(chain))]
     BaseCycle {
-        /// From the policy that was asked for to the one that is met again.
+        /// From the requested policy to the one that appears again.
         chain: Vec<PolicyName>,
     },
 
-    /// More bases than a person can follow.
+    /// More bases in a row than a reader can follow.
     #[error(
         "policy files name more than {limit} bases in a row: {}",
         BaseChain(chain)
     )]
     BaseDepth {
-        /// The bases, from the policy that was asked for.
+        /// The bases, from the requested policy on.
         chain: Vec<PolicyName>,
         /// The most that are followed.
         limit: usize,
     },
 
-    /// A path that stands for everything.
+    /// The path `/`, which would mean everything.
     #[error("{origin}: {field} is /: name a mount point below it")]
     RootPath {
-        /// Where it came from.
+        /// Its origin.
         origin: Origin,
         /// The field, or the annotation's key.
         field: String,
     },
 
-    /// A system call that nobody knows, whose rule would therefore do nothing.
+    /// A system call that does not exist, so its rule would have no effect.
     #[error("{origin}: {field} names {name}, which is not a system call that agentbox knows")]
     UnknownSyscall {
-        /// Where it came from.
+        /// Its origin.
         origin: Origin,
         /// The field.
         field: Field,
@@ -258,23 +258,23 @@ pub enum PolicyError {
          `allow.capabilities` in the node's file (docs/policy.md lists the others)"
     )]
     CapabilityNotAllowed {
-        /// Where it came from.
+        /// Its origin.
         origin: Origin,
         /// The capability.
         capability: Capability,
     },
 
-    /// A policy that learns, on a node that does not permit it.
+    /// A policy in learn mode, on a node that does not permit it.
     #[error(
         "{origin}: report.learn is on, which allows unlisted hosts: `learn = true` under [allow] of the node's \
          file permits it"
     )]
     LearnNotAllowed {
-        /// Where it came from.
+        /// Its origin.
         origin: Origin,
     },
 
-    /// The container asks for more than it may have.
+    /// The container requests more than a ceiling allows.
     #[error(
         "{}",
         remedy::one_line(
@@ -291,11 +291,11 @@ pub enum PolicyError {
         ceiling: Ceiling,
         /// Each field that exceeds it.
         over: Vec<OverLimit>,
-        /// What would help, where that is one thing.
+        /// The remedy, if there is exactly one.
         remedy: Box<Remedy>,
     },
 
-    /// An annotation asks for more than the policy that was chosen, and nobody gave it leave.
+    /// An annotation requests more than the chosen policy, without permission.
     #[error(
         "policy {policy} ({}) is exceeded by annotations: {}; {}",
         OriginText(chosen_by),
@@ -309,11 +309,11 @@ pub enum PolicyError {
         chosen_by: Origin,
         /// Each field that exceeds it.
         over: Vec<OverLimit>,
-        /// Whether the annotations may be an image's.
+        /// Whether an image may have written the annotations.
         image: bool,
     },
 
-    /// An annotation that an image may have written chooses, and nobody gave it leave.
+    /// An annotation that an image may have written chooses a policy or a mount, without permission.
     #[error(
         "annotation {key} exceeds {than} ({chosen_by}): {asked}; {}",
         LeaveHint { keys: vec![leave], image: true }
@@ -321,17 +321,17 @@ pub enum PolicyError {
     ChosenByImage {
         /// The annotation.
         key: String,
-        /// What applies without it.
+        /// The policy that applies without it.
         than: String,
-        /// Who chose that.
+        /// Who chose that policy.
         chosen_by: Origin,
-        /// What it asks for.
+        /// What it requests.
         asked: String,
-        /// What the node's file would list.
+        /// The entry that the node's file would need.
         leave: AnnotationLeave,
     },
 
-    /// Unknown hosts are to be asked for, and nothing may be granted.
+    /// Unknown hosts wait for approval, but the ceiling allows no approval.
     #[error(
         "network.on-unknown is ask, but the ceiling {ceiling} allows no approval: its network.limit is empty; \
          set one, such as limit = [\"*\"]"
@@ -346,7 +346,7 @@ pub enum PolicyError {
     FileDisagrees {
         /// Which file.
         file: PolicyText,
-        /// About what.
+        /// The subject.
         conflict: Conflict,
     },
 
@@ -363,13 +363,13 @@ pub enum PolicyError {
         ceiling: PolicyName,
         /// Each field that exceeds it.
         over: Vec<OverLimit>,
-        /// The root that would be within, where it is that alone.
+        /// The root that would be within the ceiling, if only the root exceeds it.
         root: Option<RootAccess>,
     },
 }
 
 impl PolicyError {
-    /// Every field in which too much is asked for, of which the message has the first ones.
+    /// Every field that exceeds a limit. The message has only the first ones.
     pub fn over(&self) -> &[OverLimit] {
         match self {
             Self::ExceedsCeiling { over, .. }
@@ -380,11 +380,11 @@ impl PolicyError {
     }
 }
 
-/// A field that exceeds a ceiling, and who asked for it.
+/// A field that exceeds a ceiling, and who requested it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OverLimit {
-    /// The field, what was asked and what is allowed.
+    /// The field, the requested and the allowed value.
     pub exceeded: ExceededField,
-    /// Who asked.
+    /// Who requested it.
     pub origin: Origin,
 }

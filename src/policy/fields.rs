@@ -1,4 +1,4 @@
-//! A policy in the making: fields that files and annotations gave so far, and where each came from.
+//! A policy under construction: the fields that files and annotations have set so far, and the origin of each.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ pub(super) use super::table::Fields;
 /// Where each field of a policy came from.
 pub(super) type Origins = BTreeMap<Field, Origin>;
 
-/// Why fields do not make a policy.
+/// Why a set of fields is not a policy.
 pub(super) enum FieldsError {
-    /// Nobody gave this one.
+    /// No author sets this field.
     Missing(Field),
     /// A preset does not exist or cannot be read.
     Preset(PolicyError),
 }
 
 impl Fields {
-    /// Puts what `over` gives on top of what is here, and notes where it came from.
+    /// Puts the fields of `over` over these, and records their origin.
     pub fn overlay(
         &mut self,
         over: Fields,
@@ -32,10 +32,10 @@ impl Fields {
         });
     }
 
-    /// What one author wrote, made complete: whoever lists hosts, or wants unknown ones asked for, wants them reached.
-    /// Says which field the network's mode follows from.
+    /// Completes one author's fields: listing hosts, or waiting for approval of unknown ones, implies a mode that
+    /// reaches them. Returns the field that implies the network's mode.
     ///
-    /// What cannot all be meant is refused: a policy may be narrowed into such a state, one author may not write it.
+    /// Refuses contradictions. Narrowing may create one in a policy, but one author may not write it.
     pub fn settle(&mut self) -> Result<Option<Field>, Conflict> {
         let both = match (&self.syscalls.allow, &self.syscalls.deny) {
             (Some(allow), Some(deny)) => allow.items.intersection(&deny.items).next(),
@@ -66,8 +66,8 @@ impl Fields {
         }
     }
 
-    /// The whole policy with its presets written out and without values that have no effect, so that it can be written
-    /// as one file; or the missing fields.
+    /// The complete policy, presets expanded and ineffective values removed, so that it can be written as one file. Or
+    /// the missing field.
     pub fn complete(self, name: PolicyName, presets: &Expand<'_>) -> Result<Policy, FieldsError> {
         let mut policy = self.whole(name, presets)?;
         if policy.filesystem.mounts == MountRule::Drop {

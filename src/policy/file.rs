@@ -1,4 +1,4 @@
-//! Policy files: TOML text -> [`Policy`], bases followed.
+//! Policy files: TOML text -> [`Policy`], with their bases.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use super::table::PolicyFile;
 use super::text::{ValueError, few, nearest, printable, shown, shown_within};
 use super::{BUILTIN, Origin, Policy, PolicyError, PolicyName, builtin};
 
-/// No file that a person wrote comes near it.
+/// The longest file in bytes. Nobody writes a file near this size.
 const LONGEST: usize = 64 << 10;
 
-/// More bases than this in a row hide what a policy says.
+/// The most bases in a row. More would hide what a policy says.
 const DEEPEST: usize = 8;
 
-/// A policy's description is one line of `explain`.
+/// A policy's description is one line of `explain`, in characters.
 const DESCRIPTION: usize = 200;
 
 /// What a policy is for, in one printable line.
@@ -41,7 +41,7 @@ impl TryFrom<String> for Description {
     }
 }
 
-/// A policy as its files state it.
+/// A policy as its files define it.
 #[derive(Debug, Clone)]
 pub(super) struct LoadedPolicy {
     pub policy: Policy,
@@ -49,7 +49,7 @@ pub(super) struct LoadedPolicy {
     pub origins: Origins,
 }
 
-/// What is wrong with the name of a policy's file (without `.toml`): its author believes that it has an effect.
+/// The error in the name of a policy's file (without `.toml`), which would otherwise have no effect unnoticed.
 pub fn misnamed(name: &str) -> Option<PolicyError> {
     let problem = name.parse::<PolicyName>().err()?;
     Some(PolicyError::FileName {
@@ -59,25 +59,25 @@ pub fn misnamed(name: &str) -> Option<PolicyError> {
     })
 }
 
-/// The policies that there are: the node's files before the built-in ones.
+/// The existing policies: files of the node take precedence over built-in ones.
 pub(super) struct Library<'a> {
     files: &'a BTreeMap<String, String>,
     presets: Presets<'a>,
 }
 
 impl<'a> Library<'a> {
-    /// Files whose names no policy can have are as if they were not there: [`misnamed`] says which.
+    /// Ignores files whose names no policy can have; [`misnamed`] reports them.
     pub fn new(files: &'a BTreeMap<String, String>, presets: Presets<'a>) -> Self {
         Self { files, presets }
     }
 
-    /// Reads one policy and the bases it needs, and nothing else.
+    /// Reads one policy and its bases, and no others.
     pub fn load(&self, name: &PolicyName, asked_by: &Origin) -> Result<LoadedPolicy, PolicyError> {
         let (source, text) = self.find(name, asked_by)?;
         self.load_text(name, source, text)
     }
 
-    /// Reads a policy file of the person's own, which may build on any policy of the node, also on one of its own name.
+    /// Reads a policy file of the user. Its base may be any policy of the node, also one of the same name.
     pub fn load_own(
         &self,
         name: &PolicyName,
@@ -106,7 +106,7 @@ impl<'a> Library<'a> {
             let Some(base) = base else { break };
             let asked_by = source.origin();
             let seen = chain.contains(&base);
-            // A file may build on the built-in policy that it replaces.
+            // A file that replaces a built-in policy may build on it.
             let replaced = match &source {
                 PolicyText::File(own) if *own == base => builtin::text(base.as_str()),
                 _ => None,
@@ -127,7 +127,7 @@ impl<'a> Library<'a> {
         self.assemble(name, top, layers)
     }
 
-    /// The policy that fields make, with the presets that they name.
+    /// Builds the policy of these fields, with the presets that they name.
     pub fn complete(
         &self,
         fields: Fields,
@@ -140,7 +140,7 @@ impl<'a> Library<'a> {
         })
     }
 
-    /// All that there are: the built-in ones, tightest first, then the node's.
+    /// All names: the built-in ones, tightest first, then the node's.
     pub fn names(&self) -> Vec<&'a str> {
         let files = self.files.keys().map(String::as_str);
         BUILTIN
@@ -150,12 +150,12 @@ impl<'a> Library<'a> {
             .collect()
     }
 
-    /// What policies may name.
+    /// The presets that policies may name.
     pub fn presets(&self) -> &Presets<'a> {
         &self.presets
     }
 
-    /// Who says what this policy is.
+    /// The origin of this policy.
     pub fn origin(&self, name: &PolicyName) -> Origin {
         match self.files.contains_key(name.as_str()) {
             true => Origin::File(name.clone()),
@@ -163,7 +163,7 @@ impl<'a> Library<'a> {
         }
     }
 
-    /// The text of a policy; an error where there is none of this name.
+    /// The text of a policy, or an error if there is none of this name.
     pub fn find(
         &self,
         name: &PolicyName,
@@ -187,7 +187,7 @@ impl<'a> Library<'a> {
 }
 
 impl Library<'_> {
-    /// Puts the files on top of each other, the last base lowest.
+    /// Puts the files over each other, the last base lowest.
     fn assemble(
         &self,
         name: &PolicyName,
@@ -198,7 +198,7 @@ impl Library<'_> {
         let mut origins = Origins::new();
         let mut described = None;
         for (source, mut file) in layers.into_iter().rev() {
-            // Only its own: a base's description would describe another policy.
+            // Not a base's description: it describes another policy.
             described = (file.description.take()).map(|Description(text)| text);
             let mut over = file.into_fields();
             over.settle()
@@ -222,15 +222,15 @@ impl Library<'_> {
     }
 }
 
-/// Begins a text that stands for a file that is there and cannot be read. No file of a person begins so.
+/// Begins a text that stands for an unreadable file. No real file begins with NUL.
 const UNREADABLE: &str = "\0unreadable: ";
 
-/// The text of a file that cannot be read: an error for those who choose it, and for nobody else.
+/// Stands for a file that cannot be read: an error only if that policy is chosen.
 pub fn unreadable(why: &str) -> String {
     format!("{UNREADABLE}{why}")
 }
 
-/// Reads a TOML text that a person wrote; what is wrong with it is named with its line.
+/// Parses TOML. An error names the line.
 pub(super) fn parse<T: DeserializeOwned>(
     source: &PolicyText,
     text: &str,

@@ -1,9 +1,10 @@
-//! Rules for git over HTTPS: what a client of the smart protocol asks a server (gitprotocol-http(5)), as rules for requests.
+//! Rules for git over HTTPS: the requests of the smart protocol (gitprotocol-http(5)) as request rules.
 //!
 //! ```text
 //! rule = "git:" ("read" | "push") " " host [":" port] "/" path
 //! ```
-//! The path names a repository, `*` and `**` as in a rule for requests; one without an asterisk is meant with and without `.git`.
+//! The path names a repository, with `*` and `**` as in a request rule. Without a final `*` or `.git`, it also means
+//! `PATH.git`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -36,17 +37,17 @@ pub struct GitRule {
 }
 
 impl GitRule {
-    /// Whether a text means such a rule, be it a right one or not.
+    /// Whether a text is meant as a git rule, valid or not.
     pub fn is_meant(text: &str) -> bool {
         text.starts_with("git:")
     }
 
-    /// The requests that it allows: the list of references, which a reader sees as well, and the service itself.
+    /// The allowed requests: the list of references, which a reader gets too, and the service itself.
     pub fn rules(self) -> BTreeSet<EgressRule> {
         self.requests().map(EgressRule::Request).collect()
     }
 
-    /// The same.
+    /// The same, as request rules.
     pub fn requests(self) -> impl Iterator<Item = RequestRule> {
         self.requests.into_iter()
     }
@@ -102,7 +103,7 @@ impl FromStr for GitRule {
         let all = [Service::Read, Service::Push];
         let service = all.into_iter().find(|known| known.word() == service);
         let (host, path) = repository.split_once('/').ok_or_else(bad)?;
-        // Of a whole host `GET` and `POST` say more clearly what is open.
+        // For a whole host, rules with `GET` and `POST` show more clearly what is open.
         if host.is_empty() || path.is_empty() || path.ends_with('/') || path == "**" {
             return Err(bad());
         }
@@ -115,7 +116,7 @@ impl FromStr for GitRule {
     }
 }
 
-/// An item of a list of requests: one request rule, or a rule for git, which expands to several.
+/// An item of a list of requests: a request rule, or a git rule, which expands to several.
 #[derive(Deserialize)]
 #[serde(try_from = "String")]
 struct RequestItem(BTreeSet<RequestRule>);
@@ -131,7 +132,7 @@ impl TryFrom<String> for RequestItem {
     }
 }
 
-/// Reads a list of such items.
+/// Parses a list of these items.
 pub(super) fn several<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<BTreeSet<RequestRule>, D::Error> {
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_the_requests_of_the_protocol() {
+    fn a_rule_expands_to_the_requests_of_the_protocol() {
         assert_eq!(
             rules("git:read github.com/acme/*"),
             [
@@ -171,7 +172,7 @@ mod tests {
         assert_eq!(text.parse::<GitRule>().unwrap().to_string(), text);
     }
 
-    /// Who may read pushes nothing, and the other way round.
+    /// A rule to read does not allow a push, and the reverse.
     #[test]
     fn neither_service_opens_the_other_or_another_repository() {
         use crate::egress::EgressRules;
@@ -195,7 +196,7 @@ mod tests {
                 "POST https://a.test.example/acme/app/git-upload-pack",
                 true,
             ),
-            // Defect 9 of the review of agents: a push died late, and without its reason.
+            // Defect 9 of the review of agents: a push failed late and without a reason.
             (
                 &read,
                 "GET https://a.test.example/acme/app/info/refs?service=git-receive-pack",
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_repository_is_refused() {
+    fn a_rule_without_a_repository_is_refused() {
         for text in [
             "git:",
             "git:read",

@@ -1,4 +1,4 @@
-//! Values that look like keys and are none: whoever sends one anywhere has gone where it should not.
+//! Honeytokens: values that look like keys and are not. Any request that carries one shows that something went wrong.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::VariableName;
 use super::secret::SecretName;
 use super::text::{text_type, words};
 
-/// How long a value may be, in bytes: a shorter one would be in other data by chance, a longer one fits into no name.
+/// Bytes of a value. A shorter one could appear in other data by chance; a longer one does not fit into a host name.
 const LENGTHS: std::ops::RangeInclusive<usize> = 16..=256;
 
 /// `[[honey]]` of the node's file.
@@ -20,24 +20,24 @@ pub struct HoneyValue {
     pub name: SecretName,
     /// What looks like a key.
     pub value: HoneyText,
-    /// Whose containers have it.
+    /// The policies whose containers have it.
     pub policies: BTreeSet<PolicyName>,
-    /// The variable in which programs find it; without one somebody else puts it where it is found.
+    /// The variable that holds it; without one, the operator places it elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env: Option<VariableName>,
-    /// What becomes of a container that sends it.
+    /// What happens to a container that sends it.
     #[serde(default)]
     pub then: HoneyThen,
 }
 
 words! {
-    /// What becomes of a container that sends a honey value. Its connection or name is refused and logged whatever this is.
+    /// What happens to a container that sends a honeytoken. The connection or name is refused and logged in any case.
     #[derive(Default)]
     HoneyThen {
-        /// It goes on.
+        /// It continues.
         #[default]
         Log = "log",
-        /// Its first process is killed.
+        /// Its init process is killed.
         End = "end",
     }
 }
@@ -48,7 +48,7 @@ text_type! {
     "a value that looks like a key: 16 to 256 characters of visible ASCII, at least 16 of them letters and digits",
     |text| {
         let is_visible = text.bytes().all(|b| b.is_ascii_graphic());
-        // Names of hosts have few other characters, and without these nothing would be looked for in them.
+        // Host names have few other characters; without enough of these no host name would be searched.
         let plain = text.bytes().filter(u8::is_ascii_alphanumeric).count();
         LENGTHS.contains(&text.len()) && is_visible && plain >= *LENGTHS.start()
     }

@@ -1,4 +1,4 @@
-//! Names of hosts: one spelling for each, and none that some program reads as an address.
+//! Host names: one form for each, and none that a program reads as an address.
 //!
 //! Every name in a rule, a DNS question, a ClientHello, an HTTP head or a SOCKS request goes through [`HostName`]
 //! before any comparison, so that the matched name is the resolved name.
@@ -34,7 +34,7 @@ impl FromStr for HostName {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
-        // The root's dot says that the name is complete, which all of ours are.
+        // The dot of the root marks a complete name. All our names are complete.
         let name = text.strip_suffix('.').unwrap_or(text);
         if name.len() <= LONGEST && name.split('.').all(is_label) && !reads_as_address(name) {
             Ok(Self(name.to_ascii_lowercase()))
@@ -56,8 +56,8 @@ fn is_label(label: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
 }
 
-/// Whether inet_aton(3) or a browser would take it for an IPv4 address in some base: names whose last label is a
-/// number (WHATWG URL, "ends in a number checker").
+/// Whether inet_aton(3) or a browser would read the name as an IPv4 address in some base: its last label is a number
+/// (WHATWG URL, "ends in a number checker").
 fn reads_as_address(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or(name);
     let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
@@ -68,7 +68,7 @@ fn reads_as_address(name: &str) -> bool {
     digits(last) || hexadecimal
 }
 
-/// What a client asked for: a name, or an address in its one usual spelling.
+/// The host that a client requests: a name, or an address in its usual form.
 #[derive(
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
@@ -76,12 +76,12 @@ fn reads_as_address(name: &str) -> bool {
 pub enum Host {
     /// A name.
     Name(HostName),
-    /// An address; an IPv4 address in IPv6's mapped form is the IPv4 address.
+    /// An address. An IPv4 address in IPv6's mapped form is stored as the IPv4 address.
     Address(IpAddr),
 }
 
 impl Host {
-    /// An address as it is compared: without the mapped form.
+    /// An address for comparison, without the mapped form.
     pub fn address(address: IpAddr) -> Self {
         Self::Address(address.to_canonical())
     }

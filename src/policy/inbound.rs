@@ -1,4 +1,4 @@
-//! Ports that lead into a container.
+//! Inbound ports of a container.
 
 use std::fmt;
 use std::num::NonZeroU16;
@@ -17,7 +17,7 @@ pub const MOST_INBOUND: usize = 64;
 pub enum InboundPort {
     /// This port leads in.
     Port(NonZeroU16),
-    /// It leads nowhere by itself: where the policy is a ceiling, any port may be named.
+    /// Opens no port by itself. In a ceiling, it lets a policy name any port.
     Any,
 }
 

@@ -1,4 +1,4 @@
-//! Leave: in which fields annotations may ask for more than the policy that was chosen.
+//! Permission to loosen: the fields in which annotations may request more than the chosen policy.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::{
 };
 
 impl Resolver<'_> {
-    /// What an image may have written chooses nothing wider than what applies without it.
+    /// Refuses a policy or workspace from an image's annotation if it is wider than what applies without it.
     pub fn check_choice(
         &self,
         request: &AnnotationRequest,
@@ -24,7 +24,7 @@ impl Resolver<'_> {
         let leave = &self.sources.node.allow.annotations;
         let (without, by) = unasked(flag, self.sources.node);
         let without = match without {
-            // Any walls are fewer rights than none.
+            // With any walls the container has fewer rights than with none.
             Some(PolicyChoice::Unconfined) => None,
             Some(PolicyChoice::Named(name)) => Some(self.choose(Some(&name), &by, limits)?),
             None => Some(self.choose(None, &by, limits)?),
@@ -47,7 +47,7 @@ impl Resolver<'_> {
         {
             let without = &without.loaded.policy;
             let mut wider = loosens(asked, without).into_iter().map(|more| more.field);
-            // A place says which mount is written, so another place is another mount.
+            // This field decides which mount is written: another place means another mount.
             let elsewhere = asked.filesystem.workspace_at != without.filesystem.workspace_at;
             let elsewhere = elsewhere.then_some(Field::FilesystemWorkspaceAt);
             if let Some(field) = wider.next().or(elsewhere) {
@@ -73,8 +73,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// The fields in which annotations may ask for more than the policy that was chosen: the policy itself permits it to
-    /// those that are surely the caller's, the node's file to any.
+    /// The fields in which annotations may request more than the chosen policy. The policy permits its own list only if
+    /// the caller surely wrote the annotations; the node's file permits fields for all annotations.
     pub fn fields_with_leave(&self, own: &Policy, authors: Authors) -> BTreeSet<Field> {
         let node = self.sources.node.allow.annotations.iter();
         let node = node.filter_map(|leave| match leave {
@@ -91,7 +91,7 @@ impl Resolver<'_> {
     }
 }
 
-/// Where annotations ask for more than the policy that was chosen, and nobody gave them leave.
+/// The fields in which annotations request more than the chosen policy, without permission.
 pub(super) fn without_leave(
     policy: &Policy,
     own: &Policy,
@@ -101,7 +101,7 @@ pub(super) fn without_leave(
 ) -> Vec<OverLimit> {
     let mut over = with_origins(loosens(policy, own), origins);
     over.retain(|over| match over.exceeded.field {
-        // Whoever may list hosts, or have them asked for, may have them reached.
+        // Permission to list hosts, or to request approvals, includes the mode that reaches hosts.
         Field::NetworkMode if mode_implied_by.is_some() => {
             let fields = [
                 Field::NetworkMode,
@@ -115,7 +115,7 @@ pub(super) fn without_leave(
     over
 }
 
-/// The bounds of the policy that was chosen, as far as annotations have no leave to loosen them.
+/// The limits of the chosen policy, without those that annotations may loosen.
 pub(super) fn own_bounds(own: &Limits, leave: &Loosening) -> Limits {
     let mut bounds = *own;
     if leave.has(Field::LimitsPids) {

@@ -1,4 +1,4 @@
-//! Lists as people write them: complete, or additions to the base's.
+//! Lists in policies: complete, or additions to the base's list.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::text::ValueError;
 
-/// The first item of a list that adds to the base's. No field has a value that is written so.
+/// The first item of a list that adds to the base's. No field has this as a value.
 const ADDS: &str = "+";
 
 /// A list of a policy file or of an annotation.
@@ -24,14 +24,14 @@ pub(super) struct WrittenList<T> {
 /// Whether the items replace the list below or are added to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ListMode {
-    /// In the place of what the base gives.
+    /// They replace the base's list.
     Instead,
-    /// On top of it.
+    /// They are added to it.
     OnTop,
 }
 
 impl<T: Ord> WrittenList<T> {
-    /// Puts a list where its base has one, or none. What comes on top of nothing leaves nothing: the policy is incomplete.
+    /// Puts a list over the base's. An addition without a base's list is dropped, so the policy stays incomplete.
     pub fn put(self, slot: &mut Option<Self>) {
         match (self.place, slot.as_mut()) {
             (ListMode::Instead, _) => *slot = Some(self),
@@ -50,15 +50,15 @@ impl<T> From<BTreeSet<T>> for WrittenList<T> {
     }
 }
 
-/// What stands in lists.
+/// An item of a list.
 pub trait Item {
-    /// Whether the comma before this item is a part of it, with the word before the comma.
+    /// Whether the comma between this word and this item is part of the item.
     fn begins_with(_word: &str, _item: &str) -> bool {
         false
     }
 }
 
-/// Items between commas, spaces around them ignored. An empty value is an empty list: nothing is allowed.
+/// Items separated by commas; spaces around them are ignored. An empty value is an empty list: nothing is allowed.
 pub fn items<T: FromStr<Err = ValueError> + Ord + Item>(
     value: &str,
 ) -> Result<BTreeSet<T>, ValueError> {
@@ -72,7 +72,7 @@ fn split<T: Item>(value: &str) -> Vec<&str> {
     }
     let commas = value.match_indices(',').map(|(at, _)| at);
     let mut begin = 0;
-    // Where each item stands.
+    // Start and end of each item.
     let mut all: Vec<(usize, usize)> = Vec::new();
     for end in commas.chain([value.len()]) {
         let mut item = (begin, end);
@@ -92,7 +92,7 @@ fn split<T: Item>(value: &str) -> Vec<&str> {
         .collect()
 }
 
-/// As an annotation spells it.
+/// The syntax of annotations.
 impl<T: FromStr<Err = ValueError> + Ord + Item> FromStr for WrittenList<T> {
     type Err = ValueError;
 
@@ -112,7 +112,7 @@ impl<T: FromStr<Err = ValueError> + Ord + Item> FromStr for WrittenList<T> {
 
 const NOTHING_ADDED: &str = "a list: after `+` come the values to add";
 
-/// As a file spells it.
+/// The syntax of files.
 impl<'de, T: Deserialize<'de> + Ord> Deserialize<'de> for WrittenList<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_seq(WrittenListVisitor(PhantomData))
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_and_an_annotation_mean_the_same() {
+    fn a_file_and_an_annotation_give_the_same_list() {
         for (file, annotation) in [
             ("[]", ""),
             ("['bpf', 'read']", "bpf,read"),
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_the_first_item_is_said_as_of_any_other() {
+    fn an_error_in_the_first_item_reads_like_one_in_any_other() {
         for bad in ["[7, 'bpf']", "['bpf', 7]"] {
             let error = toml::from_str::<File>(&format!("list = {bad}"));
             let error = error.map(|file| file.list).unwrap_err();
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_on_top_of_nothing_is_nothing() {
+    fn an_addition_without_a_base_is_dropped() {
         let mut slot: Option<WrittenList<InboundPort>> = None;
         "+,80".parse::<WrittenList<_>>().unwrap().put(&mut slot);
         assert_eq!(slot, None);

@@ -1,11 +1,11 @@
-//! How the parts of a [`super::PolicyError`] are said in its one line.
+//! How the parts of a [`super::PolicyError`] read in its one line.
 
 use std::fmt;
 
 use super::text::bounded;
 use super::{Ceiling, ExceededField, Origin, OverLimit, PolicyName};
 
-/// Names on the way from one file to the next.
+/// A chain of policy names, each the base of the one before.
 pub(super) struct BaseChain<'a>(pub &'a [PolicyName]);
 
 impl fmt::Display for BaseChain<'_> {
@@ -15,21 +15,21 @@ impl fmt::Display for BaseChain<'_> {
     }
 }
 
-/// What the node's operator can write to give leave.
+/// The permission that the node's operator can write.
 pub(super) struct LeaveHint<T> {
-    /// As `allow.annotations` spells them.
+    /// In the syntax of `allow.annotations`.
     pub keys: Vec<T>,
-    /// Whether the annotations may be an image's.
+    /// Whether an image may have written the annotations.
     pub image: bool,
 }
 
-/// Annotations that a hint names: those of a host and its limits.
+/// How many keys a hint names: enough for a host and its limits.
 const KEYS: usize = 2;
 
 impl<T: fmt::Display> fmt::Display for LeaveHint<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { keys, image } = self;
-        // Whole where it can be, to be pasted.
+        // Complete if possible, so that it can be pasted.
         let named: Vec<String> = keys.iter().take(KEYS).map(|k| format!("\"{k}\"")).collect();
         let (named, more) = (
             named.join(", "),
@@ -43,7 +43,7 @@ impl<T: fmt::Display> fmt::Display for LeaveHint<T> {
     }
 }
 
-/// The policy that exceeds a ceiling; where it is the ceiling itself, what annotations or options made of it.
+/// The policy that exceeds a ceiling. If that is the ceiling's own policy, annotations or options changed it.
 pub(super) struct ExceedingPolicy<'a>(pub &'a PolicyName, pub &'a Ceiling);
 
 impl fmt::Display for ExceedingPolicy<'_> {
@@ -55,10 +55,10 @@ impl fmt::Display for ExceedingPolicy<'_> {
     }
 }
 
-/// The fields in which too much is asked for, as many of them as a message has room for.
+/// The fields that exceed a ceiling, as many as fit into a message.
 pub(super) struct OverLimits<'a>(pub &'a [OverLimit]);
 
-/// About as much as a person reads in a line beside the rest; `policy check` prints the others.
+/// Characters for them in a message, a guess at what is readable; `policy check` prints the others.
 const LISTED: usize = 110;
 
 impl fmt::Display for OverLimits<'_> {
@@ -97,7 +97,7 @@ impl fmt::Display for OverLimit {
     }
 }
 
-/// The origin of a value that the message names beside it; an annotation has the value's own name.
+/// The origin of a value that the message names nearby. An annotation has the field's own name, so it is not repeated.
 pub(super) struct OriginText<'a>(pub &'a Origin);
 
 impl fmt::Display for OriginText<'_> {

@@ -1,8 +1,8 @@
-//! PURE: what the operator asks for. Text in (annotations, `--policy`, the node's files), [`Policy`] out.
+//! PURE: what a container is allowed. Text in (annotations, `--policy`, the node's files), [`Policy`] out.
 //!
-//! Nothing here reads a file, the environment or a clock. The shell hands over texts, and [`resolve`] returns the
-//! policy with the origin of each field, within all ceilings. Input that cannot be understood is an error with its
-//! place, the fault and the allowed values; nothing is skipped.
+//! Nothing here reads a file, the environment or a clock. The shell passes in texts, and [`resolve`] returns the policy
+//! with the origin of each field, within all ceilings. Unreadable input is an error with its place, the fault and the
+//! allowed values; nothing is skipped.
 //!
 //! ```text
 //! annotations --annotation--> Request --+
@@ -112,7 +112,7 @@ pub use upstream::{NodeNetwork, Secret, Upstream, UpstreamNames};
 pub use word::*;
 
 impl Syscalls {
-    /// The names that are really added to the base rules: deny wins.
+    /// The calls that are actually added to the base rules: a denial wins.
     pub fn allowed(&self) -> impl Iterator<Item = &SyscallName> {
         self.allow.difference(&self.deny)
     }

@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use super::text::{ValueError, string_form, text_type};
 
-/// The word that chooses no policy at all; only the node's operator may say it.
+/// The word that chooses no policy at all. Only the node's operator may use it.
 pub const UNCONFINED: &str = "unconfined";
 
 text_type! {
-    /// The name of a policy, built in or a file's on the node: `[a-z0-9][a-z0-9-]{0,62}`.
+    /// The name of a built-in policy or of a policy file on the node: `[a-z0-9][a-z0-9-]{0,62}`.
     ///
-    /// Never `unconfined`: that is no policy, and a file of that name would read as if it were one.
+    /// Never `unconfined`: that is no policy, and a file of that name would look like one.
     PolicyName
 }
 
@@ -43,11 +43,11 @@ impl FromStr for PolicyName {
     }
 }
 
-/// What an operator may choose: a policy, or none.
+/// What an operator can choose: a policy, or no policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum PolicyChoice {
-    /// The spec as the engine wrote it, with none of our walls.
+    /// The spec as the engine wrote it, without our walls.
     Unconfined,
     /// A policy.
     Named(PolicyName),
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_only_names_that_are_safe_as_a_file_name() {
+    fn only_safe_file_names_are_accepted() {
         for good in ["strict", "0", "a-b", &"a".repeat(63)] {
             assert_eq!(good.parse::<PolicyName>().unwrap().as_str(), good);
         }

@@ -1,20 +1,20 @@
-//! A policy within a ceiling: field by field the tighter of both, denials united. Of a policy that somebody named, some fields alone.
+//! Narrows a policy to a ceiling: the tighter value of each field, all denials. A named policy only in some fields.
 
 use super::rows::NarrowScope;
 use super::{Field, Policy, RootAccess, table};
 
-/// Adds the ceiling's denials, which no policy below it can be without, and cuts the lists that allow nothing by themselves to what the
-/// ceiling lets through; the fields that this changed.
+/// Adds the ceiling's denials, which apply to every policy below it, and cuts the lists that allow nothing by
+/// themselves to the ceiling's. Returns the changed fields.
 pub(super) fn chosen(policy: &mut Policy, ceiling: &Policy) -> Vec<Field> {
     table::narrow(policy, ceiling, NarrowScope::Chosen)
 }
 
-/// Narrows a policy to a ceiling; the fields that this changed. What is left exceeds the ceiling nowhere.
+/// Narrows a policy to a ceiling, which it then exceeds in no field. Returns the changed fields.
 pub(super) fn meet(policy: &mut Policy, ceiling: &Policy) -> Vec<Field> {
     table::narrow(policy, ceiling, NarrowScope::Everything)
 }
 
-/// Takes the engine's layer from a policy where there is none, if the ceiling has less; the field that this changed.
+/// Replaces the engine's layer as the root if the ceiling allows less. Returns the changed field.
 pub(super) fn without_layer(policy: &mut Policy, ceiling: &Policy) -> Vec<Field> {
     let most = ceiling.filesystem.root;
     let root = &mut policy.filesystem.root;

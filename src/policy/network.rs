@@ -1,4 +1,4 @@
-//! Rules that need the node's permission, because they cover more hosts than anybody can mean.
+//! Rules that need the node's permission because they cover too many hosts.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::rule::is_within;
 use super::{EgressRule, Field, HostName, Network, NetworkRule, NodeAllow, RuleTarget};
 
-/// The most ports that rules may name: the wall listens on each.
+/// The most ports that rules may name: the sidecar listens on each.
 pub const MOST_PORTS: usize = 64;
 
 /// A rule that the node does not allow, or that makes no sense.
@@ -56,8 +56,8 @@ pub(super) fn check(
     }
 }
 
-/// The ports on which the wall listens for a rule. One for requests has that of its address and that of the address in the clear: on the
-/// first one the wall says why nothing goes through.
+/// The ports on which the sidecar listens for a rule. A request rule has two: the port of its address and of the plain
+/// address. On the first, the sidecar answers with the reason why nothing passes.
 pub fn ports(rule: &EgressRule) -> BTreeSet<u16> {
     match rule {
         EgressRule::Connection(rule) => [rule.allowed_port()].into(),
@@ -65,7 +65,7 @@ pub fn ports(rule: &EgressRule) -> BTreeSet<u16> {
     }
 }
 
-/// Why nobody means these hosts, or may not name them.
+/// Why a rule for these hosts is refused, if it is.
 fn refused(
     rule: &NetworkRule,
     leave: &NodeAllow,
@@ -100,7 +100,7 @@ fn refused(
         .map(|why| format!("{why}; allow.open-egress of the node's file permits it"))
 }
 
-/// What somebody may have meant by a name of one label, which no public name has.
+/// What the author may have meant by a single label, which is never a public name.
 fn no_public_name(name: &HostName, port: u16, preset: Option<&HostName>) -> String {
     if name.as_str() == "localhost" {
         return "localhost is the container itself, which no rule is about".to_owned();
@@ -115,7 +115,7 @@ fn no_public_name(name: &HostName, port: u16, preset: Option<&HostName>) -> Stri
     )
 }
 
-/// What is said of a domain besides the public suffix list: `policies/publishers.toml`.
+/// Additions to the public suffix list: `policies/publishers.toml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Publishers {
@@ -132,20 +132,20 @@ struct Publisher {
     why: String,
 }
 
-/// Read when a wildcard is met.
+/// Parsed at the first wildcard.
 static PUBLISHERS: LazyLock<Publishers> = LazyLock::new(|| {
     toml::from_str(include_str!("../../policies/publishers.toml"))
         .expect("a test parses the built-in list")
 });
 
-/// Strangers the names below a domain are, where they are strangers'.
+/// Who controls the names below a domain, if not its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Strangers {
-    /// Whoever registers one.
+    /// Anyone who registers a name.
     Registrars,
-    /// Customers of whoever has the domain: each has a name of its own.
+    /// Customers of the domain's owner: each has a name.
     Customers,
-    /// Nobody's: the name is an address.
+    /// No one: the name encodes an address.
     Anywhere,
 }
 
@@ -166,7 +166,7 @@ fn whose(domain: &HostName) -> Option<Strangers> {
     if within(customers) {
         return Some(Strangers::Customers);
     }
-    // The list has domains, and wildcards that make every name below a domain one that somebody has.
+    // The list has domains, and wildcards under which each name is a public suffix.
     let below = format!("x.{domain}");
     let found = public_suffix(domain.as_str()).or_else(|| public_suffix(&below))?;
     let is_own = own.iter().any(|entry| entry.domain == *domain);
@@ -177,7 +177,7 @@ fn whose(domain: &HostName) -> Option<Strangers> {
     }
 }
 
-/// Which part of the list this is an entry of; what no entry names is a registry's, too.
+/// The part of the list that has this suffix. A suffix without an entry counts as a registry's.
 fn public_suffix(domain: &str) -> Option<psl::Type> {
     match psl::suffix(domain.as_bytes()) {
         Some(suffix) => (suffix.as_bytes() == domain.as_bytes())
@@ -194,9 +194,9 @@ mod tests {
         whose(&domain.parse().unwrap())
     }
 
-    /// N-L3: who may publish below a domain.
+    /// N-L3: who can publish below a domain.
     #[test]
-    fn knows_whose_the_names_below_a_domain_are() {
+    fn tells_who_controls_the_names_below_a_domain() {
         for domain in ["com", "co.uk", "org", "internal", "test"] {
             assert_eq!(of(domain), Some(Strangers::Registrars), "{domain}");
         }
@@ -217,7 +217,7 @@ mod tests {
             "hf.space",
             "web.app",
             "compute.amazonaws.com",
-            // A bucket is one label deeper, and storage.googleapis.com itself serves all of them by their path.
+            // A bucket is one label deeper, and storage.googleapis.com itself serves every bucket by path.
             "storage.googleapis.com",
             "googleapis.com",
             "core.windows.net",
@@ -251,9 +251,9 @@ mod tests {
         }
     }
 
-    /// What is an exception is on the list, and what is added to it is not.
+    /// Each exception is on the public suffix list, and no addition is.
     #[test]
-    fn the_own_list_says_what_the_other_does_not() {
+    fn the_own_list_repeats_nothing_of_the_public_suffix_list() {
         let Publishers {
             own,
             customers,

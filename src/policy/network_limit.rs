@@ -1,4 +1,4 @@
-//! What a ceiling lets the rules of the network wall allow.
+//! What a ceiling allows in the rules of the network wall.
 
 use std::collections::BTreeSet;
 
@@ -8,13 +8,13 @@ use super::ceiling_rule::{CeilingRule, Excess, join};
 use super::request::{self, RequestRule};
 use super::{EgressRule, Network, NetworkRule, Policy};
 
-/// What one ceiling lets a container's rules allow.
+/// What one ceiling allows in a container's rules.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct NetworkLimit {
     /// The ceiling's name, and who set it.
     pub ceiling: String,
-    /// Each names hosts, and a port where it does not mean all of them; or requests.
+    /// Connection rules, each for one port or for all; or request rules.
     pub rules: BTreeSet<EgressRule>,
 }
 
@@ -22,21 +22,21 @@ pub struct NetworkLimit {
 enum LimitGap {
     /// Nothing.
     Nothing,
-    /// All that the rule says.
+    /// All of the rule.
     Rule,
-    /// Some of it, such as this request.
+    /// Part of it, such as this request.
     Request(String),
 }
 
 impl NetworkLimit {
-    /// What a policy lets be allowed where it is a ceiling.
+    /// What a policy allows as a ceiling.
     pub fn of(ceiling: String, network: &Network) -> Self {
         let mut limit = Self::of_rules(ceiling, &network.allow);
         limit.rules.extend(network.limit.iter().cloned());
         limit
     }
 
-    /// As much as these rules allow: each is a limit on the port that it names; on 443 where it names none.
+    /// A limit of exactly these rules: each for the port that it names, or for 443.
     pub fn of_rules(ceiling: String, allow: &BTreeSet<EgressRule>) -> Self {
         let as_limit = |rule: &EgressRule| match rule {
             EgressRule::Connection(rule) => EgressRule::Connection(rule.as_limit()),
@@ -48,7 +48,7 @@ impl NetworkLimit {
         }
     }
 
-    /// Whether a rule of an allowlist is within it.
+    /// Whether a rule of an allowlist is within this limit.
     pub fn covers(&self, rule: &EgressRule) -> bool {
         match rule {
             EgressRule::Connection(rule) => self.connections().any(|limit| limit.covers(rule)),
@@ -56,7 +56,7 @@ impl NetworkLimit {
         }
     }
 
-    /// Whether another limit is within it.
+    /// Whether another limit is within this one.
     pub fn covers_limit(&self, rule: &EgressRule) -> bool {
         match rule {
             EgressRule::Connection(rule) => {
@@ -70,8 +70,8 @@ impl NetworkLimit {
         self.rules.iter().filter_map(EgressRule::connection)
     }
 
-    /// A rule for requests is within one for connections to its hosts, or within all rules for requests together. No rule for requests
-    /// is one for connections, in which anything can be said.
+    /// A request rule must be within one connection rule for its hosts, or within all request rules together. A
+    /// connection rule is never within request rules, because a connection can carry anything.
     fn outside(&self, rule: &RequestRule) -> LimitGap {
         let host = rule.connection();
         if self.connections().any(|limit| limit.covers(&host)) {
@@ -89,7 +89,7 @@ impl NetworkLimit {
         }
     }
 
-    /// What a message names: the rule, or a request that it allows and that is not within.
+    /// The text for a message: the rule, or a request that it allows beyond the limit.
     fn too_much(&self, rule: &EgressRule) -> String {
         match rule.request().map(|rule| self.outside(rule)) {
             Some(LimitGap::Request(request)) => request,
@@ -98,7 +98,7 @@ impl NetworkLimit {
     }
 }
 
-/// Rules that allow, one by one.
+/// Rules that allow, compared one by one.
 pub(super) struct RulesWithin;
 
 impl CeilingRule<BTreeSet<EgressRule>> for RulesWithin {
@@ -122,7 +122,7 @@ impl CeilingRule<BTreeSet<EgressRule>> for RulesWithin {
     }
 }
 
-/// Rules that limit, one by one.
+/// Rules that limit, compared one by one.
 pub(super) struct LimitsWithin;
 
 impl CeilingRule<BTreeSet<EgressRule>> for LimitsWithin {
@@ -169,7 +169,7 @@ fn excess(asked: &BTreeSet<EgressRule>, ceiling: &Policy, covers: Covers) -> Opt
     })
 }
 
-/// A rule that is covered in part goes as a whole: less is open, never more.
+/// A rule that is only partly covered is removed: that allows less, never more.
 fn narrowed(own: &BTreeSet<EgressRule>, ceiling: &Policy, covers: Covers) -> BTreeSet<EgressRule> {
     let within = NetworkLimit::of(String::new(), &ceiling.network);
     let kept = own.iter().filter(|rule| covers(&within, rule));

@@ -13,32 +13,31 @@ use super::{
     PolicyError, PolicyName, file,
 };
 
-/// Where the state of containers is that no engine keeps elsewhere.
+/// Where containers have their state, unless the engine gives another place.
 pub const DEFAULT_ROOT: &str = "/run/agentbox/containers";
 
 /// `/etc/agentbox/config.toml`, parsed. A node without the file has [`NodeConfig::default`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct NodeConfig {
-    /// What applies where a container and its handler choose nothing. Without it that is `standard`, narrowed to the
-    /// ceilings.
+    /// The policy if a container and its handler choose none. `None` means `standard`, narrowed to the ceilings.
     pub default: Option<PolicyChoice>,
-    /// The policy that nothing a container asks for may exceed; `permissive`, if the file names none. One that is named
-    /// is also leave for annotations to loosen the policy that was chosen, up to it.
+    /// The policy that no request of a container may exceed; `permissive` if the file names none. A named ceiling also
+    /// permits annotations to loosen the chosen policy up to it.
     pub ceiling: Option<PolicyName>,
-    /// Where the node's policy files are: `NAME.toml`. One that is named must be there.
+    /// The directory of the node's policy files, `NAME.toml`. If set, it must exist.
     pub policy_dir: Option<HostPath>,
-    /// Where the node's presets are: `NAME.toml`. Likewise.
+    /// The directory of the node's presets, `NAME.toml`. If set, it must exist.
     pub preset_dir: Option<HostPath>,
-    /// What no policy can give, only the node.
+    /// Permissions that only the node can give, no policy.
     pub allow: NodeAllow,
     /// How the node itself reaches the internet.
     pub network: NodeNetwork,
-    /// What is kept of containers that are gone.
+    /// What is kept of containers after their end.
     pub log: NodeLog,
-    /// What is put into requests on their way out.
+    /// Values added to requests on the way out.
     pub secret: Vec<NodeSecret>,
-    /// What looks like a key, and is not to leave.
+    /// Values that look like keys and must not leave.
     pub honey: Vec<HoneyValue>,
 }
 
@@ -46,18 +45,18 @@ pub struct NodeConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct NodeLog {
-    /// How many runs are kept, the newest; those of containers that are there do not count as old.
+    /// How many runs are kept, the newest. Runs of existing containers do not count as old.
     pub runs: u32,
-    /// How large the logs of all runs together may be before the oldest go.
+    /// The total size of all logs, above which the oldest are removed.
     pub size: ByteSize,
-    /// Whether a container is refused whose log could not outlive it.
+    /// Whether a container is refused if its log could not be kept after its end.
     pub required: bool,
 }
 
 impl Default for NodeLog {
     fn default() -> Self {
         Self {
-            // Each container of a pod is one: a node with 110 pods has over 200 at a time.
+            // Each container of a pod has a run: a node with 110 pods has over 200 at a time.
             runs: 1000,
             size: ByteSize::GIB,
             required: false,
@@ -65,30 +64,30 @@ impl Default for NodeLog {
     }
 }
 
-/// What is refused under every policy unless the node's file lists it.
+/// Refused under every policy unless the node's file lists it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct NodeAllow {
     /// Capabilities that policies may name besides [`Capability::ORDINARY`].
     pub capabilities: BTreeSet<Capability>,
-    /// Namespaces that a container may share with the host or with a container without the same walls.
+    /// Namespaces that a container may share with the host, or with a container with other walls.
     pub namespaces: BTreeSet<NamespaceKind>,
     /// Programs that may run as hooks, besides the engine's own network hook.
     pub hooks: BTreeSet<HostPath>,
-    /// Devices that a container may be given, besides the usual eight.
+    /// Devices that a container may get, besides the usual eight.
     pub devices: BTreeSet<HostPath>,
-    /// What annotations may ask for beyond the policy that was chosen, also where an image may have written them.
+    /// What annotations may request beyond the chosen policy, even if an image may have written them.
     pub annotations: BTreeSet<AnnotationLeave>,
     /// Policies may have `report.learn = "on"`.
     pub learn: bool,
     /// Rules may name every host, or all names below a public suffix.
     pub open_egress: bool,
-    /// Containers may run while the node's `core_pattern` is a socket: the kernel sends every crash there, of a container's
-    /// programs too, whatever their limits.
+    /// Containers may run while the node's `core_pattern` is a socket. The kernel sends every crash to it, those of
+    /// containers included, whatever their limits.
     pub core_socket: bool,
 }
 
-/// What an annotation sets.
+/// A setting that an annotation makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum AnnotationLeave {
@@ -169,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_file_says_what_a_missing_one_says() {
+    fn an_empty_file_means_the_same_as_a_missing_one() {
         assert_eq!(NodeConfig::parse("").unwrap(), NodeConfig::default());
         assert_eq!(NodeConfig::parse("[allow]").unwrap(), NodeConfig::default());
     }
@@ -246,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_it_does_not_know_and_says_where() {
+    fn an_unknown_entry_is_refused_with_its_line() {
         for (text, line, part) in [
             ("celing = \"strict\"", 1, "celing"),
             ("\nceiling = \"unconfined\"", 2, "reserved"),

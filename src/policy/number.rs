@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use super::text::ValueError;
 
-/// A whole number within bounds; of seconds, or of things.
+/// A whole number within bounds: seconds, or a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 pub struct Number<const LEAST: u32, const MOST: u32, const SECONDS: bool>(u32);
 
-/// How many connections or hosts there may be.
+/// A number of connections or hosts.
 pub type Count = Number<1, 1_000_000, false>;
 
-/// How long a connection waits for a person: at most ten minutes.
+/// Seconds that a connection waits for approval: at most ten minutes.
 pub type AskSeconds = Number<1, 600, true>;
-/// How long nothing is allowed after a budget was used up: at most a day.
+/// Seconds without new connections after a budget is used up: at most a day.
 pub type CoolDown = Number<0, 86_400, true>;
 
 impl<const LEAST: u32, const MOST: u32, const SECONDS: bool> Number<LEAST, MOST, SECONDS> {

@@ -1,4 +1,4 @@
-//! Why the options of `wrap` ask for nothing that can be given.
+//! Why the options of `wrap` are refused.
 
 use thiserror::Error;
 
@@ -6,7 +6,7 @@ use super::conflict::Conflict;
 use super::text::{DidYouMean, ValueError};
 use super::{Field, Origin};
 
-/// An option that cannot be meant.
+/// An option that is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum OptionError {
@@ -17,7 +17,7 @@ pub enum OptionError {
         text: String,
     },
 
-    /// `--set` with a field that there is not.
+    /// `--set` with a field that does not exist.
     #[error(
         "option --set: there is no field {name}{}; `agentbox policy show standard` prints all of them",
         DidYouMean(*suggestion)
@@ -29,14 +29,14 @@ pub enum OptionError {
         suggestion: Option<&'static str>,
     },
 
-    /// A field that only policy files have.
+    /// A field that only policy files can set.
     #[error("{field} is set by a policy file alone: write one and name it with --policy FILE")]
     SetByFilesAlone {
         /// The field.
         field: Field,
     },
 
-    /// An option whose value cannot be meant.
+    /// An option whose value is too long to be meant.
     #[error("{option}: its value has {length} bytes, at most {limit} are read")]
     OptionTooLong {
         /// The option.
@@ -47,12 +47,12 @@ pub enum OptionError {
         limit: usize,
     },
 
-    /// An option whose value does not fit.
+    /// An option with a wrong value.
     #[error("{option}: {problem}")]
     OptionValue {
         /// The option.
         option: Origin,
-        /// The value, or the item of the list, and what is allowed.
+        /// The value, or the item of the list, and the allowed values.
         problem: ValueError,
     },
 
@@ -63,7 +63,7 @@ pub enum OptionError {
         first: Origin,
         /// The other.
         second: Origin,
-        /// About what.
+        /// The subject.
         conflict: Conflict,
     },
 }

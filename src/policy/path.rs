@@ -1,4 +1,4 @@
-//! Paths on the two sides of `pivot_root`, never to be mixed.
+//! Paths inside and outside of the container (before and after `pivot_root`), as two types that cannot be mixed up.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ const GRAMMAR: &str = "an absolute path of at most 4095 bytes without `.`, `..`,
                        a trailing slash or control characters";
 
 text_type! {
-    /// A path inside the container: absolute, and without any component that means another.
+    /// A path inside the container: absolute, without `.`, `..` or empty components.
     GuestPath,
     GRAMMAR,
     is_normal
@@ -24,7 +24,7 @@ impl AsRef<Path> for GuestPath {
 }
 
 text_type! {
-    /// A path on the node: absolute, and without any component that means another.
+    /// A path on the node: absolute, without `.`, `..` or empty components.
     HostPath,
     GRAMMAR,
     is_normal
@@ -43,7 +43,7 @@ impl GuestPath {
     }
 }
 
-/// Whether a string is a path that names its place in one way only.
+/// Whether a string is an absolute path without `.`, `..` or empty components.
 fn is_normal(value: &str) -> bool {
     let Some(rest) = value.strip_prefix('/') else {
         return false;
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_only_paths_that_name_their_place_in_one_way() {
+    fn only_paths_with_one_spelling_are_accepted() {
         let longest = format!("/{}", "a".repeat(LONGEST - 1));
         for good in ["/", "/a", "/a/b c", "/...", "/a/..b", "/ü", &longest] {
             assert_eq!(good.parse::<GuestPath>().unwrap().as_str(), good);

@@ -1,21 +1,21 @@
-//! Which text was read.
+//! Identifies a text that was read.
 
 use std::fmt;
 
 use super::{Origin, PolicyName, PresetName};
 
-/// A text that was read: which one.
+/// A text that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PolicyText {
-    /// A policy that is part of the program.
+    /// A built-in policy.
     Builtin(PolicyName),
     /// A policy file of the node.
     File(PolicyName),
-    /// A policy file of the person who runs `wrap`, by its path.
+    /// A policy file of the user of `wrap`, by its path.
     Own(String),
     /// The node's own file.
     Node,
-    /// The presets that are part of the program.
+    /// The built-in presets.
     Presets,
     /// A preset of the node.
     Preset(PresetName),
@@ -35,7 +35,7 @@ impl fmt::Display for PolicyText {
 }
 
 impl PolicyText {
-    /// Who says what stands in it.
+    /// The origin of what it contains.
     pub(super) fn origin(&self) -> Origin {
         match self {
             Self::Builtin(name) => Origin::Builtin(name.clone()),

@@ -15,7 +15,7 @@ use super::text::{ValueError, string_form};
 pub struct NetworkPrefix(IpAddr, u8);
 
 impl NetworkPrefix {
-    /// Its first address, and how many bits all of its addresses share.
+    /// The first address, and the number of bits that all addresses share.
     pub fn parts(self) -> (IpAddr, u8) {
         (self.0, self.1)
     }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_network_is_addresses_and_nothing_else() {
+    fn only_addresses_and_prefixes_are_networks() {
         for (text, shown) in [
             ("10.96.0.0/12", "10.96.0.0/12"),
             ("fd00::/8", "fd00::/8"),

@@ -1,5 +1,5 @@
-//! Presets: sets of rules that have a name. Services come with the program; package indexes differ from company to
-//! company and are the node's to define.
+//! Presets: named sets of rules. Services come with the program. Package indexes differ from company to company, so the
+//! node defines them.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,15 +20,15 @@ const BUILTIN: &str = include_str!("../../policies/presets.toml");
 pub struct Preset {
     /// What it is, in one line.
     pub description: String,
-    /// What it allows.
+    /// The rules that it allows.
     #[serde(deserialize_with = "spelled_out")]
     pub rules: BTreeSet<EgressRule>,
-    /// The pages of the service that name these hosts and requests.
+    /// Pages of the service that document these hosts and requests.
     #[serde(default)]
     pub sources: BTreeSet<String>,
 }
 
-/// Rules of git are rules for requests; a preset in a preset is none.
+/// Expands git rules to request rules. A preset within a preset is refused.
 fn spelled_out<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeSet<EgressRule>, D::Error> {
     let mut rules = BTreeSet::new();
     for item in Vec::<RuleItem>::deserialize(from)? {
@@ -40,7 +40,7 @@ fn spelled_out<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeSet<EgressRule
     Ok(rules)
 }
 
-/// What is wrong with the name of a preset's file (without `.toml`).
+/// The error in the name of a preset's file (without `.toml`).
 pub fn misnamed(name: &str) -> Option<PolicyError> {
     let problem = name.parse::<PresetName>().err()?;
     Some(PolicyError::FileName {
@@ -50,16 +50,16 @@ pub fn misnamed(name: &str) -> Option<PolicyError> {
     })
 }
 
-/// The presets that there are: the node's files before the built-in ones.
+/// The existing presets: files of the node take precedence over built-in ones.
 #[derive(Debug)]
 pub(super) struct Presets<'a> {
     files: &'a BTreeMap<String, String>,
-    /// Parsed once a policy names one.
+    /// Parsed when a policy first names one.
     builtin: OnceCell<BTreeMap<PresetName, Preset>>,
 }
 
 impl<'a> Presets<'a> {
-    /// Files whose names no preset can have are as if they were not there: [`misnamed`] says which.
+    /// Ignores files whose names no preset can have; [`misnamed`] reports them.
     pub fn new(files: &'a BTreeMap<String, String>) -> Self {
         Self {
             files,
@@ -75,7 +75,7 @@ impl<'a> Presets<'a> {
         match self.builtin()?.get(name) {
             Some(preset) => Ok(preset.clone()),
             None => {
-                // The node's own first: a company's is what its people mean.
+                // The node's own first: a company's preset is what its users mean.
                 let (own, others): (Vec<_>, Vec<_>) =
                     self.names()?.into_iter().partition(|n| self.is_of_node(n));
                 let known = own.into_iter().chain(others).map(|n| format!("@{n}"));
@@ -95,13 +95,13 @@ impl<'a> Presets<'a> {
         }
     }
 
-    /// All that there are.
+    /// All names.
     pub fn names(&self) -> Result<BTreeSet<PresetName>, PolicyError> {
         let files = self.files.keys().filter_map(|name| name.parse().ok());
         Ok(self.builtin()?.keys().cloned().chain(files).collect())
     }
 
-    /// Whether the node's file says what it is.
+    /// Whether a file of the node defines it.
     pub fn is_of_node(&self, name: &PresetName) -> bool {
         self.files.contains_key(name.as_str())
     }
@@ -115,7 +115,7 @@ impl<'a> Presets<'a> {
     }
 }
 
-/// Package indexes, by what people call them: the preset that `policy presets --detect` makes of each.
+/// Package indexes by their usual names, with the preset that `policy presets --detect` creates for each.
 const INDEXES: [(&str, &[&str]); 5] = [
     ("python", &["python", "pypi", "pip", "uv", "poetry"]),
     ("node", &["node", "npm", "npmjs", "yarn", "pnpm"]),
@@ -124,7 +124,7 @@ const INDEXES: [(&str, &[&str]); 5] = [
     ("debian", &["debian", "apt", "ubuntu"]),
 ];
 
-/// How a preset comes into being that there is not.
+/// How to define a preset that does not exist.
 fn how_to_define(name: &PresetName) -> String {
     let index = INDEXES
         .iter()
@@ -140,7 +140,7 @@ fn how_to_define(name: &PresetName) -> String {
     }
 }
 
-/// The presets that are part of the program.
+/// The built-in presets.
 pub fn builtin() -> Result<BTreeMap<PresetName, Preset>, PolicyError> {
     file::parse(&PolicyText::Presets, BUILTIN)
 }
@@ -177,9 +177,9 @@ mod tests {
         }
     }
 
-    /// What is for reading changes nothing, and what is for an interface alone opens no host.
+    /// A preset for reading changes nothing, and one for an API opens no host.
     #[test]
-    fn presets_for_requests_open_no_host_and_those_to_read_write_nothing() {
+    fn request_presets_open_no_host_and_read_presets_write_nothing() {
         let all = builtin().unwrap();
         let ends = |end: &str| -> Vec<_> {
             all.iter()
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preset_has_rules_alone() {
+    fn a_preset_has_only_rules() {
         let read = |rules: &str| {
             let text = format!("description = \"a test of it\"\nrules = [{rules}]");
             toml::from_str::<Preset>(&text)
@@ -260,9 +260,9 @@ mod tests {
         assert!(error("mirror").contains("mirror.toml"));
     }
 
-    /// A-9 of AGENTS' frictions: everybody needs the package indexes at once.
+    /// A-9 of the agents' frictions: users need the package indexes first of all.
     #[test]
-    fn an_index_that_nobody_defined_names_what_defines_it() {
+    fn an_undefined_index_preset_names_the_command_that_defines_it() {
         let files = BTreeMap::new();
         let presets = Presets::new(&files);
         for (preset, names) in INDEXES {

@@ -1,4 +1,4 @@
-//! Ports of the node that `wrap --publish` leads to a port inside.
+//! Ports of the node that `wrap --publish` forwards to a port inside.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 use super::text::ValueError;
 
-/// `[ADDR:]HOSTPORT[:PORT]`, as `docker run --publish` has it: without an address the node's loopback, without a port inside the
-/// same one.
+/// `[ADDR:]HOSTPORT[:PORT]`, as for `docker run --publish`. Without an address: the node's loopback. Without a port
+/// inside: the same port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Publish {
     address: Option<IpAddr>,
@@ -22,7 +22,7 @@ impl Publish {
         self.inside.get()
     }
 
-    /// Where the node listens: at the address that was named, else at both addresses of the loopback.
+    /// Where the node listens: at the given address, or at both loopback addresses.
     pub fn outside(self) -> Vec<SocketAddr> {
         let loopback = || vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
         let addresses = self.address.map_or_else(loopback, |address| vec![address]);
@@ -70,7 +70,7 @@ fn parse(text: &str) -> Option<Publish> {
             _ => (None, text),
         },
     };
-    // Nobody connects to a group of machines by TCP.
+    // TCP cannot connect to a multicast group.
     if address.is_some_and(|address: IpAddr| address.is_multicast()) {
         return None;
     }
@@ -82,7 +82,7 @@ fn parse(text: &str) -> Option<Publish> {
     })
 }
 
-/// A port in its one spelling.
+/// Parses a port in its one spelling.
 fn port(text: &str) -> Option<NonZeroU16> {
     let port: NonZeroU16 = text.parse().ok()?;
     (port.to_string() == text).then_some(port)
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_loopback_is_meant_unless_an_address_is_named() {
+    fn the_default_address_is_the_loopback() {
         for (text, outside, inside) in [
             ("8080", &["127.0.0.1:8080", "[::1]:8080"][..], 8080),
             ("8080:3000", &["127.0.0.1:8080", "[::1]:8080"], 3000),

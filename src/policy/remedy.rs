@@ -1,4 +1,4 @@
-//! What helps where a policy exceeds a ceiling, as text to paste.
+//! The remedy if a policy exceeds a ceiling, as text to paste.
 
 use std::fmt;
 
@@ -9,26 +9,26 @@ use super::{
     PolicyName, RootAccess, annotation_key,
 };
 
-/// What helps, where one field alone exceeds the ceiling.
+/// The remedy if exactly one field exceeds the ceiling.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remedy {
-    /// Nothing that is said in a line.
+    /// None that fits in a line.
     None,
-    /// These rules, in `network.limit` of a ceiling of the node.
+    /// Put these rules into `network.limit` of a ceiling of the node.
     Limit {
         /// The rules of `network.allow` that exceed the ceiling.
         rules: Box<[String]>,
-        /// The policy file of the node that is the ceiling; without one root makes one.
+        /// The policy file of the node that is the ceiling; `None` if root must create one.
         file: Option<PolicyName>,
     },
-    /// The same for a caller of `wrap` under the ceiling that holds where the node's file names none: whole files, which `wrap` prints.
+    /// The same for a user of `wrap` under the default ceiling: whole files, which `wrap` prints.
     Files(Box<[String]>),
-    /// The root that is within, where the policy itself has more.
+    /// Use this root, which is within the ceiling; the policy itself has more.
     Root(RootAccess),
 }
 
 impl Remedy {
-    /// Of fields that exceed a ceiling. `file` is the policy file of the node that is the ceiling, if one is.
+    /// The remedy for these fields. `file` is the policy file of the node that is the ceiling, if any.
     pub(super) fn of(
         over: &[OverLimit],
         asked: &Policy,
@@ -42,7 +42,7 @@ impl Remedy {
             Field::FilesystemRoot => {
                 root_within(std::slice::from_ref(over), says).map_or(Self::None, Self::Root)
             }
-            // Whoever runs the call set that one on purpose.
+            // A ceiling by `--policy` was set on purpose: name no way around it.
             Field::NetworkAllow if ceiling.set_by != Origin::Flag => {
                 let rules = beyond(asked, says);
                 let by_option = matches!(
@@ -60,7 +60,7 @@ impl Remedy {
     }
 }
 
-/// The root that a ceiling has, where that is what the policy alone exceeds it in.
+/// The ceiling's root, if a policy file's or built-in policy's root is all that exceeds it.
 pub(super) fn root_within(over: &[OverLimit], ceiling: &Policy) -> Option<RootAccess> {
     let [over] = over else {
         return None;
@@ -70,7 +70,7 @@ pub(super) fn root_within(over: &[OverLimit], ceiling: &Policy) -> Option<RootAc
     (by_policy && is_root).then_some(ceiling.filesystem.root)
 }
 
-/// The rules of an allowlist that a ceiling does not cover; none where one of them is never named.
+/// The rules of an allowlist that a ceiling does not cover. None if messages must not name one of them.
 fn beyond(asked: &Policy, ceiling: &Policy) -> Box<[String]> {
     let limit = NetworkLimit::of(ceiling.name.to_string(), &ceiling.network);
     let rules = asked.network.allow.iter();
@@ -82,7 +82,7 @@ fn beyond(asked: &Policy, ceiling: &Policy) -> Box<[String]> {
     }
 }
 
-/// A message with what helps, as far as there is room for it: lines to paste come before what the ceiling has.
+/// A message with the remedy, if there is room. Lines to paste take precedence over the ceiling's values.
 pub(super) fn one_line(
     head: &str,
     over: &[OverLimit],
@@ -136,7 +136,7 @@ pub(super) fn one_line(
     all.find(fits).unwrap_or(message)
 }
 
-/// What a root means for the container's files.
+/// The effect of a root on the container's files.
 fn of_root(root: RootAccess) -> &'static str {
     match root {
         RootAccess::ReadOnly => "makes it read-only",
@@ -145,7 +145,7 @@ fn of_root(root: RootAccess) -> &'static str {
     }
 }
 
-/// What the node's file needs for a default with such a root.
+/// What the node's file needs if its default has this root.
 pub(super) struct RootOfDefault<'a>(pub &'a PolicyName, pub Option<RootAccess>);
 
 impl fmt::Display for RootOfDefault<'_> {
@@ -162,7 +162,7 @@ impl fmt::Display for RootOfDefault<'_> {
 }
 
 impl PolicyError {
-    /// The two files by which root permits hosts beyond the ceiling that holds where the node's file names none.
+    /// The two files by which root permits hosts beyond the default ceiling.
     pub fn files_that_permit(&self) -> Option<String> {
         let Self::ExceedsCeiling {
             ceiling, remedy, ..

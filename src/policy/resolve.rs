@@ -1,4 +1,4 @@
-//! From annotations, `--policy`, files and defaults to one policy, each field with its origin, within every ceiling.
+//! Combines annotations, `--policy`, files and defaults into one policy within every ceiling, with each field's origin.
 
 use super::annotation::{self, AnnotationRequest, Authors};
 use super::asked::{Layer, PolicyPath};
@@ -14,9 +14,9 @@ use super::{
     ResolvedPolicy, Selection, Sources, WORKSPACE_KEY, builtin, narrow,
 };
 
-/// Chooses a policy, changes the fields that annotations name, and refuses what exceeds a ceiling.
+/// Chooses a policy, applies the fields that annotations set, and refuses values beyond a ceiling.
 ///
-/// Reads only the policies that take part: the chosen one, the ceilings, and their bases.
+/// Reads only the policies involved: the chosen one, the ceilings, and their bases.
 pub fn resolve(sources: &Sources) -> Result<Selection, PolicyError> {
     let mut selection = resolve_as(sources, None)?;
     if let Selection::Policy(resolved) = &mut selection
@@ -24,14 +24,14 @@ pub fn resolve(sources: &Sources) -> Result<Selection, PolicyError> {
     {
         let name = name.clone();
         let by = resolved.origins.get(&Field::ReportAudit);
-        // One that is not there, or cannot be read, reports nothing.
+        // A missing or unreadable policy would report nothing, so it is an error.
         Resolver::new(sources).load(&name, by.unwrap_or(&Origin::Default))?;
         resolved.audited = Some(audited(sources, name));
     }
     Ok(selection)
 }
 
-/// What would hold if the node's file chose this policy, and nobody another.
+/// The policy that would apply if the node's file chose this one and nothing else chose another.
 fn audited(sources: &Sources, name: PolicyName) -> AuditOutcome {
     let outcome = match resolve_as(sources, Some(&name)) {
         Ok(Selection::Policy(resolved)) => Ok(resolved),
@@ -79,7 +79,7 @@ fn resolve_as(sources: &Sources, audited: Option<&PolicyName>) -> Result<Selecti
         resolver.check_choice(&request, &chosen, flag, &limits)?;
     }
     let mut resolved = resolver.finish(request, chosen, limits, authors)?;
-    // A person's own file is not the node's policy, whatever its name.
+    // A user's own file is not the node's policy, whatever its name.
     let name = resolved.policy.name.clone();
     resolved.secrets = secrets
         .filter(|secret| of_node && secret.policies.contains(&name))
@@ -92,7 +92,7 @@ fn resolve_as(sources: &Sources, audited: Option<&PolicyName>) -> Result<Selecti
     Ok(Selection::Policy(Box::new(resolved)))
 }
 
-/// What applies where no annotation names a policy.
+/// The policy that applies if no annotation names one.
 pub(super) fn unasked(
     flag: Option<PolicyChoice>,
     node: &NodeConfig,
@@ -104,7 +104,7 @@ pub(super) fn unasked(
     }
 }
 
-/// Without a policy there is nothing to change: an annotation that asks for a wall must not be ignored.
+/// Without a policy, an annotation that changes a field is an error: a requested wall must not be ignored.
 fn unconfined(request: AnnotationRequest, chosen_by: Origin) -> Result<Selection, PolicyError> {
     match request.change {
         Some(key) => Err(PolicyError::AnnotationWithoutPolicy { key, chosen_by }),
@@ -112,7 +112,7 @@ fn unconfined(request: AnnotationRequest, chosen_by: Origin) -> Result<Selection
     }
 }
 
-/// A ceiling with what it says.
+/// A ceiling with its policy.
 pub(super) struct CeilingPolicy {
     pub ceiling: Ceiling,
     pub policy: Policy,
@@ -125,13 +125,13 @@ impl CeilingPolicy {
     }
 }
 
-/// The policy that applies before any field of it is changed.
+/// The chosen policy, before any field is changed.
 pub(super) struct ChosenPolicy {
     pub loaded: LoadedPolicy,
     pub by: Origin,
 }
 
-/// What the steps on the way to a policy share.
+/// State shared by the steps of resolving a policy.
 pub(super) struct Resolver<'a> {
     pub sources: &'a Sources<'a>,
     pub library: Library<'a>,
@@ -147,14 +147,14 @@ impl<'a> Resolver<'a> {
 }
 
 impl Resolver<'_> {
-    /// One policy as its files say it, if this node can have it at all.
+    /// One policy as its files define it, if this node can use it.
     pub fn load(&self, name: &PolicyName, asked_by: &Origin) -> Result<LoadedPolicy, PolicyError> {
         let loaded = self.library.load(name, asked_by)?;
         self.check_names(&loaded.policy, &loaded.origins)?;
         Ok(loaded)
     }
 
-    /// The node's ceiling first, then the call's.
+    /// The node's ceiling first, then the one of `--policy`.
     fn limits(&self, flag: Option<&PolicyChoice>) -> Result<Vec<CeilingPolicy>, PolicyError> {
         let mut named = vec![match &self.sources.node.ceiling {
             Some(name) => (name.clone(), Origin::Node),
@@ -162,7 +162,7 @@ impl Resolver<'_> {
         }];
         match flag {
             Some(PolicyChoice::Named(name)) => named.push((name.clone(), Origin::Flag)),
-            // Whoever runs the call set it no limit of its own.
+            // The operator set no other ceiling for this call.
             Some(PolicyChoice::Unconfined) | None => {}
         }
         named
@@ -176,8 +176,8 @@ impl Resolver<'_> {
             .collect()
     }
 
-    /// The policy of this name, with the ceilings' denials and within their limits; without a name `standard`, narrowed to the ceilings: what
-    /// nobody asked for by name must not be refused, and a ceiling is never a policy for those who ask for less.
+    /// The policy of this name, with the ceilings' denials and limits. Without a name: `standard`, narrowed to the
+    /// ceilings. A default must not be refused, and a ceiling is no policy for a container that requests less.
     pub fn choose(
         &self,
         name: Option<&PolicyName>,
@@ -200,8 +200,8 @@ impl Resolver<'_> {
         })
     }
 
-    /// A policy that somebody named, with the ceilings' denials and within their limits. A command of `wrap` has no layer of an
-    /// engine's to write to, so there a root that the policy gives is no more than the ceiling's.
+    /// A policy chosen by name, with the ceilings' denials and within their limits. `wrap` has no engine's layer to
+    /// write to: there, a root that the policy sets is reduced to the ceiling's.
     fn named(&self, loaded: LoadedPolicy, limits: &[CeilingPolicy]) -> LoadedPolicy {
         let loaded = narrowed(loaded, narrow::chosen, limits);
         let by = loaded.origins.get(&Field::FilesystemRoot);
@@ -211,7 +211,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The node's secrets. An error where one is for a policy that there is not: it would be for nobody, unnoticed.
+    /// The node's secrets. An error if one names a policy that does not exist: it would silently apply to no container.
     fn secrets(&self) -> Result<std::slice::Iter<'_, NodeSecret>, PolicyError> {
         let secrets = &self.sources.node.secret;
         for policy in secrets.iter().flat_map(|secret| &secret.policies) {
@@ -220,7 +220,7 @@ impl Resolver<'_> {
         Ok(secrets.iter())
     }
 
-    /// The node's honey values; an error as with its secrets.
+    /// The node's honeytokens. An error as for secrets.
     fn honey(&self) -> Result<std::slice::Iter<'_, HoneyValue>, PolicyError> {
         let honey = &self.sources.node.honey;
         for policy in honey.iter().flat_map(|value| &value.policies) {
@@ -229,7 +229,7 @@ impl Resolver<'_> {
         Ok(honey.iter())
     }
 
-    /// The policy of the person's own file, with the ceilings' denials and within their limits.
+    /// The policy of the user's file, with the ceilings' denials and within their limits.
     fn choose_file(
         &self,
         file: &PolicyPath<'_>,
@@ -243,7 +243,7 @@ impl Resolver<'_> {
         })
     }
 
-    /// Changes the fields that annotations name, and refuses values that exceed a ceiling or lack permission.
+    /// Applies the fields that annotations set, and refuses values that exceed a ceiling or lack permission.
     fn finish(
         &self,
         request: AnnotationRequest,
@@ -311,7 +311,7 @@ impl Resolver<'_> {
         })
     }
 
-    /// The policy with the fields in it that `wrap` and the annotations ask for.
+    /// The policy with the fields that `wrap` and the annotations set.
     fn overlaid(
         &self,
         request: AnnotationRequest,
@@ -345,7 +345,7 @@ impl Resolver<'_> {
         )
     }
 
-    /// A policy with one author's fields in it.
+    /// A policy with one author's fields put over it.
     fn put(
         &self,
         mut asked: Fields,
@@ -360,7 +360,7 @@ impl Resolver<'_> {
                 denied_by: (origins.get(&Field::SyscallsDeny).cloned()).unwrap_or(Origin::Default),
             });
         }
-        // Denials of a container come on top: naming one must not open what the policy closed.
+        // A container adds denials: naming one must not remove the policy's own.
         if let Some(deny) = &mut asked.syscalls.deny {
             deny.place = ListMode::OnTop;
         }
@@ -380,7 +380,7 @@ impl Resolver<'_> {
     }
 }
 
-/// A policy as the ceilings narrow it.
+/// A policy narrowed to the ceilings.
 fn narrowed(
     mut loaded: LoadedPolicy,
     narrow: fn(&mut Policy, &Policy) -> Vec<Field>,

@@ -1,9 +1,9 @@
-//! What follows from the rows of the table of fields (`table.rs`): nothing here knows a field by its name.
+//! Code generated from the rows of the table of fields (`table.rs`). Nothing here knows a field by its name.
 
 /// Which fields of a policy are narrowed to a ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NarrowScope {
-    /// The fields in which a ceiling narrows also a policy that somebody named.
+    /// The fields that are narrowed even in a policy that was chosen by name.
     Chosen,
     /// All of them.
     Everything,
@@ -14,8 +14,8 @@ pub(super) enum NarrowScope {
 pub(super) enum FieldSource {
     /// Policy files and annotations.
     Annotated,
-    /// Policy files. What permits it to annotations is none of theirs, and what counts in a ceiling alone would do nothing in a
-    /// container.
+    /// Policy files only. Annotations cannot permit themselves more, and a field that counts only in a ceiling would
+    /// have no effect in a container.
     FilesAlone,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Row {
     pub within: &'static str,
 }
 
-/// Everything that is the same for each field.
+/// Everything that is generated the same way for each field.
 macro_rules! fields {
     ($(
         $(#[doc = $about:literal])+
@@ -40,11 +40,11 @@ macro_rules! fields {
             )+
         }
     )+) => {
-        /// What is asked for, complete: every field has a value.
+        /// A complete policy: every field has a value.
         #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
         #[serde(deny_unknown_fields, rename_all = "kebab-case")]
         pub struct Policy {
-            /// The policy that was chosen; annotations may have changed single fields of it.
+            /// The chosen policy; annotations may have changed single fields of it.
             pub name: $crate::policy::PolicyName,
             $($(#[doc = $about])+ pub $group: $Group,)+
         }
@@ -69,12 +69,12 @@ macro_rules! fields {
             }
         )+ }
 
-        /// Any part of a policy's fields: what one file or one container's annotations say.
+        /// Any subset of a policy's fields, as one file or one container's annotations set them.
         #[derive(Debug, Default, Clone, PartialEq, Eq)]
         pub(super) struct Fields { $(pub $group: $Written,)+ }
 
         impl Fields {
-            /// Puts what `over` gives on top of what is here, and notes which fields that are.
+            /// Puts the fields of `over` over these, and notes each of them.
             pub fn put(&mut self, over: Self, mut note: impl FnMut(Field)) {
                 $($(if let Some(written) = over.$group.$slot {
                     <$Type as $crate::policy::value::Value>::put(written, &mut self.$group.$slot);
@@ -82,7 +82,7 @@ macro_rules! fields {
                 })+)+
             }
 
-            /// Takes the value of an annotation.
+            /// Parses the value of an annotation.
             pub fn take(
                 &mut self,
                 field: Field,
@@ -94,7 +94,7 @@ macro_rules! fields {
                 Ok(())
             }
 
-            /// The policy that these fields are, or the first that is missing.
+            /// The policy that these fields make, or the first missing field.
             pub fn whole(
                 self,
                 name: $crate::policy::PolicyName,
@@ -110,7 +110,7 @@ macro_rules! fields {
             }
         }
 
-        /// What a policy file may say.
+        /// The content of a policy file.
         #[derive(serde::Deserialize)]
         #[serde(deny_unknown_fields, rename_all = "kebab-case")]
         pub(super) struct PolicyFile {
@@ -120,16 +120,16 @@ macro_rules! fields {
         }
 
         impl PolicyFile {
-            /// What it says of the policy's fields.
+            /// The policy's fields.
             pub fn into_fields(self) -> Fields {
                 Fields { $($group: self.$group,)+ }
             }
         }
 
         impl Policy {
-            /// The policy as a file that says everything and needs no base.
+            /// The policy as a complete file without a base.
             pub fn to_toml(&self) -> String {
-                // The name is the file's.
+                // A file's name is the policy's name.
                 #[derive(serde::Serialize)]
                 struct Document<'a> { $($group: &'a $Group,)+ }
                 toml::to_string(&Document { $($group: &self.$group,)+ })
@@ -137,7 +137,7 @@ macro_rules! fields {
             }
         }
 
-        /// Hands over each field in which `asked` exceeds the ceiling.
+        /// Calls back for each field in which `asked` exceeds the ceiling.
         pub(super) fn compare(
             asked: &Policy,
             ceiling: &Policy,
@@ -152,7 +152,7 @@ macro_rules! fields {
             )+)+
         }
 
-        /// Narrows a policy to a ceiling; the fields that this changed.
+        /// Narrows a policy to a ceiling. Returns the changed fields.
         pub(super) fn narrow(
             own: &mut Policy,
             ceiling: &Policy,
@@ -196,7 +196,7 @@ macro_rules! fields {
 }
 pub(super) use fields;
 
-/// The parts of a policy: whole, and as one author writes them.
+/// The groups of a policy: complete, and as one author writes them.
 macro_rules! parts {
     ($(
         $(#[doc = $about:literal])+
@@ -213,7 +213,7 @@ macro_rules! parts {
         #[serde(deny_unknown_fields, rename_all = "kebab-case")]
         pub struct $Group { $($(#[doc = $meaning])+ pub $slot: $Type,)+ }
 
-        /// What one author says of it.
+        /// The part of it that one author sets.
         #[derive(Debug, Default, Clone, PartialEq, Eq, serde::Deserialize)]
         #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
         pub(super) struct $Written {

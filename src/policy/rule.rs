@@ -18,29 +18,29 @@ use super::text::{ValueError, string_form};
 
 /// The port of a rule that names none: HTTPS.
 pub const DEFAULT_PORT: u16 = 443;
-/// The port of the wall's own DNS stub, which no rule may name: nothing asked there leaves.
+/// The port of the sidecar's own DNS stub. No rule may name it: no query there leaves the sandbox.
 pub const DNS_PORT: u16 = 53;
 
 const GRAMMAR: &str = "a rule: HOST, *.DOMAIN or ADDRESS[/BITS], with :PORT if not 443; service:, internal: or node: before a \
                        private name; METHOD https://HOST/PATH; or @PRESET";
 
-/// How private the addresses of a name may be.
+/// Which private addresses a name may lead to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HostReach {
-    /// To public addresses alone.
+    /// Public addresses only.
     #[default]
     Public,
-    /// To the container's neighbours only: the networks that Docker or podman made for it, and the cluster's networks
-    /// of the node's file.
+    /// The container's neighbours only: the networks that Docker or podman made for it, and the cluster's networks of
+    /// the node's file.
     Service,
-    /// To private addresses and neighbours as well, but for the node's own.
+    /// Private addresses and neighbours too, but not the node's own.
     Internal,
-    /// To the node's own addresses, and nowhere else.
+    /// The node's own addresses only.
     Node,
 }
 
 impl HostReach {
-    /// What stands before the name.
+    /// The prefix of the name.
     fn prefix(self) -> &'static str {
         match self {
             Self::Public => "",
@@ -50,17 +50,17 @@ impl HostReach {
         }
     }
 
-    /// Whether whatever the other leads to, this one does.
+    /// Whether this reach includes the other.
     pub fn covers(self, other: Self) -> bool {
         self == other || (self, other) == (Self::Internal, Self::Service)
     }
 
-    /// Whether a connection that was let lead as far as the other may go on under this one.
+    /// Whether a connection that was allowed under the other reach may continue under this one.
     pub fn keeps(self, other: Self) -> bool {
         self.covers(other) || (self, other) == (Self::Internal, Self::Public)
     }
 
-    /// Whether a name is one of the engine's network, which has several spellings there.
+    /// Whether names are looked up in the engine's network, where a name has several spellings.
     pub fn is_private(self) -> bool {
         self != Self::Public
     }
@@ -71,11 +71,11 @@ impl HostReach {
 pub enum RuleTarget {
     /// One name.
     Name(HostName),
-    /// Every name that has exactly one label more: neither the name itself nor two labels deep.
+    /// Every name with exactly one more label: not the name itself, not two labels more.
     Below(HostName),
-    /// Every name. Only a limit may say it, and a policy where the node permits it.
+    /// Every name. Only a limit may use it, or a policy if the node permits it.
     Any,
-    /// Addresses that share their first bits with this one; all bits for a single address.
+    /// Addresses that share this many first bits; all bits for a single address.
     Addresses(IpAddr, u8),
 }
 
@@ -87,14 +87,14 @@ pub enum RuleTarget {
 pub struct NetworkRule {
     /// The host or hosts.
     pub target: RuleTarget,
-    /// The TCP port; `None` where none is written: 443 to allow, all of them to deny or to limit.
+    /// The TCP port. `None` if the rule has none: 443 to allow, all ports to deny or to limit.
     pub port: Option<u16>,
     /// Where the name may lead.
     pub reach: HostReach,
 }
 
 impl NetworkRule {
-    /// The rule that allows this port, as a person would write it.
+    /// The rule that allows this port, in its usual form.
     pub fn allowing(target: RuleTarget, port: u16) -> Self {
         Self {
             target,
@@ -108,7 +108,7 @@ impl NetworkRule {
         self.port.unwrap_or(DEFAULT_PORT)
     }
 
-    /// The same permission as a limit: without a port a limit means all ports.
+    /// The same permission as a limit. A limit without a port would mean all ports, so the port is set.
     pub fn as_limit(&self) -> Self {
         Self {
             port: Some(self.allowed_port()),
@@ -116,15 +116,15 @@ impl NetworkRule {
         }
     }
 
-    /// Whether all that `other` allows, as a rule of an allowlist, is within this one as a limit.
+    /// Whether this rule as a limit covers all that `other` allows as a rule of an allowlist.
     pub fn covers(&self, other: &Self) -> bool {
         self.covers_limit(&other.as_limit())
     }
 
-    /// Whether all that `other` lets be allowed, as a limit itself, is within this one.
+    /// Whether this rule as a limit covers all of `other` as a limit.
     pub fn covers_limit(&self, other: &Self) -> bool {
         let port = self.port.is_none() || self.port == other.port;
-        // What is not public is asked for by name: no wildcard of a limit means it.
+        // Hosts that are not public need their own reach in a limit: no wildcard of a public one covers them.
         port && self.reach.covers(other.reach) && self.target.covers(&other.target)
     }
 }
@@ -141,7 +141,7 @@ impl RuleTarget {
         parse_target(text)
     }
 
-    /// The address that it names, where it names one alone.
+    /// The address, if it names exactly one.
     pub fn one_address(&self) -> Option<IpAddr> {
         match self {
             Self::Addresses(net, bits) if *bits == width(*net) => Some(*net),
@@ -150,7 +150,7 @@ impl RuleTarget {
     }
 
     fn covers(&self, other: &Self) -> bool {
-        // A cloud's own address is opened by whoever means it: no prefix of a limit does.
+        // A limit must name a cloud's own address exactly: no prefix covers it.
         if self != other && other.one_address().is_some_and(is_closed) {
             return false;
         }
@@ -174,7 +174,7 @@ impl RuleTarget {
         }
     }
 
-    /// Whether it names this host as a denial does: a name, with or without `*.`, stands for itself and all below it.
+    /// Whether a denial of this target covers the host. A name, also with `*.`, denies itself and all below.
     pub fn denies_name(&self, name: &HostName) -> bool {
         match self {
             Self::Name(domain) | Self::Below(domain) => {
@@ -185,7 +185,7 @@ impl RuleTarget {
         }
     }
 
-    /// Whether it names this address as a denial does: by whatever spelling that leads there.
+    /// Whether a denial of this target covers the address, in any form that leads there.
     pub fn denies_address(&self, address: IpAddr) -> bool {
         match self {
             Self::Addresses(net, bits) => spellings(address).any(|one| contains(*net, *bits, one)),
@@ -202,13 +202,13 @@ impl RuleTarget {
     }
 }
 
-/// Whether a name is below a domain, however deep.
+/// Whether a name is below a domain, at any depth.
 pub fn is_within(name: &str, domain: &str) -> bool {
     let rest = name.strip_suffix(domain);
     rest.is_some_and(|rest| rest.ends_with('.'))
 }
 
-/// Whether an address lies in a prefix. Addresses of different families never do.
+/// Whether an address is in a prefix. Never for addresses of different families.
 pub fn contains(net: IpAddr, bits: u8, address: IpAddr) -> bool {
     let (net, address, width) = match (net, address) {
         (IpAddr::V4(net), IpAddr::V4(address)) => (
@@ -256,10 +256,10 @@ fn width(address: IpAddr) -> u8 {
     }
 }
 
-/// Those that have a prefix.
+/// The reaches with a prefix.
 const PREFIXED: [HostReach; 3] = [HostReach::Service, HostReach::Internal, HostReach::Node];
 
-/// Whether a host is called as a prefix is.
+/// Whether a host has the name of a prefix.
 fn is_prefix(name: &HostName) -> bool {
     let words = PREFIXED.map(HostReach::prefix);
     words
@@ -267,8 +267,8 @@ fn is_prefix(name: &HostName) -> bool {
         .any(|word| word.strip_suffix(':') == Some(name.as_str()))
 }
 
-/// What stands before the name, and the rest. In whatever case, as names are: else one spelling of it would be a host called
-/// `internal`.
+/// Splits the prefix from the rest, ignoring case as in names. Otherwise another spelling of `internal` would be a host
+/// of that name.
 fn split_reach(text: &str) -> (HostReach, &str) {
     let found = PREFIXED.into_iter().find_map(|reach| {
         let (prefix, rest) = text.split_at_checked(reach.prefix().len())?;
@@ -287,7 +287,7 @@ impl FromStr for NetworkRule {
         let (reach, rest) = split_reach(text);
         let (target, port) = split_port(rest).ok_or_else(bad)?;
         let target = parse_target(target).ok_or_else(bad)?;
-        // `internal.` is one, too: written down again it would be the prefix.
+        // Also `internal.`: printed again, it would be the prefix.
         if reach == HostReach::Public
             && matches!(&target, RuleTarget::Name(name) if is_prefix(name))
         {
@@ -316,11 +316,11 @@ impl FromStr for NetworkRule {
 
 string_form!(NetworkRule);
 
-/// The host and the port. A bare IPv6 address has colons and no port.
+/// Splits host and port. A bare IPv6 address has colons and no port.
 fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
     if let Some(rest) = text.strip_prefix('[') {
         let (address, port) = rest.split_once(']')?;
-        // Only an IPv6 address belongs in brackets.
+        // Only an IPv6 address may have brackets.
         address.contains(':').then_some(())?;
         return match port.strip_prefix(':') {
             Some(port) => Some((address, Some(parse_port(port)?))),
@@ -359,7 +359,7 @@ fn parse_target(text: &str) -> Option<RuleTarget> {
             Some(bits) => parse_bits(bits).filter(|b| *b <= width(address))?,
             None => width(address),
         };
-        // Neither two spellings of one address nor bits that mean nothing.
+        // Refuse a second spelling of an address, and bits without a meaning.
         let plain = address == address.to_canonical() && network_of(address, bits) == address;
         return plain.then_some(RuleTarget::Addresses(address, bits));
     }
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_is_refused() {
+    fn a_text_that_is_no_rule_is_refused() {
         for text in [
             "",
             ":443",
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_contain_what_shares_their_bits() {
+    fn a_prefix_contains_the_addresses_that_share_its_bits() {
         let net = |text: &str| rule(text).target;
         let is = |net: &RuleTarget, text: &str| net.matches_address(text.parse().unwrap());
         assert!(is(&net("192.0.2.0/24"), "192.0.2.255"));
@@ -550,7 +550,7 @@ mod tests {
         assert!(!is(&net("2001:db8::1"), "2001:db8::2"));
     }
 
-    /// N-H4, N-M1: what a cloud's own address needs of a ceiling is that address.
+    /// N-H4, N-M1: a ceiling must name a cloud's own address exactly.
     #[test]
     fn no_prefix_of_a_limit_covers_a_clouds_address() {
         let covers = |limit: &str, rule: &str| {

@@ -1,4 +1,4 @@
-//! What stands in a policy's lists of network rules: a rule for connections, a rule for requests, or the name of a preset.
+//! An item in a policy's lists of network rules: a connection rule, a request rule, or the name of a preset.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,13 +16,13 @@ use super::text::{ValueError, string_form, text_type};
 )]
 #[serde(try_from = "String", into = "String")]
 pub enum EgressRule {
-    /// For connections: whatever is said in them.
+    /// For connections, whatever they carry.
     Connection(NetworkRule),
-    /// For requests of HTTP: nothing else reaches the host by it.
+    /// For HTTP requests. Nothing else reaches the host by this rule.
     Request(RequestRule),
 }
 
-/// What stands in a policy's list: a rule, or the name of a set of rules.
+/// An item of a policy's list: a rule, or the name of a preset.
 #[derive(
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
@@ -30,14 +30,14 @@ pub enum EgressRule {
 pub enum RuleItem {
     /// A rule.
     Rule(EgressRule),
-    /// The rules for requests of a client of git.
+    /// The request rules of a git client.
     Git(GitRule),
     /// The rules of this preset.
     Preset(PresetName),
 }
 
 impl RuleItem {
-    /// What it stands for, where no file is needed to know; else the name of the preset.
+    /// Its rules, if no file is needed to know them; otherwise the name of the preset.
     pub fn rules(self) -> Result<BTreeSet<EgressRule>, PresetName> {
         match self {
             Self::Rule(rule) => Ok([rule].into()),
@@ -48,7 +48,7 @@ impl RuleItem {
 }
 
 impl EgressRule {
-    /// The rule, if it is one for connections.
+    /// The rule, if it is a connection rule.
     pub fn connection(&self) -> Option<&NetworkRule> {
         match self {
             Self::Connection(rule) => Some(rule),
@@ -56,7 +56,7 @@ impl EgressRule {
         }
     }
 
-    /// The rule, if it is one for requests.
+    /// The rule, if it is a request rule.
     pub fn request(&self) -> Option<&RequestRule> {
         match self {
             Self::Connection(_) => None,
@@ -99,8 +99,8 @@ impl FromStr for EgressRule {
 
 string_form!(EgressRule);
 
-/// Methods of a rule for requests have commas between them, as items have: words before it that can be methods are its own. (A host
-/// of one label is no public name, and nobody writes one in capitals.)
+/// Commas separate the methods of a request rule, and also items. So words before the rule that can be methods belong
+/// to it. (A host of one label is no public name, and host names are not written in capitals.)
 impl Item for RuleItem {
     fn begins_with(word: &str, item: &str) -> bool {
         let is_mcp = RequestRule::is_mcp_meant(item);
@@ -148,7 +148,7 @@ mod tests {
     use crate::policy::annotation_list;
 
     #[test]
-    fn what_means_requests_is_no_host() {
+    fn a_request_rule_is_no_host() {
         for text in [
             "GET https://a.test/x",
             "GET,HEAD https://*.a.test/**",
@@ -165,7 +165,7 @@ mod tests {
         assert!(host.connection().is_some() && host.request().is_none());
     }
 
-    /// An annotation has one text for all.
+    /// An annotation has all rules in one text.
     #[test]
     fn methods_before_a_rule_are_its_own() {
         let items = |text: &str| {
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preset_stands_behind_its_sign() {
+    fn a_preset_has_an_at_sign_before_its_name() {
         assert!("@Python".parse::<RuleItem>().is_err());
         assert!("@".parse::<RuleItem>().is_err());
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Secrets of the node that are put into requests on their way out, so that no container holds them.
+//! Secrets of the node, added to requests on the way out, so that no container holds them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,19 +20,19 @@ const LONGEST_NAME: usize = 40;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "WrittenSecret", into = "WrittenSecret")]
 pub struct NodeSecret {
-    /// What it is called.
+    /// Its name.
     pub name: SecretName,
-    /// Where its value is.
+    /// The source of its value.
     pub source: SecretSource,
-    /// Whose containers use it.
+    /// The policies whose containers use it.
     pub policies: BTreeSet<PolicyName>,
     /// The requests that get it.
     pub requests: BTreeSet<RequestRule>,
-    /// The place in a request that it is put into.
+    /// The place in the request.
     pub place: SecretPlace,
-    /// The variable in which programs look for it: they get what stands for it.
+    /// The variable in which programs look for it; inside, it holds the placeholder.
     pub env: Option<VariableName>,
-    /// How many requests of one container may get it.
+    /// How many requests of a container may get it.
     pub uses: Option<Count>,
 }
 
@@ -134,19 +134,19 @@ impl From<NodeSecret> for WrittenSecret {
     }
 }
 
-/// Where a secret goes in a request.
+/// The place of a secret in a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SecretPlace {
-    /// Into a field.
+    /// In a header field.
     Header(SecretHeader),
-    /// It is the password of this user (RFC 7617).
+    /// As the password of this user (RFC 7617).
     Basic(BasicUser),
-    /// It is this parameter of the query.
+    /// As this parameter of the query.
     Query(QueryName),
 }
 
 impl SecretPlace {
-    /// Whether two secrets would be in one place.
+    /// Whether two secrets have the same place.
     pub fn is_also(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Query(one), Self::Query(other)) => one == other,
@@ -154,7 +154,7 @@ impl SecretPlace {
         }
     }
 
-    /// The field that is its place or has it.
+    /// The header field that contains it.
     pub fn field(&self) -> Option<&str> {
         match self {
             Self::Header(header) => Some(header.name()),
@@ -164,7 +164,7 @@ impl SecretPlace {
     }
 }
 
-/// In words: the field, or the parameter.
+/// In words: the header field, or the parameter.
 impl fmt::Display for SecretPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -176,7 +176,8 @@ impl fmt::Display for SecretPlace {
 }
 
 text_type! {
-    /// The user whose password a secret is: visible ASCII without a colon (RFC 7617, section 2), at most 100 characters.
+    /// The user whose password is the secret: visible ASCII without colon (RFC 7617, section 2), at most 100
+    /// characters.
     BasicUser,
     "a user's name: visible ASCII without ':', at most 100 characters, such as x-access-token",
     |text| {
@@ -186,7 +187,7 @@ text_type! {
 }
 
 text_type! {
-    /// The parameter of a query that is a secret: letters, digits, hyphens, underscores and dots, at most 100.
+    /// The query parameter that is the secret: letters, digits, hyphens, underscores and dots, at most 100.
     QueryName,
     "the name of a parameter of a query: letters, digits, '-', '_' and '.', at most 100",
     |text| {
@@ -196,12 +197,12 @@ text_type! {
 }
 
 impl NodeSecret {
-    /// What stands for it inside.
+    /// The placeholder inside.
     pub fn placeholder(&self) -> String {
         format!("agentbox-secret-{}", self.name)
     }
 
-    /// The host and port of each of its requests; an error where one names no single host, or is sent in the clear.
+    /// The host and port of each of its requests. An error if a request has no single host, or is sent in the clear.
     pub fn places(&self) -> Result<BTreeSet<(Host, u16)>, String> {
         let Self { name, requests, .. } = self;
         if requests.is_empty() || self.policies.is_empty() {
@@ -238,7 +239,7 @@ text_type! {
     }
 }
 
-/// The field that a secret is put into: `NAME: TEXT{}TEXT`, in which `{}` is the secret.
+/// The header field of a secret: `NAME: TEXT{}TEXT`, where `{}` is the secret.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SecretHeader {
@@ -247,7 +248,7 @@ pub struct SecretHeader {
     after: String,
 }
 
-/// Fields that say what a request is, or that a server may take instead of it.
+/// Fields that frame or describe a request, or that a server may accept instead of the secret's own field.
 const NEVER: [&str; 15] = [
     "host",
     "connection",
@@ -272,7 +273,7 @@ impl SecretHeader {
         &self.name
     }
 
-    /// The field's value with this secret.
+    /// The field's value with this secret in it.
     pub fn value(&self, secret: &str) -> String {
         format!("{}{secret}{}", self.before, self.after)
     }
@@ -438,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_goes_to_single_hosts_by_tls() {
+    fn a_secret_goes_only_to_single_hosts_by_tls() {
         let secret = |request: &str| NodeSecret {
             name: "model".parse().unwrap(),
             source: SecretSource::File("/etc/agentbox/model".parse().unwrap()),

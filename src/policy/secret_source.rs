@@ -1,4 +1,4 @@
-//! Where the value of a secret comes from: a file of the node, or a Secret of the container's own pod.
+//! The source of a secret's value: a file of the node, or a Secret of the container's own pod.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use super::HostPath;
 use super::text::{ValueError, string_form};
 
-/// Where the value of a secret is, in the first line.
+/// Where to read a secret's value, from the first line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SecretSource {
-    /// A file of the node; root's alone.
+    /// A file of the node, readable by root only.
     File(HostPath),
-    /// A key of a Secret that is a volume of the container's own pod.
+    /// A key of a Secret that is mounted as a volume of the container's own pod.
     Volume(VolumeKey),
 }
 
@@ -47,7 +47,7 @@ impl FromStr for VolumeKey {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
-        // As Kubernetes has them: a DNS label, and the key of a Secret, which never begins with two dots.
+        // The syntax of Kubernetes: a DNS label, and the key of a Secret, which never begins with two dots.
         let label = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
         let plain = |b: u8| b.is_ascii_alphanumeric() || [b'-', b'_', b'.'].contains(&b);
         match text.split_once('/') {

@@ -1,4 +1,4 @@
-//! Everything that has a say in a container's policy, and what applies in the end.
+//! All inputs of a container's policy, and the result.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,29 +11,29 @@ use super::{
     NodeConfig, NodeSecret, Policy, PolicyName, Upstream, WrapOptions,
 };
 
-/// All that has a say in a container's policy.
+/// All inputs of a container's policy.
 #[derive(Debug, Clone, Copy)]
 pub struct Sources<'a> {
-    /// The container's annotations, those of others too.
+    /// The container's annotations, with those of other programs.
     pub annotations: &'a BTreeMap<String, String>,
     /// `--policy NAME`.
     pub flag: Option<&'a str>,
     /// The node's file.
     pub node: &'a NodeConfig,
-    /// The node's policy files, name (without `.toml`) -> text. One replaces the built-in policy of its name.
+    /// The node's policy files, name (without `.toml`) -> text. A file replaces the built-in policy of its name.
     pub files: &'a BTreeMap<String, String>,
-    /// The node's presets, name (without `.toml`) -> text. One replaces the built-in preset of its name.
+    /// The node's presets, name (without `.toml`) -> text. A file replaces the built-in preset of its name.
     pub presets: &'a BTreeMap<String, String>,
-    /// Whether there is a system call of this name.
+    /// Whether a system call of this name exists.
     pub known_syscall: fn(&str) -> bool,
-    /// Who asks for what the annotations say.
+    /// Who made the requests in the annotations.
     pub asker: Asker,
-    /// What the person says who runs `wrap`.
+    /// The requests of the user of `wrap`.
     pub asked: &'a WrapOptions,
 }
 
 impl<'a> Sources<'a> {
-    /// With what the person says who runs `wrap`, if that is where the container comes from.
+    /// Adds the requests of the user of `wrap`, if the container comes from there.
     pub fn asked_by_wrap(self, asked: &'a WrapOptions) -> Self {
         let asker = match asked.is_empty() {
             true => self.asker,
@@ -47,73 +47,73 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// Who asks for fields of a policy.
+/// Who requests fields of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asker {
-    /// A container's annotations: they need leave to loosen.
+    /// A container's annotations: they need permission to loosen.
     Container,
-    /// Root on the node by `update`, or the person who runs `wrap`: the ceilings alone limit that.
+    /// Root on the node by `update`, or the user of `wrap`: only the ceilings limit them.
     Operator,
 }
 
-/// What applies to a container.
+/// The result for a container.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Selection {
     /// No walls: the spec as the engine wrote it.
     Unconfined {
-        /// Who chose that.
+        /// Who chose this.
         chosen_by: Origin,
     },
     /// These walls.
     Policy(Box<ResolvedPolicy>),
 }
 
-/// A policy, and where each of its values came from.
+/// A policy, with the origin of each value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ResolvedPolicy {
-    /// What is asked for.
+    /// The effective policy.
     pub policy: Policy,
-    /// What its file says of it.
+    /// The description in its file.
     pub description: Option<String>,
-    /// Which mount is the workspace, where an annotation says so.
+    /// The mount that is the workspace, if an annotation names it.
     pub workspace: Option<GuestPath>,
     /// Who chose the policy.
     pub chosen_by: Origin,
-    /// Where the value of each field came from: all fields are here.
+    /// The origin of each field's value; complete.
     pub origins: BTreeMap<Field, Origin>,
-    /// What limited it.
+    /// The policies that limit it.
     pub ceilings: Vec<Ceiling>,
-    /// What each of those lets network.allow have, in the same order.
+    /// What each of them allows in network.allow, in the same order.
     pub network_limits: Vec<NetworkLimit>,
-    /// What the ceilings say.
+    /// The ceilings' policies.
     #[serde(default)]
     pub limits: Vec<Policy>,
-    /// What annotations may ask for beyond the policy that was chosen.
+    /// What annotations may request beyond the chosen policy.
     pub leave: Loosening,
-    /// What else bounds the container besides `policy.limits`: of all, the smallest holds. They cannot always be compared
-    /// without the node.
+    /// Other bounds of the container besides `policy.limits`. The smallest of all applies; without the node they cannot
+    /// always be compared.
     #[serde(default)]
     pub bounds: Vec<Limits>,
-    /// What this node allows beyond any policy.
+    /// The node's permissions beyond any policy.
     pub node_allow: NodeAllow,
-    /// The proxy that this node reaches the internet through.
+    /// The proxy through which this node reaches the internet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream: Option<Upstream>,
-    /// The policy that is only reported on.
+    /// The policy to try without enforcing it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audited: Option<AuditOutcome>,
-    /// What this node calls the networks of its cluster.
+    /// The networks of this node's cluster.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub services: BTreeSet<NetworkPrefix>,
-    /// Fields of requests that this node sends on besides the known ones.
+    /// Header fields that this node passes on besides the known ones.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub request_fields: BTreeSet<FieldPattern>,
     /// The node's secrets for containers of this policy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<NodeSecret>,
-    /// The node's honey values for containers of this policy.
+    /// The node's honeytokens for containers of this policy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub honey: Vec<HoneyValue>,
 }
@@ -122,14 +122,14 @@ pub struct ResolvedPolicy {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Loosening {
-    /// All that is within the ceilings: somebody set one.
+    /// Everything within the ceilings: an operator set one.
     UpToCeilings,
-    /// These fields, up to the ceilings.
+    /// These fields, within the ceilings.
     Fields(BTreeSet<Field>),
 }
 
 impl Loosening {
-    /// Whether it has this field.
+    /// Whether it includes this field.
     pub(super) fn has(&self, field: Field) -> bool {
         match self {
             Self::UpToCeilings => true,
@@ -155,7 +155,7 @@ impl fmt::Display for Ceiling {
     }
 }
 
-/// Where something came from.
+/// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
@@ -163,21 +163,21 @@ pub enum Origin {
     Annotation(String),
     /// `--policy`.
     Flag,
-    /// Another option of `wrap`, as it was typed.
+    /// Another option of `wrap`, as typed.
     Option(String),
-    /// A setting of a file of the person who runs `wrap`: `NAME of PATH`.
+    /// A setting in a file of the user of `wrap`: `NAME of PATH`.
     Setting(String),
-    /// A policy file of the person who runs `wrap`, by its path.
+    /// A policy file of the user of `wrap`, by its path.
     OwnFile(String),
     /// The node's file.
     Node,
-    /// Nobody said anything.
+    /// The default.
     Default,
-    /// A policy that is part of the program.
+    /// A built-in policy.
     Builtin(PolicyName),
     /// A policy file of the node.
     File(PolicyName),
-    /// A ceiling, which is tighter than the policy that was chosen.
+    /// A ceiling that is tighter than the chosen policy.
     Ceiling(PolicyName),
     /// `update`, while the container ran.
     Update,

@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::text::{ValueError, string_form};
 
-/// The units, largest first, so that the first that divides is the shortest way to write a size.
+/// The units, largest first. The first one that divides a size gives its shortest form.
 const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
 /// An amount from 1 MiB to 64 GiB, written `16MiB`.
 ///
-/// Bounded so that neither a tmpfs too small to hold a file nor one that no machine can back gets past the parser.
+/// The bounds refuse a tmpfs that is too small to hold a file or too large for any machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ByteSize(u64);
@@ -61,7 +61,7 @@ impl fmt::Display for ByteSize {
     }
 }
 
-/// Bytes in the largest unit that divides them.
+/// Prints bytes in the largest unit that divides them.
 pub(super) fn write(f: &mut fmt::Formatter<'_>, bytes: u64) -> fmt::Result {
     let (name, unit) = UNITS
         .iter()

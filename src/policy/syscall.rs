@@ -1,6 +1,6 @@
-//! Names of system calls, as a policy spells them, and how a ceiling limits them.
+//! Names of system calls in policies, and how a ceiling limits them.
 //!
-//! A name is checked by its grammar alone; the caller of [`super::resolve`] has the table of names.
+//! Only the syntax of a name is checked here; the caller of [`super::resolve`] has the table of names.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ text_type! {
     }
 }
 
-/// System calls: those that the ceiling allows itself, and those that it lets be allowed.
+/// System calls: those that the ceiling allows itself, and those in its `limit`.
 pub(super) struct CallsOf;
 
 impl CeilingRule<BTreeSet<SyscallName>> for CallsOf {
@@ -42,7 +42,7 @@ impl CeilingRule<BTreeSet<SyscallName>> for CallsOf {
     }
 }
 
-/// Calls that a policy lets be allowed where it is a ceiling.
+/// Calls in the `limit` of a policy.
 pub(super) struct LimitedCallsOf;
 
 impl CeilingRule<BTreeSet<SyscallName>> for LimitedCallsOf {
@@ -68,7 +68,7 @@ impl CeilingRule<BTreeSet<SyscallName>> for LimitedCallsOf {
     }
 }
 
-/// A profile of system calls. What `debug` adds, a ceiling may let be allowed call by call.
+/// A profile of system calls. A ceiling may instead allow single calls of those that `debug` adds.
 pub(super) struct ProfileOf;
 
 impl CeilingRule<SyscallProfile> for ProfileOf {
@@ -96,7 +96,7 @@ fn most_profile(most: SyscallProfile, ceiling: &Policy) -> SyscallProfile {
     }
 }
 
-/// The calls that a ceiling lets be allowed.
+/// The calls that are within a ceiling.
 fn calls_within(ceiling: &Syscalls) -> BTreeSet<SyscallName> {
     ceiling.allow.union(&ceiling.limit).cloned().collect()
 }
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_names_and_nothing_else() {
+    fn only_names_are_accepted() {
         for good in ["read", "_llseek", "clone3", "rt_sigtimedwait_time64"] {
             assert_eq!(good.parse::<SyscallName>().unwrap().as_str(), good);
         }

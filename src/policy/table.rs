@@ -1,12 +1,11 @@
 //! The table of a policy's fields. A row has, in this order:
 //!
-//! 1. what the field means, as docs/policy.md says it: these comments are that page's text,
-//! 2. its name in Rust, its type ([`super::value::Value`]), and its name outside,
-//! 3. how a ceiling limits it ([`super::ceiling_rule`]),
-//! 4. who sets it: `Annotated` by files and by annotations, `FilesAlone` by files.
+//! 1. the field's meaning; docs/policy.md has these comments as its text, 2. its name in Rust, its type
+//! ([`super::value::Value`]), and its name in policies, 3. how a ceiling limits it ([`super::ceiling_rule`]), 4. who
+//! sets it: `Annotated` by files and by annotations, `FilesAlone` by files.
 //!
-//! `super::rows::fields!` makes of it the policy and its parts, what a file and an annotation may say, how one overlays
-//! another, the comparison with a ceiling, and the tables of docs/policy.md.
+//! `super::rows::fields!` generates from it the policy and its groups, their parsers, how one file overlays another,
+//! the comparison with a ceiling, and the tables of docs/policy.md.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +23,7 @@ use super::{
 };
 
 fields! {
-    /// The filesystem wall: what of the file system is seen and written.
+    /// The filesystem wall: which files are visible and writable.
     Filesystem in filesystem, written FilesystemFields {
         /// The image's files: read-only, an ephemeral overlay, or [the engine's
         /// layer](operator.md#what-writes-leave-behind).
@@ -38,7 +37,7 @@ fields! {
 
         /// Memory; the [scratch disk](operator.md#what-writes-leave-behind), else up to 1 GiB of memory; the scratch
         /// disk or an error.
-        // It gives the workload nothing: `scratch` bounds it wherever it lies.
+        // Grants the workload nothing: `scratch` limits the size in either place.
         scratch_on: ScratchOn = FilesystemScratchOn "filesystem.scratch-on", NoCeiling, Annotated;
 
         /// Access to the workspace.
@@ -52,7 +51,7 @@ fields! {
 
         /// Root's files get the [directory's owner](#who-owns-what-root-makes): never; in the workspace if possible;
         /// in all writable mounts.
-        // It gives the workload nothing: either way it writes the same directories, as one user of the node or another.
+        // Grants the workload nothing: it writes to the same directories, as one user of the node or another.
         idmap: IdMapRule = FilesystemIdmap "filesystem.idmap", NoCeiling, Annotated;
 
         /// Where the workspace can be mounted. Empty: anywhere.
@@ -74,7 +73,7 @@ fields! {
         left_out: LeftOut = FilesystemLeftOut "filesystem.left-out", AtMost, Annotated;
     }
 
-    /// The network wall: what is reached.
+    /// The network wall: which hosts are reachable.
     Network in network, written NetworkFields {
         /// Loopback only; also inbound ports; also the [allowed hosts](network.md).
         mode: NetworkMode = NetworkMode "network.mode", AtMost, Annotated;
@@ -120,7 +119,7 @@ fields! {
         inbound: BTreeSet<InboundPort> = NetworkInbound "network.inbound", PortsOf, Annotated;
     }
 
-    /// The syscall wall, on top of the base rules: which system calls are made.
+    /// The syscall wall, on top of the base rules: which system calls are allowed.
     Syscalls in syscalls, written SyscallsFields {
         /// [Profile](#profiles-of-system-calls) on top of the base rules.
         profile: SyscallProfile = SyscallsProfile "syscalls.profile", ProfileOf, Annotated;
@@ -145,7 +144,7 @@ fields! {
         set_id: SetIdRule = PrivilegesSetId "privileges.set-id", AtMost, Annotated;
     }
 
-    /// What a container may take of the node: the smaller of this and of what the engine says.
+    /// How much of the node a container may use: the smaller of this and the engine's limit.
     #[derive(Copy)]
     Limits in limits, written LimitsFields {
         /// Processes and threads.
@@ -158,22 +157,22 @@ fields! {
         cpus: CpuLimit = LimitsCpus "limits.cpus", WithinBound, Annotated;
     }
 
-    /// What is told of the walls, and to whom.
+    /// What is reported of the walls, and to whom.
     Report in report, written ReportFields {
         /// The workload can read [its last denials](agents.md#refusals).
-        // It gives the workload nothing: each refusal has been said to it already.
+        // Grants the workload nothing: it has seen each denial already.
         denied: Switch = ReportDenied "report.denied", NoCeiling, Annotated;
 
         /// A policy to [try](audit.md#try-a-policy-first): reported, not enforced.
-        // It takes nothing away and gives nothing.
+        // Neither denies nor grants anything.
         audit: AuditedPolicy = ReportAudit "report.audit", NoCeiling, Annotated;
 
         /// [Learn mode](audit.md#learn-the-rules). Needs `allow.learn` of the node's file.
-        // No ceiling: the node's file permits it or not, and what is allowed stays within the ceilings.
+        // No ceiling: the node's file permits it or not, and all that is allowed stays within the ceilings.
         learn: Switch = ReportLearn "report.learn", NoCeiling, FilesAlone;
     }
 
-    /// What annotations may ask of the policy beyond what it says.
+    /// What annotations may request beyond the policy.
     Annotations in annotations, written AnnotationsFields {
         /// Fields that annotations can [loosen](#loosen-with-annotations).
         loosen: BTreeSet<Field> = AnnotationsLoosen "annotations.loosen", NoCeiling, FilesAlone;

@@ -1,6 +1,6 @@
-//! Words that people type: how a wrong one is shown back to them.
+//! Quotes words that someone typed in error messages.
 //!
-//! Everything a container can name is printed escaped and bounded, and what is nearly right gets a "did you mean".
+//! Everything that a container can name is printed escaped and bounded. A near miss gets a "did you mean".
 
 use std::fmt;
 
@@ -12,12 +12,12 @@ const SHOWN: usize = 80;
 /// Longer words get no suggestion: the table below is quadratic.
 const COMPARED: usize = 128;
 
-/// Renders what somebody else wrote: quoted, ASCII only, without control characters, at most about 80 characters.
+/// Quotes untrusted text: ASCII only, without control characters, at most about 80 characters.
 pub fn shown(value: &str) -> String {
     shown_within(value, SHOWN)
 }
 
-/// The same with another bound, for what stands beside the word that is wrong.
+/// The same with another bound, for text next to the wrong word.
 pub(super) fn shown_within(value: &str, most: usize) -> String {
     let mut out = String::from("\"");
     for character in value.chars() {
@@ -31,10 +31,10 @@ pub(super) fn shown_within(value: &str, most: usize) -> String {
     out
 }
 
-/// The most characters that a message on one line has. People read it in what an engine prints around it.
+/// The most characters of a one-line message. Engines print their own text around it.
 pub const MESSAGE: usize = 300;
 
-/// A message of a library that may quote a person's text: bounded, and without control characters.
+/// A library's message that may quote untrusted text: bounded, without control characters.
 pub(super) fn printable(message: &str) -> String {
     let mut out = String::new();
     for character in message.chars().take(400) {
@@ -47,8 +47,8 @@ pub(super) fn printable(message: &str) -> String {
     bounded(&out, 205)
 }
 
-/// The text, or its beginning and its end if it is longer than the bound: the first words give the fault, and the last
-/// ones the remedy, or words that engines look for.
+/// The text, or its beginning and its end if it is too long. The first words give the fault; the last ones the remedy,
+/// or words that engines look for.
 pub fn bounded(text: &str, most: usize) -> String {
     const GAP: &str = " ... ";
     let count = text.chars().count();
@@ -62,7 +62,7 @@ pub fn bounded(text: &str, most: usize) -> String {
     format!("{head}{GAP}{tail}")
 }
 
-/// As many items as fit into about so many characters, and how many more there are; "nothing" where there is none.
+/// As many items as fit into this many characters, and the number of the others; "nothing" for an empty list.
 pub fn few(items: impl IntoIterator<Item = impl fmt::Display>, most: usize) -> String {
     let mut items = items.into_iter();
     let Some(first) = items.next() else {
@@ -85,22 +85,22 @@ pub fn few(items: impl IntoIterator<Item = impl fmt::Display>, most: usize) -> S
     }
 }
 
-/// A word that is not what its place takes.
+/// A wrong word.
 ///
-/// `value` is rendered by [`shown`] already, so the whole error may be printed anywhere.
+/// `value` is already rendered by [`shown`], so the whole error is safe to print.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{value} is not {allowed}{}", DidYouMean(suggestion.as_deref()))]
 pub struct ValueError {
-    /// What was given, escaped and bounded.
+    /// The wrong word, escaped and bounded.
     pub value: String,
-    /// What would have been right, as the end of the sentence "this is not ...".
+    /// The allowed values, as the end of the sentence "this is not ...".
     pub allowed: String,
-    /// The nearest right word, where one is near.
+    /// The nearest allowed word, if there is a near one.
     pub suggestion: Option<String>,
 }
 
 impl ValueError {
-    /// For a place that follows a grammar.
+    /// For a value with a grammar.
     pub(super) fn grammar(value: &str, allowed: &str) -> Self {
         Self {
             value: shown(value),
@@ -109,7 +109,7 @@ impl ValueError {
         }
     }
 
-    /// For a place that takes one of a few words.
+    /// For a value that is one of a few words.
     pub(super) fn one_of<'a>(value: &str, words: impl IntoIterator<Item = &'a str>) -> Self {
         let words: Vec<&str> = words.into_iter().collect();
         Self {
@@ -120,7 +120,7 @@ impl ValueError {
     }
 }
 
-/// The end of a message: nothing, or the word that was probably meant.
+/// The end of a message: empty, or the word that was probably meant.
 pub(super) struct DidYouMean<'a>(pub Option<&'a str>);
 
 impl fmt::Display for DidYouMean<'_> {
@@ -132,7 +132,7 @@ impl fmt::Display for DidYouMean<'_> {
     }
 }
 
-/// The candidate that differs least from `word`, if it differs by at most a third.
+/// The candidate closest to `word`, if it differs by at most a third.
 pub(super) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -149,7 +149,7 @@ pub(super) fn nearest<'a>(
         .map(|(_, candidate)| candidate)
 }
 
-/// Edits (insert, remove, replace, swap two neighbours) that lead from one word to the other.
+/// Edits (insert, remove, replace, swap two neighbours) between two words.
 pub(super) fn distance(from: &str, to: &str) -> usize {
     let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
     let mut before: Vec<usize> = Vec::new();
@@ -169,7 +169,7 @@ pub(super) fn distance(from: &str, to: &str) -> usize {
     above[to.len()]
 }
 
-/// Serde for a type that is a string outside: parsed on the way in, canonical on the way out.
+/// Serde for a type that is serialized as a string: parsed on input, canonical on output.
 macro_rules! string_form {
     ($name:ty) => {
         impl TryFrom<String> for $name {
@@ -189,8 +189,8 @@ macro_rules! string_form {
 }
 pub(super) use string_form;
 
-/// A newtype of a text: its printer and its form outside. With the end of "this is not ..." and a test of the text, its parser too;
-/// without, the type has one of its own, which may change the text.
+/// A newtype of a text, with its printer and serde. With the end of "this is not ..." and a test of the text, its
+/// parser too; without, the type has a parser of its own, which may change the text.
 macro_rules! text_type {
     ($(#[$meta:meta])* $name:ident) => {
         $(#[$meta])*
@@ -283,8 +283,8 @@ macro_rules! words {
 }
 pub(super) use words;
 
-/// Without control characters and characters that turn or hide their neighbours: a message may have text of a hostile
-/// image or workload.
+/// Escapes control characters, and characters that reorder or hide their neighbours: a message may contain text of a
+/// hostile image or workload.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -296,27 +296,27 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// The same of JSON, which stays the same JSON: serde_json leaves DEL, C1 and all above as they are. These stand in its strings
-/// alone.
+/// The same for JSON, with the same meaning. serde_json leaves DEL, C1 and all above unescaped; they occur only in
+/// strings.
 pub fn escape_json(json: &str) -> String {
     use std::fmt::Write as _;
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
-        // A line's end is the form's own: in a string it is escaped already.
+        // An end of line is part of the layout: within a string, it is already escaped.
         if c == '\n' || !is_treacherous(c) {
             escaped.push(c);
             continue;
         }
         for unit in c.encode_utf16(&mut [0; 2]) {
-            // A String takes everything.
+            // Writing to a String never fails.
             let _always = write!(escaped, "\\u{unit:04x}");
         }
     }
     escaped
 }
 
-/// Characters that a terminal obeys (C0, DEL, C1), ends of lines, changes of the writing direction (CVE-2021-42574),
-/// and invisible ones.
+/// Characters that a terminal obeys (C0, DEL, C1), line ends, changes of the writing direction (CVE-2021-42574), and
+/// invisible characters.
 pub(crate) fn is_treacherous(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_in_a_message_is_as_long_as_a_person_reads() {
+    fn a_list_in_a_message_is_bounded() {
         assert_eq!(few([""; 0], 20), "nothing");
         assert_eq!(few(["a", "b"], 20), "a, b");
         assert_eq!(
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn suggests_only_what_is_near() {
+    fn suggests_only_near_words() {
         let words = ["none", "local"];
         assert_eq!(nearest("Local", words), Some("local"));
         assert_eq!(nearest("lcoal", words), Some("local"));

@@ -1,7 +1,7 @@
-//! The node's way out through a company's HTTP proxy.
+//! The node's way to the internet through a company's HTTP proxy.
 //!
-//! Credentials are a [`Secret`], which no `Debug` and no error shows. Saved and explained is an [`Upstream`], without
-//! credentials.
+//! Credentials are a [`Secret`], which no `Debug` and no error shows. An [`Upstream`], without credentials, is saved
+//! and explained.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,7 +13,7 @@ use super::request::FieldPattern;
 use super::text::{ValueError, words};
 use super::{Host, HostPath, NetworkPrefix};
 
-/// What the URL must look like. A wrong one is not shown: it may hold a password.
+/// What the URL must look like. Errors do not show a wrong one: it may contain a password.
 const GRAMMAR: &str = "http://HOST:PORT or http://USER:PASSWORD@HOST:PORT, or either with https://, with %XX for any byte \
                        of user and password that is not a letter or a digit";
 /// The longest user name and password together (RFC 7617 sets no limit, proxies do).
@@ -25,15 +25,15 @@ const LONGEST: usize = 1024;
 pub struct NodeNetwork {
     /// The HTTP proxy that every connection to the internet goes through.
     pub upstream_proxy: Option<ProxyUrl>,
-    /// A file with `USER:PASSWORD` in its first line, that root alone reads.
+    /// A file with `USER:PASSWORD` in its first line, readable by root only.
     pub upstream_credentials: Option<HostPath>,
     /// Who resolves names.
     pub upstream_names: UpstreamNames,
-    /// Certificates (PEM) that the proxy's own may be signed by, beside those that the node trusts in any case.
+    /// CA certificates (PEM) for the proxy's certificate, besides those that the node trusts anyway.
     pub upstream_trust_roots: Option<HostPath>,
-    /// The networks of the cluster's pods and Services, where rules `service:` may lead: addresses and prefixes, no names.
+    /// The networks of the cluster's pods and Services, where `service:` rules may lead: addresses and prefixes.
     pub services: BTreeSet<NetworkPrefix>,
-    /// Fields of requests that are sent on besides those of `policies/fields.toml`.
+    /// Header fields that are passed on besides those of `policies/fields.toml`.
     pub request_fields: BTreeSet<FieldPattern>,
 }
 
@@ -41,10 +41,10 @@ words! {
     /// Who resolves the names that go through an upstream proxy.
     #[derive(Default)]
     UpstreamNames {
-        /// The sidecar, which looks at each address and asks the proxy for the one that it has looked at.
+        /// The sidecar. It checks each address and asks the proxy for the checked one.
         #[default]
         Vetted = "vetted",
-        /// The proxy: nobody on the node sees where a name leads.
+        /// The proxy. Nothing on the node sees where a name leads.
         Proxy = "proxy",
     }
 }
@@ -53,21 +53,21 @@ words! {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct ProxyUrl {
-    /// Whether it is spoken to by TLS (RFC 9110, section 4.2.2).
+    /// Whether to use TLS to the proxy (RFC 9110, section 4.2.2).
     pub tls: bool,
     /// Its name or address.
     pub host: Host,
     /// Its port.
     pub port: u16,
-    /// Who we are to it.
+    /// Our credentials.
     pub credentials: Option<Secret>,
 }
 
-/// An upstream proxy without its credentials: what is planned, saved and explained.
+/// An upstream proxy without its credentials: planned, saved and explained.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Upstream {
-    /// Whether it is spoken to by TLS.
+    /// Whether to use TLS to the proxy.
     #[serde(default)]
     pub tls: bool,
     /// Its name or address.
@@ -78,7 +78,7 @@ pub struct Upstream {
     pub names: UpstreamNames,
 }
 
-/// `USER:PASSWORD`. It has no `Display`, and its `Debug` says nothing.
+/// `USER:PASSWORD`. It has no `Display`, and its `Debug` shows nothing.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
@@ -121,7 +121,7 @@ impl NodeNetwork {
         })
     }
 
-    /// What is wrong with the fields together.
+    /// Why the fields contradict each other, if they do.
     pub fn contradiction(&self) -> Option<&'static str> {
         match &self.upstream_proxy {
             None if self.upstream_credentials.is_some() => {
@@ -212,7 +212,7 @@ fn percent_decoded(text: &str) -> Option<String> {
                 let mut digit = || char::from(bytes.next()?).to_digit(16);
                 out.push(u8::try_from(digit()? * 16 + digit()?).ok()?);
             }
-            // Delimiters of a URL (RFC 3986, section 2.2) mean that something else was meant.
+            // Unescaped delimiters of a URL (RFC 3986, section 2.2) are a mistake.
             b'/' | b'?' | b'#' | b'@' | b':' | b'[' | b']' | b' ' => return None,
             other => out.push(other),
         }
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_adds_fields_of_requests() {
+    fn a_node_can_add_header_fields() {
         let network = |text: &str| toml::from_str::<NodeNetwork>(text);
         let fields = network("request-fields = [\"X-Acme-Trace\", \"x-corp-*\"]").unwrap();
         let fields: Vec<String> = fields
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_a_proxy_and_a_password_is_never_shown() {
+    fn other_texts_are_refused_and_no_password_is_shown() {
         for text in [
             "proxy.example:3128",
             "https//me:hunter2@proxy.example:3128",

@@ -1,4 +1,4 @@
-//! The value of a field: as people write it, and as a policy has it.
+//! The value of a field: in files and annotations, and in a policy.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,25 +17,25 @@ use super::{
 pub(super) type Expand<'a> =
     dyn Fn(&PresetName, Field) -> Result<BTreeSet<EgressRule>, PolicyError> + 'a;
 
-/// The value of a field in a whole policy.
+/// The value of a field in a complete policy.
 pub(super) trait Value: Sized {
-    /// What one file or one annotation says of it.
+    /// The value in one file or one annotation.
     type Written;
 
-    /// Puts what somebody wrote on top of what their base says.
+    /// Puts an author's value over the base's.
     fn put(written: Self::Written, slot: &mut Option<Self::Written>);
 
-    /// The value itself, with presets spelled out.
+    /// The value itself, with presets expanded.
     fn complete(
         written: Self::Written,
         field: Field,
         presets: &Expand<'_>,
     ) -> Result<Self, PolicyError>;
 
-    /// The value as somebody writes it who says all of it.
+    /// The value as a complete one in a file.
     fn written(self) -> Self::Written;
 
-    /// Which values there are, for docs/policy.md: what the error about any other one says.
+    /// The possible values, for docs/policy.md: the text of the error about any other.
     #[cfg(test)]
     fn values() -> String;
 
@@ -44,7 +44,7 @@ pub(super) trait Value: Sized {
     fn shown(&self) -> String;
 }
 
-/// A value, or an item of a list, that a policy holds as it is written. `words!` implements this trait.
+/// A value, or an item of a list, that is the same in files and in a policy. `words!` implements this trait.
 pub(super) trait PlainValue: FromStr<Err = ValueError> + fmt::Display {}
 
 impl<T: PlainValue> Item for T {}
@@ -114,7 +114,7 @@ impl<T: PlainValue + Ord> Value for BTreeSet<T> {
     }
 }
 
-/// Rules are written as they are, or by the name of a preset.
+/// Files have rules, or names of presets.
 impl Value for BTreeSet<EgressRule> {
     type Written = WrittenList<RuleItem>;
 
@@ -153,7 +153,7 @@ impl Value for BTreeSet<EgressRule> {
     }
 }
 
-/// What the parser says that it takes.
+/// The values that the parser's error names as allowed.
 #[cfg(test)]
 fn allowed<T: FromStr<Err = ValueError>>() -> String {
     // No value has a control character.

@@ -1,13 +1,13 @@
-//! Values of fields that are one of a few words. The order in each list is the order from least to most.
+//! Fields whose value is one of a few words. Each list is ordered from least to most.
 
 use super::text::words;
 
 words! {
-    /// What becomes of writes to the image's files.
+    /// What happens to writes to the image's files.
     RootAccess {
         /// They are refused.
         ReadOnly = "read-only",
-        /// They go to an overlay that is thrown away.
+        /// They go to an overlay that is discarded.
         Ephemeral = "ephemeral",
         /// They go to the engine's writable layer of this container.
         Engine = "engine",
@@ -15,7 +15,7 @@ words! {
 }
 
 words! {
-    /// A directory, or the one that stands for it in this container, that can be made ephemeral.
+    /// A directory, or the container's equivalent of it, that can be ephemeral.
     EphemeralDir {
         /// `/tmp`.
         Tmp = "tmp",
@@ -25,37 +25,37 @@ words! {
         Var = "var",
         /// `/run`.
         Run = "run",
-        /// The user's home directory, empty at first, of which nothing can be executed.
+        /// The user's home directory, initially empty, without execution.
         EmptyHome = "empty-home",
     }
 }
 
 words! {
-    /// Where what is thrown away lies until then.
+    /// Where discarded data is stored until then.
     ScratchOn {
-        /// In memory, as the container's.
+        /// In memory, counted as the container's.
         Memory = "memory",
-        /// On disk, or in memory where the node cannot.
+        /// On disk; in memory if the node has no scratch disk.
         Auto = "auto",
-        /// On disk; where the node cannot, the container is refused.
+        /// On disk; if the node has no scratch disk, the container is refused.
         Disk = "disk",
     }
 }
 
 words! {
-    /// What may be done with a mount.
+    /// Access to a mount.
     Access {
-        /// It is not there.
+        /// Not mounted.
         None = "none",
-        /// It is read.
+        /// Read only.
         ReadOnly = "read-only",
-        /// It is read and written.
+        /// Read and write.
         ReadWrite = "read-write",
     }
 }
 
 words! {
-    /// What becomes of binds and volumes other than the workspace.
+    /// What happens to binds and volumes other than the workspace.
     MountRule {
         /// They are not mounted.
         Drop = "drop",
@@ -67,29 +67,29 @@ words! {
 }
 
 words! {
-    /// Whose on the node the files are that root makes in a mount.
+    /// Which user of the node owns the files that root creates in a mount.
     IdMapRule {
-        /// Root's.
+        /// Root.
         Off = "off",
-        /// In the workspace its owner's, where the file system can map ids.
+        /// The owner of the workspace in it, if the file system can map ids.
         Auto = "auto",
-        /// In every writable mount its owner's; where the file system cannot, the container is refused.
+        /// Each writable mount's owner; if the file system cannot map ids, the container is refused.
         On = "on",
     }
 }
 
 words! {
-    /// What becomes of a mount that is too large to be searched.
+    /// What happens to a mount that is too large to search.
     SearchRule {
         /// The container is refused.
         Complete = "complete",
-        /// It gets the mount, with what was found masked.
+        /// It is mounted, with the credentials found so far masked.
         Partial = "partial",
     }
 }
 
 words! {
-    /// What becomes of a pod's volume with what is secret.
+    /// What happens to a pod's volume with secrets.
     SecretRule {
         /// It is not mounted.
         Drop = "drop",
@@ -99,21 +99,21 @@ words! {
 }
 
 words! {
-    /// What becomes of a container that asked for a mount and does not get it.
+    /// What happens to a container that does not get a mount that it requested.
     LeftOut {
         /// It is refused.
         Refuse = "error",
-        /// It starts without; `explain` names the mount.
+        /// It starts without the mount; `explain` names it.
         Report = "report",
     }
 }
 
 words! {
-    /// How far a connection gets.
+    /// Which connections are possible.
     NetworkMode {
-        /// An interface `lo` and nothing else.
+        /// Only an interface `lo`.
         None = "none",
-        /// The same, and the inbound ports that the policy names.
+        /// The same, and the policy's inbound ports.
         Local = "local",
         /// What the policy's rules allow, through the sidecar.
         Allowlist = "allowlist",
@@ -121,29 +121,29 @@ words! {
 }
 
 words! {
-    /// What becomes of a connection to a name that no rule names.
+    /// What happens to a connection to a name without a rule.
     OnUnknown {
         /// It is refused.
         Deny = "deny",
-        /// It waits until a person decides, within the ceiling.
+        /// It waits for approval, within the ceiling.
         Ask = "ask",
     }
 }
 
 words! {
-    /// How requests to a host are seen of which nothing but requests is allowed.
+    /// How requests to a host with only request rules are read.
     TlsWay {
-        /// In plain HTTP alone: TLS to it is refused.
+        /// Plain HTTP only: TLS to the host is refused.
         Pass = "pass",
-        /// Within TLS too, which is opened for that.
+        /// Also within TLS, which the sidecar opens.
         Open = "open",
     }
 }
 
 words! {
-    /// Which rules for system calls stand on the base rules.
+    /// Rules for system calls on top of the base rules.
     SyscallProfile {
-        /// Requests and options by short lists, no memory that is written and then executed.
+        /// Short lists of requests and options; memory cannot be written and then executed.
         Paranoid = "paranoid",
         /// The base rules: the calls of ordinary programs.
         Agent = "agent",
@@ -153,7 +153,7 @@ words! {
 }
 
 impl SyscallProfile {
-    /// The calls that it allows besides the base rules, as policies/syscalls/debug.toml says it.
+    /// The calls that it allows besides the base rules, from policies/syscalls/debug.toml.
     pub fn adds(self) -> &'static [&'static str] {
         match self {
             Self::Debug => &["process_vm_readv", "process_vm_writev", "ptrace"],
@@ -167,7 +167,7 @@ words! {
     SetIdRule {
         /// They cannot.
         Off = "off",
-        /// They can where none of them can reach the node, but its owner's in a mapped mount.
+        /// They can if no such file can reach the node, apart from those of a mapped mount's owner.
         Auto = "auto",
         /// They can.
         On = "on",

@@ -1,37 +1,37 @@
-//! The envelope: DSSE 1.0 (secure-systems-lab/dsse). What is signed is the payload with its type and both lengths before
-//! them, so that no other text reads as the same bytes.
+//! The envelope: DSSE 1.0 (secure-systems-lab/dsse). The signature covers the payload and its type, each after its
+//! length, so that no other content gives the same bytes.
 
 use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
 
 use super::key::{PublicKey, SigningKey};
 
-/// The type of a payload that is an in-toto statement.
+/// The type of an in-toto payload.
 pub const IN_TOTO: &str = "application/vnd.in-toto+json";
 
 /// A payload and its signatures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Envelope {
-    /// What the payload is.
+    /// The type of the payload.
     pub payload_type: String,
     /// The payload, in base64.
     pub payload: String,
-    /// At least one, where it was signed.
+    /// The signatures, at least one if it was signed.
     pub signatures: Vec<Signature>,
 }
 
 /// One signature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signature {
-    /// [`PublicKey::id`] of the key; a hint, and nothing that is believed.
+    /// [`PublicKey::id`] of the key; a hint that is not trusted.
     #[serde(default)]
     pub keyid: String,
     /// The signature, in base64.
     pub sig: String,
 }
 
-/// Why an envelope is not believed.
+/// Why an envelope is rejected.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EnvelopeError {
@@ -41,7 +41,7 @@ pub enum EnvelopeError {
     /// Its base64 cannot be read.
     #[error("its payload is not base64")]
     NotBase64,
-    /// No signature of this key fits.
+    /// No signature by this key is valid.
     #[error("no signature in it is by this key: it was changed, or another node signed it")]
     NotSigned,
 }
@@ -60,7 +60,7 @@ impl Envelope {
         }
     }
 
-    /// The payload, whoever signed it: good for a comparison, and no proof.
+    /// The payload without checking signatures: for comparisons, not as a proof.
     pub fn payload_of_anybody(&self) -> Result<Vec<u8>, EnvelopeError> {
         if self.payload_type != IN_TOTO {
             return Err(EnvelopeError::Type(
@@ -85,7 +85,7 @@ impl Envelope {
     }
 }
 
-/// What is signed: DSSE's "pre-authentication encoding".
+/// The signed bytes: DSSE's "pre-authentication encoding".
 fn pre_authentication(payload_type: &str, payload: &[u8]) -> Vec<u8> {
     let head = format!(
         "DSSEv1 {} {payload_type} {} ",
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn one_flipped_bit_is_found_wherever_it_is() {
+    fn one_flipped_bit_is_found_anywhere() {
         let key = key();
         let envelope = Envelope::sign(b"{\"exit\":0}", &key);
         let bytes = |text: &str| BASE64.decode(text.as_bytes()).unwrap();
@@ -151,7 +151,7 @@ mod tests {
             envelope.payload_by(&ours.public()),
             Err(EnvelopeError::NotSigned)
         );
-        // A key id that is copied convinces nobody.
+        // A copied key id proves nothing.
         envelope.signatures[0].keyid = ours.public().id();
         assert_eq!(
             envelope.payload_by(&ours.public()),

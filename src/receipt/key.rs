@@ -1,5 +1,5 @@
-//! The node's key and its public half, as PEM files that `openssl pkey` reads: PKCS#8 (RFC 5958) and SubjectPublicKeyInfo
-//! (RFC 8410).
+//! The node's private and public key, as PEM files that `openssl pkey` reads: PKCS#8 (RFC 5958) and
+//! SubjectPublicKeyInfo (RFC 8410).
 
 use data_encoding::BASE64;
 use ring::rand::SecureRandom;
@@ -9,13 +9,13 @@ use rustls::pki_types::{PrivatePkcs8KeyDer, SubjectPublicKeyInfoDer};
 
 use crate::audit::hash;
 
-/// Bytes of a seed and of a public key.
+/// Bytes of a seed, and of a public key.
 const LENGTH: usize = 32;
-/// What stands before the seed in PKCS#8 version 1: RFC 8410, section 7.
+/// The bytes before the seed in PKCS#8 version 1: RFC 8410, section 7.
 const BEFORE_SEED: [u8; 16] = [
     0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
 ];
-/// What stands before the bytes of a public key: RFC 8410, section 4.
+/// The bytes before a public key: RFC 8410, section 4.
 const BEFORE_PUBLIC: [u8; 12] = [
     0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
 ];
@@ -35,13 +35,13 @@ pub enum KeyError {
     NoRandomness,
 }
 
-/// The key that signs.
+/// The private key.
 pub struct SigningKey {
     seed: [u8; LENGTH],
     pair: Ed25519KeyPair,
 }
 
-// A key must not reach a log by way of a panic or a debug line.
+// A key must not reach a log through a panic or a debug line.
 impl std::fmt::Debug for SigningKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "SigningKey({})", self.public().id())
@@ -70,7 +70,7 @@ impl SigningKey {
         Ok(Self { seed, pair })
     }
 
-    /// The private key in PEM: for a file that root alone reads.
+    /// The private key in PEM, for a file that only root can read.
     pub fn to_pem(&self) -> String {
         pem("PRIVATE KEY", &[&BEFORE_SEED[..], &self.seed].concat())
     }
@@ -88,7 +88,7 @@ impl SigningKey {
     }
 }
 
-/// The key that checks.
+/// The key that verifies signatures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PublicKey([u8; LENGTH]);
 
@@ -111,7 +111,7 @@ impl PublicKey {
         pem("PUBLIC KEY", &self.der())
     }
 
-    /// How a key is called in an envelope: the SHA-256 of its SubjectPublicKeyInfo, in hexadecimal digits.
+    /// The key's name in an envelope: the SHA-256 of its SubjectPublicKeyInfo, in hexadecimal digits.
     pub fn id(&self) -> String {
         hash(&self.der())
     }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_ed25519_key_is_refused() {
+    fn other_keys_than_ed25519_are_refused() {
         assert!(matches!(
             SigningKey::from_pem("hello"),
             Err(KeyError::NotPem(_))
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_does_not_show_itself() {
+    fn debug_output_has_no_key() {
         let key = SigningKey::of_seed([7; LENGTH]).unwrap();
         assert_eq!(
             format!("{key:?}"),

@@ -1,13 +1,13 @@
-//! PURE. Receipts: a signed statement of which walls stood around one run, and of the log that was kept of it.
+//! PURE. Receipts: a signed statement about the walls of one run and its kept log.
 //!
-//! The statement is in-toto's (Statement v1), the envelope is DSSE 1.0, the signature Ed25519 (RFC 8032): any verifier of
-//! those reads a receipt, without this program.
+//! The statement is in-toto's (Statement v1), the envelope is DSSE 1.0, the signature is Ed25519 (RFC 8032). Any
+//! verifier for these can check a receipt without this program.
 //!
 //! | file | what it does |
 //! |---|---|
-//! | [`statement`] | what is said of a run |
-//! | [`envelope`] | what is signed of it, and how |
-//! | [`key`] | the node's key, and the public one, as PEM |
+//! | [`statement`] | the content of a receipt |
+//! | [`envelope`] | the signature and what it covers |
+//! | [`key`] | the node's private and public key, as PEM |
 
 pub mod envelope;
 pub mod key;

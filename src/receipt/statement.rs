@@ -1,4 +1,4 @@
-//! What a receipt says: an in-toto Statement v1 whose subjects are the files that were kept of the run.
+//! The content of a receipt: an in-toto Statement v1, whose subjects are the kept files of the run.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::audit::{Context, LogHead, hash};
 
 /// `_type` of the statement.
 const STATEMENT: &str = "https://in-toto.io/Statement/v1";
-/// `predicateType`: the fields of [`RunReceipt`]. It names the format, and nothing is looked up there.
+/// `predicateType`: the fields of [`RunReceipt`]. Only a name for the format; nothing is fetched from there.
 pub const PREDICATE: &str = "https://agentbox.dev/receipt/v1";
 
 /// A statement.
@@ -24,13 +24,13 @@ pub struct Statement {
     pub predicate: RunReceipt,
 }
 
-/// A file, or another thing with a digest.
+/// A file, or another object with a digest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Subject {
     /// The file's name in the directory of the run.
     pub name: String,
-    /// Digests in hexadecimal digits, by their algorithm.
+    /// Digests in hexadecimal digits, by algorithm.
     pub digest: BTreeMap<String, String>,
 }
 
@@ -40,29 +40,29 @@ pub struct Subject {
 pub struct RunReceipt {
     /// Version of agentbox.
     pub version: String,
-    /// The commit that the runtime was built from, or `unknown`: of a tarball, or of a build that is no release.
+    /// The commit that the runtime was built from. `unknown` for a build from a tarball, or outside of a release.
     #[serde(default = "unknown")]
     pub commit: String,
-    /// The kernel's release, as uname(2) has it.
+    /// The kernel's release, as in uname(2).
     pub kernel: String,
-    /// The name of the run's directory: when it began, and the container's id.
+    /// The name of the run's directory: its start time and the container's id.
     pub run: String,
-    /// The container and its policy, with the hash of the policy as it was resolved.
+    /// The container and its policy, with the hash of the resolved policy.
     pub container: Context,
-    /// SHA-256 of the plan: of its JSON in the record. `None` under `unconfined`: there were no walls.
+    /// SHA-256 of the plan's JSON in the record. `None` under `unconfined`: there were no walls.
     pub plan: Option<String>,
     /// The logs.
     pub log: Vec<LogPart>,
-    /// When what happened.
+    /// The times of the run's steps.
     pub times: Times,
-    /// Exit status of the first process as a shell has it, where it is known.
+    /// Exit status of the init process as in a shell, if known.
     pub exit: Option<i32>,
-    /// The last result of `agentbox verify` about the container while it ran; left out where it did not run.
+    /// The last result of `agentbox verify` while the container ran; absent if it was not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<VerifyOutcome>,
 }
 
-/// Where no commit is known.
+/// For an unknown commit.
 pub const UNKNOWN: &str = "unknown";
 
 fn unknown() -> String {
@@ -77,13 +77,13 @@ pub struct VerifyOutcome {
     pub time: String,
     /// `held`, `not-held`, `not-tried` or `not-promised`.
     pub result: String,
-    /// Attempts that a wall held off.
+    /// Attempts that a wall stopped.
     pub held: u64,
-    /// Names of those that succeeded.
+    /// Names of attempts that succeeded.
     pub not_held: Vec<String>,
-    /// Names of those that could not be made.
+    /// Names of attempts that could not be made.
     pub not_tried: Vec<String>,
-    /// SHA-256 of the whole report, `verify.json` of the run.
+    /// SHA-256 of the full report, `verify.json` of the run.
     pub report: String,
 }
 
@@ -91,14 +91,14 @@ pub struct VerifyOutcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LogPart {
-    /// Its last line: that has the hash of the line before, and so stands for all.
+    /// Its last line. Its hash covers all lines before it.
     pub end: LogHead,
-    /// Events by wall and verdict, as `network denied`, folded ones with their number; those of `verify` apart, as
-    /// `verify: network denied`.
+    /// Events by wall and verdict, such as `network denied`. Folded events count with their number; those of `verify`
+    /// are separate, such as `verify: network denied`.
     pub counts: BTreeMap<String, u64>,
 }
 
-/// The run's times (RFC 3339), as far as it has come.
+/// The run's times (RFC 3339), as far as the run has come.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Times {
@@ -106,13 +106,13 @@ pub struct Times {
     pub created: Option<String>,
     /// `start`.
     pub started: Option<String>,
-    /// The end of the first process.
+    /// The end of the init process.
     pub ended: Option<String>,
-    /// When this receipt was made.
+    /// When this receipt was signed.
     pub signed: String,
 }
 
-/// Why a payload is no receipt.
+/// Why a payload is not a receipt.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StatementError {
@@ -125,7 +125,7 @@ pub enum StatementError {
 }
 
 impl Statement {
-    /// The statement of a run about these subjects.
+    /// The statement about a run, with these subjects.
     pub fn new(subject: Vec<Subject>, predicate: RunReceipt) -> Self {
         Self {
             kind: STATEMENT.to_owned(),
@@ -137,7 +137,7 @@ impl Statement {
 
     /// Reads the payload of an envelope.
     pub fn parse(payload: &[u8]) -> Result<Self, StatementError> {
-        // The kind first: another statement's predicate has other fields.
+        // Check the kind first: another statement's predicate has other fields.
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Kind {

@@ -1,9 +1,9 @@
-//! PURE. An empty ext4 file system as bytes, as `mkfs.ext4` would write it, in microseconds. It is one piece at the
-//! beginning, so that a sparse file for it is cheap to make and to throw away.
+//! PURE. An empty ext4 file system as bytes, like `mkfs.ext4` would write it, in microseconds. All written bytes are at
+//! the beginning, so that a sparse file for it is cheap to create and to delete.
 //!
-//! No journal: nothing of it outlives the container. Blocks of 4 KiB, groups of 128 MiB. Only the first group is written;
-//! the kernel works out the bitmaps of the others when it first uses them (`uninit_bg`), and their inode tables are
-//! the file's holes. Layout: Documentation/filesystems/ext4 of the kernel.
+//! No journal: nothing of it outlives the container. Blocks of 4 KiB, groups of 128 MiB. Only the first group is
+//! written. The kernel computes the bitmaps of the others at first use (`uninit_bg`), and their inode tables are holes
+//! of the file. Layout: Documentation/filesystems/ext4 of the kernel.
 
 /// Bytes of a block.
 const BLOCK: usize = 4096;
@@ -14,19 +14,19 @@ const PER_GROUP: u64 = 32_768;
 /// Bytes of an inode.
 const INODE: usize = 256;
 
-/// How many bytes there are for each file.
+/// Bytes per file: sets the number of inodes.
 const PER_FILE: u64 = 16 << 10;
 
-/// Files that every file system has room for.
+/// Every file system has room for this many files.
 const FEWEST: u64 = 1024;
 
-/// Inodes that ext4 keeps for itself, the root directory among them.
+/// Inodes that ext4 reserves, the root directory's included.
 const RESERVED: u32 = 10;
 
 /// The root directory's inode.
 const ROOT: usize = 2;
 
-/// Who owns the root directory.
+/// The owner of the root directory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Owner {
     /// User id.
@@ -40,7 +40,7 @@ pub struct Owner {
 pub struct EmptyImage {
     /// Its size.
     pub bytes: u64,
-    /// What it begins with; all else is zero.
+    /// The first bytes; all others are zero.
     pub head: Vec<u8>,
 }
 
@@ -48,7 +48,7 @@ pub struct EmptyImage {
 struct Geometry {
     blocks: u64,
     groups: u64,
-    /// Blocks of the table of groups.
+    /// Blocks of the group descriptor table.
     table: u64,
     inodes: u64,
     /// Blocks of a group's inode table.
@@ -56,7 +56,7 @@ struct Geometry {
 }
 
 impl Geometry {
-    /// For at most this many bytes; the last group has room for its own tables, or is left out.
+    /// For at most this many bytes. The last group is omitted if it has no room for its own tables.
     fn of(bytes: u64) -> Self {
         let mut blocks = bytes / BLOCK as u64;
         let wanted = match blocks > PER_GROUP {
@@ -84,34 +84,34 @@ impl Geometry {
         (self.blocks - group * PER_GROUP).min(PER_GROUP)
     }
 
-    /// Block of a group's first table: its bitmaps and then its inodes.
+    /// The block of a group's first table: first its bitmaps, then its inodes.
     fn start(&self, group: u64) -> u64 {
         match group {
-            // After the superblock and the table of groups, of which there are no copies (`sparse_super2`), the root
-            // directory, and the last group's bitmap of blocks.
+            // After the superblock, the only descriptor table (`sparse_super2`: no copies), the root directory, and the
+            // last group's block bitmap.
             0 => self.directory() + 1 + u64::from(self.groups > 1),
             _ => group * PER_GROUP,
         }
     }
 
-    /// Blocks of a group that are taken.
+    /// Blocks of a group that are in use.
     fn used(&self, group: u64) -> u64 {
         let own = 2 + self.inode_blocks;
         match group {
             0 => self.start(0) + own,
-            // Its bitmap of blocks is in the first.
+            // Its block bitmap is in the first group.
             _ if self.is_last(group) => own - 1,
             _ => own,
         }
     }
 
-    /// The root directory's block: before the tables, so that what is written is one piece.
+    /// The root directory's block: before the tables, so that the written bytes are contiguous.
     fn directory(&self) -> u64 {
         1 + self.table
     }
 
-    /// Whether a group is the last of several. It may be shorter than the others: the kernel could work out its bitmap of
-    /// blocks, but e2fsck wants to see it.
+    /// Whether a group is the last of several. It may be shorter than the others. The kernel could compute its block
+    /// bitmap, but e2fsck requires it on disk.
     fn is_last(&self, group: u64) -> bool {
         group != 0 && group + 1 == self.groups
     }
@@ -123,10 +123,10 @@ impl Geometry {
 }
 
 impl EmptyImage {
-    /// An empty file system of at most `bytes`, which are at least a MiB.
+    /// An empty file system of at most `bytes`, at least 1 MiB.
     pub fn new(bytes: u64, owner: Owner) -> Self {
         let shape = Geometry::of(bytes);
-        // Both bitmaps, and the block of the inode table that has the root's.
+        // Both bitmaps, and the block of the inode table with the root's inode.
         let mut head = vec![0; (shape.start(0) as usize + 3) * BLOCK];
         superblock(&mut head, &shape);
         for group in 0..shape.groups {
@@ -151,7 +151,7 @@ impl EmptyImage {
         }
     }
 
-    /// How many files fit in.
+    /// How many files fit.
     pub fn files(bytes: u64) -> u64 {
         let shape = Geometry::of(bytes);
         shape.groups * shape.inodes - u64::from(RESERVED)
@@ -165,13 +165,13 @@ fn superblock(head: &mut [u8], shape: &Geometry) {
     sb.long(0x04, shape.blocks as u32);
     sb.long(0x0c, shape.free() as u32);
     sb.long(0x10, inodes as u32 - RESERVED);
-    // Blocks, and clusters, of 1024 << 2.
+    // Size of blocks and of clusters: 1024 << 2.
     sb.long(0x18, 2);
     sb.long(0x1c, 2);
     sb.long(0x20, PER_GROUP as u32);
     sb.long(0x24, PER_GROUP as u32);
     sb.long(0x28, shape.inodes as u32);
-    // Never checked for its age.
+    // No check because of its age.
     sb.short(0x36, 0xffff);
     sb.short(0x38, 0xef53);
     // Clean; read-only after an error.
@@ -186,17 +186,17 @@ fn superblock(head: &mut [u8], shape: &Geometry) {
     sb.long(0x60, 0x2 | 0x40 | 0x200);
     // large_file, huge_file, uninit_bg, dir_nlink, extra_isize
     sb.long(0x64, 0x2 | 0x8 | 0x10 | 0x20 | 0x40);
-    // No UUID and no label: nothing on the node may know it by name.
-    // Half MD4 for large directories, whose characters are unsigned.
+    // No UUID and no label, so that nothing on the node can find it by name.
+    // Half MD4 with unsigned characters, for large directories.
     sb.byte(0xfc, 1);
     sb.long(0x160, 2);
     sb.short(0x15c, 32);
     sb.short(0x15e, 32);
-    // Sixteen groups are filled together.
+    // Sixteen groups are allocated together (flex_bg).
     sb.byte(0x174, 4);
 }
 
-/// Group descriptor: the first is written, the others are worked out by the kernel.
+/// A group descriptor. Only the first group is initialized; the kernel computes the others.
 fn descriptor(bytes: &mut [u8], shape: &Geometry, group: u64) {
     const INODES_UNINIT: u16 = 1;
     const BLOCKS_UNINIT: u16 = 2;
@@ -228,7 +228,7 @@ fn descriptor(bytes: &mut [u8], shape: &Geometry, group: u64) {
     desc.short(16, directories);
     desc.short(18, flags);
     desc.short(28, unused as u16);
-    // Over the UUID, which is zero, the group's number, and the descriptor before the sum.
+    // Over the UUID (zero), the group's number, and the descriptor up to the checksum.
     let mut sum = crc16(0xffff, &[0; 16]);
     sum = crc16(sum, &(group as u32).to_le_bytes());
     sum = crc16(sum, &bytes[..30]);
@@ -239,7 +239,7 @@ fn descriptor(bytes: &mut [u8], shape: &Geometry, group: u64) {
 fn root(head: &mut [u8], shape: &Geometry, owner: Owner) {
     let at = (shape.start(0) as usize + 2) * BLOCK + (ROOT - 1) * INODE;
     let mut inode = Writer(&mut head[at..at + INODE]);
-    // A directory that its owner writes.
+    // A directory with mode 0755.
     inode.short(0x00, 0o40755);
     inode.short(0x02, owner.uid as u16);
     inode.short(0x78, (owner.uid >> 16) as u16);
@@ -248,7 +248,7 @@ fn root(head: &mut [u8], shape: &Geometry, owner: Owner) {
     inode.long(0x04, BLOCK as u32);
     inode.short(0x1a, 2);
     inode.long(0x1c, BLOCK as u32 / 512);
-    // It has extents: one, of one block.
+    // One extent of one block.
     inode.long(0x20, 0x8_0000);
     inode.short(0x28, 0xf30a);
     inode.short(0x2a, 1);
@@ -258,7 +258,7 @@ fn root(head: &mut [u8], shape: &Geometry, owner: Owner) {
     inode.short(0x80, 32);
     let at = shape.directory() as usize * BLOCK;
     let mut block = Writer(&mut head[at..at + BLOCK]);
-    // Inode, length of the entry and of the name, type, name.
+    // Inode, length of the entry, length of the name, type, name.
     block.long(0, ROOT as u32);
     block.short(4, 12);
     block.short(6, 0x0201);
@@ -270,7 +270,7 @@ fn root(head: &mut [u8], shape: &Geometry, owner: Owner) {
     block.byte(21, b'.');
 }
 
-/// Little-endian numbers at places.
+/// Writes little-endian numbers at offsets.
 struct Writer<'a>(&'a mut [u8]);
 
 impl Writer<'_> {
@@ -337,7 +337,7 @@ mod tests {
                 );
             }
             let blank = EmptyImage::new(bytes, Owner::default());
-            // The head is what is written for each container.
+            // The head is written for each container.
             assert!(
                 blank.head.len() <= 40 << 10,
                 "{bytes}: {}",
@@ -349,7 +349,7 @@ mod tests {
         assert_eq!(EmptyImage::files(4 << 30), 262_134);
     }
 
-    /// e2fsck, where it is, finds nothing to complain of.
+    /// e2fsck, if installed, finds no errors.
     #[test]
     fn a_checker_of_file_systems_agrees() {
         let dir = std::env::temp_dir().join(format!("ext4-{}", std::process::id()));

@@ -1,12 +1,12 @@
-//! PURE. The small files that the network wall puts over the engine's.
+//! PURE. The small files that the network wall mounts over the engine's.
 
 use crate::egress::names::{REFUSING_STUB, SYNTHETIC_V4};
 use crate::egress::own::OWN_V4;
 use crate::plan::NetworkPlan;
 use crate::policy::NetworkMode;
 
-/// /etc/hosts: the container itself by its own names, and nobody else. The engine's other entries lead to other
-/// containers, or to places of the caller's choice: the stub answers for those names that rules list.
+/// /etc/hosts: only the container itself, by its own names. The engine's other entries lead to other containers, or to
+/// addresses that the caller chose. The stub answers for names that rules list.
 pub fn hosts(own_names: &[String]) -> String {
     let mut text =
         String::from("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n");
@@ -16,8 +16,8 @@ pub fn hosts(own_names: &[String]) -> String {
     text
 }
 
-/// /etc/resolv.conf: the sidecar's stub, or no resolver. Without one the C libraries ask 127.0.0.1, where nobody
-/// answers, and fail at once.
+/// /etc/resolv.conf: the sidecar's stub, or no resolver. Without a resolver, the C libraries ask 127.0.0.1, where
+/// nothing listens, and fail at once.
 pub fn resolv_conf(network: &NetworkPlan) -> String {
     let stub = match network.mode {
         NetworkMode::Allowlist => {

@@ -1,24 +1,24 @@
-//! PURE. A container's identity for people: its engine's name for it, its pod, its image. Only for finding and
-//! showing; nothing is decided by it.
+//! PURE. A container's identity for users: its name in its engine, its pod, its image. Only for finding and display; no
+//! decision depends on it.
 //!
-//! CRI's engines write names into the annotations of config.json; Docker and podman keep them in files of their own. Keys of
-//! one engine are not believed of another: podman copies annotations of an image.
+//! CRI engines write names into the annotations of config.json. Docker and podman keep them in files of their own. Keys
+//! of one engine are ignored under another: podman copies annotations from an image.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Serialize;
 
-/// The longest name that is shown or compared; engines' are shorter.
+/// The longest name that is shown or compared, in bytes. Names from engines are shorter.
 const LONGEST: usize = 512;
 
 /// The names of a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerIdentity {
-    /// Which engine asked for it: `docker`, `podman`, `cri-o`, `containerd NAMESPACE`, `agentbox` or its `--root`.
+    /// The engine: `docker`, `podman`, `cri-o`, `containerd NAMESPACE`, `agentbox` or its `--root`.
     pub engine: String,
-    /// The container's name. A pod's first container (the sandbox) has none.
+    /// The container's name. A pod's sandbox container has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The pod's name.
@@ -27,7 +27,7 @@ pub struct ContainerIdentity {
     /// The pod's namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// The image, as the engine was told.
+    /// The image, as given to the engine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
 }
@@ -42,7 +42,7 @@ pub struct EngineIdentity {
 }
 
 impl ContainerIdentity {
-    /// From what the bundle said, and from the engine's own files, where it keeps names in those.
+    /// The identity from the bundle's annotations, and from the engine's own files if it has any.
     pub fn of(root: &Path, annotations: &BTreeMap<String, String>, told: EngineIdentity) -> Self {
         let engine = engine(root, annotations);
         let note = |key: &str| {
@@ -92,8 +92,8 @@ impl ContainerIdentity {
         }
     }
 
-    /// Whether somebody who types this means this container. A pod's name means its first container, whose network is the
-    /// pod's: `web`, `team/web`; its other containers are `app`, `web/app` and `team/web/app`.
+    /// Whether this text names the container. A pod's name means its sandbox container, which owns the pod's network:
+    /// `web`, `team/web`. The other containers are `app`, `web/app` and `team/web/app`.
     pub fn answers_to(&self, text: &str) -> bool {
         let parts: Vec<&str> = text.split('/').collect();
         let is = |field: &Option<String>, part: &str| field.as_deref() == Some(part);
@@ -111,7 +111,7 @@ impl ContainerIdentity {
         }
     }
 
-    /// What to type for it besides its id; `-` where it has no name.
+    /// The name to type instead of its id; `-` if it has none.
     pub fn short(&self) -> String {
         let parts = [&self.namespace, &self.pod, &self.name];
         let known: Vec<&str> = parts.into_iter().flatten().map(String::as_str).collect();
@@ -121,7 +121,7 @@ impl ContainerIdentity {
         }
     }
 
-    /// The whole id, and what to type for it besides: `4b13... (team/web/app)`.
+    /// The full id, with the name to type: `4b13... (team/web/app)`.
     pub fn with_id(&self, id: &str) -> String {
         crate::policy::escape(&match self.short().as_str() {
             "-" => id.to_owned(),
@@ -129,7 +129,7 @@ impl ContainerIdentity {
         })
     }
 
-    /// It in words, for the head of what is shown: `docker, name web, image x`. Nothing for a container of agentbox's own.
+    /// The identity in words, for a heading: `docker, name web, image x`. Empty for a container of agentbox itself.
     pub fn words(&self) -> String {
         let Self {
             engine,
@@ -154,7 +154,7 @@ impl ContainerIdentity {
     }
 }
 
-/// An engine that speaks CRI.
+/// A CRI engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cri {
     /// containerd, in the namespace of its CRI plugin.
@@ -163,9 +163,9 @@ pub enum Cri {
     Crio,
 }
 
-/// Which CRI engine gives such a `--root`: containerd's is that of its namespace `k8s.io`, CRI-O's the handler's
-/// `runtime_root`, which ends in `cri-o`. Annotations and cgroup paths are the caller's choice under other engines, and this
-/// is not.
+/// The CRI engine of a `--root`: for containerd, the root of its namespace `k8s.io`; for CRI-O, the handler's
+/// `runtime_root`, which ends in `cri-o`. Unlike annotations and cgroup paths, a caller of another engine cannot choose
+/// it.
 pub fn cri_of(root: &Path) -> Option<Cri> {
     let parts: Vec<&str> = root.iter().filter_map(|part| part.to_str()).collect();
     match parts[..] {
@@ -175,10 +175,10 @@ pub fn cri_of(root: &Path) -> Option<Cri> {
     }
 }
 
-/// Which engine a container is of: by what it wrote itself, and by its `--root`.
+/// The engine of a container, from its `--root` and from what the engine wrote.
 pub fn engine(root: &Path, annotations: &BTreeMap<String, String>) -> String {
     let parts: Vec<&str> = root.iter().filter_map(|part| part.to_str()).collect();
-    // Docker calls its directories runtime-runc, runtime-agentbox ...; containerd's CRI is in the namespace k8s.io.
+    // Docker's directories are runtime-runc, runtime-agentbox ...; containerd's CRI uses the namespace k8s.io.
     let shim = |part: &&str| part.starts_with("runtime-");
     match parts[..] {
         [.., above, "moby"] if shim(&above) => return "docker".to_owned(),
@@ -215,7 +215,7 @@ mod tests {
     ];
 
     #[test]
-    fn the_engine_is_told_by_its_root() {
+    fn the_engine_is_recognized_by_its_root() {
         for (root, engine) in [
             ("/run/docker/runtime-runc/moby", "docker"),
             ("/run/docker/runtime-agentbox/moby", "docker"),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cri_engine_is_known_by_its_root() {
+    fn a_cri_engine_is_recognized_by_its_root() {
         for (root, is) in [
             ("/run/containerd/runc/k8s.io", true),
             ("/run/cri-o", true),
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_cannot_call_itself_what_it_likes_under_podman() {
+    fn an_image_cannot_choose_its_name_under_podman() {
         let mut pairs = POD.to_vec();
         pairs.push(("io.kubernetes.cri.container-name", "victim"));
         pairs.push(("io.kubernetes.container.name", "victim"));
@@ -287,7 +287,7 @@ mod tests {
         let hostile = identity("/run/agentbox/containers", &pairs);
         assert!(!hostile.answers_to("victim") && !hostile.answers_to("web"));
         assert_eq!(hostile.short(), "-");
-        // Nor elsewhere, where nobody else writes such keys.
+        // Nor under other engines: only CRI engines write these keys.
         assert_eq!(identity("/run/docker/runtime-runc/moby", &POD).pod, None);
     }
 

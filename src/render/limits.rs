@@ -1,18 +1,18 @@
-//! Limits for libcontainer: an engine's zero means absent (as with runc), and absent limits do not change.
+//! Limits for libcontainer. An engine's zero means absent (as with runc), and absent limits stay unchanged.
 
 use oci_spec::runtime::{LinuxCpu, LinuxResources};
 
-/// The limits in force that systemd's driver would reset unless they are repeated.
+/// Limits in force that systemd's driver would reset unless they are repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CurrentLimits {
-    /// Quota and period of the processors in microseconds; `None`: as much as there is.
+    /// CPU quota and period in microseconds; `None`: unlimited.
     pub cpu: Option<(i64, u64)>,
-    /// Bytes of memory; `None`: as many as there are.
+    /// Bytes of memory; `None`: unlimited.
     pub memory: Option<i64>,
 }
 
 impl CurrentLimits {
-    /// From the text of cgroup v2's `cpu.max` and `memory.max`.
+    /// Parses the text of cgroup v2's `cpu.max` and `memory.max`.
     pub fn parse(cpu_max: &str, memory_max: &str) -> Self {
         let cpu = cpu_max.trim().split_once(' ');
         Self {
@@ -22,7 +22,7 @@ impl CurrentLimits {
     }
 }
 
-/// Takes out what is zero or empty. libcontainer would write it, divide by it, or refuse it.
+/// Removes zero and empty limits: libcontainer would write them, divide by them, or refuse them.
 pub fn leave_out_zeros(resources: &mut LinuxResources) {
     if let Some(mut memory) = *resources.memory() {
         let given = |limit: Option<i64>| limit.filter(|limit| *limit != 0);
@@ -50,8 +50,8 @@ pub fn leave_out_zeros(resources: &mut LinuxResources) {
     }
 }
 
-/// For `update` with systemd, whose driver sets back the quota when any other limit of the processors is given, and needs
-/// the limit of memory beside that of swap.
+/// For `update` with systemd. Its driver resets the quota if any other CPU limit is given, and needs the memory limit
+/// along with that of swap.
 pub fn repeat_current(resources: &mut LinuxResources, current: &CurrentLimits) {
     if let Some(mut cpu) = resources.cpu().clone() {
         if let Some((quota, period)) = current.cpu {
@@ -77,8 +77,8 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_not_given() {
-        // As Docker's `update --memory` writes it.
+    fn zeros_are_removed() {
+        // Docker's `update --memory` writes this.
         let mut given = resources(
             r#"{"memory": {"limit": 1000, "reservation": 0, "swap": 0},
                 "cpu": {"shares": 0, "quota": 0, "period": 0, "realtimeRuntime": 0, "realtimePeriod": 0,
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_given_stays_as_it_is() {
+    fn absent_limits_stay_unchanged() {
         let current = CurrentLimits::parse("20000 100000\n", "67108864\n");
         let mut given = resources(r#"{"cpu": {"shares": 512}, "memory": {"swap": 100000000}}"#);
         repeat_current(&mut given, &current);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn no_limit_is_none() {
+    fn an_absent_limit_is_unlimited() {
         assert_eq!(
             CurrentLimits::parse("max 100000\n", "max\n"),
             CurrentLimits::default()

@@ -1,4 +1,4 @@
-//! PURE. From a plan to the spec for libcontainer, to files and to the explanation.
+//! PURE. Turns a plan into the spec for libcontainer, into files and into the explanation.
 
 pub mod explain;
 pub mod ext4;

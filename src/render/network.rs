@@ -1,4 +1,4 @@
-//! PURE. The state of a container's network for people.
+//! PURE. The state of a container's network as text.
 
 use std::fmt::Write;
 
@@ -13,40 +13,40 @@ use crate::policy::escape;
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerNetwork {
-    /// The container that was asked for.
+    /// The container's id.
     pub id: String,
-    /// What its engine calls it.
+    /// The names that its engine gave it.
     pub identity: ContainerIdentity,
-    /// The container whose network it is in, where that is another one.
+    /// The container whose network namespace it shares, if not its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_of: Option<String>,
-    /// What its inner namespace offers; `None` under `unconfined`.
+    /// The mode of its inner namespace; `None` under `unconfined`.
     pub mode: Option<NetworkMode>,
-    /// Public names that no rule lists are allowed (`report.learn`).
+    /// Learn mode: public names without a rule are allowed (`report.learn`).
     pub learn: bool,
-    /// How long an unlisted name waits for a person; `None` where none does.
+    /// Seconds that an unlisted name waits for approval; `None` if it does not wait.
     #[serde(skip)]
     pub waits: Option<u32>,
-    /// What came from outside and was refused, if anything did.
+    /// Refused connections from outside, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outside: Option<UnansweredConnections>,
-    /// What its sidecar says, where one serves connections.
+    /// The status from its sidecar, if it serves connections.
     #[serde(flatten)]
     pub status: Option<NetworkStatus>,
 }
 
-/// Inbound connections that no program answered.
+/// Inbound connections that no program accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnansweredConnections {
-    /// Resets that the kernel sent in the engine's network.
+    /// Resets that the kernel sent in the engine's network namespace.
     pub resets: u64,
-    /// What they may be, and what lets a connection in.
+    /// What they may be, and how to allow inbound connections.
     pub hint: &'static str,
 }
 
 impl UnansweredConnections {
-    /// Of so many resets; nothing of none.
+    /// For this number of resets; `None` for 0.
     pub fn of(resets: u64) -> Option<Self> {
         const HINT: &str = "connections from outside to ports that network.inbound does not name are among them: published \
                             ports, probes, hostPort and port-forward need their port there";
@@ -54,7 +54,7 @@ impl UnansweredConnections {
     }
 }
 
-/// The description.
+/// The status as text.
 pub fn text(subject: &ContainerNetwork) -> String {
     let mut out = format!("container {}", subject.id);
     let words = subject.identity.words();
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_holds_what_is_used_and_what_was_refused() {
+    fn shows_the_rules_the_usage_and_the_refusals() {
         let text = text(&subject());
         for word in [
             "network.mode is allowlist",
@@ -369,9 +369,9 @@ mod tests {
         assert!(text.starts_with(head), "{text}");
     }
 
-    /// Finding 4 of the reading for honesty: it said that names wait, and after the end that they are refused.
+    /// Finding 4 of the honesty review: it said that names wait, and after the end that they are refused.
     #[test]
-    fn learn_mode_is_told_as_it_is() {
+    fn learn_mode_is_described_correctly() {
         let learning = ContainerNetwork {
             learn: true,
             ..subject()
@@ -406,7 +406,7 @@ mod tests {
         };
         assert!(plain(None).contains("unconfined"));
         assert!(plain(Some(NetworkMode::Local)).contains("is local"));
-        // With ports that lead in there is more than the loopback interface (N-M6).
+        // With inbound ports there is more than the loopback interface (N-M6).
         let local = text(&ContainerNetwork {
             mode: Some(NetworkMode::Local),
             ..subject()

@@ -5,20 +5,20 @@ use std::path::Path;
 
 use oci_spec::runtime::{Process, Spec};
 
-/// Why a spec is refused, in runc's words where engines or users know them.
+/// Why a spec is refused, in runc's words if engines or users know them.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecRefusal {
     /// No working directory.
     #[error("Cwd property must not be empty")]
     NoCwd,
-    /// One that depends on where the runtime was started.
+    /// A relative working directory, which would depend on where the runtime was started.
     #[error("Cwd must be an absolute path")]
     RelativeCwd,
     /// An environment variable without a name or a value.
     #[error("invalid environment variable: {0:?}")]
     Environment(String),
-    /// One kind of namespace twice.
+    /// A kind of namespace is listed twice.
     #[error("malformed spec file: duplicated namespace {0}")]
     Namespace(String),
 }
@@ -39,7 +39,7 @@ pub fn spec(spec: &Spec) -> Result<(), SpecRefusal> {
     Ok(())
 }
 
-/// Checks a process: the first one, or one of `exec`.
+/// Checks an init process or an exec process.
 pub fn process(process: &Process) -> Result<(), SpecRefusal> {
     let cwd: &Path = process.cwd();
     if cwd.as_os_str().is_empty() {
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_of_namespace_comes_once() {
+    fn a_kind_of_namespace_is_listed_once() {
         let mut spec = Spec::default();
         let mut linux = spec.linux().clone().unwrap_or_default();
         let pid = || {

@@ -1,5 +1,5 @@
-//! PURE. The spec for libcontainer: the plan's for a policy, the engine's own for `unconfined`, both changed so that
-//! libcontainer 0.7.0 reads them as runc would.
+//! PURE. The spec for libcontainer: under a policy the plan's, under `unconfined` the engine's. Both are changed so
+//! that libcontainer 0.7.0 reads them like runc.
 
 use std::path::PathBuf;
 
@@ -16,19 +16,19 @@ use crate::plan::{MountKind, Plan, PlannedMount, neutral, process};
 use crate::policy::RootAccess;
 use crate::render::limits;
 
-/// Paths on the host that the runtime chose for the spec.
+/// Host paths that the runtime chose for the spec.
 #[derive(Debug, Clone)]
 pub struct SpecPaths {
-    /// Absolute path of the root file system that libcontainer is to use.
+    /// Absolute path of the root file system.
     pub rootfs: PathBuf,
 }
 
-/// The spec as engines write it, made digestible for libcontainer; nothing is weakened or added.
+/// Changes an engine's spec so that libcontainer accepts it; nothing is weakened or added.
 pub fn normalise(spec: &mut Spec) {
     if let Some(mounts) = spec.mounts_mut() {
         for mount in mounts.iter_mut() {
             if mount.source().is_none() {
-                // libcontainer asks for a source where the kernel needs none.
+                // libcontainer requires a source, even if the kernel does not.
                 let name = mount.typ().clone().unwrap_or_else(|| "none".to_owned());
                 mount.set_source(Some(PathBuf::from(name)));
             }
@@ -37,7 +37,7 @@ pub fn normalise(spec: &mut Spec) {
     if let Some(process) = spec.process_mut()
         && process.capabilities().is_none()
     {
-        // Left out means none (runc); libcontainer would keep all.
+        // An absent list means no capabilities (runc); libcontainer would keep all.
         process.set_capabilities(Some(process::to_spec(
             &crate::plan::CapabilitySets::default(),
         )));
@@ -52,10 +52,10 @@ pub fn normalise(spec: &mut Spec) {
         linux.set_rootfs_propagation(propagation.filter(|p| !p.is_empty()));
         let mut resources = linux.resources().clone();
         for rule in resources.iter_mut().flat_map(|r| r.devices_mut()).flatten() {
-            // runc passes over letters that the kernel refuses.
+            // runc ignores letters that the kernel refuses.
             let access = rule.access().clone();
             rule.set_access(access.map(|a| a.chars().filter(|c| "rwm".contains(*c)).collect()));
-            // Engines write -1 for all numbers, cgroup v1 knows `*` alone.
+            // For all numbers, engines write -1, but cgroup v1 only knows `*`.
             rule.set_major(rule.major().filter(|number| *number != -1));
             rule.set_minor(rule.minor().filter(|number| *number != -1));
         }
@@ -66,14 +66,14 @@ pub fn normalise(spec: &mut Spec) {
         let new = |n: &mut LinuxNamespace| n.path().as_ref().is_some_and(|p| p.as_os_str() == "");
         for namespace in linux.namespaces_mut().iter_mut().flatten() {
             if new(namespace) {
-                // An empty path is none (runc); libcontainer would open it.
+                // An empty path means none (runc); libcontainer would open it.
                 namespace.set_path(None);
             }
         }
     }
 }
 
-/// Whether the container joins somebody's namespace of this type.
+/// Whether the container joins an existing namespace of this type.
 pub fn joins(spec: &Spec, typ: LinuxNamespaceType) -> bool {
     let namespaces = spec.linux().as_ref().and_then(|l| l.namespaces().as_ref());
     let mut all = namespaces.into_iter().flatten();
@@ -84,9 +84,9 @@ pub fn joins(spec: &Spec, typ: LinuxNamespaceType) -> bool {
 pub fn unconfined(mut spec: Spec, places: &SpecPaths) -> Spec {
     set_root(&mut spec, places, None);
     if let Some(linux) = spec.linux_mut() {
-        // Loaded by our own loader, for init and exec alike.
+        // Our own loader loads the filter, for the init process and exec processes alike.
         linux.set_seccomp(None);
-        // runc begins with no device at all; libcontainer, without rules, leaves every one of the host's.
+        // runc starts without any device. libcontainer, without rules, would allow all of the host's.
         let mut resources = linux.resources().clone().unwrap_or_default();
         let mut rules = vec![nothing()];
         rules.extend(resources.devices().clone().unwrap_or_default());
@@ -103,7 +103,7 @@ pub fn confined(mut spec: Spec, plan: &Plan, places: &SpecPaths) -> Spec {
         places,
         (plan.filesystem.root == RootAccess::ReadOnly).then_some(true),
     );
-    // The others are made by the container's first process, from descriptors.
+    // The init process makes the others from descriptors.
     let mounts = plan.filesystem.mounts.iter();
     spec.set_mounts(Some(mounts.filter_map(mount).collect()));
     if let Some(process) = spec.process().clone() {
@@ -141,7 +141,7 @@ fn confined_linux(mut linux: Linux, plan: &Plan) -> Linux {
     linux.set_devices(Some(kept));
     let sysctl = linux.sysctl().iter().flatten().filter(|(k, _)| !is_net(k));
     linux.set_sysctl(Some(sysctl.map(|(k, v)| (k.clone(), v.clone())).collect()));
-    // A sysfs is replaced at start, and masked again there; what lies in a mount of the first process's is masked with it.
+    // A sysfs is replaced and masked at start. Paths within a mount of the init process are masked with it.
     let masked = plan.filesystem.masked.iter().filter(|p| {
         !(plan.filesystem.is_mounted_by_init(p) || plan.network.sysfs && p.starts_with("/sys"))
     });
@@ -193,7 +193,7 @@ fn namespace(planned: &PlannedNamespace) -> LinuxNamespace {
     .expect("the type of a namespace is set")
 }
 
-/// Device rules: nothing, but the usual devices, the pseudo-terminals and what the node's file allows.
+/// Device rules: deny all except the usual devices, pseudo-terminals, and those that the node's file allows.
 fn device_rules(extra: &[LinuxDevice]) -> Vec<LinuxDeviceCgroup> {
     let numbers = extra.iter().map(|d| (d.typ(), d.major(), d.minor()));
     planned(&numbers.collect::<Vec<_>>())

@@ -1,4 +1,4 @@
-//! What the shadow specs have that the engine's do not, and the reverse.
+//! The differences between the shadow specs and the engine's spec.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ fn places() -> SpecPaths {
     }
 }
 
-/// A container with something of everything that is rewritten.
+/// A container with an example of everything that is rewritten.
 fn engine() -> Value {
     json!({
         "ociVersion": "1.2.0",
@@ -105,7 +105,7 @@ fn decided(spec: &Spec, node: &str) -> DecidedPlan {
 }
 
 #[test]
-fn normalising_names_what_libcontainer_needs_named() {
+fn normalising_adds_mount_sources_and_empty_capability_sets() {
     let mut spec = parse(engine());
     normalise(&mut spec);
     assert_eq!(
@@ -128,7 +128,7 @@ fn normalising_names_what_libcontainer_needs_named() {
 }
 
 #[test]
-fn normalising_spells_all_numbers_of_a_device_rule_as_cgroup_v1_does() {
+fn normalising_writes_device_rules_for_all_numbers_as_in_cgroup_v1() {
     let mut value = engine();
     value["linux"]["resources"]["devices"] = json!([
         {"allow": true, "type": "c", "major": 1, "minor": -1, "access": "rwm"},
@@ -168,7 +168,7 @@ fn normalising_spells_the_propagation_as_libcontainer_does() {
 }
 
 #[test]
-fn unconfined_is_the_engines_spec_but_for_the_root_and_the_filter() {
+fn unconfined_changes_only_the_root_and_the_filter() {
     let mut expect = engine();
     expect["root"]["path"] = "/new/root".into();
     expect["linux"].as_object_mut().unwrap().remove("seccomp");
@@ -181,7 +181,7 @@ fn unconfined_is_the_engines_spec_but_for_the_root_and_the_filter() {
 }
 
 #[test]
-fn the_shadow_spec_of_a_policy_is_the_plans() {
+fn the_shadow_spec_of_a_policy_follows_the_plan() {
     let spec = parse(engine());
     let node = "allow.devices = [\"/dev/kvm\"]";
     let plan = planned(&spec, node);
@@ -204,7 +204,7 @@ fn the_shadow_spec_of_a_policy_is_the_plans() {
             (&json!("/sys"), &json!("sysfs"))
         ]
     );
-    // The network wall's files are attached by the container's first process, from descriptors.
+    // The init process attaches the network wall's files from descriptors.
     assert!(
         plan.filesystem
             .replaced
@@ -270,7 +270,7 @@ fn the_device_rules_deny_all_and_name_each_exception() {
 }
 
 #[test]
-fn masks_of_a_sysfs_are_left_to_the_one_that_is_mounted_at_start() {
+fn masks_of_a_sysfs_are_left_to_the_mount_at_start() {
     let shadow = |spec: Spec| {
         let plan = planned(&spec, "");
         let shadow = serde_json::to_value(confined(spec, &plan, &places())).unwrap();
@@ -290,9 +290,9 @@ fn masks_of_a_sysfs_are_left_to_the_one_that_is_mounted_at_start() {
     );
 }
 
-/// Paths and reasons are somebody's choice: what is shown of them is one line, and no terminal obeys it.
+/// The caller chooses paths and reasons. They must appear on one line, without control characters for a terminal.
 #[test]
-fn what_is_explained_is_text_whatever_a_path_is_called() {
+fn an_explanation_is_plain_text_whatever_a_path_is_called() {
     const TREACHEROUS: &str = "/usr/a\n  /work  read-only\u{1b}[2J";
     let mut decided = decided(&parse(engine()), "");
     decided.plan.filesystem.mounts.push(PlannedMount {
@@ -319,7 +319,7 @@ fn what_is_explained_is_text_whatever_a_path_is_called() {
     );
 }
 
-/// What a request may carry is part of what is enforced.
+/// The header fields that a request may carry are part of the walls.
 #[test]
 fn the_nodes_further_fields_of_requests_are_explained() {
     let explained = |fields: &[&str], rule: &str| {
@@ -342,6 +342,6 @@ fn the_nodes_further_fields_of_requests_are_explained() {
     let text = explained(&["x-acme-*", "x-trace"], request);
     assert!(text.contains("x-acme-* x-trace"), "{text}");
     assert!(!explained(&[], request).contains("request-fields"));
-    // No request is read.
+    // No request rule, so no request is read.
     assert!(!explained(&["x-trace"], "example.com").contains("request-fields"));
 }

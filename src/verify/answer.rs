@@ -1,5 +1,5 @@
-//! PURE. What the errno of an attempt means. This is the one place that tells a wall's answer from anything else: a probe lists the errnos
-//! with which its wall answers, and no other errno counts as held.
+//! PURE. The meaning of an attempt's errno. Only this module tells a wall's answer from any other: a probe lists the
+//! errnos of its wall, and no other errno counts as held.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::probe::{Finding, Outcome};
 
-/// Errnos that say what the process lacks, and nothing of a wall: a neighbour of the same user lowers these limits by prlimit(2).
+/// Errnos of exhausted limits, which prove no wall: a process of the same user may lower these limits by prlimit(2).
 const EXHAUSTED: [Errno; 11] = [
     Errno::MFILE,
     Errno::NFILE,
@@ -22,7 +22,7 @@ const EXHAUSTED: [Errno; 11] = [
     Errno::TIMEDOUT,
 ];
 
-/// The errnos with which a standing wall answers a probe.
+/// The errnos with which a wall answers a probe.
 #[derive(Debug, Clone, Copy)]
 pub struct Answers {
     held: &'static [Errno],
@@ -30,19 +30,18 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// With any other errno the attempt failed for a reason of its own: it was not tried.
+    /// With any other errno the attempt failed for another reason: not tried.
     ///
     /// # Panics
-    /// When the program is compiled, if a limit's errno is in the list.
+    /// At compile time, if the list has a limit's errno.
     pub const fn or_not_tried(held: &'static [Errno]) -> Self {
         Self::new(held, Outcome::NotTried)
     }
 
-    /// With any other errno the kernel itself has answered, and the wall has let the call through. That is so of a filter, which answers
-    /// before the kernel looks for memory or a free descriptor (seccomp(2)).
+    /// With any other errno the kernel itself has answered, so the wall has let the call through: not held. That is
+    /// true of a filter, which answers before the kernel needs memory or a free descriptor (seccomp(2)).
     ///
-    /// # Panics
-    /// When the program is compiled, if a limit's errno is in the list.
+    /// # Panics At compile time, if the list has a limit's errno.
     pub const fn or_not_held(held: &'static [Errno]) -> Self {
         Self::new(held, Outcome::NotHeld)
     }
@@ -52,7 +51,7 @@ impl Answers {
         Self { held, other }
     }
 
-    /// What this errno means.
+    /// The meaning of this errno.
     pub fn outcome(&self, errno: Errno) -> Outcome {
         match self.held.contains(&errno) {
             true => Outcome::Held,
@@ -60,7 +59,7 @@ impl Answers {
         }
     }
 
-    /// Likewise, as a finding about `what`.
+    /// The same, as a finding about `what`.
     pub fn finding(&self, what: &str, errno: Errno) -> Finding {
         Finding {
             outcome: self.outcome(errno),
@@ -68,7 +67,7 @@ impl Answers {
         }
     }
 
-    /// Likewise of the standard library's error, which has no errno where the library itself gave up: that was not tried.
+    /// The same for an error of the standard library. Without an errno the library itself gave up: not tried.
     pub fn of_error(&self, what: &str, error: &io::Error) -> Finding {
         match Errno::from_io_error(error) {
             Some(errno) => self.finding(what, errno),
@@ -77,7 +76,7 @@ impl Answers {
     }
 }
 
-/// A loop, since it runs in the compiler.
+/// A loop, because it runs at compile time.
 const fn names_a_limit(held: &[Errno]) -> bool {
     let mut at = 0;
     while at < held.len() {
@@ -98,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_neighbour_can_bring_about_by_a_limit_is_never_held() {
+    fn an_errno_of_a_lowered_limit_is_never_held() {
         let files = Answers::or_not_tried(&[Errno::NOENT, Errno::ACCESS]);
         let filter = Answers::or_not_held(&[Errno::PERM]);
         for errno in EXHAUSTED {

@@ -1,7 +1,7 @@
-//! The program inside: this very program, executed by descriptor in the sandbox as its first process or as one of `exec`.
+//! The program inside: this very program, executed by descriptor as the sandbox's init process or as an exec process.
 //!
-//! Standard input brings what was promised, one line; standard output takes each finding, one line, and a last one. Then the first
-//! process waits for the end of its input: while it lives a process of `exec` can join it.
+//! Standard input has the promise, one line. Standard output gets one line for each finding, and a last line. Then the
+//! init process waits for the end of its input: while it lives, an exec process can join it.
 
 use std::fs::File;
 use std::io::{BufRead, Read, Write};
@@ -18,27 +18,27 @@ use crate::egress::tried::TriedPorts;
 use crate::enforce::privileges;
 use crate::sys::{process, signal, socket};
 
-/// The first argument that means this program.
+/// The first argument that selects this program.
 pub const VERB: &str = "verify-inside";
-/// How long one attempt may take.
+/// Time limit of one attempt.
 const WITHIN: Duration = Duration::from_millis(500);
-/// How long all of them may take; what is left then is not tried.
+/// Time limit of all attempts; the rest is not tried.
 const IN_ALL: Duration = Duration::from_millis(1500);
 
 /// A line of the output.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub enum OutputLine {
-    /// From these ports the network is tried; an [`Answer`] is waited for.
+    /// The ports of the network attempts. The program waits for an [`Answer`].
     Ports(TriedPorts),
     /// A probe's finding.
     Finding {
-        /// Its name.
+        /// The probe's name.
         probe: String,
-        /// What it found.
+        /// The finding.
         finding: Finding,
     },
-    /// All have been tried.
+    /// All attempts are made.
     Done,
 }
 
@@ -46,16 +46,16 @@ pub enum OutputLine {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
-    /// Whoever logs the network knows the ports.
+    /// The sidecar, which logs the network, knows the ports.
     Known,
-    /// They are not known, for this reason: what is tried would be logged as the workload's, and is left out.
+    /// It does not, for this reason. The network attempts are omitted: the log would blame the workload for them.
     Unknown(String),
 }
 
-/// The program.
+/// Runs the program inside.
 pub fn main() -> ExitCode {
-    // Nobody in the container may change what is found: a process of the same user could write to the memory of this one. It has been
-    // out of reach since its execution, and stays so.
+    // No process in the container may change the findings, but one of the same user could write to this one's memory.
+    // It has been protected since its execution, and stays so.
     if let Err(error) = privileges::give_group_back() {
         let text = format!("agentbox: nothing is tried: hide from tracers: {error}");
         crate::log::complain(&text);
@@ -63,7 +63,7 @@ pub fn main() -> ExitCode {
     }
     let mut input = std::io::stdin().lock();
     let mut line = String::new();
-    // A person who types the verb learns that it is no verb of theirs.
+    // A user who types this verb gets an error that says it is internal.
     let inherited = inherited();
     let Some(mut promise) = input
         .read_line(&mut line)
@@ -74,15 +74,15 @@ pub fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     promise.inherited = inherited;
-    // A process of the same user can send the signals by which a wall ends an attempt. Ignored, they end nothing but where the kernel
-    // itself forces them (force_sig_info_to_task of kernel/signal.c).
+    // A process of the same user can send the signals by which a wall ends an attempt. Ignored, they work only if the
+    // kernel forces them (force_sig_info_to_task of kernel/signal.c).
     if let Err(error) = signal::ignore(&[Signal::SYS, Signal::SEGV]) {
         crate::log::complain(&format!(
             "agentbox: nothing is tried: ignore signals: {error}"
         ));
         return ExitCode::FAILURE;
     }
-    // The ports are this program's own from here on, before anybody counts on them.
+    // Bind the ports before anything relies on them.
     let ports = network::open_sockets(&promise);
     let mut line = String::new();
     let answered = say(&OutputLine::Ports(ports)).and_then(|()| input.read_line(&mut line));
@@ -94,14 +94,14 @@ pub fn main() -> ExitCode {
     if try_all(&promise).is_err() {
         return ExitCode::FAILURE;
     }
-    // To the end of the input.
+    // Wait for the end of the input.
     match std::io::copy(&mut input, &mut std::io::sink()) {
         Ok(_) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-/// Descriptors above it are not looked for: the kernel gives the lowest that is free.
+/// Higher descriptors are not checked: the kernel assigns the lowest that is free.
 const DESCRIPTORS: i32 = 1024;
 
 /// Open descriptors besides the standard ones.
@@ -136,7 +136,7 @@ fn say(line: &OutputLine) -> std::io::Result<()> {
     out.flush()
 }
 
-/// Tries one attack in a child, which is killed when its time is up.
+/// Tries one attack in a child, which is killed at its time limit.
 fn in_child(attempt: Attempt, promise: &Promise) -> std::io::Result<Finding> {
     let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let child = process::fork_into(|| {
@@ -146,7 +146,7 @@ fn in_child(attempt: Attempt, promise: &Promise) -> std::io::Result<Finding> {
             Attempt::Read(_) => return 1,
         };
         match serde_json::to_vec(&finding) {
-            // A pipe holds what a finding says.
+            // A pipe's buffer is large enough for a finding.
             Ok(bytes) if rustix::io::write(&writer, &bytes).is_ok() => 0,
             Ok(_) | Err(_) => 1,
         }
@@ -174,11 +174,11 @@ fn in_child(attempt: Attempt, promise: &Promise) -> std::io::Result<Finding> {
         .unwrap_or_else(|_| Finding::not_tried("the attempt ended without a word")))
 }
 
-/// What the end of a child by a signal means.
+/// The meaning of a child's end by a signal.
 fn ended_by(attempt: Attempt, signal: i32) -> Finding {
     match attempt {
         Attempt::Dies(_) if signal == Signal::SYS.as_raw() => Finding::held("killed by SIGSYS"),
-        // A kernel without the 32-bit entry.
+        // A kernel without the 32-bit entry point.
         Attempt::Dies(_) if signal == Signal::SEGV.as_raw() => {
             Finding::held("the kernel has no such entry")
         }

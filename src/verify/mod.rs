@@ -1,16 +1,16 @@
-//! `agentbox verify`: the attacks of docs/threats.md, tried in harmless forms inside a sandbox, by its first process and by a process
-//! of `exec`.
+//! `agentbox verify`: the attacks of docs/threats.md, tried in harmless forms inside a sandbox, by its init process and
+//! by an exec process.
 //!
 //! ```text
-//!  verify --policy P   sandbox.rs   a container of its own, made like an engine's, taken away afterwards
-//!  verify ID           running.rs   a process of `exec` in a container that runs
+//!  verify --policy P   sandbox.rs   its own container, created like an engine's, removed afterwards
+//!  verify ID           running.rs   an exec process in a running container
 //!                          |
 //!          the program itself, by descriptor: inside.rs, which tries each of probes/ in a child with a time limit
 //!                          |
-//!                      report.rs    what was promised (promise.rs, from the plan) against what was found
+//!                      report.rs    the promises (promise.rs, from the plan) against the findings
 //! ```
 //!
-//! The plan says which walls were promised; whether one stands is found out by trying and from the kernel alone.
+//! The plan says which walls are promised. Whether a wall stands is found only by trying, and from the kernel.
 
 mod answer;
 pub mod inside;

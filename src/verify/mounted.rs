@@ -1,8 +1,8 @@
-//! PURE. The mounts of a process as the kernel lists them, and those of a container's first process against what it had when its
-//! program was executed.
+//! PURE. Parses the kernel's list of a process's mounts. Compares the init process's mounts with those at the time when
+//! its program was executed.
 //!
-//! What a plan has tells of each place what may be mounted there; some places may be bare, and a mount may show another file system
-//! than it seems to. Nothing in a container mounts, so whatever differs from the start came from outside.
+//! A plan only says which mounts a place may have. Some places may have none, and a mount may show another file system
+//! than expected. No process in a container can mount, so any difference from the start came from outside.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,30 +10,30 @@ use std::path::{Path, PathBuf};
 use crate::plan::mountinfo;
 use crate::policy::escape;
 
-/// Attributes that take something away.
+/// Attributes that restrict a mount.
 pub const RESTRICTING: [&str; 4] = ["ro", "nosuid", "nodev", "noexec"];
 
 /// One line of /proc/PID/mountinfo (proc_pid_mountinfo(5)).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountedLine {
-    /// The mount's number, and that of the mount it lies in.
+    /// The mount's number, and that of its parent mount.
     pub number: u64,
     pub parent: u64,
-    /// Where.
+    /// The mount point.
     pub place: PathBuf,
-    /// The part of its file system that is mounted.
+    /// The directory of its file system that is mounted.
     pub root: PathBuf,
     /// The file system's number, as text.
     pub device: String,
     /// Its type.
     pub kind: String,
-    /// Attributes of the mount, and options of the file system.
+    /// Attributes of the mount. Then the options of the file system.
     attributes: Vec<String>,
     options: String,
 }
 
 impl MountedLine {
-    /// Reads the file's text. A line that is not understood is an error: it may be the one that matters.
+    /// Parses the file. A line that cannot be parsed is an error: it may be the one that matters.
     pub fn parse(text: &str) -> Result<Vec<Self>, String> {
         let lines = text.lines().filter(|line| !line.is_empty());
         lines
@@ -62,7 +62,7 @@ impl MountedLine {
         self.attributes.iter().any(|own| own == attribute)
     }
 
-    /// Whether both show the same at one place, as a mount and its copy do.
+    /// Whether both show the same at one place, like a mount and its copy.
     pub fn is_like(&self, other: &Self) -> bool {
         let numbered = Self {
             number: other.number,
@@ -72,20 +72,20 @@ impl MountedLine {
         numbered == *other
     }
 
-    /// Those of another mount's attributes that take something away, and that it lacks.
+    /// The restricting attributes that the mount had and has lost.
     pub fn lost(&self, since: &Self) -> Vec<String> {
         let taken = since.attributes.iter();
         let taken = taken.filter(|one| RESTRICTING.contains(&one.as_str()));
         self.lacks(&taken.cloned().collect::<Vec<_>>())
     }
 
-    /// Those of these that it lacks.
+    /// The attributes of these that it lacks.
     pub fn lacks(&self, wanted: &[String]) -> Vec<String> {
         let missing = wanted.iter().filter(|one| !self.has(one));
         missing.cloned().collect()
     }
 
-    /// Whether it hides what it lies on: an empty file system that nothing can fill, or the null device.
+    /// Whether it masks what is below: an empty file system that cannot be filled, or the null device.
     pub fn is_mask(&self) -> bool {
         let empty = self.kind == "tmpfs"
             && self.root == Path::new("/")
@@ -94,13 +94,13 @@ impl MountedLine {
         empty || self.is_node("null")
     }
 
-    /// Whether it shows a device's node of this name.
+    /// Whether it is a device node of this name.
     pub fn is_node(&self, name: &str) -> bool {
         let of_devices = ["tmpfs", "devtmpfs"].contains(&self.kind.as_str());
         of_devices && self.root == Path::new("/").join(name)
     }
 
-    /// What it shows, and where.
+    /// The mount in words.
     pub fn words(&self) -> String {
         let text = |path: &Path| escape(&path.display().to_string());
         format!(
@@ -112,17 +112,17 @@ impl MountedLine {
     }
 }
 
-/// The changes of the mounts since the start.
+/// The changes of mounts since the start.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct MountChanges {
-    /// What is wrong, in words.
+    /// The faults, in words.
     pub faults: Vec<String>,
-    /// Those of now; one whose directory was renamed is where it was.
+    /// The mounts of now. A mount whose directory was renamed has its old place.
     pub settled: Vec<MountedLine>,
 }
 
-/// Compares the mounts of the start with those of now. `looked_at` are places whose files are compared by their numbers, so that a new
-/// name of their source is none of another; `is_there` says whether the container has something at a path.
+/// Compares the mounts of the start with those of now. Another check compares the files at `looked_at` by inode, so a
+/// new name of their source is no fault. `is_there` says whether the container has a file at a path.
 pub fn since(
     start: &[MountedLine],
     now: &[MountedLine],
@@ -158,7 +158,7 @@ pub fn since(
         found.settled.push(settled.unwrap_or_else(|| line.clone()));
     }
     let is_gone = |was: &&MountedLine| !now.iter().any(|line| line.number == was.number);
-    // Where nothing is, nothing is open: the file was removed outside, and its mount with it.
+    // If nothing is there, nothing is exposed: the file was removed outside, and its mount with it.
     let gone = start.iter().filter(is_gone);
     for was in gone.filter(|was| is_there(&was.place)) {
         let place = escape(&was.place.display().to_string());
@@ -171,9 +171,9 @@ pub fn since(
 /// A mount at the start and now.
 type Pair<'a> = (&'a MountedLine, &'a MountedLine);
 
-/// Whether a number still means the same mount: numbers are given again.
+/// Whether a number still means the same mount: the kernel reuses numbers.
 fn is_same((was, line): Pair<'_>, binds: &[Pair<'_>], is_there: impl Fn(&Path) -> bool) -> bool {
-    // Renamed with the source of a mount that shows it too, or within that.
+    // Renamed along with the source of another mount that shows it, or within that source.
     let follows = |(then, now): &Pair<'_>| {
         let rest = was.root.strip_prefix(&then.root);
         then.device == was.device && rest.is_ok_and(|rest| now.root.join(rest) == line.root)
@@ -182,18 +182,18 @@ fn is_same((was, line): Pair<'_>, binds: &[Pair<'_>], is_there: impl Fn(&Path) -
         |(then, now): &Pair<'_>| then.device == was.device && shows(then, was) && shows(now, line);
     let same_root =
         was.root == line.root || binds.iter().any(|pair| follows(pair) || is_of_itself(pair));
-    // A directory of the container's that a mount lies in may get another name, and the mount's own place may not.
+    // The container may rename a directory that contains the mount point, but not the mount point itself.
     let same_place = was.place == line.place
         || (was.parent == line.parent
             && was.place.file_name() == line.place.file_name()
             && !is_there(&was.place));
     let same_kind = (&was.device, &was.kind) == (&line.device, &line.kind);
-    // Of an overlay they name the directories.
+    // An overlay's options name its directories.
     let same_layers = line.kind != "overlay" || was.options == line.options;
     same_root && same_place && same_kind && same_layers
 }
 
-/// Whether a mount shows what its place would show in another one without it.
+/// Whether a mount shows what the other one would show at its place.
 fn shows(other: &MountedLine, line: &MountedLine) -> bool {
     let at = line.place.strip_prefix(&other.place);
     let of = line.root.strip_prefix(&other.root);
@@ -232,10 +232,10 @@ mod tests {
     ];
 
     #[test]
-    fn nothing_is_wrong_as_long_as_the_mounts_are_those_of_the_start() {
+    fn unchanged_mounts_are_no_fault() {
         for (from, to, there) in [
             ("", "", &THERE[..]),
-            // The container's own directory, or the workspace on the node, has another name by now.
+            // The container renamed its own directory, or the workspace was renamed on the node.
             ("/p/", "/q/", &["/etc/hosts", "/ref", "/cache"]),
             ("254:0 /srv/w", "254:0 /srv/v", &THERE),
             ("rw,relatime - overlay", "ro,relatime - overlay", &THERE),
@@ -247,7 +247,7 @@ mod tests {
             let start: Vec<_> = start.into_iter().map(|line| line.place).collect();
             assert_eq!(places, start, "{to}");
         }
-        // The file that a mask lay on was removed on the node.
+        // The file under a mask was removed on the node.
         let rest: Vec<&str> = START
             .lines()
             .filter(|line| !line.contains(".netrc"))
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_in_taken_away_or_exchanged_since_the_start_is_noticed() {
+    fn added_removed_and_replaced_mounts_are_found() {
         for (from, to) in [
             ("128 117 0:60", "128 117 0:59"),
             ("lowerdir=/dev/0.lower", "lowerdir=/dev/1.lower"),
@@ -266,7 +266,7 @@ mod tests {
             ("/cache rw,nosuid,", "/cache rw,"),
             ("/null /work/p", "/netrc /work/p"),
             ("98 117", "99 117"),
-            // A mount with the number of one that is gone.
+            // A new mount with the number of a removed one.
             ("254:0 /srv/w/p/.aws /work", "254:0 /root/.aws /work"),
             (
                 "254:0 /srv/w/p/.aws /work/p/.aws",

@@ -1,4 +1,4 @@
-//! PURE. What a probe is, and what it finds.
+//! PURE. Probes and their findings.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -67,17 +67,17 @@ impl From<Enforced> for ProbedWall {
 pub struct Probe {
     /// Its name in `--json`; never changed.
     pub id: &'static str,
-    /// The wall that stands in its way.
+    /// The wall that it attacks.
     pub wall: ProbedWall,
     /// Its numbers in docs/threats.md.
     pub threats: &'static [&'static str],
-    /// What is tried, in words.
+    /// The attempt, in words.
     pub tried: &'static str,
-    /// What a standing wall answers.
+    /// The answer of a wall that holds.
     pub expected: &'static str,
-    /// What it means if that is not the answer.
+    /// The meaning of any other answer.
     pub means: &'static str,
-    /// What to do then.
+    /// The remedy in that case.
     pub remedy: &'static str,
     /// Whether the policy promises it.
     pub promised: fn(&Promise) -> bool,
@@ -88,51 +88,51 @@ pub struct Probe {
 /// How an attack is tried.
 #[derive(Clone, Copy)]
 pub enum Attempt {
-    /// In a child of the probing process, by a function that says what it found.
+    /// In a child of the probing process, by a function that returns a finding.
     Finds(fn(&Promise) -> Finding),
-    /// Likewise; a standing wall kills the child with SIGSYS.
+    /// The same, but a wall that holds kills the child with SIGSYS.
     Dies(fn() -> Finding),
-    /// By the verifying process on the node, from the kernel's own files about the container.
+    /// By the verifying process on the node, from the kernel's files about the container.
     Read(fn(&ContainerView<'_>) -> Finding),
 }
 
 /// A container as the node sees it.
 pub struct ContainerView<'a> {
-    /// The process inside, by its number on the node; `None` where none could be started.
+    /// The pid of the process inside on the node; `None` if none could be started.
     pub pid: Option<i32>,
-    /// The container's first process.
+    /// The container's init process.
     pub init: i32,
     /// The directories of its cgroup.
     pub controllers: &'a Controllers,
-    /// What was promised.
+    /// The promises.
     pub promise: &'a Promise,
-    /// What was planned; `None` under `unconfined`.
+    /// The plan; `None` under `unconfined`.
     pub plan: Option<&'a Plan>,
-    /// The file of the filter that processes of `exec` load.
+    /// The file of the filter that exec processes load.
     pub filter: &'a Path,
-    /// The file of the first process's mounts at the start.
+    /// The file with the init process's mounts at the start.
     pub mounts: &'a Path,
     /// The node's other containers.
     pub others: &'a dyn Fn() -> HelperProcesses,
 }
 
-/// Processes of agentbox that a container can share namespaces with.
+/// Processes of other containers, and sidecars, that a container may share namespaces with.
 #[derive(Debug, Default)]
 pub struct HelperProcesses {
     /// The cgroups of the other containers.
     pub cgroups: Vec<Controllers>,
-    /// The sidecars of all: that of a container in another one's network is in there too, behind walls of its own.
+    /// The sidecars of all containers. One may be in another container's network, with its own walls.
     pub sidecars: BTreeSet<i32>,
 }
 
-/// Faults that a finding names.
+/// The most faults that a finding names.
 const MOST_FAULTS: usize = 8;
 
-/// How an attack ended.
+/// The outcome of an attack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// The wall stands.
+    /// The wall holds.
     Held,
     /// The attack succeeded, or something other than the wall stopped it.
     NotHeld,
@@ -140,18 +140,18 @@ pub enum Outcome {
     NotTried,
 }
 
-/// What a probe found.
+/// The result of a probe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Finding {
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
-    /// What was seen, in words.
+    /// The observation, in words.
     pub saw: String,
 }
 
 impl Finding {
-    /// The wall stands.
+    /// The wall holds.
     pub fn held(saw: impl Into<String>) -> Self {
         Self {
             outcome: Outcome::Held,
@@ -159,7 +159,7 @@ impl Finding {
         }
     }
 
-    /// It does not.
+    /// The wall does not hold.
     pub fn not_held(saw: impl Into<String>) -> Self {
         Self {
             outcome: Outcome::NotHeld,
@@ -167,7 +167,7 @@ impl Finding {
         }
     }
 
-    /// It could not be tried, for this reason.
+    /// The attack could not be tried, for this reason.
     pub fn not_tried(saw: impl Into<String>) -> Self {
         Self {
             outcome: Outcome::NotTried,
@@ -175,7 +175,7 @@ impl Finding {
         }
     }
 
-    /// Held unless something was found that should not be there.
+    /// Held, unless there are faults.
     pub fn of_faults(faults: &[String], held: impl Into<String>) -> Self {
         match faults {
             [] => Self::held(held),
@@ -183,7 +183,7 @@ impl Finding {
         }
     }
 
-    /// Of several attempts: not held if one was not, and held if all were.
+    /// Of several attempts: not held if any was not, and held if all were.
     pub fn of_all(all: impl IntoIterator<Item = Self>, held: impl Into<String>) -> Self {
         let (mut faults, mut untried) = (Vec::new(), Vec::new());
         for one in all {
@@ -201,7 +201,7 @@ impl Finding {
     }
 }
 
-/// The first of them, and how many are left.
+/// The first ones, and the number of the others.
 fn some_of(all: &[String]) -> String {
     let mut words: Vec<String> = all.iter().take(MOST_FAULTS).cloned().collect();
     match all.len().saturating_sub(MOST_FAULTS) {

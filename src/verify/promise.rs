@@ -1,4 +1,4 @@
-//! PURE. What a plan promises, as the probes need it. It never says that a wall stands.
+//! PURE. The walls that a plan promises, in the form that probes need. It never says that a wall stands.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -12,18 +12,18 @@ use crate::egress::tried::{
 use crate::plan::{LimitsPlan, NamespaceType, Plan};
 use crate::policy::{Capability, Host, NetworkMode, RootAccess, Switch, SyscallProfile};
 
-/// What was promised for one container.
+/// The promise for one container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Promise {
     /// The walls; `None` under `unconfined`.
     pub walls: Option<PromisedWalls>,
-    /// The node's namespaces, by the kernel's word for their kind (`pid`) and the text of their link.
+    /// The node's namespaces: the kernel's name of their kind (`pid`), and the text of their link.
     pub node: BTreeMap<String, String>,
-    /// Descriptors above 2 that the program inside was executed with: it writes them down before it opens any.
+    /// Descriptors above 2 that the program inside started with. It lists them before it opens any.
     #[serde(default)]
     pub inherited: Vec<i32>,
-    /// Why nothing is tried on the network that its sidecar would log.
+    /// Why no network attempts are made that the sidecar would log.
     #[serde(default)]
     pub untried_network: Option<String>,
 }
@@ -38,44 +38,44 @@ pub struct PromisedWalls {
     pub calls: BTreeSet<String>,
     /// Set-user-ID modes are refused.
     pub set_id_refused: bool,
-    /// The profile `paranoid` holds.
+    /// The profile `paranoid` applies.
     #[serde(default)]
     pub paranoid: bool,
     /// The root file system is read-only.
     pub root_read_only: bool,
-    /// Paths that show nothing.
+    /// Masked paths.
     pub masked: BTreeSet<PathBuf>,
-    /// Paths that are not written.
+    /// Read-only paths.
     pub readonly: BTreeSet<PathBuf>,
-    /// Device nodes beyond the usual.
+    /// Device nodes beyond the usual ones.
     pub devices: BTreeSet<PathBuf>,
-    /// Hosts of the probes that the policy lets through.
+    /// Hosts of the probes that the policy allows.
     pub reached: BTreeSet<String>,
-    /// Unlisted hosts are asked for.
+    /// Unlisted hosts wait for approval.
     pub asks: bool,
-    /// Namespaces that are not the node's, by the kernel's word.
+    /// Namespaces that differ from the node's, by the kernel's name.
     pub namespaces: BTreeSet<String>,
-    /// A crash starts no program of the node.
+    /// A crash starts no core program of the node.
     #[serde(default)]
     pub crashes_kept: bool,
     /// Limits of the cgroup.
     pub limits: LimitsPlan,
-    /// The hash of the filter; `None` where the container is of before it was kept.
+    /// The hash of the filter; `None` for an old container without a record of it.
     #[serde(default)]
     pub filter: Option<String>,
 }
 
 impl Promise {
-    /// Whether a wall of the policy's promises this.
+    /// Whether the policy's walls promise this.
     pub fn has(&self, what: impl FnOnce(&PromisedWalls) -> bool) -> bool {
         self.walls.as_ref().is_some_and(what)
     }
 }
 
 impl PromisedWalls {
-    /// Of a plan.
+    /// The promise of a plan.
     pub fn of(plan: &Plan) -> Self {
-        // No `..`: a field that is added to the plan does not compile until it is decided which probe tries it.
+        // No `..`: a new field of the plan does not compile until someone decides which probe tries it.
         let Plan {
             filesystem,
             network,
@@ -85,15 +85,15 @@ impl PromisedWalls {
             namespaces,
             devices,
             limits,
-            // What may be asked for, what it was cut to, and words.
+            // Permissions, omissions and texts.
             leave: _,
             ceilings: _,
             not_given: _,
             warnings: _,
-            // A process outside of the container, whose wall integration/sidecar.rs tries.
+            // A process outside of the container; integration/sidecar.rs tries its walls.
             sidecar: _,
             core_bytes,
-            // Nothing that holds anybody.
+            // No wall.
             report: _,
         } = plan;
         let reached = [
@@ -109,7 +109,7 @@ impl PromisedWalls {
             let decision = network.rules.decide(&host, *port);
             network.mode == NetworkMode::Allowlist && matches!(decision, Decision::Allow(_))
         };
-        // What is seen in a masked directory is no part of its mask.
+        // Files that stay visible in a masked directory are not part of the mask.
         let seen: BTreeSet<_> = filesystem.seen.iter().map(|s| &s.directory).collect();
         let masked = filesystem.masked.iter().filter(|path| !seen.contains(path));
         Self {
@@ -135,13 +135,13 @@ impl PromisedWalls {
             namespaces: namespaces
                 .iter()
                 .filter_map(|planned| kernels_word(planned.isolates))
-                // The inner one is never the node's, whatever the spec asks for.
+                // The inner namespace is never the node's, whatever the spec requests.
                 .chain(["net"])
                 .map(str::to_owned)
                 .collect(),
             limits: *limits,
             crashes_kept: *core_bytes != 0,
-            // Of the record, which has it.
+            // The record has it.
             filter: None,
         }
     }
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_promises_its_walls_and_not_what_it_lets_through() {
+    fn a_plan_promises_only_its_walls() {
         let mut plan = crate::plan::tests::sample();
         plan.network.mode = NetworkMode::Allowlist;
         plan.network.rules.allow = ["example.com".parse().unwrap()].into();

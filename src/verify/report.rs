@@ -1,4 +1,4 @@
-//! PURE. What was promised against what was found, for people and for programs.
+//! PURE. Compares promises with findings, for users and for programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,16 +10,16 @@ use super::probes;
 use super::promise::Promise;
 use crate::runtime::runs::verified::VerifySummary;
 
-/// Version of the form of `--json`.
+/// Version of the format of `--json`.
 const SCHEMA: &str = "agentbox.verify/1";
 
-/// Which process ran the probe.
+/// The process that ran a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProbeRunner {
-    /// The container's first process.
+    /// The container's init process.
     Init,
-    /// A process of `exec`.
+    /// An exec process.
     Exec,
     /// The verifying process, on the node.
     Node,
@@ -40,13 +40,13 @@ impl ProbeRunner {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProbeVerdict {
-    /// Promised, and it stands.
+    /// Promised, and it holds.
     Held,
-    /// Promised, and it does not stand.
+    /// Promised, but it does not hold.
     NotHeld,
-    /// Promised, and nobody knows.
+    /// Promised, but unknown.
     NotTried,
-    /// Not promised; `found` says what was seen.
+    /// Not promised; `found` has the finding.
     NotPromised,
 }
 
@@ -59,15 +59,15 @@ pub struct Entry {
     pub wall: ProbedWall,
     /// Its numbers in docs/threats.md.
     pub threats: &'static [&'static str],
-    /// Who tried.
+    /// The process that tried.
     pub by: ProbeRunner,
-    /// What was tried.
+    /// The attempt.
     pub tried: &'static str,
-    /// What a standing wall answers.
+    /// The answer of a wall that holds.
     pub expected: &'static str,
-    /// Against the promise.
+    /// The verdict on the promise.
     pub verdict: ProbeVerdict,
-    /// What was found.
+    /// The finding.
     pub found: Finding,
     #[serde(skip)]
     means: &'static str,
@@ -75,11 +75,11 @@ pub struct Entry {
     remedy: &'static str,
 }
 
-/// All that was found about one container.
+/// All findings about one container.
 #[derive(Debug, Serialize)]
 pub struct VerifyReport {
     schema: &'static str,
-    /// What was verified, in words.
+    /// The subject, in words.
     subject: String,
     /// Whether a policy promised walls.
     promised: bool,
@@ -88,7 +88,7 @@ pub struct VerifyReport {
 }
 
 impl VerifyReport {
-    /// An empty one.
+    /// An empty report.
     pub fn new(subject: String, promise: &Promise) -> Self {
         Self {
             schema: SCHEMA,
@@ -99,7 +99,7 @@ impl VerifyReport {
         }
     }
 
-    /// Takes what a process inside found. A probe of which it said nothing was not tried, and so was one of which it said two things.
+    /// Adds the findings of a process inside. A probe with no finding, or with two, was not tried.
     pub fn add_inside(&mut self, by: ProbeRunner, promise: &Promise, found: &[(String, Finding)]) {
         for probe in probes::all().filter(|probe| inside::is_tried_inside(probe)) {
             let mut of_it = found.iter().filter(|(id, _)| id == probe.id);
@@ -112,7 +112,7 @@ impl VerifyReport {
         }
     }
 
-    /// Takes one finding.
+    /// Adds one finding.
     pub fn add(&mut self, by: ProbeRunner, promise: &Promise, probe: &Probe, found: Finding) {
         let verdict = match ((probe.promised)(promise), found.outcome) {
             (false, _) => ProbeVerdict::NotPromised,
@@ -145,7 +145,7 @@ impl VerifyReport {
         }
     }
 
-    /// What it comes to, for the log and the receipt.
+    /// The summary for the log and the receipt.
     pub fn summary(&self) -> VerifySummary {
         let result = match self.result {
             ProbeVerdict::Held => "held",
@@ -170,7 +170,7 @@ impl VerifyReport {
         }
     }
 
-    /// 0: all that was promised held. 1: something did not, or nothing was promised. 2: something could not be tried.
+    /// 0: all promises hold. 1: a promise does not hold, or there was none. 2: an attempt could not be made.
     pub fn exit_code(&self) -> u8 {
         match self.result {
             ProbeVerdict::Held => 0,
@@ -179,17 +179,17 @@ impl VerifyReport {
         }
     }
 
-    /// For programs.
+    /// The report for programs.
     ///
     /// # Errors
-    /// serde_json's, of which none is known for these types.
+    /// From serde_json; none is known for these types.
     pub fn json(&self) -> serde_json::Result<String> {
         Ok(crate::policy::escape_json(&serde_json::to_string_pretty(
             self,
         )?))
     }
 
-    /// For people: a line for each wall, then what did not hold and what could not be tried.
+    /// The report for users: a line for each wall, then the failed promises and the attempts that could not be made.
     pub fn text(&self) -> String {
         let mut text = format!("{}\n", self.subject);
         if !self.promised {
@@ -245,7 +245,7 @@ impl VerifyReport {
         format!("{name:14}{words:13}{}\n", parts.join(", "))
     }
 
-    /// A paragraph for each probe that found something, whoever tried it.
+    /// A paragraph for each probe that found a fault, by any process.
     fn not_held(&self) -> String {
         let mut by_probe: BTreeMap<(ProbedWall, &str, &str), Vec<&Entry>> = BTreeMap::new();
         for entry in self.of(ProbeVerdict::NotHeld) {
@@ -270,7 +270,7 @@ impl VerifyReport {
         by_probe.values().map(paragraph).collect()
     }
 
-    /// A paragraph for each reason why something could not be tried: one reason may be that of all.
+    /// A paragraph for each reason why attempts could not be made: one reason may apply to all.
     fn not_tried(&self) -> String {
         let mut by_reason: BTreeMap<(ProbeRunner, &str), Vec<&Entry>> = BTreeMap::new();
         for entry in self.of(ProbeVerdict::NotTried) {
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_holds_is_0_and_one_finding_changes_that() {
+    fn the_exit_code_is_0_only_if_all_promises_hold() {
         let held = all(Finding::held("x"));
         assert_eq!(report(&promise(), &held).exit_code(), 0);
         for (outcome, code) in [(Finding::not_held("y"), 1), (Finding::not_tried("y"), 2)] {
@@ -333,7 +333,7 @@ mod tests {
                 let report = report(&promise(), &found);
                 let id = &found[number].0;
                 let entry = report.probes.iter().find(|e| e.id == *id).unwrap();
-                // `root` is promised by read-only policies alone.
+                // Only read-only policies promise `root`.
                 let expected = if entry.verdict == ProbeVerdict::NotPromised {
                     0
                 } else {
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_says_too_little_or_too_much_is_not_believed() {
+    fn missing_and_double_findings_count_as_not_tried() {
         let held = all(Finding::held("x"));
         assert_eq!(report(&promise(), &held[1..]).exit_code(), 2);
         assert_eq!(report(&promise(), &[]).exit_code(), 2);
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn one_reason_is_told_once_and_nothing_that_is_found_is_obeyed_by_a_terminal() {
+    fn a_reason_appears_once_and_findings_are_escaped() {
         let text = report(&promise(), &[]).text();
         assert_eq!(text.matches("could not be tried").count(), 1, "{text}");
         assert!(

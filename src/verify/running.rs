@@ -1,4 +1,4 @@
-//! SHELL. A container that runs, by a process of `exec`: behind the walls of every such process, and gone after its last word.
+//! SHELL. Verifies a running container by a short-lived exec process, behind the walls of every exec process.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -25,11 +25,11 @@ use crate::runtime::state::find;
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::{self, ContainerPaths};
 
-/// How often it is looked whether a container ends in which no process can be started, and how long in between.
+/// How often, and at which interval, to check whether a container is ending if no process can be started in it.
 const ENDING: u32 = 25;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Tries all of it in a container.
+/// Makes all attempts in a running container.
 ///
 /// # Errors
 /// There is no such container, or no process can be started in it.
@@ -46,7 +46,7 @@ pub fn running(global: &GlobalOptions, id: &str) -> Result<VerifyReport> {
     Ok(report)
 }
 
-/// Where processes that changed their ids are dumpable, other processes of the container could write to the memory of the one inside.
+/// If processes that changed their ids are dumpable, others of the container could write to the prober's memory.
 fn refuse_debugging_node() -> Result<()> {
     let path = "/proc/sys/fs/suid_dumpable";
     let found = std::fs::read_to_string(path).with_context(|| format!("read {path}"))?;
@@ -59,7 +59,7 @@ fn refuse_debugging_node() -> Result<()> {
     }
 }
 
-/// What was promised, and the namespaces of this process, which is the node's.
+/// The promises, and the namespaces of this process, which are the node's.
 pub(super) fn promise(record: &Record) -> Promise {
     Promise {
         walls: record.plan().map(|plan| PromisedWalls {
@@ -86,7 +86,7 @@ pub(super) fn policy(record: &Record) -> String {
     }
 }
 
-/// The part of a process of `exec`, and what the node sees of it.
+/// The attempts of an exec process, and the node's own checks.
 pub(super) fn by_exec(
     place: &ContainerPaths,
     record: &Record,
@@ -102,7 +102,7 @@ pub(super) fn by_exec(
     let started = exec::exec_by(Actor::Verify, place, &command(record), streams);
     let pid = match started {
         Ok(pid) => pid,
-        // A wall that is gone may be why: what the node sees says which.
+        // A missing wall may be the cause: the node's checks tell which.
         Err(error) => return without_exec(place, record, promise, report, error),
     };
     let announced = Cell::new(false);
@@ -114,7 +114,7 @@ pub(super) fn by_exec(
         Ok(_) => by_node(place, record, promise, report, Some(pid)),
         Err(_) => Ok(()),
     };
-    // Before the process lets go of the ports.
+    // While the process still holds the ports.
     if announced.get()
         && let Err(error) = tried::announce(place, record, TriedPorts::default())
     {
@@ -128,8 +128,8 @@ pub(super) fn by_exec(
     Ok(())
 }
 
-/// What the node sees of a container that runs and in which no process can be started, which is why nothing is tried inside. Of any
-/// other container there is no answer.
+/// The node's checks of a running container in which no process can be started, so nothing is tried inside. An error
+/// for any other container.
 fn without_exec(
     place: &ContainerPaths,
     record: &Record,
@@ -149,7 +149,7 @@ fn without_exec(
     Ok(())
 }
 
-/// Whether the container has ended, or is about to: what the node reads of a process that ends is nothing of its walls.
+/// Whether the container has ended or is about to. A process that ends no longer shows its walls.
 fn has_ended(record: &Record) -> bool {
     (0..ENDING).any(|_| {
         let ended = !record.init.is_some_and(ProcessId::is_alive);
@@ -160,7 +160,7 @@ fn has_ended(record: &Record) -> bool {
     })
 }
 
-/// What the node reads of the container.
+/// The node's checks of the container.
 fn by_node(
     place: &ContainerPaths,
     record: &Record,
@@ -190,7 +190,7 @@ fn by_node(
     Ok(())
 }
 
-/// All other containers, and the sidecars of all. One whose record cannot be read is none.
+/// All other containers, and the sidecars of all. A container with an unreadable record is skipped.
 fn others(record: &Record) -> HelperProcesses {
     let all = store::all().unwrap_or_default();
     let sidecars = all.iter().filter_map(|one| one.sidecar.as_ref());
@@ -205,8 +205,8 @@ fn others(record: &Record) -> HelperProcesses {
     }
 }
 
-/// Tells the sidecar, which keeps the log, the ports from which the network is tried. A sidecar that does not know of them would take
-/// the attempts for the workload's.
+/// Tells the sidecar, which writes the log, the ports of the network attempts. Otherwise it would log them as the
+/// workload's.
 fn announce(place: &ContainerPaths, record: &Record, ports: TriedPorts) -> Answer {
     match tried::announce(place, record, ports) {
         Ok(()) => Answer::Known,
@@ -218,7 +218,7 @@ fn announce(place: &ContainerPaths, record: &Record, ports: TriedPorts) -> Answe
     }
 }
 
-/// As the container's own user, in a directory that every container has.
+/// As the container's own user, in a directory that exists in every container.
 fn command(record: &Record) -> Exec {
     Exec {
         console_socket: None,

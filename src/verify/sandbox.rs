@@ -1,5 +1,6 @@
-//! SHELL. A container of our own, made as an engine's would be: a root directory of empty directories, the mounts, capabilities and
-//! masks of an engine's spec. Its first process tries the attacks, then a process of `exec` does; afterwards it is taken away.
+//! SHELL. A container of our own, created like an engine's: a root of empty directories, and the mounts, capabilities
+//! and masks of an engine's spec. Its init process tries the attacks, then an exec process. Then the container is
+//! removed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,16 +23,16 @@ use crate::runtime::state::record::Record;
 use crate::runtime::state::store::{ContainerPaths, Lock};
 use crate::wrap::leftovers::{self, NameMatch};
 
-/// What an image has at least, and places where the probes look.
+/// The minimum of an image, and the places where probes look.
 const DIRECTORIES: [&str; 8] = ["dev", "etc", "proc", "root", "run", "sys", "tmp", "var"];
 
-/// Tries all of it in a container of the policy that `global` selects.
+/// Makes all attempts in a container of the policy that `global` selects.
 ///
 /// # Errors
-/// The container cannot be made, started or taken away.
+/// The container cannot be created, started or removed.
 pub fn sandbox(global: &GlobalOptions) -> Result<VerifyReport> {
     leftovers::sweep();
-    // From here on a killed process's remains are known to the next call.
+    // From now on, the next call removes what a killed process leaves behind.
     let claim = leftovers::claim(&global.root, NameMatch::Beginning("verify"))?;
     let directory = Directory(claim.dir.clone());
     write_bundle(&directory.0, &claim.id)?;
@@ -66,7 +67,7 @@ fn by_both(
     let promise = promise(&record);
     let subject = format!("a new container, {}", policy(&record));
     let mut report = VerifyReport::new(subject, &promise);
-    // Nobody keeps this container's log.
+    // This container's log is not kept.
     let said = talk.hear(&promise, |_| inside::Answer::Known)?;
     said.log_noise();
     report.add_inside(ProbeRunner::Init, &promise, &said.findings);
@@ -78,7 +79,7 @@ fn by_both(
     Ok(report)
 }
 
-/// Removed with the value.
+/// A directory that is removed with the value.
 struct Directory(PathBuf);
 
 impl Drop for Directory {
@@ -112,12 +113,12 @@ fn write_bundle(dir: &Path, id: &str) -> Result<()> {
     fs::write(&path, text).with_context(|| format!("write {path:?}"))
 }
 
-/// The library's example of a spec, which has what engines ask for: namespaces, the kernel's file systems, some capabilities, masks.
+/// The library's example spec, like an engine's: namespaces, the kernel's file systems, some capabilities, masks.
 fn spec(id: &str) -> Result<Spec> {
     let mut spec = Spec::default();
     spec.set_hostname(Some("agentbox".to_owned()));
     spec.set_annotations(None);
-    // As most engines ask for: what then keeps the image from being changed is the policy's.
+    // Like most engines. Only the policy then protects the image.
     if let Some(root) = spec.root_mut() {
         root.set_readonly(Some(false));
     }
@@ -130,7 +131,7 @@ fn spec(id: &str) -> Result<Spec> {
         .access("rwm")
         .build()?;
     if let Some(linux) = spec.linux_mut() {
-        // As `wrap` does: the sidecar dials from the node's own network, and without a wall that is what the container sees.
+        // As `wrap` does: the sidecar dials from the node's own network, which the container gets without a policy.
         let mut namespaces = linux.namespaces().clone().unwrap_or_default();
         namespaces.retain(|namespace| namespace.typ() != LinuxNamespaceType::Network);
         linux.set_namespaces(Some(namespaces));

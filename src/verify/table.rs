@@ -1,5 +1,5 @@
-//! PURE. The mounts of a container's first process against its plan: what is there and is not planned, is planned and not there, or
-//! lacks an attribute.
+//! PURE. Compares the init process's mounts with its plan: mounts that are not planned, planned mounts that are
+//! missing, and missing attributes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,16 +13,16 @@ use crate::plan::{
 };
 use crate::policy::{RootAccess, escape};
 
-/// Which file systems a place can have.
+/// The mounts that a place may have.
 #[derive(Debug, Clone)]
 enum ExpectedMount {
-    /// A mount of the plan with these attributes, once; of these types, where there are any.
+    /// A mount of the plan with these attributes, once; of one of these types, if the list is not empty.
     Planned(Vec<String>, &'static [&'static str]),
-    /// The same of a file system that was made for the container, of one of these types.
+    /// The same, of a file system that was created for the container.
     Made(Vec<String>, &'static [&'static str]),
-    /// The same, where the image has the place.
+    /// The same, if the image has the place.
     Perhaps(Vec<String>),
-    /// What is there anyway, mounted on itself with these attributes, as often as it likes.
+    /// The place's own content, mounted on itself with these attributes, any number of times.
     Again(Vec<String>),
     /// A mask.
     Mask,
@@ -32,12 +32,12 @@ fn owned(all: &[&str]) -> Vec<String> {
     all.iter().map(|one| (*one).to_owned()).collect()
 }
 
-/// Attributes of the runtime's own files.
+/// Attributes of the runtime's own mounts.
 const OWN: [&str; 4] = ["ro", "nosuid", "nodev", "noexec"];
-/// The usual device nodes, which a container in a user namespace has as mounts of the node's.
+/// The usual device nodes. In a user namespace, they are bind mounts from the node.
 const NODES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
-/// Whose pid namespace a container has.
+/// The owner of a container's pid namespace.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Processes {
     Own,
@@ -50,7 +50,7 @@ fn planned(mount: &PlannedMount, processes: Processes) -> ExpectedMount {
         .iter()
         .filter(|option| RESTRICTING.contains(&option.as_str()));
     let mapped = mount.bind().is_some_and(|bind| bind.ids != MappedIds::Node);
-    // As the kernel says it (show_mountinfo).
+    // The kernel's word (show_mountinfo).
     let mapped = mapped.then(|| "idmapped".to_owned());
     let wanted = wanted.cloned().chain(mapped).collect();
     let kinds: &[&str] = match &mount.kind {
@@ -92,7 +92,7 @@ fn processes(plan: &Plan) -> Processes {
     }
 }
 
-/// All that a plan has, by its place.
+/// The expected mounts of a plan, by place.
 struct Expectations(BTreeMap<PathBuf, Vec<ExpectedMount>>);
 
 impl Expectations {
@@ -146,7 +146,7 @@ impl Expectations {
             }
         }
         for place in &files.pinned {
-            // A second mount of a directory, with the attributes of the mount that it lies in.
+            // A second mount of a directory, with the attributes of its parent mount.
             let below = files
                 .mounts
                 .iter()
@@ -161,12 +161,12 @@ impl Expectations {
     }
 }
 
-/// What is wrong with the mounts, in words. `nodes` are the mounts of the node: what was made for the container is none of these.
+/// The faults of the mounts, in words. `nodes` are the node's mounts: a mount made for the container is none of these.
 pub fn compare(plan: &Plan, lines: &[MountedLine], nodes: &[MountedLine]) -> Vec<String> {
     let mut expected = Expectations::of(plan);
     let mut faults = Vec::new();
     for (number, line) in lines.iter().enumerate() {
-        // A path that is held in its place, or made read-only, is a mount of itself, with all that is mounted below once more.
+        // Holding a path in place, or making it read-only, mounts it on itself and copies all mounts below.
         let is_copy = lines[..number].iter().any(|other| other.is_like(line));
         let around = AllMounts { lines, nodes };
         if let Some(fault) = judge(plan, &mut expected, line, around).filter(|_| !is_copy) {
@@ -186,7 +186,7 @@ pub fn compare(plan: &Plan, lines: &[MountedLine], nodes: &[MountedLine]) -> Vec
     faults
 }
 
-/// All mounts, of the container and of the node.
+/// All mounts of the container and of the node.
 #[derive(Clone, Copy)]
 struct AllMounts<'a> {
     lines: &'a [MountedLine],
@@ -194,7 +194,7 @@ struct AllMounts<'a> {
 }
 
 impl AllMounts<'_> {
-    /// Whether a mount is of a file system that nobody else has.
+    /// Whether a mount is of a file system that only the container has.
     fn is_made(self, line: &MountedLine, kinds: &[&str]) -> bool {
         let is_nodes = self.nodes.iter().any(|other| other.device == line.device);
         kinds.contains(&line.kind.as_str()) && line.root == Path::new("/") && !is_nodes
@@ -214,7 +214,7 @@ impl AllMounts<'_> {
     }
 }
 
-/// What is wrong with one mount.
+/// The fault of one mount, if any.
 fn judge(
     plan: &Plan,
     expected: &mut Expectations,
@@ -244,7 +244,7 @@ fn judge(
     };
     match here.iter().position(fits) {
         Some(at) => {
-            // One mount of a place is one mount.
+            // Each expected mount may appear once.
             if !matches!(here[at], ExpectedMount::Again(_) | ExpectedMount::Mask) {
                 here.remove(at);
             }
@@ -254,8 +254,8 @@ fn judge(
     }
 }
 
-/// Whether a mount of the node's came along below a bind mount, where a user namespace cannot leave it out, and is hidden; or is what
-/// hides it.
+/// Whether a mount below a bind mount is hidden, or hides another. In a user namespace, a bind mount brings the node's
+/// mounts below it along.
 fn is_hidden_below(plan: &Plan, line: &MountedLine, lines: &[MountedLine]) -> bool {
     let binds = plan.filesystem.mounts.iter().filter(|m| m.bind().is_some());
     let is_below = |place: &Path| {
@@ -285,11 +285,11 @@ fn why_not(here: &[ExpectedMount], line: &MountedLine) -> String {
     }
 }
 
-/// What every container has, or one with a terminal, in a user namespace, or with an authority of its own.
+/// Whether the runtime makes this mount: always, or for a terminal, a user namespace, or a certificate authority.
 fn is_the_runtimes(plan: &Plan, line: &MountedLine, lines: &[MountedLine]) -> bool {
     let place = &line.place;
     let kind = line.kind.as_str();
-    // To hide more of the kernel's files than was asked for harms nobody: a link of the kernel's leads there.
+    // Hiding more of the kernel's files than requested is harmless; a kernel's link may lead there.
     let hides = ["/proc", "/sys"].iter().any(|top| place.starts_with(top)) && line.is_mask();
     let has_cgroups = plan
         .filesystem
@@ -309,7 +309,7 @@ fn is_the_runtimes(plan: &Plan, line: &MountedLine, lines: &[MountedLine]) -> bo
     hides || cgroup || console || node || is_trusted(plan, line, lines)
 }
 
-/// A list of certificates, out of the file system of the authority's.
+/// Whether it is a certificate list from the authority's file system.
 fn is_trusted(plan: &Plan, line: &MountedLine, lines: &[MountedLine]) -> bool {
     let own = lines.iter().find(|line| line.place == Path::new(TRUST_IN));
     plan.network.opens().is_some()
@@ -396,7 +396,7 @@ mod tests {
 25 22 0:20 / /sys rw,nosuid,nodev,noexec - sysfs sysfs rw
 ";
 
-    /// What a healthy container of that plan has, as the kernel wrote it.
+    /// The mounts of a healthy container with that plan, as the kernel lists them.
     const GOOD: &str = "\
 117 104 0:66 / / rw,relatime - overlay agentbox rw,lowerdir=/
 128 117 0:60 / /proc rw,nosuid,nodev,noexec,relatime - proc proc rw
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_mount_once_more_is_none_that_is_foreign() {
+    fn a_repeated_mount_is_no_fault() {
         let hosts = GOOD
             .lines()
             .find(|line| line.contains("/etc/hosts"))
@@ -438,9 +438,9 @@ mod tests {
         assert_eq!(faults(&format!("{GOOD}{hosts}\n")), [""; 0]);
     }
 
-    /// In a user namespace it cannot be left out: it is there, and hidden.
+    /// In a user namespace it cannot be left out: it is there, but hidden.
     #[test]
-    fn a_mount_below_a_bind_is_none_that_is_seen_where_a_mask_lies_on_it() {
+    fn a_masked_mount_below_a_bind_is_no_fault() {
         let disk = "150 95 8:1 / /work/data rw - ext4 /dev/sda1 rw\n151 150 8:2 / /work/data/b rw - ext4 /dev/sdb1 rw\n";
         let mask = "152 150 0:65 / /work/data ro,relatime - tmpfs tmpfs ro\n";
         assert_eq!(faults(&format!("{GOOD}{disk}{mask}")), [""; 0]);
@@ -455,23 +455,23 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_that_is_foreign_changed_or_gone_is_noticed() {
+    fn a_foreign_changed_or_missing_mount_is_found() {
         let foreign = [
-            // A socket of an engine, the node's root, /etc, the runtime's state: wherever it is put.
+            // A socket of an engine, the node's root, /etc, the runtime's state, at any place.
             "200 117 0:44 /docker.sock /tmp/d.sock rw,nosuid,nodev,noexec - tmpfs tmpfs rw",
             "200 117 254:0 / /tmp/host rw,relatime - ext4 /dev/vda rw",
             "200 117 254:0 /etc /work/etc ro,nosuid,nodev,noexec - ext4 /dev/vda rw",
             "200 117 0:44 /agentbox /run/a ro,nosuid,nodev,noexec - tmpfs tmpfs rw",
-            // Over a place of the plan's.
+            // Over a mount of the plan.
             "200 95 254:0 / /work rw,nosuid,nodev,relatime - ext4 /dev/vda rw",
             "200 117 254:0 / / rw,relatime - ext4 /dev/vda rw",
             "200 117 254:0 /etc /etc/hosts ro,nosuid,nodev,noexec - ext4 /dev/vda rw",
-            // Read-only, where the plan has the kernel's own read-only once more.
+            // Read-only, where the plan mounts the kernel's own directory read-only again.
             "200 128 254:0 / /proc/sys ro,nosuid,nodev,noexec - ext4 /dev/vda rw",
             "200 128 0:44 /agentbox /proc/sys ro,nosuid,nodev,noexec - tmpfs tmpfs rw",
             "200 128 0:99 /sys /proc/sys ro,nosuid,nodev,noexec - proc proc rw",
             "200 128 0:60 /bus /proc/sys ro,nosuid,nodev,noexec - proc proc rw",
-            // In the clothes of a mask, a device and the runtime's own.
+            // Disguised as a mask, a device, or a runtime's file.
             "200 117 0:44 / /tmp/x ro,relatime - tmpfs tmpfs ro",
             "200 117 0:44 / /proc/keys ro,relatime - tmpfs tmpfs rw",
             "200 117 0:44 /x /proc/keys ro,relatime - tmpfs tmpfs ro",
@@ -499,7 +499,7 @@ mod tests {
             ("- overlay agentbox rw\n", "- ext4 /dev/vda rw\n"),
             ("/work/a rw,nosuid,", "/work/a rw,"),
             ("/null /work/.netrc", "/netrc /work/.netrc"),
-            // The node's own in the place of one that was made for the container.
+            // The node's own file system instead of one that was made for the container.
             ("0:56 / /sys ", "0:20 / /sys "),
             (
                 "117 104 0:66 / / rw,relatime - overlay agentbox rw,lowerdir=/",
@@ -512,7 +512,7 @@ mod tests {
             let found = faults(&GOOD.replacen(from, to, 1));
             assert_eq!(found.len(), 1, "{to}: {found:?}");
         }
-        // The node's processes, with all that is mounted of it.
+        // The node's processes; all mounts of that proc count.
         let found = faults(&GOOD.replace("0:60", "0:21"));
         assert_eq!(found.len(), 1, "{found:?}");
         for place in [" /ref ", " /work ", " /sys ", " /cache ", " /etc/hosts "] {
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_only_root_must_be_one_and_a_line_that_is_no_line_is_an_error() {
+    fn a_writable_root_is_a_fault_and_an_unparsable_line_an_error() {
         let mut plan = plan();
         plan.filesystem.root = RootAccess::ReadOnly;
         let lines = MountedLine::parse(GOOD).unwrap();

@@ -1,4 +1,4 @@
-//! SHELL. The verifying process's side of the program inside: its standard descriptors, what it is told, what it says, its end.
+//! SHELL. The verifying process's side of the program inside: its standard descriptors, input, output and end.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -17,11 +17,11 @@ use crate::egress::tried::TriedPorts;
 use crate::runtime::foreground::relay::Stdio;
 use crate::sys::socket;
 
-/// How long the program inside may take from its first instruction to its last line; it stops by itself before that.
+/// Time for the program inside from its first instruction to its last line. It stops by itself earlier.
 const WITHIN: Duration = Duration::from_millis(2200);
-/// How long it may take to end.
+/// Time for its end.
 const END_WITHIN: Duration = Duration::from_secs(1);
-/// More than all lines of all probes.
+/// More bytes than all lines of all probes.
 const MOST: usize = 1 << 20;
 
 /// Our ends of the pipes.
@@ -32,16 +32,16 @@ pub struct ProbePipes {
 
 /// The output of the program inside.
 pub struct ProbeOutput {
-    /// Findings, in its order.
+    /// Findings, in the order of the output.
     pub findings: Vec<(String, Finding)>,
-    /// Other lines: of libcontainer's log under `--debug`, and of a program inside that fails.
+    /// Other lines: libcontainer's log under `--debug`, and errors of the program inside.
     noise: String,
-    /// Whether its last line came.
+    /// Whether its last line arrived.
     complete: bool,
 }
 
 impl ProbeOutput {
-    /// Passes on what else it said, as a warning if it did not come to its end.
+    /// Logs the other lines, as a warning if the output is incomplete.
     pub fn log_noise(&self) {
         let level = match self.complete {
             true => log::Level::Debug,
@@ -58,12 +58,12 @@ impl ProbePipes {
     /// The descriptors of the program inside, and our ends.
     ///
     /// # Errors
-    /// The kernel's.
+    /// From the kernel.
     pub fn begin() -> Result<(Stdio, Self)> {
         let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC).context("make a pipe");
         let (theirs, input) = pipe()?;
         let (output, out) = pipe()?;
-        // Nobody inside holds up this process.
+        // No process inside can block this one.
         rustix::io::ioctl_fionbio(&input, true).context("set up a pipe")?;
         rustix::io::ioctl_fionbio(&output, true).context("set up a pipe")?;
         let error = out.try_clone().context("copy a pipe")?;
@@ -73,10 +73,10 @@ impl ProbePipes {
         ))
     }
 
-    /// Tells it what was promised, and hears it to its last line; `announce` is told the ports from which it tries the network.
+    /// Sends the promise, and reads the output to its last line. Calls `announce` with the ports of the network
+    /// attempts.
     ///
-    /// # Errors
-    /// The kernel's. A program that ends early, or says nothing in time, is no error: its probes were not tried.
+    /// # Errors From the kernel. If the program ends early, or sends nothing in time, its probes were not tried.
     pub fn hear(
         &self,
         promise: &Promise,
@@ -113,7 +113,7 @@ impl ProbePipes {
         Ok(said)
     }
 
-    /// Tells it one line.
+    /// Sends one line.
     fn tell(&self, what: &impl Serialize, end: Instant) -> Result<()> {
         let mut line = serde_json::to_vec(what)?;
         line.push(b'\n');
@@ -127,7 +127,7 @@ impl ProbePipes {
                     let mut polled = [PollFd::new(&self.input, PollFlags::OUT)];
                     rustix::event::poll(&mut polled, Some(&Timespec::try_from(left)?))?;
                 }
-                // It has ended, or does not read: what it says, or does not say, tells.
+                // It has ended, or does not read. Its output will show that.
                 Err(Errno::PIPE | Errno::AGAIN) => return Ok(()),
                 Err(error) => return Err(error).context("write to the program inside"),
             }
@@ -135,7 +135,7 @@ impl ProbePipes {
         Ok(())
     }
 
-    /// What there is to read; `None` at its end and when the time is up.
+    /// Reads what is available; `None` at the end of the output or of the time.
     fn read(&self, end: Instant) -> Result<Option<Vec<u8>>> {
         let mut buffer = vec![0; 4096];
         loop {
@@ -155,10 +155,10 @@ impl ProbePipes {
         }
     }
 
-    /// Ends it, which is a child of this process: by the end of its input, or by SIGKILL if that is not enough.
+    /// Ends the program, a child of this process: by closing its input, or else by SIGKILL.
     ///
     /// # Errors
-    /// The kernel's, or that it does not end.
+    /// From the kernel, or if it does not end.
     pub fn end(self, pid: i32) -> Result<()> {
         drop(self.input);
         let pid = Pid::from_raw(pid).context("the kernel gave no number of a process")?;

@@ -1,4 +1,4 @@
-//! `exec`: every flag, the same output as runc's.
+//! `exec`: every flag, with the same output as runc's.
 
 use serde_json::json;
 

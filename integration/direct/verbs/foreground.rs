@@ -1,4 +1,4 @@
-//! `run` in the foreground: exit codes, signals, descriptors, what stays.
+//! `run` in the foreground: exit codes, signals, descriptors, and what is kept.
 
 use std::io::Read;
 use std::process::Stdio;
@@ -70,7 +70,7 @@ fn direct_verbs_run_passes_signals_on() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn direct_verbs_run_keeps_what_it_is_told_to_keep() {
+fn direct_verbs_run_keeps_descriptors_and_containers_on_request() {
     let node = Node::new();
     let config = node.config(&["sh", "-c", "ls /proc/self/fd; echo $LISTEN_FDS $LISTEN_PID"]);
     let answers = BOTH.map(|runtime| {

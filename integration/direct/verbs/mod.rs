@@ -1,4 +1,4 @@
-//! Verbs under `unconfined`, side by side with runc: the same call, the same answer. And what agentbox alone does.
+//! Verbs under `unconfined`, next to runc: the same call, the same answer. And verbs that only agentbox has.
 
 mod exec;
 mod foreground;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::{Node, program};
 use crate::command::Finished;
 
-/// Who is called.
+/// The runtime to call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Runtime {
     Runc,
@@ -50,7 +50,7 @@ impl Runtime {
     }
 }
 
-/// A detached container, deleted however the test ends.
+/// A detached container, deleted when dropped.
 struct Running<'a> {
     node: &'a Node,
     runtime: Runtime,
@@ -83,7 +83,7 @@ impl<'a> Running<'a> {
         self.state()["pid"].as_u64().unwrap()
     }
 
-    /// What is in a file of its cgroup (v1).
+    /// The content of a file of its cgroup (v1).
     fn limit(&self, controller: &str, file: &str) -> String {
         let text = fs::read_to_string(format!("/proc/{}/cgroup", self.pid())).unwrap();
         let line = text
@@ -107,17 +107,17 @@ impl Drop for Running<'_> {
     }
 }
 
-/// A config.json for a program that stays.
+/// A config.json for a program that keeps running.
 fn sleeper(node: &Node) -> Value {
     let mut config = node.config(&["sleep", "300"]);
-    // The control of a rig has no cgroup v1 mount that runc can make; none of these tests needs one.
+    // The control, in a rig, cannot mount cgroup v1. None of these tests needs it.
     let mounts = config["mounts"].as_array_mut().unwrap();
     mounts.retain(|m| m["type"] != "cgroup");
     config["process"]["noNewPrivileges"] = json!(false);
     config
 }
 
-/// Waits for something, for at most a minute.
+/// Waits for a condition, for at most a minute.
 #[track_caller]
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
@@ -130,7 +130,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// The answers of both, which must be equal. Ids and pids are replaced.
+/// The answers of both runtimes, which must be equal. Ids and pids are replaced.
 #[track_caller]
 fn same(name: &str, answers: [Finished; 2]) -> Finished {
     let [theirs, ours] = answers;
@@ -233,7 +233,7 @@ fn direct_verbs_spec_writes_runcs_example() {
     }
 }
 
-/// Sets are lists in JSON.
+/// JSON lists that are sets.
 fn sort(value: &mut Value) {
     match value {
         Value::Array(list) => {

@@ -1,4 +1,4 @@
-//! NOTIFY_SOCKET: what a container says reaches the caller, and nothing else does.
+//! NOTIFY_SOCKET: a container's messages reach the caller, and nothing else does.
 
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use super::{BOTH, Runtime, sleeper, until};
 use crate::direct::Node;
 
-/// What arrives at the caller's socket, until the last message.
+/// The messages at the caller's socket, up to the last one.
 fn heard(socket: &UnixDatagram, last: &str) -> Vec<String> {
     socket
         .set_read_timeout(Some(Duration::from_secs(10)))
         .unwrap();
     let mut all: Vec<String> = Vec::new();
     let mut buffer = [0; 256];
-    // The descriptor of the barrier is closed with the message that nobody takes it from.
+    // The barrier's descriptor is closed with its message, since this does not receive it.
     while all.last().is_none_or(|l| !l.starts_with(last)) {
         let length = socket.recv(&mut buffer).unwrap();
         all.push(String::from_utf8_lossy(&buffer[..length]).trim().to_owned());
@@ -59,7 +59,7 @@ fn direct_verbs_a_container_tells_systemd_that_it_is_ready() {
         }
         own.send_to(b"READY=1", &inside).unwrap();
         let mut expected = vec!["READY=1".to_owned(), format!("MAINPID={}", pid())];
-        // Debian 12's runc does not ask whether all has been read.
+        // Debian 12's runc does not send a barrier to check that all was read.
         if runtime == Runtime::Agentbox {
             expected.push("BARRIER=1".to_owned());
         }

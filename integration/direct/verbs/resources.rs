@@ -1,4 +1,4 @@
-//! `update` and `events`: the same numbers in the same files, the same JSON.
+//! `update` and `events`: the same numbers in the same files, and the same JSON.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -108,7 +108,7 @@ fn direct_verbs_update_is_the_same_limit_under_a_policy() {
     node.call(&["delete", "--force", &id]).ok();
 }
 
-/// The names in an object, with those of the objects in it.
+/// The names in an object and its nested objects.
 fn names(value: &Value, prefix: &str, found: &mut BTreeSet<String>) {
     for (key, value) in value.as_object().into_iter().flatten() {
         found.insert(format!("{prefix}{key}"));
@@ -137,7 +137,7 @@ fn direct_verbs_events_print_runcs_json() {
         assert_eq!(event["data"]["pids"]["current"], 1, "{event}");
         let mut found = BTreeSet::new();
         names(&event, "", &mut found);
-        // Left out at zero, and zero or not by chance.
+        // Absent at zero, and zero or not by chance.
         found.retain(|n| {
             !n.starts_with("data.blkio.") && !n.ends_with(".max") && !n.ends_with(".usage")
         });
@@ -154,7 +154,7 @@ fn direct_verbs_events_print_runcs_json() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn direct_verbs_events_tell_when_memory_ran_out() {
+fn direct_verbs_events_report_exhausted_memory() {
     let node = Node::new();
     let mut config = sleeper(&node);
     config["process"]["args"] = json!([
@@ -180,7 +180,7 @@ fn direct_verbs_events_tell_when_memory_ran_out() {
         until("the end of the container", || {
             container.state()["status"] == "stopped"
         });
-        // runc's goes on until the cgroup is gone.
+        // runc's runs until the cgroup is gone.
         container.call(&["delete", "--force"], &[]).ok();
         until("the end of events", || events.try_wait().unwrap().is_some());
         let text = said();

@@ -1,4 +1,4 @@
-//! `kill` where the processes of a container do not end with its first one.
+//! `kill` if a container's processes do not end with its init process.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! How a command of `wrap` ends.
+//! The end of a command of `wrap`.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
@@ -20,7 +20,7 @@ fn wrap(scratch: &Scratch, command: &[&str]) -> Command {
     wrap
 }
 
-/// Starts a sleeper that is found by its argument.
+/// Starts a sleeper with an argument by which it is found.
 fn sleeping(scratch: &Scratch, script: &str, mark: &str) -> (Child, Pid) {
     let child = wrap(scratch, &["bash", "-c", script, mark])
         .spawn()
@@ -52,7 +52,7 @@ fn has_ended(process: Pid) -> bool {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn direct_verbs_wrap_says_what_a_shell_says_of_a_program_that_is_not_there() {
+fn direct_verbs_wrap_fails_like_a_shell_if_the_program_is_missing() {
     let _docker = Docker::connect();
     let scratch = Scratch::new();
     for (command, code) in [("no-such-program", 127), ("./nope", 127), ("/etc", 126)] {
@@ -66,13 +66,13 @@ fn direct_verbs_wrap_says_what_a_shell_says_of_a_program_that_is_not_there() {
 fn direct_verbs_wrap_ends_by_a_signal_as_its_command_would() {
     let _docker = Docker::connect();
     let scratch = Scratch::new();
-    // By SIGINT itself, by which a shell's loop ends too.
+    // By SIGINT itself, so that a shell's loop ends too.
     let ends = [
         (Signal::SIGTERM, (Some(143), None)),
         (Signal::SIGINT, (None, Some(libc::SIGINT))),
     ];
     for (signal, end) in ends {
-        // Not handled: as pid 1 it would never end.
+        // Without a handler: as pid 1, it would never end.
         let mark = format!("sleeper-{}-{signal}", std::process::id());
         let (mut child, process) =
             sleeping(&scratch, "while :; do read -t 0.1 <> <(:); done", &mark);

@@ -1,9 +1,9 @@
-//! An index that an agent wrote for the next start.
+//! An index that an agent prepared for the next start.
 
 use super::*;
 
-/// H3: an index can name anything. What an agent wrote into it opens no directory of credentials at the next start, and what
-/// git really has in one is seen and cannot be changed.
+/// H3: an index can list anything. An agent's entries reveal no directory of credentials at the next start. Files of
+/// such a directory that git really has are visible, but read-only.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn a_crafted_index_opens_no_directory_of_credentials() {
@@ -23,7 +23,7 @@ fn a_crafted_index_opens_no_directory_of_credentials() {
     assert_eq!(seen, "refused\nrefused\nhidden\n");
     assert_eq!(project.read(".ssh/config"), "Host *\n");
     assert!(!Path::new(&project.0).join(".ssh/new").exists());
-    // One that git has, below a directory, and a link.
+    // A directory that git has, one level down, and a link.
     project.git(&["reset", "--quiet", "--hard"]).ok();
     project.write(".aws/sub/config", "region = nowhere\n");
     project.write(".aws/credentials", SECRET);
@@ -42,11 +42,11 @@ fn a_crafted_index_opens_no_directory_of_credentials() {
     assert_eq!(project.git(&["status", "--porcelain", "-uno"]).ok(), "");
 }
 
-/// What is mounted over `info/exclude` is read by root. Who may move a file that it may not read, which whoever may write a
-/// directory can, has it read by nobody.
+/// Root reads the file that is mounted over `info/exclude`. A user with write access to the directory can move an
+/// unreadable file there, but then it is not read.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn what_is_put_in_the_place_of_an_exclude_file_is_as_unreadable_as_before() {
+fn an_unreadable_file_in_place_of_the_exclude_file_stays_unreadable() {
     use std::os::unix::fs::{PermissionsExt, chown};
     let docker = Docker::connect();
     let project = Repository::new("moved");
@@ -71,12 +71,12 @@ fn what_is_put_in_the_place_of_an_exclude_file_is_as_unreadable_as_before() {
         let script = format!("{{ {script}; }} 2>/dev/null");
         docker.run(&options, &["sh", "-c", &script]).ok()
     };
-    // The control: it is read by nobody but its owner, and the exclude file by everybody.
+    // The control: only its owner can read the file, and everyone can read the exclude file.
     let moved =
         "cat private || echo refused; touch .netrc; mv private .git/info/exclude && echo moved";
     assert_eq!(user(moved), "refused\nmoved\n");
     assert_eq!(user("cat .git/info/exclude || echo refused"), "refused\n");
-    // What the user may read is read.
+    // A file that the user may read is read.
     chown(root.join(".git/info/exclude"), Some(1000), Some(1000)).unwrap();
     let seen = user("cat .git/info/exclude");
     assert!(

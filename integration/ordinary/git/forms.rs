@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Whatever form the index has: what git has is seen, what it has otherwise is refused.
+/// In every form of index, git's files stay visible, and other versions of them are refused.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn a_1_every_form_of_a_repository_is_understood() {
@@ -25,7 +25,7 @@ fn a_1_every_form_of_a_repository_is_understood() {
         if !then.is_empty() {
             project.git(then).ok();
         }
-        // Over what is shared of a split one: changed, removed, new.
+        // On top of the shared part of a split index: changed, removed, new.
         project.write("in/.pgpass", "other\n");
         project.write("in/x/.netrc", "new\n");
         project.git(&["add", "--all", "--force"]).ok();
@@ -47,7 +47,7 @@ fn a_1_every_form_of_a_repository_is_understood() {
             assert!(message.contains("sparse-checkout disable"), "{message}");
         }
     }
-    // One that nobody understands, and what to do about it.
+    // An unknown form, and the remedy.
     let project = Repository::new("broken");
     project.write("a/.netrc", SECRET);
     project.write(".git/index", "none");
@@ -55,7 +55,7 @@ fn a_1_every_form_of_a_repository_is_understood() {
     assert!(message.contains("not understood"), "{message}");
 }
 
-/// A file that git was told not to look at is hidden, and every verb works.
+/// A file that git was told not to check is hidden, and every git command works.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn a_1_a_secret_in_a_file_that_git_does_not_look_at_is_hidden() {
@@ -81,7 +81,8 @@ fn a_1_a_secret_in_a_file_that_git_does_not_look_at_is_hidden() {
     assert_eq!(project.git(&["status", "--porcelain"]).ok(), "");
 }
 
-/// A file that git has without the secret cannot be hidden: the container would commit it as empty. `create` says so.
+/// If git has a file without its secret, it cannot be hidden: the container would commit it as empty. `create` refuses
+/// it.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn a_1_a_secret_in_a_file_that_git_has_is_refused_with_what_to_do() {
@@ -104,10 +105,10 @@ fn a_1_a_secret_in_a_file_that_git_has_is_refused_with_what_to_do() {
     );
 }
 
-/// Where git is not told, or told otherwise, it stops with an error, and nothing is committed in the place of a secret.
+/// If git is not told, or told otherwise, it stops with an error, and commits nothing in place of a secret.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_1_git_stops_at_what_is_hidden_rather_than_commit_something() {
+fn a_1_git_stops_at_a_hidden_file_rather_than_commit_something() {
     let docker = Docker::connect();
     let project = Repository::new("stops");
     project.write(".gitignore", "*.log\n!.netrc\n");
@@ -134,7 +135,7 @@ fn a_1_git_stops_at_what_is_hidden_rather_than_commit_something() {
     }
     let all = project.git(&["log", "--all", "--format=%s", "-p"]).ok();
     assert!(!all.contains(SECRET) && !all.contains("-theirs"), "{all}");
-    // Now the person's own: main's work tree under the other branch.
+    // Now the user's own: main's work tree under the other branch.
     let message = project.inside(&docker, "true").failed();
     assert!(message.contains("x/.pgpass"), "{message}");
 }

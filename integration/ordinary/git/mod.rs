@@ -1,5 +1,5 @@
-//! Files that git knows: no commit carries a hidden file out, and files that git has, or that hold no secret,
-//! are not hidden.
+//! Files that git has: no commit contains a hidden file, and files that git has, or that hold no secret, are not
+//! hidden.
 
 mod crafted;
 mod forms;
@@ -13,7 +13,7 @@ use crate::docker::Docker;
 const IMAGE: &str = "test-workloads";
 const SECRET: &str = "the-secret-of-the-person";
 
-/// Names of credentials that projects have files of.
+/// Names of credentials that projects use for files.
 const NAMES: [&str; 12] = [
     ".npmrc",
     ".my.cnf",
@@ -29,7 +29,7 @@ const NAMES: [&str; 12] = [
     "packages/a/.npmrc",
 ];
 
-/// A repository that a test owns, below /srv.
+/// A test's repository, below /srv.
 struct Repository(String);
 
 impl Repository {
@@ -80,7 +80,7 @@ impl Repository {
         self.under("agentbox", docker, script)
     }
 
-    /// Likewise, by one of the runtimes.
+    /// The same, under a given runtime.
     fn under(&self, runtime: &str, docker: &Docker, script: &str) -> Finished {
         let volume = format!("--volume={}:/work", self.0);
         let runtime = format!("--runtime={runtime}");
@@ -101,7 +101,7 @@ impl Drop for Repository {
     }
 }
 
-/// Everything that is committed works as with runc: add, commit, stash, reset, checkout.
+/// Git commands on committed files work as under runc: add, commit, stash, reset, checkout.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn a_1_a_repository_that_tracks_every_name_can_be_worked_in() {
@@ -129,8 +129,8 @@ fn a_1_a_repository_that_tracks_every_name_can_be_worked_in() {
     assert_eq!(files.lines().count(), NAMES.len() + 1, "{files}");
 }
 
-/// What git does not have stays hidden: neither something in its place nor its removal is committed, whether it is ignored,
-/// as a secret should be, or not.
+/// Files that git does not have stay hidden. Neither a substitute nor their removal is committed, whether they are
+/// ignored, as a secret should be, or not.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn a_1_what_is_hidden_is_nothing_that_git_would_add() {
@@ -155,11 +155,11 @@ fn a_1_what_is_hidden_is_nothing_that_git_would_add() {
         "{seen}"
     );
     assert!(seen.contains("1 file changed"), "{seen}");
-    // The person's own stay what they were.
+    // The user's own files are unchanged.
     assert_eq!(project.read(".aws/credentials"), SECRET);
 }
 
-/// Names that mean something to git, or are none of a line.
+/// Names that are special to git, or do not fit on a line.
 const ODD: [&str; 12] = [
     "a b/.netrc",
     "end /.netrc",
@@ -175,10 +175,10 @@ const ODD: [&str; 12] = [
     "\u{fc}/.netrc",
 ];
 
-/// What nobody ignores is left alone all the same, by each verb, and on the node nothing of that is left.
+/// Even files that no pattern ignores are left alone by each git command, and the node keeps no trace of that.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_1_git_is_told_of_what_is_hidden() {
+fn a_1_git_is_told_to_ignore_hidden_files() {
     let docker = Docker::connect();
     let project = Repository::new("told");
     project.git(&["config", "core.untrackedCache", "true"]).ok();
@@ -191,7 +191,7 @@ fn a_1_git_is_told_of_what_is_hidden() {
         project.write(name, SECRET);
     }
     project.write(".ssh/id", SECRET);
-    // Beside one that is hidden, and like the pattern of one.
+    // Next to a hidden one, and similar to its pattern.
     project.write("star/.netrc.txt", "plain\n");
     project.write("new line", "plain\n");
     let before = project.git(&["status", "--porcelain", "-uall"]).ok();
@@ -210,7 +210,7 @@ fn a_1_git_is_told_of_what_is_hidden() {
         seen.contains("Read-only") && seen.ends_with("hidden\n"),
         "{seen}"
     );
-    // The person's own.
+    // The user's own.
     assert_eq!(project.read(".git/info/exclude"), own);
     for name in ODD {
         assert_eq!(project.read(name), SECRET);
@@ -223,10 +223,10 @@ fn a_1_git_is_told_of_what_is_hidden() {
     project.git(&["stash", "list"]).ok();
 }
 
-/// A repository that has no such file gets one, empty, of whoever has the repository.
+/// A repository without an exclude file gets an empty one, with the repository's owner.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_1_a_file_to_tell_git_by_is_made_where_it_is_missing() {
+fn a_1_a_missing_exclude_file_is_created() {
     use std::os::unix::fs::{MetadataExt, chown};
     let docker = Docker::connect();
     for (name, kept, runtime) in [
@@ -267,7 +267,7 @@ fn a_1_submodules_and_work_trees_are_told_too() {
     project.git(&add).ok();
     project.git(&["commit", "--quiet", "-m", "sub"]).ok();
     project.git(&["worktree", "add", "--quiet", "tree"]).ok();
-    // As `worktree.useRelativePaths` writes it.
+    // As with `worktree.useRelativePaths`.
     project.write("tree/.git", "gitdir: ../.git/worktrees/tree\n");
     for name in ["sub/.netrc", "tree/x/.pgpass"] {
         project.write(name, SECRET);

@@ -1,4 +1,4 @@
-//! A node with many containers: a verb opens the records that it needs, and no others (K-9).
+//! A node with many containers: a verb opens only the records that it needs (K-9).
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::command::{Finished, run_for};
 use crate::direct::{Node, program};
 
-/// Runs a script of bash in a mount namespace with an empty /run/agentbox, which no other test sees. `ab` is agentbox with
-/// the node's root, and given up after 20 s; `unreadable ID` makes whoever opens that container's record wait for ever.
+/// Runs a bash script in a mount namespace with an empty /run/agentbox, hidden from other tests. `ab` is agentbox with
+/// the node's root, stopped after 20 s. `unreadable ID` blocks every process that opens that container's record.
 fn on_a_node_of_its_own(node: &Node, script: &str) -> Finished {
     let common = r#"
         set -euo pipefail
@@ -40,7 +40,7 @@ fn on_a_node_of_its_own(node: &Node, script: &str) -> Finished {
     run_for(Duration::from_secs(60), &mut command)
 }
 
-/// A bundle whose network namespace is the file `name` of the script's directory, as an engine names it.
+/// A bundle whose network namespace is the file `name` in the script's directory, as an engine names it.
 fn bundle(node: &Node, name: &str) -> String {
     let mut config: Value = node.config(&["sleep", "300"]);
     let file = node.scratch.path(&format!("crowd/{name}"));
@@ -78,13 +78,13 @@ fn k_9_create_kill_and_delete_open_no_record_of_the_others() {
             "#
         ),
     );
-    // One entry while the first is there, and not a trace when all are gone.
+    // One entry while the first exists, and no trace when all are deleted.
     assert_eq!(said.ok(), "crowd-one\nshared with container crowd-one\n");
 }
 
 #[test]
 #[ignore = "needs an engine: hack/rig"]
-fn k_9_a_container_that_the_index_does_not_know_is_found_all_the_same() {
+fn k_9_a_container_that_is_not_in_the_index_is_still_found() {
     let node = Node::new();
     let one = bundle(&node, "net1");
     let said = on_a_node_of_its_own(

@@ -1,4 +1,5 @@
-//! docs/kubernetes.md and hack/kubernetes: the quotations are true, and containerd and YAML accept the files (K-11).
+//! docs/kubernetes.md and hack/kubernetes: the page quotes the files, and containerd and YAML parsers accept them
+//! (K-11).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,7 +36,7 @@ fn files(ending: &str) -> Vec<PathBuf> {
 }
 
 #[test]
-fn k_11_what_the_page_quotes_is_what_the_files_say() {
+fn k_11_the_page_quotes_the_files_correctly() {
     let page = text("docs/kubernetes.md");
     let first = text("hack/kubernetes/containerd-1.toml");
     assert_eq!(blocks(&page, "toml"), [""; 0], "the page has links to both");
@@ -58,7 +59,7 @@ fn k_11_what_the_page_quotes_is_what_the_files_say() {
     }
 }
 
-/// The patterns of the handlers.
+/// The annotation patterns of the handlers.
 fn patterns() -> Vec<String> {
     let config: toml::Table = toml::from_str(&text("hack/kubernetes/containerd-1.toml")).unwrap();
     let runtimes = &config["plugins"]["io.containerd.grpc.v1.cri"]["containerd"]["runtimes"];
@@ -75,7 +76,7 @@ fn patterns() -> Vec<String> {
     patterns
 }
 
-/// Go's path.Match, as far as the patterns go: `*` for anything but a slash, `[ab]` for one of these.
+/// Go's path.Match, as far as these patterns need: `*` for anything but a slash, `[ab]` for one of these.
 fn matches(pattern: &[u8], key: &[u8]) -> bool {
     match (pattern, key) {
         ([], []) => true,
@@ -93,7 +94,7 @@ fn matches(pattern: &[u8], key: &[u8]) -> bool {
 }
 
 #[test]
-fn k_11_a_misspelt_key_is_passed_on_and_refused_and_none_of_others_is() {
+fn k_11_a_misspelt_key_is_passed_on_and_refused_but_no_other_programs_key() {
     let patterns = patterns();
     let passed = |key: &str| {
         patterns
@@ -129,7 +130,7 @@ fn k_11_a_misspelt_key_is_passed_on_and_refused_and_none_of_others_is() {
     ] {
         assert!(!passed(other), "{other}");
     }
-    // One set in everything that shows or makes handlers.
+    // The same set in every file that shows or creates handlers.
     let line = |key: &str| format!("{key}_annotations = {patterns:?}");
     for (path, handlers) in [
         ("docs/kubernetes.md", 0),
@@ -149,7 +150,7 @@ fn k_11_a_misspelt_key_is_passed_on_and_refused_and_none_of_others_is() {
 }
 
 #[test]
-fn the_manifests_are_yaml_and_name_the_handlers_that_there_are() {
+fn the_manifests_are_yaml_and_name_existing_handlers() {
     let check = r#"
 import json, sys, yaml
 print(json.dumps([one for path in sys.argv[1:] for one in yaml.safe_load_all(open(path)) if one]))
@@ -176,7 +177,7 @@ print(json.dumps([one for path in sys.argv[1:] for one in yaml.safe_load_all(ope
     }
     let pod = of("Pod").next().unwrap();
     assert_eq!(pod["spec"]["runtimeClassName"], "agentbox");
-    // What the example asks for is what a pod's author may ask for, without the node's leave.
+    // A pod's author may request everything in the example without the node's permission.
     let annotations = pod["metadata"]["annotations"].as_object().unwrap();
     let annotations = annotations
         .iter()
@@ -191,7 +192,7 @@ print(json.dumps([one for path in sys.argv[1:] for one in yaml.safe_load_all(ope
     for word in ["runtimeClassName", "hostPath", "hostNetwork"] {
         assert!(rules.contains(word), "{word}");
     }
-    // Those classes and no others: one of a node's own that is called agentbox-unconfined has no walls.
+    // Exactly those classes: a node's own class named agentbox-unconfined has no walls.
     let expressions = policy["spec"]["validations"].as_array().unwrap();
     let expressions = expressions.iter();
     let mut expressions = expressions.map(|rule| rule["expression"].as_str().unwrap());
@@ -201,9 +202,9 @@ print(json.dumps([one for path in sys.argv[1:] for one in yaml.safe_load_all(ope
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn containerd_takes_the_handlers() {
+fn containerd_accepts_the_handlers() {
     let version = run("containerd", &["--version"]).ok();
-    // 2.x reads the older form as well.
+    // 2.x reads the older format too.
     let taken: &[&str] = match version.contains(" 1.") || version.contains(" v1.") {
         true => &["1"],
         false => &["1", "2"],
@@ -214,7 +215,7 @@ fn containerd_takes_the_handlers() {
         let dump = run("containerd", &["--config", file, "config", "dump"]).ok();
         let dump: toml::Table = toml::from_str(&dump).unwrap();
         let plugins = dump["plugins"].as_table().unwrap();
-        // 2.x has both, and the handlers in the new one.
+        // 2.x has both, and the handlers are in the new one.
         let cri = ["io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri"];
         let cri = cri.iter().find_map(|name| plugins.get(*name)).unwrap();
         let runtimes = &cri["containerd"]["runtimes"];
@@ -235,7 +236,7 @@ fn containerd_takes_the_handlers() {
 }
 
 #[test]
-fn the_script_of_the_strict_handler_passes_on_what_it_is_given() {
+fn the_script_of_the_strict_handler_passes_on_its_arguments() {
     let script = text("hack/kubernetes/agentbox-strict");
     let dir = std::env::temp_dir().join(format!("agentbox-script-{}", std::process::id()));
     fs::create_dir_all(&dir).unwrap();

@@ -1,4 +1,4 @@
-//! A container is found by what its engine calls it, from any directory and without `--root` (K-12, U-B7).
+//! A container is found by its engine's names for it, from any directory and without `--root` (K-12, U-B7).
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ const ALLOW: &str = "dev.agentbox.network.allow=names.example.test";
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn k_12_dockers_name_will_do_in_every_verb_that_a_person_types() {
+fn k_12_every_verb_for_users_accepts_dockers_name() {
     let docker = Docker::connect();
     let container = docker.start(
         &[runtime(), "--annotation", ALLOW, "test-musl"],
@@ -53,7 +53,7 @@ fn k_12_dockers_name_will_do_in_every_verb_that_a_person_types() {
     let json = agentbox(&["network", "--format", "json", name]).ok();
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["identity"]["name"], name);
-    // The log stays when the container is gone.
+    // The log stays after the container is deleted.
     let log = std::fs::read_dir("/run/agentbox/index").unwrap();
     let mut log = log.map(|entry| entry.unwrap().path());
     let dir = log
@@ -61,7 +61,7 @@ fn k_12_dockers_name_will_do_in_every_verb_that_a_person_types() {
         .unwrap();
     let runs = std::fs::read_link(dir.join("run")).unwrap();
     assert!(runs.starts_with("/var/lib/agentbox/runs"), "{runs:?}");
-    // No wall is left of it, and its engine sees that it has ended.
+    // No wall is left of it, and its engine notices its end.
     let gone = agentbox(&["delete", "--force", name]);
     assert!(gone.stderr.contains(&id), "{gone}");
     gone.ok();
@@ -71,12 +71,12 @@ fn k_12_dockers_name_will_do_in_every_verb_that_a_person_types() {
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn nothing_is_changed_by_a_short_beginning_of_an_id_or_beside_a_root_that_was_named() {
+fn no_verb_changes_a_container_by_a_short_id_or_of_another_root() {
     let docker = Docker::connect();
     let container = docker.start(&[runtime(), "test-musl"], &["sleep", "300"]);
     let id = container.inspect("{{.Id}}");
     let name = container.name.as_str();
-    // As runc: to delete what is not there by force is no error.
+    // As runc: forced deletion of a missing container is no error.
     agentbox(&["delete", "--force", &id[..6]]).ok();
     agentbox(&["kill", &id[..6], "KILL"]).failed();
     for verb in [&["delete", "--force"][..], &["pause"], &["kill"]] {
@@ -89,7 +89,7 @@ fn nothing_is_changed_by_a_short_beginning_of_an_id_or_beside_a_root_that_was_na
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn u_b7_list_all_says_of_each_container_what_holds_it() {
+fn u_b7_list_all_names_the_walls_of_each_container() {
     let docker = Docker::connect();
     let walled = docker.start(
         &[runtime(), "--annotation", ALLOW, "test-musl"],
@@ -143,7 +143,7 @@ fn u_b7_list_all_says_of_each_container_what_holds_it() {
     assert_eq!(one["policy"], "standard");
     assert_eq!(one["engine"], "docker");
     assert!(one["refused"].as_u64() > Some(0), "{one}");
-    // Without --all it is runc's list: of this --root.
+    // Without --all it is runc's list: only of this --root.
     let own = agentbox(&["list"]).ok();
     assert!(!own.contains(&id), "{own}");
 }

@@ -1,4 +1,4 @@
-//! What other projects' suites and engines' tests found (S-1, S-3, S-6, S-9).
+//! Findings of other projects' suites and engines' tests (S-1, S-3, S-6, S-9).
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn s_1_lo_is_up_in_a_new_network_namespace() {
         node.call(&["--policy", "unconfined", "run", "--bundle", &bundle, id])
     };
     assert!(is_up(unconfined("suites-lo", &config).ok()));
-    // Also for a user who may not do so.
+    // Also for a user without the permission to set it.
     config["process"]["user"] = json!({"uid": 1000, "gid": 1000});
     config["process"]["capabilities"] = json!({});
     assert!(is_up(unconfined("suites-lo-user", &config).ok()));
@@ -30,7 +30,7 @@ fn s_1_lo_is_up_in_a_new_network_namespace() {
 
 #[test]
 #[ignore = "needs an engine: hack/rig"]
-fn s_3_a_second_mount_of_a_hierarchy_that_is_read_only_keeps_nothing_from_being_deleted() {
+fn s_3_a_second_read_only_mount_of_a_hierarchy_does_not_prevent_deletion() {
     let node = Node::new();
     let bundle = node.bundle("suites-ro", &node.config(&["true"]));
     let script = r#"
@@ -49,7 +49,7 @@ fn s_3_a_second_mount_of_a_hierarchy_that_is_read_only_keeps_nothing_from_being_
 
 #[test]
 #[ignore = "needs an engine: hack/rig"]
-fn s_6_s_9_what_cannot_start_is_refused_by_its_name() {
+fn s_6_s_9_a_limit_or_capability_that_prevents_the_start_is_refused_by_name() {
     let node = Node::new();
     let refused = |policy: &str, config: &serde_json::Value| {
         let bundle = node.bundle("suites-refused", config);
@@ -72,7 +72,7 @@ fn s_6_s_9_what_cannot_start_is_refused_by_its_name() {
             said.contains(&words) && said.contains(&format!("ask for {least}")),
             "{said}"
         );
-        // With as many as the message says it starts.
+        // With the least number that the message names, it starts.
         few["process"]["rlimits"][0]["soft"] = json!(least);
         let bundle = node.bundle("suites-enough", &few);
         node.call(&[
@@ -96,7 +96,7 @@ fn s_6_s_9_what_cannot_start_is_refused_by_its_name() {
     }
 }
 
-/// A mount below one that the policy makes read-only, `-v /p:/app -v /app/node_modules`: runc makes the directory in the source.
+/// A mount below a read-only one, `-v /p:/app -v /app/node_modules`: runc creates the directory in the source.
 #[test]
 #[ignore = "needs an engine: hack/rig"]
 fn a_mount_point_that_is_missing_in_a_read_only_mount_is_refused_with_the_cure() {
@@ -135,14 +135,14 @@ fn a_mount_point_that_is_missing_in_a_read_only_mount_is_refused_with_the_cure()
     assert_eq!(run(&config).ok(), "node_modules\n");
 }
 
-/// libcontainer looks the number that a process has in a joined namespace up in the node's /proc.
+/// libcontainer looks up a process's pid in a joined namespace in the node's /proc.
 #[test]
 #[ignore = "needs an engine: hack/rig"]
-fn a_joined_pid_namespace_and_a_cgroup_with_colons_go_together() {
+fn a_joined_pid_namespace_works_with_colons_in_the_cgroup() {
     let node = Node::new();
     let is_free = |pid: u32| !std::path::Path::new(&format!("/proc/{pid}")).exists();
     let number = (300..30_000).find(|n| (*n..*n + 8).all(is_free)).unwrap();
-    // The next process there has a number that the node has not.
+    // The next process there gets a pid that does not exist on the node.
     let script = format!(
         "i=0; while [ $i -lt {number} ]; do ( : ); i=$((i+1)); done; touch /tmp/counted; sleep 100"
     );

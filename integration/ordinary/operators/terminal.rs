@@ -1,11 +1,11 @@
-//! Output for people: into a pipe that closes, errors at a terminal, the version.
+//! Output for users: into a pipe that closes, errors at a terminal, the version.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// The build script, for what it reads of a clone.
+/// The build script, for the way it reads a clone.
 #[path = "../../../build.rs"]
 #[expect(dead_code, reason = "its main is cargo's")]
 mod build_script;
@@ -16,7 +16,7 @@ fn agentbox() -> Command {
     Command::new(program)
 }
 
-/// Runs it with this as its output, to its end.
+/// Runs it with this output until it ends.
 fn into(out: impl Into<Stdio>, arguments: &[&str]) -> Output {
     let mut command = agentbox();
     command.args(arguments).stdin(Stdio::null());
@@ -24,14 +24,14 @@ fn into(out: impl Into<Stdio>, arguments: &[&str]) -> Output {
     command.spawn().unwrap().wait_with_output().unwrap()
 }
 
-/// The end of a pipe from which nobody reads.
+/// The write end of a pipe without a reader.
 fn nobody_reads() -> OwnedFd {
     let (reader, writer) = rustix::pipe::pipe().unwrap();
     drop(reader);
     writer
 }
 
-/// What each verb without a container prints, with the status that it has when somebody reads on.
+/// Verbs that print without a container, with their exit code if the output is read to its end.
 const VERBS: [(&[&str], i32); 12] = [
     (&["--version"], 0),
     (&["--help"], 0),
@@ -51,7 +51,7 @@ const VERBS: [(&[&str], i32); 12] = [
 ];
 
 #[test]
-fn u_all_1_output_ends_quietly_when_nobody_reads_on() {
+fn u_all_1_output_into_a_closed_pipe_ends_quietly() {
     for (arguments, status) in VERBS {
         for round in 0..3 {
             let out = into(nobody_reads(), arguments);
@@ -66,7 +66,7 @@ fn u_all_1_output_ends_quietly_when_nobody_reads_on() {
 }
 
 #[test]
-fn u_all_1_nobody_listens_to_a_complaint_either() {
+fn u_all_1_a_closed_standard_error_is_ignored() {
     let mut command = agentbox();
     command.args(["--log", "/dev/null", "state", "nobody-of-this-name"]);
     command.stdout(Stdio::null()).stderr(nobody_reads());
@@ -74,19 +74,19 @@ fn u_all_1_nobody_listens_to_a_complaint_either() {
 }
 
 #[test]
-fn a_disk_that_is_full_is_an_error_that_says_so() {
+fn a_full_disk_is_an_error_that_says_so() {
     let full = || OpenOptions::new().write(true).open("/dev/full").unwrap();
     let out = into(full(), &["features"]);
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(1), "{said}");
     assert!(said.contains("write to standard output"), "{said}");
-    // An answer that nobody got is none.
+    // An answer that was not written does not count.
     let out = into(full(), VERBS[11].0);
     assert_eq!(out.status.code(), Some(2));
 }
 
 #[test]
-fn u_all_2_an_error_at_a_terminal_is_one_plain_sentence_and_in_a_log_a_line() {
+fn u_all_2_an_error_is_a_plain_sentence_at_a_terminal_and_a_line_in_a_log() {
     let program = agentbox().get_program().to_str().unwrap().to_owned();
     let at_a_terminal = |arguments: &str| {
         let line = format!("{program} {arguments}");
@@ -100,7 +100,7 @@ fn u_all_2_an_error_at_a_terminal_is_one_plain_sentence_and_in_a_log_a_line() {
         at_a_terminal("state nobody-of-this-name"),
         "agentbox: container does not exist: nobody-of-this-name\n"
     );
-    // Whoever asks for a form gets it, and so does whoever reads from a pipe.
+    // A caller that requests a format gets it. So does a pipe.
     let line = "level=error msg=\"container does not exist: nobody-of-this-name\"";
     let asked = at_a_terminal("--log-format text state nobody-of-this-name");
     assert!(
@@ -116,7 +116,7 @@ fn u_all_2_an_error_at_a_terminal_is_one_plain_sentence_and_in_a_log_a_line() {
 }
 
 #[test]
-fn u_b10_a_message_is_a_line_that_can_be_read_and_debug_has_all_of_it() {
+fn u_b10_a_message_is_one_readable_line_and_debug_has_all_of_it() {
     let missing = "/nowhere".repeat(60);
     let said = |before: &[&str]| {
         let config = [
@@ -167,7 +167,7 @@ fn u_b10_policy_check_prints_every_field_that_a_message_leaves_out() {
 }
 
 #[test]
-fn u_c6_the_version_is_runcs_form_and_the_commit_is_the_clones() {
+fn u_c6_the_version_has_runcs_format_and_the_commit_is_the_clones() {
     let out = into(Stdio::piped(), &["--version"]);
     let text = String::from_utf8(out.stdout).unwrap();
     let keys: Vec<&str> = text
@@ -214,7 +214,7 @@ fn a_tarball_has_no_commit_and_a_packed_name_has_one() {
     assert_eq!(build_script::commit(&dir).0.as_deref(), Some(hash));
     write("HEAD", &format!("{hash}\n"));
     assert_eq!(build_script::commit(&dir).0.as_deref(), Some(hash));
-    // What is in there is no word of ours.
+    // The content of these files must not become our output.
     write("HEAD", "cargo::rustc-env=X=Y\n");
     assert_eq!(build_script::commit(&dir).0, None);
     std::fs::remove_dir_all(&dir).unwrap();

@@ -1,4 +1,4 @@
-//! Denied system calls of a pod's members: each has its own sidecar for them, and its own log.
+//! Denied system calls of a pod's members: each member has its own sidecar for them, and its own log.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::direct::Node;
 
 const ROLE: &str = "io.kubernetes.cri.container-type";
 const OF: &str = "io.kubernetes.cri.sandbox-id";
-/// Makes a denied call again and again, and says how the last one ended.
+/// Makes a denied call repeatedly, and writes how the last one ended.
 const LOOP: &str =
     "while true; do mount -t tmpfs none /mnt 2>/tmp/new; mv /tmp/new /tmp/said; sleep 0.02; done";
 
-/// The name is the test's own: records are found by it among those of all tests.
+/// A sandbox with the test's own name, by which its record is found among those of all tests.
 fn sandbox<'a>(node: &'a Node, name: &str) -> Running<'a> {
     let config = sleeper(node, &[(ROLE, "sandbox")]);
     Running::start(node, name, "standard", &config)
@@ -43,17 +43,17 @@ fn own(id: &str) -> Vec<String> {
         .collect()
 }
 
-/// Where the descriptors of a process lead.
+/// The targets of a process's descriptors.
 fn descriptors(pid: &Value) -> Vec<String> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
-    // One may be closed meanwhile.
+    // A descriptor may be closed in the meantime.
     let links = entries.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
     links
         .map(|link| link.to_string_lossy().into_owned())
         .collect()
 }
 
-/// Waits until the container's program has said this.
+/// Waits until the container's program has written this.
 #[track_caller]
 fn await_words(id: &str, words: &str) {
     let path = format!("/proc/{}/root/tmp/said", record(id)["init"]["pid"]);
@@ -77,7 +77,7 @@ fn each_member_of_a_pod_has_its_own_log_of_denied_calls() {
     let two = config(&node, &pod.id, "sleep 300");
     let two = Running::start(&node, "two", "standard", &two);
     await_words(&one.id, "permission denied");
-    // The listener is its sidecar's alone, and the socket by which it went there is closed.
+    // Only its sidecar has the listener, and the socket by which it was sent is closed.
     for container in [&one, &two] {
         let record = record(&container.id);
         let held = |pid: &Value| {
@@ -87,11 +87,11 @@ fn each_member_of_a_pod_has_its_own_log_of_denied_calls() {
             (listeners.count(), sockets.count())
         };
         assert_eq!(held(&record["init"]["pid"]), (0, 0));
-        // It takes listeners by one socket.
+        // The sidecar gets listeners through one socket.
         assert_eq!(held(&record["sidecar"]["pid"]), (1, 1));
         assert_eq!(held(&record["sidecar"]["warden"]["pid"]), (0, 0));
     }
-    // By a process of exec.
+    // By an exec process.
     node.call(&["exec", &two.id, "sh", "-c", "umount /proc; true"])
         .ok();
     assert_eq!(own(&pod.id), [""; 0]);
@@ -105,7 +105,7 @@ fn each_member_of_a_pod_has_its_own_log_of_denied_calls() {
     );
     let verified = node.call(&["verify", &two.id]);
     assert_eq!(verified.code, 0, "{verified}");
-    // Its tries are denied calls too, and in nobody else's log.
+    // Its attempts are denied calls too, and appear in no other log.
     assert!(own(&two.id).contains(&"bpf".to_owned()));
     assert_eq!(own(&pod.id), [""; 0]);
 }
@@ -130,13 +130,13 @@ fn a_member_ends_with_its_sidecar_and_the_pod_goes_on() {
     }
 }
 
-/// Nothing of a container runs where nobody answers and logs its denied calls.
+/// No process of a container runs unless a sidecar answers and logs its denied calls.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn a_member_does_not_start_without_its_sidecar() {
     let node = Node::of_cri();
     let pod = sandbox(&node, "strict-pod");
-    // One that is killed between create and start.
+    // A sidecar that is killed between create and start.
     let id = format!("lost-member-{}", std::process::id());
     let config = config(&node, &pod.id, LOOP);
     let (options, bundle) = chosen(&node, &id, "standard", &config);
@@ -153,7 +153,7 @@ fn a_member_does_not_start_without_its_sidecar() {
         "{refused}"
     );
     node.call(&["delete", "--force", &id]).ok();
-    // One that cannot be made: the pod has no process left.
+    // A sidecar that cannot be created: the pod has no process left.
     let full = Cgroup::new("full-pod");
     for dir in full.dirs() {
         let limit = dir.join("pids.max");
@@ -172,7 +172,7 @@ fn a_member_does_not_start_without_its_sidecar() {
     assert!(is_running(&node, &pod.id));
 }
 
-/// Under `report.denied`, which a pod's annotation sets for all of its containers.
+/// With `report.denied`, which a pod's annotation sets for all of its containers.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn a_member_reads_its_own_denied_calls_in_its_own_file() {
@@ -190,7 +190,7 @@ fn a_member_reads_its_own_denied_calls_in_its_own_file() {
     let one = Running::start(&node, "shown-one", "standard", &one);
     let two = config_of(member(&node, &pod.id, &of_pod), "sleep 300");
     let two = Running::start(&node, "shown-two", "standard", &two);
-    // The control: who does not ask for it has none.
+    // The control: a container without it has no file.
     let without = Running::start(
         &node,
         "shown-without",
@@ -199,7 +199,7 @@ fn a_member_reads_its_own_denied_calls_in_its_own_file() {
     );
     await_words(&one.id, "permission denied");
     let exec = |id: &str, script: &str| node.call(&["exec", id, "sh", "-c", script]);
-    // The file follows the call.
+    // The file is written after the call.
     let read = format!(
         "umount /proc 2>/dev/null; for i in $(seq 300); do grep -q umount2 {FILE} && break; sleep 0.1; done; cat {FILE}"
     );

@@ -1,5 +1,5 @@
-//! K-12: `features` promises no user namespaces of pods where a policy would refuse them: containerd passes it on to the
-//! kubelet where id-mapped mounts and user namespaces are there.
+//! K-12: `features` does not announce id-mapped mounts if a policy would refuse a pod's user namespace: containerd
+//! tells the kubelet that both exist.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::direct::Node;
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn k_12_id_mapped_mounts_are_promised_where_they_are_given() {
+fn k_12_id_mapped_mounts_are_announced_only_if_they_are_allowed() {
     let node = Node::new();
     let file = |text: &str| node.scratch.file("config.toml", text);
     let promised = |options: &[&str]| {
@@ -24,6 +24,6 @@ fn k_12_id_mapped_mounts_are_promised_where_they_are_given() {
     ] {
         assert!(!promised(options), "{options:?}");
     }
-    // dockerd asks before anybody has mended what cannot be read.
+    // dockerd calls `features` even while the file is broken.
     assert!(!promised(&["--config", &file("no settings")]));
 }

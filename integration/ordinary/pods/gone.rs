@@ -1,4 +1,4 @@
-//! K-3: kill, kill --all and delete succeed as runc's do, whatever somebody else has removed.
+//! K-3: kill, kill --all and delete succeed like runc's, whatever another program has removed.
 
 use std::fs;
 use std::path::Path;
@@ -17,13 +17,13 @@ fn forget(id: &str) {
             if !name.ends_with(&format!("-{id}")) {
                 continue;
             }
-            // What is a mount point stays, empty.
+            // A mount point stays, empty.
             run("rm", &["-rf", entry.path().to_str().unwrap()]);
         }
     }
 }
 
-/// Its cgroups, whose processes are gone.
+/// Removes its cgroups, whose processes have ended.
 fn remove_cgroups(dir: &Path, id: &str) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         if !entry.file_type().is_ok_and(|t| t.is_dir()) {
@@ -49,7 +49,7 @@ fn await_stop(node: &Node, id: &str) {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn k_3_what_is_dead_and_forgotten_is_killed_and_deleted() {
+fn k_3_a_dead_container_without_state_is_killed_and_deleted() {
     let node = Node::new();
     for policy in ["standard", "permissive", "unconfined"] {
         for force in [false, true] {
@@ -100,7 +100,7 @@ fn k_3_a_sandbox_whose_network_is_gone_is_killed_and_deleted() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn k_3_what_runs_and_is_forgotten_is_killed_and_deleted() {
+fn k_3_a_running_container_without_state_is_killed_and_deleted() {
     let node = Node::new();
     for policy in ["standard", "permissive", "unconfined"] {
         for verb in [&["kill", "--all"][..], &["kill"]] {
@@ -117,7 +117,7 @@ fn k_3_what_runs_and_is_forgotten_is_killed_and_deleted() {
     }
 }
 
-/// K-7: whoever calls may stand in a directory that is gone, as containerd's shim does when a pod's sandbox has ended.
+/// K-7: the caller's directory may be removed, like that of containerd's shim after a pod's sandbox has ended.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn exec_works_from_a_directory_that_is_gone() {

@@ -1,4 +1,4 @@
-//! K-2: a pod whose processor time is less than a sidecar may use elsewhere.
+//! K-2: a pod with less CPU time than a sidecar could use outside of it.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::direct::Node;
 
 const ALLOW: (&str, &str) = ("dev.agentbox.network.allow", "api.example.test");
 
-/// Gives a pod's cgroup so many thousandths of a processor, where the node has that controller.
+/// Limits a pod's cgroup to this many thousandths of a processor, if the node has that controller.
 fn limit(pod: &Cgroup, thousandths: u32) {
     let quota = thousandths * 100;
     if let Some(v1) = pod.with("cpu.cfs_quota_us") {
@@ -38,7 +38,7 @@ fn k_2_a_pod_with_less_processor_time_than_a_sidecar_may_use_starts() {
         (100, &[][..]),
         (900, &[ALLOW][..]),
         (100, &[ALLOW][..]),
-        // What a kubelet gives at least: 10m.
+        // A kubelet's minimum: 10m.
         (10, &[ALLOW][..]),
     ] {
         let pod = Cgroup::new(&format!("k2-{thousandths}-{}", annotations.len()));
@@ -47,7 +47,7 @@ fn k_2_a_pod_with_less_processor_time_than_a_sidecar_may_use_starts() {
         let mut config = sleeper(&node, annotations);
         config["linux"]["cgroupsPath"] = json!(format!("/{}/{name}", pod.0));
         let container = Running::start(&node, &name, "standard", &config);
-        // It answers denied calls, and so has its warden beside it.
+        // The sidecar answers denied calls, and has its warden next to it.
         assert_eq!(sidecars(&pod), 2, "{thousandths}m");
         let state = node.call(&["state", &container.id]).ok();
         assert!(state.contains("\"running\""), "{state}");
@@ -56,14 +56,14 @@ fn k_2_a_pod_with_less_processor_time_than_a_sidecar_may_use_starts() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn k_2_a_running_pod_is_given_less_processor_time_than_its_sidecar_may_use() {
+fn k_2_a_running_pod_gets_less_processor_time_than_its_sidecar_may_use() {
     let node = Node::new();
     let pod = Cgroup::new("k2-resized");
     limit(&pod, 2000);
     let mut config = sleeper(&node, &[]);
     config["linux"]["cgroupsPath"] = json!(format!("/{}/resized", pod.0));
     let container = Running::start(&node, "resized", "standard", &config);
-    // As a kubelet does after a change of the pod's limits; cgroup v1 refuses less than what is below has.
+    // Like a kubelet after a change of the pod's limits. cgroup v1 refuses a limit below that of a child.
     limit(&pod, 100);
     let state = node.call(&["state", &container.id]).ok();
     assert!(state.contains("\"running\""), "{state}");

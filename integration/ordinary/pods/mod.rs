@@ -1,4 +1,5 @@
-//! Pods as a kubelet lays them out: their cgroups with limits, their volumes, their annotations, their sandboxes (K-2 to K-8).
+//! Pods in a kubelet's layout: their cgroups with limits, their volumes, their annotations, their sandboxes (K-2 to
+//! K-8).
 
 mod annotations;
 mod calls;
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::direct::Node;
 
-/// A container that is started detached, and deleted however the test ends.
+/// A detached container, deleted when dropped.
 struct Running<'a> {
     node: &'a Node,
     id: String,
@@ -40,7 +41,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// A bundle under a policy that is chosen as in a pod, by annotation: `--policy` would be a ceiling. And the options before
+/// A bundle whose policy is chosen by annotation, as in a pod (`--policy` would be a ceiling), and the options before
 /// the verb.
 fn chosen(node: &Node, name: &str, policy: &str, config: &Value) -> (Vec<&'static str>, String) {
     let mut config = config.clone();
@@ -54,7 +55,7 @@ fn chosen(node: &Node, name: &str, policy: &str, config: &Value) -> (Vec<&'stati
     (options, node.bundle(name, &config))
 }
 
-/// A bundle's config.json whose process sleeps, with these annotations.
+/// A config.json with a sleeping process and these annotations.
 fn sleeper(node: &Node, annotations: &[(&str, &str)]) -> Value {
     let mut config = node.config(&["sleep", "300"]);
     for (key, value) in annotations {
@@ -74,7 +75,7 @@ fn hierarchies() -> Vec<PathBuf> {
     mounts.lines().filter_map(of).collect()
 }
 
-/// A cgroup of the test's own in every hierarchy, removed with all below it.
+/// A test's own cgroup in every hierarchy, removed with all below it.
 struct Cgroup(String);
 
 impl Cgroup {

@@ -1,4 +1,4 @@
-//! K-7: a pod that has lost its sidecar is made anew by its kubelet, because its sandbox ends when a member is created.
+//! K-7: a kubelet recreates a pod that has lost its sidecar, because its sandbox ends when a member is created.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::{Running, sleeper};
 use crate::command::run;
 use crate::direct::Node;
 
-/// What agentbox's record says of a container.
+/// agentbox's record of a container.
 pub(super) fn record(id: &str) -> Value {
     serde_json::from_str(&kept(id, "record.json")).unwrap()
 }
@@ -65,7 +65,7 @@ fn k_7_a_sandbox_that_lost_its_sidecar_ends_when_a_container_of_its_pod_is_creat
         }
         assert!(is_running(&node, &container.id));
     }
-    // Who is no member of the pod ends nothing, and what is no sandbox is not ended.
+    // A container that is no member of the pod ends nothing, and a container that is no sandbox does not end.
     create("stranger", &member(&node, &pod.id, &[]));
     create(
         "other",
@@ -94,7 +94,7 @@ pub(super) fn await_end(node: &Node, id: &str) {
     panic!("{id} still runs");
 }
 
-/// K-7: a sandbox ends with its sidecar, whatever its network is, and so does every container.
+/// K-7: a sandbox ends with its sidecar, whatever its network mode, and so does every container.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn k_7_a_container_ends_when_its_sidecar_dies() {

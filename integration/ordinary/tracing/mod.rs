@@ -1,8 +1,8 @@
-//! Debuggers and chroot in a container (A-7, A-9; S02, S05 of docs/threats.md): the annotation opens the container's
-//! own processes and no others.
+//! Debuggers and chroot in a container (A-7, A-9; S02, S05 of docs/threats.md): the annotation allows debugging of the
+//! container's own processes and no others.
 //!
-//! The question behind it: `exec` brings a process into the container that holds more than the container while it
-//! raises its own walls. The hunter seizes all processes that it can, and catches no half-made one.
+//! The risk: an exec process has more privileges than the container until its walls are raised. The test's hunter
+//! attaches to all processes that it can, and catches no unfinished one.
 
 use serde_json::json;
 
@@ -10,10 +10,10 @@ use crate::command::run;
 use crate::direct::{Node, Scratch};
 use crate::docker::Docker;
 
-/// What `standard`'s limit leaves to annotations.
+/// The calls that `standard`'s limit lets annotations allow.
 const DEBUGGERS: &str = "dev.agentbox.syscalls.allow=process_vm_readv,process_vm_writev,ptrace";
 
-/// A directory with the tracer, to be mounted at /work.
+/// A directory with the tracer, to mount at /work.
 fn workspace() -> Scratch {
     let scratch = Scratch::new();
     let source = concat!(
@@ -25,7 +25,7 @@ fn workspace() -> Scratch {
     scratch
 }
 
-/// What the tracer says in a container that is started with these options.
+/// The tracer's output in a container with these options.
 fn traced(docker: &Docker, options: &[&str], mode: &str) -> String {
     let workspace = workspace();
     let mount = format!("{}:/work", workspace.path("work"));
@@ -53,7 +53,7 @@ fn a_9_an_annotation_lets_a_container_debug_its_own_processes() {
             );
         }
     }
-    // Nobody gave `strict` leave, as policy or as ceiling.
+    // `strict` gives no permission, as policy or as ceiling.
     for options in [
         &["--runtime=agentbox-strict"][..],
         &[
@@ -71,7 +71,7 @@ fn a_9_an_annotation_lets_a_container_debug_its_own_processes() {
     }
 }
 
-/// The filter is asked after the tracer has had its say (Linux 4.8), and nobody in the container takes it off.
+/// The filter decides after the tracer (Linux 4.8), and no process in the container can remove it.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn s_02_a_tracer_does_not_get_its_child_round_the_filter() {
@@ -108,22 +108,22 @@ fn s_02_a_tracer_catches_no_half_made_process_of_exec() {
         let container = docker.start(&options, &["./tracer", "hunt", "20"]);
         container.await_log("ready");
         for _ in 0..20 {
-            // One that the tracer has let go late ends late.
+            // A process that the tracer released late ends late.
             let _ended = docker.call(&["exec", &container.name, "id"]);
         }
         docker.call(&["wait", &container.name]).ok();
         let log = docker.call(&["logs", &container.name]).ok();
-        // It tried what was half made, and it caught what had its walls.
+        // It tried unfinished processes, and caught those with their walls.
         let expected = "ready\nhunted\trefused=some\tcaught=some\tweak=0\n";
         assert_eq!(log, expected, "user {user}");
     }
 }
 
-/// The control: with the capability that only a node can give, the same hunter catches processes before their walls stand.
-/// docs/policy.md says so.
+/// The control: with the capability that only a node can grant, the same hunter catches processes before their walls
+/// are raised. docs/policy.md says so.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn the_hunter_sees_what_is_half_made_where_a_node_gives_it_sys_ptrace() {
+fn the_hunter_catches_unfinished_processes_if_a_node_grants_sys_ptrace() {
     let node = Node::new();
     let policies = node.scratch.dir("etc/policies");
     let config = node.scratch.file(
@@ -163,7 +163,7 @@ fn the_hunter_sees_what_is_half_made_where_a_node_gives_it_sys_ptrace() {
     call(&["delete", "--force", &id]).ok();
 }
 
-/// chroot is as Docker has it: the walls are mounts, and they are there whatever a process calls its root.
+/// chroot works as under Docker: the walls are mounts, which stay whatever a process's root is.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn a_7_a_chroot_changes_the_root_and_no_wall() {
@@ -176,7 +176,7 @@ fn a_7_a_chroot_changes_the_root_and_no_wall() {
         assert_eq!(seen, format!("chroot\tdone\n{held}"), "{runtime}");
         let read_only = traced(&docker, &[&runtime, "--read-only"], "climb");
         assert_eq!(read_only, format!("chroot\tdone\n{held}"), "{runtime}");
-        // It is the capability's, which neither a user nor `strict` has.
+        // It needs the capability, which neither a user nor `strict` has.
         let user = traced(&docker, &[&runtime, "--user", "1000"], "climb");
         assert!(user.starts_with("chroot\tEPERM\n"), "{user}");
     }
@@ -185,7 +185,7 @@ fn a_7_a_chroot_changes_the_root_and_no_wall() {
     let options = ["--runtime=agentbox", "test-workloads"];
     let script = ["sh", "-c", "chroot --userspec=1000 / id -u"];
     assert_eq!(docker.run(&options, &script).ok(), "1000\n");
-    // Who enters the container afterwards is in its root, not in that of the process that changed its own.
+    // An exec process is in the container's root, not in that of a process that changed its own.
     let script = "mkdir -p /tmp/jail/bin; cp /bin/busybox /tmp/jail/bin/; echo ready; \
         exec chroot /tmp/jail /bin/busybox sleep 60";
     let container = docker.start(&["--runtime=agentbox", "test-musl"], &["sh", "-c", script]);

@@ -1,4 +1,4 @@
-//! Fields of a head that is read in one place and written anew for another: what stays behind, and what is sent on.
+//! Header fields when a head is written anew for another connection: which are dropped, and which are sent on.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::policy::request::FieldPattern;
 
-/// Fields that belong to one connection (RFC 9110, section 7.6.1), besides those that `Connection` names, and those that the
+/// Fields of a single connection (RFC 9110, section 7.6.1), besides those that `Connection` names, and fields that the
 /// writer sets itself.
 const STAY_BEHIND: [&str; 12] = [
     "connection",
@@ -24,7 +24,7 @@ const STAY_BEHIND: [&str; 12] = [
     "upgrade",
 ];
 
-/// Whether a field is not passed on as it came.
+/// Whether a field is not sent on unchanged.
 pub fn stays_behind(name: &str) -> bool {
     STAY_BEHIND
         .iter()
@@ -54,17 +54,17 @@ static BUILTIN: LazyLock<Vec<FieldPattern>> = LazyLock::new(|| {
     groups.flat_map(|group| group.names).collect()
 });
 
-/// The fields of requests that are sent on. A list of those by which some server takes another method, path or host would never be
-/// complete, so it is the other ones that are listed.
+/// The request fields that are sent on. It is an allowlist, because a list of the fields by which some server takes
+/// another method, path or host would never be complete.
 #[derive(Debug)]
 pub struct KnownFields {
     own: BTreeSet<FieldPattern>,
 }
 
 impl KnownFields {
-    /// Those of `policies/fields.toml`, and these.
+    /// The fields of `policies/fields.toml`, and these.
     pub fn new(own: BTreeSet<FieldPattern>) -> Self {
-        // Read now: later nothing but requests is.
+        // Parse now: later, the reader can do nothing but handle requests.
         LazyLock::force(&BUILTIN);
         Self { own }
     }
@@ -80,7 +80,7 @@ impl KnownFields {
 mod tests {
     use super::*;
 
-    /// Found by reviews: by some a server was seen to take another request, by others servers are said to.
+    /// Found in reviews: with some, a server was seen to take another request; with others, servers are said to.
     #[test]
     fn n39_what_makes_another_request_is_no_known_field() {
         let known = KnownFields::new(BTreeSet::new());
@@ -96,7 +96,7 @@ mod tests {
             "X-Forwarded-Host",
             "X-Forwarded-Proto",
             "Forwarded",
-            // gunicorn, and what is in front of it.
+            // gunicorn, and proxies in front of it.
             "SCRIPT_NAME",
             "SCRIPT-NAME",
             "PATH_INFO",
@@ -118,7 +118,7 @@ mod tests {
             "x-copy-from",
             "x-amz-target",
             "x-amz-acl",
-            // Framing, and names that are others to some server.
+            // Framing, and names that some servers read as others.
             "Transfer_Encoding",
             "Content_Length",
             "Host_",
@@ -127,7 +127,7 @@ mod tests {
             "X.Api.Key",
             "anthropic-beta.x",
             "x-stainless-a_b",
-            // Servers and gateways that are told where to go.
+            // Fields that tell servers and gateways where to go.
             "x-opencode-directory",
             "Helicone-Target-Url",
             "x-portkey-custom-host",
@@ -137,10 +137,10 @@ mod tests {
         }
     }
 
-    /// What agents and their tools are known to send; `session_id`, `chatgpt-account-id`, `pacote-*` and `x-gemini-*` were looked up in
-    /// public sources.
+    /// Fields that agents and their tools send. `session_id`, `chatgpt-account-id`, `pacote-*` and `x-gemini-*` were
+    /// found in public sources.
     #[test]
-    fn what_agents_send_is_known() {
+    fn fields_that_agents_send_are_known() {
         let known = KnownFields::new(["x-acme-*".parse().unwrap()].into());
         for name in [
             "accept",
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn some_fields_are_their_connections() {
+    fn fields_of_a_single_connection_are_dropped() {
         for name in ["accept", "authorization", "x-api-key", "origin"] {
             assert!(!stays_behind(name), "{name}");
         }

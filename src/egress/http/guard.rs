@@ -1,4 +1,4 @@
-//! The requests of one connection, one after the other: each is for the host that was decided on.
+//! The requests of one connection in sequence: each must be for the decided host.
 
 use std::borrow::Cow;
 
@@ -7,24 +7,24 @@ use crate::policy::{Host, HostName};
 
 /// The longest line of a chunk's size, in bytes.
 pub(super) const LONGEST_LINE: usize = 4 << 10;
-/// Methods whose requests have no content that means anything (RFC 9110, sections 9.3.1, 9.3.2, 9.3.5 and 9.3.8): a server that
-/// passes over it takes it for the next request.
+/// Methods whose content has no meaning (RFC 9110, sections 9.3.1, 9.3.2, 9.3.5 and 9.3.8). A server that ignores it
+/// would read it as the next request.
 pub(super) const WITHOUT_BODY: [&str; 5] = ["GET", "HEAD", "DELETE", "OPTIONS", "TRACE"];
 
-/// Watches the requests of one connection: passes on what belongs to requests for its host, and refuses the rest.
+/// Checks the requests of one connection: passes on those for its host, and refuses the rest.
 #[derive(Debug)]
 pub struct RequestGuard {
-    /// The host and port that each request must name; `None` where whoever reads the request next looks at that.
+    /// The host and port that each request must name. `None` if the next reader checks them.
     to: Option<(HostName, u16)>,
     state: State,
-    /// What has come of a head or of a line that is not complete.
+    /// The bytes so far of an incomplete head or line.
     pending: Vec<u8>,
     pieces: Pieces,
     /// Requests that were passed on.
     requests: u64,
     /// No request may follow.
     last: bool,
-    /// The last request asked for another protocol, and what follows it has no meaning before the answer.
+    /// The last request asks for another protocol, so what follows has no meaning before the answer.
     waits: bool,
 }
 
@@ -33,18 +33,18 @@ enum State {
     Head,
     Length(u64),
     ChunkSize,
-    /// The bytes of a chunk with the CRLF behind it.
+    /// The bytes of a chunk and its CRLF.
     Chunk(u64),
     Trailer,
 }
 
 impl RequestGuard {
-    /// For a connection that leads to this host and port.
+    /// For a connection to this host and port.
     pub fn new(host: HostName, port: u16) -> Self {
         Self::to(Some((host, port)))
     }
 
-    /// For a connection whose requests are framed in one way only, and whose hosts the next reader looks at.
+    /// Checks only that requests have one framing. The next reader checks their hosts.
     pub fn of_framing() -> Self {
         Self::to(None)
     }
@@ -61,7 +61,7 @@ impl RequestGuard {
         }
     }
 
-    /// For a connection whose one head was rewritten and is on its way already.
+    /// For a connection whose only head was rewritten and already sent.
     pub fn after_head(host: HostName, port: u16, body: Body) -> Self {
         let mut guard = Self::new(host, port);
         guard.last = true;
@@ -69,17 +69,17 @@ impl RequestGuard {
         guard
     }
 
-    /// The request for another protocol was answered by one that keeps HTTP: requests may follow.
+    /// The answer to a request for another protocol keeps HTTP, so requests may follow.
     pub fn stays(&mut self) {
         self.waits = false;
     }
 
-    /// How many requests were passed on.
+    /// The number of requests that were passed on.
     pub fn requests(&self) -> u64 {
         self.requests
     }
 
-    /// Takes what the client sent and appends to `out` what may be passed on.
+    /// Takes the client's bytes and appends to `out` what may pass.
     pub fn feed(&mut self, mut input: &[u8], out: &mut Vec<u8>) -> Result<(), HttpRefusal> {
         while !input.is_empty() {
             match self.state {
@@ -96,7 +96,7 @@ impl RequestGuard {
                 State::Head => {
                     let mut pending = std::mem::take(&mut self.pending);
                     let before = pending.len();
-                    // Copied only where a part had come: many small requests may come at once.
+                    // Copied only after a partial head: many small requests may come at once.
                     let all = match before {
                         0 => Cow::Borrowed(input),
                         _ => {
@@ -117,10 +117,10 @@ impl RequestGuard {
                     let (len, body) = (head.len, head.body);
                     out.extend_from_slice(&all[..len]);
                     self.requests += 1;
-                    // Where hosts alone are looked at, nobody reads the answers.
+                    // If only hosts are checked, no answers are read.
                     self.waits = self.to.is_none() && has_upgrade(&head);
                     self.begin(body);
-                    // It was not complete before: the head ends in this input.
+                    // The head was incomplete before, so it ends in this input.
                     input = input.get(len - before..).unwrap_or_default();
                 }
                 State::Length(left) => {
@@ -158,7 +158,7 @@ impl RequestGuard {
     }
 
     fn check(&self, head: &Head<'_>) -> Result<(), HttpRefusal> {
-        // Methods have their case (RFC 9110, section 9.1), and servers that overlook it.
+        // Methods are case-sensitive (RFC 9110, section 9.1), but some servers ignore case.
         let is = |method: &str| head.method.eq_ignore_ascii_case(method);
         if is("CONNECT") {
             return Err(HttpRefusal::Unsupported(
@@ -196,7 +196,7 @@ impl RequestGuard {
         Ok(())
     }
 
-    /// Whether the last two bytes of a chunk, where they are here, are its CRLF.
+    /// Checks that the last two bytes of a chunk, as far as they are here, are its CRLF.
     fn check_chunk_end(&self, now: &[u8], left: u64) -> Result<(), HttpRefusal> {
         let mut rest = left;
         for byte in now {
@@ -215,7 +215,7 @@ impl RequestGuard {
         Ok(())
     }
 
-    /// One line of a chunk's size, or the empty one behind the last chunk; returns what follows it.
+    /// Reads one line with a chunk's size, or the empty line after the last chunk. Returns the rest.
     fn line<'a>(&mut self, input: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], HttpRefusal> {
         let Some(end) = input.iter().position(|b| *b == b'\n') else {
             self.pending.extend_from_slice(input);
@@ -238,7 +238,7 @@ impl RequestGuard {
                 size => State::Chunk(size + 2),
             },
             _ if content.is_empty() => State::Head,
-            // Servers differ in what they take for a field, and for the end.
+            // Servers disagree about which lines are fields, and about the end.
             _ => return Err(HttpRefusal::Ambiguous("a trailer behind the last chunk")),
         };
         out.extend_from_slice(&line);
@@ -255,8 +255,8 @@ fn take(input: &[u8], left: u64) -> (&[u8], &[u8]) {
     input.split_at(count)
 }
 
-/// The size of a chunk: up to 15 hexadecimal digits, and nothing else: no extension is in use, and servers disagree
-/// about them.
+/// The size of a chunk: up to 15 hexadecimal digits, without extensions. None is in use, and servers disagree about
+/// them.
 fn chunk_size(line: &[u8]) -> Result<u64, HttpRefusal> {
     let text = std::str::from_utf8(line).unwrap_or_default();
     let plain = (1..=15).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());

@@ -1,8 +1,8 @@
-//! HTTP/1 requests on their way through the wall: each head must name the decided host, and two programs must not be
-//! able to read it differently (RFC 9112, section 11.2: request smuggling).
+//! HTTP/1 requests through the sidecar: each head must name the decided host, and no two programs may read it
+//! differently (RFC 9112, section 11.2: request smuggling).
 //!
-//! Only the client's side is looked at. What it sends goes to one vetted address, chosen for one name; the answer
-//! comes from there and is not ours to judge.
+//! Only the client's side is read. Its bytes go to one vetted address, chosen for one name. The answer comes from there
+//! and needs no check.
 
 mod fields;
 mod guard;
@@ -16,22 +16,22 @@ pub use guard::RequestGuard;
 
 /// The longest request head, in bytes.
 pub const LONGEST_HEAD: usize = 32 << 10;
-/// Where the proxy itself tells what it has refused.
+/// The path at which the proxy itself lists its refusals.
 const REFUSALS: &str = "/denied";
 /// The most header fields of a head.
 const MOST_FIELDS: usize = 100;
-/// Why a request is not passed on.
+/// Why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HttpRefusal {
-    /// It does not begin as a request of HTTP/1 does.
+    /// It does not begin like an HTTP/1 request.
     NotHttp,
     /// The head does not end within [`LONGEST_HEAD`] bytes or has too many fields.
     TooLong,
     /// Two programs could read it differently.
     Ambiguous(&'static str),
-    /// It names another host than the connection leads to.
+    /// It names another host than the connection's.
     OtherHost(String),
-    /// It asks a proxy for something that is not served.
+    /// It requests something that this proxy does not support.
     Unsupported(&'static str),
 }
 
@@ -47,23 +47,23 @@ impl fmt::Display for HttpRefusal {
     }
 }
 
-/// A request's head, checked.
+/// A request's head, after the checks.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Head<'a> {
     /// The method.
     pub method: &'a str,
-    /// The target as it was written.
+    /// The target as written.
     pub target: &'a str,
     /// The one Host field, if there is one.
     pub host: Option<&'a str>,
-    /// How long the head is, in bytes.
+    /// The length of the head in bytes.
     pub len: usize,
-    /// What follows it.
+    /// The body after it.
     pub body: Body,
     fields: Vec<(&'a str, &'a [u8])>,
 }
 
-/// What follows a request's head.
+/// The body of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Body {
     /// This many bytes.
@@ -72,17 +72,17 @@ pub enum Body {
     Chunked,
 }
 
-/// When a head that comes in pieces is read: at the end of each line, of which it may have so many, and where its length is a
-/// power of two. However it is cut it is read at the same places, what is no request is refused soon, and a head in single
-/// bytes costs little more than one at once (N-L7).
+/// When to parse a head that comes in pieces: at the end of each line, and at each length that is a power of two. So
+/// the cuts do not matter, a bad request is refused early, and a head in single bytes costs little more than one in a
+/// single piece (N-L7).
 #[derive(Debug, Default)]
 pub struct Pieces {
-    /// So much has been read already.
+    /// The length that was parsed last.
     read: usize,
 }
 
 impl Pieces {
-    /// How much of these bytes to read now, if more than before.
+    /// How many of these bytes to parse now, if more than before.
     pub fn due(&mut self, bytes: &[u8]) -> Option<usize> {
         let new = bytes.get(self.read..)?;
         let line = new.iter().rposition(|byte| *byte == b'\n');
@@ -101,7 +101,7 @@ impl Pieces {
 
 /// Reads a head; `None` while it is not complete.
 pub fn head(bytes: &[u8]) -> Result<Option<Head<'_>>, HttpRefusal> {
-    // One empty line before a request is passed over (RFC 9112, section 2.2), not any number of them.
+    // Only one empty line before a request is ignored (RFC 9112, section 2.2).
     if bytes.starts_with(b"\r\n\r") || bytes.starts_with(b"\n") {
         return Err(HttpRefusal::NotHttp);
     }
@@ -140,7 +140,7 @@ pub fn head(bytes: &[u8]) -> Result<Option<Head<'_>>, HttpRefusal> {
     }))
 }
 
-/// The parser takes a bare LF for a line's end, as some servers do and others do not.
+/// The parser accepts a bare LF as a line end. Some servers do too, others do not.
 fn plain_line_ends(head: &[u8]) -> Result<(), HttpRefusal> {
     let bare = head
         .iter()
@@ -208,14 +208,14 @@ fn body(fields: &[(&str, &[u8])], version: u8) -> Result<Body, HttpRefusal> {
     }
 }
 
-/// A host and a port, as `CONNECT`, an absolute target or a Host field write them; the port may be left out.
+/// Parses a host and an optional port, as in `CONNECT`, an absolute target or a Host field.
 pub fn authority(text: &str) -> Result<(Host, Option<u16>), HttpRefusal> {
     let bad = || HttpRefusal::OtherHost(crate::policy::shown(text));
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
         _ => (text, None),
     };
-    // A bare IPv6 address cannot stand before a port.
+    // An IPv6 address needs brackets before a port.
     if host.contains(':') && !host.starts_with('[') {
         return Err(bad());
     }
@@ -231,19 +231,19 @@ pub fn authority(text: &str) -> Result<(Host, Option<u16>), HttpRefusal> {
     Ok((host.parse().map_err(|_| bad())?, port))
 }
 
-/// What a client asks its proxy for.
+/// A client's request to its proxy.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ProxyRequest {
     /// `CONNECT`: a tunnel to this host and port.
     Tunnel(Host, u16),
-    /// A request for an `http:` address, and the head to send there.
+    /// A request for an `http:` address, and the head to send to it.
     Forward(Host, u16, Vec<u8>),
-    /// What the proxy has refused: asked of itself, with a path alone.
+    /// A path alone: a request to the proxy itself, for its refusals.
     Refusals,
 }
 
-/// Reads what a head asks a proxy for. A forwarded request is the last of its connection: the answer to it is not
-/// looked at, so nobody here could tell where the next one's begins.
+/// Reads the request to a proxy from a head. A forwarded request is the last of its connection: the answer is not read,
+/// so the start of the next one's would be unknown.
 pub fn proxy_request(head: &Head<'_>) -> Result<ProxyRequest, HttpRefusal> {
     if head.method == "CONNECT" {
         let (host, port) = authority(head.target)?;
@@ -261,7 +261,7 @@ pub fn proxy_request(head: &Head<'_>) -> Result<ProxyRequest, HttpRefusal> {
     let at = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (named, path) = rest.split_at(at);
     let (host, port) = authority(named)?;
-    // A port that is left out is 80 on both sides.
+    // Without a port, both sides mean 80.
     let same = |(named, named_port): (Host, Option<u16>)| {
         named == host && named_port.unwrap_or(HTTP) == port.unwrap_or(HTTP)
     };

@@ -1,4 +1,4 @@
-//! Heads and whole connections, fed at once and byte by byte.
+//! Heads and whole connections, fed in one piece and byte by byte.
 
 use super::guard::{LONGEST_LINE, WITHOUT_BODY};
 use super::*;
@@ -7,7 +7,7 @@ fn guard() -> RequestGuard {
     RequestGuard::new("example.com".parse().unwrap(), 80)
 }
 
-/// Feeds whole and byte by byte: both must say the same.
+/// Feeds the text in one piece and byte by byte. The results must be equal.
 fn run(text: &str) -> Result<String, HttpRefusal> {
     let (mut whole, mut out) = (guard(), Vec::new());
     let first = whole.feed(text.as_bytes(), &mut out);
@@ -121,7 +121,7 @@ fn what_can_be_read_in_two_ways_is_refused() {
     }
 }
 
-/// N-L1, N34: what one server reads as a body or a trailer, and another as the next request.
+/// N-L1, N34: one server reads it as a body or a trailer, another as the next request.
 #[test]
 fn bodies_and_trailers_that_servers_pass_over_are_refused() {
     let other = "GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n";
@@ -151,7 +151,7 @@ fn bodies_and_trailers_that_servers_pass_over_are_refused() {
             run(&text)
         );
     }
-    // CR CR LF inside a head, and more empty lines before one than anybody sends.
+    // CR CR LF inside a head, and more empty lines before one than any client sends.
     for text in [
         "GET / HTTP/1.1\r\nHost: example.com\r\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: example.com\r\nA: b\r\r\n\r\n",
@@ -161,7 +161,7 @@ fn bodies_and_trailers_that_servers_pass_over_are_refused() {
     }
 }
 
-/// N-L7: the sidecar's time is not the container's.
+/// N-L7: a container must not use up the sidecar's time.
 #[test]
 fn a_head_in_single_bytes_is_not_read_again_and_again() {
     let long = format!(
@@ -177,7 +177,7 @@ fn a_head_in_single_bytes_is_not_read_again_and_again() {
         for end in 1..=text.len() {
             read += pieces.due(&text.as_bytes()[..end]).unwrap_or(0);
         }
-        // And not half of the square of its length, as it would be at each byte.
+        // Reading at each byte would take half the square of the length.
         assert!(read < 60 * text.len(), "{read} of {}", text.len());
         assert_eq!(run(&text).as_deref(), Ok(&*text));
     }
@@ -216,7 +216,7 @@ fn asked(text: &str) -> Result<ProxyRequest, HttpRefusal> {
 }
 
 #[test]
-fn reads_what_a_proxy_is_asked() {
+fn reads_requests_to_a_proxy() {
     let name = |text: &str| text.parse::<Host>().unwrap();
     assert_eq!(
         asked("CONNECT Example.com:443 HTTP/1.1\r\nHost: whatever\r\n\r\n"),
@@ -237,7 +237,7 @@ fn reads_what_a_proxy_is_asked() {
 }
 
 #[test]
-fn a_path_alone_asks_the_proxy_for_what_it_has_refused() {
+fn a_path_alone_requests_the_proxys_refusals() {
     let get = "GET /denied HTTP/1.1\r\nHost: 127.0.0.1:3128\r\n\r\n";
     assert_eq!(asked(get), Ok(ProxyRequest::Refusals));
     for other in [
@@ -256,7 +256,7 @@ fn a_path_alone_asks_the_proxy_for_what_it_has_refused() {
     }
 }
 
-/// N-L8: a port that is left out is 80, in the address as in the field.
+/// N-L8: without a port, the address and the field mean 80.
 #[test]
 fn the_port_of_http_may_be_left_out_on_either_side() {
     for (address, field) in [
@@ -307,7 +307,7 @@ fn a_forwarded_request_is_the_last() {
     assert!(guard.feed(b"GET", &mut out).is_err());
 }
 
-/// What follows a request for another protocol is read by nobody as HTTP before somebody has answered it.
+/// The bytes after a request for another protocol are not HTTP until the server has answered.
 #[test]
 fn nothing_follows_a_request_for_another_protocol_before_its_answer() {
     let upgrade = "GET /x HTTP/1.1\r\nHost: a.test\r\nUpgrade: websocket\r\n\r\n";
@@ -327,7 +327,7 @@ fn nothing_follows_a_request_for_another_protocol_before_its_answer() {
     guard.stays();
     guard.feed(next.as_bytes(), &mut out).unwrap();
     assert_eq!(out, both.as_bytes());
-    // A control: two requests without it.
+    // The control: two requests without an upgrade.
     out.clear();
     let mut guard = RequestGuard::of_framing();
     let two = next.repeat(2);

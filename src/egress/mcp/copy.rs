@@ -1,4 +1,4 @@
-//! JSON, copied in one form: no field twice in an object, and no spelling of a known one that some program takes for it.
+//! Copies JSON in canonical form: no field twice in an object, no variant of a known field that some program equates.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -9,18 +9,18 @@ use serde_json::value::RawValue;
 
 use super::LONGEST;
 
-/// The beginning of the keys by which serde_json passes values to itself.
+/// The prefix of the keys by which serde_json passes values to itself.
 const PRIVATE: &str = "$serde_json::private::";
 
-/// The fields of an object, each value as it is written.
+/// The fields of an object, each value unparsed.
 pub(super) type Members<'a> = HashMap<String, &'a RawValue>;
 
-/// As servers compare names of fields that do not tell capitals from small letters, or overlook white space around them.
+/// A field's name for servers that ignore case, or white space around it.
 fn folded(key: &str) -> String {
     key.trim().to_uppercase().to_lowercase()
 }
 
-/// Whether every program reads the same text in it: to one in C it ends before a NUL, and others overlook white space around it.
+/// Whether every program reads the same text. In C it would end before a NUL; others ignore white space around it.
 pub(super) fn is_plain(text: &str) -> bool {
     !text.chars().any(char::is_control) && text.trim() == text
 }
@@ -50,7 +50,7 @@ pub(super) fn messages(body: &[u8]) -> Result<(Vec<&RawValue>, bool), String> {
     Ok((read.map_err(|error| error.to_string())?, batch))
 }
 
-/// The fields of a copied object; refuses one that some program takes for one of the known.
+/// The fields of a copied object. Refuses a field that some program equates with a known one.
 pub(super) fn members<'a>(object: &'a RawValue, known: &[&str]) -> Result<Members<'a>, String> {
     let members: Members<'a> =
         serde_json::from_str(object.get()).map_err(|error| error.to_string())?;
@@ -65,7 +65,7 @@ pub(super) fn members<'a>(object: &'a RawValue, known: &[&str]) -> Result<Member
     Ok(members)
 }
 
-/// The text, where a value is one.
+/// The text, if the value is one.
 pub(super) fn text(value: &RawValue) -> Option<String> {
     serde_json::from_str(value.get()).ok()
 }

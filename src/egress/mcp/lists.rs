@@ -1,4 +1,4 @@
-//! What a server lists, without what may not be named.
+//! A server's lists, without the items that may not be used.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -10,14 +10,14 @@ use crate::policy::request::NameGlob;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NamePatterns {
-    /// Those that are shown,
+    /// Shown names,
     pub allow: Vec<NameGlob>,
-    /// unless one of these means them.
+    /// unless one of these matches.
     pub deny: Vec<NameGlob>,
 }
 
 impl NamePatterns {
-    /// A list with those of its things alone that are shown.
+    /// The list with only its shown items.
     fn of(&self, list: &RawValue, field: &str) -> Result<String, String> {
         let entries: Vec<&RawValue> =
             serde_json::from_str(list.get()).map_err(|error| error.to_string())?;
@@ -44,7 +44,7 @@ impl NamePatterns {
     }
 }
 
-/// Which names an MCP server's lists may show.
+/// The names that an MCP server's lists may show.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct McpLists {
@@ -57,7 +57,7 @@ pub struct McpLists {
 }
 
 impl McpLists {
-    /// A message of a server with what may be shown of its lists alone.
+    /// A server's message, with only the shown items in its lists.
     pub fn filtered(&self, message: &[u8]) -> Result<Vec<u8>, String> {
         let bytes = copied(message)?;
         let mut lists = Vec::new();
@@ -75,7 +75,7 @@ impl McpLists {
                 }
             }
         }
-        // Each list is a part of these bytes: it is replaced at its place.
+        // Each list is a slice of these bytes, and is replaced in place.
         lists.sort_by_key(|(list, _)| list.as_ptr().addr());
         let mut out = Vec::with_capacity(bytes.len());
         let mut at = 0;

@@ -1,13 +1,13 @@
-//! Messages of MCP: JSON-RPC, read strictly and once, and written again in one form.
+//! MCP messages: JSON-RPC, read strictly and once, and written again in canonical form.
 //!
 //! ```text
-//! copy    JSON in one form
-//! lists   what a server lists
-//! rules   what the rules say of calls
+//! copy    JSON in canonical form
+//! lists   a server's lists
+//! rules   the rules for calls
 //! ```
 //!
-//! What is sent on is what was decided about. Two fields of one name, in whatever spelling of it that some server takes for the same, a
-//! field that JSON-RPC does not have, and a message that is neither a request, a notification nor an answer are refused.
+//! The message that is sent on is the one that was decided about. Refused are two fields of one name, also in spellings
+//! that some server equates, unknown JSON-RPC fields, and messages that are no request, notification or answer.
 
 mod copy;
 mod lists;
@@ -23,34 +23,34 @@ use crate::egress::forms::percent_decoded;
 use crate::egress::phrase::RefusalExplanation;
 use crate::policy::request::{McpCall, is_method, name_field};
 
-/// The longest body that is read, and the longest list, in bytes.
+/// The longest body and the longest list that are read, in bytes.
 pub const LONGEST: usize = 1 << 20;
 /// The most messages of a batch.
 const MOST_MESSAGES: usize = 64;
-/// The longest name of what a call is about, and all of a batch together, in bytes.
+/// The longest name in a call, and in all calls of a batch together, in bytes.
 const LONGEST_NAME: usize = 2048;
 const LONGEST_NAMES: usize = 8192;
 /// The longest id, in bytes: it is kept until the answer.
 const LONGEST_ID: usize = 256;
-/// The error of JSON-RPC for what the wall refuses: one of those that a server defines.
+/// The JSON-RPC error of a refusal: one of the codes for servers to define.
 const REFUSED: i64 = -32043;
 
 /// The content of one body.
 #[derive(Debug, Default, PartialEq)]
 pub struct McpMessage {
-    /// In its one form.
+    /// In canonical form.
     pub bytes: Vec<u8>,
-    /// What it asks for.
+    /// Its calls.
     pub calls: Vec<McpCall>,
-    /// The requests that wait for an answer.
+    /// The ids of the requests that expect an answer.
     pub ids: Vec<Value>,
     /// Whether it is a list of messages.
     pub batch: bool,
-    /// It has no message: it is for the stream of events, or the end of a session.
+    /// There is no message: it opens the event stream, or ends a session.
     pub stream: bool,
 }
 
-/// Reads a body. An error says what it is not.
+/// Parses a body. An error says what is wrong.
 pub fn read(body: &[u8]) -> Result<McpMessage, String> {
     if body.len() > LONGEST {
         return Err(format!("it is longer than {LONGEST} bytes"));
@@ -82,13 +82,13 @@ pub fn read(body: &[u8]) -> Result<McpMessage, String> {
 }
 
 impl McpMessage {
-    /// Whether an answer to it has a list, or may have one.
+    /// Whether the answer has a list, or may have one.
     pub fn lists(&self) -> bool {
         self.stream || self.calls.iter().any(|call| call.method.ends_with("/list"))
     }
 }
 
-/// The answer to requests that the wall refuses, out of what it would say to another request; `None` where nobody waits for one.
+/// The answer to refused requests, made from the general explanation. `None` if no request expects an answer.
 pub fn refusal(message: &McpMessage, explanation: &RefusalExplanation) -> Option<String> {
     let data = serde_json::to_value(explanation).ok()?;
     let text = explanation.sentence();
@@ -105,7 +105,7 @@ pub fn refusal(message: &McpMessage, explanation: &RefusalExplanation) -> Option
 }
 
 impl McpMessage {
-    /// Takes one message of the body.
+    /// Adds one message of the body.
     fn take(&mut self, one: &RawValue) -> Result<(), String> {
         let mut fields = members(one, &[])?;
         if fields.remove("jsonrpc").and_then(text).as_deref() != Some("2.0") {
@@ -142,8 +142,8 @@ impl McpMessage {
     }
 }
 
-/// The id of a message. It is never read as a [`Value`]: of an object with the private key of [`RawValue`] that would read its text
-/// as JSON again, without a bound on the depth.
+/// The id of a message. Never parsed as a [`Value`]: that would parse the text of an object with the private key of
+/// [`RawValue`] as JSON again, at any depth.
 fn id(value: &RawValue) -> Result<Value, &'static str> {
     let words = text(value).filter(|text| text.len() <= LONGEST_ID);
     let number = || {
@@ -167,7 +167,7 @@ fn method(value: &RawValue) -> Result<String, &'static str> {
         .ok_or("its method is not 1 to 64 of letters, digits, '/', '_', '-', '.' and '$'")
 }
 
-/// The name of what a call is about, which stands in this field.
+/// The name in a call, from this field.
 fn name(field: &str, params: &Members<'_>) -> Result<String, &'static str> {
     let fits = |name: &String| !name.is_empty() && name.len() <= LONGEST_NAME && is_plain(name);
     let name = params.get(field).and_then(|value| text(value)).filter(fits).ok_or(
@@ -179,7 +179,7 @@ fn name(field: &str, params: &Members<'_>) -> Result<String, &'static str> {
     }
 }
 
-/// Whether an address has a segment `.` or `..`, encoded or not: servers resolve it, and rules do not.
+/// Whether an address has a segment `.` or `..`, encoded or not: servers resolve it, but rules do not.
 fn has_dots(uri: &str) -> bool {
     let decoded = percent_decoded(uri);
     let mut segments = decoded.split(|byte| b"/\\".contains(byte));
@@ -202,9 +202,9 @@ mod tests {
         format!(r#"{{"jsonrpc":"2.0",{rest}}}"#)
     }
 
-    /// With its `raw_value`, serde_json reads the value of such a key as JSON again, however deep.
+    /// With its `raw_value`, serde_json parses the value of such a key as JSON again, at any depth.
     #[test]
-    fn a_key_of_serde_jsons_own_is_refused() {
+    fn a_private_key_of_serde_json_is_refused() {
         for id in [
             r#"{"$serde_json::private::RawValue":"1"}"#,
             r#"{"a":[{"$serde_json::private::RawValue":"{}"}]}"#,
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_read_and_written_in_one_form() {
+    fn a_message_is_written_in_canonical_form() {
         let text = r#" { "jsonrpc" : "2.0", "id": 7,
             "method": "tools\u002fcall", "params": {"name": "\u0073earch", "arguments": {"a": [1, -2.5, null, true, "\u00e9"], "A": {}}}} "#;
         let message = read(text.as_bytes()).unwrap();
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(message.calls[0].to_string(), "tools/call:search");
         assert_eq!((message.ids, message.batch), (vec![Value::from(7)], false));
         assert_eq!(read(form.as_bytes()).unwrap().bytes, form.as_bytes());
-        // A fraction's last digit stays too.
+        // A fraction keeps its last digit.
         for number in ["6.934698245112694e+276", "-7.803913958627244e+173"] {
             let form = body(&format!(
                 r#""id":1,"method":"ping","params":{{"a":{number}}}"#
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_message_asks_for() {
+    fn the_calls_of_a_message() {
         for (rest, expected) in [
             (
                 r#""id":1,"method":"initialize","params":{}"#,
@@ -271,7 +271,7 @@ mod tests {
         );
     }
 
-    /// N47: whatever two readers could take for two things.
+    /// N47: text that two readers could read as two things.
     #[test]
     fn what_has_two_readings_is_refused() {
         let call = r#""id":1,"method":"tools/call""#;

@@ -1,4 +1,4 @@
-//! What the rules say of calls: which requests have to be read for them, and what lists may show.
+//! The rules for calls: which requests must be read for them, and which names lists may show.
 
 use super::{McpLists, NamePatterns};
 use crate::egress::EgressRules;
@@ -6,8 +6,8 @@ use crate::policy::request::{NameGlob, Request, RequestRule, listed_for};
 use crate::policy::{EgressRule, Host};
 
 impl EgressRules {
-    /// Whether what is decided about is in the body of this request, which nobody has read yet, or in the answer to it: a rule for
-    /// calls denies something there, or nothing but such a rule allows it.
+    /// Whether the decision needs the body of this request, which was not read yet, or its answer: a rule for calls
+    /// denies something there, or only such a rule allows it.
     pub fn needs_calls(&self, request: &Request) -> bool {
         if request.calls.is_some() {
             return false;
@@ -22,7 +22,7 @@ impl EgressRules {
         is_one && (denies() || allows())
     }
 
-    /// Whether a rule that is for no calls allows it, whatever is in it.
+    /// Whether a rule that is not for calls allows it, whatever its body.
     fn allows_all(&self, request: &Request) -> bool {
         let mut rules = self.requests().filter(|rule| rule.mcp().is_none());
         rules.any(|rule| rule.allows(request))
@@ -47,7 +47,7 @@ impl EgressRules {
         })
     }
 
-    /// What lists in the answer to this request may show: what may be named there, or all where the list itself is named.
+    /// The names that lists in the answer may show: the allowed ones, or all if a rule names the list itself.
     pub fn lists(&self, request: &Request) -> McpLists {
         let shown = |list: &str| {
             let by = listed_for(list).unwrap_or(list);
@@ -147,7 +147,7 @@ mod tests {
         assert!(needs("POST https://mcp.test/mcp") && needs("GET https://mcp.test/mcp"));
         assert!(needs("POST https://mcp.test:8443/x"));
         assert!(!needs("POST https://mcp.test:8443/y") && !needs("PUT https://mcp.test/mcp"));
-        // Each call of a batch, by whatever rule; answers alone need the endpoint.
+        // Each call of a batch may have its own rule. Answers need only the endpoint.
         let batch = |calls: &[&str]| {
             let mut asked = typed("POST https://mcp.test/mcp").unwrap();
             asked.request.calls = Some(calls.iter().map(|call| call.parse().unwrap()).collect());

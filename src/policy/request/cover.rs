@@ -1,9 +1,9 @@
-//! Whether all that one rule for requests allows is within others, exactly, with a request that is not.
+//! Whether one request rule is within others: an exact answer, with a request that is not.
 //!
-//! The search walks through all rules at once, symbol by symbol, in both readings of the path. Where the asked rule has a wildcard,
-//! three symbols stand for all: a slash, an encoded slash, and one that no rule names. Any other that a limit would let pass there
-//! it lets pass as a literal or by a wildcard, which takes the unnamed one as well; so a way out of the limits that any symbol
-//! opens, the unnamed one opens.
+//! The search walks all rules at once, symbol by symbol, in both readings of the path. At a wildcard of the requested
+//! rule, three symbols represent all: a slash, an encoded slash, and one that no rule names. If a limit passes any
+//! other symbol, it passes it as a literal or by a wildcard, and a wildcard also passes the unnamed symbol. So the
+//! unnamed symbol finds every way out of the limits that any symbol finds.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
@@ -12,11 +12,11 @@ use super::path::{ENCODED_SLASH, SLASH, Symbol};
 use super::{Method, Methods, RequestRule};
 use crate::policy::rule::RuleTarget;
 
-/// The most states of a search. Rules of people need some hundreds; a comparison that needs more is answered with no.
+/// The most states of a search. Typical rules need some hundreds; a comparison that needs more is answered with no.
 const MOST_STATES: usize = 4_000;
 
-/// A request that a rule allows and none of these limits does, in the form of a rule; `None` where all is within them. A limit
-/// without a port is one for its scheme's port, as a rule is.
+/// A request that a rule allows and none of these limits does, as a rule; `None` if all requests are within the limits.
+/// A limit without a port is for its scheme's port, like a rule.
 pub fn exceeds(rule: &RequestRule, limits: &[RequestRule]) -> Option<String> {
     let near: Vec<&RequestRule> = limits
         .iter()
@@ -38,7 +38,7 @@ pub fn exceeds(rule: &RequestRule, limits: &[RequestRule]) -> Option<String> {
             .iter()
             .filter(|limit| match (&method, &rule.methods) {
                 (Some(method), Methods::Mcp(_)) => limit.methods.allow(method),
-                // Who allows calls alone allows no requests.
+                // A rule that allows only calls allows no requests.
                 (Some(method), _) => limit.mcp().is_none() && limit.methods.allow(method),
                 (None, _) => limit.methods == Methods::Any,
             })
@@ -56,7 +56,7 @@ pub fn exceeds(rule: &RequestRule, limits: &[RequestRule]) -> Option<String> {
         .next()
 }
 
-/// A path and a call at it that a word allows and no limit does: a limit for calls at that path, or one for all that is posted to it.
+/// A path and a call there that a word allows and no limit does: neither a limit for calls nor one for all requests.
 fn call_outside(
     word: &super::mcp::McpWord,
     rule: &RequestRule,
@@ -77,19 +77,19 @@ fn call_outside(
     })
 }
 
-/// That no limit has a path is enough to be beyond them.
+/// For requests without calls: they are beyond the limits if no limit has their path.
 fn none(ends: &[bool]) -> Option<()> {
     (!ends.iter().any(|end| *end)).then_some(())
 }
 
-/// The methods to look at: each that the rule names, or each that a limit names and, as `None`, all others.
+/// The methods to compare: each that the rule names, or each that a limit names and, as `None`, all others.
 fn methods(rule: &RequestRule, limits: &[&RequestRule]) -> Vec<Option<Method>> {
     let named = |methods: &Methods| match methods {
         Methods::Any | Methods::Mcp(_) => BTreeSet::new(),
         Methods::These(methods) => methods.clone(),
     };
     match &rule.methods {
-        // Those of the stream and of a session's end; the calls are compared as such.
+        // The methods of the stream and of a session's end. Calls are compared separately.
         Methods::Mcp(_) => ["GET", "DELETE"]
             .iter()
             .map(|method| method.parse().ok())
@@ -118,7 +118,7 @@ fn covers_target(limit: &RuleTarget, asked: &RuleTarget) -> bool {
     }
 }
 
-/// The positions of a path in a pattern, for both readings of the path.
+/// The positions of a path in a pattern, for both readings.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct PathPositions {
     written: Positions,
@@ -150,7 +150,7 @@ impl PathPositions {
     }
 }
 
-/// What the segment at the end of a path is, decoded: some are none of a path's.
+/// The decoded segment at the end of a path so far. No path ends with some of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Segment {
     Before,
@@ -161,7 +161,7 @@ enum Segment {
 }
 
 impl Segment {
-    /// With one more symbol, where a path can have it.
+    /// After one more symbol; `None` if no path continues so.
     fn after(self, symbol: Symbol) -> Option<Self> {
         let (symbol, dot) = (symbol.decoded(), Symbol::plain(b'.'));
         match self {
@@ -179,7 +179,7 @@ impl Segment {
     }
 }
 
-/// A path that a pattern matches and that is beyond, as `beyond` says of which others match it.
+/// A path that the requested pattern matches and that `beyond` accepts, given which other patterns match it.
 fn outside<T>(
     asked: &PathGlob,
     others: &[&PathGlob],
@@ -220,7 +220,7 @@ fn outside<T>(
             }
         }
         if seen.len() > MOST_STATES {
-            // Too much to compare: the pattern itself says what is not shown to be within the limits.
+            // Too much to compare: return the pattern itself, as not shown to be within the limits.
             let found = beyond(&vec![false; others.len()])?;
             return Some((asked.to_string(), found));
         }
@@ -228,7 +228,7 @@ fn outside<T>(
     None
 }
 
-/// The symbols that a search needs: the asked pattern's own, both slashes, and one that no pattern names.
+/// The symbols that a search needs: the requested pattern's own, both slashes, and one that no pattern names.
 fn alphabet(globs: &[&PathGlob]) -> Vec<Symbol> {
     let named = |glob: &PathGlob| -> Vec<Symbol> {
         let pieces = glob.written().iter().chain(glob.decoded());
@@ -245,7 +245,7 @@ fn alphabet(globs: &[&PathGlob]) -> Vec<Symbol> {
         .chain(*b"-_~!$&'()*+,=:@")
         .map(Symbol::plain)
         .find(|letter| !all.contains(letter));
-    // Patterns that name every character there is are compared by those.
+    // If the patterns name every character, those are enough.
     let unnamed: Vec<Symbol> = match unnamed {
         Some(symbol) => vec![symbol],
         None => all.iter().copied().collect(),
@@ -355,7 +355,7 @@ mod tests {
                 &["GET https://a.test/*"],
                 "GET https://a.test/p%2Fq",
             ),
-            // Neither limit means the slash that is encoded.
+            // Neither limit matches the encoded slash.
             (
                 "GET https://a.test/**",
                 &[
@@ -423,9 +423,9 @@ mod tests {
         }
     }
 
-    /// Every path of few symbols, against the answer for all paths.
+    /// Compares the answer for all paths with every path of few symbols.
     #[test]
-    fn the_answer_for_all_paths_is_that_for_each() {
+    fn the_answer_for_all_paths_is_right_for_each_short_path() {
         let parts = ["/", "a", ".", "%2F", "*", "**"];
         let texts = |parts: &[&str], most: u32| {
             let mut all = vec![String::from("/")];
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comparison_has_an_end() {
+    fn a_comparison_ends_after_a_bounded_number_of_states() {
         let many = "GET https://a.test/*a*b*c*d*e*f*g*h";
         let limits: Vec<String> = ('a'..'m')
             .map(|c| format!("GET https://a.test/*{c}*b*a*c*d*e*f*g"))

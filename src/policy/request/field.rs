@@ -1,4 +1,4 @@
-//! Names of fields of a request's head, as lists of them have it.
+//! Names of header fields of a request, in lists.
 
 use std::str::FromStr;
 
@@ -6,9 +6,9 @@ use crate::policy::text::{ValueError, text_type};
 
 /// The longest name.
 const LONGEST: usize = 64;
-/// The fewest letters before an asterisk: a shorter beginning says nothing of what a field is for.
+/// The fewest letters before an asterisk: a shorter prefix could be any field's.
 const FEWEST: usize = 2;
-/// What the reader writes itself, or refuses: these frame a request or name its host, and nobody may add them.
+/// Fields that the reader writes itself or refuses. They frame a request or name its host, so no list may add them.
 const FRAMING: [&str; 8] = [
     "connection",
     "content-length",
@@ -21,13 +21,13 @@ const FRAMING: [&str; 8] = [
 ];
 
 text_type! {
-    /// The name of a field, or the beginning of names: `x-acme-trace`, `x-acme-*`. Fields have no case.
+    /// The name of a header field, or a prefix of names: `x-acme-trace`, `x-acme-*`. Case is ignored.
     FieldPattern
 }
 
 impl FieldPattern {
-    /// Whether it means the field of this name. Behind an asterisk stand letters, digits and hyphens alone: another byte is one of
-    /// these to some server, and only a name that is written out has it.
+    /// Whether it matches this name. An asterisk matches only letters, digits and hyphens. Some servers read other
+    /// bytes as one of these, so only a complete name may have them.
     pub fn matches(&self, name: &str) -> bool {
         let name = name.to_ascii_lowercase();
         match self.0.strip_suffix('*') {
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_means_its_name_or_what_begins_so() {
+    fn a_pattern_matches_its_name_or_names_with_its_prefix() {
         let pattern = |text: &str| text.parse::<FieldPattern>().unwrap();
         assert!(pattern("X-Acme-Trace").matches("x-acme-trace"));
         assert!(pattern("session_id").matches("Session_ID"));

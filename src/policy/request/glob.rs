@@ -1,13 +1,13 @@
 //! Patterns of paths: `*` for a part of a segment, `**` for one segment or more.
 //!
-//! A path is matched in both readings of it: written, and decoded. Whoever lets `/a/*` be asked for has not allowed `/a/b%2Fc`, of
-//! which a server may make `/a/b/c`; and a denial of `/a/b/**` means that one, too.
+//! A path is matched in both readings: written, and decoded. A rule for `/a/*` does not allow `/a/b%2Fc`, which a
+//! server may read as `/a/b/c`. A denial of `/a/b/**` covers it.
 
 use std::fmt;
 
 use super::path::{PathFault, RequestPath, SLASH, Symbol, symbols};
 
-/// The most wildcards of a pattern: what keeps matching and comparing cheap.
+/// The most wildcards of a pattern, so that matching and comparing stay cheap.
 const MOST_WILDCARDS: usize = 8;
 /// The longest pattern, in bytes.
 const LONGEST: usize = 512;
@@ -46,7 +46,7 @@ impl PathGlob {
         let Some(rest) = text.strip_prefix('/') else {
             return Err(PathFault("a path that does not begin with a slash"));
         };
-        // Letters for the wildcards: what is left is a path, with all that a path must be.
+        // With letters for the wildcards, the rest must be a valid path.
         let literal = RequestPath::parse(&text.replace('*', "x"))?;
         if literal.symbols().len() != symbols(text)?.len() {
             return Err(PathFault("a dot segment"));
@@ -56,7 +56,7 @@ impl PathGlob {
             written.push(Piece::Is(SLASH));
             match segment {
                 "**" => written.push(Piece::Rest),
-                // A segment without a name is the end of a path with a slash, and another path.
+                // Not empty: a path that ends with a slash is another path.
                 "*" => written.extend([Piece::One, Piece::Part]),
                 segment if segment.contains("**") => {
                     return Err(PathFault("a '**' beside other characters of a segment"));
@@ -80,13 +80,13 @@ impl PathGlob {
         })
     }
 
-    /// Whether a request for this path is meant, however a server reads it.
+    /// Whether the path matches, however a server reads it.
     pub fn matches(&self, path: &RequestPath) -> bool {
         matches(&self.written, path.symbols(), Symbol::eq)
             && matches(&self.decoded, &path.decoded(), Symbol::eq)
     }
 
-    /// Whether a request for this path could be meant, in one of its readings and in whatever case.
+    /// Whether the path matches in any of its readings, ignoring case.
     pub fn denies(&self, path: &RequestPath) -> bool {
         let same = |one: &Symbol, other: &Symbol| one.folded() == other.folded();
         path.readings().iter().any(|reading| {
@@ -94,12 +94,12 @@ impl PathGlob {
         })
     }
 
-    /// The pattern, for paths as they are written.
+    /// The pattern, for written paths.
     pub(super) fn written(&self) -> &[Piece] {
         &self.written
     }
 
-    /// The pattern, for paths as they are decoded.
+    /// The pattern, for decoded paths.
     pub(super) fn decoded(&self) -> &[Piece] {
         &self.decoded
     }
@@ -124,7 +124,7 @@ fn printed(pieces: &[Piece]) -> String {
     out
 }
 
-/// The positions in a pattern that a path can have reached so far.
+/// The positions in a pattern that a path may have reached.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Positions(Vec<bool>);
 
@@ -156,17 +156,17 @@ impl Positions {
         Self(next).passing(pieces)
     }
 
-    /// Whether a path may end here.
+    /// Whether the path so far matches.
     pub(super) fn is_end(&self) -> bool {
         self.0.last() == Some(&true)
     }
 
-    /// Whether no path matches that begins so.
+    /// Whether no path with this beginning matches.
     pub(super) fn is_dead(&self) -> bool {
         !self.0.contains(&true)
     }
 
-    /// With the places behind wildcards that stand for nothing.
+    /// Adds the positions after wildcards that match nothing.
     fn passing(mut self, pieces: &[Piece]) -> Self {
         for (at, piece) in pieces.iter().enumerate() {
             if self.0[at] && matches!(piece, Piece::Part | Piece::Rest) {
@@ -272,13 +272,13 @@ mod tests {
             assert!(glob(pattern).denies(&path(text)), "{pattern} {text}");
             assert!(!glob("/other").denies(&path(text)), "{text}");
         }
-        // The control: a verb of Google's behind a colon is another path.
+        // The control: a Google API verb after a colon is another path.
         assert!(!glob("/v1/models/a").denies(&path("/v1/models/a:generate")));
         assert!(glob("/a/").denies(&path("/a")) && glob("/a").denies(&path("/A/")));
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused() {
+    fn a_text_that_is_no_pattern_is_refused() {
         for text in [
             "a",
             "*",

@@ -1,10 +1,10 @@
-//! Rules for the calls of MCP (Model Context Protocol, Streamable HTTP): which methods of JSON-RPC one endpoint may be asked for.
+//! Rules for calls of MCP (Model Context Protocol, Streamable HTTP): the JSON-RPC methods that an endpoint may be sent.
 //!
 //! ```text
 //! rule = "mcp:" scheme "://" host [":" port] path 1*(" " method [":" name])        ("*" in a name: any characters)
 //! ```
 //!
-//! A name is compared character by character, after JSON's escapes are read: nothing that only looks like it matches.
+//! Names are compared character by character, after JSON's escapes are decoded. A lookalike does not match.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::fmt;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::policy::text::{ValueError, text_type};
 
-/// The methods that a rule can limit by a name, and the field of `params` that has it.
+/// The methods that a rule can limit by a name, and the field of `params` with the name.
 const NAMED: [(&str, &str); 5] = [
     ("tools/call", "name"),
     ("prompts/get", "name"),
@@ -22,7 +22,7 @@ const NAMED: [(&str, &str); 5] = [
     ("resources/subscribe", "uri"),
     ("resources/unsubscribe", "uri"),
 ];
-/// What lists the things that another method names.
+/// The methods that list what another method uses by name.
 const LISTS: [(&str, &str); 3] = [
     ("tools/list", "tools/call"),
     ("prompts/list", "prompts/get"),
@@ -33,55 +33,55 @@ const MOST_WORDS: usize = 32;
 const LONGEST_NAME: usize = 256;
 const MOST_WILDCARDS: usize = 4;
 const LONGEST_METHOD: usize = 64;
-/// The most states of a comparison; one that needs more is answered with no.
+/// The most states of a comparison; a comparison that needs more is answered with no.
 const MOST_STATES: usize = 4_000;
 
 const GRAMMAR: &str = "methods of MCP behind the address: METHOD[:NAME] each, such as tools/call:search_* or tools/list; a name can \
                        stand behind tools/call, prompts/get, resources/read, resources/subscribe and resources/unsubscribe alone";
 
-/// The field of `params` that has the name of what a method is about.
+/// The field of `params` with the name that a method uses.
 pub fn name_field(method: &str) -> Option<&'static str> {
     let mut all = NAMED.iter();
     all.find(|(known, _)| *known == method)
         .map(|(_, field)| *field)
 }
 
-/// The method that names what this one lists.
+/// The method that uses the names that this one lists.
 pub fn listed_for(method: &str) -> Option<&'static str> {
     let mut all = LISTS.iter();
     all.find(|(known, _)| *known == method).map(|(_, by)| *by)
 }
 
-/// Whether a text can be a method of JSON-RPC here.
+/// Whether a text is a JSON-RPC method, as far as it is supported here.
 pub fn is_method(text: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"/_-.$".contains(&b);
-    // To a server that takes it for a path, `..` and nothing between two slashes make another method of it.
+    // A server that reads it as a path would resolve `..` or an empty segment to another method.
     let is_word = |word: &str| word.bytes().any(|b| b != b'.');
     (1..=LONGEST_METHOD).contains(&text.len())
         && text.bytes().all(plain)
         && text.split('/').all(is_word)
 }
 
-/// One MCP message that requests something.
+/// One MCP request message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct McpCall {
     /// The method.
     pub method: String,
-    /// The name, or the address, of what it is about.
+    /// The name, or the address, of its subject.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
 impl McpCall {
-    /// Whether no session is possible without it.
+    /// Whether every session needs it.
     fn is_of_the_protocol(&self) -> bool {
         ["initialize", "ping"].contains(&self.method.as_str())
             || self.method.starts_with("notifications/")
     }
 }
 
-/// In ASCII, whatever the name has in it.
+/// ASCII, whatever characters the name has.
 impl fmt::Display for McpCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.method.escape_default())?;
@@ -92,7 +92,7 @@ impl fmt::Display for McpCall {
     }
 }
 
-/// `METHOD[:NAME]`, as a person types it.
+/// `METHOD[:NAME]`, as typed.
 impl FromStr for McpCall {
     type Err = ValueError;
 
@@ -112,7 +112,7 @@ impl FromStr for McpCall {
 }
 
 text_type! {
-    /// A pattern of names: `*` is any number of any characters.
+    /// A pattern of names: `*` matches any number of any characters.
     NameGlob,
     "a name of MCP: visible ASCII without comma, quotes and backslash, at most 256 characters and 4 asterisks, of \
      which no two stand together",
@@ -133,12 +133,12 @@ impl NameGlob {
         self.0 == "*"
     }
 
-    /// Whether it means this name.
+    /// Whether it matches this name.
     pub fn matches(&self, name: &str) -> bool {
         matches(&self.0, name)
     }
 
-    /// Whether it could mean this name to a server that does not tell capitals from small letters.
+    /// Whether it matches this name for a server that ignores case.
     pub fn denies(&self, name: &str) -> bool {
         let (pattern, folded) = (self.0.to_lowercase(), name.to_lowercase());
         self.matches(name) || matches(&pattern, &folded)
@@ -163,7 +163,7 @@ fn matches(pattern: &str, name: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// A method, and the names that it may have.
+/// A method, and the names that it may use.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct McpWord {
     method: String,
@@ -175,7 +175,7 @@ pub struct McpWord {
 pub struct McpWords(BTreeSet<McpWord>);
 
 impl McpWords {
-    /// Whether a rule with them allows this. What every session needs follows from the rule; so does the list of what may be named.
+    /// Whether a rule with them allows this call. It includes every session's calls, and lists of allowed names.
     pub fn allow(&self, call: &McpCall) -> bool {
         let by = listed_for(&call.method);
         call.is_of_the_protocol()
@@ -186,7 +186,7 @@ impl McpWords {
             })
     }
 
-    /// Whether a rule with them denies this.
+    /// Whether a rule with them denies this call.
     pub fn deny(&self, call: &McpCall) -> bool {
         self.0.iter().any(|word| {
             let names = |name: &String| word.names.denies(name);
@@ -194,20 +194,20 @@ impl McpWords {
         })
     }
 
-    /// The names that this method may have.
+    /// The names that this method may use.
     pub fn names<'a>(&'a self, method: &'a str) -> impl Iterator<Item = &'a NameGlob> {
         let words = self.0.iter().filter(move |word| word.method == method);
         words.map(|word| &word.names)
     }
 
-    /// Each method.
+    /// All words, by method.
     pub(super) fn iter(&self) -> impl Iterator<Item = &McpWord> {
         self.0.iter()
     }
 }
 
 impl McpWord {
-    /// A call that this word allows and none of these do, as a rule spells it.
+    /// A call, as a rule, that this word allows and none of these do.
     pub(super) fn outside<'a>(&self, limits: impl Iterator<Item = &'a McpWords>) -> Option<String> {
         let globs: Vec<&NameGlob> = limits
             .flat_map(|words| words.0.iter())
@@ -222,8 +222,8 @@ impl McpWord {
     }
 }
 
-/// A name that a pattern matches and none of the others does. A character that no pattern has stands for all those that the asked one
-/// does not name: whatever matches it matches by an asterisk.
+/// A name that a pattern matches and none of the others does. One character that no pattern names represents all that
+/// the requested pattern does not name: only an asterisk matches any of them.
 fn names_outside(asked: &NameGlob, others: &[&NameGlob]) -> Option<String> {
     let globs: Vec<Vec<char>> = std::iter::once(asked)
         .chain(others.iter().copied())
@@ -238,7 +238,7 @@ fn names_outside(asked: &NameGlob, others: &[&NameGlob]) -> Option<String> {
     let mut alphabet = vec![unnamed];
     alphabet.extend(globs[0].iter().filter(|c| **c != '*'));
     let begin: Vec<BTreeSet<usize>> = globs.iter().map(|glob| with_rest(glob, [0])).collect();
-    // Not the beginning: no name is empty, and one of a character may stand at the same places.
+    // Without the beginning: no name is empty, and one of a single character may reach the same positions.
     let mut seen = HashSet::new();
     let mut ways = VecDeque::from([(begin, String::new())]);
     while let Some((places, name)) = ways.pop_front() {
@@ -272,7 +272,7 @@ fn after(glob: &[char], places: &BTreeSet<usize>, symbol: char) -> BTreeSet<usiz
     with_rest(glob, next)
 }
 
-/// An asterisk may also be nothing.
+/// An asterisk may also match nothing.
 fn with_rest(glob: &[char], places: impl IntoIterator<Item = usize>) -> BTreeSet<usize> {
     let ways = |at: usize| match glob.get(at) {
         Some('*') => at..=at + 1,
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_allows_what_it_names_and_what_the_protocol_needs() {
+    fn a_rule_allows_its_calls_and_those_of_the_protocol() {
         let words = words("resources/read:file:///docs/* tools/call:search_* tools/call:exact");
         for (text, allowed) in [
             ("initialize", true),
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_means_every_case() {
+    fn a_denial_ignores_case() {
         let words = words("tools/call:delete_*");
         assert!(words.deny(&call("tools/call:Delete_all")));
         assert!(!words.deny(&call("tools/call:search")));
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_method_is_refused() {
+    fn a_text_that_is_no_method_is_refused() {
         for text in [
             "",
             "tools/call:",

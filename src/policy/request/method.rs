@@ -1,4 +1,4 @@
-//! The methods of requests, and those of a rule.
+//! Methods of requests, and those of a rule.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,50 +7,50 @@ use std::str::FromStr;
 use super::{McpWords, Request};
 use crate::policy::text::{ValueError, text_type};
 
-/// The most methods that a rule names, and the longest of them.
+/// The most methods of a rule, and the length of the longest.
 const MOST_METHODS: usize = 16;
 const LONGEST_METHOD: usize = 24;
 
 text_type! {
-    /// The method of a request: capitals and hyphens, as all registered ones are; another spelling is another method to some servers.
+    /// A request's method: capitals and hyphens, like all registered ones. Some servers distinguish other spellings.
     Method,
     "a method of HTTP: A-Z and '-', and not CONNECT",
     |text| {
         let plain = text.bytes().all(|b| b.is_ascii_uppercase() || b == b'-');
         let starts = text.starts_with(|c: char| c.is_ascii_uppercase());
-        // A tunnel is no request for a path.
+        // CONNECT opens a tunnel; it requests no path.
         plain && starts && text.len() <= LONGEST_METHOD && text != "CONNECT"
     }
 }
 
 impl Method {
-    /// Not a method of HTTP: the handshake of a WebSocket, by which a connection is no longer one of requests.
+    /// Not an HTTP method: a WebSocket's handshake, after which a connection carries no more requests.
     pub const WEBSOCKET: &str = "WEBSOCKET";
 
-    /// Whether it is that handshake.
+    /// Whether it is a WebSocket's handshake.
     pub fn is_websocket(&self) -> bool {
         self.0 == Self::WEBSOCKET
     }
 
-    /// Whether it brings a message of MCP.
+    /// Whether it carries an MCP message.
     pub fn is_post(&self) -> bool {
         self.0 == "POST"
     }
 }
 
-/// Which methods a rule names.
+/// The methods that a rule names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Methods {
-    /// Every one; to allow, all but the handshake of a WebSocket.
+    /// All methods. To allow, all but a WebSocket's handshake.
     Any,
     /// These.
     These(BTreeSet<Method>),
-    /// Those of an endpoint of MCP, with these calls in what is posted.
+    /// Those of an MCP endpoint, with these calls in posted messages.
     Mcp(McpWords),
 }
 
 impl Methods {
-    /// Whether a rule with them allows this one. What follows a WebSocket's handshake nobody reads: it is allowed by its own name.
+    /// Whether a rule with them allows this method. A WebSocket must be named: what follows it is not read.
     pub fn allow(&self, method: &Method) -> bool {
         match self {
             Self::Any => !method.is_websocket(),
@@ -59,12 +59,12 @@ impl Methods {
         }
     }
 
-    /// Whether a rule with them denies this one.
+    /// Whether a rule with them denies this method.
     pub fn deny(&self, method: &Method) -> bool {
         match self {
             Self::Any => true,
             Self::These(methods) => methods.contains(method),
-            // It denies calls.
+            // It denies only calls.
             Self::Mcp(_) => false,
         }
     }
@@ -99,7 +99,7 @@ impl fmt::Display for Methods {
     }
 }
 
-/// Those of HTTP: the calls of MCP stand elsewhere in a rule.
+/// HTTP methods only: the calls of MCP have another place in a rule.
 impl FromStr for Methods {
     type Err = ValueError;
 

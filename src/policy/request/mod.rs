@@ -7,8 +7,8 @@
 //! path    = "/" segments                        ("*": a part of a segment, "**": one segment or more; none: all paths)
 //! ```
 //!
-//! The method `WEBSOCKET` is a WebSocket's handshake, which no rule allows that does not name it. A rule that begins with `mcp:` names the
-//! calls of MCP behind its address instead of methods (`mcp`).
+//! The method `WEBSOCKET` is a WebSocket's handshake, which a rule must name to allow it. A rule that begins with
+//! `mcp:` has an address, then calls of MCP instead of methods (`mcp`).
 
 mod cover;
 mod field;
@@ -36,10 +36,10 @@ const GRAMMAR: &str = "a rule for requests: METHOD[,METHOD...] https://HOST[:POR
 
 const MCP_GRAMMAR: &str = "a rule for MCP: mcp:https://HOST[:PORT]/PATH METHOD[:NAME]..., such as \
                            mcp:https://mcp.example.com/mcp tools/call:search_*";
-/// What a rule for calls begins with.
+/// The prefix of a rule for calls.
 pub const MCP: &str = "mcp:";
 
-/// How the real host is spoken to.
+/// The protocol to the real host.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
@@ -52,7 +52,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// The port that an address without one means.
+    /// The port of an address without one.
     pub fn port(self) -> u16 {
         match self {
             Self::Https => 443,
@@ -60,7 +60,7 @@ impl Scheme {
         }
     }
 
-    /// What stands before the host, and the rest of an address. In whatever case, as clients write it.
+    /// Splits the scheme from the rest of an address, ignoring case, as clients write it.
     pub fn split(text: &str) -> Option<(Self, &str)> {
         let (scheme, rest) = text.split_once("://")?;
         let all = [Self::Https, Self::Http];
@@ -84,12 +84,12 @@ impl fmt::Display for Scheme {
     }
 }
 
-/// A request in its one form, as far as rules look at it.
+/// A request in its canonical form, with all that rules compare.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// The method.
     pub method: Method,
-    /// How the host is spoken to.
+    /// The protocol to the host.
     pub scheme: Scheme,
     /// The host.
     pub host: Host,
@@ -97,12 +97,12 @@ pub struct Request {
     pub port: u16,
     /// The path.
     pub path: RequestPath,
-    /// The calls of MCP in its body, where somebody has read that.
+    /// The calls of MCP in its body, if the body was read.
     pub calls: Option<Vec<McpCall>>,
 }
 
 impl Request {
-    /// Each of its calls, as a request of its own; itself where it has none.
+    /// Each of its calls as a request of its own; the request itself if it has none.
     pub fn alone(&self) -> impl Iterator<Item = Self> {
         let calls = self.calls.as_deref().unwrap_or_default();
         let itself = calls.is_empty().then(|| self.clone());
@@ -114,7 +114,7 @@ impl Request {
     }
 }
 
-/// A rule for requests.
+/// A request rule.
 #[derive(
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
@@ -122,18 +122,18 @@ impl Request {
 pub struct RequestRule {
     /// The methods.
     pub methods: Methods,
-    /// How the host is spoken to.
+    /// The protocol to the host.
     pub scheme: Scheme,
     /// The host or hosts.
     pub target: RuleTarget,
-    /// The TCP port; `None` where none is written: the scheme's to allow, all of them to deny.
+    /// The TCP port. `None` if the rule has none: the scheme's port to allow, all ports to deny.
     pub port: Option<u16>,
     /// The paths.
     pub path: PathGlob,
 }
 
 impl RequestRule {
-    /// Whether a text means a rule for requests, be it a right one or not: no other has an address behind a space.
+    /// Whether a text is meant as a request rule, valid or not: only these have an address after a space.
     pub fn is_meant(text: &str) -> bool {
         Self::is_mcp_meant(text)
             || text
@@ -141,13 +141,13 @@ impl RequestRule {
                 .is_some_and(|(_, address)| address.contains("://"))
     }
 
-    /// Whether it means one for calls of MCP.
+    /// Whether a text is meant as a rule for calls of MCP.
     pub fn is_mcp_meant(text: &str) -> bool {
         text.strip_prefix(MCP)
             .is_some_and(|rest| rest.contains('/'))
     }
 
-    /// The calls, where it is a rule for those.
+    /// The calls, if it is a rule for calls.
     pub fn mcp(&self) -> Option<&McpWords> {
         match &self.methods {
             Methods::Mcp(words) => Some(words),
@@ -155,7 +155,7 @@ impl RequestRule {
         }
     }
 
-    /// Whether it is about this path of this host, whatever is asked for there.
+    /// Whether it covers this path of this host, for any method.
     pub fn leads_to(&self, request: &Request) -> bool {
         self.names(&request.host)
             && self.scheme == request.scheme
@@ -163,7 +163,7 @@ impl RequestRule {
             && self.path.matches(&request.path)
     }
 
-    /// Whether it denies something at this path of this host, in one of its readings.
+    /// Whether it denies any method at this path of this host, in one of the path's readings.
     pub fn denies_something_of(&self, request: &Request) -> bool {
         let named = match &request.host {
             Host::Name(name) => self.target.denies_name(name),
@@ -174,7 +174,7 @@ impl RequestRule {
             && self.path.denies(&request.path)
     }
 
-    /// Whether it names this host.
+    /// Whether it covers this host.
     pub fn names(&self, host: &Host) -> bool {
         match host {
             Host::Name(name) => self.target.matches_name(name),
@@ -182,22 +182,22 @@ impl RequestRule {
         }
     }
 
-    /// Whether it allows this request, however the host reads it.
+    /// Whether it allows this request, however the host reads the path.
     pub fn allows(&self, request: &Request) -> bool {
         self.leads_to(request) && self.methods.allow_request(request)
     }
 
-    /// Whether it denies this request, in one of its readings. A name stands for all below it, and the scheme for either.
+    /// Whether it denies this request in one of its readings. A name includes all below; a scheme, the other.
     pub fn denies(&self, request: &Request) -> bool {
         self.denies_something_of(request) && self.methods.deny_request(request)
     }
 
-    /// The rule for connections that would let all of these requests through, and all else that can be said to their hosts.
+    /// The connection rule that would allow all of these requests, and everything else at their hosts.
     pub fn connection(&self) -> NetworkRule {
         NetworkRule::allowing(self.target.clone(), self.allowed_port())
     }
 
-    /// The port of a plain address (`http://`) that leads to these hosts through the wall: 80 for HTTPS's own, else the same.
+    /// The port of the plain address (`http://`) of these hosts at the sidecar: 80 for HTTPS's 443, else the same.
     pub fn plain_port(&self) -> u16 {
         match self.scheme {
             Scheme::Https if self.allowed_port() == Scheme::Https.port() => Scheme::Http.port(),
@@ -270,7 +270,7 @@ impl FromStr for RequestRule {
 
 string_form!(RequestRule);
 
-/// The host or hosts and the port. An address has a colon in it only within brackets.
+/// Splits host and port. An address with colons needs brackets.
 fn parse_authority(text: &str) -> Option<(RuleTarget, Option<u16>)> {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, Some(parse_port(port)?)),
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_is_refused() {
+    fn a_text_that_is_no_request_rule_is_refused() {
         for text in [
             "",
             "GET",
@@ -367,7 +367,7 @@ mod tests {
         }
     }
 
-    /// Nobody reads what follows the handshake, so that a rule for requests of every kind does not mean it.
+    /// The sidecar does not read what follows the handshake, so a rule for all methods does not include it.
     #[test]
     fn a_websocket_is_allowed_by_its_own_name_and_denied_by_any() {
         let request = |method: &str| Request {

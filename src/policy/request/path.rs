@@ -1,23 +1,23 @@
-//! The path of a request in its one form, and in both ways in which servers read it.
+//! The path of a request in its canonical form, and in both readings that servers make of it.
 //!
-//! A path is a row of symbols: a character, or a byte that is encoded (`%2F`). An encoded letter is the letter, hexadecimal digits
-//! are capitals, and dot segments are resolved (RFC 3986, section 6.2.2). Servers differ in the rest, so it is refused: `//`, `;`,
-//! `\`, what only looks like these (full width forms), control characters, bytes that are not UTF-8, encoding of the sign of encoding.
+//! A path is a sequence of symbols: a character, or an encoded byte (`%2F`). An encoded letter becomes the letter, hex
+//! digits become capitals, dot segments are resolved (RFC 3986, section 6.2.2). Servers differ in the rest, which is
+//! refused: `//`, `;`, `\`, lookalikes (full-width forms), control characters, invalid UTF-8, an encoded `%`.
 
 use std::fmt;
 
 /// The longest path, in bytes.
 pub const LONGEST_PATH: usize = 4096;
 
-/// Added to a byte that is written as `%XX`.
+/// Marks a byte that is written as `%XX`.
 const ENCODED: u16 = 0x100;
 /// The separator of segments.
 pub(super) const SLASH: Symbol = Symbol(b'/' as u16);
-/// A slash that one server takes for a separator, and another for a part of a name.
+/// A slash that one server reads as a separator, and another as part of a name.
 pub(super) const ENCODED_SLASH: Symbol = Symbol(ENCODED | b'/' as u16);
 const DOT: Symbol = Symbol(b'.' as u16);
 
-/// A character of a path, or a byte of it that is encoded.
+/// A character of a path, or an encoded byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Symbol(u16);
 
@@ -27,7 +27,7 @@ impl Symbol {
         Self(byte.into())
     }
 
-    /// As a server reads it that decodes everything before it looks for segments.
+    /// As a server reads it that decodes before it splits segments.
     pub(super) fn decoded(self) -> Self {
         match self.byte() {
             byte if is_reserved(byte) => Self::plain(byte),
@@ -61,7 +61,7 @@ impl fmt::Display for Symbol {
     }
 }
 
-/// Why a path has no one form.
+/// Why a path has no canonical form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathFault(pub &'static str);
 
@@ -71,7 +71,7 @@ impl fmt::Display for PathFault {
     }
 }
 
-/// The path of a request, in its one form.
+/// The path of a request, in its canonical form.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestPath(Vec<Symbol>);
 
@@ -90,7 +90,7 @@ impl RequestPath {
         }
         let symbols = symbols(text)?;
         let symbols = without_dots(&symbols)?;
-        // What a server that decodes first would take for another path is no part of a name.
+        // Refuse a name that a server would read as dot segments after decoding.
         let decoded: Vec<Symbol> = symbols.iter().map(|symbol| symbol.decoded()).collect();
         if without_dots(&decoded)? != decoded {
             return Err(PathFault("a dot segment beside an encoded slash"));
@@ -98,7 +98,7 @@ impl RequestPath {
         Ok(Self(symbols))
     }
 
-    /// As it is written.
+    /// As written.
     pub(super) fn symbols(&self) -> &[Symbol] {
         &self.0
     }
@@ -108,9 +108,9 @@ impl RequestPath {
         self.0.iter().map(|symbol| symbol.decoded()).collect()
     }
 
-    /// Each reading that some server makes of it, for denials: written and decoded, cut where a decoded question mark begins a query,
-    /// with letters that servers take for ASCII's, without what Windows leaves out at the end of a segment, and with a slash at the
-    /// end or without.
+    /// Every reading that some server makes of it, for denials: written and decoded, cut at a decoded question mark
+    /// (start of a query), with ASCII letters for those that servers fold, without the segment endings that Windows
+    /// drops, with and without a final slash.
     pub(super) fn readings(&self) -> Vec<Vec<Symbol>> {
         let mut all = vec![self.0.clone()];
         let mut add = |make: &dyn Fn(&[Symbol]) -> Vec<Symbol>| {
@@ -139,13 +139,13 @@ impl fmt::Display for RequestPath {
     }
 }
 
-/// Up to an encoded question mark or number sign.
+/// The path up to an encoded question mark or number sign.
 fn without_query(path: &[Symbol]) -> Vec<Symbol> {
     let mut parts = path.split(|symbol| symbol.is_encoded() && b"?#".contains(&symbol.byte()));
     parts.next().unwrap_or_default().to_vec()
 }
 
-/// With ASCII's letter for each that a server folds to it: full width forms (NFKC), the long s and the sign of Kelvin (folding of case).
+/// With ASCII letters for those that servers fold to them: full-width forms (NFKC), long s, Kelvin sign (case).
 fn in_ascii(path: &[Symbol]) -> Vec<Symbol> {
     let mut out = Vec::with_capacity(path.len());
     let mut rest = path;
@@ -173,7 +173,7 @@ fn in_ascii(path: &[Symbol]) -> Vec<Symbol> {
     out
 }
 
-/// Without dots and spaces at the end of segments, and without the names of streams there (`:$DATA`, `::$INDEX_ALLOCATION`), as
+/// Without trailing dots and spaces of segments, and without stream names there (`:$DATA`, `::$INDEX_ALLOCATION`), as
 /// Windows opens files.
 fn without_ends(path: &[Symbol]) -> Vec<Symbol> {
     let is_space = |symbol: &Symbol| *symbol == DOT || symbol.byte() == b' ';
@@ -197,18 +197,18 @@ fn without_ends(path: &[Symbol]) -> Vec<Symbol> {
     out
 }
 
-/// Whether some server takes this for a character that separates parts of a path (NFKC, and "best fit" of Windows' code pages).
+/// Whether some server reads this as a separator of path parts (NFKC, and "best fit" of Windows' code pages).
 fn is_separators_double(character: char) -> bool {
     matches!(
         character,
         '\u{2024}'..='\u{2026}' | '\u{2044}' | '\u{2215}' | '\u{2216}' | '\u{29f5}' | '\u{29f8}' | '\u{29f9}'
-            // Small and full width forms: full stop, semicolon, number and percent sign, solidus, colon, question mark, reverse solidus.
+            // Small and full-width forms of `.`, `;`, `#`, `%`, `/`, `:`, `?`, `\`.
             | '\u{fe52}' | '\u{fe54}'..='\u{fe56}' | '\u{fe5f}' | '\u{fe68}' | '\u{fe6a}'
             | '\u{ff03}' | '\u{ff05}' | '\u{ff0e}' | '\u{ff0f}' | '\u{ff1a}' | '\u{ff1b}' | '\u{ff1f}' | '\u{ff3c}'
     )
 }
 
-/// The symbols of a text. An asterisk is one of them, as it is in a path.
+/// The symbols of a text. An asterisk is an ordinary symbol here.
 pub(super) fn symbols(text: &str) -> Result<Vec<Symbol>, PathFault> {
     let mut found = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
@@ -254,7 +254,7 @@ fn encoded(high: Option<u8>, low: Option<u8>) -> Result<Symbol, PathFault> {
     }
 }
 
-/// RFC 3986, section 5.2.4, but for what it lets pass: a path that leads above its root, and segments without a name.
+/// RFC 3986, section 5.2.4, but refuses a path above the root and segments without a name.
 fn without_dots(path: &[Symbol]) -> Result<Vec<Symbol>, PathFault> {
     let mut kept: Vec<&[Symbol]> = Vec::new();
     let mut segments = path.split(|symbol| *symbol == SLASH).skip(1).peekable();
@@ -265,7 +265,7 @@ fn without_dots(path: &[Symbol]) -> Result<Vec<Symbol>, PathFault> {
             [DOT, DOT] if kept.pop().is_none() => {
                 return Err(PathFault("a path that leads above its root"));
             }
-            // The last one leaves the slash before it.
+            // At the end, it leaves the slash before it.
             [DOT] | [DOT, DOT] if is_last => kept.push(&[]),
             [DOT] | [DOT, DOT] => {}
             name => kept.push(name),
@@ -283,7 +283,7 @@ fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
 }
 
-/// Characters whose encoded form is another path by the standard, and the same one for many servers.
+/// Characters whose encoded form is another path by the standard, but the same one for many servers.
 fn is_reserved(byte: u8) -> bool {
     b"/!$&'()*+,=:@".contains(&byte)
 }
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_servers_read_differently_has_none() {
+    fn a_path_that_servers_read_differently_is_refused() {
         let long = format!("/{}", "a".repeat(LONGEST_PATH));
         for text in [
             "a",

@@ -1,4 +1,4 @@
-//! Keys that are ours, keys that read as ours, keys of others, and what lists mean.
+//! Our keys, keys that look like ours, keys of other programs, and the meaning of lists.
 
 use super::*;
 
@@ -129,7 +129,7 @@ fn an_empty_list_allows_nothing() {
 }
 
 #[test]
-fn a_denial_of_a_container_comes_on_top_of_the_policys_own() {
+fn a_denial_of_a_container_is_added_to_the_policys_own() {
     let node = || {
         case().file(
             "closed",
@@ -149,7 +149,7 @@ fn a_denial_of_a_container_comes_on_top_of_the_policys_own() {
 }
 
 #[test]
-fn keys_that_read_as_ours_and_are_not_are_refused() {
+fn keys_that_look_like_ours_are_refused() {
     for (key, meant) in [
         ("dev.agentbox.polciy", Some("dev.agentbox.policy")),
         ("dev.agentbox.Policy", Some("dev.agentbox.policy")),
@@ -185,7 +185,7 @@ fn keys_that_read_as_ours_and_are_not_are_refused() {
         ("com.example.agent\u{200b}box-team", None),
         ("com.example.age\u{ff4e}tbox-team", None),
         ("com.example.\u{430}gentb\u{43e}x-team", None),
-        // Not even the word is right, but nothing else is meant.
+        // The word itself is misspelt, but the rest can only be ours.
         ("dev.agent-box.policy", Some("dev.agentbox.policy")),
         ("dev.agentbx.policy", Some("dev.agentbox.policy")),
         (
@@ -193,7 +193,7 @@ fn keys_that_read_as_ours_and_are_not_are_refused() {
             Some("dev.agentbox.network.mode"),
         ),
         ("devv.agentbx.policy", Some("dev.agentbox.policy")),
-        // Other alphabets: Cyrillic letters, full-width ones, and some without width.
+        // Other alphabets: Cyrillic, full-width, and zero-width characters.
         ("dev.agentb\u{43e}x.policy", Some("dev.agentbox.policy")),
         (
             "dev.\u{430}g\u{435}ntb\u{43e}\u{445}.filesystem.workspace",
@@ -203,7 +203,7 @@ fn keys_that_read_as_ours_and_are_not_are_refused() {
         ("dev.\u{ff41}gentbox.policy", Some("dev.agentbox.policy")),
         ("dev.agentbox.p\u{43e}licy", Some("dev.agentbox.policy")),
         ("dev.agentbox.policy\u{feff}", Some("dev.agentbox.policy")),
-        // The Kelvin sign is a k in lower case.
+        // The Kelvin sign becomes a k in lower case.
         (
             "dev.agentbox.wor\u{212a}space",
             Some("dev.agentbox.workspace"),
@@ -231,7 +231,7 @@ fn a_hostile_key_is_refused_bounded_and_without_control_characters() {
 }
 
 #[test]
-fn keys_of_others_are_ignored_whatever_they_say() {
+fn keys_of_other_programs_are_ignored() {
     let huge = "agentbox".repeat(100_000);
     let mut everything = case();
     for (key, value) in [
@@ -261,8 +261,8 @@ fn keys_of_others_are_ignored_whatever_they_say() {
 }
 
 #[test]
-fn a_value_may_have_64_kib_and_no_more() {
-    // Spaces around items are nothing, so that this is a long way to say `ptrace`.
+fn a_value_has_at_most_64_kib() {
+    // Spaces around items are ignored, so this is a long form of `ptrace`.
     let value = |length: usize| " ".repeat(length - 6) + "ptrace";
     let deny = |length| case().field("syscalls.deny", &value(length)).resolve();
     assert!(deny(64 << 10).is_ok());
@@ -273,7 +273,7 @@ fn a_value_may_have_64_kib_and_no_more() {
 }
 
 #[test]
-fn a_bad_value_names_the_key_the_value_and_what_is_allowed() {
+fn an_error_names_the_key_the_bad_value_and_the_allowed_ones() {
     for (field, value, part) in [
         ("policy", "", "\"\" is not a policy's name"),
         ("policy", "Strict", "\"Strict\" is not a policy's name"),
@@ -396,7 +396,7 @@ fn a_bad_value_names_the_key_the_value_and_what_is_allowed() {
 }
 
 #[test]
-fn what_looks_like_a_contradiction_and_is_none_is_taken() {
+fn an_apparent_contradiction_is_accepted() {
     for case in [
         case().field("syscalls.deny", "ptrace,ptrace"),
         case()
@@ -406,7 +406,7 @@ fn what_looks_like_a_contradiction_and_is_none_is_taken() {
             .node("ceiling = \"permissive\"")
             .field("workspace", "/w")
             .field("filesystem.write", "/w/sub"),
-        // Whoever narrows a policy need not know what it lists.
+        // An author who narrows a policy need not know its lists.
         case()
             .file("w", "base = \"standard\"\nfilesystem.write = [\"/data\"]")
             .flag("w")

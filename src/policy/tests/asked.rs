@@ -1,4 +1,4 @@
-//! What the person asks for who runs `wrap`.
+//! Requests of the user of `wrap`.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn options_add_to_the_policy_and_say_so() {
         origin(&resolved, Field::LimitsPids),
         "option --set limits.pids"
     );
-    // On top of what the policy has, and what --set says in its place.
+    // `--allow` adds to the policy's list; `--set` replaces it.
     let more = case()
         .chosen(PolicyOption::Named("permissive".to_owned()))
         .allow("a.test")
@@ -67,7 +67,7 @@ fn a_named_policy_is_the_choice_and_no_ceiling() {
     assert_eq!(resolved.policy.name.as_str(), "strict");
     assert_eq!(resolved.chosen_by, Origin::Flag);
     assert_eq!(resolved.ceilings.len(), 1);
-    // The call's own `--policy` stays one.
+    // The call's own `--policy` is still a ceiling.
     let error = case()
         .flag("strict")
         .set("filesystem.scratch=1GiB")
@@ -81,8 +81,8 @@ fn a_named_policy_is_the_choice_and_no_ceiling() {
 }
 
 #[test]
-fn no_leave_is_needed_and_no_ceiling_is_exceeded() {
-    // An annotation has no leave for this one.
+fn options_need_no_permission_and_exceed_no_ceiling() {
+    // An annotation has no permission for this.
     case().field("privileges.set-id", "on").error();
     let resolved = case().set("privileges.set-id=on").resolved();
     assert_eq!(resolved.policy.privileges.set_id, SetIdRule::On);
@@ -115,7 +115,7 @@ fn no_leave_is_needed_and_no_ceiling_is_exceeded() {
         );
         assert!(!error.to_string().contains("annotation"), "{error}");
     }
-    // NEWCOMER, friction 18: what permits it can be pasted.
+    // NEWCOMER, friction 18: the remedy can be pasted.
     let wanted = || case().allow("127.0.0.1:5432, a.test");
     let files = wanted().error().files_that_permit().unwrap();
     let (_, policy) = files.split_once("wider.toml\n").unwrap();
@@ -127,14 +127,14 @@ fn no_leave_is_needed_and_no_ceiling_is_exceeded() {
         .node("ceiling = \"wider\"")
         .file("wider", policy)
         .resolved();
-    // Another field, or a ceiling of the node's, is for its reader.
+    // For another field, or a ceiling of the node, the reader must decide.
     for other in [
         case().set("filesystem.scratch=64GiB"),
         wanted().node("ceiling = \"standard\""),
     ] {
         assert_eq!(other.error().files_that_permit(), None);
     }
-    // What no policy may have, no option has.
+    // An option cannot set what no policy may have.
     let error = case().set("privileges.capabilities=NET_RAW").error();
     assert!(
         matches!(error, PolicyError::CapabilityNotAllowed { .. }),
@@ -143,7 +143,7 @@ fn no_leave_is_needed_and_no_ceiling_is_exceeded() {
 }
 
 #[test]
-fn a_file_of_the_persons_is_a_policy_and_no_policy_of_the_node() {
+fn a_file_of_the_user_is_not_a_policy_of_the_node() {
     let resolved = case()
         .chosen(own("base = \"strict\"\nlimits.pids = \"99\""))
         .resolved();
@@ -152,7 +152,7 @@ fn a_file_of_the_persons_is_a_policy_and_no_policy_of_the_node() {
         origin(&resolved, Field::LimitsPids),
         "policy file ./dir/mine.toml"
     );
-    // Also one that is called like its base, or like the ceiling, which stays the node's.
+    // Even with the name of its base or of the ceiling, which stays the node's.
     let like = |name: &str, text: &str| {
         case().chosen(PolicyOption::File {
             path: format!("/p/{name}.toml"),
@@ -177,7 +177,7 @@ fn a_file_of_the_persons_is_a_policy_and_no_policy_of_the_node() {
 }
 
 #[test]
-fn denials_come_on_top() {
+fn denials_are_added() {
     let resolved = case()
         .chosen(own("base = \"standard\"\nnetwork.deny = [\"x.test\"]"))
         .asked(FieldOption::adding("--deny", Field::NetworkDeny, "y.test"))
@@ -206,7 +206,7 @@ fn set_knows_the_fields() {
 }
 
 #[test]
-fn what_is_asked_survives_the_record() {
+fn options_survive_the_record() {
     let asked = case()
         .chosen(own("base = \"strict\""))
         .allow("a.test")
@@ -242,12 +242,12 @@ fn settings_lie_below_the_options_and_lists_add_up() {
     assert_eq!(resolved.policy.limits.pids.to_string(), "77");
     assert_eq!(origin(&resolved, Field::LimitsMemory), "setting set of /m");
     assert_eq!(origin(&resolved, Field::NetworkUpload), "setting set of /p");
-    // The ceiling holds over each of them.
+    // The ceiling applies to each of them.
     let mut case = super::case();
     case.asked.settings = vec![vec![setting(Field::FilesystemScratch, "17GiB", "/m")]];
     let error = case.error().to_string();
     assert!(error.contains("setting set of /m"), "{error}");
-    // A bad value is told with its file.
+    // The error names the file of a bad value.
     let mut case = super::case();
     case.asked.settings = vec![vec![setting(Field::LimitsPids, "many", "/m")]];
     let error = case.error().to_string();
@@ -255,7 +255,7 @@ fn settings_lie_below_the_options_and_lists_add_up() {
 }
 
 #[test]
-fn a_policy_that_a_file_names_is_said_to_be_its() {
+fn a_policy_named_by_a_file_has_the_file_as_origin() {
     let mut case = case().chosen(PolicyOption::Named("strict".to_owned()));
     case.asked.policy_of = Some("/p".to_owned());
     let by = case.resolved().chosen_by.to_string();

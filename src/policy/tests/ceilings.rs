@@ -1,8 +1,8 @@
-//! One field at a time: what is within a ceiling and what exceeds it.
+//! Field by field: which values are within a ceiling, and which exceed it.
 
 use super::*;
 
-/// A policy on top of `base`, changed in one field.
+/// A policy based on `base`, with one field changed.
 fn policy(base: &str, change: &str) -> Policy {
     let case = case()
         .node("[allow]\ncapabilities = [\"NET_RAW\"]")
@@ -14,7 +14,7 @@ fn policy(base: &str, change: &str) -> Policy {
     catalogue::policy(&case.sources(), &"changed".parse().unwrap()).unwrap()
 }
 
-/// Above all that the tests ask for.
+/// Above every request of the tests.
 pub(super) const ANYTHING: &str = r#"
 base = "permissive"
 filesystem.scratch = "64GiB"
@@ -50,7 +50,7 @@ fn the_built_in_policies_contain_each_other() {
 fn each_field_is_limited_by_its_own_rule() {
     use Field::*;
     let capabilities = "privileges.capabilities";
-    // field, asked, ceiling, whether it exceeds
+    // field, requested, ceiling, whether it exceeds
     let table: &[(Field, &str, &str, bool)] = &[
         (
             FilesystemRoot,
@@ -656,8 +656,8 @@ fn each_field_is_limited_by_its_own_rule() {
         let expected: &[Field] = if *over { &[*field] } else { &[] };
         assert_eq!(fields, expected, "{asked} in {ceiling}");
     }
-    // Every field has a row in which it exceeds; being told of the proxy or of a refusal, and where scratch lies and whose files
-    // are, is nothing that anybody gains, and leave for annotations counts only where there is no ceiling.
+    // Every field has a row in which it exceeds, except for fields that grant nothing: the proxy variables, the report
+    // of denials, where scratch is, and who owns files. Permission for annotations counts only without a ceiling.
     for field in Field::ALL {
         let exceeds = table.iter().any(|row| row.0 == *field && row.3);
         let free = [
@@ -678,7 +678,7 @@ fn each_field_is_limited_by_its_own_rule() {
 }
 
 #[test]
-fn what_exceeds_names_what_is_too_much_and_what_is_allowed() {
+fn an_excess_names_the_excess_part_and_the_allowed_value() {
     let asked = policy(
         "standard",
         "filesystem.write = ['/a', '/b']\nsyscalls.deny = ['bpf']\nprivileges.capabilities = ['NET_RAW', 'KILL']\n\
@@ -722,7 +722,7 @@ fn what_exceeds_names_what_is_too_much_and_what_is_allowed() {
 }
 
 #[test]
-fn a_capability_needs_the_nodes_leave_and_the_ceilings() {
+fn a_capability_needs_the_nodes_permission_and_the_ceilings() {
     let asked = || case().field("privileges.capabilities", "NET_RAW");
     let leave = "[allow]\ncapabilities = [\"NET_RAW\"]";
     assert!(matches!(
@@ -745,7 +745,7 @@ fn a_capability_needs_the_nodes_leave_and_the_ceilings() {
         both.resolved().policy.privileges.capabilities,
         ["NET_RAW".parse().unwrap()].into()
     );
-    // A ceiling that names it does not give the leave.
+    // A ceiling that names it does not give the permission.
     let ceiling = case()
         .node("ceiling = \"anything\"")
         .file("anything", ANYTHING);

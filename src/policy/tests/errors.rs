@@ -1,8 +1,8 @@
-//! Every error there is, with the words a person gets to read.
+//! Every error, with the text that a user reads.
 
 use super::*;
 
-/// One name per variant. No wildcard: a new variant does not compile until it has a row below.
+/// One name per variant, without a wildcard: a new variant does not compile until it has a row below.
 fn variant(error: &PolicyError) -> &'static str {
     match error {
         PolicyError::AnnotationKey { .. } => "AnnotationKey",
@@ -38,7 +38,7 @@ fn variant(error: &PolicyError) -> &'static str {
     }
 }
 
-/// All but `FileName`, which [`misnamed_policy`] gives and which concerns no container.
+/// All but `FileName`, which comes from [`misnamed_policy`] and concerns no container.
 const VARIANTS: usize = 29;
 
 fn table() -> Vec<(Case, &'static str, &'static str)> {
@@ -345,12 +345,12 @@ fn about_limits() -> Vec<(Case, &'static str, &'static str)> {
     ]
 }
 
-/// A container of podman without any of its own marks but the one that podman always sets.
+/// A container of podman with only the annotation that podman always sets.
 pub(super) fn podman() -> Case {
     case().annotation("io.container.manager", "libpod")
 }
 
-/// `p0` on `p1` on ... on a built-in policy: so many bases in a row.
+/// `p0` based on `p1` and so on to a built-in policy: this many bases in a row.
 pub(super) fn bases(number: usize) -> Case {
     (0..number).fold(case(), |case, index| {
         let base = match index + 1 {
@@ -362,7 +362,7 @@ pub(super) fn bases(number: usize) -> Case {
 }
 
 #[test]
-fn every_error_says_where_what_and_what_is_allowed() {
+fn every_error_names_the_place_the_fault_and_the_allowed_values() {
     let mut seen = BTreeSet::new();
     for (case, name, message) in table() {
         let error = case.error();
@@ -376,7 +376,7 @@ fn every_error_says_where_what_and_what_is_allowed() {
 }
 
 #[test]
-fn every_error_is_one_line_that_can_be_read() {
+fn every_error_is_one_readable_line() {
     for (case, _, _) in table() {
         let message = case.error().to_string();
         assert!(!message.contains(char::is_control) && !message.ends_with('.'));
@@ -385,7 +385,7 @@ fn every_error_is_one_line_that_can_be_read() {
     }
 }
 
-/// U-B10: whatever a container or a node names, the message shows as much of it as can be read.
+/// U-B10: however long the names are, the message stays readable.
 #[test]
 fn u_b10_long_lists_and_names_do_not_make_long_messages() {
     let hosts: Vec<String> = (0..60)
@@ -453,7 +453,7 @@ fn u_b10_long_lists_and_names_do_not_make_long_messages() {
 }
 
 #[test]
-fn what_a_message_leaves_out_is_there_for_who_asks() {
+fn the_error_has_the_fields_that_its_message_leaves_out() {
     let error = case().flag("strict").field("policy", "permissive").error();
     assert!(error.to_string().contains("more fields"), "{error}");
     let fields: Vec<String> = error.over().iter().map(ToString::to_string).collect();

@@ -1,9 +1,9 @@
-//! Policy files: bases, replacing a built-in policy, and what a file may not say.
+//! Policy files: bases, replacing a built-in policy, and invalid content.
 
 use super::*;
 
 #[test]
-fn a_file_takes_from_its_base_what_it_leaves_out() {
+fn a_file_takes_missing_fields_from_its_base() {
     let policy = case()
         .file(
             "team",
@@ -42,7 +42,7 @@ fn a_file_replaces_the_built_in_policy_of_its_name_and_may_build_on_it() {
         resolved.origins[&Field::FilesystemRoot],
         Origin::Builtin("standard".parse().unwrap())
     );
-    // Others that build on the name get the file.
+    // Other policies with this base get the file.
     let other = case
         .file("other", "base = \"standard\"")
         .flag("other")
@@ -59,7 +59,7 @@ fn eight_bases_in_a_row_are_followed() {
 }
 
 #[test]
-fn only_the_policies_that_take_part_are_read() {
+fn only_the_policies_involved_are_read() {
     let resolved = case().file("broken", "not toml").flag("strict").resolved();
     assert_eq!(resolved.policy, builtin("strict"));
     let ceiling = case()
@@ -92,7 +92,7 @@ fn a_description_is_the_policys_own() {
 }
 
 #[test]
-fn a_file_says_only_what_a_policy_has() {
+fn a_file_has_only_fields_of_a_policy() {
     for (text, line, part) in [
         ("nmae = 1", 1, "unknown field `nmae`"),
         ("name = \"x\"", 1, "unknown field `name`"),
@@ -144,7 +144,7 @@ fn a_file_says_only_what_a_policy_has() {
 }
 
 #[test]
-fn hostile_files_are_errors_and_nothing_worse() {
+fn hostile_files_are_only_errors() {
     let nested = format!("network = {}{}", "[".repeat(30_000), "]".repeat(30_000));
     let inline = "a = {".repeat(10_000);
     for text in [
@@ -172,7 +172,7 @@ fn example(marker: &str) -> String {
 }
 
 #[test]
-fn the_documented_files_do_what_the_documentation_says() {
+fn the_documented_files_work_as_documented() {
     let config = NodeConfig::parse(&example("policy-dir")).unwrap();
     let unchanged = NodeConfig {
         default: Some("standard".parse().unwrap()),

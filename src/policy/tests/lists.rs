@@ -1,4 +1,4 @@
-//! Lists that add to what their base gives, and system calls that annotations may add.
+//! Lists that add to the base's list, and system calls that annotations may add.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn rules(rules: &[&str]) -> BTreeSet<EgressRule> {
     rules.iter().map(|rule| rule.parse().unwrap()).collect()
 }
 
-/// A node whose policy `ours` lists a host of its own.
+/// A node whose policy `ours` lists one more host.
 fn ours() -> Case {
     case().file(
         "ours",
@@ -19,7 +19,7 @@ fn ours() -> Case {
 }
 
 #[test]
-fn u_b11_an_annotation_adds_to_what_the_policy_lists() {
+fn u_b11_an_annotation_adds_to_the_policys_list() {
     let asked = |value: &str| ours().field("policy", "ours").field("network.allow", value);
     let resolved = asked("+,model.test:8443").resolved();
     assert_eq!(
@@ -28,10 +28,10 @@ fn u_b11_an_annotation_adds_to_what_the_policy_lists() {
     );
     let origin = Origin::Annotation("dev.agentbox.network.allow".to_owned());
     assert_eq!(resolved.origins[&Field::NetworkAllow], origin);
-    // Without the plus the list is replaced.
+    // Without the plus, the list is replaced.
     let replaced = asked("model.test:8443").resolved().policy.network.allow;
     assert_eq!(replaced, rules(&["model.test:8443"]));
-    // Under a policy that lists nothing it is the same, and opens the network all the same.
+    // If the policy lists nothing, the result is the same, and it opens the network too.
     let alone = case().field("network.allow", "+,a.test").resolved().policy;
     assert_eq!(
         alone,
@@ -57,7 +57,7 @@ fn u_b11_a_file_adds_to_its_base_and_that_to_its_own() {
 }
 
 #[test]
-fn what_is_added_is_limited_as_what_is_listed() {
+fn added_items_are_limited_like_listed_ones() {
     for (field, value) in [
         ("network.allow", "+,internal:db:5432"),
         ("syscalls.allow", "+,bpf"),
@@ -82,7 +82,7 @@ fn what_is_added_is_limited_as_what_is_listed() {
 }
 
 #[test]
-fn what_adds_to_nothing_and_what_adds_nothing_are_errors() {
+fn an_addition_without_a_base_or_without_items_is_an_error() {
     let alone = case()
         .file(
             "alone",
@@ -101,7 +101,7 @@ fn what_adds_to_nothing_and_what_adds_nothing_are_errors() {
     assert!(matches!(nothing.error(), PolicyError::File { .. }));
 }
 
-/// who debugs a container's own processes asks for it by annotation, as for names to reach.
+/// a caller who debugs the container's own processes requests it by annotation, like hosts.
 #[test]
 fn a9_a_debugger_needs_an_annotation_and_no_file_of_the_node() {
     let all = "process_vm_readv,process_vm_writev,ptrace";
@@ -118,7 +118,7 @@ fn a9_a_debugger_needs_an_annotation_and_no_file_of_the_node() {
             );
         }
     }
-    // As a ceiling, `standard` leaves it too; `strict` does not, neither as a ceiling nor as the policy.
+    // As a ceiling, `standard` allows it too; `strict` does not, neither as the ceiling nor as the policy.
     assert!(
         case()
             .flag("standard")
@@ -136,7 +136,7 @@ fn a9_a_debugger_needs_an_annotation_and_no_file_of_the_node() {
         .field("syscalls.allow", "ptrace")
         .error();
     assert!(matches!(error, PolicyError::Loosened { .. }));
-    // What the limit does not list stays the node's, and an image's annotation gets nothing.
+    // Calls that the limit does not list need the node. An image's annotation gets none.
     let error = case()
         .field("syscalls.allow", "keyctl,ptrace")
         .error()
@@ -147,7 +147,7 @@ fn a9_a_debugger_needs_an_annotation_and_no_file_of_the_node() {
     );
     let image = errors::podman().field("syscalls.allow", "ptrace").error();
     assert!(matches!(image, PolicyError::Loosened { image: true, .. }));
-    // Whoever writes a policy can keep it shut.
+    // A policy's author can still deny it.
     let shut = case()
         .file("shut", "base = \"standard\"\nsyscalls.deny = [\"ptrace\"]")
         .flag("shut")
@@ -163,7 +163,7 @@ fn a_limit_of_system_calls_allows_none_by_itself() {
     let policy = builtin("standard");
     assert_eq!(policy.syscalls.limit, names(&DEBUGGERS));
     assert_eq!(policy.syscalls.allowed().count(), 0);
-    // In a container it would do nothing, and neither would that of the network.
+    // In a container the field would have no effect; likewise network.limit.
     for (field, value) in [("syscalls.limit", "ptrace"), ("network.limit", "a.test")] {
         let error = case().field(field, value).error();
         assert!(matches!(error, PolicyError::NoAnnotation { .. }), "{error}");

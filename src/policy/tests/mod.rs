@@ -1,10 +1,10 @@
-//! The module as its callers see it: sources in, selection or error out.
+//! The module as its callers use it: sources in, selection or error out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 
-/// A node, a call and a container, built by naming what differs from none at all.
+/// A node, a call and a container, built from their differences to an empty one.
 #[derive(Default)]
 struct Case {
     annotations: BTreeMap<String, String>,
@@ -15,7 +15,7 @@ struct Case {
     asked: WrapOptions,
 }
 
-/// Stands for the table of system calls.
+/// Replaces the table of system calls.
 fn known(name: &str) -> bool {
     [
         "read",
@@ -118,7 +118,7 @@ fn builtin(name: &str) -> Policy {
     case().flag(name).resolved().policy
 }
 
-/// What `permissive` names, spelled out.
+/// The presets of `permissive`, expanded.
 fn services() -> BTreeSet<EgressRule> {
     let mut presets = preset::builtin().unwrap();
     ["anthropic", "github", "google-ai", "openai"]
@@ -127,7 +127,7 @@ fn services() -> BTreeSet<EgressRule> {
         .collect()
 }
 
-/// What annotations may ask of `standard` and `permissive`.
+/// The fields that annotations may loosen under `standard` and `permissive`.
 const LOOSEN: [Field; 13] = [
     Field::FilesystemScratch,
     Field::FilesystemSecrets,
@@ -144,11 +144,11 @@ const LOOSEN: [Field; 13] = [
     Field::SyscallsProfile,
 ];
 
-/// What a debugger makes of the container's own processes.
+/// The calls that a debugger needs for the container's own processes.
 const DEBUGGERS: [&str; 3] = ["process_vm_readv", "process_vm_writev", "ptrace"];
 
 #[test]
-fn the_built_in_policies_are_what_the_design_says() {
+fn the_built_in_policies_follow_the_design() {
     let nine: BTreeSet<Capability> = Capability::ORDINARY.into();
     let all: BTreeSet<EphemeralDir> = [
         EphemeralDir::Tmp,

@@ -1,4 +1,4 @@
-//! Rules of the network wall: what implies what, presets, and what needs the node's leave.
+//! Rules of the network wall: implied fields, presets, and rules that need the node's permission.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn rules(list: &[&str]) -> BTreeSet<EgressRule> {
     list.iter().map(|rule| rule.parse().unwrap()).collect()
 }
 
-/// A node whose ceiling allows all that the node itself permits it for.
+/// A node whose ceiling allows everything, with this permission in its file.
 fn roomy(leave: &str) -> Case {
     case()
         .node(&format!(
@@ -31,7 +31,7 @@ fn listing_hosts_makes_the_mode_allowlist() {
     let allow = Origin::Annotation("dev.agentbox.network.allow".to_owned());
     assert_eq!(resolved.origins[&Field::NetworkMode], allow);
     assert_eq!(resolved.origins[&Field::NetworkAllow], allow);
-    // Named all the same, it comes from where it was named; naming nobody implies nothing.
+    // If the mode is named too, that is its origin. An empty list implies no mode.
     let named = case()
         .field("network.allow", "a.example.com")
         .field("network.mode", "allowlist")
@@ -69,7 +69,7 @@ fn hosts_and_a_mode_that_reaches_none_contradict_each_other() {
             "{error}"
         );
     }
-    // Whoever narrows a policy need not know what it lists.
+    // An author who narrows a policy need not know its lists.
     let narrowed = case().flag("permissive").field("network.mode", "none");
     assert_eq!(network(narrowed).mode, NetworkMode::None);
 }
@@ -83,7 +83,7 @@ fn an_allowed_list_replaces_the_policys_own() {
 }
 
 #[test]
-fn a_denied_host_comes_on_top_of_the_policys_own() {
+fn a_denied_host_is_added_to_the_policys_own() {
     let node = || {
         case()
             .file(
@@ -104,7 +104,7 @@ fn a_denied_host_comes_on_top_of_the_policys_own() {
 }
 
 #[test]
-fn presets_are_spelled_out_wherever_they_stand() {
+fn presets_are_expanded_in_every_list() {
     let node = || case().preset("ours", "[\"a.example.com\", \"*.example.com:8443\"]");
     let ours = rules(&["a.example.com", "*.example.com:8443"]);
     let annotated = node().field("network.allow", "@ours");
@@ -124,14 +124,14 @@ fn a_preset_of_the_node_replaces_the_built_in_one() {
     let ours = || case().preset("github", "[\"git.example.com\"]");
     let asked = ours().field("network.allow", "@github");
     assert_eq!(network(asked).allow, rules(&["git.example.com"]));
-    // In the built-in policies too: a company's own is what is meant by the name.
+    // In the built-in policies too: the name means the company's own preset.
     let permissive = network(ours().flag("permissive")).allow;
     assert!(permissive.contains(&"git.example.com".parse().unwrap()));
     assert!(!permissive.contains(&"github.com".parse().unwrap()));
 }
 
 #[test]
-fn a_preset_that_nobody_defined_is_an_error_that_says_how_to() {
+fn an_undefined_preset_is_an_error_that_says_how_to_define_it() {
     let file = case()
         .file("team", "base = \"strict\"\nnetwork.allow = [\"@python\"]")
         .preset("node", "[\"npm.example.com\"]")
@@ -145,7 +145,7 @@ fn a_preset_that_nobody_defined_is_an_error_that_says_how_to() {
     ] {
         assert!(message.contains(part), "{part}: {message}");
     }
-    // One that is defined and cannot be read is no better, and one that nobody names is not read.
+    // A preset that cannot be parsed is an error too, but only if it is named.
     let broken = || case().preset("python", "[\"not a rule\"]");
     let named = broken().field("network.allow", "@python").error();
     assert!(matches!(named, PolicyError::File { .. }), "{named}");
@@ -153,14 +153,14 @@ fn a_preset_that_nobody_defined_is_an_error_that_says_how_to() {
 }
 
 #[test]
-fn rules_for_everybody_need_the_nodes_leave() {
+fn rules_for_too_many_hosts_need_the_nodes_permission() {
     for (rule, leave_helps) in [
         ("*", true),
         ("*:80", true),
         ("*.com", true),
         ("*.co.uk", true),
         ("*.test", true),
-        // Below these anybody publishes (N-L3).
+        // Anyone can publish below these (N-L3).
         ("*.github.io", true),
         ("*.s3.amazonaws.com", true),
         ("*.nip.io", true),
@@ -174,7 +174,7 @@ fn rules_for_everybody_need_the_nodes_leave() {
         );
         let with_leave = asked(roomy("open-egress = true"));
         assert_eq!(with_leave.is_ok(), leave_helps, "{rule}");
-        // It is a leave and no grant: the ceiling still limits.
+        // A permission is not a grant: the ceiling still limits.
         let limited = case().node("[allow]\nopen-egress = true").flag("strict");
         assert!(asked(limited).is_err(), "{rule}");
     }
@@ -191,7 +191,7 @@ fn rules_for_everybody_need_the_nodes_leave() {
 }
 
 #[test]
-fn a_policy_file_needs_the_leave_too_and_a_limit_does_not() {
+fn a_policy_file_needs_the_permission_too_and_a_limit_does_not() {
     let file = |text: &str| {
         roomy("")
             .file("team", &format!("base = \"permissive\"\n{text}"))
@@ -220,7 +220,7 @@ fn rules_name_at_most_64_ports() {
         message.contains("64 different ports, these name 65"),
         "{message}"
     );
-    // The same port for many hosts is one.
+    // One port for many hosts counts once.
     let many: Vec<String> = (0..100).map(|i| format!("a{i}.example.com")).collect();
     let many = case().field("network.allow", &many.join(","));
     assert_eq!(network(many).allow.len(), 100);

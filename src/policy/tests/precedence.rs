@@ -1,4 +1,4 @@
-//! Who chooses, and what then limits.
+//! Who chooses the policy, and what then limits it.
 
 use super::*;
 
@@ -41,7 +41,7 @@ fn the_annotation_chooses_before_the_flag_before_the_node_before_the_default() {
             "strict",
             ANNOTATION,
         ),
-        // Asking for walls where the operator set none narrows.
+        // A request for walls where the operator set none narrows.
         (
             Some("strict"),
             Some("unconfined"),
@@ -110,7 +110,7 @@ fn the_flags_policy_is_the_ceiling_of_its_call_too() {
     );
 }
 
-/// What it lets be allowed as a ceiling allows nothing in a container.
+/// A ceiling's limits allow nothing in a container.
 #[test]
 fn the_limits_of_a_chosen_policy_are_cut_to_the_ceilings() {
     const OURS: &str = "base = 'permissive'\nnetwork.limit = ['*.example.com', 'a.test']\nsyscalls.limit = []\n\
@@ -127,7 +127,7 @@ fn the_limits_of_a_chosen_policy_are_cut_to_the_ceilings() {
     for field in [Field::NetworkLimit, Field::SyscallsLimit] {
         assert_eq!(resolved.origins.get(&field), Some(&by_ceiling), "{field}");
     }
-    // What lies within stays, and is the policy's own.
+    // Limits within the ceiling stay. If nothing is cut, the origin stays too.
     let narrow = "base = 'permissive'\nnetwork.limit = ['b.example.com', 'a.test', '*']";
     let resolved = under(case().file("narrow", narrow))
         .field("policy", "narrow")
@@ -146,7 +146,7 @@ fn the_limits_of_a_chosen_policy_are_cut_to_the_ceilings() {
         resolved.origins.get(&Field::NetworkLimit),
         Some(&by_ceiling)
     );
-    // It opens nothing: what an annotation asks for is compared with the ceiling.
+    // The limit opens nothing: annotations are compared with the ceiling.
     for (field, asked) in [
         ("network.allow", "service:db:5432"),
         ("syscalls.allow", "ptrace"),
@@ -163,7 +163,7 @@ fn the_limits_of_a_chosen_policy_are_cut_to_the_ceilings() {
             .resolve()
             .is_ok()
     );
-    // What it gives itself is compared, too.
+    // The policy's own rules are compared with it, too.
     let wide = "base = 'permissive'\nnetwork.allow = ['c.test']";
     let error = under(case().file("wide", wide))
         .field("policy", "wide")
@@ -204,7 +204,7 @@ fn unconfined_by_the_flag_lifts_the_calls_ceiling_and_not_the_nodes() {
 }
 
 #[test]
-fn a_nodes_default_limits_nobody() {
+fn a_nodes_default_is_no_limit() {
     let case = case()
         .node("default = \"strict\"")
         .field("policy", "permissive");
@@ -264,7 +264,7 @@ fn n_h1_a_denial_in_the_ceiling_narrows_the_default_and_loosens_nothing() {
         let fields: Vec<Field> = Field::ALL.iter().filter(by_ceiling).copied().collect();
         assert_eq!(fields, Vec::from_iter(narrowed), "{change}");
     }
-    // Named, it works as well where the ceiling denies more; what else exceeds is an error, not a silent change.
+    // Named, it also works if the ceiling denies more. Any other excess is an error, not a silent change.
     let named = |change: &str| lab(change).field("policy", "standard");
     let denied = named("network.deny = [\"pastebin.com\"]").resolved();
     assert_eq!(
@@ -283,7 +283,7 @@ fn narrowing_a_default_opens_nothing() {
             .file("lab", &format!("base = \"permissive\"\n{ceiling}"))
             .file("standard", &format!("base = \"standard\"\n{standard}"))
     };
-    // Neither number nor share is larger without the node: both hold.
+    // Neither the number nor the share is larger without the node, so both apply.
     let mixed = under("limits.memory = \"10%\"", "limits.memory = \"512GiB\"").resolved();
     assert_eq!(mixed.policy.limits.memory.to_string(), "10%");
     let bounds: Vec<String> = mixed.bounds.iter().map(|b| b.memory.to_string()).collect();
@@ -303,8 +303,8 @@ fn narrowing_a_default_opens_nothing() {
 }
 
 #[test]
-fn without_a_ceiling_the_chosen_policy_limits_what_annotations_ask() {
-    // What standard leaves to them.
+fn without_a_ceiling_the_chosen_policy_limits_annotations() {
+    // Fields that `standard` lets annotations loosen.
     for (field, value) in [
         ("network.allow", "a.test"),
         ("network.mode", "allowlist"),
@@ -316,7 +316,7 @@ fn without_a_ceiling_the_chosen_policy_limits_what_annotations_ask() {
         ("limits.pids", "8000"),
     ] {
         assert!(case().field(field, value).resolve().is_ok(), "{field}");
-        // Not under podman, where it may be the image's, unless the node says so.
+        // Not under podman, where the image may have set it, unless the node permits it.
         let error = errors::podman().field(field, value).error();
         assert!(
             matches!(error, PolicyError::Loosened { image: true, .. }),
@@ -332,7 +332,7 @@ fn without_a_ceiling_the_chosen_policy_limits_what_annotations_ask() {
             "{field}"
         );
     }
-    // What nobody left to them.
+    // Fields without permission.
     for (field, value) in [
         ("filesystem.mounts", "keep"),
         ("filesystem.write", "/data"),
@@ -352,14 +352,14 @@ fn without_a_ceiling_the_chosen_policy_limits_what_annotations_ask() {
         let with_leave = case().node(&leave).field(field, value).resolve();
         match with_leave {
             Ok(_) => {}
-            // Leave is not a ceiling: what permissive has not, leave alone does not give.
+            // Permission is not a ceiling: it gives nothing beyond permissive.
             Err(error) => assert!(
                 matches!(error, PolicyError::ExceedsCeiling { .. }),
                 "{error}"
             ),
         }
     }
-    // A policy that gives none, whatever it would allow as a ceiling.
+    // A policy that permits none, whatever it would allow as a ceiling.
     for (field, value) in [
         ("network.allow", "a.test"),
         ("network.inbound", "22"),
@@ -375,7 +375,7 @@ fn without_a_ceiling_the_chosen_policy_limits_what_annotations_ask() {
             "{field}: {error}"
         );
     }
-    // The ceiling that a node names is leave up to it, and --policy is one.
+    // A ceiling in the node's file permits everything up to it, and so does --policy.
     let named = case()
         .node("ceiling = \"permissive\"")
         .field("filesystem.mounts", "keep");
@@ -390,7 +390,7 @@ fn without_a_ceiling_the_chosen_policy_limits_what_annotations_ask() {
 #[test]
 fn f_c1_what_an_image_may_have_written_widens_nothing() {
     use errors::podman;
-    // The review's image, under the caller's `strict` and under nothing.
+    // The review's image, with the caller's `strict` and without it.
     let image = |case: Case| {
         case.field("network.allow", "evil.example")
             .field("filesystem.mounts", "keep")
@@ -404,7 +404,7 @@ fn f_c1_what_an_image_may_have_written_widens_nothing() {
             "{error}"
         );
     }
-    // A ceiling of the node's says how far, not who: it gives an image no leave.
+    // A ceiling of the node limits how far, not who: it gives an image no permission.
     let ceiling = podman()
         .node("ceiling = \"permissive\"")
         .field("policy", "strict");
@@ -419,7 +419,7 @@ fn f_c1_what_an_image_may_have_written_widens_nothing() {
             "{node}: {error}"
         );
     }
-    // Whatever it says of the engine.
+    // Whatever engine the image claims.
     let disguised = case()
         .annotation("io.container.manager", "docker")
         .field("policy", "permissive");
@@ -431,7 +431,7 @@ fn f_c1_what_an_image_may_have_written_widens_nothing() {
         .annotation("io.kubernetes.cri-o.ContainerType", "container")
         .field("policy", "permissive");
     assert!(matches!(crio.error(), PolicyError::ChosenByImage { .. }));
-    // A place is another mount to write, and what a policy would allow as a ceiling is nothing that it gives.
+    // Another place means another writable mount, and a policy's limits as a ceiling grant nothing.
     for (flag, field, value) in [
         (None, "filesystem.workspace-at", "/data"),
         (Some("strict"), "filesystem.workspace-at", "/data"),
@@ -465,7 +465,7 @@ fn f_c1_what_an_image_may_have_written_widens_nothing() {
         .field("policy", "strict")
         .field("workspace", "/data");
     assert!(matches!(free.error(), PolicyError::ChosenByImage { .. }));
-    // It may narrow, and a handler's policy is a choice that nobody widens.
+    // It may narrow. A handler's policy cannot be widened.
     assert_eq!(chosen(podman().field("policy", "strict")).0, "strict");
     let flagged = podman().flag("permissive").field("policy", "permissive");
     assert_eq!(chosen(flagged).0, "permissive");
@@ -497,7 +497,7 @@ fn a_default_above_its_own_ceiling_is_the_nodes_fault_and_not_the_containers() {
 }
 
 #[test]
-fn each_field_says_where_it_came_from() {
+fn each_field_has_its_origin() {
     let resolved = case()
         .file(
             "team",

@@ -1,4 +1,4 @@
-//! What holds for whatever is asked: a thousand random containers, the same ones each time.
+//! Properties that hold for all requests: a thousand random containers, the same ones in each run.
 
 use std::sync::LazyLock;
 
@@ -33,7 +33,7 @@ const SYSCALLS: [&str; 4] = ["ptrace", "keyctl", "bpf", "io_uring_setup"];
 const CAPABILITIES: [&str; 4] = ["CHOWN", "KILL", "SETUID", "NET_RAW"];
 const NODE: &str = "ceiling = \"ceiling\"\n[allow]\ncapabilities = [\"NET_RAW\"]\nlearn = true";
 
-/// How TOML spells a field's value; annotations spell all of them alike.
+/// The TOML syntax of a field's value. In annotations all values are texts.
 #[derive(Clone, Copy)]
 enum Shape {
     List,
@@ -58,7 +58,7 @@ const LIMITS: [&str; 6] = [
     "192.0.2.0/24",
 ];
 
-/// Values for any of the fields.
+/// Values for any field.
 fn words(dice: &mut Dice, field: Field) -> (Shape, Vec<&'static str>) {
     use Shape::{List, Number, Word};
     match field {
@@ -86,12 +86,12 @@ fn words(dice: &mut Dice, field: Field) -> (Shape, Vec<&'static str>) {
         Field::LimitsCpus => (Word, vec![dice.pick(&["0.5", "2", "unlimited"])]),
         Field::AnnotationsLoosen => (List, dice.some(&["network.mode", "syscalls.allow"])),
         Field::ReportAudit => (Word, vec![dice.pick(&["off", "strict", "permissive"])]),
-        // All that there are, where they are a few words.
+        // All possible words.
         other => (Word, vec![dice.pick(WORDS.get(&other).expect("values"))]),
     }
 }
 
-/// The words of each field whose values are some.
+/// The words of each field that takes one of a few words.
 static WORDS: LazyLock<BTreeMap<Field, Vec<&'static str>>> = LazyLock::new(|| {
     let rows = table::rows().into_iter();
     rows.filter_map(|row| {
@@ -102,11 +102,11 @@ static WORDS: LazyLock<BTreeMap<Field, Vec<&'static str>>> = LazyLock::new(|| {
     .collect()
 });
 
-/// A policy file that says everything.
+/// A complete policy file.
 fn policy_text(dice: &mut Dice) -> String {
     let mut line = |field: &Field| line(dice, *field);
     let text: String = Field::ALL.iter().map(&mut line).collect();
-    // One author does not list hosts under a mode that reaches none, nor allow and deny one call.
+    // One author may not list hosts under a mode that reaches none, nor allow and deny the same call.
     let closed = !text.contains("network.mode = \"allowlist\"");
     let without = |line: &&str| {
         let reaches = line.starts_with("network.allow") || line.starts_with("network.on-unknown");
@@ -149,7 +149,7 @@ fn container(dice: &mut Dice) -> Case {
     case
 }
 
-/// The same policy as its file says it.
+/// The policy that its file defines.
 fn load(text: &str) -> Policy {
     let case = case()
         .node("[allow]\ncapabilities = [\"NET_RAW\"]\nlearn = true")
@@ -189,7 +189,7 @@ fn nothing_that_is_resolved_exceeds_a_ceiling() {
     assert!(taken > 100 && refused > 100, "{taken} {refused}");
 }
 
-/// Whether a ceiling lets a connection be allowed, read rule by rule.
+/// Whether a ceiling allows a connection, compared rule by rule.
 fn lets(ceiling: &Network, host: &Host, port: u16) -> bool {
     let named = |rule: &&NetworkRule| match host {
         Host::Name(name) => rule.target.matches_name(name),
@@ -208,7 +208,7 @@ fn lets(ceiling: &Network, host: &Host, port: u16) -> bool {
 }
 
 #[test]
-fn nothing_is_reached_that_a_ceiling_does_not_let_through() {
+fn no_host_is_reached_beyond_a_ceiling() {
     let mut dice = Dice(0xeb_5eed);
     let (mut reached, mut closed) = (0, 0);
     for _ in 0..ROUNDS {
@@ -284,7 +284,7 @@ fn adding_an_allow_never_removes_a_deny() {
 fn containment_is_an_order() {
     let mut dice = Dice(0x04de4);
     let within = |asked: &Policy, ceiling: &Policy| exceeds(asked, ceiling).is_empty();
-    // Close to each other, or hardly any two would contain each other.
+    // Similar policies: otherwise hardly any two would contain each other.
     let texts: Vec<String> = (0..80)
         .map(|_| {
             let mut text = String::from("base = \"standard\"\nnetwork.mode = \"allowlist\"\n");

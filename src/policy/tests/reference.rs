@@ -1,4 +1,4 @@
-//! docs/policy.md: its tables of fields and of ceilings are what the table of fields says.
+//! docs/policy.md: its tables of fields and of ceilings match the table of fields.
 //!
 //! `AGENTBOX_BLESS=1 cargo test --lib the_reference` writes them.
 
@@ -10,10 +10,10 @@ use crate::policy::ceiling_rule::{
 };
 use crate::policy::rows::Row;
 
-/// Of a field in which the workload gains nothing.
+/// For a field that grants the workload nothing.
 const ANYTHING: &str = <NoCeiling as CeilingRule<()>>::WITHIN;
 
-/// Values that have a name in the page.
+/// Values with a name on the page.
 fn named(field: Field, policy: &Policy) -> Option<&'static str> {
     let nine: BTreeSet<Capability> = Capability::ORDINARY.into();
     let three: BTreeSet<SyscallName> = DEBUGGERS.map(|name| name.parse().unwrap()).into();
@@ -28,23 +28,23 @@ fn named(field: Field, policy: &Policy) -> Option<&'static str> {
     Some(name)
 }
 
-/// A field's value, as the page has it.
+/// A field's value on the page.
 fn value(field: Field, policy: &Policy) -> String {
-    // Two stars would be italics.
+    // Two asterisks would be italics.
     let shown = || table::shown(policy, field).replace('*', r"\*");
     named(field, policy).map_or_else(shown, str::to_owned)
 }
 
-/// Which values there are, from what an error says of any other.
+/// The possible values, from the text of an error about any other.
 fn values(said: &str) -> String {
-    // How one is written is for the error.
+    // The error has the syntax; the page does not need it.
     const SPELLINGS: [&str; 2] = [" in KiB, MiB or GiB", " with at most three decimals"];
     let (list, item) = match said.strip_prefix("a list; an item is ") {
         Some(item) => ("list: ", item),
         None => ("", said),
     };
     let words = match item.strip_prefix("one of ") {
-        // What it means says where they stand.
+        // The field's meaning gives the list.
         Some(words) if words.ends_with(" more") => "names".to_owned(),
         Some(words) => format!("`{}`", words.replace(", ", "`, `")),
         None => {
@@ -61,7 +61,7 @@ fn values(said: &str) -> String {
     format!("{list}{words}")
 }
 
-/// What an annotation can do with a field under `standard` and `permissive`, where no ceiling is named.
+/// How annotations can change a field under `standard` and `permissive`, without a named ceiling.
 fn annotation(row: &Row) -> &'static str {
     match row.field {
         field if !field.has_annotation() => "none",
@@ -102,7 +102,7 @@ fn fields() -> String {
     table
 }
 
-/// Each rule of ceilings with its fields, but for those that the page has in a sentence.
+/// Each rule of ceilings with its fields, except for those that a sentence of the page covers.
 fn ceilings() -> String {
     let usual = [
         <AtMost as CeilingRule<u8>>::WITHIN,
@@ -128,7 +128,7 @@ fn ceilings() -> String {
     table
 }
 
-/// The page with this table between its two markers.
+/// The page with this table between its markers.
 fn with(page: &str, name: &str, table: &str) -> String {
     let begin = format!("<!-- {name}: the table of src/policy/table.rs -->\n");
     let end = format!("<!-- end of {name} -->\n");
@@ -138,7 +138,7 @@ fn with(page: &str, name: &str, table: &str) -> String {
 }
 
 #[test]
-fn the_reference_is_what_the_table_of_fields_says() {
+fn the_reference_matches_the_table_of_fields() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/policy.md");
     let page = std::fs::read_to_string(path).unwrap();
     let tables = [("fields", fields()), ("ceilings", ceilings())];

@@ -1,8 +1,8 @@
-//! What the errors of ceilings say to do.
+//! The remedies in errors of ceilings.
 
 use super::*;
 
-/// Item 8 of the agents' review: the caller of a model server on the node read that it is too much, and nothing to write.
+/// Item 8 of the agents' review: with a model server on the node, the error did not say what to write.
 #[test]
 fn the_error_of_a_ceiling_has_the_lines_that_permit_a_private_name() {
     let rule = "node:host.docker.internal:11434";
@@ -13,20 +13,20 @@ fn the_error_of_a_ceiling_has_the_lines_that_permit_a_private_name() {
         .strip_prefix("ceiling=\"wider\" in config.toml and ")
         .unwrap();
     let policy = files.strip_suffix(" in policies/wider.toml").unwrap();
-    // They are TOML as they stand, and they do it.
+    // The lines are valid TOML and permit the rule.
     let policy = policy.replace(", network", "\nnetwork");
     case()
         .node("ceiling=\"wider\"")
         .file("wider", &policy)
         .resolved();
-    // A ceiling that is a file already.
+    // The ceiling is already a file.
     let ours = case()
         .node("ceiling = \"ours\"")
         .file("ours", "base = \"permissive\"");
     let error = ours.error().to_string();
     let words = "; root permits it by adding \"node:host.docker.internal:11434\" to network.limit of policies/ours.toml";
     assert!(error.ends_with(words), "{error}");
-    // Whoever configured the call set this one on purpose.
+    // A ceiling by --policy was set on purpose, so no remedy.
     let flagged = super::case().flag("standard");
     let error = flagged.field("network.allow", "a.test").error().to_string();
     assert!(error.contains("the ceiling standard"), "{error}");
@@ -37,16 +37,16 @@ fn the_error_of_a_ceiling_has_the_lines_that_permit_a_private_name() {
 }
 
 #[test]
-fn what_no_message_may_name_is_in_no_line_that_permits() {
+fn a_remedy_has_no_rule_that_messages_must_not_name() {
     for rule in ["169.254.169.254:80", "internal:metadata:80"] {
         let error = case().field("network.allow", rule).error().to_string();
         assert!(!error.contains("wider"), "{error}");
     }
 }
 
-/// Narrowing it without a word would throw away what is written.
+/// A silent change would discard the policy's choice.
 #[test]
-fn a_root_that_exceeds_a_ceiling_is_an_error_that_says_what_is_within() {
+fn a_root_beyond_a_ceiling_is_an_error_with_the_root_within() {
     const OURS: &str = "base = \"permissive\"\nfilesystem.root = \"ephemeral\"";
     let under = || case().node("ceiling = \"ours\"").file("ours", OURS);
     let named = || under().field("policy", "standard");
@@ -64,7 +64,7 @@ fn a_root_that_exceeds_a_ceiling_is_an_error_that_says_what_is_within() {
     );
     let mine = "base = \"standard\"\nfilesystem.root = \"ephemeral\"";
     under().node(&node("mine")).file("mine", mine).resolved();
-    // What an annotation asks for is its author's, and is not said to be the policy's.
+    // If an annotation requests it, the error does not blame the policy.
     let error = under()
         .field("filesystem.root", "engine")
         .error()
@@ -72,9 +72,9 @@ fn a_root_that_exceeds_a_ceiling_is_an_error_that_says_what_is_within() {
     assert!(!error.contains("is within"), "{error}");
 }
 
-/// `wrap` has no layer of an engine's: the policies' own word for the root was refused there.
+/// `wrap` has no engine's layer, and refused the policies' own value for the root.
 #[test]
-fn the_root_of_a_named_policy_is_the_ceilings_for_wrap() {
+fn wrap_reduces_the_root_of_a_named_policy_to_the_ceilings() {
     const OURS: &str = "base = \"permissive\"\nfilesystem.root = \"ephemeral\"";
     let wrap = |options: Vec<FieldOption>| {
         let case = case().node("ceiling = \"ours\"").file("ours", OURS);
@@ -86,7 +86,7 @@ fn the_root_of_a_named_policy_is_the_ceilings_for_wrap() {
     let by = Origin::Ceiling("ours".parse().unwrap());
     assert_eq!(resolved.origins[&Field::FilesystemRoot], by);
     assert_eq!(builtin("standard").filesystem.root, RootAccess::Engine);
-    // Asked for by name it is still too much.
+    // Requested explicitly, it still exceeds.
     let engine = FieldOption::set("filesystem.root=engine").unwrap();
     let error = wrap(vec![engine]).error();
     assert!(

@@ -1,8 +1,8 @@
-//! Rules for requests in a policy's lists, and within ceilings.
+//! Request rules in a policy's lists, and within ceilings.
 
 use super::*;
 
-/// A node with a ceiling, and what an annotation asks of it.
+/// A node with a ceiling, and an annotation's request.
 fn under(ceiling: &str, asked: &str) -> Case {
     let file = format!("base = \"standard\"\nnetwork = {{ mode = 'allowlist', {ceiling} }}");
     case()
@@ -24,7 +24,7 @@ fn an_annotation_and_a_file_list_requests_alike() {
 }
 
 #[test]
-fn a_ceiling_compares_requests_exactly_and_names_one_that_is_too_much() {
+fn a_ceiling_compares_requests_exactly_and_names_one_beyond_it() {
     let api = "https://api.test.example";
     for (ceiling, asked) in [
         ("allow = ['* https://api.test.example']", "GET,POST {}/x/**"),
@@ -59,7 +59,7 @@ fn a_ceiling_compares_requests_exactly_and_names_one_that_is_too_much() {
         ),
         ("limit = ['GET {}/**']", "GET {}:8443/x", "GET {}:8443/x"),
         ("allow = ['api.test.example:22']", "GET {}/x", "GET {}/x"),
-        // Whatever requests are allowed: a connection can say anything.
+        // No request rule covers a connection, which can carry anything.
         (
             "limit = ['* {}/**']",
             "api.test.example",
@@ -78,7 +78,7 @@ fn a_ceiling_compares_requests_exactly_and_names_one_that_is_too_much() {
     }
 }
 
-/// A denial of requests is a container's to add, and no list leaves it out.
+/// A container can add a denial of requests; no list removes one.
 #[test]
 fn denials_of_requests_stay() {
     let policy = under(
@@ -97,9 +97,9 @@ fn denials_of_requests_stay() {
     );
 }
 
-/// What no rule for connections may name, none for requests may.
+/// The hosts that no connection rule may name, no request rule may name.
 #[test]
-fn hosts_of_strangers_need_the_nodes_leave() {
+fn hosts_of_strangers_need_the_nodes_permission() {
     for rule in [
         "GET https://*/**",
         "GET https://*.github.io/**",
@@ -134,7 +134,7 @@ fn secrets_are_for_the_nodes_policies_of_their_names() {
         ["model"]
     );
     assert_eq!(names(on("['strict']").flag("standard")), [""; 0]);
-    // A person's own file of that name is not the node's policy.
+    // A user's own file of that name is not the node's policy.
     let own = PolicyOption::File {
         path: "/home/a/strict.toml".to_owned(),
         text: "base = \"standard\"".to_owned(),

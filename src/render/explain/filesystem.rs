@@ -1,4 +1,4 @@
-//! PURE. The file system wall in words.
+//! PURE. The filesystem wall as text.
 
 use std::path::PathBuf;
 
@@ -32,7 +32,7 @@ pub(super) fn explain(page: &mut Page, files: &FilesystemPlan) {
             "a hard link to a file of the image comes apart when it is made: {why}"
         ));
     }
-    // The kernel's own file systems are the same in every container; a tmpfs of the engine is one more place to write.
+    // The kernel's file systems are the same in every container, but a tmpfs of the engine is another writable place.
     for shown in files.mounts.iter().filter(|m| !m.is_the_kernels()) {
         page.item(mount(shown));
     }
@@ -89,7 +89,7 @@ fn mount(mount: &PlannedMount) -> String {
     format!("{place}  {access}, from {source}: {}{ids}", mount.why)
 }
 
-/// Whose the files are there that root makes.
+/// The owner of files that root creates there.
 fn owner(ids: MappedIds) -> String {
     match ids {
         MappedIds::Node => String::new(),
@@ -104,7 +104,7 @@ fn owner(ids: MappedIds) -> String {
     }
 }
 
-/// How much may be thrown away, where it lies until then, and what says so.
+/// The size of the discarded data, where it is stored, and the field that limits it.
 fn scratch(files: &FilesystemPlan) -> String {
     let most = size(files.scratch_bytes);
     match files.scratch_place {

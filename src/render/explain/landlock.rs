@@ -1,5 +1,5 @@
-//! PURE. The walls of `wrap --walls landlock` in words: from the rules that the kernel gets, since much of the plan takes a mount or
-//! a namespace and does not hold there.
+//! PURE. The walls of `wrap --walls landlock` as text, from the rules that the kernel gets. Much of the plan needs a
+//! mount or a namespace, and does not apply here.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,56 +12,56 @@ use crate::plan::process::core_words;
 use crate::plan::{DecidedPlan, NetworkPlan, OmittedMount, SyscallPlan, text};
 use crate::policy::{NetworkMode, Policy, escape};
 
-/// What walls of Landlock hold.
+/// The walls by Landlock.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LandlockWalls {
     /// The kernel's Landlock ABI.
     pub abi: u32,
-    /// The policy that they are made of.
+    /// Their policy.
     pub policy: Policy,
-    /// Where each of its values comes from.
+    /// The origin of each of its values.
     pub origins: BTreeMap<String, String>,
-    /// All that can be opened.
+    /// All paths that can be opened.
     pub opened: Vec<LandlockPath>,
-    /// Variables that name a directory of the run, which is written and removed afterwards.
+    /// Variables with a directory of the run, which is writable and removed afterwards.
     pub directories_of_the_run: Vec<String>,
-    /// What was asked for and is not shown.
+    /// Requested mounts that are omitted.
     pub not_shown: Vec<OmittedMount>,
     /// The network's mode.
     pub mode: NetworkMode,
-    /// The system calls that the policy adds and takes away.
+    /// The system calls that the policy adds and removes.
     pub syscalls: SyscallPlan,
-    /// The capabilities that the command has.
+    /// The command's capabilities.
     pub capabilities: Vec<String>,
-    /// The limit of core files: 0 where the caller's hard limit is 0, and a crash starts the node's program.
+    /// The limit of core files. 0 if the caller's hard limit is 0; a crash then still starts the node's core program.
     pub core_bytes: u64,
-    /// What else was asked for and is not given.
+    /// Other requests that are not granted.
     pub not_given: Vec<String>,
-    /// What is weaker than a reader might expect.
+    /// What is weaker than a reader may expect.
     pub warnings: Vec<String>,
-    /// What the walls lack beside those of namespaces.
+    /// What these walls lack compared with namespaces.
     pub lacks: Vec<String>,
-    /// What the proxy is told.
+    /// The proxy's configuration.
     #[serde(skip)]
     network: NetworkPlan,
 }
 
-/// A file, or a directory with all below it, that a Landlock rule grants.
+/// A file, or a directory with everything below it, that a Landlock rule allows.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LandlockPath {
     /// Its path.
     #[serde(with = "text::one")]
     pub path: PathBuf,
-    /// What may be done there.
+    /// The allowed access.
     pub access: String,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
 impl LandlockWalls {
-    /// What holds of a plan; the caller adds what the rules give.
+    /// The walls from a plan; the caller adds the paths from the Landlock rules.
     pub fn of(decided: &DecidedPlan, abi: u32) -> Self {
         let plan = &decided.plan;
         Self {
@@ -79,7 +79,7 @@ impl LandlockWalls {
             warnings: plan.warnings.iter().map(ToString::to_string).collect(),
             lacks: Vec::new(),
             network: NetworkPlan {
-                // Nothing outlives the run.
+                // Nothing is kept after the run.
                 ..plan.network.clone()
             },
         }

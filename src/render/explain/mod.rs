@@ -1,6 +1,6 @@
-//! PURE. The plan for people: each wall with its rules and their origin, and everything left out.
+//! PURE. The plan as text: each wall with its rules and their origin, and everything omitted.
 //!
-//! It is written from the [`Plan`] that is enforced, never from the policy.
+//! It describes the [`Plan`] that is enforced, never the policy.
 
 mod filesystem;
 mod landlock;
@@ -30,25 +30,25 @@ use crate::seccomp::{FilterProgram, NotifyListener, SyscallFilter, SyscallVerdic
 pub struct ExplainedContainer {
     /// `container <id>` or `bundle <path>`.
     pub name: String,
-    /// What its engine calls it, where it is a container.
+    /// The names that its engine gave it, if it is a container.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<ContainerIdentity>,
     /// Who chose the policy.
     pub chosen_by: String,
-    /// The plan and its policy; `None` under `unconfined`, and under walls of Landlock, which hold less than the plan says.
+    /// The plan and its policy. `None` under `unconfined`, and under Landlock, which enforces less than the plan says.
     #[serde(rename = "plan", serialize_with = "whole")]
     pub decided: Option<DecidedPlan>,
-    /// The program of the syscall wall in one line.
+    /// The filter program of the syscall wall, in one line.
     pub filter: Option<String>,
-    /// The walls of `wrap --walls landlock`, in place of the plan.
+    /// The walls of `wrap --walls landlock`, instead of the plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub landlock: Option<LandlockWalls>,
-    /// What files of settings add to the options of `wrap`, each line with its file.
+    /// The lines of settings files that change the options of `wrap`, each with its file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<String>,
 }
 
-/// The plan with its policy and origins in it: one object for scripts.
+/// The plan with its policy and origins: one object for scripts.
 #[derive(Debug, Serialize)]
 pub struct FullPlan<'a> {
     policy: Policy,
@@ -83,7 +83,7 @@ fn whole<S: Serializer>(decided: &Option<DecidedPlan>, to: S) -> Result<S::Ok, S
     decided.as_ref().map(FullPlan::from).serialize(to)
 }
 
-/// The explanation.
+/// The explanation as text.
 pub fn text(subject: &ExplainedContainer) -> String {
     let mut page = Page::default();
     let words = subject.identity.as_ref().map(ContainerIdentity::words);
@@ -181,7 +181,7 @@ fn limits(page: &mut Page, limits: LimitsPlan) {
     page.head("limits", text);
 }
 
-/// What the container is told.
+/// What the workload can read about its walls.
 fn report(page: &mut Page, plan: &Plan) {
     if let Some(audit) = &plan.report.audit {
         audited(page, audit);
@@ -191,7 +191,7 @@ fn report(page: &mut Page, plan: &Plan) {
     }
     let has_proxy = plan.network.mode == NetworkMode::Allowlist || plan.network.refusing;
     let (which, at) = match &plan.network.shared {
-        // Whether the other container shows its own, nobody knows here.
+        // It is not known here whether the other container shows its denials.
         Some(_) => ("denied system calls", String::new()),
         None if has_proxy => (
             "refusals",
@@ -210,7 +210,7 @@ fn report(page: &mut Page, plan: &Plan) {
     );
 }
 
-/// A policy that is only reported on.
+/// A policy that is tried but not enforced.
 fn audited(page: &mut Page, audit: &AuditPlan) {
     page.head(
         "audit",
@@ -244,7 +244,7 @@ fn audited(page: &mut Page, audit: &AuditPlan) {
     }
 }
 
-/// What an annotation may ask for on top.
+/// What annotations may request beyond the policy.
 fn leave(page: &mut Page, plan: &Plan) {
     let up_to = plan.ceilings.join(" and ");
     let text = match &plan.leave {
@@ -274,7 +274,7 @@ fn syscalls(page: &mut Page, plan: &SyscallPlan, filter: Option<&str>) {
     changed_calls(page, plan, filter);
 }
 
-/// What the policy changes in the base rules, and the program.
+/// The policy's changes to the base rules, and the filter program.
 fn changed_calls(page: &mut Page, plan: &SyscallPlan, filter: Option<&str>) {
     let join = |set: &BTreeSet<SyscallName>| {
         let names: Vec<&str> = set.iter().map(SyscallName::as_str).collect();
@@ -298,7 +298,7 @@ fn changed_calls(page: &mut Page, plan: &SyscallPlan, filter: Option<&str>) {
     }
 }
 
-/// A program in one line: what it allows, checks and denies, from the program itself.
+/// A filter program in one line: what it allows, checks and denies, from the program itself.
 pub fn filter(program: &FilterProgram) -> String {
     let summary = SyscallFilter {
         program: program.clone(),
@@ -312,7 +312,7 @@ pub fn filter(program: &FilterProgram) -> String {
         .iter()
         .map(|(verdict, count)| format!("{count} {verdict}"))
         .collect();
-    // Those that a sidecar answers have an errno; an agent's have none.
+    // Calls that the sidecar answers have an errno; an agent's have none.
     let logged = |verdict: &SyscallVerdict| matches!(verdict, SyscallVerdict::Notify(1..));
     let log = match summary.denied.keys().any(logged) {
         true => "",
@@ -327,7 +327,7 @@ pub fn filter(program: &FilterProgram) -> String {
     )
 }
 
-/// On what the word of `auto` rests, which the runtime cannot see: who else has the workspace.
+/// A condition of `set-id = "auto"` that the runtime cannot check: which other containers write the workspace.
 fn set_id_limit(plan: &Plan) -> &'static str {
     let mut mounts = plan.filesystem.mounts.iter();
     let mapped = |ids| matches!(ids, MappedIds::OwnerAlone { .. });

@@ -57,7 +57,7 @@ pub(super) fn explain(page: &mut Page, network: &NetworkPlan) {
     }
 }
 
-/// A port that is published and leads nowhere.
+/// A published port that leads nowhere.
 pub fn published_nowhere(port: u16, outside: &BTreeSet<u16>) -> String {
     let outside: Vec<String> = outside.iter().map(u16::to_string).collect();
     let from = match outside.is_empty() {
@@ -70,7 +70,7 @@ pub fn published_nowhere(port: u16, outside: &BTreeSet<u16>) -> String {
     )
 }
 
-/// Which names and addresses, and what becomes of the others.
+/// The allowed names and addresses, and what happens to others.
 pub(super) fn reached(page: &mut Page, network: &NetworkPlan) {
     let rules = &network.rules;
     page.item(list(&rules.allow));
@@ -106,7 +106,7 @@ fn list(rules: &BTreeSet<EgressRule>) -> String {
     let rules: Vec<String> = rules.iter().map(ToString::to_string).collect();
     match rules.is_empty() {
         true => "nothing".to_owned(),
-        // A rule for requests has a space in it.
+        // A request rule contains a space.
         false if rules.iter().any(|rule| rule.contains(' ')) => rules.join(", "),
         false => rules.join(" "),
     }
@@ -130,7 +130,7 @@ fn waits(asking: &AskRules) -> String {
     )
 }
 
-/// What else a private name is called with the engine's search list.
+/// The other names of a private name under the engine's search list.
 fn spellings(rule: &NetworkRule, search: &[HostName]) -> Option<String> {
     let RuleTarget::Name(name) = &rule.target else {
         return None;
@@ -143,7 +143,7 @@ fn spellings(rule: &NetworkRule, search: &[HostName]) -> Option<String> {
     (!others.is_empty()).then(|| format!("{rule} is also called {}", others.join(", ")))
 }
 
-/// How much of it.
+/// The budget.
 pub(super) fn budget(page: &mut Page, network: &NetworkPlan) {
     let budget = network.budget;
     page.item(format_args!(
@@ -161,7 +161,7 @@ pub(super) fn budget(page: &mut Page, network: &NetworkPlan) {
     }
 }
 
-/// By which proxies: the node's behind the sidecar, the sidecar's own in front of it.
+/// The proxies: the node's, behind the sidecar, and the sidecar's own.
 pub(super) fn ways(page: &mut Page, network: &NetworkPlan) {
     if let Some(upstream) = &network.upstream {
         let names = match upstream.names {

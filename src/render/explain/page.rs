@@ -1,31 +1,31 @@
-//! PURE. The explanation in the making: a line for each wall, and indented below it what that does.
+//! PURE. Builds the explanation: a line for each wall, and below it, indented, the wall's effects.
 
 use std::fmt::{Display, Write};
 use std::path::Path;
 
 use crate::policy::escape;
 
-/// Text that grows by lines.
+/// Text in lines.
 #[derive(Default)]
 pub(super) struct Page(String);
 
 impl Page {
-    /// The name of a wall, and what it is in a word.
+    /// A wall's name and state.
     pub(super) fn head(&mut self, name: &str, text: impl Display) {
         self.line(format_args!("{name}: {text}"));
     }
 
-    /// One thing that the wall does.
+    /// One effect of the wall.
     pub(super) fn item(&mut self, text: impl Display) {
         self.line(format_args!("  {text}"));
     }
 
-    /// One line, whatever is in the text: paths are their owners' choice.
+    /// One line, whatever the text contains: callers and images choose paths.
     pub(super) fn line(&mut self, text: impl Display) {
         writeln!(self.0, "{}", escape(&text.to_string())).expect("a String takes every text");
     }
 
-    /// All lines.
+    /// The whole text.
     pub(super) fn into_text(self) -> String {
         self.0
     }
@@ -45,7 +45,7 @@ pub(super) fn paths<'a>(all: impl IntoIterator<Item = &'a Path>) -> String {
     all.join(" ")
 }
 
-/// A size in the largest unit that is whole.
+/// A size in the largest unit that divides it.
 pub(super) fn size(bytes: u64) -> String {
     if bytes.is_multiple_of(1 << 30) {
         format!("{} GiB", bytes >> 30)

@@ -1,4 +1,4 @@
-//! PURE. `explain --syscalls`: the verdict on every system call, read out of the program that the kernel runs, with its reason.
+//! PURE. `explain --syscalls`: the verdict on every system call, read from the kernel's program, with its reason.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,15 +18,15 @@ use crate::seccomp::{
 /// moby's profiles/seccomp/default.json (Apache-2.0).
 const DOCKER: &str = include_str!("../../../policies/syscalls/docker.json");
 
-/// What `--compare` calls [`DOCKER`].
+/// The name of [`DOCKER`] for `--compare`.
 pub const DOCKERS: &str = "docker";
 
-/// The filter programs that a table is made from.
+/// The filter programs of a table.
 #[derive(Debug, Clone, Copy)]
 pub struct TablePrograms<'a> {
-    /// The program of the container; `None`: it has none, and every call is allowed.
+    /// The container's program. `None`: no filter, and every call is allowed.
     pub loaded: Option<&'a FilterProgram>,
-    /// The policy's own side of it; `None` under `unconfined`.
+    /// The policy's own part of it; `None` under `unconfined`.
     pub policy: Option<(&'a SyscallPlan, &'a FilterProgram)>,
 }
 
@@ -34,9 +34,9 @@ pub struct TablePrograms<'a> {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SyscallTable {
-    /// In the order of their names.
+    /// By name.
     pub calls: Vec<Row>,
-    /// The calls of which another filter says something else.
+    /// The calls on which another filter differs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compared: Option<FilterDifference>,
 }
@@ -47,9 +47,9 @@ pub struct SyscallTable {
 pub struct Row {
     /// Its name.
     pub call: &'static str,
-    /// What may be answered; more than one where arguments decide.
+    /// Its possible verdicts: more than one if they depend on arguments.
     pub verdicts: Vec<String>,
-    /// Why.
+    /// The reason.
     pub reason: Cow<'static, str>,
     /// Whether every verdict is a denial.
     #[serde(skip)]
@@ -60,23 +60,23 @@ pub struct Row {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FilterDifference {
-    /// Whose it is.
+    /// The other filter's name.
     pub with: String,
     /// The calls on which they differ.
     pub calls: Vec<Difference>,
 }
 
-/// A call of which two filters say different things.
+/// A call on which two filters differ.
 #[derive(Debug, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference {
     /// Its name.
     pub call: &'static str,
-    /// What this filter may answer.
+    /// This filter's verdicts.
     pub here: Vec<String>,
-    /// What the other may.
+    /// The other's verdicts.
     pub there: Vec<String>,
-    /// Why this one does.
+    /// The reason of this one's.
     pub reason: Cow<'static, str>,
 }
 
@@ -110,7 +110,7 @@ impl SyscallTable {
         }
     }
 
-    /// And beside another filter.
+    /// Adds the comparison with another filter.
     pub fn beside(
         mut self,
         programs: TablePrograms<'_>,
@@ -133,7 +133,7 @@ impl SyscallTable {
         self
     }
 
-    /// For people: calls with the same verdict and reason in one paragraph.
+    /// As text: calls with the same verdict and reason in one paragraph.
     pub fn text(&self, name: &str) -> String {
         let mut page = Page::default();
         page.head(name, "system calls of x86_64, by the program of the filter");
@@ -195,7 +195,7 @@ fn wrapped(page: &mut Page, calls: &[&str]) {
 }
 
 impl TablePrograms<'_> {
-    /// Why this filter says so.
+    /// The reason for this filter's verdict.
     fn reason(&self, name: KnownSyscall) -> Cow<'static, str> {
         const ENGINES: &str = "by the engine's profile";
         let Some((plan, own)) = self.policy else {
@@ -236,7 +236,7 @@ impl TablePrograms<'_> {
     }
 }
 
-/// What a program may answer. Who answers a denied call, the kernel or a listener, is not told apart: the caller sees the same.
+/// A program's possible verdicts. Denials by the kernel and by a listener are the same, as for the caller.
 fn said(program: Option<&FilterProgram>, name: KnownSyscall) -> BTreeSet<SyscallVerdict> {
     let Some(program) = program else {
         return [SyscallVerdict::Allow].into();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_the_programs_verdict_and_the_reason_of_the_side_that_decides() {
+    fn a_row_has_the_programs_verdict_and_its_reason() {
         let mut plan = crate::plan::tests::sample().syscalls;
         plan.deny = ["sendfile".parse().unwrap()].into();
         plan.set_id = crate::policy::Switch::Off;
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(of("sendfile").unwrap().there, ["allow"]);
         let text = table.text("policy 'x'");
         assert!(text.contains("beside docker: "), "{text}");
-        // Every call stands in the first part once.
+        // Every call appears once in the first part.
         let first = text.split("beside docker").next().unwrap();
         for name in KnownSyscall::all() {
             let words = first.lines().filter(|line| line.starts_with("  "));
@@ -347,7 +347,7 @@ mod tests {
     fn the_engines_stricter_verdict_is_named() {
         let plan = crate::plan::tests::sample().syscalls;
         let (own, docker) = (own(&plan), docker().unwrap());
-        // As if the engine's profile were all of the filter.
+        // As if the engine's profile were the whole filter.
         let programs = TablePrograms {
             loaded: Some(&docker),
             policy: Some((&plan, &own)),

@@ -1,4 +1,4 @@
-//! Devices: nodes that a container finds, and those that it makes.
+//! Devices: nodes in a container, and nodes that it creates.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -48,7 +48,7 @@ fn new_device() -> Finding {
     let mut last = Errno::NOENT;
     for directory in ["/dev/shm", "/tmp"] {
         let path = format!("{directory}/.agentbox-verify-{}", std::process::id());
-        // The node's first disk, unreadable.
+        // The node's first disk, with mode 0.
         let disk = rustix::fs::makedev(8, 0);
         let made = rustix::fs::mknodat(CWD, &path, FileType::BlockDevice, Mode::empty(), disk);
         match made {
@@ -68,7 +68,7 @@ fn disks(promise: &Promise) -> Finding {
     found_devices(promise, |kind, _| kind.is_block_device())
 }
 
-/// Character devices that no container is given, such as /dev/mem, /dev/kmsg and /dev/fuse.
+/// Character devices that no container gets, such as /dev/mem, /dev/kmsg and /dev/fuse.
 fn character_devices(promise: &Promise) -> Finding {
     found_devices(promise, |kind, number| {
         let number = (rustix::fs::major(number), rustix::fs::minor(number));
@@ -92,25 +92,25 @@ fn found_devices(promise: &Promise, is_fault: fn(fs::FileType, u64) -> bool) -> 
     }
 }
 
-/// Entries of /dev that are looked at, with those of its directories.
+/// The most entries of /dev and its directories to look at.
 const MOST_ENTRIES: usize = 4096;
 
-/// An entry of /dev that is no directory.
+/// An entry of /dev that is not a directory.
 struct DevEntry {
     path: PathBuf,
     kind: fs::FileType,
-    /// Of a device: its major and minor number.
+    /// For a device: its major and minor number.
     number: u64,
 }
 
-/// The entries of /dev and its directories, and whether those are all.
+/// The entries of /dev and its directories, and whether the list is complete.
 fn below_dev() -> (Vec<DevEntry>, bool) {
     let mut directories = vec![PathBuf::from("/dev")];
     let (mut all, mut seen, mut whole) = (Vec::new(), 0, true);
     while let Some(directory) = directories.pop() {
         let entries = match fs::read_dir(&directory) {
             Ok(entries) => entries,
-            // What cannot be listed for its mode can still hold a node of a known name.
+            // A directory that cannot be listed may still contain a node with a known name.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             Err(_) => {
                 whole = false;
@@ -122,7 +122,7 @@ fn below_dev() -> (Vec<DevEntry>, bool) {
             if seen > MOST_ENTRIES {
                 return (all, false);
             }
-            // Of the entry itself: no link is followed.
+            // Metadata of the entry itself: symlinks are not followed.
             let Ok((path, found)) = entry.and_then(|e| Ok((e.path(), e.metadata()?))) else {
                 whole = false;
                 continue;

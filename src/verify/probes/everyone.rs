@@ -1,6 +1,6 @@
-//! What the node reads of the first process and of all others in the container: their filters, privileges and namespaces.
+//! Facts that the node reads about all processes in the container: their filters, privileges and namespaces.
 //!
-//! A process of `exec` shows what `exec` gives. These show what the workload has.
+//! An exec process only shows the walls of `exec`. These probes show the workload's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -65,7 +65,7 @@ fn interfaces(view: &ContainerView<'_>) -> Finding {
     let (idle, others): (Vec<String>, Vec<String>) = foreign(&text)
         .into_iter()
         .partition(|name| is_fallback(name));
-    // A process of exec looks at these before it gets in: each is idle, and of the kind that its name says.
+    // Otherwise an exec process checks them from inside: that each is idle, and of the kind that its name says.
     let faults = match view.pid {
         Some(_) => others,
         None => [others, idle].concat(),
@@ -77,7 +77,7 @@ fn interfaces(view: &ContainerView<'_>) -> Finding {
     Finding::of_faults(&faults, "lo alone")
 }
 
-/// Two lines of a heading, then `NAME: numbers` (proc_pid_net(5)).
+/// Two heading lines, then `NAME: numbers` (proc_pid_net(5)).
 fn foreign(text: &str) -> Vec<String> {
     let names = text
         .lines()
@@ -105,7 +105,7 @@ fn kept_filter(view: &ContainerView<'_>) -> Finding {
     }
 }
 
-/// How long a process of `exec` that is being started is waited for. It takes some tens of milliseconds.
+/// How long to wait for an exec process that is starting. It takes some tens of milliseconds.
 const STARTED_WITHIN: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -122,8 +122,8 @@ fn everyone(view: &ContainerView<'_>) -> Finding {
     Finding::of_all(found, format!("{count} processes"))
 }
 
-/// The processes of the container's cgroups, and all others of which a thread sees its files, its processes or its network, but for
-/// those of containers that share the last two and are verified by themselves, and for sidecars.
+/// The processes of the container's cgroups, and all others with a thread in its mount, pid or network namespace.
+/// Without sidecars, and without other containers that share the last two: these are verified by themselves.
 fn members(view: &ContainerView<'_>) -> io::Result<BTreeSet<i32>> {
     let mut all = BTreeSet::from([view.init]);
     for dir in view.controllers.all() {
@@ -133,7 +133,7 @@ fn members(view: &ContainerView<'_>) -> io::Result<BTreeSet<i32>> {
     let shown: Vec<(&str, &String)> = ["mnt", "pid", "net"]
         .iter()
         .filter_map(|kind| Some((*kind, init.get(*kind)?)))
-        // What the node's processes have too tells nothing of them.
+        // A namespace shared with the node identifies no process.
         .filter(|(kind, link)| view.promise.node.get(*kind) != Some(*link))
         .collect();
     if !shown.iter().any(|(kind, _)| *kind == "mnt") {
@@ -150,7 +150,7 @@ fn members(view: &ContainerView<'_>) -> io::Result<BTreeSet<i32>> {
         if all.contains(&pid) {
             continue;
         }
-        // One that has gone is no member.
+        // A thread that has ended is no member.
         let shares = |thread: i32, kind: &str, own: &str| {
             let link = fs::read_link(format!("/proc/{pid}/task/{thread}/ns/{kind}"));
             link.is_ok_and(|link| link.as_os_str() == own)
@@ -174,14 +174,14 @@ fn members(view: &ContainerView<'_>) -> io::Result<BTreeSet<i32>> {
             let found = hierarchies.of(&pid.to_string());
             let is_others =
                 |found: &Controllers| others.cgroups.iter().any(|other| is_within(found, other));
-            // One that has gone is no member of anything.
+            // A process that has ended is no member.
             !others.sidecars.contains(pid) && found.is_ok_and(|found| !is_others(&found))
         }));
     }
     Ok(all)
 }
 
-/// The threads of a process; none of one that has gone.
+/// The threads of a process; none if it has ended.
 fn threads(pid: i32) -> Vec<i32> {
     let entries = fs::read_dir(format!("/proc/{pid}/task"));
     let names = entries.into_iter().flatten().flatten();
@@ -189,7 +189,7 @@ fn threads(pid: i32) -> Vec<i32> {
     numbers.collect()
 }
 
-/// Whether a process with these cgroups is in those of a container, wherever that has one.
+/// Whether a process with these cgroups is in all cgroups of a container.
 fn is_within(found: &Controllers, container: &Controllers) -> bool {
     let v1 = container
         .v1
@@ -203,12 +203,12 @@ fn is_within(found: &Controllers, container: &Controllers) -> bool {
 fn below(dir: &Path, all: &mut BTreeSet<i32>) -> io::Result<()> {
     let text = match procfs::text(dir.join("cgroup.procs")) {
         Ok(text) => text,
-        // Removed meanwhile, or a cgroup of threads, whose processes are listed above it.
+        // Removed in the meantime, or a threaded cgroup, whose processes are listed above it.
         Err(error) if is_gone(&error) => return Ok(()),
         Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => String::new(),
         Err(error) => return Err(error),
     };
-    // A process of another pid namespace is shown as 0.
+    // A process of another pid namespace appears as 0.
     let pids = text.lines().filter_map(|line| line.trim().parse().ok());
     all.extend(pids.filter(|pid: &i32| *pid > 0));
     let entries = match fs::read_dir(dir) {
@@ -227,22 +227,22 @@ fn below(dir: &Path, all: &mut BTreeSet<i32>) -> io::Result<()> {
     Ok(())
 }
 
-/// A cgroup that was removed while it was read (cgroups(7)).
+/// Whether a cgroup was removed while it was read (cgroups(7)).
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV))
 }
 
-/// What is wrong with one process. One that is this very program is on its way to the container's, and is waited for.
+/// The faults of one process. If it still runs this program, an exec process is starting: wait for it.
 fn one(view: &ContainerView<'_>, pid: i32, until: Instant) -> Finding {
     let Some(id) = ProcessId::of(pid).filter(|id| id.is_alive()) else {
         return Finding::held("it has ended");
     };
-    // It may execute its program, or end, while it is read: what counts is seen twice.
+    // It may execute its program, or end, while it is read. So a fault counts only if it is seen twice.
     let mut seen = false;
     loop {
         let found = faults(view, pid);
         let is_ours = Some(pid) != view.pid && is_this_program(pid);
-        // What is read of one that ends meanwhile has no namespaces.
+        // A process that ends while it is read has no namespaces.
         let ended = !id.is_alive() || is_zombie(pid);
         let faults = match found {
             _ if ended => return Finding::held("it has ended"),
@@ -252,7 +252,7 @@ fn one(view: &ContainerView<'_>, pid: i32, until: Instant) -> Finding {
         };
         let words = format!("process {pid}: {faults}");
         match (is_ours, Instant::now() >= until) {
-            // Another process may have its number since they were listed.
+            // Another process may have its pid by now.
             (false, _) if seen && members(view).is_ok_and(|all| !all.contains(&pid)) => {
                 return Finding::held("it has ended");
             }
@@ -261,7 +261,7 @@ fn one(view: &ContainerView<'_>, pid: i32, until: Instant) -> Finding {
                 seen = true;
                 std::thread::sleep(PAUSE);
             }
-            // Who stays this program is none that is being started.
+            // A process that keeps running this program is not starting.
             (true, true) => return Finding::not_held(words),
             (true, false) => {
                 seen = false;
@@ -271,7 +271,7 @@ fn one(view: &ContainerView<'_>, pid: i32, until: Instant) -> Finding {
     }
 }
 
-/// Whether nothing of a process runs any more and its parent has not asked yet. Threads of one whose first thread has ended run on.
+/// Whether all of a process has ended and only its parent must still wait for it. Threads may outlive the first one.
 fn is_zombie(pid: i32) -> bool {
     procfs::lossy(format!("/proc/{pid}/status")).is_ok_and(|status| has_ended(&status))
 }
@@ -304,7 +304,7 @@ fn faults(view: &ContainerView<'_>, pid: i32) -> io::Result<Vec<String>> {
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
         let name = thread?.file_name();
         let thread = format!("{pid}/task/{}", name.to_string_lossy());
-        // What is read of one that ends meanwhile has no namespaces.
+        // A thread that ends while it is read has no namespaces.
         let found = of_thread(&thread, most, &init);
         if !found.is_empty() && !is_over(&thread) {
             all.extend(found);
@@ -313,9 +313,9 @@ fn faults(view: &ContainerView<'_>, pid: i32) -> io::Result<Vec<String>> {
     Ok(all.into_iter().collect())
 }
 
-/// What is wrong with one thread: each has a filter, privileges and namespaces of its own.
+/// The faults of one thread: each has its own filter, privileges and namespaces.
 fn of_thread(thread: &str, most: u64, init: &BTreeMap<String, String>) -> Vec<String> {
-    // Its name may be any bytes (PR_SET_NAME).
+    // A thread's name may have any bytes (PR_SET_NAME).
     let mut faults = match procfs::lossy(format!("/proc/{thread}/status")) {
         Ok(status) => lacks(&status, most),
         Err(error) => vec![format!("its status cannot be read: {error}")],
@@ -347,14 +347,14 @@ fn mask(all: impl Iterator<Item = Capability>) -> u64 {
     all.fold(0, |mask, one| mask | 1 << one.number())
 }
 
-/// What /proc/PID/status shows that it should not (proc_pid_status(5)); `most` are the capabilities that it may show.
+/// The faults in /proc/PID/status (proc_pid_status(5)); `most` are the allowed capabilities.
 fn lacks(status: &str, most: u64) -> Vec<String> {
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
         line.map(str::trim)
     };
     let mut faults = Vec::new();
-    // Since Linux 5.9; without it the mode alone tells.
+    // The number of filters is shown since Linux 5.9; before, only the mode.
     if field("Seccomp:") != Some("2") || field("Seccomp_filters:") == Some("0") {
         faults.push("no filter".to_owned());
     }
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_has_ended_when_none_of_its_threads_runs() {
+    fn a_process_has_ended_if_no_thread_runs() {
         for (state, threads, ended) in [
             ("Z (zombie)", 0, true),
             ("Z (zombie)", 1, true),
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_another_containers_where_it_is_in_all_of_its_cgroups() {
+    fn a_process_belongs_to_a_container_if_it_is_in_all_its_cgroups() {
         let of = |pids: &str, v2: Option<&str>| Controllers {
             v1: [("pids".to_owned(), pids.into())].into(),
             v2: v2.map(Into::into),
@@ -424,12 +424,12 @@ mod tests {
         ] {
             assert!(!is_within(&outside, &other), "{outside:?}");
         }
-        // It has none, so nobody is in it.
+        // A container without cgroups has no processes.
         assert!(!is_within(&other, &Controllers::default()));
     }
 
     #[test]
-    fn an_interface_beside_lo_is_named() {
+    fn other_interfaces_than_lo_are_named() {
         let text = "Inter-|   Receive\n face |bytes\n    lo:       0    0\n   ev1:       0    0\n";
         assert_eq!(foreign(text), ["ev1"]);
         assert_eq!(

@@ -104,7 +104,7 @@ pub const PROBES: &[Probe] = &[
     ),
 ];
 
-/// What engines mask too (Docker's list), and what else shows the node.
+/// Paths that engines mask too (Docker's list), and other paths that reveal the node.
 const SECRETS: [&str; 10] = [
     "/proc/kcore",
     "/proc/keys",
@@ -129,8 +129,8 @@ const KNOBS: [&str; 8] = [
     "/sys/kernel/mm/transparent_hugepage/enabled",
 ];
 
-/// A path that is not there, cannot be looked for, or is refused; /proc/kcore says EPERM without a capability, and a device without a
-/// driver ENXIO.
+/// The path is absent, cannot be looked up, or is refused. /proc/kcore answers EPERM without a capability, and a device
+/// without a driver ENXIO.
 const SHOWN_NOTHING: Answers = Answers::or_not_tried(&[
     Errno::NOENT,
     Errno::NOTDIR,
@@ -140,7 +140,7 @@ const SHOWN_NOTHING: Answers = Answers::or_not_tried(&[
     Errno::NXIO,
     Errno::NODEV,
 ]);
-/// What a file answers that was opened and has nothing to read.
+/// The answers of a file that was opened but has nothing to read.
 const READ_NOTHING: Answers = Answers::or_not_tried(&[
     Errno::ACCESS,
     Errno::PERM,
@@ -149,9 +149,9 @@ const READ_NOTHING: Answers = Answers::or_not_tried(&[
     Errno::NXIO,
     Errno::NODEV,
 ]);
-/// A setting that is not there, or is on a read-only mount.
+/// A setting that is absent, or on a read-only mount.
 const CLOSED: Answers = Answers::or_not_tried(&[Errno::ROFS, Errno::NOENT, Errno::NOTDIR]);
-/// What counts on a read-only mount besides EROFS: the mode, another program's use, an absent feature come first.
+/// Accepted on a read-only mount besides EROFS; checked first: the mode, another program's use, an absent feature.
 const REFUSED: Answers = Answers::or_not_tried(&[
     Errno::ROFS,
     Errno::ACCESS,
@@ -176,7 +176,7 @@ fn hidden(promise: &Promise) -> Finding {
     )
 }
 
-/// What is seen at a path that should show nothing.
+/// Whether a path shows anything that should be masked.
 fn shows(path: &Path) -> Finding {
     let name = path.display().to_string();
     let kind = match fs::symlink_metadata(path) {
@@ -196,7 +196,7 @@ fn shows(path: &Path) -> Finding {
     if kind.is_socket() {
         return Finding::not_held(format!("{name} is a socket"));
     }
-    // A fifo would wait for a writer, and a device is a mask (/dev/null) or does not answer.
+    // A fifo would wait for a writer. A device is a mask (/dev/null), or does not answer.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(file) => file,
@@ -217,12 +217,12 @@ fn knob(path: &str) -> Finding {
     match is_writable(Path::new(path)) {
         Ok(()) => Finding::not_held(format!("{path} was opened for writing")),
         Err(errno) if CLOSED.outcome(errno) == Outcome::Held => CLOSED.finding(path, errno),
-        // Its mode may be all that stands in the way of a user that is not root.
+        // For another user than root, only the file's mode may have refused it.
         Err(errno) => on_read_only(Path::new(path), errno),
     }
 }
 
-/// A path that was refused with this errno, where the mount is to refuse it.
+/// A path was refused with this errno: held only if its mount is read-only.
 fn on_read_only(path: &Path, errno: Errno) -> Finding {
     let name = path.display();
     match is_read_only(path) {
@@ -232,7 +232,7 @@ fn on_read_only(path: &Path, errno: Errno) -> Finding {
     }
 }
 
-/// Opens it for writing, and writes nothing.
+/// Opens it for writing, but writes nothing.
 fn is_writable(path: &Path) -> Result<(), Errno> {
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     rustix::fs::open(path, flags, Mode::empty()).map(drop)
@@ -259,16 +259,16 @@ fn readonly(promise: &Promise) -> Finding {
     Finding::of_all(found, format!("{} paths", walls.readonly.len()))
 }
 
-/// Of a line of mountinfo (proc_pid_mountinfo(5)): place, options, optional fields, type.
+/// From a line of mountinfo (proc_pid_mountinfo(5)): place, options, optional fields, type.
 pub type Mount = [String; 4];
 
-/// The mounts that this process sees.
+/// The mounts of this process's namespace.
 fn mounts() -> std::io::Result<Vec<Mount>> {
     let text = crate::sys::procfs::lossy("/proc/self/mountinfo")?;
     Ok(text.lines().filter_map(mount).collect())
 }
 
-/// Reads one.
+/// Parses one line.
 pub fn mount(line: &str) -> Option<Mount> {
     let (before, after) = line.split_once(" - ")?;
     let fields: Vec<&str> = before.split(' ').collect();
@@ -317,7 +317,7 @@ fn root() -> Finding {
     match rustix::fs::open("/", flags, Mode::RUSR) {
         Ok(_) => Finding::not_held("a file was made"),
         Err(Errno::ROFS) => Finding::held("EROFS"),
-        // The mode of the directory may be all that stands in the way.
+        // Only the directory's mode may have refused it.
         Err(errno) => on_read_only(Path::new("/"), errno),
     }
 }
@@ -326,7 +326,7 @@ fn own_file() -> Finding {
     let exe = Path::new("/proc/self/exe");
     match is_writable(exe) {
         Ok(()) => Finding::not_held("it was opened for writing"),
-        // On a mount that is written it is refused only while it runs.
+        // On a writable mount it is refused only while the program runs.
         Err(errno) => match is_read_only(exe) {
             Err(error) => Finding::not_tried(format!("/proc/self/exe: {error}")),
             Ok(_) => on_read_only(exe, errno),
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn mounts_that_are_written_or_shared_are_noticed() {
+    fn writable_and_shared_mounts_are_found() {
         let good = "30 23 0:26 / /sys/fs/cgroup ro,nosuid - cgroup2 cgroup rw\n\
                     31 23 0:27 / / ro master:1 - overlay overlay rw";
         assert!(written_cgroups(&read(good)).is_empty() && shared(&read(good)).is_empty());
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_shows_something_is_told_from_what_shows_nothing() {
+    fn a_visible_path_differs_from_a_masked_one() {
         for (path, outcome) in [
             ("/nonexistent/agentbox", Outcome::Held),
             ("/dev/null", Outcome::Held),
@@ -365,8 +365,8 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_sealed_is_noticed() {
-        // This test's own program lies on a mount that is written.
+    fn an_unsealed_file_is_found() {
+        // This test's own program is on a writable mount.
         assert_eq!(own_file().outcome, Outcome::NotHeld);
     }
 }

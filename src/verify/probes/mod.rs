@@ -13,7 +13,7 @@ mod syscalls;
 
 use super::probe::Probe;
 
-/// All of them, by wall.
+/// All probes, by wall.
 pub fn all() -> impl Iterator<Item = &'static Probe> {
     [
         network::PROBES,

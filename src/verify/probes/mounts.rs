@@ -1,4 +1,4 @@
-//! What the node reads of the first process's mounts: against the plan, against those of the start, and by the files that they show.
+//! The init process's mounts, read by the node: against the plan, against the start, and by the files that they show.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -47,13 +47,13 @@ fn looked_at(view: &ContainerView<'_>, plan: &Plan) -> Result<Finding, String> {
         .collect();
     let mut findings = Vec::new();
     let mut against = "the plan";
-    // A container without a start to compare with has none.
+    // Without a record of the start, there is no comparison.
     if view.mounts.exists() {
         let start = self::lines(view.mounts)?;
         let places: Vec<PathBuf> = shown.iter().map(|(place, _)| (*place).clone()).collect();
         let is_there = |place: &Path| match open_inside(view.init, place) {
             Ok(_) => true,
-            // A link on the way leads to another place. One at its end is something.
+            // A symlink on the path leads elsewhere. A symlink at its end is a file.
             Err(errno) => ![Errno::NOENT, Errno::NOTDIR, Errno::LOOP].contains(&errno),
         };
         let since = mounted::since(&start, &lines, &places, is_there);
@@ -73,13 +73,13 @@ fn looked_at(view: &ContainerView<'_>, plan: &Plan) -> Result<Finding, String> {
 }
 
 fn lines(path: &Path) -> Result<Vec<MountedLine>, String> {
-    // The names of sources follow renames, which the container can make.
+    // Names of sources change with renames, which the container can make.
     let text = procfs::lossy(path).map_err(|error| error.to_string());
     let lines = text.and_then(|text| MountedLine::parse(&text));
     lines.map_err(|why| format!("{}: {why}", path.display()))
 }
 
-/// Whether what is seen at a place is what was judged for it.
+/// Whether the file at a place is the one that the plan judged.
 fn is_judged(
     init: i32,
     (place, bind): (&Path, &BindMount),
@@ -91,7 +91,7 @@ fn is_judged(
         rustix::fs::major(bind.judged.dev),
         rustix::fs::minor(bind.judged.dev),
     );
-    // Whose server may not answer, or numbers its files anew.
+    // A remote server may not answer, or may renumber its files.
     let is_remote = ["nfs", "fuse", "9p", "cifs", "smb", "virtiofs", "ceph"];
     if is_remote.iter().any(|kind| line.kind.starts_with(kind)) {
         return match line.device == format!("{major}:{minor}") {
@@ -103,7 +103,7 @@ fn is_judged(
         Ok(found) if (found.st_dev, found.st_ino) == (bind.judged.dev, bind.judged.ino) => {
             Finding::held(name)
         }
-        // An overlay gives a file another number when it is first written, and the mount stays one of the same overlay.
+        // An overlay renumbers a file at its first write. The mount must then be of the same overlay.
         Ok(_)
             if line.kind == "overlay"
                 && bind.judged.kind != FileKind::Directory
@@ -116,14 +116,14 @@ fn is_judged(
     }
 }
 
-/// Whether a mount is of the file system that the node has at a path.
+/// Whether a mount is of the file system that contains the source path on the node.
 fn is_of_source(line: &MountedLine, source: &Path, nodes: &[MountedLine]) -> bool {
     let above = nodes.iter().filter(|node| source.starts_with(&node.place));
     let nearest = above.max_by_key(|node| node.place.components().count());
     nearest.is_some_and(|node| node.device == line.device)
 }
 
-/// Opens a path of the container without reading it, through no link.
+/// Opens a path of the container with O_PATH, through no symlink.
 fn open_inside(init: i32, place: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let root = rustix::fs::open(format!("/proc/{init}/root"), flags, Mode::empty())?;
@@ -148,7 +148,7 @@ mod tests {
 ";
 
     #[test]
-    fn a_file_of_another_overlay_is_not_the_judged_one() {
+    fn a_file_of_another_overlay_is_a_fault() {
         let nodes = MountedLine::parse(NODES).unwrap();
         let line = |device: &str| {
             let text = format!("90 80 {device} /f /ref ro - overlay overlay rw");

@@ -1,4 +1,4 @@
-//! The network wall: an inner namespace with `lo` alone, and one decision about every name.
+//! The network wall: an inner namespace with only `lo`, and one decision about every name.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
@@ -19,7 +19,7 @@ use crate::verify::answer::Answers;
 use crate::verify::probe::{Attempt, Finding, Probe, ProbedWall};
 use crate::verify::promise::Promise;
 
-/// A refusal takes microseconds, since the way is closed on this machine.
+/// A refusal takes microseconds, because the connection ends on this machine.
 const WITHIN: Duration = Duration::from_millis(200);
 
 const fn probe(
@@ -43,7 +43,7 @@ const fn probe(
     }
 }
 
-/// No way out of this machine, and nobody who takes the connection.
+/// No route out of this machine, and no program that accepts the connection.
 const NO_WAY: Answers = Answers::or_not_tried(&[
     Errno::NETUNREACH,
     Errno::NETDOWN,
@@ -55,10 +55,10 @@ const NO_WAY: Answers = Answers::or_not_tried(&[
     Errno::ADDRNOTAVAIL,
     Errno::AFNOSUPPORT,
 ]);
-/// A connection that the sidecar took, and ended without a byte.
+/// The sidecar accepted the connection, and closed it without a byte.
 const ENDED: Answers = Answers::or_not_tried(&[Errno::CONNRESET, Errno::CONNABORTED, Errno::PIPE]);
 const OBEYED_NOT: Answers = Answers::or_not_tried(&[Errno::PERM, Errno::ACCESS]);
-/// A file or directory that is not there, or cannot be looked for.
+/// A file or directory that is absent, or cannot be looked up.
 const ABSENT: Answers = Answers::or_not_tried(&[Errno::NOENT, Errno::NOTDIR, Errno::ACCESS]);
 
 fn is_unlisted(promise: &Promise, host: &str) -> bool {
@@ -132,7 +132,7 @@ fn interfaces() -> Finding {
         Ok(seen) => seen,
         Err(error) => return Finding::not_tried(format!("netlink: {error}")),
     };
-    // Tunnel modules put idle devices into each new namespace.
+    // Tunnel modules add idle devices to each new namespace.
     let others: Vec<String> = foreign_links(&links, &used)
         .into_iter()
         .map(|link| format!("the interface {}", link.name))
@@ -140,7 +140,7 @@ fn interfaces() -> Finding {
     Finding::of_faults(&others, "lo alone")
 }
 
-/// Changes nothing: the flag is set already.
+/// Changes nothing: the flag is already set.
 fn link_changes() -> Finding {
     let socket = RouteSocket::open().and_then(|mut socket| {
         let links = socket.links()?;
@@ -165,7 +165,7 @@ fn in_sysfs() -> Finding {
     };
     let found = entries.map(|entry| match entry {
         Ok(entry) if entry.file_name() == "lo" => Finding::held("lo"),
-        // Whether it is idle is another attempt's.
+        // Another attempt checks whether it is idle.
         Ok(entry) if entry.file_name().to_str().is_some_and(is_fallback) => Finding::held("idle"),
         Ok(entry) => {
             let name = entry.file_name();
@@ -176,12 +176,12 @@ fn in_sysfs() -> Finding {
     Finding::of_all(found, "lo alone")
 }
 
-/// Why a host that would be asked for is not tried.
+/// Why a host that waits for approval is not tried.
 const ASKS: &str = "the policy asks the operator about unlisted hosts, so no attempt is made";
-/// Why a host is not tried that the policy lets through.
+/// Why an allowed host is not tried.
 const REACHED: &str = "the policy lets it through";
 
-/// Why nothing is tried: it would be no attempt at a wall, disturb a person, or be logged as the workload's.
+/// Why a host is not tried: no wall refuses it, the operator would be asked, or the log would blame the workload.
 fn untried(promise: &Promise, host: &str) -> Option<String> {
     let asks = promise.has(|walls| walls.asks) && host != METADATA_ADDRESS;
     let reached = promise.has(|walls| walls.reached.contains(host));
@@ -193,22 +193,22 @@ fn untried(promise: &Promise, host: &str) -> Option<String> {
     why.map(str::to_owned)
 }
 
-/// The sockets from which the network is tried, each bound to a port of its own before anything is.
+/// The sockets for the network attempts, each bound to its own port before the first attempt.
 struct Sockets {
     address: BoundSocket,
     address6: BoundSocket,
     metadata: BoundSocket,
-    /// And the server that is asked.
+    /// With the name server to query.
     name: Result<(BoundSocket, IpAddr), Finding>,
 }
 
 /// A socket and its port, or why there is none.
 type BoundSocket = rustix::io::Result<(OwnedFd, u16)>;
 
-/// Made once, before the processes of the attempts, which inherit it.
+/// Created once, before the child processes of the attempts, which inherit it.
 static SOCKETS: OnceLock<Sockets> = OnceLock::new();
 
-/// Opens them; their ports. A socket that cannot be had is its attempt's fault, and no attempt is made from another one.
+/// Opens the sockets and returns their ports. An attempt whose socket cannot be opened is not made.
 pub fn open_sockets(promise: &Promise) -> TriedPorts {
     let v4 = IpAddr::from(Ipv4Addr::UNSPECIFIED);
     let v6 = IpAddr::from(Ipv6Addr::UNSPECIFIED);
@@ -235,7 +235,7 @@ pub fn open_sockets(promise: &Promise) -> TriedPorts {
     }
 }
 
-/// A socket with a port that nobody else in this network can use while it is open: neither address nor port is shared.
+/// A socket whose address and port no other socket in this network namespace can share.
 fn bound(typ: SocketType, any: IpAddr) -> BoundSocket {
     let family = match any {
         IpAddr::V4(_) => AddressFamily::INET,
@@ -251,7 +251,7 @@ fn bound(typ: SocketType, any: IpAddr) -> BoundSocket {
     Ok((socket, own.port()))
 }
 
-/// Connects within the time for it.
+/// Connects with a time limit.
 fn connect(socket: OwnedFd, to: SocketAddr) -> std::io::Result<TcpStream> {
     match rustix::net::connect(&socket, &to) {
         Ok(()) => {}
@@ -270,7 +270,7 @@ fn connect(socket: OwnedFd, to: SocketAddr) -> std::io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Connects, says something if anybody accepts, and waits for a byte.
+/// Connects, sends a request if the connection is accepted, and expects no byte back.
 fn no_byte(
     promise: &Promise,
     address: &str,
@@ -309,19 +309,19 @@ fn no_byte(
     }
 }
 
-/// Where there is no way out, the kernel says so at once: nobody is waited for, and no router answers.
+/// Whether the error came from a network. Without a route, the kernel refuses at once.
 fn is_from_a_network(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{HostUnreachable, TimedOut};
     matches!(error.kind(), HostUnreachable | TimedOut)
 }
 
-/// What the sidecar answers to plain HTTP.
+/// The sidecar's answer to plain HTTP.
 fn is_our_refusal(answer: &[u8]) -> bool {
     let head = String::from_utf8_lossy(answer);
     head.starts_with("HTTP/1.1 403 ") && head.to_ascii_lowercase().contains("agentbox")
 }
 
-/// The name server that is asked, or what its absence means.
+/// The name server to query, or the finding if there is none.
 fn name_server(promise: &Promise) -> Result<IpAddr, Finding> {
     if let Some(why) = untried(promise, KNOWN_NAME) {
         return Err(Finding::not_tried(why));
@@ -335,7 +335,7 @@ fn name_server(promise: &Promise) -> Result<IpAddr, Finding> {
     server.ok_or_else(|| Finding::held("no name server in /etc/resolv.conf"))
 }
 
-/// Asks the stub for an address of a name that the world's servers know.
+/// Queries the stub for an address of a public name.
 fn name(promise: &Promise) -> Finding {
     if let Some(why) = untried(promise, KNOWN_NAME) {
         return Finding::not_tried(why);
@@ -370,9 +370,9 @@ fn ask(socket: OwnedFd, server: IpAddr) -> std::io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// A question for the address (A) of a name (RFC 1035, section 4.1).
+/// A query for the address (A) of a name (RFC 1035, section 4.1).
 fn question(name: &str) -> Vec<u8> {
-    // Number, recursion desired, one question, nothing else.
+    // Id, recursion desired, one question, nothing else.
     let mut bytes = vec![0xab, 0x0c, 0x01, 0x00, 0, 1, 0, 0, 0, 0, 0, 0];
     for label in name.split('.') {
         bytes.push(u8::try_from(label.len()).unwrap_or_default());
@@ -399,7 +399,7 @@ mod tests {
     use crate::verify::probe::Outcome;
 
     #[test]
-    fn a_resolved_name_is_told_from_a_refusal() {
+    fn a_resolved_name_differs_from_a_refusal() {
         let mut answer = question(KNOWN_NAME);
         answer[2] |= 0x80;
         answer[3] = 0x83;
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_sidecars_own_words_are_a_refusal() {
+    fn only_the_sidecars_own_answer_is_a_refusal() {
         assert!(is_our_refusal(
             b"HTTP/1.1 403 Forbidden\r\nServer: agentbox\r\n"
         ));

@@ -1,5 +1,5 @@
-//! What the node reads of the first process, and no process inside could say: its cgroup, the cgroup's device rules, its mounts of the
-//! kernel's file systems.
+//! Facts that the node reads about the init process, and that no process inside could report: its cgroup, the cgroup's
+//! device rules, its mounts of the kernel's file systems.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -82,7 +82,7 @@ fn own_cgroup(view: &ContainerView<'_>) -> Finding {
     Finding::of_faults(&faults, "those of the container")
 }
 
-/// Where a process is not in a cgroup that was made, or below it.
+/// Faults if a process is not in a cgroup that was created, or below it.
 fn outside(made: &Controllers, found: &Controllers, who: &str) -> Vec<String> {
     let mut places: Vec<_> = made
         .v1
@@ -94,7 +94,7 @@ fn outside(made: &Controllers, found: &Controllers, who: &str) -> Vec<String> {
         !found.is_some_and(|found| found.starts_with(made))
     };
     let out = places.into_iter().filter(is_out);
-    // Several controllers have one hierarchy.
+    // Several controllers may share a hierarchy.
     let faults: BTreeSet<String> = out
         .map(|(made, found)| match found {
             Some(found) => format!("{who} is in {}, not in {}", found.display(), made.display()),
@@ -104,7 +104,7 @@ fn outside(made: &Controllers, found: &Controllers, who: &str) -> Vec<String> {
     faults.into_iter().collect()
 }
 
-/// File systems by which the kernel shows and takes its settings, and the nodes of all devices.
+/// File systems by which the kernel shows and changes its settings, and device nodes.
 const KERNELS: [&str; 14] = [
     "binfmt_misc",
     "bpf",
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_mount_that_is_written_is_noticed() {
+    fn a_second_writable_mount_is_found() {
         let read = |lines: &str| written(&lines.lines().filter_map(mount).collect::<Vec<_>>());
         let good = "104 103 0:59 / /proc rw,nosuid - proc proc rw\n\
                     90 104 0:59 /bus /proc/bus ro,nosuid - proc proc rw\n\
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_outside_of_its_cgroup_is_noticed() {
+    fn a_process_outside_of_its_cgroup_is_found() {
         let of = |pids: &str, v2: Option<&str>| Controllers {
             v1: [("pids".to_owned(), PathBuf::from(pids))].into(),
             v2: v2.map(PathBuf::from),

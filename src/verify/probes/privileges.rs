@@ -1,4 +1,4 @@
-//! Capabilities and no_new_privs, as the kernel has them.
+//! Capabilities and no_new_privs, as the kernel reports them.
 
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;

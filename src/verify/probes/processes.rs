@@ -10,7 +10,7 @@ use crate::verify::answer::Answers;
 use crate::verify::probe::{Attempt, Finding, Probe, ProbedWall};
 use crate::verify::promise::Promise;
 
-/// Kinds of namespaces, by the kernel's word.
+/// Kinds of namespaces, by the kernel's name.
 pub const NAMESPACES: [&str; 7] = ["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"];
 
 const fn probe(
@@ -73,7 +73,7 @@ pub const PROBES: &[Probe] = &[
     },
 ];
 
-/// No terminal, or no device by which it would be opened.
+/// No terminal, or no device to open it.
 const NO_TERMINAL: Answers = Answers::or_not_tried(&[
     Errno::NXIO,
     Errno::NOENT,
@@ -92,7 +92,7 @@ pub fn of(process: &str) -> BTreeMap<String, String> {
     NAMESPACES.iter().filter_map(link).collect()
 }
 
-/// Of each kind that should not be the node's, whether it is.
+/// For each kind that must differ from the node's, whether it does.
 pub fn compared(promise: &Promise, own: &BTreeMap<String, String>) -> Vec<Finding> {
     let wanted = |kind: &String| match &promise.walls {
         Some(walls) => walls.namespaces.contains(kind),
@@ -165,7 +165,7 @@ mod tests {
             Finding::not_held("the node's pid namespace (pid:[1])")
         );
         let walls = promise.walls.insert(Default::default());
-        // What the node lets it share was not promised.
+        // The node lets it share this namespace, so it is not promised.
         walls.namespaces = ["ipc".to_owned()].into();
         assert_eq!(shared(&promise), Finding::held("none"));
         promise
@@ -178,7 +178,7 @@ mod tests {
             shared(&promise),
             Finding::not_held("the node's user namespace (user:[3])")
         );
-        // A link that could not be read is not another one.
+        // An unreadable link is no proof of a difference.
         let unread = Finding::of_all(compared(&promise, &of(&[("ipc", "ipc:[9]")])), "none");
         assert_eq!(unread.outcome, crate::verify::probe::Outcome::NotTried);
     }

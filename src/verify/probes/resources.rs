@@ -1,5 +1,5 @@
-//! Limits of the cgroup, and the kernel's view of the process from the node. Both are read, not tried: filling memory or the table of
-//! processes would disturb the container.
+//! Limits of the cgroup, and the node's view of the process. Both are read, not tried: filling memory or the process
+//! table would disturb the container.
 
 use std::path::Path;
 
@@ -68,7 +68,7 @@ pub const PROBES: &[Probe] = &[
 struct LimitFile {
     v2: &'static str,
     v1: (&'static str, &'static str),
-    /// The number in a file's text; `None` where it says that there is no limit.
+    /// Parses the number in a file's text; `None` if there is no limit.
     number: fn(&str, Option<&str>) -> Option<u64>,
     /// A second file of version 1.
     beside: Option<&'static str>,
@@ -93,7 +93,7 @@ const PROCESSORS: LimitFile = LimitFile {
     beside: Some("cpu.cfs_period_us"),
 };
 
-/// Version 2 has quota and period in one line, version 1 in two files; no quota is `max` or -1.
+/// Version 2 has quota and period in one line, version 1 in two files. Without a quota: `max` or -1.
 fn thousandths(text: &str, beside: Option<&str>) -> Option<u64> {
     let mut words = text.split_whitespace();
     let quota: u64 = words.next()?.parse().ok()?;
@@ -162,7 +162,7 @@ fn from_node(view: &ContainerView<'_>) -> Finding {
     )
 }
 
-/// What /proc/PID/status lacks (proc_pid_status(5)).
+/// The walls that are missing in /proc/PID/status (proc_pid_status(5)).
 fn missing(status: &str) -> Vec<String> {
     let has = |field: &str, value: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(field));
@@ -182,7 +182,7 @@ mod tests {
     use crate::verify::probe::Outcome;
 
     #[test]
-    fn a_limit_that_is_absent_or_too_large_is_noticed() {
+    fn a_missing_or_too_large_limit_is_found() {
         assert_eq!(compare(None, Some(5)).outcome, Outcome::NotHeld);
         assert_eq!(compare(Some(6), Some(5)).outcome, Outcome::NotHeld);
         assert_eq!(compare(Some(5), Some(5)).outcome, Outcome::Held);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_without_a_filter_is_noticed_from_the_node() {
+    fn the_node_finds_a_process_without_a_filter() {
         assert!(missing("NoNewPrivs:\t1\nSeccomp:\t2\n").is_empty());
         assert_eq!(missing("NoNewPrivs:\t1\nSeccomp:\t0\n"), ["no filter"]);
         assert_eq!(missing("NoNewPrivs:\t0\n").len(), 2);

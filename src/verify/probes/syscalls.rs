@@ -1,4 +1,4 @@
-//! The filter: calls that it answers in the kernel's place, S01 to S14.
+//! The filter: calls that it answers instead of the kernel, S01 to S14.
 
 use rustix::io::Errno;
 
@@ -11,14 +11,14 @@ const MEANS: &str =
     "the filter does not deny it: the container can use parts of the kernel that its policy closes";
 const REMEDY: &str = "make the container again; if it stays, `agentbox explain` shows the calls that the policy allows";
 
-/// The errnos of the filter: for privileged calls, for calls that C libraries probe, for families and their protocols.
+/// The filter's errnos: for privileged calls, for calls that C libraries probe, for families and their protocols.
 const DENIED: Answers = Answers::or_not_held(&[
     Errno::PERM,
     Errno::NOSYS,
     Errno::AFNOSUPPORT,
     Errno::PROTONOSUPPORT,
 ]);
-/// Those of the short lists: what a kernel answers that does not know the request.
+/// Errnos of the short lists: a kernel's answer if it does not know the request.
 const UNKNOWN: Answers =
     Answers::or_not_held(&[Errno::PERM, Errno::NOSYS, Errno::INVAL, Errno::NOTTY]);
 
@@ -42,7 +42,7 @@ const fn probe(
     }
 }
 
-/// A promise of every policy: a call that is added to one is left out by its probe.
+/// A promise of every policy. A probe omits calls that the policy adds.
 fn always(promise: &Promise) -> bool {
     promise.walls.is_some()
 }
@@ -246,8 +246,8 @@ fn mounts(promise: &Promise) -> Finding {
     judge(promise, &DENIED, answers)
 }
 
-/// Held if each call that the policy does not add was answered by an errno of the filter. What else the kernel says, it says after
-/// the filter has let the call through.
+/// Held if the filter's errno answered each call that the policy does not add. Any other answer came from the kernel,
+/// after the filter let the call through.
 fn judge<'a>(
     promise: &Promise,
     denied: &Answers,
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_the_policy_adds_is_not_held_against_it() {
+    fn a_call_that_the_policy_adds_is_no_fault() {
         let mut promise = Promise::default();
         let walls = promise.walls.insert(Default::default());
         walls.calls.insert("ptrace".to_owned());

@@ -1,9 +1,9 @@
-//! More volumes: local disks, a message file with another name, a volume under two fields, and keys of the
-//! container's own.
+//! More volumes: local disks, a message file with another name, a volume that needs two fields, and the container's own
+//! keys.
 
 use super::*;
 
-/// A directory of the node's that is removed however the test ends.
+/// A directory on the node, removed when dropped.
 struct Disk(String);
 
 impl Disk {
@@ -21,7 +21,8 @@ impl Drop for Disk {
     }
 }
 
-/// A local PersistentVolume is a directory of the node that the cluster offers: storage, whole and by subPath, and no Secret.
+/// A local PersistentVolume is a directory of the node that the cluster offers. It is storage, whole and by subPath,
+/// and no Secret.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn a_local_volume_is_storage_whole_and_by_sub_path() {
@@ -43,7 +44,7 @@ fn a_local_volume_is_storage_whole_and_by_sub_path() {
         ("permissive", "kept\nwritten\n"),
     ] {
         for annotations in [&[][..], &[("filesystem.secrets", "read-only")]] {
-            // Under strict it is not theirs to ask.
+            // Under strict, a container may not request them.
             if policy == "strict" && !annotations.is_empty() {
                 continue;
             }
@@ -57,10 +58,10 @@ fn a_local_volume_is_storage_whole_and_by_sub_path() {
     }
 }
 
-/// A hard link to the message file would make whatever it is writable.
+/// A hard link to the message file would make its target writable.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_termination_message_with_another_name_is_not_given() {
+fn a_termination_message_with_another_name_is_not_mounted() {
     let node = Node::of_cri();
     let pod = Pod::new();
     let file = pod.path("other");
@@ -77,7 +78,7 @@ fn a_termination_message_with_another_name_is_not_given() {
     }
 }
 
-/// `explain` names all that a volume needs.
+/// `explain` names all fields that a volume needs.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn k_5_a_token_beside_other_data_needs_two_fields_and_both_are_named() {
@@ -102,11 +103,11 @@ fn k_5_a_token_beside_other_data_needs_two_fields_and_both_are_named() {
     }
 }
 
-/// A credential is known by its name on the node. What was put elsewhere for the container is its own, and `explain` says
-/// that it is there.
+/// A credential is recognized by its name on the node. A file that was put elsewhere for the container is the
+/// container's own, and `explain` reports it.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_key_of_the_containers_own_is_seen_where_programs_look_for_it() {
+fn a_key_of_the_container_is_visible_where_programs_look_for_it() {
     let node = Node::of_cri();
     let disk = Disk::new("deploy-keys");
     fs::write(format!("{}/id", disk.0), "own").unwrap();
@@ -133,7 +134,7 @@ fn a_key_of_the_containers_own_is_seen_where_programs_look_for_it() {
     }
 }
 
-/// A directory of the node's that is mounted at a second place, until the end of the test.
+/// A directory of the node that is mounted at a second place until it is dropped.
 struct Bound(String);
 
 impl Bound {
@@ -151,7 +152,7 @@ impl Drop for Bound {
     }
 }
 
-/// What a container of a pod has of its volumes, one line each: what it reads, and whether it may write.
+/// A container's view of its pod's volumes, one line each: what it reads, and whether it may write.
 fn seen_of_volumes(node: &Node, pod: &mut Pod) -> String {
     let scratch = pod.volume("empty-dir", "scratch", false);
     fs::create_dir(format!("{scratch}/sub")).unwrap();
@@ -178,11 +179,11 @@ fn seen_of_volumes(node: &Node, pod: &mut Pod) -> String {
     format!("{seen}{}", fs::read_to_string(&log).unwrap())
 }
 
-/// A node whose kubelet's directory is another disk's, and another pod of the node that has that directory by `subPath`.
+/// A node whose kubelet directory is on another disk, and another pod of the node that has that directory by `subPath`.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_kubelets_directory_at_a_second_place_takes_no_pods_volumes() {
-    // Other tests have the same kubelet's directory.
+fn a_kubelet_directory_at_a_second_place_reveals_no_pods_volumes() {
+    // Other tests use the same kubelet directory.
     let own = std::thread::spawn(|| {
         agentbox::sys::netns::unshare_mounts().unwrap();
         run("mount", &["--make-rprivate", "/"]).ok();
@@ -238,7 +239,7 @@ fn a_name_like_that_of_a_volume_makes_none() {
     let own = pod.volume("empty-dir", "v", false);
     let seen = pod.run(&node, &Setting::of("strict", script), &[("/v", &own)]);
     assert_eq!(seen.ok(), "written\n");
-    // Another one's, by whatever name.
+    // Another pod's, by any name.
     let other = Pod::new();
     let theirs = other.path(volume);
     fs::create_dir_all(&theirs).unwrap();

@@ -1,4 +1,4 @@
-//! K-5, K-6, K-8: volumes of a pod as a kubelet lays them out, whole and by subPath.
+//! K-5, K-6, K-8: volumes of a pod in a kubelet's layout, whole and by subPath.
 
 mod again;
 mod own_secret;
@@ -18,7 +18,7 @@ use crate::direct::Node;
 const TOKEN: &str =
     "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQ6ZGVmYXVsdDphcHAifQ.c2lnbmF0dXJl";
 
-/// A pod: its directory of the kubelet's, its cgroup, what is mounted in it.
+/// A pod: its kubelet directory, its cgroup, its mounts.
 struct Pod {
     uid: String,
     dir: String,
@@ -45,7 +45,7 @@ impl Pod {
         format!("{}/{name}", self.dir)
     }
 
-    /// A volume of a plugin's, on disk or in memory.
+    /// A volume of a plugin, on disk or in memory.
     fn volume(&mut self, plugin: &str, name: &str, memory: bool) -> String {
         let path = self.path(&format!("volumes/kubernetes.io~{plugin}/{name}"));
         fs::create_dir_all(&path).unwrap();
@@ -68,7 +68,7 @@ impl Pod {
         path
     }
 
-    /// A subPath of a volume: a bind of what is really there.
+    /// A subPath of a volume: a bind mount of the resolved path.
     fn sub_path(&mut self, volume: &str, within: &str, number: usize) -> String {
         let source = fs::canonicalize(format!("{volume}/{within}")).unwrap();
         let name = Path::new(volume).file_name().unwrap().to_str().unwrap();
@@ -89,7 +89,7 @@ impl Pod {
         self.mounted.push(place.to_owned());
     }
 
-    /// A container of the pod's that runs a script with these mounts: destination, source.
+    /// A container of the pod that runs a script with these mounts: destination, source.
     fn run(&self, node: &Node, setting: &Setting<'_>, mounts: &[(&str, &str)]) -> Finished {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -120,7 +120,7 @@ impl Drop for Pod {
     }
 }
 
-/// How a container of a pod runs.
+/// The settings for a container of a pod.
 #[derive(Clone, Copy)]
 struct Setting<'a> {
     policy: &'a str,
@@ -172,15 +172,15 @@ fn k_6_an_init_container_fills_an_empty_dir_and_the_app_works_in_it() {
         assert_eq!(worked.matches("worked").count(), 4, "{policy}: {worked}");
         let expect = if runs { 4 } else { 0 };
         assert_eq!(worked.matches("ran").count(), expect, "{policy}: {worked}");
-        // Another pod's is a mount like others.
+        // Another pod's volume is an ordinary mount.
         let other = Pod::new();
         let refused = other.run(&node, &Setting::of(policy, fill), &mounts[..1]);
         assert_eq!(refused.stdout.contains("filled"), policy == "permissive");
     }
 }
 
-/// What a container says of each of these places: `PLACE TEXT` where the file is read, `PLACE -` where it is not, with
-/// `written` where a file can be made beside it.
+/// A container's output for each place: `PLACE TEXT` if the file is readable, else `PLACE -`, with `written` if a file
+/// can be created next to it.
 const LOOK: &str = "for p in /v-*; do
     f=$p; [ ! -d $p ] || f=$p/key; [ ! -e $p/token ] || f=$p/token
     n=$p; [ ! -d $p ] || n=$p/new
@@ -189,7 +189,7 @@ const LOOK: &str = "for p in /v-*; do
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn k_5_each_kind_of_volume_is_given_as_its_field_says_whole_and_by_sub_path() {
+fn k_5_each_kind_of_volume_follows_its_field_whole_and_by_sub_path() {
     let node = Node::of_cri();
     let mut pod = Pod::new();
     let config = pod.filled("configmap", "config", &[("key", "setting")]);
@@ -269,7 +269,7 @@ fn k_5_each_kind_of_volume_is_given_as_its_field_says_whole_and_by_sub_path() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn k_5_explain_says_why_a_volume_is_not_there_and_what_gives_it() {
+fn k_5_explain_says_why_a_volume_is_omitted_and_which_field_mounts_it() {
     let node = Node::of_cri();
     let mut pod = Pod::new();
     let secret = pod.filled("secret", "secret", &[("key", "s3cr3t")]);
@@ -300,10 +300,10 @@ fn k_5_explain_says_why_a_volume_is_not_there_and_what_gives_it() {
     assert!(why.contains("filesystem.service-account-token"), "{why}");
 }
 
-/// Files again, 3: what a kubelet fills an optional Secret with later may be a token.
+/// Files again, 3: an optional Secret that a kubelet fills later may contain a token.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_secret_that_is_not_there_yet_stays_out() {
+fn a_secret_that_does_not_exist_yet_stays_out() {
     let node = Node::of_cri();
     let mut pod = Pod::new();
     let later = pod.filled("secret", "later", &[]);

@@ -1,8 +1,9 @@
-//! A `[[secret]]` whose value is in the pod's own Secret: it is read at `create`, within that volume, and not seen inside.
+//! A `[[secret]]` with its value in the pod's own Secret: `create` reads it within that volume, and it is not visible
+//! inside.
 
 use super::*;
 
-/// A node's file whose policy `agent` puts a key of the pod's own into requests.
+/// A node file whose policy `agent` adds a key of the pod to requests.
 fn node_file(node: &Node) -> String {
     let policies = node.scratch.dir("policies");
     let text = "base = \"standard\"\nnetwork.mode = \"allowlist\"\nnetwork.allow = [\"POST https://api.example.com/v1/**\"]\n";
@@ -32,7 +33,7 @@ fn a_key_of_the_pods_own_secret_is_used_and_not_seen() {
     let volume = pod.filled("secret", "apikey", &[("token", VALUE)]);
     let seen = pod.run(&node, &setting, &[("/v-key", &volume)]);
     assert_eq!(seen.ok(), "agentbox-secret-model\n");
-    // Before its containers there is the sandbox, which mounts nothing.
+    // The sandbox comes before the containers, and mounts nothing.
     assert_eq!(
         pod.run(&node, &setting, &[]).ok(),
         "agentbox-secret-model\n"
@@ -55,7 +56,7 @@ fn a_pod_without_its_secret_is_refused_and_has_no_others() {
     let mut with = Pod::new();
     let key = [("token", "sk-0123456789abcdef")];
     let theirs = with.filled("secret", "apikey", &key);
-    // None; another kind of volume; no such key; a way out of the volume; a volume that is a link to another pod's.
+    // None; another kind of volume; no such key; a path out of the volume; a volume that is a link to another pod's.
     let none = Pod::new();
     let mut projected = Pod::new();
     projected.filled("projected", "apikey", &key);
@@ -74,7 +75,7 @@ fn a_pod_without_its_secret_is_refused_and_has_no_others() {
     }
     // The control.
     assert_eq!(with.run(&node, &setting, &[]).ok(), "ran\n");
-    // Under another engine its caller chooses cgroup and annotations.
+    // Under other engines, the caller chooses cgroup and annotations.
     let docker = Node::new();
     let refused = with.run(&docker, &setting, &[]).failed();
     assert!(refused.contains("in no pod"), "{refused}");
