@@ -162,12 +162,18 @@ pub fn current() -> Result<CapabilitySets, EnforceError> {
         let found = found.into_iter().map(|c| c.to_string().parse());
         found.collect::<Result<_, _>>().map_err(unknown)
     };
+    let (permitted, inheritable) = (read(CapSet::Permitted)?, read(CapSet::Inheritable)?);
+    // The kernel keeps in the ambient set only what is in both (capabilities(7)); to ask takes a call for each capability.
+    let ambient = match permitted.is_disjoint(&inheritable) {
+        true => BTreeSet::new(),
+        false => read(CapSet::Ambient)?,
+    };
     Ok(CapabilitySets {
         bounding: read(CapSet::Bounding)?,
         effective: read(CapSet::Effective)?,
-        permitted: read(CapSet::Permitted)?,
-        inheritable: read(CapSet::Inheritable)?,
-        ambient: read(CapSet::Ambient)?,
+        permitted,
+        inheritable,
+        ambient,
     })
 }
 

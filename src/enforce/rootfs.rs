@@ -7,8 +7,8 @@
 //! host, and nothing has to be unmounted when the container ends.
 
 use std::collections::{BTreeSet, HashMap};
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -85,14 +85,15 @@ pub fn mount_all(
     let (at_bench, others): (Vec<_>, Vec<_>) = own
         .iter()
         .partition(|m| m.destination.starts_with(WORKBENCH));
+    let top = root()?;
     by_depth(at_bench)
         .into_iter()
-        .try_for_each(|m| mount_one(m, None, &mut masks))?;
+        .try_for_each(|m| mount_one(m, &top, None, &mut masks))?;
     let others = by_depth(others);
     match Scratch::open(plan, disk, image)? {
         None => others
             .into_iter()
-            .try_for_each(|m| mount_one(m, None, &mut masks))?,
+            .try_for_each(|m| mount_one(m, &top, None, &mut masks))?,
         Some(scratch) => {
             let result = scratch
                 .replace_root(plan)
@@ -159,27 +160,31 @@ fn in_order(
     scratch: &Scratch<'_>,
     masks: &mut Masks<'_>,
 ) -> Result<(), EnforceError> {
+    // The root may have been replaced by now, and is not again.
+    let top = root()?;
     let mut mounts = mounts.into_iter().peekable();
     let mut dirs: Vec<&EphemeralMount> = plan.ephemeral.iter().collect();
     dirs.sort_by_key(|d| depth(&d.path));
     for (index, dir) in dirs.into_iter().enumerate() {
         while let Some(mount) = mounts.next_if(|m| depth(&m.destination) <= depth(&dir.path)) {
-            mount_one(mount, Some(scratch), masks)?;
+            mount_one(mount, &top, Some(scratch), masks)?;
         }
         scratch.directory(index, dir)?;
     }
-    mounts.try_for_each(|mount| mount_one(mount, Some(scratch), masks))
+    mounts.try_for_each(|mount| mount_one(mount, &top, Some(scratch), masks))
 }
 
 fn mount_one(
     mount: &OwnMount,
+    root: &OwnedFd,
     scratch: Option<&Scratch<'_>>,
     masks: &mut Masks<'_>,
 ) -> Result<(), EnforceError> {
     match &mount.source {
         OwnSource::Tree { tree, kind, reach } => {
-            make_mount_point(root()?.as_fd(), &mount.destination, *kind)?;
-            attach_at(tree, &mount.destination)?;
+            let at = &mount.destination;
+            let point = make_mount_point(root.as_fd(), at, *kind)?;
+            attach_to(tree, &point, at)?;
             match reach {
                 MountReach::One => Ok(()),
                 MountReach::Below => cover_below(tree, &mount.destination, masks),
@@ -200,15 +205,16 @@ fn mount_one(
                 None => format!("lay the container's own overlay over the volume at {at:?}"),
             };
             let scratch = scratch.ok_or_else(|| EnforceError::step(step())(Errno::NODEV))?;
-            make_mount_point(root()?.as_fd(), at, FileKind::Directory)?;
+            let point = make_mount_point(root.as_fd(), at, FileKind::Directory)?;
             let over = scratch
                 .over(tree, name, (*attributes, kept.as_ref()))
                 .map_err(EnforceError::step(step()))?;
-            attach_at(&over, at)
+            attach_to(&over, &point, at)
         }
         OwnSource::Tmpfs(options) => {
-            make_mount_point(root()?.as_fd(), &mount.destination, FileKind::Directory)?;
-            attach_at(&tmpfs_with(options)?, &mount.destination)
+            let at = &mount.destination;
+            let point = make_mount_point(root.as_fd(), at, FileKind::Directory)?;
+            attach_to(&tmpfs_with(options)?, &point, at)
         }
     }
 }
@@ -241,16 +247,27 @@ fn root() -> Result<OwnedFd, EnforceError> {
     .map_err(EnforceError::step("open the root directory"))
 }
 
-/// Makes sure that a mount point exists below `root`. Follows no symbolic link.
+/// Makes sure that a mount point exists below `root`, and opens it. Follows no symbolic link.
 pub fn make_mount_point(
-    root: std::os::fd::BorrowedFd<'_>,
+    root: BorrowedFd<'_>,
     destination: &Path,
     kind: FileKind,
-) -> Result<(), EnforceError> {
+) -> Result<OwnedFd, EnforceError> {
     let failed = |source: Errno| EnforceError::MountPoint {
         destination: destination.to_owned(),
         source: source.into(),
     };
+    let relative = destination.strip_prefix("/").unwrap_or(destination);
+    // Most are there, and most others are missing alone.
+    if let Some(there) = open_plain(root, relative) {
+        return Ok(there);
+    }
+    let above = relative.parent();
+    if let (Some(above), Some(name)) = (above, relative.file_name())
+        && let Some(above) = open_plain(root, above)
+    {
+        return make_entry(above.as_fd(), Path::new(name), kind).map_err(failed);
+    }
     let mut at = rustix::fs::openat(
         root,
         ".",
@@ -258,30 +275,43 @@ pub fn make_mount_point(
         Mode::empty(),
     )
     .map_err(failed)?;
-    let relative = destination.strip_prefix("/").unwrap_or(destination);
     let mut parts = relative.components().peekable();
     while let Some(part) = parts.next() {
-        let name = Path::new(part.as_os_str());
-        let file = parts.peek().is_none() && kind != FileKind::Directory;
-        let made = if file {
-            let flags =
-                OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            rustix::fs::openat(&at, name, flags, Mode::from_raw_mode(0o644)).map(drop)
-        } else {
-            rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o755))
+        let kind = match parts.peek() {
+            None => kind,
+            Some(_) => FileKind::Directory,
         };
-        let there = open_beneath(&at, name);
-        match (made, there) {
-            (_, Ok(fd)) => at = fd,
-            // The reason why it could not be made, such as a read-only file system, rather than that it is missing.
-            (Err(e), Err(Errno::NOENT)) => return Err(failed(e)),
-            (_, Err(e)) => return Err(failed(e)),
-        }
+        at = make_entry(at.as_fd(), Path::new(part.as_os_str()), kind).map_err(failed)?;
     }
-    Ok(())
+    Ok(at)
 }
 
-fn open_beneath(at: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
+/// Opens what is there, where a path has names alone. Whatever hinders that is told by the steps to it.
+fn open_plain(root: BorrowedFd<'_>, path: &Path) -> Option<OwnedFd> {
+    let plain = |part| matches!(part, Component::Normal(_));
+    let is_plain = path.components().all(plain) && path != Path::new("");
+    is_plain.then(|| open_beneath(root, path).ok()).flatten()
+}
+
+/// Makes a directory, or an empty file, unless something has that name, and opens what has it.
+fn make_entry(at: BorrowedFd<'_>, name: &Path, kind: FileKind) -> Result<OwnedFd, Errno> {
+    let made = match kind {
+        FileKind::Directory => rustix::fs::mkdirat(at, name, Mode::from_raw_mode(0o755)),
+        _ => {
+            let flags =
+                OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            rustix::fs::openat(at, name, flags, Mode::from_raw_mode(0o644)).map(drop)
+        }
+    };
+    match (made, open_beneath(at, name)) {
+        (_, Ok(there)) => Ok(there),
+        // Not made because of a read-only file system, say: that is the reason, not that it is missing.
+        (Err(error), Err(Errno::NOENT)) => Err(error),
+        (_, Err(error)) => Err(error),
+    }
+}
+
+fn open_beneath(at: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::BENEATH;
     rustix::fs::openat2(
         at,
@@ -290,6 +320,11 @@ fn open_beneath(at: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
         Mode::empty(),
         resolve,
     )
+}
+
+/// Attaches a mount at a mount point that was opened when it was made.
+fn attach_to(mount: &OwnedFd, point: &OwnedFd, path: &Path) -> Result<(), EnforceError> {
+    attach(mount, point).map_err(EnforceError::step(format!("mount over {path:?}")))
 }
 
 /// Makes the cgroup file systems read-only if the plan or the engine requests it. libcontainer mounts the controllers

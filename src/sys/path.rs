@@ -5,8 +5,12 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
 use std::fs::Metadata;
 use std::io::{Error, ErrorKind, Result};
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, unlinkat};
+use rustix::io::Errno;
 
 use crate::sys::user_namespace;
 
@@ -57,7 +61,7 @@ pub fn resolve(path: &Path, mut judge: impl FnMut(PathStep<'_>) -> Result<()>) -
         let target = std::fs::read_link(&next)?;
         links += 1;
         if links > MOST_LINKS {
-            return Err(rustix::io::Errno::LOOP.into());
+            return Err(Errno::LOOP.into());
         }
         if target.is_absolute() {
             at = PathBuf::from("/");
@@ -101,6 +105,35 @@ impl RealPaths {
             Err(_) => None,
         }
     }
+}
+
+/// Removes a directory with all in it, and follows no link. std lists each directory before it removes it; most mount points
+/// are empty.
+pub fn remove_tree(at: BorrowedFd<'_>, name: impl rustix::path::Arg + Copy) -> Result<()> {
+    match unlinkat(at, name, AtFlags::REMOVEDIR) {
+        Err(Errno::NOTEMPTY | Errno::EXIST) => {}
+        removed => return Ok(removed?),
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut directory = Dir::new(openat(at, name, flags, Mode::empty())?)?;
+    let entries: Vec<_> = directory.by_ref().collect::<rustix::io::Result<_>>()?;
+    let directory = directory.fd()?;
+    for entry in entries {
+        let name = entry.file_name();
+        if name == c"." || name == c".." {
+            continue;
+        }
+        // Some file systems tell no types.
+        let removed = match entry.file_type() {
+            FileType::Directory => Err(Errno::ISDIR),
+            _ => unlinkat(directory, name, AtFlags::empty()),
+        };
+        match removed {
+            Err(Errno::ISDIR) => remove_tree(directory, name)?,
+            removed => removed?,
+        }
+    }
+    Ok(unlinkat(at, name, AtFlags::REMOVEDIR)?)
 }
 
 fn names(path: &Path) -> VecDeque<OsString> {
@@ -282,5 +315,20 @@ mod tests {
         std::fs::remove_file(dir.join("one")).unwrap();
         assert_eq!(real.of(&dir.join("one")), Some(dir.join("real")));
         std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_tree_is_removed_and_what_its_links_lead_to_is_not() {
+        let dir = base();
+        std::fs::create_dir_all(dir.join("tree/one/two/three")).unwrap();
+        std::fs::create_dir_all(dir.join("kept/below")).unwrap();
+        std::fs::write(dir.join("tree/one/file"), "x").unwrap();
+        symlink("../../kept", dir.join("tree/one/link")).unwrap();
+        remove_tree(rustix::fs::CWD, &dir.join("tree")).unwrap();
+        assert!(!dir.join("tree").exists() && dir.join("kept/below").exists());
+        symlink("kept", dir.join("tree")).unwrap();
+        assert!(remove_tree(rustix::fs::CWD, &dir.join("tree")).is_err());
+        assert!(dir.join("kept/below").exists());
+        remove_tree(rustix::fs::CWD, &dir).unwrap();
     }
 }

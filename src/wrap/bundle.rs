@@ -5,11 +5,13 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use rustix::fs::CWD;
 
 use super::layout::Layout;
 use super::leftovers::{self, Claim, NameMatch};
 use super::person::Person;
 use crate::runtime::unprivileged;
+use crate::sys::path;
 
 /// Where git looks for the system's configuration: GIT_CONFIG_SYSTEM says so, since that depends on how it was built.
 pub const GIT_CONFIG: &str = "/etc/gitconfig";
@@ -59,10 +61,14 @@ impl WrapBundle {
         };
         let root = bundle.dir.join("rootfs");
         make_dir(&root)?;
-        for path in layout.directories() {
-            match layout.home.as_deref().filter(|home| path.starts_with(home)) {
-                Some(home) => make_in_home(&root, home, &path, person)?,
-                None => make_dir(&inside(&root, &path))?,
+        for below in layout.directories() {
+            match layout
+                .home
+                .as_deref()
+                .filter(|home| below.starts_with(home))
+            {
+                Some(home) => make_in_home(&root, home, &below, person)?,
+                None => make_dir(&inside(&root, &below))?,
             }
         }
         let shared = fs::Permissions::from_mode(0o1777);
@@ -89,7 +95,7 @@ impl WrapBundle {
 
 impl Drop for WrapBundle {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.dir) {
+        if let Err(error) = path::remove_tree(CWD, &self.dir) {
             log::warn!("remove {:?}: {error}", self.dir);
         }
     }

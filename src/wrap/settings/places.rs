@@ -1,5 +1,6 @@
 //! SHELL. Where settings are, and that the command does not write them.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -123,6 +124,9 @@ pub fn refuse_written<'a>(
     for home in [Some(home), person.home()].into_iter().flatten() {
         places.extend(OWN.map(|own| home.join(own)));
     }
+    // Most are named several times.
+    let mut seen = BTreeSet::new();
+    places.retain(|place| seen.insert(place.clone()));
     let written: Vec<PathBuf> = written.cloned().collect();
     let mut own = places.clone();
     for path in &places {
