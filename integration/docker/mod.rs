@@ -12,6 +12,7 @@ mod containers;
 mod counted;
 mod demo;
 mod denied;
+mod ends;
 mod files;
 mod first;
 mod honey;

@@ -117,7 +117,7 @@ impl Quotas {
     pub fn take(&mut self, event: Event, now_ms: u64) -> Vec<Event> {
         let class = Class::of(&event);
         // A writer may have counted some itself.
-        let times = event.times();
+        let (times, pid) = (event.times(), event.pid);
         let (form, amounts) = form(event);
         let Some(used) = self.classes.get_mut(&class) else {
             return Vec::new();
@@ -127,7 +127,7 @@ impl Quotas {
             fold.add(times, amounts, now_ms);
             if forgotten {
                 fold.gap_ms = FIRST_MS;
-                return vec![fold.line(&form, now_ms)];
+                return vec![of_process(fold.line(&form, now_ms), pid)];
             }
             let due = fold.due_ms;
             self.is_due(due);
@@ -146,7 +146,7 @@ impl Quotas {
         let mut lines: Vec<Event> = used.make_room(now_ms).into_iter().collect();
         let mut fold = Fold::new(now_ms);
         fold.add(times, amounts, now_ms);
-        lines.push(fold.line(&form, now_ms));
+        lines.push(of_process(fold.line(&form, now_ms), pid));
         used.forms.insert(form, fold);
         lines
     }
@@ -308,6 +308,14 @@ impl ClassUse {
 
 /// Bytes of a connection that were sent and received, where they are known.
 pub type Amounts = (Option<u64>, Option<u64>);
+
+/// A line of one event names its process.
+fn of_process(line: Event, pid: Option<i32>) -> Event {
+    Event {
+        pid: pid.filter(|_| line.count.is_none()),
+        ..line
+    }
+}
 
 /// What an event has in common with those that are folded into one line with it, and its amounts.
 fn form(mut event: Event) -> (Event, Amounts) {

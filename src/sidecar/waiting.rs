@@ -118,7 +118,7 @@ impl<A: FnOnce(&OwnedFd) -> Question> IdleLoop<A> {
             }
             self.log.iter().for_each(IdleLog::flush);
             if ended {
-                self.calls.iter().for_each(Calls::settle);
+                self.calls.iter_mut().for_each(Calls::settle);
                 self.log
                     .iter()
                     .for_each(|log| log.journal.borrow_mut().close());

@@ -333,7 +333,7 @@ pub(super) fn run(
     })?;
     // With it the connections that were open, which are lines of the log.
     drop(runtime);
-    calls.borrow().iter().for_each(Calls::settle);
+    calls.borrow_mut().iter_mut().for_each(Calls::settle);
     wall.close_log();
     Ok(())
 }
