@@ -5,6 +5,7 @@
 
 pub mod allowlist;
 mod attacks;
+mod attempts;
 mod audit;
 mod audited;
 mod clients;

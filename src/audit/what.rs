@@ -30,6 +30,10 @@ pub enum ConnectionKind {
     Unrouted,
     /// Attempts on ports where nothing listens, the container's own among them: the kernel's count alone.
     Unanswered,
+    /// A connection to a port that no rule names, which the kernel reset.
+    Tcp,
+    /// A datagram to a port where nothing listens.
+    Udp,
     /// The socket of the runtime's verbs.
     Control,
 }
