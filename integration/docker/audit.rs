@@ -272,6 +272,8 @@ fn a_log_that_somebody_changed_is_not_believed() {
     agentbox(&["audit", &id]).ok();
     let log = only_run(&id).join("sidecar.jsonl");
     let whole = std::fs::read_to_string(&log).unwrap();
+    // Three denials, and the ends of three execs.
+    assert_eq!(whole.lines().count(), 6, "{whole}");
     let first = whole.lines().next().unwrap().len();
     for (what, text, words) in [
         (
@@ -287,9 +289,9 @@ fn a_log_that_somebody_changed_is_not_believed() {
         (
             "cut behind a line",
             whole[..=first].to_owned(),
-            "line 1: the log ended with line 3",
+            "line 1: the log ended with line 6",
         ),
-        ("emptied", String::new(), "the log ended with line 3"),
+        ("emptied", String::new(), "the log ended with line 6"),
     ] {
         std::fs::write(&log, text).unwrap();
         let said = agentbox(&["audit", &id]);

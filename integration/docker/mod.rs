@@ -5,6 +5,7 @@
 
 pub mod allowlist;
 mod attacks;
+mod attempts;
 mod audit;
 mod audited;
 mod clients;
@@ -12,6 +13,7 @@ mod containers;
 mod counted;
 mod demo;
 mod denied;
+mod ends;
 mod files;
 mod first;
 mod honey;

@@ -15,7 +15,7 @@ pub enum Class {
     Failed,
     /// Connections from outside.
     Inbound,
-    /// What the kernel alone counts of the network.
+    /// What the kernel alone counts of the network, and what it refuses.
     Counts,
     /// Attempts at the sidecar's own socket.
     Control,
@@ -74,7 +74,13 @@ impl Class {
                 _,
                 _,
                 EventDetail::Connection {
-                    via: Some(ConnectionKind::Unrouted | ConnectionKind::Unanswered),
+                    via:
+                        Some(
+                            ConnectionKind::Unrouted
+                            | ConnectionKind::Unanswered
+                            | ConnectionKind::Tcp
+                            | ConnectionKind::Udp,
+                        ),
                     ..
                 },
             ) => Self::Counts,

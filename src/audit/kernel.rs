@@ -71,8 +71,8 @@ pub fn by_address(count: u64, via: ConnectionKind) -> Event {
         ConnectionKind::Unanswered => Event {
             verdict: Verdict::Noted,
             reason: Some(
-                "to an address on a port that no rule names, or to a port of the container itself where nothing listens: the kernel counts \
-                 both together, and tells neither address nor port"
+                "to a port of the container itself where nothing listens, or to an address, too many in a moment for lines of their own: \
+                 the kernel counts both together, and tells neither address nor port"
                     .to_owned(),
             ),
             ..event

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::rate::{Bucket, Rate};
 use super::{Actor, Class, Event, EventDetail, Verdict};
+use crate::policy::closed::is_closed;
 
 /// Bytes of one file in all. The limit above which a write would kill the sidecar is higher.
 pub const MOST_BYTES: u64 = 4 << 20;
@@ -33,6 +34,8 @@ const MOST_FORMS: usize = 96;
 const MOST_HOSTS: usize = 128;
 /// Names of system calls whose first denial has its line at once, whatever else there is; more than are ever denied.
 const MOST_CALLS: usize = 512;
+/// The same of places where clouds serve credentials.
+const MOST_CLOSED: usize = 64;
 /// From an event to the first line that counts those like it, and the longest time between two.
 const FIRST_MS: u64 = 2_000;
 const LONGEST_MS: u64 = 3_600_000;
@@ -57,8 +60,8 @@ struct ClassUse {
     bucket: Bucket,
     hosts: BTreeMap<String, Bucket>,
     forms: BTreeMap<Event, Fold>,
-    /// System calls that had a line.
-    calls: BTreeSet<String>,
+    /// System calls, or places where clouds serve credentials, that had a line.
+    firsts: BTreeSet<String>,
     bytes: u64,
     /// Events without a line that no line has counted yet.
     left_out: u64,
@@ -85,7 +88,7 @@ impl Default for Quotas {
             bucket: Bucket::full(OF_CLASS, 0),
             hosts: BTreeMap::new(),
             forms: BTreeMap::new(),
-            calls: BTreeSet::new(),
+            firsts: BTreeSet::new(),
             bytes: 0,
             left_out: 0,
             counts_gap_ms: FIRST_MS,
@@ -117,7 +120,7 @@ impl Quotas {
     pub fn take(&mut self, event: Event, now_ms: u64) -> Vec<Event> {
         let class = Class::of(&event);
         // A writer may have counted some itself.
-        let times = event.times();
+        let (times, pid) = (event.times(), event.pid);
         let (form, amounts) = form(event);
         let Some(used) = self.classes.get_mut(&class) else {
             return Vec::new();
@@ -127,7 +130,7 @@ impl Quotas {
             fold.add(times, amounts, now_ms);
             if forgotten {
                 fold.gap_ms = FIRST_MS;
-                return vec![fold.line(&form, now_ms)];
+                return vec![of_process(fold.line(&form, now_ms), pid)];
             }
             let due = fold.due_ms;
             self.is_due(due);
@@ -146,7 +149,7 @@ impl Quotas {
         let mut lines: Vec<Event> = used.make_room(now_ms).into_iter().collect();
         let mut fold = Fold::new(now_ms);
         fold.add(times, amounts, now_ms);
-        lines.push(fold.line(&form, now_ms));
+        lines.push(of_process(fold.line(&form, now_ms), pid));
         used.forms.insert(form, fold);
         lines
     }
@@ -242,10 +245,17 @@ impl Quotas {
 impl ClassUse {
     /// Whether a form may have its first line now.
     fn may_be_new(&mut self, form: &Event, now_ms: u64) -> bool {
-        // A hundred harmless calls in a moment must not hide the one that matters.
-        if let EventDetail::Syscall { name, .. } = &form.what
-            && self.calls.len() < MOST_CALLS
-            && self.calls.insert(name.clone())
+        // A hundred harmless calls in a moment must not hide the one that matters, nor a scan the attempt at credentials.
+        let first = match &form.what {
+            EventDetail::Syscall { name, .. } => Some((name.clone(), MOST_CALLS)),
+            EventDetail::Connection { host, .. } if is_of_clouds(host) => {
+                Some((host.clone(), MOST_CLOSED))
+            }
+            _ => None,
+        };
+        if let Some((first, most)) = first
+            && self.firsts.len() < most
+            && self.firsts.insert(first)
         {
             return true;
         }
@@ -308,6 +318,19 @@ impl ClassUse {
 
 /// Bytes of a connection that were sent and received, where they are known.
 pub type Amounts = (Option<u64>, Option<u64>);
+
+/// Whether this is an address at which clouds serve credentials.
+fn is_of_clouds(host: &str) -> bool {
+    host.parse().is_ok_and(is_closed)
+}
+
+/// A line of one event names its process.
+fn of_process(line: Event, pid: Option<i32>) -> Event {
+    Event {
+        pid: pid.filter(|_| line.count.is_none()),
+        ..line
+    }
+}
 
 /// What an event has in common with those that are folded into one line with it, and its amounts.
 fn form(mut event: Event) -> (Event, Amounts) {

@@ -30,6 +30,10 @@ pub enum ConnectionKind {
     Unrouted,
     /// Attempts on ports where nothing listens, the container's own among them: the kernel's count alone.
     Unanswered,
+    /// A connection to a port that no rule names, which the kernel reset.
+    Tcp,
+    /// A datagram to a port where nothing listens.
+    Udp,
     /// The socket of the runtime's verbs.
     Control,
 }
@@ -167,7 +171,7 @@ pub enum EventDetail {
     Container {
         /// What became of it.
         state: LifeState,
-        /// The exit status, as a shell's: 128 + n for signal n. Known where agentbox waited for the container itself.
+        /// The exit status, as a shell's: 128 + n for signal n. Not known under an engine before Linux 6.15.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit: Option<i32>,
         /// The signal that was sent.
@@ -200,7 +204,7 @@ pub enum EventDetail {
         uid: u32,
         /// Group id in the container.
         gid: u32,
-        /// The exit status, as a shell's. Known where `exec` waited for the process.
+        /// The exit status, as a shell's. Not known under an engine before Linux 6.15.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit: Option<i32>,
     },
@@ -371,27 +375,12 @@ impl EventDetail {
     }
 
     /// A process with arguments that are plain, and what was cut of them.
-    fn with_plain_arguments(self) -> Self {
-        match self {
-            Self::Process {
-                state,
-                arguments,
-                cut,
-                uid,
-                gid,
-                exit,
-            } if cut.is_empty() => {
-                let (arguments, cut) = plain_arguments(arguments);
-                Self::Process {
-                    state,
-                    arguments,
-                    cut,
-                    uid,
-                    gid,
-                    exit,
-                }
-            }
-            other => other,
+    fn with_plain_arguments(mut self) -> Self {
+        if let Self::Process { arguments, cut, .. } = &mut self
+            && cut.is_empty()
+        {
+            (*arguments, *cut) = plain_arguments(std::mem::take(arguments));
         }
+        self
     }
 }

@@ -24,6 +24,7 @@ pub fn what(what: &EventDetail) -> String {
             Some(ConnectionKind::Unanswered) => {
                 "attempts on ports where nothing listens".to_owned()
             }
+            Some(ConnectionKind::Udp) => format!("{} by UDP", endpoint(host, *port)),
             _ => endpoint(host, *port),
         },
         EventDetail::Name { host, .. } => format!("name {host}"),

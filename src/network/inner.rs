@@ -70,6 +70,8 @@ pub struct InnerNamespace {
     pub families: Families,
     /// Its /proc/PID/net/snmp, and snmp6 with IPv6; empty if /proc has none.
     pub counters: Vec<OwnedFd>,
+    /// Sockets that hear of attempts which the kernel refuses there, where each address is local ([`super::refused`]).
+    pub taps: Vec<OwnedFd>,
 }
 
 /// Moves the calling thread into the sandbox's network namespace, and checks that it is there.
@@ -149,7 +151,7 @@ pub(super) fn make(config: &InnerConfig<'_>) -> Result<InnerNamespace, NetworkEr
     }
     netns::unshare_net().map_err(NetworkError::step("unshare the network"))?;
     let families = families(procfs.as_fd())?;
-    configure_loopback(*mode, families)?;
+    let lo = configure_loopback(*mode, families)?;
     // After the addresses: engines set `net.ipv6.conf.all.disable_ipv6=1`.
     for sysctl in sysctls.iter().filter(|sysctl| !sysctl.is_fixed()) {
         sysctl.apply(procfs.as_fd())?;
@@ -173,6 +175,10 @@ pub(super) fn make(config: &InnerConfig<'_>) -> Result<InnerNamespace, NetworkEr
     let dialers = super::listeners::dialers(*dialers, families)
         .map_err(NetworkError::step("make sockets to dial with"))?;
     let counters = counters(procfs.as_fd(), families);
+    let taps = match mode {
+        InnerMode::Loopback => Vec::new(),
+        InnerMode::AnyIp => super::refused::taps(lo, families),
+    };
     let netns = netns::current().map_err(NetworkError::step("open the namespace"))?;
     verify_loopback_only()?;
     Ok(InnerNamespace {
@@ -183,6 +189,7 @@ pub(super) fn make(config: &InnerConfig<'_>) -> Result<InnerNamespace, NetworkEr
         dialers,
         families,
         counters,
+        taps,
     })
 }
 
@@ -229,7 +236,8 @@ fn families(procfs: BorrowedFd<'_>) -> Result<Families, NetworkError> {
     }
 }
 
-fn configure_loopback(mode: InnerMode, families: Families) -> Result<(), NetworkError> {
+/// Returns the number of `lo`.
+fn configure_loopback(mode: InnerMode, families: Families) -> Result<u32, NetworkError> {
     let mut route = RouteSocket::open().map_err(NetworkError::step("open a routing socket"))?;
     let links = route
         .links()
@@ -241,7 +249,7 @@ fn configure_loopback(mode: InnerMode, families: Families) -> Result<(), Network
         .set_up(lo.index)
         .map_err(NetworkError::step("set lo up"))?;
     match mode {
-        InnerMode::Loopback => return Ok(()),
+        InnerMode::Loopback => return Ok(lo.index),
         InnerMode::AnyIp => {}
     }
     // With the wall all traffic of the workload crosses this link once more; larger packets make that cheaper. A kernel
@@ -259,7 +267,7 @@ fn configure_loopback(mode: InnerMode, families: Families) -> Result<(), Network
             .add_local_default(lo.index, source)
             .map_err(NetworkError::step("add the local default route"))?;
     }
-    Ok(())
+    Ok(lo.index)
 }
 
 /// A new, unmounted instance of a file system, opened at its root.

@@ -92,13 +92,15 @@ impl Drop for Maker {
 fn work(config: &InnerConfig<'_>, socket: BorrowedFd<'_>) -> i32 {
     let sent = match inner::make(config) {
         Ok(made) => {
-            let mut answer = [MADE; 11];
+            let mut answer = [MADE; 12];
             answer[1..9].copy_from_slice(&made.cookie.to_ne_bytes());
             answer[9] = u8::from(made.families.has_v6());
             answer[10] = u8::from(!made.counters.is_empty());
+            answer[11] = u8::from(!made.taps.is_empty());
             let listeners = made.listeners.map(Listeners::into_fds).unwrap_or_default();
             let mut fds = vec![made.netns.as_fd(), made.sysfs.as_fd()];
-            let more = listeners.iter().chain(&made.dialers).chain(&made.counters);
+            let more = listeners.iter().chain(&made.dialers);
+            let more = more.chain(&made.counters).chain(&made.taps);
             fds.extend(more.map(AsFd::as_fd));
             socket::send(socket, &answer, &fds)
         }
@@ -136,7 +138,7 @@ fn decode(
     };
     match answer.split_first() {
         Some((&MADE, rest)) => {
-            let whole = <[u8; 10]>::try_from(rest).map_err(|_| not_made("a malformed answer"))?;
+            let whole = <[u8; 11]>::try_from(rest).map_err(|_| not_made("a malformed answer"))?;
             let (cookie, words) = whole.split_at(8);
             let cookie = cookie
                 .try_into()
@@ -147,17 +149,18 @@ fn decode(
                 return Err(missing());
             };
             let families = match words {
-                [1, _] => Families::Both,
+                [1, ..] => Families::Both,
                 _ => Families::V4,
             };
-            let counters = match words {
-                [_, 1] => families.count(),
+            // One for each family, or none.
+            let [counters, taps] = [1, 2].map(|at| match words.get(at) {
+                Some(1) => families.count(),
                 _ => 0,
-            };
+            });
             // A missing listener would be a port without an answer.
             let listeners = listen.map_or(0, ListenPorts::descriptors);
             let dialers = dialers * families.count();
-            if fds.len() != listeners + dialers + counters {
+            if fds.len() != listeners + dialers + counters + taps {
                 return Err(missing());
             }
             let listeners = match listen {
@@ -174,7 +177,8 @@ fn decode(
                 listeners,
                 dialers: fds.by_ref().take(dialers).collect(),
                 families,
-                counters: fds.collect(),
+                counters: fds.by_ref().take(counters).collect(),
+                taps: fds.collect(),
             })
         }
         Some((&REFUSED, reason)) => Err(not_made(&String::from_utf8_lossy(reason))),
@@ -194,8 +198,9 @@ mod tests {
 
     #[test]
     fn accepts_only_a_complete_answer() {
-        let whole = [&[MADE][..], &7_u64.to_ne_bytes(), &[1, 0]].concat();
-        let counting = [&[MADE][..], &7_u64.to_ne_bytes(), &[1, 1]].concat();
+        let whole = [&[MADE][..], &7_u64.to_ne_bytes(), &[1, 0, 0]].concat();
+        let counting = [&[MADE][..], &7_u64.to_ne_bytes(), &[1, 1, 0]].concat();
+        let hearing = [&[MADE][..], &7_u64.to_ne_bytes(), &[1, 1, 1]].concat();
         let fds = |count: usize| (0..count).map(|_| fd()).collect::<Vec<_>>();
         let made = decode(&whole, fds(2), None, 0).unwrap();
         assert!(made.cookie == 7 && made.families.has_v6() && made.listeners.is_none());
@@ -215,8 +220,11 @@ mod tests {
         assert!(made.listeners.is_none() && made.dialers.len() == 2);
         let made = decode(&counting, fds(6), None, 1).unwrap();
         assert_eq!((made.dialers.len(), made.counters.len()), (2, 2));
+        let made = decode(&hearing, fds(6), None, 0).unwrap();
+        assert_eq!((made.counters.len(), made.taps.len()), (2, 2));
         for (bytes, count, listen) in [
             (&counting[..], 3, None),
+            (&hearing, 5, None),
             (&whole[..], 1, None),
             (&whole, 3, None),
             (&whole, 5, Some(&one)),

@@ -11,6 +11,7 @@ mod fallback;
 pub mod inner;
 mod listeners;
 mod maker;
+pub mod refused;
 mod resets;
 pub mod sysctl;
 

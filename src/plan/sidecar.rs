@@ -4,6 +4,8 @@ use super::SidecarLimits;
 use super::network::{LISTENERS, UNDECIDED};
 use crate::policy::{Network, NetworkMode, TlsWay, Upstream};
 
+/// A listener of denied calls for each process of `exec`, and its pidfd.
+const EXECS: u64 = 2 * LISTENERS as u64;
 /// What a connection keeps, in the sidecar and in the kernel.
 const CONNECTION_BYTES: u64 = 32 << 10;
 /// The same through a proxy that speaks TLS, and by TLS to a host of requests: a buffer of 16 KiB each way, what rustls may not have sent yet (64 KiB) and has
@@ -20,7 +22,7 @@ pub fn sidecar(network: &Network, upstream: Option<&Upstream>) -> SidecarLimits 
         memory_bytes: 64 << 20,
         pids: 16,
         cpu_percent: 50,
-        files: 1024 + LISTENERS as u64,
+        files: 1024 + EXECS,
     };
     let inbound = network.inbound.iter().any(|item| item.port().is_some());
     match network.mode {
@@ -49,9 +51,9 @@ pub fn sidecar(network: &Network, upstream: Option<&Upstream>) -> SidecarLimits 
                 memory_bytes: waits.memory_bytes + held + connections * each,
                 cpu_percent: 100,
                 // Two for each connection, and those whose wish is not known yet; listeners, the resolver, a timer for a few long streams,
-                // and the listeners of denied calls.
+                // and what processes of `exec` take.
                 files: (2 + of_requests) * (connections + UNDECIDED)
-                    + LISTENERS as u64
+                    + EXECS
                     + 512
                     + if inbound { 512 } else { 0 },
                 ..waits

@@ -109,6 +109,7 @@ pub(super) struct ReceivedFds {
     outside: Option<OwnedFd>,
     listeners: Vec<OwnedFd>,
     dialers: Vec<OwnedFd>,
+    taps: Vec<OwnedFd>,
 }
 
 /// Something that belongs to an attachment and has not come.
@@ -146,6 +147,7 @@ impl ReceivedFds {
                 FdTag::Outside => all.outside = Some(fd),
                 FdTag::Listener => all.listeners.push(fd),
                 FdTag::Dialer => all.dialers.push(fd),
+                FdTag::Tap => all.taps.push(fd),
             }
         }
         // Who serves connections serves those of a namespace that it was given.
@@ -245,6 +247,7 @@ impl ReceivedFds {
             callers,
             listeners,
             dialers: std::mem::take(dialers),
+            taps: std::mem::take(&mut self.taps),
             journal: self.journal.take().ok_or_else(missing)?,
             inside,
             outside: self.outside.take(),

@@ -59,4 +59,6 @@ pub(super) enum FdTag {
     Listener,
     /// A socket of the inner namespace to dial with.
     Dialer,
+    /// One that hears of attempts which the kernel refuses there ([`crate::network::refused`]).
+    Tap,
 }

@@ -71,6 +71,25 @@ impl CountKind {
     }
 }
 
+/// Attempts of which the kernel's answers were heard, each with a line or in the count of one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct HeardAttempts {
+    /// Connections, and datagrams of IPv4.
+    pub unanswered: u64,
+    /// Datagrams of IPv6.
+    pub unanswered_v6: u64,
+}
+
+impl HeardAttempts {
+    fn of(self, kind: CountKind) -> u64 {
+        match kind {
+            CountKind::Unanswered => self.unanswered,
+            CountKind::UnansweredV6 => self.unanswered_v6,
+            CountKind::Unrouted | CountKind::UnroutedV6 | CountKind::Limit(..) => 0,
+        }
+    }
+}
+
 /// A counter of the kernel's, with its open files.
 #[derive(Debug)]
 pub struct KernelCount {
@@ -142,38 +161,59 @@ impl KernelCounts {
         }
     }
 
-    /// The events that are to be written, if it is time to look.
-    pub fn look(&mut self, now: Instant) -> Vec<Event> {
+    /// The events that are to be written, if it is time to look. `hear` says what was heard up to then, after the kernel's numbers are
+    /// read: an attempt that comes in between is not told twice.
+    pub fn look(&mut self, now: Instant, hear: impl FnOnce() -> HeardAttempts) -> Vec<Event> {
         if now < self.next_look {
             return Vec::new();
         }
         self.delay = (self.delay * 2).min(MOST_DELAY);
         self.next_look = now + self.delay;
-        self.all
-            .iter_mut()
-            .filter_map(|counter| counter.look(now))
-            .collect()
+        let due = |counter: &Counter| counter.next_line.is_none_or(|next| next <= now);
+        self.tell(due, hear, |counter| {
+            counter.next_line = Some(now + counter.gap);
+            counter.gap = (counter.gap * 2).min(MOST_GAP);
+        })
     }
 
     /// What no line has said yet: the container has ended.
-    pub fn rest(&mut self) -> Vec<Event> {
-        self.all.iter_mut().filter_map(Counter::tell).collect()
+    pub fn rest(&mut self, hear: impl FnOnce() -> HeardAttempts) -> Vec<Event> {
+        self.tell(|_| true, hear, |_| ())
+    }
+
+    fn tell(
+        &mut self,
+        is_due: impl Fn(&Counter) -> bool,
+        hear: impl FnOnce() -> HeardAttempts,
+        told: impl Fn(&mut Counter),
+    ) -> Vec<Event> {
+        let counts: Vec<Option<u64>> = self
+            .all
+            .iter()
+            .map(|counter| is_due(counter).then(|| counter.count()).flatten())
+            .collect();
+        let heard = hear();
+        let mut events = Vec::new();
+        for (counter, count) in self.all.iter_mut().zip(counts) {
+            let event = count.and_then(|count| counter.tell(count, heard.of(counter.of)));
+            if let Some(event) = event {
+                told(counter);
+                events.push(event);
+            }
+        }
+        events
     }
 }
 
 impl Counter {
-    fn look(&mut self, now: Instant) -> Option<Event> {
-        if self.next_line.is_some_and(|next| now < next) {
-            return None;
-        }
-        let event = self.tell()?;
-        self.next_line = Some(now + self.gap);
-        self.gap = (self.gap * 2).min(MOST_GAP);
-        Some(event)
+    /// As the kernel has it.
+    fn count(&self) -> Option<u64> {
+        self.of.read(&read(self.files.first()?)?)
     }
 
-    fn tell(&mut self) -> Option<Event> {
-        let count = self.of.read(&read(self.files.first()?)?)?;
+    /// `heard` of them have lines of their own.
+    fn tell(&mut self, count: u64, heard: u64) -> Option<Event> {
+        let count = count.saturating_sub(heard);
         let grown = count.saturating_sub(self.told);
         let excused = grown.min(self.excused);
         let new = grown - excused;
@@ -245,18 +285,43 @@ mod tests {
         format!("Ip: Forwarding OutNoRoutes\nIp: 2 {count}\n")
     }
 
+    fn nothing() -> HeardAttempts {
+        HeardAttempts::default()
+    }
+
+    #[test]
+    fn what_has_a_line_is_not_counted_again() {
+        let tcp = |count| format!("Tcp: AttemptFails\nTcp: {count}\nUdp: NoPorts\nUdp: 0\n");
+        let source = file(&tcp(0));
+        let start = Instant::now();
+        let mut counts = KernelCounts::new(vec![count(CountKind::Unanswered, &[&source])], start);
+        let heard = |unanswered| {
+            move || HeardAttempts {
+                unanswered,
+                ..HeardAttempts::default()
+            }
+        };
+        set(&source, &tcp(5));
+        // One more was heard than the kernel had counted when it was asked.
+        assert_eq!(counts.look(counts.next_look().unwrap(), heard(6)), []);
+        set(&source, &tcp(9));
+        let told = counts.look(counts.next_look().unwrap(), heard(7));
+        assert_eq!(told.iter().map(Event::times).sum::<u64>(), 2);
+        assert_eq!(counts.rest(heard(7)), []);
+    }
+
     /// Finding 2 of the reading for honesty: an attempt by address left no line.
     #[test]
     fn attempts_by_address_are_told_soon_and_all_of_them_in_the_end() {
         let source = file(&snmp(0));
         let mut now = Instant::now();
         let mut counts = KernelCounts::new(vec![count(CountKind::Unrouted, &[&source])], now);
-        assert_eq!(counts.look(now + FIRST), []);
+        assert_eq!(counts.look(now + FIRST, nothing), []);
         let (mut told, mut lines) = (0, 0);
         for n in 1..=2_000 {
             set(&source, &snmp(n * 3));
             now = counts.next_look().unwrap();
-            for event in counts.look(now) {
+            for event in counts.look(now, nothing) {
                 assert_eq!(event.cause.as_deref(), Some("by-address"));
                 (told, lines) = (told + event.times(), lines + 1);
             }
@@ -267,9 +332,9 @@ mod tests {
         }
         // Half a minute each: some seventeen hours.
         assert!((10..40).contains(&lines), "{lines}");
-        told += counts.rest().iter().map(Event::times).sum::<u64>();
+        told += counts.rest(nothing).iter().map(Event::times).sum::<u64>();
         assert_eq!(told, 6_000);
-        assert_eq!(counts.rest(), []);
+        assert_eq!(counts.rest(nothing), []);
     }
 
     #[test]
@@ -279,21 +344,21 @@ mod tests {
         let mut counts = KernelCounts::new(vec![count(CountKind::Unrouted, &[&source])], start);
         counts.excuse(1);
         set(&source, &snmp(1));
-        assert_eq!(counts.look(counts.next_look().unwrap()), []);
+        assert_eq!(counts.look(counts.next_look().unwrap(), nothing), []);
         // The second one of verify's, and three of the container's.
         set(&source, &snmp(5));
-        let told = counts.look(counts.next_look().unwrap());
+        let told = counts.look(counts.next_look().unwrap(), nothing);
         assert_eq!(told.iter().map(Event::times).sum::<u64>(), 3);
         set(&source, &snmp(6));
-        let rest: u64 = counts.rest().iter().map(Event::times).sum();
+        let rest: u64 = counts.rest(nothing).iter().map(Event::times).sum();
         assert_eq!(rest, 1);
         // One that was killed before it tried excuses nothing for long.
         counts.excuse(5);
         for _ in 0..2 {
-            assert_eq!(counts.look(counts.next_look().unwrap()), []);
+            assert_eq!(counts.look(counts.next_look().unwrap(), nothing), []);
         }
         set(&source, &snmp(8));
-        let told: u64 = counts.rest().iter().map(Event::times).sum();
+        let told: u64 = counts.rest(nothing).iter().map(Event::times).sum();
         assert_eq!(told, 2);
     }
 
@@ -304,11 +369,11 @@ mod tests {
         let of = CountKind::Limit(CountedLimit::Pids, Some(64));
         let start = Instant::now();
         let mut counts = KernelCounts::new(vec![count(of, &[&events, &limit])], start);
-        assert_eq!(counts.look(start + FIRST), []);
+        assert_eq!(counts.look(start + FIRST, nothing), []);
         set(&events, "max 17\n");
-        let told = counts.look(counts.next_look().unwrap());
+        let told = counts.look(counts.next_look().unwrap(), nothing);
         assert_eq!(told, [CountedLimit::Pids.reached(17, Some(64), Some(64))]);
-        assert_eq!(counts.rest(), []);
+        assert_eq!(counts.rest(nothing), []);
     }
 
     #[test]
@@ -317,6 +382,6 @@ mod tests {
         assert_eq!(KernelCounts::new(Vec::new(), now).next_look(), None);
         let empty = file("");
         let mut counts = KernelCounts::new(vec![count(CountKind::UnroutedV6, &[&empty])], now);
-        assert_eq!(counts.look(now + MOST_GAP), []);
+        assert_eq!(counts.look(now + MOST_GAP, nothing), []);
     }
 }

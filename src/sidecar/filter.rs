@@ -177,12 +177,15 @@ fn assemble(rules: BTreeMap<i64, Vec<SeccompRule>>) -> Result<BpfProgram, Backen
 
 /// The numbers of the warden's descriptors: 0 is its line to the sidecar, 1 the sidecar.
 const WARDEN_SIDECAR: libc::c_int = 1;
+/// By which it hears that the sidecar's state has changed.
+const WARDEN_SIGNALS: libc::c_int = 2;
 /// And that for init, which comes next.
-pub(super) const WARDEN_INIT: libc::c_int = 2;
+pub(super) const WARDEN_INIT: libc::c_int = 3;
 /// And for its log.
-const WARDEN_JOURNAL: libc::c_int = 3;
+const WARDEN_JOURNAL: libc::c_int = 4;
 
-/// The warden's: hear what it watches over, wait, kill these two processes, ask how init ended, write a line, leave.
+/// The warden's: hear what it watches over, wait, kill these two processes, ask how a process has ended of which it has a pidfd,
+/// write a line, leave.
 pub(super) fn of_warden() -> Result<BpfProgram, BackendError> {
     let plain = [
         #[cfg(target_arch = "x86_64")]
@@ -202,11 +205,9 @@ pub(super) fn of_warden() -> Result<BpfProgram, BackendError> {
     let kill = |target| SeccompRule::new(vec![is(0, target)?, is(1, libc::SIGKILL)?]);
     let kills = vec![kill(WARDEN_SIDECAR)?, kill(WARDEN_INIT)?];
     rules.insert(libc::SYS_pidfd_send_signal, kills);
-    let asks = vec![
-        is(0, WARDEN_INIT)?,
-        condition(1, SeccompCmpOp::Eq, pidfd::GET_INFO)?,
-    ];
-    rules.insert(libc::SYS_ioctl, vec![SeccompRule::new(asks)?]);
+    let asks = rule(1, SeccompCmpOp::Eq, pidfd::GET_INFO)?;
+    rules.insert(libc::SYS_ioctl, vec![asks]);
+    rules.insert(libc::SYS_read, vec![equal(0, WARDEN_SIGNALS)?]);
     rules.insert(libc::SYS_write, vec![equal(0, WARDEN_JOURNAL)?]);
     rules.insert(libc::SYS_fcntl, vec![equal(1, libc::F_GETFD)?]);
     rules.insert(libc::SYS_prctl, vec![equal(0, libc::PR_GET_SECCOMP)?]);

@@ -98,7 +98,10 @@ fn live(
     match became {
         Ok((served, ready)) => {
             bootstrap.reply(&ready)?;
-            drop((bootstrap, warden));
+            drop(bootstrap);
+            if let (Some(calls), Some(warden)) = (&served.calls, warden) {
+                calls.ask(warden);
+            }
             serve(served, handover)
         }
         Err(error) => Err(bootstrap.give_up(error)),

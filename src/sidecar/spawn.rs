@@ -200,6 +200,7 @@ fn tagged(attach: AttachRequest<'_>) -> Vec<(FdTag, OwnedFd)> {
             let listeners = inner.listeners.map(Listeners::into_fds).unwrap_or_default();
             all.extend(listeners.into_iter().map(|fd| (FdTag::Listener, fd)));
             all.extend(inner.dialers.into_iter().map(|fd| (FdTag::Dialer, fd)));
+            all.extend(inner.taps.into_iter().map(|fd| (FdTag::Tap, fd)));
         }
     }
     all.extend(shown.map(|(shows, file)| (FdTag::Denials(shows), file)));

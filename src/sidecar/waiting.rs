@@ -11,7 +11,7 @@ use crate::audit::Event;
 use crate::sidecar::SidecarError;
 use crate::sidecar::attach::OwnLog;
 use crate::sidecar::calls::Calls;
-use crate::sidecar::counts::KernelCounts;
+use crate::sidecar::counts::{HeardAttempts, KernelCounts};
 use crate::sidecar::journal::Journal;
 use crate::sidecar::program::expect_listener;
 use crate::sidecar::protocol::Question;
@@ -111,14 +111,14 @@ impl<A: FnOnce(&OwnedFd) -> Question> IdleLoop<A> {
             }
             if let Some(log) = &self.log {
                 let events = match ended {
-                    true => self.counts.rest(),
-                    false => self.counts.look(Instant::now()),
+                    true => self.counts.rest(HeardAttempts::default),
+                    false => self.counts.look(Instant::now(), HeardAttempts::default),
                 };
                 events.into_iter().for_each(|event| log.write(event));
             }
             self.log.iter().for_each(IdleLog::flush);
             if ended {
-                self.calls.iter().for_each(Calls::settle);
+                self.calls.iter_mut().for_each(Calls::settle);
                 self.log
                     .iter()
                     .for_each(|log| log.journal.borrow_mut().close());

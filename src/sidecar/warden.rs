@@ -9,11 +9,12 @@
 //! the sidecar has its own.
 //!
 //! It is a fork of the sidecar's program, made before that has read anything of the container, so that both share
-//! their memory. It hears nothing from the container, holds one right (CAP_KILL) and three descriptors (the pidfds of the sidecar
-//! and of init, its log), and its filter lets it send SIGKILL by these pidfds and to nobody else.
+//! their memory. It hears nothing from the container, holds one right (CAP_KILL) and five descriptors (the pidfds of the sidecar
+//! and of init, a signalfd, its line to the sidecar, its log), and its filter lets it send SIGKILL by these pidfds and to nobody else.
 //!
 //! It also writes down with which status the container's first process ended, which the kernel tells the holder of a pidfd in
-//! an outer pid namespace: under an engine, nobody of agentbox waits for that process.
+//! an outer pid namespace: under an engine, nobody of agentbox waits for that process. The sidecar, which is in a pid namespace of its
+//! own, asks it the same of processes of `exec`: it sends a pidfd, and gets a status back.
 //!
 //! Without it
 //! everything goes on as it is, and a sidecar that dies then leaves its container running without a network.
@@ -22,6 +23,8 @@ use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use nix::sys::signal::{SigSet, Signal as SignalNumber};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus};
 use rustix::thread::{CapabilitySet, CapabilitySets};
@@ -41,17 +44,32 @@ const NAME: &std::ffi::CStr = c"agentbox-warden";
 const CONFINED_WITHIN: Duration = Duration::from_secs(10);
 /// A message of the warden: this and the sidecar's number, or why there is no warden.
 const READY: u8 = b'+';
-/// The sidecar's only message: this, and the lines of [`WardensLog`] where there is a log.
+/// The sidecar's first message: this, and the lines of [`WardensLog`] where there is a log.
 const ENTRUST: u8 = b'w';
+/// Its others: this, and the pidfd of a process that has ended. The answer is this, and the status if the kernel keeps it.
+const ASK: u8 = b'?';
+/// How long the sidecar waits for the answer, which takes microseconds. It serves nobody meanwhile.
+const ANSWERED_WITHIN: Duration = Duration::from_millis(500);
 /// The longest such message: two lines of ten texts of 256 characters, each of at most twelve bytes.
 const LONGEST_MESSAGE: usize = 64 << 10;
 /// An engine reaps the process at once; `delete` ends a warden that still waits.
 const REAPED_WITHIN: Duration = Duration::from_secs(60);
+/// `struct signalfd_siginfo` (signalfd(2)).
+const SIGNAL_BYTES: usize = 128;
 /// The longest reason.
 const MOST: usize = 512;
 
-/// The sidecar's line to its warden, until it is ready.
+/// The sidecar's line to its warden.
+#[derive(Debug)]
 pub(super) struct WardenLine(OwnedFd);
+
+/// What the warden holds from the beginning: descriptors 0, 1 and 2.
+struct WardenFds {
+    line: OwnedFd,
+    sidecar: OwnedFd,
+    /// SIGCHLD: the sidecar was stopped, or has ended.
+    signals: OwnedFd,
+}
 
 /// What the warden may write down: one of two lines.
 pub(super) struct WardensLog {
@@ -95,33 +113,46 @@ pub(super) fn stand_over(
     };
     let pidfd = rustix::process::pidfd_open(sidecar, PidfdFlags::empty())
         .map_err(SidecarError::step("open the sidecar's pidfd"))?;
+    let signals = child_signals().map_err(SidecarError::step("make a signalfd"))?;
     let exits = ExitStatusSupport::of_kernel();
-    let confined = confine(identity, code, account, &filter, [line, pidfd]);
+    let confined = confine(identity, code, account, &filter, [line, pidfd, signals]);
     process::end(match confined {
-        Ok([line, pidfd]) => watch(sidecar.as_raw_pid(), line, &pidfd, exits),
+        Ok(held) => watch(sidecar.as_raw_pid(), held, exits),
         Err(()) => 1,
     })
 }
 
-/// Gives away all but the one right. Returns the only two descriptors that are left: the line, and the sidecar's pidfd.
+/// All signals are blocked, so that none of them is lost.
+fn child_signals() -> nix::Result<OwnedFd> {
+    let mut child = SigSet::empty();
+    child.add(SignalNumber::SIGCHLD);
+    let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+    let signals = SignalFd::with_flags(&child, flags)?;
+    signals
+        .as_fd()
+        .try_clone_to_owned()
+        .map_err(|_| nix::errno::Errno::EMFILE)
+}
+
+/// Gives away all but the one right. Returns the only descriptors that are left.
 fn confine(
     identity: Identity,
     code: &Code,
     account: Account,
     filter: &seccompiler::BpfProgram,
-    [line, pidfd]: [OwnedFd; 2],
-) -> Result<[OwnedFd; 2], ()> {
+    [line, pidfd, signals]: [OwnedFd; 3],
+) -> Result<WardenFds, ()> {
     let bare = give_away(identity, &account);
     drop(account);
     if let Err(error) = &bare {
         tell(line.as_fd(), &crate::network::with_causes(error));
     }
     bare.map_err(drop)?;
-    process::keep_only([line.as_fd(), pidfd.as_fd()]).map_err(drop)?;
+    process::keep_only([line.as_fd(), pidfd.as_fd(), signals.as_fd()]).map_err(drop)?;
     // Closed with all others.
-    std::mem::forget((line, pidfd));
-    let kept = [0, 1].map(socket::take_inherited);
-    let [Ok(line), Ok(pidfd)] = kept else {
+    std::mem::forget((line, pidfd, signals));
+    let kept = [0, 1, 2].map(socket::take_inherited);
+    let [Ok(line), Ok(sidecar), Ok(signals)] = kept else {
         return Err(());
     };
     let sealed = code
@@ -135,7 +166,11 @@ fn confine(
         tell(line.as_fd(), &crate::network::with_causes(error));
     }
     sealed.map_err(drop)?;
-    Ok([line, pidfd])
+    Ok(WardenFds {
+        line,
+        sidecar,
+        signals,
+    })
 }
 
 fn give_away(identity: Identity, account: &Account) -> Result<(), ConfineError> {
@@ -193,19 +228,31 @@ impl WardenLine {
         socket::send(self.0.as_fd(), &message, &fds).map_err(failed)?;
         Ok(number)
     }
+
+    /// The status of a process that somebody has reaped; `None`: the kernel does not tell it. After an error the line is of no use.
+    pub fn exit_status(&self, process: BorrowedFd<'_>) -> std::io::Result<Option<i32>> {
+        socket::send(self.0.as_fd(), &[ASK], &[process])?;
+        let mut answer = [0; 6];
+        let heard = socket::receive_within(self.0.as_fd(), &mut answer, ANSWERED_WITHIN)?;
+        match answer[..heard.len] {
+            [ASK] => Ok(None),
+            [ASK, a, b, c, d] => Ok(Some(i32::from_ne_bytes([a, b, c, d]))),
+            _ => Err(std::io::ErrorKind::InvalidData.into()),
+        }
+    }
 }
 
 /// The whole work of a warden; its exit code.
-fn watch(sidecar: i32, line: OwnedFd, pidfd: &OwnedFd, exits: ExitStatusSupport) -> i32 {
+fn watch(sidecar: i32, held: WardenFds, exits: ExitStatusSupport) -> i32 {
     let ready: Vec<u8> = std::iter::once(READY)
         .chain(sidecar.to_ne_bytes())
         .collect();
-    if socket::send(line.as_fd(), &ready, &[]).is_err() {
+    if socket::send(held.line.as_fd(), &ready, &[]).is_err() {
         return 1;
     }
     // Nobody else has the other end: a sidecar that never becomes ready closes it by its end.
     let mut message = vec![0; LONGEST_MESSAGE];
-    let Ok(entrusted) = socket::receive(line.as_fd(), &mut message) else {
+    let Ok(entrusted) = socket::receive(held.line.as_fd(), &mut message) else {
         return 1;
     };
     message.truncate(entrusted.len);
@@ -217,8 +264,7 @@ fn watch(sidecar: i32, line: OwnedFd, pidfd: &OwnedFd, exits: ExitStatusSupport)
     if init.as_raw_fd() != filter::WARDEN_INIT {
         return 1;
     }
-    drop(line);
-    let how = wait_for_end(pidfd);
+    let how = wait_for_end(&held, exits);
     let texts = message
         .strip_prefix(&[ENTRUST])
         .and_then(|lines| std::str::from_utf8(lines).ok())
@@ -246,19 +292,21 @@ struct End {
     stopped: bool,
 }
 
-/// Waits for the sidecar's end, and brings it about where somebody stops it.
-fn wait_for_end(pidfd: &OwnedFd) -> End {
+/// Waits for the sidecar's end, and brings it about where somebody stops it. Answers its questions meanwhile.
+fn wait_for_end(held: &WardenFds, exits: ExitStatusSupport) -> End {
+    let mut asks = true;
     let mut stopped = false;
     loop {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::STOPPED;
+        let options = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
         match rustix::process::waitid(WaitId::All, options) {
+            Ok(None) | Err(rustix::io::Errno::INTR) => {}
             Ok(Some(status)) if status.stopped() => {
                 stopped = true;
                 // It may have ended since, which is heard of next.
-                let _gone = rustix::process::pidfd_send_signal(pidfd, Signal::KILL);
+                let _gone = rustix::process::pidfd_send_signal(&held.sidecar, Signal::KILL);
+                continue;
             }
             Ok(status) => return End { status, stopped },
-            Err(rustix::io::Errno::INTR) => {}
             Err(_) => {
                 return End {
                     status: None,
@@ -266,7 +314,43 @@ fn wait_for_end(pidfd: &OwnedFd) -> End {
                 };
             }
         }
+        // Its own line, or nothing that is ever readable: the sidecar's end is a signal.
+        let line = if asks { &held.line } else { &held.signals };
+        let mut fds = [&held.signals, line].map(|fd| PollFd::new(fd, PollFlags::IN));
+        if rustix::io::retry_on_intr(|| poll(&mut fds, None)).is_err() {
+            return End {
+                status: None,
+                stopped,
+            };
+        }
+        let [signalled, asked] = fds.map(|fd| !fd.revents().is_empty());
+        if signalled {
+            // One signal may stand for several changes, which the loop asks for.
+            let _none = rustix::io::read(&held.signals, &mut [0; SIGNAL_BYTES]);
+        }
+        if asked && asks {
+            asks = answer(held.line.as_fd(), exits).is_some();
+        }
     }
+}
+
+/// Answers the sidecar; `None`: it has closed the line, or sent something else. It does not wait for who reads no answers.
+fn answer(line: BorrowedFd<'_>, exits: ExitStatusSupport) -> Option<()> {
+    let mut message = [0; 1];
+    let asked = socket::receive(line, &mut message).ok()?;
+    let process = match (&message[..asked.len], asked.fds.as_slice()) {
+        ([ASK], [process]) => process,
+        _ => return None,
+    };
+    let status = match exits {
+        ExitStatusSupport::Kept => pidfd::exit_status(process.as_fd(), Duration::ZERO),
+        ExitStatusSupport::Forgotten => Ok(None),
+    };
+    let status = status.ok().flatten().map(i32::to_ne_bytes);
+    let answer: Vec<u8> = std::iter::once(ASK)
+        .chain(status.into_iter().flatten())
+        .collect();
+    socket::send_now(line, &answer).ok()
 }
 
 /// Whether a process has ended by itself, as it mostly has when its sidecar ends.
@@ -305,4 +389,51 @@ fn note_loss(mut log: std::fs::File, template: &str, end: &End) {
         format!("the container's sidecar died ({how}): its first process was sent SIGKILL");
     let line = chain::fill(template, &now(), &reason);
     let _full = log.write_all(line.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sidecar_is_told_a_status_and_nothing_else() {
+        let (ours, theirs) = socket::pair().unwrap();
+        let script = ["-c", "exit 7"];
+        let mut child = std::process::Command::new("sh")
+            .args(script)
+            .spawn()
+            .unwrap();
+        let pid = rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap();
+        let process = rustix::process::pidfd_open(pid, PidfdFlags::empty()).unwrap();
+        child.wait().unwrap();
+        let asked = |message: &[u8], fds: &[BorrowedFd<'_>], exits| {
+            socket::send(ours.as_fd(), message, fds).unwrap();
+            answer(theirs.as_fd(), exits)?;
+            let mut said = [0; 8];
+            let heard = socket::receive(ours.as_fd(), &mut said).unwrap();
+            Some(said[..heard.len].to_vec())
+        };
+        let kernel = ExitStatusSupport::of_kernel();
+        if kernel == ExitStatusSupport::Kept {
+            let status = [&[ASK][..], &7_i32.to_ne_bytes()].concat();
+            assert_eq!(asked(&[ASK], &[process.as_fd()], kernel), Some(status));
+        }
+        let forgotten = ExitStatusSupport::Forgotten;
+        let unknown = Some(vec![ASK]);
+        assert_eq!(asked(&[ASK], &[process.as_fd()], forgotten), unknown);
+        // What is no process has no status.
+        assert_eq!(asked(&[ASK], &[ours.as_fd()], kernel), unknown);
+        for (message, fds) in [
+            (&[ASK][..], 0),
+            (&[ASK], 2),
+            (b"w", 1),
+            (b"", 1),
+            (b"??", 1),
+        ] {
+            let fds = vec![process.as_fd(); fds];
+            assert_eq!(asked(message, &fds, kernel), None, "{message:?}");
+        }
+        drop(ours);
+        assert_eq!(answer(theirs.as_fd(), kernel), None);
+    }
 }

@@ -14,6 +14,7 @@ pub mod memory;
 pub mod mount;
 pub mod netlink;
 pub mod netns;
+pub mod packet;
 pub mod path;
 pub mod pidfd;
 pub mod process;

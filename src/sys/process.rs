@@ -285,13 +285,14 @@ pub fn close_on_exec_from(first: u32) -> io::Result<()> {
     })
 }
 
-/// Makes these the process's descriptors 0 and 1, and closes all others; their owners must not use them again, nor
+/// Makes these the process's descriptors from 0 on, and closes all others; their owners must not use them again, nor
 /// close them. For a forked child that ends by `_exit`.
-pub fn keep_only(kept: [BorrowedFd<'_>; 2]) -> io::Result<()> {
-    // SAFETY: calls with integers alone, in a forked child: the copies are above both targets, so neither is overwritten
+pub fn keep_only<const N: usize>(kept: [BorrowedFd<'_>; N]) -> io::Result<()> {
+    let first = libc::c_int::try_from(N).map_err(io::Error::other)?;
+    // SAFETY: calls with integers alone, in a forked child: the copies are above all targets, so neither is overwritten
     // before it is used, and by this function's contract nobody uses what is closed.
     unsafe {
-        let copies = kept.map(|fd| libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 2));
+        let copies = kept.map(|fd| libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, first));
         for (target, copy) in (0..).zip(copies) {
             if copy < 0 || libc::dup2(copy, target) != target {
                 return Err(io::Error::last_os_error());
@@ -299,7 +300,7 @@ pub fn keep_only(kept: [BorrowedFd<'_>; 2]) -> io::Result<()> {
         }
         done(libc::syscall(
             libc::SYS_close_range,
-            2,
+            first,
             libc::c_uint::MAX,
             0,
         ))

@@ -69,6 +69,17 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io:
     }
 }
 
+/// Sends one message without descriptors, or fails with `WouldBlock` where the other side does not read.
+pub fn send_now(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
+    let mut control = SendAncillaryBuffer::default();
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    let sent = retry(|| rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags))?;
+    match sent == bytes.len() {
+        true => Ok(()),
+        false => Err(invalid("the message was cut on sending")),
+    }
+}
+
 /// Receives one message without waiting longer than the socket itself does.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Datagram> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];

@@ -87,9 +87,9 @@ fn each_member_of_a_pod_has_its_own_log_of_denied_calls() {
             (listeners.count(), sockets.count())
         };
         assert_eq!(held(&record["init"]["pid"]), (0, 0));
-        // The sidecar gets listeners through one socket.
-        assert_eq!(held(&record["sidecar"]["pid"]), (1, 1));
-        assert_eq!(held(&record["sidecar"]["warden"]["pid"]), (0, 0));
+        // It takes listeners by one socket, and asks its warden by another.
+        assert_eq!(held(&record["sidecar"]["pid"]), (1, 2));
+        assert_eq!(held(&record["sidecar"]["warden"]["pid"]), (0, 1));
     }
     // By an exec process.
     node.call(&["exec", &two.id, "sh", "-c", "umount /proc; true"])

@@ -42,6 +42,8 @@ pub(super) struct Execution<'a> {
     by: Option<Actor>,
     /// The child that sends the filter's listener to its agent.
     listener_child: Option<ListenerChild>,
+    /// The line to the sidecar, by which it learns of a process whose end nobody here waits for.
+    line: Option<OwnedFd>,
     files: ExecFiles,
 }
 
@@ -75,6 +77,7 @@ impl<'a> Execution<'a> {
             target,
             by,
             listener_child: None,
+            line: None,
             files: ExecFiles::new(place),
         }
     }
@@ -122,6 +125,11 @@ impl<'a> Execution<'a> {
         match filter.is_some_and(SavedFilter::has_listener) {
             true => {
                 let socket = calls::connect(self.place, &self.target.record, self.by)?;
+                if self.args.detach && self.by.is_none() {
+                    let copy = socket.try_clone();
+                    self.line =
+                        Some(copy.map_err(RuntimeError::io("keep the line to the sidecar"))?);
+                }
                 Ok(Some(ListenerWay::Sidecar(socket)))
             }
             false => Ok(None),
@@ -190,6 +198,11 @@ impl<'a> Execution<'a> {
                 role: Role::Tenant(joining),
             })),
         }))
+    }
+
+    /// The line to the sidecar, for [`NotedProcess::entrust`].
+    pub(super) fn take_line(&mut self) -> Option<OwnedFd> {
+        self.line.take()
     }
 
     /// Writes the process for libcontainer.

@@ -13,6 +13,8 @@ mod streams;
 mod sub_cgroup;
 mod target;
 
+use std::os::fd::OwnedFd;
+
 use oci_spec::runtime::Process;
 
 use crate::audit::Actor;
@@ -100,22 +102,25 @@ fn started(
     let (place, args, target) = (execution.place, execution.args, execution.target);
     let started = start(execution, process, streams);
     // Its files are gone by now; the cgroup may have been made after the container was deleted.
-    let pid = started.inspect_err(|error| {
+    let (pid, line) = started.inspect_err(|error| {
         target.sweep_if_deleted(place);
         noted.refused(&crate::log::chain(error));
     })?;
     // Last: the caller learns of a running process.
     execution::announce(args, pid)?;
     noted.began(pid);
+    if let Some(line) = line {
+        noted.entrust(pid, &line);
+    }
     Ok(pid)
 }
 
-/// The steps.
+/// The steps. Returns the process's pid, and the line to the sidecar that is to be told of it.
 fn start(
     mut execution: Execution<'_>,
     process: Process,
     mut streams: Streams<'_>,
-) -> Result<i32, RuntimeError> {
+) -> Result<(i32, Option<OwnedFd>), RuntimeError> {
     // What the walls need comes first: if it is gone, nothing is made.
     let init = execution.living_init()?;
     let filter = execution.read_filter()?;
@@ -141,5 +146,7 @@ fn start(
     let cwd = process.cwd().clone();
     execution.write_process(process)?;
     // Last: it keeps this process busy until the new process has executed its program.
-    execution.run_libcontainer(streams, executor, cgroup.for_libcontainer, &cwd, &reports)
+    let sub_cgroup = cgroup.for_libcontainer;
+    let pid = execution.run_libcontainer(streams, executor, sub_cgroup, &cwd, &reports)?;
+    Ok((pid, execution.take_line()))
 }

@@ -1,10 +1,14 @@
 //! The log lines of an exec process.
 
+use std::os::fd::{AsFd, OwnedFd};
+
 use oci_spec::runtime::Process;
+use rustix::process::PidfdFlags;
 
 use crate::audit::{Actor, Event, EventDetail, ProcessState, Verdict, WallName};
 use crate::runtime::runs::RunDir;
 use crate::runtime::state::store::ContainerPaths;
+use crate::sidecar::calls::line;
 
 /// What the log says of an exec process.
 #[derive(Debug)]
@@ -42,6 +46,22 @@ impl NotedProcess {
             reason: Some(why.to_owned()),
             ..self.event(ProcessState::Refused, Verdict::Failed, None)
         }]);
+    }
+
+    /// Hands it to the container's sidecar, which writes the line of its end: whoever reaps it is an engine. What fails costs that line.
+    pub(super) fn entrust(&self, pid: i32, line: &OwnedFd) {
+        let ended = Event {
+            pid: Some(pid),
+            ..self.event(ProcessState::Ended, Verdict::Ended, None)
+        };
+        // A child of this process, so the number is its own.
+        let told = rustix::process::Pid::from_raw(pid)
+            .ok_or_else(|| std::io::ErrorKind::InvalidInput.into())
+            .and_then(|pid| Ok(rustix::process::pidfd_open(pid, PidfdFlags::empty())?))
+            .and_then(|process| line::name(line.as_fd(), process.as_fd(), ended));
+        if let Err(error) = told {
+            log::debug!("the log will lack the end of process {pid}: {error}");
+        }
     }
 
     /// It has ended, with this status.

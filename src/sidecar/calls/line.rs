@@ -9,6 +9,8 @@
 //!                                       TAKEN -------------------------->  goes on
 //! ```
 //!
+//! Later the runtime may send the pidfd of that process over the same socket, with the line of its end: [`name`].
+//!
 //! The first process of a container with a sidecar of its own uses the hand-over socket instead, and greets nobody.
 
 use std::io;
@@ -17,7 +19,7 @@ use std::time::Duration;
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
-use crate::audit::Actor;
+use crate::audit::{Actor, Event, EventDetail};
 use crate::sys::socket;
 
 /// The message that a listener comes with.
@@ -31,6 +33,9 @@ pub(super) const REFUSED: char = '-';
 pub(super) const GREETING: &[u8; 16] = b"agentbox-calls-1";
 /// The same for a process of `verify`.
 pub(super) const GREETING_OF_VERIFY: &[u8; 16] = b"agentbox-verify1";
+
+/// The longest line of a process's end, as JSON.
+pub(super) const LONGEST_PROCESS: usize = 4096;
 
 /// How long an answer is waited for; the sidecar takes microseconds.
 const WITHIN: Duration = Duration::from_secs(10);
@@ -53,6 +58,21 @@ pub fn greet(socket: BorrowedFd<'_>, proof: BorrowedFd<'_>, by: Option<Actor>) -
         Ok(length) => length,
     };
     agreed(&buffer[..length])
+}
+
+/// Says which process it was that brought its listener, and what its end is for the log. Nobody answers.
+pub fn name(socket: BorrowedFd<'_>, process: BorrowedFd<'_>, ended: Event) -> io::Result<()> {
+    let mut ended = ended.plain();
+    let mut message = serde_json::to_vec(&ended)?;
+    if message.len() > LONGEST_PROCESS
+        && let EventDetail::Process { arguments, cut, .. } = &mut ended.what
+    {
+        arguments.truncate(1);
+        cut.clear();
+        ended.reason = Some("the line of its begin has its arguments".to_owned());
+        message = serde_json::to_vec(&ended)?;
+    }
+    socket::send(socket, &message, &[process])
 }
 
 /// That the other end has closed the line is no error yet.

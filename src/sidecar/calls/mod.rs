@@ -11,6 +11,8 @@
 mod container;
 pub mod line;
 mod log;
+mod processes;
+mod watched_fd;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -24,6 +26,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::net::SocketFlags;
 
 use super::callers::Callers;
+use super::warden::WardenLine;
 use crate::audit::Actor;
 use crate::plan::network::LISTENERS;
 use crate::policy::Tool;
@@ -32,8 +35,10 @@ use crate::sys::memory::Code;
 use crate::sys::seccomp::notify;
 use crate::sys::socket::{self, Datagram};
 use container::Container;
-use line::{GREETING, GREETING_OF_VERIFY, LISTENER, REFUSED, TAKEN};
+use line::{GREETING, GREETING_OF_VERIFY, LISTENER, LONGEST_PROCESS, REFUSED, TAKEN};
 pub(super) use log::Sink;
+use processes::{LoggedProcess, ProcessEnds};
+use watched_fd::WatchedFd;
 
 /// Sockets and listeners at once. Each process of `exec` that lives has one, and its children have the same.
 const MOST: usize = LISTENERS;
@@ -48,31 +53,6 @@ const EVENTS: usize = 16;
 const LOOKS: usize = 4;
 /// The longest greeting.
 const LONGEST: usize = 1024;
-
-/// A watched descriptor, and what it stands for.
-#[derive(Debug)]
-enum WatchedFd {
-    /// The runtime has connected and not said what for; its place is kept until then.
-    Visitor(OwnedFd, Instant),
-    /// It has: the next message is this container's listener. The first process's line waits as long as its `start` takes.
-    Greeted(OwnedFd, Rc<Container>, Option<Instant>),
-    /// Denied calls of this container.
-    Listener(OwnedFd, Rc<Container>),
-}
-
-impl WatchedFd {
-    /// Whether its time is over.
-    fn is_late(&self, now: Instant) -> bool {
-        match self {
-            WatchedFd::Visitor(_, until) | WatchedFd::Greeted(_, _, Some(until)) => *until <= now,
-            WatchedFd::Greeted(_, _, None) | WatchedFd::Listener(..) => false,
-        }
-    }
-
-    fn is_listener(&self) -> bool {
-        matches!(self, WatchedFd::Listener(..))
-    }
-}
 
 /// Whether there is more to be done at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +74,7 @@ pub(super) struct Calls {
     verify: Rc<Container>,
     /// How many processes of `verify` have begun since somebody asked.
     verifies: Rc<Cell<u64>>,
+    ends: ProcessEnds,
     held: BTreeMap<u64, WatchedFd>,
     next: u64,
     /// The program's own code, until what the start touched of it has been given back.
@@ -122,18 +103,25 @@ impl Calls {
             own,
             verify,
             verifies: Rc::default(),
+            ends: ProcessEnds::new(),
             held: BTreeMap::new(),
             next: LISTENING + 1,
             started: None,
         };
-        calls.watch(calls.listening.as_fd(), LISTENING)?;
+        calls.watch(calls.listening.as_fd(), LISTENING, EventFlags::IN)?;
         Ok(calls)
     }
 
     /// Where the container's events go from now on.
     pub fn log_to(&self, tool: Tool, sink: Sink) {
         self.own.log_to(tool, Rc::clone(&sink));
+        self.ends.log_to(Rc::clone(&sink));
         self.verify.log_to(tool, sink);
+    }
+
+    /// Who tells how a process has ended.
+    pub fn ask(&self, warden: WardenLine) {
+        self.ends.ask(warden);
     }
 
     /// How many processes of `verify` have begun; whoever asks takes it.
@@ -188,22 +176,29 @@ impl Calls {
         Ok(Turn::More)
     }
 
-    /// Writes down what is counted and not written yet.
-    pub fn settle(&self) {
+    /// Writes down what is counted and not written yet: the container has ended.
+    pub fn settle(&mut self) {
         self.own.settle();
         self.verify.settle();
+        for held in std::mem::take(&mut self.held).into_values() {
+            if let WatchedFd::Process(process) = held {
+                self.ends.note_last(process);
+            }
+        }
     }
 
-    fn watch(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+    fn watch(&self, fd: BorrowedFd<'_>, token: u64, flags: EventFlags) -> io::Result<()> {
         let data = EventData::new_u64(token);
-        Ok(epoll::add(&self.epoll, fd, data, EventFlags::IN)?)
+        Ok(epoll::add(&self.epoll, fd, data, flags)?)
     }
 
     fn hold(&mut self, held: WatchedFd) -> io::Result<()> {
         let token = self.next;
-        let (WatchedFd::Visitor(fd, _) | WatchedFd::Greeted(fd, ..) | WatchedFd::Listener(fd, _)) =
-            &held;
-        self.watch(fd.as_fd(), token)?;
+        let flags = match &held {
+            WatchedFd::Process(_) => self.ends.awaited(),
+            _ => EventFlags::IN,
+        };
+        self.watch(held.as_fd(), token, flags)?;
         self.next += 1;
         self.held.insert(token, held);
         Ok(())
@@ -233,10 +228,12 @@ impl Calls {
     /// A visitor that is taken has a place for its listener: else its process would fail after the walls are raised.
     fn no_room(&mut self, now: Instant) -> Option<String> {
         self.held.retain(|_, held| !held.is_late(now));
-        if self.held.len() >= MOST {
+        let all = self.held.values();
+        let places = all.filter(|held| held.is_listener() || held.is_visitor());
+        if places.count() >= MOST {
             return Some(too_many());
         }
-        let visitors = self.held.values().filter(|held| !held.is_listener());
+        let visitors = self.held.values().filter(|held| held.is_visitor());
         (visitors.count() >= VISITORS).then(|| {
             format!(
                 "{VISITORS} other processes of exec begin at this moment: try again in a minute"
@@ -257,6 +254,13 @@ impl Calls {
             }
             Some(WatchedFd::Visitor(..)) => self.hear(token),
             Some(WatchedFd::Greeted(..)) => self.take(token),
+            Some(WatchedFd::Unnamed(..)) => self.name(token),
+            Some(WatchedFd::Process(_)) => {
+                if let Some(WatchedFd::Process(process)) = self.held.remove(&token) {
+                    self.ends.note(process);
+                }
+                Ok(false)
+            }
             None => Ok(false),
         }
     }
@@ -315,15 +319,39 @@ impl Calls {
         // An older kernel has no such flag.
         let _slower = notify::take_turns(listener.as_fd());
         let held = self.hold(WatchedFd::Listener(listener, container));
-        if let Some(WatchedFd::Greeted(socket, ..)) = self.held.remove(&token) {
-            match held {
-                Ok(()) => {
-                    socket::send(socket.as_fd(), TAKEN, &[])?;
-                    // Only then: the container's process has stopped waiting. Code that stays costs memory, and harms nobody.
-                    let _kept = self.started.take().map(|code| code.release());
-                }
-                Err(error) => refuse(socket.as_fd(), &error.to_string()),
+        let Some(WatchedFd::Greeted(socket, _, until)) = self.held.remove(&token) else {
+            return Ok(false);
+        };
+        if let Err(error) = held {
+            refuse(socket.as_fd(), &error.to_string());
+            return Ok(false);
+        }
+        socket::send(socket.as_fd(), TAKEN, &[])?;
+        // Only then: the container's process has stopped waiting. Code that stays costs memory, and harms nobody.
+        let _kept = self.started.take().map(|code| code.release());
+        match until {
+            // Under the same token.
+            Some(until) => {
+                self.held.insert(token, WatchedFd::Unnamed(socket, until));
+                Ok(true)
             }
+            None => Ok(false),
+        }
+    }
+
+    /// The runtime says which process it was that brought a listener, or closes the line.
+    fn name(&mut self, token: u64) -> io::Result<bool> {
+        let Some(WatchedFd::Unnamed(socket, _)) = self.held.get(&token) else {
+            return Ok(false);
+        };
+        let mut buffer = [0; LONGEST_PROCESS];
+        let Datagram { len, fds } = socket::receive(socket.as_fd(), &mut buffer)?;
+        let Some(process) = LoggedProcess::read(&buffer[..len], fds) else {
+            return Ok(false);
+        };
+        match self.held.values().filter(|held| held.is_process()).count() < MOST {
+            true => self.hold(WatchedFd::Process(process))?,
+            false => self.ends.leave_out(),
         }
         Ok(false)
     }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use super::super::counts::KernelCounts;
+use super::attempts::Taps;
 use super::wall::Wall;
 
 /// Looks from time to time, until the sidecar ends. What is left then is for the caller. `verifies` says how many processes of
@@ -13,6 +14,7 @@ pub(super) fn serve(
     wall: &Rc<Wall>,
     counts: KernelCounts,
     verifies: Rc<Cell<u64>>,
+    taps: Rc<Taps>,
 ) -> Rc<RefCell<KernelCounts>> {
     let counts = Rc::new(RefCell::new(counts));
     let (wall, looked_at) = (Rc::clone(wall), Rc::clone(&counts));
@@ -23,7 +25,8 @@ pub(super) fn serve(
             };
             tokio::time::sleep_until(next.into()).await;
             looked_at.borrow_mut().excuse(verifies.take());
-            let events = looked_at.borrow_mut().look(Instant::now());
+            let hear = || taps.hear_all(&wall);
+            let events = looked_at.borrow_mut().look(Instant::now(), hear);
             wall.note_counts(events);
         }
     });

@@ -26,6 +26,7 @@
 //! denied     answers to denied system calls, between other work
 //! inbound    a port of the engine's network -> the same port of the loopback inside
 //! guests     connections in that are open
+//! attempts   what the kernel refuses inside: connections and datagrams to ports where nobody listens
 //! outside    connections from outside that nobody answers
 //! counted    what the kernel alone counts
 //! tried      attempts of `verify`
@@ -37,6 +38,7 @@ mod accept;
 mod admission;
 mod around;
 mod asks;
+mod attempts;
 mod clients;
 mod control;
 mod counted;
@@ -188,6 +190,8 @@ pub struct Descriptors {
     pub inbound: Vec<(u16, OwnedFd)>,
     /// Sockets of the inner namespace to dial with: half of them IPv4's, or all.
     pub dialers: Vec<OwnedFd>,
+    /// They hear of attempts that the kernel refuses inside.
+    pub taps: Vec<OwnedFd>,
     /// The log, opened to append.
     pub journal: OwnedFd,
     /// What the container is shown of its refusals.
@@ -288,6 +292,7 @@ pub(super) fn run(
             listeners,
             inbound,
             dialers,
+            taps,
             journal,
             inside,
             outside,
@@ -310,7 +315,8 @@ pub(super) fn run(
         }
         written::serve(&wall, mounts);
         let verifies = calls.as_ref().map(Calls::verifies).unwrap_or_default();
-        let counts = counted::serve(&wall, counts, Rc::clone(&verifies));
+        let taps = attempts::serve(&wall, taps);
+        let counts = counted::serve(&wall, counts, Rc::clone(&verifies), Rc::clone(&taps));
         let calls = denied::serve(&wall, calls);
         let (socket, answer) = handover;
         let asked = Rc::clone(&calls);
@@ -328,12 +334,13 @@ pub(super) fn run(
             () = wall.reader_lost() => {}
         }
         counts.borrow_mut().excuse(verifies.take());
-        wall.note_counts(counts.borrow_mut().rest());
+        let rest = counts.borrow_mut().rest(|| taps.hear_all(&wall));
+        wall.note_counts(rest);
         Ok::<_, SidecarError>((wall, calls))
     })?;
     // With it the connections that were open, which are lines of the log.
     drop(runtime);
-    calls.borrow().iter().for_each(Calls::settle);
+    calls.borrow_mut().iter_mut().for_each(Calls::settle);
     wall.close_log();
     Ok(())
 }

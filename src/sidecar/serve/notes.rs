@@ -22,7 +22,9 @@ impl Wall {
             ConnectionKind::Dns
             | ConnectionKind::Transparent
             | ConnectionKind::Http
-            | ConnectionKind::Socks => {
+            | ConnectionKind::Socks
+            | ConnectionKind::Tcp
+            | ConnectionKind::Udp => {
                 self.show(&what, why.to_owned(), None);
             }
             // The container has not tried anything.

@@ -32,6 +32,8 @@ pub(super) enum Refusal {
     Own,
     /// Nothing leads out: no rule would change that.
     Local,
+    /// A datagram: only TCP leads out.
+    Datagram,
     /// Allowed, and not to be had: no violation.
     Unreachable(String),
     /// Allowed or not, there is no room now to read it and decide: no violation.
@@ -66,6 +68,7 @@ impl Refusal {
             Self::Revoked => "no-longer-allowed",
             Self::Own => "container-itself",
             Self::Local => "local",
+            Self::Datagram => "datagram",
             Self::Unreachable(_) => "unreachable",
             Self::Busy => "busy",
             Self::Broken(_) => "broken",
@@ -87,6 +90,7 @@ impl Refusal {
             | Self::Revoked
             | Self::Own
             | Self::Local
+            | Self::Datagram
             | Self::Unreachable(_)
             | Self::Busy
             | Self::Broken(_) => None,
@@ -109,6 +113,7 @@ impl Refusal {
             | Self::Honey(_)
             | Self::Address(..)
             | Self::Own
+            | Self::Datagram
             | Self::Unreachable(_)
             | Self::Busy
             | Self::Broken(_) => false,
@@ -150,6 +155,7 @@ impl std::fmt::Display for Refusal {
             Self::Own => f.write_str(
                 "this address is the container itself: connect without the proxy, on a port that no rule lists",
             ),
+            Self::Datagram => f.write_str("no datagram leads out: TCP does, and names are asked for here"),
             Self::Busy => f.write_str(
                 "too many long MCP messages are held at once: try again",
             ),

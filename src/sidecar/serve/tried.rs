@@ -58,6 +58,15 @@ impl Wall {
         is_its.then_some(Actor::Verify)
     }
 
+    /// The same of one that the kernel refused.
+    pub fn actor_of_attempt(&self, from: SocketAddr, to: &Host, port: u16) -> Option<Actor> {
+        if self.tried.is_late(self.milliseconds()) {
+            return None;
+        }
+        let is_its = self.tried.from.borrow_mut().take_connection(from, to, port);
+        is_its.then_some(Actor::Verify)
+    }
+
     /// The same of a question for a name.
     pub fn actor_of_question(&self, from: Option<SocketAddr>, name: &str) -> Option<Actor> {
         if self.tried.is_late(self.milliseconds()) {

@@ -1,0 +1,386 @@
+//! Attempts that the kernel itself answers in a namespace where each address is local: TCP to a port where nobody listens gets a reset,
+//! a datagram an ICMP message. Both are packets on `lo`, and name the address and the port that were tried.
+//!
+//! Answers are looked at and not what was sent: so a connection that somebody takes leaves nothing here, and the filter lets through one
+//! packet for each attempt. The kernel runs it for each packet that arrives, before anything is copied.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+
+use crate::egress::names::Families;
+use crate::sys::packet::{self, FilterInstruction};
+
+/// As much of a packet as is looked at: two IP headers with options, and ports.
+pub const LONGEST: usize = 256;
+
+/// linux/if_ether.h.
+const ETH_P_IP: u16 = 0x0800;
+const ETH_P_IPV6: u16 = 0x86dd;
+
+/// linux/filter.h: what the instructions below do.
+const LOAD: u16 = 0x20; // A = four bytes at k
+const LOAD_BYTE: u16 = 0x30;
+const LOAD_HALF: u16 = 0x28;
+const LOAD_AT: u16 = 0x40; // the same at X + k
+const LOAD_BYTE_AT: u16 = 0x50;
+const LOAD_HALF_AT: u16 = 0x48;
+const HEADER_LENGTH: u16 = 0xb1; // X = 4 * (the low half of the byte at k)
+const AND: u16 = 0x54; // A &= k
+const IF_EQUAL: u16 = 0x15; // skips jt instructions if A == k, else jf
+const RETURN: u16 = 0x06;
+
+/// FIN, SYN, RST and ACK; RST and ACK alone is the answer to a first packet that nobody takes, with the sequence number 0 (RFC 9293, 3.5.2).
+const FLAGS: u32 = 0x17;
+const RESET: u32 = 0x14;
+/// Protocols.
+const ICMP: u8 = 1;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMP6: u8 = 58;
+/// Type and code: destination unreachable, by its port.
+const PORT_UNREACHABLE: u16 = 0x0303;
+const PORT_UNREACHABLE_6: u16 = 0x0104;
+
+/// Answers from the loopback network are left out: programs try their own ports.
+const FILTER_V4: [FilterInstruction; 16] = [
+    (LOAD_BYTE, 0, 0, 9),
+    (IF_EQUAL, 0, 6, TCP as u32),
+    (HEADER_LENGTH, 0, 0, 0),
+    (LOAD_BYTE_AT, 0, 0, 13),
+    (AND, 0, 0, FLAGS),
+    (IF_EQUAL, 0, 9, RESET),
+    (LOAD_AT, 0, 0, 4),
+    (IF_EQUAL, 4, 7, 0),
+    (IF_EQUAL, 0, 6, ICMP as u32),
+    (HEADER_LENGTH, 0, 0, 0),
+    (LOAD_HALF_AT, 0, 0, 0),
+    (IF_EQUAL, 0, 3, PORT_UNREACHABLE as u32),
+    (LOAD_BYTE, 0, 0, 12),
+    (IF_EQUAL, 1, 0, 127),
+    (RETURN, 0, 0, LONGEST as u32),
+    (RETURN, 0, 0, 0),
+];
+
+/// The same, without ::1. IPv6 options of the workload are in no answer's own header.
+const FILTER_V6: [FilterInstruction; 20] = [
+    (LOAD_BYTE, 0, 0, 6),
+    (IF_EQUAL, 0, 5, TCP as u32),
+    (LOAD_BYTE, 0, 0, 40 + 13),
+    (AND, 0, 0, FLAGS),
+    (IF_EQUAL, 0, 14, RESET),
+    (LOAD, 0, 0, 40 + 4),
+    (IF_EQUAL, 3, 12, 0),
+    (IF_EQUAL, 0, 11, ICMP6 as u32),
+    (LOAD_HALF, 0, 0, 40),
+    (IF_EQUAL, 0, 9, PORT_UNREACHABLE_6 as u32),
+    (LOAD, 0, 0, 8),
+    (IF_EQUAL, 0, 6, 0),
+    (LOAD, 0, 0, 12),
+    (IF_EQUAL, 0, 4, 0),
+    (LOAD, 0, 0, 16),
+    (IF_EQUAL, 0, 2, 0),
+    (LOAD, 0, 0, 20),
+    (IF_EQUAL, 1, 0, 1),
+    (RETURN, 0, 0, LONGEST as u32),
+    (RETURN, 0, 0, 0),
+];
+
+/// A transport whose ports are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// Connections.
+    Tcp,
+    /// Datagrams.
+    Udp,
+}
+
+/// An attempt that nobody took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RefusedAttempt {
+    /// How.
+    pub by: Transport,
+    /// Whom it was meant for.
+    pub to: SocketAddr,
+    /// The socket that tried.
+    pub from: SocketAddr,
+}
+
+/// Sockets that hear of such attempts on the interface `lo` of the calling thread's namespace, one for each family. None where this
+/// kernel has no packet sockets: then they are only counted.
+pub(super) fn taps(lo: u32, families: Families) -> Vec<OwnedFd> {
+    let v4 = (ETH_P_IP, &FILTER_V4[..]);
+    let v6 = families.has_v6().then_some((ETH_P_IPV6, &FILTER_V6[..]));
+    let opened = std::iter::once(v4)
+        .chain(v6)
+        .map(|(protocol, filter)| packet::tap(protocol, lo, filter));
+    // All or none: one alone would hear half.
+    opened.collect::<io::Result<Vec<_>>>().unwrap_or_default()
+}
+
+/// What an answer says, from its network header on. `None`: it is none, or about the container's loopback network.
+pub fn read(packet: &[u8]) -> Option<RefusedAttempt> {
+    let answer = IpPacket::read(packet)?;
+    let attempt = match answer.protocol {
+        TCP => RefusedAttempt {
+            by: Transport::Tcp,
+            to: SocketAddr::new(answer.from, answer.port(0)?),
+            from: SocketAddr::new(answer.to, answer.port(2)?),
+        },
+        ICMP | ICMP6 => {
+            // Behind type, code, checksum and four bytes more.
+            let tried = IpPacket::read(answer.rest.get(8..)?)?;
+            if tried.protocol != UDP {
+                return None;
+            }
+            RefusedAttempt {
+                by: Transport::Udp,
+                to: SocketAddr::new(tried.to, tried.port(2)?),
+                from: SocketAddr::new(tried.from, tried.port(0)?),
+            }
+        }
+        _ => return None,
+    };
+    (!attempt.to.ip().is_loopback()).then_some(attempt)
+}
+
+/// A packet, as far as it came.
+struct IpPacket<'a> {
+    from: IpAddr,
+    to: IpAddr,
+    protocol: u8,
+    rest: &'a [u8],
+}
+
+impl<'a> IpPacket<'a> {
+    fn read(packet: &'a [u8]) -> Option<Self> {
+        match packet.first()? >> 4 {
+            4 => Self::read_v4(packet),
+            6 => Self::read_v6(packet),
+            _ => None,
+        }
+    }
+
+    fn read_v4(packet: &'a [u8]) -> Option<Self> {
+        let header = packet.get(..20)?;
+        let length = usize::from(header[0] & 0xf) * 4;
+        // A later fragment has no ports.
+        let fragment = u16::from_be_bytes([header[6], header[7]]) & 0x1fff;
+        let address = |at: usize| <[u8; 4]>::try_from(header.get(at..at + 4)?).ok();
+        match length >= 20 && fragment == 0 {
+            true => Some(Self {
+                from: Ipv4Addr::from(address(12)?).into(),
+                to: Ipv4Addr::from(address(16)?).into(),
+                protocol: header[9],
+                rest: packet.get(length..)?,
+            }),
+            false => None,
+        }
+    }
+
+    fn read_v6(packet: &'a [u8]) -> Option<Self> {
+        /// Options and routing headers, which programs may add: more than there are kinds.
+        const MOST_HEADERS: usize = 8;
+        let header = packet.get(..40)?;
+        let address = |at: usize| <[u8; 16]>::try_from(header.get(at..at + 16)?).ok();
+        let (mut protocol, mut rest) = (header[6], packet.get(40..)?);
+        for _ in 0..MOST_HEADERS {
+            match protocol {
+                0 | 43 | 60 => {
+                    protocol = *rest.first()?;
+                    rest = rest.get((usize::from(*rest.get(1)?) + 1) * 8..)?;
+                }
+                _ => break,
+            }
+        }
+        Some(Self {
+            from: Ipv6Addr::from(address(8)?).into(),
+            to: Ipv6Addr::from(address(24)?).into(),
+            protocol,
+            rest,
+        })
+    }
+
+    fn port(&self, at: usize) -> Option<u16> {
+        let bytes = self.rest.get(at..at + 2)?.try_into().ok()?;
+        Some(u16::from_be_bytes(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const V4: [&str; 2] = ["169.254.169.254", "198.18.0.1"];
+    const V6: [&str; 2] = ["2001:db8::12", "fd00:5afe::1"];
+
+    fn v4(protocol: u8, [from, to]: [&str; 2], options: usize, rest: &[u8]) -> Vec<u8> {
+        let mut packet = vec![0; 20 + options * 4];
+        packet[0] = 0x45 + u8::try_from(options).unwrap();
+        packet[9] = protocol;
+        packet[12..16].copy_from_slice(&from.parse::<Ipv4Addr>().unwrap().octets());
+        packet[16..20].copy_from_slice(&to.parse::<Ipv4Addr>().unwrap().octets());
+        packet.extend_from_slice(rest);
+        packet
+    }
+
+    fn v6(protocol: u8, [from, to]: [&str; 2], rest: &[u8]) -> Vec<u8> {
+        let mut packet = vec![0; 40];
+        (packet[0], packet[6]) = (0x60, protocol);
+        packet[8..24].copy_from_slice(&from.parse::<Ipv6Addr>().unwrap().octets());
+        packet[24..40].copy_from_slice(&to.parse::<Ipv6Addr>().unwrap().octets());
+        packet.extend_from_slice(rest);
+        packet
+    }
+
+    fn tcp(flags: u8, sequence: u32) -> Vec<u8> {
+        let mut header = vec![0; 20];
+        header[..2].copy_from_slice(&80_u16.to_be_bytes());
+        header[2..4].copy_from_slice(&40_000_u16.to_be_bytes());
+        header[4..8].copy_from_slice(&sequence.to_be_bytes());
+        (header[12], header[13]) = (0x50, flags);
+        header
+    }
+
+    fn udp() -> Vec<u8> {
+        let mut header = vec![0; 8];
+        header[..2].copy_from_slice(&40_000_u16.to_be_bytes());
+        header[2..4].copy_from_slice(&53_u16.to_be_bytes());
+        header
+    }
+
+    fn unreachable(kind: u8, code: u8, inner: &[u8]) -> Vec<u8> {
+        [&[kind, code, 0, 0, 0, 0, 0, 0], inner].concat()
+    }
+
+    /// What the kernel makes of a filter (linux/filter.h); `false` where it reads behind the end.
+    fn passes(filter: &[FilterInstruction], packet: &[u8]) -> bool {
+        let (mut a, mut x, mut at) = (0_u32, 0_u32, 0);
+        let bytes = |from: u32, count: usize| {
+            let from = from as usize;
+            let all = packet.get(from..from + count)?;
+            Some(all.iter().fold(0, |n, byte| n << 8 | u32::from(*byte)))
+        };
+        loop {
+            let (code, jt, jf, k) = filter[at];
+            at += 1;
+            let loaded = match code {
+                LOAD => bytes(k, 4),
+                LOAD_BYTE => bytes(k, 1),
+                LOAD_HALF => bytes(k, 2),
+                LOAD_AT => bytes(x + k, 4),
+                LOAD_BYTE_AT => bytes(x + k, 1),
+                LOAD_HALF_AT => bytes(x + k, 2),
+                AND => Some(a & k),
+                HEADER_LENGTH => {
+                    x = 4 * (bytes(k, 1).unwrap() & 0xf);
+                    Some(a)
+                }
+                IF_EQUAL => {
+                    at += usize::from(if a == k { jt } else { jf });
+                    Some(a)
+                }
+                RETURN => return k > 0,
+                other => panic!("{other:#x}"),
+            };
+            match loaded {
+                Some(loaded) => a = loaded,
+                None => return false,
+            }
+        }
+    }
+
+    fn heard(packet: &[u8]) -> Option<RefusedAttempt> {
+        let filter = match packet[0] >> 4 {
+            4 => &FILTER_V4[..],
+            _ => &FILTER_V6[..],
+        };
+        passes(filter, packet).then(|| read(packet)).flatten()
+    }
+
+    fn attempt(by: Transport, to: &str, from: &str) -> Option<RefusedAttempt> {
+        Some(RefusedAttempt {
+            by,
+            to: to.parse().unwrap(),
+            from: from.parse().unwrap(),
+        })
+    }
+
+    #[test]
+    fn an_answer_names_what_was_tried() {
+        let v4_tcp = attempt(Transport::Tcp, "169.254.169.254:80", "198.18.0.1:40000");
+        let v6_tcp = attempt(Transport::Tcp, "[2001:db8::12]:80", "[fd00:5afe::1]:40000");
+        // The program's options come back in the answer.
+        for options in [0, 3, 10] {
+            assert_eq!(heard(&v4(TCP, V4, options, &tcp(0x14, 0))), v4_tcp);
+        }
+        assert_eq!(heard(&v6(TCP, V6, &tcp(0x14, 0))), v6_tcp);
+        let sent = v4(UDP, [V4[1], V4[0]], 2, &udp());
+        assert_eq!(
+            heard(&v4(ICMP, V4, 0, &unreachable(3, 3, &sent))),
+            attempt(Transport::Udp, "169.254.169.254:53", "198.18.0.1:40000")
+        );
+        let udp6 = attempt(Transport::Udp, "[2001:db8::12]:53", "[fd00:5afe::1]:40000");
+        let sent = v6(UDP, [V6[1], V6[0]], &udp());
+        assert_eq!(heard(&v6(ICMP6, V6, &unreachable(1, 4, &sent))), udp6);
+        // A routing header of the program's, which needs no right.
+        let routed = [&[UDP, 0, 0, 0, 0, 0, 0, 0][..], &udp()].concat();
+        let sent = v6(43, [V6[1], V6[0]], &routed);
+        assert_eq!(heard(&v6(ICMP6, V6, &unreachable(1, 4, &sent))), udp6);
+    }
+
+    #[test]
+    fn all_other_packets_are_left_alone() {
+        let sent = v4(UDP, [V4[1], V4[0]], 0, &udp());
+        let own = v4(UDP, [V4[1], "127.0.0.1"], 0, &udp());
+        let sent6 = v6(UDP, [V6[1], V6[0]], &udp());
+        let others = [
+            // Beginning, middle, end and reset of a connection.
+            v4(TCP, V4, 0, &tcp(0x02, 0)),
+            v4(TCP, V4, 0, &tcp(0x12, 0)),
+            v4(TCP, V4, 0, &tcp(0x18, 0)),
+            v4(TCP, V4, 0, &tcp(0x11, 0)),
+            v4(TCP, V4, 0, &tcp(0x14, 7)),
+            v4(TCP, V4, 0, &tcp(0x04, 0)),
+            v6(TCP, V6, &tcp(0x02, 0)),
+            v6(TCP, V6, &tcp(0x14, 7)),
+            v4(UDP, V4, 0, &udp()),
+            v6(UDP, V6, &udp()),
+            // No host; an echo.
+            v4(ICMP, V4, 0, &unreachable(3, 1, &sent)),
+            v4(ICMP, V4, 0, &unreachable(8, 0, &sent)),
+            v6(ICMP6, V6, &unreachable(1, 3, &sent6)),
+            // The container's own ports.
+            v4(TCP, ["127.0.0.1", "127.0.0.1"], 0, &tcp(0x14, 0)),
+            v4(ICMP, ["127.0.0.1", V4[1]], 0, &unreachable(3, 3, &sent)),
+            v4(ICMP, V4, 0, &unreachable(3, 3, &own)),
+            v6(TCP, ["::1", "::1"], &tcp(0x14, 0)),
+        ];
+        for packet in others {
+            assert_eq!(heard(&packet), None, "{packet:x?}");
+        }
+        let one = ["::1:0:0:1", "fd00:5afe::1"];
+        assert!(heard(&v6(TCP, one, &tcp(0x14, 0))).is_some(), "not ::1");
+    }
+
+    #[test]
+    fn what_is_cut_or_made_up_is_no_attempt() {
+        let sent = v6(UDP, [V6[1], V6[0]], &udp());
+        let whole = [
+            v4(TCP, V4, 3, &tcp(0x14, 0)),
+            v4(ICMP, V4, 0, &unreachable(3, 3, &v4(UDP, V4, 0, &udp()))),
+            v6(ICMP6, V6, &unreachable(1, 4, &sent)),
+        ];
+        for packet in whole {
+            assert!(read(&packet).is_some());
+            for length in 0..packet.len() {
+                // Nothing but no panic; ports come early.
+                let _some = read(&packet[..length]);
+            }
+            assert_eq!(read(&packet[..20]), None);
+        }
+        let endless = [&[43, 0, 0, 0, 0, 0, 0, 0][..]; 12].concat();
+        assert_eq!(read(&v6(43, V6, &endless)), None);
+        assert_eq!(read(&[0x4f; 60]), None);
+    }
+}

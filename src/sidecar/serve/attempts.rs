@@ -1,0 +1,130 @@
+//! Attempts by address that the kernel refuses inside: to ports that no rule names, and by datagrams. Nobody listens there, so that
+//! they cost the container and the sidecar no connection; the kernel's answers are heard, and each is a line or in the count of one.
+
+use std::cell::Cell;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use rustix::net::RecvFlags;
+use tokio::task::{spawn_local, yield_now};
+
+use super::super::counts::HeardAttempts;
+use super::dns;
+use super::refusal::Refusal;
+use super::wall::Wall;
+use crate::audit::ConnectionKind;
+use crate::egress::Decision;
+use crate::egress::names::{SYNTHETIC_V4, SYNTHETIC_V6};
+use crate::egress::own::is_own;
+use crate::network::refused::{self, LONGEST, RefusedAttempt, Transport};
+use crate::sys::event::ReadableFd;
+
+/// Attempts in one turn: the network is served in between.
+const MOST: usize = 64;
+/// Turns at the end, after which what is left is only counted.
+const LAST_TURNS: usize = 64;
+
+/// The sockets that hear of them.
+#[derive(Debug)]
+pub(super) struct Taps {
+    sockets: Vec<OwnedFd>,
+    heard: Cell<HeardAttempts>,
+}
+
+/// Hears until the sidecar ends.
+pub(super) fn serve(wall: &Rc<Wall>, sockets: Vec<OwnedFd>) -> Rc<Taps> {
+    let taps = Rc::new(Taps {
+        sockets,
+        heard: Cell::default(),
+    });
+    for place in 0..taps.sockets.len() {
+        let (wall, taps) = (Rc::clone(wall), Rc::clone(&taps));
+        spawn_local(async move {
+            // One that cannot be watched costs lines: they are counted all the same.
+            if let Err(error) = taps.hear(&wall, place).await {
+                eprintln!("agentbox-sidecar: attempts by address are only counted: {error}");
+            }
+        });
+    }
+    taps
+}
+
+impl Taps {
+    async fn hear(&self, wall: &Wall, place: usize) -> io::Result<()> {
+        let socket = &self.sockets[place];
+        let watched = ReadableFd::new(socket.try_clone()?)?;
+        loop {
+            watched.wait().await?;
+            while self.turn(wall, socket) == MOST {
+                yield_now().await;
+            }
+        }
+    }
+
+    /// Hears what waits, and says how many attempts that were in all.
+    pub fn hear_all(&self, wall: &Wall) -> HeardAttempts {
+        for socket in &self.sockets {
+            let mut turns = 0..LAST_TURNS;
+            while turns.next().is_some() && self.turn(wall, socket) == MOST {}
+        }
+        self.heard.get()
+    }
+
+    /// Hears at most [`MOST`]; how many there were.
+    fn turn(&self, wall: &Wall, socket: &OwnedFd) -> usize {
+        let mut packet = [0; LONGEST];
+        for count in 0..MOST {
+            let heard = rustix::net::recv(socket, &mut packet[..], RecvFlags::DONTWAIT);
+            let Ok((_, length)) = heard else { return count };
+            let attempt = refused::read(&packet[..length.min(LONGEST)]);
+            if let Some(attempt) = attempt.filter(|attempt| wall.note_attempt(*attempt)) {
+                self.count(attempt);
+            }
+        }
+        MOST
+    }
+
+    fn count(&self, attempt: RefusedAttempt) {
+        let mut heard = self.heard.get();
+        let count = match (attempt.by, attempt.to) {
+            (Transport::Udp, SocketAddr::V6(_)) => &mut heard.unanswered_v6,
+            _ => &mut heard.unanswered,
+        };
+        *count = count.saturating_add(1);
+        self.heard.set(heard);
+    }
+}
+
+impl Wall {
+    /// Writes down an attempt that nobody took; `false`: it is none that the wall refuses, and is left to the kernel's count.
+    fn note_attempt(&self, attempt: RefusedAttempt) -> bool {
+        let RefusedAttempt { by, to, from } = attempt;
+        let (host, port) = (dns::meant(self, to.ip()), to.port());
+        if is_own(&host, &self.own_names) || is_lo(to.ip()) {
+            return false;
+        }
+        let (via, refusal, actor) = match by {
+            Transport::Udp => (ConnectionKind::Udp, Refusal::Datagram, None),
+            Transport::Tcp => {
+                let denial = match self.rules.borrow().decide(&host, port) {
+                    Decision::Deny(denial) => denial,
+                    // A rule of a moment ago.
+                    Decision::Allow(_) => return false,
+                };
+                let actor = self.actor_of_attempt(from, &host, port);
+                (ConnectionKind::Tcp, self.denied(&host, denial), actor)
+            }
+        };
+        self.tried.on_behalf(actor, || {
+            self.note_refusal(via, &host, Some(port), &refusal);
+        });
+        true
+    }
+}
+
+/// The container's own address, which leads nowhere else.
+fn is_lo(address: IpAddr) -> bool {
+    address == SYNTHETIC_V4 || address == SYNTHETIC_V6
+}
