@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     BindAccess, CredentialDirectory, Exclude, ImageBase, MountKind, OmittedMount, PlannedMount,
-    VisibleFile, text,
+    ProtectedPath, VisibleFile, text,
 };
 use crate::policy::{RootAccess, ScratchOn, escape};
 
@@ -58,6 +58,9 @@ pub struct FilesystemPlan {
         skip_serializing_if = "BTreeSet::is_empty"
     )]
     pub pinned: BTreeSet<PathBuf>,
+    /// Paths in writable mounts that the user's tools run later: read-only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub protected: Vec<ProtectedPath>,
     /// Paths of the container that are made read-only.
     pub readonly: Vec<PathBuf>,
     /// Files of the network wall that replace the engine's: /etc/hosts, /etc/resolv.conf.

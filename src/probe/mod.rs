@@ -222,12 +222,25 @@ pub fn search(
         let tree = open_tree(&found.fd, "", flags);
         // Without the right to clone it (`explain` by an ordinary user) nothing is mounted either.
         let root = tree.as_ref().unwrap_or(&found.fd);
-        let view = view(wrapped, plan, found, opened);
+        let mut view = view(wrapped, plan, found, opened);
+        let mut own = plan.mounts.iter().filter(|m| found.is_of(m));
+        if own.any(|m| is_users(wrapped, plan, m)) {
+            view.unprotected = Some(&policy.unprotected);
+        }
         search::search(root, &unwanted, budget, &view, source);
+        told |= !source.protected.is_empty();
         told |=
             source.inside.len() > before || source.unsearched.is_some() || source.runtime.is_some();
     }
     told
+}
+
+/// Whether a mount shows files of the user's, which the container writes.
+fn is_users(wrapped: &WrapPlan, plan: &FilesystemPlan, mount: &PlannedMount) -> bool {
+    let is_workspace = plan.workspace.as_ref() == Some(&mount.destination);
+    (is_workspace || wrapped.written.contains(&mount.destination))
+        && mount.is_writable()
+        && !mount.is_private()
 }
 
 /// Where in the container a source will be, and the others.
@@ -245,6 +258,7 @@ fn view<'a>(
     MountView {
         passed: own.map_or_else(Vec::new, |m| wrapped.packages_below(&m.destination)),
         own: own.map(|m| m.destination.clone()).unwrap_or_default(),
+        unprotected: None,
         others: others.collect(),
     }
 }

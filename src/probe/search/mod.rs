@@ -11,6 +11,7 @@ mod content;
 mod cost;
 mod entries;
 mod git;
+mod guard;
 mod index;
 mod places;
 mod settle;
@@ -34,6 +35,7 @@ use cost::Cost;
 pub(super) use cost::SearchBudget;
 pub(super) use git::MountView;
 use git::Repositories;
+use guard::Guard;
 use places::{DirTree, Key, Mark};
 use settle::BusyDirs;
 pub(super) use unwanted::HiddenNames;
@@ -69,6 +71,11 @@ pub(super) fn search(
     search.finish();
     facts.runtime = search.found_runtime.take();
     facts.inside.append(&mut search.inside);
+    if let Some(guard) = search.guard.take() {
+        facts.protected = guard.found(&mut search.cost, &mut search.places);
+        let over = search.cost.check().err();
+        facts.unsearched = facts.unsearched.take().or(over);
+    }
 }
 
 #[cfg(test)]
@@ -93,6 +100,8 @@ struct Search<'a> {
     /// The inode of the runtime's own program, and where it was met.
     runtime: Option<u64>,
     found_runtime: Option<PathBuf>,
+    /// What else is looked for, where the container may write.
+    guard: Option<Guard<'a>>,
     cost: Cost,
     names: Option<Box<[MaybeUninit<u8>]>>,
     /// Directories that are not looked into.
@@ -139,6 +148,7 @@ impl<'a> Search<'a> {
             repositories: Repositories::new(root, view, &unwanted.last),
             runtime: None,
             found_runtime: None,
+            guard: view.unprotected.map(Guard::new),
             cost: Cost::new(budget),
             names: Some(Box::new_uninit_slice(NAMES)),
             passed: &view.passed,
@@ -205,6 +215,9 @@ impl<'a> Search<'a> {
             true => self.found_in(at.number),
             false => HashSet::new(),
         };
+        if let (true, Some(guard)) = (again, &mut self.guard) {
+            guard.forget(at.number);
+        }
         let mut listing = Listing::default();
         let mut entries = RawDir::new(at.fd, names);
         loop {
@@ -235,6 +248,9 @@ impl<'a> Search<'a> {
                 // A file system that does not tell.
                 let stat = rustix::fs::statat(at.fd, file, AtFlags::SYMLINK_NOFOLLOW);
                 kind = stat.map_or(kind, |s| FileType::from_raw_mode(s.st_mode));
+            }
+            if let Some(guard) = &mut self.guard {
+                guard.meet(&mut self.cost, &self.places, at, (file, kind));
             }
             let was = known.get(file.to_bytes()).copied();
             if was.is_some_and(|child| self.is_same(at, file, child)) {
