@@ -1,8 +1,13 @@
-//! F37: what a command plants in a workspace for the user's own tools to run: read-only where it is there.
+//! F37: what a command plants in a workspace for the user's own tools to run: read-only where it is there, moved aside where it
+//! appears.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use super::account::Account;
 use crate::command::Finished;
-use crate::docker::Docker;
+use crate::docker::{Docker, Policy};
 
 const GIT: &str = "export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a; set -e; ";
 
@@ -105,4 +110,126 @@ fn f37_git_works_and_nothing_is_left_in_the_project() {
     // `explain` names them.
     let explained = person.wraps(&["--dry-run"], "true").ok();
     assert!(explained.contains("filesystem.unprotected"), "{explained}");
+}
+
+/// Makes what was not there, in each of these places.
+const PLANT: &str = "mkdir -p .zed .config/fish sub/.github/workflows new src .git/worktrees/x; echo evil | tee .mcp.json .zed/tasks.json \
+                     .config/fish/config.fish sub/.github/workflows/x.yml .git/commondir >/dev/null; ln -s /tmp .idea; \
+                     git init -q new; echo evil >new/.git/hooks/post-checkout; git init -q --bare src/made.git; \
+                     echo evil >src/made.git/hooks/update; echo ../../../evil >.git/worktrees/x/commondir; echo x >.git/worktrees/x/HEAD; \
+                     mv sub renamed; mkdir sub; echo evil >renamed/.mcp.json; echo ok >src/.mcp.json; ";
+
+/// What of it the user's tools would run.
+const PLANTED: [&str; 10] = [
+    ".mcp.json",
+    ".zed",
+    ".config/fish",
+    ".idea",
+    ".git/commondir",
+    ".git/worktrees/x/commondir",
+    "new/.git/hooks/post-checkout",
+    "src/made.git/hooks/update",
+    "renamed/.github/workflows",
+    "renamed/.mcp.json",
+];
+
+fn left(project: &str) -> Vec<&'static str> {
+    let is_there = |name: &&str| Path::new(project).join(name).symlink_metadata().is_ok();
+    PLANTED.into_iter().filter(is_there).collect()
+}
+
+/// A project like the others, in which all of that can be made once more.
+fn fresh(person: &Account) {
+    person.does("rm -rf ~/src/project ~/.local/state/agentbox; mkdir -p ~/src/project");
+    project(person);
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f37_what_appears_is_moved_aside() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    for (by_root, policy) in [(false, "strict"), (false, "standard"), (true, "permissive")] {
+        fresh(&person);
+        let options = ["--policy", policy];
+        let seen = match by_root {
+            true => person.wrap(&options, PLANT),
+            false => person.wraps(&options, PLANT),
+        };
+        assert_eq!(seen.code, 0, "{seen}");
+        assert_eq!(left(&person.project), [""; 0], "{policy} {seen}");
+        for said in ["moved ", "/.mcp.json to ", "agents start the servers in it"] {
+            assert!(seen.stderr.contains(said), "{seen}");
+        }
+        // What is no top, and what a new repository has anyway, stays.
+        let kept = "cd ~/src/project; cat src/.mcp.json; ls new/.git/hooks | grep -c sample >/dev/null && echo samples";
+        assert_eq!(person.does(kept), "ok\nsamples\n");
+        // Nothing is lost.
+        if !by_root {
+            let aside = "cat ~/.local/state/agentbox/quarantine/*/*.mcp.json ~/.local/state/agentbox/quarantine/*/*-.zed/tasks.json";
+            assert_eq!(person.does(aside), "evil\nevil\nevil\n");
+        }
+    }
+    // The control: with the user's word they stay.
+    fresh(&person);
+    let free = "filesystem.unprotected=.mcp.json,.zed";
+    person.wraps(&["--set", free], PLANT).ok();
+    assert_eq!(
+        left(&person.project),
+        [".mcp.json", ".zed", "renamed/.mcp.json"]
+    );
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f37_what_a_killed_run_left_is_moved_by_the_next_look() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    for verb in ["list", "audit"] {
+        fresh(&person);
+        let script = format!("{PLANT} touch ready; sleep 50");
+        let arguments = ["wrap", "--", "bash", "-c", &script];
+        let mut killed = person.sudo(&arguments);
+        killed.stdin(Stdio::null()).stderr(Stdio::null());
+        let mut killed = killed.spawn().unwrap();
+        let end = Instant::now() + Duration::from_secs(30);
+        while !Path::new(&person.project).join("ready").exists() {
+            assert!(Instant::now() < end, "the command did not begin");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+        // The control: until then it is there.
+        assert_eq!(left(&person.project), PLANTED, "{verb}");
+        let mut looked = person.sudo(&[verb]);
+        let looked = crate::command::run_for(Duration::from_secs(30), &mut looked);
+        assert_eq!(left(&person.project), [""; 0], "{verb}: {looked}");
+        assert!(looked.stderr.contains("moved "), "{looked}");
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f37_containers_of_docker_have_the_same_protected_files() {
+    let docker = Docker::connect();
+    let person = Account::new();
+    let bound = format!("--volume={}:/work", person.project);
+    let there = [bound.as_str(), "--workdir=/work", "test-probe"];
+    for policy in Policy::ALL {
+        fresh(&person);
+        let options = [&policy.options()[..], &there].concat();
+        let plant = "for f in .git/hooks/post-commit .vscode/tasks.json .envrc; do echo evil >$f; done; \
+                     mv .git .git2; mkdir .zed; echo evil >.zed/tasks.json; echo evil >.mcp.json; true";
+        let seen = docker.run(&options, &["sh", "-c", plant]);
+        assert_eq!(changed(&person), [""; 0], "{policy:?} {seen}");
+        assert!(seen.stderr.contains("Read-only file system"), "{seen}");
+        assert_eq!(left(&person.project), [""; 0], "{policy:?} {seen}");
+    }
+    // The control: as runc has it.
+    fresh(&person);
+    let options = [&["--runtime=runc"][..], &there].concat();
+    let plant = "echo evil >.envrc; echo evil >.mcp.json";
+    docker.run(&options, &["sh", "-c", plant]).ok();
+    assert_eq!(changed(&person), [".envrc"]);
+    assert_eq!(left(&person.project), [".mcp.json"]);
 }

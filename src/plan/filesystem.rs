@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     BindAccess, CredentialDirectory, Exclude, ImageBase, MountKind, OmittedMount, PlannedMount,
-    ProtectedPath, VisibleFile, text,
+    ProtectedPath, VisibleFile, GuardedMount, text,
 };
 use crate::policy::{RootAccess, ScratchOn, escape};
 
@@ -61,6 +61,9 @@ pub struct FilesystemPlan {
     /// Paths in writable mounts that the user's tools run later: read-only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub protected: Vec<ProtectedPath>,
+    /// Writable mounts in which more of that kind is moved aside at the end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub watched: Vec<GuardedMount>,
     /// Paths of the container that are made read-only.
     pub readonly: Vec<PathBuf>,
     /// Files of the network wall that replace the engine's: /etc/hosts, /etc/resolv.conf.

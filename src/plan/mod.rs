@@ -98,7 +98,7 @@ pub use namespace::{NamespaceError, NamespaceType, PlannedNamespace};
 pub use network::{NetworkPlan, SharedNetwork, SidecarLimits};
 pub use person::{PersonFacts, PersonsCgroup};
 pub use privileges::CapabilitySets;
-pub use protect::{FoundProtected, ProtectedPath};
+pub use protect::{FoundProtected, ProtectedFiles, ProtectedPath, RepositoryTop, GuardedMount};
 pub use reason::{MountReason, OmittedItem};
 pub use report::ReportPlan;
 pub use root::RootOrigin;

@@ -93,6 +93,7 @@ pub(super) fn plan(
         seen: sorted.seen,
         pinned: sorted.pinned,
         protected,
+        watched: Vec::new(),
         readonly: union(
             READONLY,
             linux.and_then(|l| l.readonly_paths().as_ref()),
@@ -103,6 +104,7 @@ pub(super) fn plan(
             .map(|(file, names)| Exclude { file, names })
             .collect(),
     };
+    plan.watch(bundle);
     hold_parents(&mut plan, spec);
     Ok(plan)
 }

@@ -1,5 +1,6 @@
 //! PURE. Files that the user's own tools run later, outside of all walls: `policies/protected.toml`. Those that are there at the
 //! start are read-only in the container, and so are their names: the directories on the way are mounts, which no process renames.
+//! Those that appear are moved aside when the container has ended.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Component, Path, PathBuf};
@@ -8,7 +9,8 @@ use std::sync::LazyLock;
 use serde::{Deserialize, Serialize};
 
 use super::sort::SortedMounts;
-use super::{EphemeralMount, text};
+use super::wrapped::WrapPlan;
+use super::{BundleFacts, EphemeralMount, FileKind, FilesystemPlan, PlannedMount, text};
 use crate::policy::ProtectedName;
 
 /// The parsed list.
@@ -81,8 +83,11 @@ impl ProtectedList {
 
     /// Why a path of the list is protected.
     pub fn why(&self, name: &str) -> Option<&str> {
-        let place = self.place.iter().find(|place| place.name() == name)?;
-        Some(&place.why)
+        self.find(name).map(|place| place.why.as_str())
+    }
+
+    fn find(&self, name: &str) -> Option<&ProtectedPlace> {
+        self.place.iter().find(|place| place.name() == name)
     }
 }
 
@@ -109,6 +114,73 @@ impl FoundProtected {
     }
 }
 
+/// The top of a repository in a mount's source.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RepositoryTop {
+    /// Relative to the source.
+    #[serde(with = "text::one")]
+    pub path: PathBuf,
+    /// Its inode.
+    pub ino: u64,
+}
+
+/// What of the list lies in a directory.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProtectedFiles {
+    /// Files and directories.
+    pub found: Vec<FoundProtected>,
+    /// Repositories below it.
+    pub tops: Vec<RepositoryTop>,
+    /// Why not all was looked at, where it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unread: Option<String>,
+}
+
+/// A writable mount of the user's files, as it was at the start: what appears in it is moved aside at the end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GuardedMount {
+    /// Its mount point.
+    pub destination: PathBuf,
+    /// The inodes of what was protected.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub inodes: BTreeSet<u64>,
+    /// Its repositories.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tops: Vec<RepositoryTop>,
+}
+
+impl GuardedMount {
+    /// What has appeared: in git directories everywhere, else at the tops that there were, by their paths or by what lies there.
+    pub fn planted<'a>(&self, now: &'a ProtectedFiles) -> Vec<&'a FoundProtected> {
+        let appeared = |one: &&FoundProtected| {
+            !self.inodes.contains(&one.ino) && self.concerns(one, &now.tops)
+        };
+        now.found.iter().filter(appeared).collect()
+    }
+
+    fn concerns(&self, one: &FoundProtected, now: &[RepositoryTop]) -> bool {
+        let Some(place) = ProtectedList::builtin().find(&one.name) else {
+            return false;
+        };
+        let ProtectedBase::Top(below) = place.base() else {
+            return true;
+        };
+        let top = one.path.ancestors().nth(below.components().count());
+        let top = top.unwrap_or(Path::new(""));
+        let mut moved = now.iter().filter(|repository| repository.path == top);
+        let mut known = self.tops.iter();
+        top.as_os_str().is_empty()
+            || self.tops.iter().any(|known| known.path == top)
+            || moved.any(|moved| known.any(|known| known.ino == moved.ino))
+    }
+}
+
+/// What the file `commondir` of a second work tree has, where it is kept in its repository.
+pub const WORK_TREE: &[u8] = b"../..";
+
 /// A path of the container that is read-only in a writable mount.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -132,6 +204,37 @@ pub fn held(path: &Path, own: usize) -> usize {
     let names: Vec<Component<'_>> = path.components().collect();
     let git = names.iter().position(|name| name.as_os_str() == ".git");
     git.map_or(own, |at| (names.len() - at).max(own))
+}
+
+impl FilesystemPlan {
+    /// Whether a mount shows files of the user's, which the container writes: the workspace, and what the user named.
+    pub fn is_users(&self, wrapped: &WrapPlan, mount: &PlannedMount) -> bool {
+        let is_workspace = self.workspace.as_ref() == Some(&mount.destination);
+        (is_workspace || wrapped.written.contains(&mount.destination))
+            && mount.is_writable()
+            && !mount.is_private()
+    }
+
+    /// The mounts to be looked at again, each as it was found.
+    pub(super) fn watch(&mut self, bundle: &BundleFacts) {
+        let users = self
+            .mounts
+            .iter()
+            .filter(|m| self.is_users(&bundle.wrapped, m));
+        let watched = users.filter_map(|mount| {
+            let bind = mount
+                .bind()
+                .filter(|b| b.judged.kind == FileKind::Directory)?;
+            let mut sources = bundle.sources.iter().flatten();
+            let facts = sources.find(|s| bind.is_of(&s.path, (s.dev, s.ino)))?;
+            Some(GuardedMount {
+                destination: mount.destination.clone(),
+                inodes: facts.protected.found.iter().map(|one| one.ino).collect(),
+                tops: facts.protected.tops.clone(),
+            })
+        });
+        self.watched = watched.collect();
+    }
 }
 
 impl SortedMounts {
@@ -206,6 +309,46 @@ mod tests {
         assert_eq!(git, Some(ProtectedBase::Git(Path::new("hooks"))));
         assert_eq!(list.ending_with(b"hooks").count(), 2);
         assert!(list.why(".git").is_some());
+    }
+
+    fn found(path: &str, name: &str, ino: u64) -> FoundProtected {
+        FoundProtected {
+            path: path.into(),
+            name: name.to_owned(),
+            held: 1,
+            ino,
+        }
+    }
+
+    #[test]
+    fn what_appears_counts_in_git_directories_and_at_the_tops_that_there_were() {
+        let top = |path: &str, ino| RepositoryTop {
+            path: path.into(),
+            ino,
+        };
+        let watched = GuardedMount {
+            destination: "/w".into(),
+            inodes: [10, 11].into(),
+            tops: vec![top("sub", 5)],
+        };
+        let now = ProtectedFiles {
+            found: vec![
+                // Was there, also under another path.
+                found(".envrc", ".envrc", 10),
+                found("moved/.vscode", ".vscode", 11),
+                // Appeared.
+                found(".mcp.json", ".mcp.json", 20),
+                found("sub/.github/workflows", ".github/workflows", 21),
+                found("renamed/.envrc", ".envrc", 22),
+                found("new/.git/hooks", ".git/hooks", 23),
+                // In a repository that was made meanwhile.
+                found("new/.envrc", ".envrc", 24),
+            ],
+            tops: vec![top("renamed", 5), top("new", 6)],
+            unread: None,
+        };
+        let planted: Vec<u64> = watched.planted(&now).iter().map(|one| one.ino).collect();
+        assert_eq!(planted, [20, 21, 22, 23]);
     }
 
     #[test]

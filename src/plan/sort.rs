@@ -196,7 +196,7 @@ impl SortedMounts {
         warnings: &mut Vec<Warning>,
     ) -> Result<(), PlanError> {
         self.mask_inside(rules.never, destination, facts);
-        self.protect(destination, &facts.protected);
+        self.protect(destination, &facts.protected.found);
         self.tell_git(rules.policy, destination, facts)?;
         match (&facts.unsearched, rules.policy.filesystem.search) {
             (Some(why), SearchRule::Complete) => Err(PlanError::Unsearched {

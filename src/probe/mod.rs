@@ -15,7 +15,7 @@ mod search;
 mod source;
 mod stat;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -26,8 +26,10 @@ use rustix::mount::{OpenTreeFlags, open_tree};
 
 use crate::plan::never::NeverList;
 use crate::plan::wrapped::WrapPlan;
-use crate::plan::{BundleFacts, FileKind, FilesystemPlan, MappedIds, PlannedMount, SourceFacts};
-use crate::policy::{Filesystem, SearchRule};
+use crate::plan::{
+    BundleFacts, FileKind, FilesystemPlan, MappedIds, PlannedMount, ProtectedFiles, SourceFacts,
+};
+use crate::policy::{Filesystem, ProtectedName, SearchRule};
 use search::{HiddenNames, MountView, SearchBudget};
 use source::Judge;
 
@@ -224,23 +226,21 @@ pub fn search(
         let root = tree.as_ref().unwrap_or(&found.fd);
         let mut view = view(wrapped, plan, found, opened);
         let mut own = plan.mounts.iter().filter(|m| found.is_of(m));
-        if own.any(|m| is_users(wrapped, plan, m)) {
+        if own.any(|m| plan.is_users(wrapped, m)) {
             view.unprotected = Some(&policy.unprotected);
         }
         search::search(root, &unwanted, budget, &view, source);
-        told |= !source.protected.is_empty();
+        let protected = &source.protected;
+        told |= !protected.found.is_empty() || !protected.tops.is_empty();
         told |=
             source.inside.len() > before || source.unsearched.is_some() || source.runtime.is_some();
     }
     told
 }
 
-/// Whether a mount shows files of the user's, which the container writes.
-fn is_users(wrapped: &WrapPlan, plan: &FilesystemPlan, mount: &PlannedMount) -> bool {
-    let is_workspace = plan.workspace.as_ref() == Some(&mount.destination);
-    (is_workspace || wrapped.written.contains(&mount.destination))
-        && mount.is_writable()
-        && !mount.is_private()
+/// What a directory has now that the user's own tools run. No process of the container runs any more.
+pub fn protected(root: &OwnedFd, unprotected: &BTreeSet<ProtectedName>) -> ProtectedFiles {
+    search::protected(root, unprotected)
 }
 
 /// Where in the container a source will be, and the others.

@@ -15,8 +15,8 @@ use super::Directory;
 use super::cost::Cost;
 use super::places::DirTree;
 use super::walk;
-use crate::plan::FoundProtected;
 use crate::plan::protect::{self, ProtectedBase, ProtectedList, ProtectedPlace};
+use crate::plan::{FoundProtected, ProtectedFiles, RepositoryTop};
 use crate::policy::ProtectedName;
 
 /// The longest name of a file that the list ends with. A longer one is none of them.
@@ -39,6 +39,16 @@ pub(super) struct Guard<'a> {
     /// Which of the marks a directory has.
     marks: HashMap<u32, u8>,
     met: Vec<MetName>,
+    time: GuardTime,
+}
+
+/// When it is looked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GuardTime {
+    /// Before the container starts.
+    Start,
+    /// After its end.
+    End,
 }
 
 /// A name of the list in a directory. Whether it counts there, the marks of the directories above say.
@@ -51,12 +61,13 @@ struct MetName {
 
 impl<'a> Guard<'a> {
     /// Looks for all names but these.
-    pub(super) fn new(unprotected: &'a BTreeSet<ProtectedName>) -> Self {
+    pub(super) fn new(unprotected: &'a BTreeSet<ProtectedName>, time: GuardTime) -> Self {
         Self {
             list: ProtectedList::builtin(),
             unprotected,
             marks: HashMap::new(),
             met: Vec::new(),
+            time,
         }
     }
 
@@ -106,34 +117,35 @@ impl<'a> Guard<'a> {
     }
 
     /// What counts of that which was met, in directories that are still there.
-    pub(super) fn found(&self, cost: &mut Cost, places: &mut DirTree) -> Vec<FoundProtected> {
-        if self.met.is_empty() {
-            return Vec::new();
+    pub(super) fn found(&self, cost: &mut Cost, places: &mut DirTree) -> ProtectedFiles {
+        let is_top = |number: &u32| self.marks.get(number).is_some_and(|m| m & TOP != 0);
+        if self.met.is_empty() && !self.marks.keys().any(|number| is_top(number)) {
+            return ProtectedFiles::default();
         }
-        let listed: HashSet<u32> = places.listed().into_iter().collect();
-        let mut found = Vec::new();
-        for met in &self.met {
-            let is_there = listed.contains(&met.directory) && self.counts(places, met);
-            // It is hidden with the whole directory, or has no path that can be named.
-            let is_seen = places.within(met.directory).is_none()
-                && places.too_deep(met.directory, &met.name).is_none();
-            if is_there && is_seen {
-                let path = places.path(met.directory);
-                let path = path.join(OsStr::from_bytes(&met.name));
-                cost.mask(&path);
-                let own = match met.place.base() {
-                    ProtectedBase::Top(below) => below.components().count(),
-                    ProtectedBase::Git(below) => below.components().count() + 1,
-                };
-                found.push(FoundProtected {
-                    held: protect::held(&path, own),
-                    path,
-                    name: met.place.name().to_owned(),
-                    ino: met.ino,
-                });
-            }
+        let listed: Vec<u32> = places.listed();
+        let tops = listed.iter().filter(|number| is_top(number));
+        let tops = tops.filter(|number| places.above(**number).is_some());
+        let tops = tops.map(|number| RepositoryTop {
+            path: places.path(*number),
+            ino: places.ino(*number),
+        });
+        let tops: Vec<RepositoryTop> = tops.collect();
+        tops.iter().for_each(|top| cost.mask(&top.path));
+        let listed: HashSet<u32> = listed.into_iter().collect();
+        let met = self.met.iter();
+        let there = met.filter(|met| listed.contains(&met.directory) && self.counts(places, met));
+        // It is hidden with the whole directory, or has no path that can be named.
+        let seen = there.filter(|met| {
+            places.within(met.directory).is_none()
+                && places.too_deep(met.directory, &met.name).is_none()
+        });
+        let found: Vec<FoundProtected> = seen.map(|met| met.found(places)).collect();
+        found.iter().for_each(|one| cost.mask(&one.path));
+        ProtectedFiles {
+            found,
+            tops,
+            unread: None,
         }
-        found
     }
 
     fn counts(&self, places: &DirTree, met: &MetName) -> bool {
@@ -145,7 +157,27 @@ impl<'a> Guard<'a> {
         match met.place.base() {
             ProtectedBase::Top(_) => is_root || marks & TOP != 0,
             // A second work tree is removed with its git directory, but where that is shown by itself.
-            ProtectedBase::Git(_) => marks & GIT == GIT || is_root && marks & OF_TREE == OF_TREE,
+            ProtectedBase::Git(_) => {
+                let is_looked_at = is_root || self.time == GuardTime::End;
+                marks & GIT == GIT || is_looked_at && marks & OF_TREE == OF_TREE
+            }
+        }
+    }
+}
+
+impl MetName {
+    fn found(&self, places: &DirTree) -> FoundProtected {
+        let path = places.path(self.directory);
+        let path = path.join(OsStr::from_bytes(&self.name));
+        let own = match self.place.base() {
+            ProtectedBase::Top(below) => below.components().count(),
+            ProtectedBase::Git(below) => below.components().count() + 1,
+        };
+        FoundProtected {
+            held: protect::held(&path, own),
+            path,
+            name: self.place.name().to_owned(),
+            ino: self.ino,
         }
     }
 }

@@ -19,7 +19,7 @@ mod sha1;
 mod unwanted;
 mod walk;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{CStr, OsStr};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -30,12 +30,14 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, FileType, RawDir};
 use rustix::io::Errno;
 
-use crate::plan::{FoundCredential, SourceFacts};
+use crate::plan::never::{NeverList, VisibleCredentials};
+use crate::plan::{FoundCredential, ProtectedFiles, SourceFacts};
+use crate::policy::ProtectedName;
 use cost::Cost;
 pub(super) use cost::SearchBudget;
 pub(super) use git::MountView;
 use git::Repositories;
-use guard::Guard;
+use guard::{Guard, GuardTime};
 use places::{DirTree, Key, Mark};
 use settle::BusyDirs;
 pub(super) use unwanted::HiddenNames;
@@ -78,6 +80,32 @@ pub(super) fn search(
     }
 }
 
+/// What is searched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SearchAim {
+    /// What is to be hidden, and perhaps what is to be read-only.
+    Credentials,
+    /// What the user's tools run, and nothing else.
+    Protected,
+}
+
+/// What the user's tools run in a directory that nobody changes meanwhile.
+pub(super) fn protected(root: &OwnedFd, unprotected: &BTreeSet<ProtectedName>) -> ProtectedFiles {
+    let meant = VisibleCredentials::new();
+    let unwanted = HiddenNames::new(NeverList::builtin(), &meant);
+    let view = MountView::default();
+    let mut search = Search::new(root, &unwanted, &view, SearchBudget::AGAIN);
+    let guard = Guard::new(unprotected, GuardTime::End);
+    (search.reads, search.guard) = (SearchAim::Protected, Some(guard));
+    let unread = search.all().err();
+    let guard = search.guard.take();
+    let found = guard.map(|guard| guard.found(&mut search.cost, &mut search.places));
+    ProtectedFiles {
+        unread: unread.or(search.cost.check().err()),
+        ..found.unwrap_or_default()
+    }
+}
+
 #[cfg(test)]
 type Hook<'a> = Box<dyn FnMut(&Path) + 'a>;
 
@@ -102,6 +130,7 @@ struct Search<'a> {
     found_runtime: Option<PathBuf>,
     /// What else is looked for, where the container may write.
     guard: Option<Guard<'a>>,
+    reads: SearchAim,
     cost: Cost,
     names: Option<Box<[MaybeUninit<u8>]>>,
     /// Directories that are not looked into.
@@ -148,7 +177,10 @@ impl<'a> Search<'a> {
             repositories: Repositories::new(root, view, &unwanted.last),
             runtime: None,
             found_runtime: None,
-            guard: view.unprotected.map(Guard::new),
+            guard: view
+                .unprotected
+                .map(|names| Guard::new(names, GuardTime::Start)),
+            reads: SearchAim::Credentials,
             cost: Cost::new(budget),
             names: Some(Box::new_uninit_slice(NAMES)),
             passed: &view.passed,

@@ -60,6 +60,7 @@ fn protected(dir: &Path, unprotected: &[&str]) -> Vec<String> {
     assert_eq!(facts.unsearched, None);
     let mut all: Vec<String> = facts
         .protected
+        .found
         .iter()
         .map(|one| {
             let ino = fs::symlink_metadata(dir.join(&one.path)).unwrap().ino();
