@@ -117,10 +117,12 @@ const PLANT: &str = "mkdir -p .zed .config/fish sub/.github/workflows new src .g
                      .config/fish/config.fish sub/.github/workflows/x.yml .git/commondir >/dev/null; ln -s /tmp .idea; \
                      git init -q new; echo evil >new/.git/hooks/post-checkout; git init -q --bare src/made.git; \
                      echo evil >src/made.git/hooks/update; echo ../../../evil >.git/worktrees/x/commondir; echo x >.git/worktrees/x/HEAD; \
+                     echo evil >new/.git/hooks/$(printf 'x%.0s' {1..250}); mkdir .circleci; chmod 500 .circleci; \
                      mv sub renamed; mkdir sub; echo evil >renamed/.mcp.json; echo ok >src/.mcp.json; ";
 
 /// What of it the user's tools would run.
-const PLANTED: [&str; 10] = [
+const PLANTED: [&str; 11] = [
+    ".circleci",
     ".mcp.json",
     ".zed",
     ".config/fish",
@@ -232,4 +234,67 @@ fn f37_containers_of_docker_have_the_same_protected_files() {
     docker.run(&options, &["sh", "-c", plant]).ok();
     assert_eq!(changed(&person), [".envrc"]);
     assert_eq!(left(&person.project), [".mcp.json"]);
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f37_settings_of_git_that_name_programs_are_taken_out() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let set = format!(
+        "{GIT} git config user.email inside@example.org; git config core.fsmonitor ./evil; git config alias.st '!./evil'; \
+         git config include.path ../evil; git config core.sshCommand ./evil; git config filter.x.clean ./evil; git config pull.rebase true; \
+         git remote add o ./bare; git push -q -u o HEAD:refs/heads/main; git init -q new; git -C new config core.hooksPath /tmp; \
+         git -C bare config core.fsmonitor ./evil; printf '[core\\n' >sub/.git/config; \
+         git worktree add -q tree; git config extensions.worktreeConfig true; git -C tree config --worktree core.pager ./evil"
+    );
+    let all = "for d in . new bare sub tree; do git -C $d config --list --show-scope 2>/dev/null | grep -v ^global | sort -u; done; true";
+    let all = format!(
+        "export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1; cd ~/src/project; {all}"
+    );
+    for policy in ["strict", "permissive"] {
+        fresh(&person);
+        person.does("cd ~/src/project; git config core.pager less; chmod 640 .git/config");
+        let seen = person.wraps(&["--policy", policy], &set);
+        assert_eq!(seen.code, 0, "{seen}");
+        let now = person.does(&all);
+        assert!(!now.contains("evil") && !now.contains("hookspath"), "{now}");
+        for kept in [
+            "core.pager=less",
+            "user.email=inside@example.org",
+            "pull.rebase=true",
+            "branch.",
+            "remote.o.url=",
+        ] {
+            assert!(now.contains(kept), "{kept}: {now}");
+        }
+        for said in [
+            "core.fsmonitor, core.sshcommand, alias.st, include.path, filter.x.clean out of",
+            "took core.hookspath out of",
+            "sub/.git/config to ",
+        ] {
+            assert!(seen.stderr.contains(said), "{said}: {seen}");
+        }
+        let mode = person.does(
+            "cd ~/src/project; stat -c '%a %U' .git/config; ls .git | grep -c agentbox; true",
+        );
+        assert_eq!(mode, format!("640 {}\n0\n", person.name));
+        let kept = person.does("cat ~/.local/state/agentbox/quarantine/*/*-config");
+        assert!(kept.contains("./evil"), "{kept}");
+    }
+    // What stays does so in the next run, too.
+    let seen = person.wraps(&[], "true");
+    assert_eq!(seen.stderr, "", "{seen}");
+    // The control: with the user's word all of it stays.
+    fresh(&person);
+    person
+        .wraps(
+            &[
+                "--set",
+                "filesystem.unprotected=.git/config,.git/config.worktree",
+            ],
+            &set,
+        )
+        .ok();
+    assert!(person.does(&all).contains("core.fsmonitor=./evil"));
 }

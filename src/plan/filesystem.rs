@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BindAccess, CredentialDirectory, Exclude, ImageBase, MountKind, OmittedMount, PlannedMount,
-    ProtectedPath, VisibleFile, GuardedMount, text,
+    BindAccess, CredentialDirectory, Exclude, GuardedMount, ImageBase, MountKind, OmittedMount,
+    PlannedMount, ProtectedPath, VisibleFile, text,
 };
 use crate::policy::{RootAccess, ScratchOn, escape};
 

@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
+use super::git_config::{self, GitSetting, HarmlessSettings};
 use super::sort::SortedMounts;
 use super::wrapped::WrapPlan;
 use super::{BundleFacts, EphemeralMount, FileKind, FilesystemPlan, PlannedMount, text};
@@ -18,6 +19,7 @@ use crate::policy::ProtectedName;
 #[serde(deny_unknown_fields)]
 pub struct ProtectedList {
     place: Vec<ProtectedPlace>,
+    harmless: HarmlessSettings,
     /// Entries by the last component of their path, in small letters.
     #[serde(skip)]
     last: HashMap<Vec<u8>, Vec<usize>>,
@@ -31,6 +33,9 @@ pub struct ProtectedPlace {
     pub path: PathBuf,
     /// The reason, as a clause.
     pub why: String,
+    /// It is a file of git's settings, which git replaces: what appears in it is taken out at the end.
+    #[serde(default)]
+    pub compared: bool,
 }
 
 /// Where the path of an entry begins.
@@ -86,6 +91,18 @@ impl ProtectedList {
         self.find(name).map(|place| place.why.as_str())
     }
 
+    /// Settings of git that stay.
+    #[cfg(test)]
+    pub(super) fn harmless(&self) -> &HarmlessSettings {
+        &self.harmless
+    }
+
+    /// What is to be known of a file of git's settings at the start.
+    pub fn known(&self, text: &[u8], path: &Path) -> BTreeSet<String> {
+        let settings = git_config::parse(text).unwrap_or_default();
+        self.harmless.hashes(&settings, path)
+    }
+
     fn find(&self, name: &str) -> Option<&ProtectedPlace> {
         self.place.iter().find(|place| place.name() == name)
     }
@@ -131,6 +148,12 @@ pub struct RepositoryTop {
 pub struct ProtectedFiles {
     /// Files and directories.
     pub found: Vec<FoundProtected>,
+    /// Files of git's settings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<FoundProtected>,
+    /// Hashes of those settings in them that are not harmless.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub known: BTreeSet<String>,
     /// Repositories below it.
     pub tops: Vec<RepositoryTop>,
     /// Why not all was looked at, where it was not.
@@ -147,6 +170,9 @@ pub struct GuardedMount {
     /// The inodes of what was protected.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub inodes: BTreeSet<u64>,
+    /// Hashes of settings of git that may stay.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub known: BTreeSet<String>,
     /// Its repositories.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tops: Vec<RepositoryTop>,
@@ -159,6 +185,16 @@ impl GuardedMount {
             !self.inodes.contains(&one.ino) && self.concerns(one, &now.tops)
         };
         now.found.iter().filter(appeared).collect()
+    }
+
+    /// The settings of a file of git's that appeared in it and may name programs or files.
+    pub fn planted_settings<'a>(
+        &self,
+        settings: &'a [GitSetting],
+        path: &Path,
+    ) -> Vec<&'a GitSetting> {
+        let harmless = &ProtectedList::builtin().harmless;
+        harmless.refused(settings, (path, &self.known))
     }
 
     fn concerns(&self, one: &FoundProtected, now: &[RepositoryTop]) -> bool {
@@ -230,6 +266,7 @@ impl FilesystemPlan {
             Some(GuardedMount {
                 destination: mount.destination.clone(),
                 inodes: facts.protected.found.iter().map(|one| one.ino).collect(),
+                known: facts.protected.known.clone(),
                 tops: facts.protected.tops.clone(),
             })
         });
@@ -329,6 +366,7 @@ mod tests {
         let watched = GuardedMount {
             destination: "/w".into(),
             inodes: [10, 11].into(),
+            known: BTreeSet::new(),
             tops: vec![top("sub", 5)],
         };
         let now = ProtectedFiles {
@@ -345,7 +383,7 @@ mod tests {
                 found("new/.envrc", ".envrc", 24),
             ],
             tops: vec![top("renamed", 5), top("new", 6)],
-            unread: None,
+            ..ProtectedFiles::default()
         };
         let planted: Vec<u64> = watched.planted(&now).iter().map(|one| one.ino).collect();
         assert_eq!(planted, [20, 21, 22, 23]);

@@ -231,7 +231,7 @@ pub fn search(
         }
         search::search(root, &unwanted, budget, &view, source);
         let protected = &source.protected;
-        told |= !protected.found.is_empty() || !protected.tops.is_empty();
+        told |= *protected != ProtectedFiles::default();
         told |=
             source.inside.len() > before || source.unsearched.is_some() || source.runtime.is_some();
     }

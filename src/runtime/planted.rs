@@ -4,16 +4,18 @@
 //!
 //! Everything goes by descriptors, and by way of no link: the directories are those that the workload wrote.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Dir, Mode, OFlags, RenameFlags, ResolveFlags, renameat_with};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, RenameFlags, ResolveFlags, renameat_with};
 
+use crate::plan::git_config;
 use crate::plan::protect::{ProtectedList, WORK_TREE};
 use crate::plan::{BindMount, FoundProtected, GuardedMount};
 use crate::probe;
@@ -25,6 +27,9 @@ const SAID: usize = 10;
 
 /// The longest `commondir` that is read.
 const LONGEST: usize = 4096;
+
+/// The largest file of git's settings that is read.
+const LARGEST: u64 = 1 << 20;
 
 /// Below agentbox's own state.
 const ASIDE: &str = "quarantine";
@@ -78,6 +83,16 @@ fn look(
         };
         found.take(quarantine);
     }
+    for settings in &now.settings {
+        let found = FoundFile {
+            root: root.as_fd(),
+            source: &bind.source,
+            what: settings,
+        };
+        if let Err(error) = found.take_settings(watched, quarantine) {
+            found.not_moved(&error, quarantine);
+        }
+    }
     match now.unread {
         Some(why) => Err(io::Error::other(why)),
         None => Ok(()),
@@ -94,12 +109,43 @@ struct FoundFile<'a> {
 impl FoundFile<'_> {
     fn take(&self, quarantine: &mut Quarantine) {
         if let Err(error) = self.try_take(quarantine) {
-            let path = self.source.join(&self.what.path);
-            let (path, why) = (path.display(), self.why());
-            quarantine.say(format!(
-                "{path} appeared in the sandbox and cannot be moved aside: {error}; remove it: {why}"
-            ));
+            self.not_moved(&error, quarantine);
         }
+    }
+
+    fn not_moved(&self, error: &io::Error, quarantine: &mut Quarantine) {
+        let path = self.source.join(&self.what.path);
+        let (path, why) = (path.display(), self.why());
+        quarantine.say(format!(
+            "{path} was written in the sandbox and cannot be moved aside: {error}; look at it: {why}"
+        ));
+    }
+
+    /// Takes settings out of a file of git's. One that git reads in another way than this program is moved as a whole.
+    fn take_settings(&self, watched: &GuardedMount, quarantine: &mut Quarantine) -> io::Result<()> {
+        let above = self.what.path.parent().unwrap_or(Path::new(""));
+        let name = self.what.path.file_name().unwrap_or_default();
+        let parent = self.directory(self.root, above)?;
+        let read = read_settings(&parent, name)?;
+        let settings = read.as_ref().map(|(text, _)| git_config::parse(text));
+        let (Some((text, file)), Some(Ok(settings))) = (&read, &settings) else {
+            return self.move_one(&parent, name, &self.what.path, quarantine);
+        };
+        let planted = watched.planted_settings(settings, &self.what.path);
+        if planted.is_empty() {
+            return Ok(());
+        }
+        let keys = planted.iter().map(|one| String::from_utf8_lossy(&one.key));
+        let keys = keys.collect::<Vec<_>>().join(", ");
+        let path = self.source.join(&self.what.path);
+        let at = quarantine.keep(&parent, &path, text)?;
+        replace(&parent, name, &git_config::without(text, &planted), file)?;
+        let (path, at, why) = (path.display(), at.display(), self.why());
+        quarantine.free(self.what);
+        quarantine.say(format!(
+            "took {keys} out of {path}: {why}; the file as it was: {at}"
+        ));
+        Ok(())
     }
 
     fn try_take(&self, quarantine: &mut Quarantine) -> io::Result<()> {
@@ -129,11 +175,14 @@ impl FoundFile<'_> {
                 names.push(name);
             }
         }
+        let mut first = Ok(());
         for name in names {
             let path = self.what.path.join(&name);
-            self.move_one(hooks, &name, &path, quarantine)?;
+            // One that cannot be moved keeps no other.
+            let moved = self.move_one(hooks, &name, &path, quarantine);
+            first = first.and(moved);
         }
-        Ok(())
+        first
     }
 
     /// Whether a second work tree belongs to the repository in whose directory it is kept, as `git worktree add` makes it.
@@ -157,10 +206,8 @@ impl FoundFile<'_> {
         let shown = self.source.join(path);
         let at = quarantine.take(parent, name, &shown)?;
         let (shown, at, why) = (shown.display(), at.display(), self.why());
-        let free = &self.what.name;
-        quarantine.say(format!(
-            "moved {shown} to {at}: it appeared in the sandbox, and {why}; filesystem.unprotected={free} lets it stay"
-        ));
+        quarantine.free(self.what);
+        quarantine.say(format!("moved {shown} to {at}: {why}"));
         Ok(())
     }
 
@@ -186,6 +233,43 @@ impl FoundFile<'_> {
     }
 }
 
+/// A regular file of settings and its text, unless it is larger than git's ever are.
+fn read_settings(parent: &OwnedFd, name: &OsStr) -> io::Result<Option<(Vec<u8>, fs::File)>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match rustix::fs::openat(parent, name, flags, Mode::empty()) {
+        Ok(file) => fs::File::from(file),
+        Err(rustix::io::Errno::LOOP | rustix::io::Errno::NXIO) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    if !file.metadata()?.is_file() {
+        return Ok(None);
+    }
+    let mut text = Vec::new();
+    (&file).take(LARGEST + 1).read_to_end(&mut text)?;
+    Ok((text.len() as u64 <= LARGEST).then_some((text, file)))
+}
+
+/// Puts a file with another text in the place of one, as git does, with its owner and mode.
+fn replace(parent: &OwnedFd, name: &OsStr, text: &[u8], old: &fs::File) -> io::Result<()> {
+    let meta = old.metadata()?;
+    let mut new = OsString::from(name);
+    new.push(".agentbox");
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    // One of an earlier try.
+    let _none = rustix::fs::unlinkat(parent, &new, AtFlags::empty());
+    let file = rustix::fs::openat(parent, &new, flags, Mode::from_raw_mode(0o600))?;
+    let mut file = fs::File::from(file);
+    let written = file.write_all(text).and_then(|()| {
+        std::os::unix::fs::fchown(&file, Some(meta.uid()), Some(meta.gid()))?;
+        file.set_permissions(fs::Permissions::from_mode(meta.mode() & 0o777))?;
+        Ok(rustix::fs::renameat(parent, &new, parent, name)?)
+    });
+    if written.is_err() {
+        let _gone = rustix::fs::unlinkat(parent, &new, AtFlags::empty());
+    }
+    written
+}
+
 /// Where things are moved, outside of everything that a sandbox writes.
 struct Quarantine {
     dir: Option<PathBuf>,
@@ -193,6 +277,8 @@ struct Quarantine {
     opened: Option<OwnedFd>,
     moved: usize,
     lines: Vec<String>,
+    /// The list's names for what was moved.
+    names: BTreeSet<String>,
 }
 
 impl Quarantine {
@@ -205,30 +291,66 @@ impl Quarantine {
             opened: None,
             moved: 0,
             lines: Vec::new(),
+            names: BTreeSet::new(),
         }
     }
 
     /// Moves something, and gives its new path. On another file system it stays where it is, under a name that no tool knows.
     fn take(&mut self, parent: &OwnedFd, name: &OsStr, shown: &Path) -> io::Result<PathBuf> {
-        self.moved += 1;
-        let aside = format!("{}-{}", self.moved, name.to_string_lossy());
+        let (aside, beside) = self.names(name);
         let moved = self.open().and_then(|dir| {
             renameat_with(parent, name, dir, aside.as_str(), RenameFlags::NOREPLACE)
         });
         if moved.is_ok() {
             return Ok(self.dir.clone().unwrap_or_default().join(aside));
         }
-        let mut beside = OsString::from(name);
-        beside.push(format!(".agentbox-{}-{}", self.id, self.moved));
-        // The workload may have taken the right to write its directory.
-        let writable = fs::Permissions::from_mode(0o700);
-        let file = fs::File::from(parent.try_clone()?);
-        let move_beside = || renameat_with(parent, name, parent, &beside, RenameFlags::NOREPLACE);
+        let move_beside = || {
+            renameat_with(
+                parent,
+                name,
+                parent,
+                beside.as_str(),
+                RenameFlags::NOREPLACE,
+            )
+        };
         if move_beside().is_err() {
-            file.set_permissions(writable)?;
+            // The workload may have taken the right to write its directory.
+            let file = fs::File::from(parent.try_clone()?);
+            let mode = file.metadata()?.mode() & 0o7777 | 0o700;
+            file.set_permissions(fs::Permissions::from_mode(mode))?;
             move_beside()?;
         }
         Ok(shown.with_file_name(beside))
+    }
+
+    /// Keeps a copy of a file, in the same place.
+    fn keep(&mut self, parent: &OwnedFd, shown: &Path, text: &[u8]) -> io::Result<PathBuf> {
+        let (aside, beside) = self.names(shown.file_name().unwrap_or_default());
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o600);
+        let made = self
+            .open()
+            .and_then(|dir| rustix::fs::openat(dir, aside.as_str(), flags, mode));
+        let (file, path) = match made {
+            Ok(file) => (file, self.dir.clone().unwrap_or_default().join(aside)),
+            Err(_) => {
+                let file = rustix::fs::openat(parent, beside.as_str(), flags, mode)?;
+                (file, shown.with_file_name(beside))
+            }
+        };
+        fs::File::from(file).write_all(text)?;
+        Ok(path)
+    }
+
+    /// The names that the next thing gets in the quarantine, or beside itself. A long one is cut: no tool knows it.
+    fn names(&mut self, name: &OsStr) -> (String, String) {
+        self.moved += 1;
+        let (number, id) = (self.moved, &self.id);
+        let name: String = name.to_string_lossy().chars().take(40).collect();
+        (
+            format!("{number}-{name}"),
+            format!("{name}.agentbox-{id}-{number}"),
+        )
     }
 
     fn open(&mut self) -> rustix::io::Result<&OwnedFd> {
@@ -249,6 +371,10 @@ impl Quarantine {
         self.lines.push(line);
     }
 
+    fn free(&mut self, what: &FoundProtected) {
+        self.names.insert(what.name.clone());
+    }
+
     fn tell(&self) {
         for line in self.lines.iter().take(SAID) {
             crate::log::complain(&format!("agentbox: {line}"));
@@ -257,6 +383,13 @@ impl Quarantine {
         if let (1.., Some(dir)) = (more, &self.dir) {
             let dir = dir.display();
             crate::log::complain(&format!("agentbox: and {more} more: look into {dir}"));
+        }
+        if !self.names.is_empty() {
+            let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+            let names = names.join(",");
+            crate::log::complain(&format!(
+                "agentbox: these were made in the sandbox, and your tools would run them; filesystem.unprotected={names} lets them stay"
+            ));
         }
     }
 }

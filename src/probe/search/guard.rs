@@ -139,12 +139,19 @@ impl<'a> Guard<'a> {
             places.within(met.directory).is_none()
                 && places.too_deep(met.directory, &met.name).is_none()
         });
-        let found: Vec<FoundProtected> = seen.map(|met| met.found(places)).collect();
-        found.iter().for_each(|one| cost.mask(&one.path));
+        let (settings, found): (Vec<&MetName>, Vec<&MetName>) =
+            seen.partition(|met| met.place.compared);
+        let found = found.into_iter().map(|met| met.found(places));
+        let found: Vec<FoundProtected> = found.collect();
+        let settings = settings.into_iter().map(|met| met.found(places));
+        let settings: Vec<FoundProtected> = settings.collect();
+        let all = found.iter().chain(&settings);
+        all.for_each(|one| cost.mask(&one.path));
         ProtectedFiles {
             found,
+            settings,
             tops,
-            unread: None,
+            ..ProtectedFiles::default()
         }
     }
 
@@ -158,7 +165,7 @@ impl<'a> Guard<'a> {
             ProtectedBase::Top(_) => is_root || marks & TOP != 0,
             // A second work tree is removed with its git directory, but where that is shown by itself.
             ProtectedBase::Git(_) => {
-                let is_looked_at = is_root || self.time == GuardTime::End;
+                let is_looked_at = is_root || met.place.compared || self.time == GuardTime::End;
                 marks & GIT == GIT || is_looked_at && marks & OF_TREE == OF_TREE
             }
         }

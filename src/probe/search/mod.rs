@@ -31,7 +31,8 @@ use rustix::fs::{AtFlags, FileType, RawDir};
 use rustix::io::Errno;
 
 use crate::plan::never::{NeverList, VisibleCredentials};
-use crate::plan::{FoundCredential, ProtectedFiles, SourceFacts};
+use crate::plan::protect::ProtectedList;
+use crate::plan::{FoundCredential, FoundProtected, ProtectedFiles, SourceFacts};
 use crate::policy::ProtectedName;
 use cost::Cost;
 pub(super) use cost::SearchBudget;
@@ -75,9 +76,28 @@ pub(super) fn search(
     facts.inside.append(&mut search.inside);
     if let Some(guard) = search.guard.take() {
         facts.protected = guard.found(&mut search.cost, &mut search.places);
+        facts.protected.known = known(root, &facts.protected.settings, &mut search.cost);
         let over = search.cost.check().err();
         facts.unsearched = facts.unsearched.take().or(over);
     }
+}
+
+/// What is to be known of git's settings when the container has ended.
+fn known(root: &OwnedFd, settings: &[FoundProtected], cost: &mut Cost) -> BTreeSet<String> {
+    let mut known = BTreeSet::new();
+    for one in settings {
+        if cost.read(content::OPENED).is_ok()
+            && let Ok(Some((file, size))) = content::regular(root.as_fd(), &one.path)
+            && size <= content::MOST
+            && cost
+                .read(usize::try_from(size).unwrap_or(usize::MAX))
+                .is_ok()
+            && let Ok(Some(text)) = content::all(file, content::MOST)
+        {
+            known.append(&mut ProtectedList::builtin().known(&text, &one.path));
+        }
+    }
+    known
 }
 
 /// What is searched for.
