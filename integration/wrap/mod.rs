@@ -19,6 +19,7 @@ mod odd;
 mod options;
 mod person;
 mod pid1;
+mod protected;
 mod publish;
 mod readme;
 mod repository;

@@ -15,6 +15,7 @@ use crate::audit::{
 };
 use crate::cli::{Audit, AuditFormat};
 use crate::runtime::runs::read::{self, FoundRun, Logs};
+use crate::wrap::leftovers;
 
 /// Runs of the list.
 const LATEST: usize = 20;
@@ -29,6 +30,8 @@ pub fn run(args: &Audit) -> Result<ExitCode> {
         out::text(schema::TEXT)?;
         return Ok(ExitCode::SUCCESS);
     }
+    // What a killed `wrap` left is noted in its log.
+    leftovers::sweep();
     let wanted = LineFilter::of(args)?;
     let Some(id) = &args.id else {
         return latest(args, &wanted);

@@ -257,6 +257,28 @@ fn read_only_at(path: &Path, follow: FollowLinks, how: ReadOnlyScope) -> std::io
     Ok(attach(&tree, &target)?)
 }
 
+/// Makes something read-only that was found inside a mount: a file, a directory, or a link itself. It must be the same still, or
+/// the container would write what has taken its place.
+pub(super) fn protect(path: &Path, ino: u64) -> Result<(), EnforceError> {
+    let step = || {
+        EnforceError::step(format!(
+            "make {path:?} read-only, which changed since it was found (start it again)"
+        ))
+    };
+    let target = match FollowLinks::Never.open_with(path, OFlags::NOFOLLOW) {
+        Err(Errno::LOOP) => return Err(EnforceError::LinkOnTheWay(path.to_owned())),
+        found => found.map_err(step())?,
+    };
+    if rustix::fs::fstat(&target).map_err(step())?.st_ino != ino {
+        return Err(step()(Errno::STALE));
+    }
+    let step = || EnforceError::step(format!("make {path:?} read-only"));
+    let tree = copy(&target, MountReach::Below).map_err(step())?;
+    change(tree.as_fd(), Bits::READ_ONLY, None, MountReach::Below)
+        .map_err(EnforceError::step(format!("make {path:?} read-only")))?;
+    attach(&tree, &target).map_err(step())
+}
+
 /// Makes the mount at a path read-only where it is.
 pub(super) fn remount_read_only(
     path: &Path,

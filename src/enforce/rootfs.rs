@@ -16,7 +16,8 @@ use rustix::mount::{UnmountFlags, unmount};
 
 use super::EnforceError;
 use super::cover::{
-    FollowLinks, Masks, ReadOnlyScope, attach, attach_at, copy, read_only, remount_read_only,
+    FollowLinks, Masks, ReadOnlyScope, attach, attach_at, copy, protect, read_only,
+    remount_read_only,
 };
 use super::file_system::NewFileSystem;
 use super::image::ImageLayers;
@@ -128,6 +129,9 @@ pub fn mount_all(
             None => masks.mask(path)?,
         }
     }
+    plan.protected
+        .iter()
+        .try_for_each(|one| protect(&one.path, one.ino))?;
     let mut readonly = plan.readonly.iter().filter(ours);
     readonly.try_for_each(|p| read_only(p, FollowLinks::Never, ReadOnlyScope::WithMountsBelow))
 }

@@ -159,6 +159,7 @@ fn less(here: &Policy, there: &Policy) -> Vec<ExceededField> {
         Field::FilesystemRoot
         | Field::FilesystemEphemeral
         | Field::FilesystemScratch
+        | Field::FilesystemUnprotected
         | Field::NetworkConnections
         | Field::NetworkConnectionsPerMinute
         | Field::NetworkUpload

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::git::GitState;
 use super::wrapped::WrapPlan;
-use super::{Neighbour, RootOrigin, SourceIds};
+use super::{Neighbour, ProtectedFiles, RootOrigin, SourceIds};
 
 /// What the kernel can do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,6 +124,9 @@ pub struct SourceFacts {
     pub same_as: Option<PathBuf>,
     /// Paths inside that must not be seen, relative to it.
     pub inside: Vec<FoundCredential>,
+    /// Paths inside that the user's tools run later, where the container may write.
+    #[serde(default)]
+    pub protected: ProtectedFiles,
     /// Entries of `policies/never.toml` below it that are links here: what they lead to is judged by itself.
     pub linked: BTreeSet<PathBuf>,
     /// Where in it the runtime's own program is.
@@ -185,6 +188,7 @@ impl SourceFacts {
             hard_linked: false,
             same_as: None,
             inside: Vec::new(),
+            protected: ProtectedFiles::default(),
             linked: BTreeSet::new(),
             runtime: None,
             unsearched: None,

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BindAccess, CredentialDirectory, Exclude, ImageBase, MountKind, OmittedMount, PlannedMount,
-    VisibleFile, text,
+    BindAccess, CredentialDirectory, Exclude, GuardedMount, ImageBase, MountKind, OmittedMount,
+    PlannedMount, ProtectedPath, VisibleFile, text,
 };
 use crate::policy::{RootAccess, ScratchOn, escape};
 
@@ -58,6 +58,12 @@ pub struct FilesystemPlan {
         skip_serializing_if = "BTreeSet::is_empty"
     )]
     pub pinned: BTreeSet<PathBuf>,
+    /// Paths in writable mounts that the user's tools run later: read-only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub protected: Vec<ProtectedPath>,
+    /// Writable mounts in which more of that kind is moved aside at the end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub watched: Vec<GuardedMount>,
     /// Paths of the container that are made read-only.
     pub readonly: Vec<PathBuf>,
     /// Files of the network wall that replace the engine's: /etc/hosts, /etc/resolv.conf.

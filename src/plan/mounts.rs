@@ -64,12 +64,13 @@ pub(super) fn plan(
     bundle: &BundleFacts,
     warnings: &mut Vec<Warning>,
 ) -> Result<FilesystemPlan, PlanError> {
-    let sorted = sort(resolved, spec, bundle, warnings)?;
+    let mut sorted = sort(resolved, spec, bundle, warnings)?;
     let files = &resolved.policy.filesystem;
     let root = root(resolved, spec, bundle, warnings)?;
     let linux = spec.linux().as_ref();
     let overlays = ephemeral(&resolved.policy, root, bundle, &sorted.kept);
     let found_in = sorted.held(&overlays);
+    let protected = sorted.protected(&overlays);
     let excludes = sorted.excludes.into_iter();
     let mut plan = FilesystemPlan {
         root,
@@ -91,6 +92,8 @@ pub(super) fn plan(
         found_in,
         seen: sorted.seen,
         pinned: sorted.pinned,
+        protected,
+        watched: Vec::new(),
         readonly: union(
             READONLY,
             linux.and_then(|l| l.readonly_paths().as_ref()),
@@ -101,6 +104,7 @@ pub(super) fn plan(
             .map(|(file, names)| Exclude { file, names })
             .collect(),
     };
+    plan.watch(bundle);
     hold_parents(&mut plan, spec);
     Ok(plan)
 }

@@ -17,8 +17,8 @@ use super::support::support;
 use super::volumes::{Pod, Volume, refused, strange, volume};
 use super::{
     BindAccess, BindMount, FoundCredential, KernelFileSystem, KernelMount, MappedIds, MountKind,
-    MountReason, OmittedMount, PlanError, PlannedMount, ProgramMode, SourceFacts, SourceIdentity,
-    Tmpfs, VisibleFiles, Warning,
+    MountReason, OmittedMount, PlanError, PlannedMount, ProgramMode, ProtectedPath, SourceFacts,
+    SourceIdentity, Tmpfs, VisibleFiles, Warning,
 };
 use crate::policy::{Access, Policy, SearchRule};
 
@@ -53,6 +53,9 @@ pub(super) struct SortedMounts {
     pub(super) found_in: Vec<CredentialLocation>,
     pub(super) seen: Vec<VisibleFiles>,
     pub(super) pinned: BTreeSet<PathBuf>,
+    /// Each with the mount that it was found in.
+    pub(super) protected: Vec<(PathBuf, ProtectedPath)>,
+    pub(super) protected_parents: BTreeSet<PathBuf>,
     pub(super) replaced: BTreeSet<PathBuf>,
     /// What git is told by each of these files.
     pub(super) excludes: BTreeMap<PathBuf, BTreeSet<PathBuf>>,
@@ -193,6 +196,7 @@ impl SortedMounts {
         warnings: &mut Vec<Warning>,
     ) -> Result<(), PlanError> {
         self.mask_inside(rules.never, destination, facts);
+        self.protect(destination, &facts.protected.found);
         self.tell_git(rules.policy, destination, facts)?;
         match (&facts.unsearched, rules.policy.filesystem.search) {
             (Some(why), SearchRule::Complete) => Err(PlanError::Unsearched {

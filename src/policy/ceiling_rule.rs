@@ -219,26 +219,18 @@ fn with_less(list: &BTreeSet<EphemeralDir>) -> BTreeSet<EphemeralDir> {
 /// Mounts. If every mount may keep the engine's access, a list of some mounts is within that.
 pub(super) struct PartOfMounts;
 
-impl CeilingRule<BTreeSet<GuestPath>> for PartOfMounts {
+impl<T: Ord + Clone + fmt::Display> CeilingRule<BTreeSet<T>> for PartOfMounts {
     #[cfg(test)]
     const WITHIN: &'static str = "also anything if the ceiling's `mounts` is `keep`";
 
-    fn excess(
-        asked: &BTreeSet<GuestPath>,
-        most: &BTreeSet<GuestPath>,
-        ceiling: &Policy,
-    ) -> Option<Excess> {
+    fn excess(asked: &BTreeSet<T>, most: &BTreeSet<T>, ceiling: &Policy) -> Option<Excess> {
         match ceiling.filesystem.mounts {
             MountRule::Keep => None,
             MountRule::Drop | MountRule::ReadOnly => PartOf::excess(asked, most, ceiling),
         }
     }
 
-    fn narrowed(
-        own: &BTreeSet<GuestPath>,
-        most: &BTreeSet<GuestPath>,
-        ceiling: &Policy,
-    ) -> BTreeSet<GuestPath> {
+    fn narrowed(own: &BTreeSet<T>, most: &BTreeSet<T>, ceiling: &Policy) -> BTreeSet<T> {
         match ceiling.filesystem.mounts {
             MountRule::Keep => own.clone(),
             MountRule::Drop | MountRule::ReadOnly => PartOf::narrowed(own, most, ceiling),

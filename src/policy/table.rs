@@ -19,7 +19,7 @@ use super::syscall::{CallsOf, LimitedCallsOf, ProfileOf};
 use super::word::*;
 use super::{
     AskSeconds, AuditedPolicy, ByteSize, Capability, CoolDown, Count, CpuLimit, CredentialName,
-    EgressRule, GuestPath, InboundPort, MemoryLimit, ProcessLimit, SyscallName,
+    EgressRule, GuestPath, InboundPort, MemoryLimit, ProcessLimit, ProtectedName, SyscallName,
 };
 
 fields! {
@@ -62,6 +62,9 @@ fields! {
 
         /// Credentials of [never.toml](../policies/never.toml) that stay visible.
         credentials: BTreeSet<CredentialName> = FilesystemCredentials "filesystem.credentials", PartOf, Annotated;
+
+        /// Names of [protected.toml](../policies/protected.toml) that [stay writable](#protected-files) in the workspace.
+        unprotected: BTreeSet<ProtectedName> = FilesystemUnprotected "filesystem.unprotected", PartOfMounts, Annotated;
 
         /// A pod's volumes that are or [can hold](engines.md#volumes) a Secret.
         secrets: SecretRule = FilesystemSecrets "filesystem.secrets", AtMost, Annotated;

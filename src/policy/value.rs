@@ -10,7 +10,7 @@ use super::number::Number;
 use super::text::ValueError;
 use super::{
     AuditedPolicy, ByteSize, Capability, CredentialName, EgressRule, Field, GuestPath, InboundPort,
-    PolicyError, PresetName, RuleItem, SyscallName,
+    PolicyError, PresetName, ProtectedName, RuleItem, SyscallName,
 };
 
 /// Looks up a preset that a field names.
@@ -55,6 +55,7 @@ impl PlainValue for Capability {}
 impl PlainValue for CredentialName {}
 impl PlainValue for GuestPath {}
 impl PlainValue for InboundPort {}
+impl PlainValue for ProtectedName {}
 impl PlainValue for SyscallName {}
 impl<T: Amount> PlainValue for Bound<T> {}
 impl<const LEAST: u32, const MOST: u32, const SECONDS: bool> PlainValue

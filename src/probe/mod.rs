@@ -15,7 +15,7 @@ mod search;
 mod source;
 mod stat;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -26,8 +26,10 @@ use rustix::mount::{OpenTreeFlags, open_tree};
 
 use crate::plan::never::NeverList;
 use crate::plan::wrapped::WrapPlan;
-use crate::plan::{BundleFacts, FileKind, FilesystemPlan, MappedIds, PlannedMount, SourceFacts};
-use crate::policy::{Filesystem, SearchRule};
+use crate::plan::{
+    BundleFacts, FileKind, FilesystemPlan, MappedIds, PlannedMount, ProtectedFiles, SourceFacts,
+};
+use crate::policy::{Filesystem, ProtectedName, SearchRule};
 use search::{HiddenNames, MountView, SearchBudget};
 use source::Judge;
 
@@ -222,12 +224,23 @@ pub fn search(
         let tree = open_tree(&found.fd, "", flags);
         // Without the right to clone it (`explain` by an ordinary user) nothing is mounted either.
         let root = tree.as_ref().unwrap_or(&found.fd);
-        let view = view(wrapped, plan, found, opened);
+        let mut view = view(wrapped, plan, found, opened);
+        let mut own = plan.mounts.iter().filter(|m| found.is_of(m));
+        if own.any(|m| plan.is_users(wrapped, m)) {
+            view.unprotected = Some(&policy.unprotected);
+        }
         search::search(root, &unwanted, budget, &view, source);
+        let protected = &source.protected;
+        told |= *protected != ProtectedFiles::default();
         told |=
             source.inside.len() > before || source.unsearched.is_some() || source.runtime.is_some();
     }
     told
+}
+
+/// What a directory has now that the user's own tools run. No process of the container runs any more.
+pub fn protected(root: &OwnedFd, unprotected: &BTreeSet<ProtectedName>) -> ProtectedFiles {
+    search::protected(root, unprotected)
 }
 
 /// Where in the container a source will be, and the others.
@@ -245,6 +258,7 @@ fn view<'a>(
     MountView {
         passed: own.map_or_else(Vec::new, |m| wrapped.packages_below(&m.destination)),
         own: own.map(|m| m.destination.clone()).unwrap_or_default(),
+        unprotected: None,
         others: others.collect(),
     }
 }

@@ -10,6 +10,7 @@ use crate::cgroup::controllers::Controllers;
 use crate::cgroup::path;
 use crate::runtime::RuntimeError;
 use crate::runtime::hooks;
+use crate::runtime::planted;
 use crate::runtime::runs::{self, RunDir, events};
 use crate::runtime::signal;
 use crate::runtime::start;
@@ -118,7 +119,11 @@ pub fn remove_all(place: &ContainerPaths, record: Option<&Record>) -> Result<(),
         // report pipe.
         note(half_made::kill(&place.report()));
     }
-    note(remove_container(place, init, record));
+    let ended = remove_container(place, init, record);
+    if let (Ok(()), Some(_), Some(record)) = (&ended, init, record) {
+        planted::set_aside(record);
+    }
+    note(ended);
     if let Some(sidecar) = &remains.sidecar {
         if init.is_some() {
             // It ends with the init process, and writes its counts to the log.

@@ -27,6 +27,7 @@ pub mod launch;
 mod libcontainer_log;
 pub mod network;
 pub mod pidfd;
+mod planted;
 pub mod ps;
 pub mod runs;
 pub mod seal;

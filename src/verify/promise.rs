@@ -112,6 +112,8 @@ impl PromisedWalls {
         // Files that stay visible in a masked directory are not part of the mask.
         let seen: BTreeSet<_> = filesystem.seen.iter().map(|s| &s.directory).collect();
         let masked = filesystem.masked.iter().filter(|path| !seen.contains(path));
+        let protected = filesystem.protected.iter().map(|one| &one.path);
+        let readonly = filesystem.readonly.iter().chain(protected);
         Self {
             capabilities: capability_limit.clone(),
             calls: syscalls
@@ -124,7 +126,7 @@ impl PromisedWalls {
             paranoid: syscalls.profile == SyscallProfile::Paranoid,
             root_read_only: filesystem.root == RootAccess::ReadOnly,
             masked: masked.cloned().collect(),
-            readonly: filesystem.readonly.iter().cloned().collect(),
+            readonly: readonly.cloned().collect(),
             devices: devices.clone(),
             reached: reached
                 .iter()

@@ -132,7 +132,8 @@ impl Expectations {
     }
 
     fn covered(&mut self, files: &FilesystemPlan, processes: Processes) {
-        for place in &files.readonly {
+        let protected = files.protected.iter().map(|one| &one.path);
+        for place in files.readonly.iter().chain(protected) {
             self.add(place, ExpectedMount::Again(owned(&["ro"])));
         }
         for place in &files.masked {

@@ -37,6 +37,7 @@ fn every_field_has_an_annotation() {
         .field("filesystem.workspace-at", "/project")
         .field("filesystem.search", "complete")
         .field("filesystem.credentials", "")
+        .field("filesystem.unprotected", "")
         .field("filesystem.secrets", "drop")
         .field("filesystem.service-account-token", "drop")
         .field("filesystem.left-out", "error")
@@ -60,6 +61,7 @@ fn every_field_has_an_annotation() {
             workspace_at: ["/project".parse().unwrap()].into(),
             search: SearchRule::Complete,
             credentials: BTreeSet::new(),
+            unprotected: BTreeSet::new(),
             secrets: SecretRule::Drop,
             service_account_token: SecretRule::Drop,
             left_out: LeftOut::Refuse,

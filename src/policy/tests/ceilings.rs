@@ -606,6 +606,18 @@ fn each_field_is_limited_by_its_own_rule() {
             true,
         ),
         (
+            FilesystemUnprotected,
+            "filesystem.unprotected = ['.vscode']",
+            "filesystem.unprotected = ['.idea']\nfilesystem.mounts = 'read-only'",
+            true,
+        ),
+        (
+            FilesystemUnprotected,
+            "filesystem.unprotected = ['.vscode']",
+            "filesystem.mounts = 'keep'",
+            false,
+        ),
+        (
             FilesystemSecrets,
             "filesystem.secrets = 'read-only'",
             "filesystem.secrets = 'drop'",

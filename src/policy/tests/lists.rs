@@ -71,6 +71,7 @@ fn added_items_are_limited_like_listed_ones() {
     for (field, value) in [
         ("filesystem.write", "+,/data"),
         ("filesystem.credentials", "+,.npmrc"),
+        ("filesystem.unprotected", "+,.vscode"),
     ] {
         let error = case().field(field, value).error();
         assert!(matches!(error, PolicyError::Loosened { .. }), "{error}");

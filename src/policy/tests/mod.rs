@@ -214,6 +214,7 @@ fn the_built_in_policies_follow_the_design() {
             MountRule::Drop | MountRule::ReadOnly => SearchRule::Complete,
         },
         credentials: BTreeSet::new(),
+        unprotected: BTreeSet::new(),
         secrets: match mounts {
             MountRule::Keep => SecretRule::ReadOnly,
             MountRule::Drop | MountRule::ReadOnly => SecretRule::Drop,

@@ -338,6 +338,7 @@ fn without_a_ceiling_the_chosen_policy_limits_annotations() {
         ("filesystem.write", "/data"),
         ("filesystem.search", "partial"),
         ("filesystem.credentials", ".npmrc"),
+        ("filesystem.unprotected", ".vscode"),
         ("filesystem.service-account-token", "read-only"),
         ("privileges.set-id", "on"),
     ] {

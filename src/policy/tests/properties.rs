@@ -81,6 +81,7 @@ fn words(dice: &mut Dice, field: Field) -> (Shape, Vec<&'static str>) {
         Field::PrivilegesCapabilities => (List, dice.some(&CAPABILITIES)),
         Field::FilesystemWorkspaceAt => (List, dice.some(&["/a", "/w"])),
         Field::FilesystemCredentials => (List, dice.some(&[".npmrc", ".codex/auth.json"])),
+        Field::FilesystemUnprotected => (List, dice.some(&[".vscode", ".git/hooks"])),
         Field::LimitsPids => (Word, vec![dice.pick(&["16", "4096", "unlimited"])]),
         Field::LimitsMemory => (Word, vec![dice.pick(&["1GiB", "2GiB", "unlimited"])]),
         Field::LimitsCpus => (Word, vec![dice.pick(&["0.5", "2", "unlimited"])]),

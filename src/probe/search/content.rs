@@ -13,7 +13,7 @@ use crate::plan::VisibleKind;
 use crate::sys::procfs;
 
 /// The largest file whose content is compared.
-const MOST: u64 = 1 << 20;
+pub(super) const MOST: u64 = 1 << 20;
 
 /// What one costs that is empty, bytes.
 pub(super) const OPENED: usize = 4096;

@@ -44,6 +44,14 @@ impl SearchBudget {
         rounds: 1,
     };
 
+    /// When a container has ended, and its engine waits.
+    pub(super) const AGAIN: Self = Self {
+        entries: 2_000_000,
+        bytes: 0,
+        time: Duration::from_secs(20),
+        rounds: 0,
+    };
+
     /// Where all must be seen: more than any project has, and as long as a person waits. Where the rest may go unseen:
     /// what hardly delays a start.
     pub(in crate::probe) fn of(rule: SearchRule) -> Self {

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::content::{self, Content};
 use super::git::{CredentialFate, Spot};
 use super::places::DirTree;
-use super::{Directory, NAMED_BY, Search};
+use super::{Directory, NAMED_BY, Search, SearchAim};
 use crate::plan::volumes::is_secret;
 use crate::plan::{FoundCredential, GitState, VisibleFile, keys};
 
@@ -32,6 +32,7 @@ impl Search<'_> {
     pub(super) fn entry(&mut self, at: &Directory<'_>, name: &CStr, kind: FileType) -> bool {
         let next = match self.places.within(at.number) {
             Some(whole) => self.in_hidden(at, whole, name, kind),
+            None if self.reads == SearchAim::Protected => EntryStep::Into(None),
             None => self.in_open(at, name, kind),
         };
         let directory = kind == FileType::Directory || kind == FileType::Unknown;

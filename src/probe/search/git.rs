@@ -7,7 +7,7 @@
 //! Where a repository is, git says by paths that hold in the container. So they are looked up there: in the mount that is
 //! searched, or in another one. Links are followed by nobody.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -24,6 +24,7 @@ use super::places::DirTree;
 use super::sha1::sha1;
 use crate::plan::never::FileNameFilter;
 use crate::plan::{GitState, UntrackedFile, VisibleKind};
+use crate::policy::ProtectedName;
 
 /// The largest index that is read, MiB: a million files.
 const LARGEST: u64 = 128;
@@ -66,6 +67,8 @@ pub struct MountView<'a> {
     pub others: Vec<(PathBuf, BorrowedFd<'a>)>,
     /// Directories of the one that is searched that are not looked into; the empty path is all of it.
     pub passed: Vec<PathBuf>,
+    /// If the container writes the one that is searched: what it may write of that which the user's tools run later.
+    pub unprotected: Option<&'a BTreeSet<ProtectedName>>,
 }
 
 /// A path in one of the container's mounts.

@@ -11,6 +11,7 @@ mod content;
 mod cost;
 mod entries;
 mod git;
+mod guard;
 mod index;
 mod places;
 mod settle;
@@ -18,7 +19,7 @@ mod sha1;
 mod unwanted;
 mod walk;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{CStr, OsStr};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,11 +30,15 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, FileType, RawDir};
 use rustix::io::Errno;
 
-use crate::plan::{FoundCredential, SourceFacts};
+use crate::plan::never::{NeverList, VisibleCredentials};
+use crate::plan::protect::ProtectedList;
+use crate::plan::{FoundCredential, FoundProtected, ProtectedFiles, SourceFacts};
+use crate::policy::ProtectedName;
 use cost::Cost;
 pub(super) use cost::SearchBudget;
 pub(super) use git::MountView;
 use git::Repositories;
+use guard::{Guard, GuardTime};
 use places::{DirTree, Key, Mark};
 use settle::BusyDirs;
 pub(super) use unwanted::HiddenNames;
@@ -69,6 +74,56 @@ pub(super) fn search(
     search.finish();
     facts.runtime = search.found_runtime.take();
     facts.inside.append(&mut search.inside);
+    if let Some(guard) = search.guard.take() {
+        facts.protected = guard.found(&mut search.cost, &mut search.places);
+        facts.protected.known = known(root, &facts.protected.settings, &mut search.cost);
+        let over = search.cost.check().err();
+        facts.unsearched = facts.unsearched.take().or(over);
+    }
+}
+
+/// What is to be known of git's settings when the container has ended.
+fn known(root: &OwnedFd, settings: &[FoundProtected], cost: &mut Cost) -> BTreeSet<String> {
+    let mut known = BTreeSet::new();
+    for one in settings {
+        if cost.read(content::OPENED).is_ok()
+            && let Ok(Some((file, size))) = content::regular(root.as_fd(), &one.path)
+            && size <= content::MOST
+            && cost
+                .read(usize::try_from(size).unwrap_or(usize::MAX))
+                .is_ok()
+            && let Ok(Some(text)) = content::all(file, content::MOST)
+        {
+            known.append(&mut ProtectedList::builtin().known(&text, &one.path));
+        }
+    }
+    known
+}
+
+/// What is searched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SearchAim {
+    /// What is to be hidden, and perhaps what is to be read-only.
+    Credentials,
+    /// What the user's tools run, and nothing else.
+    Protected,
+}
+
+/// What the user's tools run in a directory that nobody changes meanwhile.
+pub(super) fn protected(root: &OwnedFd, unprotected: &BTreeSet<ProtectedName>) -> ProtectedFiles {
+    let meant = VisibleCredentials::new();
+    let unwanted = HiddenNames::new(NeverList::builtin(), &meant);
+    let view = MountView::default();
+    let mut search = Search::new(root, &unwanted, &view, SearchBudget::AGAIN);
+    let guard = Guard::new(unprotected, GuardTime::End);
+    (search.reads, search.guard) = (SearchAim::Protected, Some(guard));
+    let unread = search.all().err();
+    let guard = search.guard.take();
+    let found = guard.map(|guard| guard.found(&mut search.cost, &mut search.places));
+    ProtectedFiles {
+        unread: unread.or(search.cost.check().err()),
+        ..found.unwrap_or_default()
+    }
 }
 
 #[cfg(test)]
@@ -93,6 +148,9 @@ struct Search<'a> {
     /// The inode of the runtime's own program, and where it was met.
     runtime: Option<u64>,
     found_runtime: Option<PathBuf>,
+    /// What else is looked for, where the container may write.
+    guard: Option<Guard<'a>>,
+    reads: SearchAim,
     cost: Cost,
     names: Option<Box<[MaybeUninit<u8>]>>,
     /// Directories that are not looked into.
@@ -139,6 +197,10 @@ impl<'a> Search<'a> {
             repositories: Repositories::new(root, view, &unwanted.last),
             runtime: None,
             found_runtime: None,
+            guard: view
+                .unprotected
+                .map(|names| Guard::new(names, GuardTime::Start)),
+            reads: SearchAim::Credentials,
             cost: Cost::new(budget),
             names: Some(Box::new_uninit_slice(NAMES)),
             passed: &view.passed,
@@ -205,6 +267,9 @@ impl<'a> Search<'a> {
             true => self.found_in(at.number),
             false => HashSet::new(),
         };
+        if let (true, Some(guard)) = (again, &mut self.guard) {
+            guard.forget(at.number);
+        }
         let mut listing = Listing::default();
         let mut entries = RawDir::new(at.fd, names);
         loop {
@@ -235,6 +300,9 @@ impl<'a> Search<'a> {
                 // A file system that does not tell.
                 let stat = rustix::fs::statat(at.fd, file, AtFlags::SYMLINK_NOFOLLOW);
                 kind = stat.map_or(kind, |s| FileType::from_raw_mode(s.st_mode));
+            }
+            if let Some(guard) = &mut self.guard {
+                guard.meet(&mut self.cost, &self.places, at, (file, kind));
             }
             let was = known.get(file.to_bytes()).copied();
             if was.is_some_and(|child| self.is_same(at, file, child)) {

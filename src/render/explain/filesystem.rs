@@ -62,6 +62,12 @@ pub(super) fn explain(page: &mut Page, files: &FilesystemPlan) {
         ));
     }
     page.item(format_args!("read-only: {}", all(&files.readonly)));
+    if !files.protected.is_empty() {
+        let names = paths(files.protected.iter().map(|one| one.path.as_path()));
+        page.item(format_args!(
+            "read-only, because the user's own tools run it later (filesystem.unprotected): {names}"
+        ));
+    }
 }
 
 fn all<'a>(names: impl IntoIterator<Item = &'a PathBuf>) -> String {

@@ -61,7 +61,7 @@ pub const PROBES: &[Probe] = &[
     ),
     probe(
         "read-only-paths",
-        &["F04"],
+        &["F04", "F37"],
         "the paths that the plan makes read-only are looked at",
         "absent, or on a read-only mount",
         "the container can write read-only files",
@@ -240,7 +240,9 @@ fn is_writable(path: &Path) -> Result<(), Errno> {
 
 /// Whether the mount at a path is read-only.
 fn is_read_only(path: &Path) -> Result<bool, Errno> {
-    let mount = rustix::fs::statvfs(path)?;
+    // A link is read-only itself.
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mount = rustix::fs::fstatvfs(rustix::fs::open(path, flags, Mode::empty())?)?;
     Ok(mount.f_flag.contains(StatVfsMountFlags::RDONLY))
 }
 

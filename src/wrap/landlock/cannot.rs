@@ -23,6 +23,7 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
         "the terminal is the caller's own, and no new pseudo-terminal can be made",
         "writes outside of the workspace are refused rather than discarded",
         "a project's .agentbox.toml can be written like all else in the workspace: changed, it no longer counts until it is trusted again",
+        "what the user's own tools run later, such as git hooks and .vscode, can be written like all else in the workspace: look at it before you go on",
         "no limit of memory, processors or processes holds",
         "no UNIX socket can be made but in pairs, and no IPv6, UDP or server",
     ]

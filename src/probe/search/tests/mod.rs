@@ -1,6 +1,7 @@
 //! The search: what is found, what bounds it, and what moves meanwhile.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
@@ -38,6 +39,92 @@ fn searched_but(dir: &Path, meant: &VisibleCredentials, passed: &[&str]) -> Sour
     );
     facts.inside.sort_by(|a, b| a.path.cmp(&b.path));
     facts
+}
+
+/// What is found there that the user's tools run later, by its path.
+fn protected(dir: &Path, unprotected: &[&str]) -> Vec<String> {
+    let unprotected = unprotected.iter().map(|name| name.parse().unwrap());
+    let unprotected = unprotected.collect();
+    let mut facts = SourceFacts::plain(dir.to_owned(), 0, 0, FileKind::Directory);
+    let meant = VisibleCredentials::new();
+    search(
+        &open(dir),
+        &HiddenNames::new(NeverList::builtin(), &meant),
+        SearchBudget::of(SearchRule::Complete),
+        &MountView {
+            unprotected: Some(&unprotected),
+            ..MountView::default()
+        },
+        &mut facts,
+    );
+    assert_eq!(facts.unsearched, None);
+    let mut all: Vec<String> = facts
+        .protected
+        .found
+        .iter()
+        .map(|one| {
+            let ino = fs::symlink_metadata(dir.join(&one.path)).unwrap().ino();
+            assert_eq!(one.ino, ino, "{one:?}");
+            one.path.display().to_string()
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+/// F37
+#[test]
+fn what_the_users_tools_run_is_found_at_the_tops_of_repositories_and_in_git_directories() {
+    let scratch = TestDir::new("search-protected");
+    let dir = &scratch.0;
+    for git in [".git", "a/b/.git", ".git/modules/x/y", "bare", "plain"] {
+        for part in ["objects", "refs", "hooks"] {
+            fs::create_dir_all(dir.join(git).join(part)).unwrap();
+        }
+        if git != "plain" {
+            fs::write(dir.join(git).join("HEAD"), "").unwrap();
+        }
+    }
+    fs::create_dir_all(dir.join("src/hooks")).unwrap();
+    fs::create_dir_all(dir.join("work")).unwrap();
+    fs::write(dir.join("work/.git"), "gitdir: x").unwrap();
+    for name in [".envrc", ".vscode/tasks.json", ".github/workflows/x.yml"] {
+        for top in ["", "a/b", "work", "src", "a"] {
+            let path = dir.join(top).join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+    }
+    std::os::unix::fs::symlink("elsewhere", dir.join(".idea")).unwrap();
+    // A branch of this name is no directory of hooks.
+    fs::create_dir_all(dir.join(".git/refs/heads/hooks")).unwrap();
+    let of_top =
+        |top: &str| [".envrc", ".github/workflows", ".vscode"].map(|n| format!("{top}{n}"));
+    let mut expected: Vec<String> = ["", "a/b/", "work/"]
+        .iter()
+        .flat_map(|top| of_top(top))
+        .collect();
+    let others = [
+        ".git/hooks",
+        ".git/modules/x/y/hooks",
+        ".idea",
+        "a/b/.git/hooks",
+        "bare/hooks",
+        "work/.git",
+    ];
+    expected.extend(others.map(str::to_owned));
+    expected.sort();
+    assert_eq!(protected(dir, &[]), expected);
+    let rest = protected(dir, &[".git/hooks", ".envrc", ".vscode", ".git"]);
+    assert_eq!(
+        rest,
+        [
+            ".github/workflows",
+            ".idea",
+            "a/b/.github/workflows",
+            "work/.github/workflows"
+        ]
+    );
 }
 
 fn open(dir: &Path) -> OwnedFd {

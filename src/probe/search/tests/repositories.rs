@@ -246,6 +246,7 @@ fn a_repository_may_be_another_mount() {
         own: "/tree".into(),
         others: vec![("/main/.git".into(), main.as_fd())],
         passed: Vec::new(),
+        unprotected: None,
     };
     let budget = SearchBudget::of(SearchRule::Complete);
     search(

@@ -1,0 +1,300 @@
+//! F37: what a command plants in a workspace for the user's own tools to run: read-only where it is there, moved aside where it
+//! appears.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use super::account::Account;
+use crate::command::Finished;
+use crate::docker::{Docker, Policy};
+
+const GIT: &str = "export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a; set -e; ";
+
+/// Files that are there at the start, from the project's top.
+const THERE: [&str; 9] = [
+    ".git/hooks/post-commit",
+    ".envrc",
+    ".vscode/tasks.json",
+    ".claude/settings.json",
+    ".codex/config.toml",
+    ".github/workflows/ci.yml",
+    "sub/.git/hooks/post-commit",
+    "sub/.envrc",
+    "bare/hooks/post-receive",
+];
+
+/// A project with a repository in it and a bare one.
+fn project(person: &Account) {
+    person.does(&format!(
+        "{GIT} cd ~/src/project; git init -q; git init -q sub; git init -q --bare bare; git commit -q --allow-empty -m one; \
+         for f in {}; do mkdir -p $(dirname $f); echo kept >$f; done",
+        THERE.join(" ")
+    ));
+}
+
+/// What became of the files.
+fn changed(person: &Account) -> Vec<&'static str> {
+    let text = |name: &&str| std::fs::read_to_string(format!("{}/{name}", person.project));
+    let all = THERE.into_iter();
+    all.filter(|name| text(name).ok().as_deref() != Some("kept\n"))
+        .collect()
+}
+
+/// As root and without its rights.
+fn both(person: &Account, options: &[&str], script: &str) -> [Finished; 2] {
+    [person.wrap(options, script), person.wraps(options, script)]
+}
+
+/// Every way to put something else into a name.
+fn attack() -> String {
+    THERE
+        .iter()
+        .map(|name| {
+            format!(
+                "f={name}; d=$(dirname $f); n=$(dirname $d); echo evil >$f; rm -f $f; echo evil >new && mv new $f; \
+                 ln $f link && echo evil >link; chmod 777 $f; rm -f link new; \
+                 [ $d = . ] || [ $d = sub ] || {{ mv $d moved && mkdir -p $d && echo evil >$f; }}; \
+                 [ $n = . ] || [ $n = sub ] || {{ mv $n moved && mkdir -p $d && echo evil >$f; }}; "
+            )
+        })
+        .collect::<String>()
+        + "true"
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f37_what_the_users_tools_run_later_is_not_changed() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    project(&person);
+    for policy in ["strict", "standard", "permissive"] {
+        for seen in both(&person, &["--policy", policy], &attack()) {
+            assert_eq!(changed(&person), [""; 0], "{policy} {seen}");
+            assert!(seen.stderr.contains("Read-only file system"), "{seen}");
+        }
+    }
+    // The control: the same where the user allows it, and by no project that nobody trusts.
+    let free = "filesystem.unprotected=.envrc,.git/hooks";
+    let untrusted = "[set]\nfilesystem.unprotected = \".envrc\"\n";
+    person.file("src/project/.agentbox.toml", untrusted);
+    person.wraps(&[], "echo evil >.envrc; true").ok();
+    assert_eq!(changed(&person), [""; 0]);
+    person.wraps(&["--set", free], &attack()).ok();
+    for name in [".envrc", ".git/hooks/post-commit", "sub/.envrc"] {
+        assert!(changed(&person).contains(&name), "{name}");
+    }
+    assert!(!changed(&person).contains(&".vscode/tasks.json"));
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f37_git_works_and_nothing_is_left_in_the_project() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    project(&person);
+    let before = person.does("cd ~/src/project; ls -A . sub .claude");
+    let work = format!(
+        "{GIT} git commit -q --allow-empty -m two; git checkout -q -b other; echo $RANDOM >f; git add f; git commit -qm f; git checkout -q -; \
+         git commit -q --allow-empty -m three; git rebase -q other; echo 2 >f; git stash -q; git stash pop -q; git worktree add -q ../$(basename $PWD)/tree; \
+         git push -q ./bare HEAD:refs/heads/main; git fetch -q ./bare main; git clone -q -b main bare clone; git gc -q; \
+         git -C clone commit -q --allow-empty -m four; git worktree remove tree; rm -rf clone f; git branch -qD other; \
+         git reset -q --hard; rm -f f; mkdir -p src/hooks && rmdir src/hooks src; echo plan >.claude/plan; rm .claude/plan"
+    );
+    for seen in both(&person, &[], &work) {
+        assert_eq!(seen.code, 0, "{seen}");
+    }
+    assert_eq!(changed(&person), [""; 0]);
+    let after = person.does("cd ~/src/project; rm -f f; ls -A . sub .claude");
+    assert_eq!(after, before);
+    // `explain` names them.
+    let explained = person.wraps(&["--dry-run"], "true").ok();
+    assert!(explained.contains("filesystem.unprotected"), "{explained}");
+}
+
+/// Makes what was not there, in each of these places.
+const PLANT: &str = "mkdir -p .zed .config/fish sub/.github/workflows new src .git/worktrees/x; echo evil | tee .mcp.json .zed/tasks.json \
+                     .config/fish/config.fish sub/.github/workflows/x.yml .git/commondir >/dev/null; ln -s /tmp .idea; \
+                     git init -q new; echo evil >new/.git/hooks/post-checkout; git init -q --bare src/made.git; \
+                     echo evil >src/made.git/hooks/update; echo ../../../evil >.git/worktrees/x/commondir; echo x >.git/worktrees/x/HEAD; \
+                     echo evil >new/.git/hooks/$(printf 'x%.0s' {1..250}); mkdir .circleci; chmod 500 .circleci; \
+                     mv sub renamed; mkdir sub; echo evil >renamed/.mcp.json; echo ok >src/.mcp.json; ";
+
+/// What of it the user's tools would run.
+const PLANTED: [&str; 11] = [
+    ".circleci",
+    ".mcp.json",
+    ".zed",
+    ".config/fish",
+    ".idea",
+    ".git/commondir",
+    ".git/worktrees/x/commondir",
+    "new/.git/hooks/post-checkout",
+    "src/made.git/hooks/update",
+    "renamed/.github/workflows",
+    "renamed/.mcp.json",
+];
+
+fn left(project: &str) -> Vec<&'static str> {
+    let is_there = |name: &&str| Path::new(project).join(name).symlink_metadata().is_ok();
+    PLANTED.into_iter().filter(is_there).collect()
+}
+
+/// A project like the others, in which all of that can be made once more.
+fn fresh(person: &Account) {
+    person.does("rm -rf ~/src/project ~/.local/state/agentbox; mkdir -p ~/src/project");
+    project(person);
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f37_what_appears_is_moved_aside() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    for (by_root, policy) in [(false, "strict"), (false, "standard"), (true, "permissive")] {
+        fresh(&person);
+        let options = ["--policy", policy];
+        let seen = match by_root {
+            true => person.wrap(&options, PLANT),
+            false => person.wraps(&options, PLANT),
+        };
+        assert_eq!(seen.code, 0, "{seen}");
+        assert_eq!(left(&person.project), [""; 0], "{policy} {seen}");
+        for said in ["moved ", "/.mcp.json to ", "agents start the servers in it"] {
+            assert!(seen.stderr.contains(said), "{seen}");
+        }
+        // What is no top, and what a new repository has anyway, stays.
+        let kept = "cd ~/src/project; cat src/.mcp.json; ls new/.git/hooks | grep -c sample >/dev/null && echo samples";
+        assert_eq!(person.does(kept), "ok\nsamples\n");
+        // Nothing is lost.
+        if !by_root {
+            let aside = "cat ~/.local/state/agentbox/quarantine/*/*.mcp.json ~/.local/state/agentbox/quarantine/*/*-.zed/tasks.json";
+            assert_eq!(person.does(aside), "evil\nevil\nevil\n");
+        }
+    }
+    // The control: with the user's word they stay.
+    fresh(&person);
+    let free = "filesystem.unprotected=.mcp.json,.zed";
+    person.wraps(&["--set", free], PLANT).ok();
+    assert_eq!(
+        left(&person.project),
+        [".mcp.json", ".zed", "renamed/.mcp.json"]
+    );
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f37_what_a_killed_run_left_is_moved_by_the_next_look() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    for verb in ["list", "audit"] {
+        fresh(&person);
+        let script = format!("{PLANT} touch ready; sleep 50");
+        let arguments = ["wrap", "--", "bash", "-c", &script];
+        let mut killed = person.sudo(&arguments);
+        killed.stdin(Stdio::null()).stderr(Stdio::null());
+        let mut killed = killed.spawn().unwrap();
+        let end = Instant::now() + Duration::from_secs(30);
+        while !Path::new(&person.project).join("ready").exists() {
+            assert!(Instant::now() < end, "the command did not begin");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+        // The control: until then it is there.
+        assert_eq!(left(&person.project), PLANTED, "{verb}");
+        let mut looked = person.sudo(&[verb]);
+        let looked = crate::command::run_for(Duration::from_secs(30), &mut looked);
+        assert_eq!(left(&person.project), [""; 0], "{verb}: {looked}");
+        assert!(looked.stderr.contains("moved "), "{looked}");
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f37_containers_of_docker_have_the_same_protected_files() {
+    let docker = Docker::connect();
+    let person = Account::new();
+    let bound = format!("--volume={}:/work", person.project);
+    let there = [bound.as_str(), "--workdir=/work", "test-probe"];
+    for policy in Policy::ALL {
+        fresh(&person);
+        let options = [&policy.options()[..], &there].concat();
+        let plant = "for f in .git/hooks/post-commit .vscode/tasks.json .envrc; do echo evil >$f; done; \
+                     mv .git .git2; mkdir .zed; echo evil >.zed/tasks.json; echo evil >.mcp.json; true";
+        let seen = docker.run(&options, &["sh", "-c", plant]);
+        assert_eq!(changed(&person), [""; 0], "{policy:?} {seen}");
+        assert!(seen.stderr.contains("Read-only file system"), "{seen}");
+        assert_eq!(left(&person.project), [""; 0], "{policy:?} {seen}");
+    }
+    // The control: as runc has it.
+    fresh(&person);
+    let options = [&["--runtime=runc"][..], &there].concat();
+    let plant = "echo evil >.envrc; echo evil >.mcp.json";
+    docker.run(&options, &["sh", "-c", plant]).ok();
+    assert_eq!(changed(&person), [".envrc"]);
+    assert_eq!(left(&person.project), [".mcp.json"]);
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f37_settings_of_git_that_name_programs_are_taken_out() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let set = format!(
+        "{GIT} git config user.email inside@example.org; git config core.fsmonitor ./evil; git config alias.st '!./evil'; \
+         git config include.path ../evil; git config core.sshCommand ./evil; git config filter.x.clean ./evil; git config pull.rebase true; \
+         git remote add o ./bare; git push -q -u o HEAD:refs/heads/main; git init -q new; git -C new config core.hooksPath /tmp; \
+         git -C bare config core.fsmonitor ./evil; printf '[core\\n' >sub/.git/config; \
+         git worktree add -q tree; git config extensions.worktreeConfig true; git -C tree config --worktree core.pager ./evil"
+    );
+    let all = "for d in . new bare sub tree; do git -C $d config --list --show-scope 2>/dev/null | grep -v ^global | sort -u; done; true";
+    let all = format!(
+        "export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1; cd ~/src/project; {all}"
+    );
+    for policy in ["strict", "permissive"] {
+        fresh(&person);
+        person.does("cd ~/src/project; git config core.pager less; chmod 640 .git/config");
+        let seen = person.wraps(&["--policy", policy], &set);
+        assert_eq!(seen.code, 0, "{seen}");
+        let now = person.does(&all);
+        assert!(!now.contains("evil") && !now.contains("hookspath"), "{now}");
+        for kept in [
+            "core.pager=less",
+            "user.email=inside@example.org",
+            "pull.rebase=true",
+            "branch.",
+            "remote.o.url=",
+        ] {
+            assert!(now.contains(kept), "{kept}: {now}");
+        }
+        for said in [
+            "core.fsmonitor, core.sshcommand, alias.st, include.path, filter.x.clean out of",
+            "took core.hookspath out of",
+            "sub/.git/config to ",
+        ] {
+            assert!(seen.stderr.contains(said), "{said}: {seen}");
+        }
+        let mode = person.does(
+            "cd ~/src/project; stat -c '%a %U' .git/config; ls .git | grep -c agentbox; true",
+        );
+        assert_eq!(mode, format!("640 {}\n0\n", person.name));
+        let kept = person.does("cat ~/.local/state/agentbox/quarantine/*/*-config");
+        assert!(kept.contains("./evil"), "{kept}");
+    }
+    // What stays does so in the next run, too.
+    let seen = person.wraps(&[], "true");
+    assert_eq!(seen.stderr, "", "{seen}");
+    // The control: with the user's word all of it stays.
+    fresh(&person);
+    person
+        .wraps(
+            &[
+                "--set",
+                "filesystem.unprotected=.git/config,.git/config.worktree",
+            ],
+            &set,
+        )
+        .ok();
+    assert!(person.does(&all).contains("core.fsmonitor=./evil"));
+}

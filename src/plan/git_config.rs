@@ -1,0 +1,308 @@
+//! PURE. Git's settings files (git-config(1)), read without git: which settings of one may name programs or files, and the text
+//! without those. Only settings that are known to be harmless stay (`policies/protected.toml`): a list of harmful ones would never
+//! be complete.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::Path;
+
+use ring::digest::{SHA256, digest};
+use serde::Deserialize;
+
+/// A setting of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GitSetting {
+    /// Section and name in small letters, with the subsection as it is: `remote.origin.url`.
+    pub key: Vec<u8>,
+    /// The value, without quotes.
+    pub value: Vec<u8>,
+    /// Its bytes in the file, from the name to the end of the line.
+    pub range: Range<usize>,
+}
+
+/// The file is not one that git reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoGitConfig;
+
+/// Keys of settings that name no program and no file. `*` in the middle stands for a subsection.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HarmlessSettings {
+    keys: BTreeSet<String>,
+}
+
+impl HarmlessSettings {
+    fn has(&self, key: &[u8]) -> bool {
+        let first = key.iter().position(|byte| *byte == b'.');
+        let last = key.iter().rposition(|byte| *byte == b'.');
+        let (Some(first), Some(last)) = (first, last) else {
+            return false;
+        };
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (section, name) = (text(&key[..first]), text(&key[last + 1..]));
+        self.keys.contains(&match first == last {
+            true => format!("{section}.{name}"),
+            false => format!("{section}.*.{name}"),
+        })
+    }
+
+    /// The settings that are not harmless and were not there before; `before` has their hashes.
+    pub(super) fn refused<'a>(
+        &self,
+        settings: &'a [GitSetting],
+        (path, before): (&Path, &BTreeSet<String>),
+    ) -> Vec<&'a GitSetting> {
+        let refused = |one: &&GitSetting| !self.has(&one.key) && !before.contains(&one.hash(path));
+        settings.iter().filter(refused).collect()
+    }
+
+    /// The hashes of the settings that are not harmless.
+    pub(super) fn hashes(&self, settings: &[GitSetting], path: &Path) -> BTreeSet<String> {
+        let named = settings.iter().filter(|one| !self.has(&one.key));
+        named.map(|one| one.hash(path)).collect()
+    }
+}
+
+impl GitSetting {
+    /// What stands for it in a plan: its value may be a secret.
+    fn hash(&self, path: &Path) -> String {
+        let parts = [path.as_os_str().as_encoded_bytes(), &self.key, &self.value];
+        let hash = digest(&SHA256, &parts.join(&0));
+        hash.as_ref()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    }
+}
+
+/// The text without some of its settings.
+pub fn without(text: &[u8], taken: &[&GitSetting]) -> Vec<u8> {
+    let mut rest = Vec::new();
+    let mut at = 0;
+    for setting in taken {
+        rest.extend_from_slice(&text[at..setting.range.start]);
+        rest.push(b'\n');
+        at = setting.range.end;
+    }
+    rest.extend_from_slice(&text[at..]);
+    rest
+}
+
+/// Reads a file as git does (git_parse_source in its config.c).
+pub fn parse(text: &[u8]) -> Result<Vec<GitSetting>, NoGitConfig> {
+    let at = if text.starts_with(b"\xef\xbb\xbf") {
+        3
+    } else {
+        0
+    };
+    let mut reader = ConfigReader { text, at };
+    let (mut section, mut all) = (Vec::new(), Vec::new());
+    while let Some(byte) = reader.peek() {
+        match byte {
+            b'#' | b';' => reader.skip_line(),
+            b'[' => section = reader.section()?,
+            _ if byte.is_ascii_whitespace() || byte == 0x0b => reader.at += 1,
+            _ if byte.is_ascii_alphabetic() && !section.is_empty() => {
+                all.push(reader.setting(&section)?);
+            }
+            _ => return Err(NoGitConfig),
+        }
+    }
+    Ok(all)
+}
+
+struct ConfigReader<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+impl ConfigReader<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    /// The next byte; a carriage return before the end of a line is no byte, and the end of the file ends a line.
+    fn next(&mut self) -> u8 {
+        if self.text[self.at.min(self.text.len())..].starts_with(b"\r\n") {
+            self.at += 1;
+        }
+        let byte = self.peek().unwrap_or(b'\n');
+        self.at = (self.at + 1).min(self.text.len());
+        byte
+    }
+
+    fn skip_line(&mut self) {
+        while self.at < self.text.len() && self.next() != b'\n' {}
+    }
+
+    /// `[section]`, `[section.sub]` or `[section "sub"]`.
+    fn section(&mut self) -> Result<Vec<u8>, NoGitConfig> {
+        self.at += 1;
+        let mut name = Vec::new();
+        loop {
+            match self.next() {
+                b']' if !name.is_empty() => return Ok(name),
+                byte if byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.' => {
+                    name.push(byte.to_ascii_lowercase());
+                }
+                b' ' | b'\t' | 0x0b | 0x0c => break,
+                _ => return Err(NoGitConfig),
+            }
+        }
+        while self
+            .peek()
+            .is_some_and(|byte| byte != b'\n' && byte.is_ascii_whitespace())
+        {
+            self.at += 1;
+        }
+        if self.next() != b'"' {
+            return Err(NoGitConfig);
+        }
+        name.push(b'.');
+        loop {
+            match self.next() {
+                b'\n' => return Err(NoGitConfig),
+                b'"' => break,
+                b'\\' => match self.next() {
+                    b'\n' => return Err(NoGitConfig),
+                    byte => name.push(byte),
+                },
+                byte => name.push(byte),
+            }
+        }
+        match self.next() {
+            b']' => Ok(name),
+            _ => Err(NoGitConfig),
+        }
+    }
+
+    fn setting(&mut self, section: &[u8]) -> Result<GitSetting, NoGitConfig> {
+        let start = self.at;
+        let mut key = [section, b"."].concat();
+        while let Some(byte) = self.peek()
+            && (byte.is_ascii_alphanumeric() || byte == b'-')
+        {
+            key.push(byte.to_ascii_lowercase());
+            self.at += 1;
+        }
+        while matches!(self.peek(), Some(b' ' | b'\t')) {
+            self.at += 1;
+        }
+        let value = match self.next() {
+            b'\n' => Vec::new(),
+            b'=' => self.value()?,
+            _ => return Err(NoGitConfig),
+        };
+        Ok(GitSetting {
+            key,
+            value,
+            range: start..self.at,
+        })
+    }
+
+    fn value(&mut self) -> Result<Vec<u8>, NoGitConfig> {
+        let (mut value, mut quoted) = (Vec::new(), false);
+        loop {
+            match self.next() {
+                b'\n' if quoted => return Err(NoGitConfig),
+                b'\n' => break,
+                b'#' | b';' if !quoted => {
+                    self.skip_line();
+                    break;
+                }
+                b'"' => quoted = !quoted,
+                b'\\' => match self.next() {
+                    b'\n' if self.at >= self.text.len() => return Err(NoGitConfig),
+                    b'\n' => {}
+                    b't' => value.push(b'\t'),
+                    b'b' => value.push(8),
+                    b'n' => value.push(b'\n'),
+                    byte @ (b'\\' | b'"') => value.push(byte),
+                    _ => return Err(NoGitConfig),
+                },
+                byte => value.push(byte),
+            }
+        }
+        Ok(value.trim_ascii().to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::protect::ProtectedList;
+    use super::*;
+
+    fn keys(text: &str) -> Vec<String> {
+        let all = parse(text.as_bytes()).unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        all.iter()
+            .map(|one| format!("{}={}", text(&one.key), text(&one.value)))
+            .collect()
+    }
+
+    #[test]
+    fn a_file_is_read_as_git_reads_it() {
+        let text = "\u{feff}# c\n[Core]\n\tBare = false ; c\r\n[core] fsmonitor=a \\\n b\n[remote \"Or\\\"i.gin\"]\n url = \"x # y\" z\n\
+                    [a.B]c\n[alias]x=!sh\\n\n";
+        assert_eq!(
+            keys(text),
+            [
+                "core.bare=false",
+                "core.fsmonitor=a  b",
+                "remote.Or\"i.gin.url=x # y z",
+                "a.b.c=",
+                "alias.x=!sh\n"
+            ]
+            .map(|line| line.trim_end_matches('\n').to_owned())
+        );
+        for bad in [
+            "x=1",
+            "[core\n]",
+            "[core]\n1x",
+            "[c \"a]\n",
+            "[c]\nx=\"a\n",
+            "[c]\nx=\\q",
+            "[]",
+            "[c]\nx y",
+        ] {
+            assert_eq!(parse(bad.as_bytes()), Err(NoGitConfig), "{bad}");
+        }
+        assert_eq!(keys(""), [""; 0]);
+        assert_eq!(keys("[core]\nx = 1"), ["core.x=1"]);
+    }
+
+    #[test]
+    fn what_may_name_a_program_and_was_not_there_is_taken_out() {
+        let harmless = ProtectedList::builtin().harmless();
+        let path = Path::new(".git/config");
+        let before = "[core]\n\tbare = false\n\tpager = less\n";
+        let known = harmless.hashes(&parse(before.as_bytes()).unwrap(), path);
+        assert_eq!(known.len(), 1);
+        let now = "[core]\n\tbare = true\n\tpager = less\n\thooksPath = /tmp\n[core]fsmonitor = ./x\n[user]\n\temail = a@b\n\
+                   [branch \"a.b\"]\n\tremote = origin\n[filter \"x\"]\n\tclean = sh\n[include]\n\tpath = ../x\n[url \"y\"]\n\tinsteadOf = z\n\
+                   [alias]\n\tst = !sh\n[remote \"o\"]\n\turl = x\n\tuploadpack = sh\n[credential]\n\thelper = x\n[diff \"x\"]\n\ttextconv = x\n\
+                   [gpg]\n\tprogram = x\n[protocol \"ext\"]\n\tallow = always\n[submodule \"x\"]\n\tupdate = !x\n[core]\n\tpager = more\n";
+        let settings = parse(now.as_bytes()).unwrap();
+        let refused = harmless.refused(&settings, (path, &known));
+        let rest = without(now.as_bytes(), &refused);
+        let rest = String::from_utf8(rest).unwrap();
+        assert_eq!(
+            keys(&rest),
+            [
+                "core.bare=true",
+                "core.pager=less",
+                "user.email=a@b",
+                "branch.a.b.remote=origin",
+                "remote.o.url=x"
+            ]
+        );
+        assert_eq!(refused.len(), 14);
+        // In another file it was not there.
+        assert_eq!(
+            harmless
+                .refused(&settings, (Path::new("x/config"), &known))
+                .len(),
+            15
+        );
+    }
+}

@@ -1,0 +1,409 @@
+//! PURE. Files that the user's own tools run later, outside of all walls: `policies/protected.toml`. Those that are there at the
+//! start are read-only in the container, and so are their names: the directories on the way are mounts, which no process renames.
+//! Those that appear are moved aside when the container has ended.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Component, Path, PathBuf};
+use std::sync::LazyLock;
+
+use serde::{Deserialize, Serialize};
+
+use super::git_config::{self, GitSetting, HarmlessSettings};
+use super::sort::SortedMounts;
+use super::wrapped::WrapPlan;
+use super::{BundleFacts, EphemeralMount, FileKind, FilesystemPlan, PlannedMount, text};
+use crate::policy::ProtectedName;
+
+/// The parsed list.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProtectedList {
+    place: Vec<ProtectedPlace>,
+    harmless: HarmlessSettings,
+    /// Entries by the last component of their path, in small letters.
+    #[serde(skip)]
+    last: HashMap<Vec<u8>, Vec<usize>>,
+}
+
+/// A path that something of the user's runs or obeys.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProtectedPlace {
+    /// From the top of a work tree, or below `.git/`.
+    pub path: PathBuf,
+    /// The reason, as a clause.
+    pub why: String,
+    /// It is a file of git's settings, which git replaces: what appears in it is taken out at the end.
+    #[serde(default)]
+    pub compared: bool,
+}
+
+/// Where the path of an entry begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProtectedBase<'a> {
+    /// At the top of the workspace or of a repository.
+    Top(&'a Path),
+    /// In a git directory.
+    Git(&'a Path),
+}
+
+impl ProtectedPlace {
+    /// Where it counts, and its path from there.
+    pub fn base(&self) -> ProtectedBase<'_> {
+        match self.path.strip_prefix(".git") {
+            Ok(rest) if rest.components().next().is_some() => ProtectedBase::Git(rest),
+            _ => ProtectedBase::Top(&self.path),
+        }
+    }
+
+    /// Its name in policies.
+    pub fn name(&self) -> &str {
+        self.path.to_str().unwrap_or_default()
+    }
+}
+
+static BUILTIN: LazyLock<ProtectedList> = LazyLock::new(|| {
+    let text = include_str!("../../policies/protected.toml");
+    let mut list: ProtectedList = toml::from_str(text).expect("a test parses the built-in list");
+    for (index, place) in list.place.iter().enumerate() {
+        if let Some(name) = place.path.file_name() {
+            let name = name.as_encoded_bytes().to_ascii_lowercase();
+            list.last.entry(name).or_default().push(index);
+        }
+    }
+    list
+});
+
+impl ProtectedList {
+    /// The list of this program.
+    pub fn builtin() -> &'static Self {
+        &BUILTIN
+    }
+
+    /// The entries whose path ends with a file name, which is in small letters.
+    pub fn ending_with(&self, name: &[u8]) -> impl Iterator<Item = &ProtectedPlace> {
+        let found = self.last.get(name).into_iter().flatten();
+        found.filter_map(|index| self.place.get(*index))
+    }
+
+    /// Why a path of the list is protected.
+    pub fn why(&self, name: &str) -> Option<&str> {
+        self.find(name).map(|place| place.why.as_str())
+    }
+
+    /// Settings of git that stay.
+    #[cfg(test)]
+    pub(super) fn harmless(&self) -> &HarmlessSettings {
+        &self.harmless
+    }
+
+    /// What is to be known of a file of git's settings at the start.
+    pub fn known(&self, text: &[u8], path: &Path) -> BTreeSet<String> {
+        let settings = git_config::parse(text).unwrap_or_default();
+        self.harmless.hashes(&settings, path)
+    }
+
+    fn find(&self, name: &str) -> Option<&ProtectedPlace> {
+        self.place.iter().find(|place| place.name() == name)
+    }
+}
+
+/// Something in a mount's source that is to be read-only.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FoundProtected {
+    /// Relative to the source.
+    pub path: PathBuf,
+    /// The list's name for it.
+    pub name: String,
+    /// How many of its last components stay in place with it.
+    pub held: usize,
+    /// Its inode.
+    pub ino: u64,
+}
+
+impl FoundProtected {
+    /// The directories in the source that are held, so that no other file gets this path.
+    fn held(&self) -> impl Iterator<Item = &Path> {
+        let above = self.path.ancestors().skip(1);
+        let above = above.take_while(|a| !a.as_os_str().is_empty());
+        above.take(self.held.saturating_sub(1))
+    }
+}
+
+/// The top of a repository in a mount's source.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RepositoryTop {
+    /// Relative to the source.
+    #[serde(with = "text::one")]
+    pub path: PathBuf,
+    /// Its inode.
+    pub ino: u64,
+}
+
+/// What of the list lies in a directory.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProtectedFiles {
+    /// Files and directories.
+    pub found: Vec<FoundProtected>,
+    /// Files of git's settings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<FoundProtected>,
+    /// Hashes of those settings in them that are not harmless.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub known: BTreeSet<String>,
+    /// Repositories below it.
+    pub tops: Vec<RepositoryTop>,
+    /// Why not all was looked at, where it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unread: Option<String>,
+}
+
+/// A writable mount of the user's files, as it was at the start: what appears in it is moved aside at the end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GuardedMount {
+    /// Its mount point.
+    pub destination: PathBuf,
+    /// The inodes of what was protected.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub inodes: BTreeSet<u64>,
+    /// Hashes of settings of git that may stay.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub known: BTreeSet<String>,
+    /// Its repositories.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tops: Vec<RepositoryTop>,
+}
+
+impl GuardedMount {
+    /// What has appeared: in git directories everywhere, else at the tops that there were, by their paths or by what lies there.
+    pub fn planted<'a>(&self, now: &'a ProtectedFiles) -> Vec<&'a FoundProtected> {
+        let appeared = |one: &&FoundProtected| {
+            !self.inodes.contains(&one.ino) && self.concerns(one, &now.tops)
+        };
+        now.found.iter().filter(appeared).collect()
+    }
+
+    /// The settings of a file of git's that appeared in it and may name programs or files.
+    pub fn planted_settings<'a>(
+        &self,
+        settings: &'a [GitSetting],
+        path: &Path,
+    ) -> Vec<&'a GitSetting> {
+        let harmless = &ProtectedList::builtin().harmless;
+        harmless.refused(settings, (path, &self.known))
+    }
+
+    fn concerns(&self, one: &FoundProtected, now: &[RepositoryTop]) -> bool {
+        let Some(place) = ProtectedList::builtin().find(&one.name) else {
+            return false;
+        };
+        let ProtectedBase::Top(below) = place.base() else {
+            return true;
+        };
+        let top = one.path.ancestors().nth(below.components().count());
+        let top = top.unwrap_or(Path::new(""));
+        let mut moved = now.iter().filter(|repository| repository.path == top);
+        let mut known = self.tops.iter();
+        top.as_os_str().is_empty()
+            || self.tops.iter().any(|known| known.path == top)
+            || moved.any(|moved| known.any(|known| known.ino == moved.ino))
+    }
+}
+
+/// What the file `commondir` of a second work tree has, where it is kept in its repository.
+pub const WORK_TREE: &[u8] = b"../..";
+
+/// A path of the container that is read-only in a writable mount.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProtectedPath {
+    /// The path.
+    #[serde(with = "text::one")]
+    pub path: PathBuf,
+    /// The list's name for it.
+    pub name: String,
+    /// Its inode, which is compared when it is made read-only.
+    pub ino: u64,
+}
+
+/// Whether a name is protected under a policy.
+pub fn is_protected(unprotected: &BTreeSet<ProtectedName>, name: &str) -> bool {
+    !unprotected.iter().any(|free| free.as_str() == name)
+}
+
+/// How many of the last components of a path stay in place with it: from the outermost `.git` on, and else those of the entry.
+pub fn held(path: &Path, own: usize) -> usize {
+    let names: Vec<Component<'_>> = path.components().collect();
+    let git = names.iter().position(|name| name.as_os_str() == ".git");
+    git.map_or(own, |at| (names.len() - at).max(own))
+}
+
+impl FilesystemPlan {
+    /// Whether a mount shows files of the user's, which the container writes: the workspace, and what the user named.
+    pub fn is_users(&self, wrapped: &WrapPlan, mount: &PlannedMount) -> bool {
+        let is_workspace = self.workspace.as_ref() == Some(&mount.destination);
+        (is_workspace || wrapped.written.contains(&mount.destination))
+            && mount.is_writable()
+            && !mount.is_private()
+    }
+
+    /// The mounts to be looked at again, each as it was found.
+    pub(super) fn watch(&mut self, bundle: &BundleFacts) {
+        let users = self
+            .mounts
+            .iter()
+            .filter(|m| self.is_users(&bundle.wrapped, m));
+        let watched = users.filter_map(|mount| {
+            let bind = mount
+                .bind()
+                .filter(|b| b.judged.kind == FileKind::Directory)?;
+            let mut sources = bundle.sources.iter().flatten();
+            let facts = sources.find(|s| bind.is_of(&s.path, (s.dev, s.ino)))?;
+            Some(GuardedMount {
+                destination: mount.destination.clone(),
+                inodes: facts.protected.found.iter().map(|one| one.ino).collect(),
+                known: facts.protected.known.clone(),
+                tops: facts.protected.tops.clone(),
+            })
+        });
+        self.watched = watched.collect();
+    }
+}
+
+impl SortedMounts {
+    /// What was found in a mount that the container writes.
+    pub(super) fn protect(&mut self, destination: &Path, found: &[FoundProtected]) {
+        for one in found {
+            let held = one.held().map(|directory| destination.join(directory));
+            self.protected_parents.extend(held);
+            self.protected.push((
+                destination.to_owned(),
+                ProtectedPath {
+                    path: destination.join(&one.path),
+                    name: one.name.clone(),
+                    ino: one.ino,
+                },
+            ));
+        }
+    }
+
+    /// The protected paths that the container sees in the mounts in which they were found: nothing else lies over them, and they
+    /// are not hidden. Their parents are held in place.
+    pub(super) fn protected(&mut self, overlays: &[EphemeralMount]) -> Vec<ProtectedPath> {
+        let shown = |destination: &Path, path: &Path| {
+            let above = self
+                .kept
+                .iter()
+                .filter(|m| path.starts_with(&m.destination));
+            let nearest = above.max_by_key(|m| m.destination.components().count());
+            let own = nearest.is_some_and(|m| m.destination == destination && !m.is_private());
+            let mut over = overlays.iter().filter(|o| path.starts_with(&o.path));
+            let covered = over.any(|o| o.path.starts_with(destination));
+            let mut masked = path.ancestors();
+            own && !covered && !masked.any(|above| self.masked.contains(above))
+        };
+        let mut all: Vec<ProtectedPath> = self
+            .protected
+            .iter()
+            .filter(|(destination, one)| shown(destination, &one.path))
+            .map(|(_, one)| one.clone())
+            .collect();
+        all.sort();
+        all.dedup_by(|a, b| a.path == b.path);
+        let parents = self.protected_parents.iter().filter(|parent| {
+            let mut below = all.iter().map(|one| &one.path);
+            below.any(|path| path.starts_with(parent))
+        });
+        self.pinned.extend(parents.cloned());
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_entry_has_a_plain_path_and_a_reason() {
+        let list = ProtectedList::builtin();
+        let mut names = BTreeSet::new();
+        for place in &list.place {
+            let mut parts = place.path.components();
+            assert!(
+                parts.all(|c| matches!(c, Component::Normal(_))),
+                "{place:?}"
+            );
+            assert!(!place.why.is_empty() && !place.name().is_empty());
+            assert!(names.insert(place.name()), "twice: {place:?}");
+            assert!(place.name().parse::<ProtectedName>().is_ok(), "{place:?}");
+        }
+        let git = list.place.iter().find(|p| p.name() == ".git/hooks");
+        let git = git.map(ProtectedPlace::base);
+        assert_eq!(git, Some(ProtectedBase::Git(Path::new("hooks"))));
+        assert_eq!(list.ending_with(b"hooks").count(), 2);
+        assert!(list.why(".git").is_some());
+    }
+
+    fn found(path: &str, name: &str, ino: u64) -> FoundProtected {
+        FoundProtected {
+            path: path.into(),
+            name: name.to_owned(),
+            held: 1,
+            ino,
+        }
+    }
+
+    #[test]
+    fn what_appears_counts_in_git_directories_and_at_the_tops_that_there_were() {
+        let top = |path: &str, ino| RepositoryTop {
+            path: path.into(),
+            ino,
+        };
+        let watched = GuardedMount {
+            destination: "/w".into(),
+            inodes: [10, 11].into(),
+            known: BTreeSet::new(),
+            tops: vec![top("sub", 5)],
+        };
+        let now = ProtectedFiles {
+            found: vec![
+                // Was there, also under another path.
+                found(".envrc", ".envrc", 10),
+                found("moved/.vscode", ".vscode", 11),
+                // Appeared.
+                found(".mcp.json", ".mcp.json", 20),
+                found("sub/.github/workflows", ".github/workflows", 21),
+                found("renamed/.envrc", ".envrc", 22),
+                found("new/.git/hooks", ".git/hooks", 23),
+                // In a repository that was made meanwhile.
+                found("new/.envrc", ".envrc", 24),
+            ],
+            tops: vec![top("renamed", 5), top("new", 6)],
+            ..ProtectedFiles::default()
+        };
+        let planted: Vec<u64> = watched.planted(&now).iter().map(|one| one.ino).collect();
+        assert_eq!(planted, [20, 21, 22, 23]);
+    }
+
+    #[test]
+    fn a_git_directory_stays_in_place_with_all_that_is_in_it() {
+        let held = |path: &str, own| held(Path::new(path), own);
+        assert_eq!(held(".git/hooks", 2), 2);
+        assert_eq!(held("a/b/.git/modules/x/hooks", 2), 4);
+        assert_eq!(held("a/b.git/hooks", 2), 2);
+        assert_eq!(held("a/.github/workflows", 2), 2);
+        assert_eq!(held("a/.envrc", 1), 1);
+        let found = FoundProtected {
+            path: "a/.git/modules/x/hooks".into(),
+            name: ".git/hooks".into(),
+            held: 4,
+            ino: 1,
+        };
+        let expect = ["a/.git/modules/x", "a/.git/modules", "a/.git"].map(Path::new);
+        assert_eq!(found.held().collect::<Vec<_>>(), expect);
+    }
+}

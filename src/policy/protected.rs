@@ -1,0 +1,57 @@
+//! Names of files that the user's own tools run later.
+
+use std::str::FromStr;
+
+use serde::Deserialize;
+
+use super::text::{ValueError, text_type};
+
+text_type! {
+    /// A place as `policies/protected.toml` lists it: `.vscode`, `.git/hooks`.
+    ProtectedName
+}
+
+impl FromStr for ProtectedName {
+    type Err = ValueError;
+
+    /// Only names of the list: another one would change nothing, and its author believes that it does.
+    fn from_str(value: &str) -> Result<Self, ValueError> {
+        let known = known();
+        match known.iter().any(|name| name == value) {
+            true => Ok(Self(value.to_owned())),
+            false => Err(ValueError::one_of(value, known.iter().map(String::as_str))),
+        }
+    }
+}
+
+/// The names that can be given, in the list's order.
+fn known() -> Vec<String> {
+    // The reasons are for those who search mounts.
+    #[derive(Deserialize)]
+    struct List {
+        place: Vec<ListedName>,
+    }
+    #[derive(Deserialize)]
+    struct ListedName {
+        path: String,
+    }
+    let list: List = toml::from_str(include_str!("../../policies/protected.toml"))
+        .expect("a test parses the built-in list");
+    list.place.into_iter().map(|place| place.path).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_on_the_list_can_be_named() {
+        let name: ProtectedName = ".vscode".parse().unwrap();
+        assert_eq!(name.to_string(), ".vscode");
+        let error = ".vscod".parse::<ProtectedName>().unwrap_err();
+        assert!(
+            error.to_string().contains("did you mean .vscode?"),
+            "{error}"
+        );
+    }
+}
