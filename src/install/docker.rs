@@ -131,6 +131,11 @@ pub fn has_entry(text: &str) -> bool {
         .map_or(true, |entry| entry.is_some())
 }
 
+/// Whether it names runtimes.
+pub fn has_runtimes(text: &str) -> bool {
+    DaemonJson::parse(text).is_ok_and(|file| file.object.get(RUNTIMES).is_some())
+}
+
 /// Whether nothing is left in it.
 pub fn is_empty(text: &str) -> bool {
     serde_json::from_str::<Value>(text).is_ok_and(|value| value == serde_json::json!({}))

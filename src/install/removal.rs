@@ -144,6 +144,13 @@ impl Removal<'_> {
                     !docker::has_entry(old) && now.as_ref() == Some(&before.text)
                 };
                 let text = old.filter(again).unwrap_or(text);
+                if !docker::has_runtimes(&text) {
+                    // A reload replaces the runtimes only where the file has some.
+                    self.plan.afterwards.push(
+                        "Docker forgets the runtime when it restarts: systemctl restart docker"
+                            .to_owned(),
+                    );
+                }
                 let words = format!("take the runtime agentbox out of {DAEMON_JSON}");
                 if docker::is_empty(&text) && self.record.has(RecordKind::MadeDaemonJson) {
                     let real = self.system.real(DAEMON_JSON);

@@ -49,7 +49,7 @@ fn a_daemon_json_of_any_form_is_taken_and_given_back() {
         "{}",
         "{\"debug\":true}",
         "{ \"runtimes\": {} }",
-        "{\n  \"runtimes\": { \"other\": { \"path\": \"/bin/other\" } },\n  \"n\": 1e400\n}",
+        "{\n  \"runtimes\": { \"other\": { \"path\": \"/bin/other\" } },\n  \"n\": 1.50e+3\n}",
         "{\"a\":\"\\u00e9\\/\",\r\n\"b\":[]}\r\n",
     ] {
         let after = docker::register(before, BINARY).unwrap_or_else(|e| panic!("{before}: {e}"));
