@@ -32,13 +32,13 @@ settles() {
         [ "$(docker info -f '{{json .Runtimes}}' | jq 'has("agentbox")')" != "$1" ] || return 0
         sleep 0.1
     done
-    echo "after 5 s Docker's runtimes are: $(docker info -f '{{json .Runtimes}}')"
+    echo "after 5 s Docker's runtimes are: $(docker info -f '{{json .Runtimes}}' | jq -c keys)"
     return 1
 }
 run() { docker run --rm --network none --runtime=agentbox --annotation dev.agentbox.policy=strict "$IMAGE" /bin/busybox true; }
 
-# A daemon.json of somebody's, with tabs, and without agentbox.
-jq --tab 'del(.runtimes)' "$DAEMON" >"$DAEMON.new" && mv "$DAEMON.new" "$DAEMON"
+# A daemon.json of somebody's, with tabs and a runtime, and without agentbox. Without any runtime in it a reload changes none.
+jq --tab '.runtimes = { "other": { "path": "/usr/bin/other" } }' "$DAEMON" >"$DAEMON.new" && mv "$DAEMON.new" "$DAEMON"
 chmod 600 "$DAEMON"
 cp -p "$DAEMON" /root/before
 rm -f /var/lib/agentbox/installed*
@@ -59,7 +59,7 @@ check "the script that requires strict" says "agentbox version" /usr/bin/agentbo
 check "man agentbox-wrap" grep -q 'agentbox\\-wrap' <(zcat /usr/share/man/man1/agentbox-wrap.1.gz)
 check "completions" bash -c '. /usr/share/bash-completion/completions/agentbox && complete -p agentbox'
 check "the SBOM names the crates" jq -e '.components | length > 50' /usr/share/doc/agentbox/*.cdx.json
-check "doctor finds the engine" jq -e '.checks[] | select(.name == "docker" and .state == "ok")' <(agentbox doctor --json)
+check "doctor finds the engine" jq -e '.checks[] | select(.name == "docker" and .state == "ok")' <(/usr/bin/agentbox doctor --json)
 check "a second dpkg -i changes nothing" dpkg -i "$PACKAGE"
 check "docker run still works" run
 
@@ -78,7 +78,7 @@ check "the control again: docker run fails" fails run
 
 echo '{ broken' >"$DAEMON"
 check "dpkg -i with a daemon.json that is broken" dpkg -i "$PACKAGE"
-check "says so" says "is not a JSON object" agentbox install
+check "says so" says "is not a JSON object" /usr/bin/agentbox install
 check "and leaves it" [ "$(cat "$DAEMON")" = '{ broken' ]
 check "dpkg -r after it" dpkg -r agentbox
 [ $FAILED = 0 ]
