@@ -523,9 +523,8 @@ fn f36_root_keeps_no_log_and_no_key_where_others_may_change_it() {
             "/var/lib/agentbox",
         ),
         (
-            format!(
-                "mount -t tmpfs -o mode=711 x /var/lib/agentbox; mkdir -m 777 /var/lib/agentbox/y; ln -s y /var/lib/agentbox/runs"
-            ),
+            "mount -t tmpfs -o mode=711 x /var/lib/agentbox; mkdir -m 777 /var/lib/agentbox/y; ln -s y /var/lib/agentbox/runs"
+                .to_owned(),
             "/var/lib/agentbox/y",
         ),
     ] {
