@@ -272,13 +272,7 @@ pub fn make_mount_point(
     {
         return make_entry(above.as_fd(), Path::new(name), kind).map_err(failed);
     }
-    let mut at = rustix::fs::openat(
-        root,
-        ".",
-        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )
-    .map_err(failed)?;
+    let mut at = open_beneath(root, Path::new(".")).map_err(failed)?;
     let mut parts = relative.components().peekable();
     while let Some(part) = parts.next() {
         let kind = match parts.peek() {
@@ -408,4 +402,47 @@ pub(super) fn tmpfs_with(options: &[String]) -> Result<OwnedFd, EnforceError> {
     }
     fs.mount(mount_options::restrictions(options))
         .map_err(EnforceError::step(step))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::probe::TestDir;
+
+    #[test]
+    fn a_mount_point_is_made_where_it_is_missing_and_by_way_of_no_link() {
+        let scratch = TestDir::new("mount-point");
+        let dir = &scratch.0;
+        let root = rustix::fs::open(dir, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        let make = |path: &str, kind| {
+            let made = make_mount_point(root.as_fd(), Path::new(path), kind)?;
+            let (made, there) = (
+                rustix::fs::fstat(made),
+                rustix::fs::stat(dir.join(&path[1..])),
+            );
+            assert_eq!(made.unwrap().st_ino, there.unwrap().st_ino, "{path}");
+            Ok::<(), EnforceError>(())
+        };
+        for _ in 0..2 {
+            make("/one/two/three", FileKind::Directory).unwrap();
+            make("/one/two/file", FileKind::File).unwrap();
+            make("/four/five/file", FileKind::Socket).unwrap();
+        }
+        assert!(dir.join("one/two/three").is_dir() && dir.join("one/two/file").is_file());
+        symlink("one", dir.join("link")).unwrap();
+        symlink("two", dir.join("one/other")).unwrap();
+        for path in [
+            "/link",
+            "/link/two",
+            "/one/other/three",
+            "/one/other/new",
+            "/../out",
+        ] {
+            assert!(make(path, FileKind::Directory).is_err(), "{path}");
+        }
+        assert!(make("/one/two/file/below", FileKind::File).is_err());
+        assert!(!dir.join("one/two/new").exists());
+    }
 }
