@@ -73,8 +73,7 @@ fn an_unreadable_file_in_place_of_the_exclude_file_stays_unreadable() {
         docker.run(&options, &["sh", "-c", &script]).ok()
     };
     // The control: only its owner can read the file, and everyone can read the exclude file.
-    let moved =
-        "cat .git/private || echo refused; touch .netrc; mv .git/private .git/info/exclude && echo moved";
+    let moved = "cat .git/private || echo refused; touch .netrc; mv .git/private .git/info/exclude && echo moved";
     assert_eq!(user(moved), "refused\nmoved\n");
     assert_eq!(user("cat .git/info/exclude || echo refused"), "refused\n");
     // A file that the user may read is read.
