@@ -296,13 +296,13 @@ mod tests {
                 "remote.o.url=x"
             ]
         );
-        assert_eq!(refused.len(), 14);
+        assert_eq!(refused.len(), 13);
         // In another file it was not there.
         assert_eq!(
             harmless
                 .refused(&settings, (Path::new("x/config"), &known))
                 .len(),
-            15
+            14
         );
     }
 }

@@ -232,7 +232,8 @@ pub struct ProtectedPath {
 
 /// Whether a name is protected under a policy.
 pub fn is_protected(unprotected: &BTreeSet<ProtectedName>, name: &str) -> bool {
-    !unprotected.iter().any(|free| free.as_str() == name)
+    let is_free = |free: &ProtectedName| free.is_all() || free.as_str() == name;
+    !unprotected.iter().any(is_free)
 }
 
 /// How many of the last components of a path stay in place with it: from the outermost `.git` on, and else those of the entry.

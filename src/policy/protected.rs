@@ -7,8 +7,18 @@ use serde::Deserialize;
 use super::text::{ValueError, text_type};
 
 text_type! {
-    /// A place as `policies/protected.toml` lists it: `.vscode`, `.git/hooks`.
+    /// A place as `policies/protected.toml` lists it: `.vscode`, `.git/hooks`; `*` for all of them.
     ProtectedName
+}
+
+/// Stands for the whole list.
+const ALL: &str = "*";
+
+impl ProtectedName {
+    /// Whether it stands for the whole list.
+    pub fn is_all(&self) -> bool {
+        self.as_str() == ALL
+    }
 }
 
 impl FromStr for ProtectedName {
@@ -17,7 +27,7 @@ impl FromStr for ProtectedName {
     /// Only names of the list: another one would change nothing, and its author believes that it does.
     fn from_str(value: &str) -> Result<Self, ValueError> {
         let known = known();
-        match known.iter().any(|name| name == value) {
+        match value == ALL || known.iter().any(|name| name == value) {
             true => Ok(Self(value.to_owned())),
             false => Err(ValueError::one_of(value, known.iter().map(String::as_str))),
         }
@@ -48,6 +58,7 @@ mod tests {
     fn only_what_is_on_the_list_can_be_named() {
         let name: ProtectedName = ".vscode".parse().unwrap();
         assert_eq!(name.to_string(), ".vscode");
+        assert!(!name.is_all() && "*".parse::<ProtectedName>().unwrap().is_all());
         let error = ".vscod".parse::<ProtectedName>().unwrap_err();
         assert!(
             error.to_string().contains("did you mean .vscode?"),

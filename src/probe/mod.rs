@@ -190,6 +190,7 @@ pub fn search(
 ) -> bool {
     let (never, meant) = (NeverList::builtin(), policy.meant());
     let unwanted = HiddenNames::new(never, &meant);
+    let protects = !policy.unprotected.iter().any(ProtectedName::is_all);
     let mut told = false;
     let sources = facts.sources.iter_mut().flatten();
     for (source, found) in sources.zip(opened) {
@@ -226,7 +227,7 @@ pub fn search(
         let root = tree.as_ref().unwrap_or(&found.fd);
         let mut view = view(wrapped, plan, found, opened);
         let mut own = plan.mounts.iter().filter(|m| found.is_of(m));
-        if own.any(|m| plan.is_users(wrapped, m)) {
+        if protects && own.any(|m| plan.is_users(wrapped, m)) {
             view.unprotected = Some(&policy.unprotected);
         }
         search::search(root, &unwanted, budget, &view, source);

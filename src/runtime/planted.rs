@@ -18,6 +18,7 @@ use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, RenameFlags, ResolveFlags, ren
 use crate::plan::git_config;
 use crate::plan::protect::{ProtectedList, WORK_TREE};
 use crate::plan::{BindMount, FoundProtected, GuardedMount};
+use crate::policy::ProtectedName;
 use crate::probe;
 use crate::runtime::runs;
 use crate::runtime::state::record::Record;
@@ -39,6 +40,10 @@ pub fn set_aside(record: &Record) {
     let Some(decided) = &record.decided else {
         return;
     };
+    let free = &decided.resolved.filesystem.unprotected;
+    if free.iter().any(ProtectedName::is_all) {
+        return;
+    }
     let files = &decided.plan.filesystem;
     let mut quarantine = Quarantine::of(record);
     for watched in &files.watched {

@@ -54,11 +54,12 @@ fn an_unreadable_file_in_place_of_the_exclude_file_stays_unreadable() {
     project.commit_all();
     let root = Path::new(&project.0).to_owned();
     run("chown", &["-R", "1000:1000", &project.0]).ok();
-    project.write("private", SECRET);
-    for (path, mode) in [("private", 0o600), (".git/info/exclude", 0o644)] {
+    // In the same directory tree: `.git` is a mount of its own, out of which nothing is renamed.
+    project.write(".git/private", SECRET);
+    for (path, mode) in [(".git/private", 0o600), (".git/info/exclude", 0o644)] {
         fs::set_permissions(root.join(path), fs::Permissions::from_mode(mode)).unwrap();
     }
-    chown(root.join("private"), Some(0), Some(0)).unwrap();
+    chown(root.join(".git/private"), Some(0), Some(0)).unwrap();
     let user = |script: &str| {
         let volume = format!("--volume={}:/work", project.0);
         let options = [
@@ -72,8 +73,7 @@ fn an_unreadable_file_in_place_of_the_exclude_file_stays_unreadable() {
         docker.run(&options, &["sh", "-c", &script]).ok()
     };
     // The control: only its owner can read the file, and everyone can read the exclude file.
-    let moved =
-        "cat private || echo refused; touch .netrc; mv private .git/info/exclude && echo moved";
+    let moved = "cat .git/private || echo refused; touch .netrc; mv .git/private .git/info/exclude && echo moved";
     assert_eq!(user(moved), "refused\nmoved\n");
     assert_eq!(user("cat .git/info/exclude || echo refused"), "refused\n");
     // A file that the user may read is read.
