@@ -19,7 +19,8 @@ use super::scratch::most_of_a_tmpfs;
 use super::sort::{MountRules, MountTarget, SortedMounts};
 use super::workspace::{pod_role, workspace};
 use super::{
-    BundleFacts, FilesystemPlan, OmittedItem, PlanError, ScratchStorage, Warning, volumes,
+    BundleFacts, FilesystemPlan, OmittedItem, PlanError, ScratchStorage, VisibleFiles, Warning,
+    volumes,
 };
 use crate::policy::{Field, Origin, ResolvedPolicy};
 
@@ -90,7 +91,7 @@ pub(super) fn plan(
         ),
         found: sorted.found,
         found_in,
-        seen: sorted.seen,
+        seen: unmasked(sorted.seen, &sorted.masked),
         pinned: sorted.pinned,
         protected,
         watched: Vec::new(),
@@ -241,6 +242,22 @@ fn canonical(mount: &Mount) -> Result<Mount, PlanError> {
 pub(super) fn is_plain(path: &Path) -> bool {
     path.components()
         .all(|c| matches!(c, Component::RootDir | Component::Normal(_)))
+}
+
+/// The visible files of directories of credentials, but for those at or below another mask.
+fn unmasked(seen: Vec<VisibleFiles>, masked: &BTreeSet<PathBuf>) -> Vec<VisibleFiles> {
+    let mut seen = seen;
+    for VisibleFiles { directory, files } in &mut seen {
+        let inside = masked
+            .iter()
+            .filter(|mask| mask.starts_with(&*directory) && *mask != directory);
+        let inside: Vec<&PathBuf> = inside.collect();
+        files.retain(|file| {
+            let path = directory.join(&file.path);
+            !inside.iter().any(|mask| path.starts_with(mask))
+        });
+    }
+    seen
 }
 
 fn union(base: &[&str], engine: Option<&Vec<String>>, more: &BTreeSet<PathBuf>) -> Vec<PathBuf> {

@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 
+use super::moved::{CONTAINERD, by_layer, by_root, has_list};
 use super::stat::{FileOnMount, FileStat};
 use super::{open_path, real_path};
 use crate::plan::mountinfo::join;
 use crate::plan::never::NeverList;
-use crate::plan::support::is_id;
 use crate::plan::{FileKind, FoundCredential};
 
 /// Paths of the list, as they are on this node.
 pub(super) struct Hosts {
     known: Vec<KnownFile>,
     /// Directories above what was judged before, for the length of one decision.
-    met: RefCell<HashMap<FileOnMount, Standing>>,
+    met: RefCell<HashMap<FileOnMount, ListPosition>>,
 }
 
 /// A file of the list that the node has.
@@ -45,9 +45,6 @@ pub(super) struct ListMatch {
     pub(super) engine: Option<PathBuf>,
 }
 
-/// Where the list has containerd's data.
-const CONTAINERD: &str = "/var/lib/containerd";
-
 /// Where the list has the node's own files.
 const NODE: &str = "/etc/agentbox";
 /// Where it has trusted certificates, which are read and never written.
@@ -60,52 +57,6 @@ pub struct NodePlaces {
     pub hidden: Vec<PathBuf>,
     /// Trusted certificates, which may be mounted, read-only.
     pub public: Vec<PathBuf>,
-}
-
-/// Where the list has podman's store, and CRI-O's.
-const PODMAN: &str = "/var/lib/containers/storage";
-/// Where it has Docker's data.
-const DOCKER: &str = "/var/lib/docker";
-
-/// Where an engine's data lies, and where the list has it, by the place of a root file system in it: podman's and CRI-O's, and
-/// Docker's with its own stores and containerd's. `is_podmans` tells whose data it is where both use a driver's layout.
-fn moved_by_root(
-    rootfs: &Path,
-    is_podmans: impl Fn(&Path, &str) -> bool,
-) -> Option<(&Path, &'static str)> {
-    let data = rootfs.ancestors().nth(3)?;
-    let below = rootfs.strip_prefix(data).ok()?;
-    let parts: Vec<&str> = below.iter().filter_map(|part| part.to_str()).collect();
-    let usual = match parts[..] {
-        ["overlay", id, "merged"] if is_id(id) => PODMAN,
-        ["overlay2" | "fuse-overlayfs", id, "merged"] | ["rootfs", _, id] if is_id(id) => DOCKER,
-        [driver @ "vfs", "dir", id]
-        | [driver @ "btrfs", "subvolumes", id]
-        | [driver @ "zfs", "graph", id]
-            if is_id(id) =>
-        {
-            match is_podmans(data, driver) {
-                true => PODMAN,
-                false => DOCKER,
-            }
-        }
-        _ => return None,
-    };
-    Some((data, usual))
-}
-
-/// Whether a driver's data has podman's list of containers beside it.
-fn has_list(data: &Path, driver: &str) -> bool {
-    stat(&data.join(format!("{driver}-containers"))).is_some()
-}
-
-/// `DATA/io.containerd.snapshotter.v1.overlayfs/snapshots/7/fs`.
-fn moved_by_layer(layer: &Path) -> Option<&Path> {
-    let is_snapshotter = |path: &&Path| {
-        let name = path.file_name().and_then(|name| name.to_str());
-        name.is_some_and(|name| name.starts_with("io.containerd.snapshotter."))
-    };
-    layer.ancestors().find(is_snapshotter)?.parent()
 }
 
 impl KnownFile {
@@ -146,7 +97,7 @@ impl KnownFile {
 
 /// Where a directory stands.
 #[derive(Clone)]
-enum Standing {
+enum ListPosition {
     /// In an entry, or it is one: its number, and the path at which it was met.
     In { known: usize, path: PathBuf },
     /// In none.
@@ -247,7 +198,7 @@ impl Hosts {
             })
         });
         let mut known: Vec<KnownFile> = known.collect();
-        let moved = moved_by_root(rootfs, has_list);
+        let moved = by_root(rootfs, has_list);
         known.extend(
             moved.and_then(|(data, usual)| KnownFile::moved(never, &mut plain, data, usual)),
         );
@@ -283,7 +234,7 @@ impl Hosts {
         never: &NeverList,
         layers: impl Iterator<Item = &'a PathBuf>,
     ) {
-        let data: BTreeSet<&Path> = layers.filter_map(|l| moved_by_layer(l)).collect();
+        let data: BTreeSet<&Path> = layers.filter_map(|l| by_layer(l)).collect();
         let mut plain = RealDirs::default();
         let known = data
             .into_iter()
@@ -329,16 +280,17 @@ impl Hosts {
             None => self.standing_at(real.parent()?)?,
         };
         match standing {
-            Standing::In { known, path } => {
-                let rest = real.strip_prefix(&path).ok()?;
+            ListPosition::In { known, path } => {
+                // One that was renamed meanwhile is the entry itself.
+                let rest = real.strip_prefix(&path).unwrap_or(Path::new(""));
                 Some(self.known.get(known)?.with(rest))
             }
-            Standing::Apart => None,
+            ListPosition::Apart => None,
         }
     }
 
     /// Of the directory at a path, which may be known by now.
-    fn standing_at(&self, directory: &Path) -> Option<Standing> {
+    fn standing_at(&self, directory: &Path) -> Option<ListPosition> {
         let stat = FileStat::at(directory).ok();
         let met = stat.and_then(|stat| self.met(stat.file));
         met.or_else(|| {
@@ -348,7 +300,7 @@ impl Hosts {
     }
 
     /// Whether a directory is in an entry, or is one. Remembered for each directory on the way up.
-    fn standing(&self, directory: OwnedFd) -> io::Result<Standing> {
+    fn standing(&self, directory: OwnedFd) -> io::Result<ListPosition> {
         let (mut here, mut way) = (directory, Vec::new());
         // At most as deep as paths can be.
         for _ in 0..2048 {
@@ -360,21 +312,21 @@ impl Hosts {
             let path = real_path(here.as_fd())?;
             let is_it = |k: &KnownFile| (k.dev, k.ino) == (file.dev, file.ino);
             if let Some(known) = self.known.iter().position(is_it) {
-                return Ok(self.remember(way, Standing::In { known, path }));
+                return Ok(self.remember(way, ListPosition::In { known, path }));
             }
             if path == Path::new("/") {
-                return Ok(self.remember(way, Standing::Apart));
+                return Ok(self.remember(way, ListPosition::Apart));
             }
             here = open_above(&here)?;
         }
         Err(io::ErrorKind::InvalidInput.into())
     }
 
-    fn met(&self, file: FileOnMount) -> Option<Standing> {
+    fn met(&self, file: FileOnMount) -> Option<ListPosition> {
         self.met.borrow().get(&file).cloned()
     }
 
-    fn remember(&self, way: Vec<FileOnMount>, standing: Standing) -> Standing {
+    fn remember(&self, way: Vec<FileOnMount>, standing: ListPosition) -> ListPosition {
         let told = way.into_iter().filter(|file| file.mount.is_some());
         let all = told.map(|file| (file, standing.clone()));
         self.met.borrow_mut().extend(all);

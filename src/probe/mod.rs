@@ -9,6 +9,7 @@ mod kernel;
 mod kubelet;
 mod layer;
 mod links;
+mod moved;
 mod named;
 mod overlay;
 mod search;

@@ -362,15 +362,20 @@ pub fn is_home(path: &Path) -> bool {
 
 /// Whether it is the home of a person who can log in. Read once: a verb decides in one moment.
 fn is_in_passwd(path: &Path) -> bool {
-    static HOMES: OnceLock<HashSet<PathBuf>> = OnceLock::new();
+    static HOMES: OnceLock<Option<HashSet<PathBuf>>> = OnceLock::new();
     // Those between are services.
     let is_person = |uid: u32| uid == 0 || (1000..65534).contains(&uid);
     let homes = HOMES.get_or_init(|| {
-        let text = crate::sys::procfs::text("/etc/passwd").unwrap_or_default();
-        passwd::lines(&text)
-            .filter(|user| is_person(user.uid) && user.home != "/")
-            .map(|user| PathBuf::from(user.home))
-            .collect()
+        // Any user can put bytes that are no text into it, by chfn(1).
+        let text = match crate::sys::procfs::lossy("/etc/passwd") {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(_) => return None,
+        };
+        let users = passwd::lines(&text);
+        let users = users.filter(|user| is_person(user.uid) && user.home != "/");
+        Some(users.map(|user| PathBuf::from(user.home)).collect())
     });
-    homes.contains(path)
+    // Where nobody can tell, each directory may be a home.
+    homes.as_ref().is_none_or(|homes| homes.contains(path))
 }

@@ -17,6 +17,9 @@ const NAMES: usize = 4 << 20;
 /// The most that is kept in memory of directories and of git's indexes, MiB.
 const ROOM: usize = 64;
 
+/// The longest time for directories that change while they are searched.
+const SETTLE: Duration = Duration::from_secs(10);
+
 /// How many entries are seen between two looks at the clock.
 const ENTRIES: usize = 64;
 
@@ -60,8 +63,8 @@ impl SearchBudget {
                 entries: 1_000_000,
                 bytes: 1 << 30,
                 time: Duration::from_secs(60),
-                // Some eight seconds beside a build that makes and removes directories without a pause: one round of fifty finds a
-                // moment in which none changes.
+                // Beside a build that makes and removes directories without a pause one round of fifty finds a moment in which none
+                // changes.
                 rounds: 2_000,
             },
             SearchRule::Partial => Self {
@@ -106,8 +109,11 @@ impl Cost {
         }
     }
 
-    pub(super) fn rounds(&self) -> usize {
-        self.budget.rounds
+    /// Whether directories that change are listed once more: a workload may change them without end.
+    pub(super) fn goes_on(&self, round: usize, begun: Instant) -> bool {
+        const FEW: usize = 40;
+        round < FEW.min(self.budget.rounds)
+            || (round < self.budget.rounds && begun.elapsed() < SETTLE)
     }
 
     /// Waits until a directory's times tell of a further change.

@@ -8,6 +8,7 @@
 //! change even then: while it is listed, the others hold still, so nothing can come out of them or hide in them.
 
 use std::collections::{BTreeMap, HashSet};
+use std::time::Instant;
 
 use super::places::Mark;
 use super::{Listing, Search};
@@ -45,7 +46,9 @@ impl Search<'_> {
     /// Looks at everything, and again at what changed meanwhile.
     pub(super) fn until_still(&mut self) -> Result<(), String> {
         self.all()?;
-        for round in 0..=self.cost.rounds() {
+        let begun = Instant::now();
+        let mut round = 0;
+        loop {
             if round > 0 {
                 self.cost.rest(std::mem::take(&mut self.rest));
             }
@@ -57,6 +60,10 @@ impl Search<'_> {
             let mut busy = changed.into_iter().map(|n| (n, Vec::new())).collect();
             self.places.below(&mut busy);
             self.busy.children.append(&mut busy);
+            if !self.cost.goes_on(round, begun) {
+                break;
+            }
+            round += 1;
         }
         let moving = self.busy.children.keys();
         let names: Vec<_> = moving.take(3).map(|n| self.places.told(*n)).collect();

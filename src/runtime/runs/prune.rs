@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use super::{LINK, base, read};
 use crate::policy::NodeLog;
 use crate::runtime::input::node_files;
+use crate::runtime::state::persons::{self, Use};
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store;
 
@@ -27,6 +28,11 @@ const MOST_COUNTED: usize = 4096;
 /// it.
 pub fn prune(record: &Record) {
     let Some(base) = base() else { return };
+    // Another user could lead the removal to directories of the caller's.
+    if let Err(error) = persons::check(&base, Use::Logs) {
+        log::warn!("remove no old runs: {}", crate::log::chain(&error));
+        return;
+    }
     let settings = node_files::log(&record.call.config).unwrap_or_default();
     let nanoseconds = chrono::Utc::now().timestamp_subsec_nanos();
     let sizes = match nanoseconds.is_multiple_of(COUNTED_EVERY) {

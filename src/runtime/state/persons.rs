@@ -142,15 +142,20 @@ pub fn check_way(dir: &Path, used_for: Use) -> Result<(), UserDirError> {
     if used_for == Use::Logs && own != 0 {
         return Ok(());
     }
+    let unsafe_way = |weak| UserDirError::UnsafeWay {
+        dir: dir.to_owned(),
+        used_for,
+        weak,
+    };
     let Err(error) = resolve_owned(dir, own) else {
-        return Ok(());
+        return match used_for {
+            // `make` looks again at what it made.
+            Use::Containers => Ok(()),
+            Use::Logs | Use::Disks => open_above(dir).map_or(Ok(()), |weak| Err(unsafe_way(weak))),
+        };
     };
     match weakest(&error) {
-        Some(weak) => Err(UserDirError::UnsafeWay {
-            dir: dir.to_owned(),
-            used_for,
-            weak: weak.clone(),
-        }),
+        Some(weak) => Err(unsafe_way(weak.clone())),
         None if error.kind() == ErrorKind::NotFound => Ok(()),
         None => Err(UserDirError::NotMade {
             dir: dir.to_owned(),
@@ -170,6 +175,19 @@ pub fn make(dir: &Path, used_for: Use) -> Result<(), UserDirError> {
         }),
         _ => check(dir, used_for),
     }
+}
+
+/// The nearest directory that is there, if others can make entries in it: also in one with the sticky bit, which only keeps what is there.
+fn open_above(dir: &Path) -> Option<UnsafePath> {
+    let there = dir
+        .ancestors()
+        .find_map(|above| Some((above, fs::metadata(above).ok()?)));
+    let (path, found) = there?;
+    (path != dir && found.mode() & 0o022 != 0).then(|| UnsafePath {
+        path: path.to_owned(),
+        owner: found.uid(),
+        mode: found.mode() & 0o7777,
+    })
 }
 
 /// What is wrong with a directory, as far as others are concerned, who have none of the `denied` rights.
