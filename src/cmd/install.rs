@@ -6,8 +6,12 @@ use anyhow::Result;
 
 use super::out;
 use crate::cli::{Install, Uninstall};
-use crate::install::{self, InstallPlan, RunningSandboxes, TargetSystem};
+use crate::install::{self, InstallError, InstallPlan, RunningSandboxes, TargetSystem};
+use crate::log;
 use crate::policy::escape;
+
+/// The exit code of `uninstall` where sandboxes run.
+const RUNNING: u8 = 3;
 
 /// Whether the steps are done, or only shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +47,15 @@ pub fn uninstall(args: &Uninstall) -> Result<ExitCode> {
         true => RunningSandboxes::Ignore,
         false => RunningSandboxes::Refuse,
     };
-    follow(&install::removal(&system, running)?, depth)
+    let plan = match install::removal(&system, running) {
+        // A package's script goes on after all else.
+        Err(error @ InstallError::Running { .. }) => {
+            log::fatal(&error.into());
+            return Ok(ExitCode::from(RUNNING));
+        }
+        plan => plan?,
+    };
+    follow(&plan, depth)
 }
 
 /// Says each step and does it, or shows it.

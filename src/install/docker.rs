@@ -82,6 +82,34 @@ impl DaemonJson {
     }
 }
 
+/// Who the runtime's entry is of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EntryState {
+    /// There is none.
+    Absent,
+    /// It has this path and nothing else, as [`register`] writes it.
+    Plain(String),
+    /// It has more, such as arguments that require a policy.
+    Foreign,
+}
+
+/// What the file has of that name.
+pub fn entry_state(text: &str) -> Result<EntryState, String> {
+    Ok(match DaemonJson::parse(text)?.entry()? {
+        None => EntryState::Absent,
+        Some(found) => match found.get("path").and_then(Value::as_str) {
+            Some(path) if found == entry(path) => EntryState::Plain(path.to_owned()),
+            _ => EntryState::Foreign,
+        },
+    })
+}
+
+/// Whether it is the runtime of containers that name none.
+pub fn is_default(text: &str) -> bool {
+    let value: Value = serde_json::from_str(text).unwrap_or_default();
+    value.get("default-runtime").and_then(Value::as_str) == Some(NAME)
+}
+
 fn entry(binary: &str) -> Value {
     serde_json::json!({ "path": binary })
 }
@@ -122,13 +150,6 @@ pub fn unregister(text: &str, binary: &str) -> Result<Option<String>, String> {
         property.remove();
     }
     Ok(Some(file.root.to_string()))
-}
-
-/// Whether it has an entry of that name, whoever wrote it, or cannot be read.
-pub fn has_entry(text: &str) -> bool {
-    DaemonJson::parse(text)
-        .and_then(|file| file.entry())
-        .map_or(true, |entry| entry.is_some())
 }
 
 /// Whether it names runtimes.

@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use super::InstallError;
@@ -75,7 +75,7 @@ pub fn read(path: &Path) -> Result<Option<FileState>, InstallError> {
 }
 
 /// Refuses a path of which others may change a directory on the way: they would choose what stands there.
-fn check_way(path: &Path) -> Result<(), InstallError> {
+pub fn check_way(path: &Path) -> Result<(), InstallError> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     let own = rustix::process::geteuid().as_raw();
     match resolve_owned(directory, own) {
@@ -101,11 +101,7 @@ impl NewFile {
         check_way(target)?;
         let directory = target.parent().unwrap_or(Path::new("/"));
         let step = || InstallError::io(format!("make a file in {directory:?}"));
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(directory)
-            .map_err(step())?;
+        make_directories(directory).map_err(step())?;
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         let path = directory.join(format!(".{name}.agentbox-{}", std::process::id()));
         // What a killed call has left.
@@ -143,6 +139,24 @@ impl NewFile {
         let directory = target.parent().unwrap_or(Path::new("/"));
         File::open(directory)?.sync_all()
     }
+}
+
+/// Makes what is missing of a directory, for everybody to read whatever the caller's umask(2) says: users run the program, and read the
+/// node's file.
+fn make_directories(directory: &Path) -> std::io::Result<()> {
+    let missing: Vec<&Path> = directory
+        .ancestors()
+        .take_while(|above| !above.exists())
+        .collect();
+    for path in missing.into_iter().rev() {
+        match DirBuilder::new().create(path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            made => {
+                made.and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o755)))?
+            }
+        }
+    }
+    Ok(())
 }
 
 impl Drop for NewFile {

@@ -1,9 +1,11 @@
 //! SHELL. The steps of an installation. It reads, and changes nothing.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::containerd::Registration;
+use super::docker::EntryState;
 use super::files::FileState;
 use super::record::{InstallRecord, RecordKind};
 use super::step::{InstallPlan, Judge, NewText, SystemCommand};
@@ -129,7 +131,7 @@ impl Installation<'_> {
             Ok(found) if !found.is_file() => {
                 return Err(InstallError::file(&real, "is not a file: move it away"));
             }
-            Ok(_) if fs::read(&real).ok() == own() => {
+            Ok(found) if is_roots_program(&found) && fs::read(&real).ok() == own() => {
                 self.plan
                     .notes
                     .push(format!("the binary at {binary} is this one already"));
@@ -170,6 +172,24 @@ impl Installation<'_> {
         let text = before.as_ref().map_or("", |file| file.text.as_str());
         let binary = self.binary_text();
         let refused = |why| InstallError::file(Path::new(DAEMON_JSON), why);
+        let is_foreign = match docker::entry_state(text).map_err(refused)? {
+            EntryState::Absent => false,
+            EntryState::Foreign => true,
+            EntryState::Plain(path) => {
+                path != binary
+                    && !self
+                        .record
+                        .of(RecordKind::Registered)
+                        .contains(&path.as_str())
+            }
+        };
+        if is_foreign {
+            let words = format!(
+                "keep the runtime agentbox in {DAEMON_JSON} as it is: somebody else wrote it"
+            );
+            self.plan.notes.push(words);
+            return Ok(());
+        }
         let Some(text) = docker::register(text, &binary).map_err(refused)? else {
             let words = format!("the runtime agentbox is registered in {DAEMON_JSON} already");
             self.plan.notes.push(words);
@@ -305,8 +325,10 @@ impl Installation<'_> {
     fn finish(mut self) -> Result<InstallPlan, InstallError> {
         let before = self.system.read(RECORD)?;
         let text = self.record.text();
-        if before.as_ref().map_or("", |file| file.text.as_str()) != text {
+        // Also an empty one: the removal looks for running sandboxes where there is a record.
+        if before.is_none_or(|file| file.text != text) {
             let words = format!("note in {RECORD} what is installed");
+            let before = self.system.read(RECORD)?;
             self.write(words, RECORD, before, text);
             self.plan.steps.rotate_right(1);
         }
@@ -318,6 +340,14 @@ impl Installation<'_> {
         ]);
         Ok(self.plan)
     }
+}
+
+/// Whether root, or who installs below another directory, alone can change a program, and everybody can run it. The way to it is looked
+/// at when it is written.
+fn is_roots_program(found: &fs::Metadata) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    let mode = found.mode();
+    (found.uid() == 0 || found.uid() == own) && mode & 0o022 == 0 && mode & 0o555 == 0o555
 }
 
 /// Docker reads new runtimes without a restart.

@@ -1,10 +1,12 @@
 //! SHELL. The steps of a removal: what the record names, and nothing else. It reads, and changes nothing.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::containerd::{self, Registration};
-use super::files::FileState;
+use super::docker::EntryState;
+use super::files::{self, FileState};
 use super::plan::reload_docker;
 use super::record::{InstallRecord, RecordKind};
 use super::step::{InstallPlan, Judge, NewText, SystemCommand};
@@ -32,14 +34,15 @@ pub fn removal(
     running: RunningSandboxes,
 ) -> Result<InstallPlan, InstallError> {
     let mut plan = InstallPlan::default();
+    if running == RunningSandboxes::Refuse {
+        refuse_running(system)?;
+    }
     let Some(record) = system.text(RECORD)? else {
         plan.notes
             .push("nothing to do: agentbox install has not installed anything here".to_owned());
         return Ok(plan);
     };
-    if running == RunningSandboxes::Refuse {
-        refuse_running(system)?;
-    }
+    refuse_defaults(system)?;
     let record = InstallRecord::parse(&record);
     let mut removal = Removal {
         system,
@@ -64,10 +67,20 @@ fn refuse_running(system: &TargetSystem) -> Result<(), InstallError> {
             .flatten()
             .flatten()
     };
-    indexes.extend(below("/run/user").map(|user| user.path().join("agentbox/index")));
-    let shared =
-        below("/dev/shm").filter(|e| e.file_name().to_string_lossy().starts_with("agentbox-"));
-    indexes.extend(shared.map(|user| user.path().join("index")));
+    // Only what its own user has made: others could hold a removal up.
+    let users = below("/run/user").filter_map(|entry| {
+        let uid = entry.file_name().to_str()?.parse().ok()?;
+        Some((entry.path().join("agentbox"), uid))
+    });
+    let shared = below("/dev/shm").filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let uid = name.strip_prefix("agentbox-")?.parse().ok()?;
+        Some((entry.path(), uid))
+    });
+    let own = users
+        .chain(shared)
+        .filter(|(path, uid)| is_users(path, *uid));
+    indexes.extend(own.map(|(path, _)| path.join("index")));
     let mut names: Vec<String> = indexes
         .iter()
         .flat_map(|index| fs::read_dir(index).into_iter().flatten().flatten())
@@ -86,6 +99,41 @@ fn refuse_running(system: &TargetSystem) -> Result<(), InstallError> {
             names: bounded(&escape(&names.join(" ")), 200),
         }),
     }
+}
+
+/// A directory of this user's that nobody else enters, as records of sandboxes lie in.
+fn is_users(path: &Path, uid: u32) -> bool {
+    fs::symlink_metadata(path)
+        .is_ok_and(|found| found.is_dir() && found.uid() == uid && found.mode() & 0o077 == 0)
+}
+
+/// An engine whose default is gone does not start, or starts no container.
+fn refuse_defaults(system: &TargetSystem) -> Result<(), InstallError> {
+    let docker = system.text(DAEMON_JSON)?;
+    if docker.is_some_and(|text| docker::is_default(&text)) {
+        let why = "has agentbox as its default-runtime: change that first, and restart Docker";
+        return Err(InstallError::file(Path::new(DAEMON_JSON), why));
+    }
+    for (path, key) in [
+        (CONTAINERD, "default_runtime_name"),
+        ("/etc/containers/containers.conf", "runtime"),
+    ] {
+        // Only a look: what cannot be taken is told where it is to be changed.
+        let text = fs::read_to_string(system.real(path)).unwrap_or_default();
+        if text.lines().any(|line| is_set(line, key)) {
+            let why = format!("sets {key} to agentbox: change that first, and restart the engine");
+            return Err(InstallError::file(Path::new(path), why));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a line of TOML sets a key to the runtime, or to that which requires `strict`.
+fn is_set(line: &str, key: &str) -> bool {
+    let (name, value) = line.split_once('=').unwrap_or((line, ""));
+    let value = value.split('#').next().unwrap_or_default().trim();
+    let value = value.trim_matches(['"', '\'']);
+    name.trim() == key && ["agentbox", "agentbox-strict"].contains(&value)
 }
 
 struct Removal<'a> {
@@ -125,23 +173,31 @@ impl Removal<'_> {
     }
 
     fn docker(&mut self) -> Result<(), InstallError> {
-        let Some(binary) = self.paths(RecordKind::Registered).pop() else {
+        let binaries = self.paths(RecordKind::Registered);
+        if binaries.is_empty() {
             return Ok(());
-        };
+        }
         let Some(before) = self.system.read(DAEMON_JSON)? else {
             return Ok(());
         };
         let refused = |why| InstallError::file(Path::new(DAEMON_JSON), why);
-        match docker::unregister(&before.text, &binary).map_err(refused)? {
+        // Of several installations the last one is registered.
+        let mut found = None;
+        for binary in binaries {
+            let text = docker::unregister(&before.text, &binary).map_err(refused)?;
+            found = found.or(text.map(|text| (binary, text)));
+        }
+        match found {
             None => self.plan.notes.push(format!(
                 "keep {DAEMON_JSON}: its entry agentbox is gone, or was changed since"
             )),
-            Some(text) => {
+            Some((binary, text)) => {
                 // Untouched since, it is byte for byte as before.
                 let old = self.system.text(&backup(DAEMON_JSON))?;
                 let again = |old: &String| {
                     let now = docker::register(old, &binary).ok().flatten();
-                    !docker::has_entry(old) && now.as_ref() == Some(&before.text)
+                    docker::entry_state(old) == Ok(EntryState::Absent)
+                        && now.as_ref() == Some(&before.text)
                 };
                 let text = old.filter(again).unwrap_or(text);
                 if !docker::has_runtimes(&text) {
@@ -159,9 +215,10 @@ impl Removal<'_> {
                     self.write(words, DAEMON_JSON, before, text);
                 }
                 reload_docker(self.system, &mut self.plan);
+                self.remove_backup(DAEMON_JSON)?;
             }
         }
-        self.remove_backup(DAEMON_JSON)
+        Ok(())
     }
 
     fn containerd(&mut self) -> Result<(), InstallError> {
@@ -189,6 +246,7 @@ impl Removal<'_> {
         }
         for path in self.paths(RecordKind::ContainerdDropIn) {
             let real = self.system.real(&path);
+            files::check_way(&real)?;
             self.plan.remove(format!("remove {path}"), real);
             removed = true;
         }
@@ -216,6 +274,8 @@ impl Removal<'_> {
         for kind in [RecordKind::Podman, RecordKind::Binary] {
             for path in self.paths(kind) {
                 let real = self.system.real(&path);
+                // Before anything is changed.
+                files::check_way(&real)?;
                 self.plan.remove(format!("remove {path}"), real);
             }
         }

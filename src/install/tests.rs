@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::containerd::{self, Registration};
-use super::{docker, own};
+use super::docker::{self, EntryState};
+use super::own;
 
 const BINARY: &str = "/usr/local/bin/agentbox";
 
@@ -83,8 +84,30 @@ fn what_dockerd_would_not_read_is_refused() {
         assert!(docker::register(broken, BINARY).is_err(), "{broken}");
     }
     let changed = "{\"runtimes\":{\"agentbox\":{\"path\":\"/elsewhere\",\"runtimeArgs\":[]}}}";
-    let after = docker::register(changed, BINARY).unwrap().unwrap();
-    assert_eq!(docker::register(&after, BINARY).unwrap(), None);
+    assert_eq!(docker::entry_state(changed), Ok(EntryState::Foreign));
+}
+
+/// An entry with `--policy strict` is a wall.
+#[test]
+fn an_entry_with_more_than_a_path_is_somebody_elses() {
+    let with = |entry: &str| format!("{{\"runtimes\":{{\"agentbox\":{entry}}}}}");
+    for (entry, state) in [
+        (
+            "{\"path\":\"/opt/a\"}",
+            EntryState::Plain("/opt/a".to_owned()),
+        ),
+        (
+            "{\"path\":\"/opt/a\",\"runtimeArgs\":[\"--policy\",\"strict\"]}",
+            EntryState::Foreign,
+        ),
+        ("{\"runtimeType\":\"x\"}", EntryState::Foreign),
+        ("\"/opt/a\"", EntryState::Foreign),
+    ] {
+        assert_eq!(docker::entry_state(&with(entry)), Ok(state), "{entry}");
+    }
+    assert_eq!(docker::entry_state("{}"), Ok(EntryState::Absent));
+    assert!(docker::is_default("{\"default-runtime\":\"agentbox\"}"));
+    assert!(!docker::is_default("{\"default-runtime\":\"runc\"}"));
 }
 
 #[test]
