@@ -6,9 +6,9 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{Mode, OFlags, ResolveFlags};
 
-use super::stat::{FileOnMount, FileStat};
+use super::stat::{FileOnMount, FileStat, RealDirs, RealFile, stat};
 use super::{open_path, real_path};
 use crate::plan::mountinfo::join;
 use crate::plan::never::NeverList;
@@ -19,7 +19,7 @@ use crate::plan::{FileKind, FoundCredential};
 pub(super) struct Hosts {
     known: Vec<KnownFile>,
     /// Directories above what was judged before, for the length of one decision.
-    met: RefCell<HashMap<FileOnMount, Standing>>,
+    met: RefCell<HashMap<FileOnMount, ListPosition>>,
 }
 
 /// A file of the list that the node has.
@@ -146,67 +146,11 @@ impl KnownFile {
 
 /// Where a directory stands.
 #[derive(Clone)]
-enum Standing {
+enum ListPosition {
     /// In an entry, or it is one: its number, and the path at which it was met.
     In { known: usize, path: PathBuf },
     /// In none.
     Apart,
-}
-
-/// Directories without symbolic links in their paths. Nearly all entries of the list are in such a directory, and one
-/// call answers for each.
-#[derive(Default)]
-struct RealDirs(HashMap<PathBuf, bool>);
-
-/// A file without symbolic links in its path.
-struct RealFile {
-    dev: u64,
-    ino: u64,
-    path: PathBuf,
-}
-
-impl RealDirs {
-    /// The file that a name leads to.
-    fn resolve(&mut self, name: &Path) -> Option<RealFile> {
-        let stat = stat(name)?;
-        let link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
-        if !link && name.parent().is_none_or(|above| self.is_plain(above)) {
-            return Some(RealFile {
-                dev: stat.st_dev,
-                ino: stat.st_ino,
-                path: name.to_owned(),
-            });
-        }
-        let fd = open_path(name, ResolveFlags::empty()).ok()?;
-        let stat = rustix::fs::fstat(&fd).ok()?;
-        Some(RealFile {
-            dev: stat.st_dev,
-            ino: stat.st_ino,
-            path: real_path(fd.as_fd()).ok()?,
-        })
-    }
-
-    fn is_plain(&mut self, dir: &Path) -> bool {
-        let Some(above) = dir.parent() else {
-            return dir == Path::new("/");
-        };
-        if let Some(known) = self.0.get(dir) {
-            return *known;
-        }
-        let is_dir = || {
-            let stat = stat(dir)?;
-            Some(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
-        };
-        let plain = is_dir() == Some(true) && self.is_plain(above);
-        self.0.insert(dir.to_owned(), plain);
-        plain
-    }
-}
-
-/// What is at a path itself. Nothing is mounted for it.
-fn stat(path: &Path) -> Option<Stat> {
-    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-    rustix::fs::statat(CWD, path, flags).ok()
 }
 
 /// The directory above an open one.
@@ -324,31 +268,31 @@ impl Hosts {
             return None;
         }
         let above = is_directory.then(|| open_above(fd).ok()).flatten();
-        let standing = match above {
-            Some(above) => self.standing(above).ok()?,
-            None => self.standing_at(real.parent()?)?,
+        let position = match above {
+            Some(above) => self.position(above).ok()?,
+            None => self.position_at(real.parent()?)?,
         };
-        match standing {
-            Standing::In { known, path } => {
+        match position {
+            ListPosition::In { known, path } => {
                 let rest = real.strip_prefix(&path).ok()?;
                 Some(self.known.get(known)?.with(rest))
             }
-            Standing::Apart => None,
+            ListPosition::Apart => None,
         }
     }
 
     /// Of the directory at a path, which may be known by now.
-    fn standing_at(&self, directory: &Path) -> Option<Standing> {
+    fn position_at(&self, directory: &Path) -> Option<ListPosition> {
         let stat = FileStat::at(directory).ok();
         let met = stat.and_then(|stat| self.met(stat.file));
         met.or_else(|| {
             let opened = open_path(directory, ResolveFlags::NO_SYMLINKS).ok()?;
-            self.standing(opened).ok()
+            self.position(opened).ok()
         })
     }
 
     /// Whether a directory is in an entry, or is one. Remembered for each directory on the way up.
-    fn standing(&self, directory: OwnedFd) -> io::Result<Standing> {
+    fn position(&self, directory: OwnedFd) -> io::Result<ListPosition> {
         let (mut here, mut way) = (directory, Vec::new());
         // At most as deep as paths can be.
         for _ in 0..2048 {
@@ -360,25 +304,25 @@ impl Hosts {
             let path = real_path(here.as_fd())?;
             let is_it = |k: &KnownFile| (k.dev, k.ino) == (file.dev, file.ino);
             if let Some(known) = self.known.iter().position(is_it) {
-                return Ok(self.remember(way, Standing::In { known, path }));
+                return Ok(self.remember(way, ListPosition::In { known, path }));
             }
             if path == Path::new("/") {
-                return Ok(self.remember(way, Standing::Apart));
+                return Ok(self.remember(way, ListPosition::Apart));
             }
             here = open_above(&here)?;
         }
         Err(io::ErrorKind::InvalidInput.into())
     }
 
-    fn met(&self, file: FileOnMount) -> Option<Standing> {
+    fn met(&self, file: FileOnMount) -> Option<ListPosition> {
         self.met.borrow().get(&file).cloned()
     }
 
-    fn remember(&self, way: Vec<FileOnMount>, standing: Standing) -> Standing {
+    fn remember(&self, way: Vec<FileOnMount>, position: ListPosition) -> ListPosition {
         let told = way.into_iter().filter(|file| file.mount.is_some());
-        let all = told.map(|file| (file, standing.clone()));
+        let all = told.map(|file| (file, position.clone()));
         self.met.borrow_mut().extend(all);
-        standing
+        position
     }
 
     /// What lies at a path by the places where the list's entries really are.
