@@ -10,6 +10,7 @@ use rustix::mount::{
 };
 use rustix::path::Arg;
 
+use super::EnforceError;
 use crate::kernel::mount_options::{self, Bits, MountOptionKind};
 
 /// A file system that is being made.
@@ -72,4 +73,19 @@ impl NewFileSystem {
         let attributes = MountAttrFlags::from_bits_retain(attributes.set as u32);
         fsmount(&self.0, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
     }
+}
+
+/// A tmpfs with a plan's options: `key=value`, and attributes of the mount that restrict it.
+pub(super) fn tmpfs_with(options: &[String]) -> Result<OwnedFd, EnforceError> {
+    let step = "make a file system in memory";
+    let fs =
+        NewFileSystem::begin("tmpfs", Path::new("agentbox")).map_err(EnforceError::step(step))?;
+    for option in options {
+        if let Some((key, value)) = option.split_once('=') {
+            fs.set(key, value)
+                .map_err(EnforceError::step(format!("{step} with {option:?}")))?;
+        }
+    }
+    fs.mount(mount_options::restrictions(options))
+        .map_err(EnforceError::step(step))
 }

@@ -19,11 +19,11 @@ use super::cover::{
     FollowLinks, Masks, ReadOnlyScope, attach, attach_at, copy, protect, read_only,
     remount_read_only,
 };
-use super::file_system::NewFileSystem;
+use super::file_system::tmpfs_with;
 use super::image::ImageLayers;
 use super::scratch::{Scratch, WORKBENCH};
 use super::walls::UserNamespace;
-use crate::kernel::mount_options::{self, Bits, MountReach};
+use crate::kernel::mount_options::{Bits, MountReach};
 use crate::plan::mountinfo::MountTable;
 use crate::plan::{EphemeralMount, FileKind, FilesystemPlan, VisibleFile};
 
@@ -387,21 +387,6 @@ fn pin(plan: &FilesystemPlan, path: &Path) -> Result<(), EnforceError> {
     };
     let tree = copy(&place, MountReach::Below).map_err(EnforceError::step(step()))?;
     attach(&tree, &place).map_err(EnforceError::step(step()))
-}
-
-/// A tmpfs with a plan's options: `key=value`, and attributes of the mount that restrict it.
-pub(super) fn tmpfs_with(options: &[String]) -> Result<OwnedFd, EnforceError> {
-    let step = "make a file system in memory";
-    let fs =
-        NewFileSystem::begin("tmpfs", Path::new("agentbox")).map_err(EnforceError::step(step))?;
-    for option in options {
-        if let Some((key, value)) = option.split_once('=') {
-            fs.set(key, value)
-                .map_err(EnforceError::step(format!("{step} with {option:?}")))?;
-        }
-    }
-    fs.mount(mount_options::restrictions(options))
-        .map_err(EnforceError::step(step))
 }
 
 #[cfg(test)]

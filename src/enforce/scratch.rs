@@ -12,9 +12,8 @@ use rustix::mount::{OpenTreeFlags, UnmountFlags, open_tree, unmount};
 
 use super::EnforceError;
 use super::cover::{FollowLinks, attach, attach_at, copy};
-use super::file_system::NewFileSystem;
+use super::file_system::{NewFileSystem, tmpfs_with};
 use super::image::{self, ImageLayers};
-use super::rootfs::tmpfs_with;
 use super::walls::UserNamespace;
 use crate::kernel::mount_options::{Bits, MountReach, Propagation};
 use crate::plan::{EphemeralContent, EphemeralMount, FilesystemPlan};

@@ -6,10 +6,10 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use super::moved::{CONTAINERD, by_layer, by_root, has_list};
-use super::stat::{FileOnMount, FileStat};
+use super::stat::{FileOnMount, FileStat, RealDirs, RealFile, stat};
 use super::{open_path, real_path};
 use crate::plan::mountinfo::join;
 use crate::plan::never::NeverList;
@@ -102,62 +102,6 @@ enum ListPosition {
     In { known: usize, path: PathBuf },
     /// In none.
     Apart,
-}
-
-/// Directories without symbolic links in their paths. Nearly all entries of the list are in such a directory, and one
-/// call answers for each.
-#[derive(Default)]
-struct RealDirs(HashMap<PathBuf, bool>);
-
-/// A file without symbolic links in its path.
-struct RealFile {
-    dev: u64,
-    ino: u64,
-    path: PathBuf,
-}
-
-impl RealDirs {
-    /// The file that a name leads to.
-    fn resolve(&mut self, name: &Path) -> Option<RealFile> {
-        let stat = stat(name)?;
-        let link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
-        if !link && name.parent().is_none_or(|above| self.is_plain(above)) {
-            return Some(RealFile {
-                dev: stat.st_dev,
-                ino: stat.st_ino,
-                path: name.to_owned(),
-            });
-        }
-        let fd = open_path(name, ResolveFlags::empty()).ok()?;
-        let stat = rustix::fs::fstat(&fd).ok()?;
-        Some(RealFile {
-            dev: stat.st_dev,
-            ino: stat.st_ino,
-            path: real_path(fd.as_fd()).ok()?,
-        })
-    }
-
-    fn is_plain(&mut self, dir: &Path) -> bool {
-        let Some(above) = dir.parent() else {
-            return dir == Path::new("/");
-        };
-        if let Some(known) = self.0.get(dir) {
-            return *known;
-        }
-        let is_dir = || {
-            let stat = stat(dir)?;
-            Some(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
-        };
-        let plain = is_dir() == Some(true) && self.is_plain(above);
-        self.0.insert(dir.to_owned(), plain);
-        plain
-    }
-}
-
-/// What is at a path itself. Nothing is mounted for it.
-fn stat(path: &Path) -> Option<Stat> {
-    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-    rustix::fs::statat(CWD, path, flags).ok()
 }
 
 /// The directory above an open one.
@@ -275,11 +219,11 @@ impl Hosts {
             return None;
         }
         let above = is_directory.then(|| open_above(fd).ok()).flatten();
-        let standing = match above {
-            Some(above) => self.standing(above).ok()?,
-            None => self.standing_at(real.parent()?)?,
+        let position = match above {
+            Some(above) => self.position(above).ok()?,
+            None => self.position_at(real.parent()?)?,
         };
-        match standing {
+        match position {
             ListPosition::In { known, path } => {
                 // One that was renamed meanwhile is the entry itself.
                 let rest = real.strip_prefix(&path).unwrap_or(Path::new(""));
@@ -290,17 +234,17 @@ impl Hosts {
     }
 
     /// Of the directory at a path, which may be known by now.
-    fn standing_at(&self, directory: &Path) -> Option<ListPosition> {
+    fn position_at(&self, directory: &Path) -> Option<ListPosition> {
         let stat = FileStat::at(directory).ok();
         let met = stat.and_then(|stat| self.met(stat.file));
         met.or_else(|| {
             let opened = open_path(directory, ResolveFlags::NO_SYMLINKS).ok()?;
-            self.standing(opened).ok()
+            self.position(opened).ok()
         })
     }
 
     /// Whether a directory is in an entry, or is one. Remembered for each directory on the way up.
-    fn standing(&self, directory: OwnedFd) -> io::Result<ListPosition> {
+    fn position(&self, directory: OwnedFd) -> io::Result<ListPosition> {
         let (mut here, mut way) = (directory, Vec::new());
         // At most as deep as paths can be.
         for _ in 0..2048 {
@@ -326,11 +270,11 @@ impl Hosts {
         self.met.borrow().get(&file).cloned()
     }
 
-    fn remember(&self, way: Vec<FileOnMount>, standing: ListPosition) -> ListPosition {
+    fn remember(&self, way: Vec<FileOnMount>, position: ListPosition) -> ListPosition {
         let told = way.into_iter().filter(|file| file.mount.is_some());
-        let all = told.map(|file| (file, standing.clone()));
+        let all = told.map(|file| (file, position.clone()));
         self.met.borrow_mut().extend(all);
-        standing
+        position
     }
 
     /// What lies at a path by the places where the list's entries really are.

@@ -1,9 +1,13 @@
-//! What one call says of an open file: statx(2) has the number of the mount too (Linux 5.8).
+//! What one call says of an open file: statx(2) has the number of the mount too (Linux 5.8). And files without links in their
+//! paths.
 
+use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, makedev, statx};
+use rustix::fs::{AtFlags, CWD, FileType, ResolveFlags, Stat, Statx, StatxFlags, makedev, statx};
+
+use super::{open_path, real_path};
 
 use crate::plan::FileKind;
 
@@ -70,6 +74,62 @@ fn wanted() -> StatxFlags {
 /// The number of the mount that a descriptor is on.
 pub(super) fn mount_id(fd: &OwnedFd) -> Option<u64> {
     FileStat::of(fd).ok()?.file.mount
+}
+
+/// Directories without symbolic links in their paths. Nearly all entries of the list are in such a directory, and one
+/// call answers for each.
+#[derive(Default)]
+pub(super) struct RealDirs(HashMap<PathBuf, bool>);
+
+/// A file without symbolic links in its path.
+pub(super) struct RealFile {
+    pub(super) dev: u64,
+    pub(super) ino: u64,
+    pub(super) path: PathBuf,
+}
+
+impl RealDirs {
+    /// The file that a name leads to.
+    pub(super) fn resolve(&mut self, name: &Path) -> Option<RealFile> {
+        let stat = stat(name)?;
+        let link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+        if !link && name.parent().is_none_or(|above| self.is_plain(above)) {
+            return Some(RealFile {
+                dev: stat.st_dev,
+                ino: stat.st_ino,
+                path: name.to_owned(),
+            });
+        }
+        let fd = open_path(name, ResolveFlags::empty()).ok()?;
+        let stat = rustix::fs::fstat(&fd).ok()?;
+        Some(RealFile {
+            dev: stat.st_dev,
+            ino: stat.st_ino,
+            path: real_path(fd.as_fd()).ok()?,
+        })
+    }
+
+    fn is_plain(&mut self, dir: &Path) -> bool {
+        let Some(above) = dir.parent() else {
+            return dir == Path::new("/");
+        };
+        if let Some(known) = self.0.get(dir) {
+            return *known;
+        }
+        let is_dir = || {
+            let stat = stat(dir)?;
+            Some(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+        };
+        let plain = is_dir() == Some(true) && self.is_plain(above);
+        self.0.insert(dir.to_owned(), plain);
+        plain
+    }
+}
+
+/// What is at a path itself. Nothing is mounted for it.
+pub(super) fn stat(path: &Path) -> Option<Stat> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    rustix::fs::statat(CWD, path, flags).ok()
 }
 
 #[cfg(test)]
