@@ -1,8 +1,9 @@
 //! The table of a policy's fields. A row has, in this order:
 //!
-//! 1. the field's meaning; docs/policy.md has these comments as its text, 2. its name in Rust, its type
-//! ([`super::value::Value`]), and its name in policies, 3. how a ceiling limits it ([`super::ceiling_rule`]), 4. who
-//! sets it: `Annotated` by files and by annotations, `FilesAlone` by files.
+//! 1. the field's meaning; docs/policy.md has these comments as its text,
+//! 2. its name in Rust, its type ([`super::value::Value`]), and its name in policies,
+//! 3. how a ceiling limits it ([`super::ceiling_rule`]),
+//! 4. who sets it: `Annotated` by files and by annotations, `FilesAlone` by files.
 //!
 //! `super::rows::fields!` generates from it the policy and its groups, their parsers, how one file overlays another,
 //! the comparison with a ceiling, and the tables of docs/policy.md.

@@ -119,7 +119,7 @@ impl<'a> Guard<'a> {
     /// What counts of that which was met, in directories that are still there.
     pub(super) fn found(&self, cost: &mut Cost, places: &mut DirTree) -> ProtectedFiles {
         let is_top = |number: &u32| self.marks.get(number).is_some_and(|m| m & TOP != 0);
-        if self.met.is_empty() && !self.marks.keys().any(|number| is_top(number)) {
+        if self.met.is_empty() && !self.marks.keys().any(&is_top) {
             return ProtectedFiles::default();
         }
         let listed: Vec<u32> = places.listed();
