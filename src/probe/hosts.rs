@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use super::moved::{CONTAINERD, by_layer, by_root, has_list};
-use super::stat::{FileOnMount, FileStat, RealDirs, RealFile, stat};
+use super::stat::{FileOnMount, FileStat, RealDirs, RealFile};
 use super::{open_path, real_path};
 use crate::plan::mountinfo::join;
 use crate::plan::never::NeverList;
