@@ -199,7 +199,7 @@ fn about_names_and_files() -> Vec<(Case, &'static str, &'static str)> {
         (
             case().node("ceiling = \"gone\""),
             "NoSuchPolicy",
-            "the node's file: there is no policy gone; known: strict, standard, permissive",
+            "the node's file: there is no policy gone; known: strict, standard, ci, permissive",
         ),
         (
             case().file("ours", "base = \"gone\"").flag("ours"),

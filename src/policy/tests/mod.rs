@@ -246,6 +246,7 @@ fn the_built_in_policies_follow_the_design() {
     ]
     .map(|place| place.parse().unwrap())
     .into();
+    ci.unprotected = ["*"].map(|name| name.parse().unwrap()).into();
     let permissive = files(RootAccess::Engine, all, "16GiB", MountRule::Keep);
     let count = |number: &str| number.parse().unwrap();
     let closed = |mode| Network {
