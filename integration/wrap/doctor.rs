@@ -161,6 +161,47 @@ fn a_node_file_that_others_write_and_a_core_limit_are_found_without_a_run() {
 }
 
 #[test]
+fn an_option_that_it_would_ignore_is_refused() {
+    for options in [&["--root", "/srv"][..], &["--systemd-cgroup"]] {
+        let mut command = Command::new(program());
+        let finished = run_for(Duration::from_secs(30), command.args(options).arg("doctor"));
+        assert_eq!(finished.code, 2, "{finished}");
+        assert!(finished.stderr.contains(options[0]), "{finished}");
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn where_wrap_ends_by_a_setting_it_says_so() {
+    let _docker = Docker::connect();
+    // The control is the test above, of a user without settings.
+    let person = Account::new();
+    person.file(".config/agentbox/config.toml", "no-such-key = 1\n");
+    let finished = person.agentbox(&["doctor", "--json"]);
+    let report = json(&finished);
+    assert_eq!((finished.code, &report["wrap"]), (1, &Value::Bool(false)));
+    assert_eq!(check(&report, "policy")["state"], "missing", "{report}");
+    assert!(report["engines"].is_null(), "{report}");
+    assert_eq!(person.wraps(&[], "true").code, 125);
+
+    let work = Scratch::new();
+    let config = work.file("config.toml", "default = \"nope\"\n");
+    let mut command = Command::new(program());
+    command.args(["--config", &config, "doctor", "--json"]);
+    let finished = run_for(Duration::from_secs(60), &mut command);
+    let report = json(&finished);
+    assert_eq!(check(&report, "node-file")["state"], "ok", "{report}");
+    for name in ["policy", "engine-policy"] {
+        let remedy = check(&report, name)["remedy"].as_str();
+        assert!(remedy.is_some_and(|r| r.contains("nope")), "{report}");
+    }
+    assert_eq!(
+        (finished.code, &report["engines"]),
+        (1, &Value::Bool(false))
+    );
+}
+
+#[test]
 #[ignore = "needs the rig: hack/test"]
 fn docker_is_asked_whether_it_hands_annotations_on() {
     let _docker = Docker::connect();
@@ -170,6 +211,8 @@ fn docker_is_asked_whether_it_hands_annotations_on() {
     ));
     let docker = check(&report, "docker");
     assert_eq!(docker["state"], "ok", "{docker}");
+    let runs = check(&report, "docker-program")["found"].as_str().unwrap();
+    assert!(runs.starts_with("runs "), "{runs}");
     // One who may not ask is told so.
     let asked = json(&Account::new().agentbox(&["doctor", "--json"]));
     assert_eq!(check(&asked, "docker")["state"], "warning", "{asked}");

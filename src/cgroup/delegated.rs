@@ -126,14 +126,36 @@ fn own_alone(hierarchies: &Hierarchies) -> Option<PathBuf> {
     (alone && dir != Path::new(ROOT) && is_own(&dir)).then_some(dir)
 }
 
-/// Why [`settle`] gives this process no cgroup, as far as that is seen without trying.
-pub fn obstacle() -> Option<DelegationError> {
-    match Hierarchies::read() {
-        Err(error) => Some(error.into()),
-        Ok(found) if !found.is_unified() => Some(DelegationError::Version),
-        Ok(found) if of_self().is_some() || own_alone(&found).is_some() => None,
-        Ok(_) => busctl().err(),
+/// From where [`settle`] gets a cgroup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CgroupOutlook {
+    /// From the user, who has one.
+    Own,
+    /// From systemd, which may refuse.
+    AskSystemd,
+}
+
+/// What is seen without trying.
+///
+/// # Errors
+/// [`settle`] would fail.
+pub fn outlook() -> Result<CgroupOutlook, DelegationError> {
+    let hierarchies = Hierarchies::read()?;
+    if !hierarchies.is_unified() {
+        return Err(DelegationError::Version);
     }
+    if of_self().is_some() || own_alone(&hierarchies).is_some() {
+        return Ok(CgroupOutlook::Own);
+    }
+    busctl().map(|_| CgroupOutlook::AskSystemd)
+}
+
+/// Moves this process to a scope, as [`settle`] does, for a child that ends then.
+///
+/// # Errors
+/// systemd refuses.
+pub fn try_scope() -> Result<(), DelegationError> {
+    ask_systemd(&Hierarchies::read()?).map(drop)
 }
 
 /// systemd's own tool for its bus.

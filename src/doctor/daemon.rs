@@ -1,27 +1,39 @@
-//! Asks Docker's daemon for its version, by its socket: a program `docker` may be another machine's, or not be there.
+//! Asks Docker's daemon what it knows, by its socket: a program `docker` may be another machine's, or not be there.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use serde_json::Value;
 
 use crate::sys::deadline::Deadline;
 
 /// Where the daemon listens unless it is told otherwise.
 pub const SOCKET: &str = "/run/docker.sock";
 
-const WITHIN: Duration = Duration::from_secs(2);
-/// An answer is about 2 KiB.
-const MOST_BYTES: usize = 64 << 10;
+/// The daemon asks containerd and its plugins before it answers.
+const WITHIN: Duration = Duration::from_secs(5);
+/// An answer is a few KiB, and more with many insecure registries or warnings.
+const MOST_BYTES: usize = 256 << 10;
 
-/// The daemon's version.
+/// What the daemon says of itself.
+#[derive(Debug, PartialEq, Eq)]
+pub struct DaemonInfo {
+    /// Its version.
+    pub version: String,
+    /// The program of its runtime `agentbox`; an empty path if the runtime is there and names none.
+    pub runtime: Option<PathBuf>,
+}
+
+/// What the daemon says.
 ///
 /// # Errors
-/// It is not there, does not let the caller ask, or answers something else, or nothing in two seconds.
-pub fn version(socket: &Path) -> io::Result<String> {
+/// It is not there, does not let the caller ask, or answers something else, or nothing in five seconds.
+pub fn info(socket: &Path) -> io::Result<DaemonInfo> {
     let deadline = Deadline::begin(WITHIN, None)?;
     let mut stream = UnixStream::connect(socket)?;
-    stream.write_all(b"GET /version HTTP/1.0\r\nHost: docker\r\n\r\n")?;
+    stream.write_all(b"GET /info HTTP/1.0\r\nHost: docker\r\n\r\n")?;
     let (mut answer, mut part) = (Vec::new(), [0; 4096]);
     while answer.len() < MOST_BYTES && !deadline.has_passed() {
         match stream.read(&mut part)? {
@@ -32,11 +44,25 @@ pub fn version(socket: &Path) -> io::Result<String> {
     parse(&answer).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-fn parse(answer: &[u8]) -> Option<String> {
+fn parse(answer: &[u8]) -> Option<DaemonInfo> {
     const END_OF_HEAD: &[u8] = b"\r\n\r\n";
     let head = answer.windows(4).position(|part| part == END_OF_HEAD)?;
-    let body: serde_json::Value = serde_json::from_slice(&answer[head + 4..]).ok()?;
-    Some(body.get("Version")?.as_str()?.to_owned())
+    let body: Value = serde_json::from_slice(&answer[head + 4..]).ok()?;
+    let runtime = body.get("Runtimes")?.as_object()?.get("agentbox");
+    Some(DaemonInfo {
+        version: body.get("ServerVersion")?.as_str()?.to_owned(),
+        runtime: runtime.map(program),
+    })
+}
+
+/// The program of a runtime: its own path, or the one that a shim is given (dockerd 23 and later).
+fn program(runtime: &Value) -> PathBuf {
+    let path = runtime.get("path").and_then(Value::as_str);
+    let option = |name| runtime.get("options")?.get(name)?.as_str();
+    let path = path.filter(|path| !path.is_empty());
+    path.or_else(|| option("BinaryName"))
+        .unwrap_or_default()
+        .into()
 }
 
 #[cfg(test)]
@@ -44,13 +70,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_is_read_from_the_answers_body() {
-        let answer = b"HTTP/1.0 200 OK\r\nServer: Docker/26\r\n\r\n{\"Version\":\"26.1.5+dfsg1\",\"Os\":\"linux\"}\n";
-        assert_eq!(parse(answer).as_deref(), Some("26.1.5+dfsg1"));
+    fn the_version_and_the_runtime_are_read_from_the_answers_body() {
+        let said = |runtimes: &str| {
+            let head = "HTTP/1.0 200 OK\r\nServer: Docker/26\r\n\r\n";
+            let text =
+                format!("{head}{{\"ServerVersion\":\"26.1.5+dfsg1\",\"Runtimes\":{runtimes}}}\n");
+            let info = parse(text.as_bytes()).unwrap();
+            assert_eq!(info.version, "26.1.5+dfsg1");
+            info.runtime
+        };
+        let path = |text: &str| Some(PathBuf::from(text));
+        assert_eq!(said(r#"{"agentbox":{"path":"/bin/a"}}"#), path("/bin/a"));
+        let shim = r#"{"agentbox":{"path":"","runtimeType":"io.containerd.runc.v2","options":{"BinaryName":"/bin/b"}}}"#;
+        assert_eq!(said(shim), path("/bin/b"));
+        assert_eq!(said(r#"{"agentbox":{"runtimeType":"x"}}"#), path(""));
+        let others = r#"{"runc":{"path":"runc"},"agentbox-strict":{"path":"/bin/a"}}"#;
+        assert_eq!(said(others), None);
         for other in [
             &b""[..],
             b"HTTP/1.0 200 OK\r\n\r\n",
-            b"\r\n\r\n{\"Version\":1}",
+            b"\r\n\r\n{\"ServerVersion\":1,\"Runtimes\":{}}",
+            b"\r\n\r\n{\"ServerVersion\":\"26\"}",
+            b"\r\n\r\n{\"message\":\"no\"}",
             b"\r\n\r\n[]",
         ] {
             assert_eq!(parse(other), None);
@@ -62,8 +103,8 @@ mod tests {
         let path = std::env::temp_dir().join(format!("agentbox-silent-{}", std::process::id()));
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         let since = std::time::Instant::now();
-        assert!(version(&path).is_err());
-        assert!(since.elapsed() < Duration::from_secs(10));
+        assert!(info(&path).is_err());
+        assert!(since.elapsed() < Duration::from_secs(20));
         drop(listener);
         std::fs::remove_file(path).unwrap();
     }

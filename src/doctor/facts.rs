@@ -4,17 +4,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::daemon;
-use crate::cgroup::delegated;
+use super::engines::{self, EngineFacts};
 use crate::cli::GlobalOptions;
-use crate::install::{self, HandlerState};
 use crate::log;
 use crate::plan::HostFacts;
+use crate::policy::{Selection, WrapOptions};
 use crate::probe;
 use crate::runtime::input::node_files::{self, NodeFiles};
 use crate::runtime::state::store;
 use crate::runtime::{runs, unprivileged};
 use crate::sys::program;
+use crate::wrap;
 
 /// What was found.
 pub struct DoctorFacts {
@@ -26,8 +26,14 @@ pub struct DoctorFacts {
     pub ordinary: Option<OrdinaryUser>,
     /// The node's file: its path, and what it says or why it does not count.
     pub node: (PathBuf, Result<NodeSummary, String>),
-    /// Why records cannot be where they are.
+    /// The policy that `wrap` takes without options, by the user's own settings, or why it ends.
+    pub wrap_policy: Result<String, String>,
+    /// The policy of a container without annotations, or why none can be created.
+    pub engine_policy: Result<String, String>,
+    /// Where records are, or why they cannot be there.
     pub records: Result<PathBuf, String>,
+    /// Where logs are, or why they cannot be there.
+    pub logs: Result<LogDirectory, String>,
     /// Room for what is written.
     pub space: Vec<FreeSpace>,
     /// Seconds since 1970: now, and when this program was made.
@@ -53,14 +59,33 @@ pub struct NodeSummary {
     pub core_socket: bool,
     /// How many things annotations may loosen where an image may have written them.
     pub annotations: usize,
+    /// Whether a sandbox is refused whose log cannot be kept.
+    pub log_required: bool,
     /// Files that nobody can choose because of their names.
     pub misnamed: Vec<String>,
+}
+
+/// The directory of logs.
+pub struct LogDirectory {
+    /// Where.
+    pub path: PathBuf,
+    /// Whether it is there. If not, only a run tells whether it can be made.
+    pub is_made: bool,
+}
+
+/// What is written while sandboxes run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpaceUse {
+    /// Records of running sandboxes.
+    Records,
+    /// Logs.
+    Logs,
 }
 
 /// A file system's free space, as the caller may use it.
 pub struct FreeSpace {
     /// What is kept there.
-    pub what: &'static str,
+    pub used_for: SpaceUse,
     /// Where.
     pub path: PathBuf,
     /// Bytes, or why that is not known.
@@ -75,38 +100,49 @@ pub struct Clock {
     pub program: u64,
 }
 
-/// An engine that is here.
-pub enum EngineFacts {
-    /// Docker: its version, or why it is not known.
-    Docker(Result<String, String>),
-    /// containerd for pods: what it knows of the handler, or why that is not known.
-    Containerd(Result<HandlerState, String>),
-    /// podman.
-    Podman,
-}
-
 /// Looks.
 pub fn read(global: &mut GlobalOptions) -> io::Result<DoctorFacts> {
     let records = store::settle(global).map(|()| store::run_dir().to_owned());
     let (host, ordinary) = host()?;
     let config = node_files::config(global).to_owned();
     let node = node_files::check_caller(global).and_then(|()| NodeFiles::of(global));
+    let engine_policy = match &node {
+        Ok(files) => engine_policy(files, global),
+        Err(error) => Err(log::chain(error)),
+    };
     let node = node.map(|files| NodeSummary {
         core_socket: files.node.allow.core_socket,
         annotations: files.node.allow.annotations.len(),
+        log_required: files.node.log.required,
         misnamed: files.misnamed().iter().map(ToString::to_string).collect(),
     });
+    let wrap_policy = wrap::usual_policy(global).map(|resolved| resolved.policy.name.to_string());
     Ok(DoctorFacts {
         user: unprivileged::uid(),
         host,
         ordinary,
         node: (config, node.map_err(|error| log::chain(&error))),
+        wrap_policy: wrap_policy.map_err(|error| format!("{error:#}")),
+        engine_policy,
         records: records.map_err(|error| log::chain(&error)),
+        logs: runs::private_base().map(|path| LogDirectory {
+            is_made: path.exists(),
+            path,
+        }),
         space: space(),
         clock: clock(),
         program: own_program(),
-        engines: engines(),
+        engines: engines::read(),
     })
+}
+
+/// What `create` chooses for a container without annotations.
+fn engine_policy(files: &NodeFiles, global: &GlobalOptions) -> Result<String, String> {
+    let selection = files.select(global, &Default::default(), WrapOptions::NOTHING);
+    match selection.map_err(|error| log::chain(&error))? {
+        Selection::Policy(resolved) => Ok(resolved.policy.name.to_string()),
+        Selection::Unconfined { .. } => Ok("unconfined: containers have no walls".to_owned()),
+    }
 }
 
 /// The kernel as `wrap` sees it.
@@ -115,7 +151,7 @@ fn host() -> io::Result<(HostFacts, Option<OrdinaryUser>)> {
         return Ok((probe::host(), None));
     }
     let seen = unprivileged::attempt()?;
-    let no_cgroup = delegated::obstacle().map(|error| log::chain(&error));
+    let no_cgroup = unprivileged::attempt_cgroup()?.err();
     let (host, namespace) = match seen {
         Ok(host) => (host, Ok(())),
         Err(why) => (probe::host(), Err(why)),
@@ -130,16 +166,16 @@ fn host() -> io::Result<(HostFacts, Option<OrdinaryUser>)> {
 }
 
 fn space() -> Vec<FreeSpace> {
-    let records = Some(("records of running sandboxes", store::run_dir().to_owned()));
-    let logs = runs::base().map(|path| ("logs", path));
+    let records = Some((SpaceUse::Records, store::run_dir().to_owned()));
+    let logs = runs::base().map(|path| (SpaceUse::Logs, path));
     let places = records.into_iter().chain(logs);
     places
-        .map(|(what, path)| {
+        .map(|(used_for, path)| {
             let there = path.ancestors().find(|above| above.exists());
             let found = rustix::fs::statvfs(there.unwrap_or(Path::new("/")));
             let bytes = found.map(|found| found.f_bavail.saturating_mul(found.f_frsize));
             FreeSpace {
-                what,
+                used_for,
                 bytes: bytes.map_err(|error| error.to_string()),
                 path,
             }
@@ -160,23 +196,4 @@ fn own_program() -> (PathBuf, bool) {
     let path = std::env::current_exe().unwrap_or_default();
     let closed = program::only_roots(&path).is_some();
     (path, closed)
-}
-
-fn engines() -> Vec<EngineFacts> {
-    let mut found = Vec::new();
-    let socket = Path::new(daemon::SOCKET);
-    if socket.exists() || program::find("dockerd").is_ok() {
-        let version = daemon::version(socket);
-        found.push(EngineFacts::Docker(
-            version.map_err(|error| error.to_string()),
-        ));
-    }
-    if let Some(handler) = install::containerd_handler() {
-        let handler = handler.map_err(|error| log::chain(&error));
-        found.push(EngineFacts::Containerd(handler));
-    }
-    if program::find("podman").is_ok() {
-        found.push(EngineFacts::Podman);
-    }
-    found
 }

@@ -1,8 +1,7 @@
 //! Facts -> lines. Only computes: each node is a test input.
 
-use super::facts::{DoctorFacts, EngineFacts, FreeSpace, OrdinaryUser};
-use super::{Check, CheckState, Purpose};
-use crate::install::HandlerState;
+use super::facts::{DoctorFacts, FreeSpace, OrdinaryUser, SpaceUse};
+use super::{Check, CheckState, Purpose, judge_engines};
 use crate::plan::KernelNeed;
 use crate::plan::wrapped::WrapEnforcement;
 use crate::wrap;
@@ -10,13 +9,12 @@ use crate::wrap;
 const ALL: &[Purpose] = &[Purpose::Wrap, Purpose::Landlock, Purpose::Engines];
 const NAMESPACES: &[Purpose] = &[Purpose::Wrap, Purpose::Engines];
 const WRAP: &[Purpose] = &[Purpose::Wrap];
+const BY_WRAP: &[Purpose] = &[Purpose::Wrap, Purpose::Landlock];
 const LANDLOCK: &[Purpose] = &[Purpose::Landlock];
-const ENGINES: &[Purpose] = &[Purpose::Engines];
+pub(super) const ENGINES: &[Purpose] = &[Purpose::Engines];
 
 /// With less free space than this a log or a record may fail soon; 64 MiB is a guess.
 const LITTLE_SPACE: u64 = 64 << 20;
-/// The first Docker that hands `--annotation` on.
-const ANNOTATIONS_SINCE: u32 = 26;
 
 /// Every check of this node, in the order in which they are to be mended.
 pub fn checks(facts: &DoctorFacts) -> Vec<Check> {
@@ -27,20 +25,21 @@ pub fn checks(facts: &DoctorFacts) -> Vec<Check> {
     all.push(core_files(facts));
     all.push(scratch(facts));
     all.push(node_file(facts));
+    all.extend(policies(facts));
     all.push(records(facts));
-    all.extend(facts.space.iter().map(space));
+    all.push(logs(facts));
+    all.extend(facts.space.iter().map(|found| space(found, facts)));
     all.push(clock(facts));
     all.push(program(facts));
-    all.extend(
-        facts
-            .engines
-            .iter()
-            .map(|engine| annotations(engine, facts)),
-    );
+    all.extend(judge_engines::checks(facts));
     all
 }
 
-fn ok(name: &'static str, needed_for: &'static [Purpose], found: impl Into<String>) -> Check {
+pub(super) fn ok(
+    name: &'static str,
+    needed_for: &'static [Purpose],
+    found: impl Into<String>,
+) -> Check {
     Check {
         name,
         state: CheckState::Ok,
@@ -51,7 +50,7 @@ fn ok(name: &'static str, needed_for: &'static [Purpose], found: impl Into<Strin
 }
 
 impl Check {
-    fn lacking(self, state: CheckState, remedy: impl Into<String>) -> Self {
+    pub(super) fn lacking(self, state: CheckState, remedy: impl Into<String>) -> Self {
         Self {
             state,
             remedy: Some(remedy.into()),
@@ -229,29 +228,93 @@ fn node_file(facts: &DoctorFacts) -> Check {
     }
 }
 
+/// What `wrap` and engines take without options and annotations. A node's file that does not count has its own line.
+fn policies(facts: &DoctorFacts) -> Vec<Check> {
+    if facts.node.1.is_err() {
+        return Vec::new();
+    }
+    let line = |name, needed_for, policy: &Result<String, String>| match policy {
+        Ok(policy) => ok(name, needed_for, policy.clone()),
+        Err(why) => ok(name, needed_for, "none can be chosen without options")
+            .lacking(CheckState::Missing, why.clone()),
+    };
+    let mut lines = vec![line("policy", BY_WRAP, &facts.wrap_policy)];
+    if facts.ordinary.is_none() {
+        lines.push(line("engine-policy", ENGINES, &facts.engine_policy));
+    }
+    lines
+}
+
+/// Who writes into the caller's own directories: engines only into root's.
+fn writers(facts: &DoctorFacts) -> &'static [Purpose] {
+    match facts.ordinary {
+        Some(_) => WRAP,
+        None => NAMESPACES,
+    }
+}
+
 fn records(facts: &DoctorFacts) -> Check {
     let name = "records";
+    // Every verb looks at it first, `wrap --walls landlock` too.
+    let needed_for = match facts.ordinary {
+        Some(_) => BY_WRAP,
+        None => ALL,
+    };
     match &facts.records {
-        Ok(path) => ok(name, NAMESPACES, format!("{path:?}")),
-        Err(why) => ok(name, NAMESPACES, "the directory is not used")
+        Ok(path) => ok(name, needed_for, format!("{path:?}")),
+        Err(why) => ok(name, needed_for, "the directory is not used")
             .lacking(CheckState::Missing, why.clone()),
     }
 }
 
-fn space(space: &FreeSpace) -> Check {
-    let name = "space";
-    let FreeSpace { what, path, bytes } = space;
+/// How bad it is that logs cannot be kept.
+fn no_log(facts: &DoctorFacts) -> CheckState {
+    match &facts.node.1 {
+        Ok(node) if node.log_required => CheckState::Missing,
+        Ok(_) | Err(_) => CheckState::Warning,
+    }
+}
+
+fn logs(facts: &DoctorFacts) -> Check {
+    let (name, needed_for) = ("logs", writers(facts));
+    match &facts.logs {
+        Ok(logs) if logs.is_made => ok(name, needed_for, format!("{:?}", logs.path)),
+        Ok(logs) => {
+            let found = format!("{:?} is not there yet: the first run makes it", logs.path);
+            ok(name, needed_for, found)
+        }
+        Err(why) => {
+            let found = match no_log(facts) {
+                CheckState::Missing => "not kept, but the node's file requires them ([log])",
+                CheckState::Ok | CheckState::Warning => "deleted with their sandboxes",
+            };
+            ok(name, needed_for, found).lacking(no_log(facts), why.clone())
+        }
+    }
+}
+
+fn space(space: &FreeSpace, facts: &DoctorFacts) -> Check {
+    let (name, needed_for) = ("space", writers(facts));
+    let FreeSpace {
+        used_for,
+        path,
+        bytes,
+    } = space;
+    let (what, full) = match used_for {
+        SpaceUse::Records => ("records of running sandboxes", CheckState::Missing),
+        SpaceUse::Logs => ("logs", no_log(facts)),
+    };
     match bytes {
-        Err(why) => ok(name, NAMESPACES, format!("{what}, {path:?}: {why}"))
+        Err(why) => ok(name, needed_for, format!("{what}, {path:?}: {why}"))
             .lacking(CheckState::Warning, "look at that file system"),
         Ok(bytes) => {
             let check = ok(
                 name,
-                NAMESPACES,
+                needed_for,
                 format!("{what}, {path:?}: {} MiB free", bytes >> 20),
             );
             match *bytes {
-                0 => check.lacking(CheckState::Missing, "free some space there"),
+                0 => check.lacking(full, "free some space there"),
                 1..LITTLE_SPACE => check.lacking(CheckState::Warning, "free some space there"),
                 _ => check,
             }
@@ -280,67 +343,5 @@ fn program(facts: &DoctorFacts) -> Check {
             CheckState::Warning,
             "users besides root can change it: engines run it as root, so register one that is installed (`agentbox install`)",
         ),
-    }
-}
-
-/// Whether the annotations of a caller arrive.
-fn annotations(facts: &EngineFacts, node: &DoctorFacts) -> Check {
-    match facts {
-        EngineFacts::Docker(Ok(version)) => docker(version),
-        EngineFacts::Docker(Err(why)) => {
-            ok("docker", ENGINES, format!("its version is unknown: {why}")).lacking(
-                CheckState::Warning,
-                "start it, or ask again as root; before version 26 it drops annotations",
-            )
-        }
-        EngineFacts::Containerd(state) => containerd(state.as_ref()),
-        EngineFacts::Podman => {
-            let permitted = node.node.1.as_ref().map_or(0, |node| node.annotations);
-            let found = format!("annotations can loosen {permitted} fields");
-            match permitted {
-                0 => ok("podman", ENGINES, found).lacking(
-                    CheckState::Warning,
-                    "an image may have written them: list fields as `annotations` under [allow] of the node's file (docs/engines.md)",
-                ),
-                _ => ok("podman", ENGINES, found),
-            }
-        }
-    }
-}
-
-fn docker(version: &str) -> Check {
-    let major = version.split('.').next();
-    match major.and_then(|n| n.parse::<u32>().ok()) {
-        Some(ANNOTATIONS_SINCE..) => ok(
-            "docker",
-            ENGINES,
-            format!("version {version} passes annotations on"),
-        ),
-        _ => ok(
-            "docker",
-            ENGINES,
-            format!("version {version} drops annotations"),
-        )
-        .lacking(
-            CheckState::Warning,
-            "use Docker 26 or newer, or register a runtime for each policy (runtimeArgs: --policy)",
-        ),
-    }
-}
-
-fn containerd(state: Result<&HandlerState, &String>) -> Check {
-    let check = |found: &str| ok("containerd", ENGINES, found);
-    match state {
-        Ok(HandlerState::PassesAnnotations) => check("its handler agentbox passes annotations on"),
-        Ok(HandlerState::DropsAnnotations) => check("its handler agentbox drops annotations")
-            .lacking(
-                CheckState::Warning,
-                "give it the patterns of docs/kubernetes.md (pod_annotations, container_annotations)",
-            ),
-        Ok(HandlerState::Absent) => check("it has no handler agentbox, which pods need").lacking(
-            CheckState::Warning,
-            "`agentbox install` adds it, as root",
-        ),
-        Err(why) => check("its handlers are unknown").lacking(CheckState::Warning, why.clone()),
     }
 }

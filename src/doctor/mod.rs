@@ -1,11 +1,15 @@
 //! `agentbox doctor`: what `wrap`, engines and each kind of walls need on this node, tried without changing anything.
 //!
-//! [`facts`] asks what the enforcing code asks ([`crate::probe::host`], the attempt at a user namespace, the node's files), so that
-//! there is no second opinion. [`judge`] makes lines of it, and only computes.
+//! [`facts`] asks what the enforcing code asks ([`crate::probe::host`], the attempts at a user namespace and a cgroup, the node's files
+//! and the user's settings, the directories of records and logs), so that there is no second opinion. [`engines`] asks the engines, or
+//! reads their files ([`registered`]). [`judge`] and [`judge_engines`] make lines of it, and only compute.
 
 mod daemon;
+mod engines;
 mod facts;
 mod judge;
+mod judge_engines;
+mod registered;
 #[cfg(test)]
 mod tests;
 
@@ -78,23 +82,24 @@ pub struct DoctorReport {
     wrap: bool,
     /// Whether `agentbox wrap --walls landlock` can.
     landlock: bool,
-    /// Whether containers of engines can work.
-    engines: bool,
+    /// Whether containers of engines can work. Only root can tell: their records and logs are root's.
+    engines: Option<bool>,
     checks: Vec<Check>,
 }
 
 impl DoctorReport {
-    fn of(user: u32, checks: Vec<Check>) -> Self {
+    fn of(facts: &facts::DoctorFacts) -> Self {
+        let checks = judge::checks(facts);
         let works = |purpose| {
             let mut missing = checks.iter().filter(|c| c.state == CheckState::Missing);
             !missing.any(|check| check.needed_for.contains(&purpose))
         };
         Self {
             version: FORM,
-            user,
+            user: facts.user,
             wrap: works(Purpose::Wrap),
             landlock: works(Purpose::Landlock),
-            engines: works(Purpose::Engines),
+            engines: facts.ordinary.is_none().then(|| works(Purpose::Engines)),
             checks,
         }
     }
@@ -122,7 +127,7 @@ impl DoctorReport {
             "\nagentbox wrap: {}; with --walls landlock: {}; containers of engines: {}\n",
             word(self.wrap),
             word(self.landlock),
-            word(self.engines)
+            self.engines.map_or("ask as root", word)
         );
         text
     }
@@ -133,6 +138,5 @@ impl DoctorReport {
 /// # Errors
 /// No child can be made to look with.
 pub fn examine(global: &mut GlobalOptions) -> std::io::Result<DoctorReport> {
-    let facts = facts::read(global)?;
-    Ok(DoctorReport::of(facts.user, judge::checks(&facts)))
+    Ok(DoctorReport::of(&facts::read(global)?))
 }

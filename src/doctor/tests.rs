@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
-use super::facts::{Clock, DoctorFacts, EngineFacts, FreeSpace, NodeSummary, OrdinaryUser};
-use super::{CheckState, DoctorReport, judge};
-use crate::install::HandlerState;
+use super::engines::{DockerFacts, EngineFacts, HandlerFacts, ProgramState, RegisteredProgram};
+use super::facts::{
+    Clock, DoctorFacts, FreeSpace, LogDirectory, NodeSummary, OrdinaryUser, SpaceUse,
+};
+use super::{CheckState, DoctorReport, Purpose};
 use crate::plan::HostFacts;
 
 fn host() -> HostFacts {
@@ -34,9 +36,15 @@ fn node() -> DoctorFacts {
             "/etc/agentbox/config.toml".into(),
             Ok(NodeSummary::default()),
         ),
+        wrap_policy: Ok("standard".to_owned()),
+        engine_policy: Ok("standard".to_owned()),
         records: Ok("/run/agentbox".into()),
+        logs: Ok(LogDirectory {
+            path: "/var/lib/agentbox/runs".into(),
+            is_made: true,
+        }),
         space: vec![FreeSpace {
-            what: "logs",
+            used_for: SpaceUse::Logs,
             path: "/var/lib/agentbox/runs".into(),
             bytes: Ok(1 << 30),
         }],
@@ -47,7 +55,7 @@ fn node() -> DoctorFacts {
 }
 
 fn report(facts: &DoctorFacts) -> DoctorReport {
-    DoctorReport::of(facts.user, judge::checks(facts))
+    DoctorReport::of(facts)
 }
 
 /// The states of the checks that are not `ok`.
@@ -70,7 +78,8 @@ fn faults(facts: &DoctorFacts) -> Vec<(&'static str, CheckState)> {
 fn a_node_with_everything_has_no_fault() {
     assert_eq!(faults(&node()), []);
     let report = report(&node());
-    assert!(report.wrap && report.landlock && report.engines && report.wrap_works());
+    assert!(report.wrap && report.landlock && report.wrap_works());
+    assert_eq!(report.engines, Some(true));
 }
 
 #[test]
@@ -139,10 +148,25 @@ fn each_lack_is_named_and_says_what_does_not_work() {
             |n| n.records = Err("a link".into()),
             "records",
             Missing,
-            [false, true, false],
+            [false; 3],
         ),
         Case(
-            |n| n.space[0].bytes = Ok(0),
+            |n| n.wrap_policy = Err("there is no policy nope".into()),
+            "policy",
+            Missing,
+            [false, false, true],
+        ),
+        Case(
+            |n| n.engine_policy = Err("there is no policy nope".into()),
+            "engine-policy",
+            Missing,
+            [true, true, false],
+        ),
+        Case(
+            |n| {
+                n.space[0].bytes = Ok(0);
+                n.space[0].used_for = SpaceUse::Records;
+            },
             "space",
             Missing,
             [false, true, false],
@@ -162,7 +186,7 @@ fn each_lack_is_named_and_says_what_does_not_work() {
         let report = report(&facts);
         assert_eq!(faults(&facts), [(name, state)], "{name}");
         assert_eq!(
-            [report.wrap, report.landlock, report.engines],
+            [report.wrap, report.landlock, report.engines.unwrap()],
             works,
             "{name}"
         );
@@ -185,7 +209,19 @@ fn an_ordinary_user_needs_a_namespace_and_no_cgroup() {
         ..node()
     };
     let works = report(&ordinary(Ok(())));
-    assert!(works.wrap && works.engines);
+    assert!(works.wrap && works.engines.is_none());
+    assert!(
+        works
+            .text()
+            .ends_with("containers of engines: ask as root\n")
+    );
+    let json = serde_json::to_value(&works).unwrap();
+    assert!(json["engines"].is_null(), "{json}");
+    let mut own = ordinary(Ok(()));
+    own.records = Err("others have rights in it".to_owned());
+    let checks = report(&own).checks;
+    let own = checks.iter().find(|check| check.name == "records").unwrap();
+    assert_eq!(own.needed_for, [Purpose::Wrap, Purpose::Landlock]);
     let mut refused = ordinary(Err("unprivileged_userns_clone is 0".to_owned()));
     refused.host.overlayfs = false;
     let report = report(&refused);
@@ -198,38 +234,137 @@ fn an_ordinary_user_needs_a_namespace_and_no_cgroup() {
     );
 }
 
+fn usable() -> RegisteredProgram {
+    RegisteredProgram {
+        path: "/usr/bin/agentbox".into(),
+        state: ProgramState::Usable,
+    }
+}
+
+fn docker(version: &str, runtime: Option<RegisteredProgram>) -> EngineFacts {
+    let version = version.to_owned();
+    EngineFacts::Docker(Ok(DockerFacts { version, runtime }))
+}
+
+fn handler(passes_annotations: bool, program: Option<RegisteredProgram>) -> EngineFacts {
+    EngineFacts::Containerd(Ok(Some(HandlerFacts {
+        program,
+        passes_annotations,
+    })))
+}
+
+/// The faults of a node with these engines, and whether their containers work.
+fn with(engines: Vec<EngineFacts>) -> (Vec<(&'static str, CheckState)>, bool) {
+    let facts = DoctorFacts { engines, ..node() };
+    (faults(&facts), report(&facts).engines.unwrap())
+}
+
 #[test]
 fn an_engine_that_drops_annotations_is_named() {
-    let with = |engine| {
-        let mut facts = node();
-        facts.engines.push(engine);
-        faults(&facts)
-    };
-    let docker = |version: Result<&str, &str>| {
-        let version = version.map(str::to_owned).map_err(str::to_owned);
-        with(EngineFacts::Docker(version))
-    };
-    assert_eq!(docker(Ok("26.1.5+dfsg1")), []);
-    for version in [Ok("20.10.24"), Ok("next"), Err("Permission denied")] {
-        assert_eq!(docker(version), [("docker", CheckState::Warning)]);
+    use CheckState::Warning;
+    assert_eq!(
+        with(vec![docker("26.1.5+dfsg1", Some(usable()))]),
+        (vec![], true)
+    );
+    for version in ["20.10.24", "next"] {
+        let found = with(vec![docker(version, Some(usable()))]);
+        assert_eq!(found, (vec![("docker", Warning)], true));
     }
-    let containerd = |state| with(EngineFacts::Containerd(state));
-    assert_eq!(containerd(Ok(HandlerState::PassesAnnotations)), []);
-    for state in [
-        Ok(HandlerState::DropsAnnotations),
-        Ok(HandlerState::Absent),
-        Err("is a link".to_owned()),
+    assert_eq!(with(vec![handler(true, Some(usable()))]), (vec![], true));
+    let drops = with(vec![handler(false, Some(usable()))]);
+    assert_eq!(drops, (vec![("containerd", Warning)], true));
+    let podman = with(vec![EngineFacts::Podman(Ok(Some(usable())))]);
+    assert_eq!(podman, (vec![("podman", Warning)], true));
+}
+
+#[test]
+fn without_a_registered_runtime_no_container_works() {
+    use CheckState::{Missing, Warning};
+    let absent = || {
+        [
+            ("docker", docker("26.1.5", None)),
+            ("containerd", EngineFacts::Containerd(Ok(None))),
+            ("podman", EngineFacts::Podman(Ok(None))),
+        ]
+    };
+    for (name, engine) in absent() {
+        assert_eq!(with(vec![engine]), (vec![(name, Missing)], false));
+    }
+    // Another engine has it.
+    for (name, engine) in absent() {
+        let registered = docker("26.1.5", Some(usable()));
+        let found = with(vec![engine, registered]);
+        assert_eq!(found, (vec![(name, Warning)], true));
+    }
+    // One that says nothing may have it.
+    let unknown = || "Permission denied".to_owned();
+    for (name, engine) in [
+        ("docker", EngineFacts::Docker(Err(unknown()))),
+        ("containerd", EngineFacts::Containerd(Err(unknown()))),
+        ("podman", EngineFacts::Podman(Err(unknown()))),
     ] {
-        assert_eq!(containerd(state), [("containerd", CheckState::Warning)]);
+        let found = with(vec![engine]);
+        assert_eq!(found, (vec![(name, Warning)], true));
     }
-    assert_eq!(with(EngineFacts::Podman), [("podman", CheckState::Warning)]);
+}
+
+#[test]
+fn what_an_engine_runs_is_judged_and_not_this_program_alone() {
+    use CheckState::{Missing, Warning};
+    for (state, fault, works) in [
+        (ProgramState::Absent, Missing, false),
+        (ProgramState::NotExecutable, Missing, false),
+        (ProgramState::OpenToOthers, Warning, true),
+        (ProgramState::NotAbsolute, Warning, true),
+        (ProgramState::Unknown("EACCES".to_owned()), Warning, true),
+    ] {
+        let program = || RegisteredProgram {
+            state: state.clone(),
+            ..usable()
+        };
+        let found = with(vec![docker("26.1", Some(program()))]);
+        assert_eq!(found, (vec![("docker-program", fault)], works));
+        let found = with(vec![handler(true, Some(program()))]);
+        assert_eq!(found, (vec![("containerd-program", fault)], works));
+        let mut facts = node();
+        facts.node.1.as_mut().unwrap().annotations = 1;
+        facts.engines = vec![EngineFacts::Podman(Ok(Some(program())))];
+        assert_eq!(faults(&facts), [("podman-program", fault)]);
+    }
+    let runc = with(vec![handler(true, None)]);
+    assert_eq!(runc, (vec![("containerd-program", Missing)], false));
+}
+
+#[test]
+fn logs_decide_only_where_the_node_requires_them() {
+    use CheckState::{Missing, Warning};
+    for (required, state) in [(false, Warning), (true, Missing)] {
+        let require = |facts: &mut DoctorFacts| {
+            facts.node.1.as_mut().unwrap().log_required = required;
+        };
+        let mut unsafe_logs = node();
+        require(&mut unsafe_logs);
+        unsafe_logs.logs = Err("others than its owner have rights in it".to_owned());
+        assert_eq!(faults(&unsafe_logs), [("logs", state)]);
+        let mut full = node();
+        require(&mut full);
+        full.space[0].bytes = Ok(0);
+        assert_eq!(faults(&full), [("space", state)]);
+        for facts in [unsafe_logs, full] {
+            let report = report(&facts);
+            assert_eq!((report.wrap, report.engines), (!required, Some(!required)));
+            assert!(report.landlock);
+        }
+    }
+    let mut new = node();
+    new.logs.as_mut().unwrap().is_made = false;
+    assert_eq!(faults(&new), []);
+    assert!(report(&new).text().contains("the first run makes it"));
 }
 
 #[test]
 fn what_a_node_says_reaches_no_terminal_as_it_is() {
     let mut facts = node();
-    facts
-        .engines
-        .push(EngineFacts::Docker(Ok("26\x1b[2J".to_owned())));
+    facts.engines.push(docker("26\x1b[2J", Some(usable())));
     assert!(!report(&facts).text().contains('\x1b'));
 }

@@ -17,8 +17,10 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use rustix::thread::CapabilitySet;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use crate::cgroup::delegated::{self, DelegationError};
+use crate::cgroup::delegated::{self, CgroupOutlook, DelegationError};
 use crate::plan::HostFacts;
 use crate::probe;
 use crate::runtime::RuntimeError;
@@ -137,15 +139,31 @@ pub fn enter(global: &crate::cli::GlobalOptions) -> Result<(), RuntimeError> {
 /// What the kernel can do for the caller, seen as `wrap` sees it, or why there is no namespace to see it in. A child looks, and ends:
 /// nothing of it stays. To be called by a process with one thread.
 pub fn attempt() -> io::Result<Result<HostFacts, String>> {
-    let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    let child = process::fork_into(|| {
+    in_child(|| {
         let made = rights().and_then(|rights| match rights {
             Rights::None(person) => make(person),
             Rights::Root | Rights::Inside(_) => Ok(()),
         });
         let seen = made.map(|()| probe::host());
-        let seen = seen.map_err(|error| crate::log::chain(&error));
-        let written = serde_json::to_writer(File::from(writer), &seen);
+        seen.map_err(|error| crate::log::chain(&error))
+    })
+}
+
+/// Whether [`settle`] gets a cgroup, or why not. Where only systemd can tell, a child asks for a scope, which ends with it.
+pub fn attempt_cgroup() -> io::Result<Result<(), String>> {
+    let chain = |error: DelegationError| crate::log::chain(&error);
+    match delegated::outlook() {
+        Err(error) => Ok(Err(chain(error))),
+        Ok(CgroupOutlook::Own) => Ok(Ok(())),
+        Ok(CgroupOutlook::AskSystemd) => in_child(|| delegated::try_scope().map_err(chain)),
+    }
+}
+
+/// What a child says that ends then. To be called by a process with one thread.
+fn in_child<T: Serialize + DeserializeOwned>(look: impl FnOnce() -> T) -> io::Result<T> {
+    let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let child = process::fork_into(|| {
+        let written = serde_json::to_writer(File::from(writer), &look());
         i32::from(written.is_err())
     })?;
     let mut text = String::new();

@@ -44,22 +44,22 @@ use crate::render::explain::LandlockWalls;
 use crate::runtime::create::{self, BundleDecision};
 use crate::runtime::foreground::ended::ChildExit;
 use crate::runtime::foreground::{self, Attendance, FrontProcess, RunMode};
-use crate::runtime::input::node_files;
+use crate::runtime::input::node_files::{self, NodeFiles};
 use crate::runtime::runs::RunDir;
 use crate::runtime::unprivileged;
 use bundle::{BundleRoot, WrapBundle};
 use caches::Caches;
 use kept::WorkspaceStore;
 use layout::{Layout, NodeView};
+use person::Person;
 use summary::DeniedSummary;
 
 /// Refuses a node's file of the caller's own, and what it names, where a sandbox can write: unlike a policy it is not trusted by its
 /// content, since others read it too.
-fn check_config(global: &GlobalOptions, wanted: &WrapRequest) -> Result<()> {
+fn check_config(global: &GlobalOptions, person: &Person) -> Result<()> {
     if global.config.is_none() {
         return Ok(());
     }
-    let person = &wanted.person;
     let places = node_files::places(global)?;
     for place in places.hidden.into_iter().chain(places.public) {
         let closed = person.looking(|| settings::is_closed(person, &place))?;
@@ -70,10 +70,28 @@ fn check_config(global: &GlobalOptions, wanted: &WrapRequest) -> Result<()> {
     Ok(())
 }
 
+/// The policy of a run without options, in a project without settings: what refuses it refuses every such run.
+///
+/// # Errors
+/// As those of [`run`], as far as settings, the node's files and the policy are concerned.
+pub fn usual_policy(global: &GlobalOptions) -> Result<ResolvedPolicy> {
+    let (person, asked) = WrapRequest::of_settings_alone()?;
+    check_config(global, &person)?;
+    let files = NodeFiles::of(global)?;
+    confined(files.select(global, &Default::default(), &asked)?)
+}
+
+fn confined(selection: Selection) -> Result<ResolvedPolicy> {
+    match selection {
+        Selection::Unconfined { .. } => bail!(WrapRefusal::NoPolicy),
+        Selection::Policy(resolved) => Ok(*resolved),
+    }
+}
+
 /// Runs a command; how it ended.
 pub fn run(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildExit> {
     wanted.tell();
-    check_config(global, wanted)?;
+    check_config(global, &wanted.person)?;
     match wanted.walls {
         Walls::Namespaces => by_namespaces(global, wanted),
         Walls::Landlock => landlock::run(global, wanted),
@@ -141,7 +159,7 @@ impl From<BundleDecision> for WrapExplanation {
 /// What would be enforced for a command.
 pub fn decide(global: &GlobalOptions, wanted: &WrapRequest) -> Result<WrapExplanation> {
     wanted.tell();
-    check_config(global, wanted)?;
+    check_config(global, &wanted.person)?;
     let explained = match wanted.walls {
         Walls::Landlock => landlock::decide(global, wanted)?,
         Walls::Namespaces => {
@@ -214,10 +232,8 @@ fn prepare(
     base: BundleRoot<'_>,
 ) -> Result<PreparedRun> {
     let person = &wanted.person;
-    let resolved = match node_files::selection(global, &Default::default(), &wanted.asked)? {
-        Selection::Unconfined { .. } => bail!(WrapRefusal::NoPolicy),
-        Selection::Policy(resolved) => resolved,
-    };
+    let selection = node_files::selection(global, &Default::default(), &wanted.asked)?;
+    let resolved = confined(selection)?;
     let mut environment = person.looking(|| environment::passed(wanted, &resolved.policy))??;
     let layout = person.looking(|| layout(wanted, &resolved, &mut environment))??;
     workspace::check_state(&layout)?;

@@ -102,6 +102,16 @@ impl WrapRequest {
         Ok(wanted)
     }
 
+    /// The caller, and what their own settings request of the policy, whatever the project: no options, and no file of a project.
+    pub fn of_settings_alone() -> Result<(Person, WrapOptions)> {
+        let person = Person::of_caller(&workspace::asked(None)?)?;
+        let asked = person.looking(|| {
+            let sources: Vec<_> = settings::of_person(&person)?.into_iter().collect();
+            asked(&cli::Wrap::default(), &sources, &person)
+        })??;
+        Ok((person, asked.0))
+    }
+
     /// The ports inside that are published, and where. A machine without IPv6 has no `::1`.
     pub fn published(&self) -> BTreeMap<u16, BTreeSet<SocketAddr>> {
         let mut all: BTreeMap<u16, BTreeSet<SocketAddr>> = BTreeMap::new();

@@ -56,8 +56,7 @@ pub fn selection(
     for problem in files.misnamed() {
         log::warn!("{problem}: it is not read");
     }
-    let sources = files.sources(annotations, global.policy.as_deref());
-    Ok(resolve(&sources.asked_by_wrap(asked))?)
+    files.select(global, annotations, asked)
 }
 
 /// The node's policy files.
@@ -125,6 +124,20 @@ impl NodeFiles {
             files.ignored.extend(found.ignored);
         }
         Ok(files)
+    }
+
+    /// Likewise, from these files.
+    ///
+    /// # Errors
+    /// What is chosen is not there, or is not permitted.
+    pub fn select(
+        &self,
+        global: &GlobalOptions,
+        annotations: &BTreeMap<String, String>,
+        asked: &WrapOptions,
+    ) -> Result<Selection, RuntimeError> {
+        let sources = self.sources(annotations, global.policy.as_deref());
+        Ok(resolve(&sources.asked_by_wrap(asked))?)
     }
 
     /// Policy files that cannot be chosen, because of their names.

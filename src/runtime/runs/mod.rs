@@ -104,6 +104,16 @@ pub fn base() -> Option<PathBuf> {
     state.map(|state| state.join("agentbox/runs"))
 }
 
+/// The directory of the caller's runs, if no other user may write it. It may have to be made.
+///
+/// # Errors
+/// There is none, or other users may write it: a link, or such a directory, may be a trap.
+pub fn private_base() -> Result<PathBuf, String> {
+    let base = base().ok_or("neither XDG_STATE_HOME nor HOME names a directory")?;
+    persons::check(&base, Use::Logs).map_err(|error| crate::log::chain(&error))?;
+    Ok(base)
+}
+
 impl RunDir {
     /// The container's own directory, until there is another.
     pub fn in_state(place: &ContainerPaths) -> Self {
@@ -278,14 +288,12 @@ fn warn_of_record(saved: Result<(), RuntimeError>) {
 
 /// Makes a directory that no run had before.
 fn make(place: &ContainerPaths, mounts: &[PlannedMount]) -> Result<RunDir, String> {
-    let base = base().ok_or("neither XDG_STATE_HOME nor HOME names a directory")?;
+    let base = private_base()?;
     if let Some(mount) = written_over(&base, mounts) {
         let destination = mount.destination.display();
         return Err(format!("{base:?} may be written in it, at {destination}"));
     }
     let failed = |error: std::io::Error| format!("{base:?}: {error}");
-    // A link, or a directory that others can write, may be a trap.
-    persons::check(&base, Use::Logs).map_err(|error| crate::log::chain(&error))?;
     let link = place.dir().join(LINK);
     let now = chrono::Utc::now();
     for tried in 0..MOST_TRIES {

@@ -103,7 +103,8 @@ pub fn find(person: &Person, workspace: &Path) -> Result<SettingsFiles> {
     Ok(SettingsFiles { sources, notice })
 }
 
-fn of_person(person: &Person) -> Result<Option<SettingsSource>> {
+/// The user's own settings. To be called with their rights over files.
+pub fn of_person(person: &Person) -> Result<Option<SettingsSource>> {
     let Some(home) = places::home(person) else {
         return Ok(None);
     };

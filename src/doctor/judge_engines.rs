@@ -1,0 +1,156 @@
+//! Facts of engines -> lines. Only computes.
+
+use super::engines::{DockerFacts, EngineFacts, HandlerFacts, ProgramState, RegisteredProgram};
+use super::facts::DoctorFacts;
+use super::judge::{ENGINES, ok};
+use super::{Check, CheckState};
+
+/// The first Docker that hands `--annotation` on.
+const ANNOTATIONS_SINCE: u32 = 26;
+const ADD: &str = "`agentbox install` adds it, as root";
+
+/// Every check of the engines that are here. None here is no lack.
+pub fn checks(facts: &DoctorFacts) -> Vec<Check> {
+    let mut has = facts.engines.iter().map(has_runtime);
+    // One engine is enough for containers; of an engine that says nothing nobody knows.
+    let absent = match has.any(|has| has != Some(false)) {
+        true => CheckState::Warning,
+        false => CheckState::Missing,
+    };
+    let all = facts.engines.iter();
+    all.flat_map(|engine| match engine {
+        EngineFacts::Docker(found) => docker(found.as_ref(), absent),
+        EngineFacts::Containerd(found) => containerd(found.as_ref(), absent),
+        EngineFacts::Podman(found) => podman(found.as_ref(), absent, facts),
+    })
+    .collect()
+}
+
+/// Whether an engine has the runtime, where that is known.
+fn has_runtime(engine: &EngineFacts) -> Option<bool> {
+    match engine {
+        EngineFacts::Docker(found) => found.as_ref().ok().map(|docker| docker.runtime.is_some()),
+        EngineFacts::Containerd(found) => found.as_ref().ok().map(Option::is_some),
+        EngineFacts::Podman(found) => found.as_ref().ok().map(Option::is_some),
+    }
+}
+
+/// The program that an engine executes.
+fn program(name: &'static str, program: &RegisteredProgram) -> Check {
+    let RegisteredProgram { path, state } = program;
+    let check = ok(name, ENGINES, format!("runs {path:?}"));
+    let missing = |check: Check, why: &str| Check {
+        found: format!("runs {path:?}, which {why}"),
+        ..check.lacking(
+            CheckState::Missing,
+            "register a program that is there: `agentbox install`, as root",
+        )
+    };
+    match state {
+        ProgramState::Usable => check,
+        ProgramState::Absent => missing(check, "is not there"),
+        ProgramState::NotExecutable => missing(check, "cannot be executed"),
+        ProgramState::OpenToOthers => check.lacking(
+            CheckState::Warning,
+            "users besides root can change it, and the engine runs it as root: `chown root` and `chmod go-w` it and its directories",
+        ),
+        ProgramState::NotAbsolute => check.lacking(
+            CheckState::Warning,
+            "the engine looks for it along its own PATH, so only a container tells: register an absolute path",
+        ),
+        ProgramState::Unknown(why) => {
+            check.lacking(CheckState::Warning, format!("ask again as root: {why}"))
+        }
+    }
+}
+
+fn docker(found: Result<&DockerFacts, &String>, absent: CheckState) -> Vec<Check> {
+    let check = |found: String| ok("docker", ENGINES, found);
+    let DockerFacts { version, runtime } = match found {
+        Ok(docker) => docker,
+        Err(why) => {
+            let check = check(format!("it does not say which runtimes it has: {why}"));
+            return vec![check.lacking(
+                CheckState::Warning,
+                "start it, or ask again as root; before version 26 it drops annotations",
+            )];
+        }
+    };
+    let Some(runtime) = runtime else {
+        let check = check(format!("version {version} has no runtime agentbox"));
+        return vec![check.lacking(absent, ADD)];
+    };
+    let major = version.split('.').next();
+    let annotations = match major.and_then(|n| n.parse::<u32>().ok()) {
+        Some(ANNOTATIONS_SINCE..) => check(format!(
+            "version {version} has the runtime, and passes annotations on"
+        )),
+        _ => check(format!("version {version} drops annotations")).lacking(
+            CheckState::Warning,
+            "use Docker 26 or newer, or register a runtime for each policy (runtimeArgs: --policy)",
+        ),
+    };
+    vec![annotations, program("docker-program", runtime)]
+}
+
+fn containerd(found: Result<&Option<HandlerFacts>, &String>, absent: CheckState) -> Vec<Check> {
+    let check = |found: &str| ok("containerd", ENGINES, found);
+    let handler = match found {
+        Err(why) => {
+            let check = check("its handlers are unknown");
+            return vec![check.lacking(CheckState::Warning, why.clone())];
+        }
+        Ok(None) => {
+            let check = check("it has no handler agentbox, which pods need");
+            return vec![check.lacking(absent, ADD)];
+        }
+        Ok(Some(handler)) => handler,
+    };
+    let annotations = match handler.passes_annotations {
+        true => check(
+            "the files have the handler agentbox, which passes annotations on; containerd reads them when it starts",
+        ),
+        false => check("its handler agentbox drops annotations").lacking(
+            CheckState::Warning,
+            "give it the patterns of docs/kubernetes.md (pod_annotations, container_annotations)",
+        ),
+    };
+    let name = "containerd-program";
+    let program = match &handler.program {
+        Some(found) => program(name, found),
+        None => ok(name, ENGINES, "its handler agentbox runs runc").lacking(
+            CheckState::Missing,
+            "set BinaryName in the handler's options (docs/kubernetes.md)",
+        ),
+    };
+    vec![annotations, program]
+}
+
+fn podman(
+    found: Result<&Option<RegisteredProgram>, &String>,
+    absent: CheckState,
+    node: &DoctorFacts,
+) -> Vec<Check> {
+    let check = |found: String| ok("podman", ENGINES, found);
+    let runtime = match found {
+        Err(why) => {
+            let check = check("its runtimes are unknown".to_owned());
+            return vec![check.lacking(CheckState::Warning, why.clone())];
+        }
+        Ok(None) => {
+            let check = check("it has no runtime agentbox".to_owned());
+            return vec![check.lacking(absent, ADD)];
+        }
+        Ok(Some(runtime)) => runtime,
+    };
+    let permitted = node.node.1.as_ref().map_or(0, |node| node.annotations);
+    let annotations = check(format!("annotations can loosen {permitted} fields"));
+    let annotations = match permitted {
+        0 => annotations.lacking(
+            CheckState::Warning,
+            "an image may have written them: list fields as `annotations` under [allow] of the node's file (docs/engines.md)",
+        ),
+        _ => annotations,
+    };
+    vec![annotations, program("podman-program", runtime)]
+}

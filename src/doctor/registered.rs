@@ -1,0 +1,258 @@
+//! PURE. What the configuration of containerd and podman says of the runtime.
+
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+/// The annotation that has to reach the runtime.
+const ANNOTATION: &str = "dev.agentbox.policy";
+
+/// A handler of containerd.
+#[derive(Debug, PartialEq, Eq)]
+pub struct HandlerEntry {
+    /// `BinaryName`; without it the handler runs runc.
+    pub program: Option<PathBuf>,
+    /// Whether the annotations of a pod and of its containers reach it.
+    pub passes_annotations: bool,
+}
+
+/// What containerd's files say.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ContainerdEntry {
+    /// It serves no pods: its CRI plugin is disabled.
+    NoPods,
+    /// It has no handler `agentbox`.
+    Absent,
+    /// It has one.
+    Handler(HandlerEntry),
+}
+
+/// By its main file and the files that it imports, in the order in which they are merged.
+pub fn containerd(texts: &[String]) -> ContainerdEntry {
+    let tables = texts.iter().filter_map(|text| text.parse::<Table>().ok());
+    let tables: Vec<Table> = tables.collect();
+    if tables.iter().any(has_no_pods) {
+        return ContainerdEntry::NoPods;
+    }
+    let handler = tables.iter().rev().find_map(handler);
+    handler.map_or(ContainerdEntry::Absent, ContainerdEntry::Handler)
+}
+
+fn has_no_pods(table: &Table) -> bool {
+    let disabled = table.get("disabled_plugins").and_then(Value::as_array);
+    let mut names = disabled.into_iter().flatten().filter_map(Value::as_str);
+    names.any(|name| {
+        name == "cri" || name.ends_with(".cri") || name.starts_with("io.containerd.cri.")
+    })
+}
+
+fn handler(table: &Table) -> Option<HandlerEntry> {
+    let plugins = table.get("plugins")?.as_table()?.values();
+    let of = |plugin: &Value| {
+        let runtimes = plugin.get("containerd")?.get("runtimes")?;
+        runtimes.get("agentbox").cloned()
+    };
+    let handler = plugins.filter_map(of).next()?;
+    let program = handler.get("options").and_then(|o| o.get("BinaryName"));
+    let program = program.and_then(Value::as_str);
+    let passes = |key: &str| {
+        let patterns = handler.get(key).and_then(Value::as_array);
+        let mut patterns = patterns.into_iter().flatten().filter_map(Value::as_str);
+        patterns.any(|pattern| matches(pattern, ANNOTATION))
+    };
+    Some(HandlerEntry {
+        program: program.filter(|name| !name.is_empty()).map(PathBuf::from),
+        passes_annotations: passes("pod_annotations") && passes("container_annotations"),
+    })
+}
+
+/// One entry of `imports`.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ImportedFiles {
+    /// This file.
+    One(PathBuf),
+    /// All `*.toml` of this directory.
+    Directory(PathBuf),
+}
+
+/// What the main file imports. Patterns of another form are left out.
+pub fn imports(text: &str) -> Vec<ImportedFiles> {
+    let table: Table = text.parse().unwrap_or_default();
+    let imports = table.get("imports").and_then(Value::as_array);
+    let names = imports.into_iter().flatten().filter_map(Value::as_str);
+    let plain = |path: &str| Path::new(path).is_absolute() && !path.contains(['*', '?', '[']);
+    let imported = names.filter_map(|name| match name.strip_suffix("/*.toml") {
+        Some(directory) => plain(directory).then(|| ImportedFiles::Directory(directory.into())),
+        None => plain(name).then(|| ImportedFiles::One(name.into())),
+    });
+    imported.collect()
+}
+
+/// The programs of podman's runtime `agentbox`, of which podman takes the first that is there: by its files, lowest priority first.
+///
+/// # Errors
+/// A file is not TOML, and podman refuses it.
+pub fn podman(texts: &[String]) -> Result<Option<Vec<PathBuf>>, String> {
+    let mut found = None;
+    for text in texts {
+        let table: Table = text.parse().map_err(|error| {
+            let error: toml::de::Error = error;
+            format!("its configuration is not TOML: {}", error.message())
+        })?;
+        let runtimes = table.get("engine").and_then(|e| e.get("runtimes"));
+        let paths = runtimes.and_then(|runtimes| runtimes.get("agentbox"));
+        if let Some(paths) = paths.and_then(Value::as_array) {
+            let paths = paths.iter().filter_map(Value::as_str);
+            found = Some(paths.map(PathBuf::from).collect());
+        }
+    }
+    Ok(found)
+}
+
+/// As path.Match of Go, by which containerd chooses annotations: `*` and `?` match no slash. A pattern that is not well-formed matches
+/// nothing.
+fn matches(pattern: &str, name: &str) -> bool {
+    let (pattern, name): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), name.chars().collect());
+    from(&pattern, &name)
+}
+
+fn from(pattern: &[char], name: &[char]) -> bool {
+    let Some((first, rest)) = pattern.split_first() else {
+        return name.is_empty();
+    };
+    match (first, name.split_first()) {
+        // Two are as one, and many would take forever.
+        ('*', _) if rest.first() == Some(&'*') => from(rest, name),
+        ('*', next) => {
+            from(rest, name)
+                || next.is_some_and(|(next, after)| *next != '/' && from(pattern, after))
+        }
+        ('?', Some((next, after))) => *next != '/' && from(rest, after),
+        ('[', Some((next, after))) => {
+            class(rest, *next).is_some_and(|(has, rest)| has && from(rest, after))
+        }
+        ('\\', Some((next, after))) => {
+            let literal = rest.split_first();
+            literal.is_some_and(|(literal, rest)| literal == next && from(rest, after))
+        }
+        (_, Some((next, after))) => first == next && from(rest, after),
+        (_, None) => false,
+    }
+}
+
+/// Whether the class, whose bracket is open, has the character, and what follows it.
+fn class(pattern: &[char], of: char) -> Option<(bool, &[char])> {
+    let (negated, mut rest) = match pattern.split_first()? {
+        ('^', rest) => (true, rest),
+        _ => (false, pattern),
+    };
+    let (mut has, mut is_first) = (false, true);
+    loop {
+        rest = match rest.split_first()? {
+            (']', rest) if !is_first => return Some((has != negated, rest)),
+            ('\\', rest) => rest,
+            _ => rest,
+        };
+        let (low, after) = rest.split_first()?;
+        let (high, after) = match after {
+            ['-', high, after @ ..] => (high, after),
+            _ => (low, after),
+        };
+        has |= (*low..=*high).contains(&of);
+        (rest, is_first) = (after, false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OURS: &str = include_str!("../../hack/kubernetes/containerd-2.toml");
+
+    #[test]
+    fn a_handler_is_judged_by_what_it_runs_and_by_what_its_patterns_match() {
+        let entry = |text: &str| match containerd(&[text.to_owned()]) {
+            ContainerdEntry::Handler(entry) => entry,
+            other => panic!("{other:?}"),
+        };
+        let program = Some(PathBuf::from("/usr/local/bin/agentbox"));
+        for ours in [
+            OURS,
+            include_str!("../../hack/kubernetes/containerd-1.toml"),
+        ] {
+            let entry = entry(ours);
+            assert!(entry.passes_annotations);
+            assert_eq!(entry.program, program);
+        }
+        let renamed = OURS.replace("[Aa]gent[Bb]ox", "x");
+        assert!(!entry(&renamed).passes_annotations);
+        let pods_alone = OURS.replace("container_annotations", "others");
+        assert!(!entry(&pods_alone).passes_annotations);
+        assert_eq!(entry(&OURS.replace("BinaryName", "Other")).program, None);
+    }
+
+    #[test]
+    fn imported_files_count_and_a_node_without_pods_needs_no_handler() {
+        let main = "version = 3\nimports = [\"/etc/containerd/conf.d/*.toml\", \"/etc/a.toml\", \"b.toml\", \"/x*/c.toml\"]\n";
+        assert_eq!(containerd(&[main.to_owned()]), ContainerdEntry::Absent);
+        let both = [main.to_owned(), OURS.to_owned()];
+        assert!(matches!(containerd(&both), ContainerdEntry::Handler(_)));
+        assert_eq!(
+            imports(main),
+            [
+                ImportedFiles::Directory("/etc/containerd/conf.d".into()),
+                ImportedFiles::One("/etc/a.toml".into())
+            ]
+        );
+        for plugin in [
+            "cri",
+            "io.containerd.grpc.v1.cri",
+            "io.containerd.cri.v1.runtime",
+        ] {
+            let disabled = format!("disabled_plugins = [\"{plugin}\"]\n");
+            assert_eq!(containerd(&[disabled]), ContainerdEntry::NoPods, "{plugin}");
+        }
+    }
+
+    #[test]
+    fn podmans_last_file_counts() {
+        let of = |path: &str| format!("[engine.runtimes]\nagentbox = [\"{path}\"]\n");
+        let other = "[engine]\nruntime = \"crun\"\n".to_owned();
+        assert_eq!(podman(&[]), Ok(None));
+        assert_eq!(podman(std::slice::from_ref(&other)), Ok(None));
+        let found = podman(&[of("/a"), of("/b"), other]);
+        assert_eq!(found, Ok(Some(vec!["/b".into()])));
+        assert!(podman(&["[".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn patterns_match_as_in_containerd() {
+        for pattern in [
+            "*",
+            "dev.agentbox.policy",
+            "dev.agentbox.*",
+            "*[Aa]gent[Bb]ox*",
+            "dev.agentbox.polic?",
+            "dev.agentbox.polic[a-z]",
+            "dev[^x]agentbox.policy",
+            "dev\\.agentbox*",
+        ] {
+            assert!(matches(pattern, ANNOTATION), "{pattern}");
+        }
+        for pattern in [
+            "",
+            "x",
+            "dev.agentbox",
+            "dev.agentbox.policy/*",
+            "*/*[Aa]gent[Bb]ox*",
+            "dev.agentbox.polic[^y]",
+            "dev.agentbox.polic[y",
+            "dev.agentbox.policy?",
+            "dev.agentbox.policy\\",
+        ] {
+            assert!(!matches(pattern, ANNOTATION), "{pattern}");
+        }
+        assert!(!matches("*", "a/b") && matches("*/*", "a/b"));
+    }
+}
