@@ -185,7 +185,7 @@ mod tests {
             assert!(entry.passes_annotations);
             assert_eq!(entry.program, program);
         }
-        let renamed = OURS.replace("[Aa]gent[Bb]ox", "x");
+        let renamed = OURS.replace("[Aa]gent[Bb]ox", "other");
         assert!(!entry(&renamed).passes_annotations);
         let pods_alone = OURS.replace("container_annotations", "others");
         assert!(!entry(&pods_alone).passes_annotations);
