@@ -131,7 +131,7 @@ const MAY_IMPORT: [(&str, &[&str]); 25] = [
     (
         "doctor",
         &[
-            "policy", "plan", "log", "cli", "sys", "install", "probe", "cgroup", "runtime", "wrap",
+            "policy", "plan", "log", "cli", "sys", "install", "probe", "runtime", "wrap",
         ],
     ),
     (

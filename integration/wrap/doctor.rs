@@ -184,10 +184,8 @@ fn where_wrap_ends_by_a_setting_it_says_so() {
     assert!(report["engines"].is_null(), "{report}");
     assert_eq!(person.wraps(&[], "true").code, 125);
 
-    let work = Scratch::new();
-    let config = work.file("config.toml", "default = \"nope\"\n");
     let mut command = Command::new(program());
-    command.args(["--config", &config, "doctor", "--json"]);
+    command.args(["--policy", "nope", "doctor", "--json"]);
     let finished = run_for(Duration::from_secs(60), &mut command);
     let report = json(&finished);
     assert_eq!(check(&report, "node-file")["state"], "ok", "{report}");
