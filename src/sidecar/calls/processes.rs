@@ -208,7 +208,7 @@ mod tests {
         let ends = ProcessEnds::new();
         let heard = Rc::clone(&told);
         ends.log_to(Rc::new(move |event| heard.borrow_mut().push(event)));
-        let (mut process, pidfd) = child("read x; exit 7");
+        let (mut process, pidfd) = child("exec sleep 600");
         ends.note_last(logged(&pidfd));
         assert_eq!(told.take(), [], "it lives");
         process.kill().unwrap();
