@@ -21,6 +21,7 @@ use crate::plan::{BindMount, FoundProtected, GuardedMount};
 use crate::policy::ProtectedName;
 use crate::probe;
 use crate::runtime::runs;
+use crate::runtime::state::persons::{self, Use};
 use crate::runtime::state::record::Record;
 
 /// How many lines are said of what was moved.
@@ -361,6 +362,8 @@ impl Quarantine {
     fn open(&mut self) -> rustix::io::Result<&OwnedFd> {
         let dir = self.dir.as_ref().ok_or(rustix::io::Errno::NOENT)?;
         if self.opened.is_none() {
+            // Where others may lead, each thing stays beside itself.
+            persons::check_way(dir, Use::Logs).map_err(|_| rustix::io::Errno::ACCESS)?;
             let made = fs::DirBuilder::new()
                 .mode(0o700)
                 .recursive(true)
