@@ -225,7 +225,7 @@ fn knob(path: &str) -> Finding {
 /// A path was refused with this errno: held only if its mount is read-only.
 fn on_read_only(path: &Path, errno: Errno) -> Finding {
     let name = path.display();
-    match is_read_only(path) {
+    match leads_to_read_only(path) {
         Ok(true) => REFUSED.finding(&format!("{name}, on a read-only mount"), errno),
         Ok(false) => Finding::not_held(format!("{name} is on a mount that is written ({errno})")),
         Err(error) => SHOWN_NOTHING.finding(&name.to_string(), error),
@@ -238,9 +238,14 @@ fn is_writable(path: &Path) -> Result<(), Errno> {
     rustix::fs::open(path, flags, Mode::empty()).map(drop)
 }
 
-/// Whether the mount at a path is read-only.
+/// Whether the mount is read-only to which a path leads: /proc/self/exe is a link to the program's.
+fn leads_to_read_only(path: &Path) -> Result<bool, Errno> {
+    let mount = rustix::fs::statvfs(path)?;
+    Ok(mount.f_flag.contains(StatVfsMountFlags::RDONLY))
+}
+
+/// Whether the mount at a path is read-only. A link can have one of its own.
 fn is_read_only(path: &Path) -> Result<bool, Errno> {
-    // A link is read-only itself.
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mount = rustix::fs::fstatvfs(rustix::fs::open(path, flags, Mode::empty())?)?;
     Ok(mount.f_flag.contains(StatVfsMountFlags::RDONLY))
@@ -329,7 +334,7 @@ fn own_file() -> Finding {
     match is_writable(exe) {
         Ok(()) => Finding::not_held("it was opened for writing"),
         // On a writable mount it is refused only while the program runs.
-        Err(errno) => match is_read_only(exe) {
+        Err(errno) => match leads_to_read_only(exe) {
             Err(error) => Finding::not_tried(format!("/proc/self/exe: {error}")),
             Ok(_) => on_read_only(exe, errno),
         },
