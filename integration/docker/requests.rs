@@ -139,7 +139,11 @@ fn clients_of_plain_http_reach_what_rules_for_requests_name_and_nothing_else() {
         "{got}"
     );
     let log = agent.counted("https://api.example.test/gone", 1);
-    assert!(!log.contains("s3kr1t"), "{log}");
+    // The command lines of `exec` are logged as they are.
+    let mut of_network = log
+        .lines()
+        .filter(|line| !line.contains("\"wall\":\"life\""));
+    assert!(!of_network.any(|line| line.contains("s3kr1t")), "{log}");
     // The network's own answer, where a certificate is anybody's.
     let urllib = "import urllib.request, urllib.error\n\
                   print(urllib.request.urlopen('http://api.example.test/repos/acme/urllib').read().decode())\n\
