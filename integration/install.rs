@@ -335,12 +335,20 @@ fn u_b6_it_is_not_taken_away_from_under_containers() {
 fn a_sandbox_of_an_ordinary_user_stops_it_too() {
     let root = Root::new("rootless");
     root.install(&[]).ok();
-    for index in [
-        "run/user/1000/agentbox/index",
-        "dev/shm/agentbox-1000/index",
+    let uid = rustix::process::geteuid().as_raw();
+    // What another user has made under such a name holds nothing up.
+    for name in ["agentbox-x", "agentbox-12345"] {
+        let dir = format!("dev/shm/{name}/index/0123456789abcdef-other");
+        fs::create_dir_all(root.0.join(dir)).unwrap();
+    }
+    for own in [
+        format!("run/user/{uid}/agentbox"),
+        format!("dev/shm/agentbox-{uid}"),
     ] {
-        let dir = root.0.join(index).join("0123456789abcdef-mine");
+        let own = root.0.join(own);
+        let dir = own.join("index/0123456789abcdef-mine");
         fs::create_dir_all(&dir).unwrap();
+        fs::set_permissions(&own, fs::Permissions::from_mode(0o700)).unwrap();
         let said = root.install(&["--uninstall"]).failed();
         assert!(
             said.contains("1 sandboxes") && said.contains("mine"),

@@ -254,7 +254,7 @@ fn list_show_and_presets_say_what_there_is() {
         .collect();
     assert_eq!(
         names,
-        ["strict", "standard", "permissive", "broken", "team"]
+        ["strict", "standard", "ci", "permissive", "broken", "team"]
     );
     assert!(
         list.contains("policy file team.toml") && list.contains("the team's"),

@@ -17,7 +17,7 @@ set -eu
 options=$1 root=$2 bundle=$3 id=$4 config=$5 binary=$6
 call() { "$binary" --root "$root" --config "$config" --log "$bundle/log" "$@"; }
 mkdir -p /var/lib/agentbox
-[ -z "$options" ] || mount -t tmpfs -o "$options" none /var/lib/agentbox
+[ -z "$options" ] || mount -t tmpfs -o "$options,mode=711" none /var/lib/agentbox
 fill() { head -c 16M /dev/zero >/var/lib/agentbox/fill 2>/dev/null || true; }
 "#;
 
