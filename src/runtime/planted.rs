@@ -310,15 +310,8 @@ impl Quarantine {
         if moved.is_ok() {
             return Ok(self.dir.clone().unwrap_or_default().join(aside));
         }
-        let move_beside = || {
-            renameat_with(
-                parent,
-                name,
-                parent,
-                beside.as_str(),
-                RenameFlags::NOREPLACE,
-            )
-        };
+        let beside = beside.as_str();
+        let move_beside = || renameat_with(parent, name, parent, beside, RenameFlags::NOREPLACE);
         if move_beside().is_err() {
             // The workload may have taken the right to write its directory.
             let file = fs::File::from(parent.try_clone()?);
