@@ -28,7 +28,7 @@ pub use own::{
     PolicyPresets, PolicyShow, PolicyVerb, Receipt, ReceiptVerb, Suggest, TextFormat, Trust,
     Verify, VerifyReceipt, Walls, Wrap,
 };
-pub use setup::{Doctor, Install, Uninstall};
+pub use setup::{Doctor, Install, SystemOptions, Uninstall};
 pub use update::Update;
 
 /// An OCI runtime with a sandbox for AI agents.

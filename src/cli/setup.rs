@@ -12,30 +12,35 @@ pub struct Doctor {
     pub json: bool,
 }
 
-/// `install`
+/// What changes, and whether it does.
 #[derive(Debug, Args)]
-pub struct Install {
+pub struct SystemOptions {
     /// Print the changes as a diff, and make none
     #[arg(long)]
     pub dry_run: bool,
-    /// Directory for bin/agentbox [default: where a package put it, else /usr/local]
-    #[arg(long, value_name = "DIR")]
-    pub prefix: Option<PathBuf>,
     /// Directory that stands for `/`, for packages and tests
     #[arg(long, value_name = "DIR")]
     pub destdir: Option<PathBuf>,
 }
 
+/// `install`
+#[derive(Debug, Args)]
+pub struct Install {
+    /// The system
+    #[command(flatten)]
+    pub system: SystemOptions,
+    /// Directory for bin/agentbox [default: where a package put it, else /usr/local]
+    #[arg(long, value_name = "DIR")]
+    pub prefix: Option<PathBuf>,
+}
+
 /// `uninstall`
 #[derive(Debug, Args)]
 pub struct Uninstall {
-    /// Print the changes as a diff, and make none
-    #[arg(long)]
-    pub dry_run: bool,
+    /// The system
+    #[command(flatten)]
+    pub system: SystemOptions,
     /// Uninstall even while sandboxes run
     #[arg(long)]
     pub force: bool,
-    /// Directory that stands for `/`, for packages and tests
-    #[arg(long, value_name = "DIR")]
-    pub destdir: Option<PathBuf>,
 }

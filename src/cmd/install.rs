@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use super::out;
-use crate::cli::{Install, Uninstall};
+use crate::cli::{Install, SystemOptions, Uninstall};
 use crate::install::{self, InstallError, InstallPlan, RunningSandboxes, TargetSystem};
 use crate::log;
 use crate::policy::escape;
@@ -20,29 +20,25 @@ enum RunDepth {
     Real,
 }
 
+/// The system to change, by a caller who may.
+fn begin(verb: &'static str, options: &SystemOptions) -> Result<(TargetSystem, RunDepth)> {
+    let system = TargetSystem::of(options.destdir.as_deref())?;
+    if options.dry_run {
+        return Ok((system, RunDepth::DryRun));
+    }
+    system.require_root(verb)?;
+    Ok((system, RunDepth::Real))
+}
+
 /// Installs this program, and registers it.
 pub fn install(args: &Install) -> Result<ExitCode> {
-    let system = TargetSystem::of(args.destdir.as_deref())?;
-    let depth = match args.dry_run {
-        true => RunDepth::DryRun,
-        false => RunDepth::Real,
-    };
-    if depth == RunDepth::Real {
-        system.require_root("install")?;
-    }
+    let (system, depth) = begin("install", &args.system)?;
     follow(&install::plan(&system, args.prefix.as_deref())?, depth)
 }
 
 /// Takes away what [`install`] has added.
 pub fn uninstall(args: &Uninstall) -> Result<ExitCode> {
-    let system = TargetSystem::of(args.destdir.as_deref())?;
-    let depth = match args.dry_run {
-        true => RunDepth::DryRun,
-        false => RunDepth::Real,
-    };
-    if depth == RunDepth::Real {
-        system.require_root("uninstall")?;
-    }
+    let (system, depth) = begin("uninstall", &args.system)?;
     let running = match args.force {
         true => RunningSandboxes::Ignore,
         false => RunningSandboxes::Refuse,

@@ -13,8 +13,6 @@ use crate::runtime::input::bundle::{open_regular, read_open};
 use crate::runtime::unprivileged;
 use crate::sys::program;
 
-const CONTAINERD: &str = "/etc/containerd/config.toml";
-
 /// podman's files, lowest priority first (containers.conf(5)).
 const PODMAN: [&str; 2] = [
     "/usr/share/containers/containers.conf",
@@ -104,8 +102,9 @@ pub fn read() -> Vec<EngineFacts> {
 /// Nothing where containerd has no configuration, or serves no pods.
 fn containerd() -> Option<EngineFacts> {
     // `install` decides whether root's programs should obey the file.
-    let texts = install::containerd_handler()?.map_err(|error| log::chain(&error));
-    let texts = texts.and_then(|_| containerd_texts().map_err(|error| log::chain(&error)));
+    let main = install::containerd_config().transpose()?;
+    let main = main.map_err(|error| log::chain(&error));
+    let texts = main.and_then(|main| containerd_texts(main).map_err(|error| log::chain(&error)));
     let entry = match texts {
         Ok(texts) => registered::containerd(&texts),
         Err(why) => return Some(EngineFacts::Containerd(Err(why))),
@@ -121,8 +120,8 @@ fn containerd() -> Option<EngineFacts> {
     }
 }
 
-fn containerd_texts() -> Result<Vec<String>, RuntimeError> {
-    let main = text(Path::new(CONTAINERD))?.unwrap_or_default();
+/// The main file and what it imports.
+fn containerd_texts(main: String) -> Result<Vec<String>, RuntimeError> {
     let mut files = Vec::new();
     for imported in registered::imports(&main) {
         match imported {

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
+use crate::install;
+
 /// The annotation that has to reach the runtime.
 const ANNOTATION: &str = "dev.agentbox.policy";
 
@@ -31,28 +33,15 @@ pub enum ContainerdEntry {
 pub fn containerd(texts: &[String]) -> ContainerdEntry {
     let tables = texts.iter().filter_map(|text| text.parse::<Table>().ok());
     let tables: Vec<Table> = tables.collect();
-    if tables.iter().any(has_no_pods) {
+    if tables.iter().any(install::has_no_pods) {
         return ContainerdEntry::NoPods;
     }
     let handler = tables.iter().rev().find_map(handler);
     handler.map_or(ContainerdEntry::Absent, ContainerdEntry::Handler)
 }
 
-fn has_no_pods(table: &Table) -> bool {
-    let disabled = table.get("disabled_plugins").and_then(Value::as_array);
-    let mut names = disabled.into_iter().flatten().filter_map(Value::as_str);
-    names.any(|name| {
-        name == "cri" || name.ends_with(".cri") || name.starts_with("io.containerd.cri.")
-    })
-}
-
 fn handler(table: &Table) -> Option<HandlerEntry> {
-    let plugins = table.get("plugins")?.as_table()?.values();
-    let of = |plugin: &Value| {
-        let runtimes = plugin.get("containerd")?.get("runtimes")?;
-        runtimes.get("agentbox").cloned()
-    };
-    let handler = plugins.filter_map(of).next()?;
+    let handler = install::handler(table)?;
     let program = handler.get("options").and_then(|o| o.get("BinaryName"));
     let program = program.and_then(Value::as_str);
     let passes = |key: &str| {
@@ -190,6 +179,11 @@ mod tests {
         let pods_alone = OURS.replace("container_annotations", "others");
         assert!(!entry(&pods_alone).passes_annotations);
         assert_eq!(entry(&OURS.replace("BinaryName", "Other")).program, None);
+        let by_hand = "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.agentbox]\n  pod_annotations = [\"x\"]\n";
+        assert!(!entry(by_hand).passes_annotations);
+        for none in ["version = 2\n", "version = ["] {
+            assert_eq!(containerd(&[none.to_owned()]), ContainerdEntry::Absent);
+        }
     }
 
     #[test]

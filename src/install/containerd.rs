@@ -62,7 +62,7 @@ pub fn register(text: &str, binary: &Path) -> Registration {
             ));
         }
     };
-    if is_disabled(&table) {
+    if has_no_pods(&table) {
         return no("its CRI plugin is disabled");
     }
     let version = table
@@ -131,53 +131,42 @@ fn unpaired(line: &str) -> String {
     )
 }
 
-fn is_disabled(table: &Table) -> bool {
+/// Whether a containerd with this file serves no pods: its CRI plugin is disabled.
+pub fn has_no_pods(table: &Table) -> bool {
     let disabled = table.get("disabled_plugins").and_then(Value::as_array);
-    let names = disabled.into_iter().flatten().filter_map(Value::as_str);
-    names.into_iter().any(|name| {
+    let mut names = disabled.into_iter().flatten().filter_map(Value::as_str);
+    names.any(|name| {
         name == "cri" || name.ends_with(".cri") || name.starts_with("io.containerd.cri.")
     })
 }
 
-/// Each CRI plugin's handlers, whatever the version calls it.
-fn runtimes(table: &Table) -> impl Iterator<Item = &Table> {
+/// What each CRI plugin says of containerd, whatever the version calls it.
+fn sections(table: &Table) -> impl Iterator<Item = &Value> {
     let plugins = table.get("plugins").and_then(Value::as_table);
     let plugins = plugins.into_iter().flat_map(|plugins| plugins.values());
-    plugins.filter_map(|plugin| plugin.get("containerd")?.get("runtimes")?.as_table())
+    plugins.filter_map(|plugin| plugin.get("containerd"))
+}
+
+/// The handlers of each.
+fn runtimes(table: &Table) -> impl Iterator<Item = &Table> {
+    sections(table).filter_map(|section| section.get("runtimes")?.as_table())
+}
+
+/// The handler `agentbox`.
+pub fn handler(table: &Table) -> Option<&Value> {
+    runtimes(table).find_map(|handlers| handlers.get(HANDLERS[0]))
+}
+
+/// Whether a handler of ours runs the pods that name none. A file that is not TOML starts no containerd.
+pub fn is_default(text: &str) -> bool {
+    let table: Table = text.parse().unwrap_or_default();
+    let mut defaults =
+        sections(&table).filter_map(|section| section.get("default_runtime_name")?.as_str());
+    defaults.any(|name| HANDLERS.contains(&name))
 }
 
 fn has_handler(table: &Table, name: &str) -> bool {
     runtimes(table).any(|handlers| handlers.contains_key(name))
-}
-
-/// What a containerd knows of the handler `agentbox`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HandlerState {
-    /// There is none.
-    Absent,
-    /// A pod's annotations reach it.
-    PassesAnnotations,
-    /// They do not: it has no patterns for them.
-    DropsAnnotations,
-}
-
-/// Likewise, by a file of its configuration. One that is not TOML has no handler.
-pub fn handler_state(text: &str) -> HandlerState {
-    let table: Table = text.parse().unwrap_or_default();
-    let handler = runtimes(&table).find_map(|handlers| handlers.get(HANDLERS[0]));
-    let Some(handler) = handler else {
-        return HandlerState::Absent;
-    };
-    let passes = ["pod_annotations", "container_annotations"]
-        .iter()
-        .all(|key| {
-            let patterns = handler.get(key).and_then(Value::as_array);
-            patterns.is_some_and(|patterns| !patterns.is_empty())
-        });
-    match passes {
-        true => HandlerState::PassesAnnotations,
-        false => HandlerState::DropsAnnotations,
-    }
 }
 
 /// Who manages the node's cgroups: kubelet and runtime must agree.

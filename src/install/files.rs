@@ -13,7 +13,7 @@ const MOST_BYTES: u64 = 1 << 20;
 
 /// A file as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileState {
+pub struct TextFile {
     /// Its content.
     pub text: String,
     /// Its permission bits.
@@ -26,7 +26,7 @@ pub struct FileState {
 ///
 /// # Errors
 /// It is a link, not a file, not text, or others than root (or the caller) may write it or lead to it.
-pub fn read(path: &Path) -> Result<Option<FileState>, InstallError> {
+pub fn read(path: &Path) -> Result<Option<TextFile>, InstallError> {
     check_way(path)?;
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
@@ -67,7 +67,7 @@ pub fn read(path: &Path) -> Result<Option<FileState>, InstallError> {
     }
     let text = String::from_utf8(bytes)
         .map_err(|_| InstallError::file(path, "is not UTF-8: correct it first"))?;
-    Ok(Some(FileState {
+    Ok(Some(TextFile {
         text,
         mode,
         owner: (found.uid(), found.gid()),

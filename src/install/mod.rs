@@ -25,12 +25,12 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
-pub use containerd::HandlerState;
+pub use containerd::{handler, has_no_pods};
 pub use plan::plan;
 pub use removal::{RunningSandboxes, removal};
 pub use step::{InstallPlan, InstallStep};
 
-use files::FileState;
+use files::TextFile;
 
 const DAEMON_JSON: &str = "/etc/docker/daemon.json";
 const CONTAINERD: &str = "/etc/containerd/config.toml";
@@ -156,7 +156,7 @@ impl TargetSystem {
         self.real(path).exists()
     }
 
-    fn read(&self, path: &str) -> Result<Option<FileState>, InstallError> {
+    fn read(&self, path: &str) -> Result<Option<TextFile>, InstallError> {
         files::read(&self.real(path))
     }
 
@@ -165,23 +165,18 @@ impl TargetSystem {
     }
 }
 
-/// What this node's containerd knows of the handler; nothing where it has no configuration.
+/// The text of this node's main file of containerd; nothing where there is none.
 ///
 /// # Errors
-/// The file cannot be read, or is not one that root's programs should obey.
-pub fn containerd_handler() -> Option<Result<HandlerState, InstallError>> {
-    let read = |path: &Path| files::read(path).transpose();
-    let main = match read(Path::new(CONTAINERD))? {
-        Ok(main) => main.text,
-        Err(error) => return Some(Err(error)),
+/// It, or our drop-in file beside it, cannot be read, or is not one that root's programs should obey.
+pub fn containerd_config() -> Result<Option<String>, InstallError> {
+    let Some(main) = files::read(Path::new(CONTAINERD))? else {
+        return Ok(None);
     };
-    let drop_in = containerd::drop_in(&main).and_then(|path| read(&path));
-    let state = match (containerd::handler_state(&main), drop_in) {
-        (HandlerState::Absent, Some(Ok(file))) => containerd::handler_state(&file.text),
-        (HandlerState::Absent, Some(Err(error))) => return Some(Err(error)),
-        (state, _) => state,
-    };
-    Some(Ok(state))
+    if let Some(path) = containerd::drop_in(&main.text) {
+        files::read(&path)?;
+    }
+    Ok(Some(main.text))
 }
 
 /// The path of a file's backup.

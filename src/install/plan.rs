@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::containerd::Registration;
 use super::docker::EntryState;
-use super::files::FileState;
+use super::files::TextFile;
 use super::record::{InstallRecord, RecordKind};
 use super::step::{InstallPlan, Judge, NewText, SystemCommand};
 use super::{
@@ -84,7 +84,7 @@ impl Installation<'_> {
         self.binary.display().to_string()
     }
 
-    fn write(&mut self, words: String, path: &str, before: Option<FileState>, text: String) {
+    fn write(&mut self, words: String, path: &str, before: Option<TextFile>, text: String) {
         self.write_judged(words, path, before, (text, Judge::None));
     }
 
@@ -92,7 +92,7 @@ impl Installation<'_> {
         &mut self,
         words: String,
         path: &str,
-        before: Option<FileState>,
+        before: Option<TextFile>,
         (text, judged_by): (String, Judge),
     ) {
         let change = NewText {
@@ -107,7 +107,7 @@ impl Installation<'_> {
     }
 
     /// The text of before, beside the file. One that is there is from before the first installation.
-    fn back_up(&mut self, path: &str, before: &FileState) -> Result<(), InstallError> {
+    fn back_up(&mut self, path: &str, before: &TextFile) -> Result<(), InstallError> {
         let beside = backup(path);
         if self.system.read(&beside)?.is_none() {
             let change = NewText {

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use toml::{Table, Value};
+
 /// The whole file.
 pub fn text(binary: &Path) -> String {
     format!(
@@ -13,4 +15,11 @@ pub fn text(binary: &Path) -> String {
          agentbox = [\"{}\"]\n",
         binary.display()
     )
+}
+
+/// Whether the runtime runs the containers that name none, by a file of podman's. One that is not TOML starts no podman.
+pub fn is_default(text: &str) -> bool {
+    let table: Table = text.parse().unwrap_or_default();
+    let runtime = table.get("engine").and_then(|engine| engine.get("runtime"));
+    runtime.and_then(Value::as_str) == Some("agentbox")
 }

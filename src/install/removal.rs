@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use super::containerd::{self, Registration};
 use super::docker::EntryState;
-use super::files::{self, FileState};
+use super::files::{self, TextFile};
 use super::plan::reload_docker;
 use super::record::{InstallRecord, RecordKind};
 use super::step::{InstallPlan, Judge, NewText, SystemCommand};
 use super::{
     APPARMOR, CONFIG, CONFIG_DIGEST, CONTAINERD, DAEMON_JSON, InstallError, RECORD, TargetSystem,
-    backup, docker, own,
+    backup, docker, own, podman,
 };
 use crate::policy::{bounded, escape};
 
@@ -114,26 +114,26 @@ fn refuse_defaults(system: &TargetSystem) -> Result<(), InstallError> {
         let why = "has agentbox as its default-runtime: change that first, and restart Docker";
         return Err(InstallError::file(Path::new(DAEMON_JSON), why));
     }
-    for (path, key) in [
-        (CONTAINERD, "default_runtime_name"),
-        ("/etc/containers/containers.conf", "runtime"),
+    for (path, key, is_default) in [
+        (
+            CONTAINERD,
+            "default_runtime_name",
+            containerd::is_default as fn(&str) -> bool,
+        ),
+        (
+            "/etc/containers/containers.conf",
+            "runtime",
+            podman::is_default,
+        ),
     ] {
         // Only a look: what cannot be taken is told where it is to be changed.
         let text = fs::read_to_string(system.real(path)).unwrap_or_default();
-        if text.lines().any(|line| is_set(line, key)) {
+        if is_default(&text) {
             let why = format!("sets {key} to agentbox: change that first, and restart the engine");
             return Err(InstallError::file(Path::new(path), why));
         }
     }
     Ok(())
-}
-
-/// Whether a line of TOML sets a key to the runtime, or to that which requires `strict`.
-fn is_set(line: &str, key: &str) -> bool {
-    let (name, value) = line.split_once('=').unwrap_or((line, ""));
-    let value = value.split('#').next().unwrap_or_default().trim();
-    let value = value.trim_matches(['"', '\'']);
-    name.trim() == key && ["agentbox", "agentbox-strict"].contains(&value)
 }
 
 struct Removal<'a> {
@@ -151,7 +151,7 @@ impl Removal<'_> {
             .collect()
     }
 
-    fn write(&mut self, words: String, path: &str, before: FileState, text: String) {
+    fn write(&mut self, words: String, path: &str, before: TextFile, text: String) {
         let change = NewText {
             system: self.system,
             path,

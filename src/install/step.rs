@@ -6,7 +6,7 @@ use std::process::Command;
 
 use similar::TextDiff;
 
-use super::files::{self, FileState, NewContent};
+use super::files::{self, NewContent, TextFile};
 use super::{InstallError, TargetSystem};
 use crate::policy::bounded;
 use crate::sys::program;
@@ -49,7 +49,7 @@ struct TextChange {
     path: PathBuf,
     /// The path in the system that is changed.
     shown: String,
-    before: Option<FileState>,
+    before: Option<TextFile>,
     after: Option<String>,
     mode: u32,
     judged_by: Judge,
@@ -127,7 +127,7 @@ pub(super) struct NewText<'a> {
     pub system: &'a TargetSystem,
     /// In that system.
     pub path: &'a str,
-    pub before: Option<FileState>,
+    pub before: Option<TextFile>,
     pub text: String,
     /// Of a new one; one that is there keeps its own.
     pub mode: u32,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::containerd::{self, Registration};
 use super::docker::{self, EntryState};
-use super::own;
+use super::{own, podman};
 
 const BINARY: &str = "/usr/local/bin/agentbox";
 
@@ -189,14 +189,24 @@ fn containerd_2_gets_a_drop_in_and_containerd_1_never() {
 }
 
 #[test]
-fn a_handler_without_patterns_drops_annotations() {
-    use containerd::HandlerState::{Absent, DropsAnnotations, PassesAnnotations};
-    let state = containerd::handler_state;
-    assert_eq!(state("version = 2\n"), Absent);
-    assert_eq!(state(&main_text("version = 2\n")), PassesAnnotations);
-    let by_hand = "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.agentbox]\n  pod_annotations = [\"x\"]\n";
-    assert_eq!(state(by_hand), DropsAnnotations);
-    assert_eq!(state("version = ["), Absent);
+fn a_default_of_an_engine_is_found_however_it_is_written() {
+    for text in [
+        "[plugins.\"io.containerd.grpc.v1.cri\".containerd]\ndefault_runtime_name = \"agentbox\" # ours\n",
+        "plugins.\"io.containerd.cri.v1.runtime\".containerd.default_runtime_name = 'agentbox-strict'\n",
+        "[plugins.x]\ncontainerd = { default_runtime_name = \"agentbox\" }\n",
+    ] {
+        assert!(containerd::is_default(text), "{text}");
+        assert!(!containerd::is_default(&text.replace("agentbox", "runc")));
+    }
+    for text in [
+        "[engine]\nruntime=\"agentbox\"\n",
+        "engine.runtime = 'agentbox'",
+    ] {
+        assert!(podman::is_default(text), "{text}");
+    }
+    assert!(!podman::is_default(
+        "[engine]\nruntime = \"crun\" # agentbox\n[x]\nruntime = \"agentbox\"\n"
+    ));
 }
 
 #[test]
