@@ -28,18 +28,15 @@ const MOST_COUNTED: usize = 4096;
 /// it.
 pub fn prune(record: &Record) {
     let Some(base) = base() else { return };
-    // Another user could lead the removal to directories of the caller's.
-    if let Err(error) = persons::check(&base, Use::Logs) {
-        log::warn!("remove no old runs: {}", crate::log::chain(&error));
-        return;
-    }
     let settings = node_files::log(&record.call.config).unwrap_or_default();
     let nanoseconds = chrono::Utc::now().timestamp_subsec_nanos();
     let sizes = match nanoseconds.is_multiple_of(COUNTED_EVERY) {
         true => Sizes::Count,
         false => Sizes::Ignore,
     };
-    if let Err(error) = prune_in(&base, settings, sizes) {
+    // Another user could lead the removal to directories of the caller's. Most deletions remove no run, and do not ask.
+    let check = || persons::check(&base, Use::Logs).map_err(io::Error::other);
+    if let Err(error) = prune_in(&base, settings, sizes, check) {
         log::warn!("remove old runs from {base:?}: {error}");
     }
 }
@@ -51,7 +48,12 @@ enum Sizes {
     Ignore,
 }
 
-fn prune_in(base: &Path, settings: NodeLog, sizes: Sizes) -> io::Result<()> {
+fn prune_in(
+    base: &Path,
+    settings: NodeLog,
+    sizes: Sizes,
+    check: impl FnOnce() -> io::Result<()>,
+) -> io::Result<()> {
     let links = match fs::metadata(base) {
         Ok(metadata) => metadata.nlink(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -78,6 +80,7 @@ fn prune_in(base: &Path, settings: NodeLog, sizes: Sizes) -> io::Result<()> {
     if old.is_empty() {
         return Ok(());
     }
+    check()?;
     let there = there();
     let mut removed = 0;
     let mut first = Ok(());
@@ -161,11 +164,19 @@ mod tests {
         }
         let left = || fs::read_dir(&base.0).unwrap().count();
         for expected in [136, 72, 20, 20] {
-            prune_in(&base.0, settings(20), Sizes::Ignore).unwrap();
+            prune_in(&base.0, settings(20), Sizes::Ignore, || Ok(())).unwrap();
             assert_eq!(left(), expected);
         }
         assert!(run(199).exists() && run(180).exists() && !run(179).exists());
-        assert!(prune_in(&base.0.join("absent"), settings(20), Sizes::Count).is_ok());
+        assert!(
+            prune_in(
+                &base.0.join("absent"),
+                settings(20),
+                Sizes::Count,
+                || Ok(())
+            )
+            .is_ok()
+        );
     }
 
     #[test]
@@ -178,10 +189,10 @@ mod tests {
             fs::write(run(n).join("node.jsonl"), [b'x'; 20 << 10]).unwrap();
         }
         let left = || fs::read_dir(&base.0).unwrap().count();
-        prune_in(&base.0, settings(200), Sizes::Ignore).unwrap();
+        prune_in(&base.0, settings(200), Sizes::Ignore, || Ok(())).unwrap();
         assert_eq!(left(), 200);
         for expected in [136, 72, 51, 51] {
-            prune_in(&base.0, settings(200), Sizes::Count).unwrap();
+            prune_in(&base.0, settings(200), Sizes::Count, || Ok(())).unwrap();
             assert_eq!(left(), expected);
         }
     }
@@ -198,7 +209,7 @@ mod tests {
         for stray in ["zzz", "0", "notes.txt"] {
             fs::write(base.0.join(stray), "").unwrap();
         }
-        let error = prune_in(&base.0, settings(5), Sizes::Ignore).unwrap_err();
+        let error = prune_in(&base.0, settings(5), Sizes::Ignore, || Ok(())).unwrap_err();
         assert!(error.to_string().contains("-c0"), "{error}");
         let there: Vec<bool> = (0..10).map(|n| run(n).exists()).collect();
         assert_eq!(

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ring::rand::SystemRandom;
 
@@ -41,9 +41,6 @@ pub fn key_path() -> Result<PathBuf, RuntimeError> {
 /// The key that signs; `None` if there is none.
 pub fn key() -> Result<Option<SigningKey>, RuntimeError> {
     let path = key_path()?;
-    if let Some(above) = path.parent() {
-        persons::check_way(above, Use::Logs)?;
-    }
     let refuse = |why: String| RuntimeError::Input {
         path: path.clone(),
         why,
@@ -57,6 +54,7 @@ pub fn key() -> Result<Option<SigningKey>, RuntimeError> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(RuntimeError::io(format!("open {path:?}"))(error)),
     };
+    check_way(&path)?;
     let stat = file
         .metadata()
         .map_err(RuntimeError::io(format!("look at {path:?}")))?;
@@ -76,12 +74,19 @@ pub fn key() -> Result<Option<SigningKey>, RuntimeError> {
     Ok(Some(key))
 }
 
+/// Refuses a key that other users could replace.
+fn check_way(path: &Path) -> Result<(), RuntimeError> {
+    let above = path.parent().unwrap_or(path);
+    Ok(persons::check_way(above, Use::Logs)?)
+}
+
 /// Makes the key if there is none. The file appears complete or not at all, and never replaces another.
 pub fn make_key() -> Result<SigningKey, RuntimeError> {
     if let Some(key) = key()? {
         return Ok(key);
     }
     let path = key_path()?;
+    check_way(&path)?;
     let io = |step: &str| RuntimeError::io(format!("{step} {path:?}"));
     if let Some(above) = path.parent() {
         // As for the runs: other users may not look in, but can reach their own directories below.
