@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::facts::FileSystem;
 use super::keys::Keys;
-use super::settings::Settings;
+use super::settings::FilesByContent;
 use crate::policy::Filesystem;
 
 /// The parsed list.
@@ -31,7 +31,7 @@ pub struct NeverList {
     pub keys: Keys,
     /// Files that are judged by what is in them.
     #[serde(default)]
-    pub settings: Settings,
+    pub settings: FilesByContent,
 }
 
 /// A path of the node that no container gets, with everything below it.

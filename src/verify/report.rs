@@ -52,7 +52,7 @@ pub enum ProbeVerdict {
 
 /// One probe by one process.
 #[derive(Debug, Serialize)]
-pub struct Entry {
+pub struct ProbeOutcome {
     /// The probe.
     pub id: &'static str,
     /// Its wall.
@@ -84,7 +84,7 @@ pub struct VerifyReport {
     /// Whether a policy promised walls.
     promised: bool,
     result: ProbeVerdict,
-    probes: Vec<Entry>,
+    probes: Vec<ProbeOutcome>,
 }
 
 impl VerifyReport {
@@ -120,7 +120,7 @@ impl VerifyReport {
             (true, Outcome::NotHeld) => ProbeVerdict::NotHeld,
             (true, Outcome::NotTried) => ProbeVerdict::NotTried,
         };
-        self.probes.push(Entry {
+        self.probes.push(ProbeOutcome {
             id: probe.id,
             wall: probe.wall,
             threats: probe.threats,
@@ -205,7 +205,7 @@ impl VerifyReport {
 
     /// `network       held         6 attacks, by the first process and by exec`
     fn wall(&self, wall: ProbedWall) -> String {
-        let entries: Vec<&Entry> = self.probes.iter().filter(|e| e.wall == wall).collect();
+        let entries: Vec<&ProbeOutcome> = self.probes.iter().filter(|e| e.wall == wall).collect();
         let count = |verdict| entries.iter().filter(|e| e.verdict == verdict).count();
         let name = wall.name();
         if !self.promised {
@@ -247,12 +247,12 @@ impl VerifyReport {
 
     /// A paragraph for each probe that found a fault, by any process.
     fn not_held(&self) -> String {
-        let mut by_probe: BTreeMap<(ProbedWall, &str, &str), Vec<&Entry>> = BTreeMap::new();
+        let mut by_probe: BTreeMap<(ProbedWall, &str, &str), Vec<&ProbeOutcome>> = BTreeMap::new();
         for entry in self.of(ProbeVerdict::NotHeld) {
             let key = (entry.wall, entry.id, entry.found.saw.as_str());
             by_probe.entry(key).or_default().push(entry);
         }
-        let paragraph = |entries: &Vec<&Entry>| {
+        let paragraph = |entries: &Vec<&ProbeOutcome>| {
             let entry = entries[0];
             let by: Vec<&str> = entries.iter().map(|e| e.by.name()).collect();
             format!(
@@ -272,12 +272,12 @@ impl VerifyReport {
 
     /// A paragraph for each reason why attempts could not be made: one reason may apply to all.
     fn not_tried(&self) -> String {
-        let mut by_reason: BTreeMap<(ProbeRunner, &str), Vec<&Entry>> = BTreeMap::new();
+        let mut by_reason: BTreeMap<(ProbeRunner, &str), Vec<&ProbeOutcome>> = BTreeMap::new();
         for entry in self.of(ProbeVerdict::NotTried) {
             let key = (entry.by, entry.found.saw.as_str());
             by_reason.entry(key).or_default().push(entry);
         }
-        let paragraph = |((by, saw), entries): (&(ProbeRunner, &str), &Vec<&Entry>)| {
+        let paragraph = |((by, saw), entries): (&(ProbeRunner, &str), &Vec<&ProbeOutcome>)| {
             let ids: Vec<&str> = entries.iter().map(|entry| entry.id).collect();
             format!(
                 "\ncould not be tried by {}: {}\n  because:   {}\n",
@@ -289,7 +289,7 @@ impl VerifyReport {
         by_reason.iter().map(paragraph).collect()
     }
 
-    fn of(&self, verdict: ProbeVerdict) -> impl Iterator<Item = &Entry> {
+    fn of(&self, verdict: ProbeVerdict) -> impl Iterator<Item = &ProbeOutcome> {
         self.probes.iter().filter(move |e| e.verdict == verdict)
     }
 }

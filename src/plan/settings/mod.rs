@@ -12,7 +12,7 @@ use super::never::ends_with;
 /// Which files, and what is known of their lines: `[settings]` of `policies/never.toml`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Settings {
+pub struct FilesByContent {
     secret: Vec<String>,
     marks: Vec<String>,
     #[serde(default)]
@@ -28,7 +28,7 @@ struct KnownSettings {
     keys: Vec<String>,
 }
 
-impl Settings {
+impl FilesByContent {
     /// Whether a file of this name is judged by what is in it.
     pub fn is_one(&self, path: &Path) -> bool {
         self.known(path).is_some()
@@ -78,7 +78,7 @@ enum Content {
 /// What the lines of one file are judged by.
 #[derive(Clone, Copy)]
 struct Judge<'a> {
-    all: &'a Settings,
+    all: &'a FilesByContent,
     known: &'a KnownSettings,
 }
 

@@ -35,7 +35,7 @@ pub use places::{PROJECT_FILE, refuse_written};
 use self::file::PathBase;
 use self::seal::Seal;
 pub use self::sealed_file::{SealedFile, SealedFileKind, is_closed};
-use self::trust::{Entry, Store, TrustStanding, TrustStatus, is_project};
+use self::trust::{Store, TrustStanding, TrustStatus, TrustedFile, is_project};
 use super::error::WrapRefusal;
 use super::list::SystemList;
 use super::person::Person;
@@ -302,7 +302,7 @@ impl Offer {
     }
 
     /// All that is trusted, with what it says of the files as they are now.
-    pub fn list(&self) -> Result<Vec<(Entry, TrustStatus)>> {
+    pub fn list(&self) -> Result<Vec<(TrustedFile, TrustStatus)>> {
         self.person.looking(|| self.store.list(&self.person))?
     }
 

@@ -24,7 +24,7 @@ pub struct Store {
 /// One entry.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Entry {
+pub struct TrustedFile {
     /// The project's file.
     #[serde(with = "text::one")]
     pub path: PathBuf,
@@ -134,7 +134,7 @@ impl Store {
 
     /// Trusts what has this hash from now on.
     pub fn add(&self, path: &Path, sealed: &str, person: &Person) -> Result<()> {
-        let entry = Entry {
+        let entry = TrustedFile {
             path: path.to_owned(),
             sha256: sealed.to_owned(),
         };
@@ -153,7 +153,7 @@ impl Store {
     }
 
     /// All entries by their paths, each with what it says of the file's content now.
-    pub fn list(&self, person: &Person) -> Result<Vec<(Entry, TrustStatus)>> {
+    pub fn list(&self, person: &Person) -> Result<Vec<(TrustedFile, TrustStatus)>> {
         let entries = match fs::read_dir(self.dir.path()) {
             Ok(entries) => entries,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -185,7 +185,7 @@ pub fn is_project(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == PROJECT_FILE)
 }
 
-fn read(place: &Path, person: &Person) -> Result<Entry> {
+fn read(place: &Path, person: &Person) -> Result<TrustedFile> {
     let text = own_file::read_trusted(place, person)?;
     serde_json::from_str(&text)
         .with_context(|| format!("{place:?} is no entry of the list of trusted files"))
