@@ -1,10 +1,9 @@
 //! The log of a run: what somebody who was not there can say of a container that is gone.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use agentbox::audit::LogLine;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::allowlist::{Agent, internet};
 use super::{Docker, runtime};
@@ -15,16 +14,36 @@ fn agentbox(arguments: &[&str]) -> Finished {
     run(&std::env::var("AGENTBOX_BIN").unwrap(), arguments)
 }
 
+/// Prints the number of each line of the second file that the schema in the first one does not accept.
+const VALIDATE: &str = r#"
+import datetime, json, jsonschema, sys
+formats = jsonschema.FormatChecker()
+@formats.checks("date-time", raises=(TypeError, ValueError))
+def is_time(value):
+    return datetime.datetime.fromisoformat(value) is not None
+validator = jsonschema.Draft202012Validator(json.load(open(sys.argv[1])), format_checker=formats)
+for number, line in enumerate(open(sys.argv[2])):
+    if not validator.is_valid(json.loads(line)):
+        print(number)
+"#;
+
+/// The numbers of the lines that Debian's python3-jsonschema refuses by the published schema.
+#[track_caller]
+fn refused_by_the_schema(text: &str) -> Vec<usize> {
+    let scratch = Scratch::new();
+    let schema = scratch.file("schema.json", &agentbox(&["audit", "--schema"]).ok());
+    let lines = scratch.file("lines", text);
+    let said = run("/usr/bin/python3", &["-c", VALIDATE, &schema, &lines]).ok();
+    said.lines().map(|number| number.parse().unwrap()).collect()
+}
+
 /// The lines of a log, each of which has the published form and nothing besides.
 #[track_caller]
 fn lines(text: &str) -> Vec<LogLine> {
-    let schema: Value = serde_json::from_str(&agentbox(&["audit", "--schema"]).ok()).unwrap();
-    let known = known_fields(&schema);
+    assert_eq!(refused_by_the_schema(text), [0; 0], "{text}");
     text.lines()
         .map(|line| {
             let value: Value = serde_json::from_str(line).unwrap();
-            let fields: BTreeSet<String> = value.as_object().unwrap().keys().cloned().collect();
-            assert!(fields.is_subset(&known), "{line}");
             let parsed: LogLine = serde_json::from_value(value.clone()).unwrap();
             assert_eq!(serde_json::to_value(&parsed).unwrap(), value, "{line}");
             parsed
@@ -32,13 +51,41 @@ fn lines(text: &str) -> Vec<LogLine> {
         .collect()
 }
 
-fn known_fields(schema: &Value) -> BTreeSet<String> {
-    let properties = schema["properties"].as_object().unwrap();
-    let known: BTreeSet<String> = properties.keys().cloned().collect();
-    for required in schema["required"].as_array().unwrap() {
-        assert!(known.contains(required.as_str().unwrap()), "{required}");
+/// A line with one fault is not of the published form.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn the_published_schema_refuses_wrong_lines() {
+    let docker = Docker::connect();
+    let agent = docker.start(&[runtime(), "test-workloads"], &["sleep", "300"]);
+    let text = agentbox(&["audit", "--json", &agent.inspect("{{.Id}}")]).ok();
+    let right: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    let faults = [
+        ("schema", json!("agentbox.event/2")),
+        ("time", json!("yesterday")),
+        ("prev", json!("zz")),
+        ("seq", json!(-1)),
+        ("wall", json!("fence")),
+        ("verdict", json!("perhaps")),
+        ("what", json!({"type": "rumour"})),
+        ("what", json!("a string")),
+        ("unheard", json!(1)),
+    ];
+    let mut wrong: Vec<Value> = faults
+        .into_iter()
+        .map(|(field, value)| {
+            let mut line = right.clone();
+            line[field] = value;
+            line
+        })
+        .collect();
+    for field in ["schema", "time", "prev", "what"] {
+        let mut line = right.clone();
+        line.as_object_mut().unwrap().remove(field).unwrap();
+        wrong.push(line);
     }
-    known
+    let all: Vec<usize> = (0..wrong.len()).collect();
+    let text: Vec<String> = wrong.iter().map(Value::to_string).collect();
+    assert_eq!(refused_by_the_schema(&text.join("\n")), all, "{text:#?}");
 }
 
 /// The run's directory, which must be there alone.

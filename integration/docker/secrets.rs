@@ -160,9 +160,27 @@ fn a_secret_that_cannot_be_kept_is_an_error() {
         let got = refused(&allow("index.example.test"));
         assert_eq!(got.code, 0, "{got}");
     }
-    let _node = node(0o644);
-    let got = refused(&allow("POST https://api.example.test/repos/acme/**"));
-    assert!(got.code != 0 && got.stderr.contains("chmod 600"), "{got}");
+    let wanted = allow("POST https://api.example.test/repos/acme/**");
+    {
+        let _node = node(0o644);
+        let got = refused(&wanted);
+        assert!(got.code != 0 && got.stderr.contains("chmod 600"), "{got}");
+    }
+    // Another user could put another file of root's there.
+    let mut node = node(0o600);
+    let dir = "/srv/way-of-secrets";
+    std::fs::create_dir_all(dir).unwrap();
+    run("cp", &["-p", "/etc/agentbox/model-key", dir]).ok();
+    let config = std::fs::read_to_string("/etc/agentbox/config.toml").unwrap();
+    let moved = config.replace("/etc/agentbox/model-key", &format!("{dir}/model-key"));
+    node.write("config.toml", 0o600, &moved);
+    for (mode, starts) in [("0755", true), ("0777", false)] {
+        run("chmod", &[mode, dir]).ok();
+        let got = refused(&wanted);
+        let told = got.stderr.contains("others than root may write it");
+        assert_eq!((got.code == 0, told), (starts, !starts), "{mode}: {got}");
+    }
+    std::fs::remove_dir_all(dir).unwrap();
 }
 
 /// Processes of this program that run now: their names and numbers.

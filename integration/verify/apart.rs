@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::running::Running;
+use crate::command::run;
 use crate::direct::Node;
 
 /// The denied events of a run by their wall: the workload's, and those of `verify`.
@@ -90,4 +91,31 @@ fn verify_is_not_taken_for_the_workload() {
     let counted = status["denied"].as_object().unwrap();
     let all: u64 = counted.values().map(|count| count.as_u64().unwrap()).sum();
     assert_eq!(all, 1 + asked, "{status:#}");
+
+    // What the workload itself reads, and what is signed.
+    let inside = container.exec("cat /run/agentbox/denied");
+    assert!(inside.contains("mount("), "{inside}");
+    for word in ["kexec_load", "bpf", "2001:db8"] {
+        assert!(!inside.contains(word), "{word}: {inside}");
+    }
+    assert_eq!(signed_counts(&container)["syscalls denied"], 2);
+}
+
+/// The counts of the sidecar's log in the container's receipt.
+fn signed_counts(container: &Running<'_>) -> Value {
+    container.node.call(&["key"]).ok();
+    let receipt = container.node.call(&["receipt", &container.id]).ok();
+    let receipt: Value = serde_json::from_str(&receipt).unwrap();
+    let payload = receipt["payload"].as_str().unwrap();
+    let payload = container.node.scratch.file("payload", payload);
+    let statement = run("base64", &["-d", &payload]).ok();
+    let statement: Value = serde_json::from_str(&statement).unwrap();
+    let mut logs = statement["predicate"]["log"].as_array().unwrap().iter();
+    let of_sidecar = logs.find(|log| log["counts"]["syscalls denied"].is_u64());
+    let counts = of_sidecar.unwrap_or_else(|| panic!("{statement:#}"))["counts"].clone();
+    assert!(
+        counts["verify: syscalls denied"].as_u64() > Some(20),
+        "{counts:#}"
+    );
+    counts
 }
