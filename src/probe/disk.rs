@@ -1,4 +1,4 @@
-//! Whether scratch can lie on a disk of this node ([`crate::runtime::create::scratch`] makes it).
+//! Whether this node can make a scratch disk ([`crate::runtime::create::scratch`] makes it).
 
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -6,16 +6,16 @@ use std::path::Path;
 use rustix::mount::{FsOpenFlags, fsopen};
 use rustix::process::Resource;
 
-/// Where the files are until they are unlinked, which is at once.
+/// The directory of the disk files, which are unlinked at once.
 pub const DIRECTORY: &str = "/var/lib/agentbox/scratch";
 
-/// What hands out loop devices (loop(4)).
+/// Assigns loop devices (loop(4)).
 pub const CONTROL: &str = "/dev/loop-control";
 
 /// TMPFS_MAGIC and RAMFS_MAGIC of linux/magic.h.
 const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// Why this node cannot, as far as that is seen without trying; nothing where it can.
+/// The reason why this node cannot, from checks that make no disk; `None` if none objects.
 pub(super) fn why_not() -> Option<String> {
     let control = OpenOptions::new().read(true).write(true).open(CONTROL);
     if let Err(error) = control {
@@ -29,7 +29,7 @@ pub(super) fn why_not() -> Option<String> {
     if found.is_ok_and(|found| IN_MEMORY.contains(&found.f_type)) {
         return Some(format!("{DIRECTORY} lies in memory itself"));
     }
-    // Whoever goes beyond is killed by SIGXFSZ.
+    // The kernel kills a process that writes beyond this limit with SIGXFSZ.
     let limit = rustix::process::getrlimit(Resource::Fsize).current;
     limit.map(|_| "RLIMIT_FSIZE bounds the size of files".to_owned())
 }

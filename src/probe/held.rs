@@ -1,4 +1,4 @@
-//! Reads a kubelet's volume with secrets: a few small files in memory.
+//! Reads a kubelet's volume of secrets: a few small files in memory.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,10 +13,10 @@ use crate::plan::tokens;
 /// A Secret and a ConfigMap have at most 1 MiB; a projected volume may have several.
 const BYTES: u64 = 8 << 20;
 const FILES: usize = 512;
-/// `..data` and a path of the author's below it.
+/// `..data`, and below it a path that the pod's author chose.
 const DEPTH: usize = 8;
 
-/// What it holds; `None` where not all of it could be read.
+/// The kinds of its tokens; `None` if not all of it can be read.
 pub(super) fn look(fd: &OwnedFd, kind: FileKind) -> Option<TokenContent> {
     let mut found = HeldFiles {
         files: Vec::new(),
@@ -32,7 +32,7 @@ pub(super) fn look(fd: &OwnedFd, kind: FileKind) -> Option<TokenContent> {
         FileKind::Directory => found.walk(fd.as_fd(), DEPTH).ok()?,
         FileKind::Socket | FileKind::Device | FileKind::Fifo => return None,
     }
-    // An optional Secret that is not there yet: what the kubelet fills it with later comes in as it is.
+    // An optional Secret that does not exist yet: the kubelet may add content later, which is mounted unjudged.
     if found.files.is_empty() {
         return None;
     }
@@ -48,7 +48,7 @@ struct HeldFiles {
 }
 
 impl HeldFiles {
-    /// Links lead to what is met anyway: `token` to `..data/token`.
+    /// Links are passed over: their targets are walked anyway (`token` links to `..data/token`).
     fn walk(&mut self, directory: BorrowedFd<'_>, depth: usize) -> io::Result<()> {
         if depth == 0 {
             return Err(io::ErrorKind::FileTooLarge.into());

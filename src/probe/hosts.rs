@@ -1,4 +1,4 @@
-//! The never-list on this node, by inode, so that another name for an entry is recognised.
+//! The never-list on this node, by inode, to recognise an entry under another name.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -18,49 +18,49 @@ use crate::plan::{FileKind, FoundCredential};
 /// Paths of the list, as they are on this node.
 pub(super) struct Hosts {
     known: Vec<KnownFile>,
-    /// Directories above what was judged before, for the length of one decision.
+    /// Positions of directories that were already visited, for one decision.
     met: RefCell<HashMap<FileOnMount, ListPosition>>,
 }
 
-/// A file of the list that the node has.
+/// A file of the list that exists on this node.
 struct KnownFile {
     dev: u64,
     ino: u64,
-    /// As the list names it.
+    /// The name in the list.
     name: PathBuf,
-    /// Where that really is.
+    /// The real path.
     real: PathBuf,
-    /// Not in the list: the engine's own data, known on this node alone.
+    /// Not in the list: the engine's own data on this node.
     engine: bool,
-    /// Named by the node's file: inside another source it is hidden whatever it is.
+    /// Named by the node file: hidden inside another source whatever its kind.
     of_node: bool,
 }
 
 /// The entry of the list that a file matches.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ListMatch {
-    /// The name that it has in or below an entry of the list.
+    /// Its name in or below an entry of the list.
     pub(super) name: Option<PathBuf>,
     /// The engine's own data that it is, or lies in.
     pub(super) engine: Option<PathBuf>,
 }
 
-/// Where the list has the node's own files.
+/// The list's path of the node's own files.
 const NODE: &str = "/etc/agentbox";
-/// Where it has trusted certificates, which are read and never written.
+/// The list's path of trusted certificates: mounted read-only.
 const CERTIFICATES: &str = "/etc/ssl/certs";
 
-/// Places that the node's file names.
+/// Paths in the node file.
 #[derive(Debug, Default)]
 pub struct NodePlaces {
-    /// Policies, presets, secrets and the file itself.
+    /// Policies, presets, secrets and the node file itself.
     pub hidden: Vec<PathBuf>,
-    /// Trusted certificates, which may be mounted, read-only.
+    /// Trusted certificates, which may be mounted read-only.
     pub public: Vec<PathBuf>,
 }
 
 impl KnownFile {
-    /// An engine's data that lies somewhere else than the list has it: judged as if it lay there.
+    /// An engine's data in an unusual place, judged as if it were in the usual one.
     fn moved(never: &NeverList, plain: &mut RealDirs, data: &Path, usual: &str) -> Option<Self> {
         if !data.is_absolute() || never.refuses(data).is_some() {
             return None;
@@ -80,7 +80,7 @@ impl KnownFile {
         })
     }
 
-    /// What lies at `rest` below it.
+    /// The match of the file at `rest` below this one.
     fn with(&self, rest: &Path) -> ListMatch {
         match self.engine {
             true => ListMatch {
@@ -95,16 +95,16 @@ impl KnownFile {
     }
 }
 
-/// Where a directory stands.
+/// The position of a directory relative to the list's entries.
 #[derive(Clone)]
 enum ListPosition {
-    /// In an entry, or it is one: its number, and the path at which it was met.
+    /// In an entry, or the entry itself: its number, and its path at that time.
     In { known: usize, path: PathBuf },
-    /// In none.
+    /// In no entry.
     Apart,
 }
 
-/// The directory above an open one.
+/// The parent of an open directory.
 fn open_above(directory: &OwnedFd) -> rustix::io::Result<OwnedFd> {
     rustix::fs::openat(
         directory,
@@ -115,7 +115,7 @@ fn open_above(directory: &OwnedFd) -> rustix::io::Result<OwnedFd> {
 }
 
 impl Hosts {
-    /// The list's paths, and the engine's data directory as the root file system's place betrays it.
+    /// The list's paths, and Docker's data directory if the root file system lies in its `overlay2`.
     pub(super) fn of(never: &NeverList, rootfs: &Path) -> Self {
         let never_in = never.host.iter().map(|h| &h.path);
         let listed = never_in.chain(never.read_only.iter().map(|r| &r.path));
@@ -152,13 +152,13 @@ impl Hosts {
         }
     }
 
-    /// More entries, by which a directory may stand otherwise.
+    /// Adds entries. Forgets known positions, which may change with them.
     fn add(&mut self, more: impl IntoIterator<Item = KnownFile>) {
         self.known.extend(more);
         self.met.borrow_mut().clear();
     }
 
-    /// Likewise, the places that the node's file names: judged as if they lay beside it.
+    /// Adds the paths in the node file, judged as if they were below [`NODE`] or [`CERTIFICATES`].
     pub(super) fn add_nodes(&mut self, never: &NeverList, places: &NodePlaces) {
         let mut plain = RealDirs::default();
         let hidden = places.hidden.iter().map(|place| (place, NODE));
@@ -172,7 +172,7 @@ impl Hosts {
         self.add(known.collect::<Vec<_>>());
     }
 
-    /// Likewise, as the layers of the root file system betray containerd's.
+    /// Adds containerd's data directory, known from the layers of the root file system.
     pub(super) fn add_layers<'a>(
         &mut self,
         never: &NeverList,
@@ -186,14 +186,14 @@ impl Hosts {
         self.add(known);
     }
 
-    /// The entry that this directory is, whatever its path says, if `never` lets it in nowhere.
+    /// The entry that this directory is, under any path, if `never` always refuses that entry.
     pub(super) fn is_one(&self, never: &NeverList, fd: &OwnedFd) -> Option<PathBuf> {
         let known = self.by_inode(FileStat::of(fd).ok()?.file)?;
         let never_in = known.engine || never.host.iter().any(|h| h.path == known.name);
         never_in.then(|| known.name.clone())
     }
 
-    /// The entry that this directory is, of whatever kind.
+    /// The entry that this directory is, of any kind.
     pub(super) fn entry(&self, fd: &OwnedFd) -> Option<PathBuf> {
         let known = self.by_inode(FileStat::of(fd).ok()?.file)?;
         Some(known.name.clone())
@@ -204,8 +204,8 @@ impl Hosts {
         self.known.iter().find(is_it)
     }
 
-    /// What something is that is, or lies in, an entry under another name than the list's: by a bind mount, a link or a
-    /// hard link.
+    /// The entry that a file is, or lies in, under another name than the list's: by a bind mount, a link or a hard
+    /// link.
     pub(super) fn known_as(&self, opened: (&OwnedFd, &FileStat), real: &Path) -> ListMatch {
         self.walk(opened, real).unwrap_or_default()
     }
@@ -225,7 +225,7 @@ impl Hosts {
         };
         match position {
             ListPosition::In { known, path } => {
-                // One that was renamed meanwhile is the entry itself.
+                // If the entry was renamed meanwhile, it counts as the entry itself.
                 let rest = real.strip_prefix(&path).unwrap_or(Path::new(""));
                 Some(self.known.get(known)?.with(rest))
             }
@@ -233,7 +233,7 @@ impl Hosts {
         }
     }
 
-    /// Of the directory at a path, which may be known by now.
+    /// The position of the directory at a path, perhaps remembered.
     fn position_at(&self, directory: &Path) -> Option<ListPosition> {
         let stat = FileStat::at(directory).ok();
         let met = stat.and_then(|stat| self.met(stat.file));
@@ -243,10 +243,10 @@ impl Hosts {
         })
     }
 
-    /// Whether a directory is in an entry, or is one. Remembered for each directory on the way up.
+    /// Whether a directory is in an entry, or is one. Remembers the position of each directory on the way up.
     fn position(&self, directory: OwnedFd) -> io::Result<ListPosition> {
         let (mut here, mut way) = (directory, Vec::new());
-        // At most as deep as paths can be.
+        // No path has more components (PATH_MAX).
         for _ in 0..2048 {
             let file = FileStat::of(&here)?.file;
             if let Some(met) = self.met(file) {
@@ -277,7 +277,7 @@ impl Hosts {
         position
     }
 
-    /// What lies at a path by the places where the list's entries really are.
+    /// The match of a path, by the real paths of the list's entries.
     pub(super) fn by_path(&self, path: &Path) -> ListMatch {
         let above = self.known.iter().filter(|k| k.real != Path::new("/"));
         let nearest = above
@@ -288,8 +288,7 @@ impl Hosts {
             .unwrap_or_default()
     }
 
-    /// Entries that lie inside a source although the list's names do not say so; none that lies in another one, which is hidden
-    /// with that.
+    /// Entries inside a source that the list's names do not show. Nested ones are omitted: the outer one hides them.
     pub(super) fn inside(&self, never: &NeverList, real: &Path) -> Vec<FoundCredential> {
         let is_never = |k: &&KnownFile| k.engine || k.of_node || never.refuses(&k.name).is_some();
         let moved = self
@@ -308,7 +307,7 @@ impl Hosts {
         let outermost = found.iter().filter(|(rest, _)| !nested(rest));
         let inside = outermost.map(|(rest, k)| {
             let why = format!("it is {}", k.name.display());
-            // By its whole path: the node's link leads there.
+            // Known by its whole path: the node's link leads there.
             FoundCredential::hidden(rest.to_path_buf(), why, rest.components().count())
         });
         inside.collect()
@@ -337,9 +336,9 @@ mod tests {
         hosts.known_as((&fd, &FileStat::of(&fd).unwrap()), path)
     }
 
-    /// Stores that somebody moved are judged as if they lay where the list has them, volumes and all.
+    /// Stores that were moved are judged as if they were in the usual place, with their volumes.
     #[test]
-    fn an_engines_store_is_known_wherever_it_lies() {
+    fn an_engines_store_is_recognised_in_any_place() {
         let scratch = TestDir::new("stores");
         let dir = scratch.0.canonicalize().unwrap();
         let id = "0123456789abcdef".repeat(4);
@@ -389,7 +388,7 @@ mod tests {
             never_in
         );
         assert_eq!(inside(&hosts), ["d", "c"].map(PathBuf::from));
-        // Docker's without that store: what is known of it besides is hidden with it.
+        // Docker without containerd's image store: the known parts of its data are hidden with the whole.
         let merged = dir.join("o/overlay2").join(&id).join("merged");
         fs::create_dir_all(&merged).unwrap();
         fs::create_dir_all(dir.join("o/swarm")).unwrap();
@@ -420,7 +419,7 @@ mod tests {
                 assert_eq!(volume, let_in, "{driver} {engine}");
             }
         }
-        // Where the list has it already, it is known by that.
+        // In the usual place the list itself matches.
         let usual = PathBuf::from(
             "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/7/fs",
         );
@@ -431,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_listed_is_known_by_its_inode_under_any_name() {
+    fn an_entry_is_recognised_by_its_inode_under_any_name() {
         let scratch = TestDir::new("hosts");
         let dir = scratch.0.canonicalize().unwrap();
         let at = |name: &str| dir.join(name);
@@ -459,7 +458,7 @@ mod tests {
         let is_one = |name: &str| hosts.is_one(&never, &open(&at(name)));
         assert_eq!(is_one("listed"), Some(at("listed")));
         assert_eq!(is_one("free"), None);
-        // A hard link of a file, and another way to a directory.
+        // A hard link of a file, and another path to a directory.
         assert_eq!(by_inode("free/name"), named("secret"));
         for (path, name) in [
             ("real", "alias"),

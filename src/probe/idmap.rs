@@ -1,4 +1,4 @@
-//! Whether the ids of a mount can be mapped: by mapping a copy of it that is mounted nowhere.
+//! Tries whether a mount's ids can be mapped, on a copy that is mounted nowhere.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,11 +14,11 @@ use crate::plan::{BundleFacts, FileKind, FilesystemPlan, MappedIds, SourceFacts}
 use crate::sys::mount::map_ids;
 use crate::sys::user::make_namespace;
 
-/// How many of a directory's entries are looked at, to see whether they have one owner. It decides which of two maps is the more
-/// comfortable, and nothing about safety; a project's directory has some dozens.
+/// Entries of a directory that are checked for one common owner. This only chooses the more comfortable of two maps,
+/// not a safety matter. A project's directory has some dozens.
 const ENTRIES: usize = 1024;
 
-/// Tries it for each mount of the plan where the policy wants it. Whether the plan has to be made again.
+/// Tries each mount of the plan for which the policy wants a map. Returns whether the plan must be made again.
 pub fn try_all(
     facts: &mut BundleFacts,
     opened: &mut [HeldSource],
@@ -61,7 +61,7 @@ pub fn try_all(
     tried
 }
 
-/// Maps a copy, and keeps the user namespace that has the map.
+/// Maps a copy. Keeps the user namespace that has the map.
 fn attempt(source: &mut HeldSource, facts: &SourceFacts) -> io::Result<MappedIds> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -102,7 +102,7 @@ fn entries(tree: &OwnedFd) -> io::Result<Vec<(u32, u32)>> {
     Ok(all)
 }
 
-/// Whether a descriptor's mount runs no set-user-ID programs.
+/// Whether a descriptor's mount is nosuid.
 pub(super) fn is_without_set_id(fd: &OwnedFd) -> bool {
     rustix::fs::fstatvfs(fd).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::NOSUID))
 }

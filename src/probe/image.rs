@@ -1,8 +1,8 @@
-//! What lies below an image: the layers of the engine's overlay, opened by the names that the kernel has for them.
+//! The layers of the image's overlay, opened by their names in the kernel's mount table.
 //!
-//! The names were root's when the engine mounted them. Nothing of a container's, and no annotation, says which directories are
-//! opened, and every directory on the way to one is root's alone. Whether they are the root's is looked at again when they are
-//! mounted ([`crate::enforce`]).
+//! Root chose the names when the engine mounted the overlay. No container and no annotation chooses the directories,
+//! and only root can change a directory on their paths. Whether they are the root's layers is checked again when they
+//! are mounted ([`crate::enforce`]).
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,18 +20,18 @@ use crate::plan::mountinfo::{MountLine, MountTable};
 use crate::sys::mount::takes_handles;
 use crate::sys::{path, procfs};
 
-/// What lies below an image, and its layers, the top one first.
+/// The base of an image, and its layers, the top one first.
 pub struct Image {
-    /// In a plan.
+    /// The base, as the plan names it.
     pub below: ImageBase,
-    /// Of the engine's overlay; none for a directory, and where they cannot be had.
+    /// Layers of the engine's overlay; empty for a plain directory, or if they cannot be opened.
     pub layers: Vec<OwnedFd>,
-    /// Whether files in them may have their content in a layer below.
+    /// Whether the layers may have metadata-only files (`metacopy`), with the content in a lower layer.
     pub metacopy: bool,
 }
 
-/// Looks below a root file system. In a user namespace other than the node's the kernel finds nothing by a handle
-/// (`ovl_can_decode_fh`), whatever lies below.
+/// Finds the base of a root file system. In a user namespace other than the node's, the kernel decodes no file handles
+/// (`ovl_can_decode_fh`) for any base.
 pub fn image(rootfs: &Path, spec: &Spec) -> io::Result<Image> {
     let alone = |below| Image {
         below,
@@ -48,7 +48,7 @@ pub fn image(rootfs: &Path, spec: &Spec) -> io::Result<Image> {
         let why = "its mount is not among those of the node";
         return Ok(alone(ImageBase::AsItIs(why.into())));
     };
-    // A FUSE server says that it has handles, and may forget them.
+    // A FUSE server may forget the handles that it claims to have.
     let forgets = line.kind.starts_with("fuse");
     if !forgets && takes_handles(root.as_fd())? {
         return Ok(alone(ImageBase::Directory));
@@ -63,7 +63,7 @@ pub fn image(rootfs: &Path, spec: &Spec) -> io::Result<Image> {
     })
 }
 
-/// Opens the layers of an overlay whose whole root the image is.
+/// Opens the layers of an overlay. The image must be the overlay's root.
 fn layers(line: &MountLine, root: &OwnedFd) -> Result<(Vec<OwnedFd>, bool), String> {
     if line.kind != "overlay" {
         let kind = &line.kind;
@@ -86,7 +86,7 @@ fn layers(line: &MountLine, root: &OwnedFd) -> Result<(Vec<OwnedFd>, bool), Stri
     Ok((opened.collect::<Result<_, String>>()?, stack.metacopy))
 }
 
-/// Opens a layer by a way that nobody but root can change. Whose the layer itself is, its image says.
+/// Opens a layer by a path that only root can change. The image decides who owns the layer itself.
 fn open(directory: &Path) -> io::Result<OwnedFd> {
     let found = path::resolve_within_owned(directory, 0)?;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;

@@ -1,4 +1,4 @@
-//! What the kernel and the machine can do.
+//! Facts about the kernel and the machine.
 
 use std::collections::BTreeSet;
 
@@ -8,14 +8,14 @@ use crate::cgroup::hierarchies::Hierarchies;
 use crate::plan::{HostFacts, PersonFacts, PersonsCgroup};
 use crate::sys::{kernel, user_namespace};
 
-/// Asks the kernel what it can do.
+/// Reads the host facts.
 pub fn host() -> HostFacts {
     let uname = rustix::system::uname();
     let release = uname.release().to_string_lossy().into_owned();
     let version = kernel::version();
     let memory = rustix::system::sysinfo();
     let processors = rustix::thread::sched_getaffinity(None);
-    // Root of a namespace with one user.
+    // The caller is root of a namespace with one user.
     let person = user_namespace::only_user().ok().flatten();
     let delegated = person.and_then(|_| delegated::of_self());
     HostFacts {
@@ -25,7 +25,7 @@ pub fn host() -> HostFacts {
         overlayfs: knows_file_system("overlay"),
         controllers: match (&person, &delegated) {
             (None, _) => controllers(),
-            // What is mounted is root's to use, but for this.
+            // Mounted hierarchies are for root; this user has only the delegated one.
             (Some(_), Some(delegated)) => delegated.controllers.clone(),
             (Some(_), None) => BTreeSet::new(),
         },
@@ -51,8 +51,8 @@ pub fn host() -> HostFacts {
     }
 }
 
-/// The controllers of the hierarchies that are mounted where engines look for them. What cannot be read has none: a bound
-/// that nothing holds is refused.
+/// The controllers of the hierarchies in the usual places of engines. An unreadable hierarchy has none: a limit that
+/// cannot be enforced is refused.
 fn controllers() -> BTreeSet<String> {
     let Ok(found) = Hierarchies::of_node() else {
         return BTreeSet::new();
@@ -69,15 +69,14 @@ fn controllers() -> BTreeSet<String> {
         .collect()
 }
 
-/// How many groups the caller has beside the one that is mapped.
+/// How many groups the caller has besides the mapped one.
 fn other_groups(own: u32) -> usize {
     let groups = crate::sys::user::groups().unwrap_or_default();
-    // The mapped one shows as 0, the others as the overflow group, each once.
+    // The mapped group shows as 0; each other group shows as the overflow group.
     groups.iter().filter(|g| **g != 0 && **g != own).count()
 }
 
-/// `6.1.0-37-amd64` -> (6, 1); an unreadable one is the oldest kernel there is, so that it is refused.
-/// fsopen(2) tells whether a file system is there, and loads its module where it is not yet.
+/// Whether fsopen(2) knows a file system. The call loads its module if needed.
 fn knows_file_system(name: &str) -> bool {
     rustix::mount::fsopen(name, rustix::mount::FsOpenFlags::FSOPEN_CLOEXEC).is_ok()
 }

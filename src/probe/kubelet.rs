@@ -1,7 +1,7 @@
 //! Recognises a kubelet's directory under another name, by its inode.
 //!
-//! A node may show it twice: a disk of its own whose directory is bound to /var/lib/kubelet, or a subPath of another pod's
-//! hostPath. What a path is called proves nothing: a pod's author chooses names, with its uid in them.
+//! A node may show it twice: as a disk whose directory is bound to /var/lib/kubelet, or as a subPath of another pod's
+//! hostPath. A path's name proves nothing: a pod's author chooses names, with the pod's uid in them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -13,14 +13,14 @@ use crate::plan::SourceFacts;
 use crate::plan::mountinfo::join;
 use crate::plan::volumes::kubelets_directories;
 
-/// The names of a source that lead through a kubelet's directory at another place: name -> the same in the kubelet's own.
+/// Names of a source that lead through a kubelet's directory in another place: name -> the same file in the usual one.
 pub(super) fn names(facts: &SourceFacts) -> BTreeMap<PathBuf, PathBuf> {
     if facts.names.is_empty() {
         return BTreeMap::new();
     }
     let own = facts.all_names().flat_map(kubelets_directories);
     let own: HashMap<(u64, u64), &Path> = own
-        // The kubelet's own may be reached by a link of the node's.
+        // A link of the node may lead to the kubelet's own directory.
         .filter_map(|path| Some((inode(path, ResolveFlags::NO_MAGICLINKS)?, path)))
         .collect();
     if own.is_empty() {
@@ -29,7 +29,7 @@ pub(super) fn names(facts: &SourceFacts) -> BTreeMap<PathBuf, PathBuf> {
     let in_own = |name: &Path| {
         let mut above = name.ancestors().skip(1);
         let (directory, own) = above.find_map(|directory| {
-            // No link that somebody may have put there since.
+            // No links: one may have been created since.
             let inode = inode(directory, ResolveFlags::NO_SYMLINKS)?;
             Some((directory, *own.get(&inode)?))
         })?;

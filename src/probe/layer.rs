@@ -1,6 +1,6 @@
-//! Whether a root file system is the engine's own layer of this container, so that writes may go to it: by its place, and by what
-//! engines have written down. A caller can name any directory of the node as a root (`podman run --rootfs`, `ctr run --rootfs`),
-//! and that one stays as it is.
+//! Whether a root file system is the engine's own layer of this container, and so may be written. Its path and the
+//! engine's records decide. A caller can name any directory of the node as a root (`podman run --rootfs`,
+//! `ctr run --rootfs`), which must not be written.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -17,17 +17,17 @@ use crate::plan::RootOrigin;
 use crate::plan::never::NeverList;
 use crate::plan::support::{is_id, is_podmans};
 
-/// More than the records of some ten thousand containers.
+/// Larger than the records of some ten thousand containers.
 const LARGEST: u64 = 32 << 20;
 
-/// Whose a root file system is. `names` are all that the node knows it by.
+/// Who owns a root file system. `names` are all its names on the node.
 pub(super) fn origin(
     judge: &Judge,
     root: &OwnedFd,
     (bundle, base): (&Path, &Path),
     names: &BTreeSet<PathBuf>,
 ) -> Result<RootOrigin, ProbeError> {
-    // libcontainer takes in what is mounted below, judged by nobody.
+    // libcontainer also takes mounts below the root, which no check covers.
     let mounts = judge.mounts()?.mounts();
     let below = mounts
         .iter()
@@ -42,15 +42,15 @@ pub(super) fn origin(
         let shown = names.iter().find(|name| is_nodes(judge.never, name, base));
         return Ok(shown.map_or(RootOrigin::Layer, |name| RootOrigin::Shows(name.clone())));
     }
-    // In a user namespace podman has a mount of its own of it.
+    // In a user namespace podman mounts it again itself.
     Ok(match names.iter().any(|name| is_recorded(bundle, name)) {
         true => RootOrigin::Layer,
         false => RootOrigin::Named,
     })
 }
 
-/// Containerd's roots and buildah's, and a bundle's own directory; or in what podman keeps for the container beside the bundle, as
-/// for `--rootfs DIR:O`.
+/// Whether the root is inside the bundle (containerd, buildah), or in podman's data of the container beside the bundle
+/// (`--rootfs DIR:O`).
 fn is_in_bundle(bundle: &Path, base: &Path) -> bool {
     let beside = bundle.parent().filter(|dir| {
         let name = dir.file_name().and_then(|name| name.to_str());
@@ -60,14 +60,14 @@ fn is_in_bundle(bundle: &Path, base: &Path) -> bool {
     inside(bundle) || beside.is_some_and(inside)
 }
 
-/// Whether a name of the root, or its own path, says that it is a directory of the node that no container writes. An engine's store
-/// is where layers are.
+/// Whether a name or the path of the root is a directory of the node that no container may write. Engine stores are
+/// exempt: they have the layers.
 fn is_nodes(never: &NeverList, name: &Path, base: &Path) -> bool {
     let listed = never.read_only(name).is_some() || is_home(name);
     (listed || name != base && never.refuses(name).is_some()) && !is_store(name)
 }
 
-/// Whether a path is one that an engine gives to a layer, or to the bundle of a task of containerd's.
+/// Whether an engine uses this path for a layer, or containerd for the bundle of a task.
 fn is_store(path: &Path) -> bool {
     let parts: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
     let by_id = match parts[..] {
@@ -89,8 +89,8 @@ fn is_store(path: &Path) -> bool {
             .any(|part| containerds.iter().any(|start| part.starts_with(start)))
 }
 
-/// Whether the engine that made the bundle has written down that this is the container's layer. Engines name a bundle by the
-/// container's id, and keep a layer at `DATA/DRIVER/LAYER/merged`, `DATA/DRIVER/SUBDIRECTORY/LAYER`.
+/// Whether the records of the bundle's engine say that this is the container's layer. Engines name a bundle by the
+/// container's id, and keep a layer at `DATA/DRIVER/LAYER/merged` or `DATA/DRIVER/SUBDIRECTORY/LAYER`.
 fn is_recorded(bundle: &Path, base: &Path) -> bool {
     let Some(data) = base.ancestors().nth(3) else {
         return false;
@@ -103,7 +103,7 @@ fn is_recorded(bundle: &Path, base: &Path) -> bool {
     let ids: Vec<&str> = bundle.iter().filter_map(|part| part.to_str()).collect();
     let ids = ids.into_iter().filter(|id| is_id(id));
     ids.into_iter().any(|id| {
-        // Docker with containerd's image store; with its own; podman and CRI-O.
+        // Docker with containerd's image store; Docker with its own store; podman and CRI-O.
         driver == "rootfs" && last == id
             || dockers(data, driver, id).is_some_and(|layer| parts.contains(&layer.as_str()))
             || podmans(data, driver, (bundle, id)).is_some_and(|l| parts.contains(&l.as_str()))
@@ -124,7 +124,7 @@ struct StoredContainer {
 
 fn podmans(data: &Path, driver: &str, (bundle, id): (&Path, &str)) -> Option<String> {
     let place = format!("{driver}-containers");
-    // A container that is not to outlive the node's next start is recorded where it runs.
+    // A container that the next boot may drop is recorded in the run directory.
     let run = bundle.ancestors().find(|dir| dir.ends_with(&place));
     let places = [Some(data.join(&place)), run.map(Path::to_owned)];
     let files = places
@@ -138,7 +138,7 @@ fn podmans(data: &Path, driver: &str, (bundle, id): (&Path, &str)) -> Option<Str
     })
 }
 
-/// What an engine has written: a file of this user's that no other user writes.
+/// Reads an engine's record: a file of this user that no other user can write.
 fn read(path: &Path) -> Option<String> {
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let file = File::options()
@@ -202,14 +202,14 @@ mod tests {
         let list = data.join("overlay-containers/volatile-containers.json");
         write(&list, &stored);
         assert!(is_recorded(&podman, &merged));
-        // What others may write says nothing.
+        // A file that other users can write proves nothing.
         let all = std::os::unix::fs::PermissionsExt::from_mode(0o666);
         std::fs::set_permissions(&list, all).unwrap();
         assert!(!is_recorded(&podman, &merged));
     }
 
     #[test]
-    fn a_root_in_the_bundle_is_the_bundles() {
+    fn a_root_in_the_bundle_is_a_layer() {
         let bundle = Path::new("/run/containerd/io.containerd.runtime.v2.task/k8s.io/x");
         assert!(is_in_bundle(bundle, &bundle.join("rootfs")));
         assert!(!is_in_bundle(bundle, bundle));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_of_the_node_in_a_bundle_is_none() {
+    fn a_directory_of_the_node_in_a_bundle_is_not_a_layer() {
         let never = NeverList::builtin();
         let base = Path::new("/b/rootfs");
         for name in [
@@ -244,7 +244,7 @@ mod tests {
         for name in ["/b/rootfs", "/srv/images/x", snapshot, &vfs] {
             assert!(!is_nodes(never, Path::new(name), base), "{name}");
         }
-        // A bundle's own place may be in /run; a directory of programs is none.
+        // A bundle may be in /run; a directory of programs may not hold a root.
         let own = Path::new("/run/engine/x/rootfs");
         assert!(!is_nodes(never, own, own));
         assert!(is_nodes(

@@ -1,7 +1,7 @@
-//! Opening a mount's source, and which symbolic links lie on the way.
+//! Opens a mount's source and reports the symbolic links on its path.
 //!
-//! An agent can replace a part of a directory that it may write with a link. The next container with that part then
-//! gets the link's target (F26). So it is told which links were followed, and the plan judges them.
+//! An agent can replace part of a directory that it may write with a link. The next container that mounts that part
+//! then gets the link's target (F26). So the followed links are reported, and the plan judges them.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -16,11 +16,11 @@ use super::{open_path, real_path};
 use crate::plan::FollowedLink;
 use crate::sys::user_namespace::owner;
 
-/// As many as the kernel follows (MAXSYMLINKS).
+/// The kernel's limit on followed links (MAXSYMLINKS).
 const MOST: usize = 40;
 
-/// Opens a path, with the links that it passes. Magic links are refused (ELOOP): /proc/<pid>/root and /proc/self/fd lead
-/// out of what a path can be judged by.
+/// Opens a path and returns the links on it. Magic links are refused (ELOOP): /proc/<pid>/root and /proc/self/fd lead
+/// to files that a path cannot judge.
 pub(super) fn open(path: &Path) -> rustix::io::Result<(OwnedFd, Vec<FollowedLink>)> {
     match open_path(
         path,
@@ -32,7 +32,7 @@ pub(super) fn open(path: &Path) -> rustix::io::Result<(OwnedFd, Vec<FollowedLink
     }
 }
 
-/// Step by step, each from the descriptor of the last.
+/// Walks step by step, each from the descriptor of the last.
 fn walk(path: &Path) -> rustix::io::Result<(OwnedFd, Vec<FollowedLink>)> {
     let start = |path: &Path| match path.is_absolute() {
         true => directory("/"),
@@ -96,7 +96,7 @@ mod tests {
     use crate::probe::TestDir;
 
     #[test]
-    fn every_link_on_the_way_is_told_and_the_end_is_the_same() {
+    fn every_link_on_the_path_is_reported_and_the_target_is_the_same() {
         let scratch = TestDir::new("links");
         let dir = scratch.0.canonicalize().unwrap();
         fs::create_dir_all(dir.join("real/below")).unwrap();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn circles_magic_links_and_what_is_not_there_are_errors() {
+    fn loops_magic_links_and_missing_files_are_errors() {
         let scratch = TestDir::new("links-bad");
         let dir = &scratch.0;
         symlink("b", dir.join("a")).unwrap();

@@ -53,12 +53,12 @@ pub enum ProbeError {
         /// The errno.
         source: io::Error,
     },
-    /// The root file system is the node's own, or part of it that is never let in.
+    /// The root file system is the node's own, or a part of it that is always refused.
     #[error("the root file system {rootfs:?} is the node's {name:?}: use an image")]
     Root {
-        /// As the bundle names it.
+        /// The name in the bundle.
         rootfs: PathBuf,
-        /// What it is.
+        /// The node's name of it.
         name: PathBuf,
     },
     /// A file or directory cannot be read.
@@ -73,7 +73,7 @@ pub enum ProbeError {
 
 /// A bind mount's source, kept open since the decision about it.
 pub struct HeldSource {
-    /// Its path after all symbolic links, for finding it again.
+    /// Its path after all symbolic links, to find it again.
     pub path: PathBuf,
     /// Device number of the inode.
     pub dev: u64,
@@ -81,7 +81,7 @@ pub struct HeldSource {
     pub ino: u64,
     /// O_PATH descriptor.
     pub fd: OwnedFd,
-    /// How its ids can be mapped, and the user namespace that has the map, where that was tried.
+    /// The map of its ids and the user namespace that has the map, if that was tried.
     pub map: Option<(MappedIds, OwnedFd)>,
 }
 
@@ -96,7 +96,7 @@ impl HeldSource {
         }
     }
 
-    /// Whether it is what a mount of the plan is of.
+    /// Whether a mount of the plan has this source.
     pub fn is_of(&self, mount: &PlannedMount) -> bool {
         let judged = (self.dev, self.ino);
         mount
@@ -105,13 +105,13 @@ impl HeldSource {
     }
 }
 
-/// Whether a directory can be opened to be judged: by way of no magic link.
+/// Whether a directory can be opened and judged: its path has no magic link.
 pub fn can_be_judged(path: &Path) -> io::Result<()> {
     links::open(path).map(|_| ()).map_err(Into::into)
 }
 
-/// Looks at everything that the bundle at `dir` names on the host, and keeps the sources of bind mounts open. `of_node` are the places that the
-/// node's file names, and its own.
+/// Reads facts about every host path in the bundle at `dir`, and keeps the sources of bind mounts open. `of_node` are
+/// the node file's own path and the paths in it.
 pub fn bundle(
     spec: &Spec,
     (dir, rootfs): (&Path, &Path),
@@ -160,7 +160,7 @@ pub fn bundle(
         }
         sources.push(Some(found.facts));
     }
-    // After those of the mounts, one for each.
+    // Sources of mounts come first, one for each mount.
     opened.append(&mut parts);
     let facts = BundleFacts {
         sources,
@@ -172,17 +172,18 @@ pub fn bundle(
         wrapped: wrapped.clone(),
         devices: named::devices(spec),
         engine_hooks: named::engine_hooks(spec),
-        // Nor which descriptors it comes with.
+        // Not in the bundle: the descriptors that the container is handed.
         handed_file: None,
-        // Of which engine the call is, its `--root` says.
+        // Not in the bundle: the engine, which `--root` shows.
         cri: false,
-        // Who is in a namespace, only the runtime's own records say.
+        // Not in the bundle: the containers that share a namespace, which only the runtime's records show.
         neighbours: BTreeMap::new(),
     };
     Ok((facts, opened))
 }
 
-/// Searches what a plan lets in for sockets and credentials. Whether the plan has to be made again with what was found.
+/// Searches the plan's mounts for sockets and credentials. Returns whether the plan must be made again with the
+/// results.
 pub fn search(
     facts: &mut BundleFacts,
     opened: &[HeldSource],
@@ -206,7 +207,7 @@ pub fn search(
             _ => SearchBudget::of(policy.search),
         };
         let wanted = mounts.any(|m| {
-            // Packages alone, as the list says; a socket has no server through an overlay.
+            // A cache has only packages, by the list; a socket in it has no server through an overlay.
             let is_cache = wrapped.caches.contains(&m.destination);
             let is_system = || wrapped.is_system(never, &m.destination, source);
             !(is_cache || is_programs(&m.destination) && is_system())
@@ -219,12 +220,12 @@ pub fn search(
             continue;
         }
         let before = source.inside.len();
-        // As the container will see it: what lies below a mount point of the node is hidden here, and not there.
+        // As in the container: a clone of this mount alone shows the files that other mounts of the node cover.
         let flags = OpenTreeFlags::OPEN_TREE_CLONE
             | OpenTreeFlags::OPEN_TREE_CLOEXEC
             | OpenTreeFlags::AT_EMPTY_PATH;
         let tree = open_tree(&found.fd, "", flags);
-        // Without the right to clone it (`explain` by an ordinary user) nothing is mounted either.
+        // Without the right to clone (`explain` by an ordinary user) nothing is mounted either.
         let root = tree.as_ref().unwrap_or(&found.fd);
         let mut view = view(wrapped, plan, found, opened);
         let mut own = plan.mounts.iter().filter(|m| found.is_of(m));
@@ -240,12 +241,12 @@ pub fn search(
     told
 }
 
-/// What a directory has now that the user's own tools run. No process of the container runs any more.
+/// Files of a directory that the user's own tools run. No process of the container runs any more.
 pub fn protected(root: &OwnedFd, unprotected: &BTreeSet<ProtectedName>) -> ProtectedFiles {
     search::protected(root, unprotected)
 }
 
-/// Where in the container a source will be, and the others.
+/// The container paths of a source and of the others.
 fn view<'a>(
     wrapped: &WrapPlan,
     plan: &FilesystemPlan,
@@ -265,8 +266,8 @@ fn view<'a>(
     }
 }
 
-/// Whether a mount of the node's system holds programs and their settings alone: the system's directories and the listed
-/// parts of /etc, which root alone writes. Nobody keeps credentials there, and they are large.
+/// Whether a mount of the node's system has only programs and their settings: the system's directories and the listed
+/// parts of /etc, which only root writes. They are large and have no credentials.
 fn is_programs(path: &Path) -> bool {
     const SYSTEM: [&str; 8] = [
         "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt",
@@ -274,13 +275,13 @@ fn is_programs(path: &Path) -> bool {
     (path.starts_with("/etc") && !is_top(path)) || SYSTEM.iter().any(|s| path == Path::new(s))
 }
 
-/// Whether a path is one of the root directory's own entries.
+/// Whether a path is `/` or an entry of it.
 fn is_top(path: &Path) -> bool {
     path.components().count() <= 2
 }
 
-/// The directory of the node's own settings in which a root file system lies. Engines keep images below others that are
-/// never let in, but never here.
+/// The directory of the node's settings that contains a root file system. Engines keep images below other refused
+/// directories, but never below these.
 fn below_settings(real: &Path) -> Option<PathBuf> {
     const SETTINGS: [&str; 4] = ["/etc", "/boot", "/proc", "/sys"];
     let found = SETTINGS.iter().find(|s| real.starts_with(s));
@@ -292,7 +293,7 @@ fn open_path(path: &Path, resolve: ResolveFlags) -> rustix::io::Result<OwnedFd> 
     rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve)
 }
 
-/// Where the image's own links lead a destination.
+/// The target of a destination through the image's own links.
 pub fn destination(rootfs: &Path, destination: &Path) -> PathBuf {
     match open_path(rootfs, ResolveFlags::empty()) {
         Ok(root) => match real_path(root.as_fd()) {
@@ -303,13 +304,13 @@ pub fn destination(rootfs: &Path, destination: &Path) -> PathBuf {
     }
 }
 
-/// Where the image's own links lead destinations: the part that exists resolved as in the container, the rest as it is.
-/// Directories above several of them are looked up once.
+/// Targets of destinations through the image's own links. The existing part is resolved as in the container, the rest
+/// is kept. A shared parent is looked up once.
 struct RootPaths<'a> {
     root: &'a OwnedFd,
     /// Where the root is on the node.
     base: &'a Path,
-    /// Paths that exist, and where they lead.
+    /// Existing paths and their targets.
     known: HashMap<PathBuf, PathBuf>,
 }
 
@@ -336,7 +337,7 @@ impl<'a> RootPaths<'a> {
         destination.to_owned()
     }
 
-    /// Below the root, where an existing path leads.
+    /// The target of an existing path, relative to the root.
     fn inside(&mut self, existing: &Path) -> Option<PathBuf> {
         if let Some(known) = self.known.get(existing) {
             return Some(known.clone());
@@ -366,7 +367,7 @@ fn real_path(fd: BorrowedFd<'_>) -> io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
 
-/// A directory that is removed with the value.
+/// A directory that is removed on drop.
 #[cfg(test)]
 pub(crate) struct TestDir(pub PathBuf);
 
