@@ -308,7 +308,7 @@ pub fn destination(rootfs: &Path, destination: &Path) -> PathBuf {
 /// is kept. A shared parent is looked up once.
 struct RootPaths<'a> {
     root: &'a OwnedFd,
-    /// Where the root is on the node.
+    /// The root's path on the node.
     base: &'a Path,
     /// Existing paths and their targets.
     known: HashMap<PathBuf, PathBuf>,

@@ -1,18 +1,18 @@
-//! Where an engine's data lies that somebody has moved, as a container's root file system and its layers betray it.
+//! Finds an engine's data in an unusual place, by the paths of a container's root file system and its layers.
 
 use std::path::Path;
 
 use crate::plan::support::is_id;
 
-/// Where the list has containerd's data.
+/// The list's path of containerd's data.
 pub(super) const CONTAINERD: &str = "/var/lib/containerd";
-/// Where the list has podman's store, and CRI-O's.
+/// The list's path of podman's store, and of CRI-O's.
 const PODMAN: &str = "/var/lib/containers/storage";
-/// Where it has Docker's data.
+/// The list's path of Docker's data.
 const DOCKER: &str = "/var/lib/docker";
 
-/// Where an engine's data lies, and where the list has it, by the place of a root file system in it: podman's and CRI-O's, and
-/// Docker's with its own stores and containerd's. `is_podmans` tells whose data it is where both use a driver's layout.
+/// The data directory of a root file system's engine, and the list's path of it. Knows podman, CRI-O, and Docker with
+/// its own stores and containerd's. `is_podmans` decides for drivers whose layout both engines use.
 pub(super) fn by_root(
     rootfs: &Path,
     is_podmans: impl Fn(&Path, &str) -> bool,

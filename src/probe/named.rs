@@ -1,4 +1,4 @@
-//! What a bundle's spec names beside its mounts: devices, a home directory, the engine's own hooks.
+//! The parts of a bundle's spec besides its mounts: devices, a home directory, the engine's own hooks.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub(super) fn devices(spec: &Spec) -> BTreeSet<PathBuf> {
         };
         set.insert(device.path().clone());
     }
-    // Of two devices with one name both count.
+    // A name is dropped if any device with it differs from the node's.
     &same - &other
 }
 
@@ -47,7 +47,7 @@ fn is_device(device: &LinuxDevice) -> bool {
     typ && (i64::from(major), i64::from(minor)) == (device.major(), device.minor())
 }
 
-/// HOME of the process, else the image's passwd entry of its user.
+/// HOME of the process, or the home of its user in the image's passwd file.
 pub(super) fn home(spec: &Spec, rootfs: &Path) -> Option<PathBuf> {
     let process = spec.process().as_ref()?;
     let given = process

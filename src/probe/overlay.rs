@@ -1,5 +1,5 @@
-//! Asks the kernel whether it can lay an overlay over a directory. Only the kernel knows the file systems that
-//! cannot: those without a needed feature (vfat, directories that fold case, some of FUSE) and overlays on two others
+//! Asks the kernel whether it can lay an overlay over a directory. Only the kernel knows the file systems that cannot:
+//! those without a needed feature (vfat, directories that fold case, some of FUSE) and overlays on two others
 //! (FILESYSTEM_MAX_STACK_DEPTH).
 
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::mount::{FsOpenFlags, fsconfig_create, fsconfig_set_string, fsopen};
 
-/// Why it does not; nothing where nobody may ask (`explain` by an ordinary user), since nobody mounts there either.
+/// The reason why it cannot. `None` also without the right to try (`explain` by an ordinary user), who mounts nothing.
 pub(super) fn why_not(directory: &OwnedFd, kind: &str) -> Option<String> {
     let mut why = None;
     for second in SECOND {
@@ -21,11 +21,11 @@ pub(super) fn why_not(directory: &OwnedFd, kind: &str) -> Option<String> {
     })
 }
 
-/// Directories that are there on every node, and no volume. Without root's rights none counts in which something is mounted
-/// (`clone_private_mount()`: EINVAL for locked mounts).
+/// Directories of every node that are not volumes. For callers without root's rights, those with mounts inside do not
+/// count (`clone_private_mount()`: EINVAL for locked mounts).
 const SECOND: [&str; 3] = ["/dev", "/usr", "/etc"];
 
-/// Makes an overlay that is mounted nowhere and goes with its descriptor. Two directories make one that is read-only.
+/// Makes an overlay that is mounted nowhere and ends with its descriptor. With two lower directories it is read-only.
 fn lay(directory: &OwnedFd, second: &str) -> rustix::io::Result<()> {
     let fs = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
     let lower = format!("/proc/self/fd/{}:{second}", directory.as_raw_fd());

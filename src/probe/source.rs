@@ -1,4 +1,4 @@
-//! Facts of one bind mount's source, by a descriptor and by the mount at its place.
+//! Facts of one bind mount's source, from a descriptor and from the mount that it is on.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -25,20 +25,20 @@ use crate::sys::user_namespace::{only_user, owner};
 /// TMPFS_MAGIC of linux/magic.h.
 const TMPFS: i64 = 0x0102_1994;
 
-/// Overlays that lie on overlays: the kernel stacks two (FILESYSTEM_MAX_STACK_DEPTH).
+/// The depth of stacked overlays: the kernel stacks two (FILESYSTEM_MAX_STACK_DEPTH).
 const STACKED: usize = 4;
 
-/// What sources are measured by.
+/// Judges sources.
 pub(super) struct Judge {
     pub(super) never: &'static NeverList,
     pub(super) hosts: Hosts,
-    /// Read once, and only where there is something to judge.
+    /// Read once, when first needed.
     mounts: OnceCell<MountTable>,
-    /// The types of the file systems of mounts.
+    /// The file system types of mounts.
     magics: RefCell<HashMap<u64, i64>>,
-    /// The working directory of the first process.
+    /// The working directory of the init process.
     cwd: Option<PathBuf>,
-    /// Whether its overlays are mounted in another user namespace than the node's.
+    /// Whether its overlays are mounted in a user namespace other than the node's.
     user_namespace: bool,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Judge {
 pub(super) struct JudgedSource {
     pub(super) facts: SourceFacts,
     pub(super) fd: OwnedFd,
-    /// The working directory in it, where it is a whole home directory.
+    /// The working directory in it, if the source is a whole home directory.
     pub(super) working: Option<OwnedFd>,
 }
 
@@ -77,7 +77,7 @@ impl Judge {
         }
     }
 
-    /// Opens and judges a mount's source; `None` for one that is no bind mount.
+    /// Opens and judges a mount's source; `None` if it is not a bind mount.
     pub(super) fn source(&self, mount: &Mount) -> Result<Option<JudgedSource>, ProbeError> {
         if !is_bind(mount) {
             return Ok(None);
@@ -104,7 +104,7 @@ impl Judge {
         Ok(Some(JudgedSource { facts, fd, working }))
     }
 
-    /// The working directory relative to a mount point, where it lies below that.
+    /// The working directory relative to a mount point, if it is below it.
     fn working_in(&self, destination: &Path) -> Option<PathBuf> {
         let cwd = self.cwd.as_ref()?;
         let below = cwd.strip_prefix(destination).ok()?;
@@ -125,7 +125,7 @@ impl Judge {
         Ok(())
     }
 
-    /// The names of a root file system that are not its path. What is not known says nothing: engines stack images.
+    /// The names of a root file system besides its path. Unknown names prove nothing: engines stack images.
     pub(super) fn shown_as(&self, fd: &OwnedFd) -> Result<BTreeSet<PathBuf>, ProbeError> {
         let table = self.mounts()?;
         let real = real_path(fd.as_fd()).unwrap_or_default();
@@ -135,7 +135,7 @@ impl Judge {
             .unwrap_or_default())
     }
 
-    /// What is at a descriptor, but for what lies inside.
+    /// The facts of an open file, without those of files inside it.
     fn look(
         &self,
         fd: &OwnedFd,
@@ -178,7 +178,7 @@ impl Judge {
         let known = self.hosts.known_as((fd, &stat), &facts.path);
         facts.names.extend(known.name);
         facts.same_as = facts.same_as.or(known.engine);
-        // A directory of the list that is a link on this node, met by way of another mount.
+        // A directory of the list that is a link on this node, found through another mount.
         for name in facts.names.clone() {
             let known = self.hosts.by_path(&name);
             facts.names.extend(known.name);
@@ -206,8 +206,8 @@ impl Judge {
         Ok(facts)
     }
 
-    /// Whether hard links come apart in an overlay over a directory: without file handles, which the kernel finds files by for an
-    /// overlay of the node's own user namespace alone (`ovl_can_decode_fh`).
+    /// Whether an overlay over a directory breaks hard links apart. It does without file handles, and the kernel uses
+    /// those only for overlays of the node's own user namespace (`ovl_can_decode_fh`).
     pub(super) fn no_links(&self, fd: &OwnedFd) -> bool {
         self.user_namespace || !takes_handles(fd.as_fd()).unwrap_or(false)
     }
@@ -224,14 +224,14 @@ impl Judge {
         Ok(self.mounts.get_or_init(|| MountTable::parse(&text)))
     }
 
-    /// The type of file system in mountinfo; empty where its mount is not there.
+    /// The file system type in mountinfo; empty if its mount is not there.
     fn mount_kind(&self, mount: Option<u64>) -> Result<String, ProbeError> {
         let line = mount.map(|id| Ok(self.mounts()?.by_id(id)));
         let line = line.transpose()?.flatten();
         Ok(line.map(|l| l.kind.clone()).unwrap_or_default())
     }
 
-    /// The type of a file system, asked once for each mount: its sources stay open, so that no other mount gets its number.
+    /// The file system type, read once for each mount. Its sources stay open, so that no other mount gets its number.
     fn magic(&self, fd: &OwnedFd, mount: Option<u64>) -> rustix::io::Result<i64> {
         let mut known = self.magics.borrow_mut();
         if let Some(magic) = mount.and_then(|mount| known.get(&mount)) {
@@ -242,7 +242,7 @@ impl Judge {
         Ok(magic)
     }
 
-    /// The other names of what is on a mount at a path. `depth` overlays may lie on one another.
+    /// The other names of a path on a mount. `depth` is how many overlays may still be stacked.
     fn names(
         &self,
         mount: Option<u64>,
@@ -262,7 +262,7 @@ impl Judge {
             inner: [inner.clone()].into(),
             layers: Vec::new(),
         };
-        // The node's own root may be an overlay too; everything on it has its name below "/".
+        // The node's own root may be an overlay too: every file on it has its name below "/".
         let layers = line.layers().filter(|_| !table.is_of_root(line));
         let rest = inner.strip_prefix("/").unwrap_or(&inner);
         for layer in layers.into_iter().flat_map(|l| l.directories) {
@@ -282,7 +282,7 @@ impl Judge {
             let Ok(path) = real_path(below.as_fd()) else {
                 return Ok(Err(lost()));
             };
-            // An overlay that is mounted over its own layer hides it: the name alone says what it is.
+            // An overlay that covers its own layer hides it: only the name is known.
             let mount = mount_id(&below);
             if mount == Some(line.id) {
                 let Some(covered) = table.covered_by(line, &path) else {
@@ -320,27 +320,27 @@ impl Judge {
     }
 }
 
-/// Whether a container has a user namespace of its own, or its caller, who has no root's rights, is in one.
+/// Whether a container has its own user namespace, or its caller is in one without root's rights.
 pub(super) fn has_user_namespace(spec: &Spec) -> bool {
     let namespaces = spec.linux().as_ref().and_then(|l| l.namespaces().as_ref());
     let mut all = namespaces.into_iter().flatten();
     all.any(|n| n.typ() == LinuxNamespaceType::User) || only_user().ok().flatten().is_some()
 }
 
-/// A file of root's that others may not read, under one of several names: a hard link of /etc/shadow has its inode.
+/// A file of root's with several names that others may not read: a hard link of /etc/shadow has its inode.
 fn hard_link(stat: &FileStat) -> Option<PathBuf> {
     let secret = stat.kind() == FileKind::File && owner(stat.uid) == 0 && stat.mode & 0o004 == 0;
     (secret && stat.links > 1).then(|| PathBuf::from("a file of root's with several names"))
 }
 
-/// A directory below another, reached without links and on the same mount.
+/// Opens a directory below another, without links and on the same mount.
 fn directory_in(fd: &OwnedFd, below: &Path) -> Option<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     rustix::fs::openat2(fd, below, flags, Mode::empty(), resolve).ok()
 }
 
-/// Whether there is a link on the way to a path below a directory.
+/// Whether the path to a file below a directory has a link.
 fn is_linked(fd: &OwnedFd, below: &Path) -> bool {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
@@ -348,7 +348,7 @@ fn is_linked(fd: &OwnedFd, below: &Path) -> bool {
     matches!(found, Err(Errno::LOOP))
 }
 
-/// Whether a directory is a person's home, or root's.
+/// Whether a directory is a user's home, or root's.
 pub fn is_home(path: &Path) -> bool {
     let above = path.parent();
     let usual = ["/home", "/var/home"]
@@ -360,13 +360,13 @@ pub fn is_home(path: &Path) -> bool {
     usual || roots || is_in_passwd(path)
 }
 
-/// Whether it is the home of a person who can log in. Read once: a verb decides in one moment.
+/// Whether it is the home of a user who can log in. Read once: a verb decides in one moment.
 fn is_in_passwd(path: &Path) -> bool {
     static HOMES: OnceLock<Option<HashSet<PathBuf>>> = OnceLock::new();
-    // Those between are services.
+    // The ids between are services.
     let is_person = |uid: u32| uid == 0 || (1000..65534).contains(&uid);
     let homes = HOMES.get_or_init(|| {
-        // Any user can put bytes that are no text into it, by chfn(1).
+        // Any user can add bytes that are not text, by chfn(1).
         let text = match crate::sys::procfs::lossy("/etc/passwd") {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
@@ -376,6 +376,6 @@ fn is_in_passwd(path: &Path) -> bool {
         let users = users.filter(|user| is_person(user.uid) && user.home != "/");
         Some(users.map(|user| PathBuf::from(user.home)).collect())
     });
-    // Where nobody can tell, each directory may be a home.
+    // If the file cannot be read, any directory may be a home.
     homes.as_ref().is_none_or(|homes| homes.contains(path))
 }

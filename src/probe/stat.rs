@@ -1,5 +1,5 @@
-//! What one call says of an open file: statx(2) has the number of the mount too (Linux 5.8). And files without links in their
-//! paths.
+//! Attributes of an open file by one call: statx(2) also has the number of the mount (Linux 5.8). Also finds files
+//! without links in their paths.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,12 +11,12 @@ use super::{open_path, real_path};
 
 use crate::plan::FileKind;
 
-/// An inode by the mount on which it was met.
+/// An inode on a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct FileOnMount {
     pub(super) dev: u64,
     pub(super) ino: u64,
-    /// The number of the mount, where the kernel tells it.
+    /// The number of the mount, if the kernel tells it.
     pub(super) mount: Option<u64>,
 }
 
@@ -36,7 +36,7 @@ impl FileStat {
         statx(fd.as_fd(), "", flags, wanted()).map(|found| Self::from(&found))
     }
 
-    /// Of what is at a path; a link is itself, and nothing is mounted for it.
+    /// Of a path, without following a link or mounting anything.
     pub(super) fn at(path: &Path) -> rustix::io::Result<Self> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
         statx(CWD, path, flags, wanted()).map(|found| Self::from(&found))
@@ -76,12 +76,12 @@ pub(super) fn mount_id(fd: &OwnedFd) -> Option<u64> {
     FileStat::of(fd).ok()?.file.mount
 }
 
-/// Directories without symbolic links in their paths. Nearly all entries of the list are in such a directory, and one
-/// call answers for each.
+/// Directories whose paths have no symbolic links. Nearly all entries of the list share a few, so that one call answers
+/// for each directory.
 #[derive(Default)]
 pub(super) struct RealDirs(HashMap<PathBuf, bool>);
 
-/// A file without symbolic links in its path.
+/// A file whose path has no symbolic links.
 pub(super) struct RealFile {
     pub(super) dev: u64,
     pub(super) ino: u64,
@@ -89,7 +89,7 @@ pub(super) struct RealFile {
 }
 
 impl RealDirs {
-    /// The file that a name leads to.
+    /// The file behind a name.
     pub(super) fn resolve(&mut self, name: &Path) -> Option<RealFile> {
         let stat = stat(name)?;
         let link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
@@ -126,7 +126,7 @@ impl RealDirs {
     }
 }
 
-/// What is at a path itself. Nothing is mounted for it.
+/// The file at a path, without following a link or mounting anything.
 pub(super) fn stat(path: &Path) -> Option<Stat> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     rustix::fs::statat(CWD, path, flags).ok()
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_says_what_stat_says_and_tells_mounts_apart() {
+    fn it_agrees_with_stat_and_distinguishes_mounts() {
         for path in [
             "/",
             "/etc/passwd",

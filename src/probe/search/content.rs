@@ -1,4 +1,4 @@
-//! A file that may be a credential. It is read when its content is needed, by the code that counts the bytes.
+//! A file that may be a credential. Its content is read only when needed, and counted.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,7 +15,7 @@ use crate::sys::procfs;
 /// The largest file whose content is compared.
 pub(super) const MOST: u64 = 1 << 20;
 
-/// What one costs that is empty, bytes.
+/// The cost of an empty file, bytes.
 pub(super) const OPENED: usize = 4096;
 
 /// A file inside a mount's source.
@@ -42,7 +42,7 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// Nothing where it is too large, cannot be read, or is no file any more.
+    /// `None` if it is too large, cannot be read, or is not a file any more.
     pub(super) fn get(&mut self, cost: &mut Cost) -> Option<&FileContent> {
         if self.found.is_none() {
             self.found = Some(match self.kind {
@@ -80,7 +80,7 @@ impl<'a> Content<'a> {
     }
 }
 
-/// Opens what lies beneath a root, by way of no link and no other file system.
+/// Opens a path beneath a root. Follows no links and enters no other file system.
 pub(super) fn open(
     root: BorrowedFd<'_>,
     path: &Path,
@@ -91,12 +91,12 @@ pub(super) fn open(
     rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)
 }
 
-/// A regular file, and its size.
+/// Opens a regular file and returns its size.
 pub(super) fn regular(
     root: BorrowedFd<'_>,
     path: &Path,
 ) -> rustix::io::Result<Option<(File, u64)>> {
-    // Not a pipe that nobody writes to.
+    // Do not block on a pipe without a writer.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = open(root, path, flags)?;
     let stat = rustix::fs::fstat(&file)?;
@@ -105,7 +105,7 @@ pub(super) fn regular(
     Ok(is_file.then(|| (File::from(file), size)))
 }
 
-/// All of a file, if it is no larger.
+/// Reads a whole file, if it has at most `most` bytes.
 pub(super) fn all(file: File, most: u64) -> rustix::io::Result<Option<Vec<u8>>> {
     let bytes = procfs::at_most(file, most.saturating_add(1)).map_err(|_| Errno::IO)?;
     Ok(Some(bytes).filter(|bytes| bytes.len() as u64 <= most))
@@ -116,7 +116,7 @@ pub(super) fn beginning(file: File, most: usize) -> rustix::io::Result<Vec<u8>> 
     procfs::at_most(file, most as u64).map_err(|_| Errno::IO)
 }
 
-/// Where a symbolic link leads.
+/// The target of a symbolic link.
 pub(super) fn target(root: BorrowedFd<'_>, path: &Path) -> Option<Vec<u8>> {
     let opened = open(root, path, OFlags::PATH | OFlags::NOFOLLOW).ok()?;
     let target = rustix::fs::readlinkat(&opened, "", Vec::new()).ok()?;

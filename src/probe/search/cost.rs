@@ -1,36 +1,36 @@
-//! What a search may cost, and has cost.
+//! The limits of a search, and what it has used of them.
 //!
-//! It is root's, outside of every container's limits, and what it reads was written by agents. So all of it is
-//! counted: entries, bytes read, and memory.
+//! The search runs as root, outside of every container's limits, on files that agents wrote. So entries, bytes read and
+//! memory are all counted.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::policy::SearchRule;
 
-/// The most that is masked inside one mount's source: each is a mount, of which the kernel gives 100,000.
+/// Most masks inside one mount's source. Each is a mount, of which the kernel allows 100,000.
 const MASKS: usize = 10_000;
 
-/// The most that their paths take, bytes: a plan holds each several times.
+/// Most bytes in their paths: a plan holds each path several times.
 const NAMES: usize = 4 << 20;
 
-/// The most that is kept in memory of directories and of git's indexes, MiB.
+/// Most memory for directories and git's indexes, MiB.
 const ROOM: usize = 64;
 
-/// The longest time for directories that change while they are searched.
+/// Time limit for directories that change while they are searched.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// How many entries are seen between two looks at the clock.
+/// Entries between two checks of the clock.
 const ENTRIES: usize = 64;
 
-/// As a power of two, how many bytes are read between two looks at the clock.
+/// Bytes read between two checks of the clock, as a power of two.
 const BYTES: u32 = 16;
 
 /// The limits of the search.
 #[derive(Clone, Copy)]
 pub(in crate::probe) struct SearchBudget {
     pub(super) entries: usize,
-    /// Of files: git's indexes and the names in them, contents that are compared.
+    /// Bytes of files: git's indexes and the names in them, compared contents.
     pub(super) bytes: u64,
     pub(super) time: Duration,
     /// How often directories that change meanwhile are listed again.
@@ -38,8 +38,8 @@ pub(in crate::probe) struct SearchBudget {
 }
 
 impl SearchBudget {
-    /// In the directories of the node that `wrap` shows under `permissive`, of which a search never sees the end. What is in
-    /// the person's own home is masked by its name.
+    /// For the node's directories that `wrap` shows under `permissive`, which no search finishes. Secrets in the user's
+    /// own home are masked by name.
     pub(in crate::probe) const SYSTEM: Self = Self {
         entries: 16_384,
         bytes: 64 << 20,
@@ -55,16 +55,15 @@ impl SearchBudget {
         rounds: 0,
     };
 
-    /// Where all must be seen: more than any project has, and as long as a person waits. Where the rest may go unseen:
-    /// what hardly delays a start.
+    /// `Complete`: more than any project has, and as long as a user waits. `Partial`: hardly delays a start.
     pub(in crate::probe) fn of(rule: SearchRule) -> Self {
         match rule {
             SearchRule::Complete => Self {
                 entries: 1_000_000,
                 bytes: 1 << 30,
                 time: Duration::from_secs(60),
-                // Beside a build that makes and removes directories without a pause one round of fifty finds a moment in which none
-                // changes.
+                // Beside a build that makes and removes directories without a pause, one round of fifty finds a quiet
+                // moment.
                 rounds: 2_000,
             },
             SearchRule::Partial => Self {
@@ -81,7 +80,7 @@ impl SearchBudget {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SearchExhausted;
 
-/// What has been done.
+/// What the search has used.
 pub(super) struct Cost {
     budget: SearchBudget,
     start: Instant,
@@ -109,20 +108,20 @@ impl Cost {
         }
     }
 
-    /// Whether directories that change are listed once more: a workload may change them without end.
+    /// Whether changing directories are listed once more: a workload may change them without end.
     pub(super) fn goes_on(&self, round: usize, begun: Instant) -> bool {
         const FEW: usize = 40;
         round < FEW.min(self.budget.rounds)
             || (round < self.budget.rounds && begun.elapsed() < SETTLE)
     }
 
-    /// Waits until a directory's times tell of a further change.
+    /// Waits until a further change would show in a directory's times.
     pub(super) fn rest(&mut self, time: Duration) {
         std::thread::sleep(time.min(self.budget.time / 4));
         self.look();
     }
 
-    /// Something that was seen before is looked at again: that takes time, and nothing else.
+    /// Counts a repeated check of a known directory, which takes only time.
     pub(super) fn step(&mut self) {
         self.steps += 1;
         if self.steps % ENTRIES == 1 {
@@ -130,7 +129,7 @@ impl Cost {
         }
     }
 
-    /// Why it must stop, where it must.
+    /// The reason why the search must stop, if it must.
     pub(super) fn check(&self) -> Result<(), String> {
         self.over.clone().map_or(Ok(()), Err)
     }
@@ -139,7 +138,7 @@ impl Cost {
         self.over.is_some()
     }
 
-    /// One more entry of a directory.
+    /// Counts one more entry of a directory.
     pub(super) fn entry(&mut self) {
         self.entries += 1;
         let most = self.budget.entries;
@@ -153,7 +152,7 @@ impl Cost {
         }
     }
 
-    /// So many bytes are to be looked at.
+    /// Counts bytes that will be read.
     pub(super) fn read(&mut self, bytes: usize) -> Result<(), SearchExhausted> {
         let before = self.bytes;
         self.bytes += bytes as u64;
@@ -172,7 +171,7 @@ impl Cost {
         }
     }
 
-    /// So many bytes are to be kept in memory.
+    /// Counts bytes that will be kept in memory.
     pub(super) fn keep(&mut self, bytes: usize) -> Result<(), SearchExhausted> {
         self.kept += bytes;
         if self.kept > ROOM << 20 {
@@ -188,12 +187,12 @@ impl Cost {
         self.kept
     }
 
-    /// What was kept since there was so much is no longer.
+    /// Frees the memory that was counted after `before`.
     pub(super) fn forget(&mut self, before: usize) {
         self.kept = before;
     }
 
-    /// One more place is masked, or seen in one that is.
+    /// Counts one more mask, or one more visible file in a masked directory.
     pub(super) fn mask(&mut self, path: &Path) {
         self.masks += 1;
         self.names += path.as_os_str().len();

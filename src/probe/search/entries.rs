@@ -1,4 +1,4 @@
-//! What becomes of an entry of a directory: it is passed over, hidden, or looked into.
+//! Decides about each entry of a directory: ignore it, hide it, or search it.
 
 use std::ffi::{CStr, OsStr};
 use std::os::fd::AsFd;
@@ -15,20 +15,20 @@ use super::{Directory, NAMED_BY, Search, SearchAim};
 use crate::plan::volumes::is_secret;
 use crate::plan::{FoundCredential, GitState, VisibleFile, keys};
 
-/// The reason why a directory with files of git's is not hidden, and the remedy.
+/// Why git's view of such a directory is unknown if git has files in it, and the remedy.
 const DEEP: &str =
     "a socket or credential in it lies deeper than a path can say (remove its directories)";
 
 /// What the search does with an entry of a directory.
 enum EntryStep {
-    /// Nothing more.
+    /// Ignore it, or it is hidden already.
     Past,
-    /// A directory is looked into, which lies in one that is hidden as a whole, or in none.
+    /// Search the directory. The number is that of the hidden directory around it, if any.
     Into(Option<u32>),
 }
 
 impl Search<'_> {
-    /// Whether it is a directory to be looked into.
+    /// Handles an entry. Returns whether it is a directory to search.
     pub(super) fn entry(&mut self, at: &Directory<'_>, name: &CStr, kind: FileType) -> bool {
         let next = match self.places.within(at.number) {
             Some(whole) => self.in_hidden(at, whole, name, kind),
@@ -48,7 +48,7 @@ impl Search<'_> {
         true
     }
 
-    /// Whether a directory is one that is not looked into.
+    /// Whether a directory is excluded from the search.
     fn is_passed(&self, at: &Directory<'_>, name: &[u8]) -> bool {
         let name = OsStr::from_bytes(name);
         self.passed.iter().any(|part| {
@@ -57,8 +57,8 @@ impl Search<'_> {
         })
     }
 
-    /// An entry of a directory that is seen. What is called like a credential is hidden, but for a project's own settings and
-    /// what git has with this very content.
+    /// Handles an entry of a visible directory. A file with a credential's name is hidden, except for a project's own
+    /// settings and files that git has with the same content.
     fn in_open(&mut self, at: &Directory<'_>, name: &CStr, kind: FileType) -> EntryStep {
         let name = name.to_bytes();
         if !self.unwanted.may_be(name, kind) {
@@ -79,7 +79,7 @@ impl Search<'_> {
                 let spot = spot(&self.places, at, path);
                 match self.repositories.directory(&mut self.cost, spot) {
                     Some(git) => self.hide(at.number, inside, git),
-                    // What git has in it is seen.
+                    // Files that git has stay visible in it.
                     None => {
                         let whole = u32::try_from(self.inside.len()).ok();
                         self.hide(at.number, inside, GitState::Nothing);
@@ -91,14 +91,14 @@ impl Search<'_> {
                 CredentialFate::Shown(_) => {}
                 CredentialFate::Hidden(git) => self.hide(at.number, inside, git),
             },
-            // Git passes over them.
+            // git ignores other kinds of files.
             _ => self.hide(at.number, inside, GitState::Nothing),
         }
         EntryStep::Past
     }
 
-    /// An entry of a directory that is hidden as a whole: only what git has with this very content is seen, and git must miss
-    /// nothing else.
+    /// Handles an entry of a hidden directory. Only files that git has with the same content stay visible; git must not
+    /// miss any other file.
     fn in_hidden(
         &mut self,
         at: &Directory<'_>,
@@ -135,7 +135,7 @@ impl Search<'_> {
             },
             _ => return EntryStep::Past,
         };
-        // Of what git does not have, it sees nothing.
+        // git ignores files that it does not have.
         if matches!(git, GitState::Changed | GitState::Untold(_))
             && let Some(hidden) = self.inside.get(whole as usize)
         {
@@ -149,10 +149,10 @@ impl Search<'_> {
         EntryStep::Past
     }
 
-    /// Why a file is not to be seen whose name may be that of a private key. Whoever owns it could make it readable.
+    /// Why a file with the name of a private key is hidden. Its owner could make an unreadable file readable.
     fn key(&mut self, at: &Directory<'_>, name: &[u8], kind: FileType) -> Option<(String, usize)> {
         let keys = &self.unwanted.never.keys;
-        // On a pod's Secrets, fields of the policy decide.
+        // Policy fields decide about a pod's Secrets.
         let decided = self.bases.iter().any(|base| is_secret(base));
         if kind != FileType::RegularFile || keys.named(name).is_none() || decided {
             return None;
@@ -186,7 +186,7 @@ impl Search<'_> {
         self.repositories.file(&mut self.cost, spot, &mut content)
     }
 
-    /// No path can name what is hidden there for a mount over it. So a directory above is hidden as a whole.
+    /// Hides a whole directory above: the entry's own path is too long for a mount over it.
     fn bury(&mut self, at: &Directory<'_>, deep: u32, name: &[u8], kind: FileType) -> EntryStep {
         let tail = self.places.tail(at.number, NAMED_BY);
         let tail = tail.join(OsStr::from_bytes(name));
@@ -204,7 +204,7 @@ impl Search<'_> {
                 path: &inside.path,
             };
             let git = self.repositories.directory(&mut self.cost, spot);
-            // Git has files in it, which would go with it.
+            // git has files in it, which would be hidden too.
             let git = git.unwrap_or_else(|| GitState::Untold(DEEP.to_owned()));
             self.hide(above, inside, git);
         }
@@ -213,7 +213,7 @@ impl Search<'_> {
 
     fn hide(&mut self, directory: u32, inside: FoundCredential, git: GitState) {
         self.cost.mask(&inside.path);
-        // Nobody has looked to the end: that is told, and no more.
+        // The search did not finish: only that is reported.
         let git = match self.cost.is_spent() {
             true => GitState::Nothing,
             false => git,

@@ -1,11 +1,11 @@
-//! What git knows of a file: whether its repository has it, with this very content.
+//! What git knows of a file: whether its repository has it, with the same content.
 //!
-//! The index is a file of the workspace, which an agent may have written. So only knowledge is believed: a file is
-//! visible if the index has the hash of its content, which only somebody with the content can put there. Whoever
-//! reads the repository has it anyway.
+//! The index is a file of the workspace, and an agent may have written it. So a file is visible only if the index has
+//! the hash of its content. Only a writer who knows the content can add that hash, and readers of the repository have
+//! the content anyway.
 //!
-//! Where a repository is, git says by paths that hold in the container. So they are looked up there: in the mount that is
-//! searched, or in another one. Links are followed by nobody.
+//! git names a repository by paths that are valid in the container. So they are looked up in the container's mounts:
+//! the searched one or another. Links are not followed.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::Read;
@@ -26,30 +26,29 @@ use crate::plan::never::FileNameFilter;
 use crate::plan::{GitState, UntrackedFile, VisibleKind};
 use crate::policy::ProtectedName;
 
-/// The largest index that is read, MiB: a million files.
+/// The largest index that is read, MiB: room for a million files.
 const LARGEST: u64 = 128;
 
-/// The reason why a directory outside of the work tree cannot be judged, and the remedy.
+/// Why a directory outside of the work tree cannot be judged, and the remedy.
 const SPARSE: &str = "git keeps its directory out of the work tree (git sparse-checkout disable)";
 
-/// The largest of the files that say where a repository is.
+/// The largest file that names a repository's place, bytes.
 const PLACE: u64 = 4096;
 
-/// Bytes of memory that a work tree takes beside its index and the path of its exclude file, and what is known of a
-/// directory, at most.
+/// Most bytes of memory for a work tree besides its index and the path of its exclude file, and for a known directory.
 const TREE: usize = 512;
 const KNOWN: usize = 32;
 
 /// What happens to a file with a credential's name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CredentialFate {
-    /// Git has it, and it is no secret. It is this very file.
+    /// git has it, and it is no secret. The file itself.
     Shown(VisibleKind),
-    /// It is hidden, and git makes this of it.
+    /// It is hidden, with git's view of it.
     Hidden(GitState),
 }
 
-/// Something in a directory that the search has met.
+/// A file in a directory that the search has met.
 #[derive(Clone, Copy)]
 pub(super) struct Spot<'a> {
     pub(super) places: &'a DirTree,
@@ -58,16 +57,16 @@ pub(super) struct Spot<'a> {
     pub(super) path: &'a Path,
 }
 
-/// Where the mounts of a container will be.
+/// The places of a container's mounts.
 #[derive(Default)]
 pub struct MountView<'a> {
-    /// Where the one that is searched will be.
+    /// The container path of the searched mount.
     pub own: PathBuf,
-    /// Where the others will be, and what they are.
+    /// The container paths of the other mounts, and their roots.
     pub others: Vec<(PathBuf, BorrowedFd<'a>)>,
-    /// Directories of the one that is searched that are not looked into; the empty path is all of it.
+    /// Excluded directories of the searched mount; the empty path excludes all of it.
     pub passed: Vec<PathBuf>,
-    /// If the container writes the one that is searched: what it may write of that which the user's tools run later.
+    /// If the container can write the searched mount: the protected names that it may write.
     pub unprotected: Option<&'a BTreeSet<ProtectedName>>,
 }
 
@@ -78,24 +77,24 @@ struct MountPath<'a> {
     path: PathBuf,
     /// Whether it is the mount that is searched.
     own: bool,
-    /// In the container.
+    /// The path in the container.
     place: PathBuf,
 }
 
 /// A work tree.
 enum Tree {
-    /// Its repository is nowhere in the container, where git does nothing in it.
+    /// Its repository is not in the container, so git does nothing in it.
     Lost,
-    /// It is there.
+    /// The repository is in the container.
     Found(Box<Repository>),
 }
 
 struct Repository {
-    /// Its files, or why they are not known.
+    /// Its files, or why they are unknown.
     index: Result<Index, String>,
-    /// The file by which it is told what to leave alone.
+    /// The exclude file, which tells git what to ignore.
     exclude: Option<PathBuf>,
-    /// Whether git keeps files out of the work tree, and looks at those that are there all the same.
+    /// Whether git keeps files out of the work tree, and still looks at those that exist.
     sparse: bool,
 }
 
@@ -103,11 +102,11 @@ struct Repository {
 pub(super) struct Repositories<'a> {
     root: &'a OwnedFd,
     view: &'a MountView<'a>,
-    /// The last components of the names that are asked for.
+    /// The last components of all names that are looked up.
     last: &'a FileNameFilter,
-    /// Each with its directory.
+    /// The work trees, each with its directory.
     trees: Vec<(u32, Tree)>,
-    /// Which of them is the nearest to a directory, itself or above.
+    /// The nearest work tree of a directory: itself or above.
     nearest: HashMap<u32, Option<usize>>,
 }
 
@@ -126,7 +125,7 @@ impl<'a> Repositories<'a> {
         }
     }
 
-    /// A file or a symbolic link. Its content is read only where git has a file of its name.
+    /// Judges a file or a symbolic link. Its content is read only if git has a file of its name.
     pub(super) fn file(
         &mut self,
         cost: &mut Cost,
@@ -156,7 +155,7 @@ impl<'a> Repositories<'a> {
         }
     }
 
-    /// Git's view of a directory that is hidden as a whole; nothing if git has files in it, each of which is judged.
+    /// git's view of a directory that is hidden as a whole; `None` if git has files in it, each of which is judged.
     pub(super) fn directory(&mut self, cost: &mut Cost, spot: Spot<'_>) -> Option<GitState> {
         let Some((name, repository)) = self.find(cost, spot) else {
             return Some(GitState::Nothing);
@@ -172,7 +171,7 @@ impl<'a> Repositories<'a> {
         }
     }
 
-    /// The repository of the nearest work tree above something, and the path in that.
+    /// The repository of the nearest work tree above a file, and the file's path in the tree.
     fn find<'p>(&mut self, cost: &mut Cost, spot: Spot<'p>) -> Option<(&'p Path, &Repository)> {
         let tree = self.nearest(cost, spot)?;
         match self.trees.get(tree)? {
@@ -205,14 +204,14 @@ impl<'a> Repositories<'a> {
         found
     }
 
-    /// What `.git` in a directory is: the repository, a link to it, or a file that says where it is (a submodule, a second
+    /// Reads `.git` in a directory: the repository, a link to it, or a file that names its place (a submodule, a second
     /// work tree).
     fn look(&self, cost: &mut Cost, tree: &Path) -> Option<Tree> {
         let place = normal(&self.view.own.join(tree));
         let git = self.at(&place, Path::new(".git"))?;
         let (git, lost) = match git.kind()? {
             FileType::Directory => (Some(git), None),
-            // Git passes over what is no repository, but not over a file that names none.
+            // git ignores a `.git` that is not a repository, unless it is a file: that one makes it fail.
             FileType::Symlink => (self.at(&place, &git.link()?), None),
             FileType::RegularFile => (
                 git.text("gitdir:").and_then(|to| self.at(&place, &to)),
@@ -224,7 +223,7 @@ impl<'a> Repositories<'a> {
         found.map(|r| Tree::Found(Box::new(r))).or(lost)
     }
 
-    /// The repository in a directory, if it is one by what git looks for.
+    /// The repository in a directory, if it has the files that git looks for.
     fn repository(&self, cost: &mut Cost, git: &MountPath<'a>) -> Option<Repository> {
         let common = match git.join("commondir").text("") {
             Some(to) => self.at(&git.place, &to)?,
@@ -275,7 +274,7 @@ impl<'a> Repositories<'a> {
         })
     }
 
-    /// What a path means that git has written into a directory of the container.
+    /// Resolves a path that git has written into a directory of the container.
     fn at(&self, directory: &Path, to: &Path) -> Option<MountPath<'a>> {
         let place = normal(&directory.join(to));
         let own = (self.view.own.as_path(), self.root.as_fd());
@@ -318,7 +317,7 @@ impl MountPath<'_> {
         }
     }
 
-    /// As the plan names it.
+    /// The path as the plan names it.
     fn named(&self) -> PathBuf {
         match self.own {
             true => self.path.clone(),
@@ -338,7 +337,7 @@ impl MountPath<'_> {
         Some(std::ffi::OsString::from_vec(target).into())
     }
 
-    /// The path that a file of git's holds after a word.
+    /// The path after `word` in a file of git's.
     fn text(&self, word: &str) -> Option<PathBuf> {
         let (file, _) = content::regular(self.root, &self.path).ok()??;
         let text = content::all(file, PLACE).ok()??;
@@ -362,7 +361,7 @@ fn normal(path: &Path) -> PathBuf {
     out
 }
 
-/// The name that git gives a file's content, of so many bytes.
+/// git's name of a content: the hash over its length and its bytes, of `width` bytes.
 pub(super) fn blob(content: &[u8], width: usize) -> Vec<u8> {
     let head = format!("blob {}\0", content.len());
     let whole = [head.as_bytes(), content].concat();
@@ -377,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_content_has_gits_name() {
+    fn a_contents_hash_is_the_one_of_git() {
         // `git hash-object` of an empty file and of "hello\n".
         let name = |bytes: &[u8], width| {
             let hex = blob(bytes, width)
@@ -398,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_gits_is_joined_as_git_does() {
+    fn a_path_is_joined_as_git_joins_it() {
         for (path, expect) in [
             ("/a/sub/../.git/modules/sub", "/a/.git/modules/sub"),
             ("/a/./b/", "/a/b"),

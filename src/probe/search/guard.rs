@@ -1,7 +1,8 @@
-//! Finds what the user's own tools run later (`policies/protected.toml`): at the top of the workspace and of each repository in it,
-//! and in git directories, which are known by what git looks for, whatever their names are.
+//! Finds files that the user's own tools run later (`policies/protected.toml`). Looks at the top of the workspace, at
+//! the top of each repository in it, and in git directories. Those are recognised by the files that git looks for,
+//! under any name.
 //!
-//! It looks at the names that the search lists anyway, and asks the kernel only about those of the list.
+//! It checks the names that the search lists anyway, and stats only those in the list.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{CStr, OsStr};
@@ -19,30 +20,30 @@ use crate::plan::protect::{self, ProtectedBase, ProtectedList, ProtectedPlace};
 use crate::plan::{FoundProtected, ProtectedFiles, RepositoryTop};
 use crate::policy::ProtectedName;
 
-/// The longest name of a file that the list ends with. A longer one is none of them.
+/// The longest file name in the list. A longer name cannot match.
 const LONGEST: usize = 32;
 
-/// Bytes of memory that a directory with marks takes, at most.
+/// Most bytes of memory for a directory with marks.
 const MARKED: usize = 32;
 
-/// Names by which a directory is known as a work tree's top, or as a git directory (is_git_directory in git's setup.c).
+/// Names that mark a directory as a work tree's top, or as a git directory (is_git_directory in git's setup.c).
 const MARKS: [&[u8]; 5] = [b".git", b"HEAD", b"objects", b"refs", b"commondir"];
 const TOP: u8 = 1;
 const GIT: u8 = 2 | 4 | 8;
-/// Of the git directory of a second work tree.
+/// Marks of the git directory of a second work tree.
 const OF_TREE: u8 = 2 | 16;
 
-/// Which names of the list are looked for.
+/// Collects the files whose names are in the list.
 pub(super) struct Guard<'a> {
     list: &'static ProtectedList,
     unprotected: &'a BTreeSet<ProtectedName>,
-    /// Which of the marks a directory has.
+    /// The marks of each directory.
     marks: HashMap<u32, u8>,
     met: Vec<MetName>,
     time: GuardTime,
 }
 
-/// When it is looked.
+/// When the search runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GuardTime {
     /// Before the container starts.
@@ -51,7 +52,7 @@ pub(super) enum GuardTime {
     End,
 }
 
-/// A name of the list in a directory. Whether it counts there, the marks of the directories above say.
+/// A directory entry with a name of the list. The marks of the directories above decide whether it counts.
 struct MetName {
     directory: u32,
     name: Box<[u8]>,
@@ -60,7 +61,7 @@ struct MetName {
 }
 
 impl<'a> Guard<'a> {
-    /// Looks for all names but these.
+    /// Looks for all names except `unprotected`.
     pub(super) fn new(unprotected: &'a BTreeSet<ProtectedName>, time: GuardTime) -> Self {
         Self {
             list: ProtectedList::builtin(),
@@ -71,13 +72,13 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// A directory is listed again: what was met in it no longer counts.
+    /// Forgets the entries of a directory that is listed again.
     pub(super) fn forget(&mut self, directory: u32) {
         self.marks.remove(&directory);
         self.met.retain(|met| met.directory != directory);
     }
 
-    /// An entry of a directory.
+    /// Checks an entry of a directory.
     pub(super) fn meet(
         &mut self,
         cost: &mut Cost,
@@ -103,7 +104,7 @@ impl<'a> Guard<'a> {
                 continue;
             }
             let stat = walk::stat_at(at.fd.as_fd(), Path::new(OsStr::from_bytes(bytes)));
-            // What is gone has changed its directory, which is listed again.
+            // A removal changes the directory, which is then listed again.
             let Ok(stat) = stat else { continue };
             if cost.keep(size_of::<MetName>() + bytes.len()).is_ok() {
                 self.met.push(MetName {
@@ -116,7 +117,7 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// What counts of that which was met, in directories that are still there.
+    /// The entries that count, in directories that still exist.
     pub(super) fn found(&self, cost: &mut Cost, places: &mut DirTree) -> ProtectedFiles {
         let is_top = |number: &u32| self.marks.get(number).is_some_and(|m| m & TOP != 0);
         if self.met.is_empty() && !self.marks.keys().any(&is_top) {
@@ -134,7 +135,7 @@ impl<'a> Guard<'a> {
         let listed: HashSet<u32> = listed.into_iter().collect();
         let met = self.met.iter();
         let there = met.filter(|met| listed.contains(&met.directory) && self.counts(places, met));
-        // It is hidden with the whole directory, or has no path that can be named.
+        // Others are hidden with a whole directory, or have no path that can be mounted.
         let seen = there.filter(|met| {
             places.within(met.directory).is_none()
                 && places.too_deep(met.directory, &met.name).is_none()
@@ -163,7 +164,8 @@ impl<'a> Guard<'a> {
         let is_root = places.above(base).is_none();
         match met.place.base() {
             ProtectedBase::Top(_) => is_root || marks & TOP != 0,
-            // A second work tree is removed with its git directory, but where that is shown by itself.
+            // git removes a second work tree with its git directory. So before a start that one counts only as the root
+            // of a source, or for compared settings.
             ProtectedBase::Git(_) => {
                 let is_looked_at = is_root || met.place.compared || self.time == GuardTime::End;
                 marks & GIT == GIT || is_looked_at && marks & OF_TREE == OF_TREE
@@ -189,7 +191,7 @@ impl MetName {
     }
 }
 
-/// The directory from which the path of an entry of the list counts, if the last component of it lies in this one.
+/// The directory to which the path of a list entry is relative, if this directory has its last component.
 fn above(places: &DirTree, directory: u32, place: &ProtectedPlace) -> Option<u32> {
     let (ProtectedBase::Top(path) | ProtectedBase::Git(path)) = place.base();
     let mut at = directory;

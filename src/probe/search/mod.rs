@@ -1,11 +1,11 @@
-//! Looking for sockets and credentials inside a mount's source.
+//! Searches a mount's source for sockets and credentials.
 //!
 //! All of it is searched. A process with write access can move directories, so a credential may be anywhere, and an
-//! agent could cause a search to stop early. If the search stops (more than a million entries, a slow disk, a
-//! directory that root may not read), the plan gets the reason, and decides.
+//! agent could make a search stop early. If the search stops (more than a million entries, a slow disk, a directory
+//! that root may not read), the plan gets the reason and decides.
 //!
-//! A directory of credentials is hidden as a whole, even if git's index lists it: an agent can write any names into
-//! an index. Only those files are seen in it of which the index has the very content.
+//! A directory of credentials is hidden as a whole, even if git's index lists it: an agent can write any names into an
+//! index. Only files whose content the index has stay visible in it.
 
 mod content;
 mod cost;
@@ -44,13 +44,13 @@ use settle::BusyDirs;
 pub(super) use unwanted::HiddenNames;
 use walk::Walk;
 
-/// By how many components of its path a credential is known, at most.
+/// Most components of a path that identify a credential.
 const NAMED_BY: usize = 8;
 
-/// Room for the names of a directory, as many as the kernel tells at once.
+/// Buffer for directory entries, bytes: as many as the kernel returns at once.
 const NAMES: usize = 64 << 10;
 
-/// Adds the sockets and credentials inside a directory to what was found out about it.
+/// Adds the sockets and credentials inside a directory to its facts.
 pub(super) fn search(
     root: &OwnedFd,
     unwanted: &HiddenNames<'_>,
@@ -67,7 +67,7 @@ pub(super) fn search(
         .chain(facts.inner.iter().map(PathBuf::as_path))
         .map(Path::to_path_buf)
         .collect();
-    // The program of another file system has another file's number here.
+    // On another file system the runtime's inode number is another file's.
     let runtime = unwanted.runtime.filter(|(dev, _)| *dev == facts.dev);
     search.runtime = runtime.map(|(_, ino)| ino);
     facts.unsearched = search.until_still().err();
@@ -82,7 +82,7 @@ pub(super) fn search(
     }
 }
 
-/// What is to be known of git's settings when the container has ended.
+/// Facts about git's settings, for a comparison when the container has ended.
 fn known(root: &OwnedFd, settings: &[FoundProtected], cost: &mut Cost) -> BTreeSet<String> {
     let mut known = BTreeSet::new();
     for one in settings {
@@ -100,16 +100,16 @@ fn known(root: &OwnedFd, settings: &[FoundProtected], cost: &mut Cost) -> BTreeS
     known
 }
 
-/// What is searched for.
+/// The aim of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SearchAim {
-    /// What is to be hidden, and perhaps what is to be read-only.
+    /// Files to hide, and with a guard also files to make read-only.
     Credentials,
-    /// What the user's tools run, and nothing else.
+    /// Only files that the user's tools run.
     Protected,
 }
 
-/// What the user's tools run in a directory that nobody changes meanwhile.
+/// Finds files that the user's tools run, in a directory that no process changes meanwhile.
 pub(super) fn protected(root: &OwnedFd, unprotected: &BTreeSet<ProtectedName>) -> ProtectedFiles {
     let meant = VisibleCredentials::new();
     let unwanted = HiddenNames::new(NeverList::builtin(), &meant);
@@ -137,41 +137,41 @@ struct Search<'a> {
     walk: Walk<'a>,
     key: Key,
     busy: BusyDirs,
-    /// How long a listed directory could still change without a trace.
+    /// How long a listed directory could still change without a new time.
     rest: Duration,
     inside: Vec<FoundCredential>,
-    /// The directory of each of those.
+    /// The directory of each entry of `inside`.
     found_in: Vec<u32>,
-    /// Directories that are hidden for what lies deeper than a path can name.
+    /// Directories that are hidden because of entries deeper than a path can name.
     buried: HashSet<u32>,
     repositories: Repositories<'a>,
-    /// The inode of the runtime's own program, and where it was met.
+    /// The inode of the runtime's own program, and the path where it was found.
     runtime: Option<u64>,
     found_runtime: Option<PathBuf>,
-    /// What else is looked for, where the container may write.
+    /// Looks for protected files, if the container may write.
     guard: Option<Guard<'a>>,
     reads: SearchAim,
     cost: Cost,
     names: Option<Box<[MaybeUninit<u8>]>>,
-    /// Directories that are not looked into.
+    /// Directories that are not searched.
     passed: &'a [PathBuf],
     /// Called after each listing.
     #[cfg(test)]
     hook: Option<Hook<'a>>,
 }
 
-/// A directory that is looked at.
+/// A directory that is being searched.
 struct Directory<'a> {
     number: u32,
     fd: &'a OwnedFd,
 }
 
-/// How a directory was listed.
+/// The listing of a directory.
 #[derive(Default)]
 struct Listing {
-    /// Calls of the kernel's, the last of which gave nothing.
+    /// Calls of getdents64(2). The last one returned nothing.
     calls: usize,
-    /// Directories in it that were met for the first time.
+    /// Directories in it that are new to the search.
     new: usize,
 }
 
@@ -209,7 +209,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Looks at everything that was not looked at, or says why not.
+    /// Searches every directory that is still waiting, or says why not.
     fn all(&mut self) -> Result<(), String> {
         let mut unread = None;
         while let Some(number) = self.places.next() {
@@ -234,9 +234,9 @@ impl<'a> Search<'a> {
                 self.places.list(number, mark);
                 listing
             }
-            // It was removed or moved: both change its parent.
+            // The directory was removed or moved: both change its parent.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(Listing::default()),
-            // Something is mounted there, which is not mounted in the container.
+            // A mount of the node covers it, which the container does not have.
             Err(Errno::XDEV) => {
                 self.places.remove(number);
                 return Ok(Listing::default());
@@ -279,7 +279,8 @@ impl<'a> Search<'a> {
             };
             let entry = match entry {
                 Ok(entry) => entry,
-                // It was removed since it was opened (getdents64 of a dead directory): it is empty, and its parent has changed.
+                // The directory was removed since it was opened (getdents64 of a dead directory): it is empty, and its
+                // parent has changed.
                 Err(Errno::NOENT) => break,
                 Err(e) => return Err(self.unread(at.number, e)),
             };
@@ -297,7 +298,7 @@ impl<'a> Search<'a> {
             }
             let mut kind = entry.file_type();
             if kind == FileType::Unknown {
-                // A file system that does not tell.
+                // This file system does not tell the type.
                 let stat = rustix::fs::statat(at.fd, file, AtFlags::SYMLINK_NOFOLLOW);
                 kind = stat.map_or(kind, |s| FileType::from_raw_mode(s.st_mode));
             }
@@ -310,7 +311,7 @@ impl<'a> Search<'a> {
             } else if !found.contains(file.to_bytes()) {
                 listing.new += usize::from(self.entry(at, file, kind));
             }
-            // One directory may have more than a search looks at.
+            // One directory may have more entries than the whole budget.
             self.cost.check()?;
         }
         for child in known.into_values() {
@@ -319,7 +320,7 @@ impl<'a> Search<'a> {
         Ok(listing)
     }
 
-    /// The directories that were met in a busy one.
+    /// The known child directories of a busy directory.
     fn known(&self, number: u32) -> HashMap<Vec<u8>, u32> {
         let below = self.busy.below(number).iter();
         let here = below.filter(|child| !self.places.is_gone(**child));
@@ -327,7 +328,7 @@ impl<'a> Search<'a> {
             .collect()
     }
 
-    /// Whether an entry is the directory that had its name before.
+    /// Whether an entry is still the directory that had its name before.
     fn is_same(&self, at: &Directory<'_>, name: &CStr, child: u32) -> bool {
         let name = Path::new(OsStr::from_bytes(name.to_bytes()));
         let stat = walk::stat_at(at.fd.as_fd(), name);
@@ -337,7 +338,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// The names of what is hidden in a busy directory already.
+    /// The names of hidden entries that are already known in a busy directory.
     fn found_in(&self, number: u32) -> HashSet<Vec<u8>> {
         let found = self.found_in.iter().zip(&self.inside);
         let here = found.filter(|(directory, _)| **directory == number);

@@ -1,7 +1,7 @@
-//! The directories of a search, and those still to be searched.
+//! The directories of a search, known and still to be searched.
 //!
-//! Each has its own name and its parent, so that deep directories take no more memory than others. Those near the root
-//! come first, breadth first: where a search stops, the top has been seen. Deeper ones come depth first, so that each is
+//! Each node has its own name and its parent, so that deep directories take no more memory than others. Directories
+//! near the root come first, breadth first: a search that stops has seen the top. Deeper ones come depth first, each
 //! opened by its parent's descriptor.
 
 use std::collections::BTreeMap;
@@ -13,37 +13,37 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::Statx;
 
-/// Stands for no directory.
+/// No directory.
 const NONE: u32 = u32::MAX;
 
-/// How many levels are opened by their path. So many names of 255 bytes are the longest path that Linux takes (PATH_MAX).
+/// Levels that are opened by path. That many names of 255 bytes are Linux's longest path (PATH_MAX).
 const NEAR: u32 = 16;
 
-/// The longest path inside a mount that is masked, bytes: the mount's own place takes the rest of PATH_MAX.
+/// The longest path inside a mount that is masked, bytes. The mount point takes the rest of PATH_MAX.
 const LONGEST: u32 = 3000;
 
-/// Bytes that one takes beside its name: itself, its numbers in the orders, and what the allocator adds.
+/// Bytes of a directory besides its name: the node, its numbers in the orders, and the allocator's overhead.
 const FIXED: usize = size_of::<DirNode>() + 3 * size_of::<u32>() + 16;
 
 /// One directory of the search.
 struct DirNode {
-    /// The one that it lies in.
+    /// The parent.
     above: u32,
-    /// Which of the things that are hidden as a whole it lies in.
+    /// The hidden directory around it, as a number.
     within: u32,
     level: u32,
-    /// Of its path, bytes.
+    /// Length of its path, bytes.
     length: u32,
     name: Box<[u8]>,
-    /// Its inode, once it was listed.
+    /// Its inode, once it is listed.
     ino: u64,
-    /// What changes with it ([`Mark`]); 0 where it has to be listed again.
+    /// A value that changes with it ([`Mark`]); 0 if it must be listed again.
     change: u64,
     /// Its parent was listed again without it.
     gone: bool,
 }
 
-/// What a directory was when it was listed. A rename changes it in both directories.
+/// The state of a directory when it was listed. A rename changes the mark of both directories.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Mark {
     pub(super) ino: u64,
@@ -52,7 +52,7 @@ pub(super) struct Mark {
     pub(super) fresh: Duration,
 }
 
-/// What marks are made with: a key of this search's own, so that no other process can choose a mark.
+/// The hash key of marks. Each search has its own, so that no other process can choose a mark.
 pub(super) type Key = RandomState;
 
 impl Mark {
@@ -68,8 +68,8 @@ impl Mark {
     }
 }
 
-/// The kernel takes the time of a change from a clock that ticks 100 times a second or more. File systems without
-/// fractions of seconds round it down, FAT to even seconds.
+/// The kernel's clock for these times ticks at least 100 times a second. File systems without fractions of seconds
+/// round it down, FAT to even seconds.
 fn fresh(seconds: i64, nanoseconds: u32) -> Duration {
     let tick = match nanoseconds {
         0 => Duration::from_secs(2),
@@ -79,18 +79,18 @@ fn fresh(seconds: i64, nanoseconds: u32) -> Duration {
     let changed = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds);
     match changed.elapsed() {
         Ok(age) => tick.saturating_sub(age),
-        // In the future: the next change has another time, unless that comes just then.
+        // In the future: the next change gets another time, unless it comes right then.
         Err(ahead) if ahead.duration() <= tick => tick,
         Err(_) => Duration::ZERO,
     }
 }
 
-/// All directories of the search; the root is the first.
+/// All directories of the search; the root is first.
 pub(super) struct DirTree {
     all: Vec<DirNode>,
     next: usize,
     deep: Vec<u32>,
-    /// In the order in which they were looked at.
+    /// The directories in the order of the search.
     visited: Vec<u32>,
 }
 
@@ -106,12 +106,12 @@ impl DirTree {
         places
     }
 
-    /// How much memory one more takes, bytes.
+    /// The memory that one more directory takes, bytes.
     pub(super) fn cost(name: &[u8]) -> usize {
         FIXED + name.len()
     }
 
-    /// Adds one, to be looked at later, and gives its number.
+    /// Adds a directory to be searched later, and returns its number.
     pub(super) fn push(&mut self, above: u32, name: &[u8], within: Option<u32>) -> u32 {
         let number = u32::try_from(self.all.len()).unwrap_or(NONE);
         let (level, length) = match self.all.get(above as usize) {
@@ -134,7 +134,7 @@ impl DirTree {
         number
     }
 
-    /// The next one to look at.
+    /// The next directory to search.
     pub(super) fn next(&mut self) -> Option<u32> {
         let number = self.next_near().or_else(|| self.deep.pop())?;
         self.visited.push(number);
@@ -151,7 +151,7 @@ impl DirTree {
         None
     }
 
-    /// Those that were looked at and are not known to be gone, each after its parent.
+    /// The searched directories that are not known to be gone, each after its parent.
     pub(super) fn listed(&mut self) -> Vec<u32> {
         for number in &self.visited {
             let above = self.all.get(*number as usize).map(|p| p.above);
@@ -166,12 +166,12 @@ impl DirTree {
         here.copied().collect()
     }
 
-    /// Relative to the root.
+    /// Its path relative to the root.
     pub(super) fn path(&self, number: u32) -> PathBuf {
         self.tail(number, usize::MAX)
     }
 
-    /// The last so many components of its path.
+    /// The last `most` components of its path.
     pub(super) fn tail(&self, number: u32, most: usize) -> PathBuf {
         let mut names = Vec::new();
         let mut at = number;
@@ -184,7 +184,7 @@ impl DirTree {
         names.iter().rev().collect()
     }
 
-    /// Its path for a message, or the end of a long one.
+    /// Its path for a message, or the end of a long path.
     pub(super) fn told(&self, number: u32) -> String {
         match self.all.get(number as usize).map_or(0, |p| p.length) {
             0..=500 => format!("{:?}", self.path(number)),
@@ -198,7 +198,7 @@ impl DirTree {
         before.saturating_add(u32::try_from(name.len() + 1).unwrap_or(u32::MAX))
     }
 
-    /// The directory to hide where an entry's own path is too long for a mask; none where it is not.
+    /// The directory to hide if an entry's own path is too long for a mask; else `None`.
     pub(super) fn too_deep(&self, directory: u32, name: &[u8]) -> Option<u32> {
         if self.length_of(directory, name) <= LONGEST {
             return None;
@@ -210,7 +210,7 @@ impl DirTree {
         Some(at)
     }
 
-    /// The one that it lies in; none of the root.
+    /// The parent; `None` for the root.
     pub(super) fn above(&self, number: u32) -> Option<u32> {
         let above = self.all.get(number as usize)?.above;
         (above != NONE).then_some(above)
@@ -221,7 +221,7 @@ impl DirTree {
         (within != NONE).then_some(within)
     }
 
-    /// How many directories are above it.
+    /// The number of directories above it.
     pub(super) fn level(&self, number: u32) -> u32 {
         self.all.get(number as usize).map_or(0, |p| p.level)
     }
@@ -235,12 +235,12 @@ impl DirTree {
         self.all.get(number as usize).map_or(&[], |p| &p.name)
     }
 
-    /// The inode that it had when it was listed; 0 before.
+    /// Its inode at its listing; 0 before.
     pub(super) fn ino(&self, number: u32) -> u64 {
         self.all.get(number as usize).map_or(0, |p| p.ino)
     }
 
-    /// Adds to each of some directories those that lie right in it.
+    /// Adds to each directory in `of` its child directories.
     pub(super) fn below(&self, of: &mut BTreeMap<u32, Vec<u32>>) {
         for (number, place) in (0_u32..).zip(&self.all) {
             if let Some(below) = of.get_mut(&place.above)
@@ -251,7 +251,7 @@ impl DirTree {
         }
     }
 
-    /// It has been listed, and was this before.
+    /// Records that it is listed. `mark` is its state before that.
     pub(super) fn list(&mut self, number: u32, mark: Mark) {
         if let Some(place) = self.all.get_mut(number as usize) {
             place.ino = mark.ino;
@@ -262,7 +262,7 @@ impl DirTree {
         }
     }
 
-    /// Whether it is as it was when it was listed.
+    /// Whether it is unchanged since it was listed.
     pub(super) fn is_still(&self, number: u32, mark: Mark) -> bool {
         let place = self.all.get(number as usize);
         place.is_some_and(|p| p.change == mark.change)
@@ -274,7 +274,7 @@ impl DirTree {
         }
     }
 
-    /// Whether it is known to be gone by itself; [`Self::listed`] tells those below it.
+    /// Whether it is known to be gone itself. [`Self::listed`] also drops the directories below it.
     pub(super) fn is_gone(&self, number: u32) -> bool {
         self.all.get(number as usize).is_none_or(|p| p.gone)
     }
@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_told_by_their_names_in_the_order_in_which_they_were_met() {
+    fn directories_are_named_by_their_paths_in_the_order_of_the_search() {
         let mut places = DirTree::new();
         places.push(0, b"a", None);
         places.push(0, b"b", Some(7));
@@ -303,7 +303,7 @@ mod tests {
         ];
         assert_eq!(seen, expect);
         assert_eq!((places.above(3), places.above(0)), (Some(1), None));
-        // What lies below what is gone is gone.
+        // Directories below one that is gone are gone.
         places.remove(1);
         assert_eq!(places.listed(), [0, 2]);
     }

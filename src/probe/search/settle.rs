@@ -1,11 +1,11 @@
-//! Whether all directories were at one moment what the search has seen of them.
+//! Checks that at one moment all directories were as the search has seen them.
 //!
-//! Another process may move a directory from one that is not listed yet into one that was listed, and the search never
-//! meets it. A rename changes both parents. So after the search each directory is compared with what it was before it was
-//! listed, and those that changed are listed again, until there is one moment at which every listing was true.
+//! Another process may move a directory from an unlisted directory into a listed one, and the search misses it. A
+//! rename changes both parents. So after the search each directory is compared with its state before its listing, and
+//! the changed ones are listed again. This ends when every listing was true at one moment.
 //!
-//! Builds change the same few directories all the time. These are listed and compared in quick succession. One of them may
-//! change even then: while it is listed, the others hold still, so nothing can come out of them or hide in them.
+//! Builds change the same few directories all the time. These are listed and compared in quick succession. One of them
+//! may change even then: the others hold still during its listing, so nothing can come out of them or hide in them.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
@@ -13,14 +13,14 @@ use std::time::Instant;
 use super::places::Mark;
 use super::{Listing, Search};
 
-/// How often one directory that never holds still is listed in a round, until it has no new directories.
+/// How often a round lists one directory that always changes, until it has no new directories.
 const AGAIN: usize = 8;
 
 /// Directories that changed after they were listed, each with its children.
 #[derive(Default)]
 pub(super) struct BusyDirs {
     children: BTreeMap<u32, Vec<u32>>,
-    /// The one that changed last, if it was the only one.
+    /// The directory that changed last, if only one did.
     restless: Option<u32>,
 }
 
@@ -34,7 +34,7 @@ impl BusyDirs {
         self.children.contains_key(&number)
     }
 
-    /// A directory was found in another.
+    /// Records that a directory was found in a busy one.
     pub(super) fn met(&mut self, above: u32, number: u32) {
         if let Some(children) = self.children.get_mut(&above) {
             children.push(number);
@@ -43,7 +43,7 @@ impl BusyDirs {
 }
 
 impl Search<'_> {
-    /// Looks at everything, and again at what changed meanwhile.
+    /// Searches everything, and again the directories that changed meanwhile.
     pub(super) fn until_still(&mut self) -> Result<(), String> {
         self.all()?;
         let begun = Instant::now();
@@ -78,7 +78,7 @@ impl Search<'_> {
         ))
     }
 
-    /// Lists the busy directories again. Whether all of them were true at one moment.
+    /// Lists the busy directories again. Returns whether all listings were true at one moment.
     fn settle(&mut self) -> Result<bool, String> {
         let restless = self.busy.restless;
         let mut busy: Vec<u32> = self.busy.children.keys().copied().collect();
@@ -107,7 +107,7 @@ impl Search<'_> {
             [one] => Some(one),
             _ => None,
         };
-        // It was listed after all others and in one call of the kernel's, which no rename interrupts.
+        // It was listed after all others and by one call of the kernel's, which no rename interrupts.
         let harmless = restless.is_some() && self.busy.restless == restless;
         Ok(moving.is_empty() || harmless && last.new == 0 && last.calls <= 2)
     }
@@ -119,7 +119,7 @@ impl Search<'_> {
         }
     }
 
-    /// The directories that are not as they were when they were listed, but for the busy ones.
+    /// The directories that changed since they were listed, without the busy ones.
     fn changed(&mut self) -> Result<Vec<u32>, String> {
         let mut changed = Vec::new();
         for number in self.places.listed() {
@@ -133,14 +133,14 @@ impl Search<'_> {
     fn is_still(&mut self, number: u32) -> Result<bool, String> {
         self.cost.step();
         self.cost.check()?;
-        // Whatever the error: what cannot be seen is not known to be still.
+        // With any error: an unreadable directory may have changed.
         let found = self.walk.look(&self.places, number);
         let mark = found.map(|stat| Mark::of(&stat, &self.key));
         Ok(mark.is_ok_and(|mark| self.places.is_still(number, mark)))
     }
 
-    /// What was found in directories that are gone was found again elsewhere, or is gone. The others are told with their
-    /// directories, which the masks are compared with.
+    /// Drops results in directories that are gone: they were found again elsewhere, or are gone too. The others get the
+    /// inode of their directory, with which the masks are compared.
     pub(super) fn finish(&mut self) {
         for (inside, directory) in self.inside.iter_mut().zip(&self.found_in) {
             let ino = self.places.ino(*directory);

@@ -1,8 +1,9 @@
-//! SHA-1 (RFC 3174), by which git names contents. It is no wall: who could make two contents with one name has both.
+//! SHA-1 (RFC 3174), git's names of contents. It is no security boundary: an author of two contents with one hash has
+//! both.
 
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
-/// The hash of some bytes.
+/// The hash of a message.
 pub(super) fn sha1(message: &[u8]) -> [u8; 20] {
     let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, message);
     hash.as_ref().try_into().expect("SHA-1 has 160 bits")

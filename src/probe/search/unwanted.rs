@@ -1,4 +1,4 @@
-//! What a search looks for: sockets, and credentials other than those that are meant to be seen.
+//! The names that a search hides: sockets, and credentials that are not meant to be visible.
 
 use std::path::{Path, PathBuf};
 
@@ -10,9 +10,9 @@ use crate::plan::never::{FileNameFilter, NeverList, VisibleCredentials};
 pub(in crate::probe) struct HiddenNames<'a> {
     pub(super) never: &'a NeverList,
     pub(super) meant: &'a VisibleCredentials,
-    /// Device and inode of the runtime's own program: whoever writes it is root at the next start.
+    /// Device and inode of the runtime's own program: a workload that writes it is root at the next start.
     pub(super) runtime: Option<(u64, u64)>,
-    /// The last components of credentials' names: nearly every file is none of them.
+    /// The last components of credentials' names, a quick filter for most files.
     pub(super) last: FileNameFilter,
 }
 
@@ -33,8 +33,8 @@ impl<'a> HiddenNames<'a> {
         self.runtime == Some((dev, ino))
     }
 
-    /// Why something in a source with these names is not to be seen. A credential is known by where it really lies: by
-    /// the directories above the mount as well.
+    /// Why a file of a source with these names is hidden. Credentials are recognised by their real path, with the
+    /// directories above the mount.
     pub(super) fn why(
         &self,
         bases: &[PathBuf],
@@ -43,7 +43,7 @@ impl<'a> HiddenNames<'a> {
     ) -> Option<(String, usize)> {
         match kind {
             FileType::Socket => return Some(("it is a socket".to_owned(), 1)),
-            // It leads to something inside the container, which is judged as what it is.
+            // The target, if it is inside the container, is judged itself.
             FileType::Symlink => return None,
             _ => {}
         }

@@ -1,8 +1,9 @@
-//! SHELL. Opens the directories of a search, each by its parent's descriptor: a path from the root has an end (PATH_MAX), and
-//! would be walked again for each.
+//! SHELL. Opens the directories of a search, each by its parent's descriptor. A path from the root has a limit
+//! (PATH_MAX), and would be walked again for each.
 //!
-//! Only so many descriptors are held. What was left behind is reached by `..` again, and is then compared with what it was.
-//! Nothing here is proof that a directory still lies where it was met: the second look at all of them is (`settle.rs`).
+//! The number of open descriptors is limited. A closed directory is reached by `..` again, and compared with its
+//! earlier state. Nothing here proves that a directory is still in its place: only the second look at all of them does
+//! (`settle.rs`).
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,14 +15,14 @@ use rustix::io::Errno;
 
 use super::places::DirTree;
 
-/// How many are held open.
+/// Most descriptors that stay open.
 const HELD: usize = 32;
 
 pub(super) struct Walk<'a> {
     root: &'a OwnedFd,
-    /// Each lies in the one before it.
+    /// Each is the parent of the next one.
     held: Vec<(u32, OwnedFd)>,
-    /// How many directories were opened or passed on the way.
+    /// How many directories were opened or passed on the way, for tests.
     #[cfg(test)]
     pub(super) steps: usize,
 }
@@ -47,7 +48,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What a directory is now, by its name in its parent.
+    /// The current state of a directory, by its name in its parent.
     pub(super) fn look(&mut self, places: &DirTree, number: u32) -> rustix::io::Result<Statx> {
         match places.above(number) {
             None => stat(self.root.as_fd()),
@@ -65,7 +66,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// A descriptor of a directory, for what lies in it.
+    /// A descriptor of a directory, to open its entries.
     fn at(&mut self, places: &DirTree, number: u32) -> rustix::io::Result<BorrowedFd<'_>> {
         match self.held.iter().rposition(|(held, _)| *held == number) {
             Some(index) => self.held.truncate(index + 1),
@@ -90,7 +91,7 @@ impl<'a> Walk<'a> {
         if self.climb(places, number)? {
             return Ok(());
         }
-        // Down, from the nearest one that is held or near.
+        // Down, from the nearest one that is open or near the root.
         let mut down = vec![number];
         let mut at = places.above(number).ok_or(Errno::NOENT)?;
         while !places.is_near(at) && !self.held.iter().any(|(held, _)| *held == at) {
@@ -110,7 +111,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Goes up to a directory that is above those that are held. Whether it is.
+    /// Goes up to a directory above the open ones. Returns false if it is not above them.
     fn climb(&mut self, places: &DirTree, to: u32) -> rustix::io::Result<bool> {
         let Some(mut at) = self.held.first().map(|(held, _)| *held) else {
             return Ok(false);
@@ -131,7 +132,7 @@ impl<'a> Walk<'a> {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
             fd = rustix::fs::openat(&fd, "..", flags, Mode::empty())?;
             if stat(fd.as_fd())?.stx_ino != places.ino(at) {
-                // Somebody has moved it.
+                // Another process has moved it.
                 return Err(Errno::NOENT);
             }
         }
@@ -140,19 +141,19 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Opens a directory beneath another, by way of no link and no other file system.
+/// Opens a directory beneath another. Follows no links and enters no other file system.
 fn beneath(at: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     let flags = flags | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::openat2(at, path, flags, Mode::empty(), resolve)
 }
 
-/// What is open.
+/// The state of an open file.
 pub(super) fn stat(fd: BorrowedFd<'_>) -> rustix::io::Result<Statx> {
     stat_by(fd, Path::new(""), AtFlags::EMPTY_PATH)
 }
 
-/// What has a name in a directory; a link is itself.
+/// The state of an entry of a directory, without following a link.
 pub(super) fn stat_at(directory: BorrowedFd<'_>, name: &Path) -> rustix::io::Result<Statx> {
     stat_by(directory, name, AtFlags::empty())
 }

@@ -1,43 +1,42 @@
-//! Reading git's index (gitformat-index(5)): versions 2 to 4, contents named by SHA-1 or SHA-256, split and sparse.
+//! Reads git's index (gitformat-index(5)): versions 2 to 4, SHA-1 or SHA-256, split and sparse.
 //!
-//! It is a file of the workspace, and an agent may have written it: an index that is not understood to its last byte
-//! counts as none. It is never in memory as a whole, and neither are its names: one is read over the other, and only
-//! those are kept that are asked for. Libraries for it (gix-index) keep everything in memory, and an agent decides
-//! how much that is: a name of 4 KB may take one byte in the file.
+//! The index is a file of the workspace, and an agent may have written it. An index that is not understood to its last
+//! byte counts as none. It is never in memory as a whole, and neither are its names: each overwrites the one before,
+//! and only the wanted ones are kept. Libraries (gix-index) keep everything in memory, and an agent decides how much
+//! that is: a name of 4 KB may take one byte in the file.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read};
 
 use super::cost::Cost;
 
-/// Bytes of an entry before the name of its content, and its mode among them.
+/// Bytes of an entry before its content's hash, and the offset of its mode in them.
 const BEFORE: usize = 40;
 const MODE: usize = 24;
 
-/// Bytes of the names of contents: SHA-1 and SHA-256. The repository's settings say which; all of an index is understood by
-/// one of them alone.
+/// Bytes of a hash: SHA-1 and SHA-256. The repository's settings say which. An index can be understood with only one of
+/// them.
 const WIDTHS: [usize; 2] = [20, 32];
 
 /// The longest name of a file that Linux opens (PATH_MAX).
 const LONGEST: usize = 4096;
 
-/// Bytes of memory that a file takes beside its name and that of its content, at most.
+/// Most bytes of memory for a file besides its name and its hash.
 const KEPT: usize = 160;
 
-/// The largest extension that makes an index a part of one, bytes: two bits for each of four million files.
+/// The largest extension of a split index, bytes: two bits for each of four million files.
 const LINK: u64 = 1 << 20;
 
 /// A file that git has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// What git calls its content.
+    /// git's hash of its content.
     pub(super) hash: Vec<u8>,
-    /// Git does not look at what is in the work tree (skip-worktree).
+    /// git ignores the file in the work tree (skip-worktree).
     pub(super) skipped: bool,
 }
 
-/// The files of an index, as far as they were asked for. A directory that stands for all of its files (a sparse index)
-/// ends with a slash.
+/// The wanted files of an index. A directory that stands for all of its files (a sparse index) ends with a slash.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Index {
     entries: BTreeMap<Vec<u8>, Entry>,
@@ -50,7 +49,7 @@ pub(super) type OpenFile<'a> = &'a dyn Fn(&str) -> Option<(Box<dyn Read>, u64)>;
 pub(super) type NameTest<'a> = &'a dyn Fn(&[u8]) -> bool;
 
 impl Index {
-    /// The wanted files of an index, or why it is not understood, as a clause.
+    /// Reads the wanted files of an index. The error is a clause that says why it is not understood.
     pub(super) fn parse(
         open: OpenFile<'_>,
         wanted: NameTest<'_>,
@@ -92,12 +91,12 @@ impl Index {
         }
     }
 
-    /// The file of this name.
+    /// The file with this name.
     pub(super) fn get(&self, name: &[u8]) -> Option<&Entry> {
         self.entries.get(name)
     }
 
-    /// Whether there is a file below a directory.
+    /// Whether the index has a file below a directory.
     pub(super) fn has_below(&self, directory: &[u8]) -> bool {
         let prefix = [directory, b"/"].concat();
         let mut after = self.entries.range(prefix.clone()..);
@@ -106,7 +105,7 @@ impl Index {
             .is_some_and(|(name, _)| name.starts_with(&prefix))
     }
 
-    /// Whether a directory above stands for all of its files: what is in it is not told.
+    /// Whether a directory above stands for all of its files, which are then unknown.
     pub(super) fn is_below_sparse(&self, name: &[u8]) -> bool {
         let slashes = name.iter().enumerate().filter(|(_, byte)| **byte == b'/');
         let mut above = slashes.map(|(at, _)| &name[..=at]);
@@ -114,13 +113,13 @@ impl Index {
     }
 }
 
-/// One file of an index: all of it, or a part of a split one.
+/// One index file: a whole index, or a part of a split one.
 struct Part {
-    /// Those that are wanted, by their position. A name is empty where the other part has it.
+    /// The wanted entries, by position. A name is empty if the other part has it.
     entries: BTreeMap<usize, (Vec<u8>, Entry)>,
-    /// How many it has.
+    /// The number of entries.
     count: usize,
-    /// What makes it a part.
+    /// The extension that makes it a part.
     link: Option<Vec<u8>>,
 }
 
@@ -164,7 +163,7 @@ impl Part {
         })
     }
 
-    /// This part over the shared one: `bitmaps` say which of that are deleted, and which have something new here.
+    /// Lays this part over the shared one. `bitmaps` say which shared entries are deleted, and which are replaced here.
     fn over(self, shared: Part, bitmaps: &[u8]) -> Option<Index> {
         let (deleted, replaced) = match bitmaps {
             [] => (Vec::new(), Vec::new()),
@@ -175,7 +174,7 @@ impl Part {
         };
         let mut entries = shared.entries;
         let mut own: HashMap<usize, (Vec<u8>, Entry)> = self.entries.into_iter().collect();
-        // The first ones are those, and have no names.
+        // The first entries are the replacements, and have no names.
         for (index, position) in replaced.iter().enumerate() {
             let (_, new) = own.remove(&index).filter(|(name, _)| name.is_empty())?;
             if let Some((_, entry)) = entries.get_mut(position) {
@@ -194,18 +193,18 @@ impl Part {
 
 /// The fixed part of an entry.
 struct RawEntry {
-    /// The name of its content.
+    /// The hash of its content.
     hash: [u8; 32],
-    /// A sparse index has entries for whole directories.
+    /// Whether it is a whole directory of a sparse index.
     is_directory: bool,
-    /// Whether git skips it.
+    /// Whether git ignores it in the work tree.
     skipped: bool,
 }
 
-/// An index that is read from its beginning to its end.
+/// An index, read from start to end.
 struct Input<'w> {
     from: BufReader<Box<dyn Read>>,
-    /// Bytes that are left.
+    /// Unread bytes.
     left: u64,
     cost: &'w mut Cost,
 }
@@ -217,7 +216,7 @@ impl Input<'_> {
         self.from.read_exact(into).ok()
     }
 
-    /// The next entry. Its name is made of the one before.
+    /// Reads the next entry. `name` has the previous name, and gets this one.
     fn entry(&mut self, version: u32, width: usize, name: &mut Vec<u8>) -> Option<RawEntry> {
         let start = self.left;
         let mut fixed = [0; BEFORE + 32 + 2];
@@ -228,7 +227,7 @@ impl Input<'_> {
             .copy_from_slice(fixed.get(BEFORE..BEFORE + width)?);
         let is_directory = number(fixed, MODE)? & 0o170_000 == 0o040_000;
         let mut more = [0; 2];
-        // Two bytes more where the extended bit is set.
+        // The extended bit adds two bytes.
         if fixed.get(BEFORE + width)? & 0x40 != 0 {
             self.fill(&mut more)?;
         }
@@ -239,7 +238,7 @@ impl Input<'_> {
         name.truncate(kept);
         self.name(name)?;
         if version < 4 {
-            // Padded with one to eight zeros, of which one has been read.
+            // One to eight zeros pad it, of which one has been read.
             let used = usize::try_from(start - self.left).ok()?;
             let padding = used.next_multiple_of(8) - used;
             self.fill([0; 8].get_mut(..padding)?)?;
@@ -251,7 +250,7 @@ impl Input<'_> {
         })
     }
 
-    /// Adds what follows, up to a zero.
+    /// Reads the rest of a name, up to a zero.
     fn name(&mut self, name: &mut Vec<u8>) -> Option<()> {
         let room = (LONGEST + 1).checked_sub(name.len())? as u64;
         let before = name.len();
@@ -263,7 +262,7 @@ impl Input<'_> {
         (read > 0 && name.pop() == Some(0)).then_some(())
     }
 
-    /// How much of the name before is cut off (gitformat-pack(5), the offset encoding).
+    /// How much of the previous name is cut off (gitformat-pack(5), the offset encoding).
     fn varint(&mut self) -> Option<usize> {
         let mut byte = [0];
         self.fill(&mut byte)?;
@@ -275,8 +274,8 @@ impl Input<'_> {
         Some(value)
     }
 
-    /// The extension of a split index among those that follow the entries; nothing where they do not end where they must, or
-    /// one of them has to be understood and is not.
+    /// Reads the extensions after the entries and returns that of a split index. `None` if they end in the wrong place,
+    /// or if a mandatory one is unknown.
     fn link(mut self, width: usize) -> Option<Option<Vec<u8>>> {
         let end = width as u64;
         let mut found = None;
@@ -295,12 +294,12 @@ impl Input<'_> {
                     found = Some(bytes);
                 }
                 b"sdir" => self.skip(size)?,
-                // One that may be passed over has a capital letter.
+                // A capital letter marks an optional one.
                 name if name[0].is_ascii_uppercase() => self.skip(size)?,
                 _ => return None,
             }
         }
-        // Git does not look at the hash where `index.skipHash` is on, and neither does anybody here.
+        // git does not check the hash if `index.skipHash` is on; agentbox never does.
         let mut hash = [0; 32];
         self.fill(hash.get_mut(..width)?)?;
         (self.left == 0).then_some(found)
@@ -320,7 +319,8 @@ impl Input<'_> {
     }
 }
 
-/// The bits that are set in a compressed bitmap (EWAH, gitformat-bitmap(5)) of at most so many, and what follows it.
+/// The bits that are set in a compressed bitmap (EWAH, gitformat-bitmap(5)) of at most `most` bits, and the bytes after
+/// it.
 fn bitmap(bytes: &[u8], most: usize) -> Option<(Vec<usize>, &[u8])> {
     let bits = usize::try_from(number(bytes, 0)?).ok()?;
     let words = usize::try_from(number(bytes, 4)?).ok()?;
@@ -346,7 +346,7 @@ fn bitmap(bytes: &[u8], most: usize) -> Option<(Vec<usize>, &[u8])> {
             at += 64;
         }
     }
-    // The number of the last marker, for whoever adds to it.
+    // Skip the position of the last marker, which only writers need.
     Some((found, rest.get(4..)?))
 }
 

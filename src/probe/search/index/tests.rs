@@ -1,4 +1,4 @@
-//! Indexes as git writes them, and what is none.
+//! Indexes as git writes them, and invalid ones.
 
 use super::*;
 use crate::policy::SearchRule;
@@ -10,7 +10,7 @@ use crate::probe::search::git::blob;
 pub struct TestIndex<'a> {
     pub version: u32,
     pub width: usize,
-    /// Names; the content of each is its name.
+    /// Names of files. The content of each is its name.
     pub paths: &'a [&'a str],
 }
 
@@ -62,13 +62,13 @@ impl TestIndex<'_> {
             bytes.extend(u32::try_from(body.len()).unwrap().to_be_bytes());
             bytes.extend(*body);
         }
-        // git does not look at it where `index.skipHash` is on, and neither does anybody here.
+        // git does not check the hash if `index.skipHash` is on; agentbox never does.
         bytes.extend(vec![0; self.width]);
         bytes
     }
 }
 
-/// Reads an index, and the shared part of it where it asks for that.
+/// Reads an index, and its shared part if it has one.
 fn read(
     own: &[u8],
     wanted: NameTest<'_>,
@@ -117,7 +117,7 @@ fn an_index_of_every_version_and_hash_is_read() {
 }
 
 #[test]
-fn what_breaks_off_or_is_none_is_not_understood() {
+fn a_truncated_or_invalid_index_is_refused() {
     for version in 2..=4 {
         let made = TestIndex::sha1(version, &[".npmrc", "a/.npmrc"]);
         let (short, whole) = (made.bytes(&[]), made.bytes(&[(b"TREE", b"x")]));
@@ -126,13 +126,13 @@ fn what_breaks_off_or_is_none_is_not_understood() {
         }
     }
     assert!(alone(&TestIndex::sha1(5, &["a"]).bytes(&[])).is_err());
-    // An extension that must be understood.
+    // A mandatory extension.
     assert!(alone(&TestIndex::sha1(2, &["a"]).bytes(&[(b"abcd", b"")])).is_err());
     assert!(alone(&TestIndex::sha1(2, &["a"]).bytes(&[(b"ABCD", b"")])).is_ok());
     let mut many = TestIndex::sha1(2, &["a"]).bytes(&[]);
     many[8] = 0xff;
     assert!(alone(&many).is_err());
-    // A name that cuts off more than there is, and one that no file can have.
+    // A name that cuts off too much of the previous one, and a name longer than any file's.
     let mut cut = TestIndex::sha1(4, &["a"]).bytes(&[]);
     cut[12 + BEFORE + 20 + 2] = 9;
     assert!(alone(&cut).is_err());
@@ -143,7 +143,7 @@ fn what_breaks_off_or_is_none_is_not_understood() {
 }
 
 #[test]
-fn what_is_not_asked_for_is_not_kept() {
+fn only_wanted_names_are_kept() {
     let bytes = TestIndex::sha1(4, &PATHS).bytes(&[]);
     let index = read(&bytes, &|name| name.ends_with(b".npmrc"), &|_| None).unwrap();
     assert_eq!(index.entries.len(), 3);
@@ -151,14 +151,14 @@ fn what_is_not_asked_for_is_not_kept() {
 }
 
 #[test]
-fn what_a_sparse_index_stands_for_is_known() {
+fn the_directories_of_a_sparse_index_are_known() {
     let bytes = TestIndex::sha1(3, &["a/", "b/.npmrc"]).bytes(&[(b"sdir", b"")]);
     let index = read(&bytes, &|_| false, &|_| None).unwrap();
     assert!(index.is_below_sparse(b"a/.npmrc") && index.is_below_sparse(b"a/b/.npmrc"));
     assert!(!index.is_below_sparse(b"b/.npmrc") && !index.is_below_sparse(b"a"));
 }
 
-/// A bitmap as git writes one: a run, and one literal word.
+/// A bitmap as git writes one: a run, then literal words.
 fn bits(size: u32, run: (bool, u64), literal: &[u64]) -> Vec<u8> {
     let marker = u64::from(run.0) | run.1 << 1 | (literal.len() as u64) << 33;
     let mut bytes = size.to_be_bytes().to_vec();
@@ -170,7 +170,7 @@ fn bits(size: u32, run: (bool, u64), literal: &[u64]) -> Vec<u8> {
 }
 
 #[test]
-fn a_bitmap_is_read_and_is_no_longer_than_what_it_is_of() {
+fn a_bitmap_is_read_and_has_no_more_bits_than_allowed() {
     let whole = bits(70, (true, 1), &[0b10_0100]);
     let (found, rest) = bitmap(&whole, 70).unwrap();
     let expect: Vec<usize> = (0..64).chain([66, 69]).collect();
@@ -184,7 +184,7 @@ fn a_bitmap_is_read_and_is_no_longer_than_what_it_is_of() {
     assert_eq!(bitmap(&bits(0, (false, 0), &[]), 0).unwrap().0, [0; 0]);
 }
 
-/// Of four files one is deleted, one has a new content and one is new.
+/// Of four files, one is deleted, one has new content and one is new.
 #[test]
 fn a_split_index_is_put_together() {
     let base = TestIndex::sha1(2, &PATHS).bytes(&[]);
@@ -207,22 +207,22 @@ fn a_split_index_is_put_together() {
         assert_eq!(index.get(b".npmrc").unwrap().hash, name_of(".npmrc", 20));
         assert_eq!(index.get(b"a/.npmrc").unwrap().hash, name_of("", 20));
     }
-    // One that replaces nothing, and one that is not there.
+    // A replacement for no entry, and a missing replacement.
     let own = TestIndex::sha1(2, &["", "", "b"]).bytes(&[(b"link", &whole)]);
     assert!(read(&own).is_err());
     let own = TestIndex::sha1(2, &["b"]).bytes(&[(b"link", &whole)]);
     assert!(read(&own).is_err());
     let own = TestIndex::sha1(2, &[".npmrc"]).bytes(&[(b"link", &whole)]);
     assert!(alone(&own).unwrap_err().contains("missing"));
-    // With nothing shared it is a whole one.
+    // Without a shared part it is a whole index.
     let none = TestIndex::sha1(2, &[".npmrc"]).bytes(&[(b"link", &[0; 20])]);
     assert!(alone(&none).unwrap().get(b".npmrc").is_some());
     assert!(alone(&TestIndex::sha1(2, &["a"]).bytes(&[(b"link", b"short")])).is_err());
 }
 
-/// Whatever an agent writes there ends in files or in an error.
+/// Any content that an agent writes there ends in files or in an error.
 #[test]
-fn a_byte_that_is_changed_does_no_harm() {
+fn a_changed_byte_does_no_harm() {
     let link = [
         &[7; 20][..],
         &bits(70, (true, 1), &[4]),
@@ -242,9 +242,10 @@ fn a_byte_that_is_changed_does_no_harm() {
     }
 }
 
-/// H1: names that take a byte in the file and 4 KB each, entries without names, and a name that no file can have.
+/// H1: names that take one byte in the file and 4 KB each in memory, entries without names, and a name that no file can
+/// have.
 #[test]
-fn an_index_takes_no_more_memory_than_it_is_given() {
+fn an_index_stays_within_its_memory_budget() {
     let run = |bytes: &[u8], wanted: NameTest<'_>| {
         let open = |_: &str| {
             let from = Box::new(std::io::Cursor::new(bytes.to_vec())) as Box<dyn Read>;
@@ -268,7 +269,7 @@ fn an_index_takes_no_more_memory_than_it_is_given() {
     long[8..12].copy_from_slice(&(count + 1).to_be_bytes());
     let (found, why, _) = run(&long, &|name| name.ends_with(b".netrc"));
     assert!(!found && why.unwrap().contains("64 MiB of memory"));
-    // Those that nobody asks for are passed over, which is work as well.
+    // Unwanted names are skipped, which also takes work.
     assert_eq!(run(&long, &|_| false), (true, None, 0));
     // A hole: a million entries without names.
     let mut hole = TestIndex::sha1(2, &[]).bytes(&[]);
@@ -276,7 +277,7 @@ fn an_index_takes_no_more_memory_than_it_is_given() {
     hole[8..12].copy_from_slice(&1_000_000_u32.to_be_bytes());
     let (found, why, kept) = run(&hole, &|_| false);
     assert!(!found && why.is_some() && kept < 65 << 20, "{why:?} {kept}");
-    // The reviewer's own: a name of a million bytes.
+    // The reviewer's example: a name of a million bytes.
     let mut name = TestIndex::sha1(4, &["a"]).bytes(&[]);
     let at = 12 + BEFORE + 20 + 3;
     name.splice(at..=at, vec![b'a'; 1_000_000]);

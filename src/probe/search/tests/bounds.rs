@@ -1,4 +1,4 @@
-//! H1, M1: what a search may cost is counted, not timed.
+//! H1, M1: the cost of a search is counted, not timed.
 
 use super::*;
 use crate::probe::search::index::tests::TestIndex;
@@ -30,7 +30,7 @@ fn repository(dir: &Path, index: &[u8]) {
     fs::write(dir.join(".git/index"), index).unwrap();
 }
 
-/// M1: one directory is more than a search looks at, and is not seen to the end.
+/// M1: one directory has more entries than the budget, and is not read to its end.
 #[test]
 fn a_search_stops_in_the_middle_of_a_directory() {
     let scratch = TestDir::new("search-one-large");
@@ -44,9 +44,9 @@ fn a_search_stops_in_the_middle_of_a_directory() {
     assert!(search.until_still().unwrap_err().contains("more than 50"));
 }
 
-/// M1: many names of one large file, each of which git has.
+/// M1: many names of one large file, and git has each name.
 #[test]
-fn contents_are_read_as_far_as_the_budget_goes() {
+fn contents_are_read_within_the_budget() {
     let scratch = TestDir::new("search-many-links");
     let names: Vec<String> = (0..100).map(|n| format!(".ssh/{n:03}")).collect();
     fs::create_dir(scratch.0.join(".ssh")).unwrap();
@@ -60,9 +60,9 @@ fn contents_are_read_as_far_as_the_budget_goes() {
     let (result, hidden) = looked(&scratch.0, budget(1000, 10 << 20));
     let why = result.unwrap_err();
     assert!(why.contains("more than 10 MiB to read"), "{why}");
-    // The directory, and of what could be read that git has another content.
+    // The directory, and the files that could be read: git has another content.
     assert!(hidden <= 12, "{hidden}");
-    // One that is larger than any that is compared is not read, and neither is what git does not have.
+    // Neither a file over the size limit nor a file that git does not have is read.
     first.set_len((1 << 20) + 1).unwrap();
     assert_eq!(looked(&scratch.0, budget(1000, 1 << 20)).0, Ok(()));
     first.set_len(1 << 20).unwrap();
@@ -72,7 +72,7 @@ fn contents_are_read_as_far_as_the_budget_goes() {
 
 /// H1: an index is read once, and counts wherever it is.
 #[test]
-fn indexes_are_read_as_far_as_the_budget_goes() {
+fn indexes_are_read_within_the_budget() {
     let scratch = TestDir::new("search-many-indexes");
     let index = TestIndex::sha1(2, &["a"]).bytes(&[(b"TREE", &[0; 100_000])]);
     for number in 0..20 {
@@ -88,9 +88,9 @@ fn indexes_are_read_as_far_as_the_budget_goes() {
     assert!(hidden < 40);
 }
 
-/// H1: deep directories take no more memory than others, and all of them only so much.
+/// H1: a deep directory takes no more memory than others, and the memory of all is limited.
 #[test]
-fn directories_take_no_more_memory_than_they_are_given() {
+fn directories_stay_within_their_memory_budget() {
     let cost = DirTree::cost(&[b'd'; 8]);
     assert!(cost < 96, "{cost}");
     let mut cost = Cost::new(budget(1000, 1));
@@ -106,7 +106,7 @@ fn directories_take_no_more_memory_than_they_are_given() {
 }
 
 #[test]
-fn masks_are_bounded_by_number_and_by_what_their_paths_take() {
+fn masks_are_limited_in_number_and_in_bytes_of_paths() {
     for (path, most) in [("a", 10_000), (&"d/".repeat(2000), 1048)] {
         let mut cost = Cost::new(budget(1, 1));
         let mut masked = 0;

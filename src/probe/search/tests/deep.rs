@@ -1,8 +1,8 @@
-//! MEDIUM-4 (F23): directories deeper than a path can say, which an agent makes with one loop.
+//! MEDIUM-4 (F23): directories deeper than a path can name, which an agent makes with one loop.
 
 use super::*;
 
-/// So many nested directories, the way that an agent makes them; the deepest.
+/// Makes nested directories as an agent would. Returns the deepest.
 fn nest(dir: &Path, name: &str, depth: usize) -> OwnedFd {
     let mut at = open(dir);
     for _ in 0..depth {
@@ -12,7 +12,7 @@ fn nest(dir: &Path, name: &str, depth: usize) -> OwnedFd {
     at
 }
 
-/// A directory that is removed by its parts: `remove_dir_all` needs a descriptor for each level.
+/// A directory that `rm` removes: `remove_dir_all` needs a descriptor for each level.
 struct DeepDir(TestDir);
 
 impl Drop for DeepDir {
@@ -26,7 +26,7 @@ impl Drop for DeepDir {
 }
 
 #[test]
-fn what_no_path_can_name_is_searched_and_hidden_with_the_directory_above() {
+fn a_credential_too_deep_for_a_path_is_hidden_with_a_directory_above() {
     let scratch = DeepDir(TestDir::new("search-deep"));
     let dir = &scratch.0.0;
     for name in ["plain", "hides"] {
@@ -44,13 +44,13 @@ fn what_no_path_can_name_is_searched_and_hidden_with_the_directory_above() {
     let [inside] = facts.inside.as_slice() else {
         panic!("{} are hidden", facts.inside.len());
     };
-    // A path that a mount can have, and as deep as such a one may be.
+    // The path fits a mount, and is as long as such a path may be.
     assert!((2990..=3000).contains(&inside.path.as_os_str().len()));
     assert!(inside.path.starts_with("hides/dd"));
     assert!(inside.why.contains("deeper"));
 }
 
-/// Each directory is opened so often, however deep it lies and in whatever order: by its parent, and on the way back.
+/// The number of opens for a directory does not depend on its depth or the order: by its parent, and on the way back.
 #[test]
 fn a_deep_tree_with_branches_is_walked_in_steps() {
     let scratch = DeepDir(TestDir::new("search-branches"));
@@ -81,6 +81,6 @@ fn a_deep_tree_with_branches_is_walked_in_steps() {
     search.bases = vec![PathBuf::new()];
     search.until_still().unwrap();
     assert_eq!(search.inside.len(), 800);
-    // Twice for the two looks at each of the 1,201, with room for those that were listed again.
+    // Twice for the two looks at each of the 1,201, with room for repeated listings.
     assert!(search.walk.steps < 12_000, "{}", search.walk.steps);
 }

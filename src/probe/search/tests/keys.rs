@@ -1,4 +1,4 @@
-//! L6: private keys outside of `.ssh`, by their names and their lines.
+//! L6: private keys outside of `.ssh`, by their names and their first lines.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -15,7 +15,7 @@ fn private_keys_are_hidden_wherever_they_lie() {
         ("id_rsa", KEY, 0o644),
         ("id_rsa.pub", "ssh-rsa AAAA", 0o644),
         ("a/b/deploy.pem", KEY, 0o600),
-        // A test's, which everybody may read; a certificate; a name that says nothing.
+        // A key for tests that all users may read; a certificate; a key under an ordinary name.
         ("a/server.key", KEY, 0o644),
         ("a/ca.pem", "-----BEGIN CERTIFICATE-----\n", 0o600),
         ("a/notes", KEY, 0o600),
@@ -28,7 +28,7 @@ fn private_keys_are_hidden_wherever_they_lie() {
     assert_eq!(found(&searched(dir)), ["a/b/deploy.pem", "id_rsa"]);
     let meant = VisibleCredentials::from(["*.pem".into()]);
     assert_eq!(found(&searched_for(dir, &meant)), ["id_rsa"]);
-    // A pod's Secret is let in or not by fields of the policy.
+    // Policy fields decide about a pod's Secret.
     let secret = dir.join("kubernetes.io~secret/tls");
     fs::create_dir_all(&secret).unwrap();
     fs::rename(dir.join("a/b/deploy.pem"), secret.join("tls.key")).unwrap();

@@ -1,4 +1,4 @@
-//! The search: what is found, what bounds it, and what moves meanwhile.
+//! The search: its results, its limits, and moves during it.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -17,12 +17,12 @@ fn searched(dir: &Path) -> SourceFacts {
     searched_for(dir, &VisibleCredentials::new())
 }
 
-/// What is found where these entries are meant for somebody.
+/// Searches, with these credentials meant to be visible.
 fn searched_for(dir: &Path, meant: &VisibleCredentials) -> SourceFacts {
     searched_but(dir, meant, &[])
 }
 
-/// Likewise, but for directories that are not looked into.
+/// The same, without the directories `passed`.
 fn searched_but(dir: &Path, meant: &VisibleCredentials, passed: &[&str]) -> SourceFacts {
     let mut facts = SourceFacts::plain(dir.to_owned(), 0, 0, FileKind::Directory);
     let root = rustix::fs::open(dir, OFlags::PATH, Mode::empty()).unwrap();
@@ -41,7 +41,7 @@ fn searched_but(dir: &Path, meant: &VisibleCredentials, passed: &[&str]) -> Sour
     facts
 }
 
-/// What is found there that the user's tools run later, by its path.
+/// The paths of files that the user's tools run later.
 fn protected(dir: &Path, unprotected: &[&str]) -> Vec<String> {
     let unprotected = unprotected.iter().map(|name| name.parse().unwrap());
     let unprotected = unprotected.collect();
@@ -96,7 +96,7 @@ fn what_the_users_tools_run_is_found_at_the_tops_of_repositories_and_in_git_dire
         }
     }
     std::os::unix::fs::symlink("elsewhere", dir.join(".idea")).unwrap();
-    // A branch of this name is no directory of hooks.
+    // A branch of this name is not a directory of hooks.
     fs::create_dir_all(dir.join(".git/refs/heads/hooks")).unwrap();
     let of_top =
         |top: &str| [".envrc", ".github/workflows", ".vscode"].map(|n| format!("{top}{n}"));
@@ -155,7 +155,7 @@ fn sockets_and_credentials_are_found_at_any_depth_and_links_are_not_followed() {
 }
 
 #[test]
-fn packages_of_a_toolchain_are_not_looked_into_and_all_else_is() {
+fn only_packages_of_a_toolchain_are_not_searched() {
     let scratch = TestDir::new("search-passed");
     let dir = &scratch.0;
     for name in [
@@ -181,7 +181,7 @@ fn packages_of_a_toolchain_are_not_looked_into_and_all_else_is() {
 }
 
 #[test]
-fn a_credential_is_known_by_the_directories_above_the_mount() {
+fn a_credential_is_recognised_by_the_directories_above_the_mount() {
     let scratch = TestDir::new("search-above");
     let home = scratch.0.canonicalize().unwrap();
     for file in [
@@ -209,7 +209,7 @@ fn a_credential_is_known_by_the_directories_above_the_mount() {
     ] {
         assert_eq!(found(&searched(&home.join(mount))), expect, "{mount}");
     }
-    // By another name of the source as well; and those that are meant are not hidden.
+    // Recognised by another name of the source as well. A meant credential is not hidden.
     let dir = home.join(".codex");
     let root = rustix::fs::open(&dir, OFlags::PATH, Mode::empty()).unwrap();
     let never = NeverList::builtin();
@@ -243,7 +243,7 @@ fn a_meant_credential_is_searched_for_sockets() {
 }
 
 #[test]
-fn links_and_names_of_any_bytes_are_no_obstacle() {
+fn links_and_names_that_are_not_text_do_not_stop_the_search() {
     let scratch = TestDir::new("search-odd");
     let odd = scratch.0.join(OsStr::from_bytes(b"\xff\n\\"));
     fs::create_dir_all(odd.join(".aws")).unwrap();
@@ -257,7 +257,7 @@ fn links_and_names_of_any_bytes_are_no_obstacle() {
 }
 
 #[test]
-fn what_ends_the_search_is_told() {
+fn the_search_says_why_it_stopped() {
     let scratch = TestDir::new("search-many");
     for number in 0..50 {
         fs::create_dir_all(scratch.0.join(format!("{number}/below"))).unwrap();
@@ -281,7 +281,6 @@ fn what_ends_the_search_is_told() {
     assert!(look(100, Duration::ZERO).unwrap_err().contains("after 0 s"));
 }
 
-/// what a repository has is seen, and what it has otherwise is told apart.
 mod bounds;
 mod deep;
 mod keys;

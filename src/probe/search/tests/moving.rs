@@ -1,4 +1,4 @@
-//! What other processes move while it is searched (F2-H3, MEDIUM-3).
+//! Moves by other processes during a search (F2-H3, MEDIUM-3).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,7 +8,7 @@ use super::*;
 
 const KEY: &str = "x/.aws";
 
-/// `a` is listed before `z`, and a directory with credentials in one of them.
+/// `a` is listed before `z`. The directory `first` contains credentials.
 fn two(name: &str, first: &str) -> TestDir {
     let scratch = TestDir::new(name);
     for dir in ["a", "z", &format!("{first}/{KEY}")] {
@@ -17,7 +17,7 @@ fn two(name: &str, first: &str) -> TestDir {
     scratch
 }
 
-/// Searches while something happens after each listing of a directory.
+/// Searches, and calls `hook` after each listing of a directory.
 fn with_hook(
     dir: &Path,
     rounds: usize,
@@ -43,7 +43,7 @@ fn with_hook(
     (result, found.collect())
 }
 
-/// Moves `x` to the one of the two that was listed last.
+/// Moves `x` into the listed directory from the other one.
 fn follow(dir: &Path, listed: &Path) {
     let other = match listed.to_str() {
         Some("a") => "z",
@@ -85,7 +85,7 @@ fn a_directory_that_never_holds_still_is_refused() {
     );
 }
 
-/// The control: one look at each directory misses what moves from the one that is listed last to the first.
+/// The control: one look at each directory misses a move from the last listed to the first.
 #[test]
 fn one_look_misses_what_moves() {
     let missed = ["a", "z"].map(|first| {
@@ -108,9 +108,9 @@ fn one_look_misses_what_moves() {
     assert!(missed.contains(&true), "{missed:?}");
 }
 
-/// What is found where the directory is no more is not told, or its mask would refuse the start.
+/// Results in a directory that is gone are dropped: their masks would refuse the start.
 #[test]
-fn what_was_renamed_is_known_by_its_new_name_alone() {
+fn a_renamed_directory_is_reported_by_its_new_name_only() {
     let scratch = two("search-renamed", "a");
     let dir = &scratch.0;
     let (result, found) = with_hook(dir, 40, |listed| {
@@ -121,7 +121,7 @@ fn what_was_renamed_is_known_by_its_new_name_alone() {
     assert_eq!((result, found), (Ok(()), vec![format!("b/{KEY}")]));
 }
 
-/// A build that changes one directory all the time does not end a search; neither does one that changes two now and then.
+/// A build that changes one directory all the time does not end a search. Neither does one that sometimes changes two.
 #[test]
 fn a_busy_workspace_is_searched() {
     let scratch = two("search-busy", "z");
@@ -158,9 +158,9 @@ fn a_busy_workspace_is_searched() {
     });
 }
 
-/// A directory that a build removes between its opening and its listing is no reason to refuse a start.
+/// A build may remove a directory between its opening and its listing: no reason to refuse a start.
 #[test]
-fn a_directory_that_is_removed_once_it_is_open_is_passed_over() {
+fn a_directory_that_is_removed_after_its_opening_is_ignored() {
     let scratch = two("search-removed", "z");
     let dir = &scratch.0;
     let gone = rustix::fs::open(dir.join("a"), OFlags::RDONLY, Mode::empty()).unwrap();
@@ -186,9 +186,9 @@ fn a_directory_that_is_removed_once_it_is_open_is_passed_over() {
     assert_eq!(listing.map(|listing| listing.new), Ok(0));
 }
 
-/// One real race: the credential is found in each search, or the search is refused.
+/// A real race: each search finds the credential, or is refused.
 #[test]
-fn no_race_passes_a_search() {
+fn no_search_misses_a_credential_in_a_race() {
     let scratch = two("search-race", "z");
     let dir = &scratch.0;
     for number in 0..200 {

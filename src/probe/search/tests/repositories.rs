@@ -1,10 +1,10 @@
-//! A-1: what git has is seen, what it has otherwise is told apart, and of the rest it is told.
+//! A-1: files that git has stay visible, other contents of them are distinguished, and git is told about the rest.
 
 use super::*;
 use crate::plan::{GitState, UntrackedFile, VisibleFile, VisibleKind};
 use crate::probe::search::index::tests::TestIndex;
 
-/// A work tree, and what is beside it.
+/// A work tree, and files beside it.
 struct Work(TestDir);
 
 impl Work {
@@ -20,7 +20,7 @@ impl Work {
         fs::write(path, bytes).unwrap();
     }
 
-    /// What makes a directory a repository.
+    /// Makes a directory a repository.
     fn repository(&self, at: &str) {
         for name in ["objects", "refs", "info"] {
             fs::create_dir_all(self.0.0.join(at).join(name)).unwrap();
@@ -35,14 +35,14 @@ impl Work {
         );
     }
 
-    /// What is hidden, and what git makes of it.
+    /// The hidden paths, each with git's view of it.
     fn hidden(&self) -> Vec<(String, GitState)> {
         let inside = searched(&self.0.0).inside.into_iter();
         let told = inside.map(|i| (i.path.to_str().unwrap().to_owned(), i.git));
         told.collect()
     }
 
-    /// What is seen of a directory that is hidden.
+    /// The visible files of a hidden directory.
     fn seen(&self, path: &str) -> Vec<String> {
         let inside = searched(&self.0.0).inside;
         let found = inside.iter().find(|i| i.path == Path::new(path)).unwrap();
@@ -52,7 +52,7 @@ impl Work {
         seen
     }
 
-    /// How git is told of something: `EXCLUDE: NAME`, or what it makes of it.
+    /// git's view of a path: `EXCLUDE: NAME`, or the state.
     fn told(&self, path: &str) -> String {
         let hidden = self.hidden();
         let found = hidden.iter().find(|(own, _)| own == path);
@@ -71,9 +71,9 @@ impl Work {
 }
 
 #[test]
-fn what_git_has_with_this_very_content_is_no_secret() {
+fn a_file_that_git_has_with_the_same_content_is_visible() {
     let work = Work::new("search-git");
-    // The index of the test has each name as the content.
+    // In the test's index the content of each file is its name.
     work.index(".git", &[".aws/config", ".netrc", ".npmrc", "sub/.netrc"]);
     work.write(".aws/config", ".aws/config");
     work.write(".aws/credentials", "secret");
@@ -88,7 +88,7 @@ fn what_git_has_with_this_very_content_is_no_secret() {
     const HIDDEN: [&str; 5] = [".aws", ".npmrc", ".ssh", "other/.netrc", "sub/.netrc"];
     assert_eq!(names, HIDDEN);
     for (name, told) in [
-        // Git has a file in it, and does not miss the rest.
+        // git has a file in it, and does not miss the rest.
         (".aws", "nothing"),
         (".npmrc", "changed"),
         (".ssh", ".git/info/exclude: .ssh"),
@@ -98,7 +98,7 @@ fn what_git_has_with_this_very_content_is_no_secret() {
         assert_eq!(work.told(name), told);
     }
     assert_eq!(work.seen(".aws"), ["config"]);
-    // A directory of that name is no repository yet; one within has files of its own.
+    // A directory of that name is not a repository yet. A repository inside has its own files.
     fs::create_dir_all(work.0.0.join("other/.git")).unwrap();
     work.index("other/.git", &[".netrc"]);
     assert_eq!(work.told("other/.netrc"), ".git/info/exclude: other/.netrc");
@@ -114,7 +114,7 @@ fn what_git_has_with_this_very_content_is_no_secret() {
 }
 
 #[test]
-fn where_nobody_can_tell_that_is_said() {
+fn an_unknown_state_of_git_is_reported_with_the_reason() {
     let work = Work::new("search-git-untold");
     work.write(".aws/config", "secret");
     work.write("a/.netrc", "secret");
@@ -140,7 +140,7 @@ fn where_nobody_can_tell_that_is_said() {
     );
     assert!(work.told("a/.netrc").contains("sparse-checkout"));
     assert_eq!(work.told(".aws"), ".git/info/exclude: .aws");
-    // Larger than what is read, without its size on the disk.
+    // Larger than the limit, but sparse on the disk.
     let index = fs::File::create(work.0.0.join(".git/index")).unwrap();
     index.set_len((128 << 20) + 1).unwrap();
     both("larger than 128 MiB");
@@ -172,20 +172,20 @@ fn a_split_index_and_sha256_are_read() {
 }
 
 #[test]
-fn what_git_does_not_look_at_is_hidden_and_that_is_all() {
+fn a_file_that_git_skips_is_only_hidden() {
     let work = Work::new("search-git-skipped");
     let mut index = TestIndex::sha1(3, &[".netrc"]).bytes(&[]);
     work.write(".netrc", "secret");
     work.write(".git/index", &index);
     assert_eq!(work.told(".netrc"), "changed");
-    // The extended bit, and skip-worktree in two bytes more.
+    // Set the extended bit, and skip-worktree in the two bytes that it adds.
     index[12 + 60] |= 0x40;
     index.splice(12 + 62..12 + 62, [0x40, 0]);
     // 62 + 2 + 7 of 72 bytes, of which the last are zeros.
     index.drain(12 + 64 + 8..12 + 64 + 10);
     work.write(".git/index", &index);
     assert_eq!(work.told(".netrc"), "nothing");
-    // There git looks at what is there.
+    // With sparse checkout git looks at the files that exist.
     work.write(".git/info/sparse-checkout", "/*\n");
     assert_eq!(work.told(".netrc"), "changed");
 }
@@ -201,7 +201,7 @@ fn a_repository_is_where_git_finds_it() {
         work.told("sub/.netrc"),
         ".git/modules/sub/info/exclude: .netrc"
     );
-    // A second work tree, which has an index of its own, and a link in place of a repository.
+    // A second work tree, which has its own index, and a link in place of a repository.
     work.write(".git/worktrees/wt/HEAD", "ref: refs/heads/other\n");
     work.write(".git/worktrees/wt/commondir", "../..\n");
     work.index(".git/worktrees/wt", &["x/.netrc"]);
@@ -214,11 +214,11 @@ fn a_repository_is_where_git_finds_it() {
     std::os::unix::fs::symlink("../.git", work.0.0.join("linked/.git")).unwrap();
     work.write("linked/.netrc", "secret");
     assert_eq!(work.told("linked/.netrc"), ".git/info/exclude: .netrc");
-    // One that is not in the container: git does nothing there.
+    // A repository that is not in the container: git does nothing there.
     work.write("lost/.git", "gitdir: /nowhere/.git/worktrees/lost\n");
     work.write("lost/.netrc", "secret");
     assert_eq!(work.told("lost/.netrc"), "nothing");
-    // A link in place of the file that git is told by.
+    // A link in place of the exclude file.
     fs::create_dir(work.0.0.join("own")).unwrap();
     work.repository("own/.git");
     std::os::unix::fs::symlink("/etc/passwd", work.0.0.join("own/.git/info/exclude")).unwrap();
@@ -226,7 +226,7 @@ fn a_repository_is_where_git_finds_it() {
     assert_eq!(work.told("own/.netrc"), "nothing");
 }
 
-/// `-v TREE:TREE -v MAIN/.git:MAIN/.git`, as a second work tree needs it.
+/// `-v TREE:TREE -v MAIN/.git:MAIN/.git`, the mounts that a second work tree needs.
 #[test]
 fn a_repository_may_be_another_mount() {
     let work = Work::new("search-git-mounts");
@@ -264,7 +264,7 @@ fn a_repository_may_be_another_mount() {
     assert_eq!(told, [GitState::Changed, untracked]);
 }
 
-/// H3: an index that names one file of a directory of credentials opens none of the others, and no name of them is seen.
+/// H3: an index that names one file of a directory of credentials shows none of the others, nor their names.
 #[test]
 fn a_directory_of_credentials_is_hidden_whatever_the_index_says() {
     let work = Work::new("search-git-crafted");
@@ -274,7 +274,7 @@ fn a_directory_of_credentials_is_hidden_whatever_the_index_says() {
     let all = || -> Vec<_> { work.hidden().into_iter().map(|(name, _)| name).collect() };
     assert_eq!(all(), [".ssh"]);
     assert_eq!(work.seen(".ssh"), [""; 0]);
-    // What git has is seen, a link by where it leads; and nothing of it is missed.
+    // Files that git has are visible, a link by its target. git misses none of them.
     work.write(".ssh/config", ".ssh/config");
     work.write(".ssh/sub/there", ".ssh/sub/there");
     std::os::unix::fs::symlink(".ssh/x", work.0.0.join(".ssh/x")).unwrap();
@@ -289,7 +289,7 @@ fn a_directory_of_credentials_is_hidden_whatever_the_index_says() {
     };
     let path = "config".into();
     assert!(inside[0].seen.contains(&VisibleFile { path, what }));
-    // Git would commit its removal.
+    // git would commit its removal.
     work.write(".ssh/sub/there", "secret");
     assert_eq!(work.told(".ssh/sub/there"), "changed");
     let inside = searched(&work.0.0).inside;
