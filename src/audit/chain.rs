@@ -1,7 +1,7 @@
-//! PURE. Lines that hold each other: each has the hash of the one before.
+//! PURE. Log lines in a hash chain: each has the hash of the line before.
 //!
-//! A line that is changed, taken out or put in breaks the chain at the next one. Lines that are cut off at the end break it
-//! where somebody holds the head: the runtime's last line has the heads of the other files.
+//! A changed, removed or inserted line breaks the chain at the next line. Lines cut off at the end are noticed by the
+//! head, if it is kept elsewhere: the runtime's last line has the heads of the other files.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use serde::Serialize;
 use super::{Context, Event, EventDetail, LifeState, SCHEMA, Verdict, WallName};
 use crate::policy::escape_json;
 
-/// What stands in the place of a hash where no line is before.
+/// The hash in the first line, which has no line before it.
 pub const NONE: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// The end of a log, to which the next line is added.
+/// The end of a log, to which the next line is appended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chain {
     seq: u64,
     prev: String,
 }
 
-/// SHA-256 in hexadecimal digits; of a line without its end, where it is for a chain.
+/// SHA-256 in hexadecimal digits. For a chain, of a line without its line end.
 pub fn hash(bytes: &[u8]) -> String {
     hexadecimal(digest(&SHA256, bytes).as_ref())
 }
@@ -31,19 +31,19 @@ pub(super) fn hexadecimal(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {
-        // A String takes everything.
+        // Writing to a String cannot fail.
         let _always = write!(text, "{byte:02x}");
     }
     text
 }
 
-/// What stands in a [`template`] where the time and the reason go.
+/// Placeholders of the time and the reason in a [`template`].
 const NO_TIME: &str = "\"time\":\"\"";
 const NO_REASON: &str = "\"reason\":\"\"";
-/// And where a status goes.
+/// The placeholder of a status.
 const NO_EXIT: &str = "\"exit\":0";
 
-/// The only line of a log whose writer is to need neither much code nor much memory: all but its time and its reason.
+/// A line without its time and its reason, for a writer that needs little code and memory. It is its log's only line.
 pub fn template(context: &Context, event: Event) -> Vec<u8> {
     let event = Event {
         reason: Some(String::new()),
@@ -52,7 +52,7 @@ pub fn template(context: &Context, event: Event) -> Vec<u8> {
     Chain::default().render("", context, &event)
 }
 
-/// The template of the first process's end, whose status is not known yet.
+/// The template for the end of the init process, whose status is not known yet.
 pub fn template_of_exit(context: &Context) -> Vec<u8> {
     let what = EventDetail::Container {
         state: LifeState::Ended,
@@ -67,8 +67,8 @@ pub fn template_of_exit(context: &Context) -> Vec<u8> {
     Chain::default().render("", context, &event.plain())
 }
 
-/// A [`template`] with its time and its reason, which are to be plain ASCII without quotes and backslashes. In a string of JSON
-/// each quote has a backslash before it, so that no text in the template is taken for the places of these two.
+/// Fills in a [`template`]'s time and reason, which must be plain ASCII without quotes and backslashes. In a JSON
+/// string each quote has a backslash before it, so that no text in the template is mistaken for a placeholder.
 pub fn fill(template: &str, time: &str, reason: &str) -> String {
     filled(
         template,
@@ -78,7 +78,7 @@ pub fn fill(template: &str, time: &str, reason: &str) -> String {
     )
 }
 
-/// A [`template`] of a process's end with its time and its status.
+/// Fills in the time and the status of the template of an end.
 pub fn fill_exit(template: &str, time: &str, status: i32) -> String {
     filled(template, time, NO_EXIT, &format!("\"exit\":{status}"))
 }
@@ -89,7 +89,7 @@ fn filled(template: &str, time: &str, place: &str, content: &str) -> String {
         .replacen(place, content, 1)
 }
 
-/// A [`super::LogLine`] whose fields are borrowed, for writing it.
+/// A [`super::LogLine`] with borrowed fields, for writing.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct BorrowedLine<'a> {
@@ -113,7 +113,7 @@ impl Default for Chain {
 }
 
 impl Chain {
-    /// After these lines; `last` is the last of them, without its end.
+    /// Continues a log of `seq` lines; `last` is the last one, without its line end.
     pub fn after(seq: u64, last: &[u8]) -> Self {
         Self {
             seq,
@@ -121,7 +121,7 @@ impl Chain {
         }
     }
 
-    /// The number of the last line; 0 where there is none.
+    /// The number of the last line; 0 if there is none.
     pub fn seq(&self) -> u64 {
         self.seq
     }
@@ -131,8 +131,8 @@ impl Chain {
         &self.prev
     }
 
-    /// The next line, with its end. It is no part of the chain before it is [committed](Self::commit). Texts of the event are
-    /// to be [plain](Event::plain) already.
+    /// The next line, with its line end. It joins the chain only when it is [committed](Self::commit). The event's
+    /// texts must already be [plain](Event::plain).
     pub fn render(&self, time: &str, context: &Context, event: &Event) -> Vec<u8> {
         let written = BorrowedLine {
             schema: SCHEMA,
@@ -142,14 +142,14 @@ impl Chain {
             event,
             prev: &self.prev,
         };
-        // These types always have a JSON form, in which no control character is left.
+        // These types always have a JSON form; control characters are escaped.
         serde_json::to_string(&written)
             .map(|line| escape_json(&line) + "\n")
             .unwrap_or_default()
             .into_bytes()
     }
 
-    /// Takes a rendered line in.
+    /// Adds a rendered line to the chain.
     pub fn commit(&mut self, line: &[u8]) {
         self.seq += 1;
         self.prev = hash(line.strip_suffix(b"\n").unwrap_or(line));

@@ -5,27 +5,27 @@ use super::{ConnectionKind, Event, EventDetail, Verdict, WallName};
 /// Events that share a quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Names that were refused.
+    /// Denied names.
     Names,
-    /// Connections that were refused.
+    /// Denied connections.
     Connections,
-    /// Connections that were allowed, and their ends.
+    /// Allowed connections, and their ends.
     Allowed,
-    /// Connections that were allowed and failed.
+    /// Allowed connections that failed.
     Failed,
     /// Connections from outside.
     Inbound,
-    /// What the kernel alone counts of the network, and what it refuses.
+    /// Denied attempts by address, most of them known only from the kernel's counters.
     Counts,
-    /// Attempts at the sidecar's own socket.
+    /// Connections to the sidecar's control socket.
     Control,
     /// System calls.
     Syscalls,
-    /// Everything about files, rights and limits.
+    /// All events about files, rights and limits.
     Walls,
-    /// What a policy that is only reported on would refuse.
+    /// Events that a report-only policy would deny.
     Audited,
-    /// What `verify` tried: it takes no place from the workload's events.
+    /// Attempts of `verify`, which take no quota from the workload's events.
     Verify,
     /// Decisions, and the container's own life.
     Life,
@@ -94,7 +94,7 @@ impl Class {
         }
     }
 
-    /// Its word in the line that counts what has none.
+    /// Its word in the line that counts omitted events.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Names => "names",
@@ -112,7 +112,7 @@ impl Class {
         }
     }
 
-    /// The wall that such a line is about.
+    /// The wall in that line.
     pub(super) fn wall(self) -> WallName {
         match self {
             Self::Syscalls => WallName::Syscalls,

@@ -1,4 +1,4 @@
-//! PURE. What the first process of a container executes, and what becomes of arguments that are too long for a line.
+//! PURE. The command of a container's init process, and the record of arguments that are too long for a line.
 
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
@@ -64,10 +64,10 @@ impl ArgumentCut {
     }
 }
 
-/// Arguments with texts that are bounded and harmless on a terminal, and what was cut of them.
+/// Makes arguments bounded and harmless on a terminal, and records the cuts.
 pub(super) fn plain_arguments(arguments: Vec<String>) -> (Vec<String>, Vec<ArgumentCut>) {
     let list = plain_list(arguments.clone());
-    // Of a list that is too long the last item stands for the rest.
+    // The last item of a shortened list stands for the rest.
     let is_short = list.len() < arguments.len()
         || list
             .last()
@@ -91,11 +91,11 @@ pub(super) fn plain_arguments(arguments: Vec<String>) -> (Vec<String>, Vec<Argum
     (list, cut)
 }
 
-/// What [`plain_list`] puts for the rest of a list.
+/// [`plain_list`]'s item for the rest of a list.
 const REST: &str = "...";
 
 impl LoggedCommand {
-    /// With texts that are bounded and harmless on a terminal: an image may have chosen them.
+    /// Makes the arguments bounded and harmless on a terminal: an image may have chosen them.
     pub fn plain(arguments: Vec<String>, uid: u32, gid: u32) -> Self {
         let (arguments, cut) = plain_arguments(arguments);
         Self {
@@ -113,7 +113,7 @@ impl LoggedCommand {
     }
 }
 
-/// Arguments on one line, with what was cut.
+/// Arguments on one line, with the cuts.
 pub(super) fn said(arguments: &[String], cut: &[ArgumentCut]) -> String {
     let mut words = arguments.join(" ");
     for cut in cut {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_can_be_proved_by_its_hash() {
+    fn a_cut_argument_can_be_proved_by_its_hash() {
         let script = format!("{}rm -r /", "x".repeat(LONGEST));
         let (list, cut) = plain(&["sh", "-c", &script]);
         assert!(list[2].ends_with("...") && !list[2].contains("rm"));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn so_can_what_has_no_place_in_a_list() {
+    fn arguments_beyond_the_list_can_be_proved_by_a_hash() {
         for (count, length) in [
             (MOST_ITEMS + 3, 1),
             (2 * MOST_ITEMS, LONGEST),

@@ -1,4 +1,4 @@
-//! PURE. An event, and the line that it becomes. [`super::what`] has what it can be about.
+//! PURE. An event, and its line in a log. [`super::what`] has the kinds of events.
 
 use serde::{Deserialize, Serialize};
 
@@ -39,16 +39,16 @@ pub struct Context {
     pub learn: bool,
 }
 
-/// The cause of a refusal of a port that the engine publishes.
+/// The cause of denied connections to a port that the engine publishes.
 pub const PUBLISHED: &str = "published";
 
 impl Context {
-    /// By what it was started.
+    /// The tool that started it.
     pub fn tool(&self) -> Tool {
         Tool::of(self.engine.as_deref())
     }
 
-    /// With texts that are bounded and harmless on a terminal.
+    /// Makes its texts bounded and harmless on a terminal.
     pub fn plain(self) -> Self {
         let option = |text: Option<String>| text.map(|text| plain(&text));
         Self {
@@ -87,7 +87,7 @@ pub enum WallName {
 }
 
 impl WallName {
-    /// All of them.
+    /// All walls.
     pub const ALL: [Self; 7] = [
         Self::Network,
         Self::Syscalls,
@@ -98,7 +98,7 @@ impl WallName {
         Self::Life,
     ];
 
-    /// The word of it in a line.
+    /// Its word in a line.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Network => "network",
@@ -132,7 +132,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The word of it in a line.
+    /// Its word in a line.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Denied => "denied",
@@ -195,7 +195,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// An event without a word on its reason.
+    /// An event without a reason.
     pub fn new(wall: WallName, verdict: Verdict, what: EventDetail) -> Self {
         Self {
             wall,
@@ -213,17 +213,17 @@ impl Event {
         }
     }
 
-    /// Whether it is an attempt of `verify`'s, which is no behaviour of the workload.
+    /// Whether `verify` caused it, and not the workload.
     pub fn is_verifys(&self) -> bool {
         self.by == Some(Actor::Verify)
     }
 
-    /// How many events a line stands for.
+    /// The number of events that a line stands for.
     pub fn times(&self) -> u64 {
         self.count.unwrap_or(1)
     }
 
-    /// With texts that are bounded and harmless on a terminal, also when a reader of JSON has taken them out of their strings.
+    /// Makes its texts bounded and harmless on a terminal, even when a JSON reader prints them unescaped.
     pub fn plain(self) -> Self {
         let option = |text: Option<String>| text.map(|text| plain(&text));
         Self {

@@ -1,4 +1,4 @@
-//! PURE. What the kernel alone counts: limits that were reached, and attempts by address that no listener hears.
+//! PURE. Events that only the kernel counts: limits that were reached, and attempts by address without a listener.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,14 +8,14 @@ use super::{ConnectionKind, Event, EventDetail, Verdict, WallName};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CountedLimit {
-    /// Processes that were killed since memory ran out.
+    /// Processes that were killed because memory ran out.
     Memory,
-    /// Processes that could not be made.
+    /// New processes that were refused.
     Pids,
 }
 
 impl CountedLimit {
-    /// The field of policies.
+    /// Its policy field.
     pub fn field(self) -> &'static str {
         match self {
             Self::Memory => "limits.memory",
@@ -23,7 +23,7 @@ impl CountedLimit {
         }
     }
 
-    /// It was reached so often. `value` is what holds as the kernel has it, `bound` what the policy says.
+    /// The event for `times` hits. `value` is the kernel's limit, `bound` the policy's.
     pub fn reached(self, times: u64, value: Option<u64>, bound: Option<u64>) -> Event {
         let reason = match self {
             Self::Memory => "the kernel killed processes for it, and does not report which",
@@ -59,7 +59,7 @@ impl CountedLimit {
     }
 }
 
-/// Attempts by address since the last line of them.
+/// The event for attempts by address since the previous one.
 pub fn by_address(count: u64, via: ConnectionKind) -> Event {
     let what = EventDetail::attempt(via, "", None);
     let event = Event {
@@ -89,7 +89,7 @@ pub fn by_address(count: u64, via: ConnectionKind) -> Event {
 mod tests {
     use super::*;
 
-    /// Finding 9 of the reading for honesty: the hint named the annotation where the engine's limit was the one that held.
+    /// Finding 9 of the reading for honesty: the hint named the annotation although the engine's limit applied.
     #[test]
     fn the_hint_names_the_limit_that_was_reached() {
         let hint = |limit: CountedLimit, value, bound| {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_the_containers_own_is_noted_and_not_called_refused() {
+    fn attempts_that_may_be_local_are_noted_and_not_called_denied() {
         assert_eq!(
             by_address(2, ConnectionKind::Unrouted).verdict,
             Verdict::Denied

@@ -74,9 +74,9 @@ fn more(count: usize) -> String {
     }
 }
 
-/// Text as code, in which nothing is a mark of Markdown or HTML, an address, a mention or a number of an issue: a container may have
-/// chosen it, and GitHub makes links of bare addresses wherever else they stand. Only the end of the code and a table's border mean
-/// something in it.
+/// Text as code, in which Markdown, HTML, addresses, mentions and issue numbers do nothing. A container may have chosen
+/// it, and GitHub turns bare addresses elsewhere into links. Inside code only the end of the code and a table's border
+/// have a meaning.
 fn code(text: &str) -> String {
     if text.trim().is_empty() {
         return String::new();
@@ -99,7 +99,7 @@ mod tests {
     };
     use super::*;
 
-    /// What GitHub would make a link, a mention, an image or HTML of.
+    /// Texts of which GitHub would make a link, a mention, an image or HTML.
     const MARKS: [&str; 14] = [
         "www.evil.test",
         "https://evil.test/a",
@@ -118,7 +118,7 @@ mod tests {
     ];
 
     #[test]
-    fn nothing_that_a_container_chose_stands_outside_of_code() {
+    fn text_that_a_container_chose_appears_only_as_code() {
         for mark in MARKS {
             let context = Context {
                 container: mark.to_owned(),
@@ -165,7 +165,7 @@ mod tests {
             let lines: Vec<&LogLine> = log.lines.iter().collect();
             assert_eq!(lines.len(), 2);
             let page = text(&subject, &lines);
-            // What is left when the code is taken out of each line; code never goes over the end of a line here.
+            // The text outside of code on each line. Here code never spans lines.
             let outside: String = page
                 .lines()
                 .flat_map(|line| line.split('`').step_by(2).chain(["\n"]))

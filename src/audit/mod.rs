@@ -1,11 +1,11 @@
-//! PURE. The log of a container: what its walls refused and allowed, and what became of it. One line of JSON for each event.
+//! PURE. The log of a container: what its walls denied and allowed, and the results. One JSON line for each event.
 //!
 //! ```text
-//! Event --Quotas--> those that are written now --Chain--> lines, each with the hash of the one before
-//! lines --read----> Line, and what is wrong with the file
+//! Event --Quotas--> the events to write now --Chain--> lines, each with the hash of the line before
+//! lines --read----> Line, and faults of the file
 //! ```
-//! A run has one file for each writer, so that no writer waits for another one and none can rewrite what another one wrote:
-//! `node.jsonl` is the runtime's, `sidecar.jsonl` the sidecar's, `warden.jsonl` the warden's one line.
+//! A run has one file for each writer, so that no writer waits for another or can rewrite its lines. The runtime writes
+//! `node.jsonl`, the sidecar `sidecar.jsonl`, and the warden the one line of `warden.jsonl`.
 //!
 //! | Module | Purpose |
 //! |---|---|

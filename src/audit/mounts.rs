@@ -1,4 +1,4 @@
-//! PURE. Mounts that may be written, and whether a file of them was (`report.learn`).
+//! PURE. Writable mounts, and whether a file in them was written (`report.learn`).
 
 use std::collections::BTreeMap;
 
@@ -12,19 +12,20 @@ const WATCHED: &str = "watched";
 const NOT_WATCHED: &str = "not-watched";
 const WRITTEN: &str = "written";
 
-/// Writes to a mount's files are recorded from now on; `field` of the policy lets it be written, where one does.
+/// The event that writes to a mount's files are recorded from now on. `field` is the policy field that makes it
+/// writable, if any.
 pub fn watched(mount: EventDetail, field: Option<&str>) -> Event {
     let why = "whether its files are written is recorded (report.learn)";
     event(mount, WATCHED, why.to_owned(), field)
 }
 
-/// They are not, for this reason.
+/// The event that writes to a mount's files are not recorded, for this reason.
 pub fn not_watched(mount: EventDetail, error: &str) -> Event {
     let why = format!("whether its files are written is not recorded: {error}");
     event(mount, NOT_WATCHED, why, None)
 }
 
-/// A file of a mount was written for the first time.
+/// The event that a file of a mount was written for the first time.
 pub fn written(mount: EventDetail) -> Event {
     event(mount, WRITTEN, "a file of it was written".to_owned(), None)
 }
@@ -38,26 +39,26 @@ fn event(mount: EventDetail, cause: &str, why: String, field: Option<&str>) -> E
     }
 }
 
-/// The mounts of one container that could be written.
+/// The writable mounts of one container.
 #[derive(Debug, Default, Clone, Serialize, PartialEq, Eq)]
 pub struct Mounts {
-    /// Where a file was written.
+    /// Mounts in which a file was written.
     pub written: Vec<String>,
-    /// Where none was, as far as is known.
+    /// Mounts in which no write is known.
     pub unwritten: Vec<UnwrittenMount>,
 }
 
 /// A mount in which no file was written.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 pub struct UnwrittenMount {
-    /// Where it is.
+    /// Its mount point.
     pub destination: String,
-    /// The field of the policy that lets it be written, where one does.
+    /// The policy field that makes it writable, if any.
     pub field: Option<String>,
 }
 
 impl UnwrittenMount {
-    /// What a policy says in place of that, in words.
+    /// The text of a policy that makes it read-only.
     pub fn instead(&self) -> &'static str {
         match self.field.as_deref() {
             Some("filesystem.workspace") => "filesystem.workspace = \"read-only\"",
@@ -70,12 +71,12 @@ impl UnwrittenMount {
     }
 }
 
-/// What no write was seen of, for people.
+/// The limits of this knowledge, for people.
 const AS_FAR_AS_KNOWN: &str =
     "no file of it was written; making, renaming and removing files is not seen";
 
 impl Mounts {
-    /// For people; `line` takes an indent and a line.
+    /// For people. `line` gets an indent and a line.
     pub fn text(&self, mut line: impl FnMut(&str, &str)) {
         if !self.written.is_empty() {
             line("", "mounts of which files were written:");
@@ -93,7 +94,7 @@ impl Mounts {
         }
     }
 
-    /// The same as comments of a policy file, whose reader decides.
+    /// The same as comments of a policy file, for its reader to decide.
     pub fn comments(&self) -> String {
         let mut text = String::new();
         for one in &self.unwritten {
@@ -107,7 +108,7 @@ impl Mounts {
     }
 }
 
-/// What these lines say of the mounts that were watched. Lines of other containers, as those of a pod's, say nothing of them.
+/// The watched mounts in these lines. Mounts of the pod's other containers are told apart by their ids.
 pub fn of(lines: &[&LogLine]) -> Mounts {
     let mut watched: BTreeMap<(&str, &str), (Option<&String>, bool)> = BTreeMap::new();
     for cause in [WATCHED, WRITTEN] {
@@ -140,7 +141,7 @@ pub fn of(lines: &[&LogLine]) -> Mounts {
                 destination: destination.to_owned(),
                 field: field.cloned(),
             }),
-            // From then on nobody watched.
+            // Its sidecar died, so later writes are unknown.
             (false, Some(_)) => {}
         }
     }
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_watched_and_not_written_is_unwritten_and_nothing_else_is() {
+    fn only_a_watched_mount_without_writes_is_unwritten() {
         let mut lines = vec![
             line("a", written(mount("/work"))),
             line("a", watched(mount("/work"), Some("filesystem.workspace"))),
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_has_what_is_suggested_as_comments_alone() {
+    fn a_policy_has_these_suggestions_only_as_comments() {
         let lines = [line(
             "a",
             watched(mount("/ref\n[network]"), Some("filesystem.write")),

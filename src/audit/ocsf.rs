@@ -1,4 +1,5 @@
-//! PURE. An event as OCSF has it (schema.ocsf.io, version 1.3): the attributes that its classes require, and the words of the line.
+//! PURE. Events in OCSF (schema.ocsf.io, version 1.3): the attributes that its classes require, and the words of the
+//! line.
 //!
 //! | Class | For |
 //! |---|---|
@@ -24,7 +25,7 @@ struct OcsfClass {
     attributes: Value,
 }
 
-/// A line as one event of OCSF. Attributes that a line has nothing for are left out: none of them may be null.
+/// A line as one OCSF event. Missing attributes are omitted: none of them may be null.
 pub fn event(line: &LogLine) -> Value {
     let mut event = whole(line);
     without_nulls(&mut event);
@@ -42,7 +43,7 @@ fn without_nulls(value: &mut Value) {
     }
 }
 
-/// Unlike that of any other line: the first lines of a run's files have the same one before them.
+/// A unique id. The hash before the line is not unique: the files of a run start with the same one.
 fn uid(line: &LogLine) -> String {
     let bytes = serde_json::to_vec(line).unwrap_or_default();
     format!("{}:{}", line.context.container, hash(&bytes))
@@ -93,9 +94,9 @@ fn whole(line: &LogLine) -> Value {
     all
 }
 
-/// What the object Container of the profile Container has of it.
+/// The object Container of the profile Container.
 fn container(context: &Context) -> Value {
-    // An image has an id there in any case.
+    // OCSF requires an id of an image.
     let image = context.image.as_ref();
     let image = image.map(|image| json!({ "uid": image, "name": image }));
     json!({
@@ -106,7 +107,7 @@ fn container(context: &Context) -> Value {
     })
 }
 
-/// What it has no place for.
+/// Fields without a place in OCSF.
 fn unmapped(context: &Context) -> Value {
     json!({
         "pod": context.pod,
@@ -117,12 +118,12 @@ fn unmapped(context: &Context) -> Value {
     })
 }
 
-/// The container as one end of something.
+/// The container as one end of a connection.
 fn endpoint(context: &Context, port: Option<u16>) -> Value {
     json!({ "uid": context.container, "container": container(context), "port": port })
 }
 
-/// Informational, or low for what was refused or failed.
+/// Informational; low for a denied or failed event.
 fn severity(verdict: Verdict) -> u64 {
     match verdict {
         Verdict::Denied | Verdict::Failed => 2,
@@ -130,7 +131,8 @@ fn severity(verdict: Verdict) -> u64 {
     }
 }
 
-/// `action_id` and `disposition_id` of the profile Security Control, where something was decided: denied and blocked, or allowed.
+/// `action_id` and `disposition_id` of the profile Security Control, for decided events: denied and blocked, or
+/// allowed.
 fn decided(verdict: Verdict) -> Option<(u64, u64)> {
     match verdict {
         Verdict::Denied => Some((2, 2)),
@@ -143,7 +145,7 @@ fn decided(verdict: Verdict) -> Option<(u64, u64)> {
 
 fn classify(line: &LogLine) -> OcsfClass {
     let event = &line.event;
-    // Whoever did it is inside, and nobody outside knows more of it than the container.
+    // The actor is inside, and only its container is known outside.
     let actor = json!({ "app_name": line.context.container });
     let device = json!({
         "type_id": 0,
@@ -222,7 +224,7 @@ fn classify(line: &LogLine) -> OcsfClass {
     }
 }
 
-/// What became of the first process, and its command where the line has it.
+/// The init process's state, and its command if the line has one.
 fn first_process(what: &EventDetail) -> Value {
     let mut process = json!({ "name": words::what(what) });
     if let EventDetail::Container {

@@ -2,11 +2,12 @@
 
 use crate::policy::escape;
 
-/// Characters of one text in a line; what is longer is cut.
+/// Most characters of one text in a line; the rest is cut.
 pub const LONGEST: usize = 256;
-/// Texts of one list in a line; what is more is left out, and `...` stands for it.
+/// Most texts of one list in a line; `...` stands for the rest.
 pub const MOST_ITEMS: usize = 64;
-/// Bytes of one list in a line, with its escapes: a line of them is far shorter than what a writer reads to find the last one.
+/// Most bytes of one list in a line, with escapes. Such a line is far shorter than the part of a file that writers read
+/// to find the last line.
 pub const LONGEST_LIST: usize = MOST_ITEMS * LONGEST;
 
 pub(super) fn plain(text: &str) -> String {

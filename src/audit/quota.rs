@@ -1,11 +1,12 @@
-//! PURE. Which events become lines at once, which are folded into one line with a count, and which are only counted.
+//! PURE. Decides which events become lines at once, which are folded into one line with a count, and which are only
+//! counted.
 //!
-//! No container can hide what it does behind what it does often:
-//! - The first event of a form is a line at once. Those like it are folded: the line with their count comes after two seconds,
-//!   then after twice as long each time, and at the end.
-//! - New forms are bounded in a second, by class and by host.
+//! A container cannot hide an action behind frequent ones:
+//! - The first event of a form is a line at once. Equal ones are folded: a line with their count comes after two
+//!   seconds, then after twice as long each time, and at the end.
+//! - New forms per second are limited, by class and by host.
 //! - Each class has a share of the file that no other class can use up.
-//! - Events without a line are counted by class, and the count is a line.
+//! - Omitted events are counted by class, and the count is a line.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,36 +14,37 @@ use super::rate::{Bucket, Rate};
 use super::{Actor, Class, Event, EventDetail, Verdict};
 use crate::policy::closed::is_closed;
 
-/// Bytes of one file in all. The limit above which a write would kill the sidecar is higher.
+/// Most bytes of one file. The limit at which a write would kill the sidecar is higher.
 pub const MOST_BYTES: u64 = 4 << 20;
-/// Bytes of them that are one class's own.
+/// Bytes reserved for each class.
 const SHARE: u64 = 128 << 10;
-/// Bytes for the lines that count what a class has no line for. There are ever fewer of them: 64 in more years than any run has.
+/// Bytes of each class for lines that count omitted events. Their gap doubles: 64 lines take more years than any run
+/// has.
 const COUNTS: u64 = 64 << 10;
-/// New forms of a class in a burst, and a second after it.
+/// New forms of a class in a burst, and each second after it.
 const OF_CLASS: Rate = Rate {
     burst: 100,
     second: 10,
 };
-/// The same of one host in a class.
+/// New forms of one host in a class.
 const OF_HOST: Rate = Rate {
     burst: 40,
     second: 2,
 };
-/// Forms of a class that are remembered, and hosts.
+/// Most remembered forms and hosts of a class.
 const MOST_FORMS: usize = 96;
 const MOST_HOSTS: usize = 128;
-/// Names of system calls whose first denial has its line at once, whatever else there is; more than are ever denied.
+/// Most system calls whose first denial is always a line at once; more than are ever denied.
 const MOST_CALLS: usize = 512;
-/// The same of places where clouds serve credentials.
+/// The same for hosts where clouds serve credentials.
 const MOST_CLOSED: usize = 64;
-/// From an event to the first line that counts those like it, and the longest time between two.
+/// From an event to the first line that counts equal ones, and the longest gap between two such lines.
 const FIRST_MS: u64 = 2_000;
 const LONGEST_MS: u64 = 3_600_000;
-/// After so long without one, an event is a first one again.
+/// After this long without one, an event counts as a first one again.
 const FORGOTTEN_MS: u64 = 60_000;
 
-/// What is remembered of a form.
+/// The state of a form.
 #[derive(Debug, Clone, Copy)]
 struct Fold {
     /// Events since its last line.
@@ -54,18 +56,18 @@ struct Fold {
     last_ms: u64,
 }
 
-/// What one class has used of its quota.
+/// A class's use of its quota.
 #[derive(Debug)]
 struct ClassUse {
     bucket: Bucket,
     hosts: BTreeMap<String, Bucket>,
     forms: BTreeMap<Event, Fold>,
-    /// System calls, or places where clouds serve credentials, that had a line.
+    /// System calls, and hosts where clouds serve credentials, that had their first line.
     firsts: BTreeSet<String>,
     bytes: u64,
-    /// Events without a line that no line has counted yet.
+    /// Omitted events that no line has counted yet.
     left_out: u64,
-    /// From one line with their number to the next, and when that is due.
+    /// The gap between two lines with their number, and the time of the next.
     counts_gap_ms: u64,
     counts_due_ms: u64,
     counts_bytes: u64,
@@ -75,10 +77,10 @@ struct ClassUse {
 #[derive(Debug)]
 pub struct Quotas {
     classes: BTreeMap<Class, ClassUse>,
-    /// Bytes beyond the shares.
+    /// Free bytes beyond the shares.
     pool: u64,
     left_out_ever: u64,
-    /// When a line is due, at the earliest.
+    /// The earliest time at which a line is due.
     due_ms: Option<u64>,
 }
 
@@ -106,17 +108,17 @@ impl Default for Quotas {
 }
 
 impl Quotas {
-    /// Events of which no line says anything but their number.
+    /// Events that are only counted.
     pub fn left_out(&self) -> u64 {
         self.left_out_ever
     }
 
-    /// When [`Self::due`] is to be asked next; `None`: nothing waits.
+    /// When to call [`Self::due`] next; `None` if no line waits.
     pub fn due_ms(&self) -> Option<u64> {
         self.due_ms
     }
 
-    /// Takes an event in. Returns the events that are lines now; mostly none or one.
+    /// Adds an event. Returns the events that become lines now, usually none or one.
     pub fn take(&mut self, event: Event, now_ms: u64) -> Vec<Event> {
         let class = Class::of(&event);
         // A writer may have counted some itself.
@@ -154,9 +156,9 @@ impl Quotas {
         lines
     }
 
-    /// Counts one more event of a form that has had its line, for forms that come often: nothing is made or copied. `form` is
-    /// [plain](Event::plain), without `pid` and `count`, and with zeros as the amounts that it has. `false`: nothing was counted, since
-    /// the event may have a line; [`Self::take`] is to have it.
+    /// Counts one more event of a known form without making or copying anything, for frequent events. `form` must be
+    /// [plain](Event::plain), without `pid` and `count`, and with zeros for the amounts that it has. `false`: not
+    /// counted, because it may become a line; call [`Self::take`].
     pub fn again(&mut self, form: &Event, amounts: Amounts, now_ms: u64) -> bool {
         let used = self.classes.get_mut(&Class::of(form));
         let Some(fold) = used.and_then(|used| used.forms.get_mut(form)) else {
@@ -176,12 +178,12 @@ impl Quotas {
         self.collect(Some(now_ms))
     }
 
-    /// All that waits: the writer ends.
+    /// All waiting lines, when the writer ends.
     pub fn rest(&mut self) -> Vec<Event> {
         self.collect(None)
     }
 
-    /// Whether a line of this length still has a place; counts it if it has. An event that has none is left out.
+    /// Whether a line of this length still fits; counts its bytes. An event that does not fit is omitted.
     pub fn spend(&mut self, event: &Event, bytes: usize) -> bool {
         let class = Class::of(event);
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
@@ -245,7 +247,7 @@ impl Quotas {
 impl ClassUse {
     /// Whether a form may have its first line now.
     fn may_be_new(&mut self, form: &Event, now_ms: u64) -> bool {
-        // A hundred harmless calls in a moment must not hide the one that matters, nor a scan the attempt at credentials.
+        // Neither may a hundred harmless calls hide the dangerous one, nor a scan the attempt at credentials.
         let first = match &form.what {
             EventDetail::Syscall { name, .. } => Some((name.clone(), MOST_CALLS)),
             EventDetail::Connection { host, .. } if is_of_clouds(host) => {
@@ -266,7 +268,7 @@ impl ClassUse {
         let host_may = match form.what.host() {
             Some(host) => {
                 if !self.hosts.contains_key(host) && self.hosts.len() >= MOST_HOSTS {
-                    // Those that are full again are as if they were new.
+                    // A full bucket is like a new one.
                     self.hosts.retain(|_, bucket| {
                         bucket.refill(OF_HOST, now_ms);
                         bucket.tokens < OF_HOST.burst * 1000
@@ -287,7 +289,7 @@ impl ClassUse {
         host_may && self.bucket.take()
     }
 
-    /// The line of what has none.
+    /// The line that counts omitted events.
     fn count(&mut self, class: Class, now_ms: u64) -> Event {
         let what = EventDetail::LeftOut {
             of: class.as_str().to_owned(),
@@ -304,7 +306,7 @@ impl ClassUse {
         }
     }
 
-    /// Forgets the form that has not been seen for longest, where there are too many; its line, if it has events without one.
+    /// Forgets the oldest form if there are too many. Returns its line if it has pending events.
     fn make_room(&mut self, now_ms: u64) -> Option<Event> {
         if self.forms.len() < MOST_FORMS {
             return None;
@@ -316,15 +318,15 @@ impl ClassUse {
     }
 }
 
-/// Bytes of a connection that were sent and received, where they are known.
+/// Sent and received bytes of a connection, if known.
 pub type Amounts = (Option<u64>, Option<u64>);
 
-/// Whether this is an address at which clouds serve credentials.
+/// Whether clouds serve credentials at this address.
 fn is_of_clouds(host: &str) -> bool {
     host.parse().is_ok_and(is_closed)
 }
 
-/// A line of one event names its process.
+/// Only a line of one event names its process.
 fn of_process(line: Event, pid: Option<i32>) -> Event {
     Event {
         pid: pid.filter(|_| line.count.is_none()),
@@ -332,7 +334,7 @@ fn of_process(line: Event, pid: Option<i32>) -> Event {
     }
 }
 
-/// What an event has in common with those that are folded into one line with it, and its amounts.
+/// Splits an event into its form, which equal events share, and its amounts.
 fn form(mut event: Event) -> (Event, Amounts) {
     event.pid = None;
     event.count = None;
@@ -358,7 +360,7 @@ impl Fold {
         }
     }
 
-    /// Whether an event is a first one again.
+    /// Whether the next event counts as a first one again.
     fn is_forgotten(&self, now_ms: u64) -> bool {
         self.pending == 0 && now_ms.saturating_sub(self.last_ms) > FORGOTTEN_MS
     }
@@ -373,7 +375,7 @@ impl Fold {
         self.last_ms = now_ms;
     }
 
-    /// The line of what is pending, which it is no more.
+    /// The line of the pending events, which it clears.
     fn line(&mut self, form: &Event, now_ms: u64) -> Event {
         let mut event = form.clone();
         let count = std::mem::take(&mut self.pending);

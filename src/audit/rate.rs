@@ -1,13 +1,13 @@
-//! PURE. So many at once, and so many a second after that.
+//! PURE. A rate limit: a burst, then so many each second.
 
-/// So many at once, and so many a second after that.
+/// A burst, then so many each second.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rate {
     pub burst: u64,
     pub second: u64,
 }
 
-/// What a rate leaves, in thousandths.
+/// The remaining tokens, in thousandths.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bucket {
     pub tokens: u64,
@@ -15,7 +15,7 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// One of which nothing was taken.
+    /// A full bucket.
     pub fn full(rate: Rate, now_ms: u64) -> Self {
         Self {
             tokens: rate.burst * 1000,
@@ -23,7 +23,7 @@ impl Bucket {
         }
     }
 
-    /// Adds what the time has brought.
+    /// Adds tokens for the elapsed time.
     pub fn refill(&mut self, rate: Rate, now_ms: u64) {
         let elapsed = now_ms.saturating_sub(self.refilled_ms);
         let new = elapsed.saturating_mul(rate.second);
@@ -31,7 +31,7 @@ impl Bucket {
         self.refilled_ms = self.refilled_ms.max(now_ms);
     }
 
-    /// Takes one, if there is one.
+    /// Takes one token, if there is one.
     pub fn take(&mut self) -> bool {
         let enough = self.tokens >= 1000;
         if enough {

@@ -1,4 +1,4 @@
-//! PURE. The text of a log to its events, and what is wrong with it.
+//! PURE. Parses the text of a log into events, and reports its faults.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub struct Log {
     pub file: String,
     /// The lines that are understood.
     pub lines: Vec<LogLine>,
-    /// What is wrong, in the order of the lines.
+    /// Faults, in the order of the lines.
     pub faults: Vec<LogFault>,
     /// Its end.
     pub head: Option<LogHead>,
@@ -24,7 +24,7 @@ pub struct Log {
 pub struct LogFault {
     /// The file's name.
     pub file: String,
-    /// The line, from 1; 0 where it is the file itself.
+    /// The line, from 1; 0 for the file itself.
     pub line: u64,
     /// In words.
     pub why: String,
@@ -91,14 +91,14 @@ impl Log {
         self.lines.push(parsed);
     }
 
-    /// A file that cannot be read as one.
+    /// A log whose file cannot be read.
     pub fn unread(file: &str, why: &str) -> Self {
         let mut log = Self::parse(file, b"");
         log.fault(0, why);
         log
     }
 
-    /// The same under a name that says whose it is.
+    /// The same, with the container in the file's name.
     pub fn of(mut self, container: &str) -> Self {
         self.file = format!("{container}/{}", self.file);
         for fault in &mut self.faults {
@@ -107,7 +107,7 @@ impl Log {
         self
     }
 
-    /// Compares the end with one that another file keeps.
+    /// Compares its end with the one that another file has recorded.
     pub fn check_head(&mut self, kept: &LogHead) {
         let found = self.head.clone().unwrap_or_else(|| no_line(&self.file));
         if found != *kept {

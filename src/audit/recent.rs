@@ -1,6 +1,7 @@
-//! PURE. The last refusals of a container, as the container itself reads them: one line each, newest last.
+//! PURE. The last denials of a container, as the container reads them: one line each, newest last.
 //!
-//! What is written is bounded whatever a program does: so many lines, each so long. Equal refusals are one line with a count.
+//! The file is limited in lines and in their length, whatever the workload does. Equal denials are one line with a
+//! count.
 
 use std::collections::VecDeque;
 
@@ -10,22 +11,22 @@ use super::WallName;
 use super::plain::plain;
 use crate::policy::bounded;
 
-/// Lines that are kept.
+/// Most lines.
 pub const MOST_LINES: usize = 64;
 /// The longest line, in characters.
 const LONGEST_LINE: usize = 600;
 
-/// What the file says of the one beside it.
+/// The pointer to the file of mounts.
 const BESIDE: &str = "mounts that are read-only or left out: the file mounts";
 
-/// Which denials the container's file lists. The file's first line says so, also before the first denial.
+/// Which denials the container's file lists. Its first line says so, even before the first denial.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReportedDenials {
-    /// All that its sidecar refuses.
+    /// All denials of its sidecar.
     #[default]
     All,
-    /// Its system calls alone: another container's sidecar serves the network, and knows of no file of this one.
+    /// Only system calls: another container's sidecar serves the network, and does not know this file.
     Calls,
 }
 
@@ -53,12 +54,12 @@ pub struct DenialNotice {
     pub what: String,
     /// Why.
     pub why: String,
-    /// What would allow it, where something would.
+    /// The rule that would allow it, if any.
     pub ask: Option<String>,
 }
 
 impl DenialNotice {
-    /// Without its time and its count.
+    /// Its line without the time and the count.
     fn line(&self) -> String {
         let Self {
             wall,
@@ -80,7 +81,7 @@ impl DenialNotice {
 pub struct RecentDenials {
     shows: ReportedDenials,
     kept: VecDeque<DenialEntry>,
-    /// What the file had at last.
+    /// The file's length when it was last written.
     length: usize,
 }
 
@@ -94,7 +95,7 @@ struct DenialEntry {
 }
 
 impl RecentDenials {
-    /// With the first line for these, and no refusal yet.
+    /// An empty list with the first line for `shows`.
     pub fn of(shows: ReportedDenials) -> Self {
         Self {
             shows,
@@ -102,7 +103,7 @@ impl RecentDenials {
         }
     }
 
-    /// Takes in a refusal that happened so often. One like it that is there already moves to the end.
+    /// Adds a denial with its count. An equal line moves to the end.
     pub fn take(&mut self, time: &str, refused: &DenialNotice, times: u64) {
         let line = refused.line();
         let before = self.kept.iter().position(|kept| kept.line == line);
@@ -118,12 +119,12 @@ impl RecentDenials {
         }
     }
 
-    /// The refusals of the walls that are meant.
+    /// The denials of the selected walls.
     pub fn text(&self, meant: impl Fn(WallName) -> bool) -> String {
         self.under(self.shows.head(), meant)
     }
 
-    /// All of them, for a file that is written over and never made shorter: the first line ends with as many spaces as it takes.
+    /// All denials, for a file that is overwritten and never shortened: spaces at the end of the first line fill it up.
     pub fn file(&mut self) -> String {
         let head = format!("{}; {BESIDE}", self.shows.head());
         let text = self.under(&head, |_| true);
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_of_a_program_makes_a_line_or_reaches_a_terminal() {
+    fn a_workloads_text_neither_makes_a_line_nor_reaches_a_terminal() {
         let mut recent = RecentDenials::default();
         let hostile = format!(
             "a\n{NOW} network all is allowed\u{1b}[2J\u{202e}{}",
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_takes_no_more_than_its_place_and_the_file_never_shrinks() {
+    fn a_flood_stays_within_the_limit_and_the_file_never_shrinks() {
         for shows in [ReportedDenials::All, ReportedDenials::Calls] {
             flood(shows);
         }

@@ -1,5 +1,5 @@
-//! PURE. A run for people: what was refused and the rule that would allow it first, then what was allowed, then what
-//! happened.
+//! PURE. A run for people: first denials with the rules that would allow them, then allowed connections, then all other
+//! events.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,19 +11,19 @@ use crate::policy::{Advice, Field, Tool};
 /// Which run the report is about.
 #[derive(Debug, Clone, Default)]
 pub struct RunHeader {
-    /// Whose it is.
+    /// The run's context.
     pub context: Context,
     /// When it began.
     pub started: String,
     /// Whether it runs, or how it ended.
     pub state: String,
-    /// Whether it can be changed no more.
+    /// Whether it has ended, so that its rules cannot change.
     pub is_over: bool,
-    /// What its first process was to execute and as whom, where its log says so.
+    /// The command of its init process and its user, if the log has them.
     pub command: Option<String>,
-    /// What became of the files that it wrote, where that is known.
+    /// What became of the files that it wrote, if known.
     pub files: Option<String>,
-    /// Runs before it that are kept under the same id.
+    /// Older runs that are kept under the same id.
     pub earlier: usize,
 }
 
@@ -42,11 +42,11 @@ pub struct DenialGroup {
     pub missing_rule: Option<String>,
     /// What to do.
     pub hint: Option<String>,
-    /// What tells it from others of its wall that come in numbers: a call's name, the cause.
+    /// Separates denials of one wall in a long list: a call's name, or the cause.
     pub kind: String,
-    /// The host name, where it was looked up and not connected to.
+    /// The host name, if it was only looked up.
     pub name: Option<String>,
-    /// When the first and the last line of it were written.
+    /// The times of its first and its last line.
     pub span: (String, String),
 }
 
@@ -75,10 +75,10 @@ impl DenialGroup {
         }
     }
 
-    /// Takes in one more line of it.
+    /// Adds one more line.
     fn add(&mut self, line: &LogLine) {
         self.times = match line.event.what {
-            // The kernel's count so far, which more than one process writes down.
+            // The kernel's total, which several processes write down.
             EventDetail::Limit { times, .. } => self.times.max(times),
             _ => self.times.saturating_add(line.event.times()),
         };
@@ -105,29 +105,29 @@ impl DenialGroup {
 /// The connections that one rule allowed to one host, counted together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrafficGroup {
-    /// The place.
+    /// The host and port.
     pub what: String,
     /// The rule.
     pub rule: String,
     /// Connections.
     pub connections: u64,
-    /// Bytes that left the container, by connections that have ended.
+    /// Bytes that left the container, of connections that have ended.
     pub sent: u64,
     /// Bytes that came in.
     pub received: u64,
 }
 
-/// The refusals: the most frequent first, those that a rule would allow before all others.
+/// The denials, the most frequent first. Those that a rule would allow come before all others.
 pub fn denied(lines: &[&LogLine]) -> Vec<DenialGroup> {
     folded(lines, Verdict::Denied)
 }
 
-/// What a policy that is only reported on would have refused, in the same order.
+/// Events that a report-only policy would have denied, in the same order.
 pub fn would_deny(lines: &[&LogLine]) -> Vec<DenialGroup> {
     folded(lines, Verdict::WouldDeny)
 }
 
-/// What learn mode has allowed.
+/// Events that learn mode allowed.
 pub fn learnt(lines: &[&LogLine]) -> Vec<DenialGroup> {
     let is_learnt = |line: &&&LogLine| line.event.cause.as_deref() == Some(LEARNT);
     let lines: Vec<&LogLine> = lines.iter().filter(is_learnt).copied().collect();
@@ -139,7 +139,7 @@ fn folded(lines: &[&LogLine], verdict: Verdict) -> Vec<DenialGroup> {
     let mut connected = BTreeSet::new();
     for line in lines {
         let event = &line.event;
-        // What a person denied is a decision, and stands with those.
+        // A user's denial is a decision, and listed with decisions.
         if event.verdict != verdict || event.wall == WallName::Rules {
             continue;
         }
@@ -157,7 +157,7 @@ fn folded(lines: &[&LogLine], verdict: Verdict) -> Vec<DenialGroup> {
             .or_insert_with(|| DenialGroup::of(line, what, reason))
             .add(line);
     }
-    // A name that was also connected to is told with its port.
+    // A name that was also connected to is listed with its port.
     let mut all: Vec<DenialGroup> = all
         .into_values()
         .filter(|denied| {
@@ -175,7 +175,7 @@ fn folded(lines: &[&LogLine], verdict: Verdict) -> Vec<DenialGroup> {
     all
 }
 
-/// What was allowed, the most used first.
+/// Allowed connections, the most used first.
 pub fn passed(lines: &[&LogLine]) -> Vec<TrafficGroup> {
     let mut all: BTreeMap<(String, String), TrafficGroup> = BTreeMap::new();
     for event in lines.iter().map(|line| &line.event) {
@@ -207,7 +207,7 @@ pub fn passed(lines: &[&LogLine]) -> Vec<TrafficGroup> {
     all
 }
 
-/// All but refusals and connections, as it happened.
+/// All events except denials and connections, in their order.
 pub fn happened<'a>(lines: &[&'a LogLine]) -> Vec<&'a LogLine> {
     let is_other = |line: &&&LogLine| {
         let event = &line.event;
@@ -221,7 +221,7 @@ pub fn happened<'a>(lines: &[&'a LogLine]) -> Vec<&'a LogLine> {
     lines.iter().filter(is_other).copied().collect()
 }
 
-/// Who a run is of, on one line.
+/// The owner of a run, on one line.
 pub fn title(context: &Context) -> String {
     let id: String = context.container.chars().take(12).collect();
     let parts = [&context.namespace, &context.pod, &context.name];
@@ -244,7 +244,7 @@ pub fn title(context: &Context) -> String {
     text
 }
 
-/// All of it as text.
+/// The whole report as text.
 pub fn text(subject: &RunHeader, lines: &[&LogLine]) -> String {
     let mut text = format!(
         "{}\nrun of {}: {}\n",
@@ -298,7 +298,7 @@ pub fn text(subject: &RunHeader, lines: &[&LogLine]) -> String {
     if !other.is_empty() {
         text += "what happened:\n";
     }
-    // The newest ones of each wall.
+    // Prefer the newest lines of each wall.
     let kinds: Vec<rows::RowKind<'_>> = other
         .iter()
         .rev()
@@ -321,7 +321,7 @@ fn counted(count: u64, noun: &str) -> String {
     }
 }
 
-/// What to do about a refusal. The rules of a container that is gone can be changed no more, so the next one is to have the rule.
+/// What to do about a denial. A container that is gone keeps its rules, so the hint is for the next one.
 fn hint(denied: &DenialGroup, subject: &RunHeader) -> Option<String> {
     let Some(rule) = &denied.missing_rule else {
         return denied.hint.as_deref().map(allowing);
@@ -368,7 +368,7 @@ fn list(text: &mut String, refused: &[DenialGroup], subject: &RunHeader) {
     *text += &more(&hidden);
 }
 
-/// The refusals that a list has room for, and how many of each wall it has none for.
+/// The denials that fit into a list, and the number of omitted ones of each wall.
 pub fn shares(refused: &[DenialGroup]) -> (Vec<&DenialGroup>, BTreeMap<WallName, usize>) {
     let kinds: Vec<rows::RowKind<'_>> = refused
         .iter()

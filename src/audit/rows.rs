@@ -1,10 +1,10 @@
-//! PURE. Which rows of a long list people see: a flood of one kind leaves room for all others.
+//! PURE. Chooses the rows of a long list that people see: a flood of one kind leaves room for all others.
 
 use std::collections::BTreeMap;
 
 use super::WallName;
 
-/// Rows of one list; what is more is counted.
+/// Most rows of one list; the rest is counted.
 pub const MOST: usize = 50;
 
 /// A kind of row: its wall, and a name that separates rows of one wall, such as a system call.
@@ -33,7 +33,7 @@ pub fn share(kinds: &[RowKind<'_>]) -> (Vec<bool>, BTreeMap<WallName, usize>) {
     (shown, hidden.filter(|(_, count)| *count > 0).collect())
 }
 
-/// The first of each, then the second of each.
+/// The first of each list, then the second of each.
 fn in_turn<'a>(lists: impl Iterator<Item = &'a Vec<usize>> + Clone) -> Vec<usize> {
     let longest = lists.clone().map(Vec::len).max().unwrap_or(0);
     (0..longest)
@@ -42,7 +42,7 @@ fn in_turn<'a>(lists: impl Iterator<Item = &'a Vec<usize>> + Clone) -> Vec<usize
         .collect()
 }
 
-/// `and 12 more of network, 3 of syscalls`; nothing where all are shown.
+/// `and 12 more of network, 3 of syscalls`; `None` if all are shown.
 pub fn hidden_words(hidden: &BTreeMap<WallName, usize>) -> Option<String> {
     let words = hidden
         .iter()
@@ -63,7 +63,7 @@ mod tests {
         assert_eq!(hidden_words(&hidden), None);
     }
 
-    /// Finding 5 of the reading for honesty: fifty refused hosts hid each denied call.
+    /// Finding 5 of the reading for honesty: fifty denied hosts hid every denied call.
     #[test]
     fn no_flood_hides_another_wall_or_another_kind() {
         let mut kinds = vec![(WallName::Network, "not-listed"); 10_000];

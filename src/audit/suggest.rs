@@ -1,7 +1,7 @@
-//! PURE. From the refusals of a run the smallest additions to its policy that would have let them through.
+//! PURE. The smallest additions to a policy that would have allowed what a run was denied.
 //!
-//! What a policy's ceiling leaves to annotations may be suggested: hosts that no rule names, and the calls of `syscalls.limit`.
-//! Whatever else was refused is a wall's business: it is listed, and nothing is suggested for it.
+//! Only fields that a ceiling leaves to annotations are suggested: hosts that no rule names, and the calls of
+//! `syscalls.limit`. All other denials are listed without a suggestion.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -23,13 +23,13 @@ pub struct Suggestion {
     pub inbound: Vec<Addition>,
     /// Calls for `syscalls.allow`.
     pub syscalls: Vec<Addition>,
-    /// Refusals for which nothing is suggested.
+    /// Denials without a suggestion.
     pub left_out: Vec<Refusal>,
-    /// What was written of the mounts that could be (`report.learn`).
+    /// Writes to the writable mounts (`report.learn`).
     pub mounts: Mounts,
-    /// The run let names through in order to learn (`report.learn`).
+    /// The run used learn mode, which allows unlisted names (`report.learn`).
     pub learns: bool,
-    /// In whose words it is told.
+    /// The tool whose words the text uses.
     #[serde(skip)]
     pub tool: Tool,
 }
@@ -40,13 +40,13 @@ pub struct Suggestion {
 pub struct Addition {
     /// The item.
     pub value: String,
-    /// The refusals that need it.
+    /// The denials that need it.
     pub needed_by: Vec<String>,
-    /// How many there were.
+    /// Their number.
     pub times: u64,
 }
 
-/// A refusal.
+/// A denial without a suggestion.
 #[derive(Debug, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Refusal {
@@ -60,7 +60,7 @@ pub struct Refusal {
     pub left_out_since: String,
 }
 
-/// What these lines suggest; `givable` are the system calls that a policy may give without giving up a wall.
+/// The suggestions for these lines. `givable` are the system calls that a policy may allow without giving up a wall.
 pub fn of(lines: &[&LogLine], givable: &BTreeSet<String>) -> Suggestion {
     let (calls, ports) = (called(lines), published(lines));
     let mut rules: BTreeMap<String, Addition> = BTreeMap::new();
@@ -70,7 +70,7 @@ pub fn of(lines: &[&LogLine], givable: &BTreeSet<String>) -> Suggestion {
     let learnt = report::learnt(lines);
     let learns = lines.iter().any(|line| line.context.learn);
     for denied in learnt.into_iter().chain(report::denied(lines)) {
-        // A line's text is no rule until it reads as one.
+        // Text in a line is not a rule until it parses as one.
         let why = why_not(&denied);
         let rule = denied.missing_rule.as_deref().filter(|_| why.is_none());
         let call = calls
@@ -105,7 +105,7 @@ pub fn of(lines: &[&LogLine], givable: &BTreeSet<String>) -> Suggestion {
     }
 }
 
-/// The names of the denied calls by the words for them.
+/// The names of the denied calls, by their words in the report.
 fn called(lines: &[&LogLine]) -> BTreeMap<String, String> {
     let named = lines.iter().filter_map(|line| match &line.event.what {
         EventDetail::Syscall { name, .. } => {
@@ -116,7 +116,7 @@ fn called(lines: &[&LogLine]) -> BTreeMap<String, String> {
     named.collect()
 }
 
-/// The ports that the engine publishes and that lead nowhere, by the words for them.
+/// The published ports that lead nowhere, by their words in the report.
 fn published(lines: &[&LogLine]) -> BTreeMap<String, u16> {
     let of = |line: &&LogLine| match &line.event.what {
         EventDetail::Connection { port, .. } if line.event.cause.as_deref() == Some(PUBLISHED) => {
@@ -127,10 +127,10 @@ fn published(lines: &[&LogLine]) -> BTreeMap<String, u16> {
     lines.iter().filter_map(of).collect()
 }
 
-/// Whatever a wall refuses that nothing gives.
+/// For walls that no field opens.
 const WALLS: &str = "to allow it would give up a wall";
 
-/// Why nothing is suggested: of a host by the one table for rules, of all else by the hint of its refusal.
+/// Why nothing is suggested. For a host the rule's advice says so, for others the hint of the denial.
 fn why_not(denied: &DenialGroup) -> Option<String> {
     let why = match (&denied.missing_rule, &denied.hint) {
         (Some(rule), _) => return Advice::of(rule).why_not(),
@@ -150,8 +150,8 @@ fn need(all: &mut BTreeMap<String, Addition>, value: &str, denied: &DenialGroup)
     addition.times = addition.times.saturating_add(denied.times);
 }
 
-/// Without the bare name of a host that is listed with a port, where the name alone was asked for: a rule with a port answers that
-/// question too. What was refused on 443 needs the bare name.
+/// Drops the bare name of a host that also has a rule with a port, if only the name was looked up: the rule with a port
+/// allows lookups too. A denial on port 443 needs the bare name.
 fn smallest(rules: BTreeMap<String, Addition>) -> Vec<Addition> {
     let with_ports: BTreeSet<String> = rules
         .keys()
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_rule_allows_is_suggested_and_an_escape_is_not() {
+    fn a_rule_is_suggested_for_a_host_but_not_for_an_escape() {
         let seen = suggested(&[
             host("a.test", Some(443), Some("a.test")),
             host("a.test", Some(443), Some("a.test")),
@@ -334,7 +334,7 @@ mod tests {
         }
     }
 
-    /// NEWCOMER 1.5: a published port that leads nowhere is a port of `network.inbound` that is missing.
+    /// NEWCOMER 1.5: a published port that leads nowhere is missing in `network.inbound`.
     #[test]
     fn a_published_port_is_suggested_to_lead_in() {
         let what = EventDetail::attempt(ConnectionKind::Outside, "", Some(8000));
@@ -365,7 +365,7 @@ mod tests {
         }
     }
 
-    /// NEWCOMER 1.4: the run's own tool has these words.
+    /// NEWCOMER 1.4: in the words of the run's own tool.
     #[test]
     fn a_run_of_wrap_is_suggested_options() {
         let lines = [host("a.test", Some(443), Some("a.test")), call("ptrace")];
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_and_a_call_are_suggested_as_rules_of_their_own() {
+    fn a_request_and_a_call_are_suggested_as_separate_rules() {
         let call = "mcp:https://a.test/mcp tools/call:search";
         let request = "GET https://a.test/x";
         let mut other = host("a.test", Some(443), Some(request));
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_named_with_its_reason_and_keeps_nobody_from_the_rest() {
+    fn an_omitted_denial_has_its_reason_and_does_not_block_the_rest() {
         let seen = suggested(&[
             host("a.test", Some(443), Some("a.test")),
             host("db", Some(5432), Some("db:5432")),
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_was_asked_for_alone_needs_no_rule_of_its_own() {
+    fn a_name_that_was_only_looked_up_needs_no_separate_rule() {
         let values = |lines: &[LogLine]| -> Vec<String> {
             let network = suggested(lines).network.into_iter();
             network.map(|addition| addition.value).collect()
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_rule_is_never_part_of_a_policy() {
+    fn a_line_that_does_not_parse_as_a_rule_is_never_in_a_policy() {
         for bad in [
             "*",
             "*.test",
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_refused_suggests_nothing() {
+    fn without_denials_nothing_is_suggested() {
         let seen = suggested(&[]);
         assert!(seen.is_empty());
         assert_eq!(seen.text(), "nothing is to be added\n");

@@ -7,7 +7,7 @@ use super::*;
 fn context() -> Context {
     Context {
         container: "c1".to_owned(),
-        // What an image may be called by somebody who wants to be the warden's reason.
+        // A hostile image name that imitates the warden's reason.
         image: Some("\",\"time\":\"\",\"reason\":\"\"".to_owned()),
         ..Context::default()
     }
@@ -86,7 +86,7 @@ fn a_line_that_is_changed_taken_out_or_put_in_is_noticed_with_its_number() {
 }
 
 #[test]
-fn an_end_that_is_taken_away_is_noticed_by_the_head_that_is_kept_elsewhere() {
+fn a_cut_off_end_is_noticed_by_the_head_in_another_file() {
     let text = three();
     let head = Log::parse(NODE, &text).head.unwrap();
     let first_two = text
@@ -105,7 +105,7 @@ fn an_end_that_is_taken_away_is_noticed_by_the_head_that_is_kept_elsewhere() {
 }
 
 #[test]
-fn a_template_becomes_a_line_whatever_the_names_in_it_say() {
+fn a_template_becomes_a_line_whatever_names_are_in_it() {
     let event = Event::new(
         WallName::Network,
         Verdict::Ended,
@@ -123,7 +123,7 @@ fn a_template_becomes_a_line_whatever_the_names_in_it_say() {
 }
 
 #[test]
-fn the_first_is_a_line_at_once_and_those_like_it_are_counted() {
+fn a_first_event_is_a_line_at_once_and_equal_ones_are_counted() {
     let mut quotas = Quotas::default();
     assert_eq!(quotas.take(refused("a.test", 1), 0), [refused("a.test", 1)]);
     for now in 1..1000 {
@@ -133,7 +133,7 @@ fn the_first_is_a_line_at_once_and_those_like_it_are_counted() {
     assert!(quotas.due(2000).is_empty());
     let folded = quotas.due(2001);
     assert_eq!((folded.len(), folded[0].times()), (1, 999));
-    // For ever: a line an hour at last.
+    // The gap grows to one line an hour.
     let mut written = 0;
     for now in (2002..86_400_000).step_by(500) {
         written += quotas.take(refused("a.test", 1), now).len() + quotas.due(now).len();
@@ -155,7 +155,7 @@ fn bytes_are_added_up() {
     assert_eq!((sent, received), (Some(16), Some(2)));
 }
 
-/// A flood of new names, and of new ports of one host, leaves lines for everything else.
+/// A flood of new names, or of new ports of one host, leaves room for all other lines.
 #[test]
 fn a_flood_of_one_class_or_host_hides_no_other() {
     let mut quotas = Quotas::default();
@@ -166,7 +166,7 @@ fn a_flood_of_one_class_or_host_hides_no_other() {
         .count();
     assert_eq!(written, 100);
     assert_eq!(quotas.left_out(), 99_900);
-    // Another class has its own.
+    // Another class has its own quota.
     let scanned =
         (1..=65_000_u16).filter(|port| !quotas.take(refused("a.test", *port), 0).is_empty());
     assert_eq!(scanned.count(), 40, "one host");
@@ -186,7 +186,7 @@ fn a_flood_of_one_class_or_host_hides_no_other() {
     assert_eq!(counted, 99_900 + 64_960);
 }
 
-/// What fills the file leaves each other class its share.
+/// A class that fills the file leaves every other class its share.
 #[test]
 fn a_share_of_the_file_is_kept_for_each_class() {
     let mut quotas = Quotas::default();
@@ -260,12 +260,12 @@ fn some() -> Vec<LogLine> {
 }
 
 #[test]
-fn a_person_reads_first_what_a_rule_would_allow() {
+fn the_report_starts_with_denials_that_a_rule_would_allow() {
     let lines = some();
     let lines: Vec<&LogLine> = lines.iter().collect();
     let denied = report::denied(&lines);
     let told: Vec<(&str, u64)> = denied.iter().map(|d| (d.what.as_str(), d.times)).collect();
-    // The name of a host that was also connected to is not told twice.
+    // The name of a host that was also connected to is not repeated.
     assert_eq!(told, [("a.test:443", 5), ("mount at /x (from /etc)", 1)]);
     let passed = report::passed(&lines);
     assert_eq!(
@@ -276,7 +276,7 @@ fn a_person_reads_first_what_a_rule_would_allow() {
 }
 
 #[test]
-fn nothing_that_a_container_named_is_a_mark_of_markdown() {
+fn a_containers_names_never_become_markdown() {
     let evil = "`|<img src=x>[a](b)@team";
     let event = Event {
         reason: Some(evil.to_owned()),
@@ -298,7 +298,7 @@ fn nothing_that_a_container_named_is_a_mark_of_markdown() {
     );
 }
 
-/// Each event of OCSF has what its class requires.
+/// Each OCSF event has the attributes that its class requires.
 #[test]
 fn a_line_becomes_an_event_of_its_class() {
     let classes: Vec<(u64, u64, &str)> = vec![
@@ -324,7 +324,7 @@ fn a_line_becomes_an_event_of_its_class() {
         if class / 1000 == 1 {
             assert!(event["device"]["type_id"].is_u64() && event["actor"].is_object());
         }
-        // Where the class has a place for it.
+        // The class decides where the container is.
         let container = match class {
             4001 => &event["src_endpoint"]["container"],
             _ => &event["device"]["container"],
@@ -367,7 +367,7 @@ fn a_line_becomes_an_event_of_its_class() {
 
 /// Finding 14 of the reading for honesty.
 #[test]
-fn an_event_of_ocsf_has_a_number_of_its_own_no_null_and_what_was_decided() {
+fn an_ocsf_event_has_a_unique_id_no_null_and_the_decision() {
     fn has_null(value: &serde_json::Value) -> bool {
         match value {
             serde_json::Value::Null => true,
@@ -376,7 +376,7 @@ fn an_event_of_ocsf_has_a_number_of_its_own_no_null_and_what_was_decided() {
             _ => false,
         }
     }
-    // Two files of one run begin alike.
+    // Two files of one run start alike.
     let mut lines = some();
     lines.extend(parsed(&[refused("a.test", 443)]));
     let events: Vec<serde_json::Value> = lines.iter().map(ocsf::event).collect();
@@ -409,7 +409,7 @@ fn a_burst_of_other_calls_does_not_hide_the_first_of_one() {
     for arguments in 0..500 {
         quotas.take(call("socket", arguments), 0);
     }
-    // The control: no more forms of that call have a line now.
+    // The control: that call's new forms are over their limit.
     assert_eq!(quotas.take(call("socket", 501), 0), []);
     let first = call("init_module", 0);
     assert_eq!(quotas.take(first.clone(), 0), [first]);
@@ -417,7 +417,7 @@ fn a_burst_of_other_calls_does_not_hide_the_first_of_one() {
 }
 
 #[test]
-fn one_more_of_a_form_is_counted_as_if_it_were_taken_in() {
+fn again_counts_an_event_as_take_does() {
     let event = |n: u64| {
         let what = EventDetail::Connection {
             via: None,
@@ -438,7 +438,7 @@ fn one_more_of_a_form_is_counted_as_if_it_were_taken_in() {
     let (mut taken, mut again) = (Quotas::default(), Quotas::default());
     let mut counted = 0;
     for n in 0..20_000_u64 {
-        // Bursts, and pauses after which a form is a new one.
+        // Bursts, then pauses after which a form counts as new.
         let now = n * 3 + n / 500 * 70_000;
         assert_eq!(taken.due(now), again.due(now), "{n}");
         let form = event(n);
@@ -458,7 +458,7 @@ fn one_more_of_a_form_is_counted_as_if_it_were_taken_in() {
 }
 
 #[test]
-fn what_is_to_be_done_about_a_refusal_can_still_be_done() {
+fn a_hint_about_a_denial_can_still_be_followed() {
     let event = Event {
         missing_rule: Some("a.test".to_owned()),
         hint: Some("agentbox update --network-add a.test c1".to_owned()),
@@ -474,7 +474,7 @@ fn what_is_to_be_done_about_a_refusal_can_still_be_done() {
         report::text(&subject, &lines)
     };
     assert!(text(false).contains("to allow it: agentbox update"));
-    // There is no container whose rules could be changed.
+    // The container is gone, so its rules cannot change.
     let over = text(true);
     assert!(!over.contains("agentbox update"), "{over}");
     assert!(
@@ -485,7 +485,7 @@ fn what_is_to_be_done_about_a_refusal_can_still_be_done() {
 
 /// Finding 9 of the reading for honesty.
 #[test]
-fn no_form_of_a_log_proposes_a_metadata_service() {
+fn no_output_of_a_log_suggests_a_metadata_service() {
     // Lines of earlier versions name such rules.
     let lines = parsed(
         &["169.254.169.254:80", "metadata.google.internal:80"].map(|rule| Event {
@@ -507,7 +507,7 @@ fn no_form_of_a_log_proposes_a_metadata_service() {
 }
 
 #[test]
-fn a_flood_of_refused_hosts_hides_no_call_and_no_limit() {
+fn a_flood_of_denied_hosts_does_not_hide_a_call_or_a_limit() {
     let mut events: Vec<Event> = (0..300)
         .map(|n| refused(&format!("h{n}.test"), 443))
         .collect();
@@ -533,9 +533,9 @@ fn a_flood_of_refused_hosts_hides_no_call_and_no_limit() {
     assert!(markdown::text(&subject, &lines).contains("ptrace(16, ...)"));
 }
 
-/// Finding 10: the text had no time of any refusal.
+/// Finding 10: the text had no times of denials.
 #[test]
-fn a_refusal_is_told_with_its_times() {
+fn a_denial_is_listed_with_its_times() {
     let lines = parsed(&[refused("a.test", 443), refused("a.test", 443)]);
     let mut lines = lines;
     lines[1].time = "2026-01-02T03:14:05.678Z".to_owned();
@@ -559,7 +559,7 @@ fn created(arguments: Vec<String>) -> Event {
 }
 
 #[test]
-fn what_a_container_executes_is_in_each_form_of_its_log() {
+fn the_command_of_a_container_is_in_every_output_of_its_log() {
     let lines = parsed(&[created(vec![
         "sh".to_owned(),
         "-c".to_owned(),
@@ -584,9 +584,10 @@ fn what_a_container_executes_is_in_each_form_of_its_log() {
     assert!(page.contains("Command: `as 1000:100: sh -c a`"), "{page}");
 }
 
-/// A writer that goes on with a log looks for its last line in the last 64 KiB, and takes a part of a longer one for the whole.
+/// A writer that continues a log looks for the last line in the last 64 KiB. It would mistake a part of a longer line
+/// for a whole one.
 #[test]
-fn a_line_of_arguments_that_are_all_escaped_is_shorter_than_what_is_read_of_a_log() {
+fn a_line_of_escaped_arguments_is_shorter_than_the_part_of_a_log_that_is_read() {
     for bad in ['\u{200b}', '\u{7f}', '"', '\\', 'a', '\u{10ffff}'] {
         let arguments = vec![String::from(bad).repeat(300); 100];
         let lines = Chain::default().render("", &Context::default(), &created(arguments).plain());

@@ -1,4 +1,4 @@
-//! PURE. What an event can be about, decoded.
+//! PURE. The kinds of events, decoded.
 
 use std::collections::BTreeMap;
 
@@ -246,7 +246,7 @@ pub enum EventDetail {
 }
 
 impl EventDetail {
-    /// A connection of which only the attempt is known.
+    /// An attempt to connect, whose result is not known.
     pub fn attempt(via: ConnectionKind, host: &str, port: Option<u16>) -> Self {
         match (via, port) {
             (ConnectionKind::Dns, _) => Self::Name {
@@ -263,7 +263,7 @@ impl EventDetail {
         }
     }
 
-    /// A connection to a host, however it was asked for.
+    /// A connection to a host of any kind.
     pub fn to(host: &str, port: u16) -> Self {
         Self::Connection {
             via: None,
@@ -274,7 +274,7 @@ impl EventDetail {
         }
     }
 
-    /// Something that became of the container.
+    /// A change of the container's state.
     pub fn life(state: LifeState) -> Self {
         Self::Container {
             state,
@@ -287,7 +287,7 @@ impl EventDetail {
         }
     }
 
-    /// The host that it is about.
+    /// Its host, if it has one.
     pub fn host(&self) -> Option<&str> {
         match self {
             Self::Connection { host, .. }
@@ -366,7 +366,7 @@ impl EventDetail {
             Self::Update { limits } => Self::Update {
                 limits: plain_list(limits),
             },
-            // Numbers, words of this program's own, and a command, which is plain from its making.
+            // Numbers, agentbox's own words, and a command, which was made plain.
             same @ (Self::Container { .. }
             | Self::Limit { .. }
             | Self::Verified { .. }
@@ -374,7 +374,7 @@ impl EventDetail {
         }
     }
 
-    /// A process with arguments that are plain, and what was cut of them.
+    /// Makes a process's arguments plain, and records the cuts.
     fn with_plain_arguments(mut self) -> Self {
         if let Self::Process { arguments, cut, .. } = &mut self
             && cut.is_empty()

@@ -1,7 +1,7 @@
-//! PURE. Whether the logs of one run fit each other: what no line of a file shows alone.
+//! PURE. Checks that the logs of one run belong together, which no file shows alone.
 //!
-//! The runtime's log begins with the container's creation and ends with its deletion. The line of the deletion names the end of each
-//! other log, so that nothing was cut from one of them, and none was added.
+//! The runtime's log starts with the container's creation and ends with its deletion. The deletion's line has the end
+//! of every other log, so a cut or an added line in those is noticed.
 
 use super::chain::NONE;
 use super::{EventDetail, LifeState, Log, LogHead, LogLine, NODE, SIDECAR, WARDEN};
@@ -9,16 +9,16 @@ use super::{EventDetail, LifeState, Log, LogHead, LogLine, NODE, SIDECAR, WARDEN
 /// The logs of the other writers.
 pub const OTHERS: [&str; 2] = [SIDECAR, WARDEN];
 
-/// How far a run has come.
+/// The stage of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Its container is there: its logs may have more lines soon.
+    /// Its container exists: its logs may still grow.
     There,
-    /// Its container is gone: nothing is written any more.
+    /// Its container is gone: its logs are final.
     Gone,
 }
 
-/// Adds the faults of the logs of one run to them.
+/// Adds the faults between the logs of one run to them.
 pub fn check(logs: &mut Vec<Log>, stage: Stage) {
     if !logs.iter().any(|log| log.file == NODE) {
         logs.insert(0, Log::parse(NODE, b""));
@@ -42,10 +42,10 @@ pub fn check(logs: &mut Vec<Log>, stage: Stage) {
     }
 }
 
-/// The ends of the other logs, if the run has an end.
+/// The recorded ends of the other logs, if the run has ended.
 fn check_node(node: &mut Log, stage: Stage) -> Option<Vec<LogHead>> {
     let Some(first) = node.lines.first() else {
-        // A line that is no event has been told.
+        // A line that is not an event is already a fault.
         if node.faults.is_empty() {
             node.fault(0, "it is missing or has no line: it was removed or emptied, or the runtime was killed before it wrote the first one");
         }
@@ -89,7 +89,7 @@ fn check_node(node: &mut Log, stage: Stage) -> Option<Vec<LogHead>> {
     Some(heads)
 }
 
-/// What became of the container by this line, and the ends of the other logs.
+/// The container's state in this line, and the ends of the other logs.
 fn life_of(line: &LogLine) -> Option<(LifeState, &[LogHead])> {
     match &line.event.what {
         EventDetail::Container { state, logs, .. } => Some((*state, logs)),
@@ -97,7 +97,7 @@ fn life_of(line: &LogLine) -> Option<(LifeState, &[LogHead])> {
     }
 }
 
-/// A log of which the line of the deletion says nothing. Earlier versions named none that was empty.
+/// A log that the deletion's line does not name. Earlier versions did not name empty logs.
 fn check_unnamed(log: &mut Log) {
     let is_empty = log.head.is_none() && log.faults.is_empty();
     if !is_empty {
@@ -108,7 +108,7 @@ fn check_unnamed(log: &mut Log) {
     }
 }
 
-/// The end of a log without a line.
+/// The end of an empty log.
 pub fn no_line(file: &str) -> LogHead {
     LogHead {
         file: file.to_owned(),
@@ -152,7 +152,7 @@ mod tests {
         text
     }
 
-    /// A run with two refusals, and the ends that its deletion names.
+    /// A run with two denials, and the ends that its deletion records.
     fn run() -> [Vec<u8>; 2] {
         let sidecar = text(&[refused("a.test"), refused("b.test")]);
         let end = Log::parse(SIDECAR, &sidecar).head.unwrap();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_ended_well_has_no_fault_with_an_empty_or_an_absent_log() {
+    fn a_complete_run_has_no_fault_even_if_a_log_is_empty_or_absent() {
         let [node, sidecar] = run();
         for stage in [Stage::Gone, Stage::There] {
             assert_eq!(
@@ -194,14 +194,14 @@ mod tests {
             let files = [(NODE, &node[..]), (SIDECAR, &sidecar), (WARDEN, empty)];
             assert_eq!(faults(&files, stage), [""; 0]);
         }
-        // One that goes on has no end yet.
+        // A run that goes on has no end yet.
         let begun = without_last(&node);
         let files = [(NODE, begun), (SIDECAR, &sidecar[..])];
         assert_eq!(faults(&files, Stage::There), [""; 0]);
     }
 
     #[test]
-    fn whatever_is_taken_from_or_added_to_a_run_that_is_over_is_noticed() {
+    fn any_removal_from_or_addition_to_a_finished_run_is_noticed() {
         let [node, sidecar] = run();
         let more = {
             let mut text = node.clone();

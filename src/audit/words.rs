@@ -14,7 +14,7 @@ pub fn endpoint(host: &str, port: Option<u16>) -> String {
     }
 }
 
-/// What an event is about.
+/// The subject of an event.
 pub fn what(what: &EventDetail) -> String {
     match what {
         EventDetail::Connection {
@@ -150,7 +150,7 @@ fn life(what: &EventDetail) -> String {
     text
 }
 
-/// Seconds of the time alone, for a list.
+/// The time down to seconds, for a list.
 pub fn time(line: &LogLine) -> String {
     line.time.chars().take(19).collect::<String>() + "Z"
 }
@@ -160,7 +160,7 @@ pub fn line(line: &LogLine) -> String {
     let event = &line.event;
     let verdict = match event.verdict {
         Verdict::Noted => "",
-        // What became of the container says it.
+        // The container's state already says it.
         Verdict::Ended
             if matches!(
                 event.what,
@@ -188,7 +188,7 @@ pub fn line(line: &LogLine) -> String {
     text
 }
 
-/// `x7`, where a line stands for more than one event.
+/// `x7`, if a line stands for more than one event.
 pub fn times(event: &Event) -> String {
     match event.times() {
         1 => String::new(),
