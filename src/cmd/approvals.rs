@@ -19,9 +19,9 @@ use crate::runtime::state::record::Record;
 use crate::runtime::state::store;
 use crate::sidecar::{AskDecision, AskDecisionTarget};
 
-/// The longest that `--for` may say.
+/// The longest duration of `--for`.
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
-/// How long a sidecar may take for its answer.
+/// Time limit of a sidecar's answer.
 const WITHIN: Duration = Duration::from_secs(10);
 
 #[derive(Serialize)]
@@ -33,7 +33,7 @@ struct Line {
     waiting: WaitingConnection,
 }
 
-/// Lists what waits, in one container or in all.
+/// Lists waiting connections, of one container or of all.
 pub fn list(args: &Approvals) -> Result<ExitCode> {
     let mut lines = Vec::new();
     match &args.id {
@@ -85,7 +85,7 @@ fn table(lines: &[Line]) -> String {
     } in lines
     {
         let program = match &waiting.program {
-            // What the workload calls itself: escaped and short.
+            // The workload chooses this name: escape it, keep it short.
             Some((pid, name)) => format!("{} (pid {pid})", crate::policy::escape(name)),
             None => "-".to_owned(),
         };
@@ -102,7 +102,7 @@ fn table(lines: &[Line]) -> String {
     table
 }
 
-/// A person says yes.
+/// Approves a connection or a host.
 pub fn approve(args: &Approve) -> Result<ExitCode> {
     let lasting = match (&args.lasting, args.once) {
         (_, true) => ApprovalTerm::Once,
@@ -119,7 +119,7 @@ pub fn approve(args: &Approve) -> Result<ExitCode> {
     decide(&args.id, &args.what, Some(lasting))
 }
 
-/// A person says no.
+/// Denies a connection or a host.
 pub fn deny(args: &Deny) -> Result<ExitCode> {
     decide(&args.id, &args.what, None)
 }
@@ -150,7 +150,7 @@ fn decide(id: &str, what: &str, approve: Option<ApprovalTerm>) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// The number by which a connection was listed, or a name with its port by the grammar of rules. No name is a number.
+/// The number of a listed connection, or a name with its port in the grammar of rules. No name is a number.
 fn meant(text: &str) -> Result<AskDecisionTarget> {
     if let Ok(number) = text.parse() {
         return Ok(AskDecisionTarget::Waiting(number));
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_approved_is_one_name() {
+    fn an_approval_is_for_one_name() {
         let name = "api.example.com".parse().unwrap();
         assert_eq!(
             meant("Api.Example.com:22").unwrap(),

@@ -17,11 +17,11 @@ use crate::cli::{Audit, AuditFormat};
 use crate::runtime::runs::read::{self, FoundRun, Logs};
 use crate::wrap::leftovers;
 
-/// Runs of the list.
+/// Most runs in the list.
 const LATEST: usize = 20;
-/// How often `--follow` looks.
+/// Poll interval of `--follow`.
 const PAUSE: Duration = Duration::from_millis(200);
-/// The exit status where a log is not whole.
+/// The exit status for a log with faults.
 const BROKEN: u8 = 3;
 
 /// Shows the log of a run, or lists the latest runs.
@@ -30,7 +30,7 @@ pub fn run(args: &Audit) -> Result<ExitCode> {
         out::text(schema::TEXT)?;
         return Ok(ExitCode::SUCCESS);
     }
-    // What a killed `wrap` left is noted in its log.
+    // The log should also have the end of a `wrap` that was killed.
     leftovers::sweep();
     let wanted = LineFilter::of(args)?;
     let Some(id) = &args.id else {
@@ -63,13 +63,13 @@ pub fn run(args: &Audit) -> Result<ExitCode> {
     Ok(verdict(&found, &logs))
 }
 
-/// Without the attempts of `verify`.
+/// The lines without the attempts of `verify`.
 fn of_workload<'a>(lines: &[&'a LogLine]) -> Vec<&'a LogLine> {
     let own = lines.iter().filter(|line| !line.event.is_verifys());
     own.copied().collect()
 }
 
-/// What the text leaves out, in a line.
+/// A line that counts the omitted attempts.
 fn verifys(lines: &[&LogLine]) -> String {
     let verifys = lines.iter().map(|line| &line.event);
     let tried = verifys.filter(|event| event.is_verifys() && event.verdict == Verdict::Denied);
@@ -88,7 +88,7 @@ fn format(args: &Audit) -> AuditFormat {
     }
 }
 
-/// One line, as it stands in the log or in another form.
+/// Prints one line, in the log's form or another.
 fn print(line: &LogLine, format: AuditFormat) -> Result<Reader> {
     let text = match format {
         AuditFormat::Json => serde_json::to_string(line).context("write a line")?,
@@ -98,7 +98,7 @@ fn print(line: &LogLine, format: AuditFormat) -> Result<Reader> {
     out::line(&crate::policy::escape_json(&text))
 }
 
-/// A log that is not whole is said on standard error, and by the exit status.
+/// Reports a log's faults on standard error, and by the exit status.
 pub fn verdict(found: &FoundRun, logs: &Logs) -> ExitCode {
     let faults = logs.faults();
     for fault in &faults {
@@ -163,12 +163,12 @@ fn state(lines: &[&LogLine], found: &FoundRun) -> String {
     format!("{state}{}{gone}", exit.unwrap_or_default())
 }
 
-/// Prints lines as they come, until the container is deleted.
+/// Prints new lines until the container is deleted.
 fn follow(found: &FoundRun, args: &Audit, wanted: &LineFilter) -> Result<ExitCode> {
     let mut printed: BTreeMap<String, u64> = BTreeMap::new();
     let mut size = None;
     loop {
-        // Looked at before the logs: what is written before the end is printed.
+        // Check this before the logs, so that lines written before the end are printed.
         let is_there = found.is_there();
         let before = size.replace(found.size());
         if is_there && found.is_alone() && before == size {
@@ -291,7 +291,7 @@ impl LineFilter {
     }
 }
 
-/// A time as it stands in a line, which can be compared as text.
+/// A time in the form of the log, which can be compared as text.
 fn since(text: &str) -> Result<String> {
     let ago = duration(text).and_then(|ago| chrono::Duration::from_std(ago).ok());
     let ago = ago.and_then(|ago| Utc::now().checked_sub_signed(ago));

@@ -14,7 +14,7 @@ use crate::wrap::leftovers;
 /// Deletes a container.
 pub fn run(global: &GlobalOptions, args: &Delete) -> Result<ExitCode> {
     let place = find::place(global, &args.id)?;
-    // Before it is gone.
+    // Read this before the container is gone.
     let elsewhere = std::path::absolute(&global.root)? != place.root;
     let name = Record::read(&place.dir())
         .ok()
@@ -29,7 +29,7 @@ pub fn run(global: &GlobalOptions, args: &Delete) -> Result<ExitCode> {
         leftovers::sweep();
     }
     if let Some(name) = name {
-        // Its engine learns of it when it looks next; the person at once.
+        // The container's engine notices at its next check; tell the user at once.
         log::warn!("deleted container {} ({name})", place.id.as_str());
     }
     Ok(ExitCode::SUCCESS)

@@ -8,10 +8,10 @@ use super::out;
 use crate::cli::{Doctor, GlobalOptions};
 use crate::doctor;
 
-/// The exit status of a call that is not understood: 1 is an answer.
+/// The exit status of a wrong command line: 1 is an answer.
 const NO_ANSWER: u8 = 2;
 
-/// Prints what this node lacks; whether `wrap` can work as this user.
+/// Prints what this node lacks. The exit status says whether `wrap` works as this user.
 pub fn run(mut global: GlobalOptions, args: &Doctor) -> Result<ExitCode> {
     let ignored = [
         (global.root_given, "--root"),

@@ -1,4 +1,4 @@
-//! `events`: what a container uses, and when its memory ran out, one JSON object a line.
+//! `events`: a container's resource usage and out-of-memory events, one JSON object a line.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ impl Event<'_> {
     }
 }
 
-/// Prints one reading, or goes on until the container has ended.
+/// Prints one sample, or samples until the container has ended.
 pub fn run(global: &GlobalOptions, args: &Events) -> Result<ExitCode> {
     let interval = duration(&args.interval)
         .filter(|d| !d.is_zero())
@@ -87,7 +87,7 @@ fn watch<'a>(
         }
         let ready: Vec<bool> = fds.iter().map(|f| !f.revents().is_empty()).collect();
         drop(fds);
-        // First: it may be what ended the container.
+        // Before the end: running out of memory may be its cause.
         if ready.get(1) == Some(&true)
             && oom.as_mut().is_some_and(OomWatch::happened)
             && event("oom", None).print()? == Reader::Gone

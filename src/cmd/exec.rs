@@ -15,7 +15,7 @@ use crate::runtime::seal::ListenFds;
 use crate::runtime::state::find;
 use crate::runtime::unprivileged;
 
-/// What runc ends with when it could not run the program.
+/// runc's exit status if the program could not be run.
 const NOT_RUN: u8 = 255;
 
 /// Runs another program in a container.

@@ -23,7 +23,7 @@ use crate::runtime::unprivileged;
 use crate::seccomp::FilterProgram;
 use crate::wrap::{self, WrapExplanation, WrapRequest};
 
-/// Shows what is, or would be, enforced.
+/// Shows the walls of a container, a bundle or `wrap`.
 pub fn run(global: &GlobalOptions, args: &Explain) -> Result<ExitCode> {
     let (subject, program) = match (&args.bundle, &args.id) {
         (Some(bundle), _) => {
@@ -42,7 +42,7 @@ pub fn run(global: &GlobalOptions, args: &Explain) -> Result<ExitCode> {
             };
             let wanted = WrapRequest::of(&wrapped)?;
             if wanted.walls == Walls::Namespaces {
-                // What would hold is found out where it would be made.
+                // The walls depend on the namespace: enter it, as `wrap` does.
                 unprivileged::settle();
                 unprivileged::enter(global)?;
                 seal::ensure(ListenFds::Forget)?;
@@ -60,13 +60,13 @@ pub fn run(global: &GlobalOptions, args: &Explain) -> Result<ExitCode> {
                 Err(code) => return Ok(code),
             };
             let governed_by = match record.shared_network() {
-                // If that container is gone, the facts of the time of joining are all there is.
+                // If that container is gone, only the facts from the time of joining remain.
                 Some(shared) => find::container(&shared.container)
                     .ok()
                     .and_then(|first| first.decided),
                 None => None,
             };
-            // What its own record says of the network was true when it joined.
+            // The record's network rules are those from the time of joining.
             if let (Some(decided), Some(first)) = (&mut record.decided, governed_by) {
                 decided.resolved.network = first.policy().network;
                 decided.plan.network.rules = first.plan.network.rules;
@@ -95,16 +95,16 @@ pub fn run(global: &GlobalOptions, args: &Explain) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A container that exists, or whose last run exists.
+/// A container that exists, or the last run of one.
 struct KnownContainer {
     record: Record,
     identity: ContainerIdentity,
-    /// The file of its filter.
+    /// The file of its filter program.
     filter: PathBuf,
 }
 
-/// Looks a container up, or else its last run. If that run differs from its log or its receipt, the fault has been printed and this is
-/// the exit status: nothing in the run can be believed.
+/// Finds a container, or else its last run. The inner error is an exit status: the run differs from its log or its
+/// receipt, so nothing in it can be trusted. The fault has been printed.
 fn looked_up(id: &str) -> Result<Result<KnownContainer, ExitCode>> {
     match find::container(id) {
         Ok(record) => {
@@ -149,7 +149,7 @@ fn with_program(
     (of_bundle(name, explained), program)
 }
 
-/// What is said of a bundle, of which nothing has been made.
+/// The explanation of a bundle of which no container exists.
 pub(super) fn of_bundle(name: String, explained: WrapExplanation) -> ExplainedContainer {
     let WrapExplanation {
         decision,

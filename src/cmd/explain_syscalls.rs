@@ -47,7 +47,7 @@ pub fn print(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The program of a policy without an engine's profile.
+/// The filter of a policy, without an engine's profile.
 fn alone(asked: FilterRequest<'_>) -> Result<Option<FilterProgram>> {
     let filter = filter::compile(Some(asked), None)?;
     Ok(filter.map(|filter| filter.program))

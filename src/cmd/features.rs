@@ -11,10 +11,10 @@ use crate::cli::GlobalOptions;
 use crate::policy::{Selection, WrapOptions};
 use crate::runtime::input::node_files;
 
-/// The newest version of the specification that bundles may be written for.
+/// The newest specification version that bundles may use.
 pub const SPEC_VERSION: &str = "1.2.0";
 
-/// Each is tried by `integration/spec/options.rs`.
+/// `integration/spec/options.rs` tries each of them.
 const MOUNT_OPTIONS: &[&str] = &[
     "acl",
     "async",
@@ -103,19 +103,19 @@ const OPERATORS: &[&str] = &[
     "SCMP_CMP_NE",
 ];
 
-/// Any kernel that agentbox runs on has those that it takes without a listener. WAIT_KILLABLE_RECV is supported too,
-/// but needs one, so a program that tries each flag alone must not find it here.
+/// Flags that work without a listener, on any kernel that agentbox supports. WAIT_KILLABLE_RECV is supported too but
+/// needs a listener: a program that tries each flag alone must not find it here.
 const FLAGS: &[&str] = &[
     "SECCOMP_FILTER_FLAG_TSYNC",
     "SECCOMP_FILTER_FLAG_SPEC_ALLOW",
     "SECCOMP_FILTER_FLAG_LOG",
 ];
 
-/// Prints what this runtime supports, called as it is.
+/// Prints the features of this runtime with these options.
 pub fn run(global: &GlobalOptions) -> Result<ExitCode> {
-    // Under a policy no mount is one, and a pod with a user namespace of its own (`hostUsers: false`), whose containers would
-    // join it, is refused: containerd asks here, so that the kubelet says so before it begins. With settings that cannot
-    // be read nothing starts.
+    // Under a policy no mount is id-mapped, and a pod with its own user namespace (`hostUsers: false`) is refused.
+    // containerd asks here, so that the kubelet refuses the pod before it creates anything. If the settings cannot be
+    // read nothing starts.
     let selection = node_files::selection(global, &BTreeMap::new(), WrapOptions::NOTHING);
     let id_mapped = matches!(selection, Ok(Selection::Unconfined { .. }));
     let capabilities: Vec<String> = caps::all().into_iter().map(|c| c.to_string()).collect();

@@ -10,17 +10,17 @@ use crate::install::{self, InstallError, InstallPlan, RunningSandboxes, TargetSy
 use crate::log;
 use crate::policy::escape;
 
-/// The exit code of `uninstall` where sandboxes run.
+/// The exit status of `uninstall` while sandboxes run.
 const RUNNING: u8 = 3;
 
-/// Whether the steps are done, or only shown.
+/// Whether the steps are made or only shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RunDepth {
     DryRun,
     Real,
 }
 
-/// The system to change, by a caller who may.
+/// The system to change. Checks that the caller may change it.
 fn begin(verb: &'static str, options: &SystemOptions) -> Result<(TargetSystem, RunDepth)> {
     let system = TargetSystem::of(options.destdir.as_deref())?;
     if options.dry_run {
@@ -36,7 +36,7 @@ pub fn install(args: &Install) -> Result<ExitCode> {
     follow(&install::plan(&system, args.prefix.as_deref())?, depth)
 }
 
-/// Takes away what [`install`] has added.
+/// Removes what [`install`] added.
 pub fn uninstall(args: &Uninstall) -> Result<ExitCode> {
     let (system, depth) = begin("uninstall", &args.system)?;
     let running = match args.force {
@@ -44,7 +44,7 @@ pub fn uninstall(args: &Uninstall) -> Result<ExitCode> {
         false => RunningSandboxes::Refuse,
     };
     let plan = match install::removal(&system, running) {
-        // A package's script goes on after all else.
+        // A package's script stops at this error, and goes on after all others.
         Err(error @ InstallError::Running { .. }) => {
             log::fatal(&error.into());
             return Ok(ExitCode::from(RUNNING));
@@ -54,7 +54,7 @@ pub fn uninstall(args: &Uninstall) -> Result<ExitCode> {
     follow(&plan, depth)
 }
 
-/// Says each step and does it, or shows it.
+/// Prints and makes each step, or shows it.
 fn follow(plan: &InstallPlan, depth: RunDepth) -> Result<ExitCode> {
     for step in &plan.steps {
         match depth {

@@ -29,7 +29,7 @@ pub fn run(global: &GlobalOptions, args: &Kill) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if signal == Some(rustix::process::Signal::KILL) && !has_pid_namespace(&place) {
-        // Without a namespace of their own the others do not end with the first process.
+        // Without a pid namespace the other processes outlive the init process.
         if !signal::all(&container)?.is_empty() {
             signal::kill_all(&container, rustix::process::Signal::KILL)?;
             return Ok(ExitCode::SUCCESS);
@@ -47,13 +47,13 @@ pub fn run(global: &GlobalOptions, args: &Kill) -> Result<ExitCode> {
     }
     RunDir::of(&place).note(vec![events::signalled(&args.signal)]);
     if container.status() == ContainerStatus::Paused && signal == rustix::process::Signal::KILL {
-        // A frozen process of cgroup v1 dies only when it is thawed.
+        // On cgroup v1 a frozen process dies only when it is thawed.
         thaw(&container)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The first process: by our record, and by libcontainer's state where somebody has removed that.
+/// The init process: from our record, or from libcontainer's state if the record was removed.
 fn first(place: &ContainerPaths, container: &Container) -> Option<ProcessId> {
     match Record::read(&place.dir()) {
         Ok(record) => record.init,
@@ -67,8 +67,8 @@ fn first(place: &ContainerPaths, container: &Container) -> Option<ProcessId> {
     }
 }
 
-/// Whether the container's processes end with its first one (pid_namespaces(7)). Where nobody knows any more they are killed
-/// one by one.
+/// Whether the container's processes end with its init process (pid_namespaces(7)). `false` if unknown: then they are
+/// killed one by one.
 fn has_pid_namespace(place: &ContainerPaths) -> bool {
     let Ok(spec) = bundle::read_json::<Spec>(&place.dir().join("config.json")) else {
         return false;

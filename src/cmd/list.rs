@@ -18,7 +18,7 @@ use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::{self, ContainerPaths};
 use crate::wrap::leftovers;
 
-/// What `--all` prints of a container besides its state.
+/// The additional columns of `--all`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SandboxColumns {
@@ -27,13 +27,13 @@ struct SandboxColumns {
     /// `None` under `unconfined`.
     policy: Option<String>,
     network: Option<NetworkMode>,
-    /// Whether hosts that no rule names are allowed.
+    /// Whether unlisted hosts are allowed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     learn: bool,
-    /// The container whose network it is in, where that is another one.
+    /// The container whose network it shares, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     network_of: Option<String>,
-    /// Connections that its wall refused; `None` where it has none of its own that counts.
+    /// Connections that its sidecar denied; `None` without an own sidecar.
     refused: Option<u64>,
 }
 
@@ -55,7 +55,7 @@ pub fn run(global: &GlobalOptions, args: &List) -> Result<ExitCode> {
     let mut lines = Vec::new();
     for record in records {
         let place = ContainerPaths::new(&record.root, &record.id)?;
-        // One that is just being created or deleted is not listed; one whose deletion was killed is.
+        // Skip containers that are being created or deleted, but list one whose deletion was killed.
         if let Ok(container) = start::load_if_whole(&place) {
             let fenced = args.all.then(|| fenced(&place, &record));
             let state = State::of(&place, container.as_ref(), record);
@@ -84,7 +84,7 @@ fn fenced(place: &ContainerPaths, record: &Record) -> SandboxColumns {
         true => control::status(&place.dir(), record),
         false => Ok(None),
     };
-    // One whose sidecar is gone is listed all the same.
+    // List it even if its sidecar is gone.
     let status = status.unwrap_or_else(|error| {
         log::debug!("{}", crate::log::chain(&error));
         None
@@ -123,7 +123,7 @@ const FENCED: [&str; 7] = [
 ];
 
 fn fenced_cells(line: &Line) -> [String; 7] {
-    /// What engines show of an id, and take.
+    /// The length of an id that engines show and accept.
     const SHOWN: usize = 12;
     let id: String = line.state.id.chars().take(SHOWN).collect();
     let Some(fenced) = &line.fenced else {
@@ -148,7 +148,7 @@ fn fenced_cells(line: &Line) -> [String; 7] {
     ]
 }
 
-/// A table as wide as what is in it.
+/// A table whose columns are as wide as their content.
 fn columns<const N: usize>(
     lines: &[Line],
     cells: &dyn Fn(&Line) -> [String; N],

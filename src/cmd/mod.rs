@@ -1,4 +1,4 @@
-//! One file for each verb. A verb reads in one screen.
+//! One file for each verb, each short enough for one screen.
 
 mod approvals;
 mod audit;
@@ -38,7 +38,7 @@ use crate::runtime::input::node_files;
 use crate::runtime::state::store;
 use anyhow::{Result, bail};
 
-/// Does what was typed.
+/// Runs the verb.
 pub fn run(cli: Cli) -> Result<ExitCode> {
     let Cli { mut global, verb } = cli;
     if global.version {
@@ -56,7 +56,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     };
     match &verb {
-        // They have their own look at what would stop the other verbs.
+        // These check the node's settings themselves.
         Verb::Doctor(args) => return doctor::run(global, args),
         Verb::Install(args) => return install::install(args),
         Verb::Uninstall(args) => return install::uninstall(args),
@@ -104,7 +104,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
 /// The version in runc's form, which engines parse for the words `spec:`.
 fn version() -> Result<()> {
     let mut text = format!("agentbox version {}\n", env!("CARGO_PKG_VERSION"));
-    // As runc's; a release that is built from something else than a clone does not know it.
+    // runc's line. A build without a git clone does not know its commit.
     if let Some(commit) = option_env!("AGENTBOX_COMMIT") {
         text += &format!("commit: {commit}\n");
     }
@@ -115,7 +115,7 @@ fn version() -> Result<()> {
     out::text(&text).map(|_| ())
 }
 
-/// An exit status for a shell: what does not fit in a byte is 255.
+/// An exit status for a shell: 255 if it does not fit in a byte.
 fn exit_code(status: i32) -> ExitCode {
     ExitCode::from(u8::try_from(status).unwrap_or(u8::MAX))
 }

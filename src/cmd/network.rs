@@ -54,7 +54,7 @@ fn waits(plan: Option<&Plan>) -> Option<u32> {
     Some(plan?.network.asking.as_ref()?.seconds)
 }
 
-/// The network of a container that is gone, as its log has it.
+/// The network of a container that is gone, from its log.
 fn of_gone(args: &NetworkArgs) -> Result<ExitCode> {
     let found = read::find(&args.id)?;
     let record = found.run.record()?;
@@ -77,7 +77,7 @@ fn of_gone(args: &NetworkArgs) -> Result<ExitCode> {
     print(args, &subject)
 }
 
-/// What a sidecar would have said at its end.
+/// The status of the sidecar at its end.
 fn status(plan: &Plan, lines: &[&LogLine]) -> NetworkStatus {
     let mut status = NetworkStatus {
         rules: plan.network.rules.clone(),

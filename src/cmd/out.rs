@@ -1,14 +1,14 @@
-//! Standard output. A reader that goes away (`| head`) ends only the output: the verb's exit status stays the same.
-//! `println!` would end the program with a panic.
+//! Standard output. If the reader closes it (`| head`), only the output ends: the verb's exit status stays the same.
+//! `println!` would panic.
 
 use std::io::{ErrorKind, Write};
 
 use anyhow::{Context, Result};
 
-/// Whether anybody reads on.
+/// Whether a reader is still there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reader {
-    /// As far as is known.
+    /// As far as agentbox knows.
     Listens,
     /// It has closed its end.
     Gone,
@@ -24,7 +24,7 @@ pub fn line(line: &str) -> Result<Reader> {
     text(&format!("{line}\n"))
 }
 
-/// Writes a value as JSON for people: on several lines, with everything escaped that a terminal would obey.
+/// Writes a value as indented JSON. Escapes all characters that a terminal would obey.
 pub fn json(value: &impl serde::Serialize) -> Result<Reader> {
     line(&crate::policy::escape_json(&serde_json::to_string_pretty(
         value,
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_is_gone_is_no_error_and_a_full_disk_is() {
+    fn a_closed_output_is_not_an_error_but_a_full_disk_is() {
         let gone = write_to(&mut Fails(ErrorKind::BrokenPipe), "x").unwrap();
         assert_eq!(gone, Reader::Gone);
         let full = write_to(&mut Fails(ErrorKind::StorageFull), "x");

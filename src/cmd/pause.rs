@@ -13,13 +13,14 @@ use crate::runtime::runs::RunDir;
 use crate::runtime::start;
 use crate::runtime::state::find;
 
-/// How long `pause` waits for another verb before it goes on without it.
+/// How long `pause` waits for another verb.
 const COURTESY: Duration = Duration::from_secs(2);
 
 /// Freezes all processes of a container.
 pub fn pause(global: &GlobalOptions, args: &Id) -> Result<ExitCode> {
     let place = find::place(global, &args.id)?;
-    // A courtesy to a `start` that is about to end; whoever holds the lock for longer is held up by what is to be paused.
+    // A courtesy to a `start` that is about to end. A verb that holds the lock for longer is waiting for the processes
+    // to pause.
     let _lock = place.lock_existing_within(COURTESY)?;
     let mut container = start::load(&place)?;
     require(&container, "pause", &args.id, &[ContainerStatus::Running])?;

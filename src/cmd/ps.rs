@@ -12,7 +12,7 @@ use crate::runtime::start;
 use crate::runtime::state::find;
 use crate::runtime::{RuntimeError, ps};
 
-/// Lists the processes of a container: their numbers as JSON, or ps(1)'s table without the others' lines.
+/// Lists the processes of a container: their pids as JSON, or the lines of ps(1) about them.
 pub fn run(global: &GlobalOptions, args: &Ps) -> Result<ExitCode> {
     let place = find::place(global, &args.id)?;
     let container = start::load(&place)?;

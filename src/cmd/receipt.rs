@@ -16,12 +16,12 @@ use crate::runtime::runs::compare::{self, FileState};
 use crate::runtime::runs::read;
 use crate::runtime::runs::receipt;
 
-/// The exit status where a receipt is not to be believed.
+/// The exit status for a receipt that cannot be trusted.
 const NOT_GENUINE: u8 = 1;
-/// The exit status where its signature is good, and a file is missing or was changed.
+/// The exit status for a good signature with a missing or changed file.
 const FILES_DIFFER: u8 = 3;
 
-/// Bytes of a receipt or of a key.
+/// Most bytes of a receipt or of a key.
 const LONGEST: u64 = 16 << 20;
 
 /// Prints a run's receipt, or checks one.
@@ -72,7 +72,7 @@ fn text(path: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// Where the files of the run are.
+/// The directory of the run's files.
 fn directory(args: &VerifyReceipt, statement: &Statement) -> Result<Option<PathBuf>> {
     if args.signature_only {
         return Ok(None);
@@ -91,7 +91,7 @@ fn directory(args: &VerifyReceipt, statement: &Statement) -> Result<Option<PathB
     }
 }
 
-/// What was found, for people.
+/// The result, for people.
 fn page(statement: &Statement, dir: Option<&Path>, files: &[(String, FileState)]) -> String {
     let receipt = &statement.predicate;
     let mut page = String::from("the signature is good\n");

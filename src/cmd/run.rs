@@ -11,7 +11,7 @@ use crate::runtime::foreground::{self, Attendance, FrontProcess, RunMode};
 use crate::runtime::seal;
 use crate::runtime::seal::ListenFds;
 
-/// Creates and starts a container, and waits for it unless it is to run detached.
+/// Creates and starts a container. Waits for its end unless it is detached.
 pub fn run(global: &GlobalOptions, args: &Run) -> Result<ExitCode> {
     seal::ensure(ListenFds::Pass)?;
     let afterwards = match (args.detach, args.keep) {

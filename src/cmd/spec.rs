@@ -28,12 +28,12 @@ pub fn run(args: &SpecArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes the library's example that of `runc spec`.
+/// Makes the library's example equal to that of `runc spec`.
 fn like_runc(spec: &mut Spec) {
     spec.set_hostname(Some("agentbox".to_owned()));
     spec.set_annotations(None);
     if let Some(process) = spec.process_mut() {
-        // An example to try at a terminal.
+        // The example is for a terminal.
         process.set_terminal(Some(true));
         if let Some(mut sets) = process.capabilities().clone() {
             // Inheritable capabilities outlive set-user-ID programs (CVE-2022-24769).
@@ -43,14 +43,14 @@ fn like_runc(spec: &mut Spec) {
     }
     let unified = std::path::Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
     if let Some(linux) = spec.linux_mut().as_mut().filter(|_| !unified) {
-        // The example's cgroup mount shows cgroup v1 as it is on the node.
+        // The example's cgroup mount shows the node's cgroup v1 hierarchies.
         let mut namespaces = linux.namespaces().clone().unwrap_or_default();
         namespaces.retain(|n| n.typ() != LinuxNamespaceType::Cgroup);
         linux.set_namespaces(Some(namespaces));
     }
 }
 
-/// What a user without privileges has no cgroup for.
+/// Denies all devices, for which an unprivileged user has no cgroup.
 fn deny_devices(spec: &mut Spec) -> Result<()> {
     let nothing = LinuxDeviceCgroupBuilder::default()
         .allow(false)

@@ -10,7 +10,7 @@ use crate::runtime::start;
 use crate::runtime::state::find;
 use crate::runtime::state::record::Record;
 
-/// Starts a container. With NOTIFY_SOCKET it returns when the container has said that it is ready, as runc does.
+/// Starts a container. With NOTIFY_SOCKET it returns when the container reports that it is ready, as runc does.
 pub fn run(global: &GlobalOptions, args: &Id) -> Result<ExitCode> {
     let place = find::place(global, &args.id)?;
     let lock = place.lock_existing()?;
@@ -18,7 +18,7 @@ pub fn run(global: &GlobalOptions, args: &Id) -> Result<ExitCode> {
         Some(_) => Record::read(&place.dir())?.init,
         None => None,
     };
-    // Before the program runs, which may report at once.
+    // Listen before the program runs: it may report at once.
     let relay = relay
         .map(|init| ReadinessRelay::listen(&place, init))
         .transpose()?

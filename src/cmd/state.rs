@@ -25,11 +25,11 @@ pub struct State {
     oci_version: String,
     /// Its id.
     pub id: String,
-    /// Its first process, 0 when it has ended.
+    /// Its init process; 0 when it has ended.
     pub pid: i32,
     /// creating, created, running, paused, stopped
     pub status: &'static str,
-    /// The bundle as the engine named it, not the one that libcontainer read.
+    /// The bundle that the engine named, not the one that libcontainer read.
     pub bundle: PathBuf,
     rootfs: PathBuf,
     /// RFC 3339
@@ -38,13 +38,13 @@ pub struct State {
     annotations: BTreeMap<String, String>,
     /// The user who created it.
     pub owner: String,
-    /// What was asked for and is not given, under a policy.
+    /// Requested options that the policy does not grant.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     left_out: Vec<String>,
 }
 
 impl State {
-    /// The state of a container; of one whose creation or deletion was killed, without libcontainer's part, it is stopped.
+    /// The state of a container. Without libcontainer's part its creation or deletion was killed: it is stopped.
     pub fn of(place: &ContainerPaths, container: Option<&Container>, record: Record) -> Self {
         let status = container.map_or(ContainerStatus::Stopped, |c| status(c, &record));
         let pid = match status {
@@ -55,7 +55,7 @@ impl State {
         };
         let left_out = record.plan().map(crate::plan::Plan::left_out);
         let directory = place.dir().metadata().ok();
-        // Engines read it as a time: there has to be one.
+        // Engines parse it as a time, so it must be one.
         let changed = || directory.as_ref().and_then(|d| d.modified().ok());
         let created = container.and_then(Container::created);
         let created = created.or_else(|| changed().map(DateTime::<Utc>::from));
@@ -75,7 +75,7 @@ impl State {
     }
 }
 
-/// libcontainer calls a container stopped as long as it has no process; one that `create` is at work on is `creating`.
+/// libcontainer calls a container without a process stopped. While `create` is still working it is `creating`.
 fn status(container: &Container, record: &Record) -> ContainerStatus {
     let busy = || ContainerPaths::new(&record.root, &record.id).is_ok_and(|place| place.is_busy());
     if record.init.is_none() && busy() {
@@ -91,8 +91,8 @@ fn created_by(container: &Container) -> Option<u32> {
     owner.or(container.state.creator)
 }
 
-/// A user's name; inside the namespace of somebody without root's rights they are 0. Read from /etc/passwd: the runtime is a static
-/// binary, in which the C library's look-up would load code from the system.
+/// A user's name. In the user namespace of an unprivileged user that user has the id 0. Read from /etc/passwd: the C
+/// library's lookup would load code from the system into this static binary.
 fn name(uid: u32) -> String {
     let text = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let user = passwd::lines(&text).find(|user| user.uid == uid);

@@ -15,10 +15,10 @@ use crate::policy::{PolicyName, Sources, catalogue, is_builtin, loosens};
 use crate::runtime::input::node_files::{self, NodeFiles};
 use crate::runtime::runs::read::{self, FoundRun};
 
-/// Whose `syscalls.limit` says which calls a policy may give without giving up a wall.
+/// The policy whose `syscalls.limit` lists the calls that can be allowed without giving up a wall.
 const LIMITED_BY: &str = "standard";
 
-/// Prints what a run's policy lacks, or makes a policy of it.
+/// Prints the missing rules of a run's policy, or writes a policy with them.
 pub fn run(global: &GlobalOptions, args: &Suggest) -> Result<ExitCode> {
     let found = read::find(&args.id)?;
     let logs = found.logs()?;
@@ -50,8 +50,8 @@ pub fn run(global: &GlobalOptions, args: &Suggest) -> Result<ExitCode> {
     Ok(whole)
 }
 
-/// The name of the run's policy, if the node's policy of that name gives no more than the run had: options, annotations and settings
-/// narrow a policy, and a file that a person named may have the name of another one.
+/// The name of the run's policy. Fails if the node's policy of that name grants more than the run had: options,
+/// annotations and settings narrow a policy, and a policy file of the user may have the same name.
 fn base(found: &FoundRun, sources: &Sources<'_>) -> Result<String> {
     let record = found.run.record().context("the run's record")?;
     let Some(decided) = record.decided else {
@@ -75,7 +75,7 @@ fn base(found: &FoundRun, sources: &Sources<'_>) -> Result<String> {
     Ok(name.to_string())
 }
 
-/// Makes the policy's file, which is not there yet, and reads it as a container's creation would.
+/// Writes a new policy file, then reads it as `create` would.
 fn write(
     global: &GlobalOptions,
     name: &str,
@@ -107,7 +107,7 @@ fn write(
         Ok(())
     });
     if let Err(error) = read {
-        // A file that no container could start with is worse than none.
+        // A broken policy file is worse than none.
         std::fs::remove_file(&path).with_context(|| format!("remove {path:?}"))?;
         return Err(error.context(format!("{path:?} was not made")));
     }
@@ -121,9 +121,9 @@ mod tests {
     use crate::policy::{Asker, NodeConfig, WrapOptions};
     use crate::seccomp::{ARCH_X86_64, Hint, SyscallData, words};
 
-    /// The hint of a denied call, which the sidecar writes, is from the same list as the suggestion.
+    /// The sidecar's hint for a denied call and the suggestion use the same list.
     #[test]
-    fn the_calls_that_may_be_given_are_those_of_which_the_hint_says_so() {
+    fn a_call_may_be_allowed_if_and_only_if_its_hint_says_so() {
         let (node, asked) = (NodeConfig::default(), WrapOptions::default());
         let (none, files, presets) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let sources = Sources {

@@ -13,7 +13,7 @@ use crate::runtime::foreground::plain::plain;
 use crate::wrap::settings::trust::{TrustStatus, is_project};
 use crate::wrap::settings::{Offer, OfferScope, SealedFile};
 
-/// Shows a project's settings and trusts them, forgets them, or lists what is trusted.
+/// Shows a project's settings and trusts them, stops trusting them, or lists trusted files.
 pub fn run(args: &Trust) -> Result<ExitCode> {
     let offer = Offer::of(
         args.dir.as_deref(),
@@ -48,7 +48,7 @@ pub fn run(args: &Trust) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let shown = offer.read()?;
-    // A command of before may have left a terminal that cuts lines, or shows nothing of some.
+    // An earlier command may have left the terminal in a mode that cuts or hides lines.
     if std::io::stdout().is_terminal() {
         out::text(&plain())?;
     }
@@ -86,7 +86,7 @@ pub fn run(args: &Trust) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A line of a policy as it is, and one of a file of variables without what may be a secret. PATH and HOME say what is shown.
+/// A line of a policy, or a line of an env file without its value, which may be a secret. PATH and HOME are shown.
 fn without_value(line: &str) -> &str {
     match line.split_once('=') {
         Some((name, _)) if is_variable(name) && !["PATH", "HOME"].contains(&name) => name,
@@ -99,7 +99,7 @@ fn is_variable(name: &str) -> bool {
     all.all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
 }
 
-/// Whether the person says yes, at a terminal: a pipe would be whoever wrote it.
+/// Whether the user agrees, at a terminal: a pipe's answer may be anybody's.
 fn asked(path: &Path) -> Result<bool> {
     let (input, output) = (std::io::stdin(), std::io::stdout());
     if !input.is_terminal() || !output.is_terminal() {
@@ -109,7 +109,7 @@ fn asked(path: &Path) -> Result<bool> {
     }
     out::text("trust it? [y/N] ")?;
     output.lock().flush()?;
-    // What was typed before anything was to be seen is no answer.
+    // Drop input that was typed before the question was visible.
     rustix::termios::tcflush(&input, rustix::termios::QueueSelector::IFlush)?;
     let mut line = String::new();
     input.lock().read_line(&mut line)?;

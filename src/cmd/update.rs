@@ -23,8 +23,7 @@ use crate::runtime::state::identity;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::ContainerPaths;
 
-/// Changes the resource limits of a container, or what it may reach. Device rules are no limits and are not changed, as
-/// with runc.
+/// Changes a container's limits or network rules. Device rules are not limits and stay, as with runc.
 pub fn run(global: &GlobalOptions, args: &Update) -> Result<ExitCode> {
     let place = match network(args) {
         Some(asked) => {
@@ -65,8 +64,8 @@ pub fn run(global: &GlobalOptions, args: &Update) -> Result<ExitCode> {
         plan.limits.clamp(&mut resources);
     }
     match signal::cgroup(&container)? {
-        // systemd resets limits it was not told about, so it gets all of them; limits it has no property for are written
-        // directly, as runc does.
+        // systemd resets limits that it does not receive, so it gets all of them. Limits without a systemd property are
+        // written directly, as runc does.
         manager @ AnyCgroupManager::Systemd(_) => {
             let controllers = record.controllers()?;
             render::leave_out_zeros(&mut resources);
@@ -89,7 +88,7 @@ pub fn run(global: &GlobalOptions, args: &Update) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is asked of the network, if anything.
+/// The requested changes of the network rules, if any.
 fn network(args: &Update) -> Option<rules::RuleChanges> {
     let asked = rules::RuleChanges {
         allow: args.network_allow.clone(),
@@ -112,7 +111,7 @@ fn only_network(args: &Update) -> bool {
         }
 }
 
-/// The limits to set: the JSON of `--resources` alone if that is given, as with runc, else the flags.
+/// The requested limits: only the JSON of `--resources` if it is given, as with runc, else the flags.
 fn requested(args: &Update) -> Result<LinuxResources> {
     let schemas = [&args.l3_cache_schema, &args.mem_bw_schema];
     if schemas

@@ -11,10 +11,10 @@ use crate::runtime::seal;
 use crate::runtime::seal::ListenFds;
 use crate::verify;
 
-/// The status where there is no answer: nobody may take it for one.
+/// The exit status without an answer, different from all answers.
 const NO_ANSWER: u8 = 2;
 
-/// Tries the attacks, and says which walls held.
+/// Tries the attacks, and prints which walls held.
 pub fn run(global: &GlobalOptions, args: &Verify) -> ExitCode {
     answer(global, args).unwrap_or_else(|error| {
         log::fatal(&error);
@@ -41,7 +41,7 @@ fn answer(global: &GlobalOptions, args: &Verify) -> Result<ExitCode> {
     Ok(ExitCode::from(report.exit_code()))
 }
 
-/// With the policy that was asked for.
+/// The options with the requested policy.
 fn under(global: &GlobalOptions, args: &Verify) -> Result<GlobalOptions> {
     let mut global = global.clone();
     match (&global.policy, &args.policy) {

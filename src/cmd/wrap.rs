@@ -15,8 +15,9 @@ use crate::runtime::seal::ListenFds;
 use crate::runtime::unprivileged;
 use crate::wrap::{self, WrapRequest};
 
-/// Runs a command behind the walls, without an engine. Ends as the command does, by SIGINT too; 127 where there is no such program,
-/// 126 where it cannot be executed, as with a shell, and 125 where `wrap` itself fails, as with `docker run`.
+/// Runs a command behind the walls, without an engine. Ends as the command does, even by SIGINT. The exit status is 127
+/// without such a program and 126 if it cannot be executed, as in a shell, and 125 if `wrap` itself fails, as with
+/// `docker run`.
 pub fn run(global: &GlobalOptions, args: &Wrap) -> ExitCode {
     attempt(global, args).unwrap_or_else(|error| {
         crate::log::fatal(&error);
@@ -29,7 +30,8 @@ pub fn run(global: &GlobalOptions, args: &Wrap) -> ExitCode {
     })
 }
 
-/// The error about a policy, also where one of the runtime's stands for it (`#[error(transparent)]`) and hides it from the chain.
+/// The policy error in an error. Looks also behind a runtime error that hides it from the chain
+/// (`#[error(transparent)]`).
 fn policy_error<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a PolicyError> {
     match cause.downcast_ref() {
         Some(RuntimeError::Policy(error)) => Some(error),
@@ -40,7 +42,7 @@ fn policy_error<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a PolicyError>
 fn attempt(global: &GlobalOptions, args: &Wrap) -> Result<ExitCode> {
     let wanted = WrapRequest::of(args)?;
     if wanted.walls == Walls::Namespaces {
-        // First: sealing takes a mount, for which somebody without root's rights needs a namespace.
+        // First of all: sealing takes a mount, for which an unprivileged user needs a namespace.
         unprivileged::settle();
         unprivileged::enter(global)?;
         seal::ensure(ListenFds::Forget)?;

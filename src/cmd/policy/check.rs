@@ -22,12 +22,12 @@ use crate::runtime::state::find;
 use crate::runtime::state::record::ProcessId;
 use crate::runtime::state::store::ContainerPaths;
 
-/// The status of a denial.
+/// The exit status of a denial.
 const DENIED: u8 = 1;
-/// The status of a question without an answer: nobody may take it for one.
+/// The exit status without an answer, different from both answers.
 const NO_ANSWER: u8 = 2;
 
-/// Says whether a connection would be allowed.
+/// Prints whether a connection would be allowed.
 pub fn run(global: &GlobalOptions, args: &PolicyCheck) -> ExitCode {
     let said = answer(global, args).and_then(|(allowed, text)| {
         out::line(&text)?;
@@ -44,7 +44,7 @@ pub fn run(global: &GlobalOptions, args: &PolicyCheck) -> ExitCode {
     }
 }
 
-/// Prints what one line of a message has no room for: every field in which too much is asked for.
+/// Prints every field that exceeds the ceiling, for which one line has no room.
 fn each_field(error: &anyhow::Error) {
     let policy = error.chain().find_map(|cause| cause.downcast_ref());
     for over in policy.map(PolicyError::over).unwrap_or_default() {
@@ -52,12 +52,12 @@ fn each_field(error: &anyhow::Error) {
     }
 }
 
-/// What is asked.
+/// The connection or request in question.
 #[derive(Debug, Clone)]
 struct Question {
     host: Host,
     port: u16,
-    /// The request that the connection is for, in its one form.
+    /// The connection's request, in canonical form.
     request: Option<FullRequest>,
 }
 
@@ -69,7 +69,7 @@ fn answer(global: &GlobalOptions, args: &PolicyCheck) -> Result<(bool, String)> 
     }
 }
 
-/// The sidecar's answer: by the rules and approvals of the container's network, which can be another container's.
+/// The sidecar's answer, by the rules and approvals of the container's network, which another container may own.
 fn of_container(id: &str, question: &Question) -> Result<(bool, String)> {
     let record = find::network_of(find::container(id)?)?;
     let Some(plan) = record.plan() else {
@@ -86,7 +86,7 @@ fn of_container(id: &str, question: &Question) -> Result<(bool, String)> {
         );
     }
     let dir = ContainerPaths::new(&record.root, &record.id)?.dir();
-    // One that has not started, or has ended, has no sidecar to ask.
+    // A container that does not run has no sidecar to ask.
     let runs = record.sidecar.is_some() && record.init.is_some_and(ProcessId::is_alive);
     let status = match runs {
         true => control::status(&dir, &record)?,
@@ -124,7 +124,7 @@ fn of_policy(
     if global.policy.is_some() {
         return Ok(by_annotation?.into());
     }
-    // A policy is chosen by an annotation, or required by whoever configures the engine: then it is a ceiling as well.
+    // An annotation may choose the policy, or the engine's configuration may require it. Then it is also a ceiling.
     let required = of_case(&files, question, typed, Some(name));
     match (by_annotation, required) {
         (Ok(chosen), Ok(required)) if chosen == required => Ok(chosen.into()),
@@ -157,7 +157,7 @@ fn of_policy(
 #[derive(Debug, PartialEq, Eq)]
 struct Answer {
     verdict: (bool, String),
-    /// Whether an annotation may add what is missing; a line each.
+    /// Whether an annotation may add the missing rule, line by line.
     may_add: Vec<String>,
 }
 
@@ -203,14 +203,14 @@ fn of_case(
     Ok(Answer { verdict, may_add })
 }
 
-/// `K=V` each, `dev.agentbox.` put in front where it is left out.
+/// Parses `K=V` pairs. The prefix `dev.agentbox.` is optional.
 fn annotations(typed: &[String]) -> Result<BTreeMap<String, String>> {
     let prefix = POLICY_KEY.trim_end_matches("policy");
     let parse = |text: &String| {
         let (key, value) = text
             .split_once('=')
             .with_context(|| format!("--annotation {text:?}: it is not KEY=VALUE"))?;
-        // An engine's own, such as podman's io.container.manager, says whose annotations they are.
+        // An engine's annotation, such as podman's io.container.manager, names the engine.
         let key = match key.starts_with(prefix) || key.starts_with("io.") {
             true => key.to_owned(),
             false => format!("{prefix}{key}"),
@@ -259,8 +259,8 @@ impl Question {
         (allowed, text)
     }
 
-    /// A request in the clear that the wall sends on by TLS, as programs make it whose host has rules for requests: what is decided
-    /// about.
+    /// The request after the sidecar has upgraded it to TLS. Programs use http:// for a host with request rules, and
+    /// the rules decide about the upgraded request.
     fn as_sent(&self, network: &NetworkPlan) -> Option<Self> {
         let mut asked = self.request.clone()?;
         let (host, port) = (&asked.request.host, asked.request.port);
@@ -280,7 +280,7 @@ impl Question {
         }
     }
 
-    /// The verdict as the sidecar gives it.
+    /// The sidecar's verdict.
     fn enforced(&self, network: &NetworkPlan) -> (bool, String) {
         let denied = |why: String| {
             (
@@ -314,7 +314,7 @@ impl Question {
         }
     }
 
-    /// The verdict about a request, where rules say something of it.
+    /// The verdict on a request, if rules for requests apply to it.
     fn of_request(&self, network: &NetworkPlan) -> Option<(bool, String)> {
         let asked = self.request.as_ref()?;
         if network.mode != NetworkMode::Allowlist {
@@ -325,7 +325,7 @@ impl Question {
             .decide_request(&asked.decisive(&network.rules).request)
         {
             RequestDecision::Allow(rule) => {
-                // A rule for connections looks into none: whoever asks about a request is told how far it goes.
+                // A connection rule does not look at requests: say how far it goes.
                 let rest = match rule {
                     EgressRule::Connection(_) => ", which opens every request to this host",
                     EgressRule::Request(_) => "",
@@ -364,7 +364,7 @@ impl Question {
         }
     }
 
-    /// The rule that would allow it, where one can.
+    /// The rule that would allow it, if one can.
     fn missing(&self, network: &NetworkPlan) -> Option<EgressRule> {
         let is_request = network.rules.requests().any(|rule| rule.names(&self.host));
         if let Some(asked) = self.request.as_ref().filter(|_| is_request) {
@@ -441,7 +441,7 @@ mod tests {
         });
         let (allowed, text) = ask("new.test", 443).verdict(&network);
         assert!(!allowed && text.contains("it waits 30 s"), "{text}");
-        // Finding 4 of the reading for honesty: in learn mode it said the opposite of what happens.
+        // Finding 4 of the reading for honesty: in learn mode it said the opposite of the truth.
         let mut learning = network.clone();
         learning.asking = Some(crate::egress::AskRules {
             learns: true,
@@ -455,16 +455,16 @@ mod tests {
             let (allowed, text) = ask(host, 443).verdict(&learning);
             assert!(!allowed && text.contains("\nLEARN MODE: "), "{text}");
         }
-        // No rule helps against a denial.
+        // No rule overrides a deny rule.
         let (allowed, text) = ask("bad.test", 443).verdict(&network);
         assert!(!allowed && !text.contains("missing"), "{text}");
         assert!(ask("bad.test", 443).unconfined().0);
     }
 
-    /// Finding 13 of the reading for honesty: the form in which programs ask was denied, and the missing rule would have opened
-    /// cleartext.
+    /// Finding 13 of the reading for honesty: a request in the form that programs use was denied, and the missing rule
+    /// would have allowed cleartext.
     #[test]
-    fn a_request_in_the_clear_is_answered_as_the_wall_sends_it() {
+    fn a_cleartext_request_is_answered_as_the_sidecar_sends_it() {
         let mut network = crate::plan::tests::sample().network;
         network.mode = NetworkMode::Allowlist;
         network.rules.allow = ["GET https://h.test/a/**".parse().unwrap()].into();
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_are_typed_with_or_without_their_prefix() {
+    fn annotations_may_be_typed_without_their_prefix() {
         let typed = ["network.allow=a.test, b.test=c", "dev.agentbox.policy=x"];
         let read = annotations(&typed.map(str::to_owned)).unwrap();
         assert_eq!(read["dev.agentbox.network.allow"], "a.test, b.test=c");

@@ -14,7 +14,7 @@ use crate::policy::catalogue;
 use crate::policy::escape;
 use crate::runtime::input::node_files::NodeFiles;
 
-/// Looks into the policies of this node.
+/// Lists, prints and tests the policies of this node.
 pub fn run(global: &GlobalOptions, verb: &PolicyVerb) -> Result<ExitCode> {
     match verb {
         PolicyVerb::Check(args) => Ok(check::run(global, args)),

@@ -16,7 +16,7 @@ use crate::policy::catalogue::{self, ListedPreset};
 use crate::policy::{Preset, escape};
 use crate::runtime::input::node_files::{NodeFiles, preset_dir};
 
-/// Lists presets, or finds out those of the node's package managers.
+/// Lists presets, or detects the hosts of the node's package managers.
 pub fn run(global: &GlobalOptions, args: &PolicyPresets) -> Result<ExitCode> {
     if !args.detect {
         return list(global, args);
@@ -42,7 +42,7 @@ pub fn run(global: &GlobalOptions, args: &PolicyPresets) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Those that are named, or all.
+/// Lists the named presets, or all.
 fn list(global: &GlobalOptions, args: &PolicyPresets) -> Result<ExitCode> {
     let files = NodeFiles::of(global)?;
     let mut all = catalogue::presets(&files.sources(&BTreeMap::new(), None))?;
@@ -108,14 +108,14 @@ fn words(listed: &ListedPreset) -> String {
     }
 }
 
-/// What happens to a file that exists already.
+/// Whether an existing file is replaced.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OverwriteMode {
     Stays,
     IsReplaced,
 }
 
-/// Writes one preset file, all of it or nothing; what became of it, for a person.
+/// Writes a whole preset file, or nothing. Returns the result for the user.
 fn write(dir: &Path, learned: &ManagerRules, existing: OverwriteMode) -> Result<String> {
     let path = dir.join(format!("{}.toml", learned.preset));
     if learned.rules.is_empty() {
