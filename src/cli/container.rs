@@ -1,4 +1,4 @@
-//! The verbs that runc has too: their options, which mean what runc's mean.
+//! The verbs that runc also has. Their options mean the same as runc's.
 
 use std::path::PathBuf;
 

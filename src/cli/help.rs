@@ -1,10 +1,10 @@
-//! PURE. The overview of `agentbox --help`: what people type first, what engines call last.
+//! PURE. The overview of `agentbox --help`: verbs for users first, verbs for engines last.
 
 use clap::{Command, CommandFactory};
 
 use super::Cli;
 
-/// The groups of verbs, in order. Every verb that help shows is in one of them.
+/// The groups of verbs, in order. They contain every visible verb.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Run a command", &["wrap", "trust"]),
     ("Set up", &["doctor", "install", "uninstall"]),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn help_starts_with_what_people_do() {
+    fn help_starts_with_the_verbs_for_users() {
         let help = command().render_help().to_string();
         let first = help.find("  wrap ").unwrap();
         assert!(first < help.find("  create ").unwrap(), "{help}");

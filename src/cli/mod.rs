@@ -61,7 +61,7 @@ impl Cli {
     fn read_from(arguments: &[OsString]) -> Result<Self, clap::Error> {
         let mut command = Self::command();
         let matches = command.try_get_matches_from_mut(arguments);
-        // The overview is made for who asks for help: `exec` and `wrap` come by here.
+        // Build the overview only for help: `exec` and `wrap` also come here.
         let matches = matches.or_else(|error| match error.kind() {
             ErrorKind::DisplayHelp => help::command().try_get_matches_from(arguments),
             _ => Err(error),
@@ -71,8 +71,9 @@ impl Cli {
         Ok(cli)
     }
 
-    /// Reads the command line of a verb that engines call, without building the other verbs. Every other line, help and
-    /// all errors are left to [`Self::read_from`]: a command with fewer verbs accepts no line that the whole one refuses.
+    /// Reads the command line of a verb that engines call, without building the other verbs. Leaves every other line,
+    /// help and all errors to [`Self::read_from`]: a command with fewer verbs accepts no line that the whole one
+    /// refuses.
     fn read_quickly(arguments: &[OsString]) -> Option<Self> {
         let (name, add, read) = ENGINES
             .iter()
@@ -268,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_misuse_has_the_status_of_its_verb() {
+    fn a_misuse_has_the_exit_status_of_its_verb() {
         let status = |line: &str| {
             let words = line.split(' ').map(std::ffi::OsString::from);
             assert!(Cli::try_parse_from(words.clone()).is_err(), "{line}");
@@ -303,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_quickly_is_what_is_read() {
+    fn a_quick_read_has_the_same_result() {
         for line in [
             "agentbox create one",
             "agentbox --root /r --log-format json create --bundle /b --pid-file /p one",
@@ -323,7 +324,7 @@ mod tests {
         for line in ["agentbox create one", "agentbox --root /r start one"] {
             assert!(Cli::read_quickly(&words(line)).is_some(), "{line}");
         }
-        // Help, errors and every other verb are the whole command line's.
+        // The whole command line handles help, errors and all other verbs.
         for line in [
             "agentbox help create",
             "agentbox create --help",

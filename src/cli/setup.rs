@@ -1,4 +1,4 @@
-//! The verbs that look at a machine, and set it up.
+//! The verbs that check and set up a machine.
 
 use std::path::PathBuf;
 

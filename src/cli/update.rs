@@ -1,4 +1,4 @@
-//! `update`: runc's options for limits, and our own for the network's rules.
+//! `update`: runc's options for limits, and agentbox's own for network rules.
 
 use std::path::PathBuf;
 
