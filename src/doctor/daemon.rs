@@ -1,4 +1,4 @@
-//! Asks Docker's daemon what it knows, by its socket: a program `docker` may be another machine's, or not be there.
+//! Asks Docker's daemon by its socket: a program `docker` may talk to another machine, or be missing.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,15 +9,15 @@ use serde_json::Value;
 
 use crate::sys::deadline::Deadline;
 
-/// Where the daemon listens unless it is told otherwise.
+/// The daemon's default socket.
 pub const SOCKET: &str = "/run/docker.sock";
 
 /// The daemon asks containerd and its plugins before it answers.
 const WITHIN: Duration = Duration::from_secs(5);
-/// An answer is a few KiB, and more with many insecure registries or warnings.
+/// An answer has a few KiB, more with many insecure registries or warnings.
 const MOST_BYTES: usize = 256 << 10;
 
-/// What the daemon says of itself.
+/// The daemon's answer about itself.
 #[derive(Debug, PartialEq, Eq)]
 pub struct DaemonInfo {
     /// Its version.
@@ -26,10 +26,10 @@ pub struct DaemonInfo {
     pub runtime: Option<PathBuf>,
 }
 
-/// What the daemon says.
+/// Asks the daemon about itself.
 ///
 /// # Errors
-/// It is not there, does not let the caller ask, or answers something else, or nothing in five seconds.
+/// The daemon is missing, refuses the caller, gives another answer, or none within five seconds.
 pub fn info(socket: &Path) -> io::Result<DaemonInfo> {
     let deadline = Deadline::begin(WITHIN, None)?;
     let mut stream = UnixStream::connect(socket)?;
@@ -55,7 +55,7 @@ fn parse(answer: &[u8]) -> Option<DaemonInfo> {
     })
 }
 
-/// The program of a runtime: its own path, or the one that a shim is given (dockerd 23 and later).
+/// The program of a runtime: its own path, or a shim's option (dockerd 23 and later).
 fn program(runtime: &Value) -> PathBuf {
     let path = runtime.get("path").and_then(Value::as_str);
     let option = |name| runtime.get("options")?.get(name)?.as_str();
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_says_nothing_is_not_waited_for() {
+    fn a_silent_daemon_is_not_waited_for() {
         let path = std::env::temp_dir().join(format!("agentbox-silent-{}", std::process::id()));
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         let since = std::time::Instant::now();

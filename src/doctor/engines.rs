@@ -18,40 +18,40 @@ const PODMAN: [&str; 2] = [
     "/usr/share/containers/containers.conf",
     "/etc/containers/containers.conf",
 ];
-/// The directories of more of them, by name.
+/// The directory of podman's drop-in files, which apply in order of their names.
 const PODMAN_MORE: &str = "/etc/containers/containers.conf.d";
 
 /// A program that an engine executes as the runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegisteredProgram {
-    /// Its path, as the engine has it.
+    /// Its path in the engine's configuration.
     pub path: PathBuf,
-    /// What is there.
+    /// The state of the file there.
     pub state: ProgramState,
 }
 
-/// What is at a path.
+/// The state of a program's path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProgramState {
     /// A program that only root can change.
     Usable,
     /// Users besides root can change it.
     OpenToOthers,
-    /// Nothing.
+    /// There is no file.
     Absent,
-    /// No file that can be executed.
+    /// It is not an executable file.
     NotExecutable,
-    /// The engine looks for it along its own PATH.
+    /// The path is relative: the engine searches its own PATH.
     NotAbsolute,
-    /// It cannot be looked at, and why.
+    /// It cannot be read, for this reason.
     Unknown(String),
 }
 
-/// An engine that is here. An error is why it is not known what the engine has.
+/// An installed engine. An error is the reason why its configuration is unknown.
 pub enum EngineFacts {
     /// Docker.
     Docker(Result<DockerFacts, String>),
-    /// containerd for pods, if it has the handler.
+    /// containerd for pods, with the handler if it has one.
     Containerd(Result<Option<HandlerFacts>, String>),
     /// podman: its runtime, if it has one.
     Podman(Result<Option<RegisteredProgram>, String>),
@@ -67,13 +67,13 @@ pub struct DockerFacts {
 
 /// A handler of containerd.
 pub struct HandlerFacts {
-    /// What it executes; `None` is runc.
+    /// The program that it executes; `None` means runc.
     pub program: Option<RegisteredProgram>,
     /// Whether annotations reach it.
     pub passes_annotations: bool,
 }
 
-/// The engines that are here.
+/// Finds the engines of this node.
 pub fn read() -> Vec<EngineFacts> {
     let mut found = Vec::new();
     let socket = Path::new(daemon::SOCKET);
@@ -89,7 +89,7 @@ pub fn read() -> Vec<EngineFacts> {
         let texts = podman_texts().map_err(|error| log::chain(&error));
         let paths = texts.and_then(|texts| registered::podman(&texts));
         let program = paths.map(|paths| {
-            // podman takes the first that is there.
+            // podman takes the first one that exists.
             let mut paths = paths?.into_iter().peekable();
             let first = paths.peek().cloned().unwrap_or_default();
             Some(look(paths.find(|path| path.is_file()).unwrap_or(first)))
@@ -99,9 +99,9 @@ pub fn read() -> Vec<EngineFacts> {
     found
 }
 
-/// Nothing where containerd has no configuration, or serves no pods.
+/// `None` if containerd has no configuration or serves no pods.
 fn containerd() -> Option<EngineFacts> {
-    // `install` decides whether root's programs should obey the file.
+    // `install` also checks whether root's programs may trust the file.
     let main = install::containerd_config().transpose()?;
     let main = main.map_err(|error| log::chain(&error));
     let texts = main.and_then(|main| containerd_texts(main).map_err(|error| log::chain(&error)));
@@ -120,7 +120,7 @@ fn containerd() -> Option<EngineFacts> {
     }
 }
 
-/// The main file and what it imports.
+/// The main file and the files that it imports.
 fn containerd_texts(main: String) -> Result<Vec<String>, RuntimeError> {
     let mut files = Vec::new();
     for imported in registered::imports(&main) {
@@ -155,7 +155,7 @@ fn podman_texts() -> Result<Vec<String>, RuntimeError> {
     Ok(texts)
 }
 
-/// The files of a directory with this extension, by name; none where there is no directory.
+/// The files of a directory with this extension, by name; none if the directory is missing.
 fn named(directory: &Path, extension: &str) -> Result<Vec<PathBuf>, RuntimeError> {
     let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,
@@ -170,7 +170,7 @@ fn named(directory: &Path, extension: &str) -> Result<Vec<PathBuf>, RuntimeError
     Ok(paths)
 }
 
-/// A file's text; `None` where it is missing.
+/// A file's text; `None` if it is missing.
 fn text(path: &Path) -> Result<Option<String>, RuntimeError> {
     let bytes = match open_regular(path) {
         Ok(file) => read_open(file, path)?,
@@ -182,7 +182,7 @@ fn text(path: &Path) -> Result<Option<String>, RuntimeError> {
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Looks at the program of a path.
+/// Checks the program at a path.
 fn look(path: PathBuf) -> RegisteredProgram {
     let state = match (program::only_roots(&path), path.metadata()) {
         _ if !path.is_absolute() => ProgramState::NotAbsolute,
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_registered_path_is_judged_by_what_is_there() {
+    fn a_registered_path_is_judged_by_the_file_there() {
         let base = std::env::temp_dir().join(format!("agentbox-look-{}", std::process::id()));
         std::fs::create_dir_all(&base).unwrap();
         let file = |name: &str, mode: u32| {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_a_directory_come_by_name() {
+    fn files_of_a_directory_are_read_in_order_of_names() {
         let base = std::env::temp_dir().join(format!("agentbox-named-{}", std::process::id()));
         std::fs::create_dir_all(&base).unwrap();
         for name in ["b.conf", "a.conf", "c.txt"] {

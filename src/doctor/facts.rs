@@ -1,4 +1,4 @@
-//! SHELL. What the doctor looks at. It reads, tries in a child that ends, and changes nothing.
+//! SHELL. The facts for the doctor. It reads, tries things in a child that ends, and changes nothing.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,64 +16,64 @@ use crate::runtime::{runs, unprivileged};
 use crate::sys::program;
 use crate::wrap;
 
-/// What was found.
+/// All facts.
 pub struct DoctorFacts {
     /// The user's number.
     pub user: u32,
     /// The kernel, as this user sees it.
     pub host: HostFacts,
-    /// What only a caller without root's rights needs.
+    /// Facts that matter only to a caller without root's rights.
     pub ordinary: Option<OrdinaryUser>,
-    /// The node's file: its path, and what it says or why it does not count.
+    /// The node file: its path, and its content or the reason why it is refused.
     pub node: (PathBuf, Result<NodeSummary, String>),
-    /// The policy that `wrap` takes without options, by the user's own settings, or why it ends.
+    /// The policy of `wrap` without options, from the user's own settings, or the reason why it fails.
     pub wrap_policy: Result<String, String>,
-    /// The policy of a container without annotations, or why none can be created.
+    /// The policy of a container without annotations, or the reason why none can be created.
     pub engine_policy: Result<String, String>,
-    /// Where records are, or why they cannot be there.
+    /// The directory of records, or the reason why there is none.
     pub records: Result<PathBuf, String>,
-    /// Where logs are, or why they cannot be there.
+    /// The directory of logs, or the reason why there is none.
     pub logs: Result<LogDirectory, String>,
-    /// Room for what is written.
+    /// Free space for records and logs.
     pub space: Vec<FreeSpace>,
-    /// Seconds since 1970: now, and when this program was made.
+    /// The current time, and the time of this program's file, in seconds since 1970.
     pub clock: Clock,
     /// This program: its path, and whether only root can change it.
     pub program: (PathBuf, bool),
-    /// The engines that are here.
+    /// The installed engines.
     pub engines: Vec<EngineFacts>,
 }
 
 /// A caller without root's rights.
 pub struct OrdinaryUser {
-    /// Why there is no user namespace, where there is none.
+    /// Whether a user namespace is possible, or the reason why not.
     pub namespace: Result<(), String>,
-    /// Why there is no cgroup, where there is none.
+    /// Why there is no cgroup, if there is none.
     pub no_cgroup: Option<String>,
 }
 
-/// What counts of the node's file.
+/// The relevant settings of the node file.
 #[derive(Default)]
 pub struct NodeSummary {
     /// `core-socket`
     pub core_socket: bool,
-    /// How many things annotations may loosen where an image may have written them.
+    /// How many settings annotations may loosen, even if an image has written them.
     pub annotations: usize,
-    /// Whether a sandbox is refused whose log cannot be kept.
+    /// Whether a sandbox is refused if its log cannot be kept.
     pub log_required: bool,
-    /// Files that nobody can choose because of their names.
+    /// Files that cannot be chosen because of their names.
     pub misnamed: Vec<String>,
 }
 
 /// The directory of logs.
 pub struct LogDirectory {
-    /// Where.
+    /// Its path.
     pub path: PathBuf,
-    /// Whether it is there. If not, only a run tells whether it can be made.
+    /// Whether it exists. If not, only a run shows whether it can be made.
     pub is_made: bool,
 }
 
-/// What is written while sandboxes run.
+/// The use of disk space while sandboxes run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpaceUse {
     /// Records of running sandboxes.
@@ -82,25 +82,25 @@ pub enum SpaceUse {
     Logs,
 }
 
-/// A file system's free space, as the caller may use it.
+/// A file system's free space for the caller.
 pub struct FreeSpace {
-    /// What is kept there.
+    /// Its use.
     pub used_for: SpaceUse,
-    /// Where.
+    /// Its path.
     pub path: PathBuf,
-    /// Bytes, or why that is not known.
+    /// Free bytes, or the reason why they are unknown.
     pub bytes: Result<u64, String>,
 }
 
-/// The wall clock, and a time that has certainly passed.
+/// The wall clock, and a time that is certainly in the past.
 pub struct Clock {
     /// Now.
     pub now: u64,
-    /// When this program was written.
+    /// When this program's file was written.
     pub program: u64,
 }
 
-/// Looks.
+/// Reads all facts.
 pub fn read(global: &mut GlobalOptions) -> io::Result<DoctorFacts> {
     let records = store::settle(global).map(|()| store::run_dir().to_owned());
     let (host, ordinary) = host()?;
@@ -136,7 +136,7 @@ pub fn read(global: &mut GlobalOptions) -> io::Result<DoctorFacts> {
     })
 }
 
-/// What `create` chooses for a container without annotations.
+/// The policy that `create` chooses for a container without annotations.
 fn engine_policy(files: &NodeFiles, global: &GlobalOptions) -> Result<String, String> {
     let selection = files.select(global, &Default::default(), WrapOptions::NOTHING);
     match selection.map_err(|error| log::chain(&error))? {

@@ -1,4 +1,4 @@
-//! Facts -> lines. Only computes: each node is a test input.
+//! Turns facts into lines. Pure, so that a test can describe any node.
 
 use super::facts::{DoctorFacts, FreeSpace, OrdinaryUser, SpaceUse};
 use super::{Check, CheckState, Purpose, judge_engines};
@@ -16,7 +16,7 @@ pub(super) const ENGINES: &[Purpose] = &[Purpose::Engines];
 /// With less free space than this a log or a record may fail soon; 64 MiB is a guess.
 const LITTLE_SPACE: u64 = 64 << 20;
 
-/// Every check of this node, in the order in which they are to be mended.
+/// Every check of this node, in the order in which to fix them.
 pub fn checks(facts: &DoctorFacts) -> Vec<Check> {
     let mut all = kernel(facts);
     all.extend(facts.ordinary.iter().map(user_namespaces));
@@ -59,11 +59,11 @@ impl Check {
     }
 }
 
-/// What [`crate::plan::HostFacts::lacks`] says, need by need.
+/// A line for each need in [`crate::plan::HostFacts::lacks`].
 fn kernel(facts: &DoctorFacts) -> Vec<Check> {
     let host = &facts.host;
     let lacks = host.lacks(WrapEnforcement::Mounts);
-    // Outside of a namespace an ordinary user cannot ask for a file system.
+    // Outside of a user namespace an ordinary user cannot try a file system.
     let unasked = matches!(&facts.ordinary, Some(user) if user.namespace.is_err());
     let rows = [
         (
@@ -161,7 +161,7 @@ fn cgroups(facts: &DoctorFacts) -> Check {
         NAMESPACES,
         format!("controllers: {}", found.join(" ")),
     );
-    // Every built-in policy bounds processes.
+    // Every built-in policy limits processes.
     let state = match lacks.contains(&"pids") {
         true => CheckState::Missing,
         false => CheckState::Warning,
@@ -228,7 +228,7 @@ fn node_file(facts: &DoctorFacts) -> Check {
     }
 }
 
-/// What `wrap` and engines take without options and annotations. A node's file that does not count has its own line.
+/// The policies without options and annotations. A node file that is refused has its own line.
 fn policies(facts: &DoctorFacts) -> Vec<Check> {
     if facts.node.1.is_err() {
         return Vec::new();
@@ -245,7 +245,7 @@ fn policies(facts: &DoctorFacts) -> Vec<Check> {
     lines
 }
 
-/// Who writes into the caller's own directories: engines only into root's.
+/// Who writes into the caller's directories: engines only write into root's.
 fn writers(facts: &DoctorFacts) -> &'static [Purpose] {
     match facts.ordinary {
         Some(_) => WRAP,
@@ -255,7 +255,7 @@ fn writers(facts: &DoctorFacts) -> &'static [Purpose] {
 
 fn records(facts: &DoctorFacts) -> Check {
     let name = "records";
-    // Every verb looks at it first, `wrap --walls landlock` too.
+    // Every verb checks it first, even `wrap --walls landlock`.
     let needed_for = match facts.ordinary {
         Some(_) => BY_WRAP,
         None => ALL,
@@ -267,7 +267,7 @@ fn records(facts: &DoctorFacts) -> Check {
     }
 }
 
-/// How bad it is that logs cannot be kept.
+/// The severity of a log that cannot be kept.
 fn no_log(facts: &DoctorFacts) -> CheckState {
     match &facts.node.1 {
         Ok(node) if node.log_required => CheckState::Missing,

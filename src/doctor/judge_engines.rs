@@ -1,18 +1,18 @@
-//! Facts of engines -> lines. Only computes.
+//! Turns facts of engines into lines. Pure.
 
 use super::engines::{DockerFacts, EngineFacts, HandlerFacts, ProgramState, RegisteredProgram};
 use super::facts::DoctorFacts;
 use super::judge::{ENGINES, ok};
 use super::{Check, CheckState};
 
-/// The first Docker that hands `--annotation` on.
+/// The first Docker version that passes `--annotation` on.
 const ANNOTATIONS_SINCE: u32 = 26;
 const ADD: &str = "`agentbox install` adds it, as root";
 
-/// Every check of the engines that are here. None here is no lack.
+/// Every check of the installed engines. Having no engine is not a lack.
 pub fn checks(facts: &DoctorFacts) -> Vec<Check> {
     let mut has = facts.engines.iter().map(has_runtime);
-    // One engine is enough for containers; of an engine that says nothing nobody knows.
+    // One engine with the runtime is enough. An engine whose state is unknown may have it.
     let absent = match has.any(|has| has != Some(false)) {
         true => CheckState::Warning,
         false => CheckState::Missing,
@@ -26,7 +26,7 @@ pub fn checks(facts: &DoctorFacts) -> Vec<Check> {
     .collect()
 }
 
-/// Whether an engine has the runtime, where that is known.
+/// Whether an engine has the runtime, if that is known.
 fn has_runtime(engine: &EngineFacts) -> Option<bool> {
     match engine {
         EngineFacts::Docker(found) => found.as_ref().ok().map(|docker| docker.runtime.is_some()),

@@ -1,8 +1,8 @@
-//! `agentbox doctor`: what `wrap`, engines and each kind of walls need on this node, tried without changing anything.
+//! `agentbox doctor`: what `wrap`, engines and each kind of walls need on this node, tried without changes.
 //!
-//! [`facts`] asks what the enforcing code asks ([`crate::probe::host`], the attempts at a user namespace and a cgroup, the node's files
-//! and the user's settings, the directories of records and logs), so that there is no second opinion. [`engines`] asks the engines, or
-//! reads their files ([`registered`]). [`judge`] and [`judge_engines`] make lines of it, and only compute.
+//! [`facts`] uses the enforcing code itself: [`crate::probe::host`], the attempts at a user namespace and a cgroup, the
+//! node file, the user's settings, the directories of records and logs. So both always agree. [`engines`] asks the
+//! engines, or reads their files ([`registered`]). [`judge`] and [`judge_engines`] turn facts into lines, without I/O.
 
 mod daemon;
 mod engines;
@@ -21,15 +21,15 @@ use crate::policy::escape;
 /// The version of the JSON form.
 const FORM: u32 = 1;
 
-/// How a check ended.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckState {
     /// As needed.
     Ok,
-    /// It works, with less.
+    /// It works, with restrictions.
     Warning,
-    /// What it concerns does not work.
+    /// The purposes in `needed_for` do not work.
     Missing,
 }
 
@@ -43,7 +43,7 @@ impl CheckState {
     }
 }
 
-/// What a check is about.
+/// A purpose of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Purpose {
@@ -58,13 +58,13 @@ pub enum Purpose {
 /// One line of the report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// Its name, which stays the same in later versions.
+    /// Its name, stable across versions.
     pub name: &'static str,
-    /// How it ended.
+    /// Its result.
     pub state: CheckState,
-    /// What does not work where the state is `missing`.
+    /// The purposes that do not work if the state is `missing`.
     pub needed_for: &'static [Purpose],
-    /// What was found.
+    /// The facts in words.
     pub found: String,
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,9 +74,9 @@ pub struct Check {
 /// All checks.
 #[derive(Debug, Serialize)]
 pub struct DoctorReport {
-    /// The version of this form.
+    /// The version of this format.
     version: u32,
-    /// The user that it is about.
+    /// The user who ran the checks.
     user: u32,
     /// Whether `agentbox wrap` can work as this user.
     wrap: bool,
@@ -133,10 +133,10 @@ impl DoctorReport {
     }
 }
 
-/// Looks at the node, as the caller.
+/// Checks the node, as the caller.
 ///
 /// # Errors
-/// No child can be made to look with.
+/// No child can be forked for the checks.
 pub fn examine(global: &mut GlobalOptions) -> std::io::Result<DoctorReport> {
     Ok(DoctorReport::of(&facts::read(global)?))
 }

@@ -1,4 +1,4 @@
-//! PURE. What the configuration of containerd and podman says of the runtime.
+//! PURE. Finds the runtime in the configuration of containerd and podman.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use toml::{Table, Value};
 
 use crate::install;
 
-/// The annotation that has to reach the runtime.
+/// The annotation that must reach the runtime.
 const ANNOTATION: &str = "dev.agentbox.policy";
 
 /// A handler of containerd.
@@ -14,22 +14,22 @@ const ANNOTATION: &str = "dev.agentbox.policy";
 pub struct HandlerEntry {
     /// `BinaryName`; without it the handler runs runc.
     pub program: Option<PathBuf>,
-    /// Whether the annotations of a pod and of its containers reach it.
+    /// Whether annotations of a pod and of its containers reach it.
     pub passes_annotations: bool,
 }
 
-/// What containerd's files say.
+/// The result for containerd's files.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ContainerdEntry {
     /// It serves no pods: its CRI plugin is disabled.
     NoPods,
     /// It has no handler `agentbox`.
     Absent,
-    /// It has one.
+    /// It has the handler.
     Handler(HandlerEntry),
 }
 
-/// By its main file and the files that it imports, in the order in which they are merged.
+/// Reads the main file and its imports, in the order of merging.
 pub fn containerd(texts: &[String]) -> ContainerdEntry {
     let tables = texts.iter().filter_map(|text| text.parse::<Table>().ok());
     let tables: Vec<Table> = tables.collect();
@@ -64,7 +64,7 @@ pub enum ImportedFiles {
     Directory(PathBuf),
 }
 
-/// What the main file imports. Patterns of another form are left out.
+/// The imports of the main file. Patterns of another form are ignored.
 pub fn imports(text: &str) -> Vec<ImportedFiles> {
     let table: Table = text.parse().unwrap_or_default();
     let imports = table.get("imports").and_then(Value::as_array);
@@ -77,7 +77,8 @@ pub fn imports(text: &str) -> Vec<ImportedFiles> {
     imported.collect()
 }
 
-/// The programs of podman's runtime `agentbox`, of which podman takes the first that is there: by its files, lowest priority first.
+/// The programs of podman's runtime `agentbox`, of which podman takes the first that exists. `texts` are its files,
+/// lowest priority first.
 ///
 /// # Errors
 /// A file is not TOML, and podman refuses it.
@@ -98,7 +99,7 @@ pub fn podman(texts: &[String]) -> Result<Option<Vec<PathBuf>>, String> {
     Ok(found)
 }
 
-/// As path.Match of Go, by which containerd chooses annotations: `*` and `?` match no slash. A pattern that is not well-formed matches
+/// Go's path.Match, by which containerd selects annotations: `*` and `?` match no slash. An invalid pattern matches
 /// nothing.
 fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) =
@@ -111,7 +112,7 @@ fn from(pattern: &[char], name: &[char]) -> bool {
         return name.is_empty();
     };
     match (first, name.split_first()) {
-        // Two are as one, and many would take forever.
+        // Two stars equal one; many would take exponential time.
         ('*', _) if rest.first() == Some(&'*') => from(rest, name),
         ('*', next) => {
             from(rest, name)
@@ -130,7 +131,7 @@ fn from(pattern: &[char], name: &[char]) -> bool {
     }
 }
 
-/// Whether the class, whose bracket is open, has the character, and what follows it.
+/// Whether a character class contains the character, and the pattern after it. The bracket is already open.
 fn class(pattern: &[char], of: char) -> Option<(bool, &[char])> {
     let (negated, mut rest) = match pattern.split_first()? {
         ('^', rest) => (true, rest),
@@ -160,7 +161,7 @@ mod tests {
     const OURS: &str = include_str!("../../hack/kubernetes/containerd-2.toml");
 
     #[test]
-    fn a_handler_is_judged_by_what_it_runs_and_by_what_its_patterns_match() {
+    fn a_handler_is_judged_by_its_program_and_its_annotation_patterns() {
         let entry = |text: &str| match containerd(&[text.to_owned()]) {
             ContainerdEntry::Handler(entry) => entry,
             other => panic!("{other:?}"),
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn podmans_last_file_counts() {
+    fn the_last_file_of_podman_wins() {
         let of = |path: &str| format!("[engine.runtimes]\nagentbox = [\"{path}\"]\n");
         let other = "[engine]\nruntime = \"crun\"\n".to_owned();
         assert_eq!(podman(&[]), Ok(None));

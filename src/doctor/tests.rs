@@ -1,4 +1,4 @@
-//! The lines of made-up nodes.
+//! The lines of invented nodes.
 
 use std::path::PathBuf;
 
@@ -83,9 +83,9 @@ fn a_node_with_everything_has_no_fault() {
 }
 
 #[test]
-fn each_lack_is_named_and_says_what_does_not_work() {
+fn each_lack_has_a_line_that_says_what_does_not_work() {
     use CheckState::{Missing, Warning};
-    /// A change to a good node; the line that says so; whether `wrap`, Landlock's walls and engines still work.
+    /// A change to a good node; its line; whether `wrap`, Landlock's walls and engines still work.
     struct Case(fn(&mut DoctorFacts), &'static str, CheckState, [bool; 3]);
     let cases = [
         Case(|n| n.host.version = (5, 10), "kernel", Missing, [false; 3]),
@@ -296,7 +296,7 @@ fn without_a_registered_runtime_no_container_works() {
         let found = with(vec![engine, registered]);
         assert_eq!(found, (vec![(name, Warning)], true));
     }
-    // One that says nothing may have it.
+    // An engine that does not answer may have it.
     let unknown = || "Permission denied".to_owned();
     for (name, engine) in [
         ("docker", EngineFacts::Docker(Err(unknown()))),
@@ -309,7 +309,7 @@ fn without_a_registered_runtime_no_container_works() {
 }
 
 #[test]
-fn what_an_engine_runs_is_judged_and_not_this_program_alone() {
+fn the_program_of_an_engine_is_judged_not_only_this_one() {
     use CheckState::{Missing, Warning};
     for (state, fault, works) in [
         (ProgramState::Absent, Missing, false),
@@ -363,7 +363,7 @@ fn logs_decide_only_where_the_node_requires_them() {
 }
 
 #[test]
-fn what_a_node_says_reaches_no_terminal_as_it_is() {
+fn text_from_a_node_reaches_a_terminal_only_escaped() {
     let mut facts = node();
     facts.engines.push(docker("26\x1b[2J", Some(usable())));
     assert!(!report(&facts).text().contains('\x1b'));
