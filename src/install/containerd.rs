@@ -1,8 +1,8 @@
-//! PURE. containerd's config.toml with the handlers `agentbox` and `agentbox-strict`, and without them. They stand between two
-//! comments at the end, so that every other byte stays as it is written.
+//! PURE. containerd's config.toml with the handlers `agentbox` and `agentbox-strict`, and without them. They stand
+//! between two comments at the end, so that every other byte stays.
 //!
-//! containerd 2 merges drop-in files into its main file: there the handlers get a file of their own. containerd 1 replaces the whole
-//! CRI section by a drop-in's, and with it the node's other handlers (seen with 1.6 and 1.7).
+//! containerd 2 merges drop-in files into its main file: there the handlers get their own file. In containerd 1 a
+//! drop-in replaces the whole CRI section, with the node's other handlers (seen with 1.6 and 1.7).
 
 use std::path::{Path, PathBuf};
 
@@ -10,34 +10,35 @@ use toml::{Table, Value};
 
 use crate::policy::escape;
 
-/// Between these lines everything is ours. The first is known by its beginning: earlier versions have other words in brackets.
+/// All lines between these are agentbox's. The first is matched by its start: earlier versions have other words in
+/// brackets.
 const BEGIN: &str = "# agentbox: begin";
 const BEGIN_WORDS: &str = " (agentbox install; docs/kubernetes.md)";
 const END: &str = "# agentbox: end";
 
-/// What users without this program put in by hand.
+/// The handlers in the form for manual installation.
 const VERSION_2: &str = include_str!("../../hack/kubernetes/containerd-1.toml");
 const VERSION_3: &str = include_str!("../../hack/kubernetes/containerd-2.toml");
-/// The path in those texts.
+/// The path in these texts.
 const USUAL: &str = "\"/usr/local/bin/agentbox";
 
-/// The name of our drop-in file.
+/// The name of agentbox's drop-in file.
 const DROP_IN: &str = "agentbox.toml";
 
 const HANDLERS: [&str; 2] = ["agentbox", "agentbox-strict"];
 
-/// Where the handlers go.
+/// The place of the handlers.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Registration {
-    /// Nowhere, and why.
+    /// None, for this reason.
     None(String),
-    /// To the end of the main file, whose text is then this.
+    /// At the end of the main file, whose new text this is.
     Main(String),
-    /// To a file of their own, with this text.
+    /// In a separate file with this text.
     DropIn { path: PathBuf, text: String },
 }
 
-/// The handlers for a version of the file.
+/// The handlers for a version of the file format.
 fn handlers_of(version: i64) -> Option<&'static str> {
     match version {
         2 => Some(VERSION_2),
@@ -46,7 +47,7 @@ fn handlers_of(version: i64) -> Option<&'static str> {
     }
 }
 
-/// Where the handlers go in this file.
+/// Chooses the place of the handlers for this file.
 pub fn register(text: &str, binary: &Path) -> Registration {
     let no = |why: &str| Registration::None(why.to_owned());
     let others = match without(text) {
@@ -92,7 +93,7 @@ pub fn register(text: &str, binary: &Path) -> Registration {
         false => "\n",
     };
     let whole = format!("{others}{gap}{BEGIN}{BEGIN_WORDS}\n{block}{END}\n");
-    // A `plugins` that is written as an inline table takes no more.
+    // A `plugins` inline table cannot be extended.
     match whole.parse::<Table>() {
         Ok(table) if HANDLERS.iter().all(|name| has_handler(&table, name)) => {
             Registration::Main(whole)
@@ -103,10 +104,10 @@ pub fn register(text: &str, binary: &Path) -> Registration {
     }
 }
 
-/// The text without our lines.
+/// The text without agentbox's lines.
 ///
 /// # Errors
-/// One of the two comments is missing: nobody can tell what is ours.
+/// One of the two comments is missing, so agentbox's lines cannot be told apart.
 pub fn without(text: &str) -> Result<String, String> {
     let mut kept = String::new();
     let mut inside = false;
@@ -131,7 +132,7 @@ fn unpaired(line: &str) -> String {
     )
 }
 
-/// Whether a containerd with this file serves no pods: its CRI plugin is disabled.
+/// Whether containerd with this file serves no pods: its CRI plugin is disabled.
 pub fn has_no_pods(table: &Table) -> bool {
     let disabled = table.get("disabled_plugins").and_then(Value::as_array);
     let mut names = disabled.into_iter().flatten().filter_map(Value::as_str);
@@ -140,14 +141,14 @@ pub fn has_no_pods(table: &Table) -> bool {
     })
 }
 
-/// What each CRI plugin says of containerd, whatever the version calls it.
+/// The section `containerd` of each CRI plugin, under any version's name.
 fn sections(table: &Table) -> impl Iterator<Item = &Value> {
     let plugins = table.get("plugins").and_then(Value::as_table);
     let plugins = plugins.into_iter().flat_map(|plugins| plugins.values());
     plugins.filter_map(|plugin| plugin.get("containerd"))
 }
 
-/// The handlers of each.
+/// The handlers of each section.
 fn runtimes(table: &Table) -> impl Iterator<Item = &Table> {
     sections(table).filter_map(|section| section.get("runtimes")?.as_table())
 }
@@ -157,7 +158,8 @@ pub fn handler(table: &Table) -> Option<&Value> {
     runtimes(table).find_map(|handlers| handlers.get(HANDLERS[0]))
 }
 
-/// Whether a handler of ours runs the pods that name none. A file that is not TOML starts no containerd.
+/// Whether one of agentbox's handlers runs pods without a runtime class. containerd does not start with a file that is
+/// not TOML.
 pub fn is_default(text: &str) -> bool {
     let table: Table = text.parse().unwrap_or_default();
     let mut defaults =
@@ -169,7 +171,7 @@ fn has_handler(table: &Table, name: &str) -> bool {
     runtimes(table).any(|handlers| handlers.contains_key(name))
 }
 
-/// Who manages the node's cgroups: kubelet and runtime must agree.
+/// The manager of the node's cgroups. The kubelet and the runtime must agree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CgroupManager {
     Systemd,
@@ -206,13 +208,13 @@ fn handlers(usual: &str, binary: &Path, manager: CgroupManager) -> String {
     block
 }
 
-/// The drop-in file of a main file, where it imports such.
+/// The drop-in file of a main file, if it imports drop-ins.
 pub fn drop_in(text: &str) -> Option<PathBuf> {
     let table: Table = text.parse().ok()?;
     Some(drop_ins(&table)?.join(DROP_IN))
 }
 
-/// The directory of drop-in files that the main file imports, where it is containerd's own.
+/// The directory of drop-ins that the main file imports, if it is below /etc/containerd.
 fn drop_ins(table: &Table) -> Option<PathBuf> {
     let imports = table.get("imports")?.as_array()?;
     let directories = imports.iter().filter_map(|pattern| {

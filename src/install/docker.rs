@@ -1,4 +1,4 @@
-//! PURE. Docker's daemon.json with the runtime, and without it. Everything else in it stays as it is written.
+//! PURE. Docker's daemon.json with the runtime, and without it. The rest keeps its form.
 
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
@@ -8,7 +8,7 @@ use serde_json::Value;
 const NAME: &str = "agentbox";
 const RUNTIMES: &str = "runtimes";
 
-/// dockerd reads JSON, and neither comments nor any other liberty.
+/// dockerd accepts strict JSON only, without comments.
 const STRICT: ParseOptions = ParseOptions {
     allow_comments: false,
     allow_loose_object_property_names: false,
@@ -22,14 +22,14 @@ const STRICT: ParseOptions = ParseOptions {
     allow_extended_string_escapes: false,
 };
 
-/// The file as dockerd reads it, and as it is written.
+/// The file as dockerd reads it, with its formatting.
 struct DaemonJson {
     root: CstRootNode,
     object: CstObject,
 }
 
 impl DaemonJson {
-    /// Its text, or an empty object. What is wrong with it otherwise.
+    /// Parses its text; an empty file is an empty object. The error says what is wrong.
     fn parse(text: &str) -> Result<Self, String> {
         let text = match text.trim().is_empty() {
             true => "{}\n",
@@ -82,18 +82,18 @@ impl DaemonJson {
     }
 }
 
-/// Who the runtime's entry is of.
+/// The state of the runtime's entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntryState {
     /// There is none.
     Absent,
     /// It has this path and nothing else, as [`register`] writes it.
     Plain(String),
-    /// It has more, such as arguments that require a policy.
+    /// It has more, such as arguments that require a policy, so it is the operator's.
     Foreign,
 }
 
-/// What the file has of that name.
+/// The state of the entry in a file.
 pub fn entry_state(text: &str) -> Result<EntryState, String> {
     Ok(match DaemonJson::parse(text)?.entry()? {
         None => EntryState::Absent,
@@ -104,7 +104,7 @@ pub fn entry_state(text: &str) -> Result<EntryState, String> {
     })
 }
 
-/// Whether it is the runtime of containers that name none.
+/// Whether it is the default runtime.
 pub fn is_default(text: &str) -> bool {
     let value: Value = serde_json::from_str(text).unwrap_or_default();
     value.get("default-runtime").and_then(Value::as_str) == Some(NAME)
@@ -114,7 +114,7 @@ fn entry(binary: &str) -> Value {
     serde_json::json!({ "path": binary })
 }
 
-/// The text with the runtime; `None` where it has it already.
+/// The text with the runtime; `None` if it has it already.
 pub fn register(text: &str, binary: &str) -> Result<Option<String>, String> {
     let file = DaemonJson::parse(text)?;
     if file.entry()? == Some(entry(binary)) {
@@ -132,7 +132,7 @@ pub fn register(text: &str, binary: &str) -> Result<Option<String>, String> {
     Ok(Some(file.root.to_string()))
 }
 
-/// The text without the runtime. Only the entry as it was written goes: one that was changed since is somebody else's.
+/// The text without the runtime. Only the entry that `register` wrote is removed: a changed one is the operator's.
 pub fn unregister(text: &str, binary: &str) -> Result<Option<String>, String> {
     let file = DaemonJson::parse(text)?;
     if file.entry()? != Some(entry(binary)) {
@@ -152,12 +152,12 @@ pub fn unregister(text: &str, binary: &str) -> Result<Option<String>, String> {
     Ok(Some(file.root.to_string()))
 }
 
-/// Whether it names runtimes.
+/// Whether it has runtimes.
 pub fn has_runtimes(text: &str) -> bool {
     DaemonJson::parse(text).is_ok_and(|file| file.object.get(RUNTIMES).is_some())
 }
 
-/// Whether nothing is left in it.
+/// Whether the object is empty.
 pub fn is_empty(text: &str) -> bool {
     serde_json::from_str::<Value>(text).is_ok_and(|value| value == serde_json::json!({}))
 }

@@ -1,4 +1,4 @@
-//! SHELL. Files that root's programs obey: read only where nobody else may write, written at once or not at all.
+//! SHELL. Files that root's programs trust. Reads them only if no other user can write them; writes atomically.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use super::InstallError;
 use crate::sys::path::{resolve_owned, weakest};
 
-/// No such file is longer; any number above the longest known, 40 KiB, works.
+/// No such file is longer. Any number above the longest known, 40 KiB, works.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// A file as it is.
+/// A file's content and attributes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextFile {
     /// Its content.
@@ -22,10 +22,10 @@ pub struct TextFile {
     pub owner: (u32, u32),
 }
 
-/// The file; nothing where there is none.
+/// Reads a file; `None` if it is missing.
 ///
 /// # Errors
-/// It is a link, not a file, not text, or others than root (or the caller) may write it or lead to it.
+/// It is a link, not a file or not text, or users besides root (or the caller) can write it or a directory above it.
 pub fn read(path: &Path) -> Result<Option<TextFile>, InstallError> {
     check_way(path)?;
     let found = match fs::symlink_metadata(path) {
@@ -74,7 +74,7 @@ pub fn read(path: &Path) -> Result<Option<TextFile>, InstallError> {
     }))
 }
 
-/// Refuses a path of which others may change a directory on the way: they would choose what stands there.
+/// Refuses a path if other users can change a directory on it: they could replace the file.
 pub fn check_way(path: &Path) -> Result<(), InstallError> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     let own = rustix::process::geteuid().as_raw();
@@ -90,7 +90,7 @@ pub fn check_way(path: &Path) -> Result<(), InstallError> {
     }
 }
 
-/// A new file beside the one that it replaces, removed unless it does.
+/// A new file beside the one that it replaces. Removed unless it does.
 struct NewFile {
     path: PathBuf,
     file: File,
@@ -104,7 +104,7 @@ impl NewFile {
         make_directories(directory).map_err(step())?;
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         let path = directory.join(format!(".{name}.agentbox-{}", std::process::id()));
-        // What a killed call has left.
+        // Left by a killed call.
         match fs::remove_file(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(step()(error)),
             _ => {}
@@ -128,7 +128,7 @@ impl NewFile {
                 fchown(&self.file, Some(uid), Some(gid))?;
             }
         }
-        // Last: chown(2) takes the set-user-ID bits away.
+        // Last, because chown(2) clears the set-user-ID bits.
         self.file
             .set_permissions(fs::Permissions::from_mode(mode))?;
         self.file.sync_all()
@@ -141,8 +141,8 @@ impl NewFile {
     }
 }
 
-/// Makes what is missing of a directory, for everybody to read whatever the caller's umask(2) says: users run the program, and read the
-/// node's file.
+/// Creates missing directories, readable for all users despite the caller's umask(2): users run the program and read
+/// the node file.
 fn make_directories(directory: &Path) -> std::io::Result<()> {
     let missing: Vec<&Path> = directory
         .ancestors()
@@ -161,25 +161,25 @@ fn make_directories(directory: &Path) -> std::io::Result<()> {
 
 impl Drop for NewFile {
     fn drop(&mut self) {
-        // After the renaming there is none.
+        // After the rename there is no such file.
         let _gone = fs::remove_file(&self.path);
     }
 }
 
-/// What is written, and how it is checked before it takes its place.
+/// The content of a file, and its attributes.
 pub struct NewContent<'a> {
     /// The content.
     pub bytes: &'a [u8],
     /// Permission bits.
     pub mode: u32,
-    /// Owner and group; the caller's without.
+    /// Owner and group; the caller's if `None`.
     pub owner: Option<(u32, u32)>,
 }
 
-/// Writes a file at once or not at all. `judge` sees the new one, complete, before it takes its place.
+/// Writes a file atomically. `judge` checks the complete new file before it replaces the old one.
 ///
 /// # Errors
-/// What the kernel says, or `judge`.
+/// An error of the kernel or of `judge`.
 pub fn write(
     path: &Path,
     content: &NewContent<'_>,
@@ -193,7 +193,7 @@ pub fn write(
     new.replace(path).map_err(step())
 }
 
-/// Removes a file; one that is gone is no error.
+/// Removes a file. A missing file is not an error.
 pub fn remove(path: &Path) -> Result<(), InstallError> {
     check_way(path)?;
     match fs::remove_file(path) {

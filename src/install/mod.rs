@@ -1,14 +1,16 @@
-//! `agentbox install` and `uninstall`: the program, its registration with the engines that are here, and how all of it goes again.
+//! `agentbox install` and `uninstall`: the program, its registration with the installed engines, and the removal of
+//! both.
 //!
-//! A call first computes every step ([`plan`], [`removal`]), so that a file that cannot be taken stops it before anything is changed,
-//! and a dry run shows the same steps. Only [`files`] writes.
+//! A call first computes every step ([`plan`], [`removal`]). So a file that cannot be changed stops it before any
+//! change, and a dry run shows the same steps. Only [`files`] writes.
 //!
 //! | File | Content |
 //! |---|---|
-//! | [`docker`], [`containerd`], [`podman`], [`own`] | PURE: the text of a file -> its text with agentbox, and without |
+//! | [`docker`], [`containerd`], [`podman`], [`own`] | PURE: the text of a file -> its text with agentbox, and without
+//! |
 //! | [`plan`], [`removal`] | which steps there are |
 //! | [`step`] | one step, and its effect |
-//! | [`files`] | reads what nobody else may write, writes at once or not at all |
+//! | [`files`] | reads files that no other user can write, writes atomically |
 //! | [`record`] | what was installed, for the removal |
 
 mod containerd;
@@ -37,11 +39,11 @@ const CONTAINERD: &str = "/etc/containerd/config.toml";
 const PODMAN: &str = "/etc/containers/containers.conf.d/agentbox.conf";
 const APPARMOR: &str = "/etc/apparmor.d/agentbox";
 const CONFIG: &str = "/etc/agentbox/config.toml";
-/// What was done, one word and path on each line.
+/// The record of installed files, one word and path on each line.
 const RECORD: &str = "/var/lib/agentbox/installed";
-/// The digest of the node's file as it was written, as sha256sum(1) prints it.
+/// The digest of the node file as installed, in the form of sha256sum(1).
 const CONFIG_DIGEST: &str = "/var/lib/agentbox/installed.config";
-/// The end of the name of a file's copy from before.
+/// The suffix of a file's backup.
 const BACKUP: &str = ".before-agentbox";
 
 /// Why nothing is installed or removed.
@@ -54,15 +56,15 @@ pub enum InstallError {
     /// `--prefix`, `--destdir`
     #[error("{0} must be an absolute path, not {1:?}")]
     Relative(&'static str, PathBuf),
-    /// A file that is not changed.
+    /// A file that cannot be changed.
     #[error("{path:?} {why}; nothing was changed")]
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, and what to do.
+        /// The reason, and what to do.
         why: String,
     },
-    /// The file is another one than when the steps were computed.
+    /// The file has changed since the steps were computed.
     #[error("{0:?} was changed by another program meanwhile: run this again")]
     Changed(PathBuf),
     /// containerd refuses its new file.
@@ -70,25 +72,25 @@ pub enum InstallError {
     Containerd {
         /// The file.
         path: PathBuf,
-        /// What `containerd config dump` said.
+        /// The error of `containerd config dump`.
         said: String,
     },
-    /// Sandboxes would lose the program that looks into them.
+    /// Sandboxes would lose the program that manages them.
     #[error(
         "{count} sandboxes are on this node ({names}): remove them first (`agentbox list --all` shows them), or use --force"
     )]
     Running {
-        /// How many.
+        /// Their number.
         count: usize,
         /// Some of their names.
         names: String,
     },
-    /// What the kernel said.
+    /// An error of the kernel.
     #[error("{step}: {source}")]
     Io {
-        /// What was being done.
+        /// The failed operation.
         step: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: std::io::Error,
     },
 }
@@ -127,7 +129,7 @@ impl TargetSystem {
         }
     }
 
-    /// Whether it is the one that runs: its engines can be asked, and reloaded.
+    /// Whether it is the running system, whose engines can be asked and reloaded.
     fn is_live(&self) -> bool {
         self.root == Path::new("/")
     }
@@ -143,7 +145,7 @@ impl TargetSystem {
         }
     }
 
-    /// Where a path of that system is for this process.
+    /// The path on this system of a path in that system.
     fn real(&self, path: &str) -> PathBuf {
         self.real_path(Path::new(path))
     }
@@ -165,10 +167,10 @@ impl TargetSystem {
     }
 }
 
-/// The text of this node's main file of containerd; nothing where there is none.
+/// The text of this node's containerd main file; `None` if there is none.
 ///
 /// # Errors
-/// It, or our drop-in file beside it, cannot be read, or is not one that root's programs should obey.
+/// It, or agentbox's drop-in file, cannot be read, or root's programs should not trust it.
 pub fn containerd_config() -> Result<Option<String>, InstallError> {
     let Some(main) = files::read(Path::new(CONTAINERD))? else {
         return Ok(None);

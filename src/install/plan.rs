@@ -15,9 +15,9 @@ use super::{
 };
 use crate::sys::program;
 
-/// Where the program goes without `--prefix`, unless it is installed already.
+/// The default prefix, unless the program is already installed elsewhere.
 const USUAL_PREFIX: &str = "/usr/local";
-/// Where packages put it.
+/// Where packages install it.
 const PACKAGES: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/usr/sbin"];
 /// The sysctl by which Ubuntu's kernels restrict user namespaces.
 const RESTRICTED: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
@@ -25,7 +25,7 @@ const RESTRICTED: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns
 /// The steps that install this program on a system.
 ///
 /// # Errors
-/// A file cannot be taken: nothing is to be changed then.
+/// A file cannot be changed: then nothing may be changed.
 pub fn plan(system: &TargetSystem, prefix: Option<&Path>) -> Result<InstallPlan, InstallError> {
     let binary = place(prefix)?;
     let record = system.text(RECORD)?.unwrap_or_default();
@@ -44,7 +44,7 @@ pub fn plan(system: &TargetSystem, prefix: Option<&Path>) -> Result<InstallPlan,
     installation.finish()
 }
 
-/// Where the program is, or goes: where a package has put it, or below the prefix.
+/// The path of the program: where a package has put it, or below the prefix.
 fn place(prefix: Option<&Path>) -> Result<PathBuf, InstallError> {
     let prefix = match prefix {
         Some(prefix) if !prefix.is_absolute() => {
@@ -106,7 +106,7 @@ impl Installation<'_> {
         self.plan.write(words, change);
     }
 
-    /// The text of before, beside the file. One that is there is from before the first installation.
+    /// Keeps the old text in a file beside it. An existing backup is from before the first installation.
     fn back_up(&mut self, path: &str, before: &TextFile) -> Result<(), InstallError> {
         let beside = backup(path);
         if self.system.read(&beside)?.is_none() {
@@ -258,7 +258,7 @@ impl Installation<'_> {
         Ok(())
     }
 
-    /// A file that is wholly ours: written where there is none, or where it is ours already.
+    /// A file that is only agentbox's: written if it is missing or agentbox's already.
     fn own_file(
         &mut self,
         kind: RecordKind,
@@ -321,11 +321,11 @@ impl Installation<'_> {
         Ok(())
     }
 
-    /// The record comes first: what a call that is interrupted has written goes with the removal.
+    /// Puts the record first, so that a removal also removes the files of an interrupted installation.
     fn finish(mut self) -> Result<InstallPlan, InstallError> {
         let before = self.system.read(RECORD)?;
         let text = self.record.text();
-        // Also an empty one: the removal looks for running sandboxes where there is a record.
+        // Also an empty one: the removal checks for running sandboxes if there is a record.
         if before.is_none_or(|file| file.text != text) {
             let words = format!("note in {RECORD} what is installed");
             let before = self.system.read(RECORD)?;
@@ -342,8 +342,8 @@ impl Installation<'_> {
     }
 }
 
-/// Whether root, or who installs below another directory, alone can change a program, and everybody can run it. The way to it is looked
-/// at when it is written.
+/// Whether all users can run a program but only root can change it, or the caller below `--destdir`. Its directories
+/// are checked when it is written.
 fn is_roots_program(found: &fs::Metadata) -> bool {
     let own = rustix::process::geteuid().as_raw();
     let mode = found.mode();
@@ -367,7 +367,7 @@ pub(super) fn reload_docker(system: &TargetSystem, plan: &mut InstallPlan) {
     }
 }
 
-/// The daemon, by its own file, if the process is one.
+/// The daemon's pid from its pid file, if that process is dockerd.
 fn running_docker() -> Option<rustix::process::Pid> {
     let text = fs::read_to_string("/run/docker.pid").ok()?;
     let pid = rustix::process::Pid::from_raw(text.trim().parse().ok()?)?;

@@ -17,7 +17,7 @@ pub fn text(binary: &Path) -> String {
     )
 }
 
-/// Whether the runtime runs the containers that name none, by a file of podman's. One that is not TOML starts no podman.
+/// Whether a file of podman's makes agentbox the default runtime. podman does not start with a file that is not TOML.
 pub fn is_default(text: &str) -> bool {
     let table: Table = text.parse().unwrap_or_default();
     let runtime = table.get("engine").and_then(|engine| engine.get("runtime"));

@@ -1,13 +1,13 @@
-//! PURE. What was installed: one word and path on each line, in the order in which it came.
+//! PURE. The record of installed files: one word and path on each line, in order of installation.
 
 /// The kinds of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordKind {
     /// A program or script.
     Binary,
-    /// The program that Docker was told of.
+    /// The program that is registered with Docker.
     Registered,
-    /// daemon.json was not there before.
+    /// daemon.json did not exist before.
     MadeDaemonJson,
     /// Handlers in containerd's main file.
     Containerd,
@@ -15,9 +15,9 @@ pub enum RecordKind {
     ContainerdDropIn,
     /// podman's drop-in file.
     Podman,
-    /// The profile.
+    /// The AppArmor profile.
     AppArmor,
-    /// The node's file.
+    /// The node file.
     Config,
 }
 
@@ -54,14 +54,14 @@ impl InstallRecord {
         }
     }
 
-    /// The paths of a kind. A path that is not absolute is nobody's.
+    /// The paths of a kind. A path that is not absolute is ignored.
     pub fn of(&self, kind: RecordKind) -> Vec<&str> {
         let entries = self.0.iter().filter_map(|line| line.split_once(' '));
         let paths = entries.filter(|(word, path)| *word == kind.word() && path.starts_with('/'));
         paths.map(|(_, path)| path).collect()
     }
 
-    /// Whether there is one of a kind.
+    /// Whether there is an entry of a kind.
     pub fn has(&self, kind: RecordKind) -> bool {
         !self.of(kind).is_empty()
     }

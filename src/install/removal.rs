@@ -1,4 +1,4 @@
-//! SHELL. The steps of a removal: what the record names, and nothing else. It reads, and changes nothing.
+//! SHELL. The steps of a removal: only files in the record. It reads, and changes nothing.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::policy::{bounded, escape};
 
-/// Whether sandboxes stop a removal.
+/// Whether sandboxes prevent a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunningSandboxes {
     /// They do.
@@ -25,10 +25,10 @@ pub enum RunningSandboxes {
     Ignore,
 }
 
-/// The steps that take an installation away; none where there is none.
+/// The steps that remove an installation; none if there is none.
 ///
 /// # Errors
-/// Sandboxes run, or a file cannot be taken: nothing is to be changed then.
+/// Sandboxes run, or a file cannot be changed: then nothing may be changed.
 pub fn removal(
     system: &TargetSystem,
     running: RunningSandboxes,
@@ -58,7 +58,7 @@ pub fn removal(
     Ok(removal.plan)
 }
 
-/// Without the program nobody can look into sandboxes, stop or remove them.
+/// Refuses while there are sandboxes: without the program they can be neither inspected, stopped nor removed.
 fn refuse_running(system: &TargetSystem) -> Result<(), InstallError> {
     let mut indexes = vec![system.real("/run/agentbox/index")];
     let below = |path: &str| {
@@ -67,7 +67,7 @@ fn refuse_running(system: &TargetSystem) -> Result<(), InstallError> {
             .flatten()
             .flatten()
     };
-    // Only what its own user has made: others could hold a removal up.
+    // Count only directories of their own user: other users could block a removal.
     let users = below("/run/user").filter_map(|entry| {
         let uid = entry.file_name().to_str()?.parse().ok()?;
         Some((entry.path().join("agentbox"), uid))
@@ -101,13 +101,13 @@ fn refuse_running(system: &TargetSystem) -> Result<(), InstallError> {
     }
 }
 
-/// A directory of this user's that nobody else enters, as records of sandboxes lie in.
+/// Whether it is a user's private directory, as those of sandbox records are.
 fn is_users(path: &Path, uid: u32) -> bool {
     fs::symlink_metadata(path)
         .is_ok_and(|found| found.is_dir() && found.uid() == uid && found.mode() & 0o077 == 0)
 }
 
-/// An engine whose default is gone does not start, or starts no container.
+/// Refuses if agentbox is a default runtime: without it that engine does not start, or starts no container.
 fn refuse_defaults(system: &TargetSystem) -> Result<(), InstallError> {
     let docker = system.text(DAEMON_JSON)?;
     if docker.is_some_and(|text| docker::is_default(&text)) {
@@ -126,7 +126,7 @@ fn refuse_defaults(system: &TargetSystem) -> Result<(), InstallError> {
             podman::is_default,
         ),
     ] {
-        // Only a look: what cannot be taken is told where it is to be changed.
+        // Only a check: the step that changes the file reports errors.
         let text = fs::read_to_string(system.real(path)).unwrap_or_default();
         if is_default(&text) {
             let why = format!("sets {key} to agentbox: change that first, and restart the engine");
@@ -181,7 +181,7 @@ impl Removal<'_> {
             return Ok(());
         };
         let refused = |why| InstallError::file(Path::new(DAEMON_JSON), why);
-        // Of several installations the last one is registered.
+        // After several installations the last one is registered.
         let mut found = None;
         for binary in binaries {
             let text = docker::unregister(&before.text, &binary).map_err(refused)?;
@@ -192,7 +192,7 @@ impl Removal<'_> {
                 "keep {DAEMON_JSON}: its entry agentbox is gone, or was changed since"
             )),
             Some((binary, text)) => {
-                // Untouched since, it is byte for byte as before.
+                // Unchanged since: restore it byte for byte.
                 let old = self.system.text(&backup(DAEMON_JSON))?;
                 let again = |old: &String| {
                     let now = docker::register(old, &binary).ok().flatten();
@@ -201,7 +201,7 @@ impl Removal<'_> {
                 };
                 let text = old.filter(again).unwrap_or(text);
                 if !docker::has_runtimes(&text) {
-                    // A reload replaces the runtimes only where the file has some.
+                    // A reload replaces the runtimes only if the file has some.
                     self.plan.afterwards.push(
                         "Docker forgets the runtime when it restarts: systemctl restart docker"
                             .to_owned(),
@@ -274,7 +274,7 @@ impl Removal<'_> {
         for kind in [RecordKind::Podman, RecordKind::Binary] {
             for path in self.paths(kind) {
                 let real = self.system.real(&path);
-                // Before anything is changed.
+                // Check this before any change.
                 files::check_way(&real)?;
                 self.plan.remove(format!("remove {path}"), real);
             }

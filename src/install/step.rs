@@ -1,4 +1,4 @@
-//! SHELL. The steps of an installation or a removal: what each says, shows in a dry run, and does.
+//! SHELL. The steps of an installation or a removal: their words, their diff in a dry run, and their effect.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use super::{InstallError, TargetSystem};
 use crate::policy::bounded;
 use crate::sys::program;
 
-/// All steps, and what there is to say besides.
+/// All steps, and remarks for the caller.
 #[derive(Debug, Default)]
 pub struct InstallPlan {
     /// In order.
     pub steps: Vec<InstallStep>,
-    /// What is left as it is, and why.
+    /// Files that stay as they are, with the reasons.
     pub notes: Vec<String>,
-    /// What the caller is to do afterwards.
+    /// What the caller should do afterwards.
     pub afterwards: Vec<String>,
 }
 
@@ -32,22 +32,22 @@ pub struct InstallStep {
 
 #[derive(Debug)]
 enum StepEffect {
-    /// A text file gets another content, or goes.
+    /// Change or remove a text file.
     Text(TextChange),
-    /// A file gets the content of this program.
+    /// Write this program to a file.
     Program { path: PathBuf, mode: u32 },
-    /// A file goes, whatever it holds.
+    /// Remove a file, whatever its content.
     Remove(PathBuf),
-    /// A directory goes, if it is empty.
+    /// Remove a directory if it is empty.
     RemoveDirectory(PathBuf),
-    /// A program of the system is run.
+    /// Run a program of the system.
     Run(SystemCommand),
 }
 
 #[derive(Debug)]
 struct TextChange {
     path: PathBuf,
-    /// The path in the system that is changed.
+    /// The path in the target system.
     shown: String,
     before: Option<TextFile>,
     after: Option<String>,
@@ -55,16 +55,16 @@ struct TextChange {
     judged_by: Judge,
 }
 
-/// Who looks at a new file before it takes its place.
+/// The check of a new file before it replaces the old one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judge {
-    /// Nobody.
+    /// No check.
     None,
     /// `containerd config dump`
     Containerd,
 }
 
-/// A program of the system that makes a service know its new configuration.
+/// A program of the system that makes a service read its new configuration.
 #[derive(Debug)]
 pub enum SystemCommand {
     /// `systemctl reload docker`
@@ -80,7 +80,7 @@ impl InstallPlan {
         self.steps.push(InstallStep { words, effect });
     }
 
-    /// A text file is written.
+    /// Adds a step that writes a text file.
     pub(super) fn write(&mut self, words: String, change: NewText<'_>) {
         let NewText {
             system,
@@ -101,41 +101,41 @@ impl InstallPlan {
         self.push(words, StepEffect::Text(change));
     }
 
-    /// This program is written to a path.
+    /// Adds a step that writes this program to a path.
     pub(super) fn program(&mut self, words: String, path: PathBuf) {
         self.push(words, StepEffect::Program { path, mode: 0o755 });
     }
 
-    /// A file goes.
+    /// Adds a step that removes a file.
     pub(super) fn remove(&mut self, words: String, path: PathBuf) {
         self.push(words, StepEffect::Remove(path));
     }
 
-    /// A directory goes if it is empty.
+    /// Adds a step that removes a directory if it is empty.
     pub(super) fn remove_directory(&mut self, words: String, path: PathBuf) {
         self.push(words, StepEffect::RemoveDirectory(path));
     }
 
-    /// A program of the system is run.
+    /// Adds a step that runs a program of the system.
     pub(super) fn run(&mut self, words: String, command: SystemCommand) {
         self.push(words, StepEffect::Run(command));
     }
 }
 
-/// A text file that is to be written.
+/// A text file to write.
 pub(super) struct NewText<'a> {
     pub system: &'a TargetSystem,
-    /// In that system.
+    /// The path in that system.
     pub path: &'a str,
     pub before: Option<TextFile>,
     pub text: String,
-    /// Of a new one; one that is there keeps its own.
+    /// The mode of a new file; an existing one keeps its own.
     pub mode: u32,
     pub judged_by: Judge,
 }
 
 impl InstallStep {
-    /// What changes in a text file, as a unified diff; nothing for other steps.
+    /// The change of a text file as a unified diff; `None` for other steps.
     pub fn diff(&self) -> Option<String> {
         let StepEffect::Text(change) = &self.effect else {
             return None;
@@ -155,10 +155,10 @@ impl InstallStep {
         Some(shown.to_string())
     }
 
-    /// Does it.
+    /// Makes the change.
     ///
     /// # Errors
-    /// It was not done: the file is as before.
+    /// It failed: the file is as before.
     pub fn apply(&self) -> Result<(), InstallError> {
         match &self.effect {
             StepEffect::Text(change) => change.apply(),
@@ -174,12 +174,12 @@ impl InstallStep {
             }
             StepEffect::Remove(path) => files::remove(path),
             StepEffect::RemoveDirectory(path) => {
-                // With something else in it, it stays.
+                // A directory with other files stays.
                 let _stays = fs::remove_dir(path);
                 Ok(())
             }
             StepEffect::Run(command) => {
-                // The file is right, and the service's next start reads it.
+                // The file is written; the service reads it at its next start.
                 if let Err(error) = command.run() {
                     log::warn!("{}", crate::log::chain(&error));
                 }
@@ -209,7 +209,7 @@ impl TextChange {
     }
 }
 
-/// What containerd says of a file, where it is installed.
+/// Asks containerd about a file, if it is installed.
 fn ask_containerd(new: &Path, path: &Path) -> Result<(), InstallError> {
     let Ok(containerd) = program::find("containerd") else {
         return Ok(());

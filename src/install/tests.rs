@@ -1,4 +1,4 @@
-//! The texts of engines' files, odd ones among them.
+//! Texts of engines' files, with unusual ones.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ fn refusal(text: &str) -> String {
 }
 
 #[test]
-fn what_is_in_daemon_json_keeps_its_form() {
+fn the_rest_of_daemon_json_keeps_its_form() {
     let before = "{\n\t\"log-level\": \"warn\",\n\t\"runtimes\": {\n\t\t\"z\": {\"path\":\"/z\"},\n\t\t\"a\": { \"path\" : \"/a\" }\n\t},\n\t\"dns\": [\"1.1.1.1\",   \"::1\"]\n}\n";
     let after = docker::register(before, BINARY).unwrap().unwrap();
     for line in before.lines().filter(|line| !line.contains("/a")) {
@@ -43,7 +43,7 @@ fn what_is_in_daemon_json_keeps_its_form() {
 }
 
 #[test]
-fn a_daemon_json_of_any_form_is_taken_and_given_back() {
+fn a_daemon_json_of_any_form_is_changed_and_restored() {
     for before in [
         "",
         " \n",
@@ -68,7 +68,7 @@ fn a_daemon_json_of_any_form_is_taken_and_given_back() {
 }
 
 #[test]
-fn what_dockerd_would_not_read_is_refused() {
+fn a_daemon_json_that_dockerd_refuses_is_refused() {
     for broken in [
         "{ \"debug\": tru",
         "[]",
@@ -89,7 +89,7 @@ fn what_dockerd_would_not_read_is_refused() {
 
 /// An entry with `--policy strict` is a wall.
 #[test]
-fn an_entry_with_more_than_a_path_is_somebody_elses() {
+fn an_entry_with_more_than_a_path_is_the_operators() {
     let with = |entry: &str| format!("{{\"runtimes\":{{\"agentbox\":{entry}}}}}");
     for (entry, state) in [
         (
@@ -119,7 +119,7 @@ fn containerds_file_keeps_every_byte() {
         "version = 2\ndisabled_plugins = [\"aufs\"]\n",
     ] {
         let Registration::Main(after) = containerd::register(before, Path::new(BINARY)) else {
-            // A key with dots closes its table: nothing can be added below.
+            // A dotted key closes its table: nothing can be added to it.
             assert!(before.contains("0x2"), "{before}");
             continue;
         };
@@ -127,13 +127,13 @@ fn containerds_file_keeps_every_byte() {
         assert_eq!(containerd::without(&after).unwrap(), before);
         assert_eq!(main_text(&after), after, "a second time changes nothing");
     }
-    // A last line without an end gets one.
+    // A last line without a line end gets one.
     let after = main_text("version = 2");
     assert_eq!(containerd::without(&after).unwrap(), "version = 2\n");
 }
 
 #[test]
-fn a_file_of_containerds_that_cannot_be_taken_is_left_alone_with_a_reason() {
+fn a_file_of_containerd_that_cannot_be_changed_stays_and_the_reason_is_given() {
     for (text, why) in [
         ("version = 2\nplugins = {}\n", "form"),
         ("version = 2\nversion = 2\n", "not TOML"),
@@ -153,7 +153,7 @@ fn a_file_of_containerds_that_cannot_be_taken_is_left_alone_with_a_reason() {
     ] {
         assert!(refusal(text).contains(why), "{text}: {}", refusal(text));
     }
-    // What an earlier hack/install has written is known by its first words.
+    // A block of an earlier hack/install is matched by its first words.
     let old = "version = 2\n# agentbox: begin (hack/install; docs/kubernetes.md)\nx = [\n# agentbox: end\n";
     assert_eq!(containerd::without(old).unwrap(), "version = 2\n");
     assert!(main_text(old).starts_with("version = 2\n# agentbox: begin (agentbox install"));
@@ -189,7 +189,7 @@ fn containerd_2_gets_a_drop_in_and_containerd_1_never() {
 }
 
 #[test]
-fn a_default_of_an_engine_is_found_however_it_is_written() {
+fn an_engines_default_is_found_in_any_notation() {
     for text in [
         "[plugins.\"io.containerd.grpc.v1.cri\".containerd]\ndefault_runtime_name = \"agentbox\" # ours\n",
         "plugins.\"io.containerd.cri.v1.runtime\".containerd.default_runtime_name = 'agentbox-strict'\n",
@@ -210,7 +210,7 @@ fn a_default_of_an_engine_is_found_however_it_is_written() {
 }
 
 #[test]
-fn only_paths_that_files_can_hold_are_written() {
+fn only_paths_that_need_no_escaping_are_written() {
     assert!(own::is_plain(Path::new("/opt/box-1.0_x+/bin/agentbox")));
     for odd in ["/opt/a b", "/opt/\"", "/opt/$x", "/opt/a\nb", "/opt/\u{e9}"] {
         assert!(!own::is_plain(Path::new(odd)), "{odd}");
