@@ -103,8 +103,8 @@ type Reader = (
     fn(&ArgMatches) -> Result<Verb, clap::Error>,
 );
 
-/// The verbs that an engine calls for each container. Building the command line of all verbs takes as long as deleting a
-/// container.
+/// The verbs that an engine calls for each container. To build the command line of all verbs takes as long as to delete
+/// a container.
 const ENGINES: [Reader; 5] = [
     ("create", Create::augment_args, |m| {
         Create::from_arg_matches(m).map(Verb::Create)
@@ -164,8 +164,9 @@ pub struct GlobalOptions {
 /// The exit status of `wrap` if `wrap` itself fails, as with `docker run`.
 pub const OWN_FAILURE: u8 = 125;
 
-/// The exit status of a command line that cannot be parsed: 1, as with runc. It is 2 for `policy`, `verify` and `doctor`, whose
-/// status 1 means "denied", "not held" and "does not work", and 125 for `wrap`, whose status is its command's.
+/// The exit status of a command line that cannot be parsed: 1, as with runc. For `policy`, `verify` and `doctor` it is
+/// 2: their status 1 means "denied", "not held" and "does not work". For `wrap`, whose status is its command's, it is
+/// 125.
 pub fn misuse(arguments: impl Iterator<Item = std::ffi::OsString>) -> u8 {
     let understood = Cli::command()
         .ignore_errors(true)

@@ -16,7 +16,7 @@ use crate::runtime::unprivileged;
 use crate::wrap::{self, WrapRequest};
 
 /// Runs a command behind the walls, without an engine. Ends as the command does, even by SIGINT. The exit status is 127
-/// without such a program and 126 if it cannot be executed, as in a shell, and 125 if `wrap` itself fails, as with
+/// without such a program and 126 if it cannot be executed, as in a shell. It is 125 if `wrap` itself fails, as with
 /// `docker run`.
 pub fn run(global: &GlobalOptions, args: &Wrap) -> ExitCode {
     attempt(global, args).unwrap_or_else(|error| {

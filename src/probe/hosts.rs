@@ -115,7 +115,7 @@ fn open_above(directory: &OwnedFd) -> rustix::io::Result<OwnedFd> {
 }
 
 impl Hosts {
-    /// The list's paths, and Docker's data directory if the root file system lies in its `overlay2`.
+    /// The list's paths, and the engine's data directory, known from the path of the root file system.
     pub(super) fn of(never: &NeverList, rootfs: &Path) -> Self {
         let never_in = never.host.iter().map(|h| &h.path);
         let listed = never_in.chain(never.read_only.iter().map(|r| &r.path));

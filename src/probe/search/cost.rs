@@ -38,8 +38,8 @@ pub(in crate::probe) struct SearchBudget {
 }
 
 impl SearchBudget {
-    /// For the node's directories that `wrap` shows under `permissive`, which no search finishes. Secrets in the user's
-    /// own home are masked by name.
+    /// For the node's directories that `wrap` shows under `permissive`, which no search finishes. Credentials in the
+    /// user's own home are masked by name.
     pub(in crate::probe) const SYSTEM: Self = Self {
         entries: 16_384,
         bytes: 64 << 20,

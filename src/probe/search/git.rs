@@ -361,7 +361,7 @@ fn normal(path: &Path) -> PathBuf {
     out
 }
 
-/// git's name of a content: the hash over its length and its bytes, of `width` bytes.
+/// git's hash of a file's content, `width` bytes long.
 pub(super) fn blob(content: &[u8], width: usize) -> Vec<u8> {
     let head = format!("blob {}\0", content.len());
     let whole = [head.as_bytes(), content].concat();
