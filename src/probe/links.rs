@@ -20,7 +20,7 @@ use crate::sys::user_namespace::owner;
 const MOST: usize = 40;
 
 /// Opens a path and returns the links on it. Magic links are refused (ELOOP): /proc/<pid>/root and /proc/self/fd lead
-/// to files that a path cannot judge.
+/// to files that no path describes.
 pub(super) fn open(path: &Path) -> rustix::io::Result<(OwnedFd, Vec<FollowedLink>)> {
     match open_path(
         path,
