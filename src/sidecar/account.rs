@@ -1,5 +1,5 @@
-//! Whom the sidecar becomes, and what the kernel says of a process of the sidecar's: its status is opened while /proc is in sight, and read after everything has
-//! been given away.
+//! The sidecar's uid and gid, and its status as the kernel reports it. The status is opened while /proc is visible, and
+//! read after every privilege is dropped.
 
 use std::os::fd::OwnedFd;
 
@@ -7,7 +7,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::sidecar::confine::{ConfineError, not_held};
 
-/// Whom the sidecar becomes.
+/// The ids that the sidecar takes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Identity {
     pub uid: u32,
@@ -15,14 +15,14 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Whether it stays the person who called, as root of a user namespace that has no other user ([`super::spawn`] lets it be
-    /// root nowhere else). The person's supplementary groups stay too: setgroups(2) is forbidden there.
+    /// Whether it stays the caller, as root of a user namespace without another user ([`super::spawn`] allows root
+    /// nowhere else). The caller's supplementary groups stay too: setgroups(2) is forbidden there.
     pub(super) fn is_callers(self) -> bool {
         self.uid == 0
     }
 }
 
-/// The node's /proc, opened before the root goes.
+/// The node's /proc, opened before the root is replaced.
 pub(super) struct Procfs(OwnedFd);
 
 impl Procfs {
@@ -32,7 +32,7 @@ impl Procfs {
         opened.map(Self).map_err(ConfineError::step("open /proc"))
     }
 
-    /// Opens what the kernel says of the calling process, before Landlock, which lets nothing be opened.
+    /// Opens the status of this process. To be called before Landlock, which forbids every open.
     pub fn account(&self) -> Result<Account, ConfineError> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(&self.0, "self/status", flags, Mode::empty());
@@ -42,11 +42,11 @@ impl Procfs {
     }
 }
 
-/// What the kernel says of this process, when it is read.
+/// The open status of this process.
 pub(super) struct Account(OwnedFd);
 
 impl Account {
-    /// A set of capabilities (proc_pid_status(5)). One read for all, where prctl(2) has a call for each capability.
+    /// Reads a set of capabilities (proc_pid_status(5)). One read is enough; prctl(2) needs a call for each capability.
     pub fn capabilities(&self, name: &'static str) -> Result<u64, ConfineError> {
         let mut text = [0; 8192];
         let length = rustix::io::pread(&self.0, &mut text, 0)

@@ -1,5 +1,4 @@
-//! What the runtime hands a sidecar when the container stands: whom it watches, which namespace it gives away, and what it
-//! serves.
+//! What a sidecar receives once the container exists: init to watch, the namespace to give away, and what to serve.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -25,21 +24,21 @@ use crate::sidecar::warden::WardensLog;
 use crate::sidecar::watched::WatchedMount;
 use crate::sys::netlink::RouteSocket;
 
-/// Bytes of a configuration: 64 ports and some thousand rules.
+/// The longest configuration: enough for 64 ports and several thousand rules.
 const MOST_CONFIGURATION: u64 = 1 << 20;
 
 /// The container that a ready sidecar serves.
 pub(super) struct ServedContainer {
     pub init: OwnedFd,
-    /// What init asks for; `None` where it is in another container's network already.
+    /// What init asks for; `None` if it is already in another container's network.
     pub inner: Option<InnerFds>,
-    /// Mounts of which the first write is recorded.
+    /// Mounts whose first write is recorded.
     pub watched: Vec<WatchedMount>,
-    /// What the kernel counts.
+    /// The kernel's counters.
     pub counts: Vec<KernelCount>,
     /// The listeners of its denied calls.
     pub calls: Option<Calls>,
-    /// Their log, where nothing else has one.
+    /// Their log, if the network is not served.
     pub calls_log: Option<OwnLog>,
     pub serving: Option<(ServingConfig, Descriptors)>,
 }
@@ -51,18 +50,18 @@ pub(super) struct InnerFds {
     pub cookie: u64,
 }
 
-/// The log of a sidecar that serves nothing.
+/// The log of a sidecar that does not serve the network.
 pub(super) struct OwnLog {
     pub file: OwnedFd,
-    /// Until the warden has it.
+    /// `None` after the warden took it.
     warden: Option<OwnedFd>,
     pub context: Context,
-    /// What the container is shown of it.
+    /// The file that shows the container its denials.
     pub inside: Option<DenialFile>,
 }
 
 impl ServedContainer {
-    /// The warden's log, and the lines that it may have to write there. The warden alone has it from here on.
+    /// The warden's log, and the lines that it may have to write there. From here on only the warden has it.
     pub fn take_wardens_log(&mut self) -> Option<WardensLog> {
         let (file, context) = match (&mut self.serving, &mut self.calls_log) {
             (Some((serving, descriptors)), _) => {
@@ -94,7 +93,7 @@ pub(super) struct ReceivedFds {
     init: Option<OwnedFd>,
     inner: Option<(OwnedFd, u64)>,
     sysfs: Option<OwnedFd>,
-    /// The network namespace that the sidecar is to be in, where it is not in it already.
+    /// The network namespace to enter, if the sidecar is not already in it.
     pub outer: Option<OwnedFd>,
     denials: Option<(ReportedDenials, OwnedFd)>,
     watched: Vec<WatchedMount>,
@@ -112,7 +111,7 @@ pub(super) struct ReceivedFds {
     taps: Vec<OwnedFd>,
 }
 
-/// Something that belongs to an attachment and has not come.
+/// The error for a missing part of an attachment.
 fn missing() -> SidecarError {
     SidecarError::Protocol(ProtocolError::Missing { peer: "runtime" })
 }
@@ -150,7 +149,7 @@ impl ReceivedFds {
                 FdTag::Tap => all.taps.push(fd),
             }
         }
-        // Who serves connections serves those of a namespace that it was given.
+        // A serving sidecar needs an inner namespace.
         let is_misplaced = all.inner.is_none() && all.config.is_some();
         match all.init.is_none() || is_misplaced {
             true => Err(missing()),
@@ -168,8 +167,8 @@ impl ReceivedFds {
         }
     }
 
-    /// Reads the configuration and opens what must be opened in the engine's namespace, while there is the right to.
-    /// `node` is a routing socket of the node's network, `cookie` that network's.
+    /// Reads the configuration and opens sockets in the engine's namespace, while it still has the right. `node` is a
+    /// routing socket of the node's network, `node_cookie` that network's cookie.
     pub fn prepare(
         mut self,
         attachment: Attachment,
@@ -177,12 +176,12 @@ impl ReceivedFds {
         node_cookie: u64,
     ) -> Result<ServedContainer, SidecarError> {
         let callers = Callers {
-            // Whoever runs this program on the node: this process itself, until it becomes nobody.
+            // The user that runs this program on the node: still ours, until the sidecar changes its ids.
             uid: rustix::process::getuid().as_raw(),
             cookie: node_cookie,
             pid_namespace: attachment.pid_namespace,
         };
-        // One writer for it: where the network is served, the log of that.
+        // It has one writer: if the network is served, that log.
         let denials = self.denials.take();
         let mut inside = denials.map(|(shows, file)| DenialFile::new(shows, file));
         let calls_log = self.calls_log.take().map(|(file, context)| OwnLog {
@@ -221,7 +220,7 @@ impl ReceivedFds {
         })
     }
 
-    /// What serves the network.
+    /// The configuration and descriptors to serve the network.
     fn serving(
         &mut self,
         node: RouteSocket,
@@ -267,7 +266,7 @@ fn in_words(cause: SetIdCause) -> SetIdWords {
     }
 }
 
-/// A routing socket of the namespace that this is in, which hears of changes.
+/// A routing socket of the current namespace, which hears of changes.
 pub(super) fn routes(step: &'static str) -> Result<RouteSocket, SidecarError> {
     RouteSocket::open()
         .and_then(|mut route| route.watch().map(|()| route))
@@ -283,7 +282,7 @@ fn read_configuration(config: OwnedFd) -> Result<ServingConfig, SidecarError> {
     serde_json::from_str(&text).map_err(|error| SidecarError::Configuration(error.into()))
 }
 
-/// Listens in the engine's network on the ports that lead in.
+/// Listens in the engine's network on the inbound ports.
 fn listen_inbound(serving: &ServingConfig) -> Result<Vec<(u16, OwnedFd)>, SidecarError> {
     let mut all = Vec::new();
     for port in &serving.inbound {
@@ -303,7 +302,7 @@ fn listen_inbound(serving: &ServingConfig) -> Result<Vec<(u16, OwnedFd)>, Sideca
     Ok(all)
 }
 
-/// Listens at all of these addresses. A node without IPv6 has no `::1`, which is left out beside another address.
+/// Listens at all of these addresses. A node without IPv6 has no `::1`, which is skipped if there are other addresses.
 fn listen_published(addresses: &BTreeSet<SocketAddr>) -> Result<Vec<OwnedFd>, SidecarError> {
     let mut listeners = Vec::new();
     for address in addresses {
@@ -342,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_namespace_to_give_away_serves_nobody() {
+    fn a_sidecar_without_a_namespace_to_give_away_serves_nothing() {
         use FdTag::{Config, Control, Init, Inner, Journal, Sysfs};
         let arrives = |tags: &[FdTag], count| received(tags, count).is_ok();
         let served = [Init, Inner(1), Sysfs, Config, Journal, Control];

@@ -1,4 +1,4 @@
-//! The second message of the runtime to a sidecar: what each descriptor is for that comes along.
+//! The runtime's second message to a sidecar: the purpose of each descriptor that comes with it.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,34 +16,34 @@ pub(super) struct Attachment {
     pub tags: Vec<FdTag>,
     /// The runtime's pid namespace.
     pub pid_namespace: NamespaceId,
-    /// Why no file of the container can be made set-user-ID, where none can: for the log of its denied calls.
+    /// Why no file of the container can be made set-user-ID, if that is so: for the log of denied calls.
     pub set_id: Option<SetIdCause>,
 }
 
-/// What a descriptor is for.
+/// The purpose of a descriptor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum FdTag {
     /// Init's pidfd.
     Init,
-    /// The inner network namespace, which init gets, with its cookie. None comes where init is in another container's already.
+    /// The inner network namespace, for init, with its cookie. Missing if init is already in another container's.
     Inner(u64),
-    /// The sysfs of that.
+    /// The inner namespace's sysfs.
     Sysfs,
-    /// The network namespace that the sidecar is to be in: the engine's, or that of the network which the container shares. None
-    /// comes where it is in it already.
+    /// The network namespace that the sidecar enters: the engine's, or the one that the container shares. Missing if
+    /// the sidecar is already there.
     Outer,
-    /// The file in which the container is shown these denials.
+    /// The file that shows the container these denials.
     Denials(ReportedDenials),
-    /// A mount of which the first write is recorded.
+    /// A mount whose first write is recorded.
     Watched(MountPaths),
-    /// A file in which the kernel counts this; some counts have several.
+    /// A file of this kernel counter; some counters have several.
     Count(CountKind),
-    /// The socket for listeners of denied system calls. None comes where the kernel answers them.
+    /// The socket for listeners of denied system calls. Missing if the kernel answers them.
     Calls,
     /// The container's filter.
     Filter,
-    /// The log of denied calls alone, with the context of its lines. Where the network is served they are logged with that.
+    /// The log of denied calls only, with the context of its lines. If the network is served, its log takes them.
     CallsLog(Context),
     /// The warden's log.
     WardensLog,
@@ -57,8 +57,8 @@ pub(super) enum FdTag {
     Outside,
     /// Its listeners, as [`crate::network::Listeners::into_fds`] has them.
     Listener,
-    /// A socket of the inner namespace to dial with.
+    /// A socket of the inner namespace, to dial with.
     Dialer,
-    /// One that hears of attempts which the kernel refuses there ([`crate::network::refused`]).
+    /// A socket that hears of attempts that the kernel refuses there ([`crate::network::refused`]).
     Tap,
 }

@@ -1,8 +1,8 @@
-//! The sidecar where nobody may make a namespace: `agentbox wrap --walls landlock`.
+//! The sidecar for users who may not make a namespace: `agentbox wrap --walls landlock`.
 //!
-//! A child of `wrap` with the same user, the same network and the same view of processes as the command. What keeps the command
-//! away from it is the command's Landlock domain: whoever is in one can neither trace nor, from ABI 6 on, signal a process
-//! outside of it. The sidecar itself opens no file, binds no port and has no capability.
+//! It is a child of `wrap`, with the same user, network and view of processes as the command. The command's Landlock
+//! domain separates them: a process in a domain cannot trace a process outside or, from ABI 6 on, signal it. The
+//! sidecar itself opens no file, binds no port and has no capability.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -20,43 +20,43 @@ use crate::sidecar::serve::{self, Clients, EngineNames, ServingConfig};
 use crate::sidecar::{ARGV0, ConfineError, SidecarError, filter};
 use crate::sys::{process, socket};
 
-/// Measured in milliseconds.
+/// It takes milliseconds.
 const READY_WITHIN: Duration = Duration::from_secs(10);
 
-/// Without an answer everybody of this machine would be served.
+/// Without an answer, every user of this machine would be served.
 const WHOSE: &str = "ask the kernel whose a connection is (CONFIG_INET_DIAG, the module tcp_diag)";
 
 /// What the sidecar serves, and for how long.
 #[derive(Debug)]
 pub struct BareSidecar {
-    /// Rules and budgets; it has no port but the proxy's.
+    /// Rules and budgets; the proxy's port is the only one.
     pub serving: ServingConfig,
     /// The resolvers, and the upstream proxy.
     pub names: EngineNames,
     /// The proxy's listener.
     pub listener: OwnedFd,
-    /// Where it is told of each socket that the command gets.
+    /// Receives a message for each socket that the command gets.
     pub clients: OwnedFd,
     /// The log, opened to append.
     pub journal: OwnedFd,
-    /// Whether the command is shown its refusals, at `/denied` of the proxy.
+    /// Whether the command can read its denials, at `/denied` of the proxy.
     pub shows: bool,
-    /// What its reader of requests is given, where there is to be one.
+    /// The input of its reader of requests, if it has one.
     pub reading: Option<OwnedFd>,
-    /// It ends with this process.
+    /// The sidecar ends with the process of this pidfd.
     pub guarded: OwnedFd,
     /// Resource limits.
     pub limits: SidecarRlimits,
 }
 
-/// Starts it, and waits until it is confined. Returns its pidfd. The calling process must be single-threaded.
+/// Starts the sidecar, and waits until it is confined. Returns its pidfd. The calling process must be single-threaded.
 pub fn spawn(bare: BareSidecar) -> Result<OwnedFd, SidecarError> {
     let (ours, theirs) = socket::pair().map_err(SidecarError::step("make a socket pair"))?;
-    // Not clone3(2): filters of engines answer that there is none.
+    // Not clone3(2): engines' filters report that it does not exist.
     let child = process::fork_into(|| {
         let served = live(bare, &theirs);
         if let Err(error) = &served {
-            // Whoever cannot hear it is gone.
+            // If `wrap` cannot hear it, it is gone.
             let reason = with_causes(error);
             let told = protocol::send(theirs.as_fd(), "wrap", &Reply::Failed { reason }, &[]);
             drop(told);
@@ -71,7 +71,7 @@ pub fn spawn(bare: BareSidecar) -> Result<OwnedFd, SidecarError> {
         Ok((Reply::Ready { .. }, _)) => Ok(pidfd),
         Ok((Reply::Failed { reason }, _)) => Err(SidecarError::Refused { reason }),
         Err(error) => {
-            // It must not outlive the error.
+            // The sidecar must not outlive the error.
             let _gone = rustix::process::pidfd_send_signal(&pidfd, Signal::KILL);
             Err(SidecarError::Protocol(error))
         }
@@ -101,7 +101,7 @@ fn live(bare: BareSidecar, ready: &OwnedFd) -> Result<(), SidecarError> {
     let program = filter::compile(Duty::Serve)
         .map_err(ConfineError::Filter)
         .map_err(SidecarError::Confine)?;
-    // In a static binary the crate reads /dev/urandom, which it opens once.
+    // In a static binary the crate opens /dev/urandom once and reads it.
     getrandom::fill(&mut [0]).map_err(|error| SidecarError::Step {
         step: "open the source of randomness",
         source: std::io::Error::other(error.to_string()),
@@ -134,7 +134,7 @@ fn live(bare: BareSidecar, ready: &OwnedFd) -> Result<(), SidecarError> {
     )
 }
 
-/// The caller's input and output are the command's.
+/// The caller's input and output belong to the command.
 fn leave_the_streams() -> std::io::Result<()> {
     let null = rustix::fs::open(
         "/dev/null",
@@ -147,7 +147,7 @@ fn leave_the_streams() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Gives away what can be given away without a namespace; the Landlock ABI.
+/// Drops what can be dropped without a namespace. Returns the Landlock ABI.
 fn confine(limits: SidecarRlimits, duty: Duty) -> Result<u32, ConfineError> {
     confine::limit(limits)?;
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)

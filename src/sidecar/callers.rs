@@ -1,24 +1,25 @@
-//! Who may talk to a sidecar that runs: the node's runtime.
+//! Which processes may talk to a running sidecar: the node's runtime.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::protocol::NamespaceId;
 use crate::sys::socket::{netns_cookie, peer_uid};
 
-/// Who may ask: the user that the runtime runs as, in the node's network namespace, who shows by a descriptor that it is in the
-/// node's pid namespace. A container of any runtime has others, unless it was given both, and cannot open the node's from inside.
+/// The accepted callers: processes of the runtime's user, in the node's network namespace, that send a descriptor to
+/// prove that they are in the node's pid namespace. A container has other namespaces, unless it was given both, and
+/// cannot open the node's.
 #[derive(Debug, Clone, Copy)]
 pub struct Callers {
     /// The user.
     pub uid: u32,
-    /// The namespace's number.
+    /// The cookie of the network namespace.
     pub cookie: u64,
     /// The pid namespace.
     pub pid_namespace: NamespaceId,
 }
 
 impl Callers {
-    /// Why this descriptor, the first that came, does not show where the other end is.
+    /// Why the first descriptor from the caller does not prove its pid namespace.
     pub fn refuse_proof(self, shown: Option<&OwnedFd>) -> Option<String> {
         let shown = shown.and_then(|shown| NamespaceId::of(shown.as_fd()).ok());
         (shown != Some(self.pid_namespace)).then(|| {
@@ -28,10 +29,10 @@ impl Callers {
         })
     }
 
-    /// Why the other end may not ask, if it may not.
+    /// Why the caller is refused, if it is.
     pub fn refuse(self, socket: BorrowedFd<'_>) -> Option<String> {
         let uid = peer_uid(socket).ok();
-        // The end that accept(2) gives is made in the namespace of whoever connected (`unix_stream_connect`, af_unix.c).
+        // accept(2) makes its socket in the namespace of the connecting process (`unix_stream_connect`, af_unix.c).
         let cookie = netns_cookie(socket).ok();
         let why = match (uid, cookie) {
             (Some(uid), Some(cookie)) if uid == self.uid && cookie == self.cookie => return None,

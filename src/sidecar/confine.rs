@@ -1,8 +1,8 @@
-//! The sidecar confines itself, and reads back from the kernel that it did.
+//! The sidecar confines itself, and verifies that with the kernel.
 //!
-//! The order is the design. [`hide`] needs privileges and no knowledge of the container, so it runs while the runtime
-//! still builds it. [`drop_privileges`] gives everything away. [`verify`] reads it back. [`seal`] is last, because
-//! the filter forbids the calls of the others.
+//! The order is the design. [`hide`] needs privileges but nothing of the container, so it runs while the runtime still
+//! builds the container. [`drop_privileges`] drops everything. [`verify`] reads it back. [`seal`] is last, because its
+//! filter forbids the calls of the others.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -33,7 +33,7 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 pub struct SidecarRlimits {
     /// `RLIMIT_NOFILE`, soft and hard.
     pub open_files: u64,
-    /// `RLIMIT_FSIZE`: it writes nothing but a line to its log.
+    /// `RLIMIT_FSIZE`: it only appends lines to its log.
     pub file_bytes: u64,
 }
 
@@ -44,13 +44,13 @@ pub enum ConfineError {
     /// The kernel refused a step.
     #[error("cannot {step}")]
     Step {
-        /// What was tried.
+        /// The step.
         step: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
-    /// This kernel has no Landlock, or it is switched off.
+    /// This kernel has no Landlock, or it is disabled.
     #[error("this kernel has no Landlock, or it is switched off")]
     NoLandlock,
     /// Landlock refused the ruleset.
@@ -59,12 +59,12 @@ pub enum ConfineError {
     /// The filter does not compile for this machine.
     #[error("the filter does not compile")]
     Filter(#[source] seccompiler::BackendError),
-    /// A wall was asked for and is not there.
+    /// A wall that was requested is missing.
     #[error("{wall} was set, but the kernel shows {found}")]
     NotHeld {
-        /// Which.
+        /// The wall.
         wall: &'static str,
-        /// What is there instead.
+        /// What the kernel reports instead.
         found: String,
     },
 }
@@ -78,7 +78,7 @@ impl ConfineError {
     }
 }
 
-/// Leaves the node's files behind and sets the limits, while there is still the right to.
+/// Hides the node's files and sets the limits, while it still has the right.
 pub(super) fn hide(limits: SidecarRlimits) -> Result<(), ConfineError> {
     empty_root()?;
     limit(limits)
@@ -108,9 +108,9 @@ fn resources(limits: SidecarRlimits) -> [(Resource, u64); 2] {
     ]
 }
 
-/// Makes an empty, read-only tmpfs the root of the mount namespace, which is the sidecar's own.
+/// Makes an empty, read-only tmpfs the root of the sidecar's own mount namespace.
 fn empty_root() -> Result<(), ConfineError> {
-    // The copies of the node's mounts still propagate to it: cut that first.
+    // Mounts of the node still propagate to their copies here: stop that first.
     mount_change(
         "/",
         MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
@@ -120,7 +120,7 @@ fn empty_root() -> Result<(), ConfineError> {
     move_mount(&root, "", CWD, "/", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
         .map_err(ConfineError::step("attach the empty root"))?;
     rustix::process::fchdir(&root).map_err(ConfineError::step("enter the empty root"))?;
-    // pivot_root(".", ".") puts the old root on top of the new one; then "." is what to unmount
+    // pivot_root(".", ".") puts the old root on top of the new one; then "." is the old root, to unmount
     // (pivot_root(2), NOTES).
     rustix::process::pivot_root(".", ".").map_err(ConfineError::step("pivot to the empty root"))?;
     unmount(".", UnmountFlags::DETACH).map_err(ConfineError::step("detach the old root"))?;
@@ -144,35 +144,35 @@ fn tiny_tmpfs() -> io::Result<rustix::fd::OwnedFd> {
     )?)
 }
 
-/// Moves to the engine's network namespace, from which later parts dial.
+/// Joins the engine's network namespace, from which the sidecar dials.
 pub(super) fn join_network(namespace: BorrowedFd<'_>) -> Result<(), ConfineError> {
     netns::enter_net(namespace).map_err(ConfineError::step(
         "join the network namespace it belongs in",
     ))
 }
 
-/// Moves to a new network namespace, in which nothing is.
+/// Moves to a new, empty network namespace.
 pub(super) fn leave_network() -> Result<(), ConfineError> {
     netns::unshare_net().map_err(ConfineError::step("make an empty network namespace"))
 }
 
-/// Gives every privilege away. Returns the Landlock ABI that holds from now on.
+/// Drops every privilege. Returns the Landlock ABI in force from now on.
 pub(super) fn drop_privileges(identity: Identity, duty: Duty) -> Result<u32, ConfineError> {
     become_somebody(identity, no_capabilities())?;
     restrict(duty)
 }
 
-/// Becomes somebody with these capabilities and no other right, for good.
+/// Takes these ids and capabilities, and no other right, for good.
 pub(super) fn become_somebody(
     identity: Identity,
     kept: CapabilitySets,
 ) -> Result<(), ConfineError> {
-    // While CAP_SETPCAP is there.
+    // While it has CAP_SETPCAP.
     for number in 0..MAX_CAPABILITIES {
         let capability = CapabilitySet::from_bits_retain(1 << number);
         match rustix::thread::remove_capability_from_bounding_set(capability) {
             Ok(()) => {}
-            // Above the last capability of this kernel.
+            // The kernel's last capability is lower.
             Err(rustix::io::Errno::INVAL) => break,
             Err(error) => return Err(ConfineError::step("empty the bounding set")(error)),
         }
@@ -180,18 +180,19 @@ pub(super) fn become_somebody(
     rustix::thread::set_capabilities_secure_bits(secure_bits(kept))
         .map_err(ConfineError::step("lock the secure bits"))?;
     change_identity(identity)?;
-    // setresuid has emptied them for a uid that is not 0, where none is kept; no assumption is made that it was not.
+    // setresuid cleared them for a uid other than 0, unless some are kept. Do not rely on that.
     rustix::thread::set_capabilities(None, kept)
         .map_err(ConfineError::step("drop the capabilities"))?;
     rustix::thread::clear_ambient_capability_set()
         .map_err(ConfineError::step("clear the ambient capabilities"))?;
-    // After the change of identity, which sets it to fs.suid_dumpable.
+    // After the change of ids, which resets it to fs.suid_dumpable.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(ConfineError::step("become undumpable"))?;
     rustix::thread::set_no_new_privs(true).map_err(ConfineError::step("set no_new_privs"))
 }
 
-/// No way back through uid 0, KEEPCAPS or ambient capabilities, for good. What is kept outlives the change of identity.
+/// Locks the way back through uid 0, KEEPCAPS or ambient capabilities, for good. Kept capabilities survive the change
+/// of ids.
 fn secure_bits(kept: CapabilitySets) -> CapabilitiesSecureBits {
     let outlives = match kept.permitted.is_empty() {
         true => CapabilitiesSecureBits::empty(),
@@ -219,7 +220,7 @@ fn change_identity(identity: Identity) -> Result<(), ConfineError> {
     let Identity { uid, gid } = identity;
     let gid = rustix::process::Gid::from_raw(gid);
     let uid = rustix::process::Uid::from_raw(uid);
-    // The calls of one thread are enough: there is one.
+    // The calls for one thread are enough: there is only one.
     if !identity.is_callers() {
         set_thread_groups(&[]).map_err(ConfineError::step("clear the groups"))?;
     }
@@ -227,19 +228,19 @@ fn change_identity(identity: Identity) -> Result<(), ConfineError> {
     set_thread_res_uid(uid, uid, uid).map_err(ConfineError::step("set the uid"))
 }
 
-/// Denies all that this kernel's Landlock can deny: files, TCP, and what the scopes cover. Whoever serves may still
+/// Denies everything that this kernel's Landlock can deny: files, TCP, and its scopes. [`Duty::Serve`] may still
 /// connect.
 pub(super) fn restrict(duty: Duty) -> Result<u32, ConfineError> {
     let abi = process::landlock_abi().map_err(ConfineError::step("ask for the Landlock ABI"))?;
     if abi == 0 {
         return Err(ConfineError::NoLandlock);
     }
-    // The newest the crate knows, in its best-effort mode: what the kernel does not know is left
-    // out, and that the rest took is checked here and in `verify`.
+    // The newest ABI of the crate, in its best-effort mode: it omits what the kernel lacks. This function and `verify`
+    // check that the rest is in force.
     let newest = ABI::V9;
     let net = match duty {
         Duty::Wait | Duty::Refuse => AccessNet::from_all(newest),
-        // Its listeners are bound already, and its UDP sockets are the resolver's.
+        // Its listeners are already bound, and only the resolver uses UDP sockets.
         Duty::Serve => AccessNet::BindTcp.into(),
     };
     let status = Ruleset::default()
@@ -255,14 +256,14 @@ pub(super) fn restrict(duty: Duty) -> Result<u32, ConfineError> {
     }
 }
 
-/// Reads every wall back; the first that does not stand is the error.
+/// Reads every wall back; the first missing one is the error.
 pub(super) fn verify(
     identity: Identity,
     limits: SidecarRlimits,
     landlock_abi: u32,
     account: &Account,
 ) -> Result<(), ConfineError> {
-    // The first of its own pid namespace.
+    // Pid 1 of its own pid namespace.
     let pid = rustix::process::getpid();
     if !pid.is_init() {
         return Err(not_held("the pid namespace", pid));
@@ -270,7 +271,7 @@ pub(super) fn verify(
     verify_beside(identity, limits, landlock_abi, account)
 }
 
-/// The same of a process that lives beside the sidecar.
+/// The same for a process beside the sidecar.
 pub(super) fn verify_beside(
     identity: Identity,
     limits: SidecarRlimits,
@@ -290,7 +291,7 @@ pub(super) fn verify_beside(
     verify_root(landlock_abi)
 }
 
-/// Reads back what [`become_somebody`] did.
+/// Reads back the effect of [`become_somebody`].
 pub(super) fn verify_somebody(
     identity: Identity,
     kept: CapabilitySets,
@@ -349,7 +350,7 @@ fn verify_capabilities(kept: CapabilitySets, account: &Account) -> Result<(), Co
     Ok(())
 }
 
-/// The root is the empty read-only tmpfs, and under Landlock not even that can be listed.
+/// The root is the empty read-only tmpfs; under Landlock it cannot even be listed.
 fn verify_root(landlock_abi: u32) -> Result<(), ConfineError> {
     let step = "read the root";
     let kind = rustix::fs::statfs("/").map_err(ConfineError::step(step))?;
@@ -369,7 +370,7 @@ fn verify_root(landlock_abi: u32) -> Result<(), ConfineError> {
     }
 }
 
-/// Loads the filter and asks the kernel whether it is there.
+/// Loads the filter, and verifies that with the kernel.
 pub(super) fn seal(program: &BpfProgram) -> Result<(), ConfineError> {
     seccomp::load_compiled(program).map_err(ConfineError::step("load the seccomp filter"))?;
     match seccomp::mode().map_err(ConfineError::step("read the seccomp mode"))? {
@@ -378,7 +379,7 @@ pub(super) fn seal(program: &BpfProgram) -> Result<(), ConfineError> {
     }
 }
 
-/// A wall that the kernel does not report as it was raised.
+/// The error for a wall that the kernel reports differently.
 pub(super) fn not_held(wall: &'static str, found: impl std::fmt::Debug) -> ConfineError {
     ConfineError::NotHeld {
         wall,

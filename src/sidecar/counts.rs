@@ -1,8 +1,8 @@
-//! What the kernel alone counts: attempts by address, and limits that were reached. The files were opened by others, for the
-//! container's namespace and cgroup; here their numbers are read from time to time, and at the end.
+//! What only the kernel counts: attempts by address, and limits that were reached. The runtime opened the files, for
+//! the container's namespace and cgroup; the sidecar reads them from time to time, and at the end.
 //!
-//! A number that has grown is a line: the first soon after the start of the container, later ones within half a minute of what they
-//! count, and of one that keeps growing ever more rarely.
+//! A number that has grown gets a log line: the first soon after the container's start, later ones within half a
+//! minute. If it keeps growing, lines become rarer and rarer.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -17,33 +17,33 @@ use crate::cgroup::oom;
 use crate::egress::tried;
 use crate::network::counters;
 
-/// From the start to the first look; the time between two looks doubles from there on.
+/// From the start to the first look. Then the time between two looks doubles.
 const FIRST: Duration = Duration::from_secs(5);
 /// The longest time between two looks.
 const MOST_DELAY: Duration = Duration::from_secs(30);
-/// The longest time between two lines of a number that keeps growing.
+/// The longest time between two lines of a growing number.
 const MOST_GAP: Duration = Duration::from_secs(3600);
-/// snmp6 is the longest of these files, with some five thousand bytes.
+/// The longest file is snmp6, with about five thousand bytes.
 const MOST_BYTES: usize = 16 << 10;
 
 /// The kind of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CountKind {
-    /// Attempts to reach an address of IPv4 without a route: snmp.
+    /// Attempts to reach an IPv4 address without a route: snmp.
     Unrouted,
-    /// The same of IPv6: snmp6.
+    /// The same for IPv6: snmp6.
     UnroutedV6,
-    /// Attempts on ports without a listener, where each address is local: snmp.
+    /// Attempts on ports without a listener, in namespaces where every address is local: snmp.
     Unanswered,
-    /// The rest of them: snmp6.
+    /// The others of these: snmp6.
     UnansweredV6,
-    /// Hits of a limit for which the policy says this: its count, and its value.
+    /// Hits of a limit, with the policy's value: its count, and its value.
     Limit(CountedLimit, Option<u64>),
 }
 
 impl CountKind {
-    /// How many files that takes.
+    /// The number of files for this kind.
     pub(super) fn files(self) -> usize {
         match self {
             Self::Limit(..) => 2,
@@ -71,7 +71,7 @@ impl CountKind {
     }
 }
 
-/// Attempts of which the kernel's answers were heard, each with a line or in the count of one.
+/// Attempts that were heard from the kernel: each has a log line, or is in the count of one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct HeardAttempts {
     /// Connections, and datagrams of IPv4.
@@ -90,12 +90,12 @@ impl HeardAttempts {
     }
 }
 
-/// A counter of the kernel's, with its open files.
+/// A kernel counter, with its open files.
 #[derive(Debug)]
 pub struct KernelCount {
-    /// What it is.
+    /// Its kind.
     pub of: CountKind,
-    /// As many as that takes.
+    /// Its files: [`CountKind::files`].
     pub files: Vec<OwnedFd>,
 }
 
@@ -103,12 +103,12 @@ pub struct KernelCount {
 struct Counter {
     of: CountKind,
     files: Vec<File>,
-    /// What lines have said.
+    /// The count that log lines already cover.
     told: u64,
-    /// Attempts of `verify` that were not met yet, and whether it has begun since the last look.
+    /// Attempts of `verify` that are still expected, and whether it started since the last look.
     excused: u64,
     is_fresh: bool,
-    /// No line before this time, and how long after it the next one.
+    /// The earliest time of the next line, and the gap after it.
     next_line: Option<Instant>,
     gap: Duration,
 }
@@ -122,7 +122,7 @@ pub(super) struct KernelCounts {
 }
 
 impl KernelCounts {
-    /// The namespace and the cgroup are new: all numbers are 0 before the container has done anything.
+    /// The namespace and the cgroup are new, so all numbers start at 0.
     pub fn new(counts: Vec<KernelCount>, now: Instant) -> Self {
         let all = counts.into_iter().map(|count| Counter {
             of: count.of,
@@ -145,8 +145,9 @@ impl KernelCounts {
         (!self.all.is_empty()).then_some(self.next_look)
     }
 
-    /// So many processes of `verify` have begun: what each tries by address is none of the container's attempts. One that is killed
-    /// before it has tried leaves as many of the container's without a line, if they come before the look after the next.
+    /// `verifies` processes of `verify` have started: their attempts by address are not the container's. If one is
+    /// killed before it tries, as many attempts of the container get no line, if they come before the look after the
+    /// next.
     pub fn excuse(&mut self, verifies: u64) {
         for counter in &mut self.all {
             let each = match counter.of {
@@ -161,8 +162,8 @@ impl KernelCounts {
         }
     }
 
-    /// The events that are to be written, if it is time to look. `hear` says what was heard up to then, after the kernel's numbers are
-    /// read: an attempt that comes in between is not told twice.
+    /// The events to write, if it is time to look. `hear` returns the heard attempts. It runs after the kernel's
+    /// numbers are read, so that no attempt in between is reported twice.
     pub fn look(&mut self, now: Instant, hear: impl FnOnce() -> HeardAttempts) -> Vec<Event> {
         if now < self.next_look {
             return Vec::new();
@@ -176,7 +177,7 @@ impl KernelCounts {
         })
     }
 
-    /// What no line has said yet: the container has ended.
+    /// The numbers without a line so far, when the container has ended.
     pub fn rest(&mut self, hear: impl FnOnce() -> HeardAttempts) -> Vec<Event> {
         self.tell(|_| true, hear, |_| ())
     }
@@ -206,12 +207,12 @@ impl KernelCounts {
 }
 
 impl Counter {
-    /// As the kernel has it.
+    /// The kernel's number.
     fn count(&self) -> Option<u64> {
         self.of.read(&read(self.files.first()?)?)
     }
 
-    /// `heard` of them have lines of their own.
+    /// `heard` of them have their own lines.
     fn tell(&mut self, count: u64, heard: u64) -> Option<Event> {
         let count = count.saturating_sub(heard);
         let grown = count.saturating_sub(self.told);
@@ -219,7 +220,7 @@ impl Counter {
         let new = grown - excused;
         self.excused = match self.is_fresh {
             true => self.excused - excused,
-            // It has tried by now, or never will.
+            // `verify` has tried by now, or never will.
             false => 0,
         };
         self.is_fresh = false;
@@ -239,11 +240,11 @@ impl Counter {
     }
 }
 
-/// A cgroup that is gone has nothing to say any more.
+/// `None` if the cgroup is gone.
 fn read(file: &File) -> Option<String> {
     let mut text = vec![0; MOST_BYTES];
     let mut length = 0;
-    // The kernel gives such a file by pages.
+    // The kernel returns such a file in pages.
     while length < text.len() {
         match file.read_at(&mut text[length..], length as u64).ok()? {
             0 => break,
@@ -290,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_a_line_is_not_counted_again() {
+    fn attempts_with_a_line_are_not_counted_again() {
         let tcp = |count| format!("Tcp: AttemptFails\nTcp: {count}\nUdp: NoPorts\nUdp: 0\n");
         let source = file(&tcp(0));
         let start = Instant::now();
@@ -302,7 +303,7 @@ mod tests {
             }
         };
         set(&source, &tcp(5));
-        // One more was heard than the kernel had counted when it was asked.
+        // One more attempt was heard than the kernel had counted.
         assert_eq!(counts.look(counts.next_look().unwrap(), heard(6)), []);
         set(&source, &tcp(9));
         let told = counts.look(counts.next_look().unwrap(), heard(7));
@@ -310,9 +311,9 @@ mod tests {
         assert_eq!(counts.rest(heard(7)), []);
     }
 
-    /// Finding 2 of the reading for honesty: an attempt by address left no line.
+    /// Finding 2 of the honesty review: an attempt by address left no line.
     #[test]
-    fn attempts_by_address_are_told_soon_and_all_of_them_in_the_end() {
+    fn attempts_by_address_are_logged_soon_and_all_of_them_at_the_end() {
         let source = file(&snmp(0));
         let mut now = Instant::now();
         let mut counts = KernelCounts::new(vec![count(CountKind::Unrouted, &[&source])], now);
@@ -330,7 +331,7 @@ mod tests {
                 "the first has its line at the next look"
             );
         }
-        // Half a minute each: some seventeen hours.
+        // Half a minute each: about seventeen hours.
         assert!((10..40).contains(&lines), "{lines}");
         told += counts.rest(nothing).iter().map(Event::times).sum::<u64>();
         assert_eq!(told, 6_000);
@@ -338,21 +339,21 @@ mod tests {
     }
 
     #[test]
-    fn attempts_of_verify_are_none_of_the_containers() {
+    fn attempts_of_verify_are_not_counted_for_the_container() {
         let source = file(&snmp(0));
         let start = Instant::now();
         let mut counts = KernelCounts::new(vec![count(CountKind::Unrouted, &[&source])], start);
         counts.excuse(1);
         set(&source, &snmp(1));
         assert_eq!(counts.look(counts.next_look().unwrap(), nothing), []);
-        // The second one of verify's, and three of the container's.
+        // The second attempt of `verify`, and three of the container.
         set(&source, &snmp(5));
         let told = counts.look(counts.next_look().unwrap(), nothing);
         assert_eq!(told.iter().map(Event::times).sum::<u64>(), 3);
         set(&source, &snmp(6));
         let rest: u64 = counts.rest(nothing).iter().map(Event::times).sum();
         assert_eq!(rest, 1);
-        // One that was killed before it tried excuses nothing for long.
+        // A `verify` that was killed before it tried excuses nothing for long.
         counts.excuse(5);
         for _ in 0..2 {
             assert_eq!(counts.look(counts.next_look().unwrap(), nothing), []);
@@ -362,9 +363,9 @@ mod tests {
         assert_eq!(told, 2);
     }
 
-    /// Finding 10: a limit was told at the end, without its value.
+    /// Finding 10: a limit was logged only at the end, without its value.
     #[test]
-    fn a_limit_is_told_with_its_value_when_it_is_reached() {
+    fn a_limit_is_logged_with_its_value_when_it_is_reached() {
         let (events, limit) = (file("max 0\n"), file("64\n"));
         let of = CountKind::Limit(CountedLimit::Pids, Some(64));
         let start = Instant::now();
@@ -377,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn who_counts_nothing_is_never_woken() {
+    fn without_counters_there_is_no_timer() {
         let now = Instant::now();
         assert_eq!(KernelCounts::new(Vec::new(), now).next_look(), None);
         let empty = file("");

@@ -1,7 +1,7 @@
-//! The sidecar's own seccomp filter: what its poll loop needs, and death for everything else.
+//! The sidecar's own seccomp filter: it allows the calls of its poll loop, and kills the process for every other.
 //!
-//! Death and not an errno: this is our program, so an unlisted call means foreign code in it, and a dead sidecar is a
-//! closed network.
+//! It kills instead of returning an errno: this is our program, so an unlisted call means foreign code in it. A dead
+//! sidecar is a closed network.
 
 use std::collections::BTreeMap;
 
@@ -13,19 +13,19 @@ use seccompiler::{
     SeccompFilter, SeccompRule,
 };
 
-/// The loop: wait, hear, answer, close.
+/// The loop: wait, receive, answer, close.
 const LOOP: &[libc::c_long] = &[
     #[cfg(target_arch = "x86_64")]
-    libc::SYS_poll, // what rustix's poll is where the architecture has it
+    libc::SYS_poll, // rustix's poll, on architectures that have it
     libc::SYS_ppoll,
     libc::SYS_recvmsg,
     libc::SYS_sendmsg,
     libc::SYS_close,
     libc::SYS_restart_syscall,
-    libc::SYS_clock_gettime, // deadlines, where the vDSO has no clock
+    libc::SYS_clock_gettime, // deadlines, if the vDSO has no clock
 ];
 
-/// What answering denied system calls takes on top.
+/// For answers to denied system calls.
 const ANSWER: &[libc::c_long] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_epoll_wait,
@@ -34,12 +34,12 @@ const ANSWER: &[libc::c_long] = &[
     libc::SYS_epoll_ctl,
     libc::SYS_accept4,
     libc::SYS_getsockopt, // who connects
-    libc::SYS_fstat,      // what a caller shows of itself
+    libc::SYS_fstat,      // the caller's proof
     libc::SYS_pread64,    // another container's program
-    libc::SYS_pwrite64, // the refusals that the container is shown; a log is opened to append, where it appends
+    libc::SYS_pwrite64,   // the denials that the container sees; a log is in append mode
 ];
 
-/// Memory, the one line on standard error, and leaving.
+/// Memory, the one line on standard error, and exit.
 const REST: &[libc::c_long] = &[
     libc::SYS_write,
     libc::SYS_brk,
@@ -47,16 +47,16 @@ const REST: &[libc::c_long] = &[
     libc::SYS_mremap,
     libc::SYS_madvise,
     libc::SYS_futex,          // Rust's lock around standard error
-    libc::SYS_sigaltstack,    // Rust's runtime on the way out
+    libc::SYS_sigaltstack,    // Rust's runtime at exit
     libc::SYS_rt_sigprocmask, // abort(3)
     libc::SYS_exit,
     libc::SYS_exit_group,
 ];
 
-/// What dialling takes on top. Nothing is bound but the resolver's own UDP ports (Landlock denies TCP's).
+/// To dial. Only the resolver binds, its UDP ports (Landlock denies TCP's).
 const DIAL: &[libc::c_long] = &[libc::SYS_connect, libc::SYS_bind];
 
-/// What answering takes on top: the event loop, and sockets that others made. No file is opened.
+/// To serve: the event loop, and sockets that others made. No file is opened.
 const SERVE: &[libc::c_long] = &[
     libc::SYS_epoll_create1,
     libc::SYS_epoll_ctl,
@@ -67,7 +67,7 @@ const SERVE: &[libc::c_long] = &[
     libc::SYS_accept4,
     libc::SYS_getsockname,
     libc::SYS_getpeername,
-    libc::SYS_fstat, // what a caller shows of itself on the control socket
+    libc::SYS_fstat, // the caller's proof on the control socket
     libc::SYS_getsockopt,
     libc::SYS_setsockopt,
     libc::SYS_shutdown,
@@ -80,11 +80,11 @@ const SERVE: &[libc::c_long] = &[
     libc::SYS_getrandom,
     libc::SYS_sched_yield,
     libc::SYS_clock_nanosleep,
-    libc::SYS_timerfd_create, // waits of less than a millisecond
+    libc::SYS_timerfd_create, // waits under a millisecond
     libc::SYS_timerfd_settime,
 ];
 
-/// What the reader's loop takes: the event loop, and connections that it is given. It makes, binds and connects no socket.
+/// The reader's loop: the event loop, and connections that it receives. It makes, binds and connects no socket.
 const READ: &[libc::c_long] = &[
     libc::SYS_epoll_create1,
     libc::SYS_epoll_ctl,
@@ -121,7 +121,7 @@ pub(super) fn of_reader() -> Result<BpfProgram, BackendError> {
     assemble(rules)
 }
 
-/// Compiles the filter; pure, and done before the confinement begins.
+/// Compiles the filter. It is pure, and called before the confinement starts.
 pub(super) fn compile(duty: Duty) -> Result<BpfProgram, BackendError> {
     let (serve, dial): (&[libc::c_long], &[libc::c_long]) = match duty {
         Duty::Wait => (&[], &[]),
@@ -138,9 +138,9 @@ pub(super) fn compile(duty: Duty) -> Result<BpfProgram, BackendError> {
         .collect();
     // Memory for data only.
     rules.insert(libc::SYS_mmap, vec![masked(2, libc::PROT_EXEC, 0)?]);
-    // In debug builds Rust makes sure that what it closes is open.
+    // Debug builds of Rust check that a descriptor is open before they close it.
     let mut fcntl = vec![equal(1, libc::F_GETFD)?];
-    // No request by which a listener's holder gives a descriptor away; and which answers are given, no filter can see.
+    // Not the request that puts a descriptor into the caller. A filter cannot see which answers are sent.
     let mut ioctl = ANSWERING
         .iter()
         .map(|request| rule(1, SeccompCmpOp::Eq, *request))
@@ -156,7 +156,7 @@ pub(super) fn compile(duty: Duty) -> Result<BpfProgram, BackendError> {
         let families = [libc::AF_INET, libc::AF_INET6];
         let socket = families.map(|family| equal(0, family)).into_iter();
         rules.insert(libc::SYS_socket, socket.collect::<Result<_, _>>()?);
-        // Lines to the reader, which lead nowhere else.
+        // Socket pairs to the reader, which lead nowhere else.
         rules.insert(libc::SYS_socketpair, vec![equal(0, libc::AF_UNIX)?]);
     }
     rules.insert(libc::SYS_fcntl, fcntl);
@@ -175,17 +175,17 @@ fn assemble(rules: BTreeMap<i64, Vec<SeccompRule>>) -> Result<BpfProgram, Backen
     filter.try_into()
 }
 
-/// The numbers of the warden's descriptors: 0 is its line to the sidecar, 1 the sidecar.
+/// The warden's descriptors: 0 is its line to the sidecar, 1 the sidecar's pidfd.
 const WARDEN_SIDECAR: libc::c_int = 1;
-/// By which it hears that the sidecar's state has changed.
+/// The signalfd that reports changes of the sidecar's state.
 const WARDEN_SIGNALS: libc::c_int = 2;
-/// And that for init, which comes next.
+/// Init's pidfd, which comes next.
 pub(super) const WARDEN_INIT: libc::c_int = 3;
-/// And for its log.
+/// Its log.
 const WARDEN_JOURNAL: libc::c_int = 4;
 
-/// The warden's: hear what it watches over, wait, kill these two processes, ask how a process has ended of which it has a pidfd,
-/// write a line, leave.
+/// Compiles the warden's filter: receive, wait, kill these two processes, ask for a process's exit status by its pidfd,
+/// write a line, exit.
 pub(super) fn of_warden() -> Result<BpfProgram, BackendError> {
     let plain = [
         #[cfg(target_arch = "x86_64")]
@@ -214,7 +214,7 @@ pub(super) fn of_warden() -> Result<BpfProgram, BackendError> {
     assemble(rules)
 }
 
-/// "Do not block", as the standard library says it to a socket.
+/// The ioctl for non-blocking sockets that the standard library uses.
 const FIONBIO: libc::c_int = 0x5421;
 
 fn equal(argument: u8, value: libc::c_int) -> Result<SeccompRule, BackendError> {
@@ -243,7 +243,7 @@ fn is(argument: u8, value: libc::c_int) -> Result<SeccompCondition, BackendError
 }
 
 fn condition(argument: u8, op: SeccompCmpOp, value: u32) -> Result<SeccompCondition, BackendError> {
-    // The kernel looks at 32 bits of an int, so the filter does too.
+    // An int has 32 bits for the kernel, so also here.
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, op, u64::from(value))
 }
 
@@ -255,7 +255,7 @@ mod tests {
     use super::Duty;
     use crate::sys::seccomp;
 
-    /// Set for the copy of this test program that puts itself under the filter.
+    /// Set for the copy of this test program that loads the filter.
     const CASE: &str = "AGENTBOX_TEST_FILTER_CASE";
     const SURVIVED: i32 = 42;
 
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn the_filter_is_short() {
+    fn every_filter_is_short() {
         let all = [Duty::Wait, Duty::Refuse, Duty::Serve].map(super::compile);
         for program in all.into_iter().chain([super::of_reader()]) {
             let program = program.unwrap();

@@ -1,4 +1,4 @@
-//! What the runtime hands a sidecar when the container stands, as descriptors.
+//! What the runtime gives a sidecar once the container exists, as descriptors.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -11,52 +11,52 @@ use crate::sidecar::watched::WatchedMount;
 /// The descriptors and settings that the runtime gives a sidecar for its container.
 #[derive(Debug)]
 pub struct AttachRequest<'a> {
-    /// The network namespace that it is to be in: the engine's, for it to dial from, or the shared one. `None`: where it is.
+    /// The network namespace to enter: the engine's, to dial from, or the shared one. `None`: stay.
     pub netns: Option<BorrowedFd<'a>>,
     /// The container's init: the sidecar ends with it.
     pub init_pidfd: BorrowedFd<'a>,
-    /// The inner namespace, for init, with its listeners; `None` where init is in another container's.
+    /// The inner namespace, for init, with its listeners; `None` if init is in another container's.
     pub inner: Option<InnerNamespace>,
-    /// The file in which the container is shown these refusals, opened to write.
+    /// The file that shows the container these denials, opened to write.
     pub shown: Option<(ReportedDenials, OwnedFd)>,
-    /// Mounts of which the first write is recorded.
+    /// Mounts whose first write is recorded.
     pub watched: Vec<WatchedMount>,
-    /// What the kernel counts.
+    /// The kernel's counters.
     pub counts: Vec<KernelCount>,
-    /// What it answers denied system calls with, where it is to.
+    /// For a sidecar that answers denied system calls.
     pub calls: Option<CallsFds>,
-    /// What it serves with, where it is to.
+    /// For a sidecar that serves the network.
     pub serving: Option<ServingFds>,
 }
 
 /// What a sidecar needs to answer denied system calls.
 #[derive(Debug)]
 pub struct CallsFds {
-    /// A UNIX socket that listens, by which listeners come.
+    /// A listening UNIX socket that receives the seccomp listeners.
     pub listening: OwnedFd,
-    /// The container's filter as it is kept.
+    /// The container's filter, as saved.
     pub program: OwnedFd,
-    /// Why no file of the container can be made set-user-ID, where none can.
+    /// Why no file of the container can be made set-user-ID, if that is so.
     pub set_id: Option<SetIdCause>,
-    /// Its own log, where nothing is served that has one.
+    /// Its own log, if the network is not served.
     pub log: Option<CallsLog>,
 }
 
-/// The log of denied system calls alone.
+/// The log of denied system calls only.
 #[derive(Debug)]
 pub struct CallsLog {
     /// Opened to append.
     pub file: OwnedFd,
-    /// The warden's, opened to append.
+    /// The warden's log, opened to append.
     pub warden: OwnedFd,
-    /// The context of the lines of both.
+    /// The context of the lines in both.
     pub context: Context,
 }
 
 /// What a serving sidecar needs besides its listeners.
 #[derive(Debug)]
 pub struct ServingFds {
-    /// The configuration, to be read from its beginning: [`crate::sidecar::ServingConfig`] as JSON.
+    /// The configuration, read from the start: [`crate::sidecar::ServingConfig`] as JSON.
     pub config: OwnedFd,
     /// The log, opened to append.
     pub journal: OwnedFd,
@@ -64,6 +64,6 @@ pub struct ServingFds {
     pub outside: Option<OwnedFd>,
     /// The warden's log, opened to append.
     pub warden: Option<OwnedFd>,
-    /// A UNIX socket that listens.
+    /// A listening UNIX socket.
     pub control: OwnedFd,
 }

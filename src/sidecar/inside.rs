@@ -1,7 +1,7 @@
-//! What the container reads of its own refusals: the file that the runtime has mounted there, read-only.
+//! The container's view of its denials: a file that the runtime mounted there, read-only.
 //!
-//! The sidecar holds that file open, and opens nothing. It writes the whole of it over the old text, at most every quarter of a
-//! second, so that a flood of refusals costs neither disk nor time; a file that cannot be written harms nobody.
+//! The sidecar holds that file open, and opens nothing. It overwrites the whole text, at most every quarter of a
+//! second, so that a flood of denials costs neither disk nor time. A failed write has no other effect.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,16 +15,16 @@ const EVERY_MS: u64 = 250;
 #[derive(Debug, Default)]
 pub(super) struct DenialFile {
     recent: RecentDenials,
-    /// The file, opened to write; without one they are only asked for.
+    /// The file, opened to write. Without one, denials are only shown on request.
     file: Option<File>,
-    /// When the file is to be written next.
+    /// The time of the next write.
     due: Option<u64>,
-    /// When it was written last.
+    /// The time of the last write.
     written: Option<u64>,
 }
 
 impl DenialFile {
-    /// Shown in this file, in which the runtime has put the first line for these.
+    /// For this file, where the runtime has already written the first line.
     pub fn new(shows: ReportedDenials, file: OwnedFd) -> Self {
         Self {
             recent: RecentDenials::of(shows),
@@ -33,12 +33,12 @@ impl DenialFile {
         }
     }
 
-    /// When [`Self::flush`] is to be called next.
+    /// When to call [`Self::flush`] next.
     pub fn due_ms(&self) -> Option<u64> {
         self.due
     }
 
-    /// Takes in a refusal.
+    /// Takes a denial.
     pub fn take(&mut self, refused: &DenialNotice, times: u64, now_ms: u64) {
         let time = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
         self.recent.take(&time, refused, times);
@@ -51,7 +51,7 @@ impl DenialFile {
         self.flush(now_ms);
     }
 
-    /// Takes in a denied system call; what else is in the log has words of its own for the container.
+    /// Takes a denied system call. Other denials come through [`Self::take`], in words for the container.
     pub fn hear(&mut self, event: &Event, now_ms: u64) {
         if event.wall != WallName::Syscalls
             || event.verdict != Verdict::Denied
@@ -68,7 +68,7 @@ impl DenialFile {
         self.take(&refused, event.times(), now_ms);
     }
 
-    /// Writes the file, if it is time to.
+    /// Writes the file, if it is due.
     pub fn flush(&mut self, now_ms: u64) {
         if self.due.is_none_or(|due| due > now_ms) {
             return;
@@ -82,7 +82,7 @@ impl DenialFile {
         let (mut rest, mut at) = (text.as_bytes(), 0);
         while !rest.is_empty() {
             match rustix::io::retry_on_intr(|| rustix::io::pwrite(file.as_fd(), rest, at)) {
-                // No room: the next refusal tries again.
+                // No room: the next denial tries again.
                 Ok(0) | Err(_) => return,
                 Ok(length) => {
                     rest = &rest[length..];
@@ -92,7 +92,7 @@ impl DenialFile {
         }
     }
 
-    /// What the network refused. Others may share that, and are shown no calls of this container.
+    /// The network's denials. Other containers may share the network, and must not see this one's calls.
     pub fn of_the_network(&self) -> String {
         self.recent.text(|wall| wall == WallName::Network)
     }
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_is_there_at_once_and_a_flood_is_written_four_times_a_second() {
+    fn the_first_denial_is_written_at_once_and_a_flood_four_times_a_second() {
         let fd = rustix::fs::memfd_create("denied", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         let mut file = File::from(fd);
         let mut inside = DenialFile::new(ReportedDenials::All, file.try_clone().unwrap().into());
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denied_call_is_shown_in_the_file_and_not_to_those_who_share_the_network() {
+    fn a_denied_call_is_shown_in_the_file_but_not_to_containers_that_share_the_network() {
         let what = EventDetail::Syscall {
             name: "mount".to_owned(),
             call: "mount(...)".to_owned(),

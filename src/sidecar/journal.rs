@@ -1,6 +1,7 @@
 //! The sidecar's log: [`crate::audit`]'s lines, written to a descriptor that the runtime opened.
 //!
-//! A disk that is full costs lines, which are counted, and nothing else: no caller waits, and the chain of hashes holds.
+//! A full disk loses lines, which are counted, and has no other effect: no caller waits, and the hash chain stays
+//! valid.
 
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -16,16 +17,16 @@ pub(super) struct Journal {
     context: Context,
     chain: Chain,
     quotas: Quotas,
-    /// The rest of a line that the disk did not take as a whole. Nothing is written before it.
+    /// The rest of a line that was written in part. It is written before anything else.
     unwritten: Vec<u8>,
-    /// Events whose line the disk did not take.
+    /// Events whose line was lost to a full disk.
     unwritable: u64,
-    /// What the container itself is shown.
+    /// The file that shows the container its denials.
     inside: Option<DenialFile>,
 }
 
 impl Journal {
-    /// Of a new file.
+    /// For a new file.
     pub fn new(file: OwnedFd, context: Context) -> Self {
         Self {
             file: file.into(),
@@ -38,35 +39,35 @@ impl Journal {
         }
     }
 
-    /// The same, and refusals are shown inside.
+    /// The same, but denials are also shown inside.
     pub fn showing(self, inside: Option<DenialFile>) -> Self {
         Self { inside, ..self }
     }
 
-    /// Shows the container a refusal, in its own words for it.
+    /// Shows the container a denial.
     pub fn show(&mut self, refused: &DenialNotice, now_ms: u64) {
         if let Some(inside) = &mut self.inside {
             inside.take(refused, 1, now_ms);
         }
     }
 
-    /// What the network refused, where the container may know.
+    /// The network's denials, if the container may know them.
     pub fn shown(&self) -> Option<String> {
         self.inside.as_ref().map(DenialFile::of_the_network)
     }
 
-    /// Events of which no line says anything but their number.
+    /// Events that have no line, only a count.
     pub fn lost(&self) -> u64 {
         self.quotas.left_out().saturating_add(self.unwritable)
     }
 
-    /// When [`Self::flush`] is to be called next, by the clock of [`Self::write`]; `None`: nothing waits.
+    /// When to call [`Self::flush`] next, by the clock of [`Self::write`]; `None`: nothing waits.
     pub fn due_ms(&self) -> Option<u64> {
         let shown = self.inside.as_ref().and_then(DenialFile::due_ms);
         self.quotas.due_ms().into_iter().chain(shown).min()
     }
 
-    /// Takes an event in: writes it down now, or with those like it later, or counts it where there are too many.
+    /// Takes an event: writes it now, folds it with similar events, or counts it if there are too many.
     pub fn write(&mut self, event: Event, now_ms: u64) {
         if let Some(inside) = &mut self.inside {
             inside.hear(&event, now_ms);
@@ -80,7 +81,7 @@ impl Journal {
         }
     }
 
-    /// The same of an event that comes often and is no refusal: `form` is what all of its kind have in common ([`Quotas::again`]).
+    /// The same for a frequent event that is no denial: `form` is the common part of its kind ([`Quotas::again`]).
     pub fn write_again(&mut self, form: &Event, amounts: Amounts, now_ms: u64) {
         if self.quotas.again(form, amounts, now_ms) {
             return;
@@ -102,9 +103,9 @@ impl Journal {
         }
     }
 
-    /// Writes all that waits: the sidecar ends.
+    /// Writes everything that waits, at the sidecar's end.
     pub fn close(&mut self) {
-        // Once more for the count of those that had no place.
+        // Twice, because the first pass may add the count of events that were left out.
         for _ in 0..2 {
             for event in self.quotas.rest() {
                 self.line(&event);
@@ -133,7 +134,7 @@ impl Journal {
                 Ok(0) => return,
                 Ok(length) => drop(self.unwritten.drain(..length)),
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                // A full disk: nothing else may suffer from it.
+                // A full disk must have no other effect.
                 Err(_) => return,
             }
         }
@@ -154,7 +155,7 @@ mod tests {
         }
     }
 
-    /// Writes what happens at these times; the file's text.
+    /// The file's text after these events at these times.
     fn text(events: impl IntoIterator<Item = (u64, Event)>) -> String {
         let fd = rustix::fs::memfd_create("journal", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         let mut file = std::fs::File::from(fd);
@@ -210,12 +211,12 @@ mod tests {
     }
 
     #[test]
-    fn what_verify_tries_is_not_folded_with_what_the_workload_does_and_takes_no_place_from_it() {
+    fn attempts_of_verify_are_not_folded_with_the_workloads_and_take_no_room_from_them() {
         let by_verify = |event: Event| Event {
             by: Some(Actor::Verify),
             ..event
         };
-        // More forms than a class remembers or has at once.
+        // More forms than a class remembers, or has at once.
         let flood = (0..400).map(|n| (0, by_verify(refused(&format!("v{n}.test"), 443))));
         let own = [
             (0, by_verify(refused("a.test", 443))),

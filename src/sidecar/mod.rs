@@ -13,15 +13,15 @@
 //!                                    init's pidfd is readable: exit
 //! ```
 //!
-//! Where rules are for requests, the sidecar has a child that reads them, the [`reader`].
+//! If the policy has request rules, the sidecar has a child that reads the requests, the [`reader`].
 //!
-//! Where the container is to end with its sidecar, what the runtime clones is the sidecar's parent, the [`warden`].
+//! If the container must end with its sidecar, the runtime clones the sidecar's parent, the [`warden`].
 //!
-//! A container in another one's network is there already: its sidecar has no namespace to hand over, and answers denied calls alone.
+//! A container in another one's network is there already. Its sidecar has no namespace to hand over, and only answers
+//! denied calls.
 //!
-//! It keeps nothing alive and opens nothing when it dies: without it `start` has no namespace to
-//! enter, and a started container has no way out. No thread: a single poll loop, or under the mode `allowlist` the
-//! event loop of [`serve`].
+//! When the sidecar dies, nothing opens: without it `start` has no namespace to enter, and a started container has no
+//! network. It has no threads: one poll loop, or in mode `allowlist` the event loop of [`serve`].
 
 mod account;
 mod attach;
@@ -75,47 +75,47 @@ pub const VERB: &CStr = c"sidecar";
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SidecarError {
-    /// The uid or gid it was to become is not one that it may have.
+    /// The sidecar may not take this uid or gid.
     #[error("the sidecar may not have the id {id}")]
     BadIdentity {
         /// The uid or gid.
         id: u32,
     },
-    /// Something was refused on the runtime's side.
+    /// A step failed on the runtime's side.
     #[error("cannot {step} for the sidecar")]
     Step {
-        /// What was tried.
+        /// The step.
         step: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
-    /// The two sides did not understand each other.
+    /// The two sides do not understand each other.
     #[error("the sidecar and the runtime do not understand each other")]
     Protocol(#[source] ProtocolError),
-    /// Its cgroup was refused.
+    /// The kernel refused its cgroup.
     #[error("the sidecar's cgroup is refused")]
     Cgroup(#[source] CgroupError),
-    /// What it was given to serve cannot be read.
+    /// Its configuration cannot be read.
     #[error("the sidecar's configuration cannot be read")]
     Configuration(#[source] io::Error),
-    /// A port that leads in is taken, or may not be listened on.
+    /// An inbound port is taken, or listening on it is forbidden.
     #[error("cannot listen on port {port} (network.inbound) in the engine's network")]
     Inbound {
         /// The port.
         port: u16,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
-    /// An address that `wrap --publish` names is taken, or may not be listened at.
+    /// An address of `wrap --publish` is taken, or listening at it is forbidden.
     #[error(
         "--publish: cannot listen at {address} on this node: choose another port, or end what listens there"
     )]
     Published {
         /// The address.
         address: std::net::SocketAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -125,39 +125,39 @@ pub enum SidecarError {
     /// Its warden could not confine itself.
     #[error("the sidecar has no warden: {reason}")]
     NoWarden {
-        /// What the warden said.
+        /// The warden's error.
         reason: String,
     },
-    /// The process that reads requests could not confine itself.
+    /// The reader could not confine itself.
     #[error("the sidecar has no reader of requests: {reason}")]
     NoReader {
-        /// What the reader said.
+        /// The reader's error.
         reason: String,
     },
-    /// It gave up and said why.
+    /// It gave up, with a reason.
     #[error("the sidecar did not start: {reason}")]
     Refused {
         /// Its error with the causes.
         reason: String,
     },
-    /// It ended without a word.
+    /// It ended without a reason.
     #[error("the sidecar ended before it was ready")]
     Gone,
     /// It did not answer, or did not end, in time.
     #[error("the sidecar did not {what} within {seconds} s")]
     TimedOut {
-        /// What it should have done.
+        /// The expected action.
         what: &'static str,
-        /// How long it was waited for.
+        /// The limit.
         seconds: u64,
     },
-    /// The verb was typed by somebody.
+    /// A user typed the verb.
     #[error("`sidecar` is not a command: the runtime starts it, with its sockets")]
     NotStartedByRuntime(#[source] io::Error),
 }
 
 impl SidecarError {
-    /// For `map_err`: wraps what the kernel said about one step.
+    /// For `map_err`: wraps the kernel's error of one step.
     fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::Step {
             step,

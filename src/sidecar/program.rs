@@ -1,4 +1,4 @@
-//! The sidecar's own program: become nobody, then answer one question and wait for init's end.
+//! The sidecar's own program: drop every privilege, then answer one question and wait for init's end.
 
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::process::ExitCode;
@@ -29,13 +29,13 @@ const BOOTSTRAP_FD: RawFd = 3;
 const HANDOVER_FD: RawFd = 4;
 const RUNTIME_FD: RawFd = 5;
 
-/// The runtime sends it right after the clone.
+/// The runtime sends it immediately after the clone.
 const SETUP_WITHIN: Duration = Duration::from_secs(10);
-/// In between, `create` runs the engine's hooks. A runtime that dies is noticed by its pidfd, so
-/// this bounds only one that hangs.
+/// Meanwhile `create` runs the engine's hooks. The pidfd reports a dead runtime, so this limit is only for one that
+/// hangs.
 const ATTACH_WITHIN: Duration = Duration::from_secs(600);
 
-/// Runs the sidecar; `argv[1]` was [`crate::sidecar::VERB`]. Must be called before any thread is made.
+/// Runs the sidecar; `argv[1]` is [`crate::sidecar::VERB`]. Must be called before any thread is made.
 pub fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
@@ -86,14 +86,15 @@ fn run() -> Result<(), SidecarError> {
     }
 }
 
-/// From an empty root to init's end.
+/// From the empty root to init's end.
 fn live(
     hidden: IdleSidecar,
     bootstrap: Bootstrap,
     handover: OwnedFd,
     warden: Option<WardenLine>,
 ) -> Result<(), SidecarError> {
-    // The warden ends with its line, and whom it watches over with it: not before the reason is said.
+    // The warden exits when its line closes, and this process is killed with it. So the line stays open until the
+    // reason is sent.
     let became = become_nobody(hidden, &bootstrap, warden.as_ref());
     match became {
         Ok((served, ready)) => {
@@ -108,7 +109,7 @@ fn live(
     }
 }
 
-/// The line to the runtime, until the sidecar is ready.
+/// The socket to the runtime, until the sidecar is ready.
 struct Bootstrap {
     socket: OwnedFd,
     /// The runtime's pidfd.
@@ -131,10 +132,10 @@ impl Bootstrap {
         protocol::send(self.socket.as_fd(), "runtime", message, &[]).map_err(SidecarError::Protocol)
     }
 
-    /// Says why there is no sidecar.
+    /// Tells the runtime why there is no sidecar.
     fn give_up(&self, error: SidecarError) -> SidecarError {
         let reason = with_causes(&error);
-        // The error itself is what matters; a runtime that cannot hear it is gone.
+        // The error itself matters more; if the runtime cannot hear it, it is gone.
         if let Err(unheard) = self.reply(&Reply::Failed { reason }) {
             complain(&unheard);
         }
@@ -142,7 +143,7 @@ impl Bootstrap {
     }
 }
 
-/// A sidecar in an empty root. It knows nothing of its container yet.
+/// A sidecar in an empty root. It has read nothing of its container yet.
 struct IdleSidecar {
     identity: Identity,
     limits: SidecarRlimits,
@@ -150,15 +151,15 @@ struct IdleSidecar {
     filter: BpfProgram,
     code: Code,
     procfs: Procfs,
-    /// What its reader of requests is to be given.
+    /// The input of its reader of requests.
     reading: Option<OwnedFd>,
 }
 
-/// What needs privileges and no knowledge of the container.
+/// The steps that need privileges but nothing of the container.
 fn hide(bootstrap: &Bootstrap) -> Result<(IdleSidecar, Loss), SidecarError> {
     process::set_name(ARGV0).map_err(SidecarError::step("set the name"))?;
-    // It is pid 1 of its namespace, where only SIGKILL and SIGSTOP from outside have an effect
-    // anyway; blocked, no signal can interrupt a call either.
+    // It is pid 1 of its namespace, where only SIGKILL and SIGSTOP from outside work anyway. Blocked signals cannot
+    // interrupt a call either.
     process::block_signals().map_err(SidecarError::step("block the signals"))?;
     let (setup, mut fds) = bootstrap.receive("setup", SETUP_WITHIN)?;
     let SidecarSetup {
@@ -181,18 +182,18 @@ fn hide(bootstrap: &Bootstrap) -> Result<(IdleSidecar, Loss), SidecarError> {
     let filter = filter::compile(duty)
         .map_err(ConfineError::Filter)
         .map_err(SidecarError::Confine)?;
-    // What the start touched of a whole runtime's code is not needed again: looked up while /proc is still there, and given
-    // back when nothing of the start is left to be done.
+    // The start touches code of the whole runtime that is not needed again. It is located while /proc is still there,
+    // and released at the end of the start.
     let code = Code::find().map_err(SidecarError::step("find the program's own code"))?;
     if duty != Duty::Wait {
-        // In a static binary the crate reads /dev/urandom, which it opens once; later there is no /dev.
+        // In a static binary the crate opens /dev/urandom once and reads it. Later there is no /dev.
         getrandom::fill(&mut [0]).map_err(|error| SidecarError::Step {
             step: "open the source of randomness",
             source: std::io::Error::other(error.to_string()),
         })?;
     }
     let procfs = Procfs::open().map_err(SidecarError::Confine)?;
-    // Before the root goes, which hides the cgroup file systems.
+    // Before the new root, which hides the cgroup file systems.
     cgroup.enter().map_err(SidecarError::Cgroup)?;
     confine::hide(limits).map_err(SidecarError::Confine)?;
     let hidden = IdleSidecar {
@@ -207,7 +208,7 @@ fn hide(bootstrap: &Bootstrap) -> Result<(IdleSidecar, Loss), SidecarError> {
     Ok((hidden, loss))
 }
 
-/// Everything else up to the acknowledgement, in the order that [`confine`] explains.
+/// The other steps up to the acknowledgement, in the order that [`confine`] explains.
 fn become_nobody(
     hidden: IdleSidecar,
     bootstrap: &Bootstrap,
@@ -222,13 +223,13 @@ fn become_nobody(
         procfs,
         reading,
     } = hidden;
-    // Before anything of the container is known.
+    // Before anything of the container is read.
     let reader = reading
         .map(|reading| {
             reader::start(reading, || {
                 let account = procfs.account()?;
                 confine::leave_network()?;
-                // Nobody connects from there.
+                // The reader connects to nothing.
                 let abi = confine::drop_privileges(identity, Duty::Wait)?;
                 confine::verify_beside(identity, limits, abi, &account)?;
                 give_back(&code)?;
@@ -240,8 +241,8 @@ fn become_nobody(
     drop(procfs);
     let (attachment, fds): (Attachment, _) = bootstrap.receive("attachment", ATTACH_WITHIN)?;
     let attached = ReceivedFds::new(&attachment.tags, fds)?;
-    // Here, where it is the runtime's namespace still: a socket belongs to the one that it was made in. Its requests
-    // need no privilege, and a change would need one that nobody here has from now on.
+    // Opened here, in the runtime's namespace: a socket belongs to the namespace where it was made. Its requests need
+    // no privilege. Changes would need one that the sidecar drops.
     let node = match duty {
         Duty::Serve | Duty::Refuse => Some(routes("open a routing socket of the node")?),
         Duty::Wait => None,
@@ -274,13 +275,13 @@ fn become_nobody(
     Ok((served, Reply::Ready { landlock_abi, pid }))
 }
 
-/// What the start touched of the program's code.
+/// Releases the code that only the start needed.
 fn give_back(code: &Code) -> Result<(), ConfineError> {
     code.release()
         .map_err(ConfineError::step("give back the code of the start"))
 }
 
-/// Waits for init's question and init's end. Under the filter now.
+/// Waits for init's question and init's end. The filter is loaded.
 fn serve(served: ServedContainer, handover: OwnedFd) -> Result<(), SidecarError> {
     let ServedContainer {
         init,
@@ -293,7 +294,7 @@ fn serve(served: ServedContainer, handover: OwnedFd) -> Result<(), SidecarError>
     } = served;
     let counts = KernelCounts::new(counts, Instant::now());
     let Some(inner) = inner else {
-        // Init asks for nothing: what it says first is its listener.
+        // Init asks for nothing: its first message is its listener.
         expect_listener(calls.as_mut(), handover, Question::Enter)?;
         return IdleLoop {
             init,
@@ -309,7 +310,7 @@ fn serve(served: ServedContainer, handover: OwnedFd) -> Result<(), SidecarError>
     match serving {
         None => IdleLoop {
             init,
-            // The namespace is kept to the end, the sysfs goes with the answer.
+            // The namespace is kept to the end; the sysfs goes with the answer.
             pending: Some((handover, |socket: &OwnedFd| {
                 let sysfs = sysfs;
                 answer(socket, cookie, &netns, &sysfs)
@@ -337,7 +338,7 @@ fn serve(served: ServedContainer, handover: OwnedFd) -> Result<(), SidecarError>
     }
 }
 
-/// After its question, the first process's listener comes over the same socket.
+/// After its question, init's listener comes over the same socket.
 pub(super) fn expect_listener(
     calls: Option<&mut Calls>,
     socket: OwnedFd,
@@ -351,7 +352,7 @@ pub(super) fn expect_listener(
     }
 }
 
-/// Answers init, or says on standard error why not: then init has no namespace and does not start.
+/// Answers init, or prints the error to standard error: then init has no namespace and does not start.
 fn answer(handover: &OwnedFd, cookie: u64, netns: &OwnedFd, sysfs: &OwnedFd) -> Question {
     let asked = protocol::receive_question(handover.as_fd());
     let answered = asked.and_then(|question| match question {

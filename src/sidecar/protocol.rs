@@ -1,8 +1,9 @@
 //! The protocol between the runtime, the sidecar and the container's init.
 //!
-//! Two sockets, both nameless pairs. The **bootstrap** socket between runtime and sidecar carries [`SidecarSetup`],
-//! [`super::attachment::Attachment`] and [`Reply`] as JSON, and closes when the sidecar is ready. init inherits the **hand-over** socket,
-//! with one fixed question and one fixed answer, so that it needs neither a parser nor much memory.
+//! It uses two sockets, both unnamed pairs. The **bootstrap** socket between runtime and sidecar carries
+//! [`SidecarSetup`], [`super::attachment::Attachment`] and [`Reply`] as JSON, and closes when the sidecar is ready.
+//! init inherits the **hand-over** socket, with one fixed question and one fixed answer: it needs no parser and little
+//! memory.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,69 +21,69 @@ const MAX_MESSAGE: usize = 32 * 1024;
 const QUESTION: &[u8; 16] = b"agentbox-enter-1";
 const ANSWER: &[u8; 16] = b"agentbox-inner-1";
 
-/// Why a message was not understood, or none came.
+/// Why a message was not understood, or did not come.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProtocolError {
     /// The other side closed its end.
     #[error("the {peer} is gone")]
     Gone {
-        /// Who it was.
+        /// The other side.
         peer: &'static str,
     },
     /// No message came in time.
     #[error("the {peer} did not answer within {limit:?}")]
     TimedOut {
-        /// Who it was.
+        /// The other side.
         peer: &'static str,
-        /// How long it was waited for.
+        /// The limit.
         limit: Duration,
     },
     /// The socket failed.
     #[error("cannot talk to the {peer}")]
     Socket {
-        /// Who it was.
+        /// The other side.
         peer: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
     /// The bytes are not JSON of the expected shape.
     #[error("the {peer} sent something that is not a {what}")]
     Malformed {
-        /// Who it was.
+        /// The other side.
         peer: &'static str,
-        /// What was expected.
+        /// The expected message.
         what: &'static str,
-        /// Where it went wrong.
+        /// The parser's error.
         #[source]
         source: serde_json::Error,
     },
     /// The bytes are not the fixed question or answer, or their descriptors are missing.
     #[error("the {peer} sent something that is not part of the hand-over")]
     NotHandover {
-        /// Who it was.
+        /// The other side.
         peer: &'static str,
     },
     /// A message came without a descriptor that it needs.
     #[error("the {peer} sent too few descriptors, or too many")]
     Missing {
-        /// Who it was.
+        /// The other side.
         peer: &'static str,
     },
     /// A message came with other descriptors than it announces.
     #[error("the {peer} sent {have} descriptors where {need} belong")]
     Descriptors {
-        /// Who it was.
+        /// The other side.
         peer: &'static str,
-        /// How many belong.
+        /// How many it announces.
         need: usize,
         /// How many came.
         have: usize,
     },
 }
 
-/// The first message to the sidecar: the ids, limits and cgroup that it takes on.
+/// The first message to the sidecar: the ids, limits and cgroup that it takes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SidecarSetup {
@@ -92,17 +93,17 @@ pub(super) struct SidecarSetup {
     pub cgroup: CgroupPlan,
     pub duty: Duty,
     pub loss: Loss,
-    /// Whether the configuration of a reader comes along.
+    /// Whether the configuration of a reader comes with it.
     pub reads: bool,
 }
 
-/// What a sidecar's death means for its container.
+/// What the sidecar's death means for its container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Loss {
-    /// The container goes on, without a network. Nobody notices a stopped sidecar.
+    /// The container goes on, without a network. A stopped sidecar is not noticed.
     Tolerated,
-    /// The container's first process is sent SIGKILL. A stopped sidecar is killed, so that no caller waits for it.
+    /// The container's init is sent SIGKILL. A stopped sidecar is killed, so that no caller waits for it.
     EndsContainer,
 }
 
@@ -112,13 +113,13 @@ pub enum Loss {
 pub enum Duty {
     /// It keeps the namespace until init asks for it.
     Wait,
-    /// It also says to whoever asks inside that nothing leads out, and why: it makes no socket.
+    /// It also tells clients inside that nothing leads out, and why. It makes no socket.
     Refuse,
-    /// It is the allowlist proxy as well.
+    /// It is also the allowlist proxy.
     Serve,
 }
 
-/// Which namespace a descriptor of `/proc/PID/ns` is of.
+/// Identifies a namespace by its file in `/proc/PID/ns`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NamespaceId {
@@ -127,8 +128,8 @@ pub(super) struct NamespaceId {
 }
 
 impl NamespaceId {
-    /// Of this one. All namespaces are files of one file system of the kernel's, which is mounted nowhere: no file of another
-    /// one has the same device.
+    /// All namespaces are files of one file system in the kernel, which is mounted nowhere: no other file system has
+    /// the same device number.
     pub fn of(namespace: BorrowedFd<'_>) -> io::Result<Self> {
         let stat = rustix::fs::fstat(namespace)?;
         Ok(Self {
@@ -138,7 +139,7 @@ impl NamespaceId {
     }
 }
 
-/// The pid namespace that this process is in.
+/// The pid namespace of this process.
 pub fn own_pid_namespace() -> io::Result<OwnedFd> {
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
     let opened = rustix::fs::open("/proc/self/ns/pid", flags, rustix::fs::Mode::empty());
@@ -149,10 +150,10 @@ pub fn own_pid_namespace() -> io::Result<OwnedFd> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub(super) enum Reply {
-    /// It is confined, has read that back, and serves. Where it has a warden, which is whom the runtime started, it has another
-    /// number in the runtime's pid namespace.
+    /// It is confined, has verified that, and serves. If it has a warden, the runtime started the warden: then `pid` is
+    /// the sidecar's number in the runtime's pid namespace.
     Ready { landlock_abi: u32, pid: Option<i32> },
-    /// It is not, and exits.
+    /// It failed, and exits.
     Failed { reason: String },
 }
 
@@ -185,10 +186,10 @@ pub(super) fn receive<T: DeserializeOwned>(
     Ok((message, received.fds))
 }
 
-/// Waits for a message of the bootstrap socket or for its sender's end, whatever comes first.
+/// Waits for a message on the bootstrap socket or for its sender's end, whichever comes first.
 ///
-/// The end of the socket is no sign of the sender's: libcontainer's init is a fork of the runtime
-/// and holds a copy of it until it executes.
+/// The sender may be dead while the socket is still open: libcontainer's init is a fork of the runtime, and holds a
+/// copy of it until it executes.
 pub(super) fn wait_while_alive(
     socket: BorrowedFd<'_>,
     sender: BorrowedFd<'_>,
@@ -196,7 +197,7 @@ pub(super) fn wait_while_alive(
     limit: Duration,
 ) -> Result<(), ProtocolError> {
     match socket::wait_any([socket, sender], limit) {
-        // What it said before it ended still counts.
+        // A message from before its end still counts.
         Ok([true, _]) => Ok(()),
         Ok([false, true]) => Err(ProtocolError::Gone { peer }),
         Ok([false, false]) => Err(ProtocolError::TimedOut { peer, limit }),
@@ -204,18 +205,18 @@ pub(super) fn wait_while_alive(
     }
 }
 
-/// What init gets at `start`.
+/// What init receives at `start`.
 #[derive(Debug)]
 pub struct Handover {
     /// The inner network namespace.
     pub netns: OwnedFd,
-    /// Its sysfs, detached, to be moved over the container's /sys.
+    /// Its sysfs, detached, to move over the container's /sys.
     pub sysfs: OwnedFd,
     /// The cookie that [`crate::network::enter`] must find.
     pub cookie: u64,
 }
 
-/// Asks the sidecar for the inner network namespace; init's last errand before it enters it.
+/// Asks the sidecar for the inner network namespace: init's last step before it enters it.
 ///
 /// The sidecar answers once. A dead sidecar is an error, and then nothing may be executed.
 pub fn request_namespace(
@@ -236,22 +237,22 @@ pub fn request_namespace(
     })
 }
 
-/// What came in on the sidecar's end of the hand-over socket.
+/// What came on the sidecar's end of the hand-over socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Question {
     /// Init wants to enter its namespace.
     Enter,
-    /// Everybody who held the other end is gone.
+    /// Every holder of the other end is gone.
     Closed,
 }
 
-/// Reads the question; called when the socket is readable.
+/// Reads the question. To be called when the socket is readable.
 pub(super) fn receive_question(socket: BorrowedFd<'_>) -> Result<Question, ProtocolError> {
     const PEER: &str = "container's init";
     let mut buffer = [0; QUESTION.len()];
     let received = match socket::receive(socket, &mut buffer) {
         Ok(received) => received,
-        // It left with our answer unread: gone all the same.
+        // It left without reading our answer: gone too.
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
             return Ok(Question::Closed);
         }
@@ -288,7 +289,7 @@ fn decode_answer(bytes: &[u8]) -> Option<u64> {
     Some(u64::from_ne_bytes(cookie))
 }
 
-/// Receives something that is not the end.
+/// Receives a message; the socket's end is an error.
 fn hear(
     socket: BorrowedFd<'_>,
     peer: &'static str,
@@ -322,7 +323,7 @@ mod tests {
     const SOON: Duration = Duration::from_secs(2);
 
     #[test]
-    fn the_handover_answer_survives_the_trip() {
+    fn the_handover_answer_is_decoded_as_encoded() {
         assert_eq!(
             decode_answer(&encode_answer(u64::MAX - 1)),
             Some(u64::MAX - 1)

@@ -1,4 +1,5 @@
-//! The saved identity of a sidecar, by which `delete` ends it, also long after its maker is gone, and repeatedly.
+//! The saved identity of a sidecar. With it, `delete` ends the sidecar, even long after the runtime exited, and
+//! repeatedly.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,21 +16,21 @@ use crate::sys::socket;
 
 const END_WITHIN: Duration = Duration::from_secs(5);
 
-/// A sidecar, for the saved state. Ending it needs nothing else.
+/// A sidecar, for the saved state: all that is needed to end it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SidecarRecord {
     /// Its number in the runtime's pid namespace.
     pub pid: i32,
-    /// When it started, in clock ticks since boot: with `pid` it names one process for ever.
+    /// When it started, in clock ticks since boot. With `pid` it identifies one process for ever.
     pub start_time: u64,
-    /// The cgroups that are its own.
+    /// Its own cgroups.
     pub cgroups: Vec<PathBuf>,
-    /// Which of its cgroup's limits this node cannot enforce, and why.
+    /// The cgroup limits that this node cannot enforce, with reasons.
     pub unlimited: Vec<String>,
-    /// The Landlock ABI it is confined with; 0 is none, or that it is not attached yet.
+    /// The Landlock ABI that confines it; 0 without Landlock, or before it is attached.
     pub landlock_abi: u32,
-    /// Its parent, where the container is to end with it. Until the sidecar is attached the parent's number is [`Self::pid`].
+    /// Its parent, if the container must end with the sidecar. Until it is attached, [`Self::pid`] is the parent's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warden: Option<WardenRecord>,
 }
@@ -53,14 +54,14 @@ impl From<&SidecarRecord> for ProcessId {
     }
 }
 
-/// How long a sidecar whose container has ended may take to write down what it counted. It takes a millisecond.
+/// How long a sidecar may take to log its counts after its container has ended. It takes a millisecond.
 const SETTLED_WITHIN: Duration = Duration::from_millis(250);
 
-/// Waits until the sidecar of a container that has ended is gone by itself, and its warden, so that their logs are complete. For
-/// [`kill`] comes next, each that hangs costs a quarter of a second and no more.
+/// Waits until the sidecar of an ended container and its warden have exited, so that their logs are complete. [`kill`]
+/// comes next, so each one that hangs costs only a quarter of a second.
 pub fn await_end(record: &SidecarRecord) {
     let sidecar = Some((record.pid, record.start_time));
-    // It asks how the first process ended when the sidecar has gone.
+    // After the sidecar's exit, the warden asks how init ended.
     let warden = record.warden.map(|warden| (warden.pid, warden.start_time));
     for (pid, started) in sidecar.into_iter().chain(warden) {
         let waited = open(pid, started)
@@ -71,10 +72,10 @@ pub fn await_end(record: &SidecarRecord) {
     }
 }
 
-/// Kills the sidecar and waits, at most five seconds, for its end. Fine if it is gone already;
-/// another process that got its number is left alone.
+/// Kills the sidecar and waits at most five seconds for its end. Fine if it is gone already. Another process that got
+/// its number is left alone.
 ///
-/// Its warden goes first, so that the container is not ended by this.
+/// The warden goes first, so that it does not end the container.
 pub fn kill(record: &SidecarRecord) -> Result<(), SidecarError> {
     let warden = record.warden.map_or(Ok(()), |w| end(w.pid, w.start_time));
     end(record.pid, record.start_time).and(warden)
@@ -107,7 +108,7 @@ pub(super) fn wait_for_end(pidfd: &OwnedFd) -> Result<(), SidecarError> {
     }
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
     match rustix::process::waitid(WaitId::PidFd(pidfd.as_fd()), options) {
-        // CHILD: some subreaper's, or reaped.
+        // CHILD: it was reaped, or is a subreaper's child.
         Ok(_) | Err(rustix::io::Errno::CHILD) => Ok(()),
         Err(error) => Err(SidecarError::step("reap")(error)),
     }
@@ -115,7 +116,7 @@ pub(super) fn wait_for_end(pidfd: &OwnedFd) -> Result<(), SidecarError> {
 
 /// A handle on exactly the recorded process, if it still exists.
 fn open(pid: i32, started: u64) -> Result<Option<OwnedFd>, SidecarError> {
-    // A record is a file: rustix asserts that no number is negative.
+    // The record is a file, so the number may be negative, which rustix would assert against.
     let pid = Some(pid).filter(|pid| *pid > 0);
     let Some(pid) = pid.and_then(Pid::from_raw) else {
         return Ok(None);
@@ -125,13 +126,13 @@ fn open(pid: i32, started: u64) -> Result<Option<OwnedFd>, SidecarError> {
         Err(rustix::io::Errno::SRCH) => return Ok(None),
         Err(error) => return Err(SidecarError::step("open the pidfd")(error)),
     };
-    // Read after the pidfd was opened: if the numbers agree now, the pidfd is that process, since a later process would
-    // have a later start time.
+    // Read after opening the pidfd: if the start times agree now, the pidfd is that process. A later process would have
+    // a later start time.
     match ProcessId::read(pid.as_raw_pid()) {
         Ok(found) if found.start_time == started => Ok(Some(pidfd)),
         Ok(_) => Ok(None),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        // ESRCH: it went between open and read of its file.
+        // ESRCH: it exited between the open and the read.
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
         Err(error) => Err(SidecarError::step("read the start time")(error)),
     }
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn never_kills_a_process_that_only_has_the_number() {
+    fn never_kills_another_process_with_the_same_number() {
         let own = ProcessId::read(std::process::id() as i32).unwrap();
         let other = record(own.pid, own.start_time + 1);
         kill(&other).unwrap();
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn killing_nobody_and_removing_nothing_is_fine() {
+    fn killing_no_process_and_removing_no_cgroup_is_fine() {
         for pid in [0, -1, i32::MAX] {
             kill(&record(pid, 1)).unwrap();
         }

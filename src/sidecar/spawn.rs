@@ -1,4 +1,4 @@
-//! The runtime's side: start the sidecar early, attach it when the container stands.
+//! The runtime's side: it starts the sidecar early, and attaches it once the container exists.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,13 +21,13 @@ use crate::sys::process_id::ProcessId;
 use crate::sys::socket;
 use crate::sys::user_namespace;
 
-/// From the attachment to the acknowledgement; measured in milliseconds.
+/// From the attachment to the acknowledgement; it takes milliseconds.
 const READY_WITHIN: Duration = Duration::from_secs(10);
 
-/// What a sidecar is to be.
+/// How to start a sidecar.
 #[derive(Debug)]
 pub struct SidecarConfig<'a> {
-    /// Its uid, of no other sandbox and never root's; 0 in a user namespace that has no other user.
+    /// Its uid: of no other sandbox, and never root's. 0 in a user namespace without another user.
     pub uid: u32,
     /// Its gid.
     pub gid: u32,
@@ -41,21 +41,21 @@ pub struct SidecarConfig<'a> {
     pub duty: Duty,
     /// What its death means for the container.
     pub loss: Loss,
-    /// What its reader of requests is given, where there is to be one: [`crate::sidecar::ReaderConfig::to_file`].
+    /// The input of its reader of requests, if it has one: [`crate::sidecar::ReaderConfig::to_file`].
     pub reading: Option<BorrowedFd<'a>>,
 }
 
-/// A sidecar that is starting up. Dropped without [`StartingSidecar::attach`], it is killed; its cgroups
-/// then wait for [`crate::sidecar::remove`] with the record.
+/// A sidecar that is starting. Dropped without [`StartingSidecar::attach`], it is killed; its cgroups then wait for
+/// [`crate::sidecar::remove`] with the record.
 #[derive(Debug)]
 pub struct StartingSidecar {
     bootstrap: OwnedFd,
     init_end: Option<OwnedFd>,
     pidfd: OwnedFd,
     record: SidecarRecord,
-    /// What it has not been told yet, and what its reader is given.
+    /// Its setup, until it is sent, and its reader's input.
     setup: Option<(SidecarSetup, Option<OwnedFd>)>,
-    /// Who may kill on drop: never a forked copy of this value.
+    /// The process that may kill on drop: never a forked copy of this value.
     owner: rustix::process::Pid,
     fate: Fate,
 }
@@ -66,8 +66,8 @@ enum Fate {
     Keep,
 }
 
-/// Starts the sidecar from `exe` (this program) and returns while it starts up. The calling
-/// process must be single-threaded.
+/// Starts the sidecar from `exe` (this program) and returns while it starts. The calling process must be
+/// single-threaded.
 pub fn spawn(
     config: &SidecarConfig<'_>,
     exe: BorrowedFd<'_>,
@@ -82,9 +82,9 @@ pub fn spawn(
         loss,
         reading,
     } = config;
-    // Root, even without a capability, may signal and trace every other root process; the largest
-    // number means "leave it as it is" to setresuid(2).
-    // In a user namespace with one user there is no other, and root there is a person outside.
+    // Root may signal and trace every other root process, even without a capability. The largest number means "no
+    // change" to setresuid(2). A user namespace with one user has no other root process, and its root is an ordinary
+    // user outside.
     let alone = user_namespace::only_user().map_err(SidecarError::step("read the user's map"))?;
     for id in [*uid, *gid] {
         if id == 0 && alone.is_none() || id == u32::MAX {
@@ -112,7 +112,7 @@ pub fn spawn(
             start((setup, *reading), exe, born_in.as_ref(), *log)
         });
     if spawned.is_err() {
-        // Nobody else knows of them yet.
+        // No record of them exists yet.
         forget(sidecar::remove(&paths).map_err(SidecarError::Cgroup));
     }
     spawned
@@ -137,12 +137,12 @@ fn start(
     let owner = rustix::process::getpid();
     let runtime = rustix::process::pidfd_open(owner, PidfdFlags::empty())
         .map_err(SidecarError::step("open our own pidfd"))?;
-    // The numbers that `main` knows: 3 is the bootstrap socket, 4 the hand-over, 5 ourselves.
+    // The numbers that `main` expects: 3 the bootstrap socket, 4 the hand-over, 5 our pidfd.
     let (theirs_fd, end_fd) = (theirs.as_fd(), their_end.as_fd());
     let descriptors = [null, null, log, theirs_fd, end_fd, runtime.as_fd()];
     let pids = match setup.loss {
         Loss::Tolerated => libc::CLONE_NEWPID,
-        // The warden, which makes that namespace for the sidecar: nobody signals from there to init.
+        // The warden makes that namespace for the sidecar: from inside, it could not signal init.
         Loss::EndsContainer => 0,
     };
     let namespaces = pids | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
@@ -170,7 +170,7 @@ fn start(
         owner,
         fate: Fate::KillOnDrop,
     };
-    // Our copies must go, or its end would never close for us.
+    // Otherwise the sidecar's end would never close for us.
     drop((theirs, their_end));
     let started = ProcessId::read(spawned.record.pid);
     spawned.record.start_time = started
@@ -179,7 +179,7 @@ fn start(
     Ok(spawned)
 }
 
-/// What is handed over to a sidecar, but for what the runtime keeps too.
+/// The descriptors for a sidecar, without those that the runtime keeps.
 fn tagged(attach: AttachRequest<'_>) -> Vec<(FdTag, OwnedFd)> {
     let AttachRequest {
         netns: _,
@@ -227,7 +227,7 @@ fn tagged(attach: AttachRequest<'_>) -> Vec<(FdTag, OwnedFd)> {
     all
 }
 
-/// A warden's sidecar, by the number that its parent gave.
+/// A warden's sidecar, by the number that the warden reported.
 fn sidecar_of_warden(pid: i32) -> Result<ProcessId, SidecarError> {
     match pid {
         1.. => ProcessId::read(pid).map_err(SidecarError::step("read the start time")),
@@ -243,13 +243,13 @@ fn open_null() -> Result<File, SidecarError> {
 }
 
 impl StartingSidecar {
-    /// Init's end of the hand-over socket, close-on-exec: to be moved into the Executor, which
-    /// gives it to [`crate::sidecar::request_namespace`]. `None` the second time.
+    /// Init's end of the hand-over socket, close-on-exec. It moves into the Executor, which gives it to
+    /// [`crate::sidecar::request_namespace`]. `None` the second time.
     pub fn take_init_end(&mut self) -> Option<OwnedFd> {
         self.init_end.take()
     }
 
-    /// What `delete` needs if `create` fails or dies from here on: save it before going on.
+    /// What `delete` needs if `create` fails or dies from here on: save it first.
     pub fn record(&self) -> &SidecarRecord {
         &self.record
     }
@@ -259,9 +259,9 @@ impl StartingSidecar {
         self.pidfd.as_fd()
     }
 
-    /// Makes its cgroups of v1 and tells it what it is to be; it confines itself from here on. A step of its own
-    /// because the kernel may make cgroups wait for somebody's migration ([`crate::cgroup::first_move`]), and there is other
-    /// work to be done meanwhile. [`Self::attach`] does it if nobody has.
+    /// Makes its cgroups of v1 and sends its setup; the sidecar then starts to confine itself. This is a separate step
+    /// because the kernel may let cgroups wait for another migration ([`crate::cgroup::first_move`]), while other work
+    /// can be done. Otherwise [`Self::attach`] does it.
     pub fn configure(&mut self) -> Result<(), SidecarError> {
         let Some((mut setup, reading)) = self.setup.take() else {
             return Ok(());
@@ -271,7 +271,7 @@ impl StartingSidecar {
         self.tell(&setup, &reading)
     }
 
-    /// Sends it something. One that is gone already may have left its reason in the socket, which is read later.
+    /// Sends a message. A sidecar that has exited may have left its reason in the socket, which is read later.
     fn tell(&self, message: &impl Serialize, fds: &[BorrowedFd<'_>]) -> Result<(), SidecarError> {
         match protocol::send(self.bootstrap.as_fd(), "sidecar", message, fds) {
             Ok(()) | Err(ProtocolError::Gone { .. }) => Ok(()),
@@ -279,8 +279,8 @@ impl StartingSidecar {
         }
     }
 
-    /// Hands over what the sidecar serves, and waits until it is confined and has read that back.
-    /// On an error the sidecar is gone, and its cgroups too.
+    /// Sends what the sidecar serves, and waits until it is confined and has verified that. On an error, the sidecar
+    /// and its cgroups are removed.
     pub fn attach(mut self, attach: AttachRequest<'_>) -> Result<SidecarRecord, SidecarError> {
         let attached = self
             .configure()
@@ -291,7 +291,7 @@ impl StartingSidecar {
                 self.fate = Fate::Keep;
                 self.record.landlock_abi = landlock_abi;
                 if let Some(ProcessId { pid, start_time }) = child {
-                    // Whom we started is the warden.
+                    // The process that we started is the warden.
                     self.record.warden = Some(WardenRecord {
                         pid: std::mem::replace(&mut self.record.pid, pid),
                         start_time: std::mem::replace(&mut self.record.start_time, start_time),
@@ -306,7 +306,7 @@ impl StartingSidecar {
         }
     }
 
-    /// Ends the sidecar and removes what it had.
+    /// Ends the sidecar and removes its cgroups.
     pub fn abort(mut self) -> Result<(), SidecarError> {
         self.fate = Fate::Keep;
         record::kill(&self.record)?;
@@ -359,7 +359,7 @@ impl Drop for StartingSidecar {
     }
 }
 
-/// For cleaning up after an error that is being returned: the cause comes first, this second.
+/// For cleanup after an error that is returned: the cleanup's own error is only logged.
 fn forget(cleaned: Result<(), SidecarError>) {
     if let Err(error) = cleaned {
         log::warn!("cleaning up after the sidecar: {error}");

@@ -1,4 +1,4 @@
-//! TLS to others (RFC 8446, RFC 5246): to the node's upstream proxy, and to hosts of requests.
+//! TLS client (RFC 8446, RFC 5246): to the node's upstream proxy, and to hosts of request rules.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{CertificateError, ClientConfig, Error, RootCertStore};
 
-/// Sessions that are remembered: there are few servers.
+/// Remembered sessions: there are few servers.
 const SESSIONS: usize = 4;
 
-/// A client that knows others by these certificates.
+/// A client that trusts these root certificates.
 pub(super) fn client(roots: &str) -> Result<ClientConfig, String> {
     let mut store = RootCertStore::empty();
-    // A system's store may hold some that are malformed by today's rules: the others count.
+    // A system's store may hold certificates that are malformed by today's rules; the others are used.
     let certificates = CertificateDer::pem_slice_iter(roots.as_bytes());
     store.add_parsable_certificates(certificates.filter_map(Result::ok));
     if store.is_empty() {
@@ -29,7 +29,7 @@ pub(super) fn client(roots: &str) -> Result<ClientConfig, String> {
     Ok(config)
 }
 
-/// In words, without what the certificate says: the container may read it.
+/// The error in words, without text from the certificate: the container may read it.
 pub(super) fn what_is_wrong(error: &std::io::Error) -> String {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref());
     match tls {

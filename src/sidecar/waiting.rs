@@ -1,4 +1,4 @@
-//! The loop of a sidecar that serves nothing.
+//! The loop of a sidecar that does not serve the network.
 
 use std::cell::RefCell;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,14 +17,14 @@ use crate::sidecar::program::expect_listener;
 use crate::sidecar::protocol::Question;
 use crate::sidecar::watched::WatchedMount;
 
-/// The whole work of a sidecar without a proxy: poll, recvmsg, sendmsg, close, and the answers to denied calls.
+/// The loop of a sidecar without a proxy: poll, recvmsg, sendmsg, close, and the answers to denied calls.
 pub(super) struct IdleLoop<A> {
     pub init: OwnedFd,
-    /// Both are let go with the one answer, or when nobody is left to ask.
+    /// Both are dropped after the one answer, or when no process can ask any more.
     pub pending: Option<(OwnedFd, A)>,
-    /// Mounts that were not written yet.
+    /// Mounts without a write so far.
     pub watched: Vec<WatchedMount>,
-    /// What the kernel counts.
+    /// The kernel's counters.
     pub counts: KernelCounts,
     pub calls: Option<Calls>,
     pub log: Option<IdleLog>,
@@ -37,7 +37,7 @@ pub(super) struct IdleLog {
 }
 
 impl IdleLog {
-    /// Into which denied calls go from now on.
+    /// A log that receives denied calls from now on.
     pub fn of(log: OwnLog, calls: Option<&Calls>) -> Self {
         let tool = log.context.tool();
         let journal = Journal::new(log.file, log.context).showing(log.inside);
@@ -54,7 +54,7 @@ impl IdleLog {
         Self { journal, began }
     }
 
-    /// How long to the next line that waits.
+    /// The time until the next waiting line.
     fn due(&self) -> Option<Duration> {
         let due = self.journal.borrow().due_ms()?;
         let left = due.saturating_sub(milliseconds(self.began));
@@ -80,16 +80,16 @@ fn milliseconds(began: Instant) -> u64 {
 struct ReadySources {
     /// Init has ended.
     ended: bool,
-    /// It asks.
+    /// The hand-over socket is readable.
     asked: bool,
-    /// Denied calls wait, or those who bring listeners.
+    /// Denied calls wait, or processes with listeners.
     called: bool,
-    /// Places in [`IdleLoop::watched`].
+    /// Indexes in [`IdleLoop::watched`].
     written: Vec<usize>,
 }
 
 impl<A: FnOnce(&OwnedFd) -> Question> IdleLoop<A> {
-    /// Until init ends.
+    /// Runs until init ends.
     pub fn run(mut self) -> Result<(), SidecarError> {
         loop {
             let ReadySources {
@@ -104,7 +104,7 @@ impl<A: FnOnce(&OwnedFd) -> Question> IdleLoop<A> {
                     .turn()
                     .map_err(SidecarError::step("answer denied calls"))?;
             }
-            // `asked` only while somebody may ask.
+            // `asked` is only true while a process may ask.
             if let Some((socket, answer)) = self.pending.take_if(|_| asked) {
                 let question = answer(&socket);
                 expect_listener(self.calls.as_mut(), socket, question)?;
@@ -127,16 +127,16 @@ impl<A: FnOnce(&OwnedFd) -> Question> IdleLoop<A> {
         }
     }
 
-    /// Each mount is told of once, and watched no more.
+    /// Logs each mount once, and stops to watch it.
     fn note(&mut self, written: Vec<usize>) {
-        // From the end, so that the numbers of the others hold.
+        // From the end, so that the other indexes stay valid.
         for index in written.into_iter().rev() {
             let event = self.watched.remove(index).written();
             self.log.iter().for_each(|log| log.write(event.clone()));
         }
     }
 
-    /// How long to the next line that waits, or to the next look at what is counted.
+    /// The time until the next waiting line, or until the next look at the counters.
     fn due(&self, log: &IdleLog) -> Option<Timespec> {
         let look = self.counts.next_look();
         let look = look.map(|at| at.saturating_duration_since(Instant::now()));

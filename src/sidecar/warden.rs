@@ -1,23 +1,23 @@
-//! The warden: the sidecar's parent. It ends a sidecar that was stopped, and the container of one that has ended.
+//! The warden: the sidecar's parent. It kills a stopped sidecar, and the container of a sidecar that has ended.
 //!
-//! A stopped sidecar would keep whoever makes a denied system call waiting; a dead one answers it, by the kernel, with ENOSYS.
+//! A stopped sidecar would make callers of denied system calls wait. After its death, the kernel answers them with
+//! ENOSYS.
 //!
-//! Without its sidecar a container has no network, no log and no `exec`, and gets none again. Ended containers are made again: a pod by its
-//! kubelet, others by the engine's restart policy. The kernel offers no other way. A parent's end is signalled only
-//! to its children, and the container's first process is the engine's child. Signals of descriptors (F_SETSIG) do not
-//! reach the first process of a pid namespace. A signal by a pidfd needs a sender in an ancestor pid namespace, and
+//! Without its sidecar a container has no network, no log and no `exec`, and never gets them back. Ended containers are
+//! made again: a pod's by its kubelet, others by the engine's restart policy. The kernel offers no other way. A
+//! parent's end is signalled only to its children, and init is the engine's child. Signals of descriptors (F_SETSIG) do
+//! not reach the first process of a pid namespace. A signal by a pidfd needs a sender in an ancestor pid namespace, and
 //! the sidecar has its own.
 //!
-//! It is a fork of the sidecar's program, made before that has read anything of the container, so that both share
-//! their memory. It hears nothing from the container, holds one right (CAP_KILL) and five descriptors (the pidfds of the sidecar
-//! and of init, a signalfd, its line to the sidecar, its log), and its filter lets it send SIGKILL by these pidfds and to nobody else.
+//! It is a fork of the sidecar's program, made before that reads anything of the container, so both share their memory.
+//! It receives nothing from the container. It holds one right (CAP_KILL) and five descriptors: the pidfds of the
+//! sidecar and of init, a signalfd, its line to the sidecar, its log. Its filter allows SIGKILL only to these pidfds.
 //!
-//! It also writes down with which status the container's first process ended, which the kernel tells the holder of a pidfd in
-//! an outer pid namespace: under an engine, nobody of agentbox waits for that process. The sidecar, which is in a pid namespace of its
-//! own, asks it the same of processes of `exec`: it sends a pidfd, and gets a status back.
+//! It also logs init's exit status. The kernel tells that to the holder of a pidfd in an outer pid namespace; under an
+//! engine, no agentbox process waits for init. The sidecar is in its own pid namespace, so it asks the warden for the
+//! status of `exec` processes: it sends a pidfd, and receives a status.
 //!
-//! Without it
-//! everything goes on as it is, and a sidecar that dies then leaves its container running without a network.
+//! Without a warden, a sidecar that dies leaves its container running without a network.
 
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -38,17 +38,17 @@ use crate::sys::memory::Code;
 use crate::sys::pidfd::{self, ExitStatusSupport};
 use crate::sys::{process, socket};
 
-/// As ps(1) shows it.
+/// Its name in ps(1).
 const NAME: &std::ffi::CStr = c"agentbox-warden";
-/// It has confined itself long before it is asked.
+/// It is confined long before the sidecar asks.
 const CONFINED_WITHIN: Duration = Duration::from_secs(10);
-/// A message of the warden: this and the sidecar's number, or why there is no warden.
+/// A message of the warden: this and the sidecar's number. Without this, the reason why there is no warden.
 const READY: u8 = b'+';
-/// The sidecar's first message: this, and the lines of [`WardensLog`] where there is a log.
+/// The sidecar's first message: this, and the lines of [`WardensLog`] if there is a log.
 const ENTRUST: u8 = b'w';
-/// Its others: this, and the pidfd of a process that has ended. The answer is this, and the status if the kernel keeps it.
+/// Later messages: this, and the pidfd of an ended process. The answer is this, and the status if the kernel keeps it.
 const ASK: u8 = b'?';
-/// How long the sidecar waits for the answer, which takes microseconds. It serves nobody meanwhile.
+/// The sidecar's limit for an answer, which takes microseconds. Meanwhile it serves nothing.
 const ANSWERED_WITHIN: Duration = Duration::from_millis(500);
 /// The longest such message: two lines of ten texts of 256 characters, each of at most twelve bytes.
 const LONGEST_MESSAGE: usize = 64 << 10;
@@ -63,7 +63,7 @@ const MOST: usize = 512;
 #[derive(Debug)]
 pub(super) struct WardenLine(OwnedFd);
 
-/// What the warden holds from the beginning: descriptors 0, 1 and 2.
+/// The warden's first descriptors: 0, 1 and 2.
 struct WardenFds {
     line: OwnedFd,
     sidecar: OwnedFd,
@@ -71,17 +71,17 @@ struct WardenFds {
     signals: OwnedFd,
 }
 
-/// What the warden may write down: one of two lines.
+/// What the warden may log: one of two lines.
 pub(super) struct WardensLog {
     /// The file, opened to append.
     pub file: OwnedFd,
     /// The [line](chain::template) of a sidecar that was lost.
     pub lost: Vec<u8>,
-    /// The line of the first process's end.
+    /// The line of init's end.
     pub ended: Vec<u8>,
 }
 
-/// Forks: the calling process becomes the warden and never returns, and its child, the first process of a new pid
+/// Forks: the calling process becomes the warden and never returns. Its child, the first process of a new pid
 /// namespace, runs `live`, whose result is its exit code.
 pub(super) fn stand_over(
     identity: Identity,
@@ -97,9 +97,9 @@ pub(super) fn stand_over(
     process::unshare_pids().map_err(SidecarError::step("make a pid namespace"))?;
     let held = &mut ours;
     let sidecar = process::fork_into(move || {
-        // What only the warden has.
+        // Only for the warden.
         drop(held.take());
-        // Until it becomes somebody else: it is not known by its own number before, but by its parent's.
+        // In force until the change of ids, which clears it. Until then the runtime knows only the parent's number.
         let dies = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
         if dies.is_err() {
             1
@@ -122,7 +122,7 @@ pub(super) fn stand_over(
     })
 }
 
-/// All signals are blocked, so that none of them is lost.
+/// All signals are blocked, so none is lost.
 fn child_signals() -> nix::Result<OwnedFd> {
     let mut child = SigSet::empty();
     child.add(SignalNumber::SIGCHLD);
@@ -134,7 +134,7 @@ fn child_signals() -> nix::Result<OwnedFd> {
         .map_err(|_| nix::errno::Errno::EMFILE)
 }
 
-/// Gives away all but the one right. Returns the only descriptors that are left.
+/// Drops all but the one right. Returns the only remaining descriptors.
 fn confine(
     identity: Identity,
     code: &Code,
@@ -149,7 +149,7 @@ fn confine(
     }
     bare.map_err(drop)?;
     process::keep_only([line.as_fd(), pidfd.as_fd(), signals.as_fd()]).map_err(drop)?;
-    // Closed with all others.
+    // Already closed, with all others.
     std::mem::forget((line, pidfd, signals));
     let kept = [0, 1, 2].map(socket::take_inherited);
     let [Ok(line), Ok(sidecar), Ok(signals)] = kept else {
@@ -191,13 +191,13 @@ fn give_away(identity: Identity, account: &Account) -> Result<(), ConfineError> 
 fn tell(line: BorrowedFd<'_>, reason: &str) {
     let mut message = reason.as_bytes().to_vec();
     message.truncate(MOST);
-    // The sidecar sees the line close otherwise.
+    // Otherwise the sidecar sees the line close.
     let _unheard = socket::send(line, &message, &[]);
 }
 
 impl WardenLine {
-    /// Gives the warden what it watches over, once it is confined, and its log with the lines that it may write there. Returns
-    /// the sidecar's number in the runtime's pid namespace, which only its parent knows.
+    /// Gives the confined warden init's pidfd, and its log with the lines that it may write. Returns the sidecar's
+    /// number in the runtime's pid namespace, which only its parent knows.
     pub fn entrust(
         &self,
         init: BorrowedFd<'_>,
@@ -221,7 +221,7 @@ impl WardenLine {
         let mut message = vec![ENTRUST];
         if let Some(WardensLog { file, lost, ended }) = &log {
             fds.push(file.as_fd());
-            // Each with its end.
+            // Each ends with its newline.
             message.extend(lost);
             message.extend(ended);
         }
@@ -229,7 +229,7 @@ impl WardenLine {
         Ok(number)
     }
 
-    /// The status of a process that somebody has reaped; `None`: the kernel does not tell it. After an error the line is of no use.
+    /// The status of a process that was reaped; `None`: the kernel does not tell. After an error the line is useless.
     pub fn exit_status(&self, process: BorrowedFd<'_>) -> std::io::Result<Option<i32>> {
         socket::send(self.0.as_fd(), &[ASK], &[process])?;
         let mut answer = [0; 6];
@@ -242,7 +242,7 @@ impl WardenLine {
     }
 }
 
-/// The whole work of a warden; its exit code.
+/// The warden's loop; returns its exit code.
 fn watch(sidecar: i32, held: WardenFds, exits: ExitStatusSupport) -> i32 {
     let ready: Vec<u8> = std::iter::once(READY)
         .chain(sidecar.to_ne_bytes())
@@ -250,7 +250,7 @@ fn watch(sidecar: i32, held: WardenFds, exits: ExitStatusSupport) -> i32 {
     if socket::send(held.line.as_fd(), &ready, &[]).is_err() {
         return 1;
     }
-    // Nobody else has the other end: a sidecar that never becomes ready closes it by its end.
+    // No other process has the other end: a sidecar that dies before it is ready closes it.
     let mut message = vec![0; LONGEST_MESSAGE];
     let Ok(entrusted) = socket::receive(held.line.as_fd(), &mut message) else {
         return 1;
@@ -260,7 +260,7 @@ fn watch(sidecar: i32, held: WardenFds, exits: ExitStatusSupport) -> i32 {
     let mut fds = entrusted.fds.into_iter();
     let Some(init) = fds.next() else { return 1 };
     let log = fds.next().map(std::fs::File::from);
-    // The descriptors' numbers in the filter are those that the kernel gave out: the lowest free ones.
+    // The filter expects the numbers that the kernel gives: the lowest free ones.
     if init.as_raw_fd() != filter::WARDEN_INIT {
         return 1;
     }
@@ -277,7 +277,7 @@ fn watch(sidecar: i32, held: WardenFds, exits: ExitStatusSupport) -> i32 {
         }
         return 0;
     }
-    // It may have ended since.
+    // Init may have ended since.
     let killed = rustix::process::pidfd_send_signal(&init, Signal::KILL);
     if let (Ok(()), Some(log), Some(template)) = (killed, log, lost) {
         note_loss(log, template, &how);
@@ -288,11 +288,11 @@ fn watch(sidecar: i32, held: WardenFds, exits: ExitStatusSupport) -> i32 {
 /// How the sidecar ended.
 struct End {
     status: Option<WaitIdStatus>,
-    /// Whether it was killed from here because somebody had stopped it.
+    /// Whether the warden killed it because it was stopped.
     stopped: bool,
 }
 
-/// Waits for the sidecar's end, and brings it about where somebody stops it. Answers its questions meanwhile.
+/// Waits for the sidecar's end, and kills it if it is stopped. Meanwhile it answers its questions.
 fn wait_for_end(held: &WardenFds, exits: ExitStatusSupport) -> End {
     let mut asks = true;
     let mut stopped = false;
@@ -302,7 +302,7 @@ fn wait_for_end(held: &WardenFds, exits: ExitStatusSupport) -> End {
             Ok(None) | Err(rustix::io::Errno::INTR) => {}
             Ok(Some(status)) if status.stopped() => {
                 stopped = true;
-                // It may have ended since, which is heard of next.
+                // It may have ended since; the next round reports that.
                 let _gone = rustix::process::pidfd_send_signal(&held.sidecar, Signal::KILL);
                 continue;
             }
@@ -314,7 +314,7 @@ fn wait_for_end(held: &WardenFds, exits: ExitStatusSupport) -> End {
                 };
             }
         }
-        // Its own line, or nothing that is ever readable: the sidecar's end is a signal.
+        // A closed line would always be readable. The sidecar's end comes as a signal.
         let line = if asks { &held.line } else { &held.signals };
         let mut fds = [&held.signals, line].map(|fd| PollFd::new(fd, PollFlags::IN));
         if rustix::io::retry_on_intr(|| poll(&mut fds, None)).is_err() {
@@ -325,7 +325,7 @@ fn wait_for_end(held: &WardenFds, exits: ExitStatusSupport) -> End {
         }
         let [signalled, asked] = fds.map(|fd| !fd.revents().is_empty());
         if signalled {
-            // One signal may stand for several changes, which the loop asks for.
+            // One signal may stand for several changes; the loop asks for each.
             let _none = rustix::io::read(&held.signals, &mut [0; SIGNAL_BYTES]);
         }
         if asked && asks {
@@ -334,7 +334,8 @@ fn wait_for_end(held: &WardenFds, exits: ExitStatusSupport) -> End {
     }
 }
 
-/// Answers the sidecar; `None`: it has closed the line, or sent something else. It does not wait for who reads no answers.
+/// Answers the sidecar; `None`: it closed the line, or sent something else. Never waits for a sidecar that reads no
+/// answers.
 fn answer(line: BorrowedFd<'_>, exits: ExitStatusSupport) -> Option<()> {
     let mut message = [0; 1];
     let asked = socket::receive(line, &mut message).ok()?;
@@ -353,7 +354,7 @@ fn answer(line: BorrowedFd<'_>, exits: ExitStatusSupport) -> Option<()> {
     socket::send_now(line, &answer).ok()
 }
 
-/// Whether a process has ended by itself, as it mostly has when its sidecar ends.
+/// Whether init has ended by itself, as usual when its sidecar ends.
 fn has_ended(init: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(init, PollFlags::IN)];
     let now = Timespec {
@@ -364,11 +365,11 @@ fn has_ended(init: &OwnedFd) -> bool {
     ready.is_ok_and(|count| count > 0)
 }
 
-/// The status of the first process, once its parent has asked for it.
+/// Logs init's status, once its parent has reaped it.
 fn note_exit(mut log: std::fs::File, template: &str, init: &OwnedFd) {
     if let Ok(Some(status)) = pidfd::exit_status(init.as_fd(), REAPED_WITHIN) {
         let line = chain::fill_exit(template, &now(), status);
-        // One write, so that the line is whole or not there.
+        // One write: the whole line or nothing.
         let _full = log.write_all(line.as_bytes());
     }
 }
@@ -396,7 +397,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sidecar_is_told_a_status_and_nothing_else() {
+    fn the_warden_answers_with_a_status_and_nothing_else() {
         let (ours, theirs) = socket::pair().unwrap();
         let script = ["-c", "exit 7"];
         let mut child = std::process::Command::new("sh")
@@ -421,7 +422,7 @@ mod tests {
         let forgotten = ExitStatusSupport::Forgotten;
         let unknown = Some(vec![ASK]);
         assert_eq!(asked(&[ASK], &[process.as_fd()], forgotten), unknown);
-        // What is no process has no status.
+        // Only a process has a status.
         assert_eq!(asked(&[ASK], &[ours.as_fd()], kernel), unknown);
         for (message, fds) in [
             (&[ASK][..], 0),

@@ -1,8 +1,9 @@
-//! Mounts of the container that may be written, each with a descriptor that becomes readable when a file of it is (`report.learn`).
+//! Writable mounts of the container, each with a descriptor that becomes readable when a file is written
+//! (`report.learn`).
 //!
-//! The runtime makes the descriptors, which takes rights that nobody here has. What was written is never read: the kernel would open
-//! that file here, which Landlock refuses. After the first write a mount's descriptor is closed, and nothing is watched any more, so
-//! that writing costs the container nothing and the kernel keeps no list.
+//! The runtime makes the descriptors: the sidecar lacks the rights. The event itself is never read: the kernel would
+//! open the file in the sidecar, which Landlock refuses. After the first write the mount's descriptor is closed, so
+//! that further writes cost the container nothing and the kernel keeps no list.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -10,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::audit::{Event, EventDetail, mounts};
 
-/// Mounts of one container that are watched.
+/// The most mounts that are watched in one container.
 pub const MOST_WATCHED: usize = 16;
 
-/// The paths of such a mount, for the log.
+/// The paths of a watched mount, for the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MountPaths {
@@ -24,7 +25,7 @@ pub struct MountPaths {
 }
 
 impl MountPaths {
-    /// What events about it are about.
+    /// The subject of its events.
     pub fn what(&self) -> EventDetail {
         EventDetail::Mount {
             destination: self.destination.clone(),
@@ -33,17 +34,17 @@ impl MountPaths {
     }
 }
 
-/// A mount that is watched.
+/// A watched mount.
 #[derive(Debug)]
 pub struct WatchedMount {
-    /// Where it is.
+    /// Its paths.
     pub place: MountPaths,
-    /// Readable once a file of it was written.
+    /// Readable after a file was written.
     pub writes: OwnedFd,
 }
 
 impl WatchedMount {
-    /// A file of it was written.
+    /// The event: a file was written.
     pub(super) fn written(&self) -> Event {
         mounts::written(self.place.what())
     }

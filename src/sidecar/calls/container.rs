@@ -1,4 +1,4 @@
-//! One container whose denied calls are answered: its program, and its log.
+//! One container's denied calls: its filter program, and its log.
 
 use std::cell::RefCell;
 use std::io;
@@ -13,13 +13,13 @@ use crate::seccomp::{
 };
 use crate::sys::seccomp::notify;
 
-/// The largest errno (`MAX_ERRNO`), to which the kernel cuts those of a filter too.
+/// The largest errno (`MAX_ERRNO`), to which the kernel also reduces a filter's errno.
 const MAX_ERRNO: u16 = 4095;
 const ENOSYS: u16 = 38;
-/// A kept filter: its flags, and eight bytes for each instruction.
+/// A saved filter: its flags, and eight bytes for each instruction.
 const LONGEST: usize = 8 + 8 * MAX_INSTRUCTIONS;
 
-/// What is known of one container.
+/// A container whose denied calls are answered.
 #[derive(Debug)]
 pub(super) struct Container {
     program: Rc<FilterProgram>,
@@ -27,7 +27,8 @@ pub(super) struct Container {
 }
 
 impl Container {
-    /// Reads the program from its file, whatever the file's position is. `set_id` is why no file can be made set-user-ID.
+    /// Reads the program from the start of its file, whatever the file's position. `set_id` is why no file can be made
+    /// set-user-ID.
     pub fn new(program: BorrowedFd<'_>, set_id: Option<SetIdWords>) -> io::Result<Self> {
         let mut bytes = vec![0; LONGEST + 1];
         let mut length = 0;
@@ -45,7 +46,7 @@ impl Container {
         })
     }
 
-    /// The same program for processes of this actor, whose calls are counted and logged apart.
+    /// The same program for processes of this actor. Their calls are counted and logged separately.
     pub fn apart(&self, by: Actor) -> Self {
         Self {
             program: Rc::clone(&self.program),
@@ -53,22 +54,22 @@ impl Container {
         }
     }
 
-    /// What the program says of a call, as an errno. It is never allowed here, whatever the program says.
+    /// The program's errno for a call. The call is never allowed here, whatever the program says.
     pub fn errno(&self, waiting: &notify::NotifiedCall) -> u16 {
         errno(&self.program, &call(waiting))
     }
 
-    /// Writes a denied call down, or counts it.
+    /// Logs a denied call, or counts it.
     pub fn note(&self, waiting: &notify::NotifiedCall, errno: u16) {
         self.denied.borrow_mut().note(&call(waiting), errno);
     }
 
-    /// Writes down what is only counted so far.
+    /// Logs the calls that were only counted so far.
     pub fn settle(&self) {
         self.denied.borrow_mut().settle();
     }
 
-    /// Where its events go from now on.
+    /// Sends its events to `sink` from now on.
     pub fn log_to(&self, tool: Tool, sink: Sink) {
         self.denied.borrow_mut().log_to(tool, sink);
     }
@@ -79,7 +80,7 @@ fn errno(program: &FilterProgram, call: &SyscallData) -> u16 {
         SyscallVerdict::Notify(errno @ 1..) | SyscallVerdict::Errno(errno @ 1..) => {
             errno.min(MAX_ERRNO)
         }
-        // The kernel asks about nothing else.
+        // The kernel sends no other calls here.
         _ => ENOSYS,
     }
 }

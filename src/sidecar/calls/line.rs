@@ -9,9 +9,9 @@
 //!                                       TAKEN -------------------------->  goes on
 //! ```
 //!
-//! Later the runtime may send the pidfd of that process over the same socket, with the line of its end: [`name`].
+//! Later the runtime may send that process's pidfd over the same socket, with the log event for its end: [`name`].
 //!
-//! The first process of a container with a sidecar of its own uses the hand-over socket instead, and greets nobody.
+//! Init with a sidecar of its own uses the hand-over socket instead, without a greeting.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,31 +24,31 @@ use crate::sys::socket;
 
 /// The message that a listener comes with.
 pub(super) const LISTENER: &[u8; 19] = b"agentbox-listener-1";
-/// The sidecar's answer where it does what it was asked for.
+/// The sidecar's answer if it agrees.
 pub(super) const TAKEN: &[u8; 1] = b"+";
-/// How its other answers begin.
+/// The start of its other answers.
 pub(super) const REFUSED: char = '-';
 
-/// What the runtime says.
+/// The runtime's greeting.
 pub(super) const GREETING: &[u8; 16] = b"agentbox-calls-1";
 /// The same for a process of `verify`.
 pub(super) const GREETING_OF_VERIFY: &[u8; 16] = b"agentbox-verify1";
 
-/// The longest line of a process's end, as JSON.
+/// The longest event for a process's end, as JSON.
 pub(super) const LONGEST_PROCESS: usize = 4096;
 
-/// How long an answer is waited for; the sidecar takes microseconds.
+/// The limit for an answer, which takes microseconds.
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// Greets the sidecar at the other end of `socket`, with a descriptor of the node's pid namespace, and says whose listener will
-/// come. Waits until it says that it will take it.
+/// Greets the sidecar at the other end of `socket`, with a descriptor of the node's pid namespace, and names the actor
+/// whose listener will come. Waits until the sidecar agrees.
 pub fn greet(socket: BorrowedFd<'_>, proof: BorrowedFd<'_>, by: Option<Actor>) -> io::Result<()> {
     let greeting = match by {
         None => GREETING,
         Some(Actor::Verify) => GREETING_OF_VERIFY,
     };
-    // A sidecar that has no room says so and closes the line, without waiting for a greeting: the reason is there to be read, after
-    // the kernel has said once that the line is closed.
+    // A sidecar without room sends the reason and closes the line before the greeting. The reason can still be read,
+    // after the kernel has reported the closed line once.
     socket::send(socket, greeting, &[proof]).or_else(unless_closed)?;
     let mut buffer = [0; 512];
     let mut hear = || socket::receive_within(socket, &mut buffer, WITHIN).map(|heard| heard.len);
@@ -60,7 +60,7 @@ pub fn greet(socket: BorrowedFd<'_>, proof: BorrowedFd<'_>, by: Option<Actor>) -
     agreed(&buffer[..length])
 }
 
-/// Says which process it was that brought its listener, and what its end is for the log. Nobody answers.
+/// Tells the sidecar which process brought its listener, and how to log its end. There is no answer.
 pub fn name(socket: BorrowedFd<'_>, process: BorrowedFd<'_>, ended: Event) -> io::Result<()> {
     let mut ended = ended.plain();
     let mut message = serde_json::to_vec(&ended)?;
@@ -75,7 +75,7 @@ pub fn name(socket: BorrowedFd<'_>, process: BorrowedFd<'_>, ended: Event) -> io
     socket::send(socket, &message, &[process])
 }
 
-/// That the other end has closed the line is no error yet.
+/// A line that the other end has closed is no error yet.
 fn unless_closed(error: io::Error) -> io::Result<()> {
     match error.kind() {
         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Ok(()),
@@ -83,7 +83,7 @@ fn unless_closed(error: io::Error) -> io::Result<()> {
     }
 }
 
-/// Makes [`give`] end within a time, whatever the sidecar does. To be called before the filter is loaded.
+/// Limits the time of [`give`], whatever the sidecar does. To be called before the filter is loaded.
 pub fn limit(socket: BorrowedFd<'_>) -> io::Result<()> {
     for direction in [Timeout::Recv, Timeout::Send] {
         set_socket_timeout(socket, direction, Some(WITHIN))?;
@@ -91,10 +91,10 @@ pub fn limit(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives the listener away, closes it, and waits until the sidecar has it.
+/// Sends the listener, closes it, and waits until the sidecar has it.
 ///
-/// The filter is loaded already, and nobody answers for it yet: only sendmsg(2), close(2), fcntl(2) and read(2), which a test of the
-/// compiler holds to be allowed.
+/// The filter is loaded, and denied calls are not answered yet. So only sendmsg(2), close(2), fcntl(2) and read(2) are
+/// used; a test of the compiler checks that they are allowed.
 pub fn give(listener: OwnedFd, socket: BorrowedFd<'_>) -> io::Result<()> {
     socket::send(socket, LISTENER, &[listener.as_fd()])?;
     drop(listener);
@@ -119,8 +119,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_refused_before_the_greeting_hears_why() {
-        // With what came before still unread, the kernel says ECONNRESET once; else EPIPE.
+    fn a_refusal_before_the_greeting_comes_with_its_reason() {
+        // If the greeting is still unread, the kernel says ECONNRESET once; otherwise EPIPE.
         for unread in [false, true] {
             let (ours, theirs) = socket::pair().unwrap();
             if unread {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_is_given_only_to_somebody_who_takes_it() {
+    fn a_listener_is_given_only_to_a_sidecar_that_takes_it() {
         let give_to = |reply: Option<&[u8]>| {
             let (ours, theirs) = socket::pair().unwrap();
             limit(ours.as_fd()).unwrap();
