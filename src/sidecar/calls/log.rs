@@ -1,6 +1,7 @@
-//! Denied calls on their way to the log: the first of each kind at once, the others as a count.
+//! Denied calls for the log: the first of each kind at once, the others as a count.
 //!
-//! The log itself folds events too. Here it is done before there are words, so that the caller's next call waits for none.
+//! The log folds events too. Here it happens before the words are made, so that the caller's next call does not wait
+//! for them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,9 +12,9 @@ use crate::audit::{Actor, Event, EventDetail, Verdict, WallName};
 use crate::policy::Tool;
 use crate::seccomp::{DenialWords, Hint, SetIdWords, SyscallData, words};
 
-/// Kinds of one call that are told apart by their arguments; further ones are one kind.
+/// Kinds of one call that are distinguished by arguments; all others are one kind.
 const KINDS: usize = 8;
-/// A count is handed on at most so often.
+/// The shortest time between two counts.
 const EVERY: Duration = Duration::from_secs(2);
 
 /// Where events go.
@@ -24,18 +25,18 @@ pub(in crate::sidecar) type Sink = Rc<dyn Fn(Event)>;
 struct Kind {
     number: u32,
     errno: u16,
-    /// As it is shown; `None` for all kinds beyond the first [`KINDS`].
+    /// Its text; `None` for every kind beyond the first [`KINDS`].
     call: Option<String>,
 }
 
-/// How often equal calls were denied since the last line of the log.
+/// Equal calls that were denied since the last line of the log.
 #[derive(Debug)]
 struct CallCount {
     /// Since the last event.
     pending: u64,
-    /// When that was handed on.
+    /// When the last event was sent.
     told: Option<Instant>,
-    /// What is handed on.
+    /// The event to send.
     event: Event,
 }
 
@@ -43,14 +44,14 @@ struct CallCount {
 #[derive(Default)]
 pub(super) struct DeniedCalls {
     sink: Option<Sink>,
-    /// In whose words the remedies are.
+    /// The tool whose words the hints use.
     tool: Tool,
-    /// Whose they are, where they are not the workload's.
+    /// The actor, if it is not the workload.
     by: Option<Actor>,
-    /// Why no file can be made set-user-ID, where none can.
+    /// Why no file can be made set-user-ID, if that is so.
     set_id: Option<SetIdWords>,
     kinds: BTreeMap<Kind, CallCount>,
-    /// The last call, whose kind need not be put in words again: loops make the same call.
+    /// The last call, with its kind: loops repeat a call, which then needs no new words.
     last: Option<(SyscallData, u16, Kind)>,
 }
 
@@ -63,7 +64,7 @@ impl fmt::Debug for DeniedCalls {
 }
 
 impl DeniedCalls {
-    /// Of a container in which no file can be made set-user-ID, or any can.
+    /// For a container in which no file can be made set-user-ID, if there is a reason.
     pub fn with(set_id: Option<SetIdWords>) -> Self {
         Self {
             set_id,
@@ -71,7 +72,7 @@ impl DeniedCalls {
         }
     }
 
-    /// Those of an actor in the same container.
+    /// The calls of an actor in the same container.
     pub fn apart(&self, by: Actor) -> Self {
         Self {
             by: Some(by),
@@ -79,13 +80,13 @@ impl DeniedCalls {
         }
     }
 
-    /// From now on events go there; there are none before.
+    /// Sends events to `sink` from now on; before, there are none.
     pub fn log_to(&mut self, tool: Tool, sink: Sink) {
         self.sink = Some(sink);
         self.tool = tool;
     }
 
-    /// A call was denied.
+    /// Counts a denied call.
     pub fn note(&mut self, call: &SyscallData, errno: u16) {
         let known = self
             .last
@@ -103,7 +104,7 @@ impl DeniedCalls {
         self.last = Some((*call, errno, kind));
     }
 
-    /// The kind of a call, which is there afterwards.
+    /// Finds or adds the kind of a call.
     fn kind_of(&mut self, call: &SyscallData, errno: u16) -> Kind {
         let words = words(call, errno, self.set_id.as_ref());
         let (number, known, tool) = (call.number, &self.kinds, self.tool);
@@ -125,7 +126,7 @@ impl DeniedCalls {
         kind
     }
 
-    /// Hands on what is only counted so far.
+    /// Sends what was only counted so far.
     pub fn settle(&mut self) {
         let waiting = self.kinds.iter().filter(|(_, counted)| counted.pending > 0);
         let waiting: Vec<Kind> = waiting.map(|(kind, _)| kind.clone()).collect();
@@ -148,7 +149,7 @@ impl DeniedCalls {
     }
 }
 
-/// The event of a kind: `call` is what all of it have in common, if they do.
+/// The event of a kind. `call` is its text, if it has one.
 fn event(words: DenialWords, call: Option<String>, tool: Tool) -> Event {
     let DenialWords {
         name,
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_is_told_at_once_and_the_others_as_a_count() {
+    fn the_first_call_is_logged_at_once_and_the_others_as_a_count() {
         let mount = call(libc::SYS_mount, [0; 6]);
         let first = events(|denied| denied.note(&mount, 1));
         assert_eq!(first, [("mount(...)".to_owned(), 1)]);
@@ -224,9 +225,9 @@ mod tests {
         assert_eq!((all[0].1, count), (1, 100_000));
     }
 
-    /// NEWCOMER 1.7: the hint is in the words of what started it.
+    /// NEWCOMER 1.7: the hint is in the words of the tool that started the container.
     #[test]
-    fn a_debuggers_call_is_allowed_in_the_words_of_the_tool() {
+    fn the_hint_for_a_debuggers_call_is_in_the_words_of_the_tool() {
         for (tool, wanted) in [
             (
                 Tool::Engine,

@@ -1,12 +1,12 @@
 //! Denied system calls: the sidecar answers them with the errno of the container's own program, and logs them.
 //!
-//! A filter's listener exists in the process that has loaded it. That process sends it here, over a socket that the runtime
-//! greeted with before there was the process ([`line`]), and closes its own before it executes anything. So the sidecar alone
-//! holds listeners: whoever holds one could answer that a call may go on. The sidecar never answers that, and it never looks at
-//! memory of a caller: the answer comes from the call's number and arguments by the very program that the kernel ran.
+//! A filter's listener comes into being in the process that loads the filter. That process sends it here, over a socket
+//! that the runtime greeted with before it made the process ([`line`]). It closes its own copy before it executes
+//! anything. So only the sidecar holds listeners: a holder could let a call continue. The sidecar never does, and never
+//! reads a caller's memory: the answer comes from the call's number and arguments, by the program that the kernel ran.
 //!
-//! Everything is watched by one epoll descriptor, which both of the sidecar's loops wait for: [`Calls::turn`] does a bounded
-//! piece of work.
+//! One epoll descriptor watches everything, and both of the sidecar's loops wait for it. [`Calls::turn`] does a bounded
+//! amount of work.
 
 mod container;
 pub mod line;
@@ -40,26 +40,26 @@ pub(super) use log::Sink;
 use processes::{LoggedProcess, ProcessEnds};
 use watched_fd::WatchedFd;
 
-/// Sockets and listeners at once. Each process of `exec` that lives has one, and its children have the same.
+/// Sockets and listeners at once. Each live process of `exec` has one, which its children share.
 const MOST: usize = LISTENERS;
-/// Of these, sockets of the runtime that have brought no listener yet.
+/// Of these, sockets of the runtime without a listener so far.
 const VISITORS: usize = 64;
-/// How long a visitor may take to say what it wants; the runtime itself waits no longer for the answer.
+/// The limit for a visitor's greeting; the runtime waits no longer for the answer.
 const GREETS_WITHIN: Duration = Duration::from_secs(10);
-/// How long the process of an `exec` may take from then on until it brings its listener.
+/// The limit for an `exec` process, from then on, to bring its listener.
 const COMES_WITHIN: Duration = Duration::from_secs(60);
-/// Events in one look, and looks in one turn: the network is served in between.
+/// Events in one look, and looks in one turn: the network is served between turns.
 const EVENTS: usize = 16;
 const LOOKS: usize = 4;
 /// The longest greeting.
 const LONGEST: usize = 1024;
 
-/// Whether there is more to be done at once.
+/// Whether more work may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
     /// Nothing waits.
     Idle,
-    /// Something may.
+    /// More may wait.
     More,
 }
 
@@ -70,23 +70,23 @@ pub(super) struct Calls {
     listening: OwnedFd,
     callers: Callers,
     own: Rc<Container>,
-    /// For processes of `verify`: only the runtime's greeting leads here, and each of them has a listener of its own.
+    /// For processes of `verify`: only the runtime's greeting selects it, and each of them has its own listener.
     verify: Rc<Container>,
-    /// How many processes of `verify` have begun since somebody asked.
+    /// Processes of `verify` that started since the last reading.
     verifies: Rc<Cell<u64>>,
     ends: ProcessEnds,
     held: BTreeMap<u64, WatchedFd>,
     next: u64,
-    /// The program's own code, until what the start touched of it has been given back.
+    /// The program's own code, until the part that the start touched is released.
     started: Option<Code>,
 }
 
-/// The token of the socket that takes connections; all others count from 1.
+/// The token of the listening socket; all others count from 1.
 const LISTENING: u64 = 0;
 
 impl Calls {
-    /// `listening` takes connections of the runtime; `program` is the container's filter as it is kept, `set_id`
-    /// why no file can be made set-user-ID, where none can.
+    /// `listening` takes connections of the runtime; `program` is the container's saved filter. `set_id` is why no file
+    /// can be made set-user-ID, if that is so.
     pub fn new(
         listening: OwnedFd,
         program: BorrowedFd<'_>,
@@ -112,24 +112,24 @@ impl Calls {
         Ok(calls)
     }
 
-    /// Where the container's events go from now on.
+    /// Sends the container's events to `sink` from now on.
     pub fn log_to(&self, tool: Tool, sink: Sink) {
         self.own.log_to(tool, Rc::clone(&sink));
         self.ends.log_to(Rc::clone(&sink));
         self.verify.log_to(tool, sink);
     }
 
-    /// Who tells how a process has ended.
+    /// Asks this warden for the exit status of processes.
     pub fn ask(&self, warden: WardenLine) {
         self.ends.ask(warden);
     }
 
-    /// How many processes of `verify` have begun; whoever asks takes it.
+    /// The number of `verify` processes that started; the reader resets it.
     pub fn verifies(&self) -> Rc<Cell<u64>> {
         Rc::clone(&self.verifies)
     }
 
-    /// With the first listener the container's start is over: what that touched of the program's code is given back then.
+    /// The first listener ends the container's start: then the code that the start touched is released.
     pub fn give_back_after_start(&mut self, code: Code) {
         self.started = Some(code);
     }
@@ -139,13 +139,13 @@ impl Calls {
         self.epoll.as_fd()
     }
 
-    /// The next message on this socket is the listener of the container's first process.
+    /// The next message on this socket is init's listener.
     pub fn expect_first(&mut self, socket: OwnedFd) -> io::Result<()> {
         let own = Rc::clone(&self.own);
         self.hold(WatchedFd::Greeted(socket, own, None))
     }
 
-    /// Does a bounded piece of work, without waiting.
+    /// Does a bounded amount of work, without waiting.
     pub fn turn(&mut self) -> io::Result<Turn> {
         let now = Timespec {
             tv_sec: 0,
@@ -164,7 +164,8 @@ impl Calls {
                 let token = event.data.u64();
                 match token {
                     LISTENING => self.welcome(),
-                    // A socket or listener that fails is given up, and nothing else: without its holder a denied call is ENOSYS.
+                    // A failed socket or listener is dropped, alone: without a listener, the kernel answers denied
+                    // calls with ENOSYS.
                     _ => {
                         if !self.serve(token, event.flags).unwrap_or(false) {
                             self.held.remove(&token);
@@ -176,7 +177,7 @@ impl Calls {
         Ok(Turn::More)
     }
 
-    /// Writes down what is counted and not written yet: the container has ended.
+    /// Logs what was only counted so far: the container has ended.
     pub fn settle(&mut self) {
         self.own.settle();
         self.verify.settle();
@@ -215,7 +216,7 @@ impl Calls {
         };
         match why {
             Some(why) => refuse(visitor.as_fd(), &why),
-            // If it cannot be watched it is closed, which the other end hears.
+            // An unwatched socket is closed, which the other end notices.
             None => {
                 let until = Instant::now() + GREETS_WITHIN;
                 drop(self.hold(WatchedFd::Visitor(visitor, until)));
@@ -223,9 +224,9 @@ impl Calls {
         }
     }
 
-    /// Why no visitor more is taken, if that is so. Visitors whose time is over give their places up here.
+    /// Why there is no room for another visitor, if that is so. Visitors past their time are dropped here.
     ///
-    /// A visitor that is taken has a place for its listener: else its process would fail after the walls are raised.
+    /// A visitor counts as its later listener: otherwise its process would fail after its walls are raised.
     fn no_room(&mut self, now: Instant) -> Option<String> {
         self.held.retain(|_, held| !held.is_late(now));
         let all = self.held.values();
@@ -241,7 +242,7 @@ impl Calls {
         })
     }
 
-    /// Whether it is kept.
+    /// Serves one descriptor. Returns whether it stays.
     fn serve(&mut self, token: u64, flags: EventFlags) -> io::Result<bool> {
         match self.held.get(&token) {
             Some(WatchedFd::Listener(listener, container)) => {
@@ -249,7 +250,7 @@ impl Calls {
                     answer(listener.as_fd(), container)?;
                     return Ok(true);
                 }
-                // Nobody is left who could call.
+                // No process is left that could call.
                 Ok(false)
             }
             Some(WatchedFd::Visitor(..)) => self.hear(token),
@@ -265,7 +266,7 @@ impl Calls {
         }
     }
 
-    /// A visitor says what it wants.
+    /// Reads a visitor's greeting.
     fn hear(&mut self, token: u64) -> io::Result<bool> {
         let Some(WatchedFd::Visitor(visitor, _)) = self.held.get(&token) else {
             return Ok(false);
@@ -303,7 +304,7 @@ impl Calls {
         }
     }
 
-    /// The listener comes.
+    /// Takes a listener.
     fn take(&mut self, token: u64) -> io::Result<bool> {
         let Some(WatchedFd::Greeted(socket, container, _)) = self.held.get(&token) else {
             return Ok(false);
@@ -316,7 +317,7 @@ impl Calls {
         let (Some(listener), container) = (fds.pop(), Rc::clone(container)) else {
             return Ok(false);
         };
-        // An older kernel has no such flag.
+        // Older kernels lack this flag.
         let _slower = notify::take_turns(listener.as_fd());
         let held = self.hold(WatchedFd::Listener(listener, container));
         let Some(WatchedFd::Greeted(socket, _, until)) = self.held.remove(&token) else {
@@ -327,7 +328,7 @@ impl Calls {
             return Ok(false);
         }
         socket::send(socket.as_fd(), TAKEN, &[])?;
-        // Only then: the container's process has stopped waiting. Code that stays costs memory, and harms nobody.
+        // Only now: the container's process no longer waits. Code that is not released only costs memory.
         let _kept = self.started.take().map(|code| code.release());
         match until {
             // Under the same token.
@@ -339,7 +340,7 @@ impl Calls {
         }
     }
 
-    /// The runtime says which process it was that brought a listener, or closes the line.
+    /// Reads from the runtime which process brought a listener, or that the line is closed.
     fn name(&mut self, token: u64) -> io::Result<bool> {
         let Some(WatchedFd::Unnamed(socket, _)) = self.held.get(&token) else {
             return Ok(false);
@@ -361,19 +362,19 @@ fn too_many() -> String {
     format!("{MOST} listeners of processes of exec are held already: end some of these processes")
 }
 
-/// Answers one call, which epoll(7) has shown to wait: else this would.
+/// Answers one call. To be called only after epoll(7) reported one: otherwise this would wait.
 fn answer(listener: BorrowedFd<'_>, container: &Container) -> io::Result<()> {
     let Some(call) = notify::receive(listener)? else {
         return Ok(());
     };
     let errno = container.errno(&call);
     notify::answer(listener, &call, notify::NotifyAnswer::Failed(errno.into()))?;
-    // Afterwards: the caller waits no longer than it must.
+    // Afterwards, so that the caller waits no longer than necessary.
     container.note(&call, errno);
     Ok(())
 }
 
-/// Says why not; somebody who has gone need not know.
+/// Sends the reason for a refusal. A caller that is gone does not need it.
 fn refuse(socket: BorrowedFd<'_>, why: &str) {
     let message = format!("{REFUSED}{why}");
     let _gone = socket::send(socket, message.as_bytes(), &[]);
@@ -432,7 +433,7 @@ mod tests {
         let why = calls.no_room(now).unwrap();
         assert!(why.contains("at this moment"), "{why}");
         assert_eq!(calls.no_room(now + GREETS_WITHIN), None);
-        // The first process's line waits on.
+        // Init's line still waits.
         assert_eq!(calls.held.len(), 1);
     }
 

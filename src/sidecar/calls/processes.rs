@@ -1,7 +1,7 @@
-//! The end of processes of `exec`: under an engine, the runtime has returned long before.
+//! The end of `exec` processes: under an engine, the runtime exited long before.
 //!
-//! The runtime hands over a process's pidfd, with the line of its end that lacks the status. The kernel tells the status only to who is
-//! in an outer pid namespace, which the sidecar is not: its warden asks for it.
+//! The runtime sends a process's pidfd, with the event of its end without the status. The kernel tells the status only
+//! in an outer pid namespace. The sidecar is not in one, so it asks its warden.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -15,13 +15,13 @@ use crate::audit::{Event, EventDetail, ProcessState, Verdict, WallName};
 use crate::sidecar::warden::WardenLine;
 use crate::sys::pidfd::ExitStatusSupport;
 
-/// What the log says where it has no status.
+/// The reasons for a missing status.
 const OLD_KERNEL: &str = "its exit status is not known: Linux keeps it since 6.15";
 const NOT_REAPED: &str = "its exit status is not known: its parent has not asked for it";
 const NO_WARDEN: &str =
     "its exit status is not known: the sidecar's warden, which asks the kernel for it, is gone";
 
-/// A process that runs, and the event of its end, without the status.
+/// A running process, and the event of its end without the status.
 #[derive(Debug)]
 pub(super) struct LoggedProcess {
     pidfd: OwnedFd,
@@ -65,7 +65,7 @@ impl AsFd for LoggedProcess {
     }
 }
 
-/// Where the ends of processes go, and who tells their status.
+/// Where the ends of processes are logged, and the warden that tells their status.
 pub(super) struct ProcessEnds {
     sink: RefCell<Option<Sink>>,
     warden: RefCell<Option<WardenLine>>,
@@ -79,7 +79,7 @@ impl fmt::Debug for ProcessEnds {
 }
 
 impl ProcessEnds {
-    /// To be made before the sidecar is sealed: the kernel's version is asked for.
+    /// To be called before the sidecar is sealed: it reads the kernel's version.
     pub fn new() -> Self {
         Self {
             sink: RefCell::default(),
@@ -88,17 +88,17 @@ impl ProcessEnds {
         }
     }
 
-    /// Where events go from now on.
+    /// Sends events to `sink` from now on.
     pub fn log_to(&self, sink: Sink) {
         self.sink.replace(Some(sink));
     }
 
-    /// Who is asked for the status.
+    /// Asks this warden for the status.
     pub fn ask(&self, warden: WardenLine) {
         self.warden.replace(Some(warden));
     }
 
-    /// What to wait for: that the process was reaped, where its status is known then (the kernel always tells of it), or that it ended.
+    /// What to wait for: the reaping, if the kernel keeps the status (epoll always reports it), otherwise the end.
     pub fn awaited(&self) -> EventFlags {
         match self.exits {
             ExitStatusSupport::Kept => EventFlags::empty(),
@@ -106,7 +106,7 @@ impl ProcessEnds {
         }
     }
 
-    /// It has ended, and was reaped where that is waited for.
+    /// Logs a process that has ended, and was reaped if that is awaited.
     pub fn note(&self, process: LoggedProcess) {
         let status = match self.exits {
             ExitStatusSupport::Forgotten => Err(OLD_KERNEL),
@@ -115,7 +115,7 @@ impl ProcessEnds {
         self.log(process, status);
     }
 
-    /// The container has ended. One that lives on, since it shares its processes with others, has no line.
+    /// For the container's end. A process that lives on, in a shared pid namespace, gets no line.
     pub fn note_last(&self, process: LoggedProcess) {
         if process.has_ended(PollFlags::empty()) {
             self.note(process);
@@ -124,7 +124,7 @@ impl ProcessEnds {
         }
     }
 
-    /// So many have no line, since too many are waited for.
+    /// Logs that an end has no line, because too many processes are watched.
     pub fn leave_out(&self) {
         let what = EventDetail::LeftOut {
             of: "ends of exec processes".to_owned(),
@@ -144,7 +144,7 @@ impl ProcessEnds {
         match asked {
             Some(Ok(status)) => status.ok_or(NOT_REAPED),
             Some(Err(_)) => {
-                // What comes late would be taken for another process's.
+                // A late answer would be taken for another process's.
                 *warden = None;
                 Err(NO_WARDEN)
             }

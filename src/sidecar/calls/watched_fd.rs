@@ -1,4 +1,4 @@
-//! What a sidecar that answers denied calls waits for.
+//! The descriptors that a sidecar watches to answer denied calls.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -7,18 +7,18 @@ use std::time::Instant;
 use super::container::Container;
 use super::processes::LoggedProcess;
 
-/// A watched descriptor, and what it stands for.
+/// A watched descriptor, and its state.
 #[derive(Debug)]
 pub(super) enum WatchedFd {
-    /// The runtime has connected and not said what for; its place is kept until then.
+    /// The runtime has connected but not greeted; it has until then.
     Visitor(OwnedFd, Instant),
-    /// It has: the next message is this container's listener. The first process's line waits as long as its `start` takes.
+    /// It has greeted: the next message is this container's listener. Init's line waits as long as its `start` takes.
     Greeted(OwnedFd, Rc<Container>, Option<Instant>),
     /// Denied calls of this container.
     Listener(OwnedFd, Rc<Container>),
-    /// Its listener has come; the runtime may say which process that was.
+    /// Its listener has come; the runtime may still name the process.
     Unnamed(OwnedFd, Instant),
-    /// A process of `exec`, whose end is a line.
+    /// A process of `exec`, whose end is logged.
     Process(LoggedProcess),
 }
 

@@ -1,7 +1,7 @@
-//! The certificate authority of one container: made at `create`, known to nobody else, gone with the reader.
+//! The certificate authority of one container: made at `create`, not shared, and gone with the reader.
 //!
-//! The container trusts its certificate, which is good for the names of rules for requests alone (RFC 5280, section 4.2.1.10). Its key
-//! is in the reader's memory and nowhere else.
+//! The container trusts its certificate, which is only valid for the names of request rules (RFC 5280, section
+//! 4.2.1.10). Its key exists only in the reader's memory.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -27,20 +27,20 @@ use crate::egress::TlsHosts;
 use crate::policy::Host;
 use crate::policy::rule::RuleTarget;
 
-/// Its name, for people who look at a certificate.
+/// Its name, for people who inspect a certificate.
 const NAME: &str = "agentbox, for this container alone";
-/// How long a container may live.
+/// The longest life of a container.
 const YEARS: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// Clocks differ.
 const BEFORE: Duration = Duration::from_secs(86_400);
-/// Hosts whose certificates are kept. A rule with a wildcard names more.
+/// Hosts whose certificates are kept. A wildcard rule covers more.
 const KEPT: usize = 256;
-/// Sessions of a host that are taken up again.
+/// Resumable sessions of a host.
 const SESSIONS: usize = 32;
 /// The longest common name (RFC 5280, appendix A.1), in characters.
 const LONGEST_NAME: usize = 64;
 
-/// The key of a container's authority, which is wiped with it.
+/// The key of a container's authority, wiped on drop.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Authority(String);
@@ -58,7 +58,7 @@ impl fmt::Debug for Authority {
 }
 
 impl Authority {
-    /// A new one for these hosts, and its certificate (PEM).
+    /// A new authority for these hosts, and its certificate (PEM).
     pub fn make(opened: &TlsHosts) -> Result<(Self, String), Error> {
         let key = KeyPair::generate()?;
         let mut params = of_authority();
@@ -92,7 +92,7 @@ fn named(name: &str) -> DistinguishedName {
     all
 }
 
-/// A number that no other certificate has.
+/// A random number, to be unique.
 fn serial() -> Result<SerialNumber, Error> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|_| Error::RingUnspecified)?;
@@ -101,7 +101,7 @@ fn serial() -> Result<SerialNumber, Error> {
     Ok(SerialNumber::from_slice(&bytes))
 }
 
-/// For these names, those below them, and no others. A rule for every host leaves nothing to say.
+/// Constrains an authority to these names and those below them. A rule for every host needs no constraint.
 fn constraints(opened: &TlsHosts) -> Option<NameConstraints> {
     let (mut permitted, mut names, mut addresses) = (Vec::new(), false, false);
     for target in opened.targets() {
@@ -124,7 +124,7 @@ fn constraints(opened: &TlsHosts) -> Option<NameConstraints> {
     };
     Some(NameConstraints {
         permitted_subtrees: permitted,
-        // What no permission speaks of is not restricted by one. An empty name has every name below it.
+        // A type without a permitted subtree is unrestricted, so it is excluded. The empty name covers every name.
         excluded_subtrees: match (names, addresses) {
             (true, true) => Vec::new(),
             (true, false) => every(),
@@ -145,7 +145,7 @@ fn pem(certificate: &CertificateDer<'_>) -> String {
     )
 }
 
-/// The authority in the reader: certificates for hosts, made when they are first asked for.
+/// The authority in the reader: it makes a host's certificate on first use.
 pub(super) struct Opener {
     issuer: Issuer<'static, KeyPair>,
     /// The key of every host's certificate.
@@ -162,7 +162,7 @@ impl Opener {
         })
     }
 
-    /// How a host's clients are greeted. The sidecar says which hosts there are.
+    /// The TLS configuration for a host's clients. The sidecar decides which hosts exist.
     pub fn greeting(&self, host: &Host) -> Result<Arc<ServerConfig>, String> {
         if let Some(made) = self.made.borrow().get(host) {
             return Ok(Arc::clone(made));
@@ -194,7 +194,7 @@ impl Opener {
     fn certificate(&self, host: &Host) -> Result<CertificateDer<'static>, Error> {
         let mut params = CertificateParams::default();
         let name = host.to_string();
-        // Clients look at the other field alone.
+        // Clients check only the other field.
         params.distinguished_name = match name.len() > LONGEST_NAME {
             true => named(NAME),
             false => named(&name),
@@ -232,7 +232,7 @@ mod tests {
         })
     }
 
-    /// Whether somebody who trusts the first certificate takes the opener for this host.
+    /// Whether a client that trusts the first certificate accepts the opener's for this host.
     fn is_taken(root: &str, opener: &Opener, host: &str) -> bool {
         let mut roots = RootCertStore::empty();
         roots
@@ -278,13 +278,13 @@ mod tests {
         assert!(!is_taken(&root, &opener, "c.test") && !is_taken(&root, &opener, "192.0.2.8"));
         let (authority, root) = Authority::make(&names_alone).unwrap();
         let opener = Opener::new(&authority).unwrap();
-        // Another container's.
+        // The certificate of another container.
         let (_, other) = Authority::make(&names_alone).unwrap();
         assert!(is_taken(&root, &opener, "a.test") && !is_taken(&other, &opener, "a.test"));
     }
 
     #[test]
-    fn a_host_has_one_certificate_and_each_another_number() {
+    fn a_host_keeps_its_certificate_and_the_cache_is_bounded() {
         let (authority, _) = Authority::make(&opened(&["GET https://*.a.test/x"])).unwrap();
         let opener = Opener::new(&authority).unwrap();
         let host = |name: &str| name.parse::<Host>().unwrap();

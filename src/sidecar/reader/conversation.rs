@@ -1,8 +1,8 @@
-//! One connection of a client: each request is read, brought into its one form, asked about, and sent in that form, by TLS where the
-//! rule says `https`.
+//! One connection of a client. Each request is read, put into canonical form, decided by the sidecar, and sent in that
+//! form, over TLS if the rule says `https`.
 //!
-//! What a host's answer says passes as it came, but for what belongs to the connection and for a redirect to the host's own
-//! `https://`, which becomes the plain address by which the client came.
+//! A host's answer passes unchanged, except for fields of the connection and redirects to the host's own `https://`.
+//! These become the plain address that the client used.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -38,7 +38,7 @@ use crate::egress::mcp::{McpLists, McpMessage};
 use crate::egress::request::FullRequest;
 use crate::policy::request::Scheme;
 
-/// How long a client may take for a head, and be idle between requests.
+/// The limit for a request's head, and for idle time between requests.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
 
 /// A response from the reader.
@@ -48,13 +48,13 @@ pub(super) type ReaderResponse = Response<Either<TextBody, FilteredBody>>;
 pub(super) struct ReaderState {
     pub greetings: Greetings,
     pub secrets: Secrets,
-    /// What is not to leave.
+    /// Values that must not leave.
     pub honey: Rc<Honey>,
-    /// What is sent on of a head.
+    /// The header fields that are sent on.
     pub fields: KnownFields,
-    /// Opens TLS, where that is opened.
+    /// Opens TLS, if the policy does.
     pub opener: Option<Opener>,
-    /// For messages of MCP, and for answers with lists.
+    /// Room for MCP messages, and for answers with lists.
     pub rooms: (Room, Room),
 }
 
@@ -63,28 +63,28 @@ struct Conversation<'a> {
     /// To the sidecar.
     line: MessageChannel,
     arrival: Arrival,
-    /// How the client speaks.
+    /// The scheme that the client speaks.
     spoken: Scheme,
     outside: RefCell<Option<HostClient>>,
-    /// The host's side of a WebSocket, when the host has agreed to it.
+    /// The host's side of a WebSocket, once the host has agreed.
     opaque: RefCell<Option<SwitchedConnection>>,
     /// Whether any request was read.
     began: Cell<bool>,
-    /// What the client of this request makes of a refusal.
+    /// The format of a refusal for this request's client.
     read_as: Cell<RefusalFormat>,
 }
 
-/// Whether a request is sent, and by which connection.
+/// Whether to send a request, and over which connection.
 enum SendDecision {
-    /// Over this new connection, or over the one before; with what lists in the answer may show.
+    /// Over this new connection, or else the kept one, with filters for the lists in the answer.
     Go(Option<OwnedFd>, Option<Box<McpLists>>),
-    /// What is in it decides.
+    /// The body decides, so it is read first.
     Read,
-    /// It may not; the client is told this.
+    /// Not sent; the client receives this.
     Refused(Box<ReaderResponse>),
 }
 
-/// Serves a connection to a host with rules for requests, until it ends; the sidecar, which holds it too, says goodbye.
+/// Serves a connection to a host with request rules, until it ends. The sidecar also holds it, and closes it.
 pub(super) async fn serve(
     given: &ReaderState,
     stream: TcpStream,
@@ -118,23 +118,23 @@ pub(super) async fn serve(
     conversation.hold(client).await;
 }
 
-/// Whether a client begins with a greeting of TLS.
+/// Whether a client begins with a TLS handshake.
 async fn speaks_tls(client: &mut ClientStream) -> bool {
     let first = tokio::time::timeout(HEAD_WITHIN, client.first()).await;
     first.is_ok_and(|first| first == Some(stream::TLS_HANDSHAKE))
 }
 
-/// Tells the sidecar why a client is not read any further. One that cannot hear it ends the connection all the same.
+/// Tells the sidecar why a client is not read further. If it cannot hear that, it ends the connection anyway.
 async fn say_fault(line: &MessageChannel, why: String, answered: AnswerState) {
     let began = answered == AnswerState::Cannot;
     let _said = line.say(&Question::Fault { why, began }, &[]).await;
 }
 
-/// Whether the client can still get an answer in the clear.
+/// Whether the client can still receive an unencrypted answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AnswerState {
     Can,
-    /// An answer may be under way, or it speaks TLS.
+    /// An answer may have started, or the client speaks TLS.
     Cannot,
 }
 
@@ -151,7 +151,7 @@ async fn choice(kept: &mut Option<HostClient>) -> ConnectionChoice {
 }
 
 impl Conversation<'_> {
-    /// Reads and answers requests until the client has no more.
+    /// Reads and answers requests until the client sends no more.
     async fn hold(&self, client: Box<dyn stream::ByteStream>) {
         let passage = Passage::default();
         let client = Client::new(client, &self.given.honey, &passage);
@@ -163,7 +163,7 @@ impl Conversation<'_> {
             .keep_alive(self.arrival.way == ClientRoute::Direct)
             .max_buf_size(2 * LONGEST_HEAD);
         let mut connection = builder.serve_connection(client, service);
-        // A client that is gone, or a fault that the sidecar answers.
+        // Ended by the client, or by a fault that the sidecar answers.
         let ended = poll_fn(|cx| connection.poll_without_shutdown(cx)).await;
         let http1::Parts { io, read_buf, .. } = connection.into_parts();
         if ended.is_ok() {
@@ -189,7 +189,7 @@ impl Conversation<'_> {
                 if let Some(why) = opened::of_end(&error) {
                     say_fault(&self.line, why, AnswerState::Cannot).await;
                 } else if error.is_parse() {
-                    // hyper has answered it (400, or 431).
+                    // hyper has answered it already (400, or 431).
                     let why = format!("its head is none that can be read: {error}");
                     let _said = self.line.say(&Question::Malformed(why), &[]).await;
                 }
@@ -197,7 +197,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// The end of the requests: with a host that has agreed to a WebSocket it goes on in that.
+    /// After the last request: becomes a WebSocket, if the host has agreed to one.
     async fn part(&self, mut client: Client<'_>, read: Bytes) {
         match self.opaque.take() {
             None => client.end().await,
@@ -209,7 +209,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// Says as well what the bytes behind the request are.
+    /// Also tells the client stream how to read the bytes after the request.
     async fn answer_in_turn(
         &self,
         message: HttpRequest<Incoming>,
@@ -238,7 +238,8 @@ impl Conversation<'_> {
         }
     }
 
-    /// By the connection that is kept, or by a new one where the host has ended that before it got anything.
+    /// Sends a request over the kept connection, or over a new one if the host closed that one before it received
+    /// anything.
     async fn forward(
         &self,
         asked: FullRequest,
@@ -253,7 +254,7 @@ impl Conversation<'_> {
         let address = asked.to_string();
         let mut kept = self.outside.take();
         if asked.request.method.is_websocket() {
-            // Its connection is its own.
+            // A WebSocket gets its own connection.
             kept = None;
             self.read_as.set(RefusalFormat::WebSocket);
         }
@@ -320,7 +321,7 @@ impl Conversation<'_> {
         HostClient::open(&self.given.greetings, to, stream).await
     }
 
-    /// The host's answer, for the client.
+    /// Turns the host's answer into the client's.
     async fn told(
         &self,
         asked: &FullRequest,
@@ -363,7 +364,7 @@ impl Conversation<'_> {
         self.refused(&Question::Unreachable(why)).await
     }
 
-    /// Asks the sidecar.
+    /// Asks the sidecar for a decision.
     async fn leave(&self, question: &Question) -> io::Result<SendDecision> {
         self.line.say(question, &[]).await?;
         let Some((answer, fds)) = self.line.hear().await? else {
@@ -383,7 +384,7 @@ impl Conversation<'_> {
         })
     }
 
-    /// Tells the sidecar of something that has but one answer.
+    /// Reports to the sidecar what can only be refused.
     async fn refused(&self, why: &Question) -> io::Result<ReaderResponse> {
         match self.leave(why).await? {
             SendDecision::Refused(told) => Ok(*told),

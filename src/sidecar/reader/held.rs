@@ -1,7 +1,8 @@
-//! What is held whole until it is decided about: messages of MCP, and answers with lists. Together they have a bound.
+//! Bodies that are held whole until a decision: MCP messages, and answers with lists. Their total is bounded.
 //!
-//! Each may hold a little whatever the others do, so that nobody waits for who sends slowly. Who needs more takes room for all of it at
-//! once, and gives it back when the last of it has gone on: who held a part and waited for the rest could wait for others who do so.
+//! Each body may hold a little without room, so none waits for a slow sender. A longer one takes room for its full
+//! length at once, and returns it when its last byte is sent on. With part of the room, bodies could wait for each
+//! other.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -16,32 +17,32 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::egress::mcp::LONGEST;
 
-/// What each may hold without room. Most calls are shorter.
+/// Bytes that each may hold without room. Most calls are shorter.
 const ALWAYS: usize = 16 << 10;
-/// Room is counted in these.
+/// The unit of room.
 const UNIT: usize = 1 << 10;
-/// What all may hold besides: messages, and as much of answers.
+/// Bytes that all together may hold beyond that: for messages, and as much for answers.
 const ROOM: usize = 16 << 20;
-/// What goes on at a time: whoever sends a whole message at once copies it.
+/// Bytes sent on at a time: sending a whole message at once would copy it.
 const SLICE: usize = 16 << 10;
-/// How long a message, or an answer with a list, may take to come.
+/// The time limit for a message, or an answer with a list.
 const WITHIN: Duration = Duration::from_secs(30);
-/// The same of a message that takes room from others.
+/// The same for a message that has taken room.
 const SOON: Duration = Duration::from_secs(5);
 
 /// Why a body cannot be held.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum HoldError {
-    /// It is none that can be.
+    /// It cannot be held, for this reason.
     Unfit(String),
-    /// There is no room for it now.
+    /// There is no room now.
     Busy,
 }
 
 impl HoldError {
     const BUSY: &str = "too many long MCP messages are held at once: try again";
 
-    /// In words.
+    /// The reason in words.
     pub fn into_reason(self) -> String {
         match self {
             Self::Unfit(why) => why,
@@ -50,15 +51,15 @@ impl HoldError {
     }
 }
 
-/// Who sends what is to be held.
+/// The sender of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sender {
-    /// A program of the container, which is near.
+    /// A program in the container, which is near.
     Client,
     Host,
 }
 
-/// Room for one kind of things that are held.
+/// The room for one kind of body.
 #[derive(Debug, Clone)]
 pub(super) struct Room {
     free: Arc<Semaphore>,
@@ -76,17 +77,17 @@ impl Default for Room {
     }
 }
 
-/// A share of it.
+/// A share of a room.
 #[derive(Debug, Default)]
 pub(super) struct Share(Option<OwnedSemaphorePermit>);
 
 impl Room {
-    /// Whether so many bytes may be held without room.
+    /// Whether this many bytes may be held without room.
     pub fn has_always(length: usize) -> bool {
         length <= ALWAYS
     }
 
-    /// Reads all of a body. What comes behind it is left out.
+    /// Reads a whole body, without its trailers.
     pub async fn whole<B>(
         &self,
         body: &mut B,
@@ -134,14 +135,14 @@ impl Room {
         }
     }
 
-    /// Room for so many bytes.
+    /// Takes room for this many bytes.
     async fn take(&self, length: usize) -> Share {
         let units = units(length);
         Share(Arc::clone(&self.free).acquire_many_owned(units).await.ok())
     }
 
-    /// This share, as room for so many bytes. What is too much goes to those who wait, and nothing else of it; an error where it is
-    /// too little and there is no more.
+    /// Resizes a share to this many bytes. Only the excess goes to waiting bodies. An error if it must grow and there
+    /// is no room.
     pub fn change(&self, share: Share, length: usize) -> Result<Share, HoldError> {
         if Self::has_always(length) {
             return Ok(Share::default());
@@ -181,7 +182,7 @@ fn too_long() -> HoldError {
     ))
 }
 
-/// A body that was held, on its way: in slices, and its share of the room goes with it.
+/// A held body that is sent on in slices, with its share of the room.
 #[derive(Debug, Default)]
 pub(super) struct Slices {
     rest: Bytes,
@@ -189,7 +190,7 @@ pub(super) struct Slices {
 }
 
 impl Slices {
-    /// Of these bytes, for which there is this room.
+    /// For these bytes, with their share of the room.
     pub fn new(bytes: Vec<u8>, share: Share) -> Self {
         Self {
             rest: bytes.into(),
@@ -246,7 +247,7 @@ mod tests {
         Full::from(vec![b'x'; length])
     }
 
-    /// What is held, and whatever waits for room.
+    /// Held bodies, and bodies that wait for room.
     #[test]
     fn all_that_is_held_has_a_bound_and_small_messages_never_wait() {
         run(async {
@@ -264,7 +265,7 @@ mod tests {
             let (small, share) = room.whole(&mut body(ALWAYS), Sender::Client).await.unwrap();
             assert_eq!(small.len(), ALWAYS);
             assert!(share.0.is_none());
-            // Until one has gone on, to its last byte and the end of its body.
+            // Until one is sent on, to its last byte and the end of its body.
             let (bytes, share) = held.pop().unwrap();
             let mut slices = Slices::new(bytes, share);
             let mut sent = 0;
@@ -280,7 +281,7 @@ mod tests {
         });
     }
 
-    /// Whoever waits gets what is given back at once.
+    /// Returned room goes to a waiting body at once.
     #[test]
     fn a_share_that_becomes_smaller_stays_room() {
         run(async {
@@ -301,9 +302,9 @@ mod tests {
         });
     }
 
-    /// Bodies of which something came, and then nothing more.
+    /// Bodies that begin, and then send nothing more.
     #[test]
-    fn who_sends_slowly_keeps_room_for_a_short_time() {
+    fn a_slow_sender_keeps_room_only_for_a_short_time() {
         struct StuckBody(usize);
         impl Body for StuckBody {
             type Data = Bytes;
@@ -326,7 +327,7 @@ mod tests {
                 let stuck = room.whole(&mut StuckBody(length), Sender::Client).await;
                 assert!(matches!(stuck, Err(HoldError::Unfit(_))));
             }
-            // Those who sent a byte hold nobody up.
+            // Senders of one byte delay no other.
             let room = room(NEVER, NEVER);
             let mut stuck: Vec<StuckBody> = (0..100).map(|_| StuckBody(1)).collect();
             let all = stuck

@@ -1,4 +1,4 @@
-//! The reader's own program: give everything away, then serve connections until the sidecar ends.
+//! The reader's own program: drop every privilege, then serve connections until the sidecar ends.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
@@ -21,10 +21,10 @@ use crate::sidecar::{ConfineError, SidecarError, confine, filter};
 use crate::sys::event::event_loop;
 use crate::sys::process;
 
-/// As ps(1) shows it.
+/// Its name in ps(1).
 const NAME: &std::ffi::CStr = c"agentbox-reader";
 
-/// Lives until the sidecar ends.
+/// Runs until the sidecar ends.
 pub(super) fn live(
     configuration: OwnedFd,
     line: OwnedFd,
@@ -47,7 +47,7 @@ pub(super) fn live(
     }
 }
 
-/// Reads what it is given, then leaves all behind but the line.
+/// Reads its configuration, then gives up everything but the line.
 fn prepare(
     configuration: OwnedFd,
     line: &OwnedFd,
@@ -74,10 +74,10 @@ fn prepare(
         .map_err(ConfineError::Filter)
         .map_err(SidecarError::Confine)?;
     let landlock_abi = confine().map_err(SidecarError::Confine)?;
-    // After the change of identity, which forgets it. In a pid namespace of the sidecar's the kernel sees to it as well.
+    // After the change of ids, which clears it. In the sidecar's own pid namespace, the kernel ends the reader too.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(SidecarError::step("end with the sidecar"))?;
-    // What the sidecar holds is the sidecar's.
+    // The sidecar's descriptors are not for the reader.
     process::close_all_but(line.as_fd())
         .map_err(SidecarError::step("close what is the sidecar's"))?;
     confine::seal(&filter).map_err(SidecarError::Confine)?;
@@ -92,7 +92,7 @@ fn prepare(
     Ok((landlock_abi, given))
 }
 
-/// Takes connections of clients until the line closes.
+/// Takes clients' connections until the line closes.
 fn serve(line: OwnedFd, given: ReaderState) -> Result<(), SidecarError> {
     let step = |step| SidecarError::step::<std::io::Error>(step);
     let runtime = event_loop().map_err(step("make the event loop"))?;

@@ -1,7 +1,7 @@
-//! Messages of MCP: taken out of a request before it is decided about, and lists in answers.
+//! MCP messages: read from a request before its decision, and lists in answers.
 //!
-//! What is sent on is what [`crate::egress::mcp`] wrote of the message. An answer that may have a list passes it with the things that may be
-//! named alone, in JSON or in a stream of events.
+//! The sent message is the canonical form of [`crate::egress::mcp`]. Lists in answers are reduced to the allowed items,
+//! in JSON or in a stream of events.
 
 use std::io;
 use std::pin::Pin;
@@ -26,7 +26,7 @@ pub(super) type AnswerBody = Either<Incoming, RedactedBody>;
 /// The body of an answer that can contain MCP lists.
 pub(super) type FilteredBody = Either<AnswerBody, Either<Slices, EventStream<AnswerBody>>>;
 
-/// Takes the message out of a request and puts its one form there, in this room. An error says why nobody can decide about it.
+/// Replaces a request's message with its canonical form, held in this room. The error is why no decision is possible.
 pub(super) async fn take(
     message: HttpRequest<SentBody>,
     room: &Room,
@@ -62,7 +62,7 @@ pub(super) async fn take(
     Ok((HttpRequest::from_parts(parts, body), taken))
 }
 
-/// Whether a body is JSON as it stands.
+/// Whether a body is uncompressed JSON.
 fn is_one(headers: &HeaderMap) -> Result<(), String> {
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let is_json = types.next().is_some_and(|value| is_type(value, JSON)) && types.next().is_none();
@@ -80,7 +80,7 @@ fn is_one(headers: &HeaderMap) -> Result<(), String> {
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
 
-/// Whether a field names this type, in the only coding of characters that JSON has.
+/// Whether a field names this type, with the only character encoding of JSON.
 fn is_type(value: &HeaderValue, known: &str) -> bool {
     let Ok(text) = value.to_str() else {
         return false;
@@ -99,7 +99,7 @@ fn is_plain(headers: &HeaderMap) -> bool {
     headers.get_all(CONTENT_ENCODING).iter().all(plain)
 }
 
-/// The stream of events, and the end of a session: what else a client asks for.
+/// The other requests of a client: the stream of events, and the end of a session.
 fn without_message(method: &Method, headers: &HeaderMap) -> Result<(), String> {
     let has = |value: &HeaderValue| {
         let text = value.to_str().unwrap_or_default().to_ascii_lowercase();
@@ -118,7 +118,7 @@ fn without_message(method: &Method, headers: &HeaderMap) -> Result<(), String> {
     Ok(())
 }
 
-/// Some servers are told of the call in fields as well, and may go by those.
+/// Some servers also receive the call in header fields, and may trust those.
 fn says_the_same(headers: &HeaderMap, message: &McpMessage) -> Result<(), String> {
     for (name, value) in headers {
         let call = match message.calls.as_slice() {
@@ -139,20 +139,20 @@ fn says_the_same(headers: &HeaderMap, message: &McpMessage) -> Result<(), String
     Ok(())
 }
 
-/// Asks for an answer that can be read.
+/// Requests an uncompressed, whole answer.
 pub(super) fn ask_plain(headers: &mut HeaderMap) {
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers.remove(RANGE);
     headers.remove(IF_RANGE);
 }
 
-/// An answer with what may be shown of its lists, or what is wrong with it.
+/// The answer with filtered lists, or why it is refused.
 pub(super) async fn shown(
     answer: Response<AnswerBody>,
     lists: McpLists,
     room: &Room,
 ) -> Result<Response<FilteredBody>, String> {
-    // Nobody takes a list out of another answer.
+    // Clients read no list from another answer.
     if !answer.status().is_success() {
         return Ok(answer.map(Either::Left));
     }
@@ -224,7 +224,7 @@ where
             let frame = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
                 Some(Ok(frame)) => frame,
                 Some(Err(error)) => return Poll::Ready(Some(Err(io::Error::other(error)))),
-                // What has no end is no event.
+                // An event without its end is dropped.
                 None => return Poll::Ready(None),
             };
             if let Ok(data) = frame.into_data() {
@@ -243,18 +243,18 @@ where
 struct Parser {
     lists: McpLists,
     line: Vec<u8>,
-    /// The lines of one event that are no data, in one form.
+    /// The lines of one event other than data, in canonical form.
     fields: Vec<u8>,
     data: Option<Vec<u8>>,
-    /// A line feed belongs to the end before it.
+    /// The last byte was a CR: a line feed now belongs to it.
     returned: bool,
-    /// For a long event, and what it has of that.
+    /// For a long event, and its share.
     room: Room,
     share: Option<Share>,
 }
 
 impl Parser {
-    /// The events that are whole.
+    /// Returns the complete events.
     fn feed(&mut self, bytes: &[u8]) -> Result<Vec<u8>, String> {
         let mut out = Vec::new();
         for byte in bytes {
@@ -301,7 +301,7 @@ impl Parser {
                 }
                 None => self.data = Some(value.to_vec()),
             },
-            // Comments keep a connection open. Any other field means nothing.
+            // Comments keep a connection open. Other fields mean nothing.
             b"" | b"event" | b"id" | b"retry" => {
                 self.fields
                     .extend([field, b": ".as_slice(), value, b"\n"].concat());
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn events_that_nobody_can_read_end_the_stream() {
+    fn unreadable_events_end_the_stream() {
         let long = format!("data: {}", "x".repeat(LONGEST));
         for text in ["data: x\n\n", "data: {\"a\":1,\"a\":2}\n\n", &long] {
             let mut parser = Parser::default();
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_body_is_its_head_says() {
+    fn the_head_must_agree_with_the_body() {
         let headers = |fields: &[(&'static str, &'static str)]| {
             let pairs = fields.iter().map(|(name, value)| {
                 let name = name.parse::<hyper::header::HeaderName>().unwrap();

@@ -1,7 +1,7 @@
-//! What the sidecar and its reader say to each other: JSON, one message each.
+//! Messages between the sidecar and its reader, as JSON.
 //!
-//! Over the reader's own line come connections of clients. With each comes a line for questions about it, one at a time. Whatever
-//! the reader says there is the word of a program that reads what strangers sent: the sidecar decides by it and believes nothing.
+//! The reader's own line carries clients' connections. Each comes with a line for questions about it, one at a time.
+//! The questions come from a program that reads strangers' data: the sidecar decides by them, and trusts none.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -17,77 +17,77 @@ use crate::sys::event::Messages;
 
 /// The longest message, in bytes: an address of a request, which is part of a head, as JSON.
 const LONGEST: usize = 80 << 10;
-/// What came of a client already is sent in pieces of this many bytes.
+/// Bytes of one piece of what a client has already sent.
 const PIECE: usize = 16 << 10;
 
 /// How a client connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(in crate::sidecar) enum ClientRoute {
-    /// By the proxy: one request, which names its host itself.
+    /// Through the proxy: one request, which names its host.
     Proxy,
-    /// To the host's own address, as many requests as the client likes.
+    /// To the host's own address: as many requests as the client likes.
     Direct,
 }
 
-/// A connection of a client. With it come that connection and the line for its questions, on which pieces of what the client has
-/// said already come first.
+/// A connection of a client. With it come the connection and the line for its questions. On that line, the client's
+/// early bytes come first, in pieces.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::sidecar) struct Arrival {
     pub way: ClientRoute,
-    /// Where its requests go.
+    /// The destination of its requests.
     pub host: Host,
     pub port: u16,
     pub scheme: Scheme,
-    /// Whether TLS that comes is opened.
+    /// Whether to open TLS from the client.
     pub opens: bool,
-    /// How many bytes the client has said already.
+    /// The number of bytes that the client has already sent.
     pub early: usize,
 }
 
-/// By which connection a request can be sent.
+/// The connections that can carry a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(in crate::sidecar) enum ConnectionChoice {
-    /// The connection of the request before, which is still good, or a new one.
+    /// The previous request's connection, which is still good, or a new one.
     Either,
-    /// A new one alone.
+    /// Only a new one.
     New,
 }
 
-/// What the reader asks about a connection.
+/// The reader's question about a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(in crate::sidecar) enum Question {
-    /// May this request go?
+    /// May this request be sent?
     Request {
-        /// In its one form: `METHOD https://HOST[:PORT]/PATH[?QUERY]`.
+        /// In canonical form: `METHOD https://HOST[:PORT]/PATH[?QUERY]`.
         address: String,
         /// Why it cannot be sent, whatever the rules say.
         unfit: Option<String>,
-        /// The calls of MCP in its body, once they were asked for.
+        /// The MCP calls in its body, once the sidecar has asked for them.
         calls: Option<Vec<McpCall>>,
-        /// What it can go by.
+        /// The connections that can carry it.
         by: ConnectionChoice,
     },
-    /// What came is a request that has more than one meaning, or none.
+    /// The request has more than one meaning, or none.
     Unclear(String),
-    /// It is held until it is decided about, and there is no room for that now.
+    /// The body must be held until the decision, and there is no room now.
     Busy,
-    /// The host that was allowed was not to be had.
+    /// The allowed host is unreachable.
     Unreachable(String),
-    /// What came is no request; nothing more is read.
+    /// The client sent no request; nothing more is read.
     Fault {
         why: String,
-        /// An answer may be under way.
+        /// An answer may have started.
         began: bool,
     },
-    /// What came is no head that can be read, which the client was told; nothing more is read.
+    /// The client sent an unreadable head, and was told; nothing more is read.
     Malformed(String),
-    /// What came is TLS; nothing more is read.
+    /// The client sent TLS; nothing more is read.
     Tls,
-    /// What came has the honey value of this name in it; nothing more is read.
+    /// The client sent the honey value of this name; nothing more is read.
     Honey(String),
 }
 
@@ -95,14 +95,14 @@ pub(in crate::sidecar) enum Question {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(in crate::sidecar) enum RequestAnswer {
-    /// It may go, over the connection that comes along, or else over the one before.
+    /// Send it, over the connection that comes along, or else over the previous one.
     Go {
-        /// What lists in its answer may show, where it can have some.
+        /// The filters for lists in its answer, if it can have any.
         lists: Option<Box<McpLists>>,
     },
-    /// What is in it decides: it is to be read, and asked about again.
+    /// The body decides: read it, then ask again.
     Read,
-    /// It may not, and this is what the client is told.
+    /// Do not send it; the client receives this.
     Refused {
         status: u16,
         phrase: String,
@@ -120,12 +120,12 @@ impl MessageChannel {
         Messages::new(fd).map(Self)
     }
 
-    /// Says something.
+    /// Sends a message.
     pub async fn say(&self, message: &impl Serialize, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         self.0.send(&serde_json::to_vec(message)?, fds).await
     }
 
-    /// Hears something; `None` where the other side is gone.
+    /// Receives a message; `None` if the other side is gone.
     pub async fn hear<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
         let (bytes, fds) = self.0.receive(LONGEST).await?;
         match bytes.is_empty() {
@@ -134,7 +134,7 @@ impl MessageChannel {
         }
     }
 
-    /// Sends what came of a client already.
+    /// Sends the client's early bytes.
     pub async fn say_early(&self, bytes: &[u8]) -> io::Result<()> {
         for piece in bytes.chunks(PIECE) {
             self.0.send(piece, &[]).await?;
@@ -142,7 +142,7 @@ impl MessageChannel {
         Ok(())
     }
 
-    /// Takes it.
+    /// Receives the client's early bytes.
     pub async fn hear_early(&self, length: usize) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         while bytes.len() < length {
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_early_arrives_whole_behind_its_message() {
+    fn early_bytes_arrive_whole_and_before_the_next_message() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()

@@ -1,34 +1,34 @@
-//! The reader: the process that reads requests, beside a sidecar whose rules name any.
+//! The reader: the process that reads requests, beside a sidecar with request rules.
 //!
 //! ```text
 //! sidecar                                   reader
 //! fork(), configuration-------------------> own empty network namespace, no capability, Landlock, no file, seccomp
 //!         <--Ready or Failed---------------
-//! client's connection, Arrival------------> reads a request, brings it into its one form
+//! client's connection, Arrival------------> reads a request, puts it into canonical form
 //!         <--Question::Request-------------
 //! decides, dials, Answer::Go + a stream---> TLS where the rule says https, the request, its answer
 //! carries the stream's bytes: budget, log, end of a rule
 //! ```
 //!
-//! What strangers send as requests and answers, and TLS with them, is read here and nowhere else. The reader decides about nothing
-//! and can make no socket: a hole in it leads to the hosts that rules name, over connections that the sidecar has dialled for a
-//! request that it allowed and that it counts and ends. It is forked before the sidecar knows anything of its container, dies with
-//! it, and is not started again: without it no request goes.
+//! Only the reader reads requests and answers of strangers, and their TLS. It decides nothing, and can make no socket.
+//! A hole in it leads only to the hosts of rules, over connections that the sidecar dialled for an allowed request,
+//! counts and ends. It is forked before the sidecar knows anything of its container, and dies with it. It is not
+//! restarted: without it no request is sent.
 //!
 //! ```text
-//! authority     the container's own certificate authority, by which TLS is opened
-//! messages      what the two say to each other
+//! authority     the container's own certificate authority, to open TLS
+//! messages      messages between the sidecar and the reader
 //! life          its confinement, and its loop
 //! conversation  one connection of a client: reads, asks, answers
-//! rewrite       a message without what belongs to one connection, for the other one
+//! rewrite       a message for the other connection, without the fields of its own
 //! opened        the TLS of a client
-//! redaction     secrets out of answers
+//! redaction     overwrites secrets in answers
 //! refused       the wall's own answers
 //! secrets       the node's secrets: into requests, and out of answers
-//! mcp           messages of MCP, and lists in answers
-//! held          what of these is held whole, and the room for it
+//! mcp           MCP messages, and lists in answers
+//! held          bodies that are held whole, and the room for them
 //! outside       the connection to the host
-//! stream        the client's connection as hyper wants it, behind the guard
+//! stream        the client's connection for hyper, behind the guard
 //! websocket     the handshake of a WebSocket, and what follows it
 //! ```
 
@@ -65,36 +65,36 @@ use crate::policy::HoneyValue;
 use crate::policy::request::FieldPattern;
 use crate::sys::{process, socket};
 
-/// Bytes of a configuration: the certificates of two stores.
+/// The longest configuration: the certificates of two stores.
 const MOST_CONFIGURATION: u64 = 8 << 20;
-/// From the fork to the acknowledgement: some hundred certificates are read meanwhile.
+/// From the fork to the acknowledgement; about a hundred certificates are read meanwhile.
 const READY_WITHIN: Duration = Duration::from_secs(10);
 
 /// The configuration of a reader.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReaderConfig {
-    /// The certificates that hosts are known by (PEM).
+    /// The certificates to verify hosts with (PEM).
     pub roots: String,
-    /// The node's secrets that are put into requests.
+    /// The node's secrets, to put into requests.
     pub secrets: Vec<ReadSecret>,
-    /// The node's honey values, which are not to leave.
+    /// The node's honey values, which must not leave.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub honey: Vec<HoneyValue>,
-    /// Fields of requests that are sent on besides the known ones.
+    /// Request fields that are sent on besides the known ones.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub fields: BTreeSet<FieldPattern>,
-    /// By which it opens TLS, where it does.
+    /// The authority to open TLS with, if it is opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authority: Option<Authority>,
 }
 
 impl ReaderConfig {
-    /// As a file without a name, to be handed over; no copy stays in this process's memory. An error is the kernel's.
+    /// Writes it to an unnamed file, to hand over. No copy stays in this process's memory. The error is the kernel's.
     pub fn to_file(&self) -> std::io::Result<OwnedFd> {
         let flags = rustix::fs::MemfdFlags::CLOEXEC;
         let mut file = File::from(rustix::fs::memfd_create("agentbox-reader", flags)?);
-        // Large enough at once: what grows leaves copies behind.
+        // Large enough from the start: a buffer that grows leaves copies behind.
         let secrets: usize = self
             .secrets
             .iter()
@@ -117,11 +117,11 @@ impl ReaderConfig {
     }
 }
 
-/// A started reader that has not confirmed yet that it is confined.
+/// A started reader that has not yet confirmed its confinement.
 pub(super) struct StartedReader(OwnedFd);
 
-/// Forks a reader, which gives its rights away by `confine`, whose result is the Landlock ABI, closes every descriptor but its
-/// line, and says so. The calling process has one thread.
+/// Forks a reader. It drops its rights with `confine`, which returns the Landlock ABI, closes every descriptor but its
+/// line, and reports that. The calling process must be single-threaded.
 pub(super) fn start(
     configuration: OwnedFd,
     confine: impl FnOnce() -> Result<u32, ConfineError>,
@@ -133,7 +133,7 @@ pub(super) fn start(
         drop(held.take());
         match life::live(configuration, theirs, confine) {
             Ok(()) => 0,
-            // Said already.
+            // Already reported.
             Err(_) => 1,
         }
     })
@@ -142,7 +142,7 @@ pub(super) fn start(
 }
 
 impl StartedReader {
-    /// Waits until it says that it is confined; its line.
+    /// Waits until it is confined; returns its line.
     pub fn ready(self) -> Result<OwnedFd, SidecarError> {
         let reply = protocol::receive(self.0.as_fd(), "reader", "reply", READY_WITHIN);
         match reply.map_err(SidecarError::Protocol)?.0 {

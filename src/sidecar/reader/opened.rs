@@ -1,4 +1,4 @@
-//! TLS of a client, opened: it greets the reader in the host's place, by a certificate of the container's own authority.
+//! A client's TLS, opened: the reader answers in the host's place, with a certificate of the container's own authority.
 
 use std::io;
 use std::time::Duration;
@@ -12,11 +12,10 @@ use super::authority::Opener;
 use super::stream::ClientStream;
 use crate::policy::Host;
 
-/// How long a client may take to shake hands.
+/// The time limit of the client's handshake.
 const GREETING_WITHIN: Duration = Duration::from_secs(10);
 
-/// Shakes hands with a client that means this host. An error says why that fails, for the log: the client sees a connection that
-/// ends.
+/// Shakes hands with a client that means this host. The error is for the log; the client sees a connection that ends.
 pub(super) async fn open(
     opener: &Opener,
     host: &Host,
@@ -45,7 +44,7 @@ fn is_it(host: &Host, named: &str) -> bool {
     named.parse::<Host>().is_ok_and(|named| named == *host)
 }
 
-/// Why a client is not understood any more, where it is its TLS that says so; `None` for an ordinary end.
+/// Why the client ended the connection, if it sent a TLS alert; `None` for an ordinary end.
 pub(super) fn complaint(error: &io::Error) -> Option<String> {
     match error.get_ref()?.downcast_ref()? {
         Error::AlertReceived(
@@ -64,13 +63,13 @@ pub(super) fn complaint(error: &io::Error) -> Option<String> {
     }
 }
 
-/// The same of the end of a conversation.
+/// The same for the end of a conversation.
 pub(super) fn of_end(error: &hyper::Error) -> Option<String> {
     let error = std::error::Error::source(error)?;
     complaint(error.downcast_ref()?)
 }
 
-/// The same of a greeting, which never ends in an ordinary way.
+/// The same for a handshake, whose end is never ordinary.
 fn why(error: &io::Error) -> String {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref());
     complaint(error).unwrap_or_else(|| match tls {

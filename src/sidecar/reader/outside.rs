@@ -1,4 +1,4 @@
-//! The host's side: a connection that the sidecar has dialled and carries, in which requests go one after the other.
+//! The host's side: a connection that the sidecar dialled and carries, with one request after another.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -28,24 +28,24 @@ use crate::policy::Host;
 use crate::policy::request::Scheme;
 use crate::sidecar::tls;
 
-/// How long the host may take to shake hands.
+/// The time limit of the host's handshake.
 const GREETING_WITHIN: Duration = Duration::from_secs(10);
 /// The longest head of an answer, in bytes.
 const LONGEST_ANSWER: usize = 64 << 10;
 
-/// Ready to greet hosts by TLS.
+/// The TLS client for hosts.
 pub(super) struct Greetings(TlsConnector);
 
 impl Greetings {
-    /// Trusts these certificates (PEM); an error where there is none among them.
+    /// Trusts these certificates (PEM); an error if none is usable.
     pub fn new(roots: &str) -> Result<Self, String> {
         let mut config = tls::client(roots)?;
-        // No answer is a stream of frames that nobody here reads.
+        // No HTTP/2, whose frames the reader does not read.
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self(TlsConnector::from(Arc::new(config))))
     }
 
-    /// Shakes hands with a host, whose certificate must name it. An error says what is wrong with it.
+    /// Shakes hands with a host, whose certificate must name it. The error says what is wrong with it.
     async fn greet(
         &self,
         host: &Host,
@@ -71,12 +71,12 @@ pub(super) struct HostClient {
     sender: SendRequest<SentBody>,
     /// Whether the last request asked for another protocol.
     asks: Rc<Cell<bool>>,
-    /// What is left of the connection when the host has agreed to that.
+    /// The remaining connection, once the host has switched the protocol.
     switched: oneshot::Receiver<SwitchedConnection>,
 }
 
 impl HostClient {
-    /// Begins to speak to the host over what the sidecar has dialled. An error says what is wrong with the host.
+    /// Starts HTTP over a connection that the sidecar dialled. The error says what is wrong with the host.
     pub async fn open(
         greetings: &Greetings,
         (host, scheme): (&Host, Scheme),
@@ -94,7 +94,7 @@ impl HostClient {
         };
         let mut builder = http1::Builder::new();
         builder.max_header_size(LONGEST_ANSWER);
-        // Of a body that the host does not take it keeps as much.
+        // hyper keeps as much of a body that the host does not read.
         builder.max_buf_size(LONGEST_ANSWER + (16 << 10));
         let shaken = builder.handshake(Server::new(way)).await;
         let (sender, connection) = shaken.map_err(|error| broken(&error))?;
@@ -109,18 +109,18 @@ impl HostClient {
         })
     }
 
-    /// Whether the next request may go by it too.
+    /// Whether the next request may use it too.
     pub async fn is_ready(&mut self) -> bool {
         self.sender.ready().await.is_ok()
     }
 
-    /// What is left of it when the host has changed the protocol; `None` where it is gone.
+    /// The remaining connection after a switch of the protocol; `None` if it is gone.
     pub async fn switched(self) -> Option<SwitchedConnection> {
         self.switched.await.ok()
     }
 
-    /// Sends a request; its answer, once the head of that has come. An error brings the request back where the host has seen
-    /// nothing of it.
+    /// Sends a request, and returns its answer once the head is there. The error returns the request if the host has
+    /// seen nothing of it.
     pub async fn send(
         &mut self,
         message: HttpRequest<SentBody>,
@@ -139,14 +139,14 @@ impl HostClient {
     }
 }
 
-/// Speaks to a host until one of the two has nothing more to say.
+/// Drives a connection until one side has nothing more to say.
 async fn drive(
     mut connection: Connection<Server, SentBody>,
     asks: Rc<Cell<bool>>,
     switched: oneshot::Sender<SwitchedConnection>,
 ) {
     let ended = poll_fn(|cx| connection.poll_without_shutdown(cx)).await;
-    // Whoever waits for an answer hears of it; afterwards it concerns nobody.
+    // A request that waits for its answer receives the error; later it does not matter.
     if ended.is_err() {
         return;
     }
@@ -154,7 +154,7 @@ async fn drive(
     let (mut way, early) = (io.into_way(), read_buf);
     match asks.get() {
         true => {
-            // Nobody may wait for it, and then it ends.
+            // If no request waits for it, it ends here.
             let _unheard = switched.send(SwitchedConnection { way, early });
         }
         false => {

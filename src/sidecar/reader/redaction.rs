@@ -1,4 +1,5 @@
-//! The node's secrets in answers: found in the forms that [`crate::egress::forms`] lists, over the borders of pieces, and overwritten.
+//! The node's secrets in answers: found in the forms of [`crate::egress::forms`], across borders of pieces, and
+//! overwritten.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -8,10 +9,10 @@ use hyper::header::{HeaderMap, HeaderValue};
 
 use crate::egress::forms::ValueForms;
 
-/// What stands where a secret was.
+/// Replaces each byte of a secret.
 const REDACTED: u8 = b'*';
 
-/// Overwrites the secrets in the fields of a head or behind a body.
+/// Overwrites the secrets in header or trailer fields, and removes fields with a secret in their name.
 pub(super) fn redact_fields(headers: &mut HeaderMap, forms: &ValueForms) {
     let named = headers.keys();
     let named = named.filter(|name| forms.are_in(name.as_str().as_bytes()));
@@ -28,7 +29,7 @@ pub(super) fn redact_fields(headers: &mut HeaderMap, forms: &ValueForms) {
     }
 }
 
-/// Overwrites the secrets, those that overlap as well; whether there were any.
+/// Overwrites the secrets, also overlapping ones. Returns whether there were any.
 pub(super) fn redact(bytes: &mut [u8], forms: &ValueForms) -> bool {
     let found: Vec<_> = forms.places(bytes).collect();
     for (begin, end) in &found {
@@ -45,9 +46,9 @@ fn is_of_forms(byte: u8) -> bool {
 /// Searches a stream of pieces.
 struct Filter {
     forms: ValueForms,
-    /// The last word of what has come, as it came, which may be the beginning of a secret.
+    /// The last word so far, unchanged: it may be the start of a secret.
     held: Vec<u8>,
-    /// How many bytes of that are the end of a secret that was found.
+    /// How many of its bytes are the end of a found secret.
     covered: usize,
 }
 
@@ -60,12 +61,13 @@ impl Filter {
         }
     }
 
-    /// What may go on after this piece.
+    /// Returns what may be sent on after this piece.
     fn feed(&mut self, piece: &[u8]) -> Bytes {
         let mut bytes = std::mem::take(&mut self.held);
         bytes.extend_from_slice(piece);
-        // What may become a secret, or a longer one, is looked at again as it came. How much that is, the client sees by the sizes of
-        // pieces: it must not depend on the secrets, or each guess at their beginning would have its answer. So it is the last word.
+        // Bytes that may become a secret, or a longer one, are kept unchanged and searched again. The client sees from
+        // the sizes of pieces how many are kept. If that depended on the secrets, it would reveal whether a guess is
+        // right. So the last word is kept.
         let longest = self.forms.longest();
         let from = bytes.len().saturating_sub(longest.saturating_sub(1));
         let before = bytes[from..].iter().rposition(|byte| !is_of_forms(*byte));
@@ -82,7 +84,7 @@ impl Filter {
         bytes.into()
     }
 
-    /// The rest.
+    /// Returns the rest.
     fn end(mut self) -> Bytes {
         redact(&mut self.held, &self.forms);
         self.held[..self.covered].fill(REDACTED);
@@ -93,14 +95,14 @@ impl Filter {
 /// A body in which secrets are overwritten. Its length does not change.
 pub(super) struct RedactedBody {
     body: Incoming,
-    /// Until the end.
+    /// `None` after the end.
     filter: Option<Filter>,
-    /// Trailers that came before the rest had gone.
+    /// Trailers that came before the rest was sent.
     trailers: Option<HeaderMap>,
 }
 
 impl RedactedBody {
-    /// Of this body, without what is spelled so.
+    /// For this body, without these forms.
     pub fn new(body: Incoming, forms: ValueForms) -> Self {
         Self {
             body,
@@ -229,12 +231,12 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_streams_is_not_held_back() {
+    fn a_streaming_answer_is_not_held_back() {
         let mut filter = Filter::new(spelled());
         assert_eq!(filter.feed(b"data: 1\n\n"), b"data: 1\n\n".as_slice());
     }
 
-    /// Who sends guesses to a host that gives them back sees how an answer is cut.
+    /// A client that sends guesses to a host that echoes them sees how an answer is cut.
     #[test]
     fn no_piece_says_whether_a_guess_at_a_secret_begins_it() {
         let sizes = |pieces: &[String]| {
@@ -253,13 +255,13 @@ mod tests {
                 let wrong = format!("{}~", &form[..length - 1]);
                 let right = sizes(&behind(&form[..length]));
                 assert_eq!(right, sizes(&behind(&wrong)), "{form} {length}");
-                // The control: words are held back, and no more than words.
+                // The control: words are held back, and nothing more.
                 assert_eq!(right[0], 2, "{form} {length}");
             }
         }
     }
 
-    /// A secret that begins another one, or that ends in its middle, wherever an answer is cut.
+    /// Secrets that begin another one, or end in its middle, wherever an answer is cut.
     #[test]
     fn secrets_that_share_bytes_are_taken_out_in_every_cut() {
         let one = b"sk-live-0123";
@@ -295,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_whose_name_is_the_secret_is_left_out() {
+    fn a_field_whose_name_is_the_secret_is_removed() {
         let spelled = ValueForms::of([&b"Sk-Live-0123"[..]].into_iter());
         let mut headers = HeaderMap::new();
         headers.insert("x-sk-live-0123", "a".parse().unwrap());

@@ -1,4 +1,4 @@
-//! The wall's own answers, in the form that their client reads.
+//! The wall's own answers, in a format that their client reads.
 
 use http_body_util::Either;
 use hyper::body::Bytes;
@@ -13,20 +13,20 @@ use crate::egress::phrase::RefusalExplanation;
 
 const JSON: &str = "application/json";
 
-/// In which format a client reads a refusal.
+/// The format in which a client reads a refusal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum RefusalFormat {
     #[default]
     Json,
-    /// git shows a text alone (`show_http_message()` in its remote-curl.c), as lines `remote:`.
+    /// git shows only text (`show_http_message()` in its remote-curl.c), as lines `remote:`.
     Text,
-    /// Behind 403 a client of WebSockets tries again; 426 tells it that there is no WebSocket here (RFC 9110, section 15.5.22), and
-    /// one that knows another way takes that.
+    /// After 403 a WebSocket client tries again. 426 tells it that there is no WebSocket here (RFC 9110, section
+    /// 15.5.22); a client that knows another way then uses that.
     WebSocket,
 }
 
 impl RefusalFormat {
-    /// What the head of a request says of its client.
+    /// Chosen by the head of a request.
     pub fn of(headers: &HeaderMap) -> Self {
         let agent = headers.get(USER_AGENT);
         match agent.is_some_and(|agent| agent.as_bytes().starts_with(b"git/")) {
@@ -76,7 +76,7 @@ fn answer_of(status: StatusCode, kind: &'static str, body: Vec<u8>) -> ReaderRes
     answer
 }
 
-/// A refusal as a client of MCP reads it: an error of JSON-RPC, where a request waits for its answer.
+/// A refusal for a client of MCP: a JSON-RPC error, if a request waits for its answer.
 pub(super) fn in_mcp(told: ReaderResponse, message: Option<&McpMessage>) -> ReaderResponse {
     let Some(message) = message.filter(|_| told.status() == StatusCode::FORBIDDEN) else {
         return told;
@@ -117,7 +117,7 @@ mod tests {
         (parts.status.as_u16(), parts.headers, body)
     }
 
-    /// Defect 9 of the review of agents: git said nothing but 403.
+    /// Defect 9 of the review of agents: git showed only 403.
     #[test]
     fn git_gets_a_text_and_every_other_client_json() {
         let (status, headers, body) = answered("git/2.39.5", false, 403);
@@ -137,7 +137,7 @@ mod tests {
             (426, &HeaderValue::from_static("HTTP/1.1"))
         );
         assert_eq!(headers[CONNECTION], "Upgrade");
-        // The host's own fault may pass.
+        // A fault of the host may pass.
         assert_eq!(answered("codex", true, 502).0, 502);
     }
 }

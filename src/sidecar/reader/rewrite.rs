@@ -1,6 +1,6 @@
-//! A message for the other connection: the one form of a request, and an answer without what belongs to its connection.
+//! A message for the other connection: a request in canonical form, and an answer without the fields of its connection.
 //!
-//! Whatever is put into a request or taken out of an answer goes here, between the decision and the host.
+//! All additions to requests and removals from answers happen here, between the decision and the host.
 
 use hyper::header::{
     CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION,
@@ -17,7 +17,7 @@ use crate::egress::request::{FullRequest, RequestHead, of_said};
 use crate::policy::Host;
 use crate::policy::request::{Method, Scheme};
 
-/// Reads a request that is on its way to this host, to which the client speaks by the first scheme.
+/// Reads a request to this host. The client speaks the scheme `inside`, the host `scheme`.
 pub(super) fn read<B>(
     message: &HttpRequest<B>,
     inside: Scheme,
@@ -30,7 +30,7 @@ pub(super) fn read<B>(
     if hosts.next().is_some() {
         return Err(HttpRefusal::Ambiguous("two Host fields"));
     }
-    // In the clear, 80 stands for HTTPS's own port.
+    // Without TLS, 80 stands for HTTPS's own port.
     let plain = match (inside, to.1 == Scheme::Https.port()) {
         (Scheme::Http, true) => ":80",
         (Scheme::Http, false) | (Scheme::Https, _) => "",
@@ -62,11 +62,11 @@ pub(super) fn read<B>(
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ExpectedAnswer {
     pub answers: Answers,
-    /// It may begin a WebSocket.
+    /// If it may begin a WebSocket.
     pub handshake: Option<Handshake>,
 }
 
-/// The request as the host gets it, or why it may not have it.
+/// The request for the host, or why it is not sent.
 pub(super) fn request<B>(
     asked: &FullRequest,
     message: HttpRequest<B>,
@@ -85,7 +85,7 @@ pub(super) fn request<B>(
     Ok((HttpRequest::from_parts(parts, body), expected))
 }
 
-/// The head of it.
+/// Checks and rewrites its head.
 fn head(asked: &FullRequest, parts: &mut Parts) -> Result<(), &'static str> {
     let is_websocket = asked.request.method.is_websocket();
     if parts.headers.contains_key(UPGRADE) && !is_websocket {
@@ -108,12 +108,12 @@ fn head(asked: &FullRequest, parts: &mut Parts) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Refuses fields that nobody knows to be harmless. Those that secrets go into are the node's own.
+/// Refuses fields that are not known to be harmless. Fields with secrets are the node's own.
 fn check_fields(
     headers: &HeaderMap,
     (secrets, known): (&Secrets, &KnownFields),
 ) -> Result<(), String> {
-    // Those of the connection are the reader's own by now.
+    // The connection's fields are the reader's own by now.
     let is_known = |name: &&HeaderName| {
         stays_behind(name.as_str()) || known.has(name.as_str()) || secrets.have(name)
     };
@@ -126,7 +126,7 @@ fn check_fields(
     }
 }
 
-/// The Host field in the one form.
+/// The Host field in canonical form.
 fn host(asked: &FullRequest) -> String {
     let request = &asked.request;
     let host = match &request.host {
@@ -139,13 +139,13 @@ fn host(asked: &FullRequest) -> String {
     }
 }
 
-/// The target in the one form, with this query.
+/// The target in canonical form, with this query.
 fn target(asked: &FullRequest, query: Option<&str>) -> String {
     let path = &asked.request.path;
     query.map_or_else(|| path.to_string(), |query| format!("{path}?{query}"))
 }
 
-/// The head of the answer as the client gets it by this scheme, without what the node's secrets are, or what is wrong with it.
+/// The head of the answer for a client of this scheme, without the node's secrets, or why it is refused.
 pub(super) fn answer<B>(
     (asked, inside): (&FullRequest, Scheme),
     message: Response<B>,
@@ -154,7 +154,7 @@ pub(super) fn answer<B>(
     let (mut parts, body) = message.into_parts();
     if expected.answers == Answers::Cleaned {
         secrets.clean(&mut parts.headers)?;
-        // The phrase behind the status.
+        // The phrase after the status.
         parts.extensions.clear();
     }
     let switches = parts.status == StatusCode::SWITCHING_PROTOCOLS;
@@ -163,17 +163,17 @@ pub(super) fn answer<B>(
         let handshake = handshake.ok_or("it changed the protocol without a request")?;
         handshake.agrees(&parts.headers)?;
     }
-    // Chunks are read here, and what is in them goes on; another coding nobody would undo (RFC 9112, section 6.1).
+    // The reader decodes chunks. Another coding would stay undecoded (RFC 9112, section 6.1).
     let chunked = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"chunked");
     let mut codings = parts.headers.get_all(TRANSFER_ENCODING).iter();
     if !codings.all(chunked) {
         return Err("its answer has another transfer coding than chunks");
     }
     let length = parts.headers.get(CONTENT_LENGTH).cloned();
-    // Beside chunks a length means nothing (RFC 9112, section 6.3), and the client would believe it.
+    // Beside chunks a length means nothing (RFC 9112, section 6.3), but the client would believe it.
     let length = length.filter(|_| !parts.headers.contains_key(TRANSFER_ENCODING));
     leave_behind(&mut parts.headers)?;
-    // The answer to HEAD says how long another one would be. One that changes the protocol has none (RFC 9110, section 8.6).
+    // An answer to HEAD has the length of the one to GET. A switch of the protocol has none (RFC 9110, section 8.6).
     if let Some(length) = length.filter(|_| !switches) {
         parts.headers.insert(CONTENT_LENGTH, length);
     }
@@ -192,7 +192,7 @@ pub(super) fn answer<B>(
     Ok(Response::from_parts(parts, body))
 }
 
-/// The plain address for a redirect to the host's own `https://`, which a client that came by `http://` could not follow here.
+/// The plain address for a redirect to the host's own `https://`, which a client of `http://` could not follow here.
 fn plain_location(asked: &FullRequest, to: &HeaderValue) -> Option<HeaderValue> {
     let request = &asked.request;
     let (Scheme::Https, rest) = Scheme::split(to.to_str().ok()?)? else {
@@ -203,12 +203,12 @@ fn plain_location(asked: &FullRequest, to: &HeaderValue) -> Option<HeaderValue> 
     let same = request.scheme == Scheme::Https
         && named == request.host
         && port.unwrap_or(Scheme::Https.port()) == request.port;
-    // Without a port where it is HTTPS's own, which stands for 80 in the clear.
+    // HTTPS's own port is left out: without TLS, 80 stands for it.
     let text = format!("http://{}{}", host(asked), &rest[at..]);
     same.then(|| HeaderValue::try_from(text).ok()).flatten()
 }
 
-/// Takes out what belongs to the connection that a message came by.
+/// Removes the fields of the connection that a message came over.
 fn leave_behind(headers: &mut HeaderMap) -> Result<(), &'static str> {
     let mut named = Vec::new();
     for value in headers.get_all(CONNECTION) {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_sent_in_its_one_form() {
+    fn a_request_is_sent_in_canonical_form() {
         let plain = ("Host", "A.test");
         for (target, expected) in [
             ("/x/../%61?q=%61", "/a?q=%61"),
@@ -293,12 +293,12 @@ mod tests {
             assert_eq!(names, ["accept", "host"], "{target}");
             assert_eq!(sent.headers()[HOST], "a.test");
         }
-        // The client's own framing is not repeated, whatever it names as its connection's.
+        // The client's framing is not repeated, whatever its Connection field names.
         let odd = sent("/", &[plain, ("Connection", "Host, close")]).unwrap();
         assert_eq!(odd.headers()[HOST], "a.test");
     }
 
-    /// It is another method to the rules, and its fields arrive whatever else the connection's field names.
+    /// For the rules it is another method. Its fields arrive, whatever else the Connection field names.
     #[test]
     fn a_handshake_of_a_websocket_is_a_method_of_its_own() {
         let fields = [
@@ -320,7 +320,7 @@ mod tests {
             read("GET", &fields[..1]).as_deref(),
             Ok("GET https://a.test/x")
         );
-        // The word of rules is no method, with the fields of a handshake or without.
+        // The rules' word is no method, with or without the fields of a handshake.
         assert!(read("WEBSOCKET", &fields).is_err());
         assert!(read("WEBSOCKET", &fields[..1]).is_err());
         let sent = sent("/x", &fields).unwrap();
@@ -362,7 +362,7 @@ mod tests {
         }
         assert!(sent("/", &[]).is_err());
         assert!(sent("/", &[plain, plain]).is_err());
-        // The refusal names the field, and one that the node's file has is sent on.
+        // The refusal names the field; a field of the node's file is sent on.
         let why = sent("/", &[plain, ("X-Odd", "1")]).unwrap_err();
         assert!(
             why.contains("x-odd") && why.contains("request-fields"),
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_keeps_what_is_the_hosts_and_redirects_stay_plain() {
+    fn an_answer_keeps_the_hosts_fields_and_redirects_stay_plain() {
         let message = message("GET", "/", &[("Host", "a.test")]);
         let asked = read(
             &message,

@@ -1,7 +1,7 @@
-//! The node's secrets: put into requests here, and taken out of what comes back.
+//! The node's secrets: added to requests, and overwritten in answers.
 //!
-//! The container has what stands for a secret. It belongs into one field of some requests; anywhere else in a head it is a mistake
-//! or an attack, and the request is refused. What a host sends back is [searched](super::redaction).
+//! The container has only placeholders. A placeholder is valid in one field of some requests. Anywhere else in a head
+//! it is a mistake or an attack, and the request is refused. A host's answer is [searched](super::redaction).
 
 use std::fmt;
 
@@ -19,11 +19,11 @@ use crate::policy::{NodeSecret, SecretPlace};
 /// The shortest secret, in bytes: a shorter one is in many answers by chance.
 pub const SHORTEST: usize = 8;
 
-/// A secret and its value, which is wiped with it.
+/// A secret and its value, which is wiped on drop.
 #[derive(PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReadSecret {
-    /// What the node's file says of it.
+    /// Its entry in the node's file.
     pub secret: NodeSecret,
     /// The value: visible ASCII, at least [`SHORTEST`] bytes.
     pub value: String,
@@ -41,7 +41,7 @@ impl fmt::Debug for ReadSecret {
     }
 }
 
-/// All of a container.
+/// All secrets of a container.
 pub(super) struct Secrets {
     all: Vec<ReadSecret>,
     /// The forms of all values.
@@ -54,8 +54,8 @@ impl Secrets {
         Self { all, forms }
     }
 
-    /// Puts the secrets of this request into their places, whatever the container has there. Says what is done with the answer, or
-    /// why the request may not go: something that stands for a secret is where it does not belong.
+    /// Adds the secrets of this request, in place of the container's own values. Returns what to do with the answer, or
+    /// why the request is refused: a placeholder is in the wrong place.
     pub fn put(
         &self,
         request: &Request,
@@ -94,19 +94,19 @@ impl Secrets {
         }
         self.check(request, query.as_deref(), headers)?;
         headers.extend(fields);
-        // In front: of two that mean the same, many servers take the first.
+        // In front: many servers take the first of two parameters with one meaning.
         parameters.extend(query.take());
         *query = (!parameters.is_empty()).then(|| parameters.join("&"));
         if !self.knows(request) {
             return Ok(Answers::AsTheyCome);
         }
-        // Nobody could see a secret in an answer that is compressed, nor in pieces that the container chooses.
+        // A secret could not be found in a compressed answer, or in ranges that the container chooses.
         without_forms(headers);
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         Ok(Answers::Cleaned)
     }
 
-    /// Whether any of them goes into the field of this name.
+    /// Whether a secret goes into the field of this name.
     pub fn have(&self, name: &HeaderName) -> bool {
         let mut places = self.all.iter().map(|secret| &secret.secret.place);
         places.any(|place| {
@@ -117,14 +117,14 @@ impl Secrets {
         })
     }
 
-    /// Whether the host of this request is one that gets a secret, which it could give back to any other request.
+    /// Whether this request's host gets a secret: it could return it to any other request.
     fn knows(&self, request: &Request) -> bool {
         let mut rules = self.all.iter().flat_map(|secret| &secret.secret.requests);
         rules.any(|rule| rule.names(&request.host))
     }
 
-    /// What a host says in a WebSocket nobody searches. So a host that gets a secret by any request may have one only where the node's
-    /// file says so for that secret, by naming the handshake among its requests.
+    /// WebSocket traffic is not searched. So a host that gets a secret by any request may have a WebSocket only if the
+    /// node's file allows it for that secret, with the handshake among its requests.
     fn check_websocket(&self, request: &Request) -> Result<(), String> {
         let is_open = |secret: &NodeSecret| {
             let rules = &secret.requests;
@@ -172,7 +172,7 @@ impl Secrets {
         Ok(())
     }
 
-    /// Takes the secrets out of the head of an answer; an error where its body cannot be searched.
+    /// Overwrites the secrets in the head of an answer; an error if its body cannot be searched.
     pub fn clean(&self, headers: &mut HeaderMap) -> Result<(), &'static str> {
         let plain = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
         if !headers.get_all(CONTENT_ENCODING).iter().all(plain) {
@@ -184,23 +184,23 @@ impl Secrets {
         Ok(())
     }
 
-    /// The body of an answer without the secrets.
+    /// The body of an answer, with the secrets overwritten.
     pub fn cleaned(&self, body: Incoming) -> RedactedBody {
         RedactedBody::new(body, self.forms.clone())
     }
 }
 
-/// What is done with the answer to a request.
+/// How to treat the answer to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answers {
-    /// Nothing: its host knows no secret.
+    /// Unchanged: its host knows no secret.
     AsTheyCome,
-    /// Secrets are taken out.
+    /// Secrets are overwritten.
     Cleaned,
 }
 
-/// Fields by which clients choose the form of an answer, or a piece of it: those of RFC 9110, of RFC 3229 (`A-IM`, which has ranges
-/// too), and the names by which Apache's httpd and Azure's storage take a range as well.
+/// Fields that choose the form of an answer, or a part of it: those of RFC 9110, of RFC 3229 (`A-IM`, which has ranges
+/// too), and further names for ranges in Apache's httpd and Azure's storage.
 const FORMS: [&str; 7] = [
     "a-im",
     "accept-charset",
@@ -211,12 +211,12 @@ const FORMS: [&str; 7] = [
     "x-ms-range",
 ];
 
-/// Takes out what chooses the form of an answer.
+/// Removes the fields that choose the form of an answer.
 fn without_forms(headers: &mut HeaderMap) {
     without_fields(headers, |spelled| FORMS.contains(&spelled));
 }
 
-/// Takes out fields by their names, in which an underscore is a hyphen, as it is to some servers (RFC 3875, section 4.1.18).
+/// Removes fields by their names. An underscore counts as a hyphen, as for some servers (RFC 3875, section 4.1.18).
 fn without_fields(headers: &mut HeaderMap, is_one: impl Fn(&str) -> bool) {
     let named = headers.keys();
     let named: Vec<HeaderName> = named
@@ -228,7 +228,7 @@ fn without_fields(headers: &mut HeaderMap, is_one: impl Fn(&str) -> bool) {
     }
 }
 
-/// What is in the names of fields by which clients say who they are. A request that gets a secret of the node says so by that alone.
+/// Parts of field names that identify clients. A request with a secret of the node identifies itself only by that.
 const CREDENTIALS: [&str; 12] = [
     "access-key",
     "api-key",
@@ -244,7 +244,7 @@ const CREDENTIALS: [&str; 12] = [
     "token",
 ];
 
-/// Takes out what says who the program is, and each other spelling of the fields that secrets go into.
+/// Removes the program's own credentials, and other spellings of the fields with secrets.
 fn without_own(headers: &mut HeaderMap, fields: &[(HeaderName, HeaderValue)]) {
     without_fields(headers, |spelled| {
         CREDENTIALS.iter().any(|word| spelled.contains(word))
@@ -252,7 +252,7 @@ fn without_own(headers: &mut HeaderMap, fields: &[(HeaderName, HeaderValue)]) {
     });
 }
 
-/// The field that has a secret, and its value there.
+/// The field for a secret, and its value.
 fn field(place: &SecretPlace, value: &str) -> Option<(HeaderName, HeaderValue)> {
     let text = Zeroizing::new(match place {
         SecretPlace::Header(header) => header.value(value),
@@ -268,7 +268,7 @@ fn field(place: &SecretPlace, value: &str) -> Option<(HeaderName, HeaderValue)> 
     Some((name, value))
 }
 
-/// What is wrong with a query in which a parameter is the node's: some servers would read another one in it.
+/// Why a query may not get a secret parameter: some servers would read another parameter in it.
 fn check_query(query: &str) -> Result<(), String> {
     let two = [
         (
@@ -284,7 +284,7 @@ fn check_query(query: &str) -> Result<(), String> {
     }
 }
 
-/// A query without this parameter, however its name is spelled, as one of a list too (`name[]`); `None` where nothing is left.
+/// A query without this parameter, in any spelling of its name, also as a list (`name[]`); `None` if nothing is left.
 fn without(query: &str, name: &str) -> Option<String> {
     let is_it = |pair: &&str| {
         let spelled = pair.split('=').next().unwrap_or_default();
@@ -297,8 +297,8 @@ fn without(query: &str, name: &str) -> Option<String> {
     (!rest.is_empty()).then(|| rest.join("&"))
 }
 
-/// A parameter's name as the laxest servers take it. To PHP it begins behind spaces and ends before a NUL, and a dot, a space or a
-/// bracket that nothing closes is an underscore (its manual, "Variables From External Sources"); others take either case.
+/// A parameter's name as the laxest servers read it. PHP skips leading spaces, stops at a NUL, and reads a dot, a space
+/// or an unclosed bracket as an underscore (its manual, "Variables From External Sources"). Others ignore case.
 fn variable(name: &[u8]) -> Vec<u8> {
     let is_space = |byte: &u8| matches!(byte, b' ' | b'+');
     let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -356,9 +356,9 @@ mod tests {
         Ok((headers, query))
     }
 
-    /// A host could give the secret back in frames, which nobody searches.
+    /// A host could return the secret in frames, which are not searched.
     #[test]
-    fn a_host_of_a_secret_has_a_websocket_only_where_the_secret_names_it() {
+    fn a_host_of_a_secret_has_a_websocket_only_if_the_secret_names_it() {
         let address = "WEBSOCKET https://a.test/v1/socket";
         let error = put(address, &[]).unwrap_err();
         assert!(error.contains("the secret model"), "{error}");
@@ -369,7 +369,7 @@ mod tests {
         assert!(headers.contains_key("authorization"));
         assert!(put_of(&named, "WEBSOCKET https://a.test/v1/other", &[]).is_err());
         assert!(put("WEBSOCKET https://b.test/v1/socket", &[]).is_ok());
-        // A rule for requests of every kind does not name it.
+        // A rule with the method `*` does not name the handshake.
         let mut all = secrets();
         all.all[0].secret.requests = ["* https://a.test/**".parse().unwrap()].into();
         assert!(put_of(&all, address, &[]).is_err());
@@ -395,7 +395,7 @@ mod tests {
             names,
             ["accept", "accept-encoding", "authorization", "x-api"]
         );
-        // Another request of that host has what the program gives it.
+        // Another request to that host keeps the program's own fields.
         let headers = put("GET https://a.test/v1/messages", &own).unwrap();
         assert_eq!(headers["x-api-key"], "mine");
         let key = secrets_in(SecretPlace::Header("x-api-key: {}".parse().unwrap()), VALUE);
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_a_password() {
+    fn a_secret_can_be_a_password() {
         let secrets = secrets_in(SecretPlace::Basic("x-access-token".parse().unwrap()), VALUE);
         let own = BASE64.encode(b"x:agentbox-secret-model");
         let own = format!("Basic {own}");
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_one_parameter_of_a_query() {
+    fn a_secret_can_be_one_parameter_of_a_query() {
         let value = "a&b=c+d/e#f%25-0123";
         let secrets = secrets_in(SecretPlace::Query("key".parse().unwrap()), value);
         let spelled = "key=a%26b%3Dc%2Bd%2Fe%23f%2525-0123";
@@ -464,7 +464,7 @@ mod tests {
         assert!(super::super::redaction::redact(&mut echo, &secrets.forms));
     }
 
-    /// In names that are another's to a lax server, as to PHP.
+    /// Names that lax servers such as PHP take for the parameter's.
     #[test]
     fn no_spelling_of_a_parameter_is_beside_the_secret() {
         let secrets = secrets_in(SecretPlace::Query("api_key".parse().unwrap()), VALUE);
@@ -526,7 +526,7 @@ mod tests {
                 ("accept", "x"),
             ];
             let headers = put(address, &fields).unwrap();
-            // The control: what chooses no form arrives.
+            // The control: other fields arrive.
             assert!(headers.contains_key("content-range") && headers.contains_key("accept"));
             assert_eq!(headers[ACCEPT_ENCODING], "identity", "{name}");
             assert_eq!(headers.len(), 4, "{name}: {headers:?}");

@@ -1,4 +1,4 @@
-//! What hyper reads and writes by: the client's side, where everything passes the guard first, and the host's.
+//! The streams for hyper: the client's side, where everything passes the guard first, and the host's.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -16,45 +16,45 @@ use crate::egress::http::{HttpRefusal, RequestGuard};
 use crate::egress::{Honey, HoneySearch};
 use crate::sidecar::buffer::with_buffer;
 
-/// The first byte of a TLS record with a greeting (RFC 8446, section 5.1).
+/// The first byte of a TLS handshake record (RFC 8446, section 5.1).
 pub(super) const TLS_HANDSHAKE: u8 = 0x16;
 
 /// Why the reader stops reading a client.
 #[derive(Debug)]
 pub(super) enum ClientFault {
-    /// What it says is no request, or none that has one meaning.
+    /// Its bytes are no request, or an ambiguous one.
     Unread(String),
-    /// It speaks TLS from its first byte, which is nothing to read.
+    /// It speaks TLS from its first byte.
     Tls(String),
-    /// The honey value of this name is in what it says.
+    /// Its bytes contain the honey value of this name.
     Honey(String),
 }
 
-/// What whoever answers requests and whoever reads them know of each other.
+/// State that is shared by the client's stream and the code that answers its requests.
 #[derive(Default)]
 pub(super) struct Passage {
     /// Why the connection ends early.
     pub fault: RefCell<Option<ClientFault>>,
-    /// What became of the last request for another protocol.
+    /// The result of the last request for another protocol.
     pub turn: Cell<ProtocolSwitch>,
 }
 
 /// The result of the last request for another protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum ProtocolSwitch {
-    /// Requests, and nothing behind one for another protocol.
+    /// Requests; nothing may follow one for another protocol.
     #[default]
     Requests,
-    /// Requests, behind one for another protocol too: it was answered.
+    /// Requests, also after one for another protocol: it was answered.
     Stays,
     /// Another protocol, which is not read here.
     Switched,
 }
 
-/// The client's connection, after the bytes of it that were read already.
+/// The client's connection, after its early bytes.
 pub(super) struct ClientStream {
     stream: TcpStream,
-    /// What came already, and how much of it was read.
+    /// The early bytes, and how many of them were read.
     early: (Vec<u8>, usize),
 }
 
@@ -66,7 +66,7 @@ impl ClientStream {
         }
     }
 
-    /// Waits for the first byte, which is still to be read; `None` at the end.
+    /// Waits for the first byte, and does not consume it; `None` at the end.
     pub async fn first(&mut self) -> Option<u8> {
         const LITTLE: usize = 2048;
         if self.early.0.is_empty() {
@@ -113,26 +113,26 @@ impl AsyncWrite for ClientStream {
         Poll::Ready(Ok(()))
     }
 
-    /// The client is told by the sidecar, which holds the connection too: an answer may still follow.
+    /// The sidecar, which also holds the connection, ends it: an answer may still follow.
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 }
 
-/// The client's side. Two programs read it, and what the stricter one refuses the other never sees.
+/// The client's side. Two parsers read it, and hyper never sees what the stricter guard refuses.
 pub(super) struct Client<'a> {
     stream: Box<dyn ByteStream>,
     guard: RequestGuard,
     search: HoneySearch,
-    /// The first byte of all.
+    /// The first byte of the connection.
     first: Option<u8>,
-    /// What the guard let pass, and how much of it was read.
+    /// The bytes that passed the guard, and how many of them were read.
     passed: (Vec<u8>, usize),
     passage: &'a Passage,
 }
 
 impl<'a> Client<'a> {
-    /// Behind the guard.
+    /// A client behind the guard.
     pub fn new(stream: Box<dyn ByteStream>, honey: &Rc<Honey>, passage: &'a Passage) -> Self {
         Self {
             stream,
@@ -144,7 +144,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// What came before a fault passes: the guard lets whole pieces through.
+    /// Bytes before a fault pass: the guard lets whole pieces through.
     fn take(&mut self, bytes: &[u8]) {
         self.first = self.first.or(bytes.first().copied());
         self.passed.0.clear();
@@ -176,15 +176,15 @@ impl<'a> Client<'a> {
 }
 
 impl Client<'_> {
-    /// The connection, where it is no longer one of requests, and what came of it that nobody took.
+    /// The connection after its requests, and its unread bytes.
     pub fn into_rest(self) -> (Box<dyn ByteStream>, Vec<u8>) {
         let (bytes, read) = self.passed;
         (self.stream, bytes[read..].to_vec())
     }
 
-    /// Ends it where nothing more is said.
+    /// Ends the connection after its last answer.
     pub async fn end(&mut self) {
-        // Whoever is gone needs no end.
+        // A client that is gone needs no end.
         let _ended = poll_fn(|cx| Pin::new(&mut self.stream).poll_shutdown(cx)).await;
     }
 }
@@ -237,7 +237,7 @@ impl Write for Client<'_> {
     }
 }
 
-/// A connection to a host or a client, in the clear or within TLS.
+/// A connection to a host or a client, plain or within TLS.
 pub(super) trait ByteStream: AsyncRead + AsyncWrite + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Unpin> ByteStream for T {}
 
@@ -245,12 +245,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin> ByteStream for T {}
 pub(super) struct Server(Box<dyn ByteStream>);
 
 impl Server {
-    /// By this way.
+    /// Over this connection.
     pub fn new(way: Box<dyn ByteStream>) -> Self {
         Self(way)
     }
 
-    /// The way, where nothing more is asked by it.
+    /// The connection, after its last request.
     pub fn into_way(self) -> Box<dyn ByteStream> {
         self.0
     }

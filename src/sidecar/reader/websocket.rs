@@ -1,5 +1,5 @@
-//! WebSocket (RFC 6455): the handshake, which is a request like any other, and what follows when the host has agreed, which nobody here
-//! reads.
+//! WebSocket (RFC 6455): the handshake, which is an ordinary request, and the traffic after the host has agreed, which
+//! is not read.
 
 use data_encoding::BASE64;
 use hyper::Request as HttpRequest;
@@ -14,20 +14,20 @@ use tokio::io::{AsyncWriteExt, copy, split};
 
 use super::stream::ByteStream;
 
-/// What a host adds to a key, so that its answer proves that it knows this protocol (section 1.3).
+/// A host adds this to the key: its answer then proves that it knows this protocol (section 1.3).
 const KNOWS: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 const NAME: &str = "websocket";
-/// How many bytes a key has (section 4.1).
+/// Bytes of a key (section 4.1).
 const KEY: usize = 16;
 
 /// A handshake that a host may agree to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Handshake {
-    /// What the host has to answer.
+    /// The answer that the host must send.
     accept: String,
 }
 
-/// Whether a request means to become a WebSocket, be it a right handshake or not.
+/// Whether a request is meant to become a WebSocket, even with a wrong handshake.
 pub(super) fn is_meant(headers: &HeaderMap) -> bool {
     headers
         .get_all(UPGRADE)
@@ -36,7 +36,7 @@ pub(super) fn is_meant(headers: &HeaderMap) -> bool {
 }
 
 impl Handshake {
-    /// Reads it, or says what is wrong with it.
+    /// Reads a handshake, or says what is wrong with it.
     pub fn of<B>(message: &HttpRequest<B>) -> Result<Self, &'static str> {
         let headers = message.headers();
         if message.method() != Method::GET || message.version() != Version::HTTP_11 {
@@ -63,7 +63,7 @@ impl Handshake {
         Ok(Self { accept })
     }
 
-    /// Whether this is the head of an answer by which a host agrees, or what is wrong with it.
+    /// Whether the head of an answer agrees to the handshake, or what is wrong with it.
     pub fn agrees(&self, headers: &HeaderMap) -> Result<(), &'static str> {
         let is_it = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(NAME.as_bytes());
         let mut connection = headers.get_all(CONNECTION).iter();
@@ -81,7 +81,7 @@ impl Handshake {
     }
 }
 
-/// Puts in what each side needs from its neighbour to change the protocol.
+/// Adds the fields that neighbours need to change the protocol.
 pub(super) fn ask(headers: &mut HeaderMap) {
     headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     headers.insert(UPGRADE, HeaderValue::from_static(NAME));
@@ -106,8 +106,8 @@ pub(super) struct SwitchedConnection {
     pub early: Bytes,
 }
 
-/// Carries what both sides say until the host has ended, or one of them is gone. The sidecar, by which the host's side goes, counts it
-/// and ends it when the rules do.
+/// Copies both directions until the host has ended, or one side is gone. The host's side goes through the sidecar,
+/// which counts it and ends it when the rules do.
 pub(super) async fn carry(client: SwitchedConnection, host: SwitchedConnection) {
     let (mut from_client, mut to_client) = split(client.way);
     let (mut from_host, mut to_host) = split(host.way);
@@ -124,7 +124,7 @@ pub(super) async fn carry(client: SwitchedConnection, host: SwitchedConnection) 
     tokio::pin!(up, down);
     tokio::select! {
         ended = &mut up => if ended.is_ok() {
-            // Whoever waits for the host's last words has ended its own; the sidecar waits for a while.
+            // A client that waits for the host's last bytes has ended its own side. The sidecar limits that wait.
             let _ended = down.await;
         },
         _ended = &mut down => {}
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handshake_is_one_that_every_server_reads_alike() {
+    fn a_handshake_must_be_unambiguous() {
         assert_eq!(handshake(&[]).unwrap().accept, ACCEPT);
         for changed in [
             &[("upgrade", "websocket, h2c")][..],
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_mean_a_websocket_is_recognised() {
+    fn every_request_for_a_websocket_is_recognised() {
         for (value, expected) in [
             ("websocket", true),
             ("h2c, WebSocket", true),
@@ -207,7 +207,7 @@ mod tests {
         }
     }
 
-    /// A host that answers 101 for another reason does not make the connection a stream that nobody reads.
+    /// A host that answers 101 for another reason does not turn the connection into an unread stream.
     #[test]
     fn a_host_agrees_by_its_proof_alone() {
         let asked = handshake(&[]).unwrap();
