@@ -127,7 +127,7 @@ impl<A: FnOnce(&OwnedFd) -> Question> IdleLoop<A> {
         }
     }
 
-    /// Logs each mount once, and stops to watch it.
+    /// Logs each mount once, and stops watching it.
     fn note(&mut self, written: Vec<usize>) {
         // From the end, so that the other indexes stay valid.
         for index in written.into_iter().rev() {

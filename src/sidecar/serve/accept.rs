@@ -1,4 +1,4 @@
-//! Connections from inside: how many at once, and what each of them is.
+//! Connections from inside: their limit, and the kind of each.
 
 use std::io;
 use std::net::SocketAddr;
@@ -28,13 +28,13 @@ use crate::egress::ssh::{self, SSH};
 use crate::policy::Host;
 use crate::sidecar::buffer::with_buffer;
 
-/// HTTPS: the greeting must name the host.
+/// HTTPS: the TLS greeting must name the host.
 pub(super) const HTTPS: u16 = 443;
-/// HTTP: every request must.
+/// HTTP: every request must name the host.
 const HTTP: u16 = 80;
-/// Why a connection is not even looked at.
+/// Why a connection is refused unread.
 const TOO_MANY: &str = "more connections than network.connections are open or wait";
-/// How much of what comes first is read at once, in bytes.
+/// Bytes of one read while a connection begins.
 const CHUNK: usize = 4096;
 
 /// Serves all TCP listeners until the program ends.
@@ -47,14 +47,14 @@ pub(super) fn serve(wall: &Rc<Wall>, proxy: OwnedFd, ports: Vec<OwnedFd>) -> io:
     Ok(())
 }
 
-/// Serves the proxy's port for these clients alone.
+/// Serves the proxy's port, for these clients only.
 pub(super) fn serve_clients(wall: &Rc<Wall>, proxy: OwnedFd, clients: Clients) -> io::Result<()> {
     let clients = Rc::new(clients);
     clients.serve();
     listen(wall, proxy, ListenerKind::Explicit, Some(clients))
 }
 
-/// Serves a port that a rule names later.
+/// Serves a port that a later rule names.
 pub(super) fn serve_port(wall: &Rc<Wall>, listener: OwnedFd, port: u16) -> io::Result<()> {
     listen(wall, listener, ListenerKind::Transparent(port), None)?;
     wall.ports.borrow_mut().push(port);
@@ -74,7 +74,7 @@ fn listen(
     kind: ListenerKind,
     clients: Option<Rc<Clients>>,
 ) -> io::Result<()> {
-    // What it accepts inherits this: small answers go at once. Where it fails they go a little later.
+    // Accepted connections inherit this: small answers leave at once. If it fails, they leave a little later.
     let _no_delay = set_tcp_nodelay(&fd, true);
     let listener = TcpListener::from_std(fd.into())?;
     let wall = Rc::clone(wall);
@@ -85,7 +85,7 @@ fn listen(
                     None | Some(Peer::Own) => take(&wall, stream, kind),
                     Some(other) => turn_away(&wall, &stream, other),
                 },
-                // Out of descriptors: what is open goes on, and some of it ends.
+                // Out of descriptors: open connections go on, and some of them end.
                 Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
             }
         }
@@ -93,7 +93,7 @@ fn listen(
     Ok(())
 }
 
-/// Before it counts as a connection: no stranger takes a place of the command's.
+/// Resets a connection before it counts: other users take no room from the command.
 fn turn_away(wall: &Wall, stream: &TcpStream, peer: Peer) {
     match peer {
         Peer::Own | Peer::Gone => {}
@@ -132,7 +132,7 @@ fn take(wall: &Rc<Wall>, stream: TcpStream, kind: ListenerKind) {
     });
 }
 
-/// A direct connection, from the program's view: its destination address reveals the host.
+/// A connection that the program makes directly: its destination address tells the host.
 async fn transparent(wall: &Rc<Wall>, stream: TcpStream, port: u16) {
     let Ok(local) = stream.local_addr() else {
         return;
@@ -170,8 +170,8 @@ async fn transparent(wall: &Rc<Wall>, stream: TcpStream, port: u16) {
     }
 }
 
-/// Whether the client reads an answer in HTTP. On port 80 it does, wherever the stream is; on others what it says first tells,
-/// where it says anything at once.
+/// Whether the client reads an HTTP answer. On port 80 it does, at any point of the stream. On other ports its first
+/// bytes tell, if it sends any at once.
 async fn understands(stream: &TcpStream, port: u16, refusal: &Refusal) -> bool {
     const AT_ONCE: Duration = Duration::from_millis(200);
     match (port, refusal) {
@@ -185,8 +185,8 @@ async fn understands(stream: &TcpStream, port: u16, refusal: &Refusal) -> bool {
     }
 }
 
-/// Looks at the first bytes as the port asks for, dials, and relays. `early` came from the client already, and
-/// `dialled` is there where the client had to be told first.
+/// Checks the first bytes as the port requires, dials, and relays. `early` came from the client already. `dialled` is
+/// set if the client needed an answer first.
 pub(super) async fn tunnel(
     wall: &Wall,
     client: &TcpStream,
@@ -223,7 +223,7 @@ async fn look_and_relay(
             early = first_request(client, &mut guard, early, &mut search).await?;
             watch = Watch::Http(Box::new(guard));
         }
-        // Here the server may be the one who speaks first.
+        // Here the server may speak first.
         (Host::Name(name), _) => {
             watch = Watch::First(Box::new(UndecidedClient::new(name.clone())));
             if !early.is_empty()
@@ -232,7 +232,7 @@ async fn look_and_relay(
                 early = passed;
             }
         }
-        // A rule names the address: whatever is spoken there is meant.
+        // A rule names the address, so any protocol is allowed.
         (Host::Address(_), _) => {}
     }
     let mut server = match dialled {
@@ -245,7 +245,7 @@ async fn look_and_relay(
     relay(client, server, watch.searched(search), share).await
 }
 
-/// Reads until one request's head has come and names the host; nobody is dialled for anything else.
+/// Reads until one request's head has come and names the host; otherwise nothing is dialled.
 async fn first_request(
     client: &TcpStream,
     guard: &mut RequestGuard,
@@ -270,7 +270,7 @@ async fn first_request(
     }
 }
 
-/// Whatever has come, at least one byte and at most [`CHUNK`].
+/// Reads what has come, at least one byte and at most [`CHUNK`].
 pub(super) async fn read_some(stream: &TcpStream) -> Result<Vec<u8>, Refusal> {
     loop {
         stream.readable().await.map_err(ended)?;
@@ -291,7 +291,7 @@ pub(super) async fn read_some(stream: &TcpStream) -> Result<Vec<u8>, Refusal> {
     }
 }
 
-/// Logs a violation, or the failure of an allowed connection; a broken connection is neither.
+/// Logs a violation, or the failure of an allowed connection. A broken connection is neither.
 pub(super) fn refuse(
     wall: &Wall,
     stream: &TcpStream,
@@ -320,14 +320,15 @@ fn write_down(
         return;
     }
     let peer: Option<SocketAddr> = stream.peer_addr().ok();
-    // Half of a handshake that was given up has nobody behind it. Where a name led was asked outside.
+    // A handshake that was given up has no client. A honey value is logged even so, and an address: the name was
+    // resolved outside.
     let has_left = matches!(refusal, Refusal::Honey(_) | Refusal::Address(..));
     if peer.is_some() || has_left {
         wall.note_refusal(via, host, Some(port), refusal);
     }
 }
 
-/// Closes so that the client sees a reset and not an end that looks like an answer.
+/// Closes with a reset: an ordinary end could look like an answer.
 pub(super) fn reset(stream: &TcpStream) {
     let _linger = set_socket_linger(stream, Some(Duration::ZERO));
 }

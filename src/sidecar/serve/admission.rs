@@ -1,4 +1,4 @@
-//! Whether a connection or a name is allowed: rules, budget, and a person's word.
+//! Whether a connection or a name is allowed: by rules, budget, and approvals.
 
 use std::pin::pin;
 
@@ -20,17 +20,17 @@ use crate::plan::AuditedNetwork;
 use crate::policy::request::Request;
 use crate::policy::{Advice, EgressRule, Host, HostName, HostReach};
 
-/// Why a connection goes on that no rule allows.
+/// Why a connection without a rule is allowed.
 const LEARNT: &str = "allowed by learn mode";
 
-/// A connection that may go on, and the rule's statement about private addresses.
+/// An admitted connection, with the reach of its rule.
 #[derive(Debug)]
 pub(super) struct AdmittedConnection<'a> {
     pub host: Host,
     pub port: u16,
     pub reach: HostReach,
     pub share: Share<'a>,
-    /// No rule allows it: learn mode does.
+    /// Learn mode admitted it, in place of this denial.
     learnt: Option<Denial>,
 }
 
@@ -44,7 +44,7 @@ struct OtherDenial {
 }
 
 impl Wall {
-    /// The one place where a connection is allowed.
+    /// The only place where a connection is allowed.
     pub async fn admit(
         &self,
         client: &TcpStream,
@@ -58,7 +58,7 @@ impl Wall {
         self.open(host, port, permission)
     }
 
-    /// Lets a connection through that carries requests, each of which is decided about.
+    /// Admits a connection that carries requests; each request is decided separately.
     pub fn admit_requests(
         &self,
         (host, port): (Host, u16),
@@ -77,7 +77,7 @@ impl Wall {
         self.open(host, port, permission)
     }
 
-    /// Takes a connection's share of the budget.
+    /// Counts a connection in the budget.
     fn open(
         &self,
         host: Host,
@@ -85,7 +85,7 @@ impl Wall {
         permission: Permission,
     ) -> Result<AdmittedConnection<'_>, Refusal> {
         let now = self.milliseconds();
-        // A proxy's client never asks the stub: its names are counted as well, since each is looked up outside.
+        // A proxy's client never asks the stub. Its names are counted here, because each is resolved outside.
         if let Host::Name(name) = &host {
             self.count_name(name, now)?;
         }
@@ -100,8 +100,7 @@ impl Wall {
         })
     }
 
-    /// The host has answered: from here on the connection counts as allowed. One that was decided on and came to nothing
-    /// never did anything outside.
+    /// Counts a connection as allowed, now that the host has answered. One that failed before did nothing outside.
     fn let_through(&self, admitted: &AdmittedConnection<'_>) {
         let AdmittedConnection {
             host,
@@ -126,7 +125,7 @@ impl Wall {
         share.begin();
     }
 
-    /// Writes down what a policy that is only reported on would have refused. It decides nothing.
+    /// Logs what a policy in audit mode would have refused. It decides nothing.
     fn compare(&self, host: &Host, port: u16, reach: HostReach) {
         let audited = self.audited.borrow();
         let Some(AuditedNetwork {
@@ -161,7 +160,7 @@ impl Wall {
         self.would_deny(denial, host, port);
     }
 
-    /// The same of a request, as far as a log shows it.
+    /// The same for a request, as far as a log may show it.
     pub fn compare_request(&self, request: &Request, shown: &str) {
         let audited = self.audited.borrow();
         let Some(AuditedNetwork { policy, rules, .. }) = &*audited else {
@@ -201,7 +200,7 @@ impl Wall {
         });
     }
 
-    /// Lets a connection through and dials: for clients that are told before they say more.
+    /// Admits a connection and dials, for clients that need an answer before they send more.
     pub async fn connect(
         &self,
         client: &TcpStream,
@@ -216,7 +215,7 @@ impl Wall {
         Ok((admitted, server))
     }
 
-    /// Dials for a connection that was allowed.
+    /// Dials for an admitted connection.
     pub async fn dial(&self, admitted: &AdmittedConnection<'_>) -> Result<Server, Refusal> {
         let AdmittedConnection {
             host,
@@ -237,7 +236,7 @@ impl Wall {
         Ok(server)
     }
 
-    /// The addresses of a name, if it may be reached, or asked for.
+    /// The addresses of a name, if a rule or an approval may allow it.
     pub fn resolve(&self, name: &HostName) -> Result<SyntheticAddresses, Refusal> {
         let now = self.milliseconds();
         let pause = self.ledger.borrow().check_pause(now);
@@ -264,7 +263,7 @@ impl Wall {
         self.count_name(name, now)
     }
 
-    /// What a denial is called: nobody needs a rule for the container itself.
+    /// The refusal for a denial. The container itself needs no rule.
     pub fn denied(&self, host: &Host, denial: Denial) -> Refusal {
         let may_be_own = denial.is_missing_rule() || denial == Denial::Metadata;
         if may_be_own && is_own(host, &self.own_names) {
@@ -276,7 +275,7 @@ impl Wall {
         }
     }
 
-    /// Gives a name its place among those that the budget allows.
+    /// Counts a name in the budget, and returns its addresses.
     fn count_name(&self, name: &HostName, now: u64) -> Result<SyntheticAddresses, Refusal> {
         let mut names = self.names.borrow_mut();
         names.give(name).ok_or_else(|| {
@@ -285,7 +284,7 @@ impl Wall {
         })
     }
 
-    /// Whether a resolver may have made this of another name, with the engine's search list or one of Kubernetes.
+    /// Whether a resolver may have made this name from another one, with a search list of the engine or of Kubernetes.
     fn is_search_artefact(&self, name: &HostName) -> bool {
         let rules = self.rules.borrow();
         dns::is_search_artefact(name.as_str())

@@ -1,7 +1,7 @@
-//! A container's surroundings at the moment: the addresses and networks of the node and of the engine's namespace.
+//! A container's current surroundings: the addresses and networks of the node and of the engine's namespace.
 //!
-//! Two routing sockets, one of each namespace, announce changes. The sidecar then reads the changed state again, so
-//! that a new address of the node is known at once.
+//! Two routing sockets, one in each namespace, announce changes. The sidecar then reads the state again, so a new
+//! address of the node is known at once.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 use crate::egress::Surroundings;
 use crate::sys::netlink::{Neighbourhood, RouteSocket};
 
-/// What the networks of the engine's namespace are to rules `service:`.
+/// How rules `service:` see the networks of the engine's namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EngineNetworks {
-    /// Nothing that such a rule leads into.
+    /// Closed to such rules.
     Closed,
     /// Beside the container: its engine made them for containers.
     Beside,
@@ -28,7 +28,7 @@ pub enum EngineNetworks {
 pub(super) struct NamespaceWatch {
     engine: RefCell<RouteSocket>,
     node: RefCell<RouteSocket>,
-    /// What the node's file calls the cluster's networks.
+    /// The cluster's networks in the node's file.
     services: BTreeSet<(IpAddr, u8)>,
     engine_networks: EngineNetworks,
     known: RefCell<Option<Rc<Surroundings>>>,
@@ -49,15 +49,15 @@ impl NamespaceWatch {
         }
     }
 
-    /// What is around now, with these addresses that nobody may reach either.
+    /// The current surroundings, with these closed addresses in addition.
     pub fn look(&self, closed: &BTreeSet<IpAddr>) -> io::Result<Rc<Surroundings>> {
         let (mut engine, mut node) = (self.engine.borrow_mut(), self.node.borrow_mut());
-        // Both are asked, and before anything is read: what changes meanwhile is news the next time.
+        // Both sockets are asked before anything is read: a later change is news the next time.
         let news = [engine.has_news(), node.has_news()].contains(&true);
         if let (false, Some(known)) = (news, &*self.known.borrow()) {
             return Ok(Rc::clone(known));
         }
-        // What cannot be read is not what was read before.
+        // If reading fails, the previous answer must not stay.
         self.known.replace(None);
         let near = of_engine(engine.neighbourhood()?).and(of_node(node.neighbourhood()?));
         let mut beside = self.services.clone();
@@ -74,7 +74,7 @@ impl NamespaceWatch {
     }
 }
 
-/// Whoever is a gateway there is the node, or a router of the engine's.
+/// A gateway there is the node, or a router of the engine.
 fn of_engine(found: Neighbourhood) -> Surroundings {
     let Neighbourhood {
         own,
@@ -91,8 +91,8 @@ fn of_engine(found: Neighbourhood) -> Surroundings {
     }
 }
 
-/// The node's way to the internet is closed. Its other gateways are, among others, the other nodes of a cluster, which a rule
-/// may call internal.
+/// The node's default gateway is closed. Its other gateways include the other nodes of a cluster, which a rule may call
+/// internal.
 fn of_node(found: Neighbourhood) -> Surroundings {
     let Neighbourhood {
         own,

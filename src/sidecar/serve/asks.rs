@@ -1,4 +1,4 @@
-//! Connections that wait for a person, and the effect of a decision.
+//! Connections that wait for an approval, and the effect of a decision.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -20,21 +20,21 @@ use crate::egress::{
 use crate::policy::request::Request;
 use crate::policy::{EgressRule, Host, HostName, HostReach};
 
-/// What one sidecar knows of asking.
+/// The state of approvals in one sidecar.
 #[derive(Default)]
 pub(super) struct Approvals {
     pub asks: RefCell<AskQueue>,
-    /// Something was decided: all that wait look again.
+    /// Signals a decision: all waiting connections look again.
     changed: Notify,
-    /// Names that no rule lists and that the DNS stub has answered.
+    /// Names without a rule that the DNS stub has answered.
     pub unlisted_names: Cell<u32>,
 }
 
 impl Approvals {
-    /// With numbers that are short enough to be typed, and begin at one of ten thousand places.
+    /// With numbers that are short enough to type, from one of ten thousand starts.
     pub fn new() -> Self {
         let mut bytes = [0; 2];
-        // Without randomness, which is asked for at the start, they begin where they would without this.
+        // Without randomness, although it is opened at the start, they begin at 0.
         let _unknown = getrandom::fill(&mut bytes);
         let place = u64::from(u16::from_ne_bytes(bytes)) % 10_000;
         Self {
@@ -44,25 +44,25 @@ impl Approvals {
     }
 }
 
-/// What lets a connection through.
+/// What permits a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Permission {
     /// How far the rule lets the name lead.
     pub reach: HostReach,
-    /// An approval for one connection, used up by this.
+    /// Whether it is an approval for one connection, now used up.
     pub once: bool,
     /// The rule, or the approval, in words.
     pub rule: String,
-    /// Nobody has allowed it: it is allowed to be learnt.
+    /// Learn mode permits it, in place of this denial.
     pub learnt: Option<Denial>,
-    /// The request that is under way, where requests are decided about and not the connection.
+    /// The current request, if requests are decided and not the connection.
     pub request: Option<CurrentRequest>,
 }
 
-/// The request that a connection carries at present.
+/// The request that a connection carries now.
 pub(super) type CurrentRequest = Rc<RefCell<Request>>;
 
-/// A slot among the waiting connections, given up when dropped.
+/// A slot among the waiting connections, freed on drop.
 struct WaitingSlot<'a> {
     approvals: &'a Approvals,
     number: u64,
@@ -76,7 +76,7 @@ impl Drop for WaitingSlot<'_> {
 }
 
 impl Wall {
-    /// Whether a connection may go on, by a rule or by a person's word, for which this waits.
+    /// Whether a connection is permitted, by a rule or by an approval, for which this waits.
     pub async fn permission(
         &self,
         client: &TcpStream,
@@ -85,7 +85,7 @@ impl Wall {
     ) -> Result<Permission, Refusal> {
         let mut place = None;
         loop {
-            // Made before looking: what is decided from here on wakes it.
+            // Made before the look, so that any later decision wakes it.
             let changed = self.approvals.changed.notified();
             let number = place.as_ref().map(|place: &WaitingSlot<'_>| place.number);
             let (asking, name) = match self.look(host, port, number)? {
@@ -201,7 +201,7 @@ impl Wall {
             };
         }
         match rules.verdict(self.asking.as_ref(), &live.host, live.port) {
-            // What a rule let lead to private addresses may not go on under one that does not.
+            // A connection under a rule for private addresses may not continue under a rule without them.
             NetworkVerdict::Allow(rule) => rule.reach.keeps(live.reach),
             NetworkVerdict::Deny(_) => false,
             NetworkVerdict::Ask(_) => {
@@ -210,7 +210,7 @@ impl Wall {
                 };
                 let asks = self.approvals.asks.borrow();
                 let once = live.once && !asks.is_refused(name, live.port);
-                // An approval never meant private addresses.
+                // An approval never covers private addresses.
                 let learns = self.asking.as_ref().is_some_and(|asking| asking.learns);
                 live.reach == HostReach::Public
                     && (learns || once || asks.holds(name, live.port, self.milliseconds()))
@@ -218,13 +218,13 @@ impl Wall {
         }
     }
 
-    /// All that wait look again, and what may not go on ends. Returns how many connections that are.
+    /// Makes all waiting connections look again, and ends those that are no longer allowed. Returns how many ended.
     pub fn review(&self) -> usize {
         self.approvals.changed.notify_waiters();
         self.connections.end_unless(|live| self.still_allowed(live))
     }
 
-    /// What waits and what was decided, where there is asking.
+    /// The waiting connections and the decisions, if approvals are on.
     pub fn ask_status(&self) -> Option<AskStatus> {
         let seconds = self.asking.as_ref()?.seconds;
         let (asks, now) = (self.approvals.asks.borrow(), self.milliseconds());
@@ -259,11 +259,11 @@ pub(super) fn reach_of(rule: &EgressRule) -> HostReach {
 /// The result of the lookup whether a connection needs an approval.
 enum AskLookup<'w, 'h> {
     Permitted(Permission),
-    /// Nobody has decided yet.
+    /// There is no decision yet.
     Open(&'w AskRules, &'h HostName),
 }
 
-/// A person decides.
+/// Applies an operator's decision.
 pub(super) fn decide(wall: &Rc<Wall>, decision: AskDecision) -> ControlReply {
     match try_decide(wall, decision) {
         Ok(reply) => reply,
@@ -290,7 +290,7 @@ fn try_decide(wall: &Rc<Wall>, decision: AskDecision) -> Result<ControlReply, St
     let mut asks = wall.approvals.asks.borrow_mut();
     match approve {
         None => asks.refuse(&host, port),
-        // Two programs may wait for one host: the one that was shown goes on. `decided_of` has just found it.
+        // Two programs may wait for one host: only the listed connection goes on. `decided_of` has just found it.
         Some(ApprovalTerm::Once) if number.is_some_and(|number| asks.choose(number)) => {}
         Some(lasting) if asks.approve(&host, port, lasting, now) => {}
         Some(_) => {
@@ -312,8 +312,8 @@ fn try_decide(wall: &Rc<Wall>, decision: AskDecision) -> Result<ControlReply, St
     Ok(ControlReply::Decided { host, port, closed })
 }
 
-/// The host and the port that were meant. The waiting connections may have changed since a list was read. So a number
-/// belongs to one connection for ever, and a host alone means nothing (N-M7).
+/// The host and port of a decision. The waiting connections may have changed since the list was read. So a number
+/// belongs to one connection for ever, and a host alone decides nothing (N-M7).
 fn decided_of(asks: &AskQueue, of: AskDecisionTarget) -> Result<(HostName, u16), String> {
     match of {
         AskDecisionTarget::Endpoint(host, port) => Ok((host, port)),
@@ -345,7 +345,7 @@ fn decided_of(asks: &AskQueue, of: AskDecisionTarget) -> Result<(HostName, u16),
     }
 }
 
-/// Within the rules' denials and every ceiling, which no person's word opens.
+/// Whether an approval is possible: it overrides no deny rule and no ceiling.
 fn may_be_decided(wall: &Wall, host: &HostName, port: u16) -> Result<(), String> {
     let host = Host::Name(host.clone());
     let asking = wall.asking.as_ref();
@@ -376,7 +376,7 @@ fn may_be_decided(wall: &Wall, host: &HostName, port: u16) -> Result<(), String>
 mod tests {
     use super::*;
 
-    /// N-M7, N33: what was shown is what is decided.
+    /// N-M7, N33: the decision applies to the connection that was shown.
     #[test]
     fn a_decision_is_of_what_was_shown() {
         let host: HostName = "files.test".parse().unwrap();
@@ -395,7 +395,7 @@ mod tests {
         let of = |asks: &AskQueue, number| decided_of(asks, AskDecisionTarget::Waiting(number));
         assert_eq!(of(&asks, first), Ok((host.clone(), 443)));
         assert_eq!(of(&asks, second), Ok((host.clone(), 22)));
-        // The first one's time is up: its number is nobody's, and the host alone does not mean the other.
+        // The first one's time is up: its number means nothing now, and the host alone does not mean the other.
         asks.forget(first);
         assert!(of(&asks, first).unwrap_err().contains("any more"));
         let alone = |host: &str| decided_of(&asks, AskDecisionTarget::Host(host.parse().unwrap()));

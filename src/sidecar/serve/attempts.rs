@@ -1,5 +1,6 @@
-//! Attempts by address that the kernel refuses inside: to ports that no rule names, and by datagrams. Nobody listens there, so that
-//! they cost the container and the sidecar no connection; the kernel's answers are heard, and each is a line or in the count of one.
+//! Attempts by address that the kernel refuses inside: to ports without a rule, and by datagrams. Nothing listens
+//! there, so they cost the container and the sidecar no connection. The sidecar hears the kernel's answers: each is a
+//! log line, or in the count of one.
 
 use std::cell::Cell;
 use std::io;
@@ -21,19 +22,19 @@ use crate::egress::own::is_own;
 use crate::network::refused::{self, LONGEST, RefusedAttempt, Transport};
 use crate::sys::event::ReadableFd;
 
-/// Attempts in one turn: the network is served in between.
+/// Attempts in one turn: the network is served between turns.
 const MOST: usize = 64;
-/// Turns at the end, after which what is left is only counted.
+/// Turns at the end; what remains then is only counted.
 const LAST_TURNS: usize = 64;
 
-/// The sockets that hear of them.
+/// The sockets that hear of attempts.
 #[derive(Debug)]
 pub(super) struct Taps {
     sockets: Vec<OwnedFd>,
     heard: Cell<HeardAttempts>,
 }
 
-/// Hears until the sidecar ends.
+/// Hears attempts until the sidecar ends.
 pub(super) fn serve(wall: &Rc<Wall>, sockets: Vec<OwnedFd>) -> Rc<Taps> {
     let taps = Rc::new(Taps {
         sockets,
@@ -42,7 +43,7 @@ pub(super) fn serve(wall: &Rc<Wall>, sockets: Vec<OwnedFd>) -> Rc<Taps> {
     for place in 0..taps.sockets.len() {
         let (wall, taps) = (Rc::clone(wall), Rc::clone(&taps));
         spawn_local(async move {
-            // One that cannot be watched costs lines: they are counted all the same.
+            // Without a watch, attempts get no line, but the kernel still counts them.
             if let Err(error) = taps.hear(&wall, place).await {
                 eprintln!("agentbox-sidecar: attempts by address are only counted: {error}");
             }
@@ -63,7 +64,7 @@ impl Taps {
         }
     }
 
-    /// Hears what waits, and says how many attempts that were in all.
+    /// Hears what waits, and returns the total of all attempts.
     pub fn hear_all(&self, wall: &Wall) -> HeardAttempts {
         for socket in &self.sockets {
             let mut turns = 0..LAST_TURNS;
@@ -72,7 +73,7 @@ impl Taps {
         self.heard.get()
     }
 
-    /// Hears at most [`MOST`]; how many there were.
+    /// Hears at most [`MOST`] attempts; returns how many.
     fn turn(&self, wall: &Wall, socket: &OwnedFd) -> usize {
         let mut packet = [0; LONGEST];
         for count in 0..MOST {
@@ -98,7 +99,7 @@ impl Taps {
 }
 
 impl Wall {
-    /// Writes down an attempt that nobody took; `false`: it is none that the wall refuses, and is left to the kernel's count.
+    /// Logs a refused attempt; `false`: the wall does not refuse it, so the kernel's count covers it.
     fn note_attempt(&self, attempt: RefusedAttempt) -> bool {
         let RefusedAttempt { by, to, from } = attempt;
         let (host, port) = (dns::meant(self, to.ip()), to.port());
@@ -110,7 +111,7 @@ impl Wall {
             Transport::Tcp => {
                 let denial = match self.rules.borrow().decide(&host, port) {
                     Decision::Deny(denial) => denial,
-                    // A rule of a moment ago.
+                    // A rule that was added meanwhile.
                     Decision::Allow(_) => return false,
                 };
                 let actor = self.actor_of_attempt(from, &host, port);

@@ -1,8 +1,8 @@
-//! Whose a connection to the proxy is, where its port is on a loopback that others use too (`wrap --walls landlock`).
+//! Which connections to the proxy are the command's, on a loopback that others use too (`wrap --walls landlock`).
 //!
-//! `wrap` makes each socket of its command, and tells the cookie of each before the command has it. The kernel says which socket is
-//! at the other end of a connection. Another user's, another container's of the same pod or another run's is reset before it counts
-//! as a connection.
+//! `wrap` makes each socket of its command, and sends its cookie before the command has it. The kernel tells which
+//! socket is at the other end of a connection. A connection of another user, of another container in the pod or of
+//! another run is reset before it counts.
 
 use std::cell::RefCell;
 use std::collections::{HashSet, VecDeque};
@@ -18,26 +18,26 @@ use crate::sys::event::readable;
 use crate::sys::netlink::DiagSocket;
 use crate::sys::socket;
 
-/// How many sockets of the command are known: the newest. Each takes some thirty bytes.
+/// The most known sockets of the command, the newest. Each takes about thirty bytes.
 const MOST: usize = 1 << 16;
 
-/// The bytes of a cookie.
+/// Bytes of a cookie.
 const LENGTH: usize = size_of::<u64>();
 
-/// Who is at the other end.
+/// The program at the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Peer {
     /// The command.
     Own,
-    /// Nobody any more.
+    /// It is gone.
     Gone,
-    /// Another program, of this user.
+    /// Another program, with this uid.
     Stranger(u32),
-    /// The kernel does not say.
+    /// The kernel does not tell.
     Unknown,
 }
 
-/// What tells the command's connections from others'.
+/// Tells the command's connections from others.
 #[derive(Debug)]
 pub(in crate::sidecar) struct Clients {
     line: OwnedFd,
@@ -66,8 +66,8 @@ impl MadeSockets {
 }
 
 impl Clients {
-    /// Over the line on which the cookies come. Fails where the kernel does not say whose a connection is: it is asked about the
-    /// listener, of which the answer is known.
+    /// Over the line on which the cookies come. Fails if the kernel does not tell whose a connection is. The test is
+    /// the listener, whose answer is known.
     pub fn new(line: OwnedFd, listener: &OwnedFd) -> io::Result<Self> {
         let mut diag = DiagSocket::open()?;
         let at: SocketAddr = rustix::net::getsockname(listener)?.try_into()?;
@@ -87,16 +87,16 @@ impl Clients {
         })
     }
 
-    /// Takes cookies as they come, so that `wrap` never waits for room. Must be called inside a tokio runtime.
+    /// Takes cookies as they come, so that `wrap` never waits. Must be called inside a tokio runtime.
     pub fn serve(self: &Rc<Self>) {
         let clients = Rc::clone(self);
         spawn_local(async move {
-            // Where the line has ended `wrap` has, and this process ends.
+            // If the line has ended, so has `wrap`, and this process ends.
             while readable(&clients.line).await.is_ok() && clients.hear().is_ok() {}
         });
     }
 
-    /// Takes what has come.
+    /// Takes the waiting cookies.
     fn hear(&self) -> io::Result<()> {
         let mut made = self.made.borrow_mut();
         let mut buffer = [0; LENGTH];
@@ -110,13 +110,13 @@ impl Clients {
         }
     }
 
-    /// Who is at the other end of a connection that was accepted.
+    /// The program at the other end of an accepted connection.
     pub(super) fn peer(&self, stream: &TcpStream) -> Peer {
         let ends = || Some((stream.peer_addr().ok()?, stream.local_addr().ok()?));
         let Some((peer, local)) = ends() else {
             return Peer::Gone;
         };
-        // Its cookie came before the command had the socket, so it is there if there is one.
+        // `wrap` sent the cookie before the command had the socket, so it has come by now.
         let _over = self.hear();
         let (Ok(peer), Ok(local)) = (on_v4(peer), on_v4(local)) else {
             return Peer::Unknown;
@@ -127,8 +127,8 @@ impl Clients {
             Ok(Some(found)) if !self.made.borrow().known.contains(&found.cookie) => {
                 Peer::Stranger(found.uid)
             }
-            // Where the connection stands now it has stood since it was accepted, so what was found is its other end, and not a later
-            // socket that got the same port.
+            // A connection that is open now was open since it was accepted. So the found socket is its other end, not a
+            // later one with the same port.
             Ok(Some(found)) if found.connected && stream.peer_addr().is_ok() => Peer::Own,
             Ok(Some(_)) => Peer::Gone,
         }
@@ -153,7 +153,7 @@ mod tests {
         (client, TcpStream::from_std(server).unwrap())
     }
 
-    /// N55: a stranger who gets the port of a socket of the command's is a stranger.
+    /// N55: another program that gets the port of a socket of the command is a stranger.
     #[test]
     fn a_connection_is_the_commands_by_its_socket_and_not_by_its_port() {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -174,7 +174,7 @@ mod tests {
             assert_eq!(clients.peer(&server), Peer::Stranger(uid));
             tell(&client);
             assert_eq!(clients.peer(&server), Peer::Own);
-            // It asked and left: still its own.
+            // The command has closed its socket: still its own.
             let port = client.local_addr().unwrap();
             client.shutdown(std::net::Shutdown::Both).unwrap();
             drop(client);
@@ -182,7 +182,7 @@ mod tests {
             let _reset =
                 rustix::net::sockopt::set_socket_linger(&server, Some(std::time::Duration::ZERO));
             drop(server);
-            // Its port, by another program.
+            // The same port, used by another program.
             let stranger = rustix::net::socket(
                 rustix::net::AddressFamily::INET,
                 rustix::net::SocketType::STREAM,
@@ -197,7 +197,7 @@ mod tests {
             server.set_nonblocking(true).unwrap();
             let server = TcpStream::from_std(server).unwrap();
             assert_eq!(clients.peer(&server), Peer::Stranger(uid));
-            // A socket that left with a reset has no other end.
+            // A socket that ended with a reset has no other end.
             let (client, server) = pair(&listener);
             tell(&client);
             rustix::net::sockopt::set_socket_linger(&client, Some(std::time::Duration::ZERO))
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_sockets_are_known() {
+    fn only_the_newest_sockets_are_known() {
         let mut made = MadeSockets::default();
         for cookie in 0..=MOST as u64 {
             made.add(cookie);

@@ -1,4 +1,4 @@
-//! Requests of the runtime's verbs to a running sidecar: one JSON line each way, on a socket in the container's
+//! Requests of the runtime's verbs to a running sidecar: one JSON line each way. The socket is in the container's
 //! directory, reachable only for root.
 
 use std::collections::BTreeSet;
@@ -26,56 +26,56 @@ use crate::egress::{ApprovalTerm, EgressRules, NetworkStatus};
 use crate::policy::HostName;
 use crate::sys::socket::{Datagram, receive};
 
-/// The longest request: a list of rules and a hosts file, and the certificates by which a proxy is known.
+/// The longest request: a list of rules and a hosts file, and the certificates to verify a proxy.
 const LONGEST: usize = 2 << 20;
 const WITHIN: Duration = Duration::from_secs(10);
-/// Callers that are heard at once, and that are there at all.
+/// Callers that are served at once, and callers that are connected at once.
 const AT_ONCE: usize = 4;
 const WAITING: usize = 32;
 
-/// What is asked.
+/// A request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ControlRequest {
-    /// Take over what the engine prepared for names; once, before the program runs.
+    /// Take the engine's settings for names; once, before the program runs.
     #[serde(rename = "pin")]
     EngineNames(EngineNames),
-    /// What the engine calls others for a container that joins the network.
+    /// The engine's names for a container that joins the network.
     Hosts(Vec<(HostName, IpAddr)>),
-    /// From these ports `verify` tries what no one may reach.
+    /// From these ports `verify` tries what must be refused.
     Tried(TriedPorts),
-    /// Say what is going on.
+    /// Report the current state.
     Status,
-    /// A person has decided on what waits, or will.
+    /// The operator's decision about a connection that waits, or will.
     Decide(AskDecision),
-    /// From now on other rules hold.
+    /// Apply new rules.
     Rules {
-        /// These.
+        /// The rules.
         rules: EgressRules,
-        /// Ports that nobody listened on so far. The listeners come along, one for each, in their order.
+        /// Ports that had no listener so far. The listeners come along, one for each, in their order.
         ports: BTreeSet<u16>,
     },
 }
 
-/// What a person says of connections to one port of a host.
+/// The operator's decision about connections to one port of a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AskDecision {
-    /// Which one.
+    /// The connection.
     pub of: AskDecisionTarget,
-    /// For how long it is approved; `None`: it is denied.
+    /// How long it is approved; `None`: it is denied.
     pub approve: Option<ApprovalTerm>,
 }
 
-/// What a decision is about: a connection that the user was shown, and no other that waits since.
+/// The subject of a decision: a connection that the operator saw, and no other that waits since.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AskDecisionTarget {
-    /// The connection that was listed by this number, its host and its port.
+    /// The connection with this number in the list.
     Waiting(u64),
-    /// This host and port, whether a connection to it waits or not.
+    /// This host and port, even if no connection to it waits.
     Endpoint(HostName, u16),
-    /// A host without a port, which is no answer: what waits for it is said.
+    /// A host without a port decides nothing: the reply lists what waits for it.
     Host(HostName),
 }
 
@@ -85,11 +85,11 @@ pub enum AskDecisionTarget {
 pub struct EngineNames {
     /// The resolvers.
     pub nameservers: Vec<IpAddr>,
-    /// The search list, for internal names alone.
+    /// The search list, only for internal names.
     pub search: Vec<HostName>,
     /// The engine's hosts file.
     pub hosts: Vec<(HostName, IpAddr)>,
-    /// Addresses that are nobody's to reach besides those that are found: the upstream proxy's.
+    /// Closed addresses in addition to those that are found: the upstream proxy's.
     #[serde(default)]
     pub closed: BTreeSet<IpAddr>,
     /// The node's upstream proxy.
@@ -105,29 +105,30 @@ pub enum ControlReply {
     Done,
     /// Not done, for this reason.
     Failed(String),
-    /// What is going on.
+    /// The current state.
     Status(Box<NetworkStatus>),
-    /// It is decided.
+    /// The decision is in force.
     Decided {
-        /// For this host.
+        /// The host.
         host: HostName,
-        /// And this port.
+        /// The port.
         port: u16,
-        /// So many connections may not go on.
+        /// Connections that were closed.
         closed: usize,
     },
-    /// The new rules hold.
+    /// The new rules are in force.
     Changed {
-        /// So many connections were not within them and are closed.
+        /// Connections outside of them, which were closed.
         closed: usize,
     },
 }
 
-/// Serves the socket until the program ends. Whoever may not ask is told so at once, and not a byte of theirs is read.
+/// Serves the socket until the program ends. A caller without the right is refused at once, and not a byte of it is
+/// read.
 pub(super) fn serve(wall: &Rc<Wall>, socket: OwnedFd, callers: Callers) -> io::Result<()> {
     let listener = UnixListener::from_std(socket.into())?;
     let wall = Rc::clone(wall);
-    // Waiting costs a descriptor, asking memory too. Further callers wait in the kernel.
+    // A waiting caller costs a descriptor, a served one memory too. Further callers wait in the kernel.
     let places = Arc::new(Semaphore::new(WAITING));
     let asking = Rc::new(Semaphore::new(AT_ONCE));
     spawn_local(async move {
@@ -149,7 +150,7 @@ pub(super) fn serve(wall: &Rc<Wall>, socket: OwnedFd, callers: Callers) -> io::R
                     let _turn = asking.acquire().await;
                     converse(&wall, stream, callers).await
                 };
-                // A verb that went away has no use for an answer.
+                // A verb that is gone needs no answer.
                 let _done = tokio::time::timeout(WITHIN, conversation).await;
                 drop(place);
             });
@@ -158,13 +159,14 @@ pub(super) fn serve(wall: &Rc<Wall>, socket: OwnedFd, callers: Callers) -> io::R
     Ok(())
 }
 
-/// Says why not, in what the socket's buffer takes. What was sent goes with the socket, descriptors too.
+/// Sends the refusal, as far as the socket's buffer takes it. Received data is dropped with the socket, descriptors
+/// too.
 fn send_away(wall: &Wall, stream: &UnixStream, why: &str) {
     wall.note(ConnectionKind::Control, "", None, "control-socket", why);
     let reply = ControlReply::Failed(format!("the sidecar answers only the node: {why}"));
     if let Ok(mut bytes) = serde_json::to_vec(&reply) {
         bytes.push(b'\n');
-        // Who does not wait for it need not know.
+        // A caller that does not wait need not know.
         let _said = rustix::io::write(stream, &bytes);
     }
 }
@@ -186,7 +188,7 @@ async fn converse(wall: &Rc<Wall>, mut stream: UnixStream, callers: Callers) -> 
     stream.write_all(&bytes).await
 }
 
-/// One line, and its descriptors except the first, which proves the caller's right: without it no more is read.
+/// Reads one line, and its descriptors except the first, which proves the caller's right. Without it no more is read.
 async fn hear(
     stream: &UnixStream,
     callers: Callers,
@@ -254,7 +256,7 @@ fn change(
     }
 }
 
-/// A listener for each port, before a rule speaks of it.
+/// Listens on each port, before a rule names it.
 fn listen(wall: &Rc<Wall>, ports: &BTreeSet<u16>, listeners: Vec<OwnedFd>) -> io::Result<()> {
     if ports.len() != listeners.len() {
         return Err(io::ErrorKind::InvalidInput.into());

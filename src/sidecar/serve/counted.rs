@@ -1,4 +1,4 @@
-//! What the kernel alone counts, in the event loop: attempts by address, and limits that were reached.
+//! The kernel's counters in the event loop: attempts by address, and limits that were reached.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -8,8 +8,8 @@ use super::super::counts::KernelCounts;
 use super::attempts::Taps;
 use super::wall::Wall;
 
-/// Looks from time to time, until the sidecar ends. What is left then is for the caller. `verifies` says how many processes of
-/// `verify` have begun.
+/// Looks from time to time until the sidecar ends; then the caller reads the rest. `verifies` is the number of `verify`
+/// processes that started.
 pub(super) fn serve(
     wall: &Rc<Wall>,
     counts: KernelCounts,

@@ -1,4 +1,4 @@
-//! Answers to denied system calls in the event loop, which serves the network in between.
+//! Answers to denied system calls in the event loop, which also serves the network.
 
 use std::cell::RefCell;
 use std::io;
@@ -19,7 +19,7 @@ pub(super) fn serve(wall: &Rc<Wall>, calls: Option<Calls>) -> Rc<RefCell<Option<
     let calls = Rc::new(RefCell::new(calls));
     let served = Rc::clone(&calls);
     spawn_local(async move {
-        // An event loop that cannot watch leaves listeners unanswered: their holder ends, and denied calls are ENOSYS.
+        // If the event loop cannot watch, the listeners are dropped: the kernel then answers denied calls with ENOSYS.
         if let Err(error) = answer(&served).await {
             eprintln!("agentbox-sidecar: denied calls are not logged any more: {error}");
         }

@@ -1,4 +1,4 @@
-//! The DNS stub: UDP and TCP, every address.
+//! The DNS stub: over UDP and TCP, on every address.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
@@ -20,19 +20,19 @@ use crate::egress::dns::{NameAnswer, respond};
 use crate::egress::own::address_of;
 use crate::policy::Host;
 
-/// A question is one name; nothing longer is asked (RFC 6891 lets EDNS be longer, but not for one question).
+/// A question has one name, which needs no more (RFC 6891 allows EDNS to be longer).
 const LONGEST: usize = 1232;
-/// Questions by TCP at once; each may take so long.
+/// Questions over TCP at once, and the time limit for each.
 const TCP_AT_ONCE: usize = 32;
 const TCP_WITHIN: Duration = Duration::from_secs(10);
 
-/// Serves both until the program ends.
+/// Serves both protocols until the program ends.
 pub(super) fn serve(wall: &Rc<Wall>, udp: OwnedFd, tcp: Option<OwnedFd>) -> io::Result<()> {
     let udp = UdpSocket::from_std(udp.into())?;
     let for_udp = Rc::clone(wall);
     spawn_local(async move {
         loop {
-            // What one datagram does to its answer is nobody else's concern.
+            // A failed answer to one datagram must not affect others.
             let served = udp
                 .async_io(Interest::READABLE, || one(&for_udp, &udp))
                 .await;
@@ -99,7 +99,7 @@ fn one(wall: &Wall, socket: &UdpSocket) -> io::Result<()> {
     };
     let slices = [IoSlice::new(&answer)];
     let flags = MsgFlags::MSG_DONTWAIT;
-    // Where the answer cannot be sent the client asks again.
+    // If the answer cannot be sent, the client asks again.
     let _sent = match asked_at {
         ControlMessageOwned::Ipv4PacketInfo(mut info) => {
             info.ipi_ifindex = 0;
@@ -127,7 +127,7 @@ fn one(wall: &Wall, socket: &UdpSocket) -> io::Result<()> {
     Ok(())
 }
 
-/// Several questions on one connection, each with its length before it (RFC 1035, section 4.2.2).
+/// Answers several questions on one connection, each with its length before it (RFC 1035, section 4.2.2).
 async fn converse(wall: &Wall, mut stream: TcpStream) -> io::Result<()> {
     let mut buffer = [0; LONGEST];
     loop {
@@ -148,11 +148,11 @@ async fn converse(wall: &Wall, mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
-/// `from`: the socket that asks, of a datagram.
+/// `from` is the sender of a datagram.
 fn answer(wall: &Wall, question: &[u8], from: Option<SocketAddr>) -> Option<Vec<u8>> {
     let mut refused = None;
     let (bytes, asked) = respond(question, wall.families, |name| {
-        // Most programs know them from the hosts file; some ask nobody but a resolver.
+        // Most programs know these names from the hosts file; some only ask a resolver.
         if let Some(own) = address_of(name, &wall.own_names) {
             return NameAnswer::Addresses(own);
         }
@@ -174,9 +174,9 @@ fn answer(wall: &Wall, question: &[u8], from: Option<SocketAddr>) -> Option<Vec<
     Some(bytes)
 }
 
-/// Writes down a name that was refused.
+/// Logs a refused name.
 fn note(wall: &Wall, name: &str, refused: Option<Refusal>) {
-    // A name that nobody can have is looked at here alone.
+    // A name that is no host's was not searched before.
     if let Err(caught) = wall.traps.look_at_name(name) {
         wall.note_honey(ConnectionKind::Dns, name, &caught);
         return;
@@ -204,7 +204,7 @@ fn note(wall: &Wall, name: &str, refused: Option<Refusal>) {
     }
 }
 
-/// What a resolver makes of an allowed name with a search list is nobody's attempt at anything.
+/// A resolver makes these from an allowed name with a search list: no program tried them.
 pub(super) fn is_search_artefact(name: &str) -> bool {
     [".svc.cluster.local", ".cluster.local"]
         .iter()

@@ -4,7 +4,7 @@ use super::refusal::Refusal;
 use super::wall::Wall;
 use crate::policy::{Advice, Field, Host, Tool};
 
-/// What an agent can tell the person who started it.
+/// A text that an agent can show to its user.
 pub(super) fn how_to_ask(
     wall: &Wall,
     (host, port): (&Host, u16),

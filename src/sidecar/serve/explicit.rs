@@ -1,4 +1,4 @@
-//! The explicit proxy: HTTP's CONNECT and http:// requests; a first byte of 5 is SOCKS5's.
+//! The explicit proxy: HTTP's CONNECT and http:// requests. A first byte of 5 is SOCKS5's.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -16,9 +16,9 @@ use crate::egress::http::{self, Body, HttpRefusal, Pieces, ProxyRequest, Request
 use crate::egress::phrase::{RefusalExplanation, RefusalOrigin, phrase};
 use crate::policy::Host;
 
-/// The word under which requests are counted that cannot be read.
+/// The word under which unreadable requests are counted.
 pub(super) const MALFORMED: &str = "malformed-request";
-/// Why somebody is not waited for any longer.
+/// Why a silent client is given up.
 pub(super) const SILENT: &str = "no request came within ten seconds";
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
@@ -46,7 +46,7 @@ struct ReceivedRequest {
     /// The head as it came.
     head: Vec<u8>,
     early: Vec<u8>,
-    /// What it has in it that may not leave.
+    /// The honey value in it, if there is one.
     caught: Result<(), Refusal>,
 }
 
@@ -55,7 +55,7 @@ async fn http(wall: &Rc<Wall>, stream: &TcpStream, first: Vec<u8>) {
     {
         Ok(Ok(wish)) => wish,
         Ok(Err(Refusal::Other(why))) => {
-            // Somebody tried something that is no request, or none that has one meaning.
+            // The bytes are no request, or an ambiguous one.
             wall.note(ConnectionKind::Http, "", None, MALFORMED, &why);
             respond(stream, 400, &RefusalExplanation::new(why)).await;
             return;
@@ -75,7 +75,7 @@ async fn http(wall: &Rc<Wall>, stream: &TcpStream, first: Vec<u8>) {
             reset(stream);
             return;
         }
-        // Whoever is gone needs no reset.
+        // A client that is gone needs no reset.
         Ok(Err(_)) => {
             reset(stream);
             return;
@@ -124,7 +124,7 @@ async fn http(wall: &Rc<Wall>, stream: &TcpStream, first: Vec<u8>) {
     }
 }
 
-/// Answers what the network has refused, where that may be read.
+/// Answers with the network's denials, if the container may read them.
 async fn show(wall: &Wall, stream: &TcpStream) {
     let Some(text) = wall.shown() else {
         let why = "this is a proxy; it lists denials if report.denied = \"on\"";
@@ -139,7 +139,7 @@ async fn show(wall: &Wall, stream: &TcpStream) {
     last_words(stream, &[head.as_bytes(), text.as_bytes()].concat()).await;
 }
 
-/// What was read; where it cannot be, what was found in it counts first.
+/// The result of a parser; if it fails, a found honey value is the reason.
 fn read<T>(read: Result<T, HttpRefusal>, caught: &Result<(), Refusal>) -> Result<T, Refusal> {
     read.map_err(|refusal| match caught {
         Err(caught) => caught.clone(),
@@ -179,7 +179,7 @@ async fn read_wish(
     }
 }
 
-/// Does what was wished. An error says whether the client has had its answer already.
+/// Serves the request. The error says whether the client has already had its answer.
 async fn grant(
     wall: &Wall,
     stream: &TcpStream,
@@ -237,7 +237,7 @@ async fn grant(
     }
 }
 
-/// A synthetic address is the name that it was given for.
+/// Replaces a synthetic address with its name.
 pub(super) fn meant(wall: &Wall, host: &Host) -> Host {
     match host {
         Host::Address(address) => dns::meant(wall, *address),
@@ -245,7 +245,7 @@ pub(super) fn meant(wall: &Wall, host: &Host) -> Host {
     }
 }
 
-/// Answers a refusal: 403 with the rule that is missing, or 502 where the network is at fault, or 503 where it may be tried again.
+/// Answers a refusal: 403 with the missing rule, 502 if the network is at fault, or 503 if a retry may help.
 pub(super) async fn answer(
     wall: &Wall,
     stream: &TcpStream,
@@ -261,14 +261,14 @@ pub(super) async fn answer(
     send(stream, status, &phrase, &explanation.json()).await;
 }
 
-/// The parts of such an answer.
+/// The parts of an answer to a refusal.
 pub(super) struct HttpAnswer {
     pub status: u16,
     pub phrase: String,
     pub explanation: RefusalExplanation,
 }
 
-/// Such an answer.
+/// The answer to a refusal.
 pub(super) fn words(wall: &Wall, host: &Host, port: u16, refusal: &Refusal) -> HttpAnswer {
     let mut explanation = RefusalExplanation {
         host: Some(host.to_string()),
@@ -277,7 +277,7 @@ pub(super) fn words(wall: &Wall, host: &Host, port: u16, refusal: &Refusal) -> H
     };
     let status = match refusal.is_violation() {
         true => {
-            // What was allowed before is no rule that is missing.
+            // A connection whose rule was revoked lacks no rule.
             let missing = refusal
                 .missing_rule(host, Some(port))
                 .filter(|_| *refusal != Refusal::Revoked);
@@ -308,7 +308,7 @@ async fn respond(stream: &TcpStream, status: u16, explanation: &RefusalExplanati
     send(stream, status, &phrase, &explanation.json()).await;
 }
 
-/// The status line has the reason too: clients show it of an answer to CONNECT, and not the body (A-11).
+/// The status line has the reason too: for CONNECT, clients show it and not the body (A-11).
 async fn send(stream: &TcpStream, status: u16, phrase: &str, body: &[u8]) {
     let head = format!(
         "HTTP/1.1 {status} {phrase}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
@@ -318,21 +318,21 @@ async fn send(stream: &TcpStream, status: u16, phrase: &str, body: &[u8]) {
     last_words(stream, &[head.as_bytes(), body].concat()).await;
 }
 
-/// Sends it, and nothing after it.
+/// Sends a last answer.
 pub(super) async fn last_words(stream: &TcpStream, all: &[u8]) {
-    // Whoever does not read the answer has no use for it.
+    // A client that does not read the answer does not need it.
     let _sent = tokio::time::timeout(FIRST_BYTES_WITHIN, write_all(stream, all)).await;
     say_goodbye(stream).await;
 }
 
-/// Ends an exchange whose last words were sent.
+/// Ends the connection after its last answer.
 pub(super) async fn say_goodbye(stream: &TcpStream) {
     let _told = rustix::net::shutdown(stream, rustix::net::Shutdown::Write);
     drain(stream).await;
 }
 
-/// Reads away what the client still sends: closing with unread bytes resets the connection, and takes the answer with
-/// it.
+/// Reads and drops what the client still sends: closing with unread bytes resets the connection, and the answer is
+/// lost.
 async fn drain(stream: &TcpStream) {
     const MOST: usize = 256 << 10;
     let reading = async {

@@ -23,18 +23,18 @@ struct OpenInbound {
     received: Cell<u64>,
 }
 
-/// All that are open, and what came so far.
+/// All open inbound connections, and the totals.
 #[derive(Default)]
 pub(super) struct Guests {
     open: RefCell<BTreeMap<u64, Rc<OpenInbound>>>,
     totals: RefCell<BTreeMap<u16, InboundTotal>>,
-    /// Ports on which nobody listened inside, and that is written down.
+    /// Ports without a listener inside, already logged.
     deserted: RefCell<BTreeSet<u16>>,
     next: Cell<u64>,
 }
 
 impl Guests {
-    /// These ports lead in.
+    /// For these inbound ports.
     pub fn of(ports: impl IntoIterator<Item = u16>) -> Self {
         let totals = ports
             .into_iter()
@@ -45,7 +45,7 @@ impl Guests {
         }
     }
 
-    /// What is going on.
+    /// The current state.
     pub fn status(&self) -> InboundStatus {
         let open = self.open.borrow();
         InboundStatus {
@@ -60,7 +60,7 @@ impl Guests {
 }
 
 impl OpenInbound {
-    /// For the log: at the beginning without bytes.
+    /// For the log; without bytes at the beginning.
     fn event(&self, verdict: Verdict) -> Event {
         let bytes = |bytes: &Cell<u64>| (verdict == Verdict::Ended).then(|| bytes.get());
         let what = EventDetail::Connection {
@@ -89,7 +89,7 @@ impl OpenInbound {
     }
 }
 
-/// A guest's share of the budget, given back when it is dropped.
+/// An inbound connection's share of the budget, freed on drop.
 pub(super) struct Guest<'a> {
     wall: &'a Wall,
     number: u64,
@@ -130,7 +130,7 @@ impl Guest<'_> {
 }
 
 impl Wall {
-    /// The one place where a connection is let in.
+    /// The only place where an inbound connection is allowed.
     pub fn let_in(&self, port: u16, from: Option<IpAddr>) -> Result<Guest<'_>, OverBudget> {
         self.open_inward()?;
         let open = Rc::new(OpenInbound {
@@ -155,7 +155,7 @@ impl Wall {
         })
     }
 
-    /// Writes down that nobody inside listens on a port: once, until somebody does. Probes ask every few seconds.
+    /// Logs that no program listens on a port: once, until one does. Probes try every few seconds.
     pub fn find_nobody(&self, port: u16, from: Option<IpAddr>) {
         if self.guests.deserted.borrow_mut().insert(port) {
             let from = from.map_or_else(String::new, |from| from.to_string());
@@ -164,12 +164,12 @@ impl Wall {
         }
     }
 
-    /// Somebody inside has answered.
+    /// A program inside has answered.
     pub fn find_somebody(&self, port: u16) {
         self.guests.deserted.borrow_mut().remove(&port);
     }
 
-    /// Writes down that somebody was sent away.
+    /// Logs that an inbound connection was refused.
     pub fn send_away(&self, port: u16, from: Option<IpAddr>, over: OverBudget) {
         let from = from.map_or_else(String::new, |from| from.to_string());
         self.note(

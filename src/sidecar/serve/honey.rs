@@ -1,4 +1,4 @@
-//! Honey values on their way out: what has one does not go on, is written down, and ends the container where the node says so.
+//! Honey values in outgoing data: they are stopped and logged, and end the container if the node's file says so.
 
 use std::cell::Cell;
 use std::fmt;
@@ -26,12 +26,12 @@ impl Traps {
         }
     }
 
-    /// Looks at a name of a host, in any spelling.
+    /// Searches a host name, in any spelling.
     pub fn look_at_name(&self, name: &str) -> Result<(), Refusal> {
         allowed(self.honey.find_in_name(name))
     }
 
-    /// Looks at whom somebody wants to reach.
+    /// Searches the destination of a connection.
     pub fn look_at_host(&self, host: &Host) -> Result<(), Refusal> {
         match host {
             Host::Name(name) => self.look_at_name(name.as_str()),
@@ -39,22 +39,22 @@ impl Traps {
         }
     }
 
-    /// Looks at the address of a request.
+    /// Searches the address of a request.
     pub fn look_at_address(&self, address: &str) -> Result<(), Refusal> {
         allowed(self.honey.find(address.as_bytes()))
     }
 
-    /// What the reader says that it has found: one that there is.
+    /// The refusal for a honey value that the reader reports; `None` if it does not exist.
     pub fn named(&self, name: &str) -> Option<Refusal> {
         self.honey.named(name).map(Refusal::Honey)
     }
 
-    /// Looks at a stream.
+    /// Searches a stream.
     pub fn search(&self) -> Search {
         Search((!self.honey.is_empty()).then(|| HoneySearch::new(&self.honey)))
     }
 
-    /// One was found, and written down.
+    /// Acts on a value that was found and logged.
     pub fn caught(&self, caught: &HoneyMatch) {
         match caught.then {
             HoneyThen::Log => {}
@@ -65,7 +65,7 @@ impl Traps {
         }
     }
 
-    /// Waits until one is found that ends the container.
+    /// Waits for a value that ends the container.
     pub async fn caught_to_end(&self) {
         while !self.ends.get() {
             self.told.notified().await;
@@ -80,28 +80,28 @@ fn allowed(caught: Option<HoneyMatch>) -> Result<(), Refusal> {
     }
 }
 
-/// What a client sends, piece by piece.
+/// Searches what a client sends, piece by piece.
 #[derive(Debug)]
 pub(super) struct Search(Option<HoneySearch>);
 
 impl Search {
-    /// Whether anything is looked for.
+    /// Whether there is nothing to search for.
     pub fn is_idle(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Looks at something whole, before it goes on.
+    /// Searches whole data, before it is sent on.
     pub fn look_at(&self, whole: &[u8]) -> Result<(), Refusal> {
         allowed(self.0.as_ref().and_then(|search| search.find(whole)))
     }
 
-    /// Looks at the next piece, before it goes on.
+    /// Searches the next piece, before it is sent on.
     pub fn look(&mut self, piece: &[u8]) -> Result<(), Refusal> {
         allowed(self.0.as_mut().and_then(|search| search.feed(piece)))
     }
 }
 
-/// In words, for the node.
+/// The finding in words, for the node.
 pub(super) fn describe(caught: &HoneyMatch, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let HoneyMatch { name, then } = caught;
     let meaning = match then {

@@ -19,19 +19,19 @@ use crate::sys::socket;
 
 /// A connection to a host, which carries requests one after the other.
 pub(super) struct HostConnection {
-    /// How far the rule of its first request let the name lead.
+    /// How far the rule of its first request lets the name lead.
     pub reach: HostReach,
-    /// The request that it carries now: the rules may change meanwhile.
+    /// The current request: the rules may change meanwhile.
     pub under_way: CurrentRequest,
-    /// What has ended it, if that was the wall.
+    /// Why the wall has ended it, if it did.
     pub ended: Rc<RefCell<Option<Refusal>>>,
-    /// It ends when this is dropped.
+    /// The connection ends when this is dropped.
     _held: oneshot::Sender<()>,
 }
 
 impl HostConnection {
-    /// Dials, by the leave of this rule for this request. Returns the reader's end of it as well: the connection ends with that, with
-    /// this value, or when the rules or the budget end it.
+    /// Dials, as this rule allows for this request. Also returns the reader's end. The connection ends with that end,
+    /// with this value, or when the rules or the budget end it.
     pub async fn open(
         wall: &Rc<Wall>,
         rule: &EgressRule,
@@ -82,7 +82,7 @@ async fn carry(
     };
     match opening.await {
         Err(refusal) => {
-            // A client that is gone has dropped the other end.
+            // A client that is gone has dropped the receiver.
             let _unheard = ready.send(Err(refusal));
             Ok(())
         }
@@ -95,7 +95,8 @@ async fn carry(
     }
 }
 
-/// Two ends of a stream: ours, and the reader's. It is read and written as those of TCP are, whose type it is given for that.
+/// A stream socket pair: our end, and the reader's. Ours has the type of a TCP stream, which the relay reads and
+/// writes.
 fn line_of_bytes() -> io::Result<(TcpStream, OwnedFd)> {
     let (ours, theirs) = socket::stream_pair()?;
     rustix::io::ioctl_fionbio(&ours, true)?;

@@ -1,8 +1,8 @@
 //! Ports of the engine's network that lead to the same port of the loopback inside (`docker run -p`, probes).
 //!
-//! A socket keeps the namespace it was made in: those to dial with were made inside by whoever made the namespace, so
-//! nobody here enters it or needs a right to. One that is done is disconnected (connect(2), AF_UNSPEC) and used again. There
-//! is a fixed number of them, and while all are in use nobody is accepted: that is the bound.
+//! A socket keeps the namespace where it was made. The sockets to dial with were made inside, by the maker of the
+//! namespace, so the sidecar never enters it and needs no right to. A finished socket is disconnected (connect(2),
+//! AF_UNSPEC) and reused. Their number is fixed: while all are in use, no connection is accepted.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -23,17 +23,17 @@ use super::wall::Wall;
 use crate::egress::OverBudget;
 use crate::egress::names::Families;
 
-/// The loopback inside answers at once or refuses.
+/// The loopback inside answers or refuses at once.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// How long a connection may be silent before it gives its place to another one.
+/// How long a connection may be silent before it ends.
 const IDLE: Duration = Duration::from_secs(300);
-/// The same while others wait for a place.
+/// The same while others wait.
 const IDLE_WHEN_FULL: Duration = Duration::from_secs(15);
 const LOOK_EVERY: Duration = Duration::from_secs(3);
-/// How often it is asked whether the last bytes have arrived; mostly the first time it has.
+/// The time between checks whether the last bytes have arrived; mostly the first check succeeds.
 const DELIVERED_EVERY: Duration = Duration::from_millis(20);
 
-/// Sockets of the inner namespace, two for each connection that may be: one of each family.
+/// Sockets of the inner namespace, two for each possible connection: one of each family.
 struct Pool {
     free: RefCell<Vec<Pair>>,
     given_back: Notify,
@@ -44,7 +44,7 @@ struct Pair {
     v6: Option<OwnedFd>,
 }
 
-/// Serves all ports that lead in until the program ends.
+/// Serves all inbound ports until the program ends.
 pub(super) fn serve(
     wall: &Rc<Wall>,
     ports: Vec<(u16, OwnedFd)>,
@@ -73,7 +73,7 @@ pub(super) fn serve(
                     tokio::time::sleep(Duration::from_millis(20)).await;
                     continue;
                 };
-                // One waits here for a place, the others in the kernel's queue.
+                // One connection waits here for its sockets, the others in the kernel's queue.
                 let pair = pool.take().await;
                 let pool = Rc::clone(&pool);
                 let wall = Rc::clone(&wall);
@@ -121,7 +121,7 @@ async fn lead_in(wall: &Wall, pool: &Pool, guest: TcpStream, pair: &Pair, port: 
                 wall.find_somebody(port);
                 relay(pool, &guest, &inside, &share).await.err()
             }
-            // Nobody listens there: as if the port were closed.
+            // No program listens there: as if the port were closed.
             None => {
                 wall.find_nobody(port, from);
                 reset(&guest);
@@ -140,7 +140,7 @@ async fn dial(pair: &Pair, port: u16) -> Option<TcpStream> {
     let v4 = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, port));
     for (socket, to) in [(Some(&pair.v4), v4), (pair.v6.as_ref(), v6)] {
-        // A copy: the socket itself stays here when the connection is done.
+        // A copy: the socket itself stays here after the connection.
         let Some(copy) = socket.and_then(|socket| socket.try_clone().ok()) else {
             continue;
         };
@@ -154,7 +154,7 @@ async fn dial(pair: &Pair, port: u16) -> Option<TcpStream> {
     None
 }
 
-/// Both ways, until both are done or nothing has moved for too long; an error where the budget is used up.
+/// Relays both ways, until both are done or nothing has moved for too long; an error if the budget is used up.
 async fn relay(
     pool: &Pool,
     guest: &TcpStream,
@@ -209,18 +209,18 @@ async fn relay(
     }
 }
 
-/// Until whoever is inside has taken all of it, who may read slowly after saying everything: what is left of a connection
-/// goes with [`disconnect`]. The kernel lets go of the other end then, and getpeername(2) does not find it any more.
+/// Waits until the program inside has read everything, which may be slow and after its own last byte: [`disconnect`]
+/// drops the rest. Then the kernel releases the other end, and getpeername(2) no longer finds it.
 async fn delivered(inside: &TcpStream) {
     while inside.peer_addr().is_ok() {
         tokio::time::sleep(DELIVERED_EVERY).await;
     }
 }
 
-/// Makes a socket as it was before it was connected (connect(2): "may dissolve the association").
+/// Disconnects a socket, for reuse (connect(2): "may dissolve the association").
 fn disconnect(pair: &Pair) {
     for socket in std::iter::once(&pair.v4).chain(&pair.v6) {
-        // One that cannot be used again fails to connect, and its guest is sent away.
+        // A socket that cannot be reused fails to connect, and its connection is reset.
         let _done = rustix::net::connect_unspec(socket);
     }
 }

@@ -1,4 +1,4 @@
-//! The open connections: for `agentbox network`, and for closing when the rules change.
+//! The open outbound connections: for `agentbox network`, and to close them when the rules change.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -20,35 +20,35 @@ use crate::policy::{Host, HostName, HostReach};
 /// The most connections that one answer lists.
 const LISTED: usize = 1000;
 
-/// A connection that was allowed.
+/// An allowed connection.
 pub(super) struct AllowedConnection {
     pub host: Host,
     pub port: u16,
     /// Whether it may lead to private addresses.
     pub reach: HostReach,
-    /// Whether a person approved this one connection.
+    /// Whether the operator approved only this connection.
     pub once: bool,
-    /// The request that it carries now, where that is what was decided about.
+    /// The current request, if requests are decided and not the connection.
     pub request: Option<CurrentRequest>,
     /// Its two events.
     forms: Rc<LiveEvents>,
-    /// The dialled address, once known; behind a proxy that resolves names it never is.
+    /// The dialled address, once known. Behind a proxy that resolves names it stays unknown.
     pub address: Cell<Option<IpAddr>>,
     since: DateTime<Utc>,
-    /// The host has answered.
+    /// Whether the host has answered.
     began: Cell<bool>,
     sent: Cell<u64>,
     received: Cell<u64>,
-    /// Set once, when the connection may not go on.
+    /// Signalled once, when the connection is no longer allowed.
     revoked: Notify,
 }
 
-/// The events that are equal for all connections of one rule to one host. They are made once, and compared with events
-/// in the log.
+/// The events that all connections of one rule to one host share. They are made once, and compared with events in the
+/// log.
 struct LiveEvents {
     host: Host,
     port: u16,
-    /// What lets them through.
+    /// The rule or approval, in words.
     rule: String,
     began: Event,
     ended: Event,
@@ -56,7 +56,7 @@ struct LiveEvents {
 
 impl LiveEvents {
     fn new(host: &Host, port: u16, rule: String) -> Self {
-        // At the beginning without bytes.
+        // Without bytes at the beginning.
         let event = |verdict, bytes: Option<u64>| {
             let what = EventDetail::Connection {
                 via: None,
@@ -85,20 +85,20 @@ impl LiveEvents {
     }
 }
 
-/// Of how many places they are kept.
+/// The most shared events that are kept.
 const MOST_FORMS: usize = 32;
 
-/// All that are open, by a number that none had before.
+/// All open connections, by numbers that are never reused.
 #[derive(Default)]
 pub(super) struct Connections {
     open: RefCell<BTreeMap<u64, Rc<AllowedConnection>>>,
-    /// The newest ones last.
+    /// The newest last.
     forms: RefCell<Vec<Rc<LiveEvents>>>,
     next: Cell<u64>,
 }
 
 impl Connections {
-    /// The oldest ones, and how many more there are.
+    /// The oldest connections, and how many more there are.
     pub fn list(&self) -> (Vec<LiveConnection>, usize) {
         let open = self.open.borrow();
         let list = open.values().take(LISTED).map(|live| live.shown());
@@ -118,7 +118,7 @@ impl Connections {
         new
     }
 
-    /// Ends every connection for which this does not hold any more; says how many.
+    /// Ends every connection for which `holds` is false; returns how many.
     pub fn end_unless(&self, holds: impl Fn(&AllowedConnection) -> bool) -> usize {
         let open = self.open.borrow();
         let ended = open.values().filter(|live| !holds(live));
@@ -140,12 +140,12 @@ impl AllowedConnection {
     }
 }
 
-/// A connection's share of the budget and its place among those that are open; both end when it is dropped.
+/// A connection's share of the budget and its place among the open ones; both end on drop.
 pub(super) struct Share<'a> {
     wall: &'a Wall,
     number: u64,
     live: Rc<AllowedConnection>,
-    /// Its host is being looked up and dialled, of which nothing is written down yet.
+    /// Whether its host is being resolved and dialled, with nothing logged yet.
     dials: Cell<bool>,
 }
 
@@ -156,7 +156,7 @@ impl std::fmt::Debug for Share<'_> {
 }
 
 impl<'a> Share<'a> {
-    /// For a connection whose share the ledger has given.
+    /// For a connection that the ledger has counted.
     pub fn new(wall: &'a Wall, host: Host, port: u16, permission: Permission) -> Self {
         let forms = wall.connections.forms_of(&host, port, permission.rule);
         let live = Rc::new(AllowedConnection {
@@ -185,7 +185,7 @@ impl<'a> Share<'a> {
         }
     }
 
-    /// Dials. What leaves by that is in the log, whatever becomes of it: by its outcome, or by the end of this.
+    /// Dials. The log always shows that something was sent: by the outcome, or by the drop of this share.
     pub async fn dial<T>(
         &self,
         work: impl Future<Output = Result<T, Refusal>>,
@@ -196,19 +196,19 @@ impl<'a> Share<'a> {
         done
     }
 
-    /// The host has answered: the log says now that this was allowed, and in the end what it moved.
+    /// Logs that the connection was allowed, now that the host has answered. Its end then logs the bytes.
     pub fn begin(&self) {
         if !self.live.began.replace(true) {
             self.wall.log_again(&self.live.forms.began, (None, None));
         }
     }
 
-    /// The connection leads to this address: what is said of that from here on holds for it.
+    /// Sets the connection's address: later rules about that apply to it.
     pub fn leads_to(&self, address: IpAddr) {
         self.live.address.set(Some(address));
     }
 
-    /// Whether its requests are decided about.
+    /// Whether its requests are decided, and not the connection.
     pub fn carries_requests(&self) -> bool {
         self.live.request.is_some()
     }
@@ -222,7 +222,7 @@ impl<'a> Share<'a> {
         Ok(())
     }
 
-    /// Counts a name that somebody outside is about to be asked for: the order of many such names carries data.
+    /// Counts a name that an outside resolver will receive: many such names in order can carry data.
     pub fn ask_for(&self, name: &HostName) -> Result<(), Refusal> {
         let bytes = u64::try_from(name.as_str().len()).unwrap_or(u64::MAX);
         self.wall.send(bytes).map_err(Refusal::Over)
@@ -235,7 +235,7 @@ impl<'a> Share<'a> {
         received.set(received.get().saturating_add(bytes));
     }
 
-    /// Goes on with this until it is done, or the connection may not go on.
+    /// Runs `work` until it is done, or the connection is no longer allowed.
     pub async fn while_allowed<T>(
         &self,
         work: impl Future<Output = Result<T, Refusal>>,

@@ -1,4 +1,4 @@
-//! A long stream: it has a larger buffer of its own, and when it does not pause it is read by batches (`SO_RCVLOWAT`).
+//! A long stream: it has its own larger buffer, and while it does not pause it is read in batches (`SO_RCVLOWAT`).
 
 use std::cell::Cell;
 use std::io;
@@ -14,22 +14,21 @@ use crate::sidecar::buffer::BUFFER;
 use crate::sys::event::Alarm;
 use crate::sys::socket::{wait_readable, wake_at};
 
-/// What a long stream moves at once.
+/// Bytes that a long stream moves at once.
 const LARGE: usize = 512 << 10;
-/// Streams with a large buffer of their own; further ones share one, so that memory is bounded.
+/// Streams with their own large buffer; further ones share one, so that memory is bounded.
 const MOST_LARGE: usize = 8;
-/// Reads in a row that the shared buffer would have held, after which a stream is not long any more.
+/// After this many reads in a row that fit the shared buffer, a stream is no longer long.
 const LITTLE_OFTEN: u32 = 16;
-/// How long a stream that has paused keeps its large buffer.
+/// How long a paused stream keeps its large buffer.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How much waits before a steady stream is read: each reader that is woken takes the processor from those who write.
+/// Bytes that must wait before a steady stream is read: waking the reader takes the processor from the writers.
 const BATCH: u32 = 256 << 10;
-/// How long that may take, and with it how long the last bytes may wait.
+/// The longest wait for a batch, and so for the last bytes.
 const BATCH_LIMIT: Duration = Duration::from_micros(250);
-/// A stream is steady when so much has moved; each late batch takes as much away again, so that the waiting time stays
-/// small.
+/// A stream is steady after this many bytes. Each late batch subtracts as many, so that the waiting time stays small.
 const STEADY_AFTER: usize = 2 << 20;
-/// No more than that is remembered.
+/// The most bytes that are remembered.
 const STEADY_MOST: usize = 8 << 20;
 
 thread_local! {
@@ -39,13 +38,13 @@ thread_local! {
 /// How a long stream stopped being one.
 #[derive(PartialEq, Eq)]
 pub(super) enum Flow {
-    /// It goes on, with less at once.
+    /// It goes on, with smaller reads.
     Paused,
-    /// It is over.
+    /// It has ended.
     Ended,
 }
 
-/// A large buffer, of which few are in use at a time.
+/// A large buffer; few are in use at a time.
 struct LargeBuffer(Vec<u8>);
 
 impl LargeBuffer {
@@ -64,21 +63,21 @@ impl Drop for LargeBuffer {
     }
 }
 
-/// A stream that is readable when a batch waits; the first byte counts again afterwards, and whoever waits then is told.
+/// A stream that is only readable once a batch waits. On drop one byte is enough again, and waiting readers are woken.
 struct Batches<'a> {
     stream: &'a TcpStream,
     alarm: Alarm,
 }
 
 impl<'a> Batches<'a> {
-    /// `None` where the kernel has no timer left, or none of the rest: all is as it was.
+    /// `None` if the kernel has no timer left, or lacks the rest: nothing is changed then.
     fn of(stream: &'a TcpStream) -> Option<Self> {
         let alarm = Alarm::new().ok()?;
         wake_at(stream.as_fd(), BATCH).ok()?;
         Some(Self { stream, alarm })
     }
 
-    /// Until there is a batch, or the end; `false` when there is none in time.
+    /// Waits for a batch or the end; `false` if neither comes in time.
     async fn wait(&self) -> io::Result<bool> {
         tokio::select! {
             biased;
@@ -90,12 +89,12 @@ impl<'a> Batches<'a> {
 
 impl Drop for Batches<'_> {
     fn drop(&mut self) {
-        // What the kernel took before it takes again.
+        // The kernel has accepted a value before, so it accepts this one.
         let _done = wake_at(self.stream.as_fd(), 1);
     }
 }
 
-/// Moves much at once, until the sender pauses, ends or has little to say.
+/// Moves large pieces until the sender pauses, ends or sends little.
 pub(super) async fn pump(
     from: &TcpStream,
     to: &TcpStream,
@@ -122,7 +121,7 @@ pub(super) async fn pump(
         if moved < STEADY_AFTER {
             batches = None;
         }
-        // Not by tokio, which would not read what is no batch.
+        // Not with tokio, which would not read less than a batch.
         let length = match rustix::net::recv(from, &mut buffer.0, RecvFlags::DONTWAIT) {
             Ok((0, _)) => return Ok(Flow::Ended),
             Ok((length, _)) => length,
@@ -133,7 +132,7 @@ pub(super) async fn pump(
             Err(error) => return Err(ended(error.into())),
         };
         count(length)?;
-        // Counted again with each piece: it moves, if slowly.
+        // Counted again with each piece: a slow stream moves too.
         write_pieces(to, &buffer.0[..length], || count(0)).await?;
         little = if length < BUFFER { little + 1 } else { 0 };
         if little >= LITTLE_OFTEN {
@@ -143,11 +142,11 @@ pub(super) async fn pump(
         if batches.is_none() && moved >= STEADY_AFTER {
             batches = Batches::of(from);
         }
-        // Asked of the kernel: a read may end early (at TCP's urgent mark), and less than a batch is not read yet.
+        // The kernel is asked: a read may end early (at TCP's urgent mark), and less than a batch is not read yet.
         if !wait_readable(from.as_fd(), Duration::ZERO).map_err(ended)? {
             drained(from);
         }
-        // Others have connections too.
+        // Lets other connections run.
         tokio::task::yield_now().await;
     }
 }
@@ -167,7 +166,7 @@ mod tests {
         let dialled = TcpStream::connect(listener.local_addr().unwrap());
         let (writer, accepted) = tokio::join!(dialled, listener.accept());
         let reader = accepted.unwrap().0;
-        // tokio takes a new stream for readable until it has looked.
+        // tokio assumes that a new stream is readable until it has looked.
         drained(&reader);
         (writer.unwrap(), reader)
     }
@@ -181,14 +180,14 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_waited_for_and_less_is_there_when_it_is_late() {
+    fn waits_for_a_batch_but_not_for_long() {
         run(async {
             let (mut writer, reader) = pair().await;
             let batches = Batches::of(&reader).unwrap();
             writer.write_all(&[1; 1000]).await.unwrap();
             assert!(!batches.wait().await.unwrap());
             writer.write_all(&[1; 299_000]).await.unwrap();
-            // The bytes are on their way, by the kernel's own time.
+            // The bytes arrive in the kernel's own time.
             let mut late = 0;
             while !batches.wait().await.unwrap() {
                 late += 1;
@@ -200,7 +199,7 @@ mod tests {
             writer.write_all(&[1; 10]).await.unwrap();
             assert!(!batches.wait().await.unwrap());
             drop(batches);
-            // Who waits now is told of what there was before.
+            // A reader that waits now is told of the earlier bytes.
             tokio::time::timeout(Duration::from_secs(20), reader.readable())
                 .await
                 .unwrap()
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_no_batch_and_is_not_waited_for() {
+    fn an_end_wakes_like_a_batch() {
         run(async {
             let (writer, reader) = pair().await;
             let batches = Batches::of(&reader).unwrap();
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn few_have_a_large_buffer_and_every_one_comes_back() {
+    fn large_buffers_are_few_and_are_returned() {
         for _ in 0..2 {
             let mut lent: Vec<LargeBuffer> = std::iter::from_fn(LargeBuffer::take).collect();
             assert_eq!(lent.len(), MOST_LARGE);

@@ -1,37 +1,37 @@
-//! The allowlist proxy: what the sidecar does once it is confined, under the mode `allowlist`.
+//! The allowlist proxy: the work of a confined sidecar under the mode `allowlist`.
 //!
-//! One thread, one event loop. Everything comes from inside the container's network namespace over listeners that
-//! were bound there, and leaves from the engine's, where this process is. Each connection is a task that owns its two
-//! sockets; they share a [`wall::Wall`].
+//! One thread, one event loop. Everything comes from the container's network namespace, over listeners that were bound
+//! there, and leaves from the engine's, where this process is. Each connection is a task that owns its two sockets; all
+//! share a [`wall::Wall`].
 //!
 //! ```text
 //! dns        question ----------> synthetic address, or NXDOMAIN with the reason
-//! accept     TCP to any address -> which host is meant -> explicit | transparent
+//! accept     TCP to any address -> the host that it means -> explicit | transparent
 //! explicit   CONNECT, http://, SOCKS5h on loopback
-//! sniff      transparent: the first bytes must name the host that was decided on
-//! clients    whose a connection is, where strangers reach the port too
-//! admission  is the connection, or the name, allowed
-//! asks       connections that wait for a person
-//! refusal    why a connection does not go on
-//! notes      the same for the log and the count
-//! shown      refusals that the container reads itself
+//! sniff      transparent: the first bytes must name the decided host
+//! clients    which connections are the command's, if others reach the port too
+//! admission  whether a connection or a name is allowed
+//! asks       connections that wait for an approval
+//! refusal    why a connection is refused
+//! notes      refusals in the log and in the counts
+//! shown      refusals that the container can read
 //! upstream   resolve, vet, dial
-//! around     addresses and networks of the node and of the engine's namespace, as they are now
-//! proxy      the node's own proxy, where it is the only way out
+//! around     current addresses and networks of the node and of the engine's namespace
+//! proxy      the node's own proxy, if it is the only way out
 //! secure     TLS to that proxy
 //! relay      bytes both ways
-//! requests   plain HTTP to hosts with rules for requests: given to the reader, whose questions are answered
-//! long       the same for a stream that does not pause
-//! live       connections out that are open
+//! requests   plain HTTP to hosts with request rules: given to the reader, whose questions it answers
+//! long       relay for a stream that does not pause
+//! live       open outbound connections
 //! denied     answers to denied system calls, between other work
 //! inbound    a port of the engine's network -> the same port of the loopback inside
-//! guests     connections in that are open
-//! attempts   what the kernel refuses inside: connections and datagrams to ports where nobody listens
-//! outside    connections from outside that nobody answers
-//! counted    what the kernel alone counts
+//! guests     open inbound connections
+//! attempts   connections and datagrams inside that the kernel refuses: their ports have no listener
+//! outside    connections from outside to ports without a listener
+//! counted    the kernel's counters
 //! tried      attempts of `verify`
-//! written    mounts of which a file was written
-//! control    questions of the runtime's verbs
+//! written    the first write to each watched mount
+//! control    requests of the runtime's verbs
 //! ```
 
 mod accept;
@@ -103,58 +103,58 @@ pub use secure::Tls;
 pub struct ServingConfig {
     /// What may be reached.
     pub rules: EgressRules,
-    /// The node's secrets that its requests get, without their values.
+    /// The node's secrets for its requests, without their values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<CountedSecret>,
-    /// The node's honey values, which are not to leave.
+    /// The node's honey values, which must not leave.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub honey: Vec<HoneyValue>,
-    /// Where TLS is opened so that requests are seen.
+    /// The hosts whose TLS is opened to read requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opened: Option<TlsHosts>,
-    /// What may be reached under a policy that is only reported on.
+    /// What may be reached under a policy in audit mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audited: Option<AuditedNetwork>,
-    /// What may be asked for.
+    /// What may be approved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asking: Option<AskRules>,
-    /// What it may take.
+    /// Its limits.
     pub budget: Budget,
-    /// The container, for people who are told what to type.
+    /// The container's name, for commands in messages to people.
     pub container: String,
-    /// What the log says of it in each line.
+    /// The context of each log line.
     pub context: audit::Context,
-    /// What the container itself is called.
+    /// The container's own names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub own_names: Vec<String>,
-    /// The ports of the listeners inside, in their order; `None`: nothing leads out, and nobody listens there.
+    /// The ports of the listeners inside, in their order; `None`: nothing leads out, and there are no listeners.
     pub ports: Option<Vec<u16>>,
-    /// The ports of the engine's network that lead in.
+    /// The inbound ports of the engine's network.
     #[serde(default)]
     pub inbound: BTreeSet<u16>,
-    /// Of those the ones that are listened for at these addresses alone; for the others at every address.
+    /// Inbound ports that listen only at these addresses. The others listen at every address.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub published: BTreeMap<u16, BTreeSet<SocketAddr>>,
-    /// Ports that the engine publishes and that lead nowhere.
+    /// Ports that the engine publishes but that lead nowhere.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub leads_nowhere: BTreeSet<u16>,
-    /// The families that the namespace inside has.
+    /// The address families of the namespace inside.
     pub families: Families,
-    /// The cluster's networks, where rules `service:` lead.
+    /// The cluster's networks, for rules `service:`.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub services: BTreeSet<NetworkPrefix>,
-    /// Whether rules `service:` lead into the networks of the engine's namespace as well.
+    /// Whether rules `service:` also lead into the networks of the engine's namespace.
     pub engine_networks: EngineNetworks,
-    /// Nothing leads out, and whoever asks is told that.
+    /// Nothing leads out, and clients are told so.
     #[serde(default)]
     pub refusing: bool,
 }
 
-/// How many connections may lead in at once.
+/// Inbound connections at once.
 const DIALERS: usize = 64;
 
 impl ServingConfig {
-    /// How many sockets of each family there are to dial inside with.
+    /// The number of sockets of each family to dial inside with.
     pub fn dialers(&self) -> usize {
         if self.inbound.is_empty() { 0 } else { DIALERS }
     }
@@ -167,57 +167,57 @@ impl ServingConfig {
         }
     }
 
-    /// How many listeners come from inside: those of DNS and of the proxy, and one for each port.
+    /// The number of listeners inside: for DNS and the proxy, and one for each port.
     pub(super) fn listeners(&self) -> usize {
         let ports = self.ports.as_ref();
         ports.map_or(0, |ports| self.stub().with_proxy() + ports.len())
     }
 
-    /// How many sockets belong to it.
+    /// The number of its sockets.
     pub(super) fn sockets(&self) -> usize {
         self.listeners() + (self.dialers() * self.families.count())
     }
 }
 
-/// The descriptors that it serves with.
+/// The descriptors for serving.
 #[derive(Debug)]
 pub struct Descriptors {
-    /// Who may ask on the control socket.
+    /// The accepted callers of the control socket.
     pub callers: Callers,
-    /// From inside.
+    /// The listeners inside.
     pub listeners: Option<Listeners>,
-    /// From outside: each port that leads in, and its listener.
+    /// The listeners outside, each with its inbound port.
     pub inbound: Vec<(u16, OwnedFd)>,
-    /// Sockets of the inner namespace to dial with: half of them IPv4's, or all.
+    /// Sockets of the inner namespace to dial with: half of them for IPv4, or all.
     pub dialers: Vec<OwnedFd>,
-    /// They hear of attempts that the kernel refuses inside.
+    /// Sockets that hear of attempts that the kernel refuses inside.
     pub taps: Vec<OwnedFd>,
     /// The log, opened to append.
     pub journal: OwnedFd,
-    /// What the container is shown of its refusals.
+    /// The file that shows the container its denials.
     pub(super) inside: Option<DenialFile>,
     /// /proc/PID/net/snmp of the engine's network.
     pub outside: Option<OwnedFd>,
     /// The warden's log, opened to append; the warden takes it before anything is served.
     pub warden: Option<OwnedFd>,
-    /// Where the runtime's verbs connect: a UNIX socket that only root reaches.
+    /// The UNIX socket for the runtime's verbs, which only root reaches.
     pub control: OwnedFd,
-    /// Routing sockets: of the engine's namespace, and of the node's.
+    /// Routing sockets: one of the engine's namespace, one of the node's.
     pub routes: [crate::sys::netlink::RouteSocket; 2],
     /// The line to the reader of requests.
     pub reader: Option<OwnedFd>,
 }
 
-/// The parts of a proxy that nothing else queries or changes while it runs.
+/// The parts of a proxy without a control socket.
 #[derive(Debug)]
 pub(super) struct ServingParts {
     /// The proxy's port.
     pub listener: OwnedFd,
-    /// Who may come to it.
+    /// Tells which clients are the command's.
     pub clients: Clients,
     /// The log, opened to append.
     pub journal: OwnedFd,
-    /// What the command is shown of its refusals.
+    /// The denials that the command can read.
     pub inside: Option<DenialFile>,
     /// Routing sockets, as in [`Descriptors::routes`].
     pub around: [crate::sys::netlink::RouteSocket; 2],
@@ -227,7 +227,7 @@ pub(super) struct ServingParts {
 
 const NO_LINE: &str = "watch the line to the reader of requests";
 
-/// Serves as a proxy alone, until `guarded` ends.
+/// Serves only as a proxy, until `guarded` ends.
 pub(super) fn run_alone(
     serving: ServingConfig,
     names: EngineNames,
@@ -251,7 +251,7 @@ pub(super) fn run_alone(
             .map_err(|why| step("take the names of the node")(std::io::Error::other(why)))?;
         wall::keep_log(&wall);
         accept::serve_clients(&wall, listener, clients).map_err(step("listen"))?;
-        // Nobody ends the command for it: there is no warden.
+        // No warden ends the command for it.
         let read = Rc::clone(&wall);
         tokio::task::spawn_local(async move { read.reader_lost().await });
         readable(guarded)
@@ -259,7 +259,7 @@ pub(super) fn run_alone(
             .map_err(step("wait for the command's end"))?;
         Ok::<_, SidecarError>(wall)
     })?;
-    // With it the connections that were open, which are lines of the log.
+    // Drops the open connections, whose ends are logged.
     drop(runtime);
     wall.close_log();
     Ok(())
@@ -323,13 +323,13 @@ pub(super) fn run(
         tokio::task::spawn_local(async move {
             if readable(&socket).await.is_ok() {
                 let question = answer(&socket);
-                // Without it init's listener is not taken, and init does not start.
+                // Otherwise init's listener is not taken, and init does not start.
                 let _not = expect_listener(asked.borrow_mut().as_mut(), socket, question);
             }
         });
         tokio::select! {
             ended = readable(init) => ended.map_err(step("wait for the container's end"))?,
-            // The warden ends what has lost its sidecar.
+            // The warden ends a container that has lost its sidecar.
             () = wall.traps.caught_to_end() => {}
             () = wall.reader_lost() => {}
         }
@@ -338,7 +338,7 @@ pub(super) fn run(
         wall.note_counts(rest);
         Ok::<_, SidecarError>((wall, calls))
     })?;
-    // With it the connections that were open, which are lines of the log.
+    // Drops the open connections, whose ends are logged.
     drop(runtime);
     calls.borrow_mut().iter_mut().for_each(Calls::settle);
     wall.close_log();

@@ -1,4 +1,4 @@
-//! What was refused: counted, written down, and shown to the container.
+//! Refusals: counted, logged, and shown to the container.
 
 use super::refusal::Refusal;
 use super::requests::GONE;
@@ -7,7 +7,7 @@ use crate::audit::{ConnectionKind, Event, EventDetail, Verdict, WallName};
 use crate::policy::{Advice, Field, Host, Tool};
 
 impl Wall {
-    /// Counts and writes down a refusal that no rule is about; `kind` is the word it is counted under.
+    /// Counts and logs a refusal without a rule; `kind` is the word for the count.
     pub fn note(
         &self,
         via: ConnectionKind,
@@ -27,7 +27,7 @@ impl Wall {
             | ConnectionKind::Udp => {
                 self.show(&what, why.to_owned(), None);
             }
-            // The container has not tried anything.
+            // These are no attempts of the container.
             ConnectionKind::Inbound
             | ConnectionKind::Outside
             | ConnectionKind::Unrouted
@@ -41,7 +41,7 @@ impl Wall {
         });
     }
 
-    /// Counts and writes down a refusal, with the rule that decided or is missing.
+    /// Counts and logs a refusal, with the rule that decided or is missing.
     pub fn note_refusal(
         &self,
         via: ConnectionKind,
@@ -70,7 +70,7 @@ impl Wall {
         });
     }
 
-    /// The same of a honey value, where there may be no host.
+    /// The same for a honey value, possibly without a host.
     pub fn note_honey(&self, via: ConnectionKind, host: &str, refusal: &Refusal) {
         if let Refusal::Honey(caught) = refusal {
             self.traps.caught(caught);
@@ -86,7 +86,7 @@ impl Wall {
         });
     }
 
-    /// What somebody does who wants a rule.
+    /// How to add a rule.
     fn hint(&self, rule: &str) -> String {
         if let Some(why) = Advice::of(rule).why_not() {
             return why;
@@ -118,7 +118,7 @@ impl Wall {
         *count = count.saturating_add(times);
     }
 
-    /// Writes down what the kernel counted.
+    /// Logs the kernel's counts.
     pub fn note_counts(&self, events: Vec<Event>) {
         for event in events {
             if (event.wall, event.verdict) == (WallName::Network, Verdict::Denied) {
@@ -128,7 +128,7 @@ impl Wall {
         }
     }
 
-    /// Writes down that another program came to a proxy that is the command's alone; its user, where the kernel says it.
+    /// Logs that another program came to the command's own proxy, with its user if the kernel tells.
     pub fn note_stranger(&self, uid: Option<u32>) {
         let who = match uid {
             Some(uid) => format!("user {uid}"),
@@ -138,14 +138,14 @@ impl Wall {
         self.note(ConnectionKind::Outside, "", None, "stranger", &why);
     }
 
-    /// Writes down how many connections from outside nobody has answered.
+    /// Logs how many connections from outside found no listener.
     pub fn note_outside(&self, count: u64) {
         let why = format!(
             "connections from outside to ports that network.inbound does not name (a probe, a published port, hostPort, \
              port-forward): {count} refused by the kernel since the last such line; network.inbound with the port lets them in"
         );
         self.count_denied("outside");
-        // One is counted.
+        // One is counted already.
         self.count_all_denied("outside", count.saturating_sub(1));
         let ports: Vec<String> = self.leads_nowhere.iter().map(u16::to_string).collect();
         let sets = self.tool.sets(Field::NetworkInbound, &ports.join(","));
@@ -176,7 +176,7 @@ impl Wall {
         });
     }
 
-    /// Logs that a host was dialled and nobody waited for its answer: what asked for it is gone, or the container has ended.
+    /// Logs that a host was dialled but its answer not awaited: the client is gone, or the container has ended.
     pub fn note_given_up(&self, host: &Host, port: u16) {
         self.log(Event {
             cause: Some("given-up".to_owned()),

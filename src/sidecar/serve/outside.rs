@@ -1,9 +1,9 @@
-//! Connections from outside to ports on which nobody listens: probes, `docker run -p`, hostPort and port-forward
-//! without `network.inbound`. The kernel refuses them without notice; only its count of sent resets is visible.
+//! Connections from outside to ports without a listener: probes, `docker run -p`, hostPort and port-forward without
+//! `network.inbound`. The kernel refuses them without notice; only its count of sent resets is visible.
 //!
-//! The count is polled less and less often: five seconds after the sidecar's start, then after twice as long each
-//! time, and at last every five minutes. Lines become rarer still. While there are connections of the container's
-//! own, what the kernel sent may be theirs, and is not written down.
+//! The count is read less and less often: five seconds after the sidecar's start, then after twice as long each time,
+//! at last every five minutes. Lines become rarer still. While the container has connections of its own, resets may
+//! belong to them, and are not logged.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -14,16 +14,16 @@ use std::time::Duration;
 use super::wall::Wall;
 use crate::network::resets_sent;
 
-/// From the start to the first look, and from that to the next.
+/// From the start to the first look.
 const FIRST: u64 = 5;
 /// The longest time between two looks.
 const MOST_DELAY: u64 = 300;
 /// The longest time between two lines.
 const MOST_GAP: u64 = 3600;
-/// The file has some 1500 bytes.
+/// The file has about 1500 bytes.
 const MOST_BYTES: usize = 8192;
 
-/// Looks at the count until the sidecar ends. What cannot be read is not looked at again.
+/// Reads the count until the sidecar ends, or a read fails.
 pub(super) fn serve(wall: &Rc<Wall>, snmp: OwnedFd) {
     let wall = Rc::clone(wall);
     let file = File::from(snmp);
@@ -35,7 +35,7 @@ pub(super) fn serve(wall: &Rc<Wall>, snmp: OwnedFd) {
             tokio::time::sleep(Duration::from_secs(pace.delay)).await;
             let Some(count) = read(&file) else { return };
             let now = wall.opened();
-            // None is open, none was at the last look, and none has been opened since.
+            // No connection is open, was open at the last look, or was opened since.
             let own = match now == opened && now.open == 0 {
                 true => OwnConnections::None,
                 false => OwnConnections::Some,
@@ -54,22 +54,22 @@ fn read(file: &File) -> Option<u64> {
     resets_sent(std::str::from_utf8(&text[..length]).ok()?)
 }
 
-/// Whether the container itself had outbound connections since the last look. Their resets are counted too.
+/// Whether the container had connections since the last look: their resets are counted too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OwnConnections {
     None,
     Some,
 }
 
-/// When to look, and when to write. Times are seconds.
+/// When to look, and when to log. Times are seconds.
 #[derive(Debug)]
 struct Pace {
     delay: u64,
     /// The count of the last look.
     last: u64,
-    /// What no line has said yet.
+    /// The resets without a line so far.
     unsaid: u64,
-    /// No line before this time, and how long after it the next one.
+    /// The earliest time of the next line, and the gap after it.
     next_line: u64,
     gap: u64,
 }
@@ -85,7 +85,7 @@ impl Pace {
         }
     }
 
-    /// What a line is to say now, if there is to be one.
+    /// The number for a line, if one is due now.
     fn look(&mut self, count: u64, own: OwnConnections, now: u64) -> Option<u64> {
         let new = count.saturating_sub(self.last);
         self.last = count;
@@ -106,7 +106,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Looks for so long, with so many resets a second; the lines.
+    /// The lines of a run of so many seconds, with so many resets a second.
     fn run(seconds: u64, a_second: f64, own: OwnConnections) -> Vec<(u64, u64)> {
         let mut pace = Pace::new(100);
         let (mut now, mut lines) = (0, Vec::new());
@@ -119,12 +119,12 @@ mod tests {
     }
 
     #[test]
-    fn the_first_probe_is_written_down_soon() {
+    fn the_first_probe_is_logged_soon() {
         assert_eq!(run(600, 0.2, OwnConnections::None)[0], (5, 1));
     }
 
     #[test]
-    fn a_probe_for_ever_is_a_line_an_hour() {
+    fn an_endless_probe_gets_a_line_an_hour() {
         let day = run(86_400, 0.1, OwnConnections::None);
         assert!((24..40).contains(&day.len()), "{}", day.len());
         let said: u64 = day.iter().map(|line| line.1).sum();
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_the_containers_own_is_not_said() {
+    fn resets_that_may_be_the_containers_own_are_not_logged() {
         assert!(run(10_000, 1.0, OwnConnections::Some).is_empty());
         let mut pace = Pace::new(0);
         assert_eq!(pace.look(9, OwnConnections::Some, 5), None);

@@ -16,34 +16,34 @@ use super::upstream::connect;
 use crate::policy::{HostName, Secret};
 use crate::sidecar::tls::what_is_wrong;
 
-/// How long the proxy may take to reach somebody and to say so.
+/// The proxy's time limit to reach a host and to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// The longest head of an answer.
 const LONGEST: usize = 8 << 10;
 const HEADERS: usize = 64;
 const ENDLESS: &str = "answers with an endless head";
 
-/// The upstream proxy, for the sidecar alone.
+/// The upstream proxy, for the sidecar only.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Proxy {
-    /// Where it is. Exempt from what is asked of every other address.
+    /// Its addresses, exempt from the checks of every other address.
     pub addresses: BTreeSet<IpAddr>,
     /// Its port.
     pub port: u16,
-    /// Who we are to it.
+    /// Our credentials for it.
     pub authorization: Option<Secret>,
-    /// It is asked for names, which it resolves itself.
+    /// Whether it receives names, and resolves them itself.
     pub send_names: bool,
-    /// How it is known, where it speaks TLS.
+    /// How to verify it, if it speaks TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
 }
 
-/// The host that a client of the proxy requests.
+/// The host of a tunnel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ProxyTarget {
-    /// An address that was looked at.
+    /// A vetted address.
     Address(IpAddr),
     /// A name.
     Name(HostName),
@@ -66,7 +66,7 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// An error where nothing is trusted that it could be known by.
+    /// An error if there is no certificate to trust.
     pub fn new(proxy: Proxy) -> Result<Self, String> {
         let greeter = proxy.tls.as_ref().map(Greeter::new).transpose();
         Ok(Self {
@@ -80,7 +80,7 @@ impl Gate {
         self.proxy.send_names
     }
 
-    /// A connection to the target, as if it were direct.
+    /// Opens a connection to the target, as if it were direct.
     pub async fn tunnel(&self, target: &ProxyTarget, port: u16) -> Result<Server, Refusal> {
         let mut last = "it has no address".to_owned();
         for address in &self.proxy.addresses {
@@ -116,7 +116,7 @@ impl Gate {
         stream.write_all(&request).await.map_err(broken)?;
         stream.flush().await.map_err(broken)?;
         let mut head = Vec::new();
-        // Byte by byte, from decrypted data: the rest is the server's, who may speak first.
+        // Byte by byte, from decrypted data: the rest is from the server, which may speak first.
         while end_of_head(&head).is_none() {
             if head.len() > LONGEST {
                 return Err(away(ENDLESS));
@@ -139,7 +139,7 @@ impl Proxy {
     }
 }
 
-/// Whether the answer is a tunnel.
+/// Whether the answer opens the tunnel.
 fn judge(head: &[u8], target: &ProxyTarget, port: u16) -> Result<(), Refusal> {
     match status(head) {
         Some(200..=299) => Ok(()),
@@ -155,7 +155,7 @@ fn away(what: &str) -> Refusal {
     Refusal::Unreachable(format!("the node's upstream proxy {what}"))
 }
 
-/// Reads the head of the answer and not one byte more: what follows is the server's, who may speak first.
+/// Reads the head of the answer and not one byte more: the rest is from the server, which may speak first.
 async fn read_head(stream: &TcpStream) -> Result<Vec<u8>, Refusal> {
     let broken = |error: std::io::Error| away(&format!("broke the connection: {}", error.kind()));
     let mut head = Vec::new();
@@ -169,7 +169,7 @@ async fn read_head(stream: &TcpStream) -> Result<Vec<u8>, Refusal> {
         head.extend_from_slice(&buffer[..seen]);
         let end = end_of_head(&head);
         let taken = end.map_or(seen, |end| end - before);
-        // They are there: it was a look at them.
+        // These bytes are there: they were only peeked at.
         let mut left = taken;
         while left > 0 {
             stream.readable().await.map_err(broken)?;
@@ -222,7 +222,7 @@ mod tests {
         }
     }
 
-    /// A proxy that answers this in the pieces given; what it was asked, and the first bytes behind the head.
+    /// A proxy that answers in these pieces. Returns its request, and the first bytes after the answer's head.
     fn answered(pieces: &'static [&'static [u8]]) -> (String, Result<Vec<u8>, Refusal>) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn asks_as_the_specification_says_and_keeps_what_the_server_said_first() {
+    fn the_request_follows_the_specification_and_the_servers_first_bytes_are_kept() {
         let whole: &[&[u8]] = &[b"HTTP/1.1 200 OK\r\nVia: x\r\n\r\nSSH-2.0"];
         let pieces: &[&[u8]] = &[
             b"HTTP/1.0 200 Connection established\r",
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn every_other_answer_is_no_connection_and_shows_no_password() {
+    fn every_other_answer_is_an_error_without_the_password() {
         const LONG: &[u8] = &[b'x'; 9000];
         const ANSWERS: [(&[&[u8]], &str); 6] = [
             (&[b"HTTP/1.1 407 Who\r\n\r\n"], "407"),

@@ -1,4 +1,4 @@
-//! Why a connection does not go on: for the log, for the count, and for the container.
+//! Why a connection is refused or ends: for the log, the counts, and the container.
 
 use std::net::IpAddr;
 
@@ -6,27 +6,27 @@ use crate::egress::request::FullRequest;
 use crate::egress::{AddressRefusal, AskRefusal, Denial, HoneyMatch, OverBudget, rule_for};
 use crate::policy::{Advice, EgressRule, Host};
 
-/// The longest reason of the reader's that is passed on, in bytes.
+/// The longest reason from the reader, in bytes.
 const LONGEST_REASON: usize = 400;
 
-/// Why a connection does not go on.
+/// Why a connection is refused or ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// The rules.
+    /// By the rules.
     Denied(Denial),
-    /// The request.
+    /// By its request.
     Request(Box<RequestRefusal>),
-    /// The budget.
+    /// By the budget.
     Over(OverBudget),
-    /// What the connection said.
+    /// By its content.
     Other(String),
-    /// Where the name led.
+    /// By the address of its name.
     Address(IpAddr, AddressRefusal),
     /// A honeytoken is in the request or its body.
     Honey(HoneyMatch),
-    /// It was asked for, in vain.
+    /// It was not approved.
     NotApproved(AskRefusal),
-    /// It was allowed, and the rules have changed.
+    /// It was allowed, but the rules have changed.
     Revoked,
     /// It is the container itself.
     Own,
@@ -34,11 +34,11 @@ pub(super) enum Refusal {
     Local,
     /// A datagram: only TCP leads out.
     Datagram,
-    /// Allowed, and not to be had: no violation.
+    /// Allowed but unreachable: no violation.
     Unreachable(String),
-    /// Allowed or not, there is no room now to read it and decide: no violation.
+    /// There is no room now to read it and decide: no violation.
     Busy,
-    /// One of the two sides is gone: no violation either.
+    /// One of the two sides is gone: no violation.
     Broken(std::io::ErrorKind),
 }
 
@@ -48,7 +48,7 @@ impl Refusal {
         !matches!(self, Self::Unreachable(_) | Self::Busy | Self::Broken(_))
     }
 
-    /// Whether nothing has passed on the connection: it was refused, or nobody was reached.
+    /// Whether no byte has passed on the connection: it was refused, or the host was not reached.
     pub fn is_before_the_first_byte(&self) -> bool {
         matches!(
             self,
@@ -56,7 +56,7 @@ impl Refusal {
         )
     }
 
-    /// Under which word it is counted.
+    /// The word under which it is counted.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Denied(denial) => denial.kind(),
@@ -97,7 +97,7 @@ impl Refusal {
         }
     }
 
-    /// The rule that would allow it, where one would and may be named.
+    /// The rule that would allow it, if there is one and it may be named.
     pub fn missing_rule(&self, host: &Host, port: Option<u16>) -> Option<String> {
         let missing = self.lacking(host, port);
         missing.filter(|rule| Advice::of(rule).may_be_named())
@@ -124,14 +124,13 @@ impl Refusal {
         })
     }
 
-    /// The reason in the words that the container gets: where a name leads inside the node's network is not its business
-    /// (N-L2).
+    /// The reason in words for the container, without the addresses of names inside the node's network (N-L2).
     pub fn for_container(&self) -> String {
         match self {
             Self::Address(..) => "the name leads to no address that is open to this container; the node's log of refusals says \
                                   where, and why (a name that may be private is listed as internal:HOST:PORT, one of the node itself as node:HOST:PORT)"
                 .to_owned(),
-            // Whoever was caught need not know by what.
+            // The container must not learn which value was found.
             Self::Honey(_) => "the request contains a value that must not leave this container".to_owned(),
             other => other.to_string(),
         }
@@ -164,12 +163,12 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// Why a request is not sent, and which it was.
+/// Why a request is not sent, with the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RequestRefusal {
-    /// The request in its one form, without its query.
+    /// The canonical request, without its query.
     shown: String,
-    /// The rule that would allow it, where one can say it.
+    /// The rule that would allow it, if it can be written.
     missing: Option<String>,
     why: RequestFault,
 }
@@ -182,13 +181,13 @@ enum RequestFault {
 }
 
 impl RequestRefusal {
-    /// The longest rule that is offered.
+    /// The longest rule that is suggested.
     const LONGEST: usize = 300;
 
     /// No rule allows it.
     pub fn not_listed(asked: &FullRequest) -> Self {
         let missing = asked.rule().map(|rule| rule.to_string());
-        // In a list a comma ends a rule, and a quote ends what somebody types.
+        // In a list a comma ends a rule, and a quote ends a typed argument.
         let plain = |rule: &String| {
             let path = rule.split_once("://").map_or("", |(_, path)| path);
             !path.contains([',', '\'']) && rule.len() <= Self::LONGEST
@@ -204,7 +203,7 @@ impl RequestRefusal {
         Self::new(asked, RequestFault::DeniedBy(rule))
     }
 
-    /// What else is wrong with it.
+    /// Another fault of the request.
     pub fn other(asked: &FullRequest, why: String) -> Self {
         Self::new(asked, RequestFault::Other(why))
     }
@@ -250,7 +249,7 @@ impl std::fmt::Display for RequestRefusal {
     }
 }
 
-/// A reason of the reader's, which may have been taken over.
+/// Cuts a reason from the reader, which may be compromised.
 pub(super) fn bounded(mut why: String) -> String {
     let fits = |at: &usize| why.is_char_boundary(*at);
     let most = (0..=LONGEST_REASON.min(why.len())).rev().find(fits);

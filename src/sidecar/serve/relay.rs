@@ -1,7 +1,7 @@
-//! Bytes both ways, until both sides are done. While nothing flows a connection costs no buffer: the one buffer there
-//! is belongs to whoever is reading. A long stream has a larger buffer of its own, because the size of one read
-//! decides the speed. splice(2), which copies nothing, was slower, since it hands the socket single pages
-//! (docs/benchmarks.md). What goes by TLS is another matter: `secure`.
+//! Relays bytes both ways, until both sides are done. An idle connection has no buffer: the one buffer belongs to the
+//! connection that is being read. A long stream has its own larger buffer, because the size of a read decides the
+//! speed. splice(2), which copies nothing, was slower, because it hands over single pages (docs/benchmarks.md). Traffic
+//! over TLS goes through `secure`.
 
 use std::cell::Cell;
 use std::io;
@@ -21,30 +21,30 @@ use super::sniff::{Answers, Greeter, SniffResult, SniffStep, UndecidedClient};
 use crate::egress::http::RequestGuard;
 use crate::sidecar::buffer::{BUFFER, with_buffer};
 
-/// Full buffers in a row after which a stream is long.
+/// After this many full buffers in a row a stream is long.
 const LONG_AFTER: u32 = 4;
 /// How long one side may go on after the other has ended.
 const AFTER_END: Duration = Duration::from_secs(300);
 
-/// What is still looked at in what the client sends.
+/// What is still checked in the client's bytes.
 #[derive(Debug)]
 pub(super) enum Watch {
     /// Nothing more.
     Nothing,
     /// Every request.
     Http(Box<RequestGuard>),
-    /// The first bytes, which may be TLS's.
+    /// The first bytes, which may be TLS.
     First(Box<UndecidedClient>),
     /// Every greeting, until the server has answered.
     Tls(Box<Greeter>),
-    /// The server's side of those two.
+    /// The server's side of these two.
     Answers(Box<Answers>),
-    /// Honey values, in the clear, besides the rest.
+    /// Honey values in plain bytes, besides the rest.
     Searched(Box<(Watch, Search)>),
 }
 
 impl Watch {
-    /// The same, and honey values as well, where there are any.
+    /// Also searches for honey values, if there are any.
     pub fn searched(self, search: Search) -> Self {
         match search.is_idle() {
             true => self,
@@ -52,7 +52,7 @@ impl Watch {
         }
     }
 
-    /// What is looked at in what the server sends.
+    /// The check of the server's bytes.
     fn other_side(&self) -> Self {
         let answered = match self {
             Self::First(first) => first.answered(),
@@ -64,7 +64,7 @@ impl Watch {
     }
 }
 
-/// Relays until both directions have ended, or one may not go on.
+/// Relays until both directions have ended, or one is refused.
 pub(super) async fn relay(
     client: &TcpStream,
     server: Server,
@@ -80,7 +80,7 @@ pub(super) async fn relay(
     match server {
         Server::Plain(server) => {
             let one_has_ended = Cell::new(false);
-            // Whoever ends last closes both connections, and that says it.
+            // The last side to end needs no message: both connections are closed then.
             let tell = |to: &TcpStream| {
                 if !one_has_ended.replace(true) {
                     say_end(to);
@@ -107,7 +107,7 @@ pub(super) async fn relay(
     }
 }
 
-/// Until both have ended, one of them badly, or one long before the other.
+/// Waits until both have ended, one has failed, or one has ended long before the other.
 async fn both(
     mut up: Pin<&mut impl Future<Output = Result<(), Refusal>>>,
     mut down: Pin<&mut impl Future<Output = Result<(), Refusal>>>,
@@ -129,7 +129,7 @@ async fn both(
     }
 }
 
-/// One direction, to its end, which the other side is still to be told.
+/// Relays one direction to its end. The caller must still tell the other side.
 pub(super) async fn pump(
     from: &TcpStream,
     to: &TcpStream,
@@ -145,7 +145,7 @@ pub(super) async fn pump(
         }
         if full >= LONG_AFTER {
             full = 0;
-            // Others have connections too, and a sender may be as fast as this.
+            // Lets other connections run: the sender may be as fast as this.
             tokio::task::yield_now().await;
             let plain = matches!(watch, Watch::Nothing);
             if plain && Box::pin(long::pump(from, to, &mut count)).await? == Flow::Ended {
@@ -157,7 +157,7 @@ pub(super) async fn pump(
 }
 
 pub(super) fn say_end(to: &TcpStream) {
-    // The other side may be gone already, and then there is nobody to tell.
+    // The other side may be gone already.
     let _told = rustix::net::shutdown(to, rustix::net::Shutdown::Write);
 }
 
@@ -205,14 +205,14 @@ async fn step(
     }
 }
 
-/// Tells tokio that there is nothing more to read for now, as its own reads do after a short one: otherwise each
-/// message costs another recv(2) without data. An end that is known already stays known.
+/// Tells tokio that there is nothing more to read for now, as its own reads do after a short one. Otherwise each
+/// message costs another recv(2) without data. A known end stays known.
 pub(super) fn drained(stream: &TcpStream) {
     let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
     let _said = stream.try_io(Interest::READABLE, nothing);
 }
 
-/// What of these bytes goes on: `None` for all of them as they are.
+/// Checks these bytes, and returns those to send on; `None`: all of them, unchanged.
 pub(super) fn pass(watch: &mut Watch, bytes: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
     match watch {
         Watch::Nothing => Ok(None),
@@ -225,7 +225,7 @@ pub(super) fn pass(watch: &mut Watch, bytes: &[u8]) -> Result<Option<Vec<u8>>, R
                 search.look_at(&greeter.take_greetings())?;
             }
             if is_tls && matches!(inner, Watch::Nothing) {
-                // From here on it is encrypted.
+                // From here on the bytes are encrypted.
                 *watch = Watch::Nothing;
             }
             Ok(passed)
@@ -269,7 +269,7 @@ pub(super) fn pass(watch: &mut Watch, bytes: &[u8]) -> Result<Option<Vec<u8>>, R
     }
 }
 
-/// Writes what goes at once and returns the rest.
+/// Writes as much as possible at once, and returns the rest.
 fn write_some(to: &TcpStream, bytes: &[u8]) -> Result<Vec<u8>, Refusal> {
     if bytes.is_empty() {
         return Ok(Vec::new());
@@ -281,12 +281,12 @@ fn write_some(to: &TcpStream, bytes: &[u8]) -> Result<Vec<u8>, Refusal> {
     }
 }
 
-/// Writes all of it, waiting where it must.
+/// Writes everything, and waits if necessary.
 pub(super) async fn write_all(to: &TcpStream, bytes: &[u8]) -> Result<(), Refusal> {
     write_pieces(to, bytes, || Ok(())).await
 }
 
-/// Likewise, and says so whenever a piece has gone.
+/// The same, with a call of `gone` after each piece.
 pub(super) async fn write_pieces(
     to: &TcpStream,
     mut bytes: &[u8],
@@ -307,7 +307,7 @@ pub(super) async fn write_pieces(
     Ok(())
 }
 
-/// A connection that broke is over; that is no violation.
+/// A broken connection has ended; that is no violation.
 pub(super) fn ended(error: io::Error) -> Refusal {
     Refusal::Broken(error.kind())
 }

@@ -1,8 +1,8 @@
-//! Connections to hosts that rules for requests name, in the clear or within TLS that is opened: given to the [reader](crate::sidecar::reader), whose questions are
-//! answered here.
+//! Connections to hosts with request rules, plain or within opened TLS: given to the [reader](crate::sidecar::reader),
+//! whose questions are answered here.
 //!
-//! The reader brings each request into its one form. Here it is decided about, and the host is dialled and its bytes are carried as
-//! those of every other connection are: counted, logged, and ended when the rules end them.
+//! The reader puts each request into canonical form. Here it is decided, and the host is dialled. Its bytes are carried
+//! as on every other connection: counted, logged, and ended when the rules end them.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,7 +27,7 @@ use crate::sidecar::reader::messages::{
 };
 use crate::sys::socket;
 
-/// Why no request goes, for the log and for a program.
+/// Why no request is sent, for the log and for clients.
 pub(super) const GONE: &str = "the sidecar's reader of requests has ended, and without it no request goes: start the container again";
 
 /// The line to the process that reads requests.
@@ -39,12 +39,12 @@ impl Reader {
         MessageChannel::new(line).map(Self)
     }
 
-    /// Waits until it has ended. Over this line it says nothing: one that does is not what it was.
+    /// Waits until the reader has ended. It sends nothing over this line: if it does, it counts as ended.
     pub async fn ended(&self) {
         let _said = self.0.hear::<serde::de::IgnoredAny>().await;
     }
 
-    /// Gives it a connection; the line for its questions.
+    /// Gives the reader a connection; returns the line for its questions.
     async fn give(
         &self,
         client: &TcpStream,
@@ -65,26 +65,26 @@ impl Reader {
 struct Conversation<'a> {
     wall: &'a Rc<Wall>,
     stream: &'a TcpStream,
-    /// Where its requests go, by which scheme, and how it came.
+    /// The destination and scheme of its requests, and how the client connected.
     arrival: Arrival,
-    /// By which way of the wall.
+    /// How it came to the wall.
     via: ConnectionKind,
     /// The port that the client meant.
     port: u16,
     outside: Option<HostConnection>,
 }
 
-/// Whether connections to this host and port go to the reader, in the clear or within TLS that is opened.
+/// Whether connections to this host and port go to the reader, plain or within opened TLS.
 pub(super) fn are_read(wall: &Wall, host: &Host, port: u16) -> bool {
     let rules = wall.rules.borrow();
-    // What a rule opens whole passes unread.
+    // Traffic that a connection rule allows passes unread.
     let by_requests = rules.decide(host, port) == Decision::Deny(Denial::OnlyRequests);
     // On HTTPS's own port a client speaks TLS.
     let is_read = port != HTTPS || wall.opens(host);
     by_requests && is_read && rules.plain_way(host, port).is_some()
 }
 
-/// Serves a connection to a host with rules for requests. `early` came already.
+/// Serves a connection to a host with request rules. `early` came already.
 pub(super) async fn serve(
     wall: &Rc<Wall>,
     stream: &TcpStream,
@@ -94,7 +94,7 @@ pub(super) async fn serve(
 ) {
     let plain_way = wall.rules.borrow().plain_way(host, port);
     let outcome = match plain_way {
-        // The rules have changed since somebody looked.
+        // The rules have changed meanwhile.
         None => Err(Refusal::Revoked),
         Some((scheme, to)) => {
             let arrival = Arrival {
@@ -126,7 +126,7 @@ pub(super) async fn serve(
 }
 
 impl Conversation<'_> {
-    /// Answers the reader's questions until it has none. An error is one that the client is still to be told.
+    /// Answers the reader's questions until it has none. The client has not been told of an error yet.
     async fn hold(&mut self, early: &[u8]) -> Result<(), Refusal> {
         let gone = |_: io::Error| Refusal::Unreachable(GONE.to_owned());
         let reader = self.wall.reader();
@@ -143,7 +143,7 @@ impl Conversation<'_> {
                     }
                     return Ok(());
                 }
-                // Not the reader that it was. An answer may be under way.
+                // The reader has failed. An answer may have started.
                 Err(_) => {
                     reset(self.stream);
                     return Ok(());
@@ -192,13 +192,13 @@ impl Conversation<'_> {
         }
     }
 
-    /// Nothing more is read of the client, and behind an answer that may be under way nothing more is said.
+    /// Stops reading from the client, and sends nothing after an answer that may have started.
     fn end(&self, refusal: &Refusal) {
         self.note(self.port, refusal);
         reset(self.stream);
     }
 
-    /// Whether a request may go, and the end of a new connection to its host where it needs one.
+    /// Decides about a request. Also returns the reader's end of a new connection to its host, if it needs one.
     async fn may(
         &mut self,
         address: &str,
@@ -231,7 +231,7 @@ impl Conversation<'_> {
             Refusal::Request(Box::new(refusal))
         })?;
         if let Some(outside) = self.outside.as_ref().filter(|_| by == ConnectionChoice::Either)
-            // A rule for public addresses sends nothing to where one of `internal:` has led.
+            // A rule for public addresses sends nothing over a connection of an `internal:` rule.
             && reach_of(&rule).keeps(outside.reach)
         {
             outside.under_way.replace(asked.request);
@@ -240,12 +240,12 @@ impl Conversation<'_> {
         self.outside = None;
         let (outside, stream) = HostConnection::open(self.wall, &rule, &asked.request).await?;
         self.outside = Some(outside);
-        // Much may have changed while the host did not answer.
+        // The rules may have changed while the host did not answer.
         self.decide(&asked)?;
         Ok((RequestAnswer::Go { lists }, Some(stream)))
     }
 
-    /// A request as the reader has read it. It is for the host that the connection leads to, by the way that leads there now.
+    /// Parses a request from the reader. It must be for the connection's host, by the route that the rules give now.
     fn asked(&self, address: &str) -> Result<FullRequest, Refusal> {
         let Arrival {
             host, port, scheme, ..
@@ -286,14 +286,14 @@ impl Conversation<'_> {
         allowed.ok_or(Refusal::Revoked)
     }
 
-    /// Why the host was not to be had: what ended its connection here, or what the reader says of it.
+    /// Why the host was unreachable: the reason that ended its connection here, or else the reader's.
     fn unreachable(&mut self, why: String) -> Refusal {
         let outside = self.outside.take();
         let ended = outside.and_then(|outside| outside.ended.take());
         ended.unwrap_or_else(|| Refusal::Unreachable(bounded(why)))
     }
 
-    /// What ended a WebSocket, where that was the wall: the client gets no answer that could say it.
+    /// Why the wall ended a WebSocket, if it did: no answer can tell the client.
     fn websocket_ended_by(&mut self) -> Option<Refusal> {
         let outside = self.outside.take()?;
         let is_websocket = outside.under_way.borrow().method.is_websocket();
@@ -305,7 +305,7 @@ impl Conversation<'_> {
         refuse(self.wall, self.stream, self.via, host, port, refusal);
     }
 
-    /// The answer that the client gets.
+    /// The answer for the client.
     fn refused(&self, refusal: &Refusal) -> RequestAnswer {
         let Arrival { host, port, .. } = &self.arrival;
         self.note(*port, refusal);

@@ -1,5 +1,5 @@
-//! TLS to the node's upstream proxy (RFC 9110, section 4.2.2): one more layer around what goes through it. What a container
-//! sends is not decrypted here either.
+//! TLS to the node's upstream proxy (RFC 9110, section 4.2.2): one more layer around its tunnels. Here too, what a
+//! container sends is not decrypted.
 
 use std::io::ErrorKind;
 use std::pin::Pin;
@@ -18,27 +18,27 @@ use crate::sidecar::tls::{client, what_is_wrong};
 
 use super::relay::{Watch, ended, pass, say_end, write_all};
 
-/// What a TLS record holds (RFC 8446, section 5.1).
+/// Bytes of a TLS record (RFC 8446, section 5.1).
 const RECORD: usize = 16 << 10;
 
-/// How the proxy is known.
+/// How to verify the proxy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Tls {
-    /// Whom its certificate must name.
+    /// The name that its certificate must have.
     pub name: String,
-    /// The certificates that it may be signed by (PEM).
+    /// The certificates that may have signed it (PEM).
     pub roots: String,
 }
 
-/// Ready to greet the proxy.
+/// The TLS client for the proxy.
 pub(super) struct Greeter {
     connector: TlsConnector,
     name: ServerName<'static>,
 }
 
 impl Greeter {
-    /// An error where there is no certificate to trust.
+    /// An error if there is no certificate to trust.
     pub fn new(tls: &Tls) -> Result<Self, String> {
         let config = client(&tls.roots)?;
         Ok(Self {
@@ -48,23 +48,23 @@ impl Greeter {
         })
     }
 
-    /// Shakes hands. An error says what is wrong with the proxy.
+    /// Shakes hands. The error says what is wrong with the proxy.
     pub async fn greet(&self, stream: TcpStream) -> Result<TlsStream<TcpStream>, String> {
         let greeted = self.connector.connect(self.name.clone(), stream).await;
         greeted.map_err(|error| what_is_wrong(&error))
     }
 }
 
-/// A connection to whoever was allowed.
+/// A connection to an allowed host.
 pub(super) enum Server {
-    /// Directly, or through a proxy whose tunnel is as good.
+    /// Direct, or through a proxy's plain tunnel.
     Plain(TcpStream),
     /// Through a proxy that speaks TLS.
     Secured(Box<TlsStream<TcpStream>>),
 }
 
 impl Server {
-    /// Writes all of it, waiting where it must.
+    /// Writes everything, and waits if necessary.
     pub async fn write_all(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
         match self {
             Self::Plain(stream) => write_all(stream, bytes).await,
@@ -116,7 +116,7 @@ impl AsyncWrite for Server {
     }
 }
 
-/// What the client says, to its end.
+/// Relays the client's bytes to their end.
 pub(super) async fn seal(
     from: &TcpStream,
     mut to: impl AsyncWrite + Unpin,
@@ -140,13 +140,13 @@ pub(super) async fn seal(
         }
         to.flush().await.map_err(ended)?;
     }
-    // The proxy may be gone already, and then there is nobody to tell.
+    // The proxy may be gone already.
     let _told = to.shutdown().await;
     Ok(())
 }
 
-/// What comes back, to its end. An end that the proxy did not announce (close_notify) is one as well: many do not, and what
-/// goes through a tunnel says itself how long it is, as it must to a proxy without TLS.
+/// Relays the server's bytes to their end. An end without close_notify counts too: many proxies omit it, and the
+/// tunnelled data tells its own length, as it must without TLS.
 pub(super) async fn open(
     mut from: impl AsyncRead + Unpin,
     to: &TcpStream,
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_certificate_nobody_is_greeted() {
+    fn without_a_certificate_no_proxy_is_trusted() {
         let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         for roots in ["", "no certificate", broken] {
             let tls = Tls {

@@ -1,10 +1,10 @@
-//! What the container reads of the network's refusals.
+//! The container's view of the network's denials.
 
 use super::wall::Wall;
 use crate::audit::{DenialNotice, EventDetail, WallName, words};
 
 impl Wall {
-    /// Shows the container a refusal of its own.
+    /// Shows the container the denial of its own attempt.
     pub fn show(&self, what: &EventDetail, why: String, ask: Option<String>) {
         if self.tried.by().is_some() {
             return;
@@ -22,7 +22,7 @@ impl Wall {
         self.with_journal(|journal| journal.show(&refused, now));
     }
 
-    /// What the network refused, where the container may read it.
+    /// The network's denials, if the container may read them.
     pub fn shown(&self) -> Option<String> {
         self.with_journal(|journal| journal.shown())
     }

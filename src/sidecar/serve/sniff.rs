@@ -1,4 +1,4 @@
-//! The first bytes of a connection: which host do they name?
+//! The first bytes of a connection, and the host that they name.
 
 use std::cell::Cell;
 use std::io::ErrorKind;
@@ -23,7 +23,7 @@ pub(super) struct Greeter {
 }
 
 impl Greeter {
-    /// `answered` is the other side's to set.
+    /// The other side sets `answered`.
     pub fn new(host: HostName, answered: Rc<Cell<bool>>) -> Self {
         Self {
             watch: ClientWatch::new(host),
@@ -31,17 +31,17 @@ impl Greeter {
         }
     }
 
-    /// Where the other side says that the server has answered.
+    /// The flag that the other side sets when the server has answered.
     pub fn answered(&self) -> &Rc<Cell<bool>> {
         &self.answered
     }
 
-    /// The greetings since the last time, put together out of their records.
+    /// The greetings since the last call, joined from their records.
     pub fn take_greetings(&mut self) -> Vec<u8> {
         self.watch.take_greetings()
     }
 
-    /// What of these bytes goes on; `None` once all does, with what was held back until then.
+    /// Returns the bytes to send on. Once the server has answered everything passes, with the bytes held back so far.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<SniffStep, Refusal> {
         if self.answered.get() {
             let mut rest = self.watch.let_go();
@@ -56,13 +56,13 @@ impl Greeter {
 
 /// The state after a piece of a client's bytes.
 pub(super) enum SniffStep {
-    /// This, and what follows is looked at.
+    /// These pass, and the following ones are checked.
     Watched(Vec<u8>),
-    /// This and all that follows.
+    /// These pass, and so do all that follow.
     Free(Vec<u8>),
 }
 
-/// The server's side of it.
+/// The server's side of a watched TLS connection.
 #[derive(Debug)]
 pub(super) struct Answers {
     watch: ServerWatch,
@@ -70,7 +70,7 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// For the side that tells.
+    /// For the side that sets the flag.
     pub fn new(answered: Rc<Cell<bool>>) -> Self {
         Self {
             watch: ServerWatch::default(),
@@ -78,7 +78,7 @@ impl Answers {
         }
     }
 
-    /// Looks at what the server sent, before it goes on. Whether there is nothing more to look for.
+    /// Looks at the server's bytes, before they are sent on. Returns whether there is nothing more to look for.
     pub fn feed(&mut self, bytes: &[u8]) -> bool {
         match self.watch.feed(bytes) {
             ServerReply::NoAnswer => false,
@@ -92,8 +92,8 @@ impl Answers {
     }
 }
 
-/// Reads a ClientHello and makes sure that it names the host. Returns the bytes to pass on, and the checker for the
-/// following ones. `early` came already.
+/// Reads a ClientHello, which must name the host. Returns the bytes to pass on, and the checker for the following ones.
+/// `early` came already.
 pub(super) async fn client_hello(
     stream: &TcpStream,
     host: &HostName,
@@ -110,7 +110,7 @@ pub(super) async fn client_hello(
                 Err(Refusal::Broken(ErrorKind::UnexpectedEof)) if seen > 0 => {
                     return Err(other("the connection ended inside the TLS greeting"));
                 }
-                // With nothing said it was a port scan, or a connection that was opened ahead and is not needed.
+                // Without any byte it was a port scan, or a connection that was opened early and is not needed.
                 read => read?,
             };
             seen += chunk.len();
@@ -130,17 +130,17 @@ pub(super) async fn client_hello(
 #[derive(Debug)]
 pub(super) struct UndecidedClient {
     greeter: Greeter,
-    /// What has passed, where that was too little to tell.
+    /// The bytes that have passed, if they were too few to tell.
     said: Vec<u8>,
 }
 
 /// The protocol of the first bytes.
 pub(super) enum SniffResult {
-    /// TLS: these bytes and what follows are this one's to look at.
+    /// TLS: this greeter checks these bytes and the following ones.
     Tls(Greeter),
-    /// Nothing that is to be looked at.
+    /// Nothing to check.
     Free,
-    /// Too few to tell, which may pass: they are no beginning of TLS but perhaps of SSLv2.
+    /// Too few bytes to tell. They may pass: they do not begin TLS, but perhaps SSLv2.
     Open(UndecidedClient),
 }
 
@@ -152,14 +152,14 @@ impl UndecidedClient {
         }
     }
 
-    /// Where the other side says that the server has answered.
+    /// The flag that the other side sets when the server has answered.
     pub fn answered(&self) -> &Rc<Cell<bool>> {
         &self.greeter.answered
     }
 
-    /// Looks at what the client says.
+    /// Checks the client's bytes.
     pub fn judge(mut self, bytes: &[u8]) -> Result<SniffResult, Refusal> {
-        // Three bytes tell.
+        // Three bytes are enough.
         self.said.extend(bytes.iter().take(3));
         match beginning(&self.said) {
             FirstBytes::Tls => Ok(SniffResult::Tls(self.greeter)),

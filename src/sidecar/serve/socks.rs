@@ -1,4 +1,4 @@
-//! SOCKS5 (RFC 1928), CONNECT alone; names are resolved here and never inside.
+//! SOCKS5 (RFC 1928), only CONNECT. Names are resolved here and never inside.
 
 use std::rc::Rc;
 
@@ -19,7 +19,7 @@ const NONE_ACCEPTABLE: u8 = 0xff;
 const SUCCEEDED: u8 = 0;
 const UNREACHABLE: u8 = 4;
 
-/// Serves one connection whose first bytes are these.
+/// Serves one connection with these first bytes.
 pub(super) async fn serve(wall: &Rc<Wall>, stream: &TcpStream, first: Vec<u8>) {
     let greeting = tokio::time::timeout(FIRST_BYTES_WITHIN, converse(wall, stream, first)).await;
     let SocksRequest { host, port, early } = match greeting {
@@ -80,7 +80,7 @@ struct SocksRequest {
     early: Vec<u8>,
 }
 
-/// The two questions and the first answer.
+/// Reads the greeting and the request, and answers the greeting.
 async fn converse(wall: &Wall, stream: &TcpStream, mut bytes: Vec<u8>) -> Result<SocksRequest, ()> {
     let methods = loop {
         match methods(&bytes) {
@@ -137,9 +137,9 @@ async fn converse(wall: &Wall, stream: &TcpStream, mut bytes: Vec<u8>) -> Result
     }
 }
 
-/// A reply whose bound address says nothing.
+/// Sends a reply without a bound address.
 async fn reply(stream: &TcpStream, code: u8) {
     let bytes = [VERSION, code, 0, 1, 0, 0, 0, 0, 0, 0];
-    // Whoever does not read the answer has no use for it.
+    // A client that does not read the answer does not need it.
     let _sent = tokio::time::timeout(FIRST_BYTES_WITHIN, write_all(stream, &bytes)).await;
 }

@@ -1,4 +1,4 @@
-//! Attempts of `verify`, told from the workload's by the ports that the runtime names over the control socket.
+//! Attempts of `verify`, told from the workload's by the ports that the runtime sends over the control socket.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -10,10 +10,10 @@ use crate::audit::Actor;
 use crate::egress::tried::TriedPorts;
 use crate::policy::Host;
 
-/// How long the ports count. The attempts of one `verify` take no longer, whatever becomes of the `verify`.
+/// How long the ports count. One `verify` tries no longer, even if it dies.
 const WITHIN_MS: u64 = 3_000;
 
-/// The attempts that `verify` announced, and the actor on whose behalf the sidecar acts at the moment.
+/// The attempts that `verify` announced, and the actor whose attempt the sidecar handles now.
 #[derive(Debug, Default)]
 pub(super) struct VerifyAttempts {
     from: RefCell<TriedPorts>,
@@ -22,12 +22,12 @@ pub(super) struct VerifyAttempts {
 }
 
 impl VerifyAttempts {
-    /// Whose events are written now, where they are not the workload's.
+    /// The actor of the current events, if it is not the workload.
     pub fn by(&self) -> Option<Actor> {
         self.by.get()
     }
 
-    /// Does something whose events are this actor's.
+    /// Runs `act`, whose events are this actor's.
     pub fn on_behalf<T>(&self, by: Option<Actor>, act: impl FnOnce() -> T) -> T {
         let before = self.by.replace(by);
         let done = act();
@@ -41,14 +41,14 @@ impl VerifyAttempts {
 }
 
 impl Wall {
-    /// The runtime says from which ports `verify` tries; from none, when it is done.
+    /// Sets the ports from which `verify` tries; none when it is done.
     pub fn expect_tried(&self, from: TriedPorts) {
         let until_ms = self.milliseconds().saturating_add(WITHIN_MS);
         self.tried.until_ms.set(until_ms);
         self.tried.from.replace(from);
     }
 
-    /// Whose attempt a connection is.
+    /// The actor of a connection, if it is not the workload.
     pub fn actor_of(&self, stream: &TcpStream, to: &Host, port: u16) -> Option<Actor> {
         if self.tried.is_late(self.milliseconds()) {
             return None;
@@ -58,7 +58,7 @@ impl Wall {
         is_its.then_some(Actor::Verify)
     }
 
-    /// The same of one that the kernel refused.
+    /// The same for a connection that the kernel refused.
     pub fn actor_of_attempt(&self, from: SocketAddr, to: &Host, port: u16) -> Option<Actor> {
         if self.tried.is_late(self.milliseconds()) {
             return None;
@@ -67,7 +67,7 @@ impl Wall {
         is_its.then_some(Actor::Verify)
     }
 
-    /// The same of a question for a name.
+    /// The same for a DNS question.
     pub fn actor_of_question(&self, from: Option<SocketAddr>, name: &str) -> Option<Actor> {
         if self.tried.is_late(self.milliseconds()) {
             return None;

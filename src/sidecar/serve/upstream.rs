@@ -1,4 +1,4 @@
-//! The way out: a name becomes addresses by the engine's resolver, each is vetted, and one that passed is dialled.
+//! The way out: the engine's resolver finds the addresses of a name, each is vetted, and one that passes is dialled.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,16 +26,16 @@ use crate::egress::{AddressRefusal, Decision, Denial, EgressRules, Surroundings}
 use crate::plan::network::unseen_denial;
 use crate::policy::{Host, HostName, HostReach};
 
-/// How long one address may take to accept.
+/// The time limit for one address to accept.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
-/// How many addresses of a name are tried.
+/// The most addresses of a name that are tried.
 const TRIED: usize = 4;
-/// How long the resolver may take for one try, and how often it tries.
+/// The resolver's time limit for one try, and its number of tries.
 const RESOLVE_WITHIN: Duration = Duration::from_secs(3);
 const RESOLVE_TRIES: usize = 2;
 const DNS_PORT: u16 = 53;
 const UNKNOWN: &str = "the resolver is not known yet";
-/// Names that containers which share the network bring along.
+/// The most names from containers that share the network.
 const MOST_FURTHER: usize = 1024;
 
 /// The routes as the engine left them when the container started: resolver, hosts file, surroundings.
@@ -44,20 +44,20 @@ pub(super) struct UpstreamRoutes {
     around: NamespaceWatch,
 }
 
-/// What is dialled, and by whose leave.
+/// What to dial, and under which rules.
 pub(super) struct Dial<'a> {
     pub host: &'a Host,
     pub port: u16,
-    /// The rule lets the name be private.
+    /// How far the rule lets the name lead.
     pub reach: HostReach,
-    /// As they are at the moment of dialling.
+    /// The rules at the moment of dialling.
     pub rules: &'a RefCell<EgressRules>,
-    /// Is told to which address it leads.
+    /// Receives the dialled address.
     pub share: &'a Share<'a>,
 }
 
 impl Dial<'_> {
-    /// The names to ask for: those of the rule that allows this one, without the denied ones.
+    /// The names to resolve: those of the rule that allows this one, without the denied ones.
     fn asked_for(&self, name: &HostName) -> Vec<HostName> {
         let rules = self.rules.borrow();
         let mut asked = match rules.decide(self.host, self.port) {
@@ -73,7 +73,7 @@ impl Dial<'_> {
 struct RouteTable {
     resolver: TokioResolver,
     hosts: BTreeMap<HostName, Vec<IpAddr>>,
-    /// Those of containers that share the network, for private names alone.
+    /// Those of containers that share the network, only for private names.
     further: RefCell<BTreeMap<HostName, Vec<IpAddr>>>,
     closed: BTreeSet<IpAddr>,
     proxy: Option<Gate>,
@@ -91,7 +91,7 @@ enum HostRoute<'a> {
 pub(super) async fn connect(to: SocketAddr) -> Result<TcpStream, String> {
     match tokio::time::timeout(CONNECT_WITHIN, TcpStream::connect(to)).await {
         Ok(Ok(stream)) => {
-            // Small requests go at once; where it fails they go a little later.
+            // Small requests leave at once. If it fails, they leave a little later.
             let _no_delay = stream.set_nodelay(true);
             Ok(stream)
         }
@@ -108,8 +108,8 @@ impl UpstreamRoutes {
         }
     }
 
-    /// Whether these rules cannot be kept: they deny addresses although names go to a proxy that resolves them, so that nobody could see
-    /// whether a name leads to such an address.
+    /// Why these rules cannot be enforced, if so: they deny addresses, but a proxy resolves the names, so that their
+    /// addresses stay unseen.
     pub fn cannot_hold(&self, rules: &EgressRules) -> Option<String> {
         let ways = self.ways.borrow();
         let ways = ways.as_ref()?;
@@ -118,14 +118,14 @@ impl UpstreamRoutes {
         why.map(|why| format!("network.deny cannot be kept: {why}"))
     }
 
-    /// Takes over what the engine prepared; once, before the container's program runs.
+    /// Takes the engine's settings for names; once, before the container's program runs.
     pub fn take_names(&self, names: EngineNames) -> Result<(), String> {
         if self.ways.borrow().is_some() {
             return Err("the engine's names are known already".to_owned());
         }
         let EngineNames {
             nameservers,
-            // The rules have it: it says what they mean.
+            // It is in the rules, whose meaning it decides.
             search: _,
             hosts,
             closed,
@@ -165,8 +165,8 @@ impl UpstreamRoutes {
         Ok(())
     }
 
-    /// Adds names of the hosts file of a container that shares the network. None of them is another address for a name that
-    /// somebody has already, and none is a public one's.
+    /// Adds names from the hosts file of a container that shares the network. They never change the address of a name
+    /// that another container has, or of a public name.
     pub fn add_hosts(&self, hosts: Vec<(HostName, IpAddr)>) -> Result<(), String> {
         let Some(ways) = self.ways.borrow().clone() else {
             return Err(UNKNOWN.to_owned());
@@ -198,12 +198,12 @@ impl UpstreamRoutes {
         let mut last = None;
         for way in self.ways(&ways, dial).await? {
             if let Some(address) = way.address() {
-                // Judged already, but much may have changed while the one before did not answer.
+                // It has passed, but much may have changed while the previous address did not answer.
                 if last.is_some() {
                     let around = self.surroundings(&ways)?;
                     judge(dial, address, &around)?;
                 }
-                // From here on the connection ends with the first denial that covers the address.
+                // From here on, a denial that covers the address ends the connection.
                 share.leads_to(address);
             }
             let dialled = match way {
@@ -224,14 +224,14 @@ impl UpstreamRoutes {
         )))
     }
 
-    /// How a host is reached, at most [`TRIED`] ways.
+    /// The routes to a host, at most [`TRIED`].
     async fn ways<'a>(
         &self,
         ways: &'a RouteTable,
         dial: &Dial<'_>,
     ) -> Result<Vec<HostRoute<'a>>, Refusal> {
         let addresses = match (dial.host, &ways.proxy) {
-            // What may be private is on this side of the proxy.
+            // Names that may be private are resolved on this side of the proxy.
             (Host::Name(name), Some(proxy))
                 if proxy.sends_names() && dial.reach == HostReach::Public =>
             {
@@ -253,7 +253,7 @@ impl UpstreamRoutes {
         Ok(addresses
             .map(|address| match vet(address, HostReach::Public, &around) {
                 Ok(address) => HostRoute::Through(proxy, ProxyTarget::Address(address)),
-                // Named as internal or by its address, and not on the internet: the proxy is not the way there.
+                // Allowed as internal or by its address, and not on the internet: it is not reached through the proxy.
                 Err(_) => HostRoute::Direct(address),
             })
             .collect())
@@ -267,7 +267,7 @@ impl UpstreamRoutes {
     ) -> Result<Vec<IpAddr>, Refusal> {
         let found = match ways.named(name, dial.reach) {
             Some(addresses) => addresses,
-            // On its own, as everything large that few connections need: what waits for all of them stays small.
+            // Boxed, like everything large that few connections need: the future of all of them stays small.
             None => {
                 let asked = dial.asked_for(name);
                 Box::pin(ways.look_up(name, &asked, dial.share)).await?
@@ -296,7 +296,7 @@ impl UpstreamRoutes {
     }
 }
 
-/// Whether an address is dialled, by the rules of this moment and what is around.
+/// Whether an address may be dialled, by the current rules and surroundings.
 fn judge(dial: &Dial<'_>, address: IpAddr, around: &Surroundings) -> Result<(), Refusal> {
     let Dial {
         host,
@@ -312,7 +312,7 @@ fn judge(dial: &Dial<'_>, address: IpAddr, around: &Surroundings) -> Result<(), 
             let vetted = rules.vet(address, *port, *reach, around);
             vetted.map(drop).map_err(refused)
         }
-        // A rule names it, and is taken at its word; a denial of it may have come since.
+        // A rule names it, which is enough; a denial of it may have come since.
         Host::Address(_) => match rules.decide(host, *port) {
             Decision::Allow(_) => Ok(()),
             Decision::Deny(Denial::OnlyRequests) if share.carries_requests() => Ok(()),
@@ -322,7 +322,7 @@ fn judge(dial: &Dial<'_>, address: IpAddr, around: &Surroundings) -> Result<(), 
 }
 
 impl HostRoute<'_> {
-    /// The address that was judged, where there is one.
+    /// The vetted address, if there is one.
     fn address(&self) -> Option<IpAddr> {
         match self {
             Self::Direct(address) | Self::Through(_, ProxyTarget::Address(address)) => {
@@ -334,7 +334,7 @@ impl HostRoute<'_> {
 }
 
 impl RouteTable {
-    /// The addresses of a name by the engine's hosts files.
+    /// The addresses of a name in the engine's hosts files.
     fn named(&self, name: &HostName, reach: HostReach) -> Option<Vec<IpAddr>> {
         let own = self.hosts.get(name).cloned();
         own.or_else(|| {
@@ -343,7 +343,7 @@ impl RouteTable {
         })
     }
 
-    /// The addresses of the first of these that has any.
+    /// The addresses of the first of these names that has any.
     async fn look_up(
         &self,
         name: &HostName,

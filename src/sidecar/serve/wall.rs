@@ -1,4 +1,4 @@
-//! Shared by all connections: the rules, the names, the budget, the resolver and the log.
+//! State of all connections: the rules, the names, the budget, the resolver and the log.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,54 +36,54 @@ use tokio::sync::Notify;
 pub(super) struct Wall {
     pub rules: RefCell<EgressRules>,
     opened: Option<TlsHosts>,
-    /// What is not to leave.
+    /// The honey values, which must not leave.
     pub traps: Traps,
     /// How often the node's secrets were used.
     pub uses: Uses,
     pub names: RefCell<NameTable>,
     pub families: Families,
     pub ports: RefCell<Vec<u16>>,
-    /// Connections from inside that are open, decided on or not.
+    /// Open connections from inside, decided or not.
     pub accepted: Cell<u32>,
     pub upstream: UpstreamRoutes,
-    /// Who reads requests.
+    /// The reader of requests.
     reader: Option<Reader>,
     pub audited: RefCell<Option<AuditedNetwork>>,
     pub asking: Option<AskRules>,
     pub approvals: Approvals,
     pub container: String,
-    /// In whose words remedies are.
+    /// The tool whose words the hints use.
     pub tool: Tool,
-    /// What the container itself is called.
+    /// The container's own names.
     pub own_names: Vec<String>,
-    /// Ports that the engine publishes and that lead nowhere.
+    /// Ports that the engine publishes but that lead nowhere.
     pub leads_nowhere: BTreeSet<u16>,
-    /// Nothing leads out, whatever is asked for.
+    /// Nothing leads out, whatever is requested.
     pub refusing: bool,
     pub budget: Budget,
     pub ledger: RefCell<Ledger>,
     journal: RefCell<Journal>,
-    /// A line of the log is due earlier than was known.
+    /// A line of the log is due earlier than before.
     due: Notify,
     pub connections: Connections,
     pub guests: Guests,
     began: Instant,
-    /// Connections that were decided on, whether their host answered or not.
+    /// Admitted connections, whether their host answered or not.
     pub admitted: Cell<u64>,
-    /// Those whose host has answered.
+    /// Admitted connections whose host has answered.
     pub allowed: Cell<u64>,
-    /// Connections that led in.
+    /// Inbound connections.
     led_in: Cell<u64>,
     pub denied: RefCell<BTreeMap<&'static str, u64>>,
     pub tried: VerifyAttempts,
 }
 
-/// Connections through the wall, either way.
+/// Connections through the wall, both ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ConnectionCount {
-    /// Those that are open.
+    /// The open ones.
     pub open: u64,
-    /// All that were allowed.
+    /// All so far.
     pub ever: u64,
 }
 
@@ -106,7 +106,7 @@ impl Wall {
             own_names,
             ports,
             inbound,
-            // Where the ports are listened for was decided before.
+            // The listeners were opened at these addresses before.
             published: _,
             leads_nowhere,
             families,
@@ -150,7 +150,7 @@ impl Wall {
         }
     }
 
-    /// With a line to a reader of requests. Must be called inside a tokio runtime.
+    /// Adds the line to a reader of requests. Must be called inside a tokio runtime.
     pub fn with_reader(self, line: Option<OwnedFd>) -> std::io::Result<Self> {
         Ok(Self {
             reader: line.map(Reader::new).transpose()?,
@@ -158,12 +158,12 @@ impl Wall {
         })
     }
 
-    /// Who reads requests.
+    /// The reader of requests.
     pub fn reader(&self) -> Option<&Reader> {
         self.reader.as_ref()
     }
 
-    /// Waits until the reader of requests has ended, and writes that down at once; for ever where there is none.
+    /// Waits until the reader has ended, and logs that at once. Without a reader it waits for ever.
     pub async fn reader_lost(&self) {
         match self.reader() {
             Some(reader) => reader.ended().await,
@@ -172,14 +172,14 @@ impl Wall {
         self.note_reader_lost();
     }
 
-    /// Whether TLS is opened to this host, so that requests within it are seen.
+    /// Whether TLS to this host is opened, to read its requests.
     pub fn opens(&self, host: &Host) -> bool {
         let opened = self.opened.as_ref();
         opened.is_some_and(|opened| opened.has(host))
     }
 
-    /// Whether these rules cannot be kept, and why: some are for requests, and nobody here reads any; or the node's proxy resolves
-    /// names, and they deny addresses.
+    /// Why these rules cannot be enforced, if so: request rules without a reader, or denied addresses although the
+    /// node's proxy resolves names.
     pub fn cannot_hold(&self, rules: &EgressRules) -> Option<String> {
         if rules.have_requests() && self.reader.is_none() {
             return Some(
@@ -191,7 +191,7 @@ impl Wall {
         self.upstream.cannot_hold(rules)
     }
 
-    /// Takes over what the engine prepared; once, before the container's program runs.
+    /// Takes the engine's settings for names; once, before the container's program runs.
     pub fn take_names(&self, names: EngineNames) -> Result<(), String> {
         let search = names.search.clone();
         self.upstream.take_names(names)?;
@@ -205,13 +205,13 @@ impl Wall {
         }
     }
 
-    /// Takes over what the engine calls others for a container that shares this network: a pod's aliases are in the files of
-    /// its containers alone.
+    /// Takes the engine's names for a container that shares this network: a pod's aliases are only in the files of its
+    /// containers.
     pub fn add_hosts(&self, hosts: Vec<(HostName, IpAddr)>) -> Result<(), String> {
         self.upstream.add_hosts(hosts)
     }
 
-    /// How many connections from inside may be open, those whose wish is not known yet among them.
+    /// The most open connections from inside, including undecided ones.
     pub fn most_accepted(&self) -> u64 {
         match self.refusing {
             true => UNDECIDED,
@@ -219,7 +219,7 @@ impl Wall {
         }
     }
 
-    /// Writes an event down.
+    /// Logs an event.
     pub fn log(&self, event: Event) {
         let now = self.milliseconds();
         let by = event.by.or(self.tried.by());
@@ -227,13 +227,13 @@ impl Wall {
         self.with_journal(|journal| journal.write(event, now));
     }
 
-    /// The same of one of many events of a form.
+    /// The same for one of many events of a form.
     pub fn log_again(&self, form: &Event, amounts: Amounts) {
         let now = self.milliseconds();
         self.with_journal(|journal| journal.write_again(form, amounts, now));
     }
 
-    /// Does something with the log, after which a line may be due earlier.
+    /// Runs `act` on the log, after which a line may be due earlier.
     pub fn with_journal<T>(&self, act: impl FnOnce(&mut Journal) -> T) -> T {
         let mut journal = self.journal.borrow_mut();
         let before = journal.due_ms();
@@ -244,16 +244,16 @@ impl Wall {
         done
     }
 
-    /// Writes down what the log has not said yet: the sidecar ends.
+    /// Writes what is not yet in the log, at the sidecar's end.
     pub fn close_log(&self) {
         self.journal.borrow_mut().close();
     }
 
-    /// Other rules hold from now on. Returns how many connections they end.
+    /// Applies new rules. Returns how many connections they end.
     pub fn change(&self, new: EgressRules) -> usize {
         let mut rules = self.rules.borrow_mut();
         let search = std::mem::take(&mut rules.search);
-        // The engine's, whatever became of the record.
+        // The engine's, whatever the record has.
         *rules = EgressRules { search, ..new };
         drop(rules);
         self.review()
@@ -265,23 +265,23 @@ impl Wall {
         self.ledger.borrow_mut().send(bytes, now)
     }
 
-    /// Counts a request that gets secrets, before it goes; an error where one of them is used up.
+    /// Counts a request that gets secrets, before it is sent; an error if one of them is used up.
     pub fn count_uses(&self, request: &Request) -> Result<(), String> {
         self.uses.count(request)
     }
 
-    /// The same of a connection that leads in.
+    /// Counts bytes of an inbound connection that are about to be sent.
     pub fn send_inward(&self, bytes: u64) -> Result<(), OverBudget> {
         self.ledger.borrow_mut().send_inward(bytes)
     }
 
-    /// Takes the share of a connection that leads in; [`Self::close`] gives it back.
+    /// Counts an inbound connection; [`Self::close`] ends it.
     pub fn open_inward(&self) -> Result<(), OverBudget> {
         self.led_in.set(self.led_in.get().saturating_add(1));
         self.ledger.borrow_mut().open_inward(self.milliseconds())
     }
 
-    /// What tells whether the container had connections to the outside meanwhile.
+    /// Tells whether the container had connections meanwhile.
     pub fn opened(&self) -> ConnectionCount {
         ConnectionCount {
             open: u64::from(self.ledger.borrow().used().0),
@@ -289,12 +289,12 @@ impl Wall {
         }
     }
 
-    /// A connection that [`Self::admit`] allowed has ended.
+    /// Ends a connection that was counted.
     pub fn close(&self) {
         self.ledger.borrow_mut().close();
     }
 
-    /// What is going on.
+    /// The current state.
     pub fn status(&self) -> NetworkStatus {
         let (open, sent) = self.ledger.borrow().used();
         let (connections, more_connections) = self.connections.list();
@@ -323,13 +323,13 @@ impl Wall {
         }
     }
 
-    /// Since the sidecar began.
+    /// Since the sidecar's start.
     pub fn milliseconds(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }
 
-/// Writes the log's lines when they are due, until the sidecar ends. Where none is due it sleeps.
+/// Writes the log's lines when they are due, until the sidecar ends. Without a due line it sleeps.
 pub(super) fn keep_log(wall: &Rc<Wall>) {
     let wall = Rc::clone(wall);
     tokio::task::spawn_local(async move {
@@ -348,5 +348,5 @@ pub(super) fn keep_log(wall: &Rc<Wall>) {
     });
 }
 
-/// How long a client may take to say what it wants.
+/// The time limit for a client's first bytes.
 pub(super) const FIRST_BYTES_WITHIN: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! The first write to each mount that is watched (`report.learn`).
+//! The first write to each watched mount (`report.learn`).
 
 use std::rc::Rc;
 
@@ -8,7 +8,7 @@ use super::super::watched::WatchedMount;
 use super::wall::Wall;
 use crate::sys::event::readable;
 
-/// Writes it down, and watches no more.
+/// Logs the first write to each mount, and stops watching it.
 pub(super) fn serve(wall: &Rc<Wall>, mounts: Vec<WatchedMount>) {
     for mount in mounts {
         let wall = Rc::clone(wall);
