@@ -5,9 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use super::protocol::NamespaceId;
 use crate::sys::socket::{netns_cookie, peer_uid};
 
-/// The accepted callers: processes of the runtime's user, in the node's network namespace, that send a descriptor to
-/// prove that they are in the node's pid namespace. A container has other namespaces, unless it was given both, and
-/// cannot open the node's.
+/// The accepted callers: processes of the runtime's user, in the node's network namespace. They prove with a descriptor
+/// that they are in the node's pid namespace. A container has other namespaces, unless it was given both, and cannot
+/// open the node's from inside.
 #[derive(Debug, Clone, Copy)]
 pub struct Callers {
     /// The user.

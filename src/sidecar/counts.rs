@@ -95,7 +95,7 @@ impl HeardAttempts {
 pub struct KernelCount {
     /// Its kind.
     pub of: CountKind,
-    /// Its files: [`CountKind::files`].
+    /// As many as its kind has.
     pub files: Vec<OwnedFd>,
 }
 
@@ -145,9 +145,8 @@ impl KernelCounts {
         (!self.all.is_empty()).then_some(self.next_look)
     }
 
-    /// `verifies` processes of `verify` have started: their attempts by address are not the container's. If one is
-    /// killed before it tries, as many attempts of the container get no line, if they come before the look after the
-    /// next.
+    /// `verifies` processes of `verify` have started: their attempts by address are not the container's. One that is
+    /// killed before it tries hides as many attempts of the container, until the look after the next.
     pub fn excuse(&mut self, verifies: u64) {
         for counter in &mut self.all {
             let each = match counter.of {

@@ -33,7 +33,7 @@ const ANSWER: &[libc::c_long] = &[
     libc::SYS_epoll_pwait2,
     libc::SYS_epoll_ctl,
     libc::SYS_accept4,
-    libc::SYS_getsockopt, // who connects
+    libc::SYS_getsockopt, // the caller's ids
     libc::SYS_fstat,      // the caller's proof
     libc::SYS_pread64,    // another container's program
     libc::SYS_pwrite64,   // the denials that the container sees; a log is in append mode

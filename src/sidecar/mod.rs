@@ -20,8 +20,8 @@
 //! A container in another one's network is there already. Its sidecar has no namespace to hand over, and only answers
 //! denied calls.
 //!
-//! When the sidecar dies, nothing opens: without it `start` has no namespace to enter, and a started container has no
-//! network. It has no threads: one poll loop, or in mode `allowlist` the event loop of [`serve`].
+//! It keeps nothing alive, and its death opens nothing: without it `start` has no namespace to enter, and a started
+//! container has no network. No threads: one poll loop, or in mode `allowlist` the event loop of [`serve`].
 
 mod account;
 mod attach;

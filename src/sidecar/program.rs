@@ -93,7 +93,7 @@ fn live(
     handover: OwnedFd,
     warden: Option<WardenLine>,
 ) -> Result<(), SidecarError> {
-    // The warden exits when its line closes, and this process is killed with it. So the line stays open until the
+    // The warden exits when its line closes, and this process may be killed with it. So the line stays open until the
     // reason is sent.
     let became = become_nobody(hidden, &bootstrap, warden.as_ref());
     match became {

@@ -188,8 +188,8 @@ pub(super) fn receive<T: DeserializeOwned>(
 
 /// Waits for a message on the bootstrap socket or for its sender's end, whichever comes first.
 ///
-/// The sender may be dead while the socket is still open: libcontainer's init is a fork of the runtime, and holds a
-/// copy of it until it executes.
+/// The sender may be dead while the socket is still open: libcontainer's init is a fork of the runtime. It holds a copy
+/// until it executes.
 pub(super) fn wait_while_alive(
     socket: BorrowedFd<'_>,
     sender: BorrowedFd<'_>,

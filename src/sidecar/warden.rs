@@ -1,7 +1,6 @@
 //! The warden: the sidecar's parent. It kills a stopped sidecar, and the container of a sidecar that has ended.
 //!
-//! A stopped sidecar would make callers of denied system calls wait. After its death, the kernel answers them with
-//! ENOSYS.
+//! A stopped sidecar would make callers of denied system calls wait. If it dies, the kernel answers them with ENOSYS.
 //!
 //! Without its sidecar a container has no network, no log and no `exec`, and never gets them back. Ended containers are
 //! made again: a pod's by its kubelet, others by the engine's restart policy. The kernel offers no other way. A

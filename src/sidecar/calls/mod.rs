@@ -1,9 +1,10 @@
 //! Denied system calls: the sidecar answers them with the errno of the container's own program, and logs them.
 //!
 //! A filter's listener comes into being in the process that loads the filter. That process sends it here, over a socket
-//! that the runtime greeted with before it made the process ([`line`]). It closes its own copy before it executes
-//! anything. So only the sidecar holds listeners: a holder could let a call continue. The sidecar never does, and never
-//! reads a caller's memory: the answer comes from the call's number and arguments, by the program that the kernel ran.
+//! that the runtime greeted with before it made the process ([`line`]). The process closes its own copy before it
+//! executes anything. So only the sidecar holds listeners: a holder could let a call continue. The sidecar never does,
+//! and never reads a caller's memory. The call's number and arguments give the answer, by the program that the kernel
+//! ran.
 //!
 //! One epoll descriptor watches everything, and both of the sidecar's loops wait for it. [`Calls::turn`] does a bounded
 //! amount of work.
@@ -124,7 +125,7 @@ impl Calls {
         self.ends.ask(warden);
     }
 
-    /// The number of `verify` processes that started; the reader resets it.
+    /// The number of `verify` processes that started, for the caller to reset.
     pub fn verifies(&self) -> Rc<Cell<u64>> {
         Rc::clone(&self.verifies)
     }

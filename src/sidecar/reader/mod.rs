@@ -6,7 +6,7 @@
 //!         <--Ready or Failed---------------
 //! client's connection, Arrival------------> reads a request, puts it into canonical form
 //!         <--Question::Request-------------
-//! decides, dials, Answer::Go + a stream---> TLS where the rule says https, the request, its answer
+//! decides, dials, Answer::Go + a stream---> TLS if the rule says https, the request, its answer
 //! carries the stream's bytes: budget, log, end of a rule
 //! ```
 //!

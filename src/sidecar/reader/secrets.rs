@@ -123,8 +123,8 @@ impl Secrets {
         rules.any(|rule| rule.names(&request.host))
     }
 
-    /// WebSocket traffic is not searched. So a host that gets a secret by any request may have a WebSocket only if the
-    /// node's file allows it for that secret, with the handshake among its requests.
+    /// WebSocket traffic is not searched. So a host that gets any secret may have a WebSocket only if the node's file
+    /// allows it for that secret: the handshake must be among its requests.
     fn check_websocket(&self, request: &Request) -> Result<(), String> {
         let is_open = |secret: &NodeSecret| {
             let rules = &secret.requests;
@@ -199,8 +199,8 @@ pub(super) enum Answers {
     Cleaned,
 }
 
-/// Fields that choose the form of an answer, or a part of it: those of RFC 9110, of RFC 3229 (`A-IM`, which has ranges
-/// too), and further names for ranges in Apache's httpd and Azure's storage.
+/// Fields that choose the form of an answer, or a part of it. They are those of RFC 9110, of RFC 3229 (`A-IM`, which
+/// has ranges too), and further names for ranges in Apache's httpd and Azure's storage.
 const FORMS: [&str; 7] = [
     "a-im",
     "accept-charset",

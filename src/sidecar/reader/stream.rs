@@ -42,10 +42,10 @@ pub(super) struct Passage {
 /// The result of the last request for another protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum ProtocolSwitch {
-    /// Requests; nothing may follow one for another protocol.
+    /// Requests; no bytes may follow one for another protocol before its answer.
     #[default]
     Requests,
-    /// Requests, also after one for another protocol: it was answered.
+    /// Requests, also after one for another protocol: its answer switched nothing.
     Stays,
     /// Another protocol, which is not read here.
     Switched,

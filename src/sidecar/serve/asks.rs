@@ -34,7 +34,7 @@ impl Approvals {
     /// With numbers that are short enough to type, from one of ten thousand starts.
     pub fn new() -> Self {
         let mut bytes = [0; 2];
-        // Without randomness, although it is opened at the start, they begin at 0.
+        // The source of randomness is opened at the start. If it fails, they begin at 0.
         let _unknown = getrandom::fill(&mut bytes);
         let place = u64::from(u16::from_ne_bytes(bytes)) % 10_000;
         Self {

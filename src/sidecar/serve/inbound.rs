@@ -1,8 +1,8 @@
 //! Ports of the engine's network that lead to the same port of the loopback inside (`docker run -p`, probes).
 //!
-//! A socket keeps the namespace where it was made. The sockets to dial with were made inside, by the maker of the
-//! namespace, so the sidecar never enters it and needs no right to. A finished socket is disconnected (connect(2),
-//! AF_UNSPEC) and reused. Their number is fixed: while all are in use, no connection is accepted.
+//! A socket keeps the namespace where it was made. The maker of the inner namespace made the sockets to dial with, so
+//! the sidecar never enters it and needs no right to. A finished socket is disconnected (connect(2), AF_UNSPEC) and
+//! reused. Their number is fixed: while all are in use, no connection is accepted.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -209,8 +209,8 @@ async fn relay(
     }
 }
 
-/// Waits until the program inside has read everything, which may be slow and after its own last byte: [`disconnect`]
-/// drops the rest. Then the kernel releases the other end, and getpeername(2) no longer finds it.
+/// Waits until the program inside has read everything, which may be slow and after its own last byte. [`disconnect`]
+/// would drop the rest. After the last byte the kernel releases the other end: getpeername(2) no longer finds it.
 async fn delivered(inside: &TcpStream) {
     while inside.peer_addr().is_ok() {
         tokio::time::sleep(DELIVERED_EVERY).await;

@@ -203,7 +203,7 @@ impl<'a> Share<'a> {
         }
     }
 
-    /// Sets the connection's address: later rules about that apply to it.
+    /// Sets the connection's address: later rules about the address apply to it.
     pub fn leads_to(&self, address: IpAddr) {
         self.live.address.set(Some(address));
     }

@@ -125,7 +125,7 @@ impl UpstreamRoutes {
         }
         let EngineNames {
             nameservers,
-            // It is in the rules, whose meaning it decides.
+            // It is in the rules, because it decides their meaning.
             search: _,
             hosts,
             closed,
@@ -267,7 +267,7 @@ impl UpstreamRoutes {
     ) -> Result<Vec<IpAddr>, Refusal> {
         let found = match ways.named(name, dial.reach) {
             Some(addresses) => addresses,
-            // Boxed, like everything large that few connections need: the future of all of them stays small.
+            // Boxed, like everything large that few connections need: the futures of the others stay small.
             None => {
                 let asked = dial.asked_for(name);
                 Box::pin(ways.look_up(name, &asked, dial.share)).await?
