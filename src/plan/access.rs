@@ -9,7 +9,7 @@ use super::sort::MountTarget;
 use super::volumes::Volume;
 use crate::policy::{Access, MountRule, Policy};
 
-/// Which access the policy gives a bind mount that is on no list.
+/// The access that the policy grants a bind mount on no list.
 pub(super) fn access(policy: &Policy, volume: Option<Volume>, named: MountTarget<'_>) -> Access {
     let rules = &policy.filesystem;
     if named.is_workspace {
@@ -19,7 +19,7 @@ pub(super) fn access(policy: &Policy, volume: Option<Volume>, named: MountTarget
     let listed = write.any(|w| Path::new(w.as_str()) == named.path);
     match rules.mounts {
         _ if volume == Some(Volume::Scratch) => Access::ReadWrite,
-        // A kubelet rewrites it from outside; an image stays as it is.
+        // A kubelet rewrites it from outside; an image must not change.
         MountRule::ReadOnly | MountRule::Keep
             if matches!(volume, Some(Volume::Settings | Volume::Image)) =>
         {
@@ -32,7 +32,7 @@ pub(super) fn access(policy: &Policy, volume: Option<Volume>, named: MountTarget
     }
 }
 
-/// What is given of this access where the mount asks for it.
+/// The access that the mount gets: the granted one, if the mount requests it.
 pub(super) fn given(mount: &Mount, granted: Access) -> BindAccess {
     match granted {
         Access::ReadWrite if asks_to_write(mount) => BindAccess::ReadWrite,
@@ -40,7 +40,7 @@ pub(super) fn given(mount: &Mount, granted: Access) -> BindAccess {
     }
 }
 
-/// Whether the engine wants it writable.
+/// Whether the engine requests it writable.
 pub(super) fn asks_to_write(mount: &Mount) -> bool {
     let mut options = mount.options().iter().flatten();
     !options.any(|o| matches!(o.as_str(), "ro" | "rro"))

@@ -1,8 +1,8 @@
-//! PURE. Volumes without a name of anybody's choice: an engine makes one where the image, or a caller, names a place alone.
+//! PURE. Anonymous volumes: an engine makes one where the image, or a caller, names only a mount point.
 //!
-//! Nothing in a config.json proves that a mount is one. The path of its source is all there is, and a caller chooses it:
-//! `--volumes-from` hands in another container's, `docker volume create` takes any name, a bind any path. So the name gives
-//! nothing of the node: such a volume is seen as it is, and what is written goes to the container's own scratch.
+//! Nothing in a config.json proves that a mount is one. There is only the path of its source, and a caller chooses it:
+//! `--volumes-from` passes another container's, `docker volume create` takes any name, a bind any path. So the name
+//! grants no access to the node: the container sees the volume as it is, and its writes go to its own scratch.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use oci_spec::runtime::Mount;
 use super::sort::SortedMounts;
 use super::{BindAccess, FileKind, SourceFacts};
 
-/// Why the container can write, and the volume stays as it is.
+/// Why the container can write while the volume stays as it is.
 const PRIVATE: &str = "an anonymous volume; writes do not reach it";
 
-/// Whether a source is called like an anonymous volume, by every name that it has.
+/// Whether all names of a source look like an anonymous volume.
 pub fn is_anonymous(facts: &SourceFacts) -> bool {
     facts.kind == FileKind::Directory && facts.all_names().all(is_named_so)
 }
@@ -31,11 +31,11 @@ pub(super) fn is_named_so(path: &Path) -> bool {
 }
 
 impl SortedMounts {
-    /// A volume over which the container has a private overlay; read-only where the kernel lays none over it.
+    /// Keeps a volume under a private overlay, or read-only if the kernel allows no overlay over it.
     pub(super) fn anonymous(&mut self, mount: &Mount, facts: &SourceFacts) {
         let hinders = match &facts.no_overlay {
             Some(why) => Some(why.as_str()),
-            // The scratch is put together there.
+            // The scratch is assembled there.
             None if mount.destination().starts_with("/dev") => Some("none is made below /dev"),
             None => None,
         };
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_anonymous_volume_is_called_by_64_digits() {
+    fn an_anonymous_volume_is_named_by_64_digits() {
         let id = "0123456789abcdef".repeat(4);
         for (path, is) in [
             (format!("/var/lib/docker/volumes/{id}/_data"), true),

@@ -1,8 +1,8 @@
-//! PURE. What a policy that is only reported on would take away, beside what is enforced.
+//! PURE. What a report-only policy would take away, besides what is enforced.
 //!
-//! It is planned like the one that is enforced, from the same spec and facts, and nothing of it is enforced. What can be seen
-//! is compared: mounts, capabilities and devices here, connections by the sidecar. What nobody sees while it happens, such as
-//! a system call that only this policy denies, is told as a difference of the two policies.
+//! It is planned like the enforced policy, from the same spec and facts, and nothing of it is enforced. Visible
+//! differences are compared: mounts, capabilities and devices here, connections by the sidecar. What cannot be observed
+//! at run time, such as a system call that only this policy denies, is reported as a difference of the two policies.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ use crate::policy::{
 };
 use oci_spec::runtime::Spec;
 
-/// A policy that is only reported on.
+/// The plan of a report-only policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AuditPlan {
@@ -26,30 +26,30 @@ pub struct AuditPlan {
     /// Mounts that would be missing or read-only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<OmittedMount>,
-    /// What else of the engine's wishes would not be given.
+    /// Other requests of the engine that would not be granted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_given: Vec<OmittedItem>,
-    /// Fields in which it has less, where nobody sees whether that would be missed.
+    /// Fields in which it allows less, and nothing shows whether the workload would miss that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub less: Vec<ExceededField>,
-    /// What may be reached under it; `None` where another container's policy decides, or where nothing would start.
+    /// The hosts it would allow; `None` if another container's policy decides, or if nothing would start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<AuditedNetwork>,
 }
 
-/// The network rules of a policy that is only reported on.
+/// The network rules of a report-only policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AuditedNetwork {
     /// Its name.
     pub policy: PolicyName,
-    /// What may be reached.
+    /// The allowed hosts.
     pub rules: EgressRules,
-    /// Whether unlisted names wait for a person rather than being refused.
+    /// Whether unlisted names wait for a human instead of being refused.
     pub asks: bool,
 }
 
-/// What the policy would take away that is reported on, if one is.
+/// What the report-only policy would take away, if there is one.
 pub fn report(
     resolved: &ResolvedPolicy,
     spec: &Spec,
@@ -64,7 +64,7 @@ pub fn report(
         Ok(audited) => {
             let mut audited = audited.as_ref().clone();
             if shared {
-                // Another container's policy decides on it, whichever is in force here.
+                // Another container's policy decides about the network, whichever policy is in force here.
                 audited.policy.network = resolved.policy.network.clone();
             }
             plan(&audited, spec, bundle, host).map_err(|why| why.to_string())
@@ -95,7 +95,7 @@ fn network(name: &PolicyName, there: &DecidedPlan) -> AuditedNetwork {
     }
 }
 
-/// All differences but those of the network.
+/// All differences except those of the network.
 fn compare(name: &PolicyName, here: &DecidedPlan, there: &DecidedPlan) -> AuditPlan {
     AuditPlan {
         policy: name.clone(),
@@ -142,7 +142,7 @@ fn mounts(here: &Plan, there: &Plan) -> Vec<OmittedMount> {
 
 fn not_given(here: &Plan, there: &Plan) -> Vec<OmittedItem> {
     let given = there.not_given.iter();
-    // Mounts are compared by themselves.
+    // Mounts are compared separately.
     let given = given
         .filter(|item| !matches!(item, OmittedItem::MountOptions { .. }))
         .filter(|item| !here.not_given.contains(item));
@@ -152,8 +152,8 @@ fn not_given(here: &Plan, there: &Plan) -> Vec<OmittedItem> {
     given.cloned().chain(hidden).collect()
 }
 
-/// Where nobody sees whether it would be missed. Connections and mounts are seen, and capabilities are among what the engine
-/// wishes.
+/// Fields whose use is not observed. Connections and mounts are observed, and capabilities are among the engine's
+/// requests.
 fn less(here: &Policy, there: &Policy) -> Vec<ExceededField> {
     let is_unseen = |less: &ExceededField| match less.field {
         Field::FilesystemRoot

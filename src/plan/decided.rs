@@ -1,4 +1,4 @@
-//! PURE. What was decided for one container: the plan, and beside it the policy that asked for it.
+//! PURE. What was decided for one container: the plan, and the policy behind it.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +7,23 @@ use serde::{Deserialize, Serialize};
 use super::Plan;
 use crate::policy::{NetworkMode, Policy};
 
-/// The plan of a container, and where its values came from. Only the plan is enforced.
+/// The plan of a container, and the origins of its values. Only the plan is enforced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DecidedPlan {
     /// The policy as it was resolved, every field decided.
     pub resolved: Policy,
-    /// Field of the policy -> where its value came from, in words.
+    /// Field of the policy -> origin of its value, in words.
     pub origins: BTreeMap<String, String>,
     /// What is enforced.
     pub plan: Plan,
 }
 
 impl DecidedPlan {
-    /// The policy with the network rules that hold now: `update` changes those of the plan.
+    /// The policy with the current network rules: `update` changes those of the plan.
     pub fn policy(&self) -> Policy {
         let mut policy = self.resolved.clone();
-        // Under the other modes the plan has no rules, whatever the policy lists.
+        // In other modes the plan has no rules, whatever the policy lists.
         if self.plan.network.mode == NetworkMode::Allowlist {
             let rules = &self.plan.network.rules;
             policy.network.allow.clone_from(&rules.allow);

@@ -1,5 +1,5 @@
-//! PURE. The variables that the network wall gives a process: the way to the sidecar, plain addresses of hosts of requests, and what
-//! stands for the node's secrets.
+//! PURE. The variables that the network wall sets for a process: the sidecar's address, plain addresses of hosts with
+//! request rules, and placeholders of the node's secrets.
 
 use oci_spec::runtime::Process;
 use serde::Deserialize;
@@ -12,20 +12,20 @@ use crate::policy::request::Scheme;
 use crate::policy::rule::RuleTarget;
 use crate::policy::{Host, HostName};
 
-/// Hosts that git is told of, at most.
+/// The most hosts to configure for git.
 const MOST_GIT: usize = 64;
 
-/// Sets them. The same again changes nothing.
+/// Sets the variables. A second call changes nothing.
 pub(super) fn set(process: &mut Process, network: &NetworkPlan) {
     let before = process.env().clone().unwrap_or_default();
     let mut env = Environment(before.clone());
     if network.proxy_env {
-        // The image's or the engine's own proxy cannot be reached, whatever it is.
+        // A proxy set by the image or the engine cannot be reached.
         for (name, value) in proxies(network) {
             env.replace(&name, &value);
         }
     }
-    // Where TLS is opened, programs ask as ever.
+    // Where the sidecar opens TLS, programs use https:// as always.
     match network.opens() {
         Some(_) => env.trust(TRUST_IN),
         None => network
@@ -34,7 +34,7 @@ pub(super) fn set(process: &mut Process, network: &NetworkPlan) {
             .for_each(|plain| env.take(plain)),
     }
     for secret in &network.secrets {
-        // Whatever the engine or the image has there: a key of theirs would be inside.
+        // Replaces a value of the engine or the image: a real key of theirs would be inside.
         if let Some(name) = &secret.env {
             env.replace(&name.to_string(), &secret.placeholder());
         }
@@ -49,17 +49,17 @@ pub(super) fn set(process: &mut Process, network: &NetworkPlan) {
     }
 }
 
-/// Whether programs look for a proxy in this variable: under `network.proxy-env` it names the sidecar, whatever it was.
+/// Whether programs look for a proxy in this variable. Under `network.proxy-env` it names the sidecar, whatever it was.
 pub fn is_of_proxies(variable: &str) -> bool {
     let is_it = |name: &&str| *name == variable || name.to_lowercase() == variable;
     PROXY_VARIABLES.iter().any(is_it)
 }
 
-/// The last one names what is reached without a proxy.
+/// The last one lists what is reached without a proxy.
 const PROXY_VARIABLES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
 
-/// What programs look at for a proxy, in both cases. ALL_PROXY is not SOCKS: Python's httpx, which the SDKs of model
-/// providers use, does not start when it names one and a package for it is missing.
+/// The proxy variables, in both cases. ALL_PROXY is not SOCKS: Python's httpx, which the SDKs of model providers use,
+/// does not start if that names SOCKS and a package for it is missing.
 fn proxies(network: &NetworkPlan) -> Vec<(String, String)> {
     let proxy = format!("http://127.0.0.1:{}", network.proxy_port);
     let direct = no_proxy(&network.own_names);
@@ -75,10 +75,10 @@ fn proxies(network: &NetworkPlan) -> Vec<(String, String)> {
         .collect()
 }
 
-/// What makes programs ask a host in plain HTTP, of which nothing but requests is allowed.
+/// What makes programs use plain HTTP for a host with request rules only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlainAddress {
-    /// A variable with the address that programs begin theirs with.
+    /// A variable with the base address that programs use.
     Base {
         /// Its name.
         variable: String,
@@ -103,13 +103,13 @@ struct BaseUrl {
     host: HostName,
     variable: String,
     address: String,
-    /// Who reads it.
+    /// The program that reads it.
     #[serde(rename = "source")]
     _source: String,
 }
 
 impl NetworkPlan {
-    /// All of them: known bases first, then git. None where TLS is opened, and programs ask as ever.
+    /// All plain addresses: known bases first, then git. None if the sidecar opens TLS: then https:// works as always.
     pub fn plain_addresses(&self) -> Vec<PlainAddress> {
         match self.opens() {
             Some(_) => Vec::new(),
@@ -145,7 +145,7 @@ fn plain_addresses(rules: &EgressRules) -> Vec<PlainAddress> {
     known.chain(git.map(PlainAddress::Git)).collect()
 }
 
-/// Whether requests to its HTTPS are allowed, and no connection: with one, programs reach it as they always do.
+/// Whether HTTPS requests are allowed, but no connection. With a connection rule, programs reach it as always.
 fn has_requests_alone(rules: &EgressRules, host: &HostName) -> bool {
     let host = Host::Name(host.clone());
     let port = Scheme::Https.port();
@@ -158,7 +158,7 @@ struct Environment(Vec<String>);
 
 impl Environment {
     fn get(&self, name: &str) -> Option<&str> {
-        // Of several the last counts to most programs.
+        // Most programs use the last of several entries.
         self.0.iter().rev().find_map(|entry| {
             let (found, value) = entry.split_once('=')?;
             (found == name).then_some(value)
@@ -170,7 +170,7 @@ impl Environment {
         self.0.push(format!("{name}={value}"));
     }
 
-    /// Files with the certificate of the container's own authority. What a variable names already has it too.
+    /// Certificate files with the container's own authority. A file that a variable already names has it too.
     fn trust(&mut self, directory: &str) {
         for (name, file) in trust::variables(directory) {
             if self.get(name).is_none_or(str::is_empty) {
@@ -181,7 +181,7 @@ impl Environment {
 
     fn take(&mut self, plain: &PlainAddress) {
         match plain {
-            // Somebody who has set it means it.
+            // A value that is already set is deliberate.
             PlainAddress::Base { variable, address } => {
                 if self.get(variable).is_none() {
                     self.replace(variable, address);
@@ -191,7 +191,7 @@ impl Environment {
         }
     }
 
-    /// One more entry behind those that are there; none where they cannot be counted.
+    /// Adds an entry after the existing ones; adds none if they cannot be counted.
     fn take_git(&mut self, host: &HostName) {
         const COUNT: &str = "GIT_CONFIG_COUNT";
         let count = match self.get(COUNT) {
@@ -231,24 +231,24 @@ mod tests {
     }
 
     #[test]
-    fn a_host_of_requests_alone_is_asked_in_plain_http() {
+    fn a_host_with_request_rules_only_gets_a_plain_http_address() {
         let messages = "POST https://api.anthropic.com/v1/messages";
         let env = with(&[messages], &["PATH=/bin"]);
         assert!(env.contains(&"ANTHROPIC_BASE_URL=http://api.anthropic.com".to_owned()));
         assert!(env.contains(&"GIT_CONFIG_COUNT=1".to_owned()));
         assert_eq!(env.len(), 5, "{env:?}");
-        // Reached as ever, or not at all.
+        // Reached as always, or not at all.
         assert_eq!(with(&[messages, "api.anthropic.com"], &[]), [""; 0]);
         assert_eq!(with(&["api.anthropic.com"], &[]), [""; 0]);
         assert_eq!(with(&["GET https://*.test/**"], &[]), [""; 0]);
         assert_eq!(with(&["GET https://a.test:8443/**"], &[]), [""; 0]);
-        // Somebody's own word.
+        // An explicit setting.
         let own = "ANTHROPIC_BASE_URL=http://elsewhere.test";
         assert!(with(&[messages], &[own]).contains(&own.to_owned()));
     }
 
     #[test]
-    fn git_keeps_what_it_was_told_before() {
+    fn git_keeps_its_earlier_settings() {
         let own = [
             "GIT_CONFIG_COUNT=1",
             "GIT_CONFIG_KEY_0=user.name",

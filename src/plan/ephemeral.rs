@@ -13,8 +13,8 @@ pub(super) fn ephemeral(
     bundle: &BundleFacts,
     kept: &[PlannedMount],
 ) -> Vec<EphemeralMount> {
-    // With a root that is written as a whole there is nothing to add but what a mount covers; and an empty /tmp, unless the
-    // root is the engine's, whose /tmp it is then.
+    // A root that is writable as a whole needs only what a mount covers, and an empty /tmp. With the engine's root,
+    // /tmp is the engine's too.
     let by_root = |path: &Path, empty: bool| {
         let written = match root {
             RootAccess::ReadOnly => false,
@@ -46,14 +46,14 @@ pub(super) fn ephemeral(
         }
         out.push(EphemeralMount { path, content });
     }
-    // A home below /var is private with /var, whichever was named first: the kernel stacks two overlays, and the
-    // image's own is one of them (FILESYSTEM_MAX_STACK_DEPTH).
+    // A home below /var is private with /var, in any order of the names: the kernel stacks two overlays at most, and
+    // the image's own is one (FILESYSTEM_MAX_STACK_DEPTH).
     out.sort_by(|a, b| a.path.cmp(&b.path));
     out.dedup_by(|later, earlier| later.path.starts_with(&earlier.path));
     out
 }
 
-/// A mount of the engine is at the path, or a writable one above it: what is written there is to stay.
+/// A mount of the engine is at the path, or a writable one above it: writes there must stay.
 fn is_mounted(path: &Path, bundle: &BundleFacts, kept: &[PlannedMount]) -> bool {
     let above = kept
         .iter()
@@ -62,10 +62,10 @@ fn is_mounted(path: &Path, bundle: &BundleFacts, kept: &[PlannedMount]) -> bool 
     nearest.is_some_and(|m| m.destination == path || m.is_writable())
 }
 
-/// A directory that may be covered by an overlay without hiding parts of the system.
+/// Whether an overlay may cover the directory without hiding parts of the system.
 fn is_home_like(home: &Path) -> bool {
     let exactly = ["/", "/tmp", "/var"];
-    // Below these lie programs and settings: writable for a while is writable enough to plant one (F07).
+    // These contain programs and settings: even a temporary write there can plant one (F07).
     let system = [
         "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/proc",
         "/run", "/sbin", "/sys", "/usr",

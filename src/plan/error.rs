@@ -1,4 +1,4 @@
-//! PURE. Why a container cannot be planned: each says what to do about it.
+//! PURE. Why a container cannot be planned. Each error says what to do about it.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ pub enum PlanError {
         /// The kernel's release.
         have: String,
     },
-    /// Crashes would reach the node's handler, which no wall of a container keeps them from.
+    /// The node's crash handler would get crashes, and no wall of a container prevents it.
     #[error(
         "policy '{0}' hides crashes from the node, but kernel.core_pattern is a socket, to which Linux sends every crash: make it a file or a pipe, \
          or set `core-socket = true` under [allow] of the node's file"
@@ -32,7 +32,7 @@ pub enum PlanError {
          with a hard core limit of 1 or more (LimitCORE=, ulimit -Hc); see `agentbox doctor`"
     )]
     CoreLimit(String),
-    /// A bound that no cgroup here can hold.
+    /// A limit that no cgroup on this node can enforce.
     #[error(
         "policy '{policy}' sets limits.{field} ({bound}), but this node's cgroups have no {controller} controller: enable it (cgroup.subtree_control; see `agentbox doctor`), or use a policy with limits.{field} = \"unlimited\""
     )]
@@ -41,12 +41,12 @@ pub enum PlanError {
         policy: String,
         /// The field.
         field: &'static str,
-        /// What it says.
+        /// Its value.
         bound: String,
         /// The controller that is missing.
         controller: &'static str,
     },
-    /// A limit that somebody set, for a caller who can make no cgroup.
+    /// A limit with an explicit origin, but the caller can make no cgroup.
     #[error(
         "{field} (set by {origin}) cannot be enforced: {why}; run with sudo, or leave {field} out"
     )]
@@ -55,10 +55,10 @@ pub enum PlanError {
         field: Field,
         /// Who set it.
         origin: String,
-        /// What there is not.
+        /// What is missing.
         why: &'static str,
     },
-    /// A mask that git would take for a change of the project.
+    /// A mask that git would record as a change of the project.
     #[error(
         "policy '{policy}' hides {path:?} of {source_path:?}, which holds credentials, but it differs from git's version, so git would record a deletion: remove the secret (git restore), hide it from git (git update-index --skip-worktree), or list it in filesystem.credentials of the node's policy"
     )]
@@ -67,10 +67,10 @@ pub enum PlanError {
         policy: String,
         /// Path in the mount.
         path: PathBuf,
-        /// What is mounted.
+        /// The mount's source.
         source_path: PathBuf,
     },
-    /// A mask that git might take for a change of the project.
+    /// A mask that git might record as a change of the project.
     #[error(
         "policy '{policy}' hides {path:?} of {source_path:?}, which holds credentials, and it is unknown whether git has it: {why}; or remove the secret, or list it in filesystem.credentials of the node's policy"
     )]
@@ -79,32 +79,32 @@ pub enum PlanError {
         policy: String,
         /// Path in the mount.
         path: PathBuf,
-        /// What is mounted.
+        /// The mount's source.
         source_path: PathBuf,
         /// The reason, and what to do about it.
         why: String,
     },
-    /// The caller wants the root to be written where it is, and it is no layer of the engine's.
+    /// The caller wants writes to go to the root itself, but it is no layer of the engine's.
     #[error("{by} requests \"engine\", but the root {root:?} is {why}: use \"ephemeral\"")]
     NoLayer {
-        /// Where that was said.
+        /// Where this was requested.
         by: String,
         /// The root file system.
         root: PathBuf,
         /// What it is.
         why: String,
     },
-    /// Something of the node's is mounted below the root, and would come in with it.
+    /// A file system of the node is mounted below the root, and would come in with it.
     #[error(
         "the root {root:?} has a mount below it at {at:?}: unmount it, or list it in config.json"
     )]
     MountBelow {
         /// The root file system.
         root: PathBuf,
-        /// Where.
+        /// The mount point.
         at: PathBuf,
     },
-    /// What is thrown away must lie on a disk, and cannot.
+    /// The policy puts scratch data on a disk, and this node cannot.
     #[error(
         "policy '{policy}' keeps scratch on disk (filesystem.scratch-on = \"disk\"), which this node cannot: {why}; use \"auto\", which falls back to memory, or \"memory\""
     )]
@@ -114,17 +114,17 @@ pub enum PlanError {
         /// The reason.
         why: String,
     },
-    /// A root that would be thrown away, in which hard links would come apart.
+    /// An ephemeral root that would break hard links of the image.
     #[error(
         "policy '{policy}' has an ephemeral root (filesystem.root), in which hard links of this image would break: {why}; use filesystem.root = \"engine\" or \"read-only\""
     )]
     LinksApart {
         /// The policy's name.
         policy: String,
-        /// Why the engine's layers cannot be had.
+        /// Why the engine's layers cannot be used.
         why: String,
     },
-    /// What the person named for `wrap` is not given.
+    /// A mount that the user named for `wrap` is omitted.
     #[error("{0:?} cannot be mounted for this command: {1}")]
     Named(PathBuf, String),
     /// A section that every container needs is missing from config.json.
@@ -145,7 +145,7 @@ pub enum PlanError {
     /// A pod in the node's own network.
     #[error("policy '{0}' refuses hostNetwork: run the pod without it")]
     HostNetwork(String),
-    /// The namespace of a container whose walls are not the same.
+    /// The namespace of a container with different walls.
     #[error(
         "policy '{policy}' refuses the {kind} namespace of container {id}: {why}; use the same policy for both, or let the node's file allow it (allow.namespaces)"
     )]
@@ -156,10 +156,10 @@ pub enum PlanError {
         kind: &'static str,
         /// The other container.
         id: String,
-        /// In what the walls differ.
+        /// How the walls differ.
         why: String,
     },
-    /// A container that may make set-user-ID files, and one that writes as the node's accounts.
+    /// One container may make set-user-ID files; another one writes with the node's ids.
     #[error(
         "join of container {id} refused: it may make set-user-ID files, and {place:?} has the node's ids here; start {id} with dev.agentbox.privileges.set-id=off"
     )]
@@ -169,7 +169,7 @@ pub enum PlanError {
         /// The mount.
         place: PathBuf,
     },
-    /// A policy that learns where nothing is reached.
+    /// The policy learns hosts, but its network mode reaches none.
     #[error(
         "report.learn of policy '{policy}' is refused: it learns hosts, which only network.mode = \"allowlist\" reaches"
     )]
@@ -177,7 +177,7 @@ pub enum PlanError {
         /// The policy's name.
         policy: String,
     },
-    /// Ports that cannot lead in.
+    /// Published ports that cannot work.
     #[error("network.inbound of policy '{policy}' is refused: {why}")]
     Inbound {
         /// The policy's name.
@@ -185,7 +185,7 @@ pub enum PlanError {
         /// The reason.
         why: String,
     },
-    /// A secret of the node that nobody could put into its requests alone.
+    /// A secret of the node that cannot be limited to its own requests.
     #[error("policy '{policy}' uses a secret of the node's file: {why}")]
     Secret {
         /// The policy's name.
@@ -193,7 +193,7 @@ pub enum PlanError {
         /// The reason.
         why: String,
     },
-    /// A denial that nobody could keep.
+    /// A deny rule that cannot be enforced.
     #[error("network.deny of policy '{policy}' cannot be kept: {why}")]
     Denial {
         /// The policy's name.
@@ -225,7 +225,7 @@ pub enum PlanError {
         /// The program.
         path: PathBuf,
     },
-    /// A device that the policy does not give.
+    /// A device that the policy does not grant.
     #[error(
         "policy '{policy}' refuses the device {path:?}: the node's file can allow it (allow.devices)"
     )]
@@ -235,7 +235,7 @@ pub enum PlanError {
         /// The node in the container.
         path: PathBuf,
     },
-    /// A device that has the name of one that the node's file allows, and is another.
+    /// A different device under the name of one that the node's file allows.
     #[error(
         "the device {0:?} is not the node's device at this path: the node's file allows only that one (allow.devices)"
     )]
@@ -262,9 +262,9 @@ pub enum PlanError {
     WorkspaceElsewhere {
         /// The policy's name.
         policy: String,
-        /// Where it would be.
+        /// The mount point it would have.
         place: PathBuf,
-        /// Where it may be.
+        /// The mount points it may have.
         allowed: String,
     },
     /// `filesystem.write` names no mount.
@@ -272,17 +272,17 @@ pub enum PlanError {
         "filesystem.write names {0:?}: no mount of this container is at that path; the image's own files can be written if filesystem.root is \"engine\" or \"ephemeral\""
     )]
     Written(PathBuf),
-    /// Something that was asked for would be left out.
+    /// Something requested would be omitted.
     #[error(
         "policy '{policy}' refuses to start if anything is left out (filesystem.left-out = \"error\"): {what}"
     )]
     LeftOut {
         /// The policy's name.
         policy: String,
-        /// What, each with its reason.
+        /// The omitted items, each with its reason.
         what: String,
     },
-    /// The workspace is on the list of what is never let in.
+    /// The workspace is on the list of paths that are never mounted.
     #[error("the workspace {destination:?} (from {source_path:?}) is refused: {why}")]
     WorkspaceRefused {
         /// Mount point in the container.
@@ -292,7 +292,7 @@ pub enum PlanError {
         /// The reason.
         why: String,
     },
-    /// A mount in which a credential may lie that nobody has seen.
+    /// A mount that may contain credentials which the search did not reach.
     #[error(
         "the mount at {destination:?} (from {source_path:?}) cannot be searched for sockets and credentials: {why}; mount less of it, or accept an incomplete search (filesystem.search = \"partial\")"
     )]
@@ -304,7 +304,7 @@ pub enum PlanError {
         /// The reason.
         why: String,
     },
-    /// A mount whose ids must be mapped, and cannot.
+    /// A mount whose ids must be mapped, but cannot be.
     #[error(
         "the ids of the mount at {destination:?} cannot be mapped (filesystem.idmap = \"on\"): {why}; use \"auto\" (root's files there stay root's on the node), or ext4, xfs, btrfs or tmpfs"
     )]

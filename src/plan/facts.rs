@@ -1,4 +1,4 @@
-//! PURE. What the shell found out about the kernel and the bundle, as values: every kernel is a test input.
+//! PURE. What the shell read from the kernel and the bundle, as values: tests can pass any kernel.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::{Neighbour, ProtectedFiles, RootOrigin, SourceIds};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HostFacts {
-    /// Release as uname(2) tells it, for messages.
+    /// Release as uname(2) reports it, for messages.
     pub release: String,
     /// Major and minor number of the release.
     pub version: (u32, u32),
@@ -21,25 +21,25 @@ pub struct HostFacts {
     pub landlock_abi: u32,
     /// seccomp(2) with SECCOMP_RET_KILL_PROCESS and SECCOMP_RET_USER_NOTIF.
     pub seccomp: bool,
-    /// A denied call that its listener has taken is not interrupted by a signal (SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, Linux
-    /// 5.19).
+    /// A signal does not interrupt a denied call that its listener has received
+    /// (SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, Linux 5.19).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wait_killable: bool,
-    /// The file system overlay.
+    /// The overlay file system.
     pub overlayfs: bool,
-    /// Names of the controllers that cgroups have here, as the kernel spells them.
+    /// The available cgroup controllers, by their kernel names.
     pub controllers: BTreeSet<String>,
     /// Bytes of memory.
     pub memory_bytes: u64,
     /// Processors that this program may run on.
     pub processors: u32,
-    /// kernel.core_pattern is a socket (`@`, Linux 6.16): crashes go there whatever RLIMIT_CORE is.
+    /// kernel.core_pattern is a socket (`@`, Linux 6.16): it receives crashes whatever RLIMIT_CORE is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub core_socket: bool,
-    /// The limit of core files that a process can be given: 1, or 0 where the caller's hard limit is 0 and stays.
+    /// The limit of core files that a process can get: 1, or 0 if the caller's hard limit is 0 and cannot be raised.
     #[serde(default = "super::process::no_core")]
     pub core_bytes: u64,
-    /// Why what is thrown away cannot lie on a disk of the node, where it cannot.
+    /// Why scratch data cannot be stored on a disk of the node; `None` if it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_disk: Option<String>,
     /// What a caller without root's rights lacks; nothing for root.
@@ -50,33 +50,33 @@ pub struct HostFacts {
 /// What was found at the paths that a bundle names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BundleFacts {
-    /// For each mount of the spec, in order: what its source is; `None` for one that is no bind mount.
+    /// For each mount of the spec, in order: the facts about its source; `None` if it is no bind mount.
     pub sources: Vec<Option<SourceFacts>>,
-    /// For each mount of the spec, in order: where the image's own links lead its destination. Empty: nowhere else.
+    /// For each mount of the spec, in order: where the image's links lead its destination. Empty: no link.
     pub destinations: Vec<PathBuf>,
-    /// The bundle's directory, without links; engines name it by the container's id.
+    /// The bundle's directory, with links resolved; engines name it by the container's id.
     pub bundle: PathBuf,
-    /// The root file system, without links.
+    /// The root file system, with links resolved.
     pub rootfs: PathBuf,
-    /// Whose it is.
+    /// Where the root comes from.
     pub root: RootOrigin,
     /// The home directory of the container's user, from HOME or the image's passwd file.
     pub home: Option<PathBuf>,
     /// `wrap`'s own mounts, which are read-only under every policy.
     pub wrapped: WrapPlan,
-    /// A file of the node that is handed in by its descriptor, if there is one.
+    /// The descriptor that passes in a file of the node, if there is one.
     pub handed_file: Option<i32>,
-    /// Device nodes of the spec that are, by type and number, what the node has under the same path.
+    /// Device nodes of the spec with the same type and number as the node's device at that path.
     pub devices: BTreeSet<PathBuf>,
     /// Hook programs of the spec that are the engine's own network hook.
     pub engine_hooks: Vec<PathBuf>,
-    /// The runtime's `--root` is one that a CRI engine gives it: nobody else says that a container is a pod's.
+    /// The runtime's `--root` is the one of a CRI engine: the only sign that a container belongs to a pod.
     pub cri: bool,
-    /// Namespaces that the spec names by path: path -> this runtime's containers that are in it.
+    /// Namespaces that the spec names by path: path -> this runtime's containers in it.
     pub neighbours: BTreeMap<PathBuf, Vec<Neighbour>>,
 }
 
-/// What a bind mount's source is, judged once by a descriptor that follows no magic link.
+/// Facts about a bind mount's source, read once through a descriptor that follows no magic link.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceFacts {
@@ -88,11 +88,11 @@ pub struct SourceFacts {
     pub ino: u64,
     /// Its type.
     pub kind: FileKind,
-    /// Root's own, with one name, and nobody else may write it.
+    /// Owned by root, with one hard link, and writable by nobody else.
     pub trusted: bool,
-    /// Root's own, and nobody else may write it.
+    /// Owned by root, and writable by nobody else.
     pub roots: bool,
-    /// Whose it is, and how that can be mapped.
+    /// Its owner, and how its ids can be mapped.
     #[serde(default)]
     pub ids: SourceIds,
     /// It lies on a tmpfs.
@@ -102,46 +102,46 @@ pub struct SourceFacts {
     /// The other paths by which the node knows it: through other mounts of its file system, the layers of its overlay,
     /// and directories of `policies/never.toml` that are links on this node.
     pub names: BTreeSet<PathBuf>,
-    /// Those of its paths that lead through another mount of a kubelet's directory, by the inode of a directory on the way: path ->
-    /// the same in the kubelet's own directory.
+    /// The paths that lead through another mount of a kubelet's directory, recognised by the inode of a directory on
+    /// the way: path -> the same in the kubelet's own directory.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub by_kubelet: BTreeMap<PathBuf, PathBuf>,
     /// The file systems of the layers of its overlay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<FileSystem>,
-    /// Its paths in the file systems on which it and the layers lie, wherever those are mounted: the root of one may be
-    /// mounted nowhere.
+    /// Its paths within its file system and within those of the layers, wherever they are mounted: the root of one may
+    /// be mounted nowhere.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub inner: BTreeSet<PathBuf>,
-    /// Why its names cannot be told, where they cannot.
+    /// Why its names cannot be determined; `None` if they can.
     pub nameless: Option<String>,
     /// The symbolic links that were followed on the way to it, in order.
     pub links: Vec<FollowedLink>,
-    /// It is a file with several names in its file system (hard links), of which nobody can tell the others.
+    /// A file with several hard links, whose other names cannot be determined.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hard_linked: bool,
-    /// What it is whatever its names say: the engine's own data, a hard link of a secret.
+    /// What it is under any name: the engine's own data, a hard link of a secret.
     pub same_as: Option<PathBuf>,
-    /// Paths inside that must not be seen, relative to it.
+    /// Paths inside that the container must not see, relative to it.
     pub inside: Vec<FoundCredential>,
-    /// Paths inside that the user's tools run later, where the container may write.
+    /// Paths inside that the user's tools run later and the container may write.
     #[serde(default)]
     pub protected: ProtectedFiles,
-    /// Entries of `policies/never.toml` below it that are links here: what they lead to is judged by itself.
+    /// Entries of `policies/never.toml` below it that are links here; their targets are checked separately.
     pub linked: BTreeSet<PathBuf>,
-    /// Where in it the runtime's own program is.
+    /// The runtime's own program, if it is inside.
     pub runtime: Option<PathBuf>,
-    /// Why the search inside is not complete, where it is not.
+    /// Why the search inside is incomplete; `None` if it is complete.
     pub unsearched: Option<String>,
-    /// Why no overlay can be laid over it, where it is called like an anonymous volume, or is a cache of `wrap`, and that is so.
+    /// Why no overlay can cover it. Set only for a source named like an anonymous volume and for a cache of `wrap`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_overlay: Option<String>,
-    /// In an overlay over it hard links come apart: the kernel finds no file of it by a handle.
+    /// An overlay over it breaks hard links: the kernel finds no file of it by a handle.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_links: bool,
-    /// It is the home directory of a person of the node, or root's.
+    /// It is the home directory of a user of the node, or root's.
     pub home: Option<Home>,
-    /// What it holds, where it is in a pod's volume for what is secret, it holds anything, and all of it could be read.
+    /// The content, if it is a pod's volume for secrets, is not empty, and could be read completely.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds: Option<TokenContent>,
 }
@@ -152,9 +152,9 @@ pub struct SourceFacts {
 pub enum TokenContent {
     /// No token of a service account.
     NoToken,
-    /// Such a token, and what Kubernetes lays beside it.
+    /// A token, and the files that Kubernetes puts beside it.
     TokenAlone,
-    /// Such a token, and more.
+    /// A token, and other files.
     TokenAndMore,
 }
 
@@ -162,12 +162,12 @@ pub enum TokenContent {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Home {
-    /// The working directory in it, where that is below it, is a directory and is reached without links.
+    /// The working directory, if it is a directory below the home and reached without links.
     pub working: Option<Box<SourceFacts>>,
 }
 
 impl SourceFacts {
-    /// What a path is by itself, with nothing found out about it but its inode and type.
+    /// A path with no facts but its inode and type.
     pub fn plain(path: PathBuf, dev: u64, ino: u64, kind: FileKind) -> Self {
         Self {
             path,
@@ -199,7 +199,7 @@ impl SourceFacts {
         }
     }
 
-    /// What becomes of its hard links in an overlay over it, where that needs words.
+    /// What an overlay over it does to hard links, if that needs a note.
     pub(super) fn links_in_words(&self) -> &'static str {
         match self.no_links {
             true => "; a hard link to a file of it comes apart when it is made",
@@ -212,7 +212,7 @@ impl SourceFacts {
         std::iter::once(self.path.as_path()).chain(self.names.iter().map(PathBuf::as_path))
     }
 
-    /// The same, those by another mount of a kubelet's directory as they are in that directory.
+    /// The same; a path through another mount of a kubelet's directory is given as in that directory.
     pub fn kubelets_names(&self) -> impl Iterator<Item = &Path> {
         let in_kubelet = |name| self.by_kubelet.get(name).map_or(name, PathBuf::as_path);
         self.all_names().map(in_kubelet)
@@ -247,17 +247,17 @@ pub struct FoundCredential {
     pub path: PathBuf,
     /// Why.
     pub why: String,
-    /// How many of its last components it is known by: whoever renames one of those directories hides it from the next
-    /// search.
+    /// How many of its last components identify it. A workload that renames one of those directories hides it from the
+    /// next search.
     #[serde(default)]
     pub known_by: usize,
     /// The inode of the directory that it lies in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<u64>,
-    /// What git makes of it, hidden as it is.
+    /// What git makes of the hidden file.
     #[serde(default, skip_serializing_if = "GitState::is_nothing")]
     pub git: GitState,
-    /// It lies in a directory that is hidden as a whole, and is here for what git makes of it.
+    /// It lies in a directory that is hidden as a whole; kept only for its git state.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub covered: bool,
     /// The visible files of a directory that is hidden as a whole: those that git has with the same content.
@@ -272,7 +272,7 @@ pub struct VisibleFile {
     /// Relative to that directory.
     #[serde(with = "super::text::one")]
     pub path: PathBuf,
-    /// What was judged.
+    /// What was checked.
     pub what: VisibleKind,
 }
 
@@ -296,7 +296,7 @@ pub enum VisibleKind {
 }
 
 impl FoundCredential {
-    /// Something that is hidden, and that git makes nothing of.
+    /// A hidden path that git ignores.
     pub fn hidden(path: PathBuf, why: String, known_by: usize) -> Self {
         Self {
             path,
@@ -309,7 +309,7 @@ impl FoundCredential {
         }
     }
 
-    /// The directories in the source that are part of what it is known by.
+    /// The directories in the source that are part of its identifying name.
     pub(super) fn named_by(&self) -> impl Iterator<Item = &Path> {
         let above = self.path.ancestors().skip(1);
         let above = above.take_while(|a| !a.as_os_str().is_empty());
@@ -334,7 +334,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// From the type bits of `st_mode` (inode(7)). What is none of the other kinds counts as a file.
+    /// From the type bits of `st_mode` (inode(7)). Any other type counts as a file.
     pub fn of(mode: u32) -> Self {
         match mode & 0o170_000 {
             0o040_000 => Self::Directory,

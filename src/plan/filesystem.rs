@@ -15,42 +15,42 @@ use crate::policy::{RootAccess, ScratchOn, escape};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FilesystemPlan {
-    /// The root file system, whatever its image says.
+    /// The access to the root file system, whatever its image says.
     pub root: RootAccess,
     /// Directories that are private, writable and thrown away, in mount order.
     pub ephemeral: Vec<EphemeralMount>,
-    /// Upper bound of all that is ephemeral, bytes.
+    /// Upper bound of all ephemeral data, bytes.
     pub scratch_bytes: u64,
-    /// Where the policy wants it.
+    /// Where the policy wants scratch data.
     pub scratch_on: ScratchOn,
-    /// Where it lies.
+    /// Where scratch data is stored.
     #[serde(default)]
     pub scratch_place: ScratchStorage,
-    /// What of it lies over the image has below, where there is any.
+    /// The lower part of the overlays over image files; `None` if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_below: Option<ImageBase>,
     /// Mount point of the workspace, if the container has one.
     pub workspace: Option<PathBuf>,
     /// Mounts that the container gets, in order.
     pub mounts: Vec<PlannedMount>,
-    /// The directory of the node in which it is kept what is written to caches, for the next run of `wrap`.
+    /// The directory of the node that keeps writes to caches for the next run of `wrap`.
     #[serde(default, with = "text::maybe", skip_serializing_if = "Option::is_none")]
     pub kept: Option<PathBuf>,
-    /// Mounts that the engine asked for and the container does not get.
+    /// Mounts that the engine requested and the container does not get.
     pub pruned: Vec<OmittedMount>,
     /// Paths of the container that are made empty.
     #[serde(with = "text::many")]
     pub masked: Vec<PathBuf>,
-    /// Those of the masked paths that were found inside a mount: they must be there when they are masked.
+    /// The masked paths that were found inside a mount: they must exist when they are masked.
     #[serde(with = "text::many")]
     pub found: BTreeSet<PathBuf>,
-    /// The directories of those: they must be the same then.
+    /// The directories of the found paths: they must be the same when the masks are made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub found_in: Vec<CredentialDirectory>,
-    /// What is seen in some of those.
+    /// The files that stay visible in some of the masked directories.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen: Vec<VisibleFiles>,
-    /// Directories in mounts that are part of the name by which one of those is known: no process of the container can
+    /// Directories in mounts that are part of the identifying name of a masked path: no process of the container can
     /// rename them.
     #[serde(
         default,
@@ -61,14 +61,14 @@ pub struct FilesystemPlan {
     /// Paths in writable mounts that the user's tools run later: read-only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub protected: Vec<ProtectedPath>,
-    /// Writable mounts in which more of that kind is moved aside at the end.
+    /// Writable mounts in which new files of that kind are moved aside at the end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub watched: Vec<GuardedMount>,
     /// Paths of the container that are made read-only.
     pub readonly: Vec<PathBuf>,
     /// Files of the network wall that replace the engine's: /etc/hosts, /etc/resolv.conf.
     pub replaced: BTreeSet<PathBuf>,
-    /// What git is told to leave alone of that which is hidden.
+    /// Hidden paths that git is told to ignore.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub excludes: Vec<Exclude>,
 }
@@ -80,14 +80,14 @@ pub struct VisibleFiles {
     /// The directory, in the container.
     #[serde(with = "text::one")]
     pub directory: PathBuf,
-    /// What, by its path in that.
+    /// The files, by their paths in it.
     pub files: Vec<VisibleFile>,
 }
 
 impl FilesystemPlan {
-    /// What becomes of the files that the container writes, in one line for somebody who reads of it afterwards.
+    /// What happens to files that the container writes, in one line for a later reader.
     pub fn written_in_words(&self) -> String {
-        // Podman binds a directory of the container's own there, which goes with it.
+        // Podman binds the container's own directory there, and removes it with the container.
         let shm = Path::new("/dev/shm");
         let binds = |wanted: fn(BindAccess) -> bool| -> String {
             let all = self.mounts.iter().filter(
@@ -122,20 +122,20 @@ impl FilesystemPlan {
         words + "; a write that failed has no line"
     }
 
-    /// Whether a path lies in or below something that the container's first process mounts itself.
+    /// Whether a path is in or below something that the init process mounts itself.
     pub fn is_mounted_by_init(&self, path: &Path) -> bool {
         let mounts = self.mounts.iter().filter(|m| !m.is_the_kernels());
         mounts
             .map(|m| &m.destination)
             .chain(self.ephemeral.iter().map(|e| &e.path))
             .any(|place| path.starts_with(place))
-            // In a root that is written: an overlay of the process's own, or a layer in which it follows no link that an earlier
+            // A writable root is the process's own overlay, or a layer in which it follows no link that an earlier
             // process of the container made.
             || (self.root != RootAccess::ReadOnly
                 && !self.kernel_mounts().any(|place| path.starts_with(place)))
     }
 
-    /// The outermost of the mounts that libcontainer makes: the kernel's own file systems and /dev.
+    /// The outermost mounts of those that libcontainer makes: the kernel's own file systems and /dev.
     pub fn kernel_mounts(&self) -> impl Iterator<Item = &Path> {
         let kernels = || self.mounts.iter().filter(|m| m.is_the_kernels());
         let inside_another = move |path: &Path| {
@@ -152,19 +152,19 @@ impl FilesystemPlan {
             .any(|m| m.destination == Path::new("/sys"))
     }
 
-    /// Whether there is anything that is thrown away.
+    /// Whether anything is thrown away.
     pub fn needs_scratch(&self) -> bool {
         self.root == RootAccess::Ephemeral
             || !self.ephemeral.is_empty()
             || self.mounts.iter().any(PlannedMount::is_private)
     }
 
-    /// Whether an overlay is laid over anything: the root, an image's directory, a volume.
+    /// Whether there is an overlay over anything: the root, an image's directory, a volume.
     pub fn has_overlay(&self) -> bool {
         self.lies_over_image() || self.mounts.iter().any(PlannedMount::is_private)
     }
 
-    /// Whether a path is the container's own to write: in its root or a private directory, and in no mount of the engine's.
+    /// Whether only the container writes this path: in its root or a private directory, outside the engine's mounts.
     pub fn is_own(&self, path: &Path) -> bool {
         let depth = |place: &Path| place.components().count();
         let holds = |place: &&Path| path.starts_with(place);
@@ -193,7 +193,7 @@ impl FilesystemPlan {
 pub struct EphemeralMount {
     /// Path in the container.
     pub path: PathBuf,
-    /// Empty, or over what the image has there.
+    /// Empty, or over the image's files.
     pub content: EphemeralContent,
 }
 
@@ -201,21 +201,21 @@ pub struct EphemeralMount {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScratchStorage {
-    /// In memory, as the container's.
+    /// In memory that counts as the container's.
     #[default]
     Memory,
-    /// On the node's disk, in a file system of the container's own.
+    /// On the node's disk, in the container's own file system.
     Disk,
 }
 
-/// What an ephemeral directory shows at the beginning.
+/// The content of an ephemeral directory at the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EphemeralContent {
     /// Nothing (mode 1777).
     Empty,
-    /// Nothing, and it is a home directory: nothing in it can be executed, and it is its owner's.
+    /// Nothing, as a home directory: it belongs to its owner, and files in it cannot be executed.
     EmptyHome,
-    /// What the image has there (an overlay).
+    /// The image's files there (an overlay).
     Image,
 }

@@ -1,5 +1,5 @@
-//! PURE. The directories in which something was found that is masked: a mask by a path must not cover something else, while a
-//! directory that was moved meanwhile is seen.
+//! PURE. The directories in which masked paths were found. A mask by path must not cover another file, and a directory
+//! that was moved meanwhile must be noticed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,27 +9,27 @@ use serde::{Deserialize, Serialize};
 use super::sort::SortedMounts;
 use super::{EphemeralMount, FoundCredential, text};
 
-/// A directory of the container that contains credentials, and its inodes, which are checked when the masks are made.
+/// A directory of the container that contains credentials. Its inodes are checked when the masks are made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CredentialDirectory {
     /// Its path.
     #[serde(with = "text::one")]
     pub directory: PathBuf,
-    /// Its inode; one of them where mounts lie over each other.
+    /// Its inode; one of these if mounts lie over each other.
     pub inodes: BTreeSet<u64>,
 }
 
 /// Where in a mount a credential was found.
 pub(super) struct CredentialLocation {
-    /// The mount's.
+    /// The mount's destination.
     destination: PathBuf,
     directory: PathBuf,
     inode: u64,
 }
 
 impl SortedMounts {
-    /// Keeps in mind where something was found.
+    /// Remembers where a credential was found.
     pub(super) fn hold(&mut self, destination: &Path, inside: &FoundCredential) {
         let path = destination.join(&inside.path);
         if let Some(inode) = inside.directory
@@ -43,8 +43,8 @@ impl SortedMounts {
         }
     }
 
-    /// The directories that are known again when the masks are made. An overlay has inodes of its own: what lies below one, or
-    /// below another mount, is known by its path alone.
+    /// The directories to check when the masks are made. An overlay has its own inodes: paths below one, or below
+    /// another mount, are known by path only.
     pub(super) fn held(&self, overlays: &[EphemeralMount]) -> Vec<CredentialDirectory> {
         let mut held: BTreeMap<&Path, BTreeSet<u64>> = BTreeMap::new();
         for found in &self.found_in {

@@ -1,5 +1,5 @@
-//! PURE. A hidden file of a workspace must not look to git like a change. `create` refuses if it would, and tells git
-//! about the others by a file of every repository for this purpose (info/exclude, gitignore(5)).
+//! PURE. A hidden file of a workspace must not look to git like a change. `create` refuses if it would. git learns of
+//! the other files through the repository's file for this purpose (info/exclude, gitignore(5)).
 
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -11,18 +11,18 @@ use super::sort::SortedMounts;
 use super::{PlanError, PlannedMount, SourceFacts};
 use crate::policy::Policy;
 
-/// What git would make of a hidden file.
+/// What git makes of a hidden file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GitState {
-    /// Nothing: it lies in no work tree, is nothing that git takes, or git does not look at it.
+    /// Nothing: it is in no work tree, git takes no such file, or git does not look at it.
     #[default]
     Nothing,
-    /// Git does not have it, would add it, and cannot.
+    /// Git does not have it, would add it, but cannot.
     Untracked(UntrackedFile),
-    /// Git has another content of it: hidden, it would be committed as empty.
+    /// Git has it with other content: hidden, it would be committed as empty.
     Changed,
-    /// Nobody can tell whether git has it, and why.
+    /// It is unknown whether git has it, and why.
     Untold(String),
 }
 
@@ -30,8 +30,7 @@ pub enum GitState {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UntrackedFile {
-    /// The file by which its repository is told what to leave alone: relative to the source, or a path of the container
-    /// where it is another mount's.
+    /// The repository's exclude file: relative to the source, or a path of the container if it is in another mount.
     #[serde(with = "super::text::one")]
     pub exclude: PathBuf,
     /// Path in the work tree.
@@ -40,17 +39,17 @@ pub struct UntrackedFile {
 }
 
 impl GitState {
-    /// Whether there is nothing to do about it.
+    /// Whether git needs no change.
     pub fn is_nothing(&self) -> bool {
         *self == Self::Nothing
     }
 }
 
-/// What a repository is told to leave alone, besides what its own file says.
+/// What a repository is told to ignore, besides its own lines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Exclude {
-    /// Its file in the container.
+    /// Its exclude file in the container.
     #[serde(with = "super::text::one")]
     pub file: PathBuf,
     /// Paths in its work trees.
@@ -59,7 +58,7 @@ pub struct Exclude {
 }
 
 impl Exclude {
-    /// The file's own lines, and then ours, so that ours count.
+    /// The file's own lines, then ours, so that ours take effect.
     pub fn text(&self, own: &[u8]) -> Vec<u8> {
         let mut text = own.to_vec();
         if !text.is_empty() && !text.ends_with(b"\n") {
@@ -73,14 +72,14 @@ impl Exclude {
     }
 }
 
-/// A line that means one path of a work tree (gitignore(5)). It begins with a slash, so that no other first character means
-/// anything; no line can hold a newline or end in a carriage return, for which any one character stands.
+/// A line that matches exactly one path of a work tree (gitignore(5)). The leading slash removes the special meaning of
+/// a first character. No line can hold a newline or end in a carriage return; `?` stands for these.
 fn line(name: &Path) -> Vec<u8> {
     let mut out = vec![b'/'];
     for byte in name.as_os_str().as_bytes() {
         match byte {
             b'\n' | b'\r' => out.push(b'?'),
-            // A blank at the end would be cut off.
+            // Git would cut off a blank at the end.
             b'*' | b'?' | b'[' | b'\\' | b' ' => out.extend([b'\\', *byte]),
             _ => out.push(*byte),
         }
@@ -90,7 +89,7 @@ fn line(name: &Path) -> Vec<u8> {
 }
 
 impl SortedMounts {
-    /// What is hidden where it may be written is nothing that git would commit otherwise, or git is told.
+    /// Tells git of hidden files in writable mounts, and refuses if git would commit one as changed.
     pub(super) fn tell_git(
         &mut self,
         policy: &Policy,
@@ -106,7 +105,7 @@ impl SortedMounts {
             match &inside.git {
                 GitState::Nothing => {}
                 GitState::Untracked(untracked) => {
-                    // A path of the container stays one.
+                    // An absolute path, in the container, stays as it is.
                     let file = destination.join(&untracked.exclude);
                     let names = self.excludes.entry(file).or_default();
                     names.insert(untracked.name.clone());
@@ -131,7 +130,7 @@ impl SortedMounts {
         Ok(())
     }
 
-    /// Whether a path of the container lies in a mount that may be written.
+    /// Whether a path of the container is in a writable mount.
     fn is_written(&self, path: &Path) -> bool {
         let holds = self
             .kept

@@ -1,6 +1,6 @@
-//! PURE. Git's settings files (git-config(1)), read without git: which settings of one may name programs or files, and the text
-//! without those. Only settings that are known to be harmless stay (`policies/protected.toml`): a list of harmful ones would never
-//! be complete.
+//! PURE. Git's settings files (git-config(1)), read without git: which settings may name programs or files, and the
+//! text without those. Only settings known to be harmless stay (`policies/protected.toml`): a list of harmful ones
+//! would never be complete.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use serde::Deserialize;
 /// A setting of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitSetting {
-    /// Section and name in small letters, with the subsection as it is: `remote.origin.url`.
+    /// Section and name in lower case, with the subsection as it is: `remote.origin.url`.
     pub key: Vec<u8>,
     /// The value, without quotes.
     pub value: Vec<u8>,
@@ -20,7 +20,7 @@ pub struct GitSetting {
     pub range: Range<usize>,
 }
 
-/// The file is not one that git reads.
+/// Git would not accept the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoGitConfig;
 
@@ -46,7 +46,7 @@ impl HarmlessSettings {
         })
     }
 
-    /// The settings that are not harmless and were not there before; `before` has their hashes.
+    /// The settings that are not harmless and are new; `before` has the hashes of the old ones.
     pub(super) fn refused<'a>(
         &self,
         settings: &'a [GitSetting],
@@ -64,7 +64,7 @@ impl HarmlessSettings {
 }
 
 impl GitSetting {
-    /// What stands for it in a plan: its value may be a secret.
+    /// Represents the setting in a plan: its value may be a secret.
     fn hash(&self, path: &Path) -> String {
         let parts = [path.as_os_str().as_encoded_bytes(), &self.key, &self.value];
         let hash = digest(&SHA256, &parts.join(&0));
@@ -75,7 +75,7 @@ impl GitSetting {
     }
 }
 
-/// The text without some of its settings.
+/// The text without the given settings.
 pub fn without(text: &[u8], taken: &[&GitSetting]) -> Vec<u8> {
     let mut rest = Vec::new();
     let mut at = 0;
@@ -121,7 +121,7 @@ impl ConfigReader<'_> {
         self.text.get(self.at).copied()
     }
 
-    /// The next byte; a carriage return before the end of a line is no byte, and the end of the file ends a line.
+    /// The next byte. A carriage return before a newline is skipped, and the end of the file ends a line.
     fn next(&mut self) -> u8 {
         if self.text[self.at.min(self.text.len())..].starts_with(b"\r\n") {
             self.at += 1;
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_name_a_program_and_was_not_there_is_taken_out() {
+    fn new_settings_that_may_name_a_program_are_removed() {
         let harmless = ProtectedList::builtin().harmless();
         let path = Path::new(".git/config");
         let before = "[core]\n\tbare = false\n\tpager = less\n";
@@ -297,7 +297,7 @@ mod tests {
             ]
         );
         assert_eq!(refused.len(), 13);
-        // In another file it was not there.
+        // In another file it is new.
         assert_eq!(
             harmless
                 .refused(&settings, (Path::new("x/config"), &known))

@@ -1,4 +1,4 @@
-//! PURE. A whole home directory as a mount: what of it is the workspace.
+//! PURE. A whole home directory as a mount: which part of it is the workspace.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use super::sort::{MountRules, SortedMounts, workspace_refused};
 use super::{BindAccess, Home, MountReason, PlanError, SourceFacts};
 
 impl SortedMounts {
-    /// A whole home directory: read-only, but for the working directory in it. One that begins with a dot is no project,
-    /// and may be the image's choice: what is in it runs as the person later on.
+    /// A whole home directory: read-only, except for the working directory in it. A name with a leading dot is no
+    /// project, and may be the image's choice: its files run later as the user.
     pub(super) fn home(
         &mut self,
         rules: MountRules<'_>,
@@ -18,13 +18,13 @@ impl SortedMounts {
         facts: &SourceFacts,
         part: HomePart<'_>,
     ) -> Result<(), PlanError> {
-        // Root's is refused as the workspace, as everything that is never written.
+        // Root's home is refused as the workspace, as everything that is always read-only.
         if part.path.as_os_str().is_empty() && read_only(rules.never, facts).is_some() {
             return self.workspace(rules, mount, facts, BindAccess::ReadWrite);
         }
         self.keep_bind(mount, facts, BindAccess::ReadOnly, MountReason::Home);
         let Some(working) = part.facts else {
-            // What is not there, or behind a link, is not made and not followed.
+            // A missing directory is not created, and a link is not followed.
             self.workspace = Some(mount.destination().clone());
             return Ok(());
         };
@@ -41,17 +41,17 @@ impl SortedMounts {
     }
 }
 
-/// The part of a home directory that is worked in.
+/// The working directory's part of a home directory.
 #[derive(Clone, Copy)]
 pub(super) struct HomePart<'a> {
     /// Relative to the home.
     pub(super) path: &'a Path,
-    /// What is there, if it is a directory.
+    /// The directory's facts, if it is one.
     pub(super) facts: Option<&'a SourceFacts>,
 }
 
-/// The part of a home directory, mounted at `place`, that is worked in; none where the working directory is elsewhere, or
-/// the home itself.
+/// The part of a home directory, mounted at `place`, that contains the working directory; empty if that is elsewhere or
+/// is the home itself.
 pub(super) fn part_of<'a>(rules: MountRules<'a>, place: &Path, home: &'a Home) -> HomePart<'a> {
     let path = rules.cwd.strip_prefix(place).unwrap_or(Path::new(""));
     let facts = home.working.as_deref();

@@ -1,14 +1,14 @@
 //! PURE. Which hooks of the spec may run.
 //!
 //! A hook is a program that the runtime runs as root on the node. The engine's own network hook must run, or
-//! `docker run` has no network to fence; any other one is refused under a policy, with its name.
+//! `docker run` has no network to fence; under a policy any other hook is refused by name.
 
 use oci_spec::runtime::{Hook, Spec};
 
 use super::{BundleFacts, PlanError};
 use crate::policy::ResolvedPolicy;
 
-/// dockerd's own call, word for word: told anything else, or given an environment, root's program is another one.
+/// dockerd's own call, word for word: with other arguments, or an environment, it is another program run by root.
 fn is_setkey(hook: &Hook) -> bool {
     let words: Vec<&str> = hook.args().iter().flatten().map(String::as_str).collect();
     let hex = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
@@ -21,7 +21,7 @@ fn is_setkey(hook: &Hook) -> bool {
     }
 }
 
-/// Refuses a spec with a hook that neither the engine's network nor the node's file accounts for.
+/// Refuses a spec with a hook that is neither the engine's network hook nor allowed by the node's file.
 pub(super) fn check(
     resolved: &ResolvedPolicy,
     spec: &Spec,
@@ -41,7 +41,7 @@ pub(super) fn check(
     ];
     for (when, list) in all {
         for hook in list.iter().flatten() {
-            // The path alone is the engine's whole program: at another time, or told something else, it is not that hook.
+            // The path is the engine's whole program: at another time, or with other arguments, it is another hook.
             let told = is_setkey(hook);
             let known = when == "prestart" && told && bundle.engine_hooks.contains(hook.path());
             let allowed = resolved

@@ -1,10 +1,10 @@
-//! PURE. What of the kernel every policy needs.
+//! PURE. What every policy needs of the kernel.
 
 use super::wrapped::{WrapEnforcement, WrapPlan};
 use super::{HostFacts, PlanError};
 use crate::policy::{NodeAllow, Policy};
 
-/// A feature of the kernel without which no policy's walls stand.
+/// A kernel feature that the walls of every policy need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KernelNeed {
     /// mount_setattr(2) came with 5.12, SO_NETNS_COOKIE (commit e8b9eab99232) with 5.14.
@@ -18,7 +18,7 @@ pub enum KernelNeed {
 }
 
 impl KernelNeed {
-    /// What is to be had.
+    /// What to install or enable.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Version => "Linux 5.14 or newer (mount_setattr, SO_NETNS_COOKIE)",
@@ -32,7 +32,7 @@ impl KernelNeed {
 }
 
 impl HostFacts {
-    /// What this kernel lacks for walls of that kind.
+    /// What this kernel lacks for this kind of enforcement.
     pub fn lacks(&self, by: WrapEnforcement) -> Vec<KernelNeed> {
         let missing = [
             (KernelNeed::Version, self.version < (5, 14)),
@@ -47,7 +47,7 @@ impl HostFacts {
         missing.map(|(need, _)| need).collect()
     }
 
-    /// Refuses a kernel on which one of the policy's walls could not stand.
+    /// Refuses a kernel that cannot enforce one of the policy's walls.
     pub(super) fn require(
         &self,
         policy: &Policy,
@@ -64,7 +64,7 @@ impl HostFacts {
         if self.core_socket && !leave.core_socket {
             return Err(PlanError::CoreSocket(policy.name.to_string()));
         }
-        // `wrap` takes nothing from its user by it: a crash does what it does without wrap.
+        // `wrap` takes nothing from its user here: a crash does the same as without wrap.
         if self.core_bytes == 0 && wrapped.is_empty() {
             return Err(PlanError::CoreLimit(policy.name.to_string()));
         }

@@ -1,12 +1,11 @@
-//! PURE. Whether a bind mount's source is mounted, and whether it may be written, judged by every name of the source
-//! on the node.
+//! PURE. Whether to mount a bind mount's source, and whether it may be written, judged by all its names on the node.
 
 use std::path::Path;
 
 use super::never::{NeverList, VisibleCredentials};
 use super::{FileKind, SourceFacts};
 
-/// Why a bind mount is refused whatever the policy says.
+/// Why a bind mount is refused under every policy.
 pub(super) fn refusal(
     never: &NeverList,
     meant: &VisibleCredentials,
@@ -23,7 +22,7 @@ pub(super) fn refusal(
         .or_else(|| by_link(never, facts))
 }
 
-/// What is refused by its place, its type and its file system, whatever its names are.
+/// Refusals by destination, type and file system, under any name.
 pub(super) fn by_nature(
     never: &NeverList,
     destination: &Path,
@@ -54,7 +53,7 @@ pub(super) fn by_nature(
     Some(format!("a file system of type {kind:?}: {why}"))
 }
 
-/// The first of its names that is never let in.
+/// The first of its names that is never mounted.
 fn by_name(never: &NeverList, meant: &VisibleCredentials, facts: &SourceFacts) -> Option<String> {
     facts.all_names().find_map(|name| {
         let why = never.refuses_but(name, meant)?;
@@ -62,7 +61,7 @@ fn by_name(never: &NeverList, meant: &VisibleCredentials, facts: &SourceFacts) -
     })
 }
 
-/// A credential by its path in its file system, where no mount of the node says that it is one.
+/// A credential by its path within its file system, if no mount of the node shows that name.
 fn by_inner(never: &NeverList, meant: &VisibleCredentials, facts: &SourceFacts) -> Option<String> {
     facts.inner.iter().find_map(|inner| {
         let why = never.credential_above(inner, meant)?;
@@ -73,7 +72,7 @@ fn by_inner(never: &NeverList, meant: &VisibleCredentials, facts: &SourceFacts) 
     })
 }
 
-/// A link that may be an agent's: not root's, or in a directory that a container can have had for writing.
+/// A link that an agent may have made: not root's, or in a directory that a container may have had writable.
 pub(super) fn by_link(never: &NeverList, facts: &SourceFacts) -> Option<String> {
     let nodes_own = |path: &Path| path.parent().is_some_and(|parent| never.is_closed(parent));
     let link = facts
@@ -87,7 +86,7 @@ pub(super) fn by_link(never: &NeverList, facts: &SourceFacts) -> Option<String> 
     ))
 }
 
-/// Why nobody writes it whatever the policy says.
+/// Why it is read-only under every policy.
 pub(super) fn read_only(never: &NeverList, facts: &SourceFacts) -> Option<String> {
     if let Some(program) = &facts.runtime {
         return Some(format!(
@@ -108,7 +107,7 @@ fn told(name: &Path, facts: &SourceFacts, why: &str) -> String {
     }
 }
 
-/// Places where a mount would hide or replace the kernel's files, with those below them.
+/// Destinations where a mount would hide or replace the kernel's files, and all below them.
 pub(super) fn is_kernel_place(destination: &Path) -> bool {
     ["/proc", "/sys"].iter().any(|p| destination.starts_with(p))
         || (destination.starts_with("/dev/") && destination != Path::new("/dev/shm"))

@@ -117,40 +117,40 @@ pub struct Plan {
     pub network: NetworkPlan,
     /// Names of system calls added to, and taken from, the base rules.
     pub syscalls: SyscallPlan,
-    /// Capabilities of the first process.
+    /// Capabilities of the init process.
     pub capabilities: CapabilitySets,
-    /// Capabilities that no process of the container may have beyond; `exec` is cut down to these.
+    /// The most capabilities that any process of the container may have; `exec` is cut down to these.
     pub capability_limit: BTreeSet<Capability>,
     /// Namespaces that libcontainer makes or joins, as `type` or `type=path`.
     pub namespaces: Vec<PlannedNamespace>,
     /// Device nodes beyond the usual eight that the node's file allows.
     pub devices: BTreeSet<PathBuf>,
-    /// The limit of core files: 1, with which a crash starts no program of the node; 0 where it does, as without agentbox.
+    /// The limit of core files. With 1 a crash starts no program of the node. With 0 it does, as without agentbox.
     #[serde(
         default = "process::no_core",
         skip_serializing_if = "process::is_no_core"
     )]
     pub core_bytes: u64,
-    /// What the container may take of the node.
+    /// How much of the node the container may use.
     pub limits: LimitsPlan,
-    /// What annotations may ask for beyond the policy.
+    /// What annotations may request beyond the policy.
     pub leave: Option<Loosening>,
     /// The ceilings, and who set each.
     pub ceilings: Vec<String>,
     /// Limits of the sidecar process.
     pub sidecar: SidecarLimits,
-    /// What the container is told of its walls.
+    /// What the container can read about its walls.
     #[serde(default, skip_serializing_if = "ReportPlan::is_nothing")]
     pub report: ReportPlan,
-    /// What was asked for and is not given, beside mounts: capabilities, devices, settings.
+    /// What was requested and not granted, besides mounts: capabilities, devices, settings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_given: Vec<OmittedItem>,
-    /// What is weaker than a reader might expect, and why.
+    /// What is weaker than a reader may expect, and why.
     pub warnings: Vec<Warning>,
 }
 
 impl Plan {
-    /// All that was asked for and is not given, in words, mounts first.
+    /// What was requested and not granted, in words, mounts first.
     pub fn left_out(&self) -> Vec<String> {
         let mounts = self.filesystem.pruned.iter().map(|m| {
             let (at, from) = (text::of(&m.destination), text::of(&m.source));
@@ -162,20 +162,20 @@ impl Plan {
     }
 }
 
-/// The syscall wall, beside the base rules and the engine's own profile.
+/// The syscall wall, besides the base rules and the engine's own profile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SyscallPlan {
-    /// Allowed beyond the base rules, but for what is denied too.
+    /// Allowed beyond the base rules, except for names that are also denied.
     pub allow: BTreeSet<SyscallName>,
-    /// Denied whatever the base rules say.
+    /// Denied whatever the base rules allow.
     pub deny: BTreeSet<SyscallName>,
-    /// What stands on the base rules.
+    /// What is added to the base rules.
     #[serde(default = "agent", skip_serializing_if = "is_agent")]
     pub profile: SyscallProfile,
     /// Whether files may be made set-user-ID or set-group-ID.
     pub set_id: Switch,
-    /// Why not, where the policy leaves it to the container.
+    /// Why not, if the policy lets the mounts decide.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set_id_cause: Option<SetIdCause>,
     /// Whether extended attributes may be set.
@@ -185,7 +185,7 @@ pub struct SyscallPlan {
     pub engine_profile: bool,
 }
 
-/// What plans of before there were profiles meant.
+/// The profile of plans from before there were profiles.
 fn agent() -> SyscallProfile {
     SyscallProfile::Agent
 }
@@ -195,20 +195,20 @@ fn is_agent(profile: &SyscallProfile) -> bool {
 }
 
 impl SyscallPlan {
-    /// What a policy asks for without an engine.
+    /// What a policy requests without an engine.
     pub fn alone(asked: &Syscalls, privileges: &Privileges) -> Self {
         let Syscalls {
             profile,
             allow,
             deny,
-            // What a ceiling lets be allowed allows nothing.
+            // A ceiling's list allows nothing by itself.
             limit: _,
         } = asked;
         Self {
             allow: allow.clone(),
             deny: deny.clone(),
             profile: *profile,
-            // `auto` is a question of the mounts, and nothing is known of any.
+            // `auto` depends on the mounts, and none are known here.
             set_id: match privileges.set_id {
                 SetIdRule::On => Switch::On,
                 SetIdRule::Off | SetIdRule::Auto => Switch::Off,
@@ -229,7 +229,7 @@ impl SyscallPlan {
         }
     }
 
-    /// Why files cannot be made set-user-ID, where they cannot.
+    /// Why files cannot be made set-user-ID; `None` if they can.
     pub fn set_id_refused(&self) -> Option<SetIdCause> {
         let cause = self.set_id_cause.clone().unwrap_or(SetIdCause::Policy);
         (self.set_id == Switch::Off).then_some(cause)
@@ -258,10 +258,10 @@ pub fn plan(
         network: _,
         syscalls,
         privileges,
-        // With the ceilings', below.
+        // Handled with the ceilings' limits, below.
         limits: _,
         report,
-        // What annotations may ask for is nothing that is enforced.
+        // What annotations may request is not enforced.
         annotations: _,
     } = &governing.policy;
     let by = bundle.wrapped.by;
@@ -318,7 +318,7 @@ pub fn plan(
     })
 }
 
-/// What of the node the container may take: the smallest of all that bounds it.
+/// How much of the node the container may use: the smallest of all its limits.
 fn bounds(
     governing: &ResolvedPolicy,
     host: &HostFacts,
@@ -328,7 +328,7 @@ fn bounds(
     let all = governing.bounds.iter().chain([&governing.policy.limits]);
     let bounds = LimitsPlan::smallest(all, host);
     match (&host.person, by) {
-        // Without a cgroup none holds, and `wrap` says so or refuses.
+        // Without a cgroup no limit can be enforced: `wrap` reports that or refuses.
         (_, WrapEnforcement::Rules) => Ok(bounds),
         (Some(person), WrapEnforcement::Mounts) => {
             bounds.of_person((*person, &host.controllers), governing, warnings)
@@ -363,7 +363,7 @@ impl<'a> SpecParts<'a> {
         }
     }
 
-    /// What was asked for and is not given, beside mounts.
+    /// What was requested and not granted, besides mounts.
     fn not_given(
         self,
         capabilities: &BTreeSet<Capability>,
@@ -378,7 +378,7 @@ impl<'a> SpecParts<'a> {
     }
 }
 
-/// Under `filesystem.left-out = "error"` a mount is given or nothing starts.
+/// Under `filesystem.left-out = "error"` no container starts with an omitted mount.
 fn refuse_left_out(policy: &Policy, filesystem: &FilesystemPlan) -> Result<(), PlanError> {
     let left_out = &filesystem.pruned;
     if left_out.is_empty() || policy.filesystem.left_out == LeftOut::Report {

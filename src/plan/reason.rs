@@ -1,4 +1,4 @@
-//! PURE. Why a mount is there, and what the engine requested in vain: what code decides by, with its words beside it.
+//! PURE. Why a mount is there, and what the engine requested in vain: enums for the code, with their words beside them.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,19 +15,19 @@ pub enum MountReason {
     Engine,
     /// It is the workspace.
     Workspace,
-    /// It is a home directory, of which the container writes nothing but a workspace in it.
+    /// It is a home directory. The container can write only a workspace in it.
     Home,
-    /// The policy keeps mounts beside the workspace.
+    /// The policy keeps mounts besides the workspace.
     Other,
-    /// Likewise, but this one is always read-only, and why.
+    /// The same, but this one is always read-only, and why.
     OtherReadOnly(String),
-    /// The words, which nothing is decided by; `explain --json` has them for each reason.
+    /// Words only; code never decides by them. `explain --json` has words for each reason.
     #[serde(untagged)]
     InWords(String),
 }
 
 impl MountReason {
-    /// Whether the mount is one of those beside the workspace, and no file of the engine's.
+    /// Whether the mount is one besides the workspace, and no file of the engine's.
     pub fn is_other(&self) -> bool {
         matches!(self, Self::Other | Self::OtherReadOnly(_))
     }
@@ -56,7 +56,7 @@ impl fmt::Display for MountReason {
     }
 }
 
-/// Something other than a mount that the engine requested and the container does not get. It reads as a phrase.
+/// An item, other than a mount, that the engine requested and the container does not get. It reads as a phrase.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     rename_all = "kebab-case",
@@ -74,17 +74,17 @@ pub enum OmittedItem {
         /// Their names.
         names: Vec<String>,
     },
-    /// Capabilities that every engine requests: nobody asked for them, so that nothing was refused.
+    /// Capabilities that every engine requests: the caller did not ask for them, so nothing was refused.
     EngineCapabilities {
         /// Their names.
         names: Vec<String>,
     },
-    /// Device nodes, which `--privileged` lists.
+    /// Device nodes, as `--privileged` lists them.
     Devices {
         /// How many.
         count: usize,
     },
-    /// A cgroup rule that permits every device.
+    /// A cgroup rule that allows every device.
     EveryDevice,
     /// Options of a mount that is kept.
     MountOptions {
@@ -94,13 +94,13 @@ pub enum OmittedItem {
         /// The options, `rw` for a mount that is read-only here.
         options: Vec<String>,
     },
-    /// A file that a policy masks which is only reported on.
+    /// A file that a report-only policy masks.
     HiddenFile {
         /// Its path in the container.
         #[serde(with = "text::one")]
         path: PathBuf,
     },
-    /// The words, as `explain --json` has them.
+    /// Words only, as in `explain --json`.
     #[serde(untagged)]
     InWords(String),
 }
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_is_the_same_after_a_record() {
+    fn reasons_and_items_survive_a_record() {
         for reason in [
             MountReason::Engine,
             MountReason::Workspace,
@@ -179,9 +179,9 @@ mod tests {
         }
     }
 
-    /// A log, `explain` and their readers have these words.
+    /// Logs, `explain` and their readers rely on these words.
     #[test]
-    fn items_read_as_they_always_did() {
+    fn items_keep_their_words() {
         let options = |options: &[&str]| OmittedItem::MountOptions {
             destination: "/data".into(),
             options: options.iter().map(|o| (*o).to_owned()).collect(),

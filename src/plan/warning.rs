@@ -1,4 +1,4 @@
-//! PURE. What is weaker in a plan than a reader might expect, and why.
+//! PURE. What in a plan is weaker than a reader may expect, and why.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -17,32 +17,32 @@ use crate::policy::{Field, WORKSPACE_KEY, annotation_key};
     deny_unknown_fields
 )]
 pub enum Warning {
-    /// The network that it joins has less than it asks for.
+    /// The network that it joins allows less than it requests.
     LessThanAsked {
         /// The field.
         field: Field,
-        /// What it asks for.
+        /// The requested value.
         asked: String,
-        /// What there is.
+        /// The effective value.
         there: String,
-        /// Whose network it is.
+        /// The container that owns the network.
         container: String,
     },
-    /// It has a loopback of its own in place of somebody's network.
+    /// It has its own loopback instead of another network.
     NotShared {
         /// A container, or a path.
         whose: String,
         /// Why not.
         why: String,
     },
-    /// The network's refusals are not in the container's file, because another container's sidecar serves the network.
+    /// The file of the container lacks the network's denials: another container's sidecar serves the network.
     RefusalsOfAnother {
-        /// Whose it is.
+        /// The container that owns the network.
         container: String,
     },
-    /// A secret of the node is not put into requests to a host, because the host is opened whole and nobody reads them.
+    /// A secret of the node is not added to requests to a host: connections to it are allowed, so no request is read.
     SecretNotSeen {
-        /// Its name.
+        /// The secret's name.
         secret: String,
         /// The host.
         host: String,
@@ -51,64 +51,64 @@ pub enum Warning {
     SettingOfAnother {
         /// The setting.
         sysctl: String,
-        /// Whose network it is.
+        /// The container that owns the network.
         container: String,
     },
-    /// A setting of interfaces is left out because there is none.
+    /// A setting of interfaces is left out because the container has none.
     SettingWithoutInterface {
         /// The setting.
         sysctl: String,
     },
-    /// A pod's `filesystem.write` names what is no mount of this one of its containers.
+    /// A pod's `filesystem.write` names a path that is no mount of this container.
     NothingToWrite {
         /// The path.
         path: PathBuf,
     },
-    /// A pod's annotation of the workspace names what is no mount of this one of its containers.
+    /// A pod's workspace annotation names a path that is no mount of this container.
     NoWorkspace {
         /// The path.
         path: PathBuf,
     },
-    /// A pod's `filesystem.workspace-at` names places where this one of its containers has no mount.
+    /// A pod's `filesystem.workspace-at` names paths at which this container has no mount.
     NoWorkspaceAt {
-        /// The places.
+        /// The paths.
         places: String,
     },
     /// Several mounts could be the workspace.
     GuessedWorkspace {
-        /// The one that is taken.
+        /// The chosen one.
         place: PathBuf,
         /// The others.
         rivals: String,
     },
-    /// Something is mounted where programs look for credentials.
+    /// A mount is where programs look for credentials.
     AtCredentials {
-        /// Where.
+        /// The mount point.
         place: PathBuf,
-        /// What.
+        /// The source.
         #[serde(with = "text::one")]
         source: PathBuf,
     },
-    /// A mount is too large to be searched.
+    /// A mount is too large to search.
     NotSearched {
-        /// Where it is mounted.
+        /// The mount point.
         place: PathBuf,
         /// What stopped the search.
         why: String,
     },
     /// Files that root makes in a mount are root's on the node.
     RootsFiles {
-        /// Where it is mounted.
+        /// The mount point.
         place: PathBuf,
         /// Why its ids are not mapped.
         why: String,
     },
-    /// What is thrown away lies in memory because the node has no disk for it.
+    /// Scratch data is in memory because the node has no disk for it.
     InMemory {
-        /// What there is not.
+        /// What is missing.
         why: String,
     },
-    /// Writes to the root file system are thrown away, because it is no layer of the engine's.
+    /// Writes to the root file system are thrown away because it is no layer of the engine's.
     NoLayer {
         /// The root file system.
         #[serde(with = "text::one")]
@@ -116,45 +116,45 @@ pub enum Warning {
         /// What it is.
         why: String,
     },
-    /// Limits of a built-in policy that nothing holds, because the caller can make no cgroup.
+    /// Limits of a built-in policy that are not enforced, because the caller can make no cgroup.
     NotLimited {
         /// The fields.
         fields: String,
-        /// What there is not.
+        /// What is missing.
         why: String,
     },
     /// The sidecar of a caller without root's rights.
     SidecarOfPerson {
-        /// Whether it has a cgroup of its own.
+        /// Whether the sidecar has its own cgroup.
         bounded: bool,
     },
-    /// Supplementary groups that nobody can take away.
+    /// Supplementary groups that cannot be dropped.
     GroupsStay {
         /// How many.
         count: usize,
     },
-    /// A file with names that is not the engine's is not read.
+    /// A hosts file that is not the engine's is not read.
     NamesNotTaken {
-        /// What is mounted.
+        /// The source of the mount.
         #[serde(with = "text::one")]
         source: PathBuf,
-        /// Where.
+        /// The mount point.
         place: PathBuf,
     },
-    /// A pod's own volume is a mount like others, because it has a name outside of the kubelet's directory.
+    /// A pod's own volume counts as an ordinary mount, because it has a name outside the kubelet's directory.
     StrangeVolume {
-        /// Where it is mounted.
+        /// The mount point.
         place: PathBuf,
         /// The other name.
         #[serde(with = "text::one")]
         name: PathBuf,
     },
-    /// CRI-O calls in a way in which no pod is known.
+    /// CRI-O calls in a way that does not identify pods.
     UnknownCrio {
         /// Its `--root`.
         root: PathBuf,
     },
-    /// The words, as `explain --json` has them.
+    /// Words only, as in `explain --json`.
     #[serde(untagged)]
     InWords(String),
 }
@@ -221,7 +221,7 @@ fn not_seen(secret: &str, host: &str) -> String {
     )
 }
 
-/// Why a container in another one's network reads no refused host in its file.
+/// Why a container in another one's network finds no denied hosts in its file.
 fn calls_alone(container: &str) -> String {
     format!(
         "{DENIED_IN}/{DENIED} has denied system calls alone: the network is that of container {container}, whose own {} shows \
@@ -231,7 +231,7 @@ fn calls_alone(container: &str) -> String {
 }
 
 impl Warning {
-    /// What of the container's files is other than the caller may think.
+    /// Warnings about the container's files.
     fn of_files(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NothingToWrite { path } => write!(
@@ -290,7 +290,7 @@ impl Warning {
         }
     }
 
-    /// What a caller without root's rights does not get.
+    /// Warnings for a caller without root's rights.
     fn without_root(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotLimited { fields, why } => write!(
@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_warning_is_read_as_it_was_written_and_words_stay_words() {
+    fn a_warning_survives_a_record_and_words_stay_words() {
         for warning in [
             Warning::NotSearched {
                 place: "/data".into(),
