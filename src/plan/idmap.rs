@@ -1,7 +1,7 @@
-//! PURE. Whose the files are on the node that root makes in a writable mount.
+//! PURE. Who owns, on the node, the files that root makes in a writable mount.
 //!
-//! A mapped mount (mount_setattr(2), MOUNT_ATTR_IDMAP) shows the node's ids as others. One id stands for one: where root inside
-//! is the owner outside, the owner's number inside must be somebody else.
+//! A mapped mount (mount_setattr(2), MOUNT_ATTR_IDMAP) shows the node's ids as other ids, one to one. If root inside is
+//! the owner outside, the owner's number inside must belong to another id.
 
 use oci_spec::runtime::{LinuxNamespaceType, Spec};
 use serde::{Deserialize, Serialize};
@@ -10,14 +10,14 @@ use super::wrapped::WrapEnforcement;
 use super::{BindAccess, BundleFacts, FilesystemPlan, HostFacts, PlanError, PlannedMount, Warning};
 use crate::policy::{Filesystem, IdMapRule};
 
-/// The range that systemd sets aside for files of other systems' users ("foreign UIDs"): no account of a node is in it.
+/// The range that systemd reserves for files of other systems' users ("foreign UIDs"): no account of a node is in it.
 const FOREIGN: u32 = 0x7ffe_0000;
-/// How many those are: as many as a container has.
+/// The size of that range: as many ids as a container has.
 const FOREIGN_COUNT: u32 = 0x1_0000;
-/// The largest id; the one above it stands for none.
+/// The largest id; the one above it means no id.
 const LARGEST: u32 = u32::MAX - 1;
 
-/// Which ids a bind mount shows.
+/// The ids that a bind mount shows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     rename_all = "kebab-case",
@@ -28,7 +28,7 @@ pub enum MappedIds {
     /// The node's.
     #[default]
     Node,
-    /// The owner is root inside, and of the node's other users nobody is there. What belongs to another user inside has an id of the
+    /// The owner is root inside. Other users of the node have no id inside. Other users inside have an id of the
     /// foreign range outside.
     OwnerAlone {
         /// The owner on the node.
@@ -36,7 +36,7 @@ pub enum MappedIds {
         /// The directory's group there.
         gid: u32,
     },
-    /// The owner and root change places; all others are the node's.
+    /// The owner and root are swapped; all other ids are the node's.
     Swapped {
         /// The owner on the node.
         uid: u32,
@@ -46,7 +46,7 @@ pub enum MappedIds {
 }
 
 impl MappedIds {
-    /// The maps of users and of groups, as user_namespaces(7) writes them: id on the node, id inside, how many.
+    /// The maps of users and of groups, in the format of user_namespaces(7): id on the node, id inside, count.
     pub fn maps(self) -> Option<(String, String)> {
         match self {
             Self::Node => None,
@@ -55,7 +55,7 @@ impl MappedIds {
         }
     }
 
-    /// Of a directory of this owner and group, where its entries belong to nobody else on the node, or to others as well.
+    /// The map for a directory of this owner and group: `OwnerAlone` if no entry belongs to another user of the node.
     pub fn of(uid: u32, gid: u32, entries: &[(u32, u32)]) -> Self {
         let is_alone = |&(user, group): &(u32, u32)| holds(uid, user) && holds(gid, group);
         match entries.iter().all(is_alone) {
@@ -65,7 +65,7 @@ impl MappedIds {
     }
 }
 
-/// Whether the map for the owner alone has an id of the node.
+/// Whether the map for the owner alone contains an id of the node.
 fn holds(owner: u32, id: u32) -> bool {
     id == owner || (!is_foreign(owner) && is_foreign(id) && id != FOREIGN)
 }
@@ -77,7 +77,7 @@ fn is_foreign(id: u32) -> bool {
 fn alone(owner: u32) -> String {
     let rest = format!("{} 1 {}\n", FOREIGN + 1, FOREIGN_COUNT - 1);
     match is_foreign(owner) {
-        // One line for one id: the two would overlap.
+        // Only the owner's line: the two ranges would overlap.
         true => format!("{owner} 0 1\n"),
         false => format!("{owner} 0 1\n{rest}"),
     }
@@ -98,7 +98,7 @@ fn swapped(owner: u32) -> String {
     all
 }
 
-/// Whose a mount's source is, and how its ids can be mapped.
+/// The owner of a mount's source, and how its ids can be mapped.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceIds {
@@ -106,9 +106,9 @@ pub struct SourceIds {
     pub uid: u32,
     /// Its group there.
     pub gid: u32,
-    /// It lies in memory, and no set-user-ID program is run from there (`nosuid`).
+    /// It is in memory, and no set-user-ID program runs from there (`nosuid`).
     pub inert: bool,
-    /// What became of an attempt to map it; `None` before there was one.
+    /// The result of the attempt to map it; `None` before the attempt.
     pub mapped: Option<IdmapOutcome>,
 }
 
@@ -118,23 +118,23 @@ pub struct SourceIds {
 pub enum IdmapOutcome {
     /// It can be mapped.
     To {
-        /// So.
+        /// The map.
         ids: MappedIds,
-        /// By the node's list of users its group is the owner's own.
+        /// According to the node's list of users, the group is the owner's own.
         own_group: bool,
     },
-    /// It cannot, and why.
+    /// It cannot be mapped, and why.
     Cannot(String),
 }
 
 /// The container and its node, for decisions about id mappings.
 #[derive(Clone, Copy)]
 pub struct IdmapContext<'a> {
-    /// What the policy says of files.
+    /// The policy's rules for files.
     pub policy: &'a Filesystem,
     /// The container.
     pub spec: &'a Spec,
-    /// What `wrap` shows its command by.
+    /// How `wrap` enforces the policy.
     pub by: WrapEnforcement,
     /// The node.
     pub host: &'a HostFacts,
@@ -155,7 +155,7 @@ impl IdmapContext<'_> {
         namespaces.any(|namespace| namespace.typ() == LinuxNamespaceType::User)
     }
 
-    /// Whether a mount is to be mapped, if that can be done.
+    /// Whether to map a mount, if that is possible.
     fn wants(self, files: &FilesystemPlan, mount: &PlannedMount, ids: &SourceIds) -> bool {
         let is_written = mount
             .bind()
@@ -171,7 +171,7 @@ impl IdmapContext<'_> {
         is_written && is_meant && self.is_roots() && ids.uid != 0
     }
 
-    /// Whether it has to be tried whether a mount can be mapped.
+    /// Whether an attempt must show if a mount can be mapped.
     pub fn is_to_be_tried(
         self,
         files: &FilesystemPlan,
@@ -182,7 +182,7 @@ impl IdmapContext<'_> {
     }
 }
 
-/// Decides for each mount of the plan whose ids it shows.
+/// Decides for each mount of the plan which ids it shows.
 pub(super) fn place(
     container: IdmapContext<'_>,
     bundle: &BundleFacts,
@@ -197,7 +197,7 @@ pub(super) fn place(
         };
         let why = match &ids.mapped {
             _ if container.has_users_of_its_own() => "the container has its own user namespace",
-            // Not yet: the plan is made again when it was tried.
+            // Not yet: the plan is made again after the attempt.
             None => continue,
             Some(IdmapOutcome::To { ids, .. }) => {
                 all.push((index, *ids));

@@ -1,8 +1,8 @@
 //! PURE. A container in another one's network: a pod's, or `--network container:X`.
 //!
-//! They share one inner namespace and one sidecar. The sidecar cannot tell them apart, so all may reach what one may
-//! reach. So the first one's policy governs, and another joins only if that is not more than it may have itself. What
-//! is given is never more than either policy says.
+//! They share one inner namespace and one sidecar. The sidecar cannot tell them apart, so each can reach what any of
+//! them can. So the first container's policy governs, and another joins only if its own policy allows as much. No
+//! container gets more than either policy allows.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,22 +17,22 @@ use crate::policy::{
     ResolvedPolicy, Switch, exceeds,
 };
 
-/// A running container of this runtime in a namespace that another one is to join.
+/// A running container of this runtime in a namespace that another container wants to join.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Neighbour {
     /// Its id.
     pub id: String,
     /// Its policy; `None` under `unconfined`.
     pub policy: Option<Policy>,
-    /// Its namespaces, as [`super::Plan::namespaces`] has them.
+    /// Its namespaces, as in [`super::Plan::namespaces`].
     pub namespaces: Vec<PlannedNamespace>,
-    /// Its network, where it has walls.
+    /// Its network, if it has walls.
     pub network: Option<NeighbourNetwork>,
-    /// It may make set-user-ID files because none can be another user's of the node (`privileges.set-id = "auto"`).
+    /// It may make set-user-ID files: none can be another user's on the node (`privileges.set-id = "auto"`).
     pub sets_ids: bool,
 }
 
-/// The network of a running container, for one that is to share it.
+/// The network of a running container, for a container that wants to share it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NeighbourNetwork {
     /// What is enforced there.
@@ -44,11 +44,11 @@ pub struct NeighbourNetwork {
 /// Whether a container's network can be shared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NetworkState {
-    /// Its first process has not entered the inner namespace: its path still leads to the engine's.
+    /// Its init process has not entered the inner namespace: its path still leads to the engine's.
     NotStarted,
     /// Its sidecar is gone.
     Dead,
-    /// It is there.
+    /// It is up.
     Standing(SharedNetwork),
 }
 
@@ -60,8 +60,8 @@ pub struct NetworkJoin<'a> {
     policy: &'a Network,
 }
 
-/// The network that a spec names, if it is one of this runtime's containers': `None` where it is the engine's own, or
-/// where the node's file gives the container a loopback of its own instead of one that is refused.
+/// The network that a spec names, if it belongs to a container of this runtime. `None` if it is the engine's own, or if
+/// the node's file gives the container its own loopback instead of a refused network.
 pub(super) fn find<'a>(
     resolved: &ResolvedPolicy,
     linux: &Linux,
@@ -108,34 +108,34 @@ pub(super) fn find<'a>(
     Ok(None)
 }
 
-/// Characters of an engine's id, and of what it prints of one.
+/// The length of an engine's id, and of the part that engines print.
 const LONG_ID: usize = 64;
 const SHORT_ID: usize = 12;
 
-/// The beginning of a long id, which engines print and take: the sentence has room for its reason.
+/// The short form of a long id, which engines print and accept. It leaves room for the reason in a message.
 pub(super) fn short(id: &str) -> &str {
     let beginning = id.get(..SHORT_ID).filter(|_| id.len() == LONG_ID);
     beginning.unwrap_or(id)
 }
 
-/// Whose network a path means, when it is not one that the engine made for this container.
+/// The owner of the network at a path; `None` if the engine made it for this container.
 fn whose(path: &Path, inside: &[Neighbour]) -> Option<String> {
     if let Some(neighbour) = inside.first() {
         return Some(format!("container {}", short(&neighbour.id)));
     }
-    // A process's: engines name their own by a file.
+    // A process's namespace: engines name their own networks by a file.
     let of_process = path.starts_with("/proc") && !path.starts_with("/proc/self");
     of_process.then(|| path.display().to_string())
 }
 
-/// Whose user namespace a container has.
+/// The user namespace of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Users {
     Nodes,
     Own,
 }
 
-/// The one network of those who are there, and in what this container asks for more than it has.
+/// The network of the containers inside, and where this container requests more than that network allows.
 fn join<'a>(
     resolved: &ResolvedPolicy,
     inside: &'a [Neighbour],
@@ -183,12 +183,12 @@ fn join<'a>(
     Ok((joined, less))
 }
 
-/// Why other rules would give a member of a network more than it may have, if they would.
+/// Why these network rules would allow a member more than its own policy does, if they would.
 pub fn refuses(member: &ResolvedPolicy, theirs: &Network) -> Option<String> {
     compare(member, theirs).err()
 }
 
-/// Refuses a network with more than this container may have: it cannot be made less for one of its members.
+/// Refuses a network that allows more than this container's policy: one member cannot get less than the others.
 fn compare(resolved: &ResolvedPolicy, theirs: &Network) -> Result<Vec<ExceededField>, String> {
     let governed = with_network(&resolved.policy, theirs);
     let own = match exceeds(&governed, &resolved.policy).into_iter().next() {
@@ -197,8 +197,8 @@ fn compare(resolved: &ResolvedPolicy, theirs: &Network) -> Result<Vec<ExceededFi
     };
     let over = match is_asked_for(resolved) {
         true => Some(own),
-        // Nobody said anything of this container's network but that it is the other's, which an annotation could have
-        // asked for as well, up to the ceilings.
+        // The container requests only to join the other's network. An annotation could have requested the same rules,
+        // up to the ceilings.
         false => {
             let mut limits = resolved.limits.iter();
             limits.find_map(|limit| exceeds(&governed, limit).into_iter().next())
@@ -217,8 +217,8 @@ fn compare(resolved: &ResolvedPolicy, theirs: &Network) -> Result<Vec<ExceededFi
     }
 }
 
-/// Refuses a network in which a person may approve more than this container's ceilings let it reach, or where it asked
-/// that nothing be approved.
+/// Refuses a network in which a human may approve more than this container's ceilings allow, or any approval if the
+/// container requested none.
 fn compare_asking(resolved: &ResolvedPolicy, theirs: &NetworkPlan) -> Result<(), String> {
     let Some(asking) = &theirs.asking else {
         return Ok(());
@@ -248,17 +248,17 @@ fn compare_asking(resolved: &ResolvedPolicy, theirs: &NetworkPlan) -> Result<(),
     Ok(())
 }
 
-/// Whether the container's own annotations say what its network is to be.
+/// Whether the container's own annotations set its network rules.
 fn is_asked_for(resolved: &ResolvedPolicy) -> bool {
     let annotated = |origin: &Origin| matches!(origin, Origin::Annotation(_));
     let mut fields = resolved.origins.iter();
-    // The node's file, which chose for whoever says nothing, has said something of the network as well.
+    // A node file that chose the default policy has chosen its network rules too.
     annotated(&resolved.chosen_by)
         || resolved.chosen_by == Origin::Node
         || fields.any(|(field, origin)| is_of_the_network(field) && annotated(origin))
 }
 
-/// Whether a field is one of the network wall's.
+/// Whether a field belongs to the network wall.
 pub(super) fn is_of_the_network(field: &Field) -> bool {
     field.as_str().starts_with("network.")
 }
@@ -271,7 +271,7 @@ fn with_network(policy: &Policy, network: &Network) -> Policy {
 }
 
 impl NetworkJoin<'_> {
-    /// The policy as it is with the network that governs.
+    /// The policy with the governing network's rules.
     pub(super) fn adopt(&self, resolved: &ResolvedPolicy) -> ResolvedPolicy {
         ResolvedPolicy {
             policy: with_network(&resolved.policy, self.policy),
@@ -279,7 +279,7 @@ impl NetworkJoin<'_> {
         }
     }
 
-    /// Where the fields of the network came from.
+    /// The origin of the network's fields.
     pub(super) fn origin(&self) -> String {
         format!("the network of container {}", self.shared.container)
     }
@@ -289,7 +289,7 @@ impl NetworkJoin<'_> {
         PlannedNamespace::at(NamespaceType::Network, &self.shared.path)
     }
 
-    /// What holds there.
+    /// What is enforced there.
     pub(super) fn network(
         &self,
         sysctl: &BTreeMap<String, String>,
@@ -302,7 +302,7 @@ impl NetworkJoin<'_> {
                 container: self.shared.container.clone(),
             });
         }
-        // A pod's containers have the host name of its first one, whose spec alone says it.
+        // A pod's containers have the host name of the first one, and only the first one's spec contains it.
         let mut names = self.plan.own_names.clone();
         for name in own_names {
             if !names.contains(&name) {
@@ -311,7 +311,7 @@ impl NetworkJoin<'_> {
         }
         NetworkPlan {
             own_names: names,
-            // A sysfs that is mounted there shows it already.
+            // A sysfs that is mounted there already shows it.
             sysfs: false,
             shared: Some(self.shared.clone()),
             ..self.plan.clone()
@@ -319,7 +319,7 @@ impl NetworkJoin<'_> {
     }
 }
 
-/// Where each field came from; in another container's network those of the network came from there.
+/// The origin of each field; in another container's network, that network is the origin of the network's fields.
 pub(super) fn origins(
     resolved: &ResolvedPolicy,
     joined: Option<&NetworkJoin<'_>>,

@@ -1,4 +1,4 @@
-//! PURE. Private keys: files with a key's name, and a private key in them.
+//! PURE. Private keys: files with a key's name and a private key as content.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use serde::Deserialize;
 
 use super::never::VisibleCredentials;
 
-/// How much of a file is looked at, bytes: a key may follow a certificate.
+/// How many bytes of a file to read: a key may follow a certificate.
 pub const LOOKED_AT: usize = 16 << 10;
 
-/// Of which names, and why: `[keys]` of `policies/never.toml`.
+/// Which file names, and why: `[keys]` of `policies/never.toml`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Keys {
@@ -22,15 +22,14 @@ pub struct Keys {
 /// A name that a private key may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyName<'a> {
-    /// As the list has it: `*` stands for the rest.
+    /// As in the list; `*` stands for the rest.
     pub name: &'a str,
-    /// A key of that name is hidden only where its owner keeps it from others: keys for tests have such names, and are
-    /// readable for everybody.
+    /// Hidden only if its mode keeps other users out: test keys have such names too, and are readable for everybody.
     pub by_mode: bool,
 }
 
 impl Keys {
-    /// The entry of the list by which a file may be a private key.
+    /// The list entry that makes a file a possible private key.
     pub fn named(&self, name: &[u8]) -> Option<KeyName<'_>> {
         let of = |list: &'_ [String]| list.iter().position(|own| matches(own, name));
         let (list, by_mode, index) = match of(&self.names) {
@@ -41,7 +40,7 @@ impl Keys {
         Some(KeyName { name, by_mode })
     }
 
-    /// Whether a regular file may be one that is hidden. Its content is still to be looked at.
+    /// Whether a regular file may be a key to hide. The caller must still check its content.
     pub fn may_be(&self, path: &Path, mode: u32, meant: &VisibleCredentials) -> bool {
         let name = path.file_name().map_or(&[][..], |n| n.as_encoded_bytes());
         let found = self.named(name);
@@ -52,7 +51,7 @@ impl Keys {
     }
 }
 
-/// Whether a private key is in the first bytes of a file: a line that begins one of PEM's (RFC 7468), OpenSSH's or
+/// Whether the first bytes of a file contain a private key: the first line of one in PEM (RFC 7468), of OpenSSH's or
 /// OpenPGP's, or PuTTY's own form.
 pub fn is_private(content: &[u8]) -> bool {
     let mut lines = content.split(|byte| *byte == b'\n');
@@ -85,7 +84,7 @@ mod tests {
     use super::*;
     use crate::plan::never::NeverList;
 
-    /// L6: a key outside of `.ssh`.
+    /// L6: a key outside `.ssh`.
     #[test]
     fn a_private_key_is_known_by_its_name_and_its_lines() {
         let keys = &NeverList::builtin().keys;

@@ -1,7 +1,7 @@
 //! PURE. The layers of an image as the engine stacked them, from the options of its overlay in /proc/self/mountinfo.
 //!
-//! The kernel finds no file of an overlay again by a handle, so in an overlay over an overlay a file that is written loses its
-//! other names: hard links come apart, and `cp` over one empties the file. Over the engine's own layers there is one overlay only.
+//! The kernel finds no file of an overlay by a handle. So in an overlay over an overlay a written file loses its other
+//! names: hard links break, and `cp` over one empties the file. The engine's own layers need one overlay only.
 
 use std::path::PathBuf;
 
@@ -19,22 +19,22 @@ pub enum ImageBase {
     Directory,
     /// The layers of the engine's overlay.
     Layers,
-    /// The root as it is, in which the kernel finds no file by a handle.
+    /// The root as it is, where the kernel finds no file by a handle.
     AsItIs(String),
 }
 
-/// The layers of an overlay, the top one first.
+/// The layers of an overlay, top layer first.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Stack {
-    /// Its directories as they were named to the kernel.
+    /// The directories as passed to the kernel.
     pub directories: Vec<PathBuf>,
-    /// Whether files in them may have their content in a layer below (`metacopy`).
+    /// Whether files in them may have their content in a lower layer (`metacopy`).
     pub metacopy: bool,
 }
 
 impl Stack {
-    /// The layers of this mount, or why another overlay of them would not show the same: an option that is not known here may
-    /// change what they mean.
+    /// The layers of this mount, or why another overlay of them would not show the same: an unknown option may change
+    /// their meaning.
     pub fn of(line: &MountLine) -> Result<Self, String> {
         let (mut upper, mut lower, mut metacopy) = (Vec::new(), Vec::new(), false);
         for (name, value) in line.file_system_options() {
@@ -44,10 +44,10 @@ impl Stack {
             match name.as_str() {
                 "lowerdir" if has_no_data_layers(&value) => lower.extend(split_layers(&value)),
                 "lowerdir+" => lower.push(path(&value)),
-                // Here kernels differ in what they take a backslash for.
+                // Kernels differ in how they read a backslash here.
                 "upperdir" if !value.contains(&b'\\') => upper.push(path(&value)),
                 "metacopy" => metacopy = value == b"on",
-                // What is written, where, and how; not what is seen.
+                // These affect what is written, where and how, not what is seen.
                 "workdir" | "index" | "nfs_export" | "xino" | "uuid" | "redirect_dir" | "fsync"
                     if has_value => {}
                 "rw" | "ro" | "volatile" | "default_permissions" | "seclabel" if !has_value => {}
@@ -55,7 +55,7 @@ impl Stack {
             }
         }
         let directories: Vec<PathBuf> = upper.into_iter().chain(lower).collect();
-        // With long names engines use short ones, from a directory that nobody else knows.
+        // For long names engines use relative ones, from a directory that only they know.
         match directories.iter().find(|d| !d.is_absolute()) {
             Some(_) => Err("its overlay names layers from a directory that is not known".into()),
             None if directories.is_empty() => Err("its overlay has no layers".into()),
@@ -67,15 +67,15 @@ impl Stack {
     }
 }
 
-/// Two colons begin layers of data alone; a backslash before one makes it part of a name.
+/// Two colons start data-only layers; a backslash before a colon makes it part of a name.
 fn has_no_data_layers(value: &[u8]) -> bool {
     !value.windows(2).any(|pair| pair == b"::")
 }
 
-/// The most that the kernel takes as one value of a new file system (fsconfig(2)), without the end.
+/// The longest value in bytes that the kernel takes for a new file system (fsconfig(2)), without the final NUL.
 const LONGEST_VALUE: usize = 255;
 
-/// Short names, of which as many as possible go into one value; `lowerdir=` of Linux before 6.5 has to be one.
+/// Short names, to fit as many as possible into one value; before Linux 6.5, `lowerdir=` must be one value.
 pub fn short_name(index: usize) -> String {
     const DIGITS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     let digit = |n: usize| char::from(DIGITS[n % DIGITS.len()]);
@@ -85,21 +85,21 @@ pub fn short_name(index: usize) -> String {
     }
 }
 
-/// `lowerdir=` for so many layers with short names; nothing where it is longer than the kernel takes.
+/// `lowerdir=` for this many layers with short names; `None` if it is longer than the kernel takes.
 pub fn in_one_value(layers: usize) -> Option<String> {
     let names: Vec<String> = (0..layers).map(short_name).collect();
     Some(names.join(":")).filter(|value| value.len() <= LONGEST_VALUE)
 }
 
 impl FilesystemPlan {
-    /// Whether something private has the image's files at first.
+    /// Whether any private directory starts with the image's files.
     pub fn lies_over_image(&self) -> bool {
         let mut dirs = self.ephemeral.iter();
         self.root == RootAccess::Ephemeral || dirs.any(|dir| dir.content == EphemeralContent::Image)
     }
 
-    /// Takes down what was found below. A root in which hard links come apart is not what a policy calls ephemeral; one in place of
-    /// an engine's, which nobody asked for, says so.
+    /// Records what was found below. A policy's ephemeral root must not break hard links. One that replaces the
+    /// engine's root, which the policy did not request, only records the reason.
     pub fn lie_over(&mut self, policy: &Policy, found: ImageBase) -> Result<(), PlanError> {
         let named = policy.filesystem.root == RootAccess::Ephemeral;
         if let (RootAccess::Ephemeral, true, ImageBase::AsItIs(why)) = (self.root, named, &found) {
@@ -124,9 +124,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_the_top_layer_and_the_order_stays() {
+    fn the_upper_directory_is_the_top_layer_and_the_order_stays() {
         for (options, expect) in [
-            // Docker and containerd, podman, and what kernels since 6.8 say of layers that were added one by one.
+            // Docker and containerd, podman, and what kernels since 6.8 report for layers that were added one by one.
             (
                 "rw,lowerdir=/d/l/B:/d/l/A,upperdir=/d/x/diff,workdir=/d/x/work,index=off,nfs_export=off",
                 vec!["/d/x/diff", "/d/l/B", "/d/l/A"],
@@ -148,10 +148,10 @@ mod tests {
     }
 
     #[test]
-    fn layers_that_another_overlay_may_show_otherwise_are_not_taken() {
+    fn layers_that_another_overlay_may_show_differently_are_refused() {
         for options in [
             "rw",
-            // Whiteouts and opaque directories by other attributes: what they hide would be seen.
+            // Whiteouts and opaque directories in other attributes: what they hide would become visible.
             "rw,lowerdir=/a:/b,upperdir=/u,userxattr",
             "rw,lowerdir=/a::/data",
             "rw,lowerdir=/a,datadir+=/data",
@@ -167,21 +167,21 @@ mod tests {
     }
 
     #[test]
-    fn names_are_short_and_each_is_another() {
+    fn names_are_short_and_distinct() {
         let names: std::collections::BTreeSet<String> = (0..500).map(short_name).collect();
         assert_eq!(names.len(), 500);
         assert_eq!(in_one_value(3).unwrap(), "0:1:2");
-        // 62 of one letter, and the rest of two.
+        // 62 of one letter, the rest of two.
         assert!(in_one_value(106).is_some() && in_one_value(107).is_none());
     }
 
     #[test]
-    fn a_root_whose_links_come_apart_is_refused_and_a_private_directory_is_not() {
+    fn a_root_that_breaks_hard_links_is_refused_and_a_private_directory_is_not() {
         let mut plan = super::super::tests::sample();
         let mut policy = super::super::tests::sample_policy();
         let found = || ImageBase::AsItIs("no handles".to_owned());
         plan.filesystem.root = RootAccess::Ephemeral;
-        // In place of an engine's layer, of which there is none.
+        // Instead of an engine's layer, which is missing.
         assert_eq!(policy.filesystem.root, RootAccess::Engine);
         assert!(plan.filesystem.lie_over(&policy, found()).is_ok());
         policy.filesystem.root = RootAccess::Ephemeral;

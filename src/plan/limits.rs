@@ -1,4 +1,4 @@
-//! PURE. The limits of a container: the smaller of the policy's bound and the engine's.
+//! PURE. The limits of a container: the smaller of the policy's limit and the engine's.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use super::{HostFacts, PersonFacts, PlanError, Warning};
 use crate::policy::bound::Bound;
 use crate::policy::{Field, Limits, Origin, Policy, ResolvedPolicy};
 
-/// The period of a quota where nobody names one, in microseconds: the kernel's own (sched-bwc.rst).
+/// The default period of a quota, in microseconds: the kernel's own (sched-bwc.rst).
 const PERIOD: u64 = 100_000;
 
-/// Upper bounds for this container on this node; `None` where only the engine's count.
+/// Upper limits for this container on this node; `None` if only the engine's count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LimitsPlan {
@@ -25,7 +25,7 @@ pub struct LimitsPlan {
 }
 
 impl LimitsPlan {
-    /// The smallest of all that bounds the container.
+    /// The smallest of all limits on the container.
     pub fn smallest<'a>(all: impl IntoIterator<Item = &'a Limits>, host: &HostFacts) -> Self {
         all.into_iter().map(|limits| Self::of(limits, host)).fold(
             Self::default(),
@@ -37,18 +37,18 @@ impl LimitsPlan {
         )
     }
 
-    /// The bounds, shares of the node in numbers.
+    /// The limits, with shares of the node as numbers.
     fn of(limits: &Limits, host: &HostFacts) -> Self {
         let Limits { pids, memory, cpus } = limits;
         Self {
             pids: match pids {
                 Bound::Is(pids) => Some(pids.get()),
-                // The grammar has no share of processes.
+                // The grammar has no share for processes.
                 Bound::Share(_) | Bound::Unlimited => None,
             },
             memory_bytes: match memory {
                 Bound::Is(memory) => Some(memory.bytes()),
-                // A whole number of pages: the kernel rounds down, and what is shown is then what holds.
+                // A whole number of pages: the kernel rounds down, and the displayed value is then the enforced one.
                 Bound::Share(percent) => {
                     Some(host.memory_bytes.saturating_mul(u64::from(*percent)) / 100 / 4096 * 4096)
                 }
@@ -62,7 +62,7 @@ impl LimitsPlan {
         }
     }
 
-    /// Refuses a node whose cgroups cannot hold one of the bounds.
+    /// Refuses a node whose cgroups cannot enforce one of the limits.
     pub(super) fn require(&self, policy: &Policy, host: &HostFacts) -> Result<(), PlanError> {
         let (limits, bounds) = (&policy.limits, self);
         let asked = [
@@ -98,8 +98,8 @@ impl LimitsPlan {
         Ok(())
     }
 
-    /// What is left of the bounds for somebody without root's rights: what the controllers of their own cgroup hold. Of the others,
-    /// those of the policies that are part of the program are given up with a word. One that somebody wrote down is refused.
+    /// The limits that the controllers of an unprivileged caller's cgroup can enforce. Limits of built-in policies that
+    /// they cannot enforce are given up with a warning. Others are refused.
     pub(super) fn of_person(
         mut self,
         (person, controllers): (PersonFacts, &BTreeSet<String>),
@@ -147,7 +147,7 @@ impl LimitsPlan {
         Ok(self)
     }
 
-    /// Sets each bound where the engine gives none, or a larger one: for `create`.
+    /// Sets each limit that the engine leaves out or sets higher: for `create`.
     pub fn apply(&self, resources: &mut LinuxResources) {
         let Self {
             pids,
@@ -172,10 +172,10 @@ impl LimitsPlan {
         self.clamp(resources);
     }
 
-    /// Lowers what is given, and leaves alone what is not: for `update`.
+    /// Lowers existing limits and sets no others: for `update`.
     pub fn clamp(&self, resources: &mut LinuxResources) {
         if let (Some(most), Some(mut pids)) = (self.pids, *resources.pids())
-            // Zero is not given (runc).
+            // Zero means not set (runc).
             && pids.limit() != 0
         {
             pids.set_limit(smaller(pids.limit(), i64::from(most)));
@@ -187,7 +187,7 @@ impl LimitsPlan {
             let most = i64::try_from(most).unwrap_or(i64::MAX);
             let lower = smaller(limit, most);
             memory.set_limit(Some(lower));
-            // It counts memory and swap together: what the engine left for swap stays what it is.
+            // It counts memory and swap together: the engine's share for swap stays the same.
             if let (Some(both), true) = (memory.swap().filter(|both| *both > 0), limit > 0) {
                 memory.set_swap(Some(both - (limit - lower)));
             }
@@ -200,7 +200,7 @@ impl LimitsPlan {
         self.clamp_unified(resources);
     }
 
-    /// The same by the names of cgroup v2's files, which are written last.
+    /// The same for the names of cgroup v2's files, which are written last.
     fn clamp_unified(&self, resources: &mut LinuxResources) {
         let Some(mut unified) = resources.unified().clone() else {
             return;
@@ -233,7 +233,7 @@ impl LimitsPlan {
         resources.set_unified(Some(unified));
     }
 
-    /// Why an update cannot be taken, if it cannot: what it would do to the share of the processors is not known from it.
+    /// Why an update is refused, if it is: it does not determine the share of the processors.
     pub fn refuses(&self, resources: &LinuxResources) -> Option<String> {
         let cpu = resources
             .cpu()
@@ -247,7 +247,7 @@ impl LimitsPlan {
             (Some(_), None) => {
                 Some("limits.cpus bounds this container: give the quota with the period".to_owned())
             }
-            // Otherwise the kernel refuses the period and takes the quota (sched-bwc.rst).
+            // Otherwise the kernel refuses the period and keeps the quota (sched-bwc.rst).
             (Some(period), _) if !(1_000..=1_000_000).contains(&period) => Some(format!(
                 "the period of the processors is 1000 to 1000000 microseconds, not {period}"
             )),
@@ -256,7 +256,7 @@ impl LimitsPlan {
     }
 }
 
-/// Who set a field, if somebody has beside the program's own policies.
+/// The origin of a field, unless it is a built-in policy or a default.
 fn written_down(resolved: &ResolvedPolicy, field: Field) -> Option<String> {
     let origin = resolved.origins.get(&field).unwrap_or(&Origin::Default);
     match origin {
@@ -293,7 +293,7 @@ fn smaller_of<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
     }
 }
 
-/// Of two limits the smaller; a negative one is none.
+/// The smaller of two limits; a negative one means no limit.
 fn smaller(given: i64, most: i64) -> i64 {
     match given < 0 {
         true => most,
@@ -301,18 +301,18 @@ fn smaller(given: i64, most: i64) -> i64 {
     }
 }
 
-/// Lowers the quota to so many thousandths of its period.
+/// Lowers the quota to this many thousandths of its period.
 fn clamp_cpu(cpu: &mut LinuxCpu, milli: u32) {
     if cpu.quota().is_none() && cpu.period().is_none() {
         return;
     }
-    // A period alone changes the share of a quota that is there.
+    // A period without a quota changes the share of the existing quota.
     let period = cpu.period().filter(|period| *period != 0).unwrap_or(PERIOD);
     let most = i64::try_from(period.saturating_mul(u64::from(milli)) / 1000).unwrap_or(i64::MAX);
     let quota = smaller(cpu.quota().filter(|quota| *quota != 0).unwrap_or(-1), most);
     cpu.set_quota(Some(quota));
     cpu.set_period(Some(period));
-    // A burst is more than the bound, for a while.
+    // A burst exceeds the limit for a while.
     cpu.set_burst(None);
 }
 
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn p01_the_smaller_of_both_holds() {
+    fn p01_the_smaller_limit_applies() {
         for (given, expected) in [
             (
                 "{}",
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_gives_back_no_more_than_the_plan_and_sets_nothing_by_itself() {
+    fn an_update_exceeds_no_limit_of_the_plan_and_sets_none_by_itself() {
         for (given, expected) in [
             ("{}", "{}"),
             (r#"{"pids": {"limit": 0}}"#, r#"{"pids": {"limit": 0}}"#),
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_of_the_processors_says_all_of_it() {
+    fn an_update_of_the_processors_must_be_complete() {
         for (given, refused) in [
             (r#"{"cpu": {"period": 50000}}"#, true),
             (
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_that_no_cgroup_holds_is_refused() {
+    fn a_limit_that_no_cgroup_can_enforce_is_refused() {
         let policy = super::super::tests::sample_policy();
         let mut host = super::super::tests::host();
         assert!(PLAN.require(&policy, &host).is_ok());
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_persons_cgroup_has_no_controller_for_is_given_up_or_refused() {
+    fn limits_without_a_controller_in_a_users_cgroup_are_given_up_or_refused() {
         let person = PersonFacts {
             groups: 0,
             cgroup: PersonsCgroup::Given,
@@ -475,7 +475,7 @@ mod tests {
         assert_eq!(plan.pids, Some(100));
         assert_eq!(plan.memory_bytes, Some(4 << 30));
         assert_eq!(plan.cpu_milli, Some(1000));
-        // Of a share and a number the smaller holds.
+        // Of a share and a number the smaller applies.
         let more = Limits {
             pids: "unlimited".parse().unwrap(),
             memory: "1GiB".parse().unwrap(),

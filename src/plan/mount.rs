@@ -1,4 +1,4 @@
-//! PURE. A mount of a plan: one of the kernel's file systems, an empty one in memory, or a bind of a judged source.
+//! PURE. A mount of a plan: a kernel file system, an empty one in memory, or a bind mount of a checked source.
 
 use std::path::{Path, PathBuf};
 
@@ -12,24 +12,24 @@ use super::{FileKind, MappedIds, MountReason};
 pub struct PlannedMount {
     /// Mount point in the container.
     pub destination: PathBuf,
-    /// What is mounted.
+    /// The source.
     pub kind: MountKind,
     /// Why it is there.
     pub why: MountReason,
 }
 
-/// What a mount is of, and so who makes it.
+/// The type of a mount, which decides who makes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MountKind {
-    /// A file system of the kernel's at its own place.
+    /// A kernel file system at its usual mount point.
     Kernel(KernelMount),
-    /// An empty file system in memory at the engine's place. The container's first process makes it.
+    /// An empty file system in memory at the engine's mount point. The init process makes it.
     Tmpfs(Tmpfs),
-    /// A file or directory of the node. The container's first process attaches it, from a descriptor.
+    /// A file or directory of the node. The init process attaches it, from a descriptor.
     Bind(BindMount),
 }
 
-/// A file system of the kernel's.
+/// A kernel file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelMount {
     /// Which one.
@@ -49,18 +49,18 @@ pub struct Tmpfs {
     pub options: Vec<String>,
 }
 
-/// A bind mount. It is private, not recursive, and has neither devices nor set-user-ID programs.
+/// A bind mount. It is private, not recursive, and allows neither devices nor set-user-ID programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BindMount {
     /// Path on the node.
     pub source: PathBuf,
-    /// Inode that must be found there.
+    /// The inode that must be found there.
     pub judged: SourceIdentity,
-    /// What may be written.
+    /// What the container may write.
     pub access: BindAccess,
-    /// Whether programs of it run.
+    /// Whether its programs can be executed.
     pub programs: ProgramMode,
-    /// Which ids it shows.
+    /// The ids that it shows.
     pub ids: MappedIds,
 }
 
@@ -71,7 +71,7 @@ pub enum BindAccess {
     ReadOnly,
     /// What the node's permissions allow.
     ReadWrite,
-    /// Anything; it is thrown away: an overlay of the container's scratch lies over it.
+    /// Anything; an overlay of the container's scratch lies over it, and is thrown away.
     Private,
 }
 
@@ -84,7 +84,7 @@ pub enum ProgramMode {
     Refused,
 }
 
-/// The kernel's file systems that a container has, each at one place.
+/// The kernel file systems of a container, each with one mount point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KernelFileSystem {
     /// Processes.
@@ -117,7 +117,7 @@ impl KernelFileSystem {
         Self::Shm,
     ];
 
-    /// The type that mount(2) takes, and the place.
+    /// The type for mount(2), and the mount point.
     const fn known_as(self) -> (&'static str, &'static str) {
         match self {
             Self::Proc => ("proc", "/proc"),
@@ -131,12 +131,12 @@ impl KernelFileSystem {
         }
     }
 
-    /// The type that mount(2) takes.
+    /// The type for mount(2).
     pub const fn type_name(self) -> &'static str {
         self.known_as().0
     }
 
-    /// The one of this type at this place.
+    /// The file system of this type at this mount point.
     pub fn at(type_name: &str, place: &Path) -> Option<Self> {
         let is_it = |one: &Self| {
             let (name, own_place) = one.known_as();
@@ -169,14 +169,14 @@ pub struct SourceIdentity {
 pub struct OmittedMount {
     /// Mount point in the container.
     pub destination: PathBuf,
-    /// What would have been mounted.
+    /// The source.
     pub source: PathBuf,
     /// The reason.
     pub why: String,
 }
 
 impl PlannedMount {
-    /// The bind mount that it is, if it is one.
+    /// The bind mount, if it is one.
     pub fn bind(&self) -> Option<&BindMount> {
         match &self.kind {
             MountKind::Bind(bind) => Some(bind),
@@ -191,12 +191,12 @@ impl PlannedMount {
         }
     }
 
-    /// Whether it is one of the kernel's file systems.
+    /// Whether it is a kernel file system.
     pub fn is_the_kernels(&self) -> bool {
         matches!(self.kind, MountKind::Kernel(_))
     }
 
-    /// Whether it is the mount of cgroups, of which a container has one.
+    /// Whether it is the cgroup mount; a container has one.
     pub fn shows_cgroups(&self) -> bool {
         matches!(&self.kind, MountKind::Kernel(kernel) if kernel.what.is_of_cgroups())
     }
@@ -210,13 +210,13 @@ impl PlannedMount {
         }
     }
 
-    /// Whether what is written below it is thrown away by an overlay of its own.
+    /// Whether writes below it go to an overlay that is thrown away.
     pub fn is_private(&self) -> bool {
         self.bind()
             .is_some_and(|bind| bind.access == BindAccess::Private)
     }
 
-    /// What is mounted, by its name or its path on the node.
+    /// The source: a name, or a path on the node.
     pub fn source(&self) -> &Path {
         match &self.kind {
             MountKind::Kernel(kernel) => &kernel.source,
@@ -245,7 +245,7 @@ impl PlannedMount {
 }
 
 impl BindMount {
-    /// Whether this is the source that was judged: its path, and the inode there.
+    /// Whether this is the checked source: its path, and the inode there.
     pub fn is_of(&self, path: &Path, (dev, ino): (u64, u64)) -> bool {
         (self.judged.dev, self.judged.ino) == (dev, ino) && self.source == path
     }
@@ -299,7 +299,7 @@ impl From<PlannedMount> for MountRecord {
     }
 }
 
-/// Not a mount as a plan makes them.
+/// The record is no mount that a plan can have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the mount at {destination:?} is none that a plan has: type {kind:?}, options {options:?}")]
 pub struct MountError {
@@ -355,7 +355,7 @@ impl TryFrom<MountRecord> for PlannedMount {
             kind,
             why,
         });
-        // An option that would not come back must not be lost: it may be one that takes something away.
+        // An option must not get lost in reading: it may be one that restricts.
         let mount = mount.filter(|mount| mount.options() == options);
         let mount = mount.filter(|mount| mount.bind().is_some() || is_the_nodes(&ids));
         mount.ok_or(MountError {
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_written_again_word_for_word() {
+    fn a_record_is_written_again_word_for_word() {
         for value in [
             recorded("proc", "/proc", &["nosuid", "nodev", "noexec"]),
             recorded("tmpfs", "/dev/shm", &["nosuid", "nodev", "size=64k"]),
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_plan_has_is_an_error_and_loses_no_option() {
+    fn an_impossible_record_is_an_error_and_loses_no_option() {
         let bind = ["bind", "rprivate", "nosuid", "nodev", "ro"];
         let mut unjudged = recorded("bind", "/x", &bind);
         unjudged["judged"] = Value::Null;

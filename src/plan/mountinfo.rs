@@ -1,8 +1,8 @@
-//! PURE. The mount at a path, from /proc/self/mountinfo (proc_pid_mountinfo(5)), and the names of a file through
-//! other mounts.
+//! PURE. The mount at a path, from /proc/self/mountinfo (proc_pid_mountinfo(5)), and the names of a file through other
+//! mounts.
 //!
-//! A path says where something is mounted, not what. A Docker volume with a device, a kubelet's subPath and every
-//! other bind mount shows a part of a file system that is also mounted elsewhere, under a more telling name.
+//! A path shows where a mount is, not what it contains. A Docker volume with a device, a kubelet's subPath and every
+//! other bind mount shows part of a file system that is also mounted elsewhere, under a more telling name.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -18,13 +18,13 @@ pub struct MountTable {
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountLine {
-    /// Its number, as statx(2) tells it.
+    /// Its number, as in statx(2).
     pub id: u64,
     /// Major and minor number of the file system, as text.
     pub device: String,
     /// The part of the file system that is mounted.
     pub root: PathBuf,
-    /// Where.
+    /// The mount point.
     pub point: PathBuf,
     /// Type of the file system.
     pub kind: String,
@@ -35,12 +35,12 @@ pub struct MountLine {
 /// The layers of an overlay.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Layers {
-    /// Directories as they were named to the kernel.
+    /// The directories as passed to the kernel.
     pub directories: Vec<PathBuf>,
 }
 
 impl MountTable {
-    /// Reads the file's text. A line that is not understood is left out: what lies on its mount is then not known.
+    /// Reads the file's text. A line that cannot be parsed is skipped: files on its mount are then unknown.
     pub fn parse(text: &[u8]) -> Self {
         let lines = text.split(|b| *b == b'\n');
         Self {
@@ -53,12 +53,12 @@ impl MountTable {
         self.lines.iter().find(|l| l.id == id)
     }
 
-    /// Every mount, in the order of the file: of several at one place the last is on top.
+    /// All mounts, in file order: of several at one mount point the last is on top.
     pub fn mounts(&self) -> &[MountLine] {
         &self.lines
     }
 
-    /// Where something is mounted below a path, without what lies below another one of these.
+    /// The mount points below a path, without those below another one of them.
     pub fn below(&self, path: &Path) -> BTreeSet<PathBuf> {
         let points = self.lines.iter().map(|line| &line.point);
         let all: BTreeSet<&PathBuf> = points
@@ -74,7 +74,7 @@ impl MountTable {
         top.map(|point| (*point).clone()).collect()
     }
 
-    /// The mount on which a path lies below another mount that covers it.
+    /// The deepest other mount that contains the path.
     pub fn covered_by(&self, line: &MountLine, path: &Path) -> Option<&MountLine> {
         let others = self.lines.iter().filter(|other| other.id != line.id);
         others
@@ -82,7 +82,7 @@ impl MountTable {
             .max_by_key(|other| other.point.components().count())
     }
 
-    /// The node's root. Of several the last is on top.
+    /// The node's root. Of several, the last is on top.
     fn top(&self) -> Option<&MountLine> {
         self.lines.iter().rfind(|l| l.point == Path::new("/"))
     }
@@ -92,12 +92,12 @@ impl MountTable {
         self.top().is_some_and(|top| top.device == line.device)
     }
 
-    /// The other paths under which the mounts of the node show what is at `real`, a path on the mount `line`. `None`
-    /// where `real` does not lie on it: the mount is not where the path says.
+    /// The other paths under which the node's mounts show the file at `real`, a path on the mount `line`. `None` if
+    /// `real` is not on it: the mount is not where the path says.
     pub fn names(&self, line: &MountLine, real: &Path) -> Option<BTreeSet<PathBuf>> {
         let inner = line.inner(real)?;
         let top = self.top();
-        // All of the root a second time: what is below has its name below "/".
+        // A second mount of the whole root: the files below have their names below "/".
         let again = |other: &MountLine| {
             top.is_some_and(|t| {
                 other.id != t.id && other.device == t.device && other.root == t.root
@@ -116,20 +116,20 @@ impl MountTable {
 }
 
 impl MountLine {
-    /// Whether the file system has this option, of those that are no more than a word.
+    /// Whether the file system has this option, which has no value.
     pub fn has_option(&self, word: &str) -> bool {
         let mut all = self.options.split(|b| *b == b',');
         all.any(|option| option == word.as_bytes())
     }
 
-    /// The path in the file system of what is at `real`.
+    /// The path of `real` within the file system.
     pub fn inner(&self, real: &Path) -> Option<PathBuf> {
         let rest = real.strip_prefix(&self.point).ok()?;
         Some(join(&self.root, rest))
     }
 
-    /// The options of the file system, each with its value, without escapes. A comma in quotes is none between options
-    /// (`context="u:r:t:s0:c1,c2"`).
+    /// The options of the file system, each with its value, without escapes. A comma in quotes does not separate
+    /// options (`context="u:r:t:s0:c1,c2"`).
     pub fn file_system_options(&self) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         let mut quoted = false;
         let all = self.options.split(|byte| {
@@ -153,7 +153,7 @@ impl MountLine {
             let value = value.unwrap_or_default();
             match name.as_slice() {
                 b"lowerdir" => directories.extend(split_layers(&value)),
-                // Added one by one since Linux 6.8.
+                // Added one at a time since Linux 6.8.
                 b"lowerdir+" | b"datadir+" | b"upperdir" => directories.push(path(&value)),
                 _ => {}
             }
@@ -162,7 +162,7 @@ impl MountLine {
     }
 }
 
-/// A path without a slash at its end where there is nothing to add.
+/// Joins two paths, without a slash at the end if `rest` is empty.
 pub fn join(base: &Path, rest: &Path) -> PathBuf {
     match rest.as_os_str().is_empty() {
         true => base.to_owned(),
@@ -181,12 +181,12 @@ fn line(text: &[u8]) -> Option<MountLine> {
     next()?;
     let device = std::str::from_utf8(next()?).ok()?.to_owned();
     let root = unescape(next()?);
-    // The directory was removed since, or replaced by another: what it was says what it holds.
+    // The directory was removed or replaced since: its old path still shows what it contains.
     let root = root.strip_suffix(b"//deleted").unwrap_or(&root);
     let point = path(&unescape(next()?));
     // Any number of fields, up to a lone dash.
     while next()? != b"-" {}
-    // FUSE lets anybody choose a part of it.
+    // FUSE lets any user choose part of the type.
     let kind = String::from_utf8_lossy(&unescape(next()?)).into_owned();
     next()?;
     let options = next().unwrap_or_default().to_owned();
@@ -200,13 +200,12 @@ fn line(text: &[u8]) -> Option<MountLine> {
     })
 }
 
-/// A path as a field of the file has it.
+/// A path from a field of the file.
 pub fn path_of(field: &str) -> PathBuf {
     path(&unescape(field.as_bytes()))
 }
 
-/// `\040` as the byte that it stands for: what the kernel writes for a blank, a tab, a line's end, a backslash and, in
-/// options, a comma.
+/// Decodes `\040` and the like: the kernel escapes a space, a tab, a newline, a backslash and, in options, a comma.
 fn unescape(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -226,7 +225,7 @@ fn unescape(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Lower layers are separated by colons; a backslash before one makes it part of the name.
+/// Colons separate lower layers; a backslash before a colon makes it part of the name.
 pub(super) fn split_layers(value: &[u8]) -> Vec<PathBuf> {
     let mut out = vec![Vec::new()];
     let mut bytes = value.iter().copied().peekable();
@@ -240,7 +239,7 @@ pub(super) fn split_layers(value: &[u8]) -> Vec<PathBuf> {
             _ => out.last_mut().expect("it begins with one").push(byte),
         }
     }
-    // Two colons begin the layers of data alone.
+    // Two colons start the data-only layers.
     out.retain(|layer| !layer.is_empty());
     out.iter().map(|layer| path(layer)).collect()
 }
@@ -249,7 +248,7 @@ pub(super) fn split_layers(value: &[u8]) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    /// A node with /var/lib on a disk of its own, binds of many kinds, and all of its root a second time.
+    /// A node with /var/lib on its own disk, many kinds of bind mounts, and a second mount of its whole root.
     const NODE: &str = "\
 1 1 0:2 / / rw - rootfs rootfs rw
 21 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
@@ -273,7 +272,7 @@ half a line
     }
 
     #[test]
-    fn a_bind_has_the_name_of_what_it_shows() {
+    fn a_bind_has_the_names_of_the_file_it_shows() {
         let table = MountTable::parse(NODE.as_bytes());
         for (id, real, expect) in [
             (21, "/srv/project", &[][..]),
@@ -294,9 +293,9 @@ half a line
                 "/var/lib/kubelet/pods/u/volume-subpaths/s/c/0",
                 &["/var/lib/kubelet/pods/u/volumes/kubernetes.io~secret/s/..data/token"],
             ),
-            // Another way to the root's own files is known by their names below "/".
+            // A second way to the root's own files has their names below "/".
             (31, "/run/again/srv", &["/srv"]),
-            // What the root's disk holds is another file system's business.
+            // /srv/other is on the second disk, so the root's disk does not name it.
             (51, "/srv/other", &["/var/lib/lib/other"]),
         ] {
             assert_eq!(names(&table, id, real), expect, "{real}");
@@ -313,7 +312,7 @@ half a line
     }
 
     #[test]
-    fn of_the_mounts_below_a_path_the_topmost_are_told_whatever_they_are_called() {
+    fn only_the_topmost_mounts_below_a_path_are_listed_whatever_their_name() {
         let more = b"60 30 0:70 / /var/lib/kubelet/x rw - fuse.\xff x rw\n";
         let table = MountTable::parse(&[NODE.as_bytes(), more].concat());
         let below = |path: &str| -> Vec<String> {

@@ -1,8 +1,8 @@
 //! PURE. Mount pruning: which of the engine's mounts the container gets, how, and why not.
 //!
-//! Sources were opened and judged once by the shell ([`SourceFacts`]); the same inode is compared again after
-//! pivot_root, so that a path swapped in between (the subPath class of bugs, CVE-2021-25741) is noticed.
-//! Binds are made non-recursive: what else is mounted below a source stays outside.
+//! The shell opened and checked the sources once ([`SourceFacts`]). The same inode is compared again after pivot_root,
+//! to notice a path that was swapped in between (the subPath class of bugs, CVE-2021-25741). Binds are not recursive:
+//! other mounts below a source stay outside.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
@@ -24,8 +24,8 @@ use super::{
 };
 use crate::policy::{Field, Origin, ResolvedPolicy};
 
-/// Made empty in every container under a policy, whatever the engine says (`--privileged` says nothing):
-/// Docker 28's list, and what tells user 0 of the whole node's memory without asking for a capability (F-L2).
+/// Masked in every container under a policy, whatever the engine says (`--privileged` lists nothing): Docker 28's list,
+/// and files that show user 0 the whole node's memory without a capability (F-L2).
 const MASKED: &[&str] = &[
     "/proc/acpi",
     "/proc/asound",
@@ -110,7 +110,7 @@ pub(super) fn plan(
     Ok(plan)
 }
 
-/// What becomes of each of the engine's mounts.
+/// Decides about each of the engine's mounts.
 fn sort(
     resolved: &ResolvedPolicy,
     spec: &Spec,
@@ -119,7 +119,7 @@ fn sort(
 ) -> Result<SortedMounts, PlanError> {
     let policy = &resolved.policy;
     let meant = policy.filesystem.meant();
-    // As named by the engine, and as the image's own links lead there.
+    // As the engine names them, and where the image's own links lead.
     let all = spec.mounts().iter().flatten();
     let named: Vec<Mount> = all.map(canonical).collect::<Result<_, _>>()?;
     let real = |(index, mount)| resolved_in_image(mount, bundle.destinations.get(index));
@@ -160,9 +160,9 @@ fn sort(
     Ok(out)
 }
 
-/// Options of kept mounts that were asked for and are not given.
+/// Options of kept mounts that were requested and not granted.
 pub(super) fn options_not_given(spec: &Spec, plan: &FilesystemPlan) -> Vec<OmittedItem> {
-    // Those that give something; what is not named here takes away, or is about times of access.
+    // Options that grant something. Others restrict, or concern access times.
     const GIVING: [&str; 9] = [
         "rw", "suid", "dev", "exec", "shared", "rshared", "slave", "rslave", "idmap",
     ];
@@ -179,12 +179,12 @@ pub(super) fn options_not_given(spec: &Spec, plan: &FilesystemPlan) -> Vec<Omitt
             _ => false,
         };
         let mut missing: Vec<&str> = asked.filter(|o| GIVING.contains(o) && !given(o)).collect();
-        // Docker names no option where writing is asked for.
+        // Docker gives no option for a writable mount.
         let unsaid = kept.why.is_other() && asks_to_write(mount) && !kept.is_writable();
         if unsaid && !missing.contains(&"rw") {
             missing.push("rw");
         }
-        // What the kernel's own file systems get is the same in every container.
+        // The kernel file systems have the same options in every container.
         if !kept.is_the_kernels() && !missing.is_empty() {
             let options = missing.into_iter().map(str::to_owned).collect();
             out.push(OmittedItem::MountOptions {
@@ -196,7 +196,7 @@ pub(super) fn options_not_given(spec: &Spec, plan: &FilesystemPlan) -> Vec<Omitt
     out
 }
 
-/// A path of `filesystem.write` that is no mount is a mistake where it was written for this container. A pod's annotations
+/// A path of `filesystem.write` that is no mount is an error if it was written for this container. A pod's annotations
 /// are written for all of its containers, and a policy's file for many.
 fn check_written(
     resolved: &ResolvedPolicy,
@@ -219,7 +219,7 @@ fn check_written(
     Ok(())
 }
 
-/// The mount at the place that the image's own links make of its destination.
+/// The mount, with its destination resolved through the image's own links.
 fn resolved_in_image(mount: &Mount, real: Option<&PathBuf>) -> Mount {
     let mut mount = mount.clone();
     if let Some(real) = real {
@@ -228,7 +228,7 @@ fn resolved_in_image(mount: &Mount, real: Option<&PathBuf>) -> Mount {
     mount
 }
 
-/// The mount with the one spelling of its destination: `/etc//hosts` and `/proc/` are compared as text later on.
+/// The mount with a normalised destination: `/etc//hosts` and `/proc/` are compared as text later.
 fn canonical(mount: &Mount) -> Result<Mount, PlanError> {
     let destination = mount.destination();
     if !destination.is_absolute() || !is_plain(destination) {
@@ -244,7 +244,7 @@ pub(super) fn is_plain(path: &Path) -> bool {
         .all(|c| matches!(c, Component::RootDir | Component::Normal(_)))
 }
 
-/// The visible files of directories of credentials, but for those at or below another mask.
+/// The visible files of credential directories, except those at or below another mask.
 fn unmasked(seen: Vec<VisibleFiles>, masked: &BTreeSet<PathBuf>) -> Vec<VisibleFiles> {
     let mut seen = seen;
     for VisibleFiles { directory, files } in &mut seen {

@@ -1,9 +1,9 @@
-//! PURE. The hosts file and resolv.conf that the runtime may read: those that the engine itself wrote for this
-//! container, or for the one whose network it joins. They say where rules like `service:db` lead, in a network that
-//! is shared also for the other container.
+//! PURE. The hosts file and resolv.conf that the runtime may read: those that the engine wrote for this container, or
+//! for the container whose network it joins. They decide where rules like `service:db` lead. In a shared network that
+//! affects the other container too.
 //!
-//! A path alone proves nothing: somebody who fills a volume can imitate an engine's directory in it. So the file is
-//! the engine's where its id is one of those two and it lies where no container writes.
+//! A path alone proves nothing: an author of a volume can imitate an engine's directory in it. So the file counts as
+//! the engine's only if its id is one of those two and no container can write there.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,8 @@ use super::support::{is_id, is_podmans};
 use super::volumes::{Pod, pod};
 use super::{BundleFacts, FileKind, SourceFacts};
 
-/// Where the names of a container stand, as the engine wrote them: `target` is /etc/hosts or /etc/resolv.conf. They are
-/// read as root, so the caller's own mounts are not read at all: such a mount is an error with its name.
+/// The engine's file with a container's names: `target` is /etc/hosts or /etc/resolv.conf. It is read as root, so
+/// mounts of the caller are not read: the error is the path of such a mount.
 pub fn names_file(
     spec: &Spec,
     bundle: &BundleFacts,
@@ -29,7 +29,7 @@ pub fn names_file(
     let Some((_, Some(facts))) = found else {
         return Ok(None);
     };
-    // `wrap` gives the null device where the container's own file will be.
+    // `wrap` mounts the null device where the container's own file will be.
     if facts.kind == FileKind::Device {
         return Ok(None);
     }
@@ -42,7 +42,7 @@ pub fn names_file(
         && facts.trusted
         && facts.nameless.is_none()
         && by_link(NeverList::builtin(), facts).is_none()
-        // Where Docker's data lies elsewhere, it is known as Docker's.
+        // If Docker's data is elsewhere, it is known to be Docker's.
         && facts.same_as.iter().all(|same| facts.path.starts_with(same));
     let own = whole && facts.kubelets_names().all(|name| whose.has(target, name));
     match own && is_engines(facts, bundle) {
@@ -51,16 +51,16 @@ pub fn names_file(
     }
 }
 
-/// The ids and the user whose names count.
+/// The container ids and the pod uid whose names files count.
 struct NameOwners<'a> {
-    /// The container, and those whose network it joins.
+    /// The container, and the containers whose network it joins.
     ids: BTreeSet<&'a str>,
     /// Its pod.
     uid: Option<&'a str>,
 }
 
-/// The ids of a container and of those whose namespace of this type it joins. Engines name a bundle by the container's id;
-/// those that it joins are other containers of this runtime, which may be the sandbox of its pod.
+/// The ids of a container and of those whose namespace of this type it joins. Engines name a bundle by the container's
+/// id. The joined ones are containers of this runtime, perhaps the sandbox of its pod.
 pub(super) fn sharers<'a>(
     spec: &'a Spec,
     bundle: &'a BundleFacts,
@@ -82,16 +82,16 @@ pub(super) fn sharers<'a>(
 }
 
 impl NameOwners<'_> {
-    /// Whether a path is where an engine keeps their names.
+    /// Whether an engine keeps the names of these owners at this path.
     fn has(&self, target: &str, path: &Path) -> bool {
         let name = target.rsplit('/').next().unwrap_or("");
         let parts: Vec<&str> = path.iter().filter_map(|c| c.to_str()).collect();
         match parts.as_slice() {
-            // podman's and CRI-O's.
+            // podman and CRI-O.
             [.., list, id, "userdata", last] if is_podmans(list) => {
                 self.ids.contains(id) && *last == name
             }
-            // Docker's, and a pod's of containerd's; nerdctl's.
+            // Docker, and containerd for a pod; nerdctl.
             [.., "containers" | "sandboxes", id, last]
             | [.., "etchosts" | "containers", _, id, last] => {
                 self.ids.contains(id) && *last == name
@@ -102,9 +102,9 @@ impl NameOwners<'_> {
     }
 }
 
-/// Whether a file lies where the engine alone writes: in a directory that no container has for writing, or in Docker's data or
-/// podman's store, where those lie elsewhere. The author of a pod does not know its sandbox's id when he names a path, and
-/// containerd's data lies anywhere.
+/// Whether only the engine writes where a file is: a directory that no container has writable, or Docker's data or
+/// podman's store at another path. The author of a pod does not know its sandbox's id when naming a path, and
+/// containerd's data can be anywhere.
 fn is_engines(facts: &SourceFacts, bundle: &BundleFacts) -> bool {
     // `overlay2/ID/merged`, `vfs/dir/ID`, `rootfs/overlayfs/ID`, `btrfs/subvolumes/ID`, `fuse-overlayfs/ID/merged`.
     let data = bundle.rootfs.ancestors().nth(3);

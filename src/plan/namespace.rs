@@ -1,4 +1,4 @@
-//! A namespace of a plan: a new one, or one that is joined by path.
+//! A namespace of a plan: a new one, or one to join by path.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Which resource a namespace isolates (namespaces(7)).
+/// The resource that a namespace isolates (namespaces(7)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NamespaceType {
     /// The root of the cgroups.
@@ -19,7 +19,7 @@ pub enum NamespaceType {
     Network,
     /// Processes.
     Pid,
-    /// Clocks that begin at boot.
+    /// Clocks that start at boot.
     Time,
     /// Users and their capabilities.
     User,
@@ -39,7 +39,7 @@ impl NamespaceType {
         Self::Uts,
     ];
 
-    /// The specification's word (runtime-spec 1.2, config-linux.md "Namespaces").
+    /// The specification's name (runtime-spec 1.2, config-linux.md "Namespaces").
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cgroup => "cgroup",
@@ -54,18 +54,18 @@ impl NamespaceType {
     }
 }
 
-/// A namespace that the container gets. In records it is `type`, or `type=path`.
+/// A namespace of the container. In records it is `type`, or `type=path`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PlannedNamespace {
-    /// What it holds.
+    /// Its type.
     pub isolates: NamespaceType,
-    /// The one that is joined; `None`: a new one.
+    /// The namespace to join; `None`: a new one.
     pub path: Option<PathBuf>,
 }
 
 impl PlannedNamespace {
-    /// A new one.
+    /// A new namespace.
     pub fn new(isolates: NamespaceType) -> Self {
         Self {
             isolates,
@@ -73,7 +73,7 @@ impl PlannedNamespace {
         }
     }
 
-    /// The one at a path.
+    /// The namespace at a path.
     pub fn at(isolates: NamespaceType, path: impl Into<PathBuf>) -> Self {
         Self {
             isolates,
@@ -81,18 +81,18 @@ impl PlannedNamespace {
         }
     }
 
-    /// Whether it is a new one of this kind.
+    /// Whether it is a new namespace of this type.
     pub fn is_new(&self, isolates: NamespaceType) -> bool {
         self.isolates == isolates && self.path.is_none()
     }
 
-    /// Whether it is the one at this path.
+    /// Whether it is the namespace of this type at this path.
     pub fn is_at(&self, isolates: NamespaceType, path: &Path) -> bool {
         self.isolates == isolates && self.path.as_deref() == Some(path)
     }
 }
 
-/// Not a namespace as a record has it.
+/// The text of a record is no namespace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no namespace: it is `type` or `type=path`")]
 pub struct NamespaceError(String);
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_has_the_type_and_the_path_and_nothing_else() {
+    fn a_record_has_only_the_type_and_the_path() {
         for text in ["pid", "network=/proc/self/ns/net", "user=/a=b"] {
             let namespace: PlannedNamespace = text.parse().unwrap();
             assert_eq!(namespace.to_string(), text);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_read_by_its_own_name() {
+    fn every_type_is_read_by_its_own_name() {
         for kind in NamespaceType::ALL {
             let read = kind.name().parse();
             assert_eq!(read, Ok(PlannedNamespace::new(kind)));

@@ -1,4 +1,4 @@
-//! PURE. The container's namespaces, and the refusal of those that reach out of it.
+//! PURE. The container's namespaces. Those that reach out of it are refused.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use crate::policy::{NamespaceKind, ResolvedPolicy, exceeds};
 
 /// The namespaces that libcontainer makes or joins.
 ///
-/// The network namespace here is the engine's: the container's own is made beside it and entered at `start`.
-/// A missing cgroup namespace (Docker's default on cgroup v1) is added rather than refused.
+/// The network namespace here is the engine's. The container's own is made in addition and entered at `start`.
+/// A missing cgroup namespace (Docker's default on cgroup v1) is added, not refused.
 pub(super) fn plan(
     resolved: &ResolvedPolicy,
     linux: &Linux,
@@ -59,7 +59,7 @@ pub(super) fn plan(
     Ok(out)
 }
 
-/// What decides whether a namespace may be joined.
+/// Decides whether a namespace may be joined.
 struct Judge<'a> {
     resolved: &'a ResolvedPolicy,
     neighbours: &'a BTreeMap<PathBuf, Vec<Neighbour>>,
@@ -87,8 +87,8 @@ impl Judge<'_> {
         Ok(PlannedNamespace::at(isolates, path))
     }
 
-    /// Processes, queues and the host's name may be shared among containers with the same walls: whoever shares a pid
-    /// namespace can act as the others there, so neither side may have more than the other.
+    /// Processes, queues and the host name may be shared among containers with the same walls. A process can act as the
+    /// others in its pid namespace, so neither side may have more than the other.
     fn same_walls(
         &self,
         path: &Path,
@@ -100,7 +100,7 @@ impl Judge<'_> {
             Some(NamespaceKind::Pid | NamespaceKind::Ipc | NamespaceKind::Uts)
         );
         let neighbours = self.neighbours.get(path).map_or(&[][..], Vec::as_slice);
-        // One of them must have made it: what it joined itself may be anybody's, the host's too.
+        // One of them must have made it: a namespace that it joined may be any, even the host's.
         let made_here = neighbours
             .iter()
             .any(|n| n.policy.is_some() && n.namespaces.iter().any(|n| n.is_new(isolates)));
@@ -119,7 +119,7 @@ impl Judge<'_> {
         })
     }
 
-    /// Why the walls of a container are not the same as this one's.
+    /// How the walls of a container differ from this one's, if they do.
     fn difference(&self, other: &Neighbour) -> Option<String> {
         let Some(policy) = &other.policy else {
             return Some("it has no walls (unconfined)".to_owned());
@@ -138,15 +138,15 @@ impl Judge<'_> {
     }
 }
 
-/// Whether it is a pod with `hostNetwork`, to which a CRI engine gives the host's uts namespace as well.
+/// Whether it is a pod with `hostNetwork`: a CRI engine gives it the host's uts namespace too.
 fn is_host_network(given: &[LinuxNamespace], bundle: &BundleFacts) -> bool {
     bundle.cri && given.iter().all(|n| n.typ() != Type::Network)
 }
 
-/// The host's network namespace: the one that the runtime is in.
+/// The host's network namespace: the runtime's own.
 pub(super) const HOST_NETWORK: &str = "/proc/self/ns/net";
 
-/// The engine's network namespace; for the host's, the one that the runtime is in.
+/// The engine's network namespace; for the host's, the runtime's own.
 fn network(given: &[LinuxNamespace]) -> PlannedNamespace {
     match given.iter().find(|n| n.typ() == Type::Network) {
         // Always listed: libcontainer lets `exec` skip a namespace that the spec does not list.
@@ -170,7 +170,7 @@ fn refused(resolved: &ResolvedPolicy, whose: String, isolates: NamespaceType) ->
     }
 }
 
-/// Whether a setting is of the network namespace. sysctl(8) takes `/` for `.`, and so does libcontainer.
+/// Whether a sysctl belongs to the network namespace. sysctl(8) accepts `/` for `.`, and so does libcontainer.
 pub fn is_net(key: &str) -> bool {
     key.split(['.', '/']).next() == Some("net")
 }

@@ -25,62 +25,62 @@ use crate::policy::{
 pub struct NetworkPlan {
     /// What the inner namespace offers.
     pub mode: NetworkMode,
-    /// What is reached through the sidecar; nothing unless the mode is `allowlist`.
+    /// What can be reached through the sidecar; nothing unless the mode is `allowlist`.
     pub rules: EgressRules,
-    /// The TCP ports that the wall listens on inside, bound at `create`: those that the rules named then, and SSH's.
+    /// The TCP ports that the wall listens on inside, bound at `create`: those of the rules at that time, and SSH's.
     #[serde(default)]
     pub ports: BTreeSet<u16>,
     /// The port of the explicit proxy on 127.0.0.1.
     pub proxy_port: u16,
-    /// What may be asked for, where that is not denied at once.
+    /// What may be approved on request; `None` if unlisted hosts are denied at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asking: Option<AskRules>,
-    /// Whether processes are told of the proxy.
+    /// Whether the proxy variables are set.
     pub proxy_env: bool,
-    /// The cluster's networks, as the node's file names them: where rules `service:` lead besides the engine's own.
+    /// The cluster's networks from the node's file: `service:` rules lead there and to the engine's own.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub services: BTreeSet<NetworkPrefix>,
-    /// Fields of requests that are sent on besides the known ones, as the node's file names them.
+    /// Extra request header fields to forward, from the node's file.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub request_fields: BTreeSet<FieldPattern>,
-    /// Whether the stub and the proxy run to refuse everything with the reason: under the mode `local`.
+    /// Whether the stub and the proxy run only to refuse everything with the reason: in mode `local`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub refusing: bool,
-    /// What the container itself is called: its host name, and those of whoever shares its network.
+    /// The container's own names: its host name, and those of the containers that share its network.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub own_names: Vec<String>,
-    /// Where TLS is opened so that requests are seen: `None` where it never is.
+    /// The hosts whose TLS is opened to read requests; `None` if TLS is never opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opened: Option<TlsHosts>,
-    /// The certificate of the container's authority for that (PEM), from `create` on.
+    /// The certificate of the container's authority for that (PEM); set at `create`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authority: Option<String>,
-    /// The most that one container's connections may take.
+    /// The most that one container's connections may use.
     pub budget: Budget,
     /// `net.*` settings for the inner namespace.
     pub sysctl: BTreeMap<String, String>,
-    /// Whether the container has a sysfs, which is then replaced by the inner namespace's.
+    /// Whether the container has a sysfs; the inner namespace's replaces it.
     pub sysfs: bool,
     /// The node's proxy, which the sidecar dials through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream: Option<Upstream>,
-    /// The node's secrets that are put into its requests.
+    /// The node's secrets that are added to its requests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<NodeSecret>,
-    /// The node's honey values, which programs inside find and do not send.
+    /// The node's honey values: the workload can find them, but must not send them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub honey: Vec<HoneyValue>,
-    /// Ports of the engine's network that lead to the same ports of the loopback inside.
+    /// Ports of the engine's network that lead to the same ports of the inner loopback.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub inbound: BTreeSet<u16>,
-    /// Of those the ones that `wrap --publish` names: they are reached at these addresses of the node alone.
+    /// The inbound ports of `wrap --publish`: they are reached only at these addresses of the node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub published: BTreeMap<u16, BTreeSet<SocketAddr>>,
-    /// Ports that the engine publishes and that lead nowhere, since `inbound` has not got them, and the node's ports for them, as
-    /// far as the engine's file says.
+    /// Ports that the engine publishes but that lead nowhere, because `inbound` lacks them; with the node's ports for
+    /// them, as far as the engine's file names these.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub leads_nowhere: BTreeMap<u16, BTreeSet<u16>>,
-    /// The network of another container that this one is in: all of this is the other one's.
+    /// The other container whose network this one joins: all other fields are that container's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared: Option<SharedNetwork>,
 }
@@ -91,18 +91,18 @@ pub struct NetworkPlan {
 pub struct SharedNetwork {
     /// The container's id.
     pub container: String,
-    /// The inner namespace, by a process that is in it. What counts is the cookie.
+    /// The inner namespace, through a process in it. The cookie identifies it.
     pub path: PathBuf,
-    /// The inner namespace's cookie: every member makes sure that it is there before it executes anything.
+    /// The inner namespace's cookie: every member checks it before it executes anything.
     pub cookie: u64,
-    /// The sidecar's number in the runtime's pid namespace.
+    /// The sidecar's pid in the runtime's pid namespace.
     pub sidecar_pid: i32,
     /// When the sidecar started, in clock ticks after boot.
     pub sidecar_start: u64,
 }
 
 impl NetworkPlan {
-    /// Takes note of the ports that the engine publishes.
+    /// Records the ports that the engine publishes.
     pub fn note_published(&mut self, mut published: BTreeMap<u16, BTreeSet<u16>>) {
         published.retain(|port, _| !self.inbound.contains(port));
         self.leads_nowhere = published;
@@ -113,17 +113,17 @@ impl NetworkPlan {
         self.asking.as_ref().is_some_and(|asking| asking.learns)
     }
 
-    /// The hosts to which TLS is opened, where there are any.
+    /// The hosts whose TLS is opened, if there are any.
     pub fn opens(&self) -> Option<&TlsHosts> {
         self.opened.as_ref().filter(|opened| !opened.is_empty())
     }
 
-    /// Whether the sidecar of this network has anybody to answer, inside or outside.
+    /// Whether the sidecar of this network has anything to serve, inside or outside.
     pub fn is_served(&self) -> bool {
         self.mode == NetworkMode::Allowlist || self.refusing || !self.inbound.is_empty()
     }
 
-    /// Likewise of the container's own sidecar: in another one's network it has none that serves.
+    /// The same for the container's own sidecar: in another one's network it has none that serves.
     pub fn is_served_by_own(&self) -> bool {
         self.shared.is_none() && self.is_served()
     }
@@ -146,18 +146,18 @@ pub struct SidecarLimits {
 /// The stub's port.
 const DNS_PORT: u16 = 53;
 
-/// Listeners of denied calls that a sidecar holds at once, one for each process of `exec` that lives: as many as `strict` lets a container
-/// have processes. Each costs the sidecar some 250 bytes of its own and the kernel's memory.
+/// The most listeners of denied calls that a sidecar holds at once, one for each living process of `exec`: the process
+/// limit of `strict`. Each costs the sidecar some 250 bytes of its own and the kernel's memory.
 pub const LISTENERS: usize = 1024;
 
-/// Connections beyond the budget that may wait for their first bytes.
+/// The most connections beyond the budget that may wait for their first bytes.
 pub const UNDECIDED: u64 = 64;
 
-/// The ports that the wall listens on besides those of rules where hosts may be asked for: HTTP and HTTPS.
+/// If hosts may be approved on request, the wall also listens on these ports: HTTP and HTTPS.
 const ASKED: [u16; 2] = [80, 443];
 
-/// The port of the proxy that refuses everything. Programs do not listen on it, and the kernel does not give it out,
-/// since a container without rules cannot move the proxy away from its own servers.
+/// The port of the proxy that refuses everything. Programs do not listen on it, and the kernel does not assign it: a
+/// container without rules cannot move the proxy away from its own servers.
 fn refusing_port(inbound: &BTreeSet<u16>) -> u16 {
     const UNUSUAL: u16 = 64_128;
     (UNUSUAL..u16::MAX)
@@ -165,8 +165,8 @@ fn refusing_port(inbound: &BTreeSet<u16>) -> u16 {
         .unwrap_or(UNUSUAL)
 }
 
-/// The ports on which the wall listens for hosts: those of rules, those that may be asked for, and SSH's. Git by SSH is the most
-/// usual wish that no rule names, and is so refused with its reason and a line of the log.
+/// The ports on which the wall listens for hosts: those of rules, those for approval, and SSH's. Git over SSH is the
+/// most common request without a rule; so it is denied with the reason and a log line.
 fn listened(rules: &EgressRules, asked: &[u16], inbound: &BTreeSet<u16>) -> BTreeSet<u16> {
     let mut ports = rules.ports();
     ports.extend(asked);
@@ -176,14 +176,14 @@ fn listened(rules: &EgressRules, asked: &[u16], inbound: &BTreeSet<u16>) -> BTre
     ports
 }
 
-/// What the inner namespace offers and the sidecar lets through.
+/// What the inner namespace offers and the sidecar allows.
 pub fn plan(resolved: &ResolvedPolicy, sysctl: BTreeMap<String, String>) -> NetworkPlan {
     // No `..`: a field added to the policy does not compile until it is planned.
     let Network {
         mode,
         allow,
         deny,
-        // It is for ceilings, which were compared when the policy was resolved.
+        // For ceilings, which were compared when the policy was resolved.
         limit: _,
         on_unknown,
         ask_seconds,
@@ -202,7 +202,7 @@ pub fn plan(resolved: &ResolvedPolicy, sysctl: BTreeMap<String, String>) -> Netw
             deny: deny.clone(),
             search: Vec::new(),
         },
-        // A policy may be narrowed to a mode that reaches nothing whatever it lists.
+        // A policy may be narrowed to a mode that reaches nothing, whatever it lists.
         NetworkMode::None | NetworkMode::Local => EgressRules::default(),
     };
     let learns = resolved.policy.report.learn == Switch::On;
@@ -257,7 +257,7 @@ pub fn plan(resolved: &ResolvedPolicy, sysctl: BTreeMap<String, String>) -> Netw
     }
 }
 
-/// The network of a container that shares nobody's.
+/// The network of a container that shares no other's.
 pub(super) fn own(
     resolved: &ResolvedPolicy,
     sysctl: BTreeMap<String, String>,
@@ -268,7 +268,7 @@ pub(super) fn own(
 ) -> Result<NetworkPlan, PlanError> {
     let Policy { name, network, .. } = &resolved.policy;
     let planned = NetworkPlan {
-        // Only where something is reached at all.
+        // Only if anything can be reached at all.
         upstream: (network.mode == NetworkMode::Allowlist)
             .then(|| resolved.upstream.clone())
             .flatten(),
@@ -295,7 +295,7 @@ pub(super) fn own(
     })
 }
 
-/// Refuses ports that would lead somewhere else than to the container's own programs, or in from somewhere else than the
+/// Refuses ports that would not lead to the container's own programs, or that could be reached from outside the
 /// engine's network for it.
 fn check_inbound(
     policy: &PolicyName,
@@ -336,7 +336,7 @@ fn check_inbound(
     })
 }
 
-/// Refuses denials of addresses where the node's proxy resolves the names: where a name leads is nobody's to see then.
+/// Refuses deny rules for addresses if the node's proxy resolves the names: agentbox then cannot see the addresses.
 fn check_denials(policy: &PolicyName, network: &NetworkPlan) -> Result<(), PlanError> {
     let sends_names = |upstream: &Upstream| upstream.names == UpstreamNames::Proxy;
     let unseen = network.upstream.as_ref().is_some_and(sends_names);
@@ -349,7 +349,7 @@ fn check_denials(policy: &PolicyName, network: &NetworkPlan) -> Result<(), PlanE
     }
 }
 
-/// Why these rules are refused where the node's proxy resolves the names, if they are.
+/// Why these rules are refused if the node's proxy resolves the names; `None` if they are not.
 pub fn unseen_denial(rules: &EgressRules) -> Option<String> {
     let denial = rules.denied_addresses().next()?;
     Some(format!(

@@ -1,6 +1,6 @@
-//! PURE. Settings of a process that a policy removes: those that put the container before others on the node, and
-//! those without a wall. Left out rather than refused, because a program runs as well without them; the plan's
-//! warnings name them.
+//! PURE. Settings of a process that a policy removes: those that favour the container over others on the node, and
+//! those that no wall covers. They are left out, not refused, because programs run as well without them. The plan names
+//! them.
 
 use oci_spec::runtime::{
     IOPriorityClass, Linux, LinuxIOPriority, LinuxResources, LinuxSchedulerPolicy, PosixRlimitType,
@@ -9,11 +9,11 @@ use oci_spec::runtime::{
 
 use super::OmittedItem;
 
-/// The priority within the best-effort class that a process without one has (ioprio_set(2)).
+/// The default priority within the best-effort class (ioprio_set(2)).
 const USUAL_IO_PRIORITY: i64 = 4;
 
-/// Files of cgroup v2 that only limit the container itself. `memory.min` and `cpuset.cpus.partition` take from others,
-/// `cgroup.*` change what the tree is.
+/// Files of cgroup v2 that only limit the container itself. `memory.min` and `cpuset.cpus.partition` take from others;
+/// `cgroup.*` change the tree.
 const UNIFIED: &[&str] = &[
     "cpu.idle",
     "cpu.max",
@@ -37,7 +37,7 @@ const UNIFIED: &[&str] = &[
     "rdma.max",
 ];
 
-/// Takes out of a process what puts it before others: returns the names of what was taken.
+/// Removes from a process what favours it over others, and returns the names of the removed settings.
 pub fn process(process: &mut Process) -> Vec<String> {
     let mut taken = Vec::new();
     if process.oom_score_adj().is_some_and(|score| score < 0) {
@@ -53,7 +53,7 @@ pub fn process(process: &mut Process) -> Vec<String> {
         process.set_io_priority(None);
         taken.push("process.ioPriority".to_owned());
     }
-    // With them the process needs no capability to do the same.
+    // With them the process could do the same without a capability.
     let urgent = [PosixRlimitType::RlimitRtprio, PosixRlimitType::RlimitNice];
     let mut limits = process.rlimits().clone().unwrap_or_default();
     let before = limits.len();
@@ -79,7 +79,7 @@ fn is_urgent_io(priority: LinuxIOPriority) -> bool {
     }
 }
 
-/// Takes out of the Linux section what no wall looks after.
+/// Removes from the Linux section what no wall covers.
 pub fn linux(linux: &mut Linux) -> Vec<String> {
     let mut taken = Vec::new();
     let mut took = |there: bool, name: &str| {
@@ -102,7 +102,7 @@ pub fn linux(linux: &mut Linux) -> Vec<String> {
     taken
 }
 
-/// Takes out of the limits what is none.
+/// Removes from the limits what is no limit.
 pub fn resources(resources: &mut LinuxResources) -> Vec<String> {
     let mut taken = Vec::new();
     if let Some(mut unified) = resources.unified().clone() {
@@ -123,7 +123,7 @@ pub fn resources(resources: &mut LinuxResources) -> Vec<String> {
         taken.push("linux.resources.cpu.realtimeRuntime and realtimePeriod".to_owned());
     }
     if resources.network().is_some() {
-        // Classes of the node's own traffic control; nothing leaves the container past them.
+        // Classes of the node's own traffic control. No traffic leaves the container through them.
         resources.set_network(None);
         taken.push("linux.resources.network".to_owned());
     }
@@ -136,7 +136,7 @@ fn is_limit(name: &str) -> bool {
     huge || UNIFIED.contains(&name)
 }
 
-/// What a policy takes out of a spec.
+/// What a policy removes from a spec.
 pub(super) fn not_given(spec: &Spec) -> impl Iterator<Item = OmittedItem> {
     let from_process = spec.process().clone().map(|mut p| process(&mut p));
     let from_linux = spec.linux().clone().map(|mut l| linux(&mut l));

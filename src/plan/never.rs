@@ -1,4 +1,4 @@
-//! PURE. The list of paths that no policy mounts, or lets be written: `policies/never.toml`.
+//! PURE. The list of paths that no policy mounts or makes writable: `policies/never.toml`.
 
 use std::collections::{BTreeSet, HashSet};
 use std::os::unix::ffi::OsStrExt;
@@ -16,9 +16,9 @@ use crate::policy::Filesystem;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct NeverList {
-    /// Paths of the node that never come in.
+    /// Paths of the node that are never mounted.
     pub host: Vec<NeverPath>,
-    /// Paths of the node that are never written.
+    /// Paths of the node that are never writable.
     #[serde(default)]
     pub read_only: Vec<ReadOnlyPath>,
     #[serde(default)]
@@ -26,10 +26,10 @@ pub struct NeverList {
     #[serde(default)]
     own: Credentials,
     credentials: Credentials,
-    /// Private keys, which are known by what is in them.
+    /// Private keys, which are recognised by their content.
     #[serde(default)]
     pub keys: Keys,
-    /// Files that are judged by what is in them.
+    /// Files that are checked by their content.
     #[serde(default)]
     pub settings: FilesByContent,
 }
@@ -42,7 +42,7 @@ pub struct NeverPath {
     pub path: PathBuf,
     /// The reason, as a clause.
     pub why: String,
-    /// Patterns below the path that are not meant; `*` stands for one component.
+    /// Patterns below the path to which the entry does not apply; `*` stands for one component.
     #[serde(default)]
     pub except: Vec<String>,
 }
@@ -55,13 +55,13 @@ pub struct ReadOnlyPath {
     pub path: PathBuf,
     /// The reason, as a clause.
     pub why: String,
-    /// The directory itself is meant, not what lies below it.
+    /// The entry is for the directory itself, not for paths below it.
     #[serde(default)]
     pub whole: bool,
-    /// Patterns below the path that are not meant; `*` stands for one component.
+    /// Patterns below the path to which the entry does not apply; `*` stands for one component.
     #[serde(default)]
     pub except: Vec<String>,
-    /// Patterns below the path that are listed in spite of `whole`; `.*` stands for one component that begins with a
+    /// Patterns below the path that the entry covers in spite of `whole`; `.*` stands for one component with a leading
     /// dot.
     #[serde(default)]
     pub also: Vec<String>,
@@ -73,7 +73,7 @@ pub struct ReadOnlyPath {
 struct NeverFileSystem {
     /// Its name in mountinfo.
     kind: String,
-    /// Its number in statfs(2), where that is its own.
+    /// Its number in statfs(2), if no other file system has it.
     magic: Option<i64>,
     /// The reason, as a clause.
     why: String,
@@ -90,7 +90,7 @@ struct Credentials {
 pub type VisibleCredentials = BTreeSet<PathBuf>;
 
 impl Filesystem {
-    /// The credentials that the policy means to be seen.
+    /// The credentials that the policy makes visible.
     pub fn meant(&self) -> VisibleCredentials {
         let names = self.credentials.iter();
         names.map(|name| PathBuf::from(name.as_str())).collect()
@@ -98,7 +98,7 @@ impl Filesystem {
 }
 
 impl NeverList {
-    /// The list that is built in.
+    /// The built-in list.
     pub fn builtin() -> &'static Self {
         static LIST: LazyLock<NeverList> = LazyLock::new(|| {
             toml::from_str(include_str!("../../policies/never.toml"))
@@ -107,19 +107,19 @@ impl NeverList {
         &LIST
     }
 
-    /// Why `real` (a path without links) is never let in, if it is.
+    /// Why `real` (a path without links) is never mounted; `None` if it may be.
     pub fn refuses(&self, real: &Path) -> Option<&str> {
         self.refuses_but(real, &VisibleCredentials::new())
     }
 
-    /// Likewise, where some credentials are meant to be seen.
+    /// The same, with some credentials allowed to be visible.
     pub fn refuses_but(&self, real: &Path, meant: &VisibleCredentials) -> Option<&str> {
         let host = self.host.iter().find(|h| h.covers(real));
         host.map(|h| h.why.as_str())
             .or_else(|| self.credential_above(real, meant))
     }
 
-    /// Whether `real` is a part of /etc, and refused for nothing else: what everybody may read of it can be shown by name.
+    /// Whether `real` is in /etc and refused for no other reason: its world-readable files can be shown by name.
     pub fn is_configuration(&self, real: &Path) -> bool {
         let etc = Path::new("/etc");
         let mut others = self.host.iter().filter(|host| host.path != etc);
@@ -131,13 +131,13 @@ impl NeverList {
                 .is_none()
     }
 
-    /// Why a path is a credential or lies in a folder of credentials, if it does.
+    /// Why a path is a credential or is in a directory of credentials; `None` if it is not.
     pub fn credential_above(&self, path: &Path, meant: &VisibleCredentials) -> Option<&str> {
         let mut above = path.ancestors();
         above.find_map(|a| self.credential(a, meant))
     }
 
-    /// Why a file with this path must be masked, if it must: it is itself a credential.
+    /// Why a file at this path must be masked, being a credential itself; `None` if it need not.
     pub fn credential(&self, path: &Path, meant: &VisibleCredentials) -> Option<&str> {
         let parts = self.credential_parts(path, meant)?;
         let is_own = self.own.parts(path, &VisibleCredentials::new()) == Some(parts);
@@ -145,13 +145,13 @@ impl NeverList {
         Some(&group.why)
     }
 
-    /// By how many of its last components a path is known as a credential, if it is one.
+    /// How many of its last components identify a path as a credential; `None` if it is none.
     pub fn credential_parts(&self, path: &Path, meant: &VisibleCredentials) -> Option<usize> {
         let own = self.own.parts(path, &VisibleCredentials::new());
         own.max(self.credentials.parts(path, meant))
     }
 
-    /// Why nobody in a container writes `real`, if nobody does.
+    /// Why no container may write `real`; `None` if one may.
     pub fn read_only(&self, real: &Path) -> Option<&str> {
         let found = self.read_only.iter().find(|r| r.covers(real));
         found
@@ -159,12 +159,12 @@ impl NeverList {
             .or_else(|| self.own.may_come_below(real))
     }
 
-    /// Whether `real` is a directory of which only the parts are anybody's in particular: /home, /srv, /var.
+    /// Whether `real` is a shared directory whose parts have owners: /home, /srv, /var.
     pub fn is_common(&self, real: &Path) -> bool {
         self.read_only.iter().any(|r| r.whole && r.path == real)
     }
 
-    /// Why a file system is never let in, if it is not: the kernel's own, wherever they are mounted.
+    /// Why a file system is never mounted, if it is not: the kernel's own, at any mount point.
     pub fn kernel(&self, found: &FileSystem) -> Option<&str> {
         let is_it = |k: &&NeverFileSystem| {
             k.kind == found.kind || k.magic.is_some_and(|magic| magic == found.magic)
@@ -172,7 +172,7 @@ impl NeverList {
         self.file_system.iter().find(is_it).map(|k| k.why.as_str())
     }
 
-    /// Whether no container writes a directory, under any policy: a link there is the node's own.
+    /// Whether no container can write a directory, under any policy: a link there is the node's own.
     pub fn is_closed(&self, directory: &Path) -> bool {
         self.read_only.iter().any(|r| r.covers(directory))
             || self.host.iter().any(|h| h.covers(directory))
@@ -184,7 +184,7 @@ impl NeverList {
         all.map(PathBuf::as_path)
     }
 
-    /// The last components of the names of what may be a credential.
+    /// The last components of all credential names.
     pub fn last_names(&self) -> FileNameFilter {
         let names = self.credentials().filter_map(Path::file_name);
         FileNameFilter {
@@ -195,7 +195,7 @@ impl NeverList {
         }
     }
 
-    /// Entries of the list that lie strictly below `real`: they are masked when `real` is mounted.
+    /// Entries of the list strictly below `real`: they are masked when `real` is mounted.
     pub fn below<'a>(&'a self, real: &'a Path) -> impl Iterator<Item = (&'a Path, &'a str)> {
         self.host.iter().filter_map(move |h| {
             let rest = h.path.strip_prefix(real).ok()?;
@@ -205,7 +205,7 @@ impl NeverList {
 }
 
 impl Credentials {
-    /// Why a directory is not written in which one of these may be made: it cannot be hidden as long as it is not there.
+    /// Why a directory is read-only where a credential may be created: a missing file cannot be hidden.
     fn may_come_below(&self, real: &Path) -> Option<&str> {
         let beginnings = self.paths.iter().flat_map(|path| path.ancestors().skip(1));
         let mut beginnings = beginnings.filter(|path| !path.as_os_str().is_empty());
@@ -214,7 +214,7 @@ impl Credentials {
             .then_some(self.why.as_str())
     }
 
-    /// By how many of its last components a path is one of these.
+    /// How many of its last components identify a path as one of these.
     fn parts(&self, path: &Path, meant: &VisibleCredentials) -> Option<usize> {
         let names = self.paths.iter();
         let found = names.filter(|c| ends_with(path, c) && !meant.contains(*c));
@@ -222,20 +222,20 @@ impl Credentials {
     }
 }
 
-/// A quick filter by file name: it shows of nearly every file that it is no credential.
+/// A quick filter by file name: it rules out nearly every file.
 pub struct FileNameFilter {
     names: HashSet<Vec<u8>>,
     keys: Keys,
 }
 
 impl FileNameFilter {
-    /// Whether something of this name may be a credential.
+    /// Whether a file of this name may be a credential.
     pub fn contains(&self, name: &[u8]) -> bool {
         self.names.contains(&name.to_ascii_lowercase()) || self.keys.named(name).is_some()
     }
 }
 
-/// Whether a path ends with a name, in letters of any case: a file system may fold them.
+/// Whether a path ends with a name, ignoring case: a file system may fold letters.
 pub(super) fn ends_with(path: &Path, name: &Path) -> bool {
     let mut parts = path.components().rev();
     name.components().rev().all(|want| {
@@ -246,7 +246,7 @@ pub(super) fn ends_with(path: &Path, name: &Path) -> bool {
 
 impl NeverPath {
     fn covers(&self, real: &Path) -> bool {
-        // Everything lies below "/": only "/" itself is meant by that entry.
+        // Everything is below "/": this entry covers only "/" itself.
         if self.path == Path::new("/") {
             return real == Path::new("/");
         }
@@ -273,7 +273,7 @@ impl ReadOnlyPath {
     }
 }
 
-/// `rest` is what the pattern names, or lies below it.
+/// Whether `rest` matches the pattern, or is below it.
 fn matches_or_below(pattern: &str, rest: &Path) -> bool {
     let mut components = rest.components();
     pattern.split('/').all(|want| match components.next() {
@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_built_in_list_parses_and_holds_what_the_documentation_promises() {
+    fn the_built_in_list_parses_and_covers_what_the_documentation_promises() {
         let never = NeverList::builtin();
         for path in [
             "/",
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_below_a_kept_mount_is_named_for_masking() {
+    fn entries_below_a_kept_mount_are_listed_for_masking() {
         let never = NeverList::builtin();
         let below: Vec<_> = never
             .below(Path::new("/var/lib"))
@@ -368,7 +368,7 @@ mod tests {
         );
     }
 
-    /// L6: a file system that folds letters finds them by any.
+    /// L6: a file system that folds letters finds a file under any case.
     #[test]
     fn letters_of_any_case_name_a_credential() {
         let (never, none) = (NeverList::builtin(), VisibleCredentials::new());
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_may_write_a_directory_cannot_rename_what_is_listed_in_it() {
+    fn the_directories_above_every_listed_path_are_closed() {
         let never = NeverList::builtin();
         let listed = never.host.iter().map(|h| &h.path);
         for path in listed.chain(never.read_only.iter().map(|r| &r.path)) {
@@ -395,13 +395,13 @@ mod tests {
                 assert!(never.is_closed(above), "{above:?}, above {path:?}");
             }
         }
-        // No name stands twice.
+        // No path is listed twice.
         let all: Vec<_> = never.host.iter().map(|h| &h.path).collect();
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
     }
 
     #[test]
-    fn what_the_node_runs_as_root_is_never_written_and_projects_are() {
+    fn roots_programs_on_the_node_are_never_writable_and_projects_are() {
         let never = NeverList::builtin();
         for path in [
             "/usr",

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use super::KernelFileSystem;
 
-/// The options of one of the kernel's file systems: those asked for that cannot loosen anything, and those that it has in
-/// every container.
+/// The options of a kernel file system: the requested ones that cannot loosen anything, and those that every container
+/// has.
 pub(super) fn of_kernel(what: KernelFileSystem, asked: &[String], most: u64) -> Vec<String> {
     match what {
         KernelFileSystem::Proc | KernelFileSystem::Mqueue => {
@@ -22,7 +22,7 @@ pub(super) fn of_kernel(what: KernelFileSystem, asked: &[String], most: u64) -> 
     }
 }
 
-/// Those of the engine's options that cannot loosen anything, plus `add`.
+/// The engine's options that cannot loosen anything, plus `add`.
 pub(super) fn keep(asked: &[String], add: &[&str]) -> Vec<String> {
     const KEYS: &[&str] = &[
         "size",
@@ -61,15 +61,15 @@ pub(super) fn keep(asked: &[String], add: &[&str]) -> Vec<String> {
     out
 }
 
-/// `fixed`, plus those of the engine's options that `also` names.
+/// `fixed`, plus the engine's options that are in `also`.
 fn only(asked: &[String], also: &[&str], fixed: &[&str]) -> Vec<String> {
     let mut out: Vec<String> = fixed.iter().map(ToString::to_string).collect();
     out.extend(asked.iter().filter(|o| also.contains(&o.as_str())).cloned());
     out
 }
 
-/// The options of a tmpfs with at most this many bytes, and files for them: what it holds is the node's memory where
-/// the container has no limit of its own, and a tmpfs without a size may take half of it.
+/// The options of a tmpfs with at most this many bytes, and files in proportion. Without a limit of the container, its
+/// content is the node's memory, and a tmpfs without a size may take half of that.
 pub(super) fn bounded(options: Vec<String>, most: u64) -> Vec<String> {
     let size = options.iter().rev().find_map(|o| o.strip_prefix("size="));
     let size = size.and_then(bytes).map_or(most, |asked| asked.min(most));
@@ -89,14 +89,13 @@ pub(super) fn bounded(options: Vec<String>, most: u64) -> Vec<String> {
     out
 }
 
-/// Whether a size of a tmpfs is given, and not as a share of the node's memory.
+/// Whether a tmpfs has a size that is no share of the node's memory.
 fn has_size(options: &[String]) -> bool {
     let size = options.iter().rev().find_map(|o| o.strip_prefix("size="));
     size.and_then(bytes).is_some()
 }
 
-/// `64k`, `16m`, `1g` as tmpfs(5) reads them; `None` for a share of memory, for 0, which means no limit, and for what
-/// is no number.
+/// `64k`, `16m`, `1g` as in tmpfs(5). `None` for a share of memory, for 0, which means no limit, and for other text.
 fn bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {

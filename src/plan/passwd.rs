@@ -15,8 +15,8 @@ pub struct PasswdLine<'a> {
     pub shell: &'a str,
 }
 
-/// The lines that have numbers where numbers stand. What follows them may be missing, and colons are a part of the shell, as for
-/// glibc.
+/// The lines with numbers in the id fields. The fields after those may be missing, and a colon can be part of the
+/// shell, as in glibc.
 pub fn lines(text: &str) -> impl Iterator<Item = PasswdLine<'_>> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| {
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_without_numbers_is_none_and_one_without_a_shell_is_one() {
+    fn a_line_needs_numbers_but_no_shell() {
         let text = "root:x:0:0:root:/root:/bin/bash\nbroken\n+::::::\nname:x:me:1::/:\n#no:x:1:1::/:\nme:x:1000:1001:Me,,:/home/me\n\
                     bare:x:7:8\n";
         let found: Vec<_> = lines(text).collect();

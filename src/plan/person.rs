@@ -6,28 +6,28 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PersonFacts {
-    /// How many supplementary groups they have, which nobody can take away.
+    /// The number of supplementary groups, which cannot be dropped.
     pub groups: usize,
-    /// Whether they have a cgroup in which to make others.
+    /// Whether the caller has a cgroup in which to make others.
     #[serde(default)]
     pub cgroup: PersonsCgroup,
 }
 
-/// A cgroup of a person's own ([`crate::cgroup::delegated`]).
+/// A cgroup of the caller's own ([`crate::cgroup::delegated`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PersonsCgroup {
-    /// None, though the node's cgroups could be given.
+    /// None, though the node's cgroups can be delegated.
     #[default]
     NotGiven,
-    /// None, since those of version 1 are root's.
+    /// None: cgroups of version 1 are root's.
     Version1,
     /// One, with the controllers of [`super::HostFacts::controllers`].
     Given,
 }
 
 impl PersonsCgroup {
-    /// Why a limit is not held, as the end of a sentence.
+    /// Why a limit is not enforced, as the end of a sentence.
     pub(super) fn lacking(self) -> &'static str {
         match self {
             Self::NotGiven => {

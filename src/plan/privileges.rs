@@ -27,17 +27,17 @@ pub const USUAL_DEVICES: &[&str] = &[
 pub struct CapabilitySets {
     /// Upper bound of what execve can give.
     pub bounding: BTreeSet<Capability>,
-    /// What counts.
+    /// The ones in force.
     pub effective: BTreeSet<Capability>,
     /// What can be made effective.
     pub permitted: BTreeSet<Capability>,
-    /// Kept over execve by programs that say so.
+    /// Kept over execve by programs that request it.
     pub inheritable: BTreeSet<Capability>,
     /// Kept over execve by all programs.
     pub ambient: BTreeSet<Capability>,
 }
 
-/// A capability in a set that the kernel takes only with another set (capset(2)).
+/// A capability in a set that the kernel accepts only with another set (capset(2)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contradiction {
     /// The capability.
@@ -49,14 +49,14 @@ pub struct Contradiction {
 }
 
 impl CapabilitySets {
-    /// The sets of a spec; none at all where it has none (runc's reading; libcontainer would keep every one).
+    /// The sets of a spec; empty sets if it has none (as in runc; libcontainer would keep every one).
     pub fn of(given: Option<&LinuxCapabilities>) -> Self {
         let Some(given) = given else {
             return Self::default();
         };
         let permitted = names(given.permitted().as_ref());
         let inheritable = names(given.inheritable().as_ref());
-        // The kernel raises none that is not both (capabilities(7)); runc goes on without it, and `spec` asks for some.
+        // The kernel raises only those in both (capabilities(7)). runc drops the others; `spec` requests some.
         let mut ambient = names(given.ambient().as_ref());
         ambient.retain(|name| permitted.contains(name) && inheritable.contains(name));
         Self {
@@ -85,7 +85,7 @@ impl CapabilitySets {
         })
     }
 
-    /// The sets without what `limit` does not have.
+    /// The sets, restricted to `limit`.
     pub fn limited(self, limit: &BTreeSet<Capability>) -> Self {
         let cut = |set: BTreeSet<Capability>| -> BTreeSet<Capability> {
             set.intersection(limit).copied().collect()
@@ -109,16 +109,16 @@ impl CapabilitySets {
 
 fn names(set: Option<&Capabilities>) -> BTreeSet<Capability> {
     let all = set.into_iter().flatten();
-    // The specification has the kernel's names, all of them.
+    // The specification contains all of the kernel's names.
     all.filter_map(|c| c.to_string().parse().ok()).collect()
 }
 
-/// The capabilities that no process of the container may exceed. Where files are not made set-user-ID, what is so already
-/// loses that when it is written, as by anybody else (CAP_FSETID).
+/// The capabilities that no process of the container may exceed. Without CAP_FSETID, a write clears the set-user-ID bit
+/// of a file, as for any ordinary user.
 pub(super) fn limit(policy: &Privileges, set_id: Switch) -> BTreeSet<Capability> {
     let Privileges {
         capabilities,
-        // What comes of it in this container is `set_id`.
+        // The caller has resolved it to the argument `set_id`.
         set_id: _,
     } = policy;
     let keeps = |one: &Capability| set_id == Switch::On || *one != Capability::FSETID;
@@ -127,9 +127,9 @@ pub(super) fn limit(policy: &Privileges, set_id: Switch) -> BTreeSet<Capability>
 
 /// Devices beyond the usual eight: only those of the node's file.
 ///
-/// `--privileged` lists every device of the host; they are left out, not refused, because the container is to run
-/// as one without `--privileged` would. A device that was asked for by name (`--device`) is an error.
-/// So is one under an allowed name that is another device: `--device /dev/sda:/dev/kvm`.
+/// `--privileged` lists every device of the host. These are left out, not refused: the container is to run as one
+/// without `--privileged`. A device requested by name (`--device`) is an error. So is a different device under an
+/// allowed name: `--device /dev/sda:/dev/kvm`.
 pub(super) fn devices(
     resolved: &ResolvedPolicy,
     linux: &Linux,
@@ -150,7 +150,7 @@ pub(super) fn devices(
             .any(|p| path == p.as_ref() as &std::path::Path)
     };
     let extra: Vec<PathBuf> = asked.into_iter().filter(|p| !usual(p)).collect();
-    // More than a person would type: an engine's `--privileged`.
+    // More than a human would type: an engine's `--privileged`.
     let privileged = extra.len() > 16 || allows_every_device(linux);
     if let Some(path) = extra.iter().find(|p| !allowed(p) && !privileged) {
         return Err(PlanError::Device {
@@ -165,7 +165,7 @@ pub(super) fn devices(
     }
 }
 
-/// What engines request for every container, whoever starts it: Docker's and containerd's list, of which podman's is a part.
+/// What engines request for every container: the capabilities of Docker and containerd, which include podman's.
 const OF_ENGINES: [&str; 14] = [
     "AUDIT_WRITE",
     "CHOWN",
@@ -182,7 +182,7 @@ const OF_ENGINES: [&str; 14] = [
     "SETUID",
     "SYS_CHROOT",
 ];
-/// Capabilities that were asked for beyond what the policy leaves: those of the caller, and those of every engine.
+/// Capabilities that were requested beyond the policy's: the caller's, and those that every engine requests.
 pub(super) fn not_given(process: &Process, limit: &BTreeSet<Capability>) -> Vec<OmittedItem> {
     let asked = CapabilitySets::of(process.capabilities().as_ref());
     let missing = asked.bounding.union(&asked.permitted);
@@ -202,7 +202,7 @@ pub(super) fn not_given(process: &Process, limit: &BTreeSet<Capability>) -> Vec<
     items
 }
 
-/// Devices that were asked for and are left out: what `--privileged` lists.
+/// Requested devices that are left out: those that `--privileged` lists.
 pub(super) fn devices_not_given(linux: &Linux, given: &BTreeSet<PathBuf>) -> Option<OmittedItem> {
     let asked = linux.devices().iter().flatten().map(|d| d.path());
     let usual = |path: &&PathBuf| USUAL_DEVICES.iter().any(|u| path.as_path() == Path::new(u));
@@ -235,7 +235,7 @@ mod tests {
     use crate::plan::process::to_spec;
 
     #[test]
-    fn every_capability_goes_into_a_spec_and_comes_back() {
+    fn every_capability_survives_a_spec() {
         let all: BTreeSet<Capability> = Capability::all().collect();
         let sets = CapabilitySets {
             bounding: all.clone(),
@@ -246,9 +246,9 @@ mod tests {
         };
         assert_eq!(CapabilitySets::of(Some(&to_spec(&sets))), sets);
     }
-    /// Finding 16 of the reading for honesty: each run had a refusal that nobody had caused.
+    /// Finding 16 of the honesty review: each run had a denial that no caller had caused.
     #[test]
-    fn what_every_engine_requests_is_told_apart_from_what_a_caller_does() {
+    fn capabilities_of_every_engine_are_listed_apart_from_the_callers() {
         let sets = |names: &[&str]| -> CapabilitySets {
             let names: BTreeSet<Capability> = names.iter().map(|n| n.parse().unwrap()).collect();
             CapabilitySets {

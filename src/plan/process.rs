@@ -1,4 +1,4 @@
-//! PURE. The policy's effect on a process: the first one, and each process of `exec`.
+//! PURE. The policy's effect on a process: the init process, and each exec process.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use oci_spec::runtime::{
 use super::{CapabilitySets, Plan, environment, neutral};
 use crate::policy::Capability;
 
-/// The process as it may run under the plan: no_new_privs, capabilities within the limit, no core dumps, no urgency.
+/// The process as it may run under the plan: no_new_privs, limited capabilities, no core dumps, no raised priority.
 ///
 /// RLIMIT_CORE is 1, soft and hard: with 0 a `core_pattern` that is a pipe still starts its helper, as root on
 /// the host (core(5), "Piping core dumps to a program"). It is 0 only where the user of `wrap` cannot raise it.
@@ -35,7 +35,7 @@ pub(super) fn is_no_core(bytes: &u64) -> bool {
     *bytes == no_core()
 }
 
-/// Of both limits: what `explain` says of core files.
+/// What `explain` says of core files: the words for both limits.
 pub fn core_words(core_bytes: u64) -> &'static str {
     match core_bytes {
         0 => {
@@ -54,7 +54,7 @@ fn core_limit(bytes: u64) -> PosixRlimit {
         .expect("all three fields of a limit are set")
 }
 
-/// The sets in the spec's own type.
+/// The sets in the spec's type.
 pub fn to_spec(sets: &CapabilitySets) -> LinuxCapabilities {
     let parse = |set: &BTreeSet<Capability>| -> Capabilities {
         let names = set.iter().map(|capability| capability.short_name());

@@ -1,6 +1,6 @@
-//! PURE. Files that the user's own tools run later, outside of all walls: `policies/protected.toml`. Those that are there at the
-//! start are read-only in the container, and so are their names: the directories on the way are mounts, which no process renames.
-//! Those that appear are moved aside when the container has ended.
+//! PURE. Files that the user's own tools run later, outside all walls: `policies/protected.toml`. Files that exist at
+//! the start are read-only in the container, and so are their names: the directories above are mounts, which no process
+//! can rename. New files are moved aside when the container has ended.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Component, Path, PathBuf};
@@ -20,12 +20,12 @@ use crate::policy::ProtectedName;
 pub struct ProtectedList {
     place: Vec<ProtectedPlace>,
     harmless: HarmlessSettings,
-    /// Entries by the last component of their path, in small letters.
+    /// Entries by the last component of their path, in lower case.
     #[serde(skip)]
     last: HashMap<Vec<u8>, Vec<usize>>,
 }
 
-/// A path that something of the user's runs or obeys.
+/// A path that the user's tools run or obey.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProtectedPlace {
@@ -33,7 +33,7 @@ pub struct ProtectedPlace {
     pub path: PathBuf,
     /// The reason, as a clause.
     pub why: String,
-    /// It is a file of git's settings, which git replaces: what appears in it is taken out at the end.
+    /// It is a git settings file, which git replaces: new settings in it are removed at the end.
     #[serde(default)]
     pub compared: bool,
 }
@@ -48,7 +48,7 @@ pub enum ProtectedBase<'a> {
 }
 
 impl ProtectedPlace {
-    /// Where it counts, and its path from there.
+    /// Where the entry applies, and its path from there.
     pub fn base(&self) -> ProtectedBase<'_> {
         match self.path.strip_prefix(".git") {
             Ok(rest) if rest.components().next().is_some() => ProtectedBase::Git(rest),
@@ -75,12 +75,12 @@ static BUILTIN: LazyLock<ProtectedList> = LazyLock::new(|| {
 });
 
 impl ProtectedList {
-    /// The list of this program.
+    /// The built-in list.
     pub fn builtin() -> &'static Self {
         &BUILTIN
     }
 
-    /// The entries whose path ends with a file name, which is in small letters.
+    /// The entries whose path ends with a file name, given in lower case.
     pub fn ending_with(&self, name: &[u8]) -> impl Iterator<Item = &ProtectedPlace> {
         let found = self.last.get(name).into_iter().flatten();
         found.filter_map(|index| self.place.get(*index))
@@ -91,13 +91,13 @@ impl ProtectedList {
         self.find(name).map(|place| place.why.as_str())
     }
 
-    /// Settings of git that stay.
+    /// Harmless git settings.
     #[cfg(test)]
     pub(super) fn harmless(&self) -> &HarmlessSettings {
         &self.harmless
     }
 
-    /// What is to be known of a file of git's settings at the start.
+    /// The hashes of a git settings file at the start.
     pub fn known(&self, text: &[u8], path: &Path) -> BTreeSet<String> {
         let settings = git_config::parse(text).unwrap_or_default();
         self.harmless.hashes(&settings, path)
@@ -108,7 +108,7 @@ impl ProtectedList {
     }
 }
 
-/// Something in a mount's source that is to be read-only.
+/// A path in a mount's source that must be read-only.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FoundProtected {
@@ -123,7 +123,7 @@ pub struct FoundProtected {
 }
 
 impl FoundProtected {
-    /// The directories in the source that are held, so that no other file gets this path.
+    /// The directories in the source that are held in place, so that no other file gets this path.
     fn held(&self) -> impl Iterator<Item = &Path> {
         let above = self.path.ancestors().skip(1);
         let above = above.take_while(|a| !a.as_os_str().is_empty());
@@ -142,35 +142,35 @@ pub struct RepositoryTop {
     pub ino: u64,
 }
 
-/// What of the list lies in a directory.
+/// The listed files in a directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProtectedFiles {
     /// Files and directories.
     pub found: Vec<FoundProtected>,
-    /// Files of git's settings.
+    /// Git settings files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<FoundProtected>,
-    /// Hashes of those settings in them that are not harmless.
+    /// Hashes of their settings that are not harmless.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub known: BTreeSet<String>,
     /// Repositories below it.
     pub tops: Vec<RepositoryTop>,
-    /// Why not all was looked at, where it was not.
+    /// Why the search is incomplete; `None` if it is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unread: Option<String>,
 }
 
-/// A writable mount of the user's files, as it was at the start: what appears in it is moved aside at the end.
+/// A writable mount of the user's files, as it was at the start: new files in it are moved aside at the end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GuardedMount {
     /// Its mount point.
     pub destination: PathBuf,
-    /// The inodes of what was protected.
+    /// The inodes of the protected files.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub inodes: BTreeSet<u64>,
-    /// Hashes of settings of git that may stay.
+    /// Hashes of git settings that may stay.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub known: BTreeSet<String>,
     /// Its repositories.
@@ -179,7 +179,7 @@ pub struct GuardedMount {
 }
 
 impl GuardedMount {
-    /// What has appeared: in git directories everywhere, else at the tops that there were, by their paths or by what lies there.
+    /// The new files: in any git directory, else at the repository tops of the start, known by path or by inode.
     pub fn planted<'a>(&self, now: &'a ProtectedFiles) -> Vec<&'a FoundProtected> {
         let appeared = |one: &&FoundProtected| {
             !self.inodes.contains(&one.ino) && self.concerns(one, &now.tops)
@@ -187,7 +187,7 @@ impl GuardedMount {
         now.found.iter().filter(appeared).collect()
     }
 
-    /// The settings of a file of git's that appeared in it and may name programs or files.
+    /// The new settings in a git settings file that may name programs or files.
     pub fn planted_settings<'a>(
         &self,
         settings: &'a [GitSetting],
@@ -214,7 +214,7 @@ impl GuardedMount {
     }
 }
 
-/// What the file `commondir` of a second work tree has, where it is kept in its repository.
+/// The content of the file `commondir` of a second work tree that is kept in its repository.
 pub const WORK_TREE: &[u8] = b"../..";
 
 /// A path of the container that is read-only in a writable mount.
@@ -226,17 +226,17 @@ pub struct ProtectedPath {
     pub path: PathBuf,
     /// The list's name for it.
     pub name: String,
-    /// Its inode, which is compared when it is made read-only.
+    /// Its inode, which is compared when the path is made read-only.
     pub ino: u64,
 }
 
-/// Whether a name is protected under a policy.
+/// Whether a policy protects a name.
 pub fn is_protected(unprotected: &BTreeSet<ProtectedName>, name: &str) -> bool {
     let is_free = |free: &ProtectedName| free.is_all() || free.as_str() == name;
     !unprotected.iter().any(is_free)
 }
 
-/// How many of the last components of a path stay in place with it: from the outermost `.git` on, and else those of the entry.
+/// How many last components of a path stay in place with it: all from the outermost `.git`, else the entry's own.
 pub fn held(path: &Path, own: usize) -> usize {
     let names: Vec<Component<'_>> = path.components().collect();
     let git = names.iter().position(|name| name.as_os_str() == ".git");
@@ -244,7 +244,7 @@ pub fn held(path: &Path, own: usize) -> usize {
 }
 
 impl FilesystemPlan {
-    /// Whether a mount shows files of the user's, which the container writes: the workspace, and what the user named.
+    /// Whether a mount shows writable files of the user: the workspace, and mounts that the user named.
     pub fn is_users(&self, wrapped: &WrapPlan, mount: &PlannedMount) -> bool {
         let is_workspace = self.workspace.as_ref() == Some(&mount.destination);
         (is_workspace || wrapped.written.contains(&mount.destination))
@@ -252,7 +252,7 @@ impl FilesystemPlan {
             && !mount.is_private()
     }
 
-    /// The mounts to be looked at again, each as it was found.
+    /// Records the mounts to search again at the end, each with its state now.
     pub(super) fn watch(&mut self, bundle: &BundleFacts) {
         let users = self
             .mounts
@@ -276,7 +276,7 @@ impl FilesystemPlan {
 }
 
 impl SortedMounts {
-    /// What was found in a mount that the container writes.
+    /// Adds the protected paths of a mount that the container can write.
     pub(super) fn protect(&mut self, destination: &Path, found: &[FoundProtected]) {
         for one in found {
             let held = one.held().map(|directory| destination.join(directory));
@@ -292,8 +292,8 @@ impl SortedMounts {
         }
     }
 
-    /// The protected paths that the container sees in the mounts in which they were found: nothing else lies over them, and they
-    /// are not hidden. Their parents are held in place.
+    /// The protected paths that the container sees in their own mounts: not covered by another mount, and not hidden.
+    /// Their parents are held in place.
     pub(super) fn protected(&mut self, overlays: &[EphemeralMount]) -> Vec<ProtectedPath> {
         let shown = |destination: &Path, path: &Path| {
             let above = self
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_appears_counts_in_git_directories_and_at_the_tops_that_there_were() {
+    fn new_files_count_in_git_directories_and_at_the_tops_of_the_start() {
         let top = |path: &str, ino| RepositoryTop {
             path: path.into(),
             ino,
@@ -372,15 +372,15 @@ mod tests {
         };
         let now = ProtectedFiles {
             found: vec![
-                // Was there, also under another path.
+                // Existed at the start, also under another path.
                 found(".envrc", ".envrc", 10),
                 found("moved/.vscode", ".vscode", 11),
-                // Appeared.
+                // New.
                 found(".mcp.json", ".mcp.json", 20),
                 found("sub/.github/workflows", ".github/workflows", 21),
                 found("renamed/.envrc", ".envrc", 22),
                 found("new/.git/hooks", ".git/hooks", 23),
-                // In a repository that was made meanwhile.
+                // In a repository that is new.
                 found("new/.envrc", ".envrc", 24),
             ],
             tops: vec![top("renamed", 5), top("new", 6)],
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_git_directory_stays_in_place_with_all_that_is_in_it() {
+    fn a_git_directory_stays_in_place_with_all_its_content() {
         let held = |path: &str, own| held(Path::new(path), own);
         assert_eq!(held(".git/hooks", 2), 2);
         assert_eq!(held("a/b/.git/modules/x/hooks", 2), 4);
