@@ -1,5 +1,5 @@
-//! PURE. Settings that reach out of the container, refused under every policy and under `unconfined`: runc refuses
-//! them as well, and libcontainer 0.7.0 would carry them out.
+//! PURE. Settings that reach out of the container, refused under every policy and under `unconfined`: runc refuses them
+//! too, but libcontainer 0.7.0 would apply them.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ pub enum ReachError {
         /// What it would change, in words after the key.
         why: &'static str,
     },
-    /// A mount that would replace files of procfs, which the runtime itself and every program trust (CVE-2019-16884).
+    /// A mount that would replace files of procfs, which the runtime and every program trust (CVE-2019-16884).
     #[error("the mount at {0:?} cannot be made: it is inside /proc, or is not of type proc")]
     Proc(PathBuf),
     /// A name that becomes part of a path below a kernel file system.
@@ -25,17 +25,17 @@ pub enum ReachError {
     FileName {
         /// The field of config.json.
         field: &'static str,
-        /// What it holds.
+        /// Its value.
         name: String,
     },
 }
 
-/// The network namespace that the spec's `net.*` settings are for.
+/// The network namespace to which the spec's `net.*` settings apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NetSettings {
-    /// The container's own, or the inner one of a policy.
+    /// The container's own, or the inner namespace of a policy.
     Own,
-    /// The one that the runtime is in.
+    /// The runtime's own.
     Host,
 }
 
@@ -62,7 +62,7 @@ pub fn check(spec: &Spec, net: NetSettings) -> Result<(), ReachError> {
 }
 
 /// Refuses limits whose names lead out of the container's cgroup: libcgroups joins them to its path, and joining an
-/// absolute one replaces it.
+/// absolute path replaces it.
 pub fn check_resources(resources: &LinuxResources) -> Result<(), ReachError> {
     for (name, _) in resources.unified().iter().flatten() {
         file_name("linux.resources.unified", name)?;
@@ -73,8 +73,8 @@ pub fn check_resources(resources: &LinuxResources) -> Result<(), ReachError> {
     Ok(())
 }
 
-/// Refuses a mount at or below /proc, unless it is of procfs or one of the files that lxcfs gives (runc's list).
-/// `place` is the destination after the image's own links.
+/// Refuses a mount at or below /proc, unless it is procfs or a file that lxcfs provides (runc's list). `place` is the
+/// destination after the image's own links.
 pub fn check_mount(mount: &Mount, place: &Path) -> Result<(), ReachError> {
     const FILES: &[&str] = &[
         "cpuinfo",
@@ -94,7 +94,7 @@ pub fn check_mount(mount: &Mount, place: &Path) -> Result<(), ReachError> {
     let procfs = mount.typ().as_deref() == Some("proc")
         // All of the node's /proc, as `-v /proc:/proc`.
         || mount.source().as_deref() == Some(Path::new("/proc"));
-    // An empty directory over one of them only takes away; runc lets it through.
+    // An empty directory over a file there only hides; runc allows it.
     let empty = mount.typ().as_deref() == Some("tmpfs");
     let allowed = match below.as_os_str().is_empty() {
         true => procfs,
@@ -114,7 +114,7 @@ fn file_name(field: &'static str, name: &str) -> Result<(), ReachError> {
     Ok(())
 }
 
-/// `net/ipv4/conf/eth0.100/x` as `net.ipv4.conf.eth0/100.x`: the separator is whichever comes first (sysctl.d(5)).
+/// `net/ipv4/conf/eth0.100/x` as `net.ipv4.conf.eth0/100.x`: the first separator decides (sysctl.d(5)).
 fn dotted(key: &str) -> String {
     if key
         .find(['.', '/'])
@@ -130,7 +130,7 @@ fn dotted(key: &str) -> String {
     key.chars().map(swap).collect()
 }
 
-/// Why a setting is refused, if it is. The list and its words are runc's (libcontainer/configs/validate).
+/// Why a setting is refused; `None` if it is not. The list and its words are runc's (libcontainer/configs/validate).
 fn refused_sysctl(key: &str, linux: &Linux, net: NetSettings) -> Option<&'static str> {
     const IPC: &[&str] = &[
         "kernel.msgmax",
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_of_a_namespace_of_the_containers_own_is_let_through() {
+    fn a_setting_of_the_containers_own_namespace_is_allowed() {
         for key in [
             "kernel.msgmax",
             "kernel/shmmax",
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_of_the_node_is_refused_by_its_name() {
+    fn a_setting_of_the_node_is_refused_by_name() {
         for key in [
             "kernel.core_pattern",
             "kernel/core_pattern",
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn only_procfs_is_mounted_at_proc_and_little_below_it() {
+    fn only_procfs_and_a_few_files_are_mounted_at_proc() {
         let at = |place: &str, typ: &str, source: &str| {
             let mount = json!({"destination": place, "type": typ, "source": source});
             check_mount(&serde_json::from_value(mount).unwrap(), Path::new(place))

@@ -1,4 +1,4 @@
-//! PURE. What the container is told of its walls.
+//! PURE. What the container can read about its walls.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,34 +8,34 @@ use serde::{Deserialize, Serialize};
 use super::{AuditPlan, FilesystemPlan, NetworkPlan, Warning};
 use crate::policy::{Field, Report, Switch, escape};
 
-/// Where the container reads its refusals.
+/// The directory with the container's denials.
 pub const DENIED_IN: &str = "/run/agentbox";
-/// The file's name there.
+/// The name of the file of denials.
 pub const DENIED: &str = "denied";
-/// The file beside it with the mounts that are less than was asked for, which no refusal tells of.
+/// The file beside it, with the mounts that are less than requested: no denial reports these.
 pub const MOUNTS: &str = "mounts";
-/// As many of them as are listed.
+/// The most mounts to list.
 const MOST_MOUNTS: usize = 64;
 
-/// What the container is told of its walls.
+/// What the container can read about its walls.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReportPlan {
-    /// Whether it can read its last refusals.
+    /// Whether it can read its last denials.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub denied: bool,
-    /// A policy that is only reported on.
+    /// The plan of a report-only policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit: Option<AuditPlan>,
 }
 
 impl ReportPlan {
-    /// Whether nothing is told, as in records of before there was this.
+    /// Whether there is nothing to read, as in records from before this field.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
 
-    /// As the policy asks. The container's own sidecar writes it; what the sidecar of a shared network refuses is not in it.
+    /// As the policy requests. The container's own sidecar writes it, without denials by a shared network's sidecar.
     pub(super) fn of(
         report: &Report,
         network: &NetworkPlan,
@@ -44,7 +44,7 @@ impl ReportPlan {
     ) -> Self {
         let Report {
             denied,
-            // It is planned by itself, when this plan is there.
+            // Planned separately, after this plan.
             audit: _,
             learn,
         } = report;
@@ -76,7 +76,7 @@ impl ReportPlan {
 }
 
 impl FilesystemPlan {
-    /// The mounts that are read-only or were left out, as the container reads it. Why is told outside alone: a reason names
+    /// The mounts that are read-only or left out, as text for the container. The reasons stay outside: they name
     /// directories of the node.
     pub fn less(&self) -> String {
         let read_only = self
@@ -101,8 +101,8 @@ impl FilesystemPlan {
         text
     }
 
-    /// Keeps /run where it is, so that nothing else can take its place: a directory with mounts in it can be renamed, and a
-    /// mount cannot.
+    /// Keeps /run in place, so that nothing can replace it: a directory with mounts in it can be renamed, a mount
+    /// cannot.
     fn hold_run(&mut self) {
         let run = Path::new("/run");
         let is_mount = self.mounts.iter().any(|m| m.destination == run)

@@ -1,4 +1,4 @@
-//! PURE. What becomes of writes to the root file system.
+//! PURE. What happens to writes to the root file system.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,17 +9,17 @@ use super::mounts::is_plain;
 use super::{BundleFacts, FilesystemPlan, PlanError, Warning};
 use crate::policy::{Field, Origin, ResolvedPolicy, RootAccess};
 
-/// Whose a root file system is: writes go to it only where it is the container's own.
+/// The origin of a root file system: only the container's own is written directly.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum RootOrigin {
     /// The engine's layer of this container, or a directory of its bundle.
     Layer,
-    /// No record of an engine says so: a directory that the caller named, as with `podman run --rootfs`.
+    /// No engine's record lists it: a directory that the caller named, as with `podman run --rootfs`.
     #[default]
     Named,
-    /// Something is mounted below it, which would come in with it.
+    /// There is a mount below it, which would come in with it.
     Mounted(PathBuf),
-    /// It shows a directory of the node that no container writes.
+    /// It shows a directory of the node that no container may write.
     Shows(PathBuf),
 }
 
@@ -34,8 +34,8 @@ impl fmt::Display for RootOrigin {
     }
 }
 
-/// A root that the engine wants read-only stays so. One that is no layer of the engine's is not written: an overlay is laid over
-/// it, unless the caller asked for more by name. `wrap` is no engine.
+/// Decides the access to the root. The engine's read-only root stays read-only. A root that is no engine's layer gets
+/// an overlay, unless the caller requested more explicitly. `wrap` is no engine.
 pub(super) fn root(
     resolved: &ResolvedPolicy,
     spec: &Spec,
@@ -48,7 +48,7 @@ pub(super) fn root(
         _ => resolved.policy.filesystem.root,
     };
     let wrapped = !bundle.wrapped.is_empty();
-    // No overlay is laid over a read-only root, and nobody has judged what would come in with it.
+    // A read-only root has no overlay, and a mount below it was not checked.
     if let (RootAccess::ReadOnly, RootOrigin::Mounted(at), false) = (root, &bundle.root, wrapped) {
         let root = bundle.rootfs.clone();
         return Err(PlanError::MountBelow {
@@ -83,8 +83,8 @@ pub(super) fn root(
     Ok(RootAccess::Ephemeral)
 }
 
-/// Holds the directories above what the engine hides or makes read-only in a root that outlives the container's processes: one that
-/// is renamed would show it at the next start.
+/// Holds the directories above paths that the engine masks or makes read-only, if the root outlives the container's
+/// processes: a renamed one would expose the path at the next start.
 pub(super) fn hold_parents(plan: &mut FilesystemPlan, spec: &Spec) {
     if plan.root != RootAccess::Engine {
         return;

@@ -1,12 +1,12 @@
-//! PURE. The place and the bound of scratch.
+//! PURE. The place and size of scratch data.
 
 use super::{FilesystemPlan, HostFacts, PlanError, ScratchStorage, Warning};
 use crate::policy::{Policy, ScratchOn};
 
-/// The most that is taken of memory where nobody said that it should be memory.
+/// The most memory to use if the policy did not choose memory.
 pub const MOST_MEMORY: u64 = 1 << 30;
 
-/// Decides where, by what the policy says and the node can.
+/// Decides where scratch data is stored, by the policy and the node.
 pub(super) fn place(
     policy: &Policy,
     host: &HostFacts,
@@ -30,7 +30,7 @@ pub(super) fn place(
     Ok(())
 }
 
-/// Puts in memory what was to lie on a disk; what there is to say of it.
+/// Moves scratch data from disk to memory, and returns the warning about that.
 pub fn in_memory_instead(plan: &mut FilesystemPlan, why: &str) -> Warning {
     plan.scratch_place = ScratchStorage::Memory;
     plan.scratch_bytes = plan.scratch_bytes.min(MOST_MEMORY);
@@ -39,7 +39,7 @@ pub fn in_memory_instead(plan: &mut FilesystemPlan, why: &str) -> Warning {
     }
 }
 
-/// The most that one tmpfs of the engine holds.
+/// The most bytes in one tmpfs of the engine.
 pub(super) fn most_of_a_tmpfs(policy: &Policy) -> u64 {
     let scratch = policy.filesystem.scratch.bytes();
     match policy.filesystem.scratch_on {

@@ -1,4 +1,4 @@
-//! PURE. Which secrets of the node a container uses, and what its programs have in their place.
+//! PURE. Which secrets of the node a container uses, and which honey values it gets.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,8 @@ use crate::policy::{
     HoneyThen, HoneyValue, Host, NodeSecret, PolicyName, SecretName, VariableName,
 };
 
-/// The secrets that are put into requests of this container: those for a host to which some request is allowed. An error where
-/// one of them names no single host, where nobody would see the requests to its host, or where two would be in one field.
+/// The secrets to add to requests of this container: those for a host to which some request is allowed. An error if a
+/// secret names no single host, if requests to its host are not read, or if two belong in one field.
 pub(super) fn planned(
     policy: &PolicyName,
     secrets: &[NodeSecret],
@@ -46,8 +46,8 @@ pub(super) fn planned(
     Ok(planned)
 }
 
-/// Why a host of a secret is opened whole, if it is by these rules and was not by those before. Any of its ports counts: the host may
-/// give back there what it got.
+/// Why these rules open a secret's host as a whole, if they do and the earlier rules did not. Every port counts: the
+/// host may return the secret on another.
 fn opened(secrets: &[NodeSecret], rules: &EgressRules, before: &EgressRules) -> Option<String> {
     let is_whole = |rules: &EgressRules, host: &Host, port| {
         matches!(rules.decide(host, port), Decision::Allow(_))
@@ -68,7 +68,7 @@ fn opened(secrets: &[NodeSecret], rules: &EgressRules, before: &EgressRules) -> 
     })
 }
 
-/// What may be asked for beside these secrets: no port of their hosts.
+/// The ask rules without the hosts of these secrets, at any port.
 pub(super) fn left_closed(asking: Option<AskRules>, secrets: &[NodeSecret]) -> Option<AskRules> {
     asking.map(|asking| AskRules {
         secret_hosts: hosts(secrets),
@@ -76,19 +76,19 @@ pub(super) fn left_closed(asking: Option<AskRules>, secrets: &[NodeSecret]) -> O
     })
 }
 
-/// The hosts whose requests get one of these.
+/// The hosts whose requests get one of these secrets.
 fn hosts(secrets: &[NodeSecret]) -> BTreeSet<Host> {
     let places = secrets.iter().filter_map(|secret| secret.places().ok());
     places.flatten().map(|(host, _)| host).collect()
 }
 
 impl NetworkPlan {
-    /// Why these rules are refused in place of the present ones for the sake of a secret, if they are.
+    /// Why these rules must not replace the present ones, because of a secret; `None` if they may.
     pub fn opens_a_secrets_host(&self, rules: &EgressRules) -> Option<String> {
         opened(&self.secrets, rules, &self.rules)
     }
 
-    /// The secrets for which these rules leave no request, and the present ones leave some.
+    /// The secrets that these rules leave without any request, and the present ones do not.
     pub fn leaves_unused(&self, rules: &EgressRules) -> Vec<&SecretName> {
         let used = |secret: &NodeSecret, rules: &EgressRules| {
             let mut places = secret.places().into_iter().flatten();
@@ -105,7 +105,7 @@ impl NetworkPlan {
     }
 }
 
-/// The honey values of a container with these secrets. An error where two are one name, or looked for in one variable.
+/// The honey values of a container with these secrets. An error if two have one name or one variable.
 pub(super) fn baits(
     policy: &PolicyName,
     honey: &[HoneyValue],
@@ -128,7 +128,7 @@ pub(super) fn baits(
     Ok(honey.to_vec())
 }
 
-/// What is said of secrets that a container with this network of its own does not use although it reaches their hosts.
+/// Warnings about secrets that a container with its own network does not use although it reaches their hosts.
 pub(super) fn not_seen(secrets: &[NodeSecret], network: &NetworkPlan) -> Vec<Warning> {
     if network.shared.is_some() {
         return Vec::new();
@@ -141,7 +141,7 @@ pub(super) fn not_seen(secrets: &[NodeSecret], network: &NetworkPlan) -> Vec<War
     warnings.collect()
 }
 
-/// Those that would be for this container if requests to their hosts were seen, each with the first such host.
+/// The secrets that the container would use if requests to their hosts were read, each with the first such host.
 fn unseen<'a>(
     secrets: &'a [NodeSecret],
     rules: &'a EgressRules,
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_goes_where_its_requests_are_seen_and_nowhere_else() {
+    fn a_secret_goes_only_where_its_requests_are_read() {
         let model = secret("model", "POST https://a.test/v1/**");
         let model = std::slice::from_ref(&model);
         assert_eq!(planned(model, &["POST https://a.test/v1/messages"]), Ok(1));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_opens_no_host_of_a_secret_and_says_which_are_used_no_more() {
+    fn an_update_opens_no_secrets_host_and_lists_unused_secrets() {
         let model = [secret("model", "POST https://a.test/v1/**")];
         let rules = |list: &[&str]| EgressRules {
             allow: list.iter().map(|rule| rule.parse().unwrap()).collect(),
@@ -253,13 +253,13 @@ mod tests {
         for good in [&[][..], &["b.test:80"], &["GET https://a.test/v1/**"]] {
             assert_eq!(opened(good), None, "{good:?}");
         }
-        // What an older version has allowed stays, so that denials can be added.
+        // Rules that an older version allowed stay, so that deny rules can be added.
         let before = rules(&["a.test:8443", "POST https://a.test/v1/**"]);
         assert_eq!(super::opened(&model, &before, &before), None);
     }
 
     #[test]
-    fn two_secrets_are_not_in_one_field() {
+    fn two_secrets_in_one_field_are_refused() {
         let one = secret("one", "POST https://a.test/v1/**");
         let other = secret("other", "GET https://a.test/v2/**");
         let elsewhere = secret("elsewhere", "GET https://b.test/v2/**");

@@ -1,4 +1,4 @@
-//! PURE. Whether files can be made set-user-ID or set-group-ID: where none can reach the node but as its directory's owner's.
+//! PURE. Whether files can be made set-user-ID or set-group-ID: only if those on the node are their directory owner's.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,16 +15,16 @@ use super::{
 };
 use crate::policy::{Field, Policy, SetIdRule, Switch, annotation_key};
 
-/// Where engines mount the memory that they made for a container.
+/// The mount point of a container's shared memory.
 const SHM: &str = "/dev/shm";
 
-/// What lets them be made whatever the mounts are.
+/// The setting that allows such files on any mounts.
 const ON: &str = "privileges.set-id = \"on\" in the policy";
 
-/// The programs that hold a pod's network where podman makes it: they run nothing else.
+/// The programs that hold a pod's network for podman: they run nothing else.
 const HOLDERS: [&str; 2] = ["/catatonit", "/pause"];
 
-/// Why set-user-ID files cannot be made although the policy leaves it to the container.
+/// Why set-user-ID files are refused although the policy lets the mounts decide.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     rename_all = "kebab-case",
@@ -32,38 +32,38 @@ const HOLDERS: [&str; 2] = ["/catatonit", "/pause"];
     deny_unknown_fields
 )]
 pub enum SetIdCause {
-    /// The policy does not leave it to the container.
+    /// The policy does not let the mounts decide.
     Policy,
-    /// They could be left in this mount, as root's.
+    /// This mount could keep such files, as root's.
     Mount {
-        /// Where it is.
+        /// The mount point.
         at: PathBuf,
     },
-    /// They could be left in this mount: root's, by a process of the owner's number.
+    /// This mount could keep such files: root's, made by a process with the owner's number.
     SeveralOwners {
-        /// Where it is.
+        /// The mount point.
         at: PathBuf,
     },
-    /// They could be left in this mount for a group that is not the owner's own.
+    /// This mount could keep such files for a group that is not the owner's own.
     Group {
-        /// Where it is.
+        /// The mount point.
         at: PathBuf,
     },
-    /// Another container could hand over a file of its own by a socket in this directory, which is only read here.
+    /// Another container could pass its own file through a socket in this directory, which is read-only here.
     Shared {
-        /// Where it is.
+        /// The mount point.
         at: PathBuf,
     },
-    /// Another container could do so by what they share: an abstract socket of the network, memory, /proc.
+    /// Another container could do so through what they share: an abstract socket of the network, memory, /proc.
     Namespaces,
     /// It holds a pod's network, and does nothing else.
     Pod,
-    /// A file of the node was handed in, whose mode could be changed.
+    /// A file of the node was passed in; its mode could be changed.
     Descriptor {
-        /// Its number.
+        /// The descriptor's number.
         fd: i32,
     },
-    /// The system is the node's own.
+    /// `wrap` shows the node's own system.
     Wrap,
 }
 
@@ -102,7 +102,7 @@ impl fmt::Display for SetIdCause {
 }
 
 impl SetIdCause {
-    /// What would let them be made.
+    /// What would allow such files.
     pub fn cure(&self) -> String {
         let field = annotation_key(Field::PrivilegesSetId);
         let mapped = annotation_key(Field::FilesystemIdmap);
@@ -134,17 +134,17 @@ impl SetIdCause {
     }
 }
 
-/// What is decided of set-user-ID files.
+/// The decision about set-user-ID files.
 pub(super) struct SetId {
     /// Whether they can be made.
     pub(super) switch: Switch,
-    /// Why not, if `auto` says no.
+    /// Why not, if `auto` decides against it.
     pub(super) cause: Option<SetIdCause>,
     /// Whether extended attributes can be set.
     pub(super) attributes: Switch,
 }
 
-/// What plans of before there was a word on attributes meant.
+/// The value in plans from before this field.
 pub(super) fn on() -> Switch {
     Switch::On
 }
@@ -153,7 +153,7 @@ pub(super) fn is_on(switch: &Switch) -> bool {
     *switch == on()
 }
 
-/// What [`owners`] looks at besides the policy and the mounts.
+/// The facts that [`owners`] needs besides the policy and the mounts.
 #[derive(Clone, Copy)]
 pub(super) struct OwnerFacts<'a> {
     bundle: &'a BundleFacts,
@@ -175,7 +175,7 @@ impl<'a> OwnerFacts<'a> {
     }
 }
 
-/// Whose root's files are, and whether they can be made set-user-ID.
+/// Decides who owns root's files, and whether files can be made set-user-ID.
 pub(super) fn owners(
     policy: &Policy,
     spec: &Spec,
@@ -205,12 +205,12 @@ pub(super) fn owners(
     })
 }
 
-/// Whether set-user-ID files can be made; if `auto` says no, why. No such file may reach the node as another user's than the
-/// owner of the directory in which it lies.
+/// Whether set-user-ID files can be made; if `auto` decides against it, why. No such file may reach the node as another
+/// user's than the owner's of its directory.
 ///
-/// A container's root is the node's, so a descriptor that comes over a socket from a container with an unmapped mount is as good
-/// as that mount. Sockets come by directories and by a network's abstract names; with the processes comes /proc/PID/root. A mapped workspace is taken for this
-/// container's alone: no call of the kernel's tells who else has it (docs/policy.md says what is not held).
+/// A container's root is the node's: a descriptor from a container with an unmapped mount is as good as that mount.
+/// Descriptors pass over sockets in directories and a network's abstract sockets; shared processes give /proc/PID/root.
+/// A mapped workspace counts as this container's alone: no kernel call shows who else has it (docs/policy.md).
 fn decide(
     rule: SetIdRule,
     spec: &Spec,
@@ -252,7 +252,7 @@ fn cause(
         .or_else(|| mounts.find_map(is_only_read))
 }
 
-/// Whether another container's network, processes or memory are this one's too.
+/// Whether it shares its network, processes or memory with another container.
 fn shares(bundle: &BundleFacts, namespaces: &[PlannedNamespace]) -> bool {
     let own = |kind| namespaces.iter().any(|one| one.is_new(kind));
     let joins = bundle.neighbours.values().any(|inside| !inside.is_empty());
@@ -263,7 +263,7 @@ fn is_wrap(bundle: &BundleFacts, plan: &FilesystemPlan) -> bool {
     !bundle.wrapped.is_empty() || plan.kept.is_some()
 }
 
-/// Whether it is what a pod's containers join, and does nothing itself. They are refused where it could make such files
+/// Whether it only holds a pod's namespaces. Containers that join it are refused if it could make such files
 /// ([`Neighbour::sets_ids`](super::Neighbour)).
 fn holds_a_pod(spec: &Spec) -> bool {
     let process = spec.process().as_ref();
@@ -272,12 +272,12 @@ fn holds_a_pod(spec: &Spec) -> bool {
     holds || pod_role(spec) == Some(SANDBOX)
 }
 
-/// What a file could be left as in a mount that is written.
+/// The cause that a writable mount gives, if it does.
 fn written(bundle: &BundleFacts, mount: &PlannedMount) -> Option<SetIdCause> {
     let bind = mount.bind()?;
     let at = mount.destination.clone();
     let own_group = match ids_of(bundle, mount) {
-        // The engine's own for this container: a bind of anything else is not kept there.
+        // The engine's own for this container: no other bind is kept there.
         Some(SourceIds { inert: true, .. }) if at == Path::new(SHM) => return None,
         Some(SourceIds {
             mapped: Some(IdmapOutcome::To { own_group, .. }),
@@ -286,7 +286,7 @@ fn written(bundle: &BundleFacts, mount: &PlannedMount) -> Option<SetIdCause> {
         _ => false,
     };
     match (bind.access, bind.ids) {
-        // What is written to a private one goes to the container's scratch.
+        // Writes to a private mount go to the container's scratch.
         (BindAccess::ReadOnly | BindAccess::Private, _) => None,
         (BindAccess::ReadWrite, MappedIds::Node) => Some(SetIdCause::Mount { at }),
         (BindAccess::ReadWrite, MappedIds::Swapped { .. }) => {
@@ -299,8 +299,8 @@ fn written(bundle: &BundleFacts, mount: &PlannedMount) -> Option<SetIdCause> {
     }
 }
 
-/// A directory that is only read: sockets in it are connected to all the same. Those below an overlay are not, whose inodes are
-/// its own.
+/// A directory that is read-only: its sockets can be connected to anyway. Not those below an overlay, which has its own
+/// inodes.
 fn is_only_read(mount: &PlannedMount) -> Option<SetIdCause> {
     let bind = mount.bind()?;
     let only_read = bind.access == BindAccess::ReadOnly;
@@ -309,7 +309,7 @@ fn is_only_read(mount: &PlannedMount) -> Option<SetIdCause> {
     })
 }
 
-/// Refuses a container that writes as the node's accounts, beside one that makes set-user-ID files because it cannot.
+/// Refuses a container that writes with the node's ids beside one that makes set-user-ID files because it cannot.
 fn check_neighbours(bundle: &BundleFacts, plan: &FilesystemPlan) -> Result<(), PlanError> {
     let mut all = bundle.neighbours.values().flatten();
     match (all.find(|one| one.sets_ids), unmapped(bundle, plan)) {
@@ -321,7 +321,7 @@ fn check_neighbours(bundle: &BundleFacts, plan: &FilesystemPlan) -> Result<(), P
     }
 }
 
-/// The first mount in which a file of any account of the node can be left.
+/// The first mount that could keep a file of any account of the node.
 fn unmapped<'a>(bundle: &BundleFacts, plan: &'a FilesystemPlan) -> Option<&'a Path> {
     let mut mounts = plan.mounts.iter();
     let any = |cause| {
@@ -334,10 +334,10 @@ fn unmapped<'a>(bundle: &BundleFacts, plan: &'a FilesystemPlan) -> Option<&'a Pa
     found.map(|mount| mount.destination.as_path())
 }
 
-/// Whether extended attributes can be set. Not where no set-user-ID file can be made and a mount has the node's groups: a
+/// Whether extended attributes can be set. Not if set-user-ID files are refused and a mount has the node's groups: a
 /// set-group-ID file that its group may not execute keeps the bit when it is given to another group, and an access list
-/// (acl(5)) then lets that group execute it. No other call does, and a filter cannot tell one attribute from another.
-/// `wrap`'s command has no group but its person's.
+/// (acl(5)) then lets that group execute it. No other call does, and a filter cannot tell attributes apart. `wrap`'s
+/// command has only its user's groups.
 fn attributes(set_id: Switch, bundle: &BundleFacts, plan: &FilesystemPlan) -> Switch {
     let refused =
         set_id == Switch::Off && !is_wrap(bundle, plan) && unmapped(bundle, plan).is_some();
@@ -347,7 +347,7 @@ fn attributes(set_id: Switch, bundle: &BundleFacts, plan: &FilesystemPlan) -> Sw
     }
 }
 
-/// Whether a group is a user's own by a list of users (passwd(5)): a set-group-ID file then gives nothing that its owner lacks.
+/// Whether passwd(5) gives a group to this user: a set-group-ID file then adds nothing to the owner's rights.
 pub fn is_own_group(passwd: &str, uid: u32, gid: u32) -> bool {
     let mut own = passwd::lines(passwd)
         .filter(|user| user.uid == uid)

@@ -1,4 +1,4 @@
-//! What the sidecar itself may take, by what it has to do.
+//! The limits of the sidecar itself, by the work that it has.
 
 use super::SidecarLimits;
 use super::network::{LISTENERS, UNDECIDED};
@@ -6,17 +6,18 @@ use crate::policy::{Network, NetworkMode, TlsWay, Upstream};
 
 /// A listener of denied calls for each process of `exec`, and its pidfd.
 const EXECS: u64 = 2 * LISTENERS as u64;
-/// What a connection keeps, in the sidecar and in the kernel.
+/// The memory of a connection, in the sidecar and in the kernel.
 const CONNECTION_BYTES: u64 = 32 << 10;
-/// The same through a proxy that speaks TLS, and by TLS to a host of requests: a buffer of 16 KiB each way, what rustls may not have sent yet (64 KiB) and has
-/// received (a record and its plaintext, 34 KiB); and what the reader keeps of a body that a host does not take (80 KiB).
+/// The same through a proxy that speaks TLS, and by TLS to a host with request rules. A buffer of 16 KiB each way; data
+/// that rustls may not have sent yet (64 KiB) and has received (a record and its plaintext, 34 KiB); and the reader's
+/// share of a body that a host does not take (80 KiB).
 const TLS_CONNECTION_BYTES: u64 = 272 << 10;
 
-/// What the reader holds of messages of MCP and of answers with lists (`src/sidecar/reader/held.rs`), twice: a buffer that grew may be half
-/// empty.
+/// The reader's buffers for MCP messages and for answers with lists (`src/sidecar/reader/held.rs`), twice: a buffer
+/// that grew may be half empty.
 const HELD_BYTES: u64 = 64 << 20;
 
-/// What the sidecar itself may take. Without connections it sleeps; with them it is one thread.
+/// The limits of the sidecar itself. Without connections it sleeps; with them it is one thread.
 pub fn sidecar(network: &Network, upstream: Option<&Upstream>) -> SidecarLimits {
     let waits = SidecarLimits {
         memory_bytes: 64 << 20,
@@ -39,19 +40,19 @@ pub fn sidecar(network: &Network, upstream: Option<&Upstream>) -> SidecarLimits 
             let tls = requests || upstream.is_some_and(|upstream| upstream.tls);
             let opened = requests && network.tls == TlsWay::Open;
             let each = match (tls, opened) {
-                // The client's side of it as well.
+                // The client's side too.
                 (_, true) => 2 * TLS_CONNECTION_BYTES,
                 (true, false) => TLS_CONNECTION_BYTES,
                 (false, false) => CONNECTION_BYTES,
             };
             let held = if requests { HELD_BYTES } else { 0 };
-            // The reader's line for it, and the end of the stream that it carries for it.
+            // The reader's connection for it, and the end of the stream that it carries.
             let of_requests = if requests { 2 } else { 0 };
             SidecarLimits {
                 memory_bytes: waits.memory_bytes + held + connections * each,
                 cpu_percent: 100,
-                // Two for each connection, and those whose wish is not known yet; listeners, the resolver, a timer for a few long streams,
-                // and what processes of `exec` take.
+                // Two for each connection, including undecided ones; listeners, the resolver, a timer for a few long
+                // streams, and the share of exec processes.
                 files: (2 + of_requests) * (connections + UNDECIDED)
                     + EXECS
                     + 512

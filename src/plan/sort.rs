@@ -1,4 +1,4 @@
-//! PURE. The decision on each mount: its access, or the reason to leave it out, and the masks in it.
+//! PURE. The decision on each mount: its access, or why it is left out, and the masks in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::discriminant;
@@ -35,11 +35,11 @@ pub(super) struct MountRules<'a> {
     pub(super) never: &'a NeverList,
     pub(super) meant: &'a VisibleCredentials,
     pub(super) policy: &'a Policy,
-    /// The pod that a kubelet made it for.
+    /// The pod, if a kubelet made the container.
     pub(super) pod: Option<&'a Pod>,
-    /// The ids of the container and of those whose System V objects and shared memory it shares.
+    /// The ids of the container and of those with which it shares System V objects and shared memory.
     pub(super) ipc: &'a BTreeSet<&'a str>,
-    /// The working directory of the first process.
+    /// The working directory of the init process.
     pub(super) cwd: &'a Path,
 }
 
@@ -53,18 +53,18 @@ pub(super) struct SortedMounts {
     pub(super) found_in: Vec<CredentialLocation>,
     pub(super) seen: Vec<VisibleFiles>,
     pub(super) pinned: BTreeSet<PathBuf>,
-    /// Each with the mount that it was found in.
+    /// Each with the mount that contains it.
     pub(super) protected: Vec<(PathBuf, ProtectedPath)>,
     pub(super) protected_parents: BTreeSet<PathBuf>,
     pub(super) replaced: BTreeSet<PathBuf>,
-    /// What git is told by each of these files.
+    /// Exclude file -> paths that git is told to ignore.
     pub(super) excludes: BTreeMap<PathBuf, BTreeSet<PathBuf>>,
     /// Mount point of the workspace, once it is kept.
     pub(super) workspace: Option<PathBuf>,
 }
 
 impl SortedMounts {
-    /// A mount that is no bind: the kernel's own file systems on their usual places, and memory.
+    /// A mount that is no bind: a kernel file system at its usual mount point, or memory.
     pub(super) fn unjudged(&mut self, mount: &Mount, most: u64) {
         let name = mount.typ().as_deref().unwrap_or("none");
         let destination = mount.destination();
@@ -87,7 +87,7 @@ impl SortedMounts {
                 return;
             }
         };
-        // Either version of cgroups is what is made read-only at the end: one over the other would leave one that is not.
+        // Only the last cgroup mount is made read-only at the end: of two, one would stay writable.
         let is_there = |m: &PlannedMount| {
             m.destination == *destination && discriminant(&m.kind) == discriminant(&kind)
         };
@@ -102,7 +102,7 @@ impl SortedMounts {
         });
     }
 
-    /// A bind mount: judged, and if it is kept searched for what must not be seen.
+    /// A bind mount: checked and, if it is kept, searched for what the container must not see.
     pub(super) fn bind(
         &mut self,
         rules: MountRules<'_>,
@@ -116,7 +116,7 @@ impl SortedMounts {
             destination.to_str(),
             Some("/etc/hosts" | "/etc/resolv.conf")
         ) {
-            // Whatever its source is: the network wall's file takes its place.
+            // Whatever its source is, the network wall's file replaces it.
             self.replaced.insert(destination.clone());
             return Ok(());
         }
@@ -156,7 +156,7 @@ impl SortedMounts {
         self.hide_inside(rules, destination, facts, warnings)
     }
 
-    /// A mount that the policy gives: as the workspace, as the pod's own scratch, or as one of the others.
+    /// A mount that the policy grants: as the workspace, as the pod's own scratch, or as another mount.
     fn granted(
         &mut self,
         rules: MountRules<'_>,
@@ -187,7 +187,7 @@ impl SortedMounts {
         Ok(())
     }
 
-    /// Masks what was found in a mount that is kept, and refuses what nobody could look through.
+    /// Masks what was found in a kept mount, and refuses a mount that could not be searched completely.
     pub(super) fn hide_inside(
         &mut self,
         rules: MountRules<'_>,
@@ -211,7 +211,7 @@ impl SortedMounts {
         }
     }
 
-    /// The workspace itself, with this access.
+    /// Keeps the workspace with this access.
     pub(super) fn workspace(
         &mut self,
         rules: MountRules<'_>,
@@ -232,7 +232,7 @@ impl SortedMounts {
         Ok(())
     }
 
-    /// A mount beside the workspace, to which the policy gives this access.
+    /// A mount besides the workspace, with the access that the policy grants.
     fn other(
         &mut self,
         rules: MountRules<'_>,
@@ -325,7 +325,7 @@ impl SortedMounts {
     }
 
     pub(super) fn prune(&mut self, mount: &Mount, why: &str) {
-        // What it was to cover stays covered: /dev/null over a project's .env is how secrets are kept from a container.
+        // The path that it covers stays masked: /dev/null over a project's .env is a usual way to hide secrets.
         let over = |m: &PlannedMount| {
             m.bind().is_some() && mount.destination().starts_with(&m.destination)
         };
@@ -340,8 +340,8 @@ impl SortedMounts {
     }
 }
 
-/// A credential is known by its names on the node. What has another one there, and is mounted where programs look for
-/// credentials, is the caller's choice: the container's own key, say.
+/// Warns of a mount where programs look for credentials whose source has another name. A credential is known by its
+/// names on the node, so this is the caller's choice: the container's own key, for example.
 fn warn_of_place(
     rules: MountRules<'_>,
     place: &Path,

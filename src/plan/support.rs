@@ -1,4 +1,4 @@
-//! PURE. The mounts by which engines support a container, known by target and source together.
+//! PURE. The support mounts of engines, known by target and source together.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use super::sort::MountRules;
 use super::volumes::is_message;
 use super::{FileKind, SourceFacts};
 
-/// An engine's support mount, known by its target and its source together: why it is kept, and whether writable. A
-/// source with several names must be one by each of them: else it is a bind of something else.
+/// An engine's support mount, known by its target and its source together: why it is kept, and whether writable. Every
+/// name of the source must qualify: else it is another bind mount.
 pub(super) fn support(
     place: &str,
     rules: MountRules<'_>,
     facts: &SourceFacts,
 ) -> Option<(&'static str, bool)> {
-    // Where an engine's data lies elsewhere, its file of the host name is known as the engine's, by its own name.
+    // If an engine's data is elsewhere, its host name file is known to be the engine's, under its own name.
     let is_moved = |same: &PathBuf| place == "/etc/hostname" && facts.path.starts_with(same);
     if !facts.same_as.iter().all(is_moved) || facts.nameless.is_some() {
         return None;
@@ -39,7 +39,7 @@ fn by_name(
 ) -> Option<(&'static str, bool)> {
     let source: Vec<&str> = path.iter().filter_map(|c| c.to_str()).collect();
     let name = place.rsplit('/').next().unwrap_or("");
-    // A name alone proves nothing: what an engine writes is root's own, and its shared memory is in memory.
+    // A name alone proves nothing: an engine's files are root's own, and its shared memory is a tmpfs.
     let file = facts.kind == FileKind::File && facts.trusted;
     match (place, source.as_slice()) {
         ("/etc/hostname", [.., "containers", id, last]) if file && is_id(id) && *last == name => {
@@ -56,7 +56,7 @@ fn by_name(
         (
             "/dev/shm",
             [.., list, id, "userdata", "shm"],
-            // Another one's is shared with whoever shares its namespace.
+            // Another container's shared memory needs a shared IPC namespace.
         ) if is_podmans(list) && is_shared_memory(id, ipc, facts) => {
             Some(("the container's shared memory", true))
         }
@@ -80,7 +80,7 @@ fn is_shared_memory(id: &str, ipc: &BTreeSet<&str>, facts: &SourceFacts) -> bool
 /// The storage drivers of containers/storage that give a container a directory (containers-storage.conf(5)).
 const PODMANS_DRIVERS: [&str; 4] = ["overlay", "vfs", "btrfs", "zfs"];
 
-/// Whether podman and CRI-O give this name to the directory of a store's containers: `DRIVER-containers`.
+/// Whether podman and CRI-O use this name for the directory of a store's containers: `DRIVER-containers`.
 pub fn is_podmans(list: &str) -> bool {
     let driver = list.strip_suffix("-containers");
     driver.is_some_and(|driver| PODMANS_DRIVERS.contains(&driver))

@@ -1,6 +1,6 @@
-//! PURE. Paths as text that loses nothing: a name on the node may hold any byte, and a record is JSON.
+//! PURE. Lossless paths as text: a name on the node may contain any byte, and a record is JSON.
 //!
-//! A byte that is no UTF-8 is written `\xNN`, and a backslash twice.
+//! A byte that is not UTF-8 becomes `\xNN`, and a backslash is doubled.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -18,7 +18,7 @@ pub fn of(path: &Path) -> String {
     out
 }
 
-/// The path that a text is of. A backslash that begins nothing is itself.
+/// The path of a text. A backslash that starts no escape stands for itself.
 pub fn path(text: &str) -> PathBuf {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -58,7 +58,7 @@ pub mod one {
     }
 }
 
-/// For one that need not be there (`#[serde(with = "text::maybe")]`).
+/// For an optional path (`#[serde(with = "text::maybe")]`).
 pub mod maybe {
     use std::path::PathBuf;
 
@@ -79,7 +79,7 @@ pub mod maybe {
     }
 }
 
-/// For several (`#[serde(with = "text::many")]`).
+/// For several paths (`#[serde(with = "text::many")]`).
 pub mod many {
     use std::path::PathBuf;
 
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_path_comes_back() {
+    fn every_path_survives_as_text() {
         for (bytes, text) in [
             (&b"/srv/plain name"[..], "/srv/plain name"),
             ("/srv/ä".as_bytes(), "/srv/ä"),

@@ -1,4 +1,4 @@
-//! PURE. Tokens of service accounts, by their form: a kubelet gives them any name, in volumes beside anything else.
+//! PURE. Service account tokens, recognised by form: a kubelet gives them any name, in volumes with other files.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use serde_json::value::RawValue;
 
 use super::facts::TokenContent;
 
-/// The names that Kubernetes gives to a token and to the files beside it, in every container that does not refuse it.
+/// The names of the files that Kubernetes puts beside a token, in every container that does not refuse it.
 const BESIDE: [&str; 3] = ["ca.crt", "service-ca.crt", "namespace"];
 
-/// What files with these names and contents hold. A name is the last component.
+/// The content of files with these names and bytes. A name is the last component.
 pub fn judge<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> TokenContent {
     let (mut token, mut more) = (false, false);
     for (name, content) in files {
@@ -48,10 +48,10 @@ fn is_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')
 }
 
-/// Whether there is a token of a service account anywhere in a file, such as in the middle of a kubeconfig, or in what is
-/// written there in base64, such as the password of a registry.
+/// Whether a file contains a service account token anywhere, for example in a kubeconfig, or in base64 as in the
+/// password of a registry.
 pub fn has_token(content: &[u8]) -> bool {
-    // As programs write it that break it into lines.
+    // In case a program broke the base64 into lines.
     let whole: Vec<u8> = content
         .iter()
         .copied()
@@ -69,10 +69,10 @@ pub fn has_token(content: &[u8]) -> bool {
         })
 }
 
-/// The shortest that is decoded to look for a token in it, bytes: no token is shorter than its claims.
+/// The shortest text to decode in search of a token, bytes: every token is longer, by its claims.
 const SHORTEST: usize = 40;
 
-/// A character of base64 and of base64url (RFC 4648), and what fills it up.
+/// A character of base64 and of base64url (RFC 4648), or padding.
 fn is_of_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_' | b'=')
 }
@@ -81,22 +81,22 @@ fn is_in(content: &[u8]) -> bool {
     let mut words = content.split(|b| !is_of_word(*b));
     words.any(|word| {
         let parts: Vec<&[u8]> = word.split(|b| *b == b'.').collect();
-        // A header, claims, a signature; what stands before a token without a blank is part of its header here.
+        // A header, claims, a signature. Text before a token without a blank counts as its header here.
         parts.windows(3).any(|three| is_ours(three[1]))
     })
 }
 
-/// Whether these are the claims of a service account. Claims of another kind of subject are not; claims that cannot be
-/// read are.
+/// Whether these are the claims of a service account. Claims of another kind of subject are not; unreadable claims
+/// count as such.
 fn is_ours(claims: &[u8]) -> bool {
-    // They are a JSON object, and `{"` is `eyJ`.
+    // Claims are a JSON object, and `{"` is `eyJ`.
     if !claims.starts_with(b"eyJ") {
         return false;
     }
     let Some(json) = decode(claims) else {
         return true;
     };
-    // Values stay text: a pod's author wrote them, and serde_json reads some objects again without a bound on the depth.
+    // Values stay text: a pod's author wrote them, and serde_json parses some objects again without a depth limit.
     let Ok(claims) = serde_json::from_slice::<BTreeMap<String, &RawValue>>(&json) else {
         return true;
     };
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_of_a_service_account_is_known_wherever_it_stands() {
+    fn a_service_account_token_is_found_anywhere() {
         let own = accounts();
         let legacy = token(r#"{"kubernetes.io/serviceaccount/namespace":"default"}"#);
         for found in [&own, &legacy] {
@@ -170,7 +170,7 @@ mod tests {
             assert!(has_token(&[b"x.", &found[..]].concat()));
             assert!(has_token(&[b"Bearer_", &found[..]].concat()));
         }
-        // What cannot be read is taken for one.
+        // Unreadable claims count as a token.
         assert!(has_token(b"eyJhbGciOiJub25lIn0.eyJub3QganNvbg.x"));
         for other in [
             token(r#"{"sub":"1234567890","name":"a key of some service"}"#),
@@ -183,9 +183,9 @@ mod tests {
         }
     }
 
-    /// L1: the password of a registry, as Docker writes it down; and what `base64` writes.
+    /// L1: the password of a registry, in Docker's format; and the output of `base64`.
     #[test]
-    fn a_token_in_base64_is_one() {
+    fn a_token_in_base64_is_found() {
         let login = [b"sa:", &accounts()[..]].concat();
         let standard = encode(&login).replace('-', "+").replace('_', "/");
         let padded = format!("{standard}{}", "=".repeat((4 - standard.len() % 4) % 4));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_kubernetes_lays_beside_a_token_is_nothing_more() {
+    fn files_that_kubernetes_puts_beside_a_token_do_not_count_as_more() {
         let own = accounts();
         let pem: &[u8] = b"-----BEGIN CERTIFICATE-----\n";
         let usual = [

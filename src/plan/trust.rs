@@ -1,4 +1,4 @@
-//! PURE. How the programs of a container come to trust its own certificate authority, by which TLS is opened: files that get its
+//! PURE. How a container's programs trust its own certificate authority, which opens TLS: files that get its
 //! certificate, and variables that name files with it.
 
 use std::collections::BTreeSet;
@@ -13,9 +13,9 @@ use super::report::DENIED_IN;
 pub const TRUST_IN: &str = "/run/agentbox/trust";
 /// Its name in [`DENIED_IN`].
 pub const TRUST: &str = "trust";
-/// The authority's certificate alone.
+/// Only the authority's certificate.
 pub const AUTHORITY: &str = "authority.pem";
-/// All that is trusted, and that certificate.
+/// All trusted certificates, including the authority's.
 pub const ALL: &str = "certificates.pem";
 
 /// `policies/trust.toml`.
@@ -30,7 +30,7 @@ struct TrustList {
 #[serde(deny_unknown_fields)]
 struct File {
     path: PathBuf,
-    /// Whose it is.
+    /// The origin of the path.
     #[serde(rename = "source")]
     _source: String,
 }
@@ -40,10 +40,10 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct Variable {
     name: String,
-    /// Whether the file adds to those that a program brings, and does not replace them.
+    /// Whether the file adds to the program's own certificates instead of replacing them.
     #[serde(default)]
     adds: bool,
-    /// Who reads it.
+    /// The program that reads it.
     #[serde(rename = "source")]
     _source: String,
 }
@@ -53,7 +53,7 @@ static LIST: LazyLock<TrustList> = LazyLock::new(|| {
         .expect("a test parses the built-in list")
 });
 
-/// The variables, and the file in this directory that each of them names.
+/// The variables, each with its file in this directory.
 pub fn variables(directory: &str) -> impl Iterator<Item = (&'static str, String)> + '_ {
     LIST.variable.iter().map(move |variable| {
         let file = if variable.adds { AUTHORITY } else { ALL };
@@ -61,12 +61,12 @@ pub fn variables(directory: &str) -> impl Iterator<Item = (&'static str, String)
     })
 }
 
-/// The lists of distributions, which get the certificate.
+/// The certificate lists of distributions, which get the certificate.
 pub fn lists() -> impl Iterator<Item = &'static Path> {
     LIST.file.iter().map(|file| file.path.as_path())
 }
 
-/// The files that variables of a process name already, which get it too.
+/// Files that a process's variables already name; they get the certificate too.
 pub fn named(environment: &[String]) -> BTreeSet<PathBuf> {
     let named = environment.iter().filter_map(|entry| {
         let (name, value) = entry.split_once('=')?;
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_replaces_a_list_names_all_and_what_adds_the_one() {
+    fn a_variable_that_replaces_names_all_certificates_and_one_that_adds_names_one() {
         let all: Vec<(&str, String)> = variables("/t").collect();
         assert!(all.contains(&("SSL_CERT_FILE", "/t/certificates.pem".to_owned())));
         assert!(all.contains(&("NODE_EXTRA_CA_CERTS", "/t/authority.pem".to_owned())));

@@ -1,8 +1,8 @@
-//! PURE. A pod's own volumes, as a kubelet lays them out: `pods/UID/volumes/PLUGIN/NAME`, and for a subPath
-//! `pods/UID/volume-subpaths/NAME/CONTAINER/NUMBER`, a bind of a part of that volume.
+//! PURE. A pod's own volumes, in a kubelet's layout: `pods/UID/volumes/PLUGIN/NAME`, and for a subPath
+//! `pods/UID/volume-subpaths/NAME/CONTAINER/NUMBER`, a bind mount of a part of that volume.
 //!
-//! A path proves nothing of whose it is: a hostPath may name another pod's volume. The pod is the one whose cgroup the
-//! kubelet gave to the container. Docker's caller chooses cgroup and annotations, so they count in a CRI engine's calls alone.
+//! A path proves no owner: a hostPath may name another pod's volume. The container's cgroup from the kubelet shows the
+//! pod. Docker's caller chooses cgroup and annotations, so these count only in a CRI engine's calls.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ const SCRATCH: &str = "the pod's own scratch (emptyDir)";
 /// Why a Secret is there.
 const SECRETS: &str = "the policy gives the pod's Secrets or its token";
 
-/// Where kubelets keep their pods, with the ones of k0s and MicroK8s.
+/// The pod directories of kubelets, including those of k0s and MicroK8s.
 const KUBELETS: [&str; 3] = [
     "/var/lib/kubelet/pods",
     "/var/lib/k0s/kubelet/pods",
@@ -39,7 +39,7 @@ const DOWNWARD: &str = "kubernetes.io~downward-api";
 /// The kinds of volumes that are a pod's own.
 const OWN: [&str; 5] = [SECRET, PROJECTED, SCRATCHES, CONFIG, DOWNWARD];
 
-/// Where containerd mounts the images that are volumes of a pod, with k3s's and MicroK8s's: `SANDBOX/IMAGE` below it.
+/// Where containerd mounts images as volumes of a pod, including k3s's and MicroK8s's: `SANDBOX/IMAGE` below it.
 const IMAGES: [&str; 3] = [
     "/run/containerd/io.containerd.grpc.v1.cri/image-volumes",
     "/run/k3s/containerd/io.containerd.grpc.v1.cri/image-volumes",
@@ -51,22 +51,22 @@ const IMAGES: [&str; 3] = [
 pub(super) struct Pod {
     /// Its uid.
     pub(super) uid: String,
-    /// The id of its sandbox, as containerd names it; an annotation of the author's does not replace it there.
+    /// The id of its sandbox, from containerd; an annotation of the author's does not replace it there.
     pub(super) sandbox: Option<String>,
 }
 
-/// What one of the pod's own volumes is. Those of storage (CSI, NFS, local disks) are mounts like others.
+/// The type of one of the pod's own volumes. Storage volumes (CSI, NFS, local disks) are ordinary mounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Volume {
     /// An emptyDir: made for the pod, removed with it.
     Scratch,
-    /// A ConfigMap, or what the downward API says of the pod.
+    /// A ConfigMap, or the downward API's data about the pod.
     Settings,
     /// An image.
     Image,
     /// A Secret.
     Secret,
-    /// Several of these and tokens in one. Nothing on the node tells a ConfigMap's file in it from a Secret's.
+    /// Several of these and tokens in one. The node cannot tell its ConfigMap files from its Secret files.
     Projected,
 }
 
@@ -74,17 +74,17 @@ pub(super) enum Volume {
 enum PodPath<'a> {
     /// In a volume.
     In { plugin: &'a str, name: &'a str },
-    /// At a subPath's bind of something in the volume of that name.
+    /// At a subPath's bind mount of a part of the volume of that name.
     SubPath(&'a str),
     /// At a container's file for its termination message.
     Message,
 }
 
-/// The pod of a container, where a CRI engine made it for a kubelet.
+/// The pod of a container, if a CRI engine made it for a kubelet.
 pub(super) fn pod(spec: &Spec, bundle: &BundleFacts) -> Option<Pod> {
     pod_role(spec).filter(|_| bundle.cri)?;
     let annotations = spec.annotations().as_ref();
-    // CRI-O hands on what a pod's author writes under containerd's keys.
+    // CRI-O passes on what a pod's author writes under containerd's keys.
     let is_crio = |key: &String| key.starts_with("io.kubernetes.cri-o.");
     let of_containerd = annotations.filter(|a| !a.keys().any(is_crio));
     Some(Pod {
@@ -93,8 +93,8 @@ pub(super) fn pod(spec: &Spec, bundle: &BundleFacts) -> Option<Pod> {
     })
 }
 
-/// Where a kubelet has the Secrets that are volumes of the container's pod, each by the volume's name. Of several places one is
-/// there; none where the container is in no pod.
+/// Where a kubelet mounts the Secrets of the container's pod, each by the volume's name. Only one of several
+/// directories exists; none if the container is in no pod.
 pub fn secret_volumes(spec: &Spec, bundle: &BundleFacts) -> Vec<PathBuf> {
     let of_pod = |pod: Pod| {
         let below = |pods: &&str| Path::new(pods).join(&pod.uid).join("volumes").join(SECRET);
@@ -103,7 +103,7 @@ pub fn secret_volumes(spec: &Spec, bundle: &BundleFacts) -> Vec<PathBuf> {
     pod(spec, bundle).map(of_pod).unwrap_or_default()
 }
 
-/// The uid of the pod to which a kubelet gave the container's cgroup: `/kubepods/burstable/podUID/...`, or with systemd
+/// The uid of the pod that owns the container's cgroup: `/kubepods/burstable/podUID/...`, or with systemd
 /// `kubepods-burstable-podUID.slice:...`.
 fn uid(spec: &Spec) -> Option<String> {
     let path = spec.linux().as_ref()?.cgroups_path().as_ref()?.to_str()?;
@@ -125,8 +125,8 @@ fn uid(spec: &Spec) -> Option<String> {
     (uid.len() >= 8 && uid.bytes().all(plain)).then_some(uid)
 }
 
-/// Which of the pod's own volumes a mount's source is, whole or as a subPath. By every name that it has: one that is anything
-/// else as well is none.
+/// The pod's own volume that a mount's source is, whole or as a subPath. All its names must agree: a source with any
+/// other name is no such volume.
 pub(super) fn volume(pod: Option<&Pod>, facts: &SourceFacts) -> Option<Volume> {
     let pod = pod?;
     if facts.nameless.is_some() || facts.same_as.is_some() {
@@ -185,8 +185,8 @@ fn is_snapshot(path: &Path) -> bool {
     })
 }
 
-/// Whether a file is the one that a kubelet made for the termination message of one of the pod's containers. It is 0666, and
-/// the directories above are root's. A kubelet gives it one name: with another it is another file as well.
+/// Whether a file is a kubelet's file for the termination message of one of the pod's containers. It is 0666, and the
+/// directories above are root's. A kubelet gives it one name: with another it is another file too.
 pub(super) fn is_message(pod: Option<&Pod>, facts: &SourceFacts) -> bool {
     let Some(pod) = pod.map(|p| p.uid.as_str()) else {
         return false;
@@ -199,7 +199,7 @@ pub(super) fn is_message(pod: Option<&Pod>, facts: &SourceFacts) -> bool {
         && names.all(|name| matches!(place(pod, name), Some(PodPath::Message)))
 }
 
-/// That a mount of one of the pod's own volumes does not count as one because of another name, where that is so.
+/// The warning that one of the pod's own volumes does not count as one because of another name, if so.
 pub(super) fn strange(pod: Option<&Pod>, at: &Path, facts: &SourceFacts) -> Option<Warning> {
     let pod = pod?.uid.as_str();
     let is_own = |name| match place(pod, name) {
@@ -230,8 +230,8 @@ fn in_kubelet(path: &Path) -> Option<Vec<&str>> {
     below.iter().map(|c| c.to_str()).collect()
 }
 
-/// The directories of a kubelet's above a pod's volume or file, from that of all pods on. They are never mounts of a
-/// volume's own, so that what has the inode of one of them is that directory.
+/// The kubelet's own directories above a pod's volume or file, from the directory of all pods down. A volume is never
+/// mounted on them, so an equal inode means the same directory.
 pub fn kubelets_directories(path: &Path) -> Vec<&Path> {
     let Some(parts) = in_kubelet(path) else {
         return Vec::new();
@@ -246,11 +246,11 @@ pub fn kubelets_directories(path: &Path) -> Vec<&Path> {
     above.skip(parts.len() - most).take(most + 1).collect()
 }
 
-/// The place of a path in the pod's directory.
+/// The position of a path in the pod's directory.
 fn place_in<'a>(parts: &[&'a str]) -> Option<PodPath<'a>> {
     match *parts {
         ["volumes", plugin, name, ..] => Some(PodPath::In { plugin, name }),
-        // Or below it, where another subPath is of what is above.
+        // Or below it: another subPath may be of a directory above.
         ["volume-subpaths", name, _, _, ..] => Some(PodPath::SubPath(name)),
         ["containers", _, id] if !id.is_empty() && id.bytes().all(|b| b.is_ascii_hexdigit()) => {
             Some(PodPath::Message)
@@ -265,19 +265,19 @@ pub fn is_secret(path: &Path) -> bool {
     path.iter().any(secret)
 }
 
-/// No name makes a credential of the pod's own Secrets: their fields decide, and a key in them has any name (`.npmrc`).
+/// No name marks a credential in the pod's own Secrets: policy fields decide, and a key has any name (`.npmrc`).
 fn all_meant(never: &NeverList) -> VisibleCredentials {
     never.credentials().map(Path::to_owned).collect()
 }
 
-/// Why the policy does not give a volume with what is secret, if it does not, and all that would.
+/// Why the policy withholds a volume with secrets, with the fields that would grant it; `None` if it does not.
 fn withheld(files: &Filesystem, volume: Volume, holds: Option<TokenContent>) -> Option<String> {
     const TOKEN: &str = "filesystem.service-account-token = \"read-only\"";
     const SECRETS: &str = "filesystem.secrets = \"read-only\"";
     let (with_token, with_more) = match holds {
         Some(TokenContent::NoToken) => (false, true),
         Some(TokenContent::TokenAlone) => (true, false),
-        // Also where nobody could look.
+        // Also if the content could not be read.
         Some(TokenContent::TokenAndMore) | None => (true, true),
     };
     let token = with_token && files.service_account_token != SecretRule::ReadOnly;
@@ -307,7 +307,7 @@ fn withheld(files: &Filesystem, volume: Volume, holds: Option<TokenContent>) -> 
     }
 }
 
-/// Why a bind mount is refused whatever the policy says of mounts; of the pod's own Secrets, it says that by fields.
+/// Why a bind mount is refused under any mount rules; for the pod's own Secrets the policy's fields decide.
 pub(super) fn refused(
     rules: MountRules<'_>,
     destination: &Path,
@@ -321,7 +321,7 @@ pub(super) fn refused(
             refusal(rules.never, &meant, destination, facts)
                 .or_else(|| withheld(files, secret, facts.holds))
         }
-        // Its place and its layers are the engine's own, which never come in otherwise.
+        // Its path and its layers are the engine's own, which are never mounted otherwise.
         Some(Volume::Image) => {
             by_nature(rules.never, destination, facts).or_else(|| by_link(rules.never, facts))
         }
@@ -330,7 +330,7 @@ pub(super) fn refused(
 }
 
 impl SortedMounts {
-    /// The pod's own scratch. Where the policy gives the workspace alone, no program is run from it.
+    /// The pod's own scratch. If the policy mounts only the workspace, programs on it cannot be executed.
     pub(super) fn scratch(
         &mut self,
         policy: &Policy,
@@ -346,7 +346,7 @@ impl SortedMounts {
         self.keep_bind(&mount, facts, access, SCRATCH.to_owned());
     }
 
-    /// One of the pod's Secrets. What is in it has names of the author's choice, and is meant to be seen.
+    /// One of the pod's Secrets. The author chose the names in it, and its files are meant to be visible.
     pub(super) fn secret(&mut self, mount: &Mount, facts: &SourceFacts, named: MountTarget<'_>) {
         self.keep_bind(mount, facts, BindAccess::ReadOnly, SECRETS.to_owned());
         if named.is_workspace {

@@ -1,7 +1,7 @@
 //! PURE. Which mount is the workspace.
 //!
-//! A config.json does not say whose working directory it names: the caller's, or the image's, which nobody may have
-//! read. So the working directory decides only where nothing else could be meant.
+//! A config.json does not say who chose its working directory: the caller, or the image, which perhaps nobody has read.
+//! So the working directory decides only if no other mount is likely.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use super::volumes::volume;
 use super::{BundleFacts, FileKind, PlanError, SourceFacts, Warning};
 use crate::policy::{Access, Field, MountRule, Origin, ResolvedPolicy};
 
-/// A bind mount: its index among the spec's mounts, its place as the engine names it, and what is there.
+/// A bind mount: its index among the spec's mounts, its destination from the engine, and facts about its source.
 #[derive(Clone, Copy)]
 struct Bind<'a> {
     index: usize,
@@ -28,7 +28,7 @@ impl Bind<'_> {
         self.mount.destination()
     }
 
-    /// Whether the caller can have meant it as the workspace: a directory to be written that is not the engine's own.
+    /// Whether it can be the caller's workspace: a writable directory that is not the engine's own.
     fn could_be(&self, rules: MountRules<'_>, bundle: &BundleFacts) -> bool {
         let mut options = self.mount.options().iter().flatten();
         let place = self.place().to_str().unwrap_or("");
@@ -42,8 +42,8 @@ impl Bind<'_> {
     }
 }
 
-/// The index of the workspace's mount: the one that the annotation names, else the one at the policy's place, else the
-/// bind mount that holds the working directory.
+/// The index of the workspace's mount: the one that the annotation names, else the one at the policy's path, else the
+/// bind mount that contains the working directory.
 pub(super) fn workspace(
     resolved: &ResolvedPolicy,
     spec: &Spec,
@@ -110,8 +110,8 @@ pub(super) fn workspace(
     }
 }
 
-/// The annotation names what is no mount: a mistake, but not in a pod, whose annotations reach all of its containers, the
-/// one that holds its namespaces included.
+/// The annotation names no mount: an error, except in a pod, whose annotations reach all of its containers, including
+/// the one that holds its namespaces.
 fn without_the_named(
     spec: &Spec,
     named: &Path,
@@ -126,7 +126,7 @@ fn without_the_named(
     Ok(None)
 }
 
-/// The mount that holds the working directory, where no other could be meant or the guess does little harm.
+/// The mount that contains the working directory, if no other is likely or a wrong guess does little harm.
 fn guess(
     holder: &Bind<'_>,
     rivals: &[&Path],
@@ -138,7 +138,7 @@ fn guess(
         return Ok(holder.index);
     }
     let rivals = joined(rivals);
-    // Nothing else would be mounted: the guess decides what is seen at all.
+    // No other mount is kept: the guess decides what the container sees at all.
     if files.mounts == MountRule::Drop {
         return Err(PlanError::WhichWorkspace {
             policy: rules.policy.name.to_string(),
@@ -158,17 +158,17 @@ fn joined(paths: &[&Path]) -> String {
     texts.join(", ")
 }
 
-/// Whether the places of the workspace are an annotation's, in a pod: they are meant for those of its containers that have
+/// Whether the workspace's paths come from an annotation, in a pod: they are for those of its containers that have
 /// mounts there.
 fn is_of_the_pod(resolved: &ResolvedPolicy, spec: &Spec) -> bool {
     let origin = resolved.origins.get(&Field::FilesystemWorkspaceAt);
     matches!(origin, Some(Origin::Annotation(_))) && pod_role(spec).is_some()
 }
 
-/// The role of what holds a pod's namespaces.
+/// The role of the container that holds a pod's namespaces.
 pub const SANDBOX: &str = "sandbox";
 
-/// Which of a pod's containers this is, where a CRI engine made it.
+/// The role of a container in its pod, if a CRI engine made it.
 pub fn pod_role(spec: &Spec) -> Option<&str> {
     const KEYS: [&str; 2] = [
         "io.kubernetes.cri.container-type",

@@ -1,7 +1,7 @@
-//! PURE. The mounts of `wrap` itself: the node's system directories, and the decision on all others.
+//! PURE. The mounts of `wrap` itself: the node's system directories, and the decision on the others.
 //!
-//! A directory of PATH is named by whoever calls `wrap`, and an agent may have made it in an earlier run. So only
-//! entries of the built-in list skip the judgement of an engine's mounts, and only while they are root's alone.
+//! The caller of `wrap` names the directories of PATH, and an agent may have made one in an earlier run. So only
+//! entries of the built-in list skip the checks of an engine's mounts, and only while they are root's alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -15,47 +15,47 @@ use super::sort::{MountRules, SortedMounts};
 use super::{BindAccess, FileKind, OmittedMount, PlanError, SourceFacts, Warning};
 use crate::policy::{Access, MountRule, ResolvedPolicy, SearchRule, WrapOptions};
 
-/// The directories that `wrap` mounts, and those that it leaves out.
+/// The directories that `wrap` mounts, and those that it omits.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WrapPlan {
     /// The system's directories and the parts of /etc that `policies/wrap.toml` lists.
     pub system: BTreeSet<PathBuf>,
-    /// All others: toolchains of PATH, and under `permissive` the directories of the root.
+    /// The others: toolchains of PATH, and under `permissive` the directories of the root.
     pub judged: BTreeSet<PathBuf>,
-    /// Those of them that the person named: one that is refused is an error.
+    /// Those of `judged` that the user named: a refusal is an error.
     pub asked: BTreeSet<PathBuf>,
-    /// Caches of package managers: read, and written for the run alone.
+    /// Caches of package managers: readable, and written only for the run.
     pub caches: BTreeSet<PathBuf>,
-    /// Parts of toolchains that hold packages alone, and are not searched.
+    /// Parts of toolchains that contain only packages, and are not searched.
     pub packages: BTreeSet<PathBuf>,
-    /// The directory of the node in which it is kept what is written to them, by [`layer_of`].
+    /// The directory of the node that keeps writes to the caches, by [`layer_of`].
     pub kept: Option<PathBuf>,
-    /// What the person named to be written, and the repository of a work tree.
+    /// Paths that the user named as writable, and the repository of a work tree.
     pub written: BTreeSet<PathBuf>,
-    /// Ports inside that `--publish` names, and the addresses of the node that lead there.
+    /// Ports inside that `--publish` names, and the node's addresses that lead there.
     pub published: BTreeMap<u16, BTreeSet<SocketAddr>>,
-    /// What was left out before anything was opened.
+    /// Mounts that were omitted before anything was opened.
     pub dropped: Vec<OmittedMount>,
-    /// What the person asks of the policy.
+    /// What the user requests of the policy.
     pub requests: WrapOptions,
-    /// By what they are shown.
+    /// How the directories are shown.
     pub by: WrapEnforcement,
 }
 
 /// How `wrap` shows the node's directories.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum WrapEnforcement {
-    /// Mounts in namespaces of its own, as of a container.
+    /// Mounts in new namespaces, as for a container.
     #[default]
     Mounts,
-    /// Rules of Landlock in the caller's namespaces: nothing is mounted, and no cgroup made.
+    /// Landlock rules in the caller's namespaces: no mounts, and no cgroup.
     Rules,
 }
 
-/// The name of the directory in which it is kept what is written to a cache.
+/// The name of the directory that keeps writes to a cache.
 pub fn layer_of(cache: &Path) -> String {
     let path = cache.strip_prefix("/").unwrap_or(cache);
-    // No name has a slash, and the lists of caches have no percent sign.
+    // A file name cannot contain a slash, and the lists of caches have no percent sign.
     path.to_string_lossy().replace('/', "%")
 }
 
@@ -66,14 +66,14 @@ impl WrapPlan {
         all.any(|places| places.contains(place))
     }
 
-    /// Whether there are none: it is no bundle of `wrap`.
+    /// Whether there are none: the bundle is not `wrap`'s.
     pub fn is_empty(&self) -> bool {
         self.system.is_empty() && self.judged.is_empty() && self.written.is_empty()
     }
 
-    /// The parts of a toolchain, below its mount point, that hold packages alone; the empty path for all of it.
+    /// The parts of a toolchain, below its mount point, that contain only packages; the empty path for all of it.
     pub fn packages_below(&self, place: &Path) -> Vec<PathBuf> {
-        // What the person named is looked at whatever it is.
+        // A path that the user named is always searched.
         if !self.judged.contains(place) || self.asked.contains(place) {
             return Vec::new();
         }
@@ -85,13 +85,13 @@ impl WrapPlan {
         .collect()
     }
 
-    /// Whether what lies at a mount point is the node's system itself.
+    /// Whether a mount point shows the node's system itself.
     pub fn is_system(&self, never: &NeverList, place: &Path, facts: &SourceFacts) -> bool {
         self.system.contains(place) && not_the_nodes(never, facts).is_none()
     }
 }
 
-/// Why what a listed name leads to is not the node's system, if it is not.
+/// Why the target of a listed name is not the node's system; `None` if it is.
 fn not_the_nodes(never: &NeverList, facts: &SourceFacts) -> Option<String> {
     let path = facts.path.display();
     if !matches!(facts.kind, FileKind::Directory | FileKind::File) || facts.same_as.is_some() {
@@ -103,7 +103,7 @@ fn not_the_nodes(never: &NeverList, facts: &SourceFacts) -> Option<String> {
     if !facts.roots {
         return Some(format!("{path} is not root's, or others may write it"));
     }
-    // A link of the list's leads from /etc to what is no secret.
+    // A link of the list leads from /etc to a file that is no secret.
     let elsewhere = !facts.path.starts_with("/etc");
     if let Some(why) = never.refuses(&facts.path).filter(|_| elsewhere) {
         return Some(format!("it leads to {path}: {why}"));
@@ -111,10 +111,10 @@ fn not_the_nodes(never: &NeverList, facts: &SourceFacts) -> Option<String> {
     by_link(never, facts)
 }
 
-/// Why a ceiling lets a path of the person's not be shown, or not be written; hiding needs nobody's leave.
+/// Why a ceiling does not let a user's path be shown or written; hiding needs no permission.
 ///
-/// To show more than the workspace is what `filesystem.mounts` of the ceiling says of an engine's mounts, and to write there
-/// what it and `filesystem.write` say. Of this the policy itself says nothing: whoever calls `wrap` names the paths.
+/// To show more than the workspace, the ceiling's `filesystem.mounts` must allow an engine's mounts. To write there,
+/// `filesystem.write` counts too. The policy itself has no say: the caller of `wrap` names the paths.
 pub fn over_ceiling(resolved: &ResolvedPolicy, path: &Path, access: BindAccess) -> Option<String> {
     let mut ceilings = resolved.ceilings.iter().zip(&resolved.limits);
     ceilings.find_map(|(ceiling, limit)| {
@@ -141,7 +141,7 @@ pub fn over_ceiling(resolved: &ResolvedPolicy, path: &Path, access: BindAccess) 
 }
 
 impl SortedMounts {
-    /// A mount of `wrap`'s own: read-only unless it was named to be written, and where it is not the node's system judged like an engine's.
+    /// A mount of `wrap`'s own: read-only unless named as writable. It is checked unless it is the node's system.
     pub(super) fn wrapped(
         &mut self,
         rules: MountRules<'_>,
@@ -181,7 +181,7 @@ impl SortedMounts {
         Ok(())
     }
 
-    /// A cache that cannot be had is none: programs make their own in the home, which goes with the run.
+    /// Keeps a cache, or omits it: programs then make their own in the home, which is discarded with the run.
     fn cache(
         &mut self,
         rules: MountRules<'_>,
@@ -209,7 +209,7 @@ impl SortedMounts {
         }
     }
 
-    /// What the person asked for by name is not left out in silence.
+    /// Omits a mount, or fails if the user asked for it by name.
     fn left_out(
         &mut self,
         wrapped: &WrapPlan,
@@ -224,7 +224,7 @@ impl SortedMounts {
         Ok(())
     }
 
-    /// Named to be written: judged as the workspace is.
+    /// A path named as writable: checked like the workspace.
     fn written(
         &mut self,
         rules: MountRules<'_>,
@@ -259,7 +259,7 @@ mod tests {
     use crate::plan::FollowedLink;
 
     #[test]
-    fn only_what_is_roots_alone_is_the_system() {
+    fn only_roots_own_files_are_the_system() {
         let never = NeverList::builtin();
         let is_system = |change: &dyn Fn(&mut SourceFacts)| {
             let place = PathBuf::from("/etc/localtime");
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn packages_are_those_of_toolchains_and_of_nothing_that_was_named() {
+    fn packages_are_in_toolchains_and_not_in_named_paths() {
         let path = |text: &str| PathBuf::from(text);
         let mut wrapped = WrapPlan {
             judged: [
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ceiling_bounds_what_is_named() {
+    fn a_ceiling_limits_named_paths() {
         let mut resolved = crate::plan::tests::sample_resolved();
         let path = Path::new("/srv/data");
         let over = |resolved: &ResolvedPolicy| {
@@ -341,7 +341,7 @@ mod tests {
         resolved.limits[0].filesystem.mounts = MountRule::Keep;
         resolved.limits[0].filesystem.workspace = Access::ReadOnly;
         assert_eq!(over(&resolved), [false, true]);
-        // The policy's own word is about other mounts, and each ceiling counts.
+        // The policy's own field is for other mounts, and each ceiling counts.
         resolved.policy.filesystem.mounts = MountRule::Drop;
         assert_eq!(over(&resolved), [false, true]);
         let (mut second, ceiling) = (resolved.limits[0].clone(), resolved.ceilings[0].clone());

@@ -1,7 +1,7 @@
-//! PURE. Files that may be settings or credentials (`.npmrc`), judged by their content.
+//! PURE. Files that may be settings or credentials (`.npmrc`), checked by their content.
 //!
-//! Nobody can list what a secret looks like. So a line is harmless only if it is known to be: by a key that holds no
-//! secret, or a value that cannot be one.
+//! No list can describe all secrets. So a line is harmless only if it is known to be: by a key that holds no secret, or
+//! a value that cannot be one.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::never::ends_with;
 
-/// Which files, and what is known of their lines: `[settings]` of `policies/never.toml`.
+/// Which files, and what is known about their lines: `[settings]` of `policies/never.toml`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FilesByContent {
@@ -19,22 +19,22 @@ pub struct FilesByContent {
     file: Vec<KnownSettings>,
 }
 
-/// A file, and the keys whose settings are known.
+/// A file, and its known keys.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct KnownSettings {
     path: PathBuf,
-    /// Small letters; one that ends with `*` stands for all that begin so.
+    /// Lower case; a key that ends with `*` stands for all with that prefix.
     keys: Vec<String>,
 }
 
 impl FilesByContent {
-    /// Whether a file of this name is judged by what is in it.
+    /// Whether a file of this name is checked by its content.
     pub fn is_one(&self, path: &Path) -> bool {
         self.known(path).is_some()
     }
 
-    /// Whether every line of it is understood, and none can hold a secret.
+    /// Whether every line is understood, and none can hold a secret.
     pub fn are_harmless(&self, path: &Path, content: &[u8]) -> bool {
         let (Some(known), Ok(text)) = (self.known(path), std::str::from_utf8(content)) else {
             return false;
@@ -47,7 +47,7 @@ impl FilesByContent {
         self.file.iter().find(|file| ends_with(path, &file.path))
     }
 
-    /// Whether what tokens and keys begin with stands at the beginning of a word.
+    /// Whether a word starts with a known prefix of tokens and keys.
     fn has_mark(&self, text: &str) -> bool {
         self.marks.iter().any(|mark| {
             let mut found = text.match_indices(mark.as_str());
@@ -63,19 +63,19 @@ impl FilesByContent {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum KeyRule {
     Any,
-    /// One that the list knows.
+    /// A key on the list.
     Known,
 }
 
-/// The content of a key's values.
+/// What the values of a key may contain.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Content {
-    /// The list knows that they contain no secret.
+    /// The list says that they contain no secret.
     NoSecret,
     Unknown,
 }
 
-/// What the lines of one file are judged by.
+/// The rules for the lines of one file.
 #[derive(Clone, Copy)]
 struct Judge<'a> {
     all: &'a FilesByContent,
@@ -97,7 +97,7 @@ impl Judge<'_> {
         {
             return name.len() <= LONGEST && name.chars().all(is_of_section);
         }
-        // It goes on in the next line, or is what the line before goes on with: that may look like a key.
+        // A line that continues, or continues the line before: its start may look like a key.
         let goes_on = trimmed.ends_with('\\');
         let is_more = line.starts_with([' ', '\t']);
         !goes_on
@@ -110,8 +110,8 @@ impl Judge<'_> {
             )
     }
 
-    /// A setting that is commented out is judged like others, since nobody takes a token back for that. What else is said must
-    /// be said in words.
+    /// Checks a comment. A commented-out setting is checked like others, since its token may still be valid. Other
+    /// comments must be plain words.
     fn comment(self, said: &str) -> bool {
         let names = said.contains([':', '=']) && self.is_secret(&said.to_ascii_lowercase());
         let prose = !said.contains('=') && !names && said.split_whitespace().all(is_plain);
@@ -119,7 +119,7 @@ impl Judge<'_> {
     }
 
     fn setting(self, line: &str, rule: KeyRule) -> bool {
-        // The keys of npm that begin with a registry or a scope have colons: //registry.example/:_authToken
+        // npm's keys that start with a registry or a scope contain colons: //registry.example/:_authToken
         let at = match line.starts_with("//") || line.starts_with('@') {
             true => line.find('='),
             false => line.find(['=', ':']),
@@ -138,11 +138,11 @@ impl Judge<'_> {
         let secret = !exactly && self.is_secret(key);
         let known = !secret && self.is_known(key);
         if rule == KeyRule::Known && !known {
-            // Commented out, or in a later line: what is a name of a variable is one anywhere.
+            // Commented out, or in a later line: the name of a variable is harmless anywhere.
             return is_variable(value);
         }
         if value.is_empty() {
-            // What ends with the separator may be the secret: the end of base64.
+            // A text that ends with the separator may be the secret: the end of base64.
             return secret && is_key(key) || known;
         }
         if is_variable(value) {
@@ -161,11 +161,11 @@ impl Judge<'_> {
             .all(|word| self.is_harmless(unquoted(word), content))
     }
 
-    /// A word of a value. Of a key that is known to hold no secret it may be any that does not look like one.
+    /// Checks a word of a value. A key known to hold no secret may have any word that does not look like one.
     fn is_harmless(self, word: &str, content: Content) -> bool {
         let option = word.strip_prefix("-D").or_else(|| word.strip_prefix("--"));
         match option.and_then(|option| option.split_once('=')) {
-            // A JVM's property, or an option of a program: with a name and a value again.
+            // A JVM's property, or an option of a program: with its own name and value.
             Some((name, value)) => {
                 let name = name.to_ascii_lowercase();
                 !self.is_secret(&name) && self.is_harmless(unquoted(value), content)
@@ -194,7 +194,7 @@ impl Judge<'_> {
     }
 }
 
-/// The longest word that is taken for a name or a word of a language.
+/// The longest word in bytes that counts as a name or a word of a language.
 const LONGEST: usize = 64;
 
 fn unquoted(text: &str) -> &str {
@@ -214,7 +214,7 @@ fn is_of_section(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ' ' | ':' | '/')
 }
 
-/// `${NAME}` of the environment, which names a secret without being one; nothing before, after or in it.
+/// Exactly `${NAME}` of the environment, which names a secret without being one.
 fn is_variable(value: &str) -> bool {
     let name = value.strip_prefix("${").and_then(|v| v.strip_suffix('}'));
     name.is_some_and(|name| {
@@ -230,7 +230,7 @@ fn is_boolean(word: &str) -> bool {
     WORDS.iter().any(|own| word.eq_ignore_ascii_case(own))
 }
 
-/// A number, a size, a time or a version: digits with dots, of at most eight in a row, and few letters after them.
+/// A number, a size, a time or a version: digits with dots, at most eight in a row, and few letters after them.
 fn is_number(word: &str) -> bool {
     let word = word.trim_start_matches(['-', '+', '^', '~', 'v', '<', '>', '=']);
     let digits = word.find(|c: char| !c.is_ascii_digit() && c != '.');
@@ -261,7 +261,7 @@ fn is_jvm_option(word: &str) -> bool {
     (is_size || named) && (is_boolean(value) || is_number(value))
 }
 
-/// An address without a user, a question or a part that looks like a token.
+/// An address without a user, a query or a part that looks like a token.
 fn is_open_address(word: &str) -> bool {
     let Some((scheme, rest)) = word.split_once("://") else {
         return false;
@@ -279,7 +279,7 @@ fn is_open_address(word: &str) -> bool {
             .all(|part| is_variable(part) || is_plain_value(part))
 }
 
-/// A word of a language, with its punctuation: letters, or a number, or an address.
+/// A word of a language, with its punctuation: letters, a number, or an address.
 fn is_plain(word: &str) -> bool {
     if word.contains("://") {
         return is_open_address(word.trim_matches(['(', ')', ',', '.', ';', '<', '>']));
@@ -290,7 +290,7 @@ fn is_plain(word: &str) -> bool {
     letters || is_number(word)
 }
 
-/// What does not look like a token: its parts are letters, or short, or numbers.
+/// A value that does not look like a token: its parts are letters, short, or numbers.
 fn is_plain_value(word: &str) -> bool {
     const SHORT: usize = 12;
     let of_value = |c: char| c.is_ascii_graphic() && !matches!(c, '?' | '&' | '=' | '$' | '`');
@@ -301,7 +301,7 @@ fn is_plain_value(word: &str) -> bool {
     let separators = [
         '/', '.', '-', '_', ':', '@', '*', ',', '~', '(', ')', '%', '+',
     ];
-    // A user and a password before a host, with or without the scheme of an address.
+    // A user and a password before a host, with or without a scheme.
     let login = |(before, _): (&str, &str)| before.contains(':');
     word.len() <= 256
         && word.chars().all(of_value)

@@ -1,4 +1,4 @@
-//! What is seen of projects' settings, and what is not.
+//! Which of a project's settings stay visible, and which do not.
 
 use super::*;
 use crate::plan::never::NeverList;
@@ -8,7 +8,7 @@ fn harmless(file: &str, text: &str) -> bool {
     settings.are_harmless(Path::new(file), text.as_bytes())
 }
 
-/// these are in projects, and a project does not work without them.
+/// projects have these, and do not work without them.
 #[test]
 fn a_projects_own_settings_are_harmless() {
     for (file, text) in [
@@ -58,9 +58,9 @@ fn a_projects_own_settings_are_harmless() {
     }
 }
 
-/// M2: what a reviewer found to be shown, and what was known before.
+/// M2: secrets that a reviewer found visible, and those known before.
 #[test]
-fn tokens_keys_and_what_is_not_understood_are_not() {
+fn tokens_keys_and_unknown_lines_are_not_harmless() {
     const NPM: [&str; 23] = [
         "//npm.example.test/:_authToken=npm_abcdef",
         "save-exact=true\n//npm.example.test/:_password = 'c2VjcmV0'",
@@ -133,9 +133,9 @@ fn tokens_keys_and_what_is_not_understood_are_not() {
     assert!(!settings.are_harmless(Path::new(".netrc"), b""));
 }
 
-/// What tokens begin with, as their makers say, is seen under no key.
+/// The token prefixes that their vendors document are never visible, under any key.
 #[test]
-fn what_is_marked_as_a_token_is_never_harmless() {
+fn a_marked_token_is_never_harmless() {
     for mark in [
         "ghp_",
         "gho_",
@@ -161,6 +161,6 @@ fn what_is_marked_as_a_token_is_never_harmless() {
         }
         assert!(!harmless(".npmrc", &format!("# {mark}abc")), "{mark}");
     }
-    // Only where a word begins.
+    // Only at the start of a word.
     assert!(harmless(".npmrc", "cache=/disk-cache/task-one"));
 }
