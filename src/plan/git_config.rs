@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn new_settings_that_may_name_a_program_are_removed() {
+    fn what_may_name_a_program_and_was_not_there_is_taken_out() {
         let harmless = ProtectedList::builtin().harmless();
         let path = Path::new(".git/config");
         let before = "[core]\n\tbare = false\n\tpager = less\n";

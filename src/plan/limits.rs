@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn p01_the_smaller_limit_applies() {
+    fn p01_the_smaller_of_both_holds() {
         for (given, expected) in [
             (
                 "{}",
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_exceeds_no_limit_of_the_plan_and_sets_none_by_itself() {
+    fn an_update_gives_back_no_more_than_the_plan_and_sets_nothing_by_itself() {
         for (given, expected) in [
             ("{}", "{}"),
             (r#"{"pids": {"limit": 0}}"#, r#"{"pids": {"limit": 0}}"#),
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_no_cgroup_can_enforce_is_refused() {
+    fn a_bound_that_no_cgroup_holds_is_refused() {
         let policy = super::super::tests::sample_policy();
         let mut host = super::super::tests::host();
         assert!(PLAN.require(&policy, &host).is_ok());

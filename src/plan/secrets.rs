@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_opens_no_secrets_host_and_lists_unused_secrets() {
+    fn an_update_opens_no_host_of_a_secret_and_says_which_are_used_no_more() {
         let model = [secret("model", "POST https://a.test/v1/**")];
         let rules = |list: &[&str]| EgressRules {
             allow: list.iter().map(|rule| rule.parse().unwrap()).collect(),

@@ -1,4 +1,4 @@
-//! H2: what is called like an anonymous volume is seen, and what is written over it is the container's own.
+//! H2: the container sees a volume with an anonymous volume's name, and its own writes go to its scratch.
 
 use super::*;
 
@@ -13,14 +13,14 @@ fn mount<'a>(plan: &'a Plan, destination: &str) -> &'a PlannedMount {
         .unwrap()
 }
 
-/// Access, and whether what is written is thrown away.
+/// Whether it is writable, and whether writes are thrown away.
 fn given(plan: &Plan) -> (bool, bool) {
     let mount = mount(plan, "/x");
     (mount.is_writable(), mount.is_private())
 }
 
 #[test]
-fn it_is_written_in_the_containers_own_scratch() {
+fn writes_go_to_the_containers_own_scratch() {
     const OWN: (bool, bool) = (true, true);
     const READ: (bool, bool) = (false, false);
     const THROUGH: (bool, bool) = (true, false);
@@ -33,7 +33,7 @@ fn it_is_written_in_the_containers_own_scratch() {
             OWN,
         ),
         ("standard", nerdctl, OWN),
-        // A directory of anybody's that is called so.
+        // Any directory with such a name.
         ("standard", format!("/srv/volumes/{ID}/_data"), OWN),
         ("standard", at("cache"), READ),
         ("permissive", at(ID), THROUGH),
@@ -44,14 +44,14 @@ fn it_is_written_in_the_containers_own_scratch() {
     }
     let strict = access(&under("strict").bind(&at(ID), "/x").plan(), "/x");
     assert!(strict.contains("workspace alone"), "{strict}");
-    // Something else under such a name, what is to be read only, and what is no directory.
+    // A source with another name, a read-only mount, and a file.
     let case = || under("standard").bind(&at(ID), "/x");
     let other = case().found(|f| f.names = ["/srv/data".into()].into());
     let file = under("standard").bind_of(FileKind::File, &at(ID), "/x");
     for case in [other, case().options(&["ro"]), file] {
         assert_eq!(given(&case.plan()), READ);
     }
-    // Whoever is to write it is named, or works in it.
+    // A path that is named as writable, or contains the working directory.
     let listed = case().site(|policy| {
         policy.filesystem.write = ["/x".parse().unwrap()].into();
     });
@@ -60,7 +60,7 @@ fn it_is_written_in_the_containers_own_scratch() {
 }
 
 #[test]
-fn without_an_overlay_it_is_read_only_and_says_why() {
+fn without_an_overlay_it_is_read_only_with_the_reason() {
     let plan = under("standard")
         .bind(&at(ID), "/x")
         .found(|f| f.no_overlay = Some("a file system of type \"vfat\"".into()))
@@ -77,7 +77,7 @@ fn without_an_overlay_it_is_read_only_and_says_why() {
 }
 
 #[test]
-fn it_is_scratch_and_keeps_what_mounts_are_given() {
+fn it_is_scratch_with_the_usual_mount_options() {
     let plan = under("standard")
         .annotation("filesystem.root", "read-only")
         .annotation("filesystem.ephemeral", "")
@@ -92,13 +92,13 @@ fn it_is_scratch_and_keeps_what_mounts_are_given() {
     for option in ["nosuid", "nodev", "noexec"] {
         assert!(options.iter().any(|o| o == option), "{options:?}");
     }
-    // What lies deeper is as it is.
+    // A mount below it is not part of it.
     let plan = under("standard")
         .bind(&at(ID), "/x")
         .bind("/srv/cache", "/x/cache")
         .plan();
     assert!(!plan.filesystem.is_own(Path::new("/x/cache/a")));
-    // A record of before knows no such mounts.
+    // Older records do not know such mounts.
     let text = serde_json::to_value(mount(&plan, "/x/cache")).unwrap();
     assert_eq!(text.get("private"), None);
 }

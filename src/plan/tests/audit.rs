@@ -1,4 +1,4 @@
-//! A policy that is only reported on.
+//! Report-only policies.
 
 use super::*;
 use crate::plan::audit::report;
@@ -26,7 +26,7 @@ fn workload(policy: &str) -> Case {
 }
 
 #[test]
-fn nothing_that_is_enforced_changes_because_of_it() {
+fn a_report_only_policy_changes_nothing_that_is_enforced() {
     for policy in ["strict", "standard", "permissive"] {
         let without = workload(policy).decided();
         for audit in ["strict", "standard", "permissive"] {
@@ -49,7 +49,7 @@ fn nothing_that_is_enforced_changes_because_of_it() {
 }
 
 #[test]
-fn says_what_would_be_missing() {
+fn the_report_lists_what_would_be_missing() {
     let case = workload("permissive").annotation("report.audit", "strict");
     let (_, found) = audited(&case);
     let found = found.unwrap();
@@ -80,7 +80,7 @@ fn says_what_would_be_missing() {
     let rules = found.network.unwrap().rules;
     let allowed: Vec<String> = rules.allow.iter().map(ToString::to_string).collect();
     assert_eq!(allowed, ["api.example.com"], "with the same annotations");
-    // Read-only instead of written.
+    // Read-only instead of writable.
     let case = workload("permissive").annotation("report.audit", "standard");
     let (_, found) = audited(&case);
     let found = found.unwrap().mounts;
@@ -91,12 +91,12 @@ fn says_what_would_be_missing() {
 }
 
 #[test]
-fn a_container_that_it_would_refuse_starts_and_is_told_why() {
+fn a_container_that_it_would_refuse_starts_with_the_reason_in_the_report() {
     let case = workload("permissive")
         .annotation("network.inbound", "8080")
         .node("ceiling = \"permissive\"")
         .annotation("report.audit", "closed-network");
-    // Not there: an error of the policy that is enforced, not a report.
+    // A missing policy is an error, not a report.
     let error = resolve(&Sources {
         annotations: &case.annotations,
         flag: None,

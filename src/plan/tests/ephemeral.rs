@@ -3,12 +3,12 @@
 use super::*;
 use crate::policy::RootAccess;
 
-/// Under `standard` with a root that is read-only, as a ceiling or the engine can make it.
+/// Under `standard` with a read-only root, as a ceiling or the engine can set it.
 fn read_only() -> Case {
     under("standard").annotation("filesystem.root", "read-only")
 }
 
-/// Under `standard` with a root that is thrown away.
+/// Under `standard` with an ephemeral root.
 fn thrown_away() -> Case {
     under("standard").annotation("filesystem.root", "ephemeral")
 }
@@ -32,7 +32,7 @@ fn each_policy_has_its_private_directories() {
         assert_eq!(paths(&under(policy).home("/home/me")), expect, "{policy}");
     }
     assert_eq!(paths(&thrown_away().home("/home/me")), ["/tmp"]);
-    // A root that the engine makes read-only stays so, with private directories in it.
+    // A root that the engine makes read-only stays read-only, with private directories in it.
     let read_only = under("permissive")
         .home("/home/me")
         .set("/root", "readonly", true.into());
@@ -43,7 +43,7 @@ fn each_policy_has_its_private_directories() {
 }
 
 #[test]
-fn what_is_thrown_away_lies_where_the_policy_and_the_node_say() {
+fn scratch_is_stored_where_the_policy_and_the_node_allow() {
     let place = |case: &Case, host: &HostFacts| {
         let plan = case.plan_on(host).unwrap();
         let files = &plan.filesystem;
@@ -73,18 +73,18 @@ fn what_is_thrown_away_lies_where_the_policy_and_the_node_say() {
         refused.contains("no loop devices") && refused.contains("filesystem.scratch-on"),
         "{refused}"
     );
-    // A root that the engine keeps needs neither a disk nor memory.
+    // The engine's root needs neither a disk nor memory.
     let engines = under("standard").annotation("filesystem.scratch-on", "disk");
     let plan = engines.plan_on(&without).unwrap().filesystem;
     assert!(!plan.needs_scratch() && plan.root == RootAccess::Engine);
 }
 
 #[test]
-fn the_engines_root_is_written_where_it_is_a_layer_of_this_container() {
+fn the_engines_root_is_writable_only_as_a_layer_of_this_container() {
     let plan = under("standard").home("/home/me").plan().filesystem;
     assert_eq!(plan.root, RootAccess::Engine);
     assert!(plan.is_own(Path::new("/new")) && plan.is_own(Path::new("/tmp/p")));
-    // Its masks are made by the first process, which follows no link of an earlier one.
+    // The init process makes its masks, and follows no link of an earlier one.
     assert!(plan.is_mounted_by_init(Path::new("/etc/secret")));
     for origin in [
         RootOrigin::Named,
@@ -103,11 +103,11 @@ fn the_engines_root_is_written_where_it_is_a_layer_of_this_container() {
             warned.contains("/srv/image is ") && warned.contains("thrown away"),
             "{warned}"
         );
-        // Whoever asked for it by name is told before it starts.
+        // An explicit request for it fails before the start.
         let asked = under("permissive").annotation("filesystem.root", "engine");
         let refused = case(asked).plan_on(&host()).unwrap_err().to_string();
         assert!(refused.contains("use \"ephemeral\""), "{refused}");
-        // Over a read-only one lies no overlay, which hides what is mounted below.
+        // A read-only root has no overlay to hide the mounts below it.
         let read_only = case(under("standard").set("/root", "readonly", true.into()));
         match read_only.plan_on(&host()) {
             Ok(plan) => {
@@ -130,7 +130,7 @@ fn the_engines_root_is_written_where_it_is_a_layer_of_this_container() {
 }
 
 #[test]
-fn what_is_above_a_hidden_path_of_the_engines_root_is_held() {
+fn directories_above_masked_paths_of_the_engines_root_are_held() {
     let hiding = |case: Case| {
         let paths = serde_json::json!(["/etc/app/key", "/proc/kcore", "/work/.env", "/top"]);
         let case = case.bind("/srv/work", "/work").cwd("/work");
@@ -150,7 +150,7 @@ fn what_is_above_a_hidden_path_of_the_engines_root_is_held() {
 }
 
 #[test]
-fn what_was_written_is_told_as_it_stays() {
+fn the_words_say_which_writes_stay() {
     let words = |case: Case| case.plan().filesystem.written_in_words();
     let project = |case: Case| case.bind("/srv/work", "/work").cwd("/work");
     for (case, start) in [
@@ -178,7 +178,7 @@ fn what_was_written_is_told_as_it_stays() {
 }
 
 #[test]
-fn under_a_root_that_is_written_all_but_the_kernels_mounts_is_mounted_by_init() {
+fn under_a_writable_root_init_makes_all_mounts_but_the_kernels() {
     for case in [under("standard"), thrown_away()] {
         all_but_the_kernels_mounts_is_ours(case);
     }
@@ -247,7 +247,7 @@ fn a_home_below_another_private_directory_is_private_with_it() {
 }
 
 #[test]
-fn what_the_engine_mounted_there_stays() {
+fn a_mount_of_the_engine_there_stays() {
     assert_eq!(paths(&read_only().tmpfs("/tmp").tmpfs("/var/")), ["/run"]);
     assert_eq!(
         paths(&read_only().bind("/srv/me", "/home/me").home("/home/me")),

@@ -1,4 +1,4 @@
-//! what is hidden is nothing that git takes for a change.
+//! no hidden file looks to git like a change.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn untracked(exclude: &str, name: &str) -> GitState {
 }
 
 #[test]
-fn git_is_told_of_what_is_hidden_where_it_may_be_written() {
+fn git_ignores_hidden_files_of_writable_mounts() {
     let inside = [
         hidden(".netrc", untracked(".git/info/exclude", ".netrc")),
         hidden("x/.ssh", untracked(".git/info/exclude", "x/.ssh")),
@@ -47,7 +47,7 @@ fn git_is_told_of_what_is_hidden_where_it_may_be_written() {
 }
 
 #[test]
-fn what_git_would_commit_as_empty_is_refused_where_it_may_be_written() {
+fn a_hidden_file_that_git_would_commit_as_empty_is_refused_if_writable() {
     for (git, expect) in [
         (GitState::Changed, "--skip-worktree"),
         (GitState::Untold("run this".into()), "run this"),
@@ -66,9 +66,9 @@ fn what_git_would_commit_as_empty_is_refused_where_it_may_be_written() {
     }
 }
 
-/// Of a whole home directory the working directory alone is written.
+/// Of a whole home directory, only the working directory is writable.
 #[test]
-fn another_project_in_the_home_is_nobodys_commit() {
+fn another_project_in_the_home_does_not_matter() {
     let home = |changed: &str| {
         let part = SourceFacts::plain("/home/me/project".into(), 1, 77, FileKind::Directory);
         let case = under("standard").bind("/home/me", "/home/me");
@@ -83,9 +83,9 @@ fn another_project_in_the_home_is_nobodys_commit() {
     assert!(home("project/.netrc").refused().contains("project/.netrc"));
 }
 
-/// H3: a directory of credentials is masked once, and what git has in it is seen there. What git would miss in it is refused.
+/// H3: a credential directory is masked once; git's own files stay visible, and a file that git would miss is refused.
 #[test]
-fn what_git_has_in_a_hidden_directory_is_seen_in_it() {
+fn gits_files_stay_visible_in_a_hidden_directory() {
     let file = VisibleFile {
         path: "config".into(),
         what: VisibleKind::File { dev: 1, ino: 2 },

@@ -1,4 +1,4 @@
-//! Whose root's files are on the node, and whether set-user-ID files can be made.
+//! Who owns root's files on the node, and whether set-user-ID files can be made.
 
 use super::*;
 use crate::plan::idmap::{IdmapContext, IdmapOutcome};
@@ -47,7 +47,7 @@ fn at(place: &str) -> PathBuf {
 }
 
 #[test]
-fn the_owner_alone_is_mapped_or_changes_places_with_root() {
+fn the_owner_is_mapped_alone_or_swapped_with_root() {
     let both = |ids: MappedIds| {
         let (users, groups) = ids.maps().unwrap();
         assert_eq!(users, groups);
@@ -67,7 +67,7 @@ fn the_owner_alone_is_mapped_or_changes_places_with_root() {
         both(swapped(largest)),
         format!("{largest} 0 1\n0 {largest} 1\n1 1 4294967293\n")
     );
-    // One that is in the range of the others itself.
+    // An owner in the foreign range itself.
     let foreign = MappedIds::OwnerAlone {
         uid: 0x7ffe_0021,
         gid: 0x7ffe_0021,
@@ -75,7 +75,7 @@ fn the_owner_alone_is_mapped_or_changes_places_with_root() {
     assert_eq!(both(foreign), "2147352609 0 1\n");
 }
 
-/// Each id has one meaning on either side, or the kernel would take no such map.
+/// Each id has one meaning on either side; otherwise the kernel would refuse the map.
 #[test]
 fn no_map_has_an_id_twice() {
     for id in [
@@ -112,12 +112,12 @@ fn no_map_has_an_id_twice() {
 }
 
 #[test]
-fn entries_of_others_decide_which_map_it_is() {
+fn entries_of_other_users_decide_the_map() {
     let foreign = 0x7ffe_0000;
     for entries in [
         &[][..],
         &[(ME, ME)],
-        // What another user of an earlier container left.
+        // A file of another user from an earlier container.
         &[(ME, ME), (foreign + 33, foreign + 33)],
         &[(ME, foreign + 1)],
     ] {
@@ -130,7 +130,7 @@ fn entries_of_others_decide_which_map_it_is() {
 }
 
 #[test]
-fn the_workspace_is_mapped_where_root_writes_anothers_directory() {
+fn the_workspace_is_mapped_if_root_writes_another_users_directory() {
     for policy in ["strict", "standard", "permissive"] {
         let plan = working(policy, can(ALONE, true)).plan();
         assert_eq!(ids(&plan, "/work"), ALONE, "{policy}");
@@ -147,7 +147,7 @@ fn the_workspace_is_mapped_where_root_writes_anothers_directory() {
         can(ALONE, true)(facts);
         facts.ids.uid = 0;
     }));
-    // Not the others, whatever can be done with them, unless the policy says so.
+    // Other mounts are mapped only if the policy requests it.
     let other = |idmap: &str| {
         let case = case().bind("/srv/cache", "/cache");
         let case = case.found(can(SWAPPED, true));
@@ -159,7 +159,7 @@ fn the_workspace_is_mapped_where_root_writes_anothers_directory() {
 }
 
 #[test]
-fn what_cannot_be_mapped_is_said_or_an_error() {
+fn a_failed_mapping_is_a_warning_or_an_error() {
     let plan = working("standard", cannot).plan();
     assert_eq!(ids(&plan, "/work"), MappedIds::Node);
     let [warning] = &plan.warnings[..] else {
@@ -174,7 +174,7 @@ fn what_cannot_be_mapped_is_said_or_an_error() {
         words.contains("(filesystem.idmap = \"on\"): it is an overlay"),
         "{words}"
     );
-    // A user namespace of the container's own has a map of its own.
+    // The container's own user namespace has its own map.
     let own = |idmap: &str| {
         let mut case = working("standard", can(ALONE, true));
         let namespaces = case.spec.pointer_mut("/linux/namespaces").unwrap();
@@ -189,7 +189,7 @@ fn what_cannot_be_mapped_is_said_or_an_error() {
 }
 
 #[test]
-fn it_is_tried_where_the_plan_would_use_it_and_once() {
+fn mapping_is_tried_once_and_only_if_the_plan_would_use_it() {
     let tried = |case: &Case, host: &HostFacts, by| {
         let resolved = case.resolved();
         let spec: Spec = serde_json::from_value(case.spec.clone()).unwrap();
@@ -218,7 +218,7 @@ fn it_is_tried_where_the_plan_would_use_it_and_once() {
     assert!(!tried(&off, &host(), mounts));
 }
 
-/// What `auto` makes of a container.
+/// The decision of `auto` for a container.
 fn set_id(case: &Case) -> (Switch, Option<SetIdCause>) {
     let plan = case.plan();
     let fsetid = plan.capability_limit.contains(&Capability::FSETID);
@@ -248,7 +248,7 @@ fn f21_set_id_files_are_made_where_none_is_another_users_on_the_node() {
     ] {
         assert_eq!(set_id(&working("standard", found)), off(cause));
     }
-    // Any other writable mount is as much of a way.
+    // Any other writable mount is as bad.
     let other = working("standard", can(ALONE, true)).bind("/srv/cache", "/cache");
     let only_read = SetIdCause::Shared { at: at("/cache") };
     assert_eq!(set_id(&other), off(only_read));
@@ -265,7 +265,7 @@ fn f21_set_id_files_are_made_where_none_is_another_users_on_the_node() {
     assert_eq!(set_id(&wrap), off(SetIdCause::Wrap));
 }
 
-/// By a socket in a directory, or of a network, another container hands over its own files; by /proc it shows them.
+/// Another container passes its own files through a socket in a directory, or of a network; /proc shows them.
 #[test]
 fn f21_nor_where_another_container_can_hand_over_its_files() {
     let on = (Switch::On, None);
@@ -286,7 +286,7 @@ fn f21_nor_where_another_container_can_hand_over_its_files() {
         );
         assert_eq!(set_id(&case), off(SetIdCause::Namespaces), "{kind}");
     }
-    // What makes a pod's namespaces would keep its containers from writing anything.
+    // Otherwise the sandbox of a pod would keep its containers from writing anything.
     for program in ["/pause", "/catatonit"] {
         let case = under("standard").set("/process", "args", json!([program, "-P"]));
         assert_eq!(set_id(&case), off(SetIdCause::Pod));
@@ -338,12 +338,12 @@ fn f21_attributes_are_not_set_where_a_file_can_go_to_another_group() {
         wrap.facts.wrapped.system = [at("/usr")].into();
         assert_eq!(attributes(&wrap), Switch::On);
     }
-    // There any set-group-ID file can be made.
+    // Any set-group-ID file can be made there.
     assert_eq!(attributes(&working("permissive", |_| {})), Switch::On);
 }
 
 #[test]
-fn only_auto_looks_at_the_mounts() {
+fn only_auto_depends_on_the_mounts() {
     let case = |policy: &str| working(policy, |_| {});
     assert_eq!(set_id(&case("strict")), (Switch::Off, None));
     assert_eq!(set_id(&case("permissive")), (Switch::On, None));
@@ -358,8 +358,8 @@ fn only_auto_looks_at_the_mounts() {
 }
 
 #[test]
-fn an_engines_own_memory_is_no_way_to_the_node() {
-    // podman's and containerd's /dev/shm, which the node has mounted `nosuid`.
+fn the_engines_shared_memory_does_not_lead_to_the_node() {
+    // /dev/shm of podman and containerd, which the node mounted `nosuid`.
     let shm = |inert| {
         let source = format!("/var/lib/containers/storage/overlay-containers/{ID}/userdata/shm");
         let case = under("standard").bind(&source, "/dev/shm");
@@ -370,13 +370,13 @@ fn an_engines_own_memory_is_no_way_to_the_node() {
     assert_eq!(shm(true), (Switch::On, None));
     let cause = SetIdCause::Mount { at: at("/dev/shm") };
     assert_eq!(shm(false), (Switch::Off, Some(cause)));
-    // Of any other place in memory the node may have another mount.
+    // The node may mount any other tmpfs directory again.
     let other = working("standard", |facts| facts.ids.inert = true);
     assert_eq!(set_id(&other).0, Switch::Off);
 }
 
 #[test]
-fn a_group_is_the_owners_own_by_the_list_of_users() {
+fn the_list_of_users_decides_if_a_group_is_the_owners_own() {
     let passwd = "root:x:0:0::/root:/bin/sh\nme:x:1000:1000::/home/me:/bin/sh\nalso:x:1001:999::/:/bin/sh\n\
         twice:x:1002:1002::/:/bin/sh\nagain:x:1002:4::/:/bin/sh\noperator:x:11:0::/:/bin/sh\n";
     assert!(is_own_group(passwd, 1000, 1000));
@@ -397,7 +397,7 @@ fn causes_name_the_mount_and_the_field() {
 }
 
 #[test]
-fn a_record_keeps_how_a_mount_is_mapped() {
+fn a_record_keeps_the_id_map_of_a_mount() {
     let plan = working("standard", can(ALONE, true)).plan();
     let text = serde_json::to_string(&plan).unwrap();
     assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);

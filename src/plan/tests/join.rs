@@ -1,4 +1,4 @@
-//! Another container's network: who governs, and who may not come in.
+//! Another container's network: whose policy governs, and which containers are refused.
 
 use super::*;
 use crate::plan::join::refuses;
@@ -6,7 +6,7 @@ use crate::policy::NetworkMode;
 
 const PATH: &str = "/proc/7/ns/net";
 
-/// A container of `--network container:X`.
+/// A container with `--network container:X`.
 fn member(policy: Option<&str>) -> Case {
     let mut case = under(policy.unwrap_or("standard"));
     if policy.is_none() {
@@ -24,7 +24,7 @@ fn annotated(mut case: Case, key: &str, value: &str) -> Case {
     case
 }
 
-/// The container whose network it is, under this policy.
+/// The container that owns the network, under this policy.
 fn first(case: Case, state: fn(SharedNetwork) -> NetworkState) -> Neighbour {
     let decided = case.decided();
     let policy = decided.policy();
@@ -57,7 +57,7 @@ fn allowlist(allow: &str) -> Case {
 }
 
 #[test]
-fn a_member_is_in_the_network_of_the_first_and_under_its_rules() {
+fn a_member_has_the_first_containers_network_and_rules() {
     let governs = allowlist("api.example.com, git.example.com:22");
     let decided = member(None)
         .neighbours(PATH, vec![standing(governs)])
@@ -79,7 +79,7 @@ fn a_member_is_in_the_network_of_the_first_and_under_its_rules() {
         decided.origins["network.allow"],
         "the network of container first"
     );
-    // What is not of the network stays the member's own.
+    // Fields outside the network stay the member's own.
     assert_eq!(
         decided.resolved.filesystem,
         under("standard").decided().resolved.filesystem
@@ -98,7 +98,7 @@ fn a_member_is_in_the_network_of_the_first_and_under_its_rules() {
 }
 
 #[test]
-fn a_member_never_gets_more_than_it_may_have_itself() {
+fn a_member_never_gets_more_than_its_own_policy_allows() {
     let host = || standing(allowlist("api.example.com"));
     for (case, why) in [
         (
@@ -119,7 +119,7 @@ fn a_member_never_gets_more_than_it_may_have_itself() {
                 .node("ceiling = \"standard\""),
             "its network.mode has allowlist",
         ),
-        // Not asked for, and beyond the ceiling all the same.
+        // Not requested, but beyond the ceiling.
         (
             member(None).node("ceiling = \"standard\""),
             "its network.mode has allowlist",
@@ -135,7 +135,7 @@ fn a_member_never_gets_more_than_it_may_have_itself() {
 }
 
 #[test]
-fn what_a_member_asks_beyond_the_first_it_does_not_get() {
+fn a_member_does_not_get_requests_beyond_the_first_containers_rules() {
     let asks = annotated(
         member(None),
         "network.allow",
@@ -206,7 +206,7 @@ fn only_a_network_that_stands_is_joined() {
                 .any(|w| w.to_string().contains("has its own loopback"))
         );
     }
-    // With the first one there, other members are no hindrance.
+    // Other members do not matter if the first container is there.
     let both = vec![of_member, standing(under("standard"))];
     assert!(
         member(None)
@@ -219,7 +219,7 @@ fn only_a_network_that_stands_is_joined() {
 }
 
 #[test]
-fn n_m3_rules_of_later_are_compared_as_those_of_the_start() {
+fn n_m3_later_rules_are_compared_like_those_of_the_start() {
     let own = |allow: &str, deny: &str| {
         let case = annotated(allowlist(allow), "network.deny", deny);
         case.resolved()
@@ -236,7 +236,7 @@ fn n_m3_rules_of_later_are_compared_as_those_of_the_start() {
         let why = refused(allow, deny).unwrap();
         assert!(why.contains(field), "{why}");
     }
-    // One that says nothing of its network is bounded by its ceilings alone.
+    // A container without network rules of its own is limited only by its ceilings.
     let silent = member(None).resolved();
     assert_eq!(refuses(&silent, &network("evil.test", "")), None);
     let mut private = network("a.test", "");

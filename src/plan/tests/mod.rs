@@ -1,4 +1,4 @@
-//! Plans of small containers: what is asked in, what is enforced out.
+//! Plans of small containers: from requests to enforced values.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,13 +27,13 @@ mod workspace;
 /// An engine's container id.
 const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-/// A container, built by naming what differs from the plainest one.
+/// A container, built from its differences to the plainest one.
 struct Case {
     spec: Value,
     facts: BundleFacts,
     annotations: BTreeMap<String, String>,
     node: NodeConfig,
-    /// What a site's own policy says, after all.
+    /// Changes for a site's own policy, applied last.
     site: fn(&mut Policy),
 }
 
@@ -64,12 +64,12 @@ fn under(policy: &str) -> Case {
     }
 }
 
-/// Its policy.
+/// The policy of the plainest container.
 pub(crate) fn sample_policy() -> Policy {
     under("standard").resolved().policy
 }
 
-/// A policy within its ceilings, likewise.
+/// The same, resolved with its ceilings.
 pub(crate) fn sample_resolved() -> ResolvedPolicy {
     under("standard").resolved()
 }
@@ -80,13 +80,13 @@ pub(crate) fn sample() -> Plan {
 }
 
 impl Case {
-    /// Who is in the namespace at a path.
+    /// Adds the containers in the namespace at a path.
     fn neighbours(mut self, path: &str, inside: Vec<Neighbour>) -> Self {
         self.facts.neighbours.insert(path.into(), inside);
         self
     }
 
-    /// `-v source:destination`, where the source is what its name says.
+    /// `-v source:destination`, with the source's plain facts.
     fn bind(self, source: &str, destination: &str) -> Self {
         self.bind_of(FileKind::Directory, source, destination)
     }
@@ -106,7 +106,7 @@ impl Case {
         )
     }
 
-    /// Changes what was found at the last bind's source.
+    /// Changes the facts about the last bind's source.
     fn found(mut self, change: impl FnOnce(&mut SourceFacts)) -> Self {
         change(
             self.facts
@@ -202,7 +202,7 @@ impl Case {
             files: &BTreeMap::new(),
             presets: &BTreeMap::new(),
             known_syscall: |_| true,
-            // Whether annotations may ask for it is a question to the policy's tests.
+            // The policy's tests check whether annotations may request it.
             asker: Asker::Operator,
             asked: crate::policy::WrapOptions::NOTHING,
         });
@@ -288,9 +288,9 @@ fn a_kernel_without_what_a_wall_needs_is_refused_by_name() {
     assert_eq!(case.plan_on(&floor).unwrap(), case.plan());
 }
 
-/// F-H2: the socket form of core_pattern takes every crash whatever the limits are (fs/coredump.c, Linux 6.16).
+/// F-H2: the socket form of core_pattern receives every crash under any limits (fs/coredump.c, Linux 6.16).
 #[test]
-fn a_node_whose_crashes_go_to_a_socket_needs_leave() {
+fn a_node_whose_crashes_go_to_a_socket_needs_permission() {
     let node = HostFacts {
         core_socket: true,
         ..host()
@@ -343,7 +343,7 @@ fn only_the_engines_network_hook_and_those_of_the_node_run() {
 }
 
 #[test]
-fn the_engines_network_hook_is_that_call_word_for_word() {
+fn the_engines_network_hook_must_match_word_for_word() {
     let hook = |args: &[&str], env: Value| {
         let mut case = under("standard");
         case.facts.engine_hooks = vec!["/proc/1/exe".into()];

@@ -1,4 +1,4 @@
-//! Which mounts are kept, how, and why not.
+//! Which mounts are kept, with what access, and why not.
 
 use super::*;
 use crate::plan::CredentialDirectory;
@@ -88,7 +88,7 @@ fn a_support_mount_is_known_by_target_and_source_together() {
     ] {
         for policy in ["strict", "standard", "permissive"] {
             let plan = under(policy).bind_of(kind, &source, destination).plan();
-            // What is not a support mount is judged as any other: the policy's rule, or the never list.
+            // Another mount is checked like any other: by the policy's rule, or by the never list.
             let answer = access(&plan, destination);
             let judged = if source.starts_with("/usr") && policy != "strict" {
                 answer.len() == 2
@@ -122,7 +122,7 @@ fn hosts_and_resolv_conf_are_replaced_whatever_their_source_and_spelling() {
 }
 
 #[test]
-fn no_policy_lets_in_what_is_on_the_never_list() {
+fn no_policy_mounts_a_path_of_the_never_list() {
     for (kind, source, why) in [
         (FileKind::Directory, "/", "whole file system"),
         (FileKind::File, "/etc/shadow", "password hashes"),
@@ -154,9 +154,9 @@ fn no_policy_lets_in_what_is_on_the_never_list() {
     assert_eq!(access(&plan, "/data"), "rw");
 }
 
-/// Docker's data-root may be anywhere: then what is below it is known as Docker's.
+/// Docker's data-root may be anywhere: paths below it are then known as Docker's.
 #[test]
-fn the_host_name_file_of_docker_is_kept_where_its_data_was_moved() {
+fn dockers_host_name_file_is_kept_if_its_data_was_moved() {
     let file = format!("/srv/docker/containers/{ID}/hostname");
     let case = |destination: &str, same: &str| {
         let case = under("standard").bind_of(FileKind::File, &file, destination);
@@ -207,7 +207,7 @@ fn another_name_of_a_refused_directory_is_refused() {
 }
 
 #[test]
-fn what_nobody_can_name_and_the_kernels_own_is_refused() {
+fn an_unidentifiable_source_and_the_kernels_own_are_refused() {
     let case = |change: fn(&mut SourceFacts)| {
         let case = under("permissive").bind("/srv/x", "/data").found(change);
         access(&case.plan(), "/data")
@@ -221,7 +221,7 @@ fn what_nobody_can_name_and_the_kernels_own_is_refused() {
 }
 
 #[test]
-fn a_support_mount_that_is_a_bind_of_something_else_is_none() {
+fn a_bind_of_something_else_is_no_support_mount() {
     let source = format!("/var/lib/docker/containers/{ID}/hostname");
     let case = |name: &str| {
         let names = [PathBuf::from(name)].into();
@@ -231,7 +231,7 @@ fn a_support_mount_that_is_a_bind_of_something_else_is_none() {
             .plan()
     };
     assert_ne!(access(&case("/etc/shadow"), "/etc/hostname"), "ro");
-    // The engine's directory on a disk of its own.
+    // The engine's directory on its own disk.
     let disk = format!("/mnt/disk/docker/containers/{ID}/hostname");
     assert_eq!(access(&case(&disk), "/etc/hostname"), "ro");
 }
@@ -276,7 +276,7 @@ fn a_link_on_the_way_is_the_nodes_own_or_the_mount_is_refused() {
 }
 
 #[test]
-fn what_the_node_runs_is_never_written() {
+fn directories_of_the_nodes_programs_are_never_writable() {
     for source in [
         "/usr",
         "/usr/local/bin",
@@ -296,13 +296,13 @@ fn what_the_node_runs_is_never_written() {
         let read = work().annotation("filesystem.workspace", "read-only");
         assert_eq!(access(&read.plan(), "/data"), "ro");
     }
-    // Nor where the runtime itself lies.
+    // Nor the directory of the runtime itself.
     let own = under("strict")
         .bind("/srv/tools", "/data")
         .cwd("/data")
         .found(|f| f.runtime = Some("bin/agentbox".into()));
     assert!(own.refused().contains("bin/agentbox"));
-    // By another name of it as well.
+    // Under another name too.
     let alias = under("permissive")
         .bind("/mnt/disk/x", "/data")
         .found(|f| f.names = ["/usr/lib/x".into()].into());
@@ -310,7 +310,7 @@ fn what_the_node_runs_is_never_written() {
 }
 
 #[test]
-fn credentials_that_are_meant_come_in() {
+fn credentials_that_the_policy_makes_visible_are_mounted() {
     let login = || {
         under("standard")
             .bind_of(FileKind::File, "/home/me/.codex/auth.json", "/data")
@@ -321,9 +321,9 @@ fn credentials_that_are_meant_come_in() {
     assert!(access(&other.plan(), "/data").contains("credentials"));
 }
 
-/// The place in the container makes no credential of a directory, and is told.
+/// The mount point makes no credential of a directory, but there is a warning.
 #[test]
-fn a_key_of_the_containers_own_is_given_and_told() {
+fn a_key_of_the_containers_own_is_mounted_with_a_warning() {
     for (place, expect) in [
         ("/root/.ssh", true),
         ("/root/.ssh/deploy", true),
@@ -354,7 +354,7 @@ fn sockets_credentials_and_host_paths_inside_a_kept_mount_are_masked() {
             f.unsearched = Some("too many files".to_owned());
         })
     };
-    // Where nobody looked, a credential may lie.
+    // An incomplete search may have missed a credential.
     let message = unsearched("standard").refused();
     assert!(
         message.contains("too many files") && message.contains("filesystem.search"),
@@ -376,9 +376,9 @@ fn sockets_credentials_and_host_paths_inside_a_kept_mount_are_masked() {
     );
 }
 
-/// F22: each directory of what was found is told with what it is, but for one below an overlay.
+/// F22: each directory of a found credential is recorded with its inode, except below an overlay.
 #[test]
-fn the_directories_of_what_was_found_are_known_again() {
+fn the_directories_of_found_credentials_are_recorded() {
     let found = |inside: Option<u64>| {
         let plan = under("standard").bind("/srv/x", "/data").found(|f| {
             let hidden = FoundCredential::hidden("a/.aws".into(), "it holds credentials".into(), 1);
@@ -395,7 +395,7 @@ fn the_directories_of_what_was_found_are_known_again() {
     };
     assert_eq!(found(Some(7)), [expect]);
     assert_eq!(found(None), []);
-    // Another mount lies over the directory.
+    // Another mount covers the directory.
     let hidden = FoundCredential {
         directory: Some(7),
         ..FoundCredential::hidden("a/.aws".into(), "it holds credentials".into(), 1)
@@ -406,9 +406,9 @@ fn the_directories_of_what_was_found_are_known_again() {
     assert_eq!(plan.filesystem.found_in, []);
 }
 
-/// F2-H1: each directory of the name, and none above it.
+/// F2-H1: each directory of the name, none above.
 #[test]
-fn the_directories_by_which_a_credential_is_known_are_held_in_place() {
+fn the_directories_that_identify_a_credential_are_held_in_place() {
     let inside = [
         ("me/.cargo/credentials.toml", 2),
         ("me/.local/share/keyrings", 3),
@@ -427,7 +427,7 @@ fn the_directories_by_which_a_credential_is_known_are_held_in_place() {
 }
 
 #[test]
-fn what_a_pruned_mount_was_to_cover_stays_covered() {
+fn the_path_of_a_pruned_mount_stays_masked() {
     let project = || under("standard").bind("/srv/project", "/project");
     let plan = project()
         .bind_of(FileKind::Device, "/dev/null", "/project/.env")
@@ -437,7 +437,7 @@ fn what_a_pruned_mount_was_to_cover_stays_covered() {
             .masked
             .contains(&PathBuf::from("/project/.env"))
     );
-    // Over the image's own files there is nothing of the host to see.
+    // Over the image's own files there is nothing of the host to hide.
     let plan = project()
         .bind_of(FileKind::Device, "/dev/null", "/other")
         .plan();
@@ -526,7 +526,7 @@ fn kernel_file_systems_get_the_options_of_the_plan() {
 }
 
 #[test]
-fn a_second_cgroup_mount_is_left_out_whatever_it_is_called() {
+fn a_second_cgroup_mount_is_left_out_under_any_name() {
     for (typ, place) in [
         ("cgroup", "/sys/fs/cgroup"),
         ("cgroup2", "/sys/fs/cgroup"),
@@ -556,7 +556,7 @@ fn a_destination_that_is_no_plain_absolute_path_is_an_error() {
 }
 
 #[test]
-fn each_rule_gives_the_access_it_says() {
+fn each_mount_rule_gives_its_access() {
     let case = |policy: &str| {
         under(policy)
             .bind("/srv/work", "/work")
@@ -591,7 +591,7 @@ fn each_rule_gives_the_access_it_says() {
 }
 
 #[test]
-fn write_lifts_read_only_and_neither_brings_back_what_is_dropped_nor_speaks_for_the_workspace() {
+fn write_lifts_read_only_but_not_for_dropped_mounts_or_the_workspace() {
     let case = |policy: &str| {
         let case = under(policy)
             .bind("/srv/work", "/work")
@@ -625,7 +625,7 @@ fn write_lifts_read_only_and_neither_brings_back_what_is_dropped_nor_speaks_for_
 }
 
 #[test]
-fn binds_are_private_not_recursive_and_keep_the_judged_inode() {
+fn binds_are_private_not_recursive_and_keep_the_checked_inode() {
     let plan = under("permissive")
         .bind("/srv/data", "/data")
         .options(&["rshared", "suid", "dev", "noexec"])
@@ -667,7 +667,7 @@ fn masks_are_the_same_where_the_engine_has_none() {
 }
 
 #[test]
-fn a_tmpfs_holds_no_more_than_the_policy_gives() {
+fn a_tmpfs_is_never_larger_than_the_policy_allows() {
     let size = |place: &str, asked: &[&str]| {
         let case = under("strict").tmpfs(place).options(asked);
         let plan = case.plan();
@@ -698,7 +698,7 @@ fn a_tmpfs_holds_no_more_than_the_policy_gives() {
     }
     assert_eq!(size("/data", &["size=64k"]), (vec![65536], vec![1024]));
     assert_eq!(size("/dev", &["size=64g"]), (vec![most], vec![most / 1024]));
-    // The engine's --shm-size is asked for by number; without one it is bounded like the others.
+    // The engine's --shm-size is a number; without one, /dev/shm is limited like the others.
     let shm = under("strict")
         .tmpfs("/dev/shm")
         .options(&["size=1g"])
@@ -713,7 +713,7 @@ fn a_tmpfs_holds_no_more_than_the_policy_gives() {
 
 /// what a company adds to an image by a mount, and nothing beside it.
 #[test]
-fn certificates_and_the_time_zone_come_in_read_only() {
+fn certificates_and_the_time_zone_are_mounted_read_only() {
     for (source, kind) in [
         ("/etc/ssl/certs", FileKind::Directory),
         ("/etc/ssl/certs/ca-certificates.crt", FileKind::File),
@@ -741,9 +741,9 @@ fn certificates_and_the_time_zone_come_in_read_only() {
     }
 }
 
-/// what has no effect is an error that says what has.
+/// a setting without effect is an error that names one with effect.
 #[test]
-fn a_path_to_be_written_that_is_no_mount_is_refused_with_the_way_out() {
+fn a_write_path_that_is_no_mount_is_refused_with_the_cure() {
     let message = under("permissive")
         .annotation("filesystem.mounts", "read-only")
         .annotation("filesystem.write", "/app")

@@ -1,4 +1,4 @@
-//! Files again, 1: whose files the runtime reads names from.
+//! Files again, 1: from which files the runtime reads names.
 
 use oci_spec::runtime::LinuxNamespaceType;
 
@@ -25,7 +25,7 @@ fn of(source: &str, target: &str) -> Case {
 }
 
 #[test]
-fn an_engines_files_are_known_by_target_and_source_together() {
+fn an_engines_names_files_are_known_by_target_and_source_together() {
     for (source, target) in [
         (
             format!("/var/lib/docker/containers/{ID}/hosts"),
@@ -67,7 +67,7 @@ fn an_engines_files_are_known_by_target_and_source_together() {
 }
 
 #[test]
-fn what_the_caller_mounts_there_is_not_read() {
+fn the_callers_own_mounts_there_are_not_read() {
     let host_name = format!("/var/lib/docker/containers/{ID}/hostname");
     let other = format!("/var/lib/kubelet/pods/{}/etc-hosts", UID.replace('4', "5"));
     for source in [
@@ -86,7 +86,7 @@ fn what_the_caller_mounts_there_is_not_read() {
     assert_eq!(names(under("strict"), "/etc/hosts"), Ok(None));
 }
 
-/// M3: the container's own, or that of the one whose network it joins, and no other's.
+/// M3: only the container's own, or those of the container whose network it joins.
 #[test]
 fn another_containers_names_are_not_read() {
     let other = ID.replace('0', "f");
@@ -118,16 +118,16 @@ fn another_containers_names_are_not_read() {
         let joined = names(joining(&source), "/etc/hosts");
         assert_eq!(joined, Ok(Some(source.into())));
     }
-    // Another namespace that is joined brings no names along.
+    // Joining another type of namespace does not help.
     let source = format!("/var/lib/docker/containers/{other}/hosts");
     let mut ipc = joining(&source);
     ipc.spec["linux"]["namespaces"][0]["type"] = json!("ipc");
     assert_eq!(names(ipc, "/etc/hosts"), Err(source.into()));
 }
 
-/// M3: whoever fills a volume lays out in it what looks like an engine's directory.
+/// M3: an author of a volume can imitate an engine's directory in it.
 #[test]
-fn an_id_in_a_volume_is_no_engines() {
+fn an_id_in_a_volume_is_not_the_engines() {
     let bundle = format!("/run/containerd/io.containerd.runtime.v2.task/moby/{ID}");
     let at = |source: &str, (bundle, rootfs): (&str, &str)| {
         let mut case = under("standard").bind_of(FileKind::File, source, "/etc/hosts");
@@ -177,7 +177,7 @@ fn an_id_in_a_volume_is_no_engines() {
         let other = format!("/srv/x/{driver}-containers/{ID}/userdata/hosts");
         assert!(!at(&other, (&own, rootfs)), "{driver}");
     }
-    // A link that a container can have made.
+    // A link that a container may have made.
     let source = format!("/var/lib/docker/containers/{ID}/hosts");
     let link = FollowedLink {
         path: "/srv/work/link".into(),
@@ -187,9 +187,9 @@ fn an_id_in_a_volume_is_no_engines() {
     assert_eq!(names(linked, "/etc/hosts"), Err(source.into()));
 }
 
-/// A sibling of M3: shared memory is the container's, or that of whoever shares its ipc namespace, and no other's.
+/// A sibling of M3: only the container's own shared memory, or that of a container whose ipc namespace it shares.
 #[test]
-fn another_containers_shared_memory_is_none_of_ones_own() {
+fn another_containers_shared_memory_is_refused() {
     let other = ID.replace('0', "f");
     let with = |kind: &str, id: &str| {
         let path = "/proc/7/ns/ipc";

@@ -1,4 +1,4 @@
-//! Namespaces and the network's settings.
+//! Namespaces and network settings.
 
 use super::*;
 
@@ -56,7 +56,7 @@ fn the_hosts_and_foreign_namespaces_are_refused_unless_the_node_allows_them() {
 }
 
 #[test]
-fn what_is_missing_and_harmless_is_added() {
+fn missing_and_harmless_namespaces_are_added() {
     assert_eq!(
         namespaces(without("cgroup")).plan().namespaces,
         under("standard").plan().namespaces
@@ -78,7 +78,7 @@ fn what_is_missing_and_harmless_is_added() {
     );
 }
 
-/// A container that has its own namespaces, under a policy.
+/// A container with its own namespaces, under a policy.
 pub(super) fn neighbour(policy: &str) -> Neighbour {
     let decided = under(policy).decided();
     Neighbour {
@@ -110,7 +110,7 @@ fn namespaces_of_a_container_with_the_same_walls_may_be_joined() {
 }
 
 #[test]
-fn everyone_in_the_namespace_must_have_the_same_walls() {
+fn all_containers_in_the_namespace_must_have_the_same_walls() {
     let unconfined = Neighbour {
         policy: None,
         namespaces: Vec::new(),
@@ -137,7 +137,7 @@ fn everyone_in_the_namespace_must_have_the_same_walls() {
 }
 
 #[test]
-fn a_namespace_that_none_of_them_made_may_be_anybodys() {
+fn a_namespace_that_none_of_them_made_is_foreign() {
     let joined = Neighbour {
         namespaces: vec!["pid=/proc/1/ns/pid".parse().unwrap()],
         ..neighbour("standard")
@@ -151,7 +151,7 @@ fn a_namespace_that_none_of_them_made_may_be_anybodys() {
 }
 
 #[test]
-fn the_first_of_two_namespaces_of_a_kind_counts() {
+fn the_first_of_two_namespaces_of_a_type_counts() {
     let mut list = without("");
     list.as_array_mut()
         .unwrap()
@@ -163,7 +163,7 @@ fn the_first_of_two_namespaces_of_a_kind_counts() {
 }
 
 #[test]
-fn net_settings_go_to_the_inner_namespace_where_they_mean_something() {
+fn net_settings_go_to_the_inner_namespace_if_they_have_an_effect() {
     let settings = json!({
         "net.core.somaxconn": "9",
         "net.ipv4.ping_group_range": "0 2147483647",

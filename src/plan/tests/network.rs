@@ -1,4 +1,4 @@
-//! The network wall: what is enforced of the rules, under each mode.
+//! The network wall: the enforced rules in each mode.
 
 use super::*;
 use crate::egress::Budget;
@@ -18,14 +18,14 @@ fn only_the_mode_allowlist_reaches_anything() {
         .collect();
     assert_eq!(rules, ["a.example.com", "b.example.com:22"]);
     assert_eq!(network.rules.ports(), [22, 443].into());
-    // What a policy lists is nothing once the mode is narrowed, and so is what it would tell of a proxy.
+    // In another mode neither the policy's list nor its proxy variables count.
     for mode in ["none", "local"] {
         let network = under("permissive")
             .annotation("network.mode", mode)
             .plan()
             .network;
         assert_eq!(network.rules, EgressRules::default());
-        // Under `local` it refuses.
+        // Under `local` the proxy refuses.
         assert_eq!(
             (network.proxy_env, network.refusing),
             (mode == "local", mode == "local")
@@ -34,9 +34,9 @@ fn only_the_mode_allowlist_reaches_anything() {
     assert_eq!(under("strict").plan().network.rules, EgressRules::default());
 }
 
-/// Defect 6 of the review of agents: git by SSH to a listed host was refused without any line.
+/// Defect 6 of the review of agents: git over SSH to a listed host was denied without a log line.
 #[test]
-fn ssh_is_heard_wherever_names_are_unless_a_program_inside_is_to_hear_it() {
+fn the_wall_listens_for_ssh_unless_the_workload_does() {
     let allowing = || under("standard").annotation("network.allow", "a.example.com");
     assert_eq!(allowing().plan().network.ports, [22, 443].into());
     let inbound = allowing().annotation("network.inbound", "22");
@@ -46,7 +46,7 @@ fn ssh_is_heard_wherever_names_are_unless_a_program_inside_is_to_hear_it() {
 }
 
 #[test]
-fn presets_are_spelled_out_and_denials_kept() {
+fn presets_are_expanded_and_deny_rules_kept() {
     let network = under("standard")
         .annotation("network.allow", "@github")
         .annotation("network.deny", "gist.githubusercontent.com")
@@ -61,7 +61,7 @@ fn presets_are_spelled_out_and_denials_kept() {
 }
 
 #[test]
-fn the_proxy_is_told_of_and_the_budget_is_the_policys() {
+fn the_proxy_variables_are_set_and_the_budget_is_the_policys() {
     let open = || under("standard").annotation("network.allow", "a.example.com");
     assert!(open().plan().network.proxy_env);
     let network = open()
@@ -84,7 +84,7 @@ fn the_proxy_is_told_of_and_the_budget_is_the_policys() {
 }
 
 #[test]
-fn ports_lead_in_where_they_lead_to_the_container_alone() {
+fn inbound_ports_must_lead_to_the_container_only() {
     let inbound = |ports: &str| under("standard").annotation("network.inbound", ports);
     let plan = inbound("8080, 9090").plan();
     assert_eq!(plan.network.inbound, [8080, 9090].into());
@@ -99,7 +99,7 @@ fn ports_lead_in_where_they_lead_to_the_container_alone() {
             "network.mode is none",
         ),
         (inbound(&many.join(",")), "at most 64"),
-        // The rules' ports, those of DNS and of the proxy: who came in there would go out.
+        // Ports of the rules, of DNS and of the proxy: a connection to one would lead out again.
         (allowing("8443"), "port 8443"),
         (allowing("443"), "port 443"),
         (allowing("53"), "port 53"),
@@ -125,7 +125,7 @@ fn without_network() -> Value {
 }
 
 #[test]
-fn learning_lets_through_what_may_be_approved_and_needs_a_network() {
+fn learning_allows_what_may_be_approved_and_needs_a_network() {
     let learning = |case: Case| {
         case.node("[allow]\nlearn = true")
             .site(|policy| policy.report.learn = Switch::On)
@@ -142,7 +142,7 @@ fn learning_lets_through_what_may_be_approved_and_needs_a_network() {
     assert_eq!(
         limits(&network),
         limits(&asks),
-        "as far as a person could approve"
+        "the same limits as for approval"
     );
     assert!(!asks.learns() && !case().plan().network.learns());
     let refused = learning(under("standard")).refused();

@@ -1,4 +1,4 @@
-//! Settings that a policy takes out.
+//! Settings that a policy removes.
 
 use super::*;
 use crate::plan::neutral;
@@ -12,7 +12,7 @@ fn process(key: &str, value: Value) -> Process {
 }
 
 #[test]
-fn no_process_is_put_before_others() {
+fn no_process_gets_priority_over_others() {
     let plan = sample();
     for (key, urgent, word) in [
         ("oomScoreAdj", json!(-997), "oomScoreAdj"),
@@ -73,7 +73,7 @@ fn no_process_is_put_before_others() {
 }
 
 #[test]
-fn what_puts_a_process_behind_others_is_kept() {
+fn a_lower_priority_is_kept() {
     let plan = sample();
     for (key, modest) in [
         ("oomScoreAdj", json!(500)),
@@ -96,7 +96,7 @@ fn what_puts_a_process_behind_others_is_kept() {
 }
 
 #[test]
-fn what_no_wall_looks_after_is_taken_out() {
+fn settings_that_no_wall_covers_are_removed() {
     let linux = json!({
         "personality": {"domain": "LINUX32"},
         "intelRdt": {"closID": "gold"},

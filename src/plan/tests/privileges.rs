@@ -1,4 +1,4 @@
-//! Capabilities, devices, and what `exec` makes of a process.
+//! Capabilities, devices, and the effect on exec processes.
 
 use super::*;
 use crate::plan::privileges::Contradiction;
@@ -17,7 +17,7 @@ fn device(path: &str, typ: &str, major: i64) -> Value {
 }
 
 #[test]
-fn a_container_gets_what_the_engine_gave_and_the_policy_leaves() {
+fn a_container_gets_the_engines_capabilities_within_the_policy() {
     let some = ["CAP_CHOWN", "CAP_KILL", "CAP_SYS_ADMIN", "CAP_NET_RAW"];
     let case = |policy: &str| {
         under(policy)
@@ -43,7 +43,7 @@ fn a_container_gets_what_the_engine_gave_and_the_policy_leaves() {
 }
 
 #[test]
-fn an_ambient_capability_is_permitted_and_inheritable_or_left_out() {
+fn an_ambient_capability_must_be_permitted_and_inheritable() {
     let sets = |key: &str, value: Value| {
         let mut sets = with(&["CAP_CHOWN", "CAP_KILL"]);
         sets[key] = value;
@@ -69,7 +69,7 @@ fn an_ambient_capability_is_permitted_and_inheritable_or_left_out() {
         contradiction("effective", "permitted")
     );
     assert_eq!(sets("inheritable", Value::Null).ambient, BTreeSet::new());
-    // S-9: nor is one inheritable that is outside of the bounding set.
+    // S-9: nor may an inheritable one be outside the bounding set.
     assert_eq!(
         sets("bounding", json!(["CAP_KILL"])).contradiction(),
         contradiction("inheritable", "bounding")
@@ -78,7 +78,7 @@ fn an_ambient_capability_is_permitted_and_inheritable_or_left_out() {
 }
 
 #[test]
-fn capabilities_that_are_left_out_are_none() {
+fn without_capabilities_there_are_none() {
     assert_eq!(
         under("permissive").plan().capabilities,
         CapabilitySets::default()
@@ -113,11 +113,11 @@ fn a_device_by_name_is_refused_and_those_of_privileged_are_left_out() {
 }
 
 #[test]
-fn the_node_allows_a_device_and_not_any_device_of_its_name() {
+fn the_node_allows_a_device_and_no_other_under_its_name() {
     let mut case = under("standard")
         .set("/linux", "devices", json!([device("/dev/kvm", "c", 10)]))
         .node("allow.devices = [\"/dev/kvm\"]");
-    // `--device /dev/sda:/dev/kvm`: the name is the container's, the numbers are the disk's.
+    // `--device /dev/sda:/dev/kvm`: the container's name, but the disk's numbers.
     assert!(
         case.refused().contains("not the node's device"),
         "{}",
@@ -128,7 +128,7 @@ fn the_node_allows_a_device_and_not_any_device_of_its_name() {
 }
 
 #[test]
-fn exec_is_cut_down_to_the_plan() {
+fn exec_is_limited_to_the_plan() {
     let process = json!({
         "args": ["sh"], "cwd": "/", "user": {"uid": 0, "gid": 0}, "noNewPrivileges": false,
         "capabilities": with(&["CAP_SYS_ADMIN", "CAP_SETUID"]),

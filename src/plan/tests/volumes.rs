@@ -1,4 +1,4 @@
-//! A pod's own volumes, and what is none (K-5, K-6, K-8).
+//! A pod's own volumes, and mounts that are none (K-5, K-6, K-8).
 
 use super::*;
 use crate::plan::facts::TokenContent;
@@ -9,7 +9,7 @@ const UID: &str = "44ef987d-52e5-492b-83a5-a0f5664f6f43";
 const VOLUMES: &str = "/var/lib/kubelet/pods/44ef987d-52e5-492b-83a5-a0f5664f6f43/volumes";
 const SUBPATHS: &str = "/var/lib/kubelet/pods/44ef987d-52e5-492b-83a5-a0f5664f6f43/volume-subpaths";
 
-/// A container of that pod.
+/// A container of the pod `UID`.
 fn in_pod(policy: &str) -> Case {
     let mut case = under(policy);
     case.facts.cri = true;
@@ -22,7 +22,7 @@ fn in_pod(policy: &str) -> Case {
     case.set("", "annotations", role)
 }
 
-/// What becomes of a mount with these names: `ro`, `rw`, or why it is not there.
+/// The access of a mount whose source has these names: `ro`, `rw`, or why it is omitted.
 fn becomes(case: Case, source: &str, names: &[&str]) -> String {
     let case = case.bind(source, "/x");
     let case = case.found(|f| f.names = names.iter().map(PathBuf::from).collect());
@@ -35,7 +35,7 @@ fn noexec(plan: &Plan) -> bool {
 }
 
 #[test]
-fn the_pod_is_the_one_of_the_cgroup() {
+fn the_cgroup_decides_the_pod() {
     let slice = UID.replace('-', "_");
     let of = |path: &str, role: &str| {
         let case = in_pod("standard")
@@ -74,7 +74,7 @@ fn the_pod_is_the_one_of_the_cgroup() {
 
 /// Files again, 2: Docker's caller chooses annotations and cgroup.
 #[test]
-fn a_pod_is_believed_from_a_cri_engine_alone() {
+fn only_a_cri_engine_is_trusted_to_name_a_pod() {
     let volume = format!("{VOLUMES}/kubernetes.io~empty-dir/cache");
     let mut case = in_pod("strict");
     case.facts.cri = false;
@@ -94,9 +94,9 @@ fn a_pod_is_believed_from_a_cri_engine_alone() {
     assert_ne!(access(&case.plan(), "/dev/termination-log"), "rw");
 }
 
-/// Files again, 4: a volume that is a bind of something else.
+/// Files again, 4: a volume that is a bind mount of something else.
 #[test]
-fn what_is_anything_else_as_well_is_no_volume() {
+fn a_source_with_another_name_is_no_volume() {
     let scratch = format!("{VOLUMES}/kubernetes.io~empty-dir/b");
     let answer = becomes(in_pod("strict"), &scratch, &["/home/bob/project"]);
     assert!(answer.contains("the workspace alone"), "{answer}");
@@ -110,13 +110,13 @@ fn what_is_anything_else_as_well_is_no_volume() {
     let case = in_pod("permissive").bind(&secret, "/x");
     let answer = access(&case.found(|f| f.tmpfs = false).plan(), "/x");
     assert!(answer.contains("credentials"), "{answer}");
-    // What no policy lets anybody write.
+    // A directory that no policy makes writable.
     let case = in_pod("strict").bind(&scratch, "/x");
     let runtime = case.found(|f| f.runtime = Some(format!("{scratch}/agentbox").into()));
     assert_eq!(access(&runtime.plan(), "/x"), "ro");
 }
 
-/// The case, whose last mount has these other names, which are the same directories of the kubelet's own.
+/// Gives the last mount other names, each for the same directory of the kubelet's own.
 fn again(case: Case, names: &[(&str, &str)]) -> Case {
     case.found(|f| {
         for (name, own) in names {
@@ -126,9 +126,9 @@ fn again(case: Case, names: &[(&str, &str)]) -> Case {
     })
 }
 
-/// A disk that is bound to the kubelet's directory, and another pod's subPath of that directory.
+/// A disk bound to the kubelet's directory, and another pod's subPath of that directory.
 #[test]
-fn a_kubelets_directory_by_another_mount_is_the_same() {
+fn a_kubelets_directory_through_another_mount_is_the_same() {
     let below = [
         "/mnt/disk/kubelet/pods",
         "/var/lib/kubelet/pods/77ef987d-0000/volume-subpaths/v/c/0",
@@ -173,14 +173,14 @@ fn a_kubelets_directory_by_another_mount_is_the_same() {
     ] {
         let [strange, same] = cases(case, source, kind, place);
         assert_eq!(same, expect, "{source}");
-        // A ConfigMap is a mount like others then, which standard reads.
+        // As an ordinary mount, a ConfigMap is readable under standard.
         assert!(strange != expect || *source == settings, "{source}");
     }
 }
 
-/// Whoever names a directory of a hostPath, with the pod's own uid in it by `subPathExpr`, makes no volume of it.
+/// A hostPath directory with the pod's own uid in its name, by `subPathExpr`, is no volume.
 #[test]
-fn no_name_makes_a_volume() {
+fn a_name_alone_makes_no_volume() {
     let sub = format!("{SUBPATHS}/b/app/0");
     let volume = format!("{UID}/volumes/kubernetes.io~empty-dir/b");
     for below in ["/srv/pods", "/srv/var/lib/kubelet/pods", "/data"] {
@@ -190,7 +190,7 @@ fn no_name_makes_a_volume() {
         let answer = becomes(in_pod("strict"), &name, &[]);
         assert!(answer.contains("the workspace alone"), "{name}: {answer}");
     }
-    // It is the kubelet's directory by another mount, and another pod's volume there.
+    // The kubelet's directory through another mount, with another pod's volume there.
     let other = format!("{VOLUMES}/kubernetes.io~empty-dir/b").replace("44ef987d", "55ef987d");
     let case = again(in_pod("strict").bind(&sub, "/x"), &[("/mnt/p/b", &other)]);
     let answer = access(&case.plan(), "/x");
@@ -218,7 +218,7 @@ fn k_6_an_empty_dir_is_the_pods_own_scratch() {
             assert_eq!(noexec(&plan), policy == "strict", "{policy}");
         }
     }
-    // Another pod's, one of nobody's, one that is something else as well, one under another volume's name.
+    // Another pod's, in no pod, with a second volume's name, under another volume's name, without its volume.
     let other = volume.replace("44ef987d", "55ef987d");
     let twice = format!("{VOLUMES}/kubernetes.io~empty-dir/other");
     let foreign = format!("{SUBPATHS}/elsewhere/app/0");
@@ -234,7 +234,7 @@ fn k_6_an_empty_dir_is_the_pods_own_scratch() {
     }
     let answer = becomes(in_pod("standard"), &volume, &["/etc/kubernetes"]);
     assert!(answer.contains("/etc"), "{answer}");
-    // No choice of a workspace, which the project's own mount is.
+    // It does not compete with the project's own mount as the workspace.
     let plan = in_pod("strict")
         .bind("/srv/project", "/work")
         .bind(&volume, "/cache")
@@ -244,7 +244,7 @@ fn k_6_an_empty_dir_is_the_pods_own_scratch() {
 }
 
 #[test]
-fn k_5_settings_are_read_and_never_written() {
+fn k_5_settings_are_readable_and_never_writable() {
     for plugin in ["kubernetes.io~configmap", "kubernetes.io~downward-api"] {
         let volume = format!("{VOLUMES}/{plugin}/v");
         for policy in ["standard", "permissive"] {
@@ -253,7 +253,7 @@ fn k_5_settings_are_read_and_never_written() {
         let answer = becomes(in_pod("strict"), &volume, &[]);
         assert!(answer.contains("the workspace alone"), "{answer}");
     }
-    // Storage is like any mount.
+    // Storage is an ordinary mount.
     for plugin in [
         "kubernetes.io~csi/pvc/mount",
         "kubernetes.io~nfs/v",
@@ -263,13 +263,13 @@ fn k_5_settings_are_read_and_never_written() {
         let volume = format!("{VOLUMES}/{plugin}");
         let (inside, sub) = (format!("{volume}/data"), format!("{SUBPATHS}/v/app/0"));
         for (policy, expect) in [("standard", "ro"), ("permissive", "rw")] {
-            // Of a local disk's, the directory of the node as well.
+            // A local disk's volume also has a directory of the node.
             for names in [&[][..], &["/mnt/disks/a"]] {
                 assert_eq!(becomes(in_pod(policy), &volume, names), expect, "{plugin}");
             }
             let names = [inside.as_str(), "/mnt/disks/a/data"];
             assert_eq!(becomes(in_pod(policy), &sub, &names), expect, "{plugin}");
-            // Of no Secret's field, and not what is never given.
+            // The Secrets field does not apply, and the never list does.
             let with = in_pod(policy).annotation("filesystem.secrets", "read-only");
             assert_eq!(becomes(with, &volume, &[]), expect, "{plugin}");
             let answer = becomes(in_pod(policy), &volume, &["/etc/kubernetes"]);
@@ -279,7 +279,7 @@ fn k_5_settings_are_read_and_never_written() {
 }
 
 #[test]
-fn k_5_an_image_of_the_pods_own_is_read() {
+fn k_5_an_image_of_the_pods_own_is_read_only() {
     const ROOT: &str = "/run/containerd/io.containerd.grpc.v1.cri/image-volumes";
     const STORE: &str = "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots";
     let image = format!("{ROOT}/{ID}/b7988756");
@@ -302,7 +302,7 @@ fn k_5_an_image_of_the_pods_own_is_read() {
     }
     let answer = becomes(with("strict", ID), &image, &layers);
     assert!(answer.contains("the workspace alone"), "{answer}");
-    // Another pod's, all of the pod's, none, one that is something else, and a snapshot by its own path.
+    // Another sandbox, the whole sandbox, all sandboxes, no layers, another name, and a snapshot by its own path.
     let two = [layers[0], "/etc/kubernetes"];
     let all = format!("{ROOT}/{ID}");
     for (sandbox, source, names) in [
@@ -321,9 +321,9 @@ fn k_5_an_image_of_the_pods_own_is_read() {
     }
 }
 
-/// Under CRI-O the key of containerd's is the author's.
+/// Under CRI-O the author may have written containerd's key.
 #[test]
-fn an_author_names_no_sandbox_of_another_pod() {
+fn an_author_cannot_name_another_pods_sandbox() {
     let sandbox = |more: &str| {
         let case = in_pod("standard").set(
             "",
@@ -337,7 +337,7 @@ fn an_author_names_no_sandbox_of_another_pod() {
     assert_eq!(sandbox("io.kubernetes.cri-o.ContainerType"), Some(None));
 }
 
-/// A volume with what is secret, under a policy with these two fields.
+/// A volume with secrets, under a policy with these two fields.
 fn secret(plugin: &str, holds: Option<TokenContent>, fields: [&str; 2]) -> Case {
     let source = format!("{VOLUMES}/{plugin}/v");
     let case = in_pod("standard").bind(&source, "/x");
@@ -356,7 +356,7 @@ fn secret(plugin: &str, holds: Option<TokenContent>, fields: [&str; 2]) -> Case 
 }
 
 #[test]
-fn k_5_secrets_and_tokens_are_given_by_their_fields() {
+fn k_5_fields_decide_about_secrets_and_tokens() {
     use TokenContent::{NoToken, TokenAlone, TokenAndMore};
     const DROP: &str = "drop";
     const READ: &str = "read-only";
@@ -371,7 +371,7 @@ fn k_5_secrets_and_tokens_are_given_by_their_fields() {
             (Some(TokenAndMore), [READ, DROP], "service-account-token"),
             (Some(TokenAndMore), [DROP, READ], "filesystem.secrets"),
             (Some(TokenAndMore), [READ, READ], "ro"),
-            // Nobody could look.
+            // The content could not be read.
             (None, [READ, DROP], "service-account-token"),
             (None, [DROP, READ], "filesystem.secrets"),
             (None, [READ, READ], "ro"),
@@ -384,7 +384,7 @@ fn k_5_secrets_and_tokens_are_given_by_their_fields() {
             assert!(expect != "ro" || answer == "ro", "{answer}");
         }
     }
-    // Where it needs both, both are named.
+    // If it needs both fields, both are named.
     for holds in [Some(TokenAndMore), None] {
         let answer = access(
             &secret("kubernetes.io~secret", holds, [DROP, DROP]).plan(),
@@ -402,7 +402,7 @@ fn k_5_secrets_and_tokens_are_given_by_their_fields() {
 }
 
 #[test]
-fn k_1_and_k_5_a_sub_path_is_judged_as_its_volume_and_others_secrets_never_come_in() {
+fn k_1_and_k_5_a_sub_path_is_checked_like_its_volume_and_foreign_secrets_are_never_mounted() {
     let volume = format!("{VOLUMES}/kubernetes.io~secret/s");
     let inside = format!("{volume}/..data/key");
     let sub = format!("{SUBPATHS}/s/app/0");
@@ -418,7 +418,7 @@ fn k_1_and_k_5_a_sub_path_is_judged_as_its_volume_and_others_secrets_never_come_
     assert_eq!(given(&inside, &[]), "ro");
     for (source, names) in [
         (inside.replace("44ef987d", "55ef987d"), None),
-        // By a subPath of a hostPath.
+        // Through a subPath of a hostPath.
         (sub.replace("/s/app", "/root/app"), Some(inside.as_str())),
         (
             sub.replace("44ef987d", "55ef987d"),
@@ -432,13 +432,13 @@ fn k_1_and_k_5_a_sub_path_is_judged_as_its_volume_and_others_secrets_never_come_
         let answer = given(&source, names.as_slice());
         assert!(answer.contains("credentials"), "{source}: {answer}");
     }
-    // A key may be called like a credential.
+    // A key may have a credential's name.
     assert_eq!(given(&format!("{volume}/..data/.npmrc"), &[]), "ro");
 }
 
-/// Whoever makes a hard link there makes another file writable.
+/// A hard link there would make another file writable.
 #[test]
-fn a_termination_message_with_another_name_is_none() {
+fn a_termination_message_with_another_name_is_refused() {
     let log = format!("/var/lib/kubelet/pods/{UID}/containers/app/abfecb25");
     for policy in ["strict", "standard", "permissive"] {
         let case = in_pod(policy).bind_of(FileKind::File, &log, "/tmp/why");
@@ -448,7 +448,7 @@ fn a_termination_message_with_another_name_is_none() {
 }
 
 #[test]
-fn k_8_a_termination_message_is_written_wherever_the_pod_wants_it() {
+fn k_8_a_termination_message_is_writable_at_any_path_of_the_pods_choice() {
     let log = format!("/var/lib/kubelet/pods/{UID}/containers/app/abfecb25");
     let message = |case: Case, kind, source: &str, place: &str| {
         let case = case.bind_of(kind, source, place);

@@ -1,9 +1,9 @@
-//! Which mount is the workspace, and what of it is written.
+//! Which mount is the workspace, and which part of it is writable.
 
 use super::*;
 
 #[test]
-fn the_workspace_is_what_is_named_or_what_holds_the_working_directory() {
+fn the_workspace_is_the_named_mount_or_contains_the_working_directory() {
     let two = || {
         under("standard")
             .bind("/srv/a", "/a")
@@ -44,7 +44,7 @@ fn strict_does_not_guess_between_two() {
     for word in ["/ref", "/work", "dev.agentbox.workspace"] {
         assert!(message.contains(word), "{message}");
     }
-    // It is told where it is guessed.
+    // `standard` guesses, with a warning.
     let plan = two("standard").plan();
     assert_eq!(plan.filesystem.workspace, Some("/ref".into()));
     assert!(
@@ -58,7 +58,7 @@ fn strict_does_not_guess_between_two() {
     assert_eq!(plan.filesystem.workspace, Some("/work".into()));
     assert_eq!(plan.filesystem.mounts.len(), 1);
     assert_eq!(plan.warnings, []);
-    // What cannot be meant is no rival: a file, what is to be read only, what is refused, an image's own volume.
+    // No rivals: a file, a read-only mount, a refused one, an anonymous volume.
     let volume = format!("/var/lib/docker/volumes/{ID}/_data");
     let one = under("strict")
         .bind_of(FileKind::File, "/srv/gitconfig", "/root/.gitconfig")
@@ -73,14 +73,14 @@ fn strict_does_not_guess_between_two() {
 }
 
 #[test]
-fn a_policy_pins_the_place_of_the_workspace() {
+fn a_policy_pins_the_path_of_the_workspace() {
     let pinned = || {
         under("standard")
             .bind("/srv/ref", "/ref")
             .bind("/srv/work", "/work")
             .annotation("filesystem.workspace-at", "/work, /src")
     };
-    // Whatever the working directory is, and under every policy.
+    // With any working directory.
     for cwd in ["/", "/ref", "/work"] {
         let plan = pinned().cwd(cwd).plan();
         assert_eq!(plan.filesystem.workspace, Some("/work".into()), "{cwd}");
@@ -139,7 +139,7 @@ fn a_pods_annotation_reaches_containers_without_the_mount() {
 }
 
 #[test]
-fn of_a_whole_home_only_the_working_directory_is_written() {
+fn only_the_working_directory_of_a_whole_home_is_writable() {
     let home = |working: Option<&str>| {
         let working = working
             .map(|path| Box::new(SourceFacts::plain(path.into(), 1, 77, FileKind::Directory)));
@@ -160,7 +160,7 @@ fn of_a_whole_home_only_the_working_directory_is_written() {
             .contains("whole home")
     );
     assert_eq!(plan.filesystem.mounts[1].bind().unwrap().judged.ino, 77);
-    // By its name as well; the engine's `ro` stays.
+    // Named by annotation too; the engine's `ro` stays.
     let named = home(Some("/home/me/p"))
         .cwd("/home/me/p")
         .annotation("workspace", "/home/me");
@@ -170,12 +170,12 @@ fn of_a_whole_home_only_the_working_directory_is_written() {
         .cwd("/home/me/p")
         .plan();
     assert_eq!(read.filesystem.mounts.len(), 1);
-    // What is not there is not made.
+    // A missing directory is not created.
     let absent = home(None).cwd("/home/me/absent").plan();
     assert_eq!(access(&absent, "/home/me"), "ro");
     let secret = home(Some("/home/me/.ssh")).cwd("/home/me/.ssh").refused();
     assert!(secret.contains("credentials"), "{secret}");
-    // F2-M5: where nothing below is chosen, where what is chosen begins with a dot, and beside the workspace.
+    // F2-M5: no working directory below, one with a leading dot, and a home besides the workspace.
     let whole = |cwd: &str| home(None).cwd(cwd).annotation("workspace", "/home/me");
     for cwd in ["/", "/home/me", "/tmp"] {
         let plan = whole(cwd).plan();
@@ -197,7 +197,7 @@ fn of_a_whole_home_only_the_working_directory_is_written() {
         .bind("/srv/p", "/p")
         .cwd("/p");
     assert_eq!(access(&beside.plan(), "/home/me"), "ro");
-    // root's, which is written as a whole by nobody.
+    // Root's home, which is never writable as a whole.
     let root = under("standard").bind("/root", "/root").found(|f| {
         let project = SourceFacts::plain("/root/project".into(), 1, 78, FileKind::Directory);
         f.home = Some(Home {
@@ -212,7 +212,7 @@ fn of_a_whole_home_only_the_working_directory_is_written() {
 }
 
 #[test]
-fn a_place_to_write_that_is_no_mount_is_a_mistake() {
+fn a_write_path_that_is_no_mount_is_an_error() {
     let leave = "[allow]\nannotations = [\"filesystem.write\"]";
     let case = || {
         under("standard")
@@ -260,9 +260,9 @@ fn a_place_to_write_that_is_no_mount_is_a_mistake() {
     assert!(refused.contains("workspace-at"), "{refused}");
 }
 
-/// Defect 13 of the review of agents: a mount that was left out, or read-only, left no trace inside.
+/// Defect 13 of the review of agents: an omitted or read-only mount left no trace inside.
 #[test]
-fn a_container_reads_which_of_its_mounts_are_less_than_was_asked_for() {
+fn a_container_can_read_which_mounts_are_less_than_requested() {
     let case = under("standard")
         .bind("/srv/work", "/work")
         .bind("/srv/ref", "/ref\n");
