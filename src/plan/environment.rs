@@ -85,7 +85,7 @@ pub enum PlainAddress {
         /// Its value.
         address: String,
     },
-    /// git's `url.http://HOST/.insteadOf`, in GIT_CONFIG_COUNT and its kin (git-config(1), ENVIRONMENT).
+    /// git's `url.http://HOST/.insteadOf`, in GIT_CONFIG_COUNT and its companions (git-config(1), ENVIRONMENT).
     Git(HostName),
 }
 

@@ -177,7 +177,7 @@ pub enum PlanError {
         /// The policy's name.
         policy: String,
     },
-    /// Published ports that cannot work.
+    /// Inbound ports that cannot work.
     #[error("network.inbound of policy '{policy}' is refused: {why}")]
     Inbound {
         /// The policy's name.

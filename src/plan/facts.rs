@@ -52,7 +52,7 @@ pub struct HostFacts {
 pub struct BundleFacts {
     /// For each mount of the spec, in order: the facts about its source; `None` if it is no bind mount.
     pub sources: Vec<Option<SourceFacts>>,
-    /// For each mount of the spec, in order: where the image's links lead its destination. Empty: no link.
+    /// For each mount of the spec, in order: where the image's links lead its destination. Empty: no link does.
     pub destinations: Vec<PathBuf>,
     /// The bundle's directory, with links resolved; engines name it by the container's id.
     pub bundle: PathBuf,
@@ -62,7 +62,7 @@ pub struct BundleFacts {
     pub root: RootOrigin,
     /// The home directory of the container's user, from HOME or the image's passwd file.
     pub home: Option<PathBuf>,
-    /// `wrap`'s own mounts, which are read-only under every policy.
+    /// The mounts of `wrap` itself.
     pub wrapped: WrapPlan,
     /// The descriptor that passes in a file of the node, if there is one.
     pub handed_file: Option<i32>,

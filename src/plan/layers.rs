@@ -98,8 +98,8 @@ impl FilesystemPlan {
         self.root == RootAccess::Ephemeral || dirs.any(|dir| dir.content == EphemeralContent::Image)
     }
 
-    /// Records what was found below. A policy's ephemeral root must not break hard links. One that replaces the
-    /// engine's root, which the policy did not request, only records the reason.
+    /// Records what was found below. An ephemeral root that the policy named must not break hard links. One in place of
+    /// the engine's root may, and records why.
     pub fn lie_over(&mut self, policy: &Policy, found: ImageBase) -> Result<(), PlanError> {
         let named = policy.filesystem.root == RootAccess::Ephemeral;
         if let (RootAccess::Ephemeral, true, ImageBase::AsItIs(why)) = (self.root, named, &found) {

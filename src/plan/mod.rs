@@ -175,7 +175,7 @@ pub struct SyscallPlan {
     pub profile: SyscallProfile,
     /// Whether files may be made set-user-ID or set-group-ID.
     pub set_id: Switch,
-    /// Why not, if the policy lets the mounts decide.
+    /// Why not, under `privileges.set-id = "auto"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set_id_cause: Option<SetIdCause>,
     /// Whether extended attributes may be set.

@@ -12,7 +12,7 @@ use super::{FileKind, MappedIds, MountReason};
 pub struct PlannedMount {
     /// Mount point in the container.
     pub destination: PathBuf,
-    /// The source.
+    /// Its type and source.
     pub kind: MountKind,
     /// Why it is there.
     pub why: MountReason,

@@ -74,7 +74,7 @@ impl MountTable {
         top.map(|point| (*point).clone()).collect()
     }
 
-    /// The deepest other mount that contains the path.
+    /// The deepest other mount that contains the path, which `line` may cover.
     pub fn covered_by(&self, line: &MountLine, path: &Path) -> Option<&MountLine> {
         let others = self.lines.iter().filter(|other| other.id != line.id);
         others

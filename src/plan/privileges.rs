@@ -113,8 +113,8 @@ fn names(set: Option<&Capabilities>) -> BTreeSet<Capability> {
     all.filter_map(|c| c.to_string().parse().ok()).collect()
 }
 
-/// The capabilities that no process of the container may exceed. Without CAP_FSETID, a write clears the set-user-ID bit
-/// of a file, as for any ordinary user.
+/// The capabilities that no process of the container may exceed. With `set_id` off CAP_FSETID is dropped: a write then
+/// clears the set-user-ID bit of a file, as for any ordinary user.
 pub(super) fn limit(policy: &Privileges, set_id: Switch) -> BTreeSet<Capability> {
     let Privileges {
         capabilities,

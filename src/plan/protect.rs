@@ -97,7 +97,7 @@ impl ProtectedList {
         &self.harmless
     }
 
-    /// The hashes of a git settings file at the start.
+    /// The hashes of the settings in a git settings file that are not harmless.
     pub fn known(&self, text: &[u8], path: &Path) -> BTreeSet<String> {
         let settings = git_config::parse(text).unwrap_or_default();
         self.harmless.hashes(&settings, path)

@@ -24,7 +24,7 @@ const ON: &str = "privileges.set-id = \"on\" in the policy";
 /// The programs that hold a pod's network for podman: they run nothing else.
 const HOLDERS: [&str; 2] = ["/catatonit", "/pause"];
 
-/// Why set-user-ID files are refused although the policy lets the mounts decide.
+/// Why set-user-ID files cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     rename_all = "kebab-case",
@@ -32,7 +32,7 @@ const HOLDERS: [&str; 2] = ["/catatonit", "/pause"];
     deny_unknown_fields
 )]
 pub enum SetIdCause {
-    /// The policy does not let the mounts decide.
+    /// The policy itself refuses them.
     Policy,
     /// This mount could keep such files, as root's.
     Mount {
@@ -309,7 +309,7 @@ fn is_only_read(mount: &PlannedMount) -> Option<SetIdCause> {
     })
 }
 
-/// Refuses a container that writes with the node's ids beside one that makes set-user-ID files because it cannot.
+/// Refuses a container that writes with the node's ids if a neighbour may make set-user-ID files under `auto`.
 fn check_neighbours(bundle: &BundleFacts, plan: &FilesystemPlan) -> Result<(), PlanError> {
     let mut all = bundle.neighbours.values().flatten();
     match (all.find(|one| one.sets_ids), unmapped(bundle, plan)) {

@@ -87,7 +87,7 @@ impl SortedMounts {
                 return;
             }
         };
-        // Only the last cgroup mount is made read-only at the end: of two, one would stay writable.
+        // Only one cgroup mount is made read-only at the end: a second one would stay writable.
         let is_there = |m: &PlannedMount| {
             m.destination == *destination && discriminant(&m.kind) == discriminant(&kind)
         };

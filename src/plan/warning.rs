@@ -35,7 +35,7 @@ pub enum Warning {
         /// Why not.
         why: String,
     },
-    /// The file of the container lacks the network's denials: another container's sidecar serves the network.
+    /// The container's file lacks the network's denials: another container's sidecar serves the network.
     RefusalsOfAnother {
         /// The container that owns the network.
         container: String,
@@ -133,7 +133,7 @@ pub enum Warning {
         /// How many.
         count: usize,
     },
-    /// A hosts file that is not the engine's is not read.
+    /// A hosts or resolv.conf file that is not the engine's is not read.
     NamesNotTaken {
         /// The source of the mount.
         #[serde(with = "text::one")]
