@@ -430,7 +430,7 @@ mod tests {
             "/var/roothome/.profile",
         ] {
             let path = Path::new(path);
-            assert!(never.read_only(path).is_some(), "{path:?} may be written");
+            assert!(never.read_only(path).is_some(), "{path:?} is writable");
             assert_eq!(never.refuses(path), None, "{path:?} is refused");
         }
         for path in [

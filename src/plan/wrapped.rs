@@ -310,7 +310,7 @@ mod tests {
         assert!(below(&wrapped, "/h/x").is_empty());
         assert!(
             below(&wrapped, "/h/.pyenv/versions").is_empty(),
-            "no mount of it"
+            "it is not a mount"
         );
         wrapped.asked.insert(path("/h/.pyenv"));
         assert!(below(&wrapped, "/h/.pyenv").is_empty());
