@@ -1,14 +1,14 @@
-//! SHELL. The node's people: /etc/passwd and /etc/group (passwd(5), group(5)), and getent(1) for those of a directory.
+//! SHELL. The node's users: /etc/passwd and /etc/group (passwd(5), group(5)), and getent(1) for a directory service's.
 //!
-//! getpwuid(3) and getgrouplist(3) are not called: in a static program glibc loads the libraries that
-//! /etc/nsswitch.conf names, which are built for another glibc where this program was copied to another system.
+//! getpwuid(3) and getgrouplist(3) are not called: in a static program, glibc loads the libraries of
+//! /etc/nsswitch.conf. If this program was copied to another system, those are built for another glibc.
 
 use std::path::PathBuf;
 
 use crate::plan::passwd;
 use crate::sys::program;
 
-/// A person's line of passwd(5).
+/// A user's line of passwd(5).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
     /// Login name.
@@ -17,7 +17,7 @@ pub struct Account {
     pub uid: u32,
     /// Primary group.
     pub gid: u32,
-    /// Home directory, as the line has it.
+    /// Home directory, as written in the line.
     pub home: PathBuf,
     /// Login shell.
     pub shell: String,
@@ -50,7 +50,7 @@ impl Account {
         find(&said("getent", &["passwd", key])?, is_it)
     }
 
-    /// The supplementary groups: those of group(5) that list the name, without the primary one.
+    /// The supplementary groups: the groups of group(5) that list the name, without the primary one.
     pub fn groups(&self) -> Vec<u32> {
         let text = std::fs::read("/etc/group").unwrap_or_default();
         let mut groups = members(&String::from_utf8_lossy(&text), &self.name);
@@ -92,7 +92,7 @@ fn members(text: &str, name: &str) -> Vec<u32> {
         .collect()
 }
 
-/// Whether nsswitch.conf(5) names a source of `database` that is no file: LDAP, sssd.
+/// Whether nsswitch.conf(5) has a source of `database` other than files: LDAP, sssd.
 fn has_directory(database: &str) -> bool {
     let text = std::fs::read_to_string("/etc/nsswitch.conf").unwrap_or_default();
     names_directory(&text, database)
@@ -105,11 +105,11 @@ fn names_directory(text: &str, database: &str) -> bool {
     let mut sources = sources
         .split_whitespace()
         .filter(|s| !s.starts_with(['[', '!']));
-    // systemd's own people are services.
+    // systemd's own users are services.
     sources.any(|s| !["files", "compat", "systemd", "db"].contains(&s) && !s.ends_with(']'))
 }
 
-/// What a program of the system says.
+/// The output of a system program.
 fn said(name: &str, arguments: &[&str]) -> Option<String> {
     let mut command = program::command(&program::find(name).ok()?, &[]);
     let output = command.args(arguments).output().ok()?;

@@ -13,30 +13,30 @@ use super::person::Person;
 use crate::runtime::unprivileged;
 use crate::sys::path;
 
-/// Where git looks for the system's configuration: GIT_CONFIG_SYSTEM says so, since that depends on how it was built.
+/// Where git looks for the system's configuration. It depends on git's build, so GIT_CONFIG_SYSTEM sets it.
 pub const GIT_CONFIG: &str = "/etc/gitconfig";
 
-/// A bundle in a directory that nobody else writes, removed with the value.
+/// A bundle in a directory that no other user writes, removed when dropped.
 pub struct WrapBundle {
     /// The bundle.
     pub dir: PathBuf,
     /// The container's id.
     pub id: String,
-    /// Keeps others from taking it for a leftover.
+    /// Keeps other runs from taking the bundle for a leftover.
     _claim: Option<Claim>,
 }
 
 /// The directory in which a bundle is made.
 #[derive(Debug, Clone, Copy)]
 pub enum BundleRoot<'a> {
-    /// Among the runtime's own, for a container under this root directory of the runtime.
+    /// In the runtime's own state directory, for a container under this root directory of the runtime.
     Records {
         /// `--root`
         root: &'a Path,
         /// `--name`
         name: Option<&'a str>,
     },
-    /// This directory of one run, which keeps it from being taken for a leftover.
+    /// In this directory of one run. The run keeps it from being taken for a leftover.
     Run(&'a Path),
 }
 
@@ -109,7 +109,7 @@ fn make_dir(path: &Path) -> Result<()> {
         .with_context(|| format!("make {path:?}"))
 }
 
-/// Makes a directory in the home, or the home itself. All that is made there is the person's: a program makes its own
+/// Makes a directory in the home, or the home itself. The user owns all of them, so a program can make its own
 /// directories beside a mount.
 fn make_in_home(root: &Path, home: &Path, path: &Path, person: &Person) -> Result<()> {
     let mut above: Vec<&Path> = path
@@ -126,7 +126,7 @@ fn make_in_home(root: &Path, home: &Path, path: &Path, person: &Person) -> Resul
         let mode = if directory == home { 0o700 } else { 0o755 };
         let maker = fs::DirBuilder::new().mode(mode).create(&made);
         maker.with_context(|| format!("make {made:?}"))?;
-        // Without root's rights all that is made is the person's.
+        // Without root's rights, everything made is the user's already.
         if unprivileged::inside().is_none() {
             chown(&made, Some(person.uid), Some(person.gid))
                 .with_context(|| format!("give {made:?} to {}", person.name()))?;

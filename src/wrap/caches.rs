@@ -1,5 +1,5 @@
-//! SHELL. Caches of package managers in the home: the command reads the person's, and what it writes is thrown away, so that no package
-//! of its making is ever installed outside.
+//! SHELL. Caches of package managers in the home. The command reads the user's caches, and what it writes is thrown
+//! away: no package that it made is ever installed outside.
 
 use std::path::Path;
 
@@ -9,21 +9,21 @@ use crate::plan::BindAccess;
 use crate::plan::wrapped::over_ceiling;
 use crate::policy::{MountRule, ResolvedPolicy};
 
-/// Whether the command sees caches.
+/// Which caches the command sees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Caches {
-    /// The person's, under a layer of the run's own.
+    /// The user's, under a layer of this run.
     #[default]
     Private,
-    /// The person's, under a layer that the next run in this workspace has again.
+    /// The user's, under a layer that the next run in this workspace gets again.
     Kept,
     /// None.
     Hidden,
 }
 
 impl Layout {
-    /// Adds the caches that are there, where the policy and its ceilings let anything be shown beside the workspace. Where the whole
-    /// home is shown, they are a part of that.
+    /// Adds the caches that exist, if the policy and its ceilings allow mounts beside the workspace. A visible home
+    /// contains them already.
     pub fn add_caches(&mut self, caches: &[Cache], resolved: &ResolvedPolicy) {
         let Some(home) = self.home.clone() else {
             return;
@@ -42,14 +42,14 @@ impl Layout {
         }
     }
 
-    /// Whether the person said something else of it, or it lies in the workspace.
+    /// Whether the path overlaps a hidden path, a written one or the workspace.
     fn is_otherwise(&self, path: &Path) -> bool {
         let hidden = self.masked.iter();
         let mut places = hidden.chain(&self.written).chain([&self.workspace]);
         places.any(|place| path.starts_with(place) || place.starts_with(path))
     }
 
-    /// Whether a directory below the home is one by its own path: a link on the way could lead to what is no cache.
+    /// Whether the path of a directory below the home has no link: a link could lead to something that is no cache.
     fn is_plain(&self, home: &Path, below: &Path) -> bool {
         let Some(home) = self.real.of(home) else {
             return false;

@@ -1,5 +1,5 @@
-//! SHELL. Whether the command is inside what it is outside: a link into what is not shown is an error, and no other program
-//! of the same name takes its place.
+//! SHELL. Whether the command is the same program inside as outside. A link to a path that is not visible is an error:
+//! no other program of the same name takes its place.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,8 +11,8 @@ use super::error::WrapRefusal;
 use super::layout::Layout;
 use super::script;
 
-/// Refuses a command that the caller has and that would be missing or another inside. One that nobody has is the runtime's
-/// to report.
+/// Refuses a command that exists outside but would be missing or different inside. The runtime reports a command that
+/// exists nowhere.
 pub fn check(name: &str, path: &str, layout: &Layout) -> Result<()> {
     let Some(found) = find(name, path, &layout.cwd) else {
         return Ok(());
@@ -24,7 +24,7 @@ pub fn check(name: &str, path: &str, layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// The program that a shell would take.
+/// The program that a shell would run.
 fn find(name: &str, path: &str, cwd: &Path) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(cwd.join(name)).filter(|p| p.is_file());
@@ -37,10 +37,10 @@ fn find(name: &str, path: &str, cwd: &Path) -> Option<PathBuf> {
     })
 }
 
-/// The program's own path, if it and the links to it are shown.
+/// The program's own path, if it and the links to it are visible.
 fn shown(name: &str, found: &Path, layout: &Layout) -> Result<PathBuf> {
     let Some(real) = layout.real.of(found) else {
-        // A link that leads nowhere outside either.
+        // A link that is dangling outside too.
         return Ok(found.to_owned());
     };
     if !layout.shows(&real) || !layout.shows_name(found) {
@@ -50,7 +50,7 @@ fn shown(name: &str, found: &Path, layout: &Layout) -> Result<PathBuf> {
     Ok(real)
 }
 
-/// What a script's first line names: its interpreter, and with env(1) the program that PATH has for it.
+/// The programs of a script's first line: its interpreter and, for env(1), the program that PATH finds.
 fn interpreters(real: &Path, path: &str, cwd: &Path) -> Vec<PathBuf> {
     let words = script::interpreter(real);
     let mut words = words.iter().map(String::as_str);

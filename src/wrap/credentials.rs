@@ -1,5 +1,5 @@
-//! SHELL. Where the credentials of a home are. Managers of settings make links of `~/.config` and its kin: what is hidden is what they
-//! lead to, since a mount never stands on a name behind a link.
+//! SHELL. Where the credentials of a home are. Dotfile managers replace `~/.config` and the like by links. A mount
+//! never stands on a name behind a link, so the link's target is hidden.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -8,8 +8,8 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::plan::never::NeverList;
 
-/// The paths to hide, as they are named inside. `shown` is what a link must not take along: the workspace, which an agent may have
-/// filled with links, and the home.
+/// The paths to hide, by their names inside. A link must not hide a path of `shown`: the workspace, which an agent may
+/// have filled with links, and the home.
 pub fn hidden(home: &Path, shown: &[&Path]) -> Vec<PathBuf> {
     let credentials = NeverList::builtin().credentials();
     let mut links = HomeLinks::of(home);
@@ -23,7 +23,7 @@ fn place(links: &mut HomeLinks<'_>, below: &Path, shown: &[&Path]) -> Option<Pat
     if !links.is_linked(below) {
         return Some(path);
     }
-    // A link that leads nowhere hides nothing.
+    // A dangling link hides nothing.
     let real = path.canonicalize().ok()?;
     let real = match home
         .canonicalize()
@@ -41,14 +41,14 @@ fn place(links: &mut HomeLinks<'_>, below: &Path, shown: &[&Path]) -> Option<Pat
 enum HomeEntry {
     Link,
     Other,
-    /// Nothing, or nothing that can be looked at: nor is anything below it.
+    /// Missing or unreadable, like everything below it.
     None,
 }
 
-/// Links in a home. Each directory on the way to several credentials is looked at once, and the home listed once.
+/// Links in a home. Looks at each shared parent directory once, and lists the home once.
 struct HomeLinks<'a> {
     home: &'a Path,
-    /// The names in the home itself; `None` where it cannot be listed.
+    /// The names in the home itself; `None` if it cannot be listed.
     names: Option<HashMap<OsString, HomeEntry>>,
     known: HashMap<PathBuf, HomeEntry>,
 }
@@ -69,7 +69,7 @@ impl<'a> HomeLinks<'a> {
         }
     }
 
-    /// Whether a part of a path below the home is a link, its last one too.
+    /// Whether any part of a path below the home is a link, including the last.
     fn is_linked(&mut self, below: &Path) -> bool {
         let mut path = PathBuf::new();
         for part in below.components() {

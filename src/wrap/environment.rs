@@ -14,10 +14,10 @@ use crate::policy::Policy;
 
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The environment of the command: what the list passes on, and what was asked for.
+/// The environment of the command: variables that the list passes on, and requested ones.
 ///
-/// Where sudo or its like was between, HOME, USER, LOGNAME and SHELL are the person's of passwd(5), and PATH has the
-/// person's directories, unless the caller's own PATH was kept and has some.
+/// If sudo or the like ran in between, HOME, USER, LOGNAME and SHELL come from the user's line of passwd(5), and PATH
+/// gets the user's directories. A kept PATH that has some already stays.
 pub fn passed(wanted: &WrapRequest, policy: &Policy) -> Result<Vec<String>> {
     let WrapRequest { list, person, .. } = wanted;
     let own: Vec<(String, String)> = std::env::vars_os()
@@ -47,7 +47,7 @@ pub fn passed(wanted: &WrapRequest, policy: &Policy) -> Result<Vec<String>> {
     Ok(env.into_iter().map(|(k, v)| format!("{k}={v}")).collect())
 }
 
-/// PATH as the layout has it, and the variables of toolchains that are shown.
+/// Sets PATH from the layout, and the variables of visible toolchains.
 pub fn add_toolchains(environment: &mut Vec<String>, list: &SystemList, layout: &Layout) {
     environment.retain(|pair| !pair.starts_with("PATH="));
     environment.push(format!("PATH={}", layout.path));
@@ -87,7 +87,7 @@ fn set_all<'a>(env: &mut Vec<(String, String)>, new: impl IntoIterator<Item = (&
     }
 }
 
-/// What a login of the person would set.
+/// The variables that a login of the user would set.
 fn of_login(list: &SystemList, person: &Person, path: Option<&str>) -> Vec<(&'static str, String)> {
     let Some(account) = &person.account else {
         return Vec::new();
@@ -106,8 +106,8 @@ fn of_login(list: &SystemList, person: &Person, path: Option<&str>) -> Vec<(&'st
     set
 }
 
-/// The PATH that was kept, if it has a directory of the home; else the usual directories of the home that are there, then
-/// ENV_PATH of login.defs(5), then what the caller had.
+/// The kept PATH, if it has a directory of the home. Otherwise the usual directories of the home that exist, then
+/// ENV_PATH of login.defs(5), then the caller's PATH.
 fn login_path(list: &SystemList, home: Option<&Path>, kept: Option<&str>) -> String {
     let kept = kept.unwrap_or_default();
     let mut parts = kept.split(':');
@@ -122,7 +122,7 @@ fn login_path(list: &SystemList, home: Option<&Path>, kept: Option<&str>) -> Str
         .split(':')
         .chain(kept.split(':'))
     {
-        // Of a directory that only root reads, such as one in root's home, the person has nothing.
+        // The user has no use for a directory that only root reads, such as one in root's home.
         let known = all.iter().any(|known| known == part);
         if !known && std::fs::read_dir(part).is_ok() {
             all.push(part.to_owned());

@@ -12,7 +12,7 @@ pub enum WrapRefusal {
     /// `--policy unconfined`
     #[error("`wrap` needs a policy with walls: choose one with --policy")]
     NoPolicy,
-    /// A directory with the records of the caller's own containers.
+    /// A directory that contains agentbox's records of the caller's containers, or lies in them.
     #[error(
         "{path:?} cannot be mounted: agentbox keeps its records in {records:?}; choose another directory"
     )]
@@ -22,13 +22,13 @@ pub enum WrapRefusal {
         /// Where the records are.
         records: PathBuf,
     },
-    /// /tmp and its like, to be written.
+    /// /tmp or the like as a writable directory.
     #[error(
         "{0:?} cannot be made writable: it holds other programs' temporary files; choose a directory \
          below it"
     )]
     HoldsTemporary(PathBuf),
-    /// A directory to be written with the person's settings in it.
+    /// A writable directory that contains the user's settings.
     #[error(
         "{path:?} cannot be made writable: {own:?} decides about later runs; choose another directory, or \
          set filesystem.workspace=read-only"
@@ -36,7 +36,7 @@ pub enum WrapRefusal {
     HoldsSettings {
         /// The directory.
         path: PathBuf,
-        /// The person's settings, or what they trust.
+        /// The user's settings, or the list of files that they trust.
         own: PathBuf,
     },
     /// `--name`
@@ -44,37 +44,37 @@ pub enum WrapRefusal {
         "--name {0:?} is not valid: use 1 to 200 letters, digits, `_`, `+`, `-` and `.`, beginning with a letter or digit"
     )]
     Name(String),
-    /// `--name` of a sandbox that runs.
+    /// `--name` of a running sandbox.
     #[error(
         "--name {0} belongs to a running sandbox: choose another, or end it with `agentbox kill {0} KILL`"
     )]
     NameTaken(String),
-    /// A workspace below /usr, say.
+    /// A workspace that is part of the system, such as one below /usr.
     #[error("the workspace {0:?} is part of the system: choose a project directory")]
     SystemDirectory(PathBuf),
-    /// A workspace with everything that somebody has.
+    /// A home directory as the workspace.
     #[error("the workspace {0:?} is a home directory: cd into a project directory")]
     Home(PathBuf),
     /// A file as the workspace.
     #[error("the workspace {0:?} is not a directory: choose a project directory")]
     NoDirectory(PathBuf),
-    /// A workspace whose path no specification of a container can hold.
+    /// A workspace whose path config.json cannot hold.
     #[error(
         "the workspace {0:?} has a path that is not UTF-8, which config.json cannot hold: rename it"
     )]
     NoText(PathBuf),
-    /// A workspace that the person cannot read.
+    /// A workspace that the user cannot read.
     #[error(
         "the workspace {0:?} cannot be read by {1}, who runs the command: {2}; choose another directory"
     )]
     NotYours(PathBuf, String, std::io::Error),
-    /// SUDO_UID and its like name nobody.
+    /// SUDO_UID or the like is not a user of this node.
     #[error("{0}={1} is not a user of this node: unset {0} to run the command as root")]
     Nobody(&'static str, String),
-    /// Two of them name different people.
+    /// Two of these variables name different users.
     #[error("{0} and {1} name different users: unset one of them")]
     TwoPeople(&'static str, &'static str),
-    /// The kernel lets nobody lay an overlay over a directory of another user namespace's with mounts in it.
+    /// The kernel refuses an overlay over another user namespace's directory with mounts in it.
     #[error(
         "policy {policy} shows all of {home:?}, in which {mount:?} is mounted, and without root's rights the kernel lays no overlay over \
          both: unmount it, run `sudo agentbox wrap`, or take --policy standard and name what is needed with --read"
@@ -87,16 +87,16 @@ pub enum WrapRefusal {
         /// A mount of the node in it.
         mount: PathBuf,
     },
-    /// `--read` and its like
+    /// `--read` or the like
     #[error("{0} {1:?}: {2}")]
     Named(&'static str, PathBuf, String),
-    /// The command leads out of what is shown.
+    /// The command is a link to a path that is not visible.
     #[error(
         "the command {name:?} is {found:?} a link to {real:?}, which is not mounted: add --read {}",
         real.parent().unwrap_or(real).display()
     )]
     Hidden {
-        /// As it was asked for.
+        /// The name, as requested.
         name: String,
         /// The program, or the interpreter of the script.
         found: PathBuf,
@@ -114,7 +114,7 @@ pub enum WrapRefusal {
         /// What is missing.
         hidden: PathBuf,
     },
-    /// A project's settings that somebody wrote anew.
+    /// A project's settings that changed since they were trusted.
     #[error(
         "the settings {path:?} {why}: run `agentbox trust {}` to review them, with --remove to ignore them",
         directory.display()
@@ -122,12 +122,12 @@ pub enum WrapRefusal {
     SettingsChanged {
         /// The file.
         path: PathBuf,
-        /// Where it lies.
+        /// Its directory.
         directory: PathBuf,
         /// What happened.
         why: String,
     },
-    /// A policy file that a command can have written.
+    /// A policy file that a sandboxed command could have written.
     #[error(
         "the policy file {path:?} {why}: run `agentbox trust {}` to review it, or keep it in ~/.config/agentbox, where no sandbox \
          can write",
@@ -136,10 +136,10 @@ pub enum WrapRefusal {
     NotTrusted {
         /// The file, without links.
         path: PathBuf,
-        /// What is known of its content.
+        /// What is known about its content.
         why: &'static str,
     },
-    /// `--config` of `wrap`, or what it names.
+    /// `--config` of `wrap`, or a file that it names.
     #[error(
         "{0:?}, a file of --config, lies where a sandbox could write it: keep it in /etc/agentbox or \
          ~/.config/agentbox"
@@ -150,10 +150,10 @@ pub enum WrapRefusal {
     Summary {
         /// As given.
         path: PathBuf,
-        /// The kernel's word.
+        /// The kernel's error.
         why: std::io::Error,
     },
-    /// What these walls do not hold.
+    /// A request that these walls cannot enforce.
     #[error("`--walls landlock` cannot enforce this: {0}")]
     NotByLandlock(String),
     /// `--env`
@@ -177,7 +177,7 @@ pub enum WrapRefusal {
         /// What is wrong with it. Never the line itself, which may hold a secret.
         why: &'static str,
     },
-    /// A file of the person's that is not theirs alone, or no file.
+    /// A file of the user that others can write, or that is no file.
     #[error("{path:?} {why}")]
     File {
         /// The file.
@@ -187,7 +187,7 @@ pub enum WrapRefusal {
     },
 }
 
-/// A shell's status for a program that was not executed: 127 where there is none, else 126; 125 for other errors, which are `wrap`'s own.
+/// A shell's status for a program that was not executed: 127 if there is none, else 126. `wrap`'s own errors are 125.
 pub fn status_of(error: &anyhow::Error) -> i32 {
     let mut errors = error.chain().filter_map(|e| e.downcast_ref());
     let failed = errors.find_map(|error| match error {

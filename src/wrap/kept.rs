@@ -1,5 +1,5 @@
-//! SHELL. What the command writes to caches of package managers, kept for the next run in the same workspace (`--keep-caches`): an upper
-//! directory of an overlay for each cache. The person's own caches stay as they are, and no program outside reads these.
+//! SHELL. The command's writes to package caches, kept for the next run in the same workspace (`--keep-caches`): one
+//! overlay upper directory per cache. The user's own caches do not change, and no program outside reads these.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -22,14 +22,15 @@ use crate::runtime::unprivileged;
 pub struct WorkspaceStore {
     /// The directory, without links.
     pub dir: PathBuf,
-    /// A lock that ends with the process (fcntl_locking(2)): the kernel answers for nothing if two overlays write to one directory.
+    /// A lock that ends with the process (fcntl_locking(2)). The kernel guarantees nothing if two overlays write to one
+    /// directory.
     _alone: File,
 }
 
-/// Where what is kept for a workspace lies.
+/// The directory of a workspace's kept files.
 pub fn place(person: &Person, workspace: &Path) -> Result<PathBuf> {
     let home = places::home(person).context("--keep-caches: there is no home: set HOME")?;
-    // Root's overlays and those of a user namespace mark what is removed in different ways (overlayfs.rst, userxattr).
+    // Root's overlays and those of a user namespace mark removed files differently (overlayfs.rst, userxattr).
     let by = match unprivileged::inside() {
         Some(_) => "user",
         None => "root",
@@ -39,7 +40,8 @@ pub fn place(person: &Person, workspace: &Path) -> Result<PathBuf> {
 }
 
 impl WorkspaceStore {
-    /// Makes what is missing of it; to be called with the person's rights. `None` while another run holds it.
+    /// Opens the store and makes missing directories. Call it with the user's rights. `None` while another run holds
+    /// it.
     pub fn open(person: &Person, place: &Path, caches: &BTreeSet<PathBuf>) -> Result<Option<Self>> {
         make(place)?;
         let dir = place

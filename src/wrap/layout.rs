@@ -21,54 +21,55 @@ use crate::policy::WrapOptions;
 use crate::probe::{can_be_judged, is_home};
 use crate::sys::path::RealPaths;
 
-/// What becomes of the node's file system. Paths are the same inside and outside.
+/// The parts of the node's file system that the command sees. Paths are the same inside and outside.
 pub struct Layout {
-    /// Bind mounts of the node's directories and files, read-only, parents before what lies below them.
+    /// Bind mounts of the node's directories and files, read-only, parents first.
     pub binds: Vec<PathBuf>,
-    /// Those of them that the list names.
+    /// The binds that the list names.
     pub system: BTreeSet<PathBuf>,
     /// Toolchains of PATH that are not mounted, and why.
     pub dropped: Vec<OmittedMount>,
-    /// Those of them that `--read` named.
+    /// The binds that `--read` named.
     pub asked: BTreeSet<PathBuf>,
-    /// Those of them that are mounts of the node below another place, which shows them only by a mount of their own.
+    /// Binds that are mounts of the node below another visible path. That path does not show them without a mount of
+    /// their own.
     pub apart: BTreeSet<PathBuf>,
-    /// Caches that are read, and written for the run alone.
+    /// Caches that are read; what is written to them lasts for this run.
     pub caches: BTreeSet<PathBuf>,
-    /// What installers of toolchains fetched.
+    /// Packages that installers of toolchains fetched.
     pub packages: BTreeSet<PathBuf>,
-    /// Where what is written to them is kept.
+    /// Where writes to caches are kept.
     pub kept: Option<PathBuf>,
-    /// What `--write` named.
+    /// Paths of `--write`.
     pub written: BTreeSet<PathBuf>,
     /// Virtual environments on PATH, and the Python that each needs.
     pub venvs: Vec<(PathBuf, PathBuf)>,
-    /// PATH, with directories by their own paths.
+    /// PATH, with links to directories resolved.
     pub path: String,
     /// Links to make again: path and target.
     pub links: Vec<(PathBuf, PathBuf)>,
-    /// Paths to make empty.
+    /// Paths to hide.
     pub masked: Vec<PathBuf>,
     /// The workspace.
     pub workspace: PathBuf,
     /// The working directory, in the workspace.
     pub cwd: PathBuf,
-    /// What of a repository elsewhere is not written: what git runs, and what names it.
+    /// Read-only parts of a git directory elsewhere: what git runs, and what names it.
     pub readonly: Vec<PathBuf>,
-    /// What the command's git finds as the system's configuration.
+    /// The system's git configuration inside.
     pub git: String,
     /// HOME of the command, if it is a usable path.
     pub home: Option<PathBuf>,
-    /// Where paths lead, for telling what is shown; what is mounted is judged by what is opened.
+    /// Where paths lead, to decide what is visible. Mounts are judged by the files that were opened.
     pub real: RealPaths,
 }
 
 /// How much of the node the command sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeView {
-    /// What the list names.
+    /// The paths of the list.
     Listed,
-    /// Likewise, and the person's whole home.
+    /// The paths of the list, and the user's whole home.
     Home,
 }
 
@@ -108,7 +109,7 @@ impl Layout {
         for name in &list.etc {
             layout.add(&Path::new("/etc").join(name));
         }
-        // The list's, before anything is added that the caller names.
+        // Only the list's: the caller's are added later.
         layout.system = layout.binds.iter().cloned().collect();
         if shown == NodeView::Home {
             layout.add_home();
@@ -117,7 +118,7 @@ impl Layout {
         if let (Some(home), NodeView::Listed) = (&layout.home, shown) {
             layout.packages = list.packages.iter().map(|part| home.join(part)).collect();
         }
-        // By name, wherever the home is: the search inside a mount goes only so deep.
+        // Hide credentials by name, wherever the home is: the search inside a mount has a depth limit.
         if let Some(home) = &layout.home {
             let hidden = credentials::hidden(home, &[&layout.workspace, home]);
             layout.masked.extend(hidden);
@@ -125,8 +126,8 @@ impl Layout {
         layout
     }
 
-    /// Keeps the files by which runs are decided from being written, replaced or moved: a mount of its own stands on the file. One that the command
-    /// makes does not count, as every one that nobody trusts.
+    /// Mounts each file that decides about runs on itself, so that the command cannot write, replace or move it. A new
+    /// settings file from the command does not count, because nobody trusts it.
     pub fn close_settings(&mut self, included: &[PathBuf]) {
         let file = self.workspace.join(PROJECT_FILE);
         if file.symlink_metadata().is_ok_and(|meta| meta.is_file()) {
@@ -138,7 +139,7 @@ impl Layout {
         self.readonly.extend(inside);
     }
 
-    /// Sorts the binds; what another shows already, or the workspace is, needs no mount of its own.
+    /// Sorts the binds. Drops the workspace, and binds that another bind contains.
     pub fn settle(&mut self) {
         self.binds.sort();
         self.binds.dedup();
@@ -148,17 +149,17 @@ impl Layout {
             .retain(|b| *b != self.workspace && (self.apart.contains(b) || !is_shown(b)));
     }
 
-    /// What the command writes for good.
+    /// The places where the command's writes last.
     pub fn writable(&self) -> impl Iterator<Item = &PathBuf> {
         self.written.iter().chain([&self.workspace])
     }
 
-    /// Whether a path without links lies in what is shown.
+    /// Whether a path without links is visible.
     pub fn shows(&self, real: &Path) -> bool {
         self.shown_by(real).is_some()
     }
 
-    /// The innermost place that shows a path without links, without links itself.
+    /// The innermost visible place that contains a path without links. It has no links itself.
     pub fn shown_by(&self, real: &Path) -> Option<PathBuf> {
         let places = self
             .binds
@@ -173,12 +174,12 @@ impl Layout {
         holding.max_by_key(|place| place.components().count())
     }
 
-    /// Whether a path as it was named leads to what is shown.
+    /// Whether a path leads to a visible one by the name given.
     pub fn shows_name(&self, path: &Path) -> bool {
         self.shows(path) || self.links.iter().any(|(link, _)| path.starts_with(link))
     }
 
-    /// A directory or file as a bind mount, a link as a link.
+    /// Adds a directory or file as a bind mount, and a link as a link.
     fn add(&mut self, path: &Path) {
         let Ok(meta) = fs::symlink_metadata(path) else {
             return;
@@ -190,12 +191,12 @@ impl Layout {
                 self.links.push((path.to_owned(), target));
             }
         } else if path.exists() {
-            // Inside /etc: mounted as what it leads to.
+            // A link inside /etc is mounted as its target.
             self.binds.push(path.to_owned());
         }
     }
 
-    /// What git needs beside the workspace.
+    /// Adds the git directory that the workspace needs, if it lies elsewhere.
     pub fn add_repository(&mut self, person: &Person) {
         match repository::elsewhere(&self.workspace, person) {
             Ok(Some(elsewhere)) => {
@@ -210,7 +211,7 @@ impl Layout {
         self.git = repository::configuration(home.as_deref(), &self.workspace);
     }
 
-    /// The person's own home. It is judged, and searched for credentials, like an engine's mount.
+    /// Adds the user's own home. It is judged, and searched for credentials, like an engine's mount.
     fn add_home(&mut self) {
         let Some(home) = self.home.clone().filter(|home| home.is_dir()) else {
             return;
@@ -222,8 +223,8 @@ impl Layout {
         }
     }
 
-    /// Without root's rights: an error where the home is shown and something is mounted in it. The first process would lay an overlay
-    /// over it, which takes a copy of the mount without those below it (EINVAL, mount_namespaces(7)).
+    /// Without root's rights, a visible home with mounts in it is an error. The init process would lay an overlay over
+    /// the home, from a copy of its mount without the mounts below it (EINVAL, mount_namespaces(7)).
     pub fn check_home(&self, policy: &str) -> Result<()> {
         let Some(home) = self.home.as_ref().filter(|home| self.binds.contains(home)) else {
             return Ok(());
@@ -255,7 +256,7 @@ impl Layout {
         self.venvs = venvs;
     }
 
-    /// A virtual environment without its Python would silently be the system's.
+    /// Refuses a virtual environment without its Python: it would silently use the system's.
     pub fn check_venvs(&self) -> Result<()> {
         for (venv, python) in &self.venvs {
             if !self.shows(venv) || !self.shows(python) {
@@ -267,8 +268,8 @@ impl Layout {
         Ok(())
     }
 
-    /// Why a directory that PATH names is not to be a mount. What is mounted is judged once more, by what was opened; here
-    /// it is told apart what would stop all of `wrap`, or hide the list's own mounts.
+    /// Why a directory of PATH is not mounted. Mounts are judged again by the files that were opened. This check leaves
+    /// out directories that would stop all of `wrap`, or would hide the list's own mounts.
     fn no_toolchain(&self, part: &Path) -> Option<String> {
         let never = NeverList::builtin();
         let mut parts = part.components();
@@ -305,7 +306,7 @@ impl Layout {
         }
     }
 
-    /// What the planner is told of the binds.
+    /// The planner's view of the binds.
     pub fn wrapped(&self, requests: WrapOptions) -> WrapPlan {
         let judged = self.binds.iter().filter(|b| !self.system.contains(*b));
         WrapPlan {
@@ -322,7 +323,7 @@ impl Layout {
         }
     }
 
-    /// Directories of the root that are there before anything is mounted.
+    /// Directories that the root has before anything is mounted.
     pub fn directories(&self) -> BTreeSet<PathBuf> {
         let mut all: BTreeSet<PathBuf> = [
             "/dev", "/etc", "/proc", "/sys", "/tmp", "/run", "/var/tmp", "/home", "/root",
@@ -331,7 +332,7 @@ impl Layout {
         .into();
         all.extend(self.home.clone());
         all.insert(self.workspace.clone());
-        // What mounts in the home lie in: made here, since the runtime would make it root's.
+        // Parents of mounts in the home: made here, since the runtime would make them root's.
         let homes = self.home.iter().flat_map(|home| {
             let places = self
                 .binds
@@ -343,7 +344,7 @@ impl Layout {
             below.filter_map(|place| place.parent())
         });
         all.extend(homes.map(Path::to_owned));
-        // Below a bind mount the directory is the node's own.
+        // Below a bind mount, the directory is the node's own.
         all.retain(|d| !self.binds.iter().any(|b| d.starts_with(b)));
         all
     }

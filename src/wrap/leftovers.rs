@@ -1,5 +1,5 @@
-//! SHELL. What a killed `wrap` leaves behind: a bundle, a container that has ended, its cgroup. A living `wrap` holds a lock in its
-//! bundle's directory; one that nobody holds is of the dead. The number of a process would not say so: two pid namespaces may
+//! SHELL. What a killed `wrap` leaves behind: a bundle, an ended container, its cgroup. A living `wrap` holds a lock in
+//! its bundle's directory, so a free lock means that it is dead. A process id would not tell: two pid namespaces may
 //! share /run.
 
 use std::fs::{self, File};
@@ -18,27 +18,27 @@ use crate::runtime::state::store::{self, ContainerId, ContainerPaths};
 
 /// Below /run/agentbox.
 const DIR: &str = "wrap";
-/// Held while a bundle is begun, and while one is looked at.
+/// Held while a bundle is begun, and during a search for leftovers.
 const TURN: &str = ".turn";
-/// In a bundle: held by its `wrap`. It has the runtime's root directory, where the container is.
+/// In a bundle, locked by its `wrap`. It contains the runtime's root directory, where the container is.
 const ALIVE: &str = "alive";
 
-/// A directory of its own for a `wrap` that lives.
+/// The directory of a living `wrap`.
 pub struct Claim {
     /// The directory.
     pub dir: PathBuf,
-    /// The container's id, which nobody else has.
+    /// The container's id, unique among this user's containers.
     pub id: String,
-    /// A POSIX lock (fcntl_locking(2)): no child has it, and it ends with the process.
+    /// A POSIX lock (fcntl_locking(2)): children do not inherit it, and it ends with the process.
     _alive: File,
 }
 
 /// The container's name, or its beginning.
 #[derive(Debug, Clone, Copy)]
 pub enum NameMatch<'a> {
-    /// By random digits behind this word.
+    /// This word, then random digits.
     Beginning(&'a str),
-    /// By this name, which somebody chose.
+    /// This name, which the caller chose.
     Whole(&'a str),
 }
 
@@ -54,7 +54,7 @@ impl NameMatch<'_> {
             }
             Self::Whole(name) => name,
         };
-        // What begins with a dot is not a bundle here, with a hyphen no argument elsewhere.
+        // A leading dot is not a bundle here, and a leading hyphen would be an option elsewhere.
         let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
         if !begins || ContainerId::parse(name).is_err() {
             bail!(WrapRefusal::Name(name.to_owned()));
@@ -66,7 +66,7 @@ impl NameMatch<'_> {
     }
 }
 
-/// Makes a directory that is not taken for a leftover.
+/// Makes a directory that is protected from `sweep`.
 pub fn claim(root: &Path, named: NameMatch<'_>) -> Result<Claim> {
     let base = store::private_dir(DIR)?;
     let turn = open(&base.join(TURN))?;
@@ -84,7 +84,7 @@ pub fn claim(root: &Path, named: NameMatch<'_>) -> Result<Claim> {
     rustix::fs::fcntl_lock(alive.as_fd(), FlockOperation::NonBlockingLockExclusive)
         .with_context(|| format!("lock {dir:?}"))?;
     let root = std::path::absolute(root).with_context(|| format!("resolve --root {root:?}"))?;
-    // By this descriptor: the process loses its lock when it closes any other of the file.
+    // Use this descriptor: the process loses its lock when it closes any other descriptor of the file.
     let written = alive.write_all(root.as_os_str().as_bytes());
     written.with_context(|| format!("write in {dir:?}"))?;
     Ok(Claim {
@@ -94,7 +94,7 @@ pub fn claim(root: &Path, named: NameMatch<'_>) -> Result<Claim> {
     })
 }
 
-/// Ends and removes what the dead have left. Whatever hinders that is logged, and is tried again by the next one.
+/// Ends and removes what dead runs left. Errors are logged, and the next run tries again.
 pub fn sweep() {
     if let Err(error) = sweep_all() {
         log::debug!("remove what killed commands left: {error:#}");
@@ -126,7 +126,7 @@ struct DeadRun {
 
 fn find(base: &Path) -> Result<Vec<DeadRun>> {
     let turn = open(&base.join(TURN))?;
-    // Somebody else looks, or begins; it will be there the next time too.
+    // Another run searches or begins. The next search finds the leftovers too.
     if rustix::fs::fcntl_lock(turn.as_fd(), FlockOperation::NonBlockingLockExclusive).is_err() {
         return Ok(Vec::new());
     }
@@ -134,7 +134,7 @@ fn find(base: &Path) -> Result<Vec<DeadRun>> {
     for entry in fs::read_dir(base)?.flatten() {
         let (dir, id) = (entry.path(), entry.file_name().into_string());
         let lock = File::options().read(true).write(true).open(dir.join(ALIVE));
-        // One of an earlier version has no lock, and may live.
+        // A bundle of an earlier version has no lock, and its `wrap` may live.
         let (Ok(id), Ok(alive)) = (id, lock) else {
             continue;
         };
@@ -150,7 +150,7 @@ impl DeadRun {
     fn remove(&self) -> Result<()> {
         let mut root = Vec::new();
         (&self.alive).read_to_end(&mut root)?;
-        // Killed before it wrote that: nothing was made of the container.
+        // Killed before it wrote the root directory: there is no container yet.
         if !root.is_empty() {
             let root = PathBuf::from(std::ffi::OsString::from_vec(root));
             delete::delete(&ContainerPaths::new(&root, &self.id)?, DeleteScope::Any)?;

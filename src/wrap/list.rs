@@ -1,4 +1,4 @@
-//! The list of what `wrap` shows: `policies/wrap.toml`.
+//! The list of what `wrap` makes visible: `policies/wrap.toml`.
 
 use std::path::{Path, PathBuf};
 
@@ -12,15 +12,15 @@ use super::toolchain::prefix_of;
 pub struct SystemList {
     /// Directories of the system.
     pub system: Vec<PathBuf>,
-    /// Files and directories of /etc.
+    /// Visible files and directories of /etc.
     pub etc: Vec<PathBuf>,
     environment: Vec<String>,
     tool_variables: Vec<String>,
-    /// What makes `X` belong to a directory `X/bin` of PATH.
+    /// Names beside `bin` that make a PATH directory `X/bin` a part of `X`.
     pub beside_bin: Vec<PathBuf>,
     /// Where links, scripts and virtual environments may lead: below the home, or absolute.
     pub places: Vec<PathBuf>,
-    /// What installers of toolchains fetched: below the home, or absolute.
+    /// Packages that installers of toolchains fetched: below the home, or absolute.
     pub packages: Vec<PathBuf>,
     login_path: Vec<PathBuf>,
     #[serde(rename = "toolchain")]
@@ -36,7 +36,7 @@ pub struct SystemList {
 pub struct Cache {
     /// Below the home.
     pub path: PathBuf,
-    /// Parts that are not shown, below that.
+    /// Parts that are not visible, below that.
     #[serde(default)]
     pub without: Vec<PathBuf>,
 }
@@ -51,7 +51,7 @@ struct Toolchain {
 }
 
 impl SystemList {
-    /// The list that is built in.
+    /// The built-in list.
     pub fn builtin() -> Self {
         toml::from_str(include_str!("../../policies/wrap.toml"))
             .expect("a test parses the built-in list")
@@ -67,7 +67,7 @@ impl SystemList {
             })
     }
 
-    /// The usual directories of a person's programs that are there. For `*` stands the highest version.
+    /// The usual directories for the user's programs that exist. `*` stands for the highest version.
     pub fn login_path(&self, home: &Path) -> Vec<PathBuf> {
         let found = self.login_path.iter().filter_map(|p| newest(home, p));
         found.collect()
@@ -94,17 +94,17 @@ impl SystemList {
     }
 }
 
-/// A directory of PATH that the list knows.
+/// A directory of PATH that is in the list.
 pub struct KnownPathDir<'a> {
-    /// What the paths of the rule are relative to: most often the home.
+    /// Base of the rule's paths, usually the home.
     pub base: PathBuf,
-    /// What is shown.
+    /// Visible parts.
     pub needs: &'a [PathBuf],
     /// Where links of the directory may lead.
     pub follow: &'a [PathBuf],
 }
 
-/// The directory that a pattern below `base` names, the highest of several.
+/// The directory that matches a pattern below `base`, the highest version of several.
 fn newest(base: &Path, pattern: &Path) -> Option<PathBuf> {
     let mut found = base.to_owned();
     for part in pattern.components() {

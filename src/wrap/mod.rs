@@ -1,7 +1,7 @@
-//! `agentbox wrap`: a command behind the walls without an engine, an image or a bundle.
+//! `agentbox wrap`: runs a command in a sandbox without an engine, an image or a bundle.
 //!
 //! The bundle is made from the node itself: an empty root, the system's directories and toolchains read-only, a listed
-//! part of /etc, and the workspace. From there on it is a container like any other: the same plan, the same walls.
+//! part of /etc, and the workspace. After that it is a container like any other: the same plan, the same walls.
 
 mod accounts;
 mod bundle;
@@ -54,8 +54,8 @@ use layout::{Layout, NodeView};
 use person::Person;
 use summary::DeniedSummary;
 
-/// Refuses a node's file of the caller's own, and what it names, where a sandbox can write: unlike a policy it is not trusted by its
-/// content, since others read it too.
+/// Refuses a node file of the caller's, or a file that it names, in a place that a sandbox can write. Trust by content,
+/// as for policies, does not work here, since others read the file too.
 fn check_config(global: &GlobalOptions, person: &Person) -> Result<()> {
     if global.config.is_none() {
         return Ok(());
@@ -70,10 +70,10 @@ fn check_config(global: &GlobalOptions, person: &Person) -> Result<()> {
     Ok(())
 }
 
-/// The policy of a run without options, in a project without settings: what refuses it refuses every such run.
+/// The policy of a run without options, in a project without settings. An error here is an error of every such run.
 ///
 /// # Errors
-/// As those of [`run`], as far as settings, the node's files and the policy are concerned.
+/// As those of [`run`] about settings, node files and the policy.
 pub fn usual_policy(global: &GlobalOptions) -> Result<ResolvedPolicy> {
     let (person, asked) = WrapRequest::of_settings_alone()?;
     check_config(global, &person)?;
@@ -88,7 +88,7 @@ fn confined(selection: Selection) -> Result<ResolvedPolicy> {
     }
 }
 
-/// Runs a command; how it ended.
+/// Runs a command; returns how it ended.
 pub fn run(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildExit> {
     wanted.tell();
     check_config(global, &wanted.person)?;
@@ -125,7 +125,7 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
     Ok(status?.unwrap_or(ChildExit::with(0)))
 }
 
-/// One line on a terminal: without a cgroup nothing bounds a command that runs away.
+/// Prints one line on a terminal: without a cgroup nothing limits a runaway command.
 fn say_what_is_lacking(wanted: &WrapRequest) {
     let is_seen = !wanted.quiet && rustix::termios::isatty(rustix::stdio::stderr());
     if is_seen && unprivileged::inside().is_some() && unprivileged::cgroup().is_none() {
@@ -136,11 +136,11 @@ fn say_what_is_lacking(wanted: &WrapRequest) {
     }
 }
 
-/// The plan that would be enforced; nothing has been made.
+/// The plan that would be enforced, without making anything.
 pub struct WrapExplanation {
-    /// The decision. Under walls of Landlock, which hold less than a plan says, without the plan.
+    /// The decision. It has no plan under Landlock walls, which enforce less than a plan says.
     pub decision: BundleDecision,
-    /// The walls of Landlock.
+    /// The Landlock walls.
     pub landlock: Option<LandlockWalls>,
     /// What files of settings add.
     pub settings: Vec<String>,
@@ -185,12 +185,12 @@ fn records<'a>(global: &'a GlobalOptions, wanted: &'a WrapRequest) -> BundleRoot
 struct PreparedRun {
     bundle: WrapBundle,
     wrapped: WrapPlan,
-    /// What git is told of the person and the workspace.
+    /// The git configuration: the user's identity and the workspace.
     git: String,
 }
 
 impl PreparedRun {
-    /// Holds what earlier runs wrote to caches, if it is kept and no other run in this workspace holds it.
+    /// Locks the kept cache files, if caches are kept and no other run in this workspace holds the lock.
     fn keep(&mut self, wanted: &WrapRequest) -> Result<Option<WorkspaceStore>> {
         let Some(place) = self.wrapped.kept.take() else {
             if wanted.caches == Caches::Kept && !wanted.quiet {
@@ -266,7 +266,7 @@ fn prepare(
     })
 }
 
-/// What of the node is shown. To be called with the person's rights over files.
+/// The visible parts of the node. Call it with the user's rights over files.
 fn layout(
     wanted: &WrapRequest,
     resolved: &ResolvedPolicy,

@@ -1,4 +1,4 @@
-//! SHELL. What the person named: `--read`, `--write`, `--hide`.
+//! SHELL. Paths that the user named: `--read`, `--write`, `--hide`.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -21,9 +21,9 @@ use crate::probe::is_home;
 use crate::sys::user_namespace::owner;
 
 impl Layout {
-    /// Adds what was named. Nothing of it is dropped in silence: what cannot be given is an error with its reason.
+    /// Adds the named paths. A path that cannot be visible is an error with its reason, never silently dropped.
     pub fn add_named(&mut self, wanted: &WrapRequest, resolved: &ResolvedPolicy) -> Result<()> {
-        // Parents first: what lies on a mount that is named as well is then shown by it.
+        // Parents first: a named path below another named mount is visible through it.
         let mut read: Vec<&PathBuf> = wanted.read.iter().collect();
         read.sort();
         for path in read {
@@ -39,7 +39,7 @@ impl Layout {
                 self.close_in_workspace(path, real, wanted.walls)?;
             } else if apart || !self.shows(&real) {
                 if NeverList::builtin().is_configuration(&real) {
-                    // Judged as what the list has of /etc.
+                    // Judged like the list's own files of /etc.
                     self.system.insert(real.clone());
                 }
                 self.asked.insert(real.clone());
@@ -53,7 +53,7 @@ impl Layout {
             let over = over_ceiling(resolved, &real, BindAccess::ReadWrite);
             refuse_over("--write", path, over)?;
             let apart = self.is_apart("--write", path, &real, wanted.walls)?;
-            // What the workspace shows is written with it.
+            // A path that the workspace shows is writable with it.
             if apart || self.shown_by(&real).as_ref() != Some(&self.workspace) {
                 self.binds.retain(|bind| *bind != real);
                 self.written.insert(real);
@@ -70,8 +70,8 @@ impl Layout {
         Ok(())
     }
 
-    /// Whether a path is a mount of the node below a place that is shown. That place is shown without the mounts below it, so the path
-    /// needs a mount of its own. What lies deeper on such a mount has no directory to be mounted on.
+    /// Whether a path is a mount of the node below a visible path. Visible paths come without the mounts below them, so
+    /// it needs a mount of its own. A path deeper on such a mount is an error: it has no mount point.
     fn is_apart(
         &self,
         option: &'static str,
@@ -85,7 +85,7 @@ impl Layout {
         let table = nodes_mounts()?;
         let id = rustix::fs::statx(CWD, real, AtFlags::empty(), StatxFlags::MNT_ID);
         let on = id.ok().and_then(|found| table.by_id(found.stx_mnt_id));
-        // A line of a mount that another one covers says nothing of this path.
+        // A mount that another one covers does not hold this path.
         if on.is_some_and(|on| on.point == place || !on.point.starts_with(&place)) {
             return Ok(false);
         }
@@ -103,7 +103,7 @@ impl Layout {
         }
     }
 
-    /// What lies in the workspace is shown anyway: to name it means that it is not written.
+    /// Makes a path in the workspace read-only: it is visible anyway, so `--read` must mean that.
     fn close_in_workspace(&mut self, path: &Path, real: PathBuf, walls: Walls) -> Result<()> {
         let why = if walls == Walls::Landlock {
             "it lies in the workspace, which is written, and no rule of Landlock takes a part of that away"
@@ -120,7 +120,7 @@ impl Layout {
         ))
     }
 
-    /// The path without links. A link that was named is made again, so that the name leads there inside too.
+    /// Resolves links. If the path itself is a link, it is made again, so that the name works inside too.
     fn open_named(
         &mut self,
         option: &'static str,
@@ -173,7 +173,7 @@ fn real(option: &'static str, path: &Path, person: &Person) -> Result<PathBuf> {
     }
 }
 
-/// What was asked to be shown read-only would otherwise be written in silence.
+/// Refuses a path of both options: `--read` would have no effect without a word.
 fn refuse_both(path: &Path, real: &Path, written: &[PathBuf]) -> Result<()> {
     let holds = |other: &&PathBuf| {
         other
@@ -200,10 +200,10 @@ fn refuse_over(option: &'static str, path: &Path, over: Option<String>) -> Resul
 
 /// Files of /etc that `wrap` makes itself.
 const MADE: [&str; 4] = ["gitconfig", "hostname", "hosts", "resolv.conf"];
-/// The most entries of a directory of /etc that are looked at; the largest in Debian have some hundreds.
+/// Entries checked in a directory of /etc; the largest in Debian have some hundreds.
 const MOST_ENTRIES: usize = 4096;
 
-/// Why a part of /etc is not shown, if it is not: root alone writes it, and everybody may read all of it.
+/// Why a part of /etc is not visible: root alone must be able to write it, and everyone must be able to read all of it.
 fn not_public(real: &Path) -> Option<String> {
     if MADE.iter().any(|name| Path::new("/etc").join(name) == real) {
         return Some("wrap mounts its own file there".to_owned());
@@ -225,7 +225,7 @@ fn not_public(real: &Path) -> Option<String> {
             Err(error) => return Some(format!("{shown}: {error}")),
         };
         let (kind, mode) = (meta.file_type(), meta.mode());
-        // A link shows nothing: where it leads is shown or not by itself.
+        // A link shows nothing by itself. Its target is visible or not on its own.
         if kind.is_symlink() && path != real {
             continue;
         }

@@ -1,5 +1,5 @@
-//! SHELL. Files of the person who runs `wrap`. The caller looks with the person's rights ([`Person::looking`]): under sudo a name in
-//! the command line must not show them what only root reads.
+//! SHELL. Files of the user who runs `wrap`. Callers read with the user's rights ([`Person::looking`]): under sudo, a
+//! path in the command line must not reveal files that only root reads.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -13,22 +13,22 @@ use super::person::Person;
 use crate::runtime::input::bundle::{open_regular, read_open};
 use crate::runtime::unprivileged;
 
-/// The text of a file that the person names, whoever wrote it.
+/// The text of a file that the user names, no matter who wrote it.
 pub fn read(path: &Path) -> Result<String> {
     text(open_regular(path)?, path)
 }
 
-/// Likewise, by a path that was resolved: a link that has come since is an error.
+/// The same for a resolved path: a link that appeared since is an error.
 pub fn read_resolved(path: &Path) -> Result<String> {
     text(open_resolved(path)?, path)
 }
 
-/// The text of a file that decides what the command may do: nobody but the person and root may write it.
+/// The text of a file that decides what the command may do: only the user and root may write it.
 pub fn read_trusted(path: &Path, person: &Person) -> Result<String> {
     trusted_text(open_regular(path)?, path, person)
 }
 
-/// Likewise, by a path that was resolved.
+/// The same for a resolved path.
 pub fn read_trusted_resolved(path: &Path, person: &Person) -> Result<String> {
     trusted_text(open_resolved(path)?, path, person)
 }
@@ -83,8 +83,8 @@ struct Access {
 }
 
 impl Access {
-    /// In the user namespace of a person without root's rights the person's own numbers are 0, and everybody else's are the
-    /// overflow user's, root's among them: a file of theirs is nobody's there.
+    /// In the user namespace of a user without root's rights, the user's own ids are 0. All others appear as the
+    /// overflow user, including root, so their files belong to no known user there.
     fn of(stat: &std::fs::Metadata) -> Self {
         let (uid, gid, mode) = (stat.uid(), stat.gid(), stat.mode());
         match unprivileged::inside() {
@@ -97,8 +97,8 @@ impl Access {
         }
     }
 
-    /// A group counts as the owner where nobody else is in it, as many systems set a person up: its number is the user's, and
-    /// group(5) lists no member.
+    /// A group counts as the owner if it has no other member. Many systems set users up so: the group's number is the
+    /// user's, and group(5) lists no member.
     fn is_written_by_others(&self) -> bool {
         if self.mode & 0o022 == 0 {
             return false;

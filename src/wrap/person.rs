@@ -1,4 +1,4 @@
-//! SHELL. Whose work it is: the person who called, also by way of sudo, doas, pkexec and su.
+//! SHELL. The user who the command runs as: the caller, also through sudo, doas, pkexec and su.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,28 +20,28 @@ pub struct Person {
     pub gid: u32,
     /// Supplementary groups of the person, none of the caller's.
     pub groups: Vec<u32>,
-    /// The line of passwd(5), where there is one.
+    /// The line of passwd(5), if there is one.
     pub account: Option<Account>,
-    /// Whether the caller's environment is the person's own.
+    /// Whose environment the caller passes on.
     pub environment: Environment,
 }
 
 /// Whose HOME, USER and PATH the caller's environment has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Environment {
-    /// The person's: they called.
+    /// The user's: they called.
     Own,
-    /// Perhaps root's: sudo and its like were between.
+    /// Perhaps root's: sudo or the like ran in between.
     Changed,
 }
 
 impl Person {
-    /// The person behind the call. `workspace` is the directory that was asked for.
+    /// The user who called. `workspace` is the requested directory.
     ///
-    /// Variables of sudo, doas and pkexec count only for root, who alone can set them without lying about somebody else.
-    /// su leaves no variable: there the audit login id (pam_loginuid(8)) counts where the workspace is that person's.
+    /// Variables of sudo, doas and pkexec count only if root calls: others could name any user. su sets no variable:
+    /// there the audit login id (pam_loginuid(8)) counts if that user owns the workspace.
     pub fn of_caller(workspace: &Path) -> Result<Self> {
-        // In a user namespace of their own the caller is root by number alone, and SUDO_UID says nothing.
+        // In a user namespace, the caller is root by number only, and SUDO_UID means nothing.
         if let Some(ids) = unprivileged::inside() {
             return Ok(Self::alone(ids.uid, ids.gid));
         }
@@ -66,7 +66,7 @@ impl Person {
         })
     }
 
-    /// Somebody without root's rights. Their supplementary groups are what the kernel leaves, and nobody sets others.
+    /// A user without root's rights. Supplementary groups stay as the kernel has them: they cannot be set.
     fn alone(uid: u32, gid: u32) -> Self {
         Self {
             uid,
@@ -77,7 +77,7 @@ impl Person {
         }
     }
 
-    /// Whether a file is theirs.
+    /// Whether the user owns a file.
     pub fn owns(&self, file: &std::fs::Metadata) -> bool {
         owner(std::os::unix::fs::MetadataExt::uid(file)) == self.uid
     }
@@ -85,7 +85,7 @@ impl Person {
     fn caller() -> Self {
         let uid = getuid().as_raw();
         let account = Account::of_uid(uid);
-        // An ordinary user keeps what the kernel says; of root's caller nothing stays.
+        // The kernel keeps an ordinary user's groups. Root gets its own groups, not those of its caller.
         let groups = match (&account, uid) {
             (Some(account), 0) => account.groups(),
             _ => Vec::new(),
@@ -109,13 +109,13 @@ impl Person {
         }
     }
 
-    /// The home directory of passwd(5), if it is one.
+    /// The home directory in passwd(5), if it is usable.
     pub fn home(&self) -> Option<PathBuf> {
         let home = self.account.as_ref().map(|a| a.home.clone())?;
         (home.is_absolute() && home != Path::new("/")).then_some(home)
     }
 
-    /// How the person is called in a message.
+    /// The user's name in messages.
     pub fn name(&self) -> String {
         match &self.account {
             Some(account) => account.name.clone(),
@@ -123,8 +123,8 @@ impl Person {
         }
     }
 
-    /// Looks at files with the person's rights: what they cannot open is not found for them either. The kernel takes
-    /// away CAP_DAC_OVERRIDE and its like while the file-system user id is not root's, and gives it back afterwards
+    /// Runs `look` with the user's rights, so a file that they cannot open is an error here too. While the file-system
+    /// user id is not root's, the kernel takes CAP_DAC_OVERRIDE and similar capabilities away, and then gives them back
     /// (capabilities(7)).
     pub fn looking<T>(&self, look: impl FnOnce() -> T) -> Result<T> {
         let has_no_more = unprivileged::inside().is_some();
@@ -146,7 +146,7 @@ impl Person {
     }
 }
 
-/// Sets the ids by which the kernel judges access to files; the calls report no error, so each is asked back.
+/// Sets the ids that the kernel checks for access to files. The calls report no error, so each result is read back.
 fn files_as(uid: u32, gid: u32) -> io::Result<()> {
     let (user, group) = (
         nix::unistd::Uid::from_raw(uid),
@@ -159,7 +159,7 @@ fn files_as(uid: u32, gid: u32) -> io::Result<()> {
         .ok_or(io::ErrorKind::PermissionDenied.into())
 }
 
-/// The person whom a variable names by number. One that names nobody is an error: nobody can tell whose groups count.
+/// The user whose number a variable holds. An unknown number is an error, since the groups would be unknown.
 fn by_number(variable: &'static str) -> Result<Option<(&'static str, Account)>> {
     let Some(value) = std::env::var_os(variable) else {
         return Ok(None);
@@ -188,7 +188,8 @@ fn named(
     }
 }
 
-/// The person who logged in, if the directory is theirs: the login id alone may be a container engine's caller.
+/// The user who logged in, if they own the directory. The login id alone may belong to the caller of a container
+/// engine.
 fn by_login(workspace: &Path) -> Option<Account> {
     use std::os::unix::fs::MetadataExt;
     let text = std::fs::read_to_string("/proc/self/loginuid").ok()?;

@@ -1,5 +1,5 @@
-//! SHELL. Links that a command of an earlier run may have planted. What it writes it may also make a link of, and the person's own
-//! call would then read or write another file than the one that it names.
+//! SHELL. Links that the command of an earlier run may have planted. A command can replace any file that it may write
+//! by a link. The user's own call would then read or write another file than the named one.
 
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use super::person::Person;
 use super::settings::places;
 use crate::sys::path;
 
-/// The path without links, as far as there is something. A link that lies in one of the `written` places, which are
-/// without links themselves, is an error: the command could have made it.
+/// Resolves links, as far as the path exists. A link in one of the `written` places (themselves without links) is an
+/// error: the command could have made it.
 pub fn real(path: &Path, written: &[PathBuf]) -> Result<PathBuf> {
     path::resolve(path, |step| {
         let by_command = written
@@ -25,8 +25,8 @@ pub fn real(path: &Path, written: &[PathBuf]) -> Result<PathBuf> {
     })
 }
 
-/// The path without links, as far as there is something, for what a run is asked for. A link counts only where no sandbox writes the
-/// directory in which it lies: an earlier run had another workspace.
+/// Resolves links in a requested path, as far as it exists. A link counts only in a directory that no sandbox writes,
+/// since earlier runs had other workspaces.
 pub fn named(path: &Path, person: &Person) -> Result<PathBuf> {
     path::resolve(path, |step| {
         if !step.found.is_symlink() || places::no_sandbox_writes(person, step.directory) {

@@ -1,7 +1,7 @@
 //! SHELL. The git repository of a workspace: its top, and the directory that a work tree or a submodule keeps elsewhere.
 //!
-//! An agent can write a `.git` file into its workspace. So what that names comes in only if it is a git directory of the
-//! person's that itself points back to this workspace, which is written where the agent does not write.
+//! An agent can write a `.git` file into its workspace. So a git directory that it names is mounted only if it is the
+//! user's, and itself points back to this workspace, in a file that the agent cannot write.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ use crate::probe::is_home;
 /// Longest text that git keeps in such a file.
 const LONGEST: u64 = 64 << 10;
 
-/// The top of the repository in which a directory lies; nothing where that is a home or what holds one, or not the
-/// person's.
+/// The top of the repository that contains a directory. `None` if the user does not own it, or if it is or holds a
+/// home.
 pub fn top(directory: &Path, person: &Person) -> Option<PathBuf> {
     let home = person.home().and_then(|home| home.canonicalize().ok());
     let is_project = |path: &&Path| {
@@ -31,20 +31,21 @@ fn is_theirs(path: &Path, person: &Person) -> bool {
     fs::symlink_metadata(path).is_ok_and(|m| person.owns(&m) && !m.is_symlink())
 }
 
-/// The access that a workspace needs to a git directory outside of it.
+/// Access that a workspace needs to a git directory elsewhere.
 #[derive(Debug, PartialEq, Eq)]
 pub struct GitDirAccess {
     /// Only read.
     pub read: Option<PathBuf>,
     /// Written by git.
     pub written: Vec<PathBuf>,
-    /// What is not, in a directory that is.
+    /// Read-only parts of a written directory.
     pub closed: Vec<PathBuf>,
 }
 
 impl GitDirAccess {
-    /// The common directory of a work tree is the main repository's: whatever git believes there (`config`, `commondir`, hooks,
-    /// the configuration of submodules), it believes outside of the walls. So it is read, and written is what a commit adds to.
+    /// The common directory of a work tree is the main repository's. Git outside of the walls trusts it (`config`,
+    /// `commondir`, hooks, the configuration of submodules). So it is read-only, except for the parts that a commit
+    /// adds to.
     fn of_work_tree(common: PathBuf, own: PathBuf, person: &Person) -> Self {
         let parts = ["objects", "refs", "logs"].map(|name| common.join(name));
         let parts = parts
@@ -57,7 +58,7 @@ impl GitDirAccess {
         }
     }
 
-    /// The directory of a submodule is the workspace's alone, and git writes at its top.
+    /// A submodule's git directory belongs to the workspace alone, and git writes at its top.
     fn of_submodule(own: PathBuf) -> Self {
         let closed = ["hooks", "config", "info"].map(|name| own.join(name));
         Self {
@@ -68,8 +69,8 @@ impl GitDirAccess {
     }
 }
 
-/// The git directory outside of the workspace that it needs, by `git worktree` (gitrepository-layout(5)) or as a submodule.
-/// The reason, where a `.git` file names one that is not to come in.
+/// The git directory elsewhere that the workspace needs, from `git worktree` (gitrepository-layout(5)) or as a
+/// submodule. The error is the reason why the directory of a `.git` file is not mounted.
 pub fn elsewhere(
     workspace: &Path,
     person: &Person,
@@ -117,7 +118,7 @@ pub fn elsewhere(
     }))
 }
 
-/// What git itself looks for (is_git_directory in setup.c), all of it the person's.
+/// Checks what git itself checks (is_git_directory in setup.c), and that the user owns all of it.
 fn is_git_directory(path: &Path, person: &Person) -> bool {
     let parts = [
         path.to_owned(),
@@ -140,13 +141,13 @@ fn worktree_of(own: &Path) -> Option<PathBuf> {
 fn text_of(path: &Path) -> Option<String> {
     let meta = fs::symlink_metadata(path).ok()?;
     let small = meta.is_file() && meta.len() <= LONGEST;
-    // Another kind of file may have taken its place: that is refused, and never waited for.
+    // Another kind of file may have replaced it: opening it then fails, and never blocks.
     small.then(|| own_file::read(path).ok()).flatten()
 }
 
-/// The person's name and e-mail, for a configuration file that holds nothing else: no helper, no alias, no URL.
+/// The user's name and e-mail, for a configuration file with nothing else: no helper, no alias, no URL.
 ///
-/// Only `[user]` of the two global files is read; what they include is not.
+/// Reads only `[user]` of the two global files, and no files that they include.
 pub fn configuration(home: Option<&Path>, workspace: &Path) -> String {
     let files = [".config/git/config", ".gitconfig"];
     let texts = files.iter().filter_map(|file| text_of(&home?.join(file)));

@@ -27,12 +27,12 @@ pub fn venv_home(config: &Path) -> Option<String> {
     home.map(|(_, value)| value.trim().to_owned())
 }
 
-/// Whether an entry is a regular file and no link.
+/// Whether an entry is a regular file and not a link.
 pub fn is_file(entry: &DirEntry) -> bool {
     entry.file_type().is_ok_and(|kind| kind.is_file())
 }
 
-/// The first bytes of a regular file. Opened without waiting: a pipe may have taken its place.
+/// The first bytes of a regular file. Opening never blocks: a pipe may have replaced it.
 fn beginning(path: &Path, most: u64) -> String {
     let Ok(file) = open_regular(path) else {
         return String::new();

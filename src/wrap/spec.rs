@@ -19,13 +19,13 @@ pub struct Command<'a> {
     pub args: &'a [String],
     /// Environment.
     pub environment: Vec<String>,
-    /// Who runs it.
+    /// The user who runs it.
     pub person: &'a Person,
     /// Whether it gets a pseudo-terminal.
     pub terminal: bool,
     /// The container's id.
     pub id: &'a str,
-    /// The cgroup in which its own is to be: the root, or the person's.
+    /// Parent of the container's cgroup: the root, or the user's.
     pub cgroup: PathBuf,
 }
 
@@ -76,7 +76,7 @@ fn wrapped(layout: &Layout, command: &Command<'_>) -> oci_spec::runtime::Process
         .additional_gids(command.person.groups.clone())
         .build()
         .expect("both ids are set");
-    // Like an engine: root gets what the policy may leave, an ordinary user nothing.
+    // As under an engine: root gets the capabilities that the policy may keep, an ordinary user none.
     let mut sets = CapabilitySets::default();
     if command.person.uid == 0 {
         let all = BTreeSet::from(Capability::ORDINARY);
@@ -138,12 +138,12 @@ fn mounts(layout: &Layout) -> Vec<Mount> {
         ),
     ];
     all.extend(layout.binds.iter().map(|path| bind(path, "ro")));
-    // The network wall puts its own files there.
+    // The network wall mounts its own files over these.
     all.extend(
         ["/etc/hosts", "/etc/resolv.conf"]
             .map(|path| mount(path, "bind", Path::new("/dev/null"), &["bind", "ro"])),
     );
-    // Parents first: one may lie in the other.
+    // Parents first: one may contain another.
     let mut written: Vec<&PathBuf> = layout.written.iter().chain([&layout.workspace]).collect();
     written.extend(&layout.caches);
     written.sort();
@@ -173,6 +173,6 @@ fn namespaces() -> Vec<oci_spec::runtime::LinuxNamespace> {
             .expect("the type is set")
     };
     use LinuxNamespaceType::{Cgroup, Ipc, Mount, Pid, Uts};
-    // No network namespace is asked for: the sidecar is to dial from the node's own.
+    // No network namespace: the sidecar dials from the node's own.
     [Pid, Ipc, Uts, Mount, Cgroup].map(new).to_vec()
 }

@@ -1,7 +1,7 @@
-//! What was refused is said when the command has ended: an agent repeats what it was told in its own words, or not at all.
+//! Lists denied hosts once the command has ended: an agent may describe a denial in its own words, or not at all.
 //!
-//! The source is the sidecar's log, which is bounded, so a command that makes refusals without end makes no longer summary. Files
-//! are not in it: a path that is not shown is absent, which nobody counts.
+//! The source is the sidecar's log, whose size is bounded, so endless denials make no longer summary. Files are
+//! missing: a path that is not visible is absent, and no log counts attempts to open it.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -25,28 +25,28 @@ const LONGEST: usize = 120;
 #[derive(Debug, PartialEq, Eq)]
 struct DeniedHost {
     host: String,
-    /// `None` for a name that was looked up.
+    /// `None` for a name lookup.
     port: Option<u16>,
     reason: String,
-    /// The rule that would allow it, where one would.
+    /// The rule that would allow it, if there is one.
     missing: Option<String>,
     count: u64,
 }
 
-/// All denials of a run, the first one first.
+/// All denials of a run, in order.
 #[derive(Debug, Default)]
 pub struct DeniedSummary {
     refused: Vec<DeniedHost>,
-    /// Refusals without a line in the log.
+    /// Denials without a line in the log.
     left_out: u64,
 }
 
 impl DeniedSummary {
-    /// Says it on standard error, and in the file for it.
+    /// Prints it on standard error, and writes it to the summary file.
     pub fn tell(&self, wanted: &WrapRequest, file: Option<&File>) -> Result<()> {
         if !wanted.quiet {
             for line in self.lines() {
-                // Nobody may read on.
+                // The reader may be gone.
                 writeln!(std::io::stderr(), "agentbox: {line}").ok();
             }
         }
@@ -64,7 +64,7 @@ impl DeniedSummary {
         Ok(())
     }
 
-    /// Reads the sidecar's log. A command without a network wall that listens has none.
+    /// Reads the sidecar's log. A command whose network wall has no listener has none.
     pub fn read(log: &Path) -> Self {
         let read =
             std::fs::File::open(log).and_then(|file| procfs::at_most(file, quota::MOST_BYTES));
@@ -84,7 +84,7 @@ impl DeniedSummary {
         for line in lines {
             summary.count(line);
         }
-        // A name that was also connected to is told with its port.
+        // A lookup of a name that was also connected to is left out: the connection shows its port.
         let connected: Vec<String> = summary
             .refused
             .iter()
@@ -120,7 +120,7 @@ impl DeniedSummary {
         };
         let missing = event.missing_rule.as_deref();
         let (reason, missing) = match missing.map(|rule| (rule, Advice::of(rule))) {
-            // What is cut or has a strange character is no rule any more.
+            // A shortened or escaped rule is not a usable rule.
             Some((rule, Advice::Offer)) if plain(rule, TextKind::Words) == rule => {
                 (reason, Some(rule))
             }
@@ -141,7 +141,7 @@ impl DeniedSummary {
         }
     }
 
-    /// One line for each, for a person at a terminal. Nothing where nothing was refused.
+    /// One line per denial, for a terminal. Empty if nothing was denied.
     pub fn lines(&self) -> Vec<String> {
         let mut lines: Vec<String> = self
             .refused
@@ -164,7 +164,7 @@ impl DeniedSummary {
         lines
     }
 
-    /// All of it in Markdown, for a CI job's page.
+    /// Writes all of it as Markdown, for a CI job's page.
     pub fn write(&self, mut to: &std::fs::File) -> std::io::Result<()> {
         let mut text = String::from("### agentbox\n\n");
         match self.refused.is_empty() {
@@ -216,14 +216,14 @@ impl DeniedHost {
     }
 }
 
-/// Which characters a text can have.
+/// The characters that a text may have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TextKind {
     Host,
     Words,
 }
 
-/// What the command said of itself, on one line, without a character that a terminal or Markdown takes for its own.
+/// Text from the command, on one line, without characters that a terminal or Markdown would interpret.
 fn plain(text: &str, kind: TextKind) -> String {
     text.chars()
         .take(LONGEST)
@@ -235,8 +235,8 @@ fn plain(text: &str, kind: TextKind) -> String {
         .collect()
 }
 
-/// Makes or empties the file for the summary, before the command may put something else in its place. No link that a sandbox may have
-/// made is followed, and nothing but a plain file is taken.
+/// Creates or empties the summary file, before the command can replace it. It follows no link that a sandbox may have
+/// made, and accepts only a regular file.
 pub fn open(wanted: &WrapRequest) -> Result<Option<File>> {
     let Some(path) = &wanted.summary else {
         return Ok(None);
@@ -254,7 +254,7 @@ pub fn open(wanted: &WrapRequest) -> Result<Option<File>> {
 fn empty(path: &Path) -> io::Result<File> {
     let flags =
         OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    // Another run may put a link there in the meantime.
+    // Another run may put a link there meanwhile.
     let links = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let mode = Mode::from_raw_mode(0o666);
     let file = File::from(rustix::fs::openat2(CWD, path, flags, mode, links)?);
@@ -295,7 +295,7 @@ mod tests {
         serde_json::from_slice(&line).unwrap()
     }
 
-    /// NEWCOMER 1.4: the first refusal names what to type, whatever the reason is.
+    /// NEWCOMER 1.4: the first denial says what to type, whatever its reason.
     #[test]
     fn each_is_said_once_with_its_count_and_its_remedy() {
         for reason in &reasons() {

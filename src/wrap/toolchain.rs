@@ -1,7 +1,7 @@
-//! SHELL. What the directories of PATH need to be of use: the rest of their toolchains, by the rules of policies/wrap.toml.
+//! SHELL. What the directories of PATH need to work: the rest of their toolchains, by the rules of policies/wrap.toml.
 //!
-//! A directory of PATH is named by the person. What it leads to (links, first lines of scripts, the base of a virtual
-//! environment) may be an agent's making, so that is followed only into the places that the list names.
+//! The user chose the directories of PATH. An agent may have chosen what they lead to (links, first lines of scripts,
+//! the base of a virtual environment). So those are followed only into places of the list.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::plan::never::NeverList;
 use crate::probe::is_home;
 use crate::sys::path::RealPaths;
 
-/// Entries of a directory that are looked at.
+/// Entries checked per directory.
 const MOST_ENTRIES: usize = 4096;
 
 /// What was found so far.
@@ -22,9 +22,9 @@ pub struct Toolchains<'a> {
     workspace: &'a Path,
     real: &'a RealPaths,
     homes: Vec<PathBuf>,
-    /// Directories and files to show, not judged yet.
+    /// Directories and files to make visible, not judged yet.
     pub parts: BTreeSet<PathBuf>,
-    /// PATH, where a directory behind a link is named by its own path.
+    /// PATH, with linked directories by their own paths.
     pub path: Vec<String>,
     /// Virtual environments on PATH, and the Python that each needs.
     pub venvs: Vec<(PathBuf, PathBuf)>,
@@ -58,13 +58,13 @@ impl<'a> Toolchains<'a> {
         found
     }
 
-    /// One directory of PATH; its own path, where that is another.
+    /// Adds one directory of PATH. Returns its own path if that differs.
     fn directory(&mut self, dir: &Path) -> Option<PathBuf> {
         if !dir.is_absolute() || self.is_system(dir) || !dir.is_dir() {
             return None;
         }
         self.venv(dir);
-        // What lies in the workspace is seen there.
+        // The workspace shows it already.
         if dir.starts_with(self.workspace) {
             return None;
         }
@@ -90,7 +90,7 @@ impl<'a> Toolchains<'a> {
                 self.parts.insert(place);
                 Some(real)
             }
-            // The link may be an agent's: it is reported with the reason.
+            // An agent may have made the link: it is reported with the reason.
             None => {
                 self.parts.insert(dir.to_owned());
                 None
@@ -98,7 +98,7 @@ impl<'a> Toolchains<'a> {
         }
     }
 
-    /// `X` of a directory `X/bin` that works with its neighbours.
+    /// `X` of a directory `X/bin` that needs its neighbours.
     fn around<'d>(&self, dir: &'d Path) -> Option<&'d Path> {
         let above = dir.parent().filter(|_| dir.ends_with("bin"))?;
         let has = |name: &PathBuf| above.join(name).exists();
@@ -111,14 +111,14 @@ impl<'a> Toolchains<'a> {
         (whole && !too_much).then_some(above)
     }
 
-    /// Follows a link of a directory of PATH, or the interpreter of a script there.
+    /// Follows a link in a directory of PATH, or the interpreter of a script there.
     fn follow(&mut self, target: &Path, base: &Path, patterns: &[PathBuf]) {
         let Some(real) = self.real.of(target) else {
             return;
         };
         let mut bases = vec![base.to_owned()];
         bases.extend(self.real.of(base));
-        // A venv's python is a link out of it: each step counts.
+        // A venv's python is a link out of it: each step is followed.
         let step = fs::read_link(target).ok();
         let step = step.map(|step| target.parent().unwrap_or(target).join(step));
         for leads in [Some(target), step.as_deref(), Some(real.as_path())]
@@ -135,7 +135,7 @@ impl<'a> Toolchains<'a> {
         }
     }
 
-    /// The Python of a virtual environment, if the directory is one's.
+    /// The Python of a virtual environment, if the directory belongs to one.
     fn venv(&mut self, bin: &Path) {
         let Some(venv) = bin.parent() else {
             return;
@@ -158,7 +158,7 @@ impl<'a> Toolchains<'a> {
         }
     }
 
-    /// The place of the list in which a path lies.
+    /// The listed place that contains a path.
     fn place(&self, path: &Path) -> Option<PathBuf> {
         let bases = self.homes.iter().map(PathBuf::as_path);
         let mut bases = bases.chain([Path::new("/")]);
@@ -178,8 +178,8 @@ impl<'a> Toolchains<'a> {
     }
 }
 
-/// The links of a directory, and the interpreters of its scripts, each once: a version manager has hundreds of scripts that
-/// begin alike.
+/// The links of a directory and the interpreters of its scripts, without duplicates: a version manager has hundreds of
+/// scripts with the same first line.
 fn targets(dir: &Path) -> BTreeSet<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let target = |entry: fs::DirEntry| match script::is_file(&entry) {
@@ -191,7 +191,7 @@ fn targets(dir: &Path) -> BTreeSet<PathBuf> {
     entries.take(MOST_ENTRIES).filter_map(target).collect()
 }
 
-/// The beginning of a path that a pattern below `base` names; `*` stands for one component.
+/// The prefix of a path that matches a pattern below `base`; `*` stands for one component.
 pub fn prefix_of(base: &Path, patterns: &[PathBuf], path: &Path) -> Option<PathBuf> {
     let rest = path.strip_prefix(base).ok()?;
     patterns.iter().find_map(|pattern| {

@@ -9,15 +9,15 @@ use crate::cli::Walls;
 use crate::plan::environment::is_of_proxies;
 use crate::policy::{NetworkMode, Policy, Switch};
 
-/// The variables that one source names.
+/// The variables of one source.
 pub struct Variables {
-    /// Files of them.
+    /// Files of variables.
     pub files: Vec<SealedFile>,
     /// `NAME=VALUE` or `NAME`.
     pub pairs: Vec<String>,
 }
 
-/// What all sources say, the lowest first: its files, and on top of them its pairs; `own` are the caller's variables.
+/// The variables of all sources, lowest first. A source's pairs come after its files. `own` are the caller's variables.
 pub fn asked(
     sources: &[Variables],
     own: impl Fn(&str) -> Option<String>,
@@ -37,7 +37,7 @@ pub fn asked(
     Ok(all)
 }
 
-/// Refuses a variable that the run sets itself: the command would silently find another value than the one asked for.
+/// Refuses a variable that the run sets itself: the command would silently get another value than the requested one.
 pub fn check_free(asked: &[(String, String)], walls: Walls, policy: &Policy) -> Result<()> {
     let network = &policy.network;
     let names_proxies = network.proxy_env == Switch::On
@@ -63,11 +63,11 @@ pub fn check_free(asked: &[(String, String)], walls: Walls, policy: &Policy) -> 
     Ok(())
 }
 
-/// A variable that was asked for.
+/// A requested variable.
 #[derive(Debug, PartialEq, Eq)]
 struct Assignment<'a> {
     name: &'a str,
-    /// None: the caller's own.
+    /// `None` for the caller's own value.
     value: Option<&'a str>,
 }
 
@@ -82,8 +82,8 @@ impl<'a> Assignment<'a> {
         fits.then_some(Self { name, value })
     }
 
-    /// Refuses what a file must not say that a command can have written: a name alone hands over a value of the user's, and by PATH
-    /// and HOME it is decided which directories of the node are shown.
+    /// Refuses lines that are unsafe in a file that a command can have written. A name alone passes on the user's own
+    /// value. PATH and HOME decide which directories of the node are visible.
     fn of_anybody(self) -> Result<Self, &'static str> {
         match (self.name, self.value) {
             (_, None) => Err(
@@ -101,14 +101,14 @@ impl<'a> Assignment<'a> {
         }
     }
 
-    /// One that the caller does not have is not there either.
+    /// `None` if the caller does not have the variable.
     fn pair(&self, own: impl Fn(&str) -> Option<String>) -> Option<(String, String)> {
         let value = self.value.map(str::to_owned).or_else(|| own(self.name))?;
         Some((self.name.to_owned(), value))
     }
 }
 
-/// As shells name variables: another kind of file is seldom made of such lines.
+/// Whether a name is like a shell variable's: few other kinds of files have such lines.
 fn is_plain(name: &str) -> bool {
     let mut all = name.chars();
     let first = |c: char| c.is_ascii_alphabetic() || c == '_';
@@ -137,8 +137,8 @@ fn from_file(
     Ok(())
 }
 
-/// The lines that say something, by their numbers. The format is Docker's (`docker run --help`, its opts/file.go): `#` at a
-/// line's beginning is a comment, values are taken as they are, without quotes or substitution.
+/// The lines with assignments, by number. The format is Docker's (`docker run --help`, its opts/file.go): a line that
+/// begins with `#` is a comment, values are literal, without quotes or substitution.
 fn lines(text: &str) -> impl Iterator<Item = (usize, Result<Assignment<'_>, &'static str>)> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let all = text.lines().map(str::trim_start).enumerate();
@@ -225,7 +225,7 @@ mod tests {
                 "{name}"
             );
         }
-        // Where nothing sets them, they are passed on.
+        // Variables that nothing sets are passed on.
         policy.network.mode = NetworkMode::None;
         assert_eq!(both.map(|w| check("HTTPS_PROXY", w, &policy)), [true, true]);
         policy.network.mode = NetworkMode::Local;

@@ -1,4 +1,4 @@
-//! SHELL. What a run is asked for: the command line, the files of settings below it, and whose work it is where.
+//! SHELL. The request for a run: the command line, the settings files below it, the workspace and the user.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener};
@@ -19,54 +19,54 @@ use crate::policy::{Field, FieldOption, OnUnknown, PolicyOption, Publish, WrapOp
 pub struct WrapRequest {
     /// Program and arguments.
     pub command: Vec<String>,
-    /// How the sandbox is called.
+    /// The sandbox's name.
     pub name: Option<String>,
     /// What the walls are made of.
     pub walls: Walls,
-    /// Who the command runs as.
+    /// The user who the command runs as.
     pub person: Person,
     /// The built-in list.
     pub list: SystemList,
     /// The working directory, without links.
     pub cwd: PathBuf,
-    /// The workspace, in which that is.
+    /// The workspace, which contains it.
     pub workspace: PathBuf,
-    /// What is asked of the policy.
+    /// Requests of the policy.
     pub asked: WrapOptions,
     /// Variables, the lowest source first.
     pub variables: Vec<Variables>,
-    /// What `--read`, `--write` and `--hide` name.
+    /// Paths of `--read`.
     pub read: Vec<PathBuf>,
-    /// Likewise.
+    /// Paths of `--write`.
     pub write: Vec<PathBuf>,
-    /// Likewise.
+    /// Paths of `--hide`.
     pub hide: Vec<PathBuf>,
-    /// What `--publish` names.
+    /// Ports of `--publish`.
     pub publish: Vec<Publish>,
-    /// Whether caches are seen.
+    /// Which caches are visible.
     pub caches: Caches,
-    /// Whether refusals go unsaid.
+    /// Whether denials are not printed.
     pub quiet: bool,
     /// Where the summary goes.
     pub summary: Option<PathBuf>,
-    /// Files by which the run is decided, without links: its command does not write them.
+    /// Files that decide about the run, without links. The command cannot write them.
     pub included: Vec<PathBuf>,
     /// What each file of settings adds, for `explain`.
     pub from_files: Vec<String>,
-    /// A line about a project's file that does not count.
+    /// A line about a project's file that is ignored.
     pub notice: Option<String>,
 }
 
 impl WrapRequest {
-    /// Finds it out. Lists of the files and of the command line add up; of other values the command line's counts before the
-    /// project's, and that before the person's.
+    /// Reads the command line and the files. Lists add up. For other values the command line wins over the project, and
+    /// the project over the user.
     pub fn of(args: &cli::Wrap) -> Result<Self> {
         let list = SystemList::builtin();
         let directory = workspace::asked(args.workspace.as_deref())?;
         let person = Person::of_caller(&directory)?;
         let (cwd, workspace) = person.looking(|| {
             let cwd = workspace::choose(&directory, &list, &person)?;
-            // A directory that was named is meant as it is.
+            // A requested directory is used as it is.
             let top = || repository::top(&cwd, &person).filter(|_| args.workspace.is_none());
             let workspace = top().unwrap_or_else(|| cwd.clone());
             anyhow::Ok((cwd, workspace))
@@ -102,7 +102,7 @@ impl WrapRequest {
         Ok(wanted)
     }
 
-    /// The caller, and what their own settings request of the policy, whatever the project: no options, and no file of a project.
+    /// The caller, and the policy requests of their own settings: no options, and no file of a project.
     pub fn of_settings_alone() -> Result<(Person, WrapOptions)> {
         let person = Person::of_caller(&workspace::asked(None)?)?;
         let asked = person.looking(|| {
@@ -112,7 +112,7 @@ impl WrapRequest {
         Ok((person, asked.0))
     }
 
-    /// The ports inside that are published, and where. A machine without IPv6 has no `::1`.
+    /// The published ports inside, and their addresses outside. A machine without IPv6 has no `::1`.
     pub fn published(&self) -> BTreeMap<u16, BTreeSet<SocketAddr>> {
         let mut all: BTreeMap<u16, BTreeSet<SocketAddr>> = BTreeMap::new();
         for published in &self.publish {
@@ -126,7 +126,7 @@ impl WrapRequest {
         all
     }
 
-    /// Says that a project's file does not count.
+    /// Prints that a project's file is ignored.
     pub fn tell(&self) {
         if let Some(notice) = &self.notice {
             crate::log::complain(notice);
@@ -182,7 +182,7 @@ impl WrapRequest {
     }
 }
 
-/// The files that `--env-file` names. To be called with the person's rights over files.
+/// The files of `--env-file`. Call it with the user's rights over files.
 fn option_variables(args: &cli::Wrap, person: &Person) -> Result<Vec<SealedFile>> {
     let files = args.env_file.iter();
     files
@@ -190,7 +190,7 @@ fn option_variables(args: &cli::Wrap, person: &Person) -> Result<Vec<SealedFile>
         .collect()
 }
 
-/// What is asked of the policy, and the file in which it stands. To be called with the person's rights over files.
+/// The requests of the policy, and the policy's file. Call it with the user's rights over files.
 fn asked(
     args: &cli::Wrap,
     sources: &[SettingsSource],
@@ -264,7 +264,7 @@ fn options(args: &cli::Wrap) -> Result<Vec<FieldOption>> {
     Ok(options)
 }
 
-/// Whether this machine's loopback has an address of IPv6. An error of another kind is the sidecar's to tell.
+/// Whether this machine's loopback has an IPv6 address. The sidecar reports other errors.
 fn has_ipv6() -> bool {
     let bound = TcpListener::bind((Ipv6Addr::LOCALHOST, 0));
     let lacks = |error: std::io::Error| {

@@ -12,8 +12,8 @@ use super::person::Person;
 use crate::probe::is_home;
 use crate::runtime::state::store;
 
-/// Refuses what would show the command the records of its caller's containers, or let it write where runs by Landlock keep their
-/// bundles and logs: a later verb does what they say.
+/// Refuses a layout that shows the records of the caller's containers, or makes the temporary directories writable.
+/// There, Landlock runs keep bundles and logs, which later commands of agentbox obey.
 pub fn check_state(layout: &Layout) -> Result<()> {
     let records = store::run_dir().to_owned();
     let mut shown = layout.binds.iter().chain(layout.writable());
@@ -34,7 +34,7 @@ pub fn check_state(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// The directory that was asked for, or the current one, as it was named.
+/// The requested directory or the current one, as named.
 pub fn asked(option: Option<&Path>) -> Result<PathBuf> {
     match option {
         Some(dir) => Ok(dir.to_owned()),
@@ -42,8 +42,8 @@ pub fn asked(option: Option<&Path>) -> Result<PathBuf> {
     }
 }
 
-/// The project's directory, without links. Refused is what is no project's: a part of the system, a home, and what the
-/// person cannot enter.
+/// The project's directory, without links. Refuses a part of the system, a home, and a directory that the user cannot
+/// enter.
 pub fn choose(asked: &Path, list: &SystemList, person: &Person) -> Result<PathBuf> {
     let workspace = asked
         .canonicalize()

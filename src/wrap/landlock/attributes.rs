@@ -1,8 +1,9 @@
 //! SHELL. Changes of owner, mode, times and attributes, made in the command's place.
 //!
-//! Landlock lets whoever may reach a path change these, wherever it is: `chmod 777 ~/.ssh` from inside. So the filter sends
-//! each such call here. The file is opened by this process, from its own copy of the path, and changed by that descriptor if
-//! it lies where the command may write: what the caller changes in its memory meanwhile has no effect (seccomp_unotify(2)).
+//! Landlock does not control these changes: any reachable path could be changed, such as by `chmod 777 ~/.ssh`. So the
+//! filter sends each such call here. This process opens the file from its own copy of the path. It changes the file by
+//! that descriptor, if the command may write there. Later changes in the caller's memory have no effect
+//! (seccomp_unotify(2)).
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,7 +29,7 @@ enum FileTarget {
     Descriptor(i32),
 }
 
-/// What becomes of it.
+/// The change to make.
 enum Change {
     Mode(u32),
     Owner(u32, u32),
@@ -37,7 +38,7 @@ enum Change {
     Remove(CString),
 }
 
-/// Makes the change, if the file is one that the command may write.
+/// Makes the change if the command may write the file.
 pub fn change(
     listener: BorrowedFd<'_>,
     call: &NotifiedCall,
@@ -52,7 +53,7 @@ pub fn change(
     make(&file, &change)
 }
 
-/// What is asked for.
+/// Reads the call's target and change.
 fn read(caller: &Caller, call: &NotifiedCall) -> Result<(FileTarget, Change), Errno> {
     let [a, b, c, d, e, _] = call.args;
     let path = |at, follow| FileTarget::Path {
@@ -96,7 +97,7 @@ fn int(register: u64) -> i32 {
     (register as u32).cast_signed()
 }
 
-/// The target of the calls with a descriptor, a path and flags.
+/// The target of a call with a descriptor, a path and flags.
 fn at(caller: &Caller, from: u64, at: u64, flags: i32) -> Result<FileTarget, Errno> {
     let known = libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH;
     if flags & !known != 0 {
@@ -125,8 +126,8 @@ fn set(caller: &Caller, call: &NotifiedCall) -> Result<Change, Errno> {
     Ok(Change::Set(attribute(caller, name)?, bytes, flags))
 }
 
-/// The name of an attribute. Those of the security modules are the node's: a kernel with SELinux lets every owner set labels
-/// as long as no policy is loaded, and they count once one is.
+/// The name of an attribute. Attributes of the security modules are refused: a kernel with SELinux lets owners set
+/// labels while no policy is loaded, and they take effect once one is.
 fn attribute(caller: &Caller, name: u64) -> Result<CString, Errno> {
     let name = caller.text(name)?;
     match is_the_nodes(&name) {
@@ -140,7 +141,7 @@ fn is_the_nodes(name: &CStr) -> bool {
     kinds.iter().any(|kind| name.to_bytes().starts_with(kind))
 }
 
-/// Opens what is meant, without a right to its content.
+/// Opens the target, without access to its content.
 fn open(caller: &Caller, target: &FileTarget) -> Result<OwnedFd, Errno> {
     match target {
         FileTarget::Descriptor(libc::AT_FDCWD) => caller.link("cwd"),
@@ -151,7 +152,7 @@ fn open(caller: &Caller, target: &FileTarget) -> Result<OwnedFd, Errno> {
             if path.as_os_str().is_empty() {
                 return Err(Errno::NOENT);
             }
-            // The C library's way to a file of which it has a descriptor; here it would be this process's.
+            // The C library's path for a file that it has open. Resolved here, it would be this process's descriptor.
             if let Some(number) = own_descriptor(path, caller.thread()).filter(|_| *follow) {
                 return caller.descriptor(number);
             }
@@ -176,7 +177,7 @@ fn open(caller: &Caller, target: &FileTarget) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// The number in /proc/self/fd/N and its other spellings.
+/// N of /proc/self/fd/N and its other spellings.
 fn own_descriptor(path: &Path, thread: i32) -> Option<i32> {
     let text = path.to_str()?;
     let by_number = format!("/proc/{thread}/fd/");
@@ -190,7 +191,7 @@ fn own_descriptor(path: &Path, thread: i32) -> Option<i32> {
     number.parse().ok()
 }
 
-/// Whether it lies below a directory that the command may write. What has no name in the file system is the command's own.
+/// Whether the file lies below a directory that the command may write. A file without a name is the command's own.
 fn is_within(file: &OwnedFd, target: &FileTarget, writable: &[PathBuf]) -> Result<bool, Errno> {
     let name = name_of(file)?;
     let anonymous = !name.starts_with("/") || name.as_os_str().as_bytes().starts_with(b"/memfd:");
@@ -205,7 +206,7 @@ fn name_of(file: &OwnedFd) -> Result<PathBuf, Errno> {
     Ok(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
 }
 
-/// The path by which the kernel finds an open file again.
+/// A path that leads to an open file again.
 fn by_descriptor(file: &OwnedFd) -> String {
     use std::os::fd::AsRawFd;
     format!("/proc/self/fd/{}", file.as_raw_fd())
@@ -216,7 +217,7 @@ fn make(file: &OwnedFd, change: &Change) -> Result<(), Errno> {
     match change {
         Change::Mode(mode) => rustix::fs::chmod(&path, Mode::from_raw_mode(*mode)),
         Change::Owner(uid, gid) => {
-            // The largest number leaves it as it is (chown(2)).
+            // The largest number means no change (chown(2)).
             let uid = (*uid != u32::MAX).then(|| Uid::from_raw(*uid));
             let gid = (*gid != u32::MAX).then(|| Gid::from_raw(*gid));
             rustix::fs::chownat(file, "", uid, gid, AtFlags::EMPTY_PATH)
@@ -227,7 +228,7 @@ fn make(file: &OwnedFd, change: &Change) -> Result<(), Errno> {
     }
 }
 
-/// Both times as they are now.
+/// Both times set to now.
 pub(super) fn now() -> Timestamps {
     let now = Timespec {
         tv_sec: 0,
@@ -243,7 +244,7 @@ pub(super) fn now() -> Timestamps {
 mod tests {
     use super::*;
 
-    /// L2: labels of security modules are not the command's to set.
+    /// L2: the command cannot set labels of security modules.
     #[test]
     fn labels_of_security_modules_are_the_nodes() {
         for name in [c"security.selinux", c"security.capability", c"trusted.x"] {

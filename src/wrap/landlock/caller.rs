@@ -1,4 +1,4 @@
-//! SHELL. The thread whose call is answered: its memory, its directory and its descriptors.
+//! SHELL. The thread whose call is being answered: its memory, its directory and its descriptors.
 
 use std::ffi::CString;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -11,25 +11,25 @@ use crate::sys::seccomp::notify::{self, NotifiedCall};
 
 /// PATH_MAX
 const LONGEST: usize = 4096;
-/// A page: memory is there by pages.
+/// A page. Mappings begin and end at page boundaries.
 const PAGE: u64 = 4096;
 
 /// A thread that waits for an answer.
 pub struct Caller {
     thread: i32,
-    /// Its directory in /proc, opened while it waited: the number is nobody else's.
+    /// Its directory in /proc, opened while it waited, so that its number was not reused.
     directory: OwnedFd,
     memory: OwnedFd,
 }
 
 impl Caller {
-    /// Opens what the kernel shows of it.
+    /// Opens its directory and memory.
     pub fn open(listener: BorrowedFd<'_>, call: &NotifiedCall) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let path = format!("/proc/{}", call.thread);
         let directory = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        // EACCES or EPERM of a process that made itself undumpable, or under a stricter Yama: its call fails.
+        // EACCES or EPERM if the process made itself undumpable, or under a stricter Yama. Its call fails then.
         let memory = rustix::fs::openat(&directory, "mem", flags, Mode::empty());
         let memory = memory.map_err(|_| Errno::PERM)?;
         match notify::still_waits(listener, call) {
@@ -42,7 +42,7 @@ impl Caller {
         }
     }
 
-    /// Its number.
+    /// Its thread id.
     pub fn thread(&self) -> i32 {
         self.thread
     }
@@ -83,7 +83,7 @@ impl Caller {
         let mut text = Vec::new();
         while text.len() < LONGEST {
             let place = at.checked_add(text.len() as u64).ok_or(Errno::FAULT)?;
-            // Not over the end of a page: the next one may not be there.
+            // Not past the end of a page: the next one may not be mapped.
             let mut piece =
                 vec![0; usize::try_from(PAGE - place % PAGE).map_err(|_| Errno::FAULT)?];
             self.memory(place, &mut piece)?;
@@ -124,7 +124,7 @@ impl Caller {
         Ok(stamps((access, 0), (change, 0)))
     }
 
-    /// So many numbers; `None` for a null pointer.
+    /// `N` numbers; `None` for a null pointer.
     fn numbers<const N: usize>(&self, at: u64) -> Result<Option<[i64; N]>, Errno> {
         if at == 0 {
             return Ok(None);

@@ -1,14 +1,15 @@
-//! PURE. What these walls lack beside the full ones, and what of a policy they refuse because they could not hold it.
+//! PURE. What these walls lack compared with namespaces, and which policies they refuse because they cannot enforce
+//! them.
 
 use crate::plan::report::{DENIED, DENIED_IN};
 use crate::plan::{DecidedPlan, Plan};
 use crate::policy::NetworkMode;
 
-/// The first ABI that knows TCP ports (Linux 6.7).
+/// The first ABI with rules for TCP ports (Linux 6.7).
 pub const LANDLOCK_LEAST_ABI: u32 = 4;
-/// The first ABI that knows requests to devices (Linux 6.10).
+/// The first ABI with rules for device ioctls (Linux 6.10).
 const DEVICE_REQUESTS: u32 = 5;
-/// The first ABI with scopes of signals (Linux 6.12).
+/// The first ABI with scopes for signals (Linux 6.12).
 pub const LANDLOCK_SCOPES_ABI: u32 = 6;
 
 /// What is weaker than with namespaces, one sentence each.
@@ -63,7 +64,7 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
     all
 }
 
-/// Why a policy cannot be held, if it cannot.
+/// Why these walls cannot enforce a policy, if they cannot.
 pub fn refusal(decided: &DecidedPlan, abi: u32) -> Option<String> {
     let plan = &decided.plan;
     if abi < LANDLOCK_LEAST_ABI {
@@ -116,7 +117,7 @@ pub fn refusal(decided: &DecidedPlan, abi: u32) -> Option<String> {
     })
 }
 
-/// Whether a value is not that of a built-in policy.
+/// Whether a value comes from anything but a built-in policy.
 fn is_somebodys(origin: &str) -> bool {
     !origin.contains("built-in")
 }

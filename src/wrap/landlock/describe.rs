@@ -28,7 +28,7 @@ pub fn decide(global: &GlobalOptions, wanted: &WrapRequest) -> Result<WrapExplan
 
 fn walls(decided: &DecidedPlan, person: &Person) -> Result<LandlockWalls> {
     let (plan, abi) = (&decided.plan, abi()?);
-    // The directories of a run are its own: those of this call are removed with it.
+    // Without directories of the run: this call's are removed when it returns.
     let rules = rules::of(plan, &[], &streams::terminals());
     let mut walls = LandlockWalls::of(decided, abi);
     walls.opened = rules.into_iter().map(opened).collect();
@@ -56,7 +56,7 @@ const fn in_words(access: LandlockAccess) -> &'static str {
     }
 }
 
-/// The command's capabilities. Whoever becomes the person behind sudo has none.
+/// The command's capabilities. Changing to the user behind sudo drops them all.
 fn kept(plan: &Plan, person: &Person) -> Result<Vec<String>> {
     if person.uid != rustix::process::getuid().as_raw() {
         return Ok(Vec::new());

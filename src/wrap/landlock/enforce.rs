@@ -1,4 +1,4 @@
-//! SHELL. In the command's process: the walls, one after the other, and then the command.
+//! SHELL. Runs in the command's process: enters the walls one by one, then executes the command.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub struct LandlockSetup {
     pub ruleset: RulesetCreated,
     /// The filter.
     pub filter: SyscallFilter,
-    /// What the process may have.
+    /// The process's capabilities.
     pub capabilities: CapabilitySets,
 }
 
@@ -40,7 +40,7 @@ pub struct LandlockCommand {
     pub directory: PathBuf,
 }
 
-/// Makes the ruleset. `abi` is the kernel's: all of it must be there.
+/// Makes the ruleset. `abi` is the kernel's; all of it is required.
 pub fn ruleset(rules: &[LandlockRule], proxy: Option<u16>, abi: u32) -> Result<RulesetCreated> {
     let abi = ABI::from(i32::try_from(abi).unwrap_or(i32::MAX));
     let made = Ruleset::default()
@@ -72,7 +72,8 @@ pub fn ruleset(rules: &[LandlockRule], proxy: Option<u16>, abi: u32) -> Result<R
     Ok(made)
 }
 
-/// Opens what a rule is for; nothing where there is none and none was judged, or where a part of something has changed meanwhile.
+/// Opens the target of a rule. `None` if an unjudged target does not exist, or if a part was removed or replaced
+/// meanwhile.
 fn open(rule: &LandlockRule) -> Result<Option<OwnedFd>> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let file = match rustix::fs::openat(CWD, &rule.path, flags, Mode::empty()) {
@@ -97,11 +98,11 @@ fn open(rule: &LandlockRule) -> Result<Option<OwnedFd>> {
     Ok(Some(file))
 }
 
-/// The kernel's rights: on a file only those that a file has.
+/// The kernel's rights; for a file, only those that apply to files.
 fn rights(access: LandlockAccess, file: &OwnedFd, abi: ABI) -> Result<BitFlags<AccessFs>> {
     let all = AccessFs::from_all(abi);
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
-    // No device node is made anywhere, nor talked to in a directory.
+    // Nowhere may the command make device nodes. In directories it may send no device ioctl.
     let write = (AccessFs::from_write(abi)
         & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev))
         & !AccessFs::from_read(ABI::V1);
@@ -120,7 +121,7 @@ fn rights(access: LandlockAccess, file: &OwnedFd, abi: ABI) -> Result<BitFlags<A
     })
 }
 
-/// Raises the walls, sends the filter's listener away, and executes the command; only the reason comes back why not.
+/// Enters the walls, sends the filter's listener to wrap, and executes the command. Returns only on failure.
 pub fn execute(
     walls: LandlockSetup,
     command: &LandlockCommand,
@@ -131,7 +132,7 @@ pub fn execute(
         filter,
         capabilities,
     } = walls;
-    // Whatever ends wrap ends its first process; those that this one makes are ended by wrap itself.
+    // If wrap dies, this process dies too. This process's children are ended by wrap.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .context("end with wrap")?;
     if rustix::process::getppid().is_none() {
@@ -164,9 +165,9 @@ pub fn execute(
         .into())
 }
 
-/// Loads a filter with a listener in a process of its own: whoever is in other walls is told at once.
+/// Loads a filter with a listener in a separate process, so that other walls around this one are reported at once.
 pub fn try_to_listen() -> Result<()> {
-    // A listener that is asked nothing: SECCOMP_RET_ALLOW for all.
+    // A filter that never asks its listener: SECCOMP_RET_ALLOW for all.
     let allow = crate::seccomp::Instruction {
         code: 0x06,
         jt: 0,
@@ -199,7 +200,7 @@ pub fn try_to_listen() -> Result<()> {
 /// `SECCOMP_FILTER_FLAG_NEW_LISTENER`
 const NEW_LISTENER: u64 = 1 << 3;
 
-/// Why there is no listener.
+/// Why a listener is not possible.
 fn no_listener(error: std::io::Error) -> anyhow::Error {
     let error_is_busy = error.raw_os_error() == Some(libc::EBUSY);
     let why = match error_is_busy {
@@ -219,7 +220,7 @@ fn enter(directory: &Path) -> Result<()> {
     std::env::set_current_dir(directory).with_context(|| format!("enter {directory:?}"))
 }
 
-/// The root of the file system is in no rule: it cannot be listed in a domain that holds.
+/// Checks that Landlock is in force: no rule covers the root directory, so listing it must fail.
 fn verify_files() -> Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match rustix::fs::open("/", flags, Mode::empty()) {

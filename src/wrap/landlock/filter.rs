@@ -1,4 +1,4 @@
-//! The filter: that of the policy, and policies/syscalls/landlock.toml for what is shared with the node.
+//! The filter: the policy's, and policies/syscalls/landlock.toml for resources shared with the node.
 
 use std::collections::BTreeSet;
 
@@ -14,13 +14,13 @@ fn profile() -> LinuxSeccomp {
         .expect("a test parses the built-in profile")
 }
 
-/// Compiles it; loading it gives a listener.
+/// Compiles the filter. Loading it gives a listener.
 pub fn compile(plan: &Plan) -> Result<SyscallFilter, RuntimeError> {
     let filter = filter::compile(Some(FilterRequest::unlogged(plan)), Some(&profile()))?;
     Ok(filter.expect("a policy's side always makes one"))
 }
 
-/// The calls of a policy's `syscalls.allow` that are denied here all the same.
+/// Calls in a policy's `syscalls.allow` that these walls deny anyway.
 pub fn denied_anyway(plan: &Plan) -> BTreeSet<String> {
     let profile = profile();
     let denied: BTreeSet<&String> = profile

@@ -1,6 +1,6 @@
-//! `agentbox wrap --walls landlock`: walls where nobody may make a namespace.
+//! `agentbox wrap --walls landlock`: walls for systems where users cannot make namespaces.
 //!
-//! Nothing of `create` is used but its decision: the same policy becomes the same plan, and the plan becomes rules of Landlock
+//! It uses only the decision of `create`: the same policy becomes the same plan. The plan becomes Landlock rules
 //! (landlock(7)), a filter with a listener, and a proxy.
 //!
 //! ```text
@@ -12,8 +12,8 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | [`rules`], [`cannot`] | PURE: the rules; what is lacking, and what is refused for it |
-//! | [`split`] | the rules around what is hidden |
+//! | [`rules`], [`cannot`] | PURE: the rules; what these walls lack, and the policies refused for it |
+//! | [`split`] | rules around hidden paths |
 //! | [`describe`] | the walls for `explain` |
 //! | [`place`] | the directory of the run |
 //! | [`filter`] | the filter and its profile |
@@ -68,11 +68,11 @@ use enforce::{LandlockCommand, LandlockSetup};
 use place::{OWN_VARIABLES, RunTempDir};
 use supervise::Supervisor;
 
-/// Root's rights over files that its namespaces do not bound here, as far as the policy leaves them: what is in the
-/// workspace is written whoever owns it.
+/// Root's rights over files that no namespace limits here, as far as the policy allows: files of any owner in the
+/// workspace are writable.
 const OVER_FILES: [&str; 4] = ["CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID"];
 
-/// Runs a command; its exit status.
+/// Runs a command; returns its exit status.
 pub fn run(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildExit> {
     streams::refuse_sockets()?;
     enforce::try_to_listen()?;
@@ -114,7 +114,7 @@ fn run_decided(
         filter: filter::compile(&plan)?,
         capabilities: capabilities.clone(),
     };
-    // Whoever answers in the command's place has no more rights than it.
+    // This process acts for the command, so it gets no more rights than the command.
     privileges::drop_to(&capabilities)?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .context("take the command's orphans")?;
@@ -147,7 +147,7 @@ fn run_decided(
     ended
 }
 
-/// As whoever called: what root alone may see of the node counts for what is hidden.
+/// Decides with the caller's rights, so that hidden paths include those that only root can see.
 fn decide_in(
     place: &RunTempDir,
     global: &GlobalOptions,
@@ -167,14 +167,14 @@ fn decide_in(
     if let Some(decided) = &decision.decided {
         check(decided, place)?;
     }
-    // With it goes the bundle, which was made with the rights that are left here.
+    // Dropping `prepared` removes the bundle, while this process still has the rights that made it.
     Ok(DecidedRun {
         decision,
         git: prepared.git,
     })
 }
 
-/// What is left of the preparations when they have been judged.
+/// The results of the preparations, once judged.
 struct DecidedRun {
     decision: BundleDecision,
     git: String,
@@ -184,7 +184,7 @@ fn abi() -> Result<u32> {
     process::landlock_abi().context("ask for the Landlock ABI")
 }
 
-/// Refuses what would not hold.
+/// Refuses what these walls cannot enforce.
 fn check(decided: &DecidedPlan, place: &RunTempDir) -> Result<()> {
     if let Some(why) = cannot::refusal(decided, abi()?) {
         bail!(WrapRefusal::NotByLandlock(why));
@@ -199,7 +199,7 @@ fn check(decided: &DecidedPlan, place: &RunTempDir) -> Result<()> {
     split::check(&decided.plan, &rules)
 }
 
-/// The person behind sudo, with their own groups; without sudo this changes nothing.
+/// Changes to the user behind sudo, with their own groups. Without sudo it changes nothing.
 fn become_the(person: &Person) -> Result<()> {
     if person.uid == rustix::process::getuid().as_raw() {
         return Ok(());
@@ -211,7 +211,7 @@ fn become_the(person: &Person) -> Result<()> {
     nix::unistd::setresuid(uid, uid, uid).with_context(step)
 }
 
-/// The proxy's port, which the kernel chooses: nobody else listens there.
+/// Opens the proxy's port. The kernel chooses a free one, so no other program listens there.
 fn listen(plan: &mut Plan) -> Result<Option<OwnedFd>> {
     if plan.network.mode != NetworkMode::Allowlist {
         plan.network.proxy_env = false;
@@ -225,7 +225,8 @@ fn listen(plan: &mut Plan) -> Result<Option<OwnedFd>> {
     Ok(Some(listener.into()))
 }
 
-/// Where the proxy is told of the command's sockets. A proxy that hears nothing for so long makes no call wait for ever.
+/// The socket that tells the proxy about the command's sockets. The timeout keeps a stuck proxy from blocking calls
+/// forever.
 fn clients() -> Result<(OwnedFd, OwnedFd)> {
     const HEARD_WITHIN: Duration = Duration::from_secs(5);
     let step = "make a socket pair";
@@ -258,7 +259,7 @@ fn serve(
     let proxy = planned
         .map(|planned| upstream::find(node_files::config(global), planned))
         .transpose()?;
-    // Wiped before anybody is forked.
+    // Dropped before any fork, so that its values are wiped.
     let reading = reading.map(|reading| reading.to_file());
     let own = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
     let served = bare::spawn(bare::BareSidecar {
@@ -297,7 +298,7 @@ fn serve(
     served.context("start the network's proxy")
 }
 
-/// What is executed, and where.
+/// The command to execute, and its directory.
 fn command(
     spec: &oci_spec::runtime::Spec,
     plan: &Plan,
@@ -311,7 +312,7 @@ fn command(
     let confined = planned::confine(asked.clone(), plan);
     let mut environment = confined.env().clone().unwrap_or_default();
     let (home, temporary) = (place.home(), place.temporary());
-    // Of the system's configuration, where it is with mounts, nothing is shown.
+    // The system's git configuration is not visible under these walls.
     environment.retain(|entry| !entry.starts_with("GIT_CONFIG_SYSTEM="));
     environment.push("GIT_CONFIG_NOSYSTEM=1".to_owned());
     std::fs::write(home.join(".gitconfig"), git).context("write the configuration of git")?;
@@ -336,15 +337,15 @@ fn command(
     })
 }
 
-/// Whether these walls give a variable a value of their own.
+/// Whether these walls set a variable themselves.
 pub fn sets(variable: &str) -> bool {
     OWN_VARIABLES.contains(&variable) || GIT_VARIABLES.contains(&variable)
 }
 
-/// By which git finds the system's configuration, of which nothing is shown: the run's own is in its HOME.
+/// Variables for the system's git configuration, which is not visible: the run's own is in its HOME.
 const GIT_VARIABLES: [&str; 2] = ["GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"];
 
-/// What the command may have: of its caller's rights those over files, as far as the policy leaves them.
+/// The command's capabilities: the caller's rights over files, as far as the policy allows.
 fn capabilities(plan: &Plan) -> Result<CapabilitySets> {
     let now = privileges::current()?;
     let over_files = |c: &&Capability| {
@@ -361,7 +362,7 @@ fn capabilities(plan: &Plan) -> Result<CapabilitySets> {
         .collect();
     let may_drop = now.effective.iter().any(|c| c.as_str() == "CAP_SETPCAP");
     Ok(CapabilitySets {
-        // Who may not take from it gains nothing by it: no_new_privs.
+        // A bounding set that cannot be reduced grants nothing, because of no_new_privs.
         bounding: if may_drop { left.clone() } else { now.bounding },
         effective: left.clone(),
         permitted: left,
@@ -371,7 +372,7 @@ fn capabilities(plan: &Plan) -> Result<CapabilitySets> {
 
 fn writable(rules: &[rules::LandlockRule]) -> Vec<PathBuf> {
     let writable = rules.iter().filter(|rule| rule.access.writes());
-    // As the kernel names what is opened there.
+    // By the names that the kernel reports for open files.
     writable
         .map(|rule| {
             rule.path
@@ -381,7 +382,7 @@ fn writable(rules: &[rules::LandlockRule]) -> Vec<PathBuf> {
         .collect()
 }
 
-/// One line on a terminal: nobody is to take these walls for the full ones.
+/// Prints one line on a terminal, so that users do not take these walls for the full ones.
 fn say_what_is_lacking(decided: &DecidedPlan, abi: u32) {
     if rustix::termios::isatty(rustix::stdio::stderr()) {
         crate::log::complain(&format!(

@@ -1,4 +1,4 @@
-//! SHELL. The directory of one run: HOME and TMPDIR of the command, and what is made for it.
+//! SHELL. The directory of one run: HOME and TMPDIR of the command, and its generated files.
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -18,21 +18,21 @@ use crate::policy::Tool;
 use crate::wrap::WrapRefusal;
 use crate::wrap::person::Person;
 
-/// The variables that name its directories to the command.
+/// Variables that hold its directories for the command.
 pub const OWN_VARIABLES: [&str; 4] = ["HOME", "TMPDIR", "TMP", "TEMP"];
 
 const NAME: &str = "agentbox-wrap-";
 const LOCK: &str = "lock";
 
-/// A run's directory for temporary files, removed with this value.
+/// A run's directory for temporary files, removed when dropped.
 pub struct RunTempDir {
     dir: PathBuf,
-    /// Held while it is in use: whoever gets it may remove the directory.
+    /// Held while in use: a process that gets the lock may remove the directory.
     _lock: File,
 }
 
 impl RunTempDir {
-    /// Makes it below TMPDIR, and removes those of runs that were killed.
+    /// Makes it below TMPDIR, and removes directories of killed runs.
     pub fn new(person: &Person) -> Result<Self> {
         let base = std::env::temp_dir();
         let base = base
@@ -60,7 +60,7 @@ impl RunTempDir {
         Ok(place)
     }
 
-    /// It is theirs as whom the command runs, and who removes it.
+    /// Gives it to the user who the command runs as, who also removes it.
     fn give_to(&self, person: &Person) -> Result<()> {
         let all = [self.dir.clone(), self.dir.join(LOCK), self.bundle()];
         for path in all.iter().chain(&self.own()) {
@@ -70,7 +70,7 @@ impl RunTempDir {
         Ok(())
     }
 
-    /// Refuses a place that the command could write: the journal and the locks of other runs lie there.
+    /// Refuses a directory that the command could write: it contains the log and the locks of other runs.
     pub fn check_outside(&self, rules: &[LandlockRule]) -> Result<()> {
         let mut written = rules.iter().filter(|rule| rule.access.writes());
         match written.find(|rule| self.dir.starts_with(&rule.path)) {
@@ -103,7 +103,8 @@ impl RunTempDir {
         self.home().join(".agentbox")
     }
 
-    /// Writes them: no other file of the command's can get the certificate of its own authority.
+    /// Writes the command's trusted certificates. No other file of the command can get the certificate of its own
+    /// authority.
     pub fn keep_trust(&self, trust: &TrustStore) -> Result<()> {
         let own = self.trust();
         let all = trust.added_to(trust.nodes.as_bytes());
@@ -115,7 +116,8 @@ impl RunTempDir {
         Ok(())
     }
 
-    /// Leads variables there that name trusted certificates where they are with mounts.
+    /// Changes variables that name trusted certificates to this directory. Under namespaces, mounts put the files in
+    /// their place.
     pub fn lead_to_trust(&self, environment: &mut [String]) {
         let own = self.trust();
         for entry in environment {
@@ -127,12 +129,12 @@ impl RunTempDir {
         }
     }
 
-    /// Where the bundle is made by which it is planned.
+    /// The bundle that the plan is made from.
     pub fn bundle(&self) -> PathBuf {
         self.dir.join("bundle")
     }
 
-    /// What the log says of this run in each line.
+    /// The fields of this run in each log line.
     pub fn context(&self, decided: &DecidedPlan) -> audit::Context {
         let text = serde_json::to_vec(&decided.resolved).ok();
         let name = self.dir.file_name().unwrap_or_default();
@@ -141,7 +143,7 @@ impl RunTempDir {
             engine: Some(Tool::WRAP.to_owned()),
             policy: Some(decided.resolved.name.to_string()),
             policy_hash: text.map(|text| audit::hash(&text)),
-            // They refuse it.
+            // These walls refuse it.
             learn: false,
             ..audit::Context::default()
         }
@@ -171,7 +173,7 @@ impl Drop for RunTempDir {
     }
 }
 
-/// What the command made is its user's, which is this one: a directory without permissions gets some.
+/// Removes a run's directory. Its files belong to the current user, so missing permissions can be added.
 fn remove(dir: &Path) {
     if fs::remove_dir_all(dir).is_ok() {
         return;
@@ -182,15 +184,15 @@ fn remove(dir: &Path) {
     }
 }
 
-/// By descriptors, never by a path again: a process of the command that outlived its `wrap` may put a link in the place of a
-/// directory at any moment.
+/// Adds permissions to directories, by descriptor and never again by path. A process that outlived its `wrap` may
+/// replace a directory by a link at any time.
 fn open_up(above: BorrowedFd<'_>, name: impl Arg, depth: usize) {
     const DEEPEST: usize = 64;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(found) = rustix::fs::openat(above, name, flags, Mode::empty()) else {
         return;
     };
-    // fchmod(2) takes no descriptor of O_PATH, and no other kind opens a directory without permissions.
+    // fchmod(2) refuses O_PATH descriptors, and other kinds cannot open a directory without permissions.
     let itself = format!("/proc/self/fd/{}", found.as_raw_fd());
     if depth > DEEPEST || rustix::fs::chmod(itself, Mode::RWXU).is_err() {
         return;
@@ -199,7 +201,7 @@ fn open_up(above: BorrowedFd<'_>, name: impl Arg, depth: usize) {
     let listed = rustix::fs::openat(&found, ".", flags, Mode::empty()).and_then(Dir::new);
     for entry in listed.into_iter().flatten().flatten() {
         let is_other = ![c".", c".."].contains(&entry.file_name());
-        // Some file systems do not say of what kind an entry is.
+        // Some file systems do not report an entry's type.
         let may_be_one = matches!(entry.file_type(), FileType::Directory | FileType::Unknown);
         if is_other && may_be_one {
             open_up(found.as_fd(), entry.file_name(), depth + 1);
@@ -207,14 +209,14 @@ fn open_up(above: BorrowedFd<'_>, name: impl Arg, depth: usize) {
     }
 }
 
-/// Never waits, as for the other end of a FIFO.
+/// Opens without blocking, for example on a FIFO.
 fn open_lock(path: &Path) -> Option<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
     file.metadata().is_ok_and(|m| m.is_file()).then_some(file)
 }
 
-/// Removes what killed runs of this user left.
+/// Removes directories of this user's killed runs.
 fn remove_abandoned(base: &Path) {
     let user = rustix::process::geteuid().as_raw();
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
@@ -223,7 +225,7 @@ fn remove_abandoned(base: &Path) {
             .as_encoded_bytes()
             .starts_with(NAME.as_bytes())
             && fs::symlink_metadata(entry.path()).is_ok_and(|m| m.is_dir() && m.uid() == user);
-        // Without a lock it is being made, or is nobody's: a run makes the lock at once.
+        // A directory without a lock is still being made, or is not a run's: a run makes the lock at once.
         let lock = is_ours
             .then(|| open_lock(&entry.path().join(LOCK)))
             .flatten();
@@ -260,10 +262,10 @@ mod tests {
         open_up(CWD, &own, 0);
         assert_eq!([mode(&own.join("a")), mode(&own.join("a/b"))], [0o700; 2]);
         assert_eq!(mode(&other), 0o500);
-        // Nor where the name itself is one, as when it was exchanged after it was listed.
+        // Nor if the name itself is a link, as when it was replaced after it was listed.
         open_up(CWD, own.join("link"), 0);
         assert_eq!(mode(&other), 0o500);
-        // The control: by its path it would be changed.
+        // The control: chmod by path does change it.
         fs::set_permissions(own.join("link"), fs::Permissions::from_mode(0o700)).unwrap();
         assert_eq!(mode(&other), 0o700);
         fs::remove_dir_all(base).unwrap();

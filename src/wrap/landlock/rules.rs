@@ -1,4 +1,4 @@
-//! PURE. What the command may open: the mounts of the plan as rules on the paths of the node.
+//! PURE. The files that the command may open: the plan's mounts as rules on the node's paths.
 
 use std::path::{Path, PathBuf};
 
@@ -9,18 +9,18 @@ use crate::plan::{BindAccess, Plan, ProgramMode, SourceIdentity};
 pub enum LandlockAccess {
     /// Reading and listing.
     Read,
-    /// And executing.
+    /// The same, and executing.
     ReadExecute,
-    /// And writing, making, removing and moving.
+    /// Reading, listing, writing, creating, removing and moving.
     ReadWrite,
-    /// All of that.
+    /// All of these.
     ReadWriteExecute,
-    /// Reading and writing a device, and its own requests.
+    /// Reading and writing a device, and its ioctls.
     Device,
 }
 
 impl LandlockAccess {
-    /// Whether files may be changed there.
+    /// Whether it allows changes to files.
     pub const fn writes(self) -> bool {
         matches!(self, Self::ReadWrite | Self::ReadWriteExecute)
     }
@@ -31,17 +31,17 @@ impl LandlockAccess {
 pub struct LandlockRule {
     /// The file or directory.
     pub path: PathBuf,
-    /// What must be found there, where it was judged.
+    /// The identity that the file must have, if it was judged.
     pub judged: Option<SourceIdentity>,
-    /// What it gives.
+    /// The access that it grants.
     pub access: LandlockAccess,
-    /// Why, for people.
+    /// The reason, for people.
     pub why: String,
-    /// It stands for an entry of a directory that has no rule itself: one that has gone needs none.
+    /// Whether it is for one entry of a directory without a rule. A missing entry is no error.
     pub part: bool,
 }
 
-/// Devices that every program may have. `/dev/tty` is whatever terminal the process has.
+/// Devices for every program. `/dev/tty` is the process's own terminal.
 const DEVICES: [&str; 6] = [
     "/dev/null",
     "/dev/zero",
@@ -51,16 +51,16 @@ const DEVICES: [&str; 6] = [
     "/dev/tty",
 ];
 
-/// A path that the plan hides and Landlock cannot: rules only add to a rule above.
+/// A path that the plan hides but Landlock cannot hide: a rule cannot take away what a rule above grants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnhiddenPath {
-    /// What would be seen.
+    /// The path that would be visible.
     pub path: PathBuf,
-    /// The directory whose rule would show it.
+    /// The directory whose rule makes it visible.
     pub within: PathBuf,
 }
 
-/// The rules for a plan. `own` are the directories made for this run, `terminals` those that are the command's input and output.
+/// The rules for a plan. `own` are directories of this run, `terminals` are the command's input and output.
 pub fn of(plan: &Plan, own: &[PathBuf], terminals: &[PathBuf]) -> Vec<LandlockRule> {
     let rule = |path: &Path, access, why: &str| LandlockRule {
         path: path.to_owned(),
@@ -73,7 +73,7 @@ pub fn of(plan: &Plan, own: &[PathBuf], terminals: &[PathBuf]) -> Vec<LandlockRu
         .filesystem
         .mounts
         .iter()
-        // Of the node's own names and resolvers nothing is seen.
+        // The node's own names and resolvers are not visible.
         .filter(|mount| !plan.filesystem.replaced.contains(&mount.destination))
         .filter_map(|mount| {
             let bind = mount.bind()?;
@@ -97,7 +97,7 @@ pub fn of(plan: &Plan, own: &[PathBuf], terminals: &[PathBuf]) -> Vec<LandlockRu
         own.iter()
             .map(|path| rule(path, LandlockAccess::ReadWriteExecute, of_the_run)),
     );
-    // Whole: a rule is for a directory that is there, and each process has its own.
+    // All of /proc: a rule needs an existing directory, and each process has its own.
     rules.push(rule(
         Path::new("/proc"),
         LandlockAccess::Read,
@@ -110,7 +110,8 @@ pub fn of(plan: &Plan, own: &[PathBuf], terminals: &[PathBuf]) -> Vec<LandlockRu
     rules
 }
 
-/// What of the plan's hidden and read-only paths these rules would let be seen or written; `exists` tells what is there.
+/// The plan's hidden paths that these rules make visible, and read-only paths that they make writable; `exists` tests a
+/// path.
 pub fn shown(
     plan: &Plan,
     rules: &[LandlockRule],
@@ -125,7 +126,7 @@ pub fn shown(
     };
     let hidden = files.masked.iter().map(|path| (path, false));
     let readonly = files.readonly.iter().map(|path| (path, true));
-    // A mount that gives less than the one above it: a rule there takes nothing away.
+    // Mounts with less access than the one above: a rule for them takes nothing away.
     let less = rules
         .iter()
         .filter(|rule| rule.judged.is_some() && !rule.part && !rule.access.writes())

@@ -1,8 +1,9 @@
-//! SHELL. Rules around what the plan hides. A rule of Landlock on a directory gives all below it and nothing takes a part away again:
-//! so a directory that is read and has something hidden in it gets no rule, and each of its other entries gets one.
+//! SHELL. Rules around paths that the plan hides. A Landlock rule on a directory grants access to everything below it,
+//! and no other rule can take that back. So a readable directory with hidden entries gets no rule, and each of its
+//! other entries gets one.
 //!
-//! Such a directory is not listed, and an entry that is made in it later is refused. A directory that is written stays whole, since
-//! what is hidden in it could be moved: there the run is refused ([`rules::shown`]).
+//! Such a directory cannot be listed, and entries made in it later are refused. A writable directory is not split,
+//! since its hidden entries could be moved: the run is refused ([`rules::shown`]).
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -13,10 +14,10 @@ use super::rules::{self, LandlockRule};
 use crate::plan::{FileKind, Plan, SourceIdentity};
 use crate::wrap::WrapRefusal;
 
-/// Rules of one run: the kernel looks at all of them for each name that is opened.
+/// Most rules of one run: the kernel checks all of them for each name that is opened.
 const MOST: usize = 8192;
 
-/// The rules for a plan, as the node's directories are now.
+/// The rules for a plan, for the node's current directories.
 pub fn rules(plan: &Plan, own: &[PathBuf], terminals: &[PathBuf]) -> Result<Vec<LandlockRule>> {
     let hidden: Vec<PathBuf> = plan
         .filesystem
@@ -40,7 +41,7 @@ pub fn rules(plan: &Plan, own: &[PathBuf], terminals: &[PathBuf]) -> Result<Vec<
     Ok(around.rules)
 }
 
-/// Refuses what the rules would let be seen or written though the plan hides it.
+/// Refuses rules that make a hidden path visible, or a read-only one writable.
 pub fn check(plan: &Plan, rules: &[LandlockRule]) -> Result<()> {
     let shown = rules::shown(&real_names(plan), &with_real_names(rules), |path| {
         path.symlink_metadata().is_ok()
@@ -60,7 +61,7 @@ pub fn check(plan: &Plan, rules: &[LandlockRule]) -> Result<()> {
     bail!(WrapRefusal::NotByLandlock(why));
 }
 
-/// By their own names: a home may be a link.
+/// The plan with links resolved: a home may be a link.
 fn real_names(plan: &Plan) -> Plan {
     let mut plan = plan.clone();
     let files = &mut plan.filesystem;
@@ -82,15 +83,15 @@ fn real_name(path: &mut PathBuf) {
     }
 }
 
-/// The hidden paths below a rule, and the rules around them.
+/// The hidden paths, and the rules around them.
 struct SplitRules {
-    /// What is hidden, without links.
+    /// Hidden paths, without links.
     hidden: Vec<PathBuf>,
     rules: Vec<LandlockRule>,
 }
 
 impl SplitRules {
-    /// Adds a rule for a path whose own name is `real`, or those for its parts.
+    /// Adds a rule for a path (`real` without links), or rules for its entries.
     fn add(&mut self, rule: LandlockRule, real: &Path) -> Result<()> {
         if self.hidden.iter().any(|hidden| real.starts_with(hidden)) {
             return Ok(());
@@ -105,7 +106,7 @@ impl SplitRules {
         for entry in entries {
             let entry = entry.with_context(|| format!("list {real:?}"))?;
             let path = entry.path();
-            // It is gone by now, or leads elsewhere: what a link leads to has a rule of its own or none.
+            // It is gone, or not a file or directory. A link's target has its own rule or none.
             let Some(judged) = path.symlink_metadata().ok().and_then(|meta| judged(&meta)) else {
                 continue;
             };
@@ -128,7 +129,7 @@ impl SplitRules {
     }
 }
 
-/// A file or a directory; nothing else is opened by a rule on the directory above.
+/// The identity of a file or directory; rules never open anything else below a directory.
 fn judged(meta: &std::fs::Metadata) -> Option<SourceIdentity> {
     let kind = FileKind::of(meta.mode());
     let is_it = meta.is_file() || meta.is_dir();

@@ -1,4 +1,4 @@
-//! SHELL. The command's process, as wrap sees it begin.
+//! SHELL. Starts the command's process, from wrap's side.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -10,13 +10,13 @@ use crate::enforce::EnforceError;
 use crate::runtime::{FailureKind, FailureReport, RuntimeError};
 use crate::sys::{process, socket};
 
-/// Makes the command's process; its number, and the filter's listener.
+/// Makes the command's process. Returns its process id and the filter's listener.
 pub fn start(
     walls: LandlockSetup,
     command: &LandlockCommand,
 ) -> Result<(rustix::process::Pid, OwnedFd)> {
     let (ours, theirs) = socket::pair().context("make a socket pair")?;
-    // Not clone3(2): filters of engines answer that there is none.
+    // Not clone3(2): engines' filters answer ENOSYS to it.
     let child = process::fork_into(|| {
         let Err(error) = enforce::execute(walls, command, &theirs);
         let failed = match error.downcast_ref::<EnforceError>() {
@@ -25,7 +25,7 @@ pub fn start(
             _ => b'S',
         };
         let text = [&[failed][..], format!("{error:#}").as_bytes()].concat();
-        // Nobody who could hear it is left otherwise.
+        // If this fails, wrap is gone and nothing else listens.
         let _sent = socket::send(theirs.as_fd(), &text, &[]);
         1
     })
@@ -34,14 +34,14 @@ pub fn start(
     match handshake(&ours) {
         Ok(listener) => Ok((child, listener)),
         Err(error) => {
-            // Not reaped yet, so the number is nobody else's.
+            // It is not reaped yet, so its number was not reused.
             let _gone = rustix::process::kill_process(child, Signal::KILL);
             Err(error)
         }
     }
 }
 
-/// The listener, and then the end of the socket, which execve(2) closes.
+/// Receives the listener, then waits for the end of the socket, which execve(2) closes.
 fn handshake(socket: &OwnedFd) -> Result<OwnedFd> {
     let mut text = [0; 4096];
     let mut listener = None;
@@ -64,7 +64,7 @@ fn handshake(socket: &OwnedFd) -> Result<OwnedFd> {
     }
 }
 
-/// A shell's status for it, see `wrap::status_of`.
+/// The error with a shell's status, see `wrap::status_of`.
 pub fn not_executed(error: EnforceError) -> RuntimeError {
     let failed = match &error {
         EnforceError::Program { why, .. } if why.is_absence() => FailureKind::NoProgram,

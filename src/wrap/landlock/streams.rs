@@ -1,4 +1,4 @@
-//! SHELL. The caller's standard streams, which are the command's.
+//! SHELL. The caller's standard streams, which the command inherits.
 
 use std::path::PathBuf;
 
@@ -6,8 +6,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::wrap::WrapRefusal;
 
-/// A socket that is handed in is connected already, and could be connected elsewhere: to a port of another machine, to a
-/// path. A pair of UNIX stream sockets cannot, which is how a client starts its servers.
+/// Refuses inherited sockets: they could be connected elsewhere, to a port of another machine or to a path. Connected
+/// UNIX stream sockets cannot, and clients start their servers with such pairs.
 pub fn refuse_sockets() -> Result<()> {
     let streams = [
         (rustix::stdio::stdin(), "input"),
@@ -34,7 +34,7 @@ pub fn refuse_sockets() -> Result<()> {
     Ok(())
 }
 
-/// The terminals that are input or output.
+/// The terminals among input and output.
 pub fn terminals() -> Vec<PathBuf> {
     let streams = [
         rustix::stdio::stdin(),

@@ -1,4 +1,4 @@
-//! SHELL. What wrap does while the command runs: it answers the filter's listener, passes signals on, and waits.
+//! SHELL. Wrap's work while the command runs: it answers the filter's listener, passes signals on, and waits.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::sys::memory::Code;
 use crate::sys::seccomp::notify::{self, NotifiedCall, NotifyAnswer};
 use crate::sys::socket;
 
-/// Signals that are the command's rather than wrap's.
+/// Signals for the command rather than for wrap.
 const PASSED: [Signal; 9] = [
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -29,10 +29,10 @@ const PASSED: [Signal; 9] = [
     Signal::SIGWINCH,
     Signal::SIGCONT,
 ];
-/// `SI_KERNEL`: the terminal sent it, to the whole foreground group, which the command is in.
+/// `SI_KERNEL`: the terminal sent it to the whole foreground group, including the command.
 const BY_THE_TERMINAL: i32 = 0x80;
 
-/// The signals that wait for wrap from now on.
+/// Blocks the signals, so that wrap reads them from a descriptor.
 pub fn signals() -> Result<SignalFd> {
     let mut set = SigSet::empty();
     for signal in PASSED {
@@ -44,15 +44,15 @@ pub fn signals() -> Result<SignalFd> {
         .context("wait for signals")
 }
 
-/// What is watched.
+/// The processes and descriptors of a run.
 pub struct Supervisor {
     /// The filter's listener.
     pub listener: OwnedFd,
     /// The command.
     pub command: Pid,
-    /// The proxy, where there is one.
+    /// The proxy, if there is one.
     pub sidecar: Option<OwnedFd>,
-    /// Where the proxy is told of each socket that is made.
+    /// Tells the proxy about each new socket.
     pub clients: OwnedFd,
     /// See [`signals`].
     pub signals: SignalFd,
@@ -61,9 +61,9 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Until the command ends.
+    /// Runs until the command ends.
     pub fn run(&self) -> Result<ChildExit> {
-        // It sleeps most of the time from here on.
+        // From here on it mostly sleeps.
         Code::find().and_then(|code| code.release()).ok();
         loop {
             let sidecar = self
@@ -82,7 +82,8 @@ impl Supervisor {
             {
                 self.answer(&call)?;
             }
-            // Nobody is left who could call: poll(2) would return at once from now on, and the command has ended.
+            // All processes under the filter are gone, so the command has ended. poll(2) would return at once from now
+            // on.
             let over = calls.intersects(PollFlags::HUP | PollFlags::ERR);
             if (signals.contains(PollFlags::IN) || over)
                 && let Some(status) = self.hear()?
@@ -95,7 +96,7 @@ impl Supervisor {
         }
     }
 
-    /// Passes signals on, and reaps; the command's end, if it has ended.
+    /// Passes signals on and reaps processes. Returns the command's end, if it has ended.
     fn hear(&self) -> Result<Option<ChildExit>> {
         while let Some(heard) = self.signals.read_signal().context("read a signal")? {
             let number = i32::try_from(heard.ssi_signo).unwrap_or_default();
@@ -105,12 +106,12 @@ impl Supervisor {
             let is_the_terminals = heard.ssi_code == BY_THE_TERMINAL;
             if signal != Signal::SIGCHLD && !is_the_terminals {
                 let pid = nix::unistd::Pid::from_raw(self.command.as_raw_pid());
-                // It may have ended a moment ago.
+                // It may have just ended.
                 let _gone = nix::sys::signal::kill(pid, signal);
             }
         }
         let mut found = None;
-        // Orphans of the command are this process's, and are reaped as well.
+        // The command's orphans are children of this process, so they are reaped too.
         while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
             if pid == self.command {
                 let by_signal = status.terminating_signal().map(ChildExit::by);
@@ -135,15 +136,15 @@ impl Supervisor {
             };
             notify::answer(listener, call, answer)
         };
-        // A caller that was killed meanwhile is no reason to end.
+        // A caller that was killed meanwhile must not end wrap.
         if let Err(error) = done {
             log::debug!("answer a call: {error}");
         }
         Ok(())
     }
 
-    /// A TCP socket that is bound to the loopback interface: Landlock's rule knows the proxy's port and no address, and this
-    /// is what keeps other machines with that port out. Nobody without CAP_NET_RAW binds it to another one (socket(7),
+    /// Gives the caller a TCP socket that is bound to the loopback interface. Landlock's rule covers the proxy's port
+    /// at any address, so the binding keeps other machines out. Rebinding needs CAP_NET_RAW (socket(7),
     /// SO_BINDTODEVICE; Linux commit c427bfec18f2). The proxy serves no connection of another socket.
     fn give_socket(&self, call: &NotifiedCall) -> std::io::Result<()> {
         let listener = self.listener.as_fd();
@@ -151,7 +152,7 @@ impl Supervisor {
             return notify::answer(listener, call, NotifyAnswer::Failed(libc::EACCES));
         }
         let made = loopback_socket(call.args[1]).and_then(|made| {
-            // Before the command has it, and so before it can connect.
+            // Told before the command gets the socket, so before it can connect.
             let cookie = socket_cookie(&made.0)?;
             socket::send(self.clients.as_fd(), &cookie.to_ne_bytes(), &[])?;
             Ok(made)
@@ -193,13 +194,14 @@ fn loopback_socket(kind: u64) -> std::io::Result<(OwnedFd, u32)> {
     Ok((socket, closed))
 }
 
-/// Ends what the command left: its processes are this one's, or will be when their parents end. `false` if some outlive it.
+/// Ends the command's remaining processes: they are children of this one, or will be when their parents end. `false` if
+/// some survive.
 pub fn end_the_rest() -> bool {
     const ROUNDS: u32 = 500;
     for _ in 0..ROUNDS {
         let children = children();
         for pid in &children {
-            // It is reaped below, so the number is nobody else's.
+            // It is reaped below, so its number was not reused.
             let _gone = rustix::process::kill_process(*pid, rustix::process::Signal::KILL);
         }
         loop {
@@ -214,13 +216,13 @@ pub fn end_the_rest() -> bool {
     false
 }
 
-/// This process's children (proc_pid_stat(5)): the kernel lists them in one file only where it is built for checkpoints.
+/// This process's children, from proc_pid_stat(5): the kernel's own list needs a build with checkpoint support.
 fn children() -> Vec<Pid> {
     let own = std::process::id().to_string();
     let is_child = |pid: &str| {
         let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
         let stat = String::from_utf8_lossy(&stat).into_owned();
-        // The name is in parentheses, and may have some itself; the state and the parent follow.
+        // The name is in parentheses and may contain some. The state and the parent follow.
         let parent = stat
             .rsplit(')')
             .next()

@@ -1,5 +1,5 @@
-//! SHELL. What the person allowed for a project at the prompt of `wrap --ask`: settings of their own for one workspace, in a file of
-//! theirs that no command writes.
+//! SHELL. What the user allowed for a project at the prompt of `wrap --ask`: user settings for one workspace, in a file
+//! that no command writes.
 
 use std::path::{Path, PathBuf};
 
@@ -13,10 +13,10 @@ use crate::runtime::foreground::prompt::Keep;
 use crate::wrap::own_file;
 use crate::wrap::person::Person;
 
-/// The rules of one project's file.
+/// Most rules in one project's file.
 const MOST: usize = 256;
 
-/// Where a workspace's file is; `None` without a home.
+/// A workspace's file; `None` without a home.
 fn place(person: &Person, workspace: &Path) -> Option<(OwnDir, PathBuf)> {
     use std::os::unix::ffi::OsStrExt;
     let home = places::home(person)?;
@@ -26,7 +26,7 @@ fn place(person: &Person, workspace: &Path) -> Option<(OwnDir, PathBuf)> {
     Some((OwnDir::at(dir), place))
 }
 
-/// The settings for a workspace, if there are any. What is there and is not the person's alone is an error.
+/// The settings for a workspace, if there are any. A file that others can write is an error.
 pub fn find(person: &Person, workspace: &Path) -> Result<Option<SettingsSource>> {
     let Some((dir, path)) = place(person, workspace) else {
         return Ok(None);
@@ -63,7 +63,7 @@ fn keep(person: &Person, workspace: &Path, rule: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The text of a file with one rule more.
+/// The file's text with one more rule.
 fn with_rule(text: &str, workspace: &Path, rule: &str) -> Result<String> {
     let mut table: toml::Table = toml::from_str(text).context("is no TOML")?;
     let list = table

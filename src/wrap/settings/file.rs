@@ -1,4 +1,4 @@
-//! A file of settings: its text to values, with the words for what they do.
+//! A settings file: parses its text, and describes what it does.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::cli::Walls;
 use crate::policy::{Field, FieldOption, OnUnknown, Publish, shown};
 use crate::wrap::caches::Caches;
 
-/// What stands in a file. Each is an option of `wrap`.
+/// The keys of a file. Each is an option of `wrap`.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct Settings {
@@ -21,31 +21,31 @@ pub struct Settings {
     deny: Vec<String>,
     ask: Option<bool>,
     set: BTreeMap<String, Value>,
-    /// Absolute once the file is parsed, as all paths.
+    /// All paths are absolute once the file is parsed.
     pub read: Vec<PathBuf>,
-    /// What may be written too.
+    /// Additional writable paths.
     pub write: Vec<PathBuf>,
-    /// What is hidden.
+    /// Hidden paths.
     pub hide: Vec<PathBuf>,
-    /// Ports of the node that lead in.
+    /// Ports of the node that lead inside.
     #[serde(deserialize_with = "ports")]
     pub publish: Vec<Publish>,
     /// Variables, `NAME` or `NAME=VALUE`.
     pub env: Vec<String>,
     /// Files of variables.
     pub env_file: Vec<PathBuf>,
-    /// What the walls are made of.
+    /// Which kind of walls.
     pub walls: Option<Walls>,
-    /// Whether caches of package managers are seen: true, false or "keep".
+    /// Whether package caches are visible: true, false or "keep".
     #[serde(deserialize_with = "caches")]
     pub caches: Option<Caches>,
-    /// Whether refusals go unsaid.
+    /// Whether denials are not printed.
     pub quiet: Option<bool>,
     /// Where the summary goes.
     pub summary: Option<PathBuf>,
 }
 
-/// The value of a policy's field, as a policy file may spell it.
+/// The value of a policy field, in the spelling of a policy file.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "a text, a number or a list of texts")]
 enum Value {
@@ -63,7 +63,7 @@ pub struct PathBase<'a> {
 }
 
 impl<'a> PathBase<'a> {
-    /// The person's file: it holds in every directory, so that its paths are absolute or begin with `~/`.
+    /// The user's file. It applies in every directory, so its paths must be absolute or begin with `~/`.
     pub fn of_person(home: &'a Path) -> Self {
         Self {
             directory: None,
@@ -124,12 +124,12 @@ impl Settings {
                 .into_string()
                 .map_err(|path| anyhow!("the policy file {path:?} has a name that is not UTF-8"))?;
         }
-        // A field that is none is told while its file is known.
+        // An unknown field is reported here, while its file is known.
         settings.fields("")?;
         Ok(settings)
     }
 
-    /// What it says of the policy's fields; `file` is its path.
+    /// The policy fields that it sets; `file` is its path.
     pub fn fields(&self, file: &str) -> Result<Vec<FieldOption>> {
         let mut all = Vec::new();
         for (name, value) in self.set_fields() {
@@ -159,14 +159,14 @@ impl Settings {
         Ok(all)
     }
 
-    /// The fields under `set`, each by its whole name, with its value in an annotation's spelling.
+    /// The fields under `set`, each with its full name, and its value spelled as in an annotation.
     fn set_fields(&self) -> Vec<(String, String)> {
         let mut all = Vec::new();
         flatten("", &self.set, &mut all);
         all
     }
 
-    /// What it does, one line for each setting. Values of variables are not in it: they may be secrets.
+    /// What it does, one line per setting. Values of variables are left out: they may be secrets.
     pub fn effects(&self) -> Vec<String> {
         let Self {
             policy,
@@ -253,12 +253,12 @@ fn caches<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Caches>, D::Error
     }))
 }
 
-/// Whether `--policy` means a file by this: no name has a `/` or ends in `.toml`.
+/// Whether a value of `--policy` is a file: no policy name has a `/` or ends in `.toml`.
 pub fn is_file(policy: &str) -> bool {
     policy.contains('/') || policy.ends_with(".toml")
 }
 
-/// Each a text, or a number where it is a port alone.
+/// Each is a text, or a number for a port alone.
 fn ports<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Publish>, D::Error> {
     let all: Vec<Value> = Vec::deserialize(from)?;
     let texts = all.into_iter().map(|value| match value {

@@ -1,20 +1,20 @@
-//! Settings of the person and of a project: what the options of `wrap` say, in files.
+//! Settings of the user and of a project: options of `wrap` in files.
 //!
 //! ```text
-//! ~/.config/agentbox/config.toml    the person's: theirs alone, or nothing runs
-//! ~/.local/state/agentbox/allowed/  the person's for one workspace each: their answers to `wrap --ask`
-//! WORKSPACE/.agentbox.toml          the project's: counts once the person has trusted this content (`agentbox trust`), because an
-//!                                   agent may have written it; else a line says so, and the run goes on without it
+//! ~/.config/agentbox/config.toml    the user's: if others can write it, no run starts
+//! ~/.local/state/agentbox/allowed/  the user's, one file for each workspace: their answers to `wrap --ask`
+//! WORKSPACE/.agentbox.toml          the project's: an agent may have written it, so it counts once the user trusts
+//!                                   this content (`agentbox trust`); else a line says so, and the run goes on without it
 //! ```
 //! | file | what it does |
 //! |---|---|
-//! | [`allowed`] | what the person allowed for a project at the prompt |
-//! | [`own_dir`] | a directory of the person's, written whole |
-//! | [`file`] | text to settings, and their words |
-//! | [`places`] | where the files are, and that the command does not write them |
+//! | [`allowed`] | what the user allowed for a project at the prompt |
+//! | [`own_dir`] | a directory of the user's, with files written atomically |
+//! | [`file`] | text to settings, and their description |
+//! | [`places`] | where the files are, and the check that no command writes them |
 //! | [`sealed_file`] | a policy or variables in a file, and whether its content counts |
 //! | [`seal`] | what is trusted with a project's file: the files that it names, and where its paths lead |
-//! | [`trust`] | which content of which project's file the person trusts |
+//! | [`trust`] | which contents of which project files the user trusts |
 
 mod allowed;
 mod file;
@@ -45,14 +45,15 @@ use super::{own_file, repository, workspace};
 pub struct SettingsSource {
     /// Its path.
     pub path: PathBuf,
-    /// What stands in it.
+    /// Its settings.
     pub settings: Settings,
-    /// The files that it names, as far as they are read by now: all of a project's, the variables of the user's.
+    /// The files that it names and that have been read: all of a project's; of the user's settings, the variables.
     pub files: Vec<SealedFile>,
 }
 
 impl SettingsSource {
-    /// Of settings that the user alone writes: what they name is judged file by file. The policy is read where it is chosen.
+    /// From settings that only the user writes. Each file that they name is judged by itself. The policy is read only
+    /// if it is chosen.
     fn of_person(person: &Person, path: PathBuf, settings: Settings) -> Result<Self> {
         let named = settings.env_file.iter();
         let files = named.map(|file| SealedFile::read(person, file, SealedFileKind::Variables));
@@ -63,7 +64,7 @@ impl SettingsSource {
         })
     }
 
-    /// The policy file that it names, with the content that was judged.
+    /// The policy file that it names, with the content that was checked.
     pub fn policy_file(&self, person: &Person, name: &str) -> Result<(PathBuf, String)> {
         let named = Path::new(name);
         if let Some(file) = self.files.iter().find(|file| file.named == named) {
@@ -76,15 +77,15 @@ impl SettingsSource {
     }
 }
 
-/// The files that count, lowest first, and a notice about a file that does not.
+/// The files that count, lowest first, and a notice about a file that is ignored.
 pub struct SettingsFiles {
-    /// The person's, then the project's.
+    /// The user's, then the project's.
     pub sources: Vec<SettingsSource>,
     /// A line for standard error.
     pub notice: Option<String>,
 }
 
-/// Reads the settings for a workspace. To be called with the person's rights over files.
+/// Reads the settings for a workspace. Call it with the user's rights over files.
 pub fn find(person: &Person, workspace: &Path) -> Result<SettingsFiles> {
     let mut sources = Vec::new();
     sources.extend(of_person(person)?);
@@ -103,13 +104,13 @@ pub fn find(person: &Person, workspace: &Path) -> Result<SettingsFiles> {
     Ok(SettingsFiles { sources, notice })
 }
 
-/// The user's own settings. To be called with their rights over files.
+/// The user's own settings. Call it with their rights over files.
 pub fn of_person(person: &Person) -> Result<Option<SettingsSource>> {
     let Some(home) = places::home(person) else {
         return Ok(None);
     };
     let path = places::config(person, &home);
-    // What lies where the person cannot look is no setting of theirs, as where HOME is another's.
+    // A file that the user cannot see is not theirs, as when HOME is another user's.
     if path.symlink_metadata().is_err() {
         return Ok(None);
     }
@@ -136,7 +137,7 @@ enum Project {
     DoesNot(String),
 }
 
-/// Whatever an agent can make of the file is no error: it would keep the person from working.
+/// No state that an agent can cause is an error, unless the file was trusted: it would keep the user from working.
 fn of_project(person: &Person, path: &Path) -> Result<Project> {
     let store = Store::of(person);
     let is_known = store.as_ref().is_some_and(|store| store.has(path));
@@ -164,7 +165,7 @@ fn of_project(person: &Person, path: &Path) -> Result<Project> {
                 files: seal.included,
             }))
         }
-        // It may have had walls that the run would be without.
+        // It may have set walls that the run would lack.
         TrustStanding::Changed => bail!(changed(
             path,
             "changed since you trusted it, or a file that it names did"
@@ -186,8 +187,8 @@ fn directory_of(path: &Path) -> &Path {
     path.parent().unwrap_or(path)
 }
 
-/// What is said where a directory above has settings that the person trusts: a command can make a repository of any directory, which
-/// is then a workspace of its own.
+/// The notice if a directory above has settings that the user trusts. A command can make any directory a repository,
+/// and so a workspace of its own.
 fn above(person: &Person, workspace: &Path) -> Option<String> {
     let store = Store::of(person)?;
     let above = workspace.ancestors().skip(1);
@@ -200,7 +201,7 @@ fn above(person: &Person, workspace: &Path) -> Option<String> {
     ))
 }
 
-/// The settings of a project's file with all files that they name, both from one reading.
+/// A project's settings with all files that they name, both read at the same time.
 #[derive(Debug)]
 pub struct SealedSettings {
     settings: Settings,
@@ -208,7 +209,7 @@ pub struct SealedSettings {
 }
 
 impl SealedSettings {
-    /// Of this text of the file at `path`. To be called with the person's rights over files.
+    /// The settings from this text of the file at `path`. Call it with the user's rights over files.
     fn of(person: &Person, path: &Path, text: &str) -> Result<Self> {
         let directory = directory_of(path);
         let home = places::home(person);
@@ -243,8 +244,8 @@ pub struct ProjectFile {
 }
 
 impl Offer {
-    /// The file of a directory or of the top of its repository, or a policy or file of variables by its own path. For all entries the
-    /// directory says only whose they are.
+    /// The settings file of a directory or of the top of its repository, or a policy or variables file by its path.
+    /// With [`OfferScope::Everything`], the directory only decides whose entries they are.
     pub fn of(named: Option<&Path>, scope: OfferScope) -> Result<Self> {
         let file = named.filter(|path| path.is_file());
         let dir = match file {
@@ -259,7 +260,7 @@ impl Offer {
         let person = Person::of_caller(&asked)?;
         let store = Store::of(&person)
             .ok_or_else(|| anyhow!("no home directory for the list of trusted files: set HOME"))?;
-        // What was trusted of a file that has gone can be removed all the same.
+        // An entry of a deleted file can still be removed.
         let gone = named.and_then(|named| {
             let directory = std::path::absolute(named).ok()?.parent()?.canonicalize();
             Some(directory.ok()?.join(named.file_name()?))
@@ -301,12 +302,12 @@ impl Offer {
         &self.path
     }
 
-    /// All that is trusted, with what it says of the files as they are now.
+    /// All entries, each compared with its file's content now.
     pub fn list(&self) -> Result<Vec<(TrustedFile, TrustStatus)>> {
         self.person.looking(|| self.store.list(&self.person))?
     }
 
-    /// Trusts the file no more; whether it was.
+    /// Removes the file's entry. Returns whether there was one.
     pub fn remove(&self) -> Result<bool> {
         self.person.looking(|| self.store.remove(&self.path))?
     }
@@ -339,14 +340,14 @@ impl Offer {
         })
     }
 
-    /// Trusts what was shown, and nothing else that may be there by now.
+    /// Trusts the content that was shown, even if the file has changed since.
     pub fn trust(&self, shown: &ProjectFile) -> Result<()> {
         let person = &self.person;
         person.looking(|| self.store.add(&shown.path, &shown.sealed, person))?
     }
 }
 
-/// What an [`Offer`] is about.
+/// The entries that an [`Offer`] is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OfferScope {
     /// One project's file.
@@ -362,9 +363,10 @@ enum TrustTarget {
     Directory,
 }
 
-/// A directory that was named, if it has a file or an entry, as for `wrap --workspace`; else what `wrap` takes for the workspace there.
+/// The named directory if it has a file or an entry, as for `wrap --workspace`. Otherwise the workspace that `wrap`
+/// would choose there.
 fn project(asked: &Path, named: TrustTarget, store: &Store, person: &Person) -> Result<PathBuf> {
-    // What was trusted in a directory that has gone can be removed all the same.
+    // An entry of a deleted directory can still be removed.
     if asked.symlink_metadata().is_err() {
         return std::path::absolute(asked).with_context(|| format!("resolve {asked:?}"));
     }
@@ -384,7 +386,7 @@ mod tests {
     use super::*;
     use crate::wrap::person::Environment;
 
-    /// The bytes that were hashed decide, and not what a command has put in their place since.
+    /// The bytes that were hashed decide, not what a command has put in their place since.
     #[test]
     fn what_was_judged_is_what_is_used() {
         let base = std::env::temp_dir().join("agentbox-test-XXXXXX");
@@ -418,7 +420,7 @@ mod tests {
         );
         let variables = source.files.iter().find(|file| file.path != policy);
         assert_eq!(variables.unwrap().text, "A=1\n");
-        // The control: read again, it would be the other one, which nobody trusts.
+        // The control: reading again gives the other file, which is not trusted.
         let again = SealedFile::read(&person, &policy, SealedFileKind::Policy).unwrap();
         assert_eq!(again.text, "base = \"permissive\"\n");
         assert!(again.require().is_err());

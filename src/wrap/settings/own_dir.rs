@@ -1,4 +1,4 @@
-//! SHELL. A directory of the person's own, in which a file appears as a whole.
+//! SHELL. A directory of the user's, in which files appear atomically.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -14,7 +14,7 @@ use crate::wrap::person::Person;
 pub struct OwnDir(PathBuf);
 
 impl OwnDir {
-    /// This one, which need not be there.
+    /// At this path, which need not exist.
     pub fn at(path: PathBuf) -> Self {
         Self(path)
     }
@@ -24,7 +24,7 @@ impl OwnDir {
         &self.0
     }
 
-    /// Whoever may write the directory says what is trusted.
+    /// Only the user may write the directory, since its files decide what is trusted.
     pub fn check(&self, person: &Person) -> Result<()> {
         let dir = &self.0;
         let found = dir.metadata().with_context(|| format!("look at {dir:?}"))?;
@@ -37,7 +37,7 @@ impl OwnDir {
         Ok(())
     }
 
-    /// Writes a file in it, for its owner alone.
+    /// Writes a file in it, readable by its owner alone.
     pub fn put(&self, person: &Person, place: &Path, content: &[u8]) -> Result<()> {
         let dir = &self.0;
         let made = fs::DirBuilder::new()
@@ -46,7 +46,7 @@ impl OwnDir {
             .create(dir);
         made.with_context(|| format!("make {dir:?}"))?;
         self.check(person)?;
-        // Whole or not at all: a killed one leaves a file that nobody reads.
+        // Written and then renamed: a killed process leaves only a file that nothing reads.
         let half = dir.join(format!(".{}", std::process::id()));
         let step = || format!("write {half:?}");
         if let Err(error) = fs::remove_file(&half)

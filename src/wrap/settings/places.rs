@@ -1,4 +1,4 @@
-//! SHELL. Where settings are, and that the command does not write them.
+//! SHELL. Where settings are, and the check that no command writes them.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -18,15 +18,15 @@ use crate::wrap::planted;
 
 /// A project's file, at the top of the workspace.
 pub const PROJECT_FILE: &str = ".agentbox.toml";
-/// Bytes of a file of settings.
+/// Most bytes of a settings file.
 pub const LONGEST: usize = 64 << 10;
 
-/// The person's home. Where sudo or its like was between, HOME and the XDG variables are perhaps root's, and passwd(5) says it.
+/// The user's home. If sudo or the like ran in between, HOME and the XDG variables may be root's, so passwd(5) decides.
 pub fn home(person: &Person) -> Option<PathBuf> {
     own_variable(person, "HOME").or_else(|| person.home())
 }
 
-/// An absolute path in a variable of the person's own.
+/// An absolute path in one of the user's own variables.
 fn own_variable(person: &Person, name: &str) -> Option<PathBuf> {
     let value: Option<OsString> = match person.environment {
         Environment::Own => std::env::var_os(name),
@@ -35,39 +35,40 @@ fn own_variable(person: &Person, name: &str) -> Option<PathBuf> {
     value.map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
-/// The person's file.
+/// The user's file.
 pub fn config(person: &Person, home: &Path) -> PathBuf {
     let base = own_variable(person, "XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
     base.join("agentbox/config.toml")
 }
 
-/// Where it is kept what the person trusts.
+/// Where the user's trusted contents are recorded.
 pub fn trusted(person: &Person, home: &Path) -> PathBuf {
     let base = own_variable(person, "XDG_STATE_HOME").unwrap_or_else(|| home.join(".local/state"));
     base.join("agentbox/trusted")
 }
 
-/// Where it is kept what the person allowed for a project at the prompt.
+/// Where the user's answers at the prompt are recorded.
 pub fn allowed(person: &Person, home: &Path) -> PathBuf {
     trusted(person, home).with_file_name("allowed")
 }
 
-/// Where it is kept what commands wrote to caches of package managers.
+/// Where writes to package caches are kept.
 pub fn kept(person: &Person, home: &Path) -> PathBuf {
     trusted(person, home).with_file_name("caches")
 }
 
-/// The directories of settings and of state, where no variable names others. The never-list has them too, so that no mount shows them.
+/// The directories of settings and state, unless variables name others. They are on the never-list too, so no mount
+/// shows them.
 const OWN: [&str; 2] = [".config/agentbox", ".local/state/agentbox"];
 
-/// The user's directory of settings, without links, if it is one that the never-list keeps out of every mount.
+/// The user's settings directory, without links, if the never-list keeps it out of every mount.
 pub fn closed_settings(person: &Person) -> Option<PathBuf> {
     let config = config(person, &home(person)?);
     let real = config.parent()?.canonicalize().ok()?;
     real.ends_with(OWN[0]).then_some(real)
 }
 
-/// Whether no sandbox writes a directory, so that a link in it is the user's or the node's own.
+/// Whether no sandbox writes a directory, so that its links are the user's or the node's own.
 pub fn no_sandbox_writes(person: &Person, directory: &Path) -> bool {
     let is_own_home = || {
         let own = home(person).into_iter().chain(person.home());
@@ -80,7 +81,7 @@ pub fn no_sandbox_writes(person: &Person, directory: &Path) -> bool {
         || is_own_home()
 }
 
-/// The text of a project's file, or what is wrong with it: no link is followed, and nothing is waited for.
+/// The text of a project's file, or what is wrong with it. It follows no link and never blocks.
 pub fn read_project(path: &Path) -> Result<String, String> {
     let flags =
         OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
@@ -102,7 +103,7 @@ pub fn read_project(path: &Path) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "is not UTF-8 text".to_owned())
 }
 
-/// Refuses directories to be written in which lies, or may be made, what the next run goes by without asking.
+/// Refuses writable directories that hold, or could hold, files that the next run trusts without asking.
 pub fn refuse_written<'a>(
     person: &Person,
     written: impl Iterator<Item = &'a PathBuf>,
@@ -116,15 +117,15 @@ pub fn refuse_written<'a>(
         trusted(person, &home),
         allowed(person, &home),
         kept(person, &home),
-        // With the policies and logs that lie beside them.
+        // With the policies and logs beside them.
         directory_of(config(person, &home)),
         directory_of(trusted(person, &home)),
     ];
-    // Also those that count with other variables.
+    // Also the directories that other variables would select.
     for home in [Some(home), person.home()].into_iter().flatten() {
         places.extend(OWN.map(|own| home.join(own)));
     }
-    // Most are named several times.
+    // Most appear several times.
     let mut seen = BTreeSet::new();
     places.retain(|place| seen.insert(place.clone()));
     let written: Vec<PathBuf> = written.cloned().collect();
@@ -132,12 +133,12 @@ pub fn refuse_written<'a>(
     for path in &places {
         match planted::real(path, &written) {
             Ok(real) => own.push(real),
-            // A link on the way there that the command could make anew.
+            // A link on the way there that the command could replace.
             Err(error) if error.kind() == ErrorKind::Other => bail!(WrapRefusal::HoldsSettings {
                 path: written.first().cloned().unwrap_or_default(),
                 own: path.clone(),
             }),
-            // Nobody can go there, this program neither.
+            // The path cannot be reached, by this program neither.
             Err(_) => {}
         }
     }

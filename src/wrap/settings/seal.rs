@@ -1,5 +1,5 @@
-//! SHELL. What is trusted with a project's settings: their text, the files that they name, and where their paths lead. A command can
-//! write most of that, and would else choose what its next run gives it.
+//! SHELL. What is trusted with a project's settings: their text, the files that they name, and where their paths lead.
+//! A command can write most of that, and could otherwise choose what its next run gets.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -10,17 +10,17 @@ use crate::audit::hash;
 use crate::wrap::person::Person;
 use crate::wrap::planted;
 
-/// What settings name.
+/// The files and paths that settings name.
 #[derive(Debug)]
 pub struct Seal {
     /// Policies and files of variables.
     pub included: Vec<SealedFile>,
-    /// Where each path leads, as words.
+    /// The target of each path, as text.
     leads: Vec<String>,
 }
 
 impl Seal {
-    /// Looks at all that the settings of a project name. An error is a reason, in words.
+    /// Reads everything that a project's settings name. An error is the reason, as text.
     pub fn of(person: &Person, settings: &Settings) -> Result<Self, String> {
         let real = |path: &Path| {
             planted::named(path, person).map_err(|error| format!("names {path:?}: {error}"))
@@ -41,19 +41,19 @@ impl Seal {
         }
         for path in &settings.hide {
             let real = real(path)?;
-            // Another directory of this name would be hidden in its place.
+            // Otherwise another directory could take this name and be hidden instead.
             let inode = real.symlink_metadata().map_or(0, |meta| meta.ino());
             leads.push(format!("{path:?} is {real:?}, inode {inode}"));
         }
         Ok(Self { included, leads })
     }
 
-    /// The SHA-256 of all of it, in hexadecimal digits. Settings that name nothing have that of their text alone.
+    /// The SHA-256 of all of it in hexadecimal. Settings that name nothing have the hash of their text.
     pub fn hash(&self, text: &str) -> String {
         if self.included.is_empty() && self.leads.is_empty() {
             return hash(text.as_bytes());
         }
-        // No text of a length that is said first can be taken for another one.
+        // The length comes first, so that no text can be mistaken for another.
         let mut all = format!("{}\n{text}", text.len());
         for SealedFile { path, text, .. } in &self.included {
             all += &format!("\n{path:?} {}\n{text}", text.len());

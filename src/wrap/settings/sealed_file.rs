@@ -1,7 +1,8 @@
-//! SHELL. A file by which a run is decided: a policy, or variables. It is read once, and judged by where it lies or by its content.
+//! SHELL. A file that decides about a run: a policy, or variables. It is read once, and judged by its place or its
+//! content.
 //!
-//! A command of an earlier run may have written every file of the user's but those where no sandbox writes. Such a file counts only with
-//! the content that the user has looked at (`agentbox trust FILE`).
+//! A command of an earlier run may have written any of the user's files, except where no sandbox writes. Such a file
+//! counts only with the content that the user has reviewed (`agentbox trust FILE`).
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use crate::wrap::error::WrapRefusal;
 use crate::wrap::person::Person;
 use crate::wrap::{own_file, planted};
 
-/// A file that an option or a file of settings names.
+/// A file that an option or a settings file names.
 #[derive(Debug)]
 pub struct SealedFile {
     /// As it was named.
@@ -31,30 +32,30 @@ pub struct SealedFile {
     pub standing: FileStanding,
 }
 
-/// What is known of a file's content.
+/// What is known about a file's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileStanding {
-    /// No sandbox writes where it lies.
+    /// No sandbox can write there.
     Closed,
     /// The user trusts this content, by itself or with a project's settings.
     Trusted,
-    /// The user has trusted another content.
+    /// The user trusts another content.
     Changed,
-    /// Nobody has looked at it.
+    /// The user has not reviewed it.
     Unknown,
 }
 
 /// What a file contains. Whether its owner matters depends on that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SealedFileKind {
-    /// What the command may do: no other user may write it.
+    /// What the command may do: other users must not be able to write it.
     Policy,
     /// Variables for the command.
     Variables,
 }
 
 impl SealedFile {
-    /// Reads a file. No link that a sandbox may have made is followed. To be called with the user's rights over files.
+    /// Reads a file, following no link that a sandbox may have made. Call it with the user's rights over files.
     pub fn read(person: &Person, named: &Path, kind: SealedFileKind) -> Result<Self> {
         let (path, text) = content(person, named, kind)?;
         let standing = match is_closed(person, &path) {
@@ -71,7 +72,7 @@ impl SealedFile {
         })
     }
 
-    /// Reads a file whose content is trusted with the settings that name it.
+    /// Reads a file whose content is trusted through the settings that name it.
     pub fn read_with_settings(person: &Person, named: &Path, kind: SealedFileKind) -> Result<Self> {
         let (path, text) = content(person, named, kind)?;
         Ok(Self {
@@ -82,12 +83,12 @@ impl SealedFile {
         })
     }
 
-    /// Whether no command can have chosen its content unseen.
+    /// Whether no command can have chosen the content without the user's review.
     pub fn counts(&self) -> bool {
         matches!(self.standing, FileStanding::Closed | FileStanding::Trusted)
     }
 
-    /// Refuses a policy that a command can have written.
+    /// Refuses a policy that a command could have written.
     pub fn require(&self) -> Result<()> {
         let why = match self.standing {
             FileStanding::Closed | FileStanding::Trusted => return Ok(()),
@@ -113,8 +114,8 @@ fn content(person: &Person, named: &Path, kind: SealedFileKind) -> Result<(PathB
     Ok((path, text))
 }
 
-/// Whether no sandbox writes a file: it lies with the user's own settings ([`places::refuse_written`]), or where the never-list lets
-/// nobody write, and other users cannot change it either.
+/// Whether no sandbox writes a file. Its directory is the user's own settings ([`places::refuse_written`]) or one where
+/// the never-list forbids writing, and other users cannot change it.
 pub fn is_closed(person: &Person, path: &Path) -> bool {
     let own = places::closed_settings(person);
     if own.is_some_and(|own| path.starts_with(own)) {
@@ -126,7 +127,7 @@ pub fn is_closed(person: &Person, path: &Path) -> bool {
     NeverList::builtin().is_closed(directory) && resolve_owned(path, person.uid).is_ok()
 }
 
-/// What is trusted of a file alone.
+/// The hash that is trusted for a file alone.
 pub fn hash_of(text: &str) -> String {
     hash(text.as_bytes())
 }

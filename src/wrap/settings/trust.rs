@@ -1,5 +1,5 @@
-//! SHELL. What the person trusts: the path of a project's file and the SHA-256 of its content, in a directory of the person's own that
-//! no command writes.
+//! SHELL. The contents that the user trusts: the path of a project's file and the SHA-256 of its content, in a
+//! directory of the user's that no command writes.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -16,7 +16,7 @@ use crate::plan::text;
 use crate::wrap::own_file;
 use crate::wrap::person::Person;
 
-/// The person's entries: a file for each project, policy and file of variables.
+/// The user's entries: one file for each project, policy and variables file.
 pub struct Store {
     dir: OwnDir,
 }
@@ -25,23 +25,23 @@ pub struct Store {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TrustedFile {
-    /// The project's file.
+    /// The trusted file.
     #[serde(with = "text::one")]
     pub path: PathBuf,
-    /// The SHA-256 of its text, or of what is [trusted](super::seal) with it, in hexadecimal digits.
+    /// The SHA-256 of its text, or of all that is [trusted](super::seal) with it, in hexadecimal.
     pub sha256: String,
 }
 
 /// Whether a file's content is trusted.
 #[derive(Debug)]
 pub enum TrustStanding {
-    /// This very content is trusted, with what it names: these.
+    /// This content is trusted, with these settings and the files that they name.
     Trusted(Box<SealedSettings>),
-    /// Another content was, or another one of a file that it names.
+    /// Another content is trusted, of this file or of one that it names.
     Changed,
     /// There is no entry.
     Unknown,
-    /// It cannot be told, for this reason.
+    /// Unknown, for this reason.
     NotTold(String),
 }
 
@@ -50,11 +50,11 @@ pub enum TrustStanding {
 pub enum TrustStatus {
     /// The file has the content that is trusted.
     Same,
-    /// It has another, or what it names has.
+    /// It has another content, or a file that it names has.
     Changed,
-    /// The entry says nothing of it.
+    /// There is no entry.
     NotTrusted,
-    /// It cannot be told, for this reason.
+    /// Unknown, for this reason.
     NotTold(String),
 }
 
@@ -80,14 +80,14 @@ impl From<FileStanding> for TrustStatus {
 }
 
 impl Store {
-    /// The person's, if they have a home.
+    /// The user's entries, if they have a home.
     pub fn of(person: &Person) -> Option<Self> {
         let home = places::home(person)?;
         let dir = OwnDir::at(places::trusted(person, &home));
         Some(Self { dir })
     }
 
-    /// Where the entry of a project's file is. The file's own name may hold any byte.
+    /// The path of a file's entry, named by a hash: the file's own path may hold any byte.
     fn place(&self, path: &Path) -> PathBuf {
         use std::os::unix::ffi::OsStrExt;
         self.dir.path().join(hash(path.as_os_str().as_bytes()))
@@ -98,7 +98,7 @@ impl Store {
         self.place(path).symlink_metadata().is_ok()
     }
 
-    /// Whether the person trusts this content.
+    /// Whether the user trusts this content.
     pub fn standing(&self, path: &Path, text: &str, person: &Person) -> TrustStanding {
         let place = self.place(path);
         if !self.has(path) {
@@ -118,7 +118,7 @@ impl Store {
         }
     }
 
-    /// What is known of the content of a policy or of variables. An entry that cannot be read is none.
+    /// What is known about the content of a policy or variables file. An unreadable entry counts as none.
     pub fn standing_of_file(&self, path: &Path, text: &str, person: &Person) -> FileStanding {
         if !self.has(path) {
             return FileStanding::Unknown;
@@ -132,7 +132,7 @@ impl Store {
         }
     }
 
-    /// Trusts what has this hash from now on.
+    /// Records that the content with this hash is trusted.
     pub fn add(&self, path: &Path, sealed: &str, person: &Person) -> Result<()> {
         let entry = TrustedFile {
             path: path.to_owned(),
@@ -142,7 +142,7 @@ impl Store {
         self.dir.put(person, &self.place(path), &text)
     }
 
-    /// Trusts nothing there any more; whether anything was.
+    /// Removes the entry. Returns whether there was one.
     pub fn remove(&self, path: &Path) -> Result<bool> {
         let place = self.place(path);
         match fs::remove_file(&place) {
@@ -152,7 +152,7 @@ impl Store {
         }
     }
 
-    /// All entries by their paths, each with what it says of the file's content now.
+    /// All entries sorted by path, each compared with the file's content now.
     pub fn list(&self, person: &Person) -> Result<Vec<(TrustedFile, TrustStatus)>> {
         let entries = match fs::read_dir(self.dir.path()) {
             Ok(entries) => entries,
@@ -180,7 +180,7 @@ impl Store {
     }
 }
 
-/// Whether it is a project's file of settings, which is trusted with all that it names.
+/// Whether the file is a project's settings, which are trusted with all that they name.
 pub fn is_project(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == PROJECT_FILE)
 }
