@@ -1,8 +1,8 @@
-//! The allowlist: what is listed is reached by every kind of client, and nothing else is (N01 to N12, N14, N15, N18,
-//! N19, N21, N22 of the threat list).
+//! The allowlist: every kind of client reaches the listed hosts and nothing else (N01 to N12, N14, N15, N18, N19, N21,
+//! N22 of the threat list).
 //!
-//! The internet is `integration/internet`: servers in a namespace of their own, and a witness that logs everything it
-//! receives. A denial counts only if nothing arrived.
+//! The internet is `integration/internet`: servers in their own network namespace, and a witness that logs everything
+//! it receives. A denial counts only if nothing arrived.
 
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
@@ -10,7 +10,8 @@ use super::{Container, Docker, runtime};
 use crate::command::{Finished, run};
 
 pub const INTERNET: &str = "/srv/internet";
-/// What most tests list: one name for HTTPS and HTTP, one for a server that speaks first, and names that lead astray.
+/// Rules of most tests: one name for HTTPS and HTTP, one for a server that speaks first, names with forbidden
+/// addresses.
 const ALLOW: &str = "dev.agentbox.network.allow=api.example.test, api.example.test:80, api.example.test:22, \
                      *.a.example.test:80, private.example.test:80, metadata.example.test:80, loopback.example.test:80, \
                      mapped.example.test:80, cgnat.example.test:80, nat64.example.test:80, gateway.example.test:80, \
@@ -25,13 +26,13 @@ pub fn internet() {
     });
 }
 
-/// The witness counts what arrives for one test at a time: another's control would look like a hole.
+/// Locks the witness for one test at a time: another test's control would look like a hole.
 pub fn witness() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Lines of the witness that contain all of these words.
+/// Counts the witness's lines that contain all of these words.
 pub fn arrived(words: &[&str]) -> usize {
     let text = std::fs::read_to_string(format!("{INTERNET}/witness.jsonl")).unwrap();
     text.lines()
@@ -59,7 +60,7 @@ impl<'a> Agent<'a> {
         }
     }
 
-    /// Behind the allowlist, or under a runtime without walls: the control.
+    /// Behind the allowlist. [`Self::free`] is the control, without walls.
     #[track_caller]
     fn walled(docker: &'a Docker) -> Self {
         Self::start(docker, &[runtime(), "--annotation", ALLOW])
@@ -70,7 +71,7 @@ impl<'a> Agent<'a> {
         Self::start(docker, &["--runtime=runc"])
     }
 
-    /// curl with these arguments; `direct` takes no notice of the proxy variables.
+    /// Runs curl with these arguments; `direct` ignores the proxy variables.
     pub fn curl(&self, direct: bool, arguments: &[&str]) -> Finished {
         let mut all = vec!["curl", "-sS", "--max-time", "20"];
         if direct {
@@ -84,7 +85,7 @@ impl<'a> Agent<'a> {
         self.container.exec(&[], &["python3", "-c", program])
     }
 
-    /// A file of the container's directory.
+    /// Reads a file of the container's record directory.
     #[track_caller]
     pub fn kept(&self, file: &str) -> String {
         let id = self.container.inspect("{{.Id}}");
@@ -96,14 +97,14 @@ impl<'a> Agent<'a> {
         std::fs::read_to_string(dir.join(file)).unwrap()
     }
 
-    /// The number of the container's sidecar.
+    /// The process id of the container's sidecar.
     #[track_caller]
     pub fn sidecar(&self) -> String {
         let record: serde_json::Value = serde_json::from_str(&self.kept("record.json")).unwrap();
         record["sidecar"]["pid"].to_string()
     }
 
-    /// Kills the sidecar and not the container: its warden before it.
+    /// Kills the sidecar but not the container, by killing its warden first.
     #[track_caller]
     pub fn lose_sidecar(&self) {
         self.signal_sidecar("-9", "-9");
@@ -119,13 +120,14 @@ impl<'a> Agent<'a> {
         }
     }
 
-    /// The log that the container's sidecar writes.
+    /// The log of the container's sidecar.
     #[track_caller]
     pub fn violations(&self) -> String {
         self.kept("run/sidecar.jsonl")
     }
 
-    /// Waits until the lines with this word stand for so many events: equal ones share a line, which comes a little later. The log.
+    /// Waits until the lines with this word count this many events, then returns the log. Equal events share a line,
+    /// which is written a little later.
     #[track_caller]
     pub fn counted(&self, word: &str, events: u64) -> String {
         let mut log = String::new();
@@ -252,7 +254,7 @@ fn what_is_listed_is_reached_by_every_kind_of_client() {
     assert_eq!(many.stdout, "50000000", "{many}");
 }
 
-/// More streams at once than have a large buffer; they pause, and their readers are slow.
+/// More streams at once than there are large buffers. They pause, and their readers are slow.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn long_streams_arrive_whole_both_ways() {
@@ -349,7 +351,7 @@ fn the_name_inside_must_be_the_name_that_was_decided() {
     let before = arrived(&["\"what\": \"http\"", "other.example.test"]);
     let connections = || arrived(&["\"what\": \"tcp\"", "\"port\": 443"]);
     let https = connections();
-    // Another name in the greeting, none, and no TLS at all, on the address and in the tunnel of an allowed name.
+    // Another name in the greeting, no name, and no TLS at all: on the address and in the tunnel of an allowed name.
     let to = "other.example.test:443:api.example.test:443";
     for direct in [true, false] {
         let got = agent.curl(
@@ -422,7 +424,7 @@ fn an_allowed_name_leads_to_no_private_address() {
         let got = agent.curl(false, &[&format!("http://{name}.example.test/")]);
         assert!(got.stdout.contains("the name leads to"), "{name}: {got}");
     }
-    // A name that changes its answer: whatever was vetted is what is dialled, each time.
+    // A name whose answer changes: the proxy always dials the address that it checked.
     for _ in 0..4 {
         let got = agent.curl(false, &["http://rebind.example.test/"]);
         let good = got.stdout.contains("198.51.100.10") || got.stdout.contains("the name leads to");
@@ -430,7 +432,7 @@ fn an_allowed_name_leads_to_no_private_address() {
     }
 }
 
-/// Tries all the time: by the address that the name has inside, by the proxy, by an address of the internet.
+/// Tries without end: by the name's address inside, by the proxy, by an address of the internet.
 const TRIES: &str = r#"
 import itertools, os, socket, urllib.parse
 proxy = urllib.parse.urlparse(os.environ["http_proxy"])
@@ -447,7 +449,7 @@ for number in itertools.count():
     print(f"tried {number} times", flush=True)
 "#;
 
-/// By its first process, since `exec` is refused then (N21).
+/// Runs in the init process, since `exec` is refused without a sidecar (N21).
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn without_its_sidecar_a_container_reaches_nothing() {
@@ -476,7 +478,7 @@ fn without_its_sidecar_a_container_reaches_nothing() {
             "the control: it reaches the host"
         );
         agent.signal_sidecar(warden, sidecar);
-        // What was on its way has arrived.
+        // By now, connections that were under way have arrived.
         await_tries(1);
         let last = arrived(&["/try"]);
         await_tries(3);
@@ -549,7 +551,7 @@ fn a_list_asks_within_the_ceiling_and_an_empty_one_is_nothing() {
     assert_eq!(arrived(&["/empty-list"]), 0);
 }
 
-/// N25: what the engine connects while the container runs brings neighbours that no rule means.
+/// N25: networks that the engine connects later bring neighbours that no rule means.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn a_network_that_is_connected_later_opens_no_neighbour() {
@@ -560,7 +562,7 @@ fn a_network_that_is_connected_later_opens_no_neighbour() {
     let get = || agent.curl(true, &["http://index.example.test/x"]);
     let before = get();
     let id = agent.container.inspect("{{.Id}}");
-    // The address that the name leads to is on this network's link.
+    // The name's address is on this network's link.
     let (near, own) = ("198.51.100.8/29", "198.51.100.14");
     docker
         .call(&["network", "create", "--subnet", near, "near"])

@@ -1,7 +1,7 @@
-//! The syscall wall: S01 to S14 and S18, S19 of the threat list, by init and by exec.
+//! The syscall wall: S01 to S14 and S18, S19 of the threat list, by the init process and by exec.
 //!
-//! The errnos are those of `policies/syscalls/base.toml`: ENOSYS where programs probe and fall back, EPERM for what is
-//! privileged, EAFNOSUPPORT for families; only another architecture's entry points kill.
+//! The errnos are those of `policies/syscalls/base.toml`: ENOSYS where programs probe and fall back, EPERM for
+//! privileged calls, EAFNOSUPPORT for socket families. Only entry points of another architecture kill.
 
 use super::Docker;
 use super::Policy;
@@ -188,7 +188,7 @@ fn s11_other_architectures_kill_and_unknown_numbers_do_not_exist() {
     all_denied(&[
         attack("int80", KILLED),
         attack("x32", KILLED),
-        // The kernel's own answer is the same: there is nothing to show.
+        // The kernel itself gives the same answer, so the control cannot differ.
         attack_if_built_in("unknown-number", ENOSYS),
     ]);
 }

@@ -1,4 +1,4 @@
-//! Attempts by address under `allowlist`: each has a line with address, port and protocol, and a scan hides none of them.
+//! Attempts by address under `allowlist`: each has a log line with address, port and protocol, and a scan hides none.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::command::run;
 
 const IMAGE: &str = "test-workloads";
 const ALLOW: &str = "dev.agentbox.network.allow=files.example.test";
-/// Tries to connect, or sends, and says what the program was told and how long that took.
+/// Tries to connect or send, and prints the error and how long it took.
 const TRY: &str = "import socket, sys, time\n\
     def attempt(kind, host, port):\n\
     \x20   family = socket.AF_INET6 if ':' in host else socket.AF_INET\n\
@@ -27,7 +27,7 @@ fn agentbox(arguments: &[&str]) -> String {
     run(&std::env::var("AGENTBOX_BIN").unwrap(), arguments).ok()
 }
 
-/// All lines of a run about the network, and those that count what has none.
+/// A run's network lines, including those that count events without a line.
 fn lines(id: &str) -> Vec<Value> {
     let text = agentbox(&["audit", "--json", "--wall", "network", id]);
     text.lines()
@@ -35,7 +35,7 @@ fn lines(id: &str) -> Vec<Value> {
         .collect()
 }
 
-/// How many events lines stand for that fulfil this.
+/// The number of events in the lines that match.
 fn events(lines: &[Value], wanted: impl Fn(&Value) -> bool) -> u64 {
     let of = |line: &Value| match &line["what"]["events"] {
         Value::Null => line["count"].as_u64().unwrap_or(1),
@@ -80,7 +80,7 @@ fn python(container: &Container<'_>, script: &str) -> String {
 fn an_attempt_by_address_has_a_line() {
     let docker = Docker::connect();
     let (container, id) = start(&docker);
-    // As fast as ever, and with the same error: ECONNREFUSED.
+    // As fast as before, and with the same error: ECONNREFUSED.
     let told = python(
         &container,
         "for host, port in (('169.254.169.254', 80), ('10.9.9.9', 8080), ('203.0.113.5', 2222), ('2001:db8::12', 2222)):\n\
@@ -121,7 +121,7 @@ fn an_attempt_by_address_has_a_line() {
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
-    // Nobody is told to allow it.
+    // `suggest` does not propose to allow them.
     let suggested = agentbox(&["suggest", "--format", "json", &id]);
     let suggested: Value = serde_json::from_str(&suggested).unwrap();
     assert_eq!(
@@ -139,7 +139,7 @@ fn an_attempt_by_address_has_a_line() {
     }
 }
 
-/// The controls: what is allowed, what is the container's own, and what `verify` tries.
+/// The controls: allowed hosts, the container's own ports, and the attempts of `verify`.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn what_reaches_somebody_is_no_attempt() {
@@ -168,7 +168,7 @@ fn what_reaches_somebody_is_no_attempt() {
     assert_eq!(own.len(), 1, "{own:?}");
     assert_eq!(own[0]["what"]["host"], "files.example.test");
     assert_eq!(own[0]["cause"], "port-not-listed");
-    // Its own ports are what the kernel alone counts.
+    // Only the kernel counts attempts on its own ports.
     assert_eq!(events(&lines, is_counted), 4, "{lines:?}");
 }
 

@@ -1,4 +1,4 @@
-//! The log of a run: what somebody who was not there can say of a container that is gone.
+//! A run's log: what it says, after the container is gone, to a reader who was not there.
 
 use std::path::PathBuf;
 
@@ -37,7 +37,7 @@ fn refused_by_the_schema(text: &str) -> Vec<usize> {
     said.lines().map(|number| number.parse().unwrap()).collect()
 }
 
-/// The lines of a log, each of which has the published form and nothing besides.
+/// The lines of a log. Each must match the published schema and have no other fields.
 #[track_caller]
 fn lines(text: &str) -> Vec<LogLine> {
     assert_eq!(refused_by_the_schema(text), [0; 0], "{text}");
@@ -88,7 +88,7 @@ fn the_published_schema_refuses_wrong_lines() {
     assert_eq!(refused_by_the_schema(&text.join("\n")), all, "{text:#?}");
 }
 
-/// The run's directory, which must be there alone.
+/// The run's directory, which must be the only one.
 #[track_caller]
 fn only_run(id: &str) -> PathBuf {
     let runs = std::fs::read_dir("/var/lib/agentbox/runs").unwrap();
@@ -100,11 +100,11 @@ fn only_run(id: &str) -> PathBuf {
     found
 }
 
-/// Its client hangs up while it is dialled, and the container ends: what left is in the log.
+/// The client hangs up while the sidecar dials, and the container ends. The attempt is in the log.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn what_was_dialled_and_given_up_has_a_line() {
-    // Routed, and dropped where it arrives.
+    // Routed, but dropped at its destination.
     const HOLE: &str = "hole.example.test";
     let docker = Docker::connect();
     internet();
@@ -122,7 +122,7 @@ fn what_was_dialled_and_given_up_has_a_line() {
     agent.exec(&[], &["curl", "-sS", "-m", "1", &url]).failed();
     let network = agentbox(&["network", "--format", "json", &id]).ok();
     let network: Value = serde_json::from_str(&network).unwrap();
-    // The control: it is under way, and nothing is written of it.
+    // The control: the attempt is under way and not in the log.
     assert_eq!(network["connections"][0]["host"], HOLE, "{network}");
     let given_up = |text: &str| {
         let of_host = lines(text)
@@ -181,7 +181,7 @@ fn who_was_not_there_learns_what_a_container_did_when_it_is_gone() {
     assert_eq!(agentbox(&["exec", name, "sh", "-c", "exit 4"]).code, 4);
     agentbox(&["update", "--network-add", "more.example.test", name]).ok();
     drop(agent);
-    // By id, by the beginning of it, and by name; nothing of the container is left.
+    // By id, by id prefix, and by name; no record of the container is left.
     agentbox(&["state", &id]).failed();
     for who in [&id[..], &id[..12], name] {
         let text = agentbox(&["audit", who]).ok();
@@ -203,7 +203,7 @@ fn who_was_not_there_learns_what_a_container_did_when_it_is_gone() {
             assert!(text.contains(words), "{words}: {text}");
         }
     }
-    // And what it was under, and the network's counts.
+    // Also the policy, and the network's counts.
     let explained = agentbox(&["explain", name]).ok();
     assert!(
         explained.contains("policy standard") && explained.contains(&id),
@@ -241,9 +241,9 @@ fn who_was_not_there_learns_what_a_container_did_when_it_is_gone() {
             .ok()
             .is_empty()
     );
-    // Whatever other tests did to runs of theirs.
+    // No matter what other tests did to their runs.
     assert!(agentbox(&["audit"]).stdout.contains(name));
-    // Root's alone.
+    // Readable by root alone.
     let run = only_run(&id);
     for (path, mode) in [
         (run.clone(), 0o700),
@@ -255,7 +255,7 @@ fn who_was_not_there_learns_what_a_container_did_when_it_is_gone() {
     }
 }
 
-/// The engine waits for the container's process, not agentbox: the kernel tells the warden how it ended (Linux 6.15).
+/// The engine waits for the container's process, not agentbox. The kernel tells the warden how it ended (Linux 6.15).
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn how_a_container_ended_is_known_under_an_engine() {
@@ -296,7 +296,7 @@ fn how_a_container_ended_is_known_under_an_engine() {
     }
 }
 
-/// A line that was changed, and lines that were cut off, are said loudly with their place.
+/// A changed line and removed lines are reported with their place.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn a_log_that_somebody_changed_is_not_believed() {
@@ -378,7 +378,7 @@ fn a_run_that_goes_on_is_followed_to_its_end() {
     assert_eq!(different.len(), seen.len(), "no line twice: {text}");
 }
 
-/// A policy made of a run's refusals lets exactly those through that a rule can give, and no escape.
+/// A policy made from a run's denials allows exactly the ones that a rule can allow, and no escape.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn a_policy_made_of_a_run_gives_its_hosts_and_no_escape() {
@@ -422,7 +422,7 @@ fn a_policy_made_of_a_run_gives_its_hosts_and_no_escape() {
     for host in ["169.254.169.254", "third.example.com"] {
         assert!(!check(host), "{host}");
     }
-    // A file is never overwritten, and one that no container could start with is not left behind.
+    // A file is never overwritten. A file that no container could start with is removed.
     let again = agentbox(&["suggest", &name, "--write", &name]).failed();
     assert!(again.contains("exists"), "{again}");
     agentbox(&["suggest", &name, "--write", "../x"]).failed();
@@ -431,7 +431,7 @@ fn a_policy_made_of_a_run_gives_its_hosts_and_no_escape() {
     let file = format!("/etc/agentbox/policies/{name}.toml");
     let made = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
-    // What it leaves out is said behind it, and is no part of it.
+    // Denials that it leaves out are in a comment at the end, not in the policy.
     let (given, left_out) = made
         .split_once("\n# Refused, and not in this policy:\n")
         .unwrap();
@@ -451,7 +451,7 @@ fn a_policy_made_of_a_run_gives_its_hosts_and_no_escape() {
     );
 }
 
-/// A policy file that a person named may have the name of a wider one, and options narrow what a run had.
+/// A user's policy file may have the name of a wider policy, and options may have narrowed the run's.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn no_policy_is_made_that_gives_more_than_the_run_had() {
@@ -493,7 +493,7 @@ fn no_policy_is_made_that_gives_more_than_the_run_had() {
             "{refused}"
         );
     }
-    // A log that somebody changed is said, and nothing is made of it.
+    // A tampered log is reported, and no policy is made from it.
     let name = wrap(&["--allow", "listed.example.test"]);
     let id = agentbox(&["audit", "--json", &name]).ok();
     let run = only_run(&lines(&id)[0].context.container);

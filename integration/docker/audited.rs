@@ -1,4 +1,4 @@
-//! `report.audit`: a policy is reported on, and what is enforced stays as it was.
+//! `report.audit`: reports what another policy would do, and enforces nothing else.
 
 use serde_json::Value;
 
@@ -49,7 +49,7 @@ fn a_policy_is_tried_while_the_old_one_is_enforced() {
         ];
         let agent = Agent::start(&docker, &options);
         let name = &agent.container.name;
-        // What it may do is the same in both.
+        // The container may do the same under both.
         let mut did = Vec::new();
         for url in [
             "https://api.example.test/a",
@@ -92,7 +92,7 @@ fn a_policy_is_tried_while_the_old_one_is_enforced() {
         ] {
             assert!(text.contains(words), "{words}: {text}");
         }
-        // What both allowed is not reported, and what is refused is a refusal alone.
+        // Requests that both policies allow are not reported. A denied request is only a denial.
         let hosts: Vec<&str> = would
             .iter()
             .filter_map(|line| line["what"]["host"].as_str())
@@ -111,7 +111,7 @@ fn a_policy_is_tried_while_the_old_one_is_enforced() {
         assert!(ocsf.contains("would-deny"), "{ocsf}");
     }
     assert_eq!(seen[0], seen[1], "nothing is enforced because of it");
-    // A policy that is not there reports nothing, so it is an error.
+    // A policy that does not exist would report nothing, so it is an error.
     let missing = ["--annotation", "dev.agentbox.report.audit=no-such-policy"];
     let options = [&[runtime()], &missing[..], &["test-probe"]].concat();
     let refused = docker.run(&options, &["true"]);
@@ -119,7 +119,7 @@ fn a_policy_is_tried_while_the_old_one_is_enforced() {
         refused.code != 0 && refused.stderr.contains("no-such-policy"),
         "{refused}"
     );
-    // The control: what is reported is what the policy does.
+    // The control: the report matches what the policy does.
     let enforced = [runtime(), "--annotation", "dev.agentbox.policy=tried"];
     let agent = Agent::start(&docker, &enforced);
     for url in [

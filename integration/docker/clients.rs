@@ -1,12 +1,12 @@
-//! Programs as they are: package managers, git, curl, Python, Node and their resolvers, behind an allowlist and with
-//! nothing changed for it but the tests' own authority.
+//! Unmodified programs behind an allowlist: package managers, git, curl, Python, Node and their resolvers. The tests'
+//! own authority is the only change.
 
 use super::allowlist::{Agent, INTERNET, arrived, witness};
 use super::{Docker, runtime};
 use crate::command::Finished;
 
 const ALLOW: &str = "dev.agentbox.network.allow=index.example.test, files.example.test, api.example.test, api.example.test:80";
-/// Where each of them looks for authorities.
+/// Where each program looks for authorities.
 const AUTHORITY: [&str; 6] = [
     "PIP_CERT=/authority.crt",
     "SSL_CERT_FILE=/authority.crt",
@@ -91,7 +91,7 @@ fn agent<'a>(docker: &'a Docker, allow: &str) -> Agent<'a> {
     )
 }
 
-/// Runs a command in a new directory, with the proxy's variables or without.
+/// Runs a command in a new directory, with or without the proxy variables.
 fn client(agent: &Agent<'_>, proxy: bool, number: usize, command: &str) -> Finished {
     let clean = match proxy {
         true => "",
@@ -124,7 +124,7 @@ fn package_managers_and_languages_work_behind_the_list() {
     }
 }
 
-/// An index whose files are elsewhere: what is missing is named, and nothing arrives there.
+/// An index whose files are on another host: the missing host is named, and nothing arrives there.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn files_of_an_index_need_their_own_rule() {
@@ -148,13 +148,13 @@ fn files_of_an_index_need_their_own_rule() {
     assert!(violations.contains("files.example.test"), "{violations}");
 }
 
-/// musl asks both families at once and takes a refusal for a broken server; Kubernetes' search list asks five times.
+/// musl asks both families at once, and takes a refusal for a broken server. Kubernetes' search list asks five times.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn resolvers_of_musl_and_go_and_a_search_list_work() {
     let docker = Docker::connect();
     let _turn = witness();
-    // The small internet is there.
+    // Starts the small internet.
     drop(agent(&docker, ALLOW));
     let search = [
         runtime(),
@@ -181,7 +181,8 @@ fn resolvers_of_musl_and_go_and_a_search_list_work() {
     assert!(glibc.stdout.contains("\"/x\""), "{glibc}");
 }
 
-/// Go's own resolver and HTTP: the engine's client is a program of it, which knows no ALL_PROXY but SOCKS (docs/network.md).
+/// Go's own resolver and HTTP: the engine's client is a Go program, and supports only SOCKS in ALL_PROXY
+/// (docs/network.md).
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn a_program_in_go_works() {

@@ -1,4 +1,4 @@
-//! What a container asks for and does not get: F10, F14 and F18 of the threat list. A refusal names what was asked.
+//! Requests of a container that are refused: F10, F14 and F18 of the threat list. The refusal names the request.
 
 use super::{Docker, Network, Policy, runtime};
 
@@ -35,7 +35,7 @@ fn f14_namespaces_of_the_host_and_of_others_are_refused() {
             (pid.as_str(), "pid"),
             (ipc.as_str(), "ipc"),
         ] {
-            // The control: the engine itself would do it.
+            // The control: the engine itself allows it.
             docker
                 .run(&["--runtime=runc", option, "test-probe"], &["true"])
                 .ok();
@@ -47,7 +47,7 @@ fn f14_namespaces_of_the_host_and_of_others_are_refused() {
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f14_the_hosts_cgroup_namespace_is_never_shared() {
-    // On cgroup v1 it is Docker's own default, so it is replaced rather than refused; refusing is as good.
+    // On cgroup v1 this is Docker's own default, so it is replaced and not refused. A refusal would be as good.
     let docker = Docker::connect();
     let hosts = std::fs::read_link("/proc/self/ns/cgroup").unwrap();
     let hosts = format!("{}\n", hosts.display());
@@ -154,12 +154,12 @@ fn unconfined_is_what_the_engine_asked_for() {
 #[ignore = "needs the rig: hack/test"]
 fn f18_a_running_container_gains_no_network() {
     let docker = Docker::connect();
-    // Before the container, so that it is removed after it.
+    // Made before the container, so that it is removed after it.
     let network = Network::create(&docker, &[]);
     let mut options = Policy::Standard.options();
     options.push("test-probe");
     let container = docker.start(&options, &["sleep", "300"]);
-    // The engine may do it or fail: what counts is what the workload sees.
+    // The engine may succeed or fail: what counts is what the workload sees.
     docker.call(&["network", "connect", &network.name, &container.name]);
     assert_eq!(
         container.exec(&[], &["probe", "links"]).ok(),

@@ -1,5 +1,5 @@
-//! What reaches no program of agentbox and is in the log all the same: attempts by address, limits, calls that are answered as unknown
-//! ones. And the other way round: what never left is not in it as allowed.
+//! Events that reach no program of agentbox but are in the log: attempts by address, limits, and calls that get ENOSYS.
+//! And the reverse: requests that never left are not logged as allowed.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use super::{Container, Docker, runtime};
 use crate::command::run;
 
 const IMAGE: &str = "test-workloads";
-/// TCP and UDP to addresses, none of which answers; how many attempts that is.
+/// TCP and UDP to addresses that never answer; [`ATTEMPTED`] is their number.
 const ATTEMPTS: &str = "import socket\n\
     for host, port in (('169.254.169.254', 80), ('172.17.0.1', 23), ('10.9.9.9', 8080)):\n\
     \x20   for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):\n\
@@ -26,14 +26,14 @@ fn agentbox(arguments: &[&str]) -> String {
     run(&std::env::var("AGENTBOX_BIN").unwrap(), arguments).ok()
 }
 
-/// The lines of a run that fulfil this.
+/// The matching lines of a run.
 fn lines(id: &str, wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
     let text = agentbox(&["audit", "--json", id]);
     let all = text.lines().map(|line| serde_json::from_str(line).unwrap());
     all.filter(wanted).collect()
 }
 
-/// How many events these lines stand for.
+/// The number of events in these lines.
 fn events(lines: &[Value]) -> u64 {
     lines
         .iter()
@@ -52,7 +52,7 @@ fn end(container: Container<'_>) -> String {
     id
 }
 
-/// Finding 2 of the reading for honesty: a container that scanned the network and asked the metadata service looked clean.
+/// Finding 2 of the reading for honesty: scanning the network and asking the metadata service left a clean log.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn attempts_by_address_leave_a_count() {
@@ -67,7 +67,7 @@ fn attempts_by_address_leave_a_count() {
         // The control.
         let id = end(start());
         assert_eq!(lines(&id, of(via)), Vec::<Value>::new(), "{mode}");
-        // What `verify` tries is none of the container's attempts.
+        // Attempts of `verify` are not the container's.
         if mode.ends_with("local") {
             let container = start();
             agentbox(&["verify", &container.inspect("{{.Id}}")]);
@@ -93,7 +93,7 @@ fn attempts_by_address_leave_a_count() {
     }
 }
 
-/// Finding 6: what was refused when it was dialled, or failed, was signed as allowed.
+/// Finding 6: requests that were denied while dialling, or failed, were signed as allowed.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn only_a_host_that_has_answered_was_let_through() {
@@ -112,7 +112,7 @@ fn only_a_host_that_has_answered_was_let_through() {
         &["sleep", "300"],
     );
     let get = |url: &str| container.exec(&[], &["curl", "-fskS", "-o", "/dev/null", url]);
-    // Its address is denied; this leads to a cloud's, this to nothing, and there nobody listens.
+    // One host's address is denied, one leads to a cloud's, one to nothing, and one has no listener.
     for url in [
         "https://api.example.test/",
         "http://metadata.example.test/",
@@ -138,7 +138,7 @@ fn only_a_host_that_has_answered_was_let_through() {
     assert_eq!(network["allowed"], 1, "{network}");
 }
 
-/// Finding 10: it was told at the end, without its value.
+/// Finding 10: the limit was logged only at the end, without its value.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn a_limit_is_in_the_log_while_the_container_runs() {
@@ -178,7 +178,7 @@ fn a_limit_is_in_the_log_while_the_container_runs() {
     assert!(text.contains("limits.pids = 24 x"), "{text}");
 }
 
-/// Finding 11: mount(2) was evidence, and fsopen(2) was not.
+/// Finding 11: mount(2) was logged, and fsopen(2) was not.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn calls_of_the_new_mount_api_are_logged() {
@@ -199,12 +199,12 @@ fn calls_of_the_new_mount_api_are_logged() {
         .iter()
         .filter_map(|line| line["what"]["name"].as_str())
         .collect();
-    // clone3 is what each C library tries first.
+    // Every C library tries clone3 first.
     assert_eq!(names, ["fsopen", "io_uring_setup"], "{denied:?}");
     assert!(denied.iter().all(|line| line["what"]["errno"] == "ENOSYS"));
 }
 
-/// Finding 16: each run had a refusal that nobody had caused.
+/// Finding 16: each run had a denial that the workload did not cause.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn a_container_that_tries_nothing_was_refused_nothing() {

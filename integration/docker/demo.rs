@@ -1,4 +1,4 @@
-//! `hack/demo`, as a newcomer runs it: what it promises holds under every policy.
+//! `hack/demo`, as a newcomer runs it: its promises hold under every policy.
 
 use crate::command::run;
 

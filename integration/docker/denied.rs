@@ -1,4 +1,4 @@
-//! Denied system calls: the sidecar answers and logs them, alone, and whatever becomes of it.
+//! Denied system calls: only the sidecar answers and logs them, even if it stops or dies.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::{Container, Docker, Policy, runtime};
 use crate::command::{Finished, run};
 
 const IMAGE: &str = "test-workloads";
-/// Calls mount(2) again and again, and says after each hundred how that ended.
+/// Calls mount(2) in a loop, and prints the result after each hundred.
 const LOOP: &str = r#"
 import ctypes, os, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -17,7 +17,7 @@ while True:
     time.sleep(0.01)
 "#;
 
-/// A container whose denied calls are looked at.
+/// A container whose denied calls are checked.
 struct Watched<'a> {
     container: Container<'a>,
 }
@@ -73,7 +73,7 @@ impl<'a> Watched<'a> {
         run("kill", &[signal, &self.pid_of(who)]).ok();
     }
 
-    /// Waits until the program has said this.
+    /// Waits until the program has printed this.
     #[track_caller]
     fn await_words(&self, words: &str) {
         self.container.await_log(words);
@@ -84,14 +84,14 @@ impl<'a> Watched<'a> {
     }
 }
 
-/// A container, and the option by which others share its network.
+/// A container, and the option to share its network.
 fn shared(docker: &Docker) -> (Watched<'_>, String) {
     let first = Watched::start(docker, &[runtime()], "import time; time.sleep(300)");
     let option = format!("--network=container:{}", first.container.name);
     (first, option)
 }
 
-/// In another one's network a container has its own sidecar for denied calls, and its own log of them.
+/// A container in another one's network has its own sidecar for denied calls, and its own log of them.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn a_container_in_anothers_network_has_its_own_log_of_denied_calls() {
@@ -115,7 +115,7 @@ fn a_container_in_anothers_network_has_its_own_log_of_denied_calls() {
         let calls: Vec<_> = log.iter().map(|l| l["what"]["call"].as_str()).collect();
         let expected: Vec<_> = expected.iter().copied().map(Some).collect();
         assert_eq!(calls, expected);
-        // Each has one that answers, whoever serves the network.
+        // Each container has its own sidecar for denied calls, whichever one serves the network.
         let others = [&first, &one, &two].map(|other| other.pid_of("sidecar"));
         let own = watched.pid_of("sidecar");
         assert_eq!(others.iter().filter(|pid| **pid == own).count(), 1);
@@ -175,7 +175,7 @@ except OSError as e: print(errno.errorcode[e.errno], flush=True)
     }
 }
 
-/// Whoever else held one could answer that a call may go on.
+/// Another process with a listener could let a denied call go on.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn the_sidecar_alone_holds_a_listener() {
@@ -226,12 +226,12 @@ fn a_container_ends_with_its_sidecar_and_a_restart_policy_heals_it() {
     let watched = Watched::start(&docker, &options, LOOP);
     watched.await_words("errno 1");
     watched.signal("-9", "sidecar");
-    // While Docker waits to start it again, "Running" is true as well, and an exec is refused.
+    // While Docker waits to restart it, "Running" is also true, and an exec is refused.
     watched
         .container
         .await_inspect("{{.State.Status}} {{.RestartCount}}", "running 1");
     watched.python("").ok();
-    // Whose network it was has its own.
+    // The network's first container has its own sidecar.
     first.python("").ok();
 }
 
@@ -298,7 +298,7 @@ print("spawned", subprocess.run(["unshare", "-n", "true"], capture_output=True).
     for words in ["threads [1]", "child [1]", "spawned 1"] {
         assert!(said.contains(words), "{said}");
     }
-    // Before the sidecar has taken a call, a signal may interrupt it: EINTR is a denial as well.
+    // Until the sidecar has taken a call, a signal may interrupt it. EINTR is a denial too.
     assert!(
         said.contains("signals [1]") || said.contains("signals [1, 4]"),
         "{said}"
@@ -329,8 +329,8 @@ libc.syscall(321, 0, 0, 0)
     assert!(log.len() < 20, "{log:?}");
 }
 
-/// What a program hides by a filter of its own is denied all the same, and hides nothing of other programs. In the filter's place the
-/// control has one that allows all calls.
+/// A call that a program denies by its own filter is denied all the same, and hides no other program's denials. The
+/// control's filter allows all calls.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn a_programs_own_filter_hides_its_own_denials_and_no_others() {
@@ -366,11 +366,12 @@ for answer in [int(word, 16) for word in sys.argv[1:]]:
         let own = log.iter().filter(|line| line["what"]["name"] == "mount");
         own.count()
     };
-    // EXDEV (18), and the ends by SIGSYS: of SECCOMP_RET_ERRNO, _TRAP, _KILL_THREAD and _KILL_PROCESS.
+    // EXDEV (18), and ends by SIGSYS: from SECCOMP_RET_ERRNO, _TRAP, _KILL_THREAD and _KILL_PROCESS.
     let hiding = ["50012", "30000", "0", "80000000"];
     assert_eq!(say(&hiding).trim(), "18 -31 -31 -31");
     assert_eq!(mounts(), 0, "{:?}", watched.log());
-    // SECCOMP_RET_ALLOW: the container's filter counts, and the call is logged. So it is for a program beside them.
+    // With SECCOMP_RET_ALLOW the container's filter decides, and the call is logged, like those of other programs
+    // beside it.
     assert_eq!(say(&["7fff0000"]).trim(), "1");
     assert_eq!(mounts(), 1, "{:?}", watched.log());
 }

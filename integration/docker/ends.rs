@@ -1,4 +1,4 @@
-//! How processes of `exec` ended, of which nobody of agentbox waits for the end: the engine does.
+//! How exec processes ended. The engine waits for them, not agentbox.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ fn agentbox(arguments: &[&str]) -> String {
     run(&std::env::var("AGENTBOX_BIN").unwrap(), arguments).ok()
 }
 
-/// The lines of processes of `exec`.
+/// The lines of exec processes.
 fn processes(id: &str) -> Vec<Value> {
     let text = agentbox(&["audit", "--json", id]);
     let all = text.lines().map(|line| serde_json::from_str(line).unwrap());
@@ -21,7 +21,7 @@ fn processes(id: &str) -> Vec<Value> {
         .collect()
 }
 
-/// What the log says of one command: state, status and pid of each line.
+/// The lines of one command: state, status and pid of each.
 fn of<'a>(lines: &'a [Value], command: &str) -> Vec<(&'a str, Option<i64>, Option<i64>)> {
     let of_command = lines.iter().filter(|line| {
         let arguments = line["what"]["arguments"].as_array().unwrap();
@@ -58,7 +58,7 @@ fn await_end(id: &str, command: &str) -> Vec<Value> {
     }
 }
 
-/// The status that the kernel keeps since Linux 6.15.
+/// The status, which the kernel reports since Linux 6.15.
 fn known(status: i64) -> Option<i64> {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split('.').map(|n| n.parse::<u32>().unwrap_or(0));
@@ -100,7 +100,7 @@ fn how_each_exec_ended_is_in_the_log() {
                 "{command}"
             );
         }
-        // It could not be started, so it has no end.
+        // It failed to start, so it has no end.
         container.exec(&[], &["no-such-program"]).failed();
         // The container ends first.
         container.exec(&["-d"], &["sh", "-c", "sleep 200"]).ok();
@@ -118,7 +118,7 @@ fn how_each_exec_ended_is_in_the_log() {
     }
 }
 
-/// Many at once: each is in a line or in the count of one, and none is taken for another.
+/// Many ends at once: each is in a line or counted in one, and none is mistaken for another.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn many_ends_at_once_are_counted() {

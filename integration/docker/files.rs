@@ -1,4 +1,4 @@
-//! Files: F01, F02, F04, F09 of the threat list, and the workspace that stays usable.
+//! Files: F01, F02, F04, F09 of the threat list, and a workspace that stays usable.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::probe::{Answer, Via, Walls, all_denied, ask, attack, attack_if_built_in};
 use super::{Docker, NO_WALLS, Policy};
 
-/// A directory of the test's own on the rig's host side, removed with the value.
+/// A test's directory on the rig's host side, removed when dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -39,7 +39,7 @@ impl Drop for Scratch {
     }
 }
 
-/// What one question of the probe gets without walls and behind each policy, by init and by exec.
+/// The answer of one probe step without walls and behind each policy, by the init process and by exec.
 #[track_caller]
 fn denied_everywhere(options: &[&str], step: &[&str], control: &str, denied: &[&str]) {
     denied_under(&Policy::ALL, options, step, control, denied);
@@ -70,7 +70,7 @@ fn denied_under(
     }
 }
 
-/// The rig's Docker has its data elsewhere, as many nodes: what is in it never comes in, volumes excepted.
+/// The rig's Docker has moved its data directory, like many nodes. None of it is ever mounted, except volumes.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f02_an_engines_data_is_known_where_it_was_moved() {
@@ -100,7 +100,7 @@ fn f02_an_engines_data_is_known_where_it_was_moved() {
             "{refused:?}"
         );
     }
-    // Inside of what comes in it is hidden as a whole.
+    // Within a mount, all of it is hidden.
     let above = Path::new(data).parent().unwrap().display();
     let hidden = seen("agentbox", &format!("{above}"));
     assert!(hidden.lines().any(|name| name == "docker"), "{hidden}");
@@ -158,7 +158,7 @@ const ABSENT: &[&str] = &["ENOENT", "EACCES", "ENXIO", "empty", "EISDIR", "ENOTD
 #[ignore = "needs the rig: hack/test"]
 fn f02_an_engines_socket_is_not_there() {
     let step = ["list", "/var/run/docker.sock"];
-    // A socket that is there is not a directory.
+    // An existing socket is not a directory.
     denied_everywhere(
         &["--volume=/run/docker.sock:/var/run/docker.sock"],
         &step,
@@ -233,7 +233,7 @@ fn f01_a_bind_beside_the_workspace_cannot_be_written() {
             &other.bound_at("/data"),
             &workspace.bound_at("/work"),
             "--workdir=/work",
-            // Without it `strict` does not guess between the two.
+            // Without it, `strict` does not choose between the two.
             "--annotation=dev.agentbox.workspace=/work",
         ],
         &["create-in", "/data"],
@@ -315,7 +315,7 @@ fn the_root_cannot_be_written_under_strict_but_tmp_can() {
                 let Answer { word, .. } = ask(&docker, Walls::Of(policy), via, &[], &step);
                 let expect: &[&str] = match policy {
                     Policy::Strict => &["EROFS", "EACCES"],
-                    // It is the container's own, and goes with it.
+                    // It belongs to the container, and is removed with it.
                     Policy::Standard | Policy::Permissive => &["ok"],
                 };
                 assert!(
@@ -339,11 +339,11 @@ fn f09_the_runtimes_binary_cannot_be_opened_for_writing() {
     for policy in Policy::ALL {
         let mut options = policy.options();
         options.push("test-probe");
-        // It outlives the watch: an exec into a container that ends is another matter.
+        // It outlives the watch: an exec into an ending container is another test's matter.
         let script = "probe with watch-runtime 4; sleep 300";
         let container = docker.start(&options, &["sh", "-c", script]);
         for _ in 0..6 {
-            // What ends as itself, and what CVE-2019-5736 did: have the runtime execute itself.
+            // A normal end, and what CVE-2019-5736 did: make the runtime execute itself.
             container.exec(&[], &["true"]).ok();
             container.exec(&[], &["/proc/self/exe", "--version"]);
         }
@@ -356,7 +356,7 @@ fn f09_the_runtimes_binary_cannot_be_opened_for_writing() {
             answer.detail
         );
     }
-    // The control: the probe does find and open a program that is not protected.
+    // The control: the probe finds and opens an unprotected program.
     let control = docker.start(
         &[&NO_WALLS[..], &["test-probe"]].concat(),
         &["sh", "-c", "cp /bin/probe /tmp/victim; probe with watch-runtime 3 & while sleep 0.1; do /tmp/victim list >/dev/null; done"],

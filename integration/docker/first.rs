@@ -1,10 +1,10 @@
-//! The first hour with Docker: a terminal in a container by its full id, and a port that is published.
+//! The first hour with Docker: a terminal in a container by its full id, and a published port.
 
 use super::{Docker, runtime};
 use crate::command::run;
 use crate::direct::program;
 
-/// `agentbox ARGUMENTS...` at a terminal; what it shows.
+/// Runs `agentbox ARGUMENTS...` at a terminal. Returns what it prints.
 fn at_terminal(line: &str) -> crate::command::Finished {
     run(
         "script",
@@ -12,7 +12,7 @@ fn at_terminal(line: &str) -> crate::command::Finished {
     )
 }
 
-/// NEWCOMER 1.3: the container's directory has 16 and 64 digits in its name, and a socket's address has room for 108 bytes.
+/// NEWCOMER 1.3: names in the container's directory have 16 and 64 digits, and a socket address has room for 108 bytes.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn exec_gets_a_terminal_in_a_container_of_dockers() {
@@ -32,7 +32,7 @@ fn exec_gets_a_terminal_in_a_container_of_dockers() {
     assert_eq!(at_terminal(&bare).code, 4);
 }
 
-/// NEWCOMER 1.5: nobody said that it leads nowhere.
+/// NEWCOMER 1.5: nothing warned that the port leads nowhere.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn a_published_port_that_leads_nowhere_is_named() {
@@ -60,7 +60,7 @@ fn a_published_port_that_leads_nowhere_is_named() {
         assert!(!said.contains("28053"), "{verb}: {said}");
     }
     drop(agent);
-    // The control: what leads in is no news.
+    // The control: a working port is not mentioned.
     let agent = start(&["--annotation", inbound]);
     for (verb, said) in told(&agent.inspect("{{.Id}}")) {
         assert!(!said.contains("leads nowhere"), "{verb}: {said}");

@@ -1,4 +1,4 @@
-//! Honey values: what looks like a key and has no reason to leave (N48 of the threat list).
+//! Honey values: they look like keys, and no program has a reason to send them (N48 of the threat list).
 
 use data_encoding::{BASE32_NOPAD, HEXLOWER};
 
@@ -11,7 +11,7 @@ const VALUE: &str = "AKIAQ7W2N5X4H3ZT6B9C";
 const ALLOW: &str = "dev.agentbox.network.allow=api.example.test, api.example.test:80, *.a.example.test:80, *.a.example.test, \
                      GET,POST https://index.example.test/**";
 
-/// A node with such a value, and what becomes of who sends it; or one without.
+/// A node with a honey value and its action when it is sent, or a node without.
 fn node(then: Option<&str>) -> NodeFiles {
     internet();
     let mut node = NodeFiles::default();
@@ -33,7 +33,7 @@ fn start<'a>(docker: &'a Docker, more: &[&str]) -> Agent<'a> {
     )
 }
 
-/// Every way out that is seen: how, and what curl does.
+/// Every visible way out: its name, and curl's arguments.
 fn ways_out() -> Vec<(&'static str, bool, Vec<String>)> {
     let words = |all: &[&str]| all.iter().map(|word| (*word).to_owned()).collect();
     let query = format!("http://api.example.test/honey?k={VALUE}");
@@ -105,7 +105,7 @@ fn n48_a_honey_value_leaves_by_no_way_that_is_seen() {
         let _node = node(None);
         let control = start(&docker, &[]);
         let before = arrived(&["/honey", VALUE]);
-        // The witness writes down addresses.
+        // The witness logs addresses.
         let shown = |(how, ..): &&(&str, bool, Vec<String>)| {
             how.starts_with("a query") || *how == "a path that the reader reads"
         };
@@ -135,7 +135,7 @@ fn n48_a_honey_value_leaves_by_no_way_that_is_seen() {
         );
     }
     assert_eq!(arrived(&["/honey"]), before);
-    // The rest of the day goes on.
+    // Later requests work as before.
     for address in [
         "http://api.example.test/honey/x",
         "http://index.example.test/honey/x",
@@ -154,7 +154,7 @@ fn n48_a_honey_value_leaves_by_no_way_that_is_seen() {
     );
 }
 
-/// How many alarms `agentbox network` counts.
+/// The number of alarms that `agentbox network` counts.
 fn alarms(agent: &Agent<'_>) -> u64 {
     let id = agent.container.inspect("{{.Id}}");
     let status = run("agentbox", &["network", "--format", "json", &id]).ok();
@@ -181,7 +181,7 @@ fn n48_a_honey_value_ends_its_container_where_the_node_says_so() {
         ),
     ] {
         let id = agent.container.inspect("{{.Id}}");
-        // The control: what has none in it ends nothing.
+        // The control: a request without the value ends nothing.
         agent.curl(true, &["http://api.example.test/x"]);
         agent
             .container

@@ -1,4 +1,4 @@
-//! Inbound ports: those of the policy, and nothing else inside (N18).
+//! Inbound ports: those of the policy are reachable, and nothing else inside (N18).
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ fn start<'a>(docker: &'a Docker, options: &[&str], script: &str) -> Container<'a
     )
 }
 
-/// What an HTTP server at this place says first, if there is one.
+/// The first bytes from an HTTP server at this address, if there is one.
 fn ask(address: &str, port: u16, patience: Duration) -> Option<String> {
     let until = Instant::now() + patience;
     loop {
@@ -72,11 +72,11 @@ fn only_the_ports_that_are_named_lead_in() {
                 "{answer}"
             );
         }
-        // More than there are places, one after the other: each is used again.
+        // More connections than there are slots, one after the other: each slot is used again.
         for _ in 0..200 {
             assert!(ask(&inside, 8080, NOW).is_some());
         }
-        // Loopback, every address, published without being named, and the wall's own.
+        // On the loopback, on every address, published but not in the policy, and the wall's own.
         for (place, port) in [
             ("127.0.0.1", port + 1),
             ("127.0.0.1", port + 920),
@@ -88,7 +88,7 @@ fn only_the_ports_that_are_named_lead_in() {
         ] {
             assert_eq!(ask(place, port, NOW), None, "{place}:{port}");
         }
-        // Named, and nobody listens there.
+        // In the policy, but without a listener.
         assert_eq!(ask(&inside, 8082, NOW), None);
         assert!(ask(&inside, 8080, NOW).is_some());
     }
@@ -117,7 +117,7 @@ fn the_ports_that_are_named_lead_in_by_ipv6() {
     );
     for field in ["GlobalIPv6Address", "IPAddress"] {
         let inside = of(&container, field);
-        // Whichever way they come, the program on ::1 is found.
+        // The program on ::1 is found by either address family.
         assert!(ask(&inside, 8080, SOON).is_some(), "{inside}");
         for port in [8081, 9000, 53] {
             assert_eq!(ask(&inside, port, NOW), None, "{inside}, port {port}");
@@ -148,7 +148,7 @@ fn whoever_holds_connections_and_says_nothing_makes_place() {
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn who_has_said_everything_is_still_told_everything() {
-    /// Says all of its own, and then reads slowly and late.
+    /// Sends all of its data, and then reads late and slowly.
     const SERVER: &str = r#"
 import socket, time
 server = socket.create_server(("127.0.0.1", 8080))
@@ -163,7 +163,7 @@ while (chunk := guest.recv(1 << 20)):
     time.sleep(0.005)
 print("told", told, flush=True)
 "#;
-    /// More than the buffers on the way hold.
+    /// More than all buffers on the way hold.
     const MUCH: usize = 24 << 20;
     let docker = Docker::connect();
     let container = docker.start(
@@ -222,7 +222,7 @@ fn what_cannot_lead_in_is_refused_before_anything_runs() {
         strict.code != 0 && strict.stderr.contains("network.inbound requests 8080"),
         "{strict}"
     );
-    // In a network where somebody else has the port.
+    // In a network where another container has the port.
     let taken = start(&docker, &["--runtime=runc"], SERVERS);
     assert!(ask(&address(&taken), 9000, SOON).is_some());
     let mut node = NodeFiles::default();

@@ -1,8 +1,8 @@
-//! Attacks on the allowlist by programs inside, as the container's first process and by exec: sockets of every kind
-//! (N13, N16), neighbours (N18), budgets and floods (N20), the files of names (N23), the wall's own ports (N27).
+//! Attacks on the allowlist by programs inside, as the init process and by exec: sockets of every kind (N13, N16),
+//! neighbours (N18), budgets and floods (N20), name files (N23), the wall's own ports (N27).
 //!
-//! Each attack is a Python program that prints its successes. The verdict comes from the witness, or from a listener
-//! of the test.
+//! Each attack is a Python program that prints its successes. The witness, or a listener of the test, decides the
+//! verdict.
 
 use std::io::Read;
 use std::net::TcpListener;
@@ -22,7 +22,7 @@ fn walled<'a>(docker: &'a Docker, more: &[&str]) -> Agent<'a> {
     )
 }
 
-/// Runs a program as the first process of a container of its own, and by exec in one that runs.
+/// Runs a program as the init process of a new container, and by exec in a running one.
 fn by_init_and_exec(docker: &Docker, agent: &Agent<'_>, program: &str) -> [Finished; 2] {
     let options = [runtime(), "--annotation", ALLOW, "test-workloads"];
     [
@@ -31,7 +31,7 @@ fn by_init_and_exec(docker: &Docker, agent: &Agent<'_>, program: &str) -> [Finis
     ]
 }
 
-/// Datagrams, raw sockets, other transports and socket options, to an address that nothing allows.
+/// Datagrams, raw sockets, other transports and socket options, to an address that no rule allows.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn no_kind_of_socket_gets_past_the_wall() {
@@ -87,7 +87,7 @@ attempt('ipv6', lambda: (s.connect(('2001:db8::12', 80)), s.sendall(b'GET /ATTAC
     assert!(seen() > before + 3, "without the wall they arrive: {free}");
 }
 
-/// Counts connections that a listener of the node gets on any of its addresses.
+/// A listener on all addresses of the node, with its count of connections.
 fn listener() -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -102,7 +102,7 @@ fn listener() -> (u16, Arc<AtomicUsize>) {
     (port, count)
 }
 
-/// The node by every address that it has, another sandbox's proxy, and the wall's own socket and files.
+/// Every address of the node, another sandbox's proxy, and the wall's own socket and files.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn neither_the_node_nor_another_sandbox_is_a_neighbour() {
@@ -142,7 +142,7 @@ print('unix', open('/proc/net/unix').read().count('@'))
     assert!(count.load(Ordering::SeqCst) > 0, "the control: {free}");
 }
 
-/// Over budget is refused with its reason, for this sandbox alone.
+/// Requests over the budget are refused with a reason, for this sandbox alone.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn budgets_hold_from_inside() {
@@ -215,7 +215,7 @@ for i in range(12):
     );
 }
 
-/// Connections that say nothing, heads that never end: others are served meanwhile, and so is it afterwards.
+/// Silent connections and endless heads: others are served meanwhile, and the same container afterwards.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn a_flood_costs_only_the_one_who_makes_it() {
@@ -276,7 +276,7 @@ time.sleep(20)
     assert_eq!(arrived(&["\"/flood\""]), 0);
 }
 
-/// The files of names are nobody's to write inside, and what the engine is told leads no further than the rules.
+/// No program inside can write the name files, and hosts that the engine adds lead only where rules allow.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn names_lead_where_the_node_says_however_they_are_rewritten() {
@@ -287,7 +287,7 @@ fn names_lead_where_the_node_says_however_they_are_rewritten() {
     let private = || arrived(&["\"to\": \"10.9.9.9\""]);
     let before = private();
     let got = agent.curl(false, &["http://api.example.test/steered"]);
-    // Where, the node's log says, and not the container (N-L2).
+    // The node's log says the address, but the container does not see it (N-L2).
     assert!(
         got.stdout.contains("leads to no address that is open") && !got.stdout.contains("10.9.9.9"),
         "{got}"

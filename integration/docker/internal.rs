@@ -1,5 +1,5 @@
-//! Names of other containers: the engine's own DNS answers for a user-defined network, with private addresses, and a name
-//! is led there when the policy calls it internal, and only then.
+//! Names of other containers. The engine's own DNS resolves them in a user-defined network to private addresses. A name
+//! leads there only if the policy marks it as internal.
 
 use super::allowlist::{Agent, internet, witness};
 use super::node::NodeFiles;
@@ -52,7 +52,7 @@ fn a_neighbour_of_the_engines_network_is_reached_by_its_internal_name_alone() {
         let got = agent.curl(direct, &["-f", "http://api.example.test/x"]);
         assert_eq!(got.code, 0, "the internet by the engine's resolver: {got}");
     }
-    // The neighbour that is not named, its address, another port of the one that is, and the engine's resolver itself.
+    // A neighbour that is not named, its address, another port of the named one, and the engine's resolver itself.
     let format = format!(
         "{{{{(index .NetworkSettings.Networks \"{}\").IPAddress}}}}",
         network.name
@@ -77,7 +77,7 @@ fn a_neighbour_of_the_engines_network_is_reached_by_its_internal_name_alone() {
     assert!(asked.stdout.contains("rcode 3"), "{asked}");
     drop(agent);
 
-    // A public name is resolved, and not led to a private address.
+    // A public name is resolved, but never to a private address.
     let private = "private.example.test:80";
     let agent = under(private);
     let url = format!("http://{private}/");
@@ -91,7 +91,7 @@ fn a_neighbour_of_the_engines_network_is_reached_by_its_internal_name_alone() {
     );
     drop(agent);
 
-    // The neighbours' gateway is the node, which no word opens.
+    // The neighbours' gateway is the node, which no rule can open.
     let host = format!("--add-host=postgres:{}", network.gateway());
     let allow = "dev.agentbox.network.allow=internal:postgres:5432";
     let agent = Agent::start(&docker, &[runtime(), &net, &host, "--annotation", allow]);

@@ -1,4 +1,4 @@
-//! Job containers as GitHub's and GitLab's runners make them (docs/ci.md): the mounts and calls that their sources document.
+//! Job containers as GitHub's and GitLab's runners make them (docs/ci.md), with the mounts and calls of their sources.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -19,7 +19,7 @@ fn documented_options() -> Vec<String> {
     line.unwrap().split(' ').map(str::to_owned).collect()
 }
 
-/// A step, and whether the engine's own runtime does it too. Each prints `ok` where it went as on runc.
+/// A step, which runs under the engine's own runtime too. It prints `ok` if all of it worked.
 const STEP: &str = r#"
 set -e
 [ "$(pwd)" = /__w/repo/repo ] && [ "$HOME" = /github/home ]
@@ -86,7 +86,7 @@ fn a_github_job_runs_its_steps_and_changes_the_runners_directories_alone() {
             &["sh", "-e", "/__w/_temp/step.sh"],
         );
         assert!(step.ok().ends_with("ok\n"));
-        // The next step meets what the last one installed.
+        // The next step sees what the last one installed.
         job.exec(&[], &["tool"]).ok();
         let written = |dir: &str| job.exec(&[], &["sh", "-c", &format!("echo x >{dir}/x")]);
         if runtime.len() > 1 {
@@ -116,7 +116,7 @@ fn a_github_job_runs_its_steps_and_changes_the_runners_directories_alone() {
     fs::remove_file("/run/rig-docker.sock").unwrap();
 }
 
-/// The helper clones into a volume, the job's container gets its script by standard input.
+/// The helper clones into a volume. The job's container gets its script on standard input.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn a_gitlab_job_builds_what_its_helper_cloned() {

@@ -1,4 +1,4 @@
-//! `report.learn`: public names that no rule lists are allowed and recorded, and nothing else is.
+//! `report.learn`: allows and records public names that no rule lists, and nothing else.
 
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ fn names_are_learnt_and_become_a_policy_and_nothing_private_is() {
     let _turn = witness();
     let mut node = NodeFiles::default();
     node.write("policies/learning.toml", 0o644, LEARNING);
-    // The control: a policy alone may not.
+    // The control: a policy alone must not turn it on.
     let options = [runtime(), "--annotation", POLICY];
     let refused = docker.run(&[&options[..], &["test-probe"]].concat(), &["true"]);
     assert!(
@@ -50,7 +50,7 @@ fn names_are_learnt_and_become_a_policy_and_nothing_private_is() {
     for direct in [false, true] {
         assert!(got(direct, "https://files.example.test/learnt"), "{direct}");
     }
-    // What a rule denies, addresses, the node, clouds' own names and addresses: as ever.
+    // Still denied: hosts of deny rules, addresses, the node, cloud names and addresses.
     for url in [
         "https://index.example.test/denied",
         "http://index.example.test/denied",
@@ -63,7 +63,7 @@ fn names_are_learnt_and_become_a_policy_and_nothing_private_is() {
         assert!(!got(false, url), "{url}");
         assert!(!got(true, url), "{url}");
     }
-    // System calls are what they were.
+    // System calls are denied as before.
     let mount = "import ctypes; l = ctypes.CDLL(None, use_errno=True); l.mount(None, None, None, 0, None); print(ctypes.get_errno())";
     assert_eq!(agent.python(mount).ok(), "1\n");
 
@@ -74,7 +74,7 @@ fn names_are_learnt_and_become_a_policy_and_nothing_private_is() {
         text.lines().nth(2).unwrap().starts_with("LEARN MODE: "),
         "{text}"
     );
-    // Twice, and how many lines that is, depends on how long it took.
+    // Two events; how many lines they take depends on timing.
     let learnt = "allowed by learn mode: no rule in network.allow matches it";
     let mut lines = text.lines();
     assert!(
@@ -104,7 +104,7 @@ fn names_are_learnt_and_become_a_policy_and_nothing_private_is() {
         assert_eq!(answer.code == 0, allowed, "{answer}");
         assert!(answer.stdout.contains("LEARN MODE: "), "{answer}");
     }
-    // As a ceiling it has no limit that a learnt name would be in.
+    // As a ceiling, it has no limit that would contain a learnt name.
     let answer = agentbox(&[
         "policy",
         "check",
@@ -124,7 +124,7 @@ fn names_are_learnt_and_become_a_policy_and_nothing_private_is() {
         assert_eq!(line["learn"], true, "{line}");
     }
 
-    // From which a policy is made that learns no more.
+    // The policy made from it no longer learns.
     let suggested = agentbox(&["suggest", &name]).ok();
     assert!(
         suggested.contains("files.example.test  for "),
@@ -160,7 +160,7 @@ fn names_are_learnt_and_become_a_policy_and_nothing_private_is() {
     assert!(!explained.contains("LEARN MODE"), "{explained}");
 }
 
-/// A mount is written by the container that has it, and by nobody else who writes the same files.
+/// A mount counts as written only if this container wrote it, not another writer of the same files.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn mounts_that_were_written_are_told_from_those_that_were_not() {
@@ -190,7 +190,7 @@ fn mounts_that_were_written_are_told_from_those_that_were_not() {
     let first = docker.start(&options(POLICY), &sleep);
     let joined = format!("--network=container:{}", first.name);
     let member = docker.start(&[&[joined.as_str()], &options(POLICY)[..]].concat(), &sleep);
-    // The control: neither is the node's writing nor that of a container that does not learn.
+    // The control: writes by the node, or by a container that does not learn, do not count.
     let other = docker.start(&options("dev.agentbox.policy=alike"), &sleep);
     for path in ["ref", "work"] {
         std::fs::write(dir.path(&format!("{path}/old")), "the node's").unwrap();
@@ -215,7 +215,7 @@ fn mounts_that_were_written_are_told_from_those_that_were_not() {
             let json = agentbox(&["suggest", "--format", "json", &container.name]).ok();
             serde_json::from_str(&json).unwrap()
         };
-        // The sidecar reads of it after the write.
+        // The sidecar learns of it after the write.
         let mut json = suggested();
         for _ in 0..50 {
             if json["mounts"]["written"] == serde_json::json!(written) {

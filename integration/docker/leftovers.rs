@@ -1,4 +1,4 @@
-//! P04 of the threat list, the ordinary half: containers come and go by the hundred and leave nothing.
+//! P04 of the threat list, the ordinary half: hundreds of containers come and go and leave nothing.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use super::{Docker, Policy};
 use crate::command::run;
 
-/// What containers are made of, as seen in the rig.
+/// The traces of containers that are visible in the rig.
 #[derive(Debug, PartialEq, Eq, Clone)]
 struct Traces {
-    /// Programs and their number of processes; not pids, which change.
+    /// Programs and their number of processes, without pids, which change.
     processes: Vec<String>,
     mounts: Vec<String>,
     cgroups: BTreeSet<String>,
-    /// Everything under /run but the network namespaces' names: the engine removes those once a minute.
+    /// Everything under /run except the network namespaces' names, which the engine removes once a minute.
     files: BTreeSet<String>,
     /// Namespaces of all kinds that some process is in.
     namespaces: usize,
@@ -28,7 +28,7 @@ impl Traces {
             .iter()
             .filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).ok())
             .map(|comm| comm.trim().to_owned())
-            // Threads of the kernel's and of the test come and go.
+            // The kernel's threads and the test's come and go.
             .filter(|comm| comm != "docker")
             .collect();
         processes.sort();
@@ -105,7 +105,7 @@ fn live(docker: &Docker, number: usize) {
 #[ignore = "needs the rig: hack/test"]
 fn a_hundred_containers_eight_at_a_time_leave_nothing_behind() {
     let docker = Docker::alone();
-    // What the first container brings into being for good (the runtime's directories) is not a leftover.
+    // Files that the first container leaves for good (the runtime's directories) are no leftovers.
     live(&docker, 0);
     settle();
     let before = Traces::look();

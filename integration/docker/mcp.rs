@@ -1,5 +1,5 @@
-//! Rules for calls of MCP, in the clear and within TLS that is opened (N47 of the threat list): the server is asked for what a rule names and
-//! for nothing else, however a message says it.
+//! Rules for MCP calls, in plain HTTP and within opened TLS (N47 of the threat list). The server receives only the
+//! calls that a rule allows, however a message spells them.
 
 use super::allowlist::{Agent, arrived, witness};
 use super::requests::{reader_of, trusting};
@@ -90,7 +90,7 @@ fn calls_that_a_rule_names_arrive_and_no_others() {
             got.stdout.contains(&format!("\"did\": \"{good}\"")),
             "{got}"
         );
-        // Chunks, an escape, another order: one form arrives.
+        // Chunks, an escape, another order: they all arrive in one form.
         let escaped = call(&format!("\\u0073earch_{round}"));
         let got = post(&agent, to, &escaped, &["-H", "Transfer-Encoding: chunked"]);
         assert!(
@@ -98,7 +98,7 @@ fn calls_that_a_rule_names_arrive_and_no_others() {
             "{got}"
         );
         assert_eq!(asked(&good), 2);
-        // Lists show what may be called.
+        // Lists contain the allowed tools.
         for to in [to, to_stream] {
             let got = post(&agent, to, &message("1", "\"method\":\"tools/list\""), &[]);
             assert!(got.stdout.contains("search_code"), "{got}");
@@ -113,7 +113,7 @@ fn calls_that_a_rule_names_arrive_and_no_others() {
             &["-i", "-X", "DELETE", "-H", "Mcp-Session-Id: 1", &stream],
         );
         assert!(got.stdout.starts_with("HTTP/1.1 200 OK"), "{got}");
-        // The reason is an answer to the call.
+        // The denial reason is the answer to the call.
         let got = post(&agent, to, &call("delete_all"), &[]);
         assert!(got.stdout.starts_with("HTTP/1.1 200"), "{got}");
         assert!(got.stdout.contains("\"code\":-32043"), "{got}");
@@ -129,7 +129,7 @@ fn calls_that_a_rule_names_arrive_and_no_others() {
     }
 }
 
-/// What a careless server reads as another call than the wall does.
+/// Messages that a careless server reads as another call than the wall does.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn no_spelling_of_a_message_hides_a_call() {
@@ -198,7 +198,7 @@ fn no_spelling_of_a_message_hides_a_call() {
     assert!(got.stdout.contains("longer than 1048576 bytes"), "{got}");
     let got = agent.curl(true, &["-i", to.1]);
     assert!(got.stdout.starts_with("HTTP/1.1 403"), "{got}");
-    // A fullwidth letter is another tool's.
+    // A fullwidth letter makes it another tool's name.
     post(&agent, to, &call("\u{ff53}earch_wide"), &[]);
     assert_eq!(asked("delete_hidden"), attacks.len());
     assert_eq!(asked("search_batch"), 1);
@@ -243,7 +243,7 @@ fn calls_follow_the_rules_of_a_running_container() {
     );
 }
 
-/// N20: what is held of messages has a bound, whatever many clients and a slow server do. The reader once died of 48 such calls.
+/// N20: message buffers are bounded, even with many clients and a slow server. 48 such calls once killed the reader.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn many_long_calls_to_a_slow_server_end_nothing() {

@@ -1,7 +1,7 @@
-//! agentbox behind a real dockerd: ordinary work, attacks from inside, and what is left behind.
+//! agentbox under a real dockerd: ordinary work, attacks from inside, and leftovers.
 //!
-//! The engine is the one of the rig that `hack/test` starts. Each attack is first tried without walls (the control),
-//! so that a denial says something.
+//! The engine is the one of the rig that `hack/test` starts. Each attack is first tried without walls (the control), so
+//! that a denial means something.
 
 pub mod allowlist;
 mod attacks;
@@ -51,7 +51,7 @@ use std::time::Duration;
 
 use crate::command::{Finished, run_for};
 
-/// Tests share the rig; the one that counts what is left has it alone.
+/// Tests share the rig; the test that counts leftovers has it alone.
 static RIG: RwLock<()> = RwLock::new(());
 
 #[expect(dead_code, reason = "held, never looked at")]
@@ -99,7 +99,7 @@ impl Docker {
         self.call(&[&["run", "--rm"], options, command].concat())
     }
 
-    /// `docker run -d OPTIONS... COMMAND...`: a container that is removed when the value is dropped.
+    /// `docker run -d OPTIONS... COMMAND...`: a container that is removed when dropped.
     #[track_caller]
     pub fn start(&self, options: &[&str], command: &[&str]) -> Container<'_> {
         let name = fresh_name();
@@ -112,7 +112,7 @@ impl Docker {
         container
     }
 
-    /// `docker create OPTIONS... COMMAND...`, likewise.
+    /// `docker create OPTIONS... COMMAND...`: likewise.
     #[track_caller]
     pub fn create(&self, options: &[&str], command: &[&str]) -> Container<'_> {
         let name = fresh_name();
@@ -126,7 +126,7 @@ impl Docker {
     }
 }
 
-/// A network of a test, removed with it.
+/// A test's network, removed when dropped.
 pub struct Network<'a> {
     docker: &'a Docker,
     pub name: String,
@@ -146,7 +146,7 @@ impl<'a> Network<'a> {
         network
     }
 
-    /// The address of the node's bridge in it.
+    /// The address of the node's bridge in the network.
     #[track_caller]
     pub fn gateway(&self) -> String {
         let format = "{{(index .IPAM.Config 0).Gateway}}";
@@ -166,7 +166,7 @@ impl Drop for Network<'_> {
     }
 }
 
-/// A container of a test, removed with it.
+/// A test's container, removed when dropped.
 pub struct Container<'a> {
     docker: &'a Docker,
     pub name: String,
@@ -185,7 +185,7 @@ impl Container<'_> {
             .call(&[&[verb], options, &[self.name.as_str()]].concat())
     }
 
-    /// What the container has printed once `word` is in it, for which this waits at most twenty seconds.
+    /// Waits at most twenty seconds until the container has printed `word`. Returns all that it printed.
     #[track_caller]
     pub fn await_log(&self, word: &str) -> String {
         for _ in 0..200 {
@@ -198,7 +198,7 @@ impl Container<'_> {
         panic!("{} did not print '{word}' in twenty seconds", self.name);
     }
 
-    /// `docker inspect -f FORMAT NAME`, without the line's end.
+    /// `docker inspect -f FORMAT NAME`, without the line break.
     #[track_caller]
     pub fn inspect(&self, format: &str) -> String {
         self.call("inspect", &["-f", format])
@@ -232,7 +232,7 @@ impl Drop for Container<'_> {
     }
 }
 
-/// A policy that an annotation may choose.
+/// A policy that an annotation can choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Policy {
     Strict,
@@ -254,8 +254,8 @@ impl Policy {
     }
 }
 
-/// The option that chooses the runtime under test. `AGENTBOX_RUNTIME=--runtime=runc` shows what the tests say about a
-/// runtime without walls: the ordinary ones pass, the attacks fail.
+/// The option for the runtime under test. `AGENTBOX_RUNTIME=--runtime=runc` shows the tests' results without walls:
+/// ordinary ones pass, attacks fail.
 pub fn runtime() -> &'static str {
     static CHOSEN: std::sync::OnceLock<String> = std::sync::OnceLock::new();
     CHOSEN.get_or_init(|| {
@@ -263,7 +263,7 @@ pub fn runtime() -> &'static str {
     })
 }
 
-/// The options of a container without any wall: what controls run with.
+/// The options of a container without any wall, for controls.
 pub const NO_WALLS: [&str; 3] = [
     "--runtime=runc",
     "--privileged",

@@ -1,7 +1,7 @@
 //! The network wall: N01, N13, N15 to N17, N26 and F19 of the threat list.
 //!
 //! "The internet" is an address on the rig's own loopback that containers reach through the engine's bridge. No byte
-//! may arrive there, whatever connect() returned.
+//! may arrive there, no matter what connect() returned.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener, UdpSocket};
@@ -12,7 +12,7 @@ use super::probe::{Report, User, Via, Walls, all_denied, ask, attack};
 use super::{Docker, Network, Policy};
 use crate::command::run;
 
-/// A server of the test's own, TCP and UDP on one port, that answers and counts.
+/// A test's server, TCP and UDP on one port, that answers and counts.
 struct FarSide {
     port: String,
     arrived: Arc<AtomicUsize>,
@@ -32,7 +32,7 @@ impl FarSide {
                 let mut connection = connection.unwrap();
                 let mut byte = [0; 16];
                 count.fetch_add(1, Ordering::SeqCst);
-                // A client that is gone again is not the test's business: it was counted.
+                // It was counted; a client that has hung up is not the test's business.
                 if connection.read(&mut byte).is_ok_and(|read| read > 0) {
                     connection.write_all(b"x").ok();
                 }
@@ -57,12 +57,12 @@ impl FarSide {
     }
 }
 
-/// Gives the rig an address; more than once is fine.
+/// Adds an address to the rig; repeating it is fine.
 fn add_address(address: &str) {
     run("ip", &["address", "replace", address, "dev", "lo"]).ok();
 }
 
-/// Asks from a container without walls, which must be answered, then from behind each policy, which must not.
+/// Asks from a container without walls, which must get an answer, then from behind each policy, which must not.
 #[track_caller]
 fn nothing_arrives(docker: &Docker, options: &[&str], protocol: &str, address: &str) {
     let far = FarSide::listen(address);
@@ -172,7 +172,7 @@ fn n17_f19_only_lo_is_there_by_netlink_and_by_sysfs() {
             let report = Report::of(&docker, Walls::Of(policy), via, User::Root);
             let about = report.about();
             assert_eq!(report.answer("links").detail, "lo", "{about}");
-            // Masked altogether is as good.
+            // Masking all of it is as good.
             let sysfs = report.answer("sysfs-links");
             assert!(
                 ["lo", ""].contains(&sysfs.detail.as_str()),

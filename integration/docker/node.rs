@@ -1,11 +1,11 @@
-//! The node's files, for tests that need others than a node without any.
+//! Node files for tests that need other ones than an unconfigured node has.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 const DIR: &str = "/etc/agentbox";
 
-/// Files below /etc/agentbox, removed with the value. Whoever makes one has the rig alone.
+/// Files below /etc/agentbox, removed when dropped. The test must have the rig alone.
 #[derive(Default)]
 pub struct NodeFiles(Vec<PathBuf>);
 
@@ -28,7 +28,7 @@ impl NodeFiles {
 impl Drop for NodeFiles {
     fn drop(&mut self) {
         for path in &self.0 {
-            // The same file may be there twice.
+            // The list may name a file twice.
             std::fs::remove_file(path).ok();
         }
     }

@@ -1,5 +1,5 @@
-//! TLS that is opened so that requests within it are seen (N45 of the threat list): programs ask as ever, and what no rule names does
-//! not arrive.
+//! TLS that is opened so that agentbox sees the requests within it (N45 of the threat list). Programs need no change,
+//! and requests that no rule allows do not arrive.
 
 use super::allowlist::{Agent, INTERNET, arrived, witness};
 use super::requests::trusting;
@@ -17,8 +17,8 @@ fn start(docker: &Docker) -> Agent<'_> {
     )
 }
 
-/// Programs that ask for an address and print what they get, each by certificates that it finds in its own way. The control's
-/// environment names the small internet's authority to each of them.
+/// Programs that request an address and print the answer. Each finds certificates in its own way. The control's
+/// environment gives each the small internet's authority.
 const CLIENTS: [(&str, &str); 7] = [
     (
         "the variable of the engine",
@@ -77,12 +77,12 @@ fn programs_ask_by_tls_as_ever_and_get_what_rules_for_requests_name() {
         );
     }
     assert_eq!(arrived(&["/repos/other/opened"]), 0);
-    // On another port, and in plain HTTP as without this.
+    // On another port, and in plain HTTP, which works as before.
     let got = agent.curl(true, &["https://other.example.test:8443/ok"]);
     assert!(got.stdout.contains("/ok\""), "{got}");
     let got = agent.curl(true, &["http://api.example.test/repos/acme/plain"]);
     assert!(got.stdout.contains("/repos/acme/plain\""), "{got}");
-    // One connection for two requests, the second of which is decided about as well.
+    // One connection for two requests: the second one is checked too.
     let got = agent.curl(
         true,
         &[
@@ -98,7 +98,7 @@ fn programs_ask_by_tls_as_ever_and_get_what_rules_for_requests_name() {
         "{got}"
     );
     assert!(got.stdout.contains("no rule in network.allow"), "{got}");
-    // What the rules open whole passes unread: the certificate is the host's own.
+    // Hosts that the rules open as a whole pass unread: the certificate is the host's own.
     let issuer = |host: &str| {
         let program = format!(
             "import socket, ssl\nc = ssl.create_default_context(cafile='/authority.crt')\n\
@@ -117,7 +117,7 @@ fn programs_ask_by_tls_as_ever_and_get_what_rules_for_requests_name() {
         read.stdout.contains("agentbox, for this container alone"),
         "{read}"
     );
-    // Nobody is told to ask in the clear.
+    // No variable tells programs to use plain HTTP.
     let told = agent.container.exec(&[], &["env"]);
     assert!(!told.stdout.contains("insteadOf"), "{told}");
     let id = agent.container.inspect("{{.Id}}");
@@ -126,7 +126,7 @@ fn programs_ask_by_tls_as_ever_and_get_what_rules_for_requests_name() {
         told.contains("TLS to api.example.test, ") && told.contains("is opened"),
         "{told}"
     );
-    // Its authority is good for these hosts, and stays so.
+    // Its authority is valid for these hosts only, even after an update.
     let more = [
         "update",
         &id,
@@ -156,7 +156,7 @@ fn no_greeting_and_no_shape_within_tls_leads_elsewhere() {
     let _turn = witness();
     let _node = trusting();
     let agent = start(&docker);
-    // Says these bytes within TLS, with this name in its greeting, and prints what comes.
+    // Sends these bytes within TLS, with this name in the greeting, and prints the answer.
     let within = |name: &str, bytes: &str| {
         let program = format!(
             "import socket, ssl\nc = ssl.create_default_context(cafile='/authority.crt'); c.check_hostname = False\n\
@@ -195,7 +195,7 @@ fn no_greeting_and_no_shape_within_tls_leads_elsewhere() {
         within("api.example.test", &shape);
         assert_eq!(arrived(&["evil"]), 0, "{shape:?}");
     }
-    // A program that trusts somebody else's list alone is not understood, and the log says why.
+    // A program that trusts only its own list fails, and the log says why.
     let copy = "cp /authority.crt /tmp/own.crt; sed -i '/END/q' /tmp/own.crt; \
                 curl -sS --cacert /tmp/own.crt https://api.example.test/repos/acme/pinned";
     let pinned = agent.container.exec(&[], &["sh", "-c", copy]);
@@ -214,7 +214,7 @@ fn no_greeting_and_no_shape_within_tls_leads_elsewhere() {
     let refused = agent.python(alone);
     assert_ne!(refused.code, 0, "{refused}");
     agent.counted("HTTP/2 alone", 1);
-    // What stands below is as it was.
+    // The trust files and their mount are unchanged.
     let below = agent.container.exec(
         &[],
         &["sh", "-c", "grep -c BEGIN /run/agentbox/trust/authority.pem; ls /run/agentbox/trust; cat /proc/mounts | grep -c ca-certificates.crt"],
@@ -230,7 +230,7 @@ fn no_greeting_and_no_shape_within_tls_leads_elsewhere() {
     assert_eq!(written.stderr.matches("ead-only").count(), 5, "{written}");
 }
 
-/// Lists of every kind of image, and walls of every kind.
+/// Certificate lists of every kind of image, and every kind of walls.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn each_kind_of_container_and_wrap_trusts_its_own_authority() {
@@ -240,7 +240,7 @@ fn each_kind_of_container_and_wrap_trusts_its_own_authority() {
     let annotations = ["--annotation", ALLOW, "--annotation", OPEN];
     let options = [&["--rm", runtime()][..], &annotations].concat();
     let count = "grep -c BEGIN $SSL_CERT_FILE; grep -c BEGIN $NODE_EXTRA_CA_CERTS; ls /etc/ssl/certs 2>&1 | wc -l";
-    // An image without a list gets the node's, and nothing of the image is changed.
+    // An image without a list gets the node's, and the image itself is unchanged.
     let own = run(
         "grep",
         &["-c", "BEGIN", "/etc/ssl/certs/ca-certificates.crt"],
@@ -253,7 +253,7 @@ fn each_kind_of_container_and_wrap_trusts_its_own_authority() {
     );
     let expected = format!("{}\n1\n", own + 2);
     assert!(bare.stdout.starts_with(&expected), "{bare}");
-    // A volume in the image's place has the list then.
+    // If a volume replaces the image's directory, the volume's file gets the list.
     let dir = std::env::temp_dir().join(format!("opened-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     std::fs::copy(
@@ -291,7 +291,7 @@ fn each_kind_of_container_and_wrap_trusts_its_own_authority() {
         std::fs::read(dir.join("ca-certificates.crt")).unwrap(),
         list
     );
-    // A list that its owner alone may read stays so, and a device is none.
+    // A list that only its owner can read stays so, and a device is not a list.
     let closed = dir.join("own.pem");
     std::fs::write(&closed, "-----BEGIN CERTIFICATE-----\nsecret-of-root\n").unwrap();
     std::fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
@@ -348,7 +348,7 @@ fn each_kind_of_container_and_wrap_trusts_its_own_authority() {
     std::fs::remove_dir_all(dir).unwrap();
 }
 
-/// The value of a node's secret is put into what is read within TLS too, and taken out of what comes back.
+/// A node's secret is added to requests within TLS too, and removed from answers.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn a_secret_goes_into_requests_within_tls() {
@@ -381,7 +381,7 @@ fn a_secret_goes_into_requests_within_tls() {
     );
 }
 
-/// Whoever shares its network asks by it, and trusts its authority.
+/// A container that shares the network sends requests through it, and trusts its authority.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn who_shares_the_network_trusts_its_authority() {
@@ -407,7 +407,7 @@ fn who_shares_the_network_trusts_its_authority() {
     assert_eq!(arrived(&["/repos/other/member"]), 0);
 }
 
-/// Whatever becomes of the image's files, and without root's rights.
+/// With every kind of root file system, and without root's rights.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn it_is_trusted_under_every_kind_of_root() {

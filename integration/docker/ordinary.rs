@@ -1,4 +1,4 @@
-//! The engine's everyday verbs behind the default policy: shapes, exit codes, and nothing lost.
+//! The engine's everyday commands under the default policy: their output, exit codes, and nothing lost.
 
 use std::process::Command;
 use std::time::Duration;
@@ -46,7 +46,7 @@ fn a_program_that_cannot_be_run_gives_dockers_codes() {
     assert_eq!(missing.code, 127, "{missing}");
     let forbidden = docker.run(&[runtime(), "test-probe"], &["/etc/passwd"]);
     assert_eq!(forbidden.code, 126, "{forbidden}");
-    // What `docker exec` makes of runc's messages depends on the engine: as runc, then.
+    // What `docker exec` makes of runc's messages depends on the engine, so compare with runc.
     let ours = docker.start(&[runtime(), "test-probe"], &["sleep", "300"]);
     let theirs = docker.start(&["--runtime=runc", "test-probe"], &["sleep", "300"]);
     for program in ["/no/such/program", "no-such-program", "/etc/passwd"] {
@@ -150,7 +150,7 @@ fn on_a_terminal(line: &str) -> (i32, String) {
         Duration::from_secs(60),
         Command::new("script").args(["--quiet", "--return", "--command", line, "/dev/null"]),
     );
-    // script(1) passes the end of its own standard input on, and the terminal echoes it whenever it comes.
+    // script(1) passes the end of its standard input on, and the terminal may echo it at any moment.
     let seen = finished.stdout.replace('\r', "");
     let seen = seen.replace("^@", "").replace("^D\u{8}\u{8}", "");
     (finished.code, seen)
@@ -160,7 +160,7 @@ fn on_a_terminal(line: &str) -> (i32, String) {
 #[ignore = "needs the rig: hack/test"]
 fn a_terminal_is_passed_through_by_run_and_exec() {
     let docker = Docker::connect();
-    // The shim closes its end of a terminal when the process ends, whether or not it has read all: hence the pause.
+    // The pause is for the shim: when a process ends, it closes its terminal, even with unread output.
     let ask = "sh -c 'test -t 0 && test -t 1 && tty && sleep 0.3 && exit 9'";
     let (code, seen) = on_a_terminal(&format!(
         "docker run --rm -it {} test-probe {ask}",
@@ -241,5 +241,5 @@ fn cp_and_diff_and_rm_of_a_running_container_work() {
     let passwd = docker.call(&["cp", &from, "-"]).ok();
     assert!(passwd.contains("dev:x:1000"), "{passwd}");
     container.call("diff", &[]).ok();
-    // `rm -f` of the running container is what dropping it does.
+    // Dropping it runs `rm -f` on the running container.
 }

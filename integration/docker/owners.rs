@@ -1,4 +1,4 @@
-//! Whose the files are on the node that root makes in a container, and which of them can be set-user-ID (F21).
+//! Owners on the node of files that root makes in a container, and which of them can be set-user-ID (F21).
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -8,12 +8,12 @@ use super::{Docker, NO_WALLS, Policy};
 use crate::command::run;
 use crate::direct::{Scratch, program};
 
-/// A user of the node, whose number no other test uses.
+/// A user of the node with a number that no other test uses.
 pub(super) const OWNER: u32 = 61_234;
-/// Where the users of a container but root are on the node: systemd's range of foreign users.
+/// Base of the node's ids for a container's users other than root: systemd's range of foreign users.
 const FOREIGN: u32 = 0x7ffe_0000;
 
-/// A file system that can map ids, which the rig's root, an overlay, cannot.
+/// A file system that can map ids. The rig's root cannot: it is an overlay.
 pub(super) struct Disk {
     scratch: Scratch,
 }
@@ -23,7 +23,7 @@ impl Disk {
 
     pub(super) fn new(kind: &str) -> Self {
         static ACCOUNT: Once = Once::new();
-        // By it a group is its owner's own.
+        // It makes the group the owner's own.
         ACCOUNT.call_once(|| {
             let line = format!("owner{OWNER}:x:{OWNER}:{OWNER}::/nonexistent:/bin/false");
             let script = format!("echo {line} >>/etc/passwd");
@@ -53,7 +53,7 @@ impl Disk {
         self.scratch.path(&format!("disk/project/{name}"))
     }
 
-    /// The owner, the group and the mode of a file, without its type.
+    /// A file's owner, group and permission bits.
     pub(super) fn owner(&self, name: &str) -> (u32, u32, u32) {
         let found = fs::symlink_metadata(self.path(name)).unwrap();
         (found.uid(), found.gid(), found.mode() & 0o7777)
@@ -131,7 +131,7 @@ fn files_of_root_in_the_workspace_are_its_owners() {
             assert_eq!(made_by(&policy, &[], nothing), mine("0:0 1"), "{kind}");
         }
         let standard = Policy::Standard.options();
-        // A project in which something of root's lies: the two change places.
+        // A project with a file of root's: root and the owner change places.
         let left = |disk: &Disk| disk.file("left", (0, 0, 0o644));
         assert_eq!(made_by(&standard, &[], left), mine("0:0 1"), "{kind}");
         let off = ["--annotation", "dev.agentbox.filesystem.idmap=off"];
@@ -158,7 +158,7 @@ fn other_users_of_a_container_are_nobody_of_the_node() {
     chown(disk.path("sub"), Some(OWNER), Some(OWNER)).unwrap();
     disk.file("sub/roots", (0, 0, 0o666));
     let mount = mount(&disk);
-    // tar(1) and installers give files to other users; a file of root's is nobody's here, until somebody takes it.
+    // tar(1) and installers give files to other users. A file of root's has no owner here until a container takes it.
     let script = "echo x >x; chown 33:34 x && stat -c %u:%g x; stat -c %u sub/roots; echo more >>sub/roots || echo refused; \
         chown -R 0:0 sub && echo more >>sub/roots && stat -c %u sub/roots";
     let shell = ["test-musl", "sh", "-c", script];
@@ -169,14 +169,14 @@ fn other_users_of_a_container_are_nobody_of_the_node() {
     assert_eq!(disk.owner("x").0, FOREIGN + 33);
     assert_eq!(disk.owner("x").1, FOREIGN + 34);
     assert_eq!(disk.owner("sub/roots").0, OWNER);
-    // The next container sees them as they were, and still the owner alone.
+    // The next container sees the same owners, and may still make set-user-ID files.
     let again = "stat -c %u:%g x; echo y >y; chmod 4755 y && stat -c %a y";
     let again = ["test-musl", "sh", "-c", again];
     let seen = docker.run(&options(&standard, &mount, &[]), &again).ok();
     assert_eq!(seen, "33:34\n4755\n");
 }
 
-/// What an attacker would do to leave root's set-user-ID file on the node.
+/// An attacker's ways to leave root's set-user-ID file on the node.
 const ATTACK: &str = r#"
 import ctypes, os, shutil
 libc = ctypes.CDLL(None, use_errno=True)
@@ -262,7 +262,7 @@ fn f21_no_set_id_file_of_another_user_than_the_owner_is_left() {
             } else {
                 docker.run(&options(&standard, &mount, &[]), &command).ok()
             };
-            // They can be made: what is held is whose they are.
+            // They can be made; the wall is that their owner is right.
             assert!(seen.contains("chmod done"), "{user}: {seen}");
             for refused in [
                 "write done",
@@ -294,7 +294,7 @@ fn f21_no_set_id_file_of_another_user_than_the_owner_is_left() {
     }
 }
 
-/// Where they could be another user's none can be made, and the container reads why.
+/// Where a set-ID file could be another user's, none can be made, and the container can read the reason.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f21_set_id_files_are_refused_with_the_mount_and_the_field() {
@@ -354,7 +354,7 @@ fn packages_with_set_id_files_are_installed() {
     ]
     .concat();
     docker.run(&options_of_build, &[build]).ok();
-    // Files: by a directory another container could hand over its own.
+    // As files, since another container could give away its own through a directory.
     let [package, archive] = ["x.deb", "t.tar"].map(|name| format!("{out}/{name}:/out/{name}:ro"));
     let tries = [
         (
@@ -407,7 +407,7 @@ fn a_mapped_mount_is_explained_and_verified() {
     assert!(words.contains(&owner), "{words}");
     assert!(words.contains("set-group-ID files can be made"), "{words}");
     run(&program(), &["verify", &id]).ok();
-    // Two containers have the directory, each with a map of its own.
+    // Two containers mount the directory, each with its own id map.
     let off = ["--annotation", "dev.agentbox.filesystem.idmap=off"];
     let other = docker.start(
         &options(&standard, &mount, &off),

@@ -1,7 +1,7 @@
-//! Set-user-ID files by way of another container: by its descriptors, its processes, and what it makes of a file (F21).
+//! Set-user-ID files through another container: by its descriptors, its processes, and its changes to a file (F21).
 //!
-//! Root inside a container is root of the node. So what comes from a container that writes as the node's accounts is as good as its
-//! mounts, and what one container leaves another may change.
+//! Root inside a container is root of the node. So access through a container that writes with the node's ids equals
+//! access to its mounts. And a container may change files that another one left.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -9,10 +9,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use super::owners::{Disk, OWNER, mount, options};
 use super::{Docker, NO_WALLS, Policy};
 
-/// Writes as the node's accounts, although it is root's workspace.
+/// Writes with the node's ids, although the workspace is root's.
 const UNMAPPED: [&str; 2] = ["--annotation", "dev.agentbox.filesystem.idmap=off"];
 
-/// Waits for descriptors at a socket, and makes set-user-ID what they lead to.
+/// Waits for descriptors on a socket, and sets the set-user-ID bit of their files.
 const TAKES: &str = r#"
 import os, socket, sys, time
 os.umask(0)
@@ -39,7 +39,7 @@ s.send(b'.')
 print('over', flush=True)
 "#;
 
-/// Makes a socket, and hands over a file and a directory of its own mount.
+/// Makes a socket, and passes a file and a directory of its own mount.
 const GIVES: &str = r#"
 import os, shutil, socket, sys
 for name in 'given', 'by-name':
@@ -59,7 +59,7 @@ fn python<'a>(program: &'a str, argument: &'a str) -> [&'a str; 5] {
     ["test-workloads", "python3", "-c", program, argument]
 }
 
-/// Of accounts of the node that are not the owner.
+/// Files of node accounts other than the owner.
 fn of_others(disk: &Disk) -> Vec<(String, u32, u32)> {
     let mut found = disk.set_id();
     found.retain(|(_, uid, _)| *uid != OWNER);
@@ -94,7 +94,7 @@ fn f21_a_descriptor_from_a_socket_in_a_read_only_directory_becomes_no_set_id_fil
 fn f21_a_container_in_anothers_namespaces_makes_no_set_id_file_there() {
     let docker = Docker::connect();
     let standard = Policy::Standard.options();
-    // By an abstract socket of the network, and by /proc of the other's processes.
+    // Through an abstract socket of the network, and through /proc of the other's processes.
     let by_process = "import os; os.umask(0); print('waits', flush=True); os.chmod('/proc/1/root/work/given', 0o6755); \
         print('mode done')";
     let attack = |policy: &[&str], kind: &str, taker: [&str; 5]| {
@@ -125,7 +125,7 @@ fn f21_a_container_in_anothers_namespaces_makes_no_set_id_file_there() {
     }
 }
 
-/// The other way about: the one that may make such files is there first.
+/// The reverse: the container that may make such files is there first.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f21_no_container_with_the_nodes_ids_comes_to_one_that_makes_set_id_files() {
@@ -140,7 +140,7 @@ fn f21_no_container_with_the_nodes_ids_comes_to_one_that_makes_set_id_files() {
             let shareable = ["--ipc", "shareable"];
             let first = docker.start(&[&standard[..], &shareable, more].concat(), &sleeps);
             let joins = format!("container:{}", first.name);
-            // The walls have to be the same.
+            // The walls must be the same.
             let joins = [&UNMAPPED[..], more, &[kind, &joins]].concat();
             let seen = docker.run(
                 &options(&standard, &writes, &joins),
@@ -149,7 +149,7 @@ fn f21_no_container_with_the_nodes_ids_comes_to_one_that_makes_set_id_files() {
             assert_eq!(seen.code != 0, refused, "{kind}: {seen}");
             let why = "has the node's ids here; start";
             assert_eq!(seen.stderr.contains(why), refused, "{kind}: {seen}");
-            // One that writes nothing comes in.
+            // A container that writes nothing may join.
             let joins = format!("container:{}", first.name);
             let options = [&standard[..], more, &[kind, &joins]].concat();
             docker.run(&options, &["test-workloads", "true"]).ok();
@@ -157,11 +157,12 @@ fn f21_no_container_with_the_nodes_ids_comes_to_one_that_makes_set_id_files() {
     }
 }
 
-/// What is left by a container that may make such files: a set-group-ID file that nobody executes, of the owner's group.
+/// Left by a container that may make such files: a set-group-ID file of the owner's group that nothing can execute.
 const LEAVES: &str =
     "import os, shutil; os.umask(0); shutil.copy('/bin/true', 'f'); os.chmod('f', 0o2644)";
 
-/// What another makes of it, without setting a bit: it gives it to a group of the node, and lets that execute it.
+/// Another container's change to it, without setting a bit: it gives the file to a node group, and lets that group
+/// execute it.
 const TURNS: &str = r"
 import os, struct
 os.umask(0)
@@ -198,7 +199,7 @@ fn f21_a_set_group_id_file_is_executed_for_no_other_group() {
         (seen, found.gid(), found.mode() & 0o2010)
     };
     let nothing = |_: &Disk| {};
-    // The next run of the same container, in a project where somebody used sudo since: root and the owner change places.
+    // The same container's next run, in a project where the user has used sudo since: root and the owner change places.
     let sudo = |disk: &Disk| disk.file("left", (0, 0, 0o644));
     let standard = Policy::Standard.options();
     let unmapped = [&standard[..], &UNMAPPED].concat();
@@ -209,7 +210,7 @@ fn f21_a_set_group_id_file_is_executed_for_no_other_group() {
         assert_ne!(mode, 0o2010, "{seen}");
         assert!(seen.contains("f Operation not supported"), "{seen}");
     }
-    // Where the owner is alone there is no other group, and attributes are set.
+    // If the owner is alone there is no other group, and attributes can be set.
     let (seen, gid, _) = attack(&standard, &standard, nothing);
     assert!(gid > 0x7ffe_0000, "{gid}: {seen}");
     assert!(seen.contains("f done"), "{seen}");

@@ -1,4 +1,4 @@
-//! `--network container:X`, as pods do it: one inner namespace, one sidecar, the first one's rules (N17, N25, N26).
+//! `--network container:X`, like pods: one inner namespace, one sidecar, the first container's rules (N17, N25, N26).
 
 use std::thread;
 
@@ -16,7 +16,7 @@ fn link(container: &Container<'_>) -> String {
     container.exec(&[], &["readlink", "/proc/self/ns/net"]).ok()
 }
 
-/// The sidecar's number, from the container's record.
+/// The sidecar's process id, from the container's record.
 fn sidecar(container: &Container<'_>) -> String {
     let id = container.inspect("{{.Id}}");
     let found = std::fs::read_dir("/run/agentbox/index").unwrap();
@@ -37,13 +37,13 @@ fn members_share_one_network_and_its_rules() {
     internet();
     let first = Agent::start(&docker, &[runtime(), "--annotation", ALLOW]);
     let net = network(&first);
-    // Two at once; one says what it wants, the other nothing.
+    // Two at once; one requests rules, the other nothing.
     let (one, two) = thread::scope(|scope| {
         let one = scope.spawn(|| Agent::start(&docker, &[runtime(), "--annotation", ALLOW, &net]));
         let two = scope.spawn(|| Agent::start(&docker, &[runtime(), &net]));
         (one.join().unwrap(), two.join().unwrap())
     });
-    // Nobody of them is a stranger in the others' namespace, nor is a member's sidecar.
+    // None of them is a stranger in the others' namespace, and neither is a member's sidecar.
     for container in [&first, &one, &two] {
         let id = container.container.inspect("{{.Id}}");
         let verified = run("agentbox", &["verify", &id]);
@@ -86,13 +86,13 @@ fn members_share_one_network_and_its_rules() {
     }
     assert_eq!(arrived(&["\"to\": \"198.51.100.12\""]), before);
     assert!(first.violations().contains("other.example.test"));
-    // Whoever looks at a member sees the network that it is in (K-12).
+    // `network` on a member shows the network that it is in (K-12).
     let id = one.container.inspect("{{.Id}}");
     let first_id = first.container.inspect("{{.Id}}");
     let shown = crate::command::run("agentbox", &["network", &id]).ok();
     let head = format!("in the network of container {first_id}: network.mode is allowlist");
     assert!(shown.contains(&head), "{shown}");
-    // Loopback is theirs together, and nobody else's.
+    // They share one loopback, and no other container has access.
     let _server = first.container.exec(
         &["-d"],
         &[
@@ -155,14 +155,14 @@ fn nobody_joins_a_network_with_more_than_it_may_have() {
     refused(&["--runtime=agentbox-strict"], less);
     let narrower = "dev.agentbox.network.allow=api.example.test";
     refused(&[runtime(), "--annotation", narrower], less);
-    // The engine's own network, of a container without walls.
+    // The engine's own network, from a container without walls.
     let free = Agent::free(&docker);
     let got = docker.run(&[runtime(), &network(&free), "test-probe"], &["true"]);
     assert!(
         got.code != 0 && got.stderr.contains("no running container of agentbox"),
         "{got}"
     );
-    // What it asks beyond the first one's rules it does not get.
+    // Rules beyond the first one's are not granted.
     let wider =
         "dev.agentbox.network.allow=api.example.test, api.example.test:80, other.example.test:80";
     let member = Agent::start(&docker, &[runtime(), "--annotation", wider, &net]);
@@ -201,7 +201,7 @@ fn without_the_first_one_members_reach_nothing() {
             0
         );
         match what {
-            // The first one ends with it.
+            // The first container ends with it.
             "sidecar" => run("kill", &["-9", &sidecar(&first.container)]).ok(),
             "sidecar alone" => {
                 first.lose_sidecar();
@@ -224,7 +224,7 @@ fn without_the_first_one_members_reach_nothing() {
         let late = docker.run(&[runtime(), &of_member, "test-probe"], &["true"]);
         assert_ne!(late.code, 0, "{what}: {late}");
         if what == "container" {
-            // Another network: who stays behind does not get into it.
+            // A new network: members that stay behind do not get into it.
             first.container.call("start", &[]).ok();
             assert_eq!(
                 first

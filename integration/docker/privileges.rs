@@ -79,7 +79,7 @@ fn s15_set_user_id_and_file_capabilities_give_nothing() {
             for step in ["set-user-id-program", "file-capability-program"] {
                 let answer = report.answer(step);
                 let about = report.about();
-                // The kernel does not start a program whose file promises more than the bounding set holds.
+                // The kernel refuses to start a program whose file capabilities exceed the bounding set.
                 if step == "file-capability-program" && answer.word == "not-run" {
                     continue;
                 }
@@ -131,7 +131,7 @@ fn f06_only_the_harmless_devices_are_there() {
     }
 }
 
-/// Checks that one step answers `word` everywhere behind walls, and something else without.
+/// Checks that one step answers `word` behind all walls, and something else without.
 #[track_caller]
 fn all_denied_with_word(step: &str, word: &str) {
     let docker = Docker::connect();

@@ -1,18 +1,18 @@
-//! What `integration/probe` said from inside a container.
+//! The output of `integration/probe` from inside a container.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::{Docker, NO_WALLS, Policy};
 
-/// Where the probe runs: how its process came into the container.
+/// How the probe's process came into the container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Via {
     /// The container's first process.
     Init,
     /// `docker exec`.
     Exec,
-    /// The first process of a container that asked for `--privileged`.
+    /// The first process of a container with `--privileged`.
     PrivilegedInit,
     /// `docker exec --privileged`.
     PrivilegedExec,
@@ -27,7 +27,7 @@ impl Via {
     ];
 }
 
-/// Who runs it.
+/// The user who runs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum User {
     Root,
@@ -35,7 +35,7 @@ pub enum User {
     Dev,
 }
 
-/// Behind which walls.
+/// The walls around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Walls {
     /// The control: privileged, without a filter, under runc.
@@ -46,9 +46,9 @@ pub enum Walls {
 /// One line of the probe.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// "ok", an errno, "killed:SIGSYS" or a step's own word.
+    /// "ok", an errno, "killed:SIGSYS" or the step's own word.
     pub word: String,
-    /// What else the step said; often empty.
+    /// Any further output of the step, often empty.
     pub detail: String,
 }
 
@@ -59,7 +59,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// `probe all`, run once for each combination and then remembered.
+    /// Runs `probe all` once for each combination, and remembers the result.
     #[track_caller]
     pub fn of(docker: &Docker, walls: Walls, via: Via, user: User) -> Arc<Self> {
         type Slot = Arc<OnceLock<Arc<Report>>>;
@@ -140,7 +140,7 @@ pub fn run_probe_with(
 #[track_caller]
 pub fn ask(docker: &Docker, walls: Walls, via: Via, more: &[&str], step: &[&str]) -> Answer {
     let command = [&["probe", "with"], step].concat();
-    // A busy engine was seen to hand on nothing of what a short process printed: then nothing was tried.
+    // A busy engine sometimes loses all output of a short process: then retry.
     let text = (0..3)
         .map(|_| run_probe_with(docker, walls, via, User::Root, more, &command))
         .find(|text| !text.is_empty());
@@ -168,18 +168,18 @@ pub struct Attack {
     pub step: &'static str,
     /// The acceptable answers.
     pub denied: &'static [&'static str],
-    /// Whether every kernel can show the attack to work without walls.
+    /// Whether every kernel shows that the attack works without walls.
     pub shown: Shown,
 }
 
 #[derive(PartialEq, Eq)]
 pub enum Shown {
     Always,
-    /// Kernels are built without it (modules, kexec, SCTP ...), and answer then as the wall does, or that it is missing.
+    /// Some kernels are built without it (modules, kexec, SCTP ...). They answer like the wall, or that it is missing.
     WhereBuiltIn,
 }
 
-/// An attack that every kernel shows.
+/// An attack that works on every kernel without walls.
 pub const fn attack(step: &'static str, denied: &'static [&'static str]) -> Attack {
     Attack {
         step,
@@ -188,7 +188,7 @@ pub const fn attack(step: &'static str, denied: &'static [&'static str]) -> Atta
     }
 }
 
-/// An attack that not every kernel can show.
+/// An attack that not every kernel supports.
 pub const fn attack_if_built_in(step: &'static str, denied: &'static [&'static str]) -> Attack {
     Attack {
         step,
@@ -221,7 +221,7 @@ pub fn all_denied(attacks: &[Attack]) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The attacks that are answered like a denial even where nothing denies them: their test would prove nothing.
+/// Attacks that look denied even without walls: their tests would prove nothing.
 fn controls_that_fail(docker: &Docker, attacks: &[Attack]) -> Vec<String> {
     let mut wrong = Vec::new();
     for via in [Via::Init, Via::Exec] {

@@ -1,4 +1,4 @@
-//! Profiles of system calls: what `debug` adds works and reaches no further, and `paranoid` executes no memory.
+//! Profiles of system calls: `debug` allows its extra calls and no more, and `paranoid` executes no written memory.
 
 use super::{Docker, runtime};
 use crate::command::Finished;
@@ -38,7 +38,7 @@ fn gdb_and_strace_work_under_debug_and_only_there() {
     let docker = Docker::connect();
     let done = under(&docker, "debug", &["bash", "-c", DEBUGGED]);
     assert_eq!(done.stdout.lines().last(), Some("debugged"), "{done}");
-    // By exec as well: it has the filter of the first process.
+    // By exec too: an exec process has the init process's filter.
     let agent = docker.start(
         &[
             runtime(),
@@ -50,7 +50,7 @@ fn gdb_and_strace_work_under_debug_and_only_there() {
     );
     let traced = ["strace", "-o", "/tmp/log", "true"];
     agent.exec(&[], &traced).ok();
-    // The first process of the container is its own, and everything else is not there to be traced.
+    // The container's first process is its own. No other process is visible to trace.
     agent.exec(
         &[],
         &["timeout", "5", "strace", "-o", "/tmp/log", "-p", "1"],
@@ -80,7 +80,7 @@ fn gdb_and_strace_work_under_debug_and_only_there() {
     assert!(beyond.failed().contains("syscalls.profile"));
 }
 
-/// Ways to execute what was written to memory, each told by its name where it works. The code returns 42.
+/// Ways to execute written memory. Each prints its name if it works. The code returns 42.
 const MEMORY: &str = r#"
 import ctypes, mmap, os, subprocess, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -157,7 +157,7 @@ fn s16_s17_memory_that_was_written_is_not_executed_under_paranoid() {
             && !paranoid.lines().any(|line| line.starts_with("executed")),
         "{paranoid}"
     );
-    // The control: all but the sealed file, which the kernel itself refuses.
+    // The control: all work but the sealed file, which the kernel itself refuses.
     let agent = ways("agent");
     let worked = agent.lines().filter(|line| line.starts_with("executed"));
     assert_eq!(worked.count(), 5, "{agent}");

@@ -1,4 +1,4 @@
-//! Rules for requests: plain HTTP inside, TLS outside (N38 to N41 of the threat list). What no rule names does not arrive.
+//! Request rules: plain HTTP inside, TLS outside (N38 to N41 of the threat list). Only allowed requests arrive.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ const ALLOW: &str = "dev.agentbox.network.allow=GET,HEAD,POST https://api.exampl
                      GET https://files.example.test/acme/**, GET https://other.example.test:8443/ok, \
                      GET http://index.example.test/plain/**, GET http://private.example.test/**";
 
-/// The node trusts the small internet's authority.
+/// A node that trusts the small internet's authority.
 pub fn trusting() -> NodeFiles {
     internet();
     let mut node = NodeFiles::default();
@@ -24,7 +24,7 @@ fn path(path: &str) -> String {
     format!("\"path\": \"{path}\"")
 }
 
-/// Sends these bytes on one connection, to the proxy or to the host's port 80, and returns all that comes back.
+/// Sends these bytes on one connection, to the proxy or to the host's port 80. Returns the whole answer.
 fn said(agent: &Agent<'_>, direct: bool, bytes: &str) -> String {
     let to = match direct {
         true => "('api.example.test', 80)",
@@ -97,12 +97,12 @@ fn clients_of_plain_http_reach_what_rules_for_requests_name_and_nothing_else() {
             "{got}"
         );
     }
-    // A head that hyper answers itself has a line.
+    // A request that hyper itself answers has a line.
     let head = "GET http://[ HTTP/1.1\r\nHost: api.example.test\r\n\r\n";
     let got = said(&agent, true, head);
     assert!(got.starts_with("HTTP/1.1 400"), "{got}");
     agent.counted("its head is none that can be read", 1);
-    // Within TLS, with the host's own name, and once for each that is allowed.
+    // Within TLS, with the host's own name, and once for each allowed request.
     assert!(arrived(&["sni", "api.example.test"]) > 0);
     assert_eq!(arrived(&["GET", "/repos/acme/app-x?q=1"]), 2);
     for (method, address) in [
@@ -139,12 +139,12 @@ fn clients_of_plain_http_reach_what_rules_for_requests_name_and_nothing_else() {
         "{got}"
     );
     let log = agent.counted("https://api.example.test/gone", 1);
-    // The command lines of `exec` are logged as they are.
+    // Command lines of `exec` are logged unchanged.
     let mut of_network = log
         .lines()
         .filter(|line| !line.contains("\"wall\":\"life\""));
     assert!(!of_network.any(|line| line.contains("s3kr1t")), "{log}");
-    // The network's own answer, where a certificate is anybody's.
+    // The network's own answer, where certificates do not matter.
     let urllib = "import urllib.request, urllib.error\n\
                   print(urllib.request.urlopen('http://api.example.test/repos/acme/urllib').read().decode())\n\
                   try: urllib.request.urlopen('http://api.example.test/repos/no/urllib')\n\
@@ -190,7 +190,7 @@ fn git_clones_over_plain_http_what_a_rule_for_requests_names() {
     assert_eq!(arrived(&["/stranger/app.git"]), 0);
 }
 
-/// The repositories `read`, `write` and `other`, which git's own server serves below `files.example.test/smart`.
+/// Makes the repositories `read`, `write` and `other`, which git's own server serves below `files.example.test/smart`.
 pub fn smart_repositories() {
     let dir = format!("{INTERNET}/files/files.example.test/smart");
     let make = format!(
@@ -202,7 +202,7 @@ pub fn smart_repositories() {
     run("sh", &["-c", &make]).ok();
 }
 
-/// The subjects of all commits of such a repository.
+/// The subjects of all commits of a repository.
 pub fn heads(name: &str) -> String {
     let dir = format!("{INTERNET}/files/files.example.test/smart/{name}.git");
     let log = [
@@ -217,7 +217,7 @@ pub fn heads(name: &str) -> String {
     run("git", &log).ok()
 }
 
-/// `git:read` and `git:push`, with git's own server by the smart protocol.
+/// `git:read` and `git:push` with git's own server, over the smart protocol.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn git_reads_and_pushes_what_its_rules_name_and_no_other_repository() {
@@ -225,7 +225,7 @@ fn git_reads_and_pushes_what_its_rules_name_and_no_other_repository() {
     let _turn = witness();
     let _node = trusting();
     smart_repositories();
-    // That git asks in the clear is the environment's doing.
+    // The environment makes git use plain HTTP.
     let plain = "git -c user.name=a -c user.email=a@b";
     let works = |agent: &Agent<'_>, name: &str| {
         let script = format!(
@@ -234,7 +234,7 @@ fn git_reads_and_pushes_what_its_rules_name_and_no_other_repository() {
         );
         agent.container.exec(&[], &["sh", "-c", &script])
     };
-    // The control: one who may do both does both.
+    // The control: with both rules, both work.
     let rules = "dev.agentbox.network.allow=git:read files.example.test/smart/*, git:push files.example.test/smart/write";
     let agent = Agent::start(&docker, &[runtime(), "--annotation", rules]);
     for name in ["write", "write.git"] {
@@ -245,7 +245,7 @@ fn git_reads_and_pushes_what_its_rules_name_and_no_other_repository() {
     for name in ["read", "other"] {
         let refused = works(&agent, name);
         assert_eq!(refused.stdout, "hello\n", "{name}: {refused}");
-        // Defect 9 of the review of agents: the reason, when the push begins.
+        // Defect 9 of the review of agents: the reason appears when the push begins.
         let why = "remote: agentbox: POST https://files.example.test/smart/";
         assert!(refused.stderr.contains(why), "{name}: {refused}");
         assert_eq!(heads(name), "one\n");
@@ -274,10 +274,10 @@ fn no_shape_of_a_request_gets_past_its_rule() {
     let post = "POST /repos/acme/post HTTP/1.1\r\n";
     let length = hidden.len();
     let mut shapes = vec![
-        // Two requests at once, and one behind a body.
+        // Two requests at once, and one after a body.
         format!("{good}{hidden}"),
         format!("{post}{host}Content-Length: 2\r\n\r\nhi{hidden}"),
-        // Two framings, and none that is certain.
+        // Two framings, or an ambiguous one.
         format!(
             "{post}{host}Content-Length: {length}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{hidden}"
         ),
@@ -343,14 +343,14 @@ fn no_shape_of_a_request_gets_past_its_rule() {
             "POST /repos/acme/evil HTTP/1.1\r\n{host}{field}\r\nContent-Length: 0\r\n\r\n"
         ));
     }
-    // Other tests have asked this host what they may.
+    // Other tests have sent their allowed requests to this host.
     let elsewhere = ["http", "other.example.test"];
     let before = arrived(&elsewhere);
     for shape in &shapes {
         for direct in [true, false] {
             let shape = match direct {
                 true => shape.clone(),
-                // Absolute form, unless it has another one.
+                // Absolute form, unless the shape has one.
                 false => shape.replacen(" /", " http://api.example.test/", 1),
             };
             said(&agent, direct, &shape);
@@ -358,7 +358,7 @@ fn no_shape_of_a_request_gets_past_its_rule() {
             assert_eq!(arrived(&elsewhere), before, "{shape:?}");
         }
     }
-    // It is these requests that are refused, and not all: a kept connection takes two, and the second is decided about as well.
+    // Only these requests are refused: a kept connection takes two, and the second is checked too.
     let two = said(&agent, true, &format!("{good}{good}"));
     assert_eq!(two.matches("/repos/acme/good").count(), 2, "{two}");
     let mixed = said(&agent, true, &format!("{good}{hidden}"));
@@ -405,7 +405,7 @@ fn no_tunnel_leads_to_a_host_of_requests() {
     assert_ne!(got.code, 0, "{got}");
     assert_eq!(arrived(&["sni", "api.example.test"]), before);
     assert_eq!(arrived(&["tunnel\""]), 0);
-    // It says how to ask.
+    // The answer says how to send requests.
     let connect = said(
         &agent,
         false,
@@ -423,7 +423,7 @@ fn a_host_whose_certificate_is_not_trusted_gets_no_request() {
     let docker = Docker::alone();
     let _turn = witness();
     internet();
-    // The node's own certificates alone: the small internet's authority is none of them.
+    // With the node's own certificates, which do not include the small internet's authority.
     let agent = Agent::start(&docker, &[runtime(), "--annotation", ALLOW]);
     let got = agent.curl(
         true,
@@ -461,7 +461,7 @@ fn a_change_of_rules_holds_for_the_next_request_of_a_kept_connection() {
             .stdout
             .contains("/repos/acme/later")
     );
-    // A container without such rules has nobody who reads requests.
+    // A container without request rules has no reader.
     let plain = Agent::start(
         &docker,
         &[
@@ -491,7 +491,7 @@ fn an_answer_streams_and_a_name_of_requests_leads_to_no_private_address() {
     let events = agent.python(program);
     assert!(events.stdout.contains("data: 1 early"), "{events}");
     assert!(events.stdout.contains("data: 2 late"), "{events}");
-    // N06: by requests as by connections. Controls of other tests have arrived there.
+    // N06: for requests as for connections. Controls of other tests have arrived there.
     let before = arrived(&["tcp", "10.9.9.9"]);
     for direct in [true, false] {
         let got = agent.curl(direct, &["http://private.example.test/secret"]);
@@ -535,7 +535,7 @@ fn programs_are_told_of_plain_addresses_by_the_environment_alone() {
         told.stdout.contains("git asks http://api.openai.com/"),
         "{told}"
     );
-    // Where the host is open, programs reach it as they always do.
+    // If the whole host is allowed, programs reach it as usual.
     let allow = "dev.agentbox.network.allow=api.anthropic.com";
     let open = Agent::start(&docker, &[runtime(), "--annotation", allow]);
     let found = open
@@ -551,7 +551,7 @@ fn status(pid: &str, name: &str) -> String {
     line.unwrap().trim().to_owned()
 }
 
-/// The reader of a container's sidecar, if it has one.
+/// The reader of a container's sidecar, if there is one.
 pub(super) fn reader_of(sidecar: &str) -> Option<String> {
     let children = format!("/proc/{sidecar}/task/{sidecar}/children");
     let children = std::fs::read_to_string(children).unwrap();
@@ -579,7 +579,7 @@ fn who_reads_requests_has_nothing_else_and_its_container_ends_with_it() {
     assert_ne!(status(&reader, "Uid:").split('\t').next(), Some("0"));
     assert_eq!(status(&reader, "NoNewPrivs:"), "1");
     assert_eq!(status(&reader, "Seccomp:"), "2");
-    // A network of its own, in which nothing is; the sidecar is in the engine's.
+    // It has an empty network namespace of its own. The sidecar is in the engine's.
     let network = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).unwrap();
     assert_ne!(network(&reader), network(&sidecar));
     let routes = std::fs::read_to_string(format!("/proc/{reader}/net/route")).unwrap();
@@ -589,7 +589,7 @@ fn who_reads_requests_has_nothing_else_and_its_container_ends_with_it() {
     );
     let devices = std::fs::read_to_string(format!("/proc/{reader}/net/dev")).unwrap();
     assert!(devices.lines().skip(2).all(|line| line.contains("lo:")));
-    // No file but /dev/null for its streams and the source of randomness, while the sidecar has a log.
+    // No file but /dev/null for its streams and the source of randomness. The sidecar has a log.
     let files = |pid: &str| -> Vec<String> {
         let all = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
         let all = all.map(|fd| std::fs::read_link(fd.unwrap().path()).unwrap());
@@ -607,7 +607,7 @@ fn who_reads_requests_has_nothing_else_and_its_container_ends_with_it() {
             "{file}"
         );
     }
-    // The container ends with it, as with its sidecar, and the log says so. Whoever starts it again has it whole.
+    // The container ends with its reader, as with its sidecar, and the log says so. Starting it again restores both.
     run("kill", &["-9", &reader]).ok();
     agent.container.await_inspect("{{.State.Running}}", "false");
     assert_eq!(agent.container.inspect("{{.State.ExitCode}}"), "137");
@@ -617,13 +617,13 @@ fn who_reads_requests_has_nothing_else_and_its_container_ends_with_it() {
     agent.container.call("start", &[]).ok();
     let got = agent.curl(true, &["http://api.example.test/repos/acme/healed"]);
     assert!(got.stdout.contains("/repos/acme/healed"), "{got}");
-    // Where no rule is for requests there is none.
+    // Without request rules there is no reader.
     let only = "dev.agentbox.network.allow=example.test:80";
     let plain = Agent::start(&docker, &[runtime(), "--annotation", only]);
     assert_eq!(reader_of(&plain.sidecar()), None);
 }
 
-/// A list of harmful fields was never complete: what nobody knows is refused, and agents notice nothing.
+/// A list of harmful fields was never complete. Unknown fields are refused, and agents notice no difference.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn fields_that_are_known_arrive_and_others_are_refused_by_their_names() {

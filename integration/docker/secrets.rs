@@ -1,4 +1,4 @@
-//! Secrets of the node that are put into requests on their way out (N43, N44 of the threat list): no container has them.
+//! Secrets of the node that are added to requests on the way out (N43, N44 of the threat list): no container has them.
 
 use super::allowlist::{Agent, INTERNET, arrived, internet, witness};
 use super::node::NodeFiles;
@@ -10,7 +10,7 @@ const PLACEHOLDER: &str = "agentbox-secret-model";
 pub const ALLOW: &str = "dev.agentbox.network.allow=GET,HEAD,POST https://api.example.test/repos/acme/**, \
                      GET https://api.example.test/other/**, GET https://index.example.test/**";
 
-/// A node with a secret for one host's requests.
+/// A node with a secret for requests to one host.
 pub fn node(mode: u32) -> NodeFiles {
     internet();
     let mut node = NodeFiles::default();
@@ -28,7 +28,7 @@ pub fn node(mode: u32) -> NodeFiles {
     node
 }
 
-/// Whether a process of the rig has these bytes in memory that it may write to.
+/// Whether a process of the rig has these bytes in writable memory.
 fn has_in_memory(pid: &str, what: &[u8]) -> bool {
     use std::os::unix::fs::FileExt;
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
@@ -57,7 +57,7 @@ fn a_secret_of_the_node_is_in_the_request_and_nowhere_inside() {
     let _node = node(0o600);
     let key = "MODEL_API_KEY=key-of-the-engine";
     let agent = Agent::start(&docker, &[runtime(), "-e", key, "--annotation", ALLOW]);
-    // What programs find is what stands for it, whatever the engine says.
+    // Programs find the placeholder, no matter what the engine reports.
     let found = agent.container.exec(&[], &["printenv", "MODEL_API_KEY"]);
     assert_eq!(found.stdout.trim(), PLACEHOLDER, "{found}");
     let first = agent.container.exec(&[], &["cat", "/proc/1/environ"]);
@@ -77,7 +77,7 @@ fn a_secret_of_the_node_is_in_the_request_and_nowhere_inside() {
         assert_eq!(arrived(&[&path, &format!("Bearer {VALUE}")]), 2, "{place}");
     }
     assert_eq!(arrived(&["key-of-the-agent"]), 0);
-    // Another request to that host, and another host, get nothing.
+    // Another request to that host, and another host, get no secret.
     let got = agent.curl(true, &["http://api.example.test/other/x"]);
     assert!(got.stdout.contains("/other/x"), "{got}");
     assert_eq!(arrived(&["/other/x", VALUE]), 0);
@@ -96,7 +96,7 @@ fn a_secret_of_the_node_is_in_the_request_and_nowhere_inside() {
         assert!(got.stdout.starts_with("HTTP/1.1 403 agentbox: "), "{got}");
         assert!(got.stdout.contains("placeholder of secret model"), "{got}");
     }
-    // A host that sends back what it got, in pieces of seven bytes.
+    // A host that echoes what it received, in pieces of seven bytes.
     let address = "http://api.example.test/repos/acme/echo";
     let got = agent.curl(true, &["-i", address]);
     assert!(
@@ -112,13 +112,13 @@ fn a_secret_of_the_node_is_in_the_request_and_nowhere_inside() {
         head.stdout.starts_with("HTTP/1.1 200") && !head.stdout.contains("chunked"),
         "{head}"
     );
-    // What the host may say anywhere else on that host: the secret is looked for there too.
+    // Other answers of that host are searched for the secret too.
     let other = agent.curl(true, &["-i", "http://api.example.test/other/echo"]);
     assert!(
         other.stdout.contains("X-Echo: none") || other.stdout.contains("x-echo: none"),
         "{other}"
     );
-    // Nowhere on the node but in its file and in the process that needs it.
+    // On the node it is only in its file and in the process that needs it.
     let id = agent.container.inspect("{{.Id}}");
     for place in ["/run/agentbox", "/var/lib/agentbox", "/run/docker"] {
         let found = run("grep", &["-rlIs", "--binary-files=text", VALUE, place]);
@@ -156,7 +156,7 @@ fn a_secret_that_cannot_be_kept_is_an_error() {
             got.code != 0 && got.stderr.contains("nobody would see them"),
             "{got}"
         );
-        // Where none of its requests is allowed it is not given, and nothing is said.
+        // If no request to its host is allowed, the secret is not given, and no message says so.
         let got = refused(&allow("index.example.test"));
         assert_eq!(got.code, 0, "{got}");
     }
@@ -183,7 +183,7 @@ fn a_secret_that_cannot_be_kept_is_an_error() {
     std::fs::remove_dir_all(dir).unwrap();
 }
 
-/// Processes of this program that run now: their names and numbers.
+/// Running processes of this program: their names and numbers.
 fn own_processes() -> Vec<(String, String)> {
     let all = std::fs::read_dir("/proc").unwrap();
     let pids = all.filter_map(|entry| entry.unwrap().file_name().into_string().ok());
@@ -243,7 +243,7 @@ fn who_hands_a_secret_on_keeps_no_copy_of_it() {
     }
 }
 
-/// N44: what is an error at `create` is one of `update` too, and rules for requests come back.
+/// N44: errors of `create` are errors of `update` too, and request rules come back.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn an_update_opens_no_host_of_a_secret_whole() {
@@ -278,7 +278,7 @@ fn an_update_opens_no_host_of_a_secret_whole() {
     assert_eq!(arrived(&["back-again", VALUE]), 1, "{got}");
 }
 
-/// Each start has the uses of the node's file, and no more.
+/// Each start has as many uses as the node's file says, and no more.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn uses_of_a_secret_are_bounded_in_each_start() {
@@ -306,7 +306,8 @@ fn uses_of_a_secret_are_bounded_in_each_start() {
     }
 }
 
-/// N55. Without namespaces the proxy's port is everybody's: of another user, and of another container of the same network.
+/// N55. Without namespaces every process can reach the proxy's port: those of another user, and those of another
+/// container in the same network.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn no_stranger_gets_a_secret_from_the_proxy_of_landlocks_walls() {
@@ -356,7 +357,7 @@ fn no_stranger_gets_a_secret_from_the_proxy_of_landlocks_walls() {
     assert_eq!(arrived(&["by-the-command", VALUE]), 1);
 }
 
-/// An agent's day without a key inside: it clones and pushes one repository and reads the issues of another, and no more.
+/// An agent's day without a key inside: it clones and pushes one repository and reads another's issues, no more.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn an_agent_works_with_git_and_an_interface_without_a_key() {
@@ -395,7 +396,7 @@ fn an_agent_works_with_git_and_an_interface_without_a_key() {
     assert_eq!(super::requests::heads("write"), "inside\none\n");
     let password = data_encoding::BASE64.encode(format!("x-access-token:{VALUE}").as_bytes());
     assert!(arrived(&["/smart/write", &format!("Basic {password}")]) > 2);
-    // Without a name for it a program needs no key; with one it has what stands for it.
+    // Without a variable for it a program needs no key; with one it has the placeholder.
     let issues = "https://api.example.test/repos/acme/other/issues";
     for query in ["", "?key=$API_KEY", "?key=own", "?page=2&k%65y=own"] {
         let got = does(&format!("curl -sS \"{issues}{query}\""));
@@ -407,7 +408,7 @@ fn an_agent_works_with_git_and_an_interface_without_a_key() {
         4
     );
     assert_eq!(arrived(&["key=own"]), 0);
-    // As many as the node lets it make.
+    // As many requests as the node allows.
     let got = does(&format!("curl -sS {issues}"));
     assert!(
         got.stdout
@@ -420,7 +421,7 @@ fn an_agent_works_with_git_and_an_interface_without_a_key() {
         told.contains("secret api: 4 of 4 requests had it\n"),
         "{told}"
     );
-    // Elsewhere: another repository, another thing of the same interface, and what stands for the key in other places.
+    // Elsewhere: another repository, another path of the same API, and the placeholder in other places.
     let refused = works("read");
     assert!(
         refused.stdout == "hello\n" && refused.stderr.contains("403"),

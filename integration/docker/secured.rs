@@ -16,10 +16,10 @@ use super::upstream::{ALLOW, CompanyProxy, PASSWORD, PLACE, USER, everything_goe
 use super::{Docker, runtime};
 use crate::command::run;
 
-/// The internet's servers have certificates for this domain; this name is the rig itself.
+/// The internet's servers have certificates for this domain. This name is the rig itself.
 const NAME: &str = "proxy.example.test";
 
-/// TLS in front of a proxy, with a certificate of the small internet; its port. The thread ends with the test binary.
+/// TLS in front of a proxy, with a certificate of the small internet; its port. Its thread ends with the test binary.
 fn in_front_of(proxy: &CompanyProxy, certificate: &str) -> u16 {
     let pem = |file: &str| std::fs::read(Path::new(INTERNET).join(file)).unwrap();
     let chain = CertificateDer::pem_slice_iter(&pem(certificate))
@@ -78,7 +78,7 @@ fn a_proxy_that_speaks_tls_is_known_by_its_certificate() {
     node.write("config.toml", 0o600, &config(NAME, port, &roots));
     let agent = Agent::start(&docker, &[runtime(), "--annotation", ALLOW]);
     everything_goes_through(&agent, &proxy);
-    // Long ones both ways.
+    // Long streams both ways.
     let long = agent.curl(
         true,
         &[
@@ -106,7 +106,7 @@ fn a_proxy_that_speaks_tls_is_known_by_its_certificate() {
         "{explained}"
     );
     drop(agent);
-    // Known by its address.
+    // Identified by its address.
     let sign = format!(
         "cd {INTERNET} && echo subjectAltName=IP:{PLACE} >ip.ext && openssl x509 -req -in server.csr -CA authority.crt \
          -CAkey ca.key -CAcreateserial -days 2 -extfile ip.ext -out ip.pem 2>/dev/null"
@@ -152,7 +152,7 @@ fn a_proxy_whose_certificate_is_anothers_is_told_nothing() {
         assert_ne!(direct.code, 0, "{direct}");
     }
     assert_eq!(proxy.asked(), [""; 0]);
-    // Whoever writes the file says who the proxy is.
+    // Other users could write the file, and so choose the proxy.
     node.write(
         "anybodys.pem",
         0o666,

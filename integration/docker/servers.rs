@@ -1,5 +1,6 @@
-//! Servers as people run them (gunicorn with Flask, PHP, uvicorn with Starlette, a reader of JSON in C) behind rules for requests: none of
-//! them serves what no rule names (N39, N43, N47 of the threat list). Each attack is first tried without walls.
+//! Real servers (gunicorn with Flask, PHP, uvicorn with Starlette, a JSON reader in C) behind request rules. None of
+//! them serves a request that no rule allows (N39, N43, N47 of the threat list). Each attack is first tried without
+//! walls.
 
 use std::sync::Once;
 
@@ -16,7 +17,7 @@ const DENY: &str = "dev.agentbox.network.deny=* https://other.example.test:9104/
                     mcp:https://other.example.test:9104/mcp tools/call:delete_all, \
                     mcp:http://other.example.test:9106/mcp tools/call:delete_all";
 const JSON: &str = "Content-Type: application/json";
-/// As Azure's keys are, and Google's.
+/// In the form of Azure's and Google's keys.
 const VALUE: &str = "Zm9v/Base+64key==/x7+Q9";
 
 fn servers() {
@@ -32,7 +33,7 @@ fn call(params: &str) -> String {
     format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{{{params}}}}}")
 }
 
-/// An attack: a field, a port and a path, a body, and what the server says that it has served.
+/// An attack: a field, a port and a path, a body, and the server's output if it serves the request.
 type Attack = (
     &'static str,
     u16,
@@ -87,7 +88,7 @@ fn attacks() -> Vec<Attack> {
     ]
 }
 
-/// Asks a server; `scheme` is the program's.
+/// Sends an attack to a server; `scheme` is the program's.
 fn ask(agent: &Agent<'_>, scheme: &str, (field, port, path, body, _): &Attack) -> Finished {
     let address = format!("{scheme}://{HOST}:{port}{path}");
     let mut all = vec!["-i", "--path-as-is", "-H", field, address.as_str()];
@@ -133,7 +134,7 @@ fn servers_as_people_run_them_serve_nothing_else() {
         );
         assert!(!got.stdout.contains(attack.4), "{attack:?}: {got}");
     }
-    // What the rules mean works.
+    // Requests that the rules allow work.
     for (field, port, path, body, served) in [
         ("Accept: */*", 9104, "/app/public/a", None, "PUBLIC a"),
         ("Accept: */*", 9105, "/x", None, "PHP GET /x"),

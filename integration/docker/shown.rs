@@ -1,4 +1,4 @@
-//! `report.denied`: what a container reads of its own refusals, and that it is nothing else.
+//! `report.denied`: a container reads its own denials, and nothing more.
 
 use super::allowlist::Agent;
 use super::{Docker, Policy, runtime};
@@ -10,7 +10,7 @@ const ON: &str = "dev.agentbox.report.denied=on";
 const ALLOW: &str = "dev.agentbox.network.allow=api.example.test:80, api.example.test";
 const SLEEP: [&str; 3] = ["python3", "-c", "import time; time.sleep(300)"];
 const FILE: &str = "/run/agentbox/denied";
-/// A denied call, and then the file, once that is in it.
+/// Makes a denied call, and prints the file once the call is in it.
 const MOUNT: &str = "
 import ctypes, time
 ctypes.CDLL(None).mount(None, None, None, 0, None)
@@ -19,7 +19,7 @@ for _ in range(300):
     if 'syscalls mount(' in text: break
     time.sleep(0.1)
 print(text)";
-/// What the proxy answers to a request for its own path, without any proxy's help.
+/// Prints the proxy's answer to a request for its own path, sent without a proxy.
 const ASK: &str = "
 import os, socket, urllib.parse
 proxy = urllib.parse.urlsplit(os.environ['HTTP_PROXY'])
@@ -60,7 +60,7 @@ fn a_container_reads_its_own_refusals_in_a_file_and_at_the_proxy() {
     let url = agent.container.exec(&[], &["python3", "-c", ASK]).ok();
     assert!(url.starts_with("HTTP/1.1 200 OK\r\n"), "{url}");
     assert!(url.contains("network files.example.test:443: "), "{url}");
-    // Others may share the network, and are told of no call.
+    // Others may share the network, and must not see the calls.
     assert!(!url.contains("syscalls"), "{url}");
     let explained = run(&program(), &["explain", &agent.container.name]).ok();
     assert!(
@@ -69,7 +69,7 @@ fn a_container_reads_its_own_refusals_in_a_file_and_at_the_proxy() {
     );
 }
 
-/// The control: without the field there is neither.
+/// The control: without the field there is no file and no path.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn without_the_field_there_is_no_file_and_the_proxy_says_so() {
@@ -85,7 +85,7 @@ fn without_the_field_there_is_no_file_and_the_proxy_says_so() {
     );
 }
 
-/// Under each policy, also without a network, and with a root that is read-only.
+/// Under each policy, also without a network, and with a read-only root.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn the_command_of_the_page_runs() {
@@ -128,7 +128,7 @@ fn the_file_is_there_under_every_policy() {
 #[ignore = "needs the rig: hack/test"]
 fn nobody_inside_writes_replaces_or_unmounts_it() {
     let docker = Docker::connect();
-    // With all that a policy gives at most, and a profile of the engine's that denies nothing.
+    // With the most that a policy can grant, and an engine profile that denies nothing.
     let options = [
         runtime(),
         "--annotation",
@@ -160,7 +160,7 @@ fn nobody_inside_writes_replaces_or_unmounts_it() {
     assert_eq!(said, "control moved\n");
     let seen = container.exec(&[], &["cat", FILE]).ok();
     assert!(!seen.contains("forged"), "{seen}");
-    // And nothing of the node's is in sight beside it.
+    // Nothing else of the node is visible beside it.
     let listed = container
         .exec(&[], &["ls", "-A", "/run/agentbox", "/run/agentbox/.."])
         .ok();
@@ -210,7 +210,7 @@ print(len(text), len(text.splitlines()), all(b == 10 or 32 <= b < 127 for b in t
     }
 }
 
-/// A container that joins another one's network reads its own denied calls, and at the proxy what the network refused.
+/// A container in another one's network reads its own denied calls, and at the proxy the network's denials.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn who_shares_a_network_reads_its_own_calls_and_hosts_at_the_proxy_alone() {
@@ -220,7 +220,7 @@ fn who_shares_a_network_reads_its_own_calls_and_hosts_at_the_proxy_alone() {
     let joined = format!("--network=container:{}", first.container.name);
     let member = docker.start(&[&options[..], &[joined.as_str(), IMAGE]].concat(), &SLEEP);
     first.curl(false, &["https://files.example.test/"]);
-    // A call of its own in each.
+    // Each makes its own call.
     let calls = |call: &str| MOUNT.replace("mount(None, None, None, 0, None)", call);
     let umount = calls("umount2(None, 0)");
     let of_first = first

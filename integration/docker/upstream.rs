@@ -1,4 +1,4 @@
-//! Behind a company's proxy: every connection to the internet goes through it, and nobody inside learns who we are to it.
+//! Behind a company's proxy: it gets every connection to the internet, and no program inside learns its credentials.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -12,21 +12,21 @@ use crate::command::run;
 
 pub(super) const USER: &str = "builder";
 pub(super) const PASSWORD: &str = "s3kr1t-of-the-node";
-/// `builder:s3kr1t-of-the-node`, as it goes over the wire.
+/// `builder:s3kr1t-of-the-node` in base64, as sent.
 const CODED: &str = "YnVpbGRlcjpzM2tyMXQtb2YtdGhlLW5vZGU=";
-/// The rig's own address on the way to the internet: a private network's proxy is as near.
+/// The rig's own address towards the internet, as close as a private network's proxy.
 pub(super) const PLACE: &str = "203.0.113.1";
 pub(super) const ALLOW: &str = "dev.agentbox.network.allow=api.example.test, api.example.test:80, api.example.test:22, private.example.test:80, \
      proxy.example.test";
 
-/// A proxy that asks for credentials, serves CONNECT alone, and remembers what it was asked.
+/// A proxy that requires credentials, serves only CONNECT, and records its requests.
 pub(super) struct CompanyProxy {
     pub(super) port: u16,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl CompanyProxy {
-    /// Its threads end with the test binary.
+    /// Starts it. Its threads end with the test binary.
     pub(super) fn start() -> Self {
         let listener = TcpListener::bind((PLACE, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -41,7 +41,7 @@ impl CompanyProxy {
         Self { port, asked }
     }
 
-    /// The first lines of the requests so far.
+    /// The request lines so far.
     pub(super) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
@@ -82,7 +82,7 @@ fn config(proxy: &CompanyProxy, password: &str, more: &str) -> String {
     )
 }
 
-/// HTTP and HTTPS, with proxy variables and without, and a server that speaks first: its words come right behind the
+/// HTTP and HTTPS, with and without proxy variables, and a server that speaks first: its bytes come right behind the
 /// proxy's answer.
 #[track_caller]
 pub(super) fn everything_goes_through(agent: &Agent<'_>, proxy: &CompanyProxy) {
@@ -124,7 +124,7 @@ fn everything_goes_through_the_nodes_proxy_and_its_password_stays_with_the_node(
             "{line}: not the address that was looked at"
         );
     }
-    // What is refused without a proxy is refused with one, and the proxy never hears of it.
+    // Hosts that are denied without a proxy are denied with one, and the proxy never hears of them.
     let before = proxy.asked();
     let private = agent.curl(false, &["http://private.example.test/"]);
     assert!(
@@ -136,7 +136,7 @@ fn everything_goes_through_the_nodes_proxy_and_its_password_stays_with_the_node(
         agent.curl(true, &["-f", "http://other.example.test/"]).code,
         0
     );
-    // The proxy itself is exempt for the sidecar alone.
+    // Only the sidecar may dial the proxy.
     for direct in [true, false] {
         let url = format!("http://{PLACE}:{}/", proxy.port);
         assert_ne!(agent.curl(direct, &["-f", &url]).code, 0);
@@ -167,7 +167,7 @@ fn everything_goes_through_the_nodes_proxy_and_its_password_stays_with_the_node(
             .unwrap();
         String::from_utf8_lossy(&got.stdout).into_owned()
     };
-    // The control of both looks: this very command line, and a file of the node, have it.
+    // The control for both checks: this command line and a node file do contain it.
     let command_lines = look("cat /proc/[0-9]*/cmdline; true");
     assert_eq!(
         command_lines.matches(PASSWORD).count(),
@@ -267,7 +267,7 @@ fn a_proxy_that_refuses_or_is_gone_is_no_way_around_it() {
     }
     assert_eq!(arrived(&["/refused"]), 0);
     drop(agent);
-    // What anybody on the node can read is no secret.
+    // A file that others can read is not secret.
     node.write("config.toml", 0o644, &config(&proxy, PASSWORD, ""));
     let got = docker.run(&[runtime(), "test-probe"], &["true"]);
     assert!(got.code != 0 && got.stderr.contains("chmod 600"), "{got}");

@@ -1,5 +1,5 @@
-//! WebSockets to hosts of rules for requests, in the clear and within TLS that is opened (N46 of the threat list): what is said in one
-//! nobody reads, so that each needs a rule of its own, and nothing is said in it before the host has agreed.
+//! WebSockets to hosts with request rules, in plain HTTP and within opened TLS (N46 of the threat list). Nothing reads
+//! their content, so each needs its own rule, and no byte is sent before the host agrees.
 
 use std::process::Command;
 
@@ -19,7 +19,7 @@ fn start<'a>(docker: &'a Docker, more: &[&str]) -> Agent<'a> {
     Agent::start(docker, &all)
 }
 
-/// Opens a WebSocket by a real client, says something short and something long, and prints what comes.
+/// Opens a WebSocket with a real client, sends a short and a long message, and prints the answers.
 fn talk(agent: &Agent<'_>, address: &str) -> Finished {
     let program = format!(
         "import asyncio, ssl, websockets\n\
@@ -62,10 +62,10 @@ fn a_websocket_opens_where_a_rule_names_it() {
             &format!("{scheme}://api.example.test/repos/acme/socket"),
         );
         assert_eq!(got.stdout, whole, "{got}");
-        // Where the host is spoken to in the clear.
+        // To a host in plain HTTP.
         let got = talk(&agent, "ws://index.example.test/socket");
         assert_eq!(got.stdout, whole, "{got}");
-        // A rule that allows to ask for it does not allow this.
+        // A rule that allows the GET does not allow the WebSocket.
         let other = format!("{scheme}://api.example.test/repos/acme/other/socket");
         let refused = talk(&agent, &other);
         assert_eq!(refused.stdout, "refused 426\n", "{refused}");
@@ -80,18 +80,18 @@ fn a_websocket_opens_where_a_rule_names_it() {
             log.contains("WEBSOCKET https://api.example.test/repos/acme/other/socket"),
             "{log}"
         );
-        // A host that does not agree answers as ever.
+        // A host that does not agree answers normally.
         let got = talk(
             &agent,
             &format!("{scheme}://api.example.test/repos/acme/socketless"),
         );
         assert_eq!(got.stdout, "refused 200\n", "{got}");
     }
-    // The two that asked for it plainly.
+    // The two plain requests for it.
     assert_eq!(arrived(&["/repos/acme/other/socket"]), before + 2);
 }
 
-/// What a client says by hand, on one connection, in the clear or within TLS: these bytes, and those when something has come.
+/// A handwritten client, in plain HTTP or within TLS: sends the first bytes, and the others after an answer.
 fn said(agent: &Agent<'_>, tls: bool, first: impl AsRef<[u8]>, then: impl AsRef<[u8]>) -> String {
     let program = format!(
         "import socket, ssl\ns = socket.create_connection(('api.example.test', 443 if {tls} else 80), 10)\n\
@@ -114,7 +114,7 @@ fn handshake(path: &str, more: &str) -> String {
     )
 }
 
-/// A request whose only meaning is the attack.
+/// A request that only an attack would send.
 const HIDDEN: &str = "GET /evil/hidden HTTP/1.1\r\nHost: api.example.test\r\n\r\n";
 
 #[test]
@@ -124,9 +124,9 @@ fn no_handshake_hides_a_request() {
     let _turn = witness();
     let _node = trusting();
     let good = handshake("/repos/acme/socket", "");
-    // The message `ok`, masked by zeros.
+    // The message `ok`, with a mask of zeros.
     let frame = b"\x81\x82\0\0\0\0ok";
-    // Without walls each of them arrives, as a request or as bytes behind a change of protocol.
+    // Without walls each of them arrives, as a request or as bytes after a change of protocol.
     let free = Agent::free(&docker);
     said(
         &free,
@@ -149,14 +149,14 @@ fn no_handshake_hides_a_request() {
             "{control}"
         );
         for (first, then) in [
-            // Before the answer: nothing follows, be it a request or not.
+            // Bytes before the answer, a request or not, do not pass.
             (format!("{good}{HIDDEN}"), ""),
-            // A host that changes the protocol without the proof, or to another one, is not spoken to any more.
+            // A host that switches protocols without proof, or to another protocol, gets nothing more.
             (handshake("/repos/acme/socket-unproven", ""), HIDDEN),
             (handshake("/repos/acme/socket-h2c", ""), HIDDEN),
-            // A host that does not agree: what follows is a request.
+            // If a host does not agree, the bytes that follow are a request.
             (handshake("/repos/acme/socketless", ""), HIDDEN),
-            // What some servers take for a handshake.
+            // Requests that some servers take for a handshake.
             (
                 good.replace("Upgrade: websocket", "Upgrade: websocket, h2c"),
                 HIDDEN,
@@ -187,7 +187,7 @@ fn no_handshake_hides_a_request() {
         let got = said(&agent, tls, early, "");
         assert!(!got.contains("hello"), "{got}");
         assert_eq!(arrived(&["evil"]), before, "{got}");
-        // The connection of a host that did not agree goes on.
+        // A connection whose host did not agree goes on.
         let next = "GET /repos/acme/next HTTP/1.1\r\nHost: api.example.test\r\n\r\n";
         let first = handshake("/repos/acme/socketless", "");
         let got = said(&agent, tls, &first, next);
@@ -195,7 +195,7 @@ fn no_handshake_hides_a_request() {
     }
 }
 
-/// As any other connection's bytes.
+/// Like any other connection's bytes.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn a_websocket_ends_with_its_rule_and_its_budget() {
@@ -213,7 +213,7 @@ fn a_websocket_ends_with_its_rule_and_its_budget() {
         "{begin}s.sendall({:?}.encode())\nwhile b'hello' not in (d := s.recv(65536)): pass\n",
         handshake("/repos/acme/socket", "")
     );
-    // It is open until its rule is removed, which only its end shows.
+    // It stays open until its rule is removed, which only its end shows.
     let waits = format!(
         "{asks}open('/tmp/open', 'w').close()\ntry: print(s.recv(1))\nexcept OSError as e: print(e)\nprint('ended')"
     );
@@ -247,7 +247,7 @@ fn a_websocket_ends_with_its_rule_and_its_budget() {
     assert_eq!(arrived(&["frame", &"u".repeat(200)]), 0);
 }
 
-/// What comes back in a WebSocket nobody searches for secrets.
+/// WebSocket data from the host is not searched for secrets.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn a_host_of_a_secret_has_a_websocket_only_by_the_nodes_word() {

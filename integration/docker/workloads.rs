@@ -1,4 +1,4 @@
-//! Ordinary work behind `standard`: what agents run all day, on glibc, as root and as an ordinary user.
+//! Ordinary work behind `standard`: what agents do all day, on glibc, as root and as an ordinary user.
 //!
 //! Nothing here needs a registry: packages are made on the spot and installed from there.
 
@@ -8,16 +8,16 @@ use std::{env, process::Command};
 use super::{Docker, Policy};
 use crate::command::run_for;
 
-/// What becomes of it under the profile `paranoid`.
+/// The result under the profile `paranoid`.
 #[derive(PartialEq)]
 enum Paranoid {
     Works,
-    /// It compiles at run time.
+    /// The program compiles at run time.
     Fails,
 }
 
-/// Runs a bash script in a scratch directory under /tmp, behind `standard`, as root and as `dev`, and as `dev` under the profile
-/// `paranoid`. docs/policy.md lists the latter.
+/// Runs a bash script in a scratch directory under /tmp, behind `standard`, as root and as `dev`, and as `dev` under
+/// the profile `paranoid`. docs/policy.md lists the results of the last.
 #[track_caller]
 fn works(paranoid: Paranoid, script: &str, last_line: &str) {
     let _docker = Docker::connect();
@@ -60,7 +60,7 @@ fn works(paranoid: Paranoid, script: &str, last_line: &str) {
             "as {user}: {finished}"
         );
     }
-    // A name that the rig sets tells that this was the rig's engine.
+    // A variable of the rig shows that this was the rig's engine.
     assert!(env::var_os("DOCKER_HOST").is_some());
 }
 

@@ -4,7 +4,7 @@
 //! ~/.config/agentbox/config.toml    the user's: if others can write it, no run starts
 //! ~/.local/state/agentbox/allowed/  the user's, one file for each workspace: their answers to `wrap --ask`
 //! WORKSPACE/.agentbox.toml          the project's: an agent may have written it, so it counts once the user trusts
-//!                                   this content (`agentbox trust`); else a line says so, and the run goes on without it
+//!                                   this content (`agentbox trust`); else a notice says that it is ignored
 //! ```
 //! | file | what it does |
 //! |---|---|
