@@ -1,4 +1,4 @@
-//! A person of the node, made for a test and removed with the value. In a rig: its /etc is its own.
+//! A user of the node, made for a test and removed when dropped. Only in a rig, which has its own /etc.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -16,15 +16,15 @@ pub struct Account {
     pub home: String,
     /// A project in it, where `wrap` is called.
     pub project: String,
-    /// A group with this name and the person as its member.
+    /// A group with this name, and the user as its member.
     pub team: u32,
 }
 
 impl Account {
-    /// A new person with an empty home and a project in it.
+    /// Makes a user with an empty home and a project in it.
     ///
-    /// The lines are appended: useradd(8) puts new files in place of /etc/passwd and /etc/group, which a `wrap` of another
-    /// test may be mounting. They go with the rig.
+    /// It appends lines: useradd(8) replaces /etc/passwd and /etc/group, which another test's `wrap` may be mounting.
+    /// The lines go with the rig.
     pub fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         assert!(std::env::var_os("AGENTBOX_RIG").is_some(), "only in a rig");
@@ -55,13 +55,13 @@ impl Account {
         account
     }
 
-    /// Runs a script as the person, without walls, in the home; what it prints.
+    /// Runs a script as the user, without walls, in the home. Returns its output.
     #[track_caller]
     pub fn does(&self, script: &str) -> String {
         self.tries(script).ok()
     }
 
-    /// Likewise, however it ends.
+    /// The same, but failures are returned too.
     pub fn tries(&self, script: &str) -> Finished {
         let ids = [self.uid.to_string(), self.gid.to_string()];
         let options = ["--reuid", &ids[0], "--regid", &ids[1], "--init-groups"];
@@ -72,7 +72,7 @@ impl Account {
         run_for(Duration::from_secs(60), &mut command)
     }
 
-    /// A file of the person's.
+    /// Writes a file of the user's.
     pub fn file(&self, name: &str, content: &str) -> String {
         let path = PathBuf::from(&self.home).join(name);
         let above = path.parent().unwrap().display().to_string();
@@ -83,7 +83,7 @@ impl Account {
         path
     }
 
-    /// An executable file of the person's.
+    /// Writes an executable file of the user's.
     pub fn program(&self, name: &str, content: &str) -> String {
         use std::os::unix::fs::PermissionsExt;
         let path = self.file(name, content);
@@ -91,7 +91,7 @@ impl Account {
         path
     }
 
-    /// Lets the person use sudo(8) with a password, as an administrator does.
+    /// Lets the user use sudo(8) with a password, as an administrator does.
     pub fn may_sudo(&self, password: &str) {
         use std::os::unix::fs::PermissionsExt;
         let hash = run("openssl", &["passwd", "-6", password]).ok();
@@ -103,7 +103,7 @@ impl Account {
         std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o440)).unwrap();
     }
 
-    /// `agentbox ARGUMENTS...` in the project, by way of sudo as Debian has it: HOME and PATH are root's.
+    /// Runs `agentbox ARGUMENTS...` in the project through sudo, as Debian configures it: HOME and PATH are root's.
     pub fn sudo(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(program());
         command.args(arguments).current_dir(&self.project);
@@ -127,7 +127,7 @@ impl Account {
         run_for(Duration::from_secs(60), &mut self.sudo(&command))
     }
 
-    /// Likewise under a policy.
+    /// The same under a policy.
     pub fn wrap_by(&self, policy: &str, script: &str) -> Finished {
         self.wrap(&["--policy", policy], script)
     }
@@ -143,6 +143,6 @@ impl Drop for Account {
 fn append(path: &str, line: &str) {
     use std::io::Write;
     let file = std::fs::OpenOptions::new().append(true).open(path);
-    // One write(2), so that lines of other tests stay whole.
+    // One write(2), so that other tests' lines stay intact.
     file.unwrap().write_all(line.as_bytes()).unwrap();
 }

@@ -1,4 +1,4 @@
-//! The commands for agents on the page on `wrap` are ones that it takes, and allow what the agent needs.
+//! The commands for agents in docs/wrap.md are valid, and allow what the agent needs.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ fn commands() -> Vec<Vec<String>> {
     block.lines().map(words).collect()
 }
 
-/// The model of each preset, by the name that its programs connect to.
+/// Each preset's model, by the host that its programs connect to.
 const MODELS: [(&str, &str); 3] = [
     ("@anthropic", "api.anthropic.com"),
     ("@openai", "api.openai.com"),
@@ -41,7 +41,7 @@ fn wrap_takes_every_command_of_the_page_on_agents_and_lets_its_model_be_reached(
         asked.extend(["--", "true"]);
         let shown = run(&program(), &asked).ok();
         assert!(shown.contains(model), "{words:?}: {shown}");
-        // Without the option it is not among what is reached.
+        // Without the option, the host is not allowed.
         let plain = ["wrap", "--dry-run", "--workspace", &workspace, "--", "true"];
         let shown = run(&program(), &plain).ok();
         assert!(!shown.contains(model), "{shown}");

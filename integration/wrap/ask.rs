@@ -1,4 +1,4 @@
-//! `wrap --ask` at a terminal: what the person is asked, what answers, and what does not.
+//! `wrap --ask` at a terminal: what the user is asked, which answers count, and which do not.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use crate::direct::program;
 use crate::docker::Docker;
 use crate::docker::allowlist::{arrived, internet, witness};
 
-/// Reads hosts, one a line, and says of each what a request to it came to.
+/// Reads one host per line, and prints the result of a request to each.
 const READS: &str = "echo rea\"\"dy; while read -r host; do curl -sS --noproxy \"*\" --max-time 60 -o /dev/null \
     -w \"%{http_code} $host.\\n\" http://$host/ask || echo \"failed $host.\"; done";
 
-/// How the command line begins, as root on behalf of the person and as the person alone.
+/// How the command starts: by root for the user, or by the user alone.
 #[derive(Debug, Clone, Copy)]
 enum Way {
     Sudo,
     Alone,
 }
 
-/// A shell in the person's project that has started the script by `wrap`.
+/// A shell in the user's project that runs the script under `wrap`.
 fn start(person: &Account, way: Way, options: &str, script: &str) -> Shell {
     let mut shell = Shell::new(&person.project);
     let Account {
@@ -55,7 +55,7 @@ fn wrap(shell: &mut Shell, options: &str, script: &str) {
     shell.wait_for("ready\r\n");
 }
 
-/// Waits for the question about a host, and until what is typed counts.
+/// Waits for the question about a host, and until typed keys count.
 #[track_caller]
 fn question(shell: &mut Shell, host: &str) -> String {
     let shown = shell.wait_for(&format!(" connects to {host}:80, which no rule allows"));
@@ -73,7 +73,7 @@ fn wrap_ask_lets_through_what_the_person_says_and_nothing_else() {
     for way in [Way::Sudo, Way::Alone] {
         let person = Account::new();
         let mut shell = start(&person, way, "--ask", READS);
-        // Once is once.
+        // "once" allows one connection.
         for answer in ["once", "o"] {
             shell.line("api.example.test");
             let shown = question(&mut shell, "api.example.test");
@@ -82,7 +82,7 @@ fn wrap_ask_lets_through_what_the_person_says_and_nothing_else() {
             shell.wait_for("api.example.test:80 is allowed once");
             shell.wait_for("200 api.example.test.");
         }
-        // A run is a run; no is no for all of it.
+        // "run" and "no" last for the whole run.
         shell.line("api.example.test");
         question(&mut shell, "api.example.test");
         shell.line("r");
@@ -90,7 +90,7 @@ fn wrap_ask_lets_through_what_the_person_says_and_nothing_else() {
         let before = arrived(&["other.example.test"]);
         shell.line("other.example.test");
         question(&mut shell, "other.example.test");
-        // What is no answer is none.
+        // An invalid answer is asked again.
         shell.line("yes");
         shell.wait_for("once, run, project, no or quiet: other.example.test:80 > ");
         shell.line("no");
@@ -101,12 +101,12 @@ fn wrap_ask_lets_through_what_the_person_says_and_nothing_else() {
         let shown = shell.wait_for("403 other.example.test.");
         assert!(shown.contains("200 api.example.test."), "{shown:?}");
         assert!(!shown.contains("which no rule"), "{shown:?}");
-        // An interrupt at the question is a no, and the program goes on.
+        // An interrupt at the question means no, and the program goes on.
         shell.line("files.example.test");
         question(&mut shell, "files.example.test");
         shell.keys("\u{3}");
         shell.wait_for("403 files.example.test.");
-        // Nobody is asked any more.
+        // After "quiet" there are no more questions.
         shell.line("index.example.test");
         question(&mut shell, "index.example.test");
         shell.line("quiet");
@@ -152,7 +152,7 @@ fn wrap_ask_keeps_an_answer_for_the_project_and_for_no_other() {
             plan.contains("lets be reached: \"api.example.test:80\""),
             "{plan}"
         );
-        // Neither reads nor writes it the command, which decides nothing for its next run.
+        // The command neither reads nor writes the answers, so it cannot decide for its next run.
         let script = "echo rea\"\"dy; cat ~/.local/state/agentbox/allowed/*; echo allow=[] >~/.local/state/agentbox/allowed/x.toml";
         wrap(&mut shell, "", script);
         shell.wait_for("<prompt>");
@@ -160,7 +160,7 @@ fn wrap_ask_keeps_an_answer_for_the_project_and_for_no_other() {
             person.does("ls ~/.local/state/agentbox/allowed | wc -l"),
             "1\n"
         );
-        // Another project is asked.
+        // Another project asks again.
         person.does("mkdir ~/src/other");
         shell.ask("cd ../other");
         wrap(&mut shell, "--ask", READS);
@@ -170,7 +170,7 @@ fn wrap_ask_keeps_an_answer_for_the_project_and_for_no_other() {
         shell.wait_for("403 api.example.test.");
         shell.keys("\u{4}");
         shell.wait_for("<prompt>");
-        // A file that others may write decides nothing.
+        // A file that others can write does not count.
         person.does("chmod g+w ~/.local/state/agentbox/allowed/*.toml");
         shell.ask("cd ../project");
         let refused = shell.ask(&format!("{program} wrap -- true"));
@@ -178,7 +178,7 @@ fn wrap_ask_keeps_an_answer_for_the_project_and_for_no_other() {
     }
 }
 
-/// The program says what it likes and types what it can, before the question and while it stands.
+/// The program prints what it likes and types what it can, before the question and during it.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_ask_is_answered_by_no_program_and_by_no_key_from_before() {
@@ -192,11 +192,11 @@ fn wrap_ask_is_answered_by_no_program_and_by_no_key_from_before() {
         http://other.example.test/ask; read -t 2 -r rest; echo \"got <$rest>\"";
     let mut shell = start(&person, Way::Sudo, "--ask", script);
     let before = arrived(&["other.example.test"]);
-    // The second line is the program's; what comes with the question is nobody's.
+    // The second line is for the program. Keys typed together with the question go nowhere.
     shell.line("go");
     let shown = shell.wait_for(" connects to other.example.test:80, which no rule allows");
     shell.keys("once\nrun\n");
-    // What the program had begun to tell the terminal is ended, and its name moves no cursor.
+    // An unfinished escape sequence of the program is ended, and its name moves no cursor.
     let begun = shown.rfind("\u{1b}]0;").unwrap();
     let said = &shown[begun + 4..];
     assert!(said.starts_with("\u{18}\u{1b}\\"), "{shown:?}");
@@ -211,14 +211,14 @@ fn wrap_ask_is_answered_by_no_program_and_by_no_key_from_before() {
     assert!(!shown.contains("allowed"), "{shown:?}");
     let late = shown.find("LATE");
     assert!(late.is_none_or(|late| late > refused), "{shown:?}");
-    // None of the keys was the program's.
+    // The program received none of the keys.
     let shown = shell.wait_for("got <");
     let rest = shell.wait_for(">");
     assert_eq!(rest, ">", "{shown:?}");
     assert_eq!(arrived(&["other.example.test"]), before);
 }
 
-/// A person who types slowly for the program, when it chooses to connect.
+/// The program connects while the user is typing slowly for it.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_ask_takes_no_word_that_was_begun_before_the_question() {
@@ -239,7 +239,7 @@ fn wrap_ask_takes_no_word_that_was_begun_before_the_question() {
             shell.keys(&key.to_string());
             std::thread::sleep(Duration::from_millis(250));
         }
-        // The control: it counts once the person has paused. The lasting answer takes its whole word.
+        // The control: a word counts once the user has paused. The lasting answer needs its whole word.
         std::thread::sleep(Duration::from_millis(900));
         shell.line("p");
         let shown = shell.wait_for("once, run, project, no or quiet: other.example.test:80 > ");
@@ -251,7 +251,7 @@ fn wrap_ask_takes_no_word_that_was_begun_before_the_question() {
     }
 }
 
-/// Whose key it is that two programs wait for, nobody knows.
+/// If two programs read keys, agentbox cannot know which one a key is for.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_ask_asks_nobody_whose_keys_another_program_reads() {
@@ -274,7 +274,7 @@ fn wrap_ask_asks_nobody_whose_keys_another_program_reads() {
                 "{way:?} {other}: {shown:?}"
             );
         }
-        // The control: what is no rival is asked beside, and so is a script's only command.
+        // The control: programs that read no keys do not prevent it, and neither does a script's only command.
         let beside = match way {
             Way::Sudo => "| tee /dev/null",
             Way::Alone => "",

@@ -1,17 +1,17 @@
-//! Caches of package managers under `wrap`: the person's are read, and nothing that the command writes is ever found there.
+//! Caches of package managers under `wrap`: the user's caches are read, and the command's writes never reach them.
 
 use super::account::Account;
 use crate::command::{Finished, run};
 use crate::direct::program;
 use crate::docker::Docker;
 
-/// As the person behind sudo, and as the person alone.
+/// As the user behind sudo, and as the user alone.
 fn both(person: &Account, options: &[&str], script: &str) -> [Finished; 2] {
     let arguments = [&["wrap"], options, &["--", "bash", "-c", script]].concat();
     [person.wrap(options, script), person.agentbox(&arguments)]
 }
 
-/// A home with caches, and what lies beside them.
+/// A home with caches and other files beside them.
 fn person() -> Account {
     let person = Account::new();
     for (name, content) in [
@@ -24,7 +24,7 @@ fn person() -> Account {
         (".cache/other/secret", "secret"),
         (".cache/uv/wheels-v5/a", "wheel"),
         (".cache/uv/git-v0/db/1/FETCH_HEAD", "https://me:word@a.test"),
-        // Without a part that is left out.
+        // A cache without an omitted part.
         (".cache/yarn/v6/a/package.json", "package"),
         (".bun/install/cache/1f.git/config", "https://me:word@a.test"),
         ("go/pkg/mod/a.test@v1/a.go", "package a"),
@@ -60,10 +60,10 @@ fn wrap_reads_caches_and_nothing_that_it_writes_reaches_them() {
         assert!(shown.ends_with("poison\njar\nall\n"), "{shown}");
         assert_eq!(person.does(all), before);
     }
-    // The control: without walls the same words change the cache.
+    // The control: without walls the same commands change the cache.
     person.does("cd; echo poison >.npm/_cacache/content-v2/aa");
     assert_ne!(person.does(all), before);
-    // The next run has nothing of the one before.
+    // The next run sees nothing of the last.
     for finished in both(
         &person,
         &[],
@@ -84,7 +84,7 @@ fn wrap_shows_of_caches_no_credential_no_socket_and_no_link_to_elsewhere() {
          mkdir packages && echo secret >packages/secret && \
          mkdir -p .cache/yarn/v6/.tmp/1/.git && echo word >.cache/yarn/v6/.tmp/1/.git/config",
     );
-    // Somebody listens in a cache.
+    // A socket with a listener in a cache.
     let path = format!("{}/.npm/_cacache/socket", person.home);
     let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
     person.does("test -S .npm/_cacache/socket");
@@ -142,7 +142,7 @@ fn wrap_hides_caches_where_it_is_told_to() {
     for finished in both(&person, &[], script) {
         assert_eq!(finished.ok(), "package");
     }
-    // What is named to be written is written.
+    // A path of `--write` is written.
     let named = ["--write", "../../.npm/_cacache"];
     let [_, alone] = both(
         &person,
@@ -169,7 +169,7 @@ fn wrap_keeps_what_it_writes_to_caches_for_the_next_run_there() {
     let all = "find ~ -path ~/src -prune -o -path ~/.local/state -prune -o -type f -exec md5sum {} + | sort";
     let before = person.does(all);
     let keep = ["--keep-caches"];
-    // The rig's root is an overlay, which takes no other one's writes.
+    // The rig's root is an overlay, which cannot be another overlay's upper layer.
     for finished in both(&person, &keep, "true") {
         let refused = finished.failed();
         assert!(refused.contains("leave --keep-caches out"), "{refused}");
@@ -207,7 +207,7 @@ fn wrap_keeps_what_it_writes_to_caches_for_the_next_run_there() {
         let seen = finished.ok();
         assert!(!seen.contains("new") && seen.contains("package"), "{seen}");
     }
-    // A second run beside one that keeps has its own, and says so.
+    // A second run beside one that keeps its writes has its own layer, and says so.
     let inner = format!(
         "{} wrap --keep-caches -- cat ~/.cache/pip/http-v2/b",
         program()
@@ -222,7 +222,7 @@ fn wrap_keeps_what_it_writes_to_caches_for_the_next_run_there() {
         said.contains("another run in this workspace") && said.contains("No such file"),
         "{said}"
     );
-    // What is kept is nothing that a command may be given to write.
+    // A command cannot be given write access to kept files.
     let state = format!("{state}/agentbox");
     for finished in both(&person, &["--write", &state], "true") {
         finished.failed();
@@ -233,7 +233,7 @@ fn wrap_keeps_what_it_writes_to_caches_for_the_next_run_there() {
     run("umount", &["--lazy", state.trim_end_matches("/agentbox")]).ok();
 }
 
-/// A disk of the person's own, without a UUID as virtual machines have theirs; unmounted with the value.
+/// A disk of the user's, without a UUID as in virtual machines; unmounted when dropped.
 struct Disk(String);
 
 impl Disk {
@@ -255,7 +255,7 @@ impl Drop for Disk {
     }
 }
 
-/// A-2: `cp` over a new name of a cached file emptied both, and over an overlay it does (the control).
+/// A-2: `cp` over a new name of a cached file emptied both. Over an overlay it still does (the control).
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn a_2_hard_links_hold_in_caches_and_stay_in_kept_ones() {
@@ -266,7 +266,7 @@ fn a_2_hard_links_hold_in_caches_and_stay_in_kept_ones() {
     for cache in [".npm/_cacache/content-v2", ".cache/pip/http-v2"] {
         person.file(&format!("{cache}/a"), "package");
     }
-    // Apart from it: a file with several names keeps those that it is given.
+    // Separately: a file that already has two names, `p` and `q`.
     person.does("cd .npm/_cacache/content-v2 && cp a p && ln p q");
     let links = |cache: &str| {
         format!(
@@ -279,7 +279,7 @@ fn a_2_hard_links_hold_in_caches_and_stay_in_kept_ones() {
         links(".npm/_cacache/content-v2"),
         links(".cache/pip/http-v2"),
     );
-    // Names that the cache has itself stay one file too.
+    // Names that are one file in the cache stay one file.
     let seen = person.wrap(&[], &on_disk).ok();
     assert_eq!(seen, "package\none\npackagemore\npackagemore");
     let control = person.wrap(&[], &on_overlay).stdout;
@@ -287,7 +287,7 @@ fn a_2_hard_links_hold_in_caches_and_stay_in_kept_ones() {
         !control.contains("one") && !control.starts_with("package"),
         "{control}"
     );
-    // What is kept comes to another disk, and the names of the cache itself part when one is written, as in an image.
+    // Kept files go to another disk. There the cache's own names come apart when one is written, as in an image.
     let seen = person.wrap(&["--keep-caches"], &on_disk);
     assert!(
         seen.stdout.starts_with("package\none\npackagemore\n"),
@@ -300,7 +300,7 @@ fn a_2_hard_links_hold_in_caches_and_stay_in_kept_ones() {
         person.does("cat .npm/_cacache/content-v2/*"),
         "packagepackagepackage"
     );
-    // Where they come apart the plan says so: over an overlay, and everywhere without root's rights.
+    // Where they come apart, the plan says so: over an overlay, and always without root's rights.
     let apart = "a hard link to a file of it comes apart";
     let [root, alone] = both(&person, &["--dry-run"], "true").map(|plan| {
         let plan = plan.ok();
@@ -317,7 +317,7 @@ fn a_2_hard_links_hold_in_caches_and_stay_in_kept_ones() {
     );
 }
 
-/// An index of one package on the loopback, and npm that installs it from there, so that its cache has it.
+/// An index of one package on the loopback, and npm that installs the package from it, which fills its cache.
 const FETCHES: &str = r#"
 import base64, hashlib, http.server, io, json, os, subprocess, tarfile, threading
 def packed():
@@ -367,7 +367,7 @@ fn wrap_installs_with_npm_from_the_cache_and_without_a_network() {
         for finished in both(&person, &[], &install) {
             assert_eq!(finished.ok(), "from the cache\n", "{round}");
         }
-        // What a run does to the cache is gone with it: the next one installs as before.
+        // A run's writes to the cache go with it: the next run installs as before.
         for finished in both(
             &person,
             &[],
@@ -376,7 +376,7 @@ fn wrap_installs_with_npm_from_the_cache_and_without_a_network() {
             finished.ok();
         }
     }
-    // The control: it comes from there and from nowhere else.
+    // The control: the package comes only from the cache.
     for finished in both(&person, &["--no-caches"], &install) {
         let refused = finished.failed();
         assert!(refused.contains("ENOTCACHED"), "{refused}");

@@ -1,4 +1,4 @@
-//! `agentbox doctor`: what it says of a node is what `wrap` meets there, and it changes nothing.
+//! `agentbox doctor`: its report about a node matches what `wrap` meets there, and it changes nothing.
 
 use std::process::Command;
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn json(finished: &Finished) -> Value {
     serde_json::from_str(&finished.stdout).unwrap_or_else(|error| panic!("{error}: {finished}"))
 }
 
-/// A check of a report.
+/// One check of a report.
 fn check<'a>(report: &'a Value, name: &str) -> &'a Value {
     let checks = report["checks"].as_array().unwrap();
     let found = checks.iter().find(|check| check["name"] == name);
@@ -72,7 +72,7 @@ fn where_it_says_that_wrap_works_wrap_works_and_nothing_is_left() {
     person.wraps(&[], "true").ok();
 }
 
-/// Runs a command as a user to whom user namespaces are forbidden: by the sysctl of a namespace of the test's own.
+/// Runs a command as a user without user namespaces: by the sysctl of a namespace of the test's own.
 fn without_namespaces(arguments: &[&str]) -> Finished {
     let script = "echo 0 >/proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all --inh-caps=-all -- \"$@\"";
     let mut command = Command::new("unshare");
@@ -174,7 +174,7 @@ fn an_option_that_it_would_ignore_is_refused() {
 #[ignore = "needs the rig: hack/test"]
 fn where_wrap_ends_by_a_setting_it_says_so() {
     let _docker = Docker::connect();
-    // The control is the test above, of a user without settings.
+    // The control is the test above, with a user without settings.
     let person = Account::new();
     person.file(".config/agentbox/config.toml", "no-such-key = 1\n");
     let finished = person.agentbox(&["doctor", "--json"]);
@@ -211,7 +211,7 @@ fn docker_is_asked_whether_it_hands_annotations_on() {
     assert_eq!(docker["state"], "ok", "{docker}");
     let runs = check(&report, "docker-program")["found"].as_str().unwrap();
     assert!(runs.starts_with("runs "), "{runs}");
-    // One who may not ask is told so.
+    // A user without permission to ask gets a warning.
     let asked = json(&Account::new().agentbox(&["doctor", "--json"]));
     assert_eq!(check(&asked, "docker")["state"], "warning", "{asked}");
 }

@@ -1,4 +1,4 @@
-//! The first hour with `wrap` as a person meets it: by a real sudo, under real limits, at a real terminal.
+//! The first hour with `wrap`, as a user meets it: through a real sudo, under real limits, at a real terminal.
 
 use std::process::Command;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn by(program: &str, arguments: &[&str], directory: &str) -> Finished {
     run_for(Duration::from_secs(60), &mut command)
 }
 
-/// NEWCOMER 1.2: hardened nodes set it for every user.
+/// NEWCOMER 1.2: hardened nodes set this limit for every user.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_starts_where_the_hard_limit_of_core_files_is_0() {
@@ -42,9 +42,9 @@ fn wrap_starts_where_the_hard_limit_of_core_files_is_0() {
         );
         let told = within("ulimit -Hc 0;", "--dry-run -- true").ok();
         assert!(told.contains(HELPER), "{walls}: {told}");
-        // The control: without that limit it is 1, with which a crash starts nothing.
+        // The control: without that limit it is 1, at which a crash starts no helper.
         let seen = within("", "-- bash -c 'ulimit -Hc; ulimit -Sc'").ok();
-        // In blocks of 512 bytes, or of 1024.
+        // In blocks of 512 or 1024 bytes.
         assert!(
             ["0\n0\n", "1\n1\n"].contains(&seen.as_str()),
             "{walls}: {seen}"
@@ -98,7 +98,7 @@ fn wrap_starts_by_a_real_sudo() {
     assert_eq!(bare.ok(), "0\n");
 }
 
-/// As it is typed: the person's own sudo asks PAM for their password and sudoers(5) for leave, and makes the variables by itself.
+/// As typed by a user: sudo asks PAM for the password and sudoers(5) for permission, and sets its own variables.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_is_the_persons_by_their_own_sudo() {
@@ -120,7 +120,7 @@ fn wrap_is_the_persons_by_their_own_sudo() {
         "exec setpriv {ids} env HOME={} USER={name} LOGNAME={name} bash --norc --noprofile --noediting -i",
         person.home
     ));
-    // The control: without the password there is nothing, and with it sudo gives root.
+    // The control: without the password sudo refuses, and with it sudo gives root.
     let shown = shell.ask("sudo -n id -u; echo rc $?");
     assert!(shown.contains("password is required\nrc 1"), "{shown}");
     shell.line("sudo -p 'pass''word:' id -u");
@@ -133,13 +133,13 @@ fn wrap_is_the_persons_by_their_own_sudo() {
         let made = || person.does("stat -c %U src/project/made; rm src/project/made");
         // At a terminal, which remembers the password.
         let shown = shell.ask(&format!("sudo {wrap} bash -c 'test -t 0 && {script}'"));
-        // sudo cannot resolve the rig's name, and Landlock's walls say at a terminal what they lack.
+        // sudo cannot resolve the rig's name, and Landlock walls print at a terminal what they lack.
         let said = |line: &&str| line.starts_with("sudo: ") || line.starts_with("agentbox: ");
         let lines = shown.lines().filter(|line| !said(line));
         let shown = lines.collect::<Vec<_>>().join("\n");
         assert_eq!(shown, format!("{expected}<prompt>"), "{walls}");
         assert_eq!(made(), format!("{name}\n"), "{walls}");
-        // In a script, with the rest of standard input for the command.
+        // In a script, where the command gets the rest of standard input.
         let seen = person.tries(&format!(
             "cd src/project; printf '%s\\n' '{PASSWORD}' for-the-command | sudo -k -S -p '' {wrap} bash -c 'cat; {script}'"
         ));
@@ -149,7 +149,7 @@ fn wrap_is_the_persons_by_their_own_sudo() {
     }
 }
 
-/// NEWCOMER 1.2: a job container has it by its engine's option.
+/// NEWCOMER 1.2: a job container has this limit through an option of its engine.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn landlock_starts_in_a_job_container_without_core_files() {
@@ -176,7 +176,7 @@ fn landlock_starts_in_a_job_container_without_core_files() {
     }
 }
 
-/// NEWCOMER 1.4 and 1.7: what is refused first says what to type, and so does all that is said of the run.
+/// NEWCOMER 1.4 and 1.7: the first denial says what to type, and so do all reports of the run.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_says_what_to_type_in_its_own_words() {
@@ -208,7 +208,7 @@ fn wrap_says_what_to_type_in_its_own_words() {
         }
         assert!(!said.contains("dev.agentbox."), "{verb}: {said}");
     }
-    // What was said is true.
+    // The printed advice works.
     let shown = shell.ask(&format!(
         "{program} wrap {profile} -- strace -f true; echo rc $?"
     ));
@@ -217,7 +217,7 @@ fn wrap_says_what_to_type_in_its_own_words() {
     assert!(shell.ask(&options).contains("rc 0"));
 }
 
-/// NEWCOMER 1.9: what everybody may read of /etc, such as /etc/chromium.d, is shown by name.
+/// NEWCOMER 1.9: `--read` shows parts of /etc that every user may read, such as /etc/chromium.d.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_shows_public_parts_of_etc_by_name() {
@@ -239,7 +239,7 @@ fn wrap_shows_public_parts_of_etc_by_name() {
         let seen = reads();
         assert_eq!(seen.stdout, "public\n", "{walls}: {seen}");
         assert!(!std::path::Path::new(&format!("{dir}/new")).exists());
-        // The control: unnamed, it is not there.
+        // The control: without `--read` it is not there.
         let control = person.wraps(&["--quiet", "--walls", walls], &script);
         assert_eq!(control.stdout, "", "{walls}: {control}");
         for (changed, to, word) in [
@@ -265,7 +265,7 @@ fn wrap_shows_public_parts_of_etc_by_name() {
         let refused = person.wraps(&["--read", path], "true");
         assert_eq!(refused.code, 125, "{path}: {refused}");
     }
-    // A credential is none of it, by any mode.
+    // A credential is refused, whatever its mode.
     std::fs::create_dir(format!("{dir}/.aws")).unwrap();
     std::fs::write(format!("{dir}/.aws/credentials"), "x").unwrap();
     let refused = person.wraps(&["--read", &dir], "true");

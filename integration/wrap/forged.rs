@@ -1,4 +1,4 @@
-//! `wrap --ask` on a real terminal (tmux): whatever the program has drawn and set before, the person reads the question that stands.
+//! `wrap --ask` on a real terminal (tmux): no matter what the program drew before, the user reads the real question.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ impl Screen {
         run("tmux", &[&["-L", &self.0], arguments].concat()).ok()
     }
 
-    /// What a person sees, lines that go on in the next one joined.
+    /// The visible text, with wrapped lines joined.
     fn shown(&self) -> String {
         self.tmux(&["capture-pane", "-p", "-J"])
     }
@@ -56,7 +56,7 @@ impl Drop for Screen {
     }
 }
 
-/// What a program draws before it connects, and where to.
+/// What a program draws before it connects, and its destination.
 const FORGERIES: &[(&str, &str, &str)] = &[
     (
         "a region of two lines below a question of its own",
@@ -80,7 +80,7 @@ const FORGERIES: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// The question's lines, from its first word to where the person types.
+/// The question's lines, from its first word to the place for the answer.
 #[track_caller]
 fn question<'a>(shown: &'a str, host: &str) -> &'a str {
     let end = format!("\n  {host}:80 > ");
@@ -119,7 +119,7 @@ fn wrap_ask_shows_the_question_whatever_the_program_has_drawn() {
             host.matches("github").count(),
             "{what}: {shown}"
         );
-        // It is the last that is shown.
+        // It is the last text on the screen.
         assert!(
             shown.trim_end().ends_with(&format!("{host}:80 >")),
             "{what}: {shown}"
@@ -127,7 +127,7 @@ fn wrap_ask_shows_the_question_whatever_the_program_has_drawn() {
     }
 }
 
-/// What a command has left of the terminal hides nothing of a file that its author wants to be trusted.
+/// Terminal settings that a command leaves hide no part of a file that its author wants to be trusted.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn trust_shows_all_of_a_file_whatever_was_drawn_before() {

@@ -1,4 +1,4 @@
-//! U-A14: what a killed `wrap` leaves is removed by the next one, by `list` and by `delete --force`, and a living one is left alone.
+//! U-A14: the next `wrap`, `list` and `delete --force` remove a killed `wrap`'s leftovers, and no living one.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::command::{Finished, run_for};
 use crate::direct::{Scratch, program};
 use crate::docker::Docker;
 
-/// With a run directory of its own, so that no other test tidies up. `has` says whether anything of an id is there.
+/// With its own run directory, so that no other test cleans up. `has` reports whether anything of an id exists.
 const KILLED: &str = r#"
 mkdir -p /run/agentbox && mount -t tmpfs -o mode=700 none /run/agentbox && cd "$1" || exit 9
 has() {
@@ -53,7 +53,7 @@ fn wrap_u_a14_what_a_killed_one_left_is_removed_by_the_next_and_a_living_one_sta
         let wanted = "killed: yes\nafter: no\nliving: yes\nstatus: 143\nrest: no\n";
         assert_eq!(seen, wanted, "{verb}");
     }
-    // The control: nothing removes it by itself.
+    // The control: nothing else removes it.
     let seen = after("true").ok();
     assert!(seen.contains("killed: yes\nafter: yes\n"), "{seen}");
 }

@@ -1,5 +1,5 @@
-//! Who calls `wrap`, with which walls and which policy: in each of them ordinary work goes on, and the attacks of docs/threats.md fail
-//! that succeed without walls.
+//! Each kind of caller, walls and policy of `wrap`: ordinary work goes on, and attacks of docs/threats.md that succeed
+//! without walls fail.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -11,7 +11,7 @@ use crate::command::{Finished, run_for};
 use crate::direct::{Scratch, program};
 use crate::docker::Docker;
 
-/// What each attempt prints: its number and name, and `done` or the kernel's word.
+/// Each attempt prints its number and name, then `done` or the errno.
 const ATTEMPTS: &str = r"
 import ctypes, errno, os, socket, sys
 key, theirs, open_to_all, port, victim = sys.argv[1:]
@@ -55,10 +55,10 @@ const WORK: &str = "set -e; git init -q . && git add Makefile && git commit -qm 
     python3 -c 'import json, subprocess; print(subprocess.run([\"echo\", \"python\"], capture_output=True, text=True).stdout.strip())' && \
     printf 'b\\na\\n' | sort | head -1 >f && cat f && mkdir -p ~/.cache/x \"${TMPDIR:-/tmp}/x\" && rm -rf .git f out";
 
-/// Somebody whose files lie beside what is nobody's business, and a process of theirs outside.
+/// A user with private files beside the project, and a process outside.
 struct Setting {
     person: Account,
-    /// What [`ATTEMPTS`] are told.
+    /// The arguments of [`ATTEMPTS`].
     arguments: Vec<String>,
     victim: Child,
 }
@@ -102,7 +102,7 @@ impl Setting {
         }
     }
 
-    /// Runs a command by `wrap`, as the person behind sudo and as the person.
+    /// Runs a command with `wrap`, as the user behind sudo and as the user.
     fn calls(&self, options: &[&str], command: &[&str]) -> [Finished; 2] {
         let words = [&["wrap", "--quiet"], options, &["--"], command].concat();
         let ways = [self.person.sudo(&[]), self.person.alone(&[&program()])];

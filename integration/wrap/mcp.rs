@@ -1,5 +1,5 @@
-//! An MCP server behind the walls, as the page on `wrap` has it in a client's configuration: what goes through standard input and
-//! output is untouched, and the server reaches nothing of the person's.
+//! An MCP server behind the walls, configured as docs/wrap.md shows. Its standard input and output are unchanged, and
+//! the server cannot reach the user's files or hosts.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::direct::program;
 use crate::direct::wrap::{Person, SECRET};
 
-/// A server that speaks the protocol's first messages, and has one tool that reads a file and one that connects.
+/// A server for the protocol's first messages, with one tool that reads a file and one that connects.
 const SERVER: &str = r#"
 import json, socket, sys
 sys.stderr.write("server: ready\n")
@@ -56,7 +56,7 @@ fn blocks(language: &str) -> Vec<String> {
         .collect()
 }
 
-/// Every command line that a client of the page would run.
+/// All command lines of clients in docs/wrap.md.
 fn command_lines() -> Vec<Vec<String>> {
     let words = |value: &Value| -> Vec<String> {
         let list = value.as_array().unwrap();
@@ -95,7 +95,7 @@ fn command_lines() -> Vec<Vec<String>> {
     found
 }
 
-/// A server that runs, and a client that talks to it.
+/// A running server, and a client that talks to it.
 struct Session {
     child: std::process::Child,
     answers: BufReader<std::process::ChildStdout>,
@@ -103,7 +103,7 @@ struct Session {
 }
 
 impl Session {
-    /// `words` as a client runs them, in a project.
+    /// Starts `words` as a client does, in a project.
     fn begin(words: &[String], home: &str, project: &str) -> Self {
         let mut command = Command::new(&words[0]);
         command
@@ -145,7 +145,7 @@ impl Session {
         result["content"][0]["text"].as_str().unwrap().to_owned()
     }
 
-    /// Closes its input, as clients do; how it ended, and what it said beside the protocol.
+    /// Closes the input, as clients do. Returns the exit code and the output beside the protocol.
     fn end(mut self) -> (Option<i32>, String) {
         drop(self.child.stdin.take());
         let until = Instant::now() + Duration::from_secs(20);
@@ -173,14 +173,14 @@ impl Session {
     }
 }
 
-/// A person with a key, and a project with a server in it.
+/// A user with a key, and a project with a server in it.
 fn person() -> Person {
     let person = Person::new();
     person.scratch.file("home/project/server.py", SERVER);
     person
 }
 
-/// The words of the page, with this binary and this server in place of the page's.
+/// Starts the page's words, with this binary and this server in place of the page's.
 fn session(person: &Person, words: &[String]) -> Session {
     let mut words = words.to_vec();
     assert_eq!(words[0], "agentbox");
@@ -202,7 +202,7 @@ fn wrap_mcp_a_server_of_each_line_of_the_page_speaks_as_without_walls() {
     let person = person();
     let lines = command_lines();
     assert!(lines.len() >= 4, "{lines:?}");
-    // Larger than a pipe, and nothing that a terminal would leave as it is.
+    // Larger than a pipe's buffer, with bytes that a terminal would change.
     let long = format!("\u{1b}[2J\u{7f}\0\r\n{}\u{1F600}", "x".repeat(300_000));
     for words in &lines {
         let mut plain = plain(&person);

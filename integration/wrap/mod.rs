@@ -1,5 +1,5 @@
-//! `agentbox wrap` as people meet it: whose work it is, what of the node is there, what git and toolchains find, and that a command
-//! ends, stops and is signalled as without it.
+//! `agentbox wrap` as users meet it: which user the command runs as, what is visible of the node, and what git and
+//! toolchains find. A command ends, stops and gets signals as without it.
 
 pub(crate) mod account;
 mod agents;
@@ -31,7 +31,7 @@ mod summary;
 mod terminal;
 mod toolchains;
 
-/// A node's files where no sandbox writes: below the rig's own /etc, which goes with it.
+/// Node files where no sandbox writes: below the rig's own /etc, which goes with the rig.
 pub(crate) struct NodeDir(pub String);
 
 impl NodeDir {
@@ -50,7 +50,7 @@ impl NodeDir {
         format!("{}/policies", self.0)
     }
 
-    /// A file in it; its path.
+    /// Writes a file in it. Returns its path.
     pub fn file(&self, name: &str, text: &str) -> String {
         let path = format!("{}/{name}", self.0);
         std::fs::write(&path, text).unwrap();

@@ -1,4 +1,4 @@
-//! `--name`, what is said at a terminal without root's rights, and variables that are passed on unasked.
+//! `--name`, messages at a terminal without root's rights, and variables that are passed on by default.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -26,7 +26,7 @@ fn end(mut child: Child) {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// How a person calls: a command of these words.
+/// How a user calls: makes a command from these words.
 type Caller<'a> = &'a dyn Fn(&[&str]) -> Command;
 
 #[test]
@@ -64,9 +64,9 @@ fn wrap_name_is_how_other_verbs_find_it_and_nobody_elses() {
             taken.contains(&name) && taken.contains("belongs to a running sandbox"),
             "{taken}"
         );
-        // It has not ended the first one, whose command still waits.
+        // The first one has not ended: its command still waits.
         end(child);
-        // What ended leaves the name, also by a signal from outside.
+        // A run that ended frees the name, even after a signal from outside.
         let mut child = start(caller(&waits));
         call(&["kill", &name, "KILL"]).ok();
         assert_eq!(child.wait().unwrap().code(), Some(137));

@@ -46,7 +46,7 @@ fn wrap_reads_writes_and_hides_what_is_named() {
             person.does("stat -c %U ~/out/new; rm ~/out/new"),
             format!("{}\n", person.name)
         );
-        // The control: unnamed, the directories are not there, and what was hidden is.
+        // The control: without the options the directories are not there, and the hidden file is.
         let plain = person.wrap_by(policy, "cat ~/data/in/table ~/out/old; cat hidden");
         assert!(plain.stdout.contains("the-secret"), "{policy}: {plain}");
         assert_eq!(
@@ -107,7 +107,7 @@ fn wrap_refuses_what_is_named_and_cannot_be_given() {
         .ok();
 }
 
-/// What is named goes beside the policy, and never beyond the node's ceiling.
+/// Named paths extend the policy, but never beyond the node's ceiling.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_names_nothing_beyond_the_ceiling() {
@@ -127,7 +127,7 @@ fn wrap_names_nothing_beyond_the_ceiling() {
         crate::command::run_for(std::time::Duration::from_secs(60), &mut person.sudo(&words))
     };
     let (read, write) = (["--read", data.as_str()], ["--write", out.as_str()]);
-    // The control: what the ceiling permits is given, under the strictest policy too.
+    // The control: paths within the ceiling are granted, even under the strictest policy.
     wrap("permissive", &[read, write].concat()).ok();
     wrap("standard", &read).ok();
     wrap("listed", &write).ok();
@@ -141,12 +141,12 @@ fn wrap_names_nothing_beyond_the_ceiling() {
         let ceiling = format!("the ceiling {ceiling}");
         assert!(said.contains(&ceiling) && said.contains(named[0]), "{said}");
     }
-    // Hiding takes nobody's leave.
+    // Hiding needs no permission.
     person.file("src/project/hidden", "x");
     wrap("strict", &["--hide", "hidden"]).ok();
 }
 
-/// What lies in the workspace is shown anyway.
+/// Paths in the workspace are visible anyway.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_lets_nobody_write_what_is_named_to_be_read_in_the_workspace() {
@@ -177,7 +177,7 @@ fn wrap_lets_nobody_write_what_is_named_to_be_read_in_the_workspace() {
     );
 }
 
-/// Where both name a path, neither wins in silence.
+/// A path of both options is an error, so that neither wins silently.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_refuses_to_write_what_is_to_be_read() {
@@ -208,7 +208,7 @@ fn wrap_refuses_to_write_what_is_to_be_read() {
         assert!(seen.stderr.contains("leave one of the two out"), "{seen}");
         assert!(!is_there("in/new") && !is_there("new"), "{seen}");
     }
-    // The control: one directory of what is read is written, and nothing beside it.
+    // The control: one directory of a `--read` path is writable, and nothing beside it.
     let seen = wrap(&data, &within);
     assert_eq!(seen.code, 0, "{seen}");
     assert!(is_there("in/new") && !is_there("new"), "{seen}");

@@ -1,5 +1,5 @@
-//! F33 to F36: what a command left behind does not decide about the next run. The commands of the first runs are an agent's; each test
-//! has a control in which the same thing works by the user's own hand.
+//! F33 to F36: files that a command left do not decide about the next run. The commands of the first runs are an
+//! agent's. Each test's control does the same by the user's own hand.
 
 use std::process::Command;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::docker::{Docker, Policy};
 
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// Programs that agentbox has ever asked for something, by their names.
+/// Names of programs that agentbox has ever run to ask something.
 const ASKED: [&str; 8] = [
     "busctl",
     "ps",
@@ -23,14 +23,14 @@ const ASKED: [&str; 8] = [
     "newuidmap",
 ];
 
-/// A script in a mount namespace of its own, as root of the rig.
+/// Runs a script in its own mount namespace, as the rig's root.
 fn in_mounts(script: &str) -> Finished {
     let options = ["--mount", "--propagation", "private", "bash", "-c", script];
     run_for(WITHIN, Command::new("unshare").args(options))
 }
 
 impl Account {
-    /// A shell's word for `agentbox ARGUMENTS` as the user, in the project, with the rights of nobody else.
+    /// A shell command for `agentbox ARGUMENTS` as the user, in the project, with only the user's rights.
     fn command_line(&self, environment: &str, arguments: &str) -> String {
         let (uid, gid, home, project) = (self.uid, self.gid, &self.home, &self.project);
         let program = program();
@@ -61,11 +61,11 @@ fn f33_no_program_that_a_command_left_on_path_runs_outside_of_the_walls() {
     let plant = format!("mkdir -p .venv/bin; {plant} chmod 755 .venv/bin/*");
     person.wraps(&["--policy", "strict"], &plant).ok();
     let ran = format!("{}/ran", person.project);
-    // The control: found along PATH it runs.
+    // The control: found along PATH, it runs.
     person.does(&format!("PATH={venv}:/usr/bin:/bin busctl"));
     assert_eq!(std::fs::read_to_string(&ran).unwrap(), "busctl\n");
     std::fs::remove_file(&ran).unwrap();
-    // With the second version of cgroups systemd is asked for a scope, where a variable names its bus.
+    // On cgroup v2, systemd is asked for a scope if a variable names its bus.
     let unified = "umount -R /sys/fs/cgroup; mount -t cgroup2 cgroup /sys/fs/cgroup; ";
     let path = format!(
         "PATH={venv}:/usr/bin:/bin VIRTUAL_ENV={}/.venv",
@@ -90,7 +90,7 @@ fn f33_no_program_that_a_command_left_on_path_runs_outside_of_the_walls() {
             }
         }
     }
-    // Root's verbs too, where the environment keeps such a PATH.
+    // Also root's commands, if the environment keeps such a PATH.
     for call in ["list", "policy list", "wrap --dry-run -- true"] {
         let mut command = Command::new(program());
         command.args(call.split(' ')).current_dir(&person.project);
@@ -134,12 +134,12 @@ fn f34_a_policy_that_a_command_can_write_counts_as_it_was_trusted() {
     let wider = "printf 'base = \"permissive\"\\n' >new && mv new mine.toml && echo written; \
                  printf 'base = \"permissive\"\\n' >mine.toml && echo written; true";
     for options in ways {
-        // In its own run the file is closed.
+        // During its own run the file is read-only.
         let seen = person.wraps(options, &format!("{look}; {wider}"));
         assert_eq!(seen.stdout, "hidden\n", "{seen}");
         assert_eq!(person.wraps(options, look).ok(), "hidden\n");
     }
-    // In a run by other options it is not, and then it counts no more.
+    // A run with other options can write it, and then it no longer counts.
     assert!(
         person
             .wraps(&["--policy", "standard"], wider)
@@ -158,7 +158,7 @@ fn f34_a_policy_that_a_command_can_write_counts_as_it_was_trusted() {
     }
     let listed = person.agentbox(&["trust", "--list"]).ok();
     assert!(listed.contains("mine.toml  changed, or"), "{listed}");
-    // The control: the same content, by the user's own word, and where no sandbox writes.
+    // The control: the same content counts if the user trusts it, or if it lies where no sandbox writes.
     person.agentbox(&["trust", "--yes", &own]).ok();
     assert_eq!(person.wraps(&by_option, look).ok(), "SHOWN\n");
     person.agentbox(&["trust", "--remove", &own]).ok();
@@ -181,7 +181,7 @@ fn f34_a_policy_that_a_command_can_write_counts_as_it_was_trusted() {
     assert!(refused.contains("by which later runs go"), "{refused}");
 }
 
-/// F34: a link that an earlier run left in another project than this run's.
+/// F34: a link that an earlier run left in another project.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f34_no_link_of_another_project_stands_for_a_file_of_the_users() {
@@ -264,7 +264,7 @@ fn f34_variables_that_a_command_can_write_hand_over_none_of_the_users() {
     let script = "echo $MODE $GITHUB_TOKEN";
     let option = ["--env-file", ".env"];
     assert_eq!(run(&option, script).ok(), "test\n");
-    // Its own run does not write it, another one does.
+    // Its own run cannot write it. Another one can.
     let add = |line: &str| format!("echo '{line}' >>.env && echo written");
     assert!(!run(&option, &add("X=1")).stdout.contains("written"));
     run(&[], &add("GITHUB_TOKEN")).ok();
@@ -291,7 +291,7 @@ fn f34_variables_that_a_command_can_write_hand_over_none_of_the_users() {
             "{line}"
         );
     }
-    // The control: what the user has looked at passes it on.
+    // The control: variables that the user has reviewed are passed on.
     std::fs::write(&file, "MODE=test\nGITHUB_TOKEN\n").unwrap();
     let shown = person.agentbox(&["trust", "--yes", ".env"]).ok();
     assert!(!shown.contains("MODE=test"), "{shown}");
@@ -314,7 +314,7 @@ fn f35_records_lie_where_no_sandbox_writes_and_carry_no_hooks() {
             assert_eq!(seen.stdout, "", "{named}");
         }
     }
-    // By an engine, as the user's own number.
+    // Under an engine, with the user's own id.
     let user = person.uid.to_string();
     person.file(".config/agentbox/config.toml", "");
     person.does("mkdir -p ~/.local/state/agentbox/trusted");
@@ -342,7 +342,7 @@ fn f35_records_lie_where_no_sandbox_writes_and_carry_no_hooks() {
         ),
         ""
     );
-    // A record that names a hook, as one who could write there would leave it.
+    // A record that names a hook, as an attacker with write access would leave it.
     let mark = format!("{}/hooked", person.home);
     let plant = format!(
         "set -e; cd {records}; d=$(echo index/*-living); cp -r $d ${{d%living}}zz; \
@@ -367,7 +367,7 @@ PY\n\
     assert_eq!(swept.code, 0, "{swept}");
     let listed = person.agentbox(&["list", "--all"]);
     let deleted = person.agentbox(&["delete", "--force", "zz"]);
-    // It was read by one of them.
+    // At least one of them read it.
     let said = format!("{swept}\n{listed}\n{deleted}");
     assert!(said.contains("it names hooks"), "{said}");
     let was_run = std::path::Path::new(&mark).exists();
@@ -376,7 +376,7 @@ PY\n\
     assert!(!was_run, "the hook of a planted record ran");
 }
 
-/// F35: what is not there cannot be hidden, so nobody makes it.
+/// F35: a missing file cannot be hidden, so the sandbox must not be able to make it.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f35_no_sandbox_makes_the_settings_that_a_user_has_not_made() {
@@ -395,7 +395,7 @@ fn f35_no_sandbox_makes_the_settings_that_a_user_has_not_made() {
             docker.run(&options, &["sh", "-c", plant, "plant", below]);
             assert_eq!(made(), "", "{place}, {policy:?}");
         }
-        // With other variables the user's own directories are elsewhere.
+        // With other variables, the user's own directories are elsewhere.
         for variable in ["HOME", "XDG_CONFIG_HOME"] {
             for walls in ["namespaces", "landlock"] {
                 let elsewhere = format!("{variable}={}/elsewhere", person.home);
@@ -408,7 +408,7 @@ fn f35_no_sandbox_makes_the_settings_that_a_user_has_not_made() {
                 assert_eq!(made(), "", "{place}, {variable}");
             }
         }
-        // The control: without a wall it is made.
+        // The control: without a wall the file is made.
         let control = [
             "--runtime=runc",
             "-u",
@@ -428,7 +428,7 @@ fn f35_no_sandbox_makes_the_settings_that_a_user_has_not_made() {
     }
 }
 
-/// F36: a root inside writes what is root's.
+/// F36: root in a sandbox could write root's files.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f36_no_sandbox_of_roots_writes_what_the_nodes_file_names() {
@@ -451,12 +451,12 @@ fn f36_no_sandbox_of_roots_writes_what_the_nodes_file_names() {
     let seen = std::fs::read_to_string(format!("{policies}/mine.toml")).unwrap();
     std::fs::remove_file(config).unwrap();
     assert_eq!(seen, "base = \"strict\"\n");
-    // The control: no file of the node's names it.
+    // The control: no node file names the directory.
     docker
         .run(&options, &["sh", "-c", "echo x >policies/mine.toml"])
         .ok();
     assert!(std::path::Path::new(&key).exists());
-    // --config of a call counts where no sandbox writes.
+    // `--config` of a call counts only where no sandbox writes.
     let node = scratch.file("shared/node.toml", "");
     for verb in [&["wrap", "--", "true"][..], &["explain"]] {
         let all = [&["--config", node.as_str()], verb].concat();
@@ -500,7 +500,7 @@ fn f36_root_obeys_no_directory_that_others_may_change() {
     }
 }
 
-/// F36, L4: neither does it read a log there, nor sign by a key there.
+/// F36, L4: root also reads no log there, and signs with no key there.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f36_root_keeps_no_log_and_no_key_where_others_may_change_it() {
@@ -528,7 +528,7 @@ fn f36_root_keeps_no_log_and_no_key_where_others_may_change_it() {
             "/var/lib/agentbox/y",
         ),
     ] {
-        // The key lies beside the runs.
+        // The key is beside the runs.
         for verb in verbs.iter().take(if cure.ends_with('y') { 1 } else { 2 }) {
             let refused = in_mounts(&format!(
                 "mkdir -p /var/lib/agentbox; {make}; {program} {verb}"
@@ -553,7 +553,7 @@ fn f36_the_nodes_file_holds_for_every_user_and_by_every_link() {
     let ceiling = "echo 'ceiling = \"strict\"' >/etc/agentbox/config.toml; ";
     let wrap = "wrap --policy standard --dry-run -- true";
     let with_own = person.command_line("", &format!("--config {own} {wrap}"));
-    // The controls: without a file of the node's, and by root.
+    // The controls: without a node file, and by root.
     in_mounts(&format!("{node}{with_own}")).ok();
     let by_root = format!(
         "{node}{ceiling}cp {own} /etc/agentbox/e.toml; cd {}; {} --config /etc/agentbox/e.toml {wrap}",
@@ -563,7 +563,7 @@ fn f36_the_nodes_file_holds_for_every_user_and_by_every_link() {
     in_mounts(&by_root).ok();
     let refused = in_mounts(&format!("{node}{ceiling}{with_own}")).failed();
     assert!(refused.contains("which holds for every user"), "{refused}");
-    // A link into a directory that others may write, and a parent of the named directory.
+    // A link into a directory that others can write, and a parent of the named directory that they can.
     let target = "mount -t tmpfs -o mode=755 x /srv; mkdir -m 777 /srv/lk; echo 'default = \"permissive\"' >/srv/lk/c; \
                   ln -s /srv/lk/c /etc/agentbox/config.toml; ";
     let policies = "mount -t tmpfs -o mode=755 x /srv; mkdir -m 777 /srv/up; mkdir -p -m 755 /srv/up/a/policies; \

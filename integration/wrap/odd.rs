@@ -1,4 +1,4 @@
-//! `wrap` where something that it could count on is not there or is unusual.
+//! `wrap` where something usual is missing or different.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +12,7 @@ use crate::docker::Docker;
 
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// Each way to call it in the project, as the person behind sudo and as the person.
+/// Each way to call it in the project: as the user behind sudo, and as the user.
 fn both(person: &Account, arguments: &[&str], also: &dyn Fn(&mut Command)) -> [Finished; 2] {
     [person.sudo(&[]), person.alone(&[&program()])].map(|mut command| {
         command.args(arguments);
@@ -85,7 +85,7 @@ fn wrap_works_for_a_home_that_is_a_file_system_of_its_own() {
             }
         }
     }
-    // The control: without walls all of it is read. Nothing but the project was written.
+    // The control: without walls all of it can be read. Only the project was written.
     assert_eq!(
         person.does("cat ~/notes ~/.ssh/id_ed25519"),
         "notes\nthe-secret"
@@ -118,7 +118,7 @@ fn wrap_runs_as_the_person_whom_su_makes() {
         let arguments = [options, &["-c", &line]].concat();
         let mut su = Command::new("su");
         su.args(&arguments).current_dir("/");
-        // su itself types what ends the input into its pseudo-terminal.
+        // su itself types the end of input into its pseudo-terminal.
         let seen = run_for(WITHIN, &mut su)
             .ok()
             .replace('\r', "")

@@ -1,4 +1,4 @@
-//! The options of `wrap` (REVIEW U-A5, U-A8, U-A10, U-B5): each by its effect, seen from outside.
+//! The options of `wrap` (REVIEW U-A5, U-A8, U-A10, U-B5): each is tested by its effect, from outside.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -8,10 +8,10 @@ use crate::command::Finished;
 use crate::direct::{Scratch, program, with_env};
 use crate::docker::Docker;
 
-/// `nobody` of passwd(5): a person who is not root.
+/// `nobody` of passwd(5): a user other than root.
 const SOMEBODY: u32 = 65534;
 
-/// A person with a home and a project below it.
+/// A user with a home and a project below it.
 struct Person {
     scratch: Scratch,
     home: String,
@@ -28,25 +28,25 @@ impl Person {
         }
     }
 
-    /// `agentbox WORDS...` in the project.
+    /// Runs `agentbox WORDS...` in the project.
     fn run(&self, words: &[&str]) -> Finished {
         self.run_with(words, &[("FOO", "of the node")])
     }
 
-    /// Likewise with these variables besides HOME.
+    /// The same with these variables besides HOME.
     fn run_with(&self, words: &[&str], more: &[(&str, &str)]) -> Finished {
         let mut env = vec![("HOME", self.home.as_str())];
         env.extend(more);
         with_env(&program(), words, &self.project, &env)
     }
 
-    /// `agentbox wrap OPTIONS... -- sh -c SCRIPT` in the project.
+    /// Runs `agentbox wrap OPTIONS... -- sh -c SCRIPT` in the project.
     fn wrap(&self, options: &[&str], script: &str) -> Finished {
         self.run(&[&["wrap"], options, &["--", "sh", "-c", script]].concat())
     }
 }
 
-/// A server on the rig's side of Docker's bridge, which says hello. It ends with the process of the tests.
+/// A server on the rig's side of Docker's bridge that sends hello. It ends with the test process.
 struct Server {
     address: String,
     port: u16,
@@ -61,7 +61,7 @@ impl Server {
         let port = listener.local_addr().unwrap().port();
         std::thread::spawn(move || {
             for mut client in listener.incoming().flatten() {
-                // A client that has gone already is a test's that has ended.
+                // The client has hung up if its test has ended.
                 client.write_all(b"hello\n").ok();
             }
         });
@@ -72,14 +72,14 @@ impl Server {
         format!("{}:{}", self.address, self.port)
     }
 
-    /// A script that says what the server says.
+    /// A script that prints the server's line.
     fn ask(&self) -> String {
         let Self { address, port } = self;
         format!("bash -c 'exec 3<>/dev/tcp/{address}/{port} && head -1 <&3'")
     }
 }
 
-/// A node whose ceiling lets the bridge be listed.
+/// A node whose ceiling permits the bridge's addresses.
 fn node() -> String {
     let node = super::NodeDir::new();
     let ceiling = "base = \"permissive\"\nnetwork.limit = [\"*\", \"172.16.0.0/12\"]\n";
@@ -102,7 +102,7 @@ fn wrap_allow_and_deny_say_what_is_reached() {
     let (rule, other) = (listed.rule(), unlisted.rule());
     let allow = ["--allow", rule.as_str()];
     assert_eq!(wrap(&allow, &listed.ask()).ok(), "hello\n");
-    // The control of what follows: the other server answers whoever may reach it.
+    // The control for the rest: the other server answers if it may be reached.
     assert_eq!(
         wrap(&["--allow", other.as_str()], &unlisted.ask()).ok(),
         "hello\n"
@@ -117,7 +117,7 @@ fn wrap_allow_and_deny_say_what_is_reached() {
     let denied = ["--allow", both.as_str(), "--deny", other.as_str()];
     wrap(&denied, &unlisted.ask()).failed();
     assert_eq!(wrap(&denied, &listed.ask()).ok(), "hello\n");
-    // Under every policy it adds; as the field alone it replaces.
+    // The option adds to every policy. The field alone replaces.
     let strict = ["--policy", "strict", "--allow", rule.as_str()];
     assert_eq!(wrap(&strict, &listed.ask()).ok(), "hello\n");
     // The built-in ceiling permits no address.
@@ -152,7 +152,7 @@ fn wrap_set_is_shown_and_enforced_within_the_ceiling() {
         .failed();
     assert!(over.contains("exceeds the ceiling permissive"), "{over}");
     assert!(over.contains("option --set filesystem.scratch"), "{over}");
-    // Whole files, which no line of the chain of errors had room for.
+    // The cure is a whole file, for which a line of the error chain had no room.
     let rule = "node:host.docker.internal:11434";
     let over = person.wrap(&["--allow", rule], "true").failed();
     for line in [
@@ -193,7 +193,7 @@ fn wrap_policy_takes_a_file_of_the_persons_own() {
         shown.contains("policy file ../.config/agentbox/mine.toml"),
         "{shown}"
     );
-    // Somebody else's, and one that others may write.
+    // A file of another user, and one that others can write.
     chown(&file, Some(SOMEBODY), Some(SOMEBODY)).unwrap();
     let refused = person.wrap(&["--policy", &file], "true").failed();
     assert!(refused.contains("belongs to user 65534"), "{refused}");
@@ -247,7 +247,7 @@ fn wrap_env_passes_on_what_was_named_and_shows_no_secret_in_the_list_of_processe
     );
 }
 
-/// The sidecar's proxy takes the place of whatever the variables name, so naming another one is no silent loss.
+/// The sidecar's proxy overrides proxy variables, so another proxy there must be an error, not silently lost.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_refuses_a_proxy_of_the_callers_where_it_names_its_own() {
@@ -298,7 +298,7 @@ fn wrap_reads_files_with_the_rights_of_the_person_behind_sudo() {
         for path in [&secret, &link] {
             let words = ["wrap", option, path.as_str(), "--dry-run", "--", "true"];
             let refused = person.run_with(&words, &sudo).failed();
-            // The link is another's, in a directory that is no home of the person's.
+            // The link belongs to another user, and its directory is not the user's home.
             let link = refused.contains("a command could have made");
             assert!(
                 link == (path == &link_path) && (link || refused.contains("Permission denied")),
@@ -326,7 +326,7 @@ fn wrap_takes_no_word_for_a_program_that_looks_like_an_option() {
         assert_eq!(refused.code, 125, "{refused}");
         assert!(refused.stderr.starts_with("error: "), "{refused}");
     }
-    // Behind the first word everything is the command's.
+    // After the first word, all words are the command's.
     let words = ["wrap", "echo", "--policy", "-x", "--", "y"];
     assert_eq!(person.run(&words).ok(), "--policy -x -- y\n");
     let words = ["wrap", "--", "echo", "--dry-run"];

@@ -1,4 +1,4 @@
-//! U-A2: whoever called root's `wrap` is who the command runs as, with their groups, their home and their PATH.
+//! U-A2: the command of root's `wrap` runs as the user who called, with their groups, home and PATH.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -23,7 +23,7 @@ fn numbers(text: &str) -> BTreeSet<u32> {
 fn wrap_runs_as_the_person_behind_sudo_with_their_groups_and_no_others() {
     let _docker = Docker::connect();
     let person = Account::new();
-    // In a directory that wrap shows.
+    // In a directory that wrap makes visible.
     let company = format!("/opt/{}", person.name);
     std::fs::create_dir(&company).unwrap();
     for (name, group) in [("roots", 0), ("teams", person.team)] {
@@ -53,7 +53,7 @@ fn wrap_runs_as_the_person_behind_sudo_with_their_groups_and_no_others() {
         assert_eq!(lines.next(), None, "{policy}: {seen}");
     }
     std::fs::remove_dir_all(company).unwrap();
-    // The control: this process has root's group, and the person without walls has the same two.
+    // The control: this process has root's group, and without walls the user has the same two.
     let own = numbers(&crate::command::run("id", &["-G"]).ok());
     assert!(own.contains(&0), "{own:?}");
     assert_eq!(
@@ -81,7 +81,7 @@ fn wrap_gives_the_person_a_home_that_they_own_and_the_path_of_their_login() {
         let expected = format!("{home}:{name}:{name}:/bin/bash\n{name} {mode}{name}\nmine\n");
         assert_eq!(seen, expected, "{policy}");
         let left = person.does("stat -c %U src/project/new; ls -A ~; ls ~/src; rm src/project/new");
-        // Nothing but the project is written.
+        // Only the project is written.
         assert!(left.starts_with(&format!("{name}\n")), "{policy}: {left}");
         assert!(
             !left.contains("cache") && !left.contains("other"),
@@ -92,7 +92,7 @@ fn wrap_gives_the_person_a_home_that_they_own_and_the_path_of_their_login() {
         .wrap(&["--env", "PATH=/usr/bin:/bin"], "echo $PATH")
         .ok();
     assert_eq!(asked, "/usr/bin:/bin\n");
-    // What sudo was told to keep, it kept.
+    // A PATH that sudo was told to keep stays.
     let kept = format!("{home}/bin:/usr/bin:/bin");
     let command = ["wrap", "--", "bash", "-c", "echo $PATH"];
     let mut sudo = person.sudo(&command);
@@ -129,7 +129,7 @@ fn wrap_knows_the_person_behind_doas_pkexec_and_a_missing_group() {
     ] {
         assert_eq!(called(variables).ok(), expected, "{variables:?}");
     }
-    // Root itself, and root by sudo, is root.
+    // Root itself, and root through sudo, stays root.
     assert_eq!(called(&[]).ok(), "0 0\n");
     assert_eq!(
         called(&[("SUDO_UID", "0"), ("SUDO_GID", "0")]).ok(),
@@ -184,12 +184,12 @@ fn wrap_refuses_a_workspace_that_is_not_the_persons() {
         assert!(refused.contains(workspace), "{refused}");
         assert_eq!(refused.lines().count(), 1, "{refused}");
     }
-    // The control: without the walls of their home, what is everybody's to read is read.
+    // The control: without the walls of their home, world-readable files can be read.
     other.does("chmod 755 ~");
     person.wrap(&["--workspace", &private], "cat notes").ok();
 }
 
-/// U-A4: no policy shows what belongs to somebody else, or the rest of the node.
+/// U-A4: no policy shows other users' files or the rest of the node.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_shows_nobody_elses_files_and_not_the_rest_of_the_node() {
@@ -204,7 +204,7 @@ fn wrap_shows_nobody_elses_files_and_not_the_rest_of_the_node() {
         "cat {notes} {elsewhere} {key} /etc/hostname; ls /srv /home; touch ~/new /etc/new; cat {own}"
     );
     for policy in POLICIES {
-        // Root itself, whom no file's mode stops.
+        // Also as root, whom file modes do not stop.
         let mut command = Command::new(program());
         command.args(["wrap", "--policy", policy, "--", "bash", "-c", &script]);
         command
@@ -221,7 +221,7 @@ fn wrap_shows_nobody_elses_files_and_not_the_rest_of_the_node() {
             );
             assert!(!seen.stdout.contains(&other.name), "{policy}: {all}");
             assert!(!seen.stdout.contains("direct-"), "{policy}: {all}");
-            // The whole home is what `permissive` has beside the others.
+            // `permissive` adds the whole home to the others.
             assert_eq!(
                 seen.stdout.contains("own notes"),
                 policy == "permissive",
@@ -230,12 +230,12 @@ fn wrap_shows_nobody_elses_files_and_not_the_rest_of_the_node() {
         }
         assert!(!std::path::Path::new(&person.home).join("new").exists());
     }
-    // The control: without walls all of it is there for root.
+    // The control: without walls root can read all of it.
     let plain = crate::command::run("cat", &[&notes, &elsewhere, &key]).ok();
     assert_eq!(plain.matches("the-secret-of-the-node").count(), 3);
 }
 
-/// Dotfile managers make it a link: what is to be hidden behind it is.
+/// Dotfile managers replace it by a link. Credentials behind the link are hidden.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn a_linked_directory_of_settings_hides_no_credential_from_the_wall() {
@@ -266,7 +266,7 @@ fn a_linked_directory_of_settings_hides_no_credential_from_the_wall() {
     ] {
         assert_eq!(seen.stdout, "plain-wordplain-word", "{seen}");
     }
-    // The controls: without walls each of them is read; a directory in its place is hidden as well.
+    // The controls: without walls each can be read; a directory in its place is hidden as well.
     assert!(
         person
             .tries(&script.replace("mv ", "true "))

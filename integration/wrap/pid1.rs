@@ -1,4 +1,4 @@
-//! U-A6: a command ends, stops and is signalled as without `wrap`, and the first process, which sees to that, is no way out.
+//! U-A6: a command ends, stops and gets signals as without `wrap`. The init process that ensures this is no way out.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use crate::command::{Finished, run_for};
 use crate::direct::{Scratch, program};
 use crate::docker::Docker;
 
-/// Behind the walls, or plainly.
+/// Behind the walls, or without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum How {
     Plain,
@@ -116,7 +116,7 @@ fn wrap_u_a6_a_command_ends_when_nobody_reads_on() {
     }
 }
 
-/// As node does it: clean up, then end by the signal's own default.
+/// As in node: clean up, then end by the signal's default action.
 const AGAIN: &str = r"
 import os, signal, time
 def again(number, frame):
@@ -146,7 +146,7 @@ fn wrap_u_a6_a_signal_that_the_command_raises_again_ends_it() {
     }
 }
 
-/// Orphans that end; says which of them are left as zombies.
+/// Orphans that end; prints which of them stay zombies.
 const ORPHANS: &str = r"
 import glob, os, time
 for n in range(3):
@@ -167,14 +167,14 @@ fn wrap_u_a6_orphans_leave_no_zombies() {
     let mut wrapped = place.command(How::Wrapped, &["python3", "-c", ORPHANS]);
     let seen = run_for(Duration::from_secs(30), &mut wrapped).ok();
     assert_eq!(seen, "zombies 0\n");
-    // The control: a first process that waits for nobody else.
+    // The control: an init process that reaps no other processes.
     let mut alone = Command::new("unshare");
     alone.args(["--pid", "--fork", "--mount-proc", "python3", "-c", ORPHANS]);
     let seen = run_for(Duration::from_secs(30), &mut alone).ok();
     assert_eq!(seen, "zombies 3\n");
 }
 
-/// Tries what one process may do to another of its user's; says what it could.
+/// Tries what a process may do to another one of its user, and prints what works.
 const WAYS: &str = r"
 import ctypes, os, signal, subprocess, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -241,7 +241,7 @@ fn wrap_the_first_process_is_no_way_out_for_the_command() {
     );
 }
 
-/// Out of every group and session, without a death signal, and with the first process stopped if that could be.
+/// Leaves every group and session, without a death signal, and tries to stop the init process.
 const HOLD_ON: &str = r"
 import ctypes, os, signal, time
 ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)
@@ -257,7 +257,7 @@ print('ready')
 time.sleep(61.25)
 ";
 
-/// The live processes whose program has this text.
+/// Live processes whose program text contains this.
 fn alive(mark: &str) -> Vec<nix::unistd::Pid> {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     let ours = all.filter(|e| {
@@ -277,14 +277,14 @@ fn wrap_u_a14_nothing_of_a_command_outlives_a_killed_wrap() {
         let mark = format!("of {how:?} in {}", std::process::id());
         let mut script = format!("{HOLD_ON}# {mark}");
         if how == How::Plain {
-            // That one is the node's.
+            // Without walls, process 1 is the node's.
             script = script.replace("os.kill(1", "os.getpgid(0) or (1");
         }
         let mut child = place.start(how, &script);
         child.kill().unwrap();
         child.wait().unwrap();
         let start = Instant::now();
-        // Without wrap they live on, however long one waits.
+        // Without wrap they live on, no matter how long the test waits.
         let within = Duration::from_secs(if how == How::Wrapped { 60 } else { 2 });
         while !alive(&mark).is_empty() && start.elapsed() < within {
             std::thread::sleep(Duration::from_millis(20));

@@ -1,5 +1,5 @@
-//! F37: what a command plants in a workspace for the user's own tools to run: read-only where it is there, moved aside where it
-//! appears.
+//! F37: files that a command plants in a workspace for the user's own tools to run. Existing ones are read-only, and
+//! new ones are moved aside.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -11,7 +11,7 @@ use crate::docker::{Docker, Policy};
 
 const GIT: &str = "export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a; set -e; ";
 
-/// Files that are there at the start, from the project's top.
+/// Files that exist at the start, below the project's top.
 const THERE: [&str; 9] = [
     ".git/hooks/post-commit",
     ".envrc",
@@ -24,7 +24,7 @@ const THERE: [&str; 9] = [
     "bare/hooks/post-receive",
 ];
 
-/// A project with a repository in it and a bare one.
+/// A project with a repository and a bare one in it.
 fn project(person: &Account) {
     person.does(&format!(
         "{GIT} cd ~/src/project; git init -q; git init -q sub; git init -q --bare bare; git commit -q --allow-empty -m one; \
@@ -33,7 +33,7 @@ fn project(person: &Account) {
     ));
 }
 
-/// What became of the files.
+/// The files that have changed.
 fn changed(person: &Account) -> Vec<&'static str> {
     let text = |name: &&str| std::fs::read_to_string(format!("{}/{name}", person.project));
     let all = THERE.into_iter();
@@ -41,12 +41,12 @@ fn changed(person: &Account) -> Vec<&'static str> {
         .collect()
 }
 
-/// As root and without its rights.
+/// Runs as root and without root's rights.
 fn both(person: &Account, options: &[&str], script: &str) -> [Finished; 2] {
     [person.wrap(options, script), person.wraps(options, script)]
 }
 
-/// Every way to put something else into a name.
+/// Every way to replace a file.
 fn attack() -> String {
     THERE
         .iter()
@@ -74,7 +74,7 @@ fn f37_what_the_users_tools_run_later_is_not_changed() {
             assert!(seen.stderr.contains("Read-only file system"), "{seen}");
         }
     }
-    // The control: the same where the user allows it, and by no project that nobody trusts.
+    // The control: the attacks work if the user allows them, but not by an untrusted project's settings.
     let free = "filesystem.unprotected=.envrc,.git/hooks";
     let untrusted = "[set]\nfilesystem.unprotected = \".envrc\"\n";
     person.file("src/project/.agentbox.toml", untrusted);
@@ -112,7 +112,7 @@ fn f37_git_works_and_nothing_is_left_in_the_project() {
     assert!(explained.contains("filesystem.unprotected"), "{explained}");
 }
 
-/// Makes what was not there, in each of these places.
+/// Makes new files in each of these places.
 const PLANT: &str = "mkdir -p .zed .config/fish sub/.github/workflows new src .git/worktrees/x; echo evil | tee .mcp.json .zed/tasks.json \
                      .config/fish/config.fish sub/.github/workflows/x.yml .git/commondir >/dev/null; ln -s /tmp .idea; \
                      git init -q new; echo evil >new/.git/hooks/post-checkout; git init -q --bare src/made.git; \
@@ -120,7 +120,7 @@ const PLANT: &str = "mkdir -p .zed .config/fish sub/.github/workflows new src .g
                      echo evil >new/.git/hooks/$(printf 'x%.0s' {1..250}); mkdir .circleci; chmod 500 .circleci; \
                      mv sub renamed; mkdir sub; echo evil >renamed/.mcp.json; echo ok >src/.mcp.json; ";
 
-/// What of it the user's tools would run.
+/// The new files that the user's tools would run.
 const PLANTED: [&str; 11] = [
     ".circleci",
     ".mcp.json",
@@ -140,7 +140,7 @@ fn left(project: &str) -> Vec<&'static str> {
     PLANTED.into_iter().filter(is_there).collect()
 }
 
-/// A project like the others, in which all of that can be made once more.
+/// A project like the others, ready for another run.
 fn fresh(person: &Account) {
     person.does("rm -rf ~/src/project ~/.local/state/agentbox; mkdir -p ~/src/project");
     project(person);
@@ -163,16 +163,16 @@ fn f37_what_appears_is_moved_aside() {
         for said in ["moved ", "/.mcp.json to ", "agents start the servers in it"] {
             assert!(seen.stderr.contains(said), "{seen}");
         }
-        // What is no top, and what a new repository has anyway, stays.
+        // Files that are at no top, or that every new repository has, stay.
         let kept = "cd ~/src/project; cat src/.mcp.json; ls new/.git/hooks | grep -c sample >/dev/null && echo samples";
         assert_eq!(person.does(kept), "ok\nsamples\n");
-        // Nothing is lost.
+        // Nothing is deleted.
         if !by_root {
             let aside = "cat ~/.local/state/agentbox/quarantine/*/*.mcp.json ~/.local/state/agentbox/quarantine/*/*-.zed/tasks.json";
             assert_eq!(person.does(aside), "evil\nevil\nevil\n");
         }
     }
-    // The control: with the user's word they stay.
+    // The control: if the user allows them, they stay.
     fresh(&person);
     let free = "filesystem.unprotected=.mcp.json,.zed";
     person.wraps(&["--set", free], PLANT).ok();
@@ -201,7 +201,7 @@ fn f37_what_a_killed_run_left_is_moved_by_the_next_look() {
         }
         killed.kill().unwrap();
         killed.wait().unwrap();
-        // The control: until then it is there.
+        // The control: until then they are there.
         assert_eq!(left(&person.project), PLANTED, "{verb}");
         let mut looked = person.sudo(&[verb]);
         let looked = crate::command::run_for(Duration::from_secs(30), &mut looked);
@@ -227,7 +227,7 @@ fn f37_containers_of_docker_have_the_same_protected_files() {
         assert!(seen.stderr.contains("Read-only file system"), "{seen}");
         assert_eq!(left(&person.project), [""; 0], "{policy:?} {seen}");
     }
-    // The control: as runc has it.
+    // The control: under runc they change.
     fresh(&person);
     let options = [&["--runtime=runc"][..], &there].concat();
     let plant = "echo evil >.envrc; echo evil >.mcp.json";
@@ -282,10 +282,10 @@ fn f37_settings_of_git_that_name_programs_are_taken_out() {
         let kept = person.does("cat ~/.local/state/agentbox/quarantine/*/*-config");
         assert!(kept.contains("./evil"), "{kept}");
     }
-    // What stays does so in the next run, too.
+    // Files that stay do so in the next run too.
     let seen = person.wraps(&[], "true");
     assert_eq!(seen.stderr, "", "{seen}");
-    // The control: with the user's word all of it stays.
+    // The control: if the user allows it, all of them stay.
     fresh(&person);
     person
         .wraps(

@@ -1,4 +1,4 @@
-//! `--publish`: what is reached from outside, and from where.
+//! `--publish`: which ports can be reached from outside, and from where.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use crate::command::run_for;
 use crate::direct::program;
 use crate::docker::Docker;
 
-/// Answers on two ports of the loopback inside, and says when it does.
+/// Answers on two loopback ports inside, and prints when it is ready.
 const SERVER: &str = "import http.server, threading
 class Answer(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
@@ -22,7 +22,7 @@ threads = [threading.Thread(target=server.serve_forever, daemon=True) for server
 print('ready', flush=True); input()
 ";
 
-/// A `wrap` with the server in it.
+/// A `wrap` that runs the server.
 struct Serving(Child);
 
 impl Serving {
@@ -42,7 +42,7 @@ impl Serving {
     }
 }
 
-/// What a server at an address of this machine says; nothing where nobody answers.
+/// The answer of a server at an address of this machine; `None` if nothing answers.
 fn ask(address: &str) -> Option<String> {
     let address: SocketAddr = address.parse().unwrap();
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(10)).ok()?;
@@ -62,7 +62,7 @@ fn gateway(docker: &Docker) -> String {
     address.ok().trim().to_owned()
 }
 
-/// A port that nobody listens on: the kernel's choice of a moment ago.
+/// A port without a listener, which the kernel chose a moment ago.
 fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
@@ -98,7 +98,7 @@ fn wrap_publish_leads_from_the_loopback_to_the_named_port_alone() {
                 "{by}: {address}"
             );
         }
-        // Neither another port inside, nor the port's own number, nor from another address.
+        // Not another port inside, not the inner port's number, and not from another address.
         for address in [
             "127.0.0.1:3000",
             "127.0.0.1:3001",
@@ -107,7 +107,7 @@ fn wrap_publish_leads_from_the_loopback_to_the_named_port_alone() {
         ] {
             assert_eq!(ask(address), None, "{by}: {address}");
         }
-        // Taken while it runs.
+        // The port is taken while it runs.
         let taken = run_for(Duration::from_secs(60), &mut person.sudo(&words)).failed();
         assert!(
             taken.contains("--publish") && taken.contains(&port.to_string()),
@@ -115,13 +115,13 @@ fn wrap_publish_leads_from_the_loopback_to_the_named_port_alone() {
         );
         serving.end();
         assert_eq!(ask(&format!("127.0.0.1:{port}")), None, "{by}");
-        // And free again at once, whoever closed the last connection.
+        // It is free again at once, whichever side closed the last connection.
         let again = person.sudo(&words);
         Serving::start(again).end();
     }
 }
 
-/// From a network namespace of its own the loopback's port is out of reach, and an address that was named is not.
+/// Another network namespace cannot reach a loopback port, but can reach a named address.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_publish_is_reached_from_another_network_only_where_it_is_named() {
@@ -161,7 +161,7 @@ fn wrap_publish_is_reached_from_another_network_only_where_it_is_named() {
     assert!(from_outside().ok().contains("from inside"));
     assert_eq!(ask(&format!("127.0.0.1:{port}")), None);
     named.end();
-    // All of IPv6 is none of IPv4.
+    // All addresses of IPv6 include none of IPv4.
     let of_v6 = serving(&format!("[::]:{port}:3000"));
     assert!(ask(&format!("[::1]:{port}")).is_some());
     assert_eq!(ask(&format!("127.0.0.1:{port}")), None);
@@ -188,7 +188,7 @@ fn wrap_publish_is_refused_where_nothing_can_lead_in() {
     assert!(wrap(&["--walls", "landlock"]).contains("--publish"));
     assert!(wrap(&["--policy", "strict"]).contains("network.mode is none"));
     assert!(wrap(&["--publish", "8080/udp"]).contains("HOSTPORT"));
-    // By itself the field would mean every address of the machine.
+    // The field alone would mean every address of the machine.
     let every = wrap(&["--set", "network.inbound=3001"]);
     assert!(every.contains("for `wrap` use --publish"), "{every}");
     let program = program();
@@ -201,7 +201,7 @@ fn wrap_publish_is_refused_where_nothing_can_lead_in() {
         "echo",
         "ran",
     ];
-    // The reason is told each time, whichever of the sidecar and its warden ends first.
+    // The reason appears each time, whether the sidecar or its warden ends first.
     for _ in 0..16 {
         let said = run_for(Duration::from_secs(60), &mut person.alone(&low)).failed();
         assert!(
@@ -209,7 +209,7 @@ fn wrap_publish_is_refused_where_nothing_can_lead_in() {
             "{said}"
         );
     }
-    // Beyond the ceiling of this call.
+    // Beyond this call's ceiling.
     let words = [
         "--policy",
         "standard",
@@ -231,7 +231,7 @@ fn wrap_publish_is_refused_where_nothing_can_lead_in() {
         said.contains("127.0.0.1:8080 and [::1]:8080 of this node lead to port 3000"),
         "{said}"
     );
-    // Where there is no IPv6, nothing says so.
+    // Without IPv6, no message mentions it.
     let bare = format!(
         "ip link set lo up; echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6; exec {} wrap --publish 8080:3000 --dry-run -- true",
         program

@@ -1,4 +1,4 @@
-//! The README shows what the commands print.
+//! The commands print what the README shows.
 
 use super::account::Account;
 use crate::direct::program;
@@ -18,7 +18,7 @@ fn commands() -> Vec<(String, Vec<String>)> {
     found
 }
 
-/// Whether the output is as shown; a line `...` stands for all that follows.
+/// Whether the output matches; a line `...` matches the rest.
 fn is_shown(seen: &str, shown: &[String]) -> bool {
     let mut lines = seen.lines();
     for line in shown {

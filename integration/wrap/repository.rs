@@ -1,4 +1,4 @@
-//! U-A9: git works at once, from a directory of a repository, a work tree and a submodule, and a crafted `.git` brings nothing.
+//! U-A9: git works at once in a repository's directory, a work tree and a submodule. A crafted `.git` shows nothing.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::docker::Docker;
 const POLICIES: [&str; 3] = ["strict", "standard", "permissive"];
 const GIT: &str = "export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a; set -e; ";
 
-/// `wrap` below a directory of the person's home.
+/// `wrap` below a directory of the user's home.
 fn wrap_in(person: &Account, directory: &str, policy: &str, script: &str) -> Finished {
     let mut command = person.sudo(&["wrap", "--policy", policy, "--", "bash", "-c", script]);
     command.current_dir(format!("{}/{directory}", person.home));
@@ -50,17 +50,17 @@ fn wrap_commits_from_a_subdirectory_a_work_tree_and_a_submodule() {
             let expected =
                 format!("{home}/{directory}\n{home}/{top}\nThe Person <p@example.org>\n{helper}");
             assert_eq!(seen.stdout, expected, "{policy} {directory}: {seen}");
-            // The control: what was committed inside is committed.
+            // The control: the commit from inside is there.
             let said = person.does(&format!("cd {directory}; git log -1 --format=%s"));
             assert_eq!(said, "inside\n", "{policy} {directory}");
         }
     }
-    // A work tree's agent plants nothing that git of the repository would run.
+    // An agent in a work tree plants nothing that the repository's git would run.
     let plant = "c=$(git rev-parse --git-common-dir); echo x >$c/hooks/post-commit; git config core.hooksPath /tmp; mv $c/hooks $c/h; \
                  test -w $c/objects && echo writable";
     let seen = wrap_in(&person, "src/tree", "standard", plant);
     assert_eq!(seen.stdout, "writable\n", "{seen}");
-    // Git believes these as much: another common directory, another configuration, that of a submodule.
+    // Git also trusts these: another common directory, another configuration, a submodule's configuration.
     let believe = "c=$(git rev-parse --git-common-dir); for f in commondir config.worktree modules/sub/config; do \
                    mkdir -p $c/modules/sub; echo x >$c/$f && echo planted; done";
     let seen = wrap_in(&person, "src/tree", "standard", believe);
@@ -115,7 +115,7 @@ fn wrap_brings_nothing_for_a_crafted_git_file() {
             );
         }
     }
-    // A git directory in the workspace that names another's as its common one.
+    // A git directory in the workspace whose common directory is another repository's.
     person.does("rm -rf ~/src/project/.git; mkdir -p ~/src/project/g; cd ~/src/project; echo 'gitdir: g' >.git; \
                  echo ~/other/.git >g/commondir; echo $PWD/.git >g/gitdir; cp ~/other/.git/HEAD g");
     let seen = wrap_in(
@@ -125,7 +125,7 @@ fn wrap_brings_nothing_for_a_crafted_git_file() {
         "cat ~/other/.git/notes; true",
     );
     assert!(!seen.stdout.contains(secret), "{seen}");
-    // The control: the file is the person's to read.
+    // The control: the user can read the file.
     assert!(person.does("cat ~/other/.git/notes").contains(secret));
 }
 

@@ -1,5 +1,5 @@
-//! U-A3: `wrap` by somebody without root's rights, in a user namespace. The attacks are tried by the person's own rights: what a
-//! control does without walls, the wrapped command must not.
+//! U-A3: `wrap` by a user without root's rights, in a user namespace. Attacks use the user's own rights: the control
+//! succeeds without walls, and the wrapped command must not.
 
 use std::process::Command;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::docker::allowlist::{arrived, internet, witness};
 const POLICIES: [&str; 3] = ["strict", "standard", "permissive"];
 
 impl Account {
-    /// Any program as the person: no capability, no variable of sudo, no login.
+    /// Runs a program as the user: no capability, no variable of sudo, no login.
     pub fn alone(&self, arguments: &[&str]) -> Command {
         let ids = [self.uid.to_string(), self.gid.to_string()];
         let options = ["--reuid", &ids[0], "--regid", &ids[1], "--init-groups"];
@@ -25,24 +25,24 @@ impl Account {
         command
     }
 
-    /// `agentbox ARGUMENTS...` as the person.
+    /// Runs `agentbox ARGUMENTS...` as the user.
     pub fn agentbox(&self, arguments: &[&str]) -> Finished {
         let program = program();
         let all = [&[program.as_str()], arguments].concat();
         run_for(Duration::from_secs(60), &mut self.alone(&all))
     }
 
-    /// `agentbox wrap OPTIONS... -- bash -c SCRIPT` as the person.
+    /// Runs `agentbox wrap OPTIONS... -- bash -c SCRIPT` as the user.
     pub fn wraps(&self, options: &[&str], script: &str) -> Finished {
         self.agentbox(&[&["wrap"], options, &["--", "bash", "-c", script]].concat())
     }
 
-    /// Where agentbox keeps the person's records.
+    /// The directory of the user's records.
     fn records(&self) -> String {
         format!("/dev/shm/agentbox-{}", self.uid)
     }
 
-    /// What is left of containers.
+    /// Leftovers of containers.
     fn left(&self) -> String {
         let records = self.records();
         self.does(&format!(
@@ -82,7 +82,7 @@ fn wrap_without_root_runs_as_the_person_and_leaves_nothing() {
     }
     let absent = person.agentbox(&["wrap", "--", "no-such-program"]);
     assert_eq!(absent.code, 127, "{absent}");
-    // The control: the key is there for the person.
+    // The control: the user can read the key.
     assert_eq!(person.does("cat ~/.ssh/id_ed25519"), "a key");
 }
 
@@ -123,7 +123,7 @@ fn wrap_without_root_has_no_capability_and_a_filter_in_a_namespace_of_its_own() 
     }
 }
 
-/// Tries a system call and says how it ended.
+/// Tries a system call and prints its result.
 const ATTACKS: &str = r#"
 import ctypes, os, socket, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -172,7 +172,7 @@ fn wrap_without_root_keeps_the_command_from_the_persons_other_processes() {
     let _docker = Docker::connect();
     let person = Account::new();
     let attacks = person.file("src/project/attacks.py", ATTACKS);
-    // A service of the person's, with a port on the loopback and an abstract socket. It may be traced by anybody of theirs.
+    // A service of the user's, with a loopback port and an abstract socket. Any process of the user may trace it.
     let service = "import ctypes, socket, time\n\
         ctypes.CDLL(None).prctl(0x59616d61, -1, 0, 0, 0)\n\
         s = socket.create_server(('127.0.0.1', 0)); a = socket.socket(socket.AF_UNIX)\n\
@@ -200,7 +200,7 @@ fn wrap_without_root_keeps_the_command_from_the_persons_other_processes() {
         "memory",
     ];
     let all = |how: &str| -> String { tried.map(|what| format!("{what} {how}\n")).concat() };
-    // The control: the person's own rights are enough for each of them.
+    // The control: the user's own rights suffice for each of them.
     assert_eq!(person.does(&script), all("ok"));
     for policy in POLICIES {
         assert_eq!(
@@ -229,14 +229,14 @@ fn wrap_without_root_changes_no_mount_and_no_setting_of_the_kernel() {
             "{policy}"
         );
     }
-    // The control: a user namespace of the person's own lets such mounts be made.
+    // The control: the user's own user namespace allows such mounts.
     assert_eq!(
         person.does("unshare -Urm sh -c 'mount -t tmpfs x /tmp && echo did'"),
         "did\n"
     );
 }
 
-/// What the node has mounted below what is shown: on a directory of /opt, on one and on a deeper one of the project, and on a file of it.
+/// Mounts of the node below visible paths: on a directory of /opt, and on two directories and a file of the project.
 struct Mounted {
     person: Account,
     mounts: String,
@@ -259,14 +259,14 @@ impl Mounted {
         Self { person, mounts }
     }
 
-    /// A command there, as the person alone.
+    /// Runs a command there as the user alone.
     fn alone(&self, command: &str, look: &str) -> Finished {
         let Account { uid, gid, home, .. } = &self.person;
         let ids = format!("--reuid {uid} --regid {gid} --init-groups");
         self.runs(&format!("HOME={home} exec setpriv {ids} {command}"), look)
     }
 
-    /// And as the person behind sudo.
+    /// Runs a command there as the user behind sudo.
     fn sudo(&self, command: &str, look: &str) -> Finished {
         let Account { uid, gid, name, .. } = &self.person;
         let by = format!("HOME=/root SUDO_UID={uid} SUDO_GID={gid} SUDO_USER={name}");
@@ -282,7 +282,7 @@ impl Mounted {
     }
 }
 
-/// Defect 3 of the review of agents: a mount of the node below a shown directory ended every call with a bare EINVAL.
+/// Defect 3 of the review of agents: a node's mount below a visible directory made every call fail with EINVAL.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_without_root_hides_what_the_node_has_mounted_below_what_it_shows() {
@@ -299,7 +299,7 @@ fn wrap_without_root_hides_what_the_node_has_mounted_below_what_it_shows() {
             "{policy}: {seen}"
         );
     }
-    // The control: without walls all of it is read and written.
+    // The control: without walls all of it can be read and written.
     let control = mounted.alone("bash -c \"$LOOK\"", look);
     let lines = |word: &str| control.stdout.matches(word).count();
     assert_eq!(
@@ -309,7 +309,7 @@ fn wrap_without_root_hides_what_the_node_has_mounted_below_what_it_shows() {
     );
 }
 
-/// It was `mount the private HOME: Invalid argument`: an overlay over such a copy, which the kernel refuses.
+/// The error was `mount the private HOME: Invalid argument`: the kernel refuses an overlay over such a copy.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_without_root_says_which_mount_keeps_the_home_from_being_shown() {
@@ -325,7 +325,7 @@ fn wrap_without_root_says_which_mount_keeps_the_home_from_being_shown() {
         }
         assert_eq!(refused.stderr.lines().count(), 1, "{refused}");
     }
-    // Both ways on hold, and without root the policy works where nothing is mounted.
+    // Both cures work. Without root, the policy works if the home has no mounts.
     let seen = mounted.sudo(&command("--policy permissive"), "").ok();
     assert_eq!(seen, "under\n");
     let named = mounted.alone(&command("--policy standard --read data"), "");
@@ -334,13 +334,13 @@ fn wrap_without_root_says_which_mount_keeps_the_home_from_being_shown() {
     assert_eq!(without.ok(), "under\n");
 }
 
-/// `--read` and `--write` of such a mount had no effect, and nothing said so.
+/// `--read` and `--write` of such a mount silently had no effect.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_shows_the_mounts_that_are_named_below_what_it_shows() {
     let _docker = Docker::connect();
     let mounted = Mounted::new();
-    // Where nothing is named, the directory below is seen, or an empty one.
+    // Without options, the directory below the mount is visible, or an empty one.
     let look = "for at in file /opt/disk/key data/key data/sub/key deep/disk/key; do \
                   grep -sq judged $at && echo reads $at && (echo x >>$at) 2>/dev/null && echo wrote $at; done; \
                 for at in /opt/disk data deep/disk; do cat $at/.aws/credentials; umount $at && echo uncovered $at; done 2>/dev/null; \
@@ -379,7 +379,7 @@ fn wrap_shows_the_mounts_that_are_named_below_what_it_shows() {
                 "{index} {options}: {ran}"
             );
         }
-        // What only the cover's place is for is refused in words.
+        // A path deeper on such a mount is refused with the reason.
         for (options, words) in [
             ("--read data/sub", "/data\\"),
             ("--read /opt/disk/sub", "/opt/disk\\"),
@@ -438,7 +438,7 @@ fn wrap_without_root_reaches_what_is_listed_and_nothing_else() {
     // The control.
     person.does("curl -sS --max-time 20 http://other.example.test/x");
     assert!(arrived(&["other.example.test"]) > before);
-    // A limit that somebody wrote down is not given up without a word.
+    // An explicit limit is not dropped silently.
     node.file(
         "policies/online.toml",
         "base = \"standard\"\n[limits]\npids = 100\n",
@@ -494,7 +494,7 @@ fn wrap_without_root_ends_with_its_caller_and_is_found_by_the_verbs() {
         (127, 1),
         "{missing}"
     );
-    // Root's list is another one, and nobody else looks into the person's.
+    // Root's list is separate, and no other user can read the user's records.
     assert!(!run(&program, &["list", "-q"]).ok().contains(&id));
     assert_eq!(
         run("stat", &["-c", "%a %U", &person.records()]).ok(),
@@ -534,7 +534,7 @@ fn wrap_without_root_ends_with_its_caller_and_is_found_by_the_verbs() {
 fn wrap_without_root_says_why_there_is_no_namespace() {
     let _docker = Docker::connect();
     let person = Account::new();
-    // user.max_user_namespaces is of each namespace its own: only this one has none.
+    // user.max_user_namespaces applies to one namespace: only this one has none.
     let script = format!(
         "cd src/project; unshare -c --keep-caps sh -c 'echo 0 >/proc/sys/user/max_user_namespaces; exec setpriv --ambient-caps=-all \
          --inh-caps=-all --bounding-set=-all {} wrap -- true'",
@@ -547,7 +547,7 @@ fn wrap_without_root_says_why_there_is_no_namespace() {
         "{refused}"
     );
     assert_eq!(refused.lines().count(), 1, "{refused}");
-    // The control: with one it works from there.
+    // The control: with a namespace allowed, it works from there.
     person.tries(&script.replace("echo 0", "echo 100")).ok();
 }
 
@@ -573,7 +573,7 @@ fn wrap_without_root_uses_no_directory_that_is_not_the_persons() {
         stranger.does(&format!("rm -rf {records}"));
     }
     person.wraps(&[], "true").ok();
-    // What wrap keeps is not the project.
+    // The directory of wrap's own files cannot be the project.
     let refused = person
         .agentbox(&["wrap", "--workspace", "/tmp", "--", "true"])
         .failed();
@@ -595,12 +595,12 @@ fn wrap_without_root_keeps_a_log_under_every_policy() {
         let kept = person.does(&format!("ls -d {runs}/*/node.jsonl | wc -l"));
         assert_eq!(kept.trim(), (index + 1).to_string(), "{policy}");
         let forged = person.does(&format!("cat {runs}/*/*.jsonl | grep -c forged || true"));
-        // The command itself is in the first line.
+        // The first line is the command itself.
         assert_eq!(forged.trim(), (index + 1).to_string(), "{policy}");
     }
 }
 
-/// What is the person's own is shown by the number of root in a namespace of theirs.
+/// The user's own files appear as root's in their user namespace.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_without_root_works_in_a_subdirectory_and_a_work_tree() {
@@ -619,7 +619,7 @@ fn wrap_without_root_works_in_a_subdirectory_and_a_work_tree() {
         command.current_dir(format!("{}/{directory}", person.home));
         let seen = run_for(Duration::from_secs(60), &mut command);
         let top = format!("{}/{}", person.home, directory.split('/').next().unwrap());
-        // The workspace's own git directory is the command's; the main repository of a work tree is not.
+        // The command may write the workspace's own git directory, but not a work tree's main repository.
         let planted = if directory == "tree" { "" } else { "planted\n" };
         assert_eq!(seen.stdout, format!("{top}\n{planted}"), "{seen}");
         let said = person.does(&format!(

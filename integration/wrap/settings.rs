@@ -1,4 +1,4 @@
-//! Settings in files, and `agentbox trust`: what counts, who may say so, and that the command cannot.
+//! Settings files and `agentbox trust`: which ones count, who decides, and that the command cannot.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
@@ -11,12 +11,12 @@ use crate::direct::{Scratch, program};
 use crate::docker::Docker;
 
 impl Account {
-    /// `sudo agentbox WORDS...` in the project.
+    /// Runs `sudo agentbox WORDS...` in the project.
     fn by_sudo(&self, words: &[&str]) -> Finished {
         run_for(Duration::from_secs(60), &mut self.sudo(words))
     }
 
-    /// What `wrap --dry-run` says with these options.
+    /// The output of `wrap --dry-run` with these options.
     fn plan(&self, options: &[&str]) -> Finished {
         self.by_sudo(&[&["wrap", "--dry-run"], options, &["--", "true"]].concat())
     }
@@ -30,7 +30,7 @@ impl Account {
     }
 }
 
-/// The line of a field's origin.
+/// A field's origin in the output.
 fn origin(said: &str, field: &str) -> String {
     let start = format!("  {field}: ");
     let line = said.lines().find_map(|line| line.strip_prefix(&start));
@@ -81,7 +81,7 @@ fn settings_of_the_person_lie_below_the_projects_and_the_command_line() {
         said.contains("policy 'permissive', chosen by --policy"),
         "{said}"
     );
-    // And they hold: by what the command sees, with sudo and without.
+    // They take effect: what the command sees, with sudo and without.
     let script = "echo $WHO $BOTH $LINE; cat ~/data/table; echo \" [$(cat hidden)]\"";
     let options = [
         "--set",
@@ -97,7 +97,7 @@ fn settings_of_the_person_lie_below_the_projects_and_the_command_line() {
     ] {
         assert_eq!(seen.stdout, "mine project line\na table []\n", "{seen}");
     }
-    // The node's ceiling is over both.
+    // The node's ceiling limits both files.
     person.own_settings("[set]\nfilesystem.scratch = \"64GiB\"\n");
     let said = person.plan(&[]).failed();
     assert!(
@@ -128,7 +128,7 @@ fn settings_of_a_project_count_as_they_were_trusted_and_no_further() {
     assert!(
         untrusted.stderr.contains("is not trusted") && untrusted.stderr.contains("agentbox trust")
     );
-    // Without a terminal nobody can say yes, and a pipe is nobody.
+    // Without a terminal there is no consent, and a pipe is not a terminal.
     let said = person.by_sudo(&["trust"]).failed();
     assert!(said.contains("--yes"), "{said}");
     assert!(!counts(&person.plan(&[])));
@@ -138,7 +138,7 @@ fn settings_of_a_project_count_as_they_were_trusted_and_no_further() {
         "{shown}"
     );
     assert!(counts(&person.plan(&[])));
-    // The same person without sudo, with Landlock, and below the top.
+    // The same user without sudo, with Landlock, and below the top.
     assert!(counts(&person.agentbox(&[
         "wrap",
         "--dry-run",
@@ -151,7 +151,7 @@ fn settings_of_a_project_count_as_they_were_trusted_and_no_further() {
     let stored = person.does("cd ~/.local/state/agentbox && stat -c '%a %U' . trusted trusted/*");
     let name = &person.name;
     assert_eq!(stored, format!("700 {name}\n700 {name}\n600 {name}\n"));
-    // Somebody else does not trust it by that, and no other project is.
+    // This makes no other user trust it, and no other project trusted.
     let said = run_for(Duration::from_secs(60), &mut person.sudo(&["explain"])).ok();
     assert!(said.contains("project.test"));
     let mut other = person.sudo(&["explain"]);
@@ -163,7 +163,7 @@ fn settings_of_a_project_count_as_they_were_trusted_and_no_further() {
     person.file("src/other/.agentbox.toml", "allow = [\"project.test\"]\n");
     let elsewhere = format!("{}/src/other", person.home);
     assert!(!counts(&person.plan(&["--workspace", &elsewhere])));
-    // Changed by one byte, and back.
+    // One changed byte, then changed back.
     person.projects_settings("allow = [\"project.test\"] \n");
     let changed = person.plan(&[]).failed();
     assert!(
@@ -182,7 +182,7 @@ fn settings_of_a_project_count_as_they_were_trusted_and_no_further() {
     person.by_sudo(&["trust", "--remove"]).ok();
     assert!(!counts(&person.plan(&[])));
     assert_eq!(person.by_sudo(&["trust", "--list"]).ok(), "");
-    // What was shown is what a terminal shows, and what cannot be parsed is not trusted.
+    // Control characters are shown as text, and a file that cannot be parsed is not trusted.
     person.projects_settings("# \u{202e}nothing here\n");
     let shown = person.by_sudo(&["trust", "--yes"]).ok();
     assert!(
@@ -200,7 +200,7 @@ fn settings_of_a_project_count_as_they_were_trusted_and_no_further() {
     assert!(said.contains("unknown field `alow`"), "{said}");
 }
 
-/// The store is the person's alone, or it says nothing.
+/// The store counts only if no other user can write it.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn settings_are_not_trusted_by_an_entry_of_somebody_elses() {
@@ -227,13 +227,13 @@ fn settings_are_not_trusted_by_an_entry_of_somebody_elses() {
         chown(path, Some(person.uid), None).unwrap();
     }
     assert!(counts());
-    // The entry of another path is none of this one.
+    // An entry of another path does not count for this one.
     let text = std::fs::read_to_string(&entry).unwrap();
     std::fs::write(&entry, text.replace("/src/project/", "/src/other/")).unwrap();
     assert!(!counts());
 }
 
-/// Each way to change the file that a program has; `$1` is the file.
+/// Each way for a program to change a file; `$1` is the file.
 const ATTACKS: &str = r#"
 f=.agentbox.toml
 tries() { name=$1; shift; if "$@" 2>/dev/null; then echo "$name done"; else echo "$name refused"; fi; }
@@ -276,7 +276,7 @@ fn settings_of_a_project_are_not_written_replaced_or_moved_from_inside() {
             assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
         }
     }
-    // By root inside as well, who owns all of it.
+    // Also by root inside, who owns all of it.
     chown(&file, Some(0), Some(0)).unwrap();
     let mut root = person.sudo(&words);
     root.env_remove("SUDO_UID")
@@ -289,7 +289,7 @@ fn settings_of_a_project_are_not_written_replaced_or_moved_from_inside() {
     );
     assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
     chown(&file, Some(person.uid), Some(person.gid)).unwrap();
-    // The control: without walls each of them works but the mounts, which take a right, and what has gone by then.
+    // The control: without walls each works, except mounts, which need a capability, and files that are gone.
     let seen = person.does(&format!("cd src/project; {ATTACKS}"));
     for name in [
         "append",
@@ -304,8 +304,8 @@ fn settings_of_a_project_are_not_written_replaced_or_moved_from_inside() {
     }
 }
 
-/// Under Landlock a rule gives a directory with all in it, and a file that is not there yet has no mount: what the command writes
-/// counts for nothing.
+/// Landlock rules grant a directory as a whole, and a missing file cannot have a mount. So settings that the command
+/// writes do not count.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn settings_that_the_command_writes_do_not_count() {
@@ -326,7 +326,7 @@ fn settings_that_the_command_writes_do_not_count() {
     person.does("rm src/project/.agentbox.toml");
     assert_eq!(person.wraps(&[], write).stdout, "written\n");
     does_not_count();
-    // Nor in the place of a trusted one, without which no run goes on: it may have had walls.
+    // Nor do they replace trusted settings. Then no run starts, since those may have set walls.
     person.projects_settings("quiet = true\n");
     person.agentbox(&["trust", "--yes"]).ok();
     assert_eq!(
@@ -346,7 +346,7 @@ fn settings_that_the_command_writes_do_not_count() {
     person.does("rm src/project/.agentbox.toml");
     assert!(stopped().contains("is gone"));
     person.projects_settings("allow = [\"project.test\"]\n");
-    // The control: trusted by the person, the same content counts.
+    // The control: trusted by the user, the same content counts.
     person.agentbox(&["trust", "--yes"]).ok();
     let seen = person.agentbox(&["wrap", "--dry-run", "--", "true"]).ok();
     assert!(seen.contains("project.test"), "{seen}");
@@ -390,7 +390,7 @@ fn settings_of_the_person_are_theirs_alone_or_nothing_runs() {
     }
     person.does("rm ~/.config/agentbox/config.toml; mkfifo ~/.config/agentbox/config.toml");
     refused("not a regular file");
-    // A link of the person's leads where they keep their files, and is judged there.
+    // A link of the user's leads to their dotfiles, and is judged there.
     person.file("dotfiles/agentbox.toml", "allow = [\"mine.test\"]\n");
     person.does("ln -sf ~/dotfiles/agentbox.toml ~/.config/agentbox/config.toml");
     assert!(person.plan(&[]).ok().contains("mine.test"));
@@ -399,7 +399,7 @@ fn settings_of_the_person_are_theirs_alone_or_nothing_runs() {
     refused("belongs to user");
 }
 
-/// An agent can make anything of a project's file: that is no reason not to run.
+/// An agent can make anything of a project's file, so no content stops a run.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn settings_of_a_project_that_are_no_text_are_told_and_left_out() {
@@ -432,7 +432,7 @@ fn settings_of_a_project_that_are_no_text_are_told_and_left_out() {
     }
 }
 
-/// What the next run goes by without asking is nothing that this one may write.
+/// A run cannot write files that the next run trusts without asking.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn settings_and_what_is_trusted_lie_outside_of_what_is_written() {
@@ -457,7 +457,7 @@ fn settings_and_what_is_trusted_lie_outside_of_what_is_written() {
             );
         }
     }
-    // Also where a link leads there, and by the XDG variables.
+    // Also through a link, and with the XDG variables.
     person.does("rmdir ~/.config; ln -s ~/dotfiles ~/.config");
     let dotfiles = format!("{}/dotfiles", person.home);
     let seen = person.wraps(&["--workspace", &dotfiles], "echo ran");
@@ -468,7 +468,7 @@ fn settings_and_what_is_trusted_lie_outside_of_what_is_written() {
     inside.env("XDG_CONFIG_HOME", format!("{}/xdg", person.project));
     let seen = run_for(Duration::from_secs(60), &mut inside);
     assert!(seen.stderr.contains("decides about later runs"), "{seen}");
-    // A link on the way lies there, or leads to what may be made there.
+    // A link on the way lies in the workspace, or leads to a path that could be made there.
     for way in [
         "mkdir -p ~/realconf ~/dots; ln -s ~/realconf ~/dots/conf; ln -s ~/dots/conf ~/.config",
         "ln -s ~/dots/absent ~/.config",
@@ -482,7 +482,7 @@ fn settings_and_what_is_trusted_lie_outside_of_what_is_written() {
         );
     }
     person.does("rm ~/.config; ln -s ~/dotfiles ~/.config");
-    // Only read, they are no danger; and a project beside them is none.
+    // Reading them is harmless, and so is a project beside them.
     let read = [
         "--workspace",
         &dotfiles,
@@ -491,7 +491,7 @@ fn settings_and_what_is_trusted_lie_outside_of_what_is_written() {
     ];
     assert_eq!(person.wraps(&read, "echo ran").stdout, "ran\n");
     assert_eq!(person.wraps(&[], "echo ran").stdout, "ran\n");
-    // What counts is XDG_CONFIG_HOME's, where it is set, of the person without sudo.
+    // XDG_CONFIG_HOME decides if it is set, for a user without sudo.
     person.file("xdg/agentbox/config.toml", "env = [\"WHO=xdg\"]\n");
     let mut outside = person.alone(&[&program, "wrap", "--", "sh", "-c", "echo $WHO"]);
     outside.env("XDG_CONFIG_HOME", format!("{}/xdg", person.home));
@@ -529,8 +529,8 @@ fn settings_are_trusted_at_a_terminal_by_a_yes_and_nothing_else() {
     }
 }
 
-/// What trusted settings name is trusted as it was shown, and with it where their paths lead. Each way was one by which a command gave
-/// itself more in the next run.
+/// Files that trusted settings name are trusted with their shown content, and paths with their shown targets. Each of
+/// these once let a command give itself more in the next run.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn settings_name_nothing_that_the_command_can_make_another() {
@@ -581,7 +581,7 @@ fn settings_name_nothing_that_the_command_can_make_another() {
             !settings.contains("policy") || shown.contains("base = \"strict\""),
             "{shown}"
         );
-        // Inside, what is named is not written, where it is a file, or to be read.
+        // Inside, named files and paths of `read` cannot be written.
         let written = person.wraps(&[], attack);
         let named = ["policy", "env-file", "read"];
         let is_closed = named.iter().any(|named| settings.starts_with(named));
@@ -596,7 +596,7 @@ fn settings_name_nothing_that_the_command_can_make_another() {
             is_closed,
             "{settings}: {listed}"
         );
-        // Without that mount, as under Landlock: the next run does not begin.
+        // Without that mount, as under Landlock, the next run does not start.
         person.does(&format!(
             "cd src/project; {{ {attack}; }} 2>/dev/null || true"
         ));
@@ -610,7 +610,7 @@ fn settings_name_nothing_that_the_command_can_make_another() {
     }
 }
 
-/// Links on the command line, which no settings hold.
+/// Links in paths of the command line, which are in no settings.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn what_the_line_names_is_followed_through_no_link_of_the_command() {
@@ -660,7 +660,7 @@ fn settings_above_a_repository_of_the_commands_making_are_told() {
         seen.contains("does not hold in") && seen.contains("--workspace"),
         "{seen}"
     );
-    // `trust` without a directory is about what `wrap` takes there.
+    // `trust` without a directory is about the workspace that `wrap` would choose there.
     person.does(&format!(
         "echo 'policy = \"strict\"' >{sub}/.agentbox.toml; rm -rf {sub}/.git"
     ));

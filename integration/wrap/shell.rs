@@ -1,4 +1,4 @@
-//! A person's shell at a terminal, typed into by a test.
+//! A user's shell at a terminal, with a test typing into it.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -8,18 +8,18 @@ use std::time::{Duration, Instant};
 
 use rustix::pty::OpenptFlags;
 
-/// How long anything may take to appear.
+/// Timeout for any output.
 const WITHIN: Duration = Duration::from_secs(30);
 
 /// An interactive bash with job control.
 pub struct Shell {
     master: File,
     child: Child,
-    /// What has been shown, up to where it was waited for.
+    /// The output after the last text that was waited for.
     shown: String,
 }
 
-/// A terminal with nobody at it: its master and its slave.
+/// An unused terminal: its master and its slave.
 pub fn terminal() -> (File, OwnedFd) {
     let master =
         rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
@@ -54,7 +54,7 @@ impl Shell {
         shell
     }
 
-    /// Types this, without a key for the end of a line.
+    /// Types keys, without the end of a line.
     pub fn keys(&mut self, keys: &str) {
         self.master.write_all(keys.as_bytes()).unwrap();
     }
@@ -64,7 +64,7 @@ impl Shell {
         self.keys(&format!("{line}\n"));
     }
 
-    /// Waits until this is shown after all that was waited for before; what was shown up to there.
+    /// Waits for a text after the last one that was waited for. Returns the output up to it.
     #[track_caller]
     pub fn wait_for(&mut self, text: &str) -> String {
         let start = Instant::now();
@@ -78,7 +78,7 @@ impl Shell {
         }
     }
 
-    /// Runs a line to its end; what it shows.
+    /// Runs a line to its end. Returns its output.
     #[track_caller]
     pub fn ask(&mut self, line: &str) -> String {
         self.line(line);
@@ -100,7 +100,7 @@ impl Shell {
 
 impl Drop for Shell {
     fn drop(&mut self) {
-        // With its terminal its jobs end too.
+        // Closing its terminal ends its jobs too.
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }

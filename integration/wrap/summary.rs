@@ -1,4 +1,4 @@
-//! U-A7: what was refused is said when the command has ended.
+//! U-A7: denials are listed once the command has ended.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::command::{Finished, run_for};
 use crate::direct::{Scratch, program};
 use crate::docker::Docker;
 
-/// Asks the proxy for a host seven times, for another by its name alone, and prints a line.
+/// Requests a host seven times by the proxy, another by its name alone, and prints a line.
 const REFUSED: &str = "for n in 1 2 3 4 5 6 7; do curl -sS -o /dev/null https://files.example.org/ 2>&1; done; \
     curl -sS -o /dev/null http://other.example.org:8080/; echo done";
 
@@ -56,7 +56,7 @@ fn wrap_u_a7_what_was_refused_is_said_at_the_end() {
         lines[1].contains("--allow other.example.org:8080 allows it"),
         "{seen}"
     );
-    // It comes last, and the command's own output is untouched.
+    // It comes last, and the command's own output is unchanged.
     assert!(seen.stderr.trim_end().ends_with(lines[1]), "{seen}");
     assert!(
         seen.stdout.ends_with("done\n") && !seen.stdout.contains("agentbox: denied"),
@@ -72,7 +72,7 @@ fn wrap_u_a7_nothing_is_said_of_nothing_or_to_who_wants_quiet_and_a_file_has_all
     assert!(said(&wrap(&scratch, &[], "true")).is_empty());
     let file = scratch.path("summary.md");
     let options = ["--quiet", "--summary", &file];
-    // What the command puts in its place is not what is written.
+    // A file that the command puts in its place is not written.
     let seen = wrap(&scratch, &options, REFUSED);
     assert!(said(&seen).is_empty(), "{seen}");
     let text = std::fs::read_to_string(&file).unwrap();
@@ -80,7 +80,7 @@ fn wrap_u_a7_nothing_is_said_of_nothing_or_to_who_wants_quiet_and_a_file_has_all
     wrap(&scratch, &options, "true").ok();
     let text = std::fs::read_to_string(&file).unwrap();
     assert!(text.contains("Nothing was denied."), "{text}");
-    // The workspace's own place for it: the command replaces it by a link, and the link's target stays as it is.
+    // A path in the workspace: the command replaces the file by a link, and the link's target does not change.
     let target = scratch.file("target", "untouched");
     let inside = scratch.path("project/summary.md");
     let swap = format!("rm summary.md; ln -s {target} summary.md; {REFUSED}");
@@ -93,14 +93,14 @@ fn wrap_u_a7_nothing_is_said_of_nothing_or_to_who_wants_quiet_and_a_file_has_all
         "rm summary.md; ln -s / summary.md",
     );
     assert!(swapped.stderr.contains("is lost"), "{swapped}");
-    // The control: what stays is not said to be lost.
+    // The control: a summary that is kept is not reported as lost.
     let kept = wrap(&scratch, &["--summary", &file], "true");
     assert!(!kept.stderr.contains("is lost"), "{kept}");
     let nowhere = wrap(&scratch, &["--summary", "/none/such"], "echo ran");
     assert!(nowhere.code != 0 && nowhere.stdout.is_empty(), "{nowhere}");
 }
 
-/// Refusals without end leave a few lines.
+/// Endless denials give only a few lines.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_u_a7_a_flood_of_refusals_is_few_lines() {
@@ -113,7 +113,7 @@ fn wrap_u_a7_a_flood_of_refusals_is_few_lines() {
     assert!(lines[10].contains("and 30 more"), "{seen}");
 }
 
-/// What a command of an earlier run made of the summary's file, or of a file of variables, is not followed.
+/// A link that an earlier command made from the summary file, or from a variables file, is not followed.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn a_link_that_the_command_planted_leads_the_next_run_nowhere() {
@@ -140,7 +140,7 @@ fn a_link_that_the_command_planted_leads_the_next_run_nowhere() {
     assert!(!refused.stdout.contains("ran"), "{refused}");
     assert!(refused.failed().contains("a command could have made"));
     assert_eq!(std::fs::read_to_string(&precious).unwrap(), "TOKEN=kept\n");
-    // A link of the person's own, elsewhere, is followed; and to look changes nothing.
+    // A link of the user's own, elsewhere, is followed. A dry run changes nothing.
     let own = std::path::Path::new(&person.home).join("own.md");
     std::os::unix::fs::symlink(&precious, &own).unwrap();
     let own = own.to_str().unwrap();

@@ -1,5 +1,5 @@
-//! U-A6, F-H7: `wrap` at a terminal is a job like any other, and the terminal is the person's again whenever it is not the
-//! command's turn.
+//! U-A6, F-H7: `wrap` at a terminal is a job like any other. Whenever the command is stopped or has ended, the terminal
+//! is the user's again.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use super::shell::Shell;
 use crate::direct::{Scratch, program};
 use crate::docker::Docker;
 
-/// Nothing before the command, or `wrap`.
+/// The prefix of the command: nothing, or `wrap`.
 fn both() -> [String; 2] {
     [String::new(), format!("{} wrap --", program())]
 }
 
-/// The settings of an ordinary terminal that are on.
+/// Prints which of an ordinary terminal's settings are on.
 const COOKED: &str = "stty -a | tr ' ' '\\n' | grep -xE 'icanon|isig|echo' | sort | xargs";
 
 #[test]
@@ -48,7 +48,7 @@ fn wrap_u_a6_a_command_is_stopped_and_goes_on_like_any_job() {
 fn wrap_u_a6_one_interrupt_is_enough_and_reaches_the_whole_group() {
     let _docker = Docker::connect();
     let scratch = Scratch::new();
-    // A pipe in place of some of it: then the terminal's own signals come to `wrap`.
+    // With a pipe for one of the streams, the terminal's own signals reach `wrap`.
     for streams in ["", "</dev/null", "| cat", "2>/dev/null"] {
         for before in both() {
             let mut shell = Shell::new(&scratch.dir("project"));
@@ -83,7 +83,7 @@ fn wrap_u_a6_a_job_in_the_background_leaves_the_terminal_to_the_shell() {
             "{wrap} bash -c 'echo \"rea\"dy; sleep 2; read -r line; echo \"got <$line>\"' {streams} &"
         ));
         shell.wait_for("ready\r\n");
-        // Each key is the shell's.
+        // Each key goes to the shell.
         for _ in 0..5 {
             assert_eq!(shell.ask(COOKED), "echo icanon isig\n<prompt>");
         }
@@ -96,7 +96,7 @@ fn wrap_u_a6_a_job_in_the_background_leaves_the_terminal_to_the_shell() {
     }
 }
 
-/// A shell's loop ends where the program that it waits for ended by SIGINT, and goes on where that ended with 130.
+/// A shell's loop stops if its program ended by SIGINT, and goes on if the program exited with 130.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_u_a6_an_interrupt_ends_a_loop_of_the_shell() {
@@ -120,7 +120,7 @@ fn wrap_u_a6_an_interrupt_ends_a_loop_of_the_shell() {
         let shown = shell.wait_for("<prompt>");
         assert!(!shown.contains("went-on"), "{before}: {shown}");
         assert_eq!(shell.ask("echo $?"), "130\n<prompt>", "{before}");
-        // The control: a command that has dealt with it.
+        // The control: a command that handles the signal.
         start(
             &mut shell,
             "trap \"exit 130\" INT; echo \"rea\"dy; sleep 60",

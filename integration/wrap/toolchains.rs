@@ -1,4 +1,4 @@
-//! U-A1: a program that runs from the home runs behind the walls too, by the real layout of each installer.
+//! U-A1: a program that runs from the home runs behind the walls too, with each installer's real layout.
 
 use std::process::Command;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::docker::Docker;
 const POLICIES: [&str; 3] = ["strict", "standard", "permissive"];
 const SYSTEM: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// An installer: what it leaves in the home, its directories of PATH, a command, and what that prints.
+/// An installer: its files in the home, its PATH directories, a command, and the command's output.
 struct Tool {
     name: &'static str,
     install: &'static str,
@@ -151,12 +151,12 @@ const TOOLS: &[Tool] = &[
     },
 ];
 
-/// The directories of a tool, and the system's.
+/// The tool's directories, and the system's.
 fn path_of(person: &Account, path: &str) -> String {
     format!("{}:{SYSTEM}", path.replace('~', &person.home))
 }
 
-/// `wrap` with this PATH kept by sudo.
+/// `wrap` with this PATH, kept by sudo.
 fn wrapped(person: &Account, path: &str, arguments: &[&str]) -> Finished {
     let mut command = person.sudo(&[&["wrap"], arguments].concat());
     command.env("PATH", path);
@@ -183,7 +183,7 @@ fn wrap_runs_programs_of_the_home_however_they_were_installed() {
                 &["--policy", policy, "--", "bash", "-c", tool.command],
             );
             assert_eq!(seen.ok().trim(), tool.says, "{} by {policy}", tool.name);
-            // By itself, without a shell between.
+            // Directly, without a shell in between.
             let words = tool.command.split([';', ' ']).next().unwrap();
             if words != "python3" {
                 let seen = wrapped(&person, &path, &["--policy", policy, "--", words]).ok();
@@ -235,7 +235,7 @@ fn wrap_passes_on_what_names_a_toolchain_that_is_shown() {
 fn wrap_says_which_link_leads_where_and_takes_no_other_program_for_it() {
     let _docker = Docker::connect();
     let person = Account::new();
-    // A link into what no rule names, of a program that the system has too.
+    // A link into a directory that no rule names, for a program that the system has too.
     person.program("builds/out/python3", "#!/bin/sh\necho own");
     person.does("mkdir -p ~/.local/bin; ln -s ~/builds/out/python3 ~/.local/bin/python3");
     let path = path_of(&person, "~/.local/bin");
@@ -253,7 +253,7 @@ fn wrap_says_which_link_leads_where_and_takes_no_other_program_for_it() {
         let cured = [&policy[..], &["--read", &builds, "--", "python3"]].concat();
         assert_eq!(wrapped(&person, &path, &cured).ok(), "own\n");
     }
-    // A script whose interpreter is not shown.
+    // A script whose interpreter is not visible.
     person.program("builds/x", "#!/bin/sh\n. \"$1\"");
     let script = format!("#!{}/builds/x\necho by-x", person.home);
     person.program(".local/bin/script", &script);
@@ -261,7 +261,7 @@ fn wrap_says_which_link_leads_where_and_takes_no_other_program_for_it() {
     assert!(refused.contains("builds/x"), "{refused}");
 }
 
-/// A virtual environment must not become the system's Python.
+/// A virtual environment must not silently use the system's Python.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_refuses_a_virtual_environment_whose_python_is_not_shown() {
@@ -282,11 +282,11 @@ fn wrap_refuses_a_virtual_environment_whose_python_is_not_shown() {
     let read = format!("{}/pythons/own/bin", person.home);
     let cured = [&["--read", &read, "--"], &python[..]].concat();
     assert_eq!(wrapped(&person, &path, &cured).ok(), "own\n");
-    // The control: with the system's PATH alone it is the system's, which is what nobody asked for.
+    // The control: with the system's PATH alone, the system's Python runs, which is not the requested one.
     wrapped(&person, SYSTEM, &[&["--"], &python[..]].concat()).ok();
 }
 
-/// What an agent may have written is not followed into the rest of the home.
+/// Files that an agent may have written are not followed into the rest of the home.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_follows_an_agents_venv_and_links_into_no_other_directory() {
@@ -312,7 +312,7 @@ fn wrap_follows_an_agents_venv_and_links_into_no_other_directory() {
         assert!(!seen.stdout.contains("the-secret"), "{policy}: {seen}");
         assert_eq!(seen.code, 0, "{seen}");
     }
-    // An agent's pyvenv.cfg: refused, and nothing shown.
+    // An agent's pyvenv.cfg: refused, and nothing becomes visible.
     person.does(
         "v=~/src/project/.venv; mkdir -p $v/bin; echo \"home = $HOME/diary/bin\" >$v/pyvenv.cfg",
     );

@@ -1,4 +1,4 @@
-//! Files: what is outside cannot be read, written, linked, moved or changed, by whatever name.
+//! Files: the command cannot read, write, link, move or change files outside, by any name.
 
 use std::process::Command;
 use std::time::Duration;
@@ -88,7 +88,7 @@ attempt('mode of a system file that is open', lambda: os.fchmod(os.open('/etc/pa
 attempt('remove', lambda: os.unlink(file))
 "
     );
-    // What the attacks did to a file is done after the first run.
+    // The walled run comes first: the control's attacks do change the file.
     let seen = place.attempts(&script);
     seen.all_fail_with(&["EACCES", "EXDEV", "EPERM", "ENOENT", "ELOOP"], 20);
 }
@@ -128,7 +128,7 @@ fn landlock_home_and_tmpdir_go_with_the_run_and_are_nobody_elses() {
         assert!(!own.exists() && !own.parent().unwrap().exists(), "{own:?}");
     }
     assert_eq!(lines.next(), Some("refused"));
-    // The control: without walls it is read.
+    // The control: without walls it can be read.
     assert!(std::fs::read_to_string(other.join("x")).is_ok());
     std::fs::remove_dir_all(other).unwrap();
 }
@@ -150,7 +150,7 @@ fn landlock_refuses_what_it_cannot_hide() {
     );
 }
 
-/// The main repository of a work tree is read, and written is what a commit adds to.
+/// A work tree's main repository is read-only, except for the parts that a commit adds to.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn landlock_commits_in_a_work_tree_and_refuses_to_hide() {
@@ -187,7 +187,7 @@ fn landlock_commits_in_a_work_tree_and_refuses_to_hide() {
     assert!(said.contains("set TMPDIR to another"), "{said}");
 }
 
-/// What is read and has a credential in it: all beside that is read, and the credential by no name.
+/// A readable directory with a credential: all else in it can be read, and the credential by no name.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn landlock_reads_what_lies_beside_a_credential_and_not_the_credential() {

@@ -13,7 +13,7 @@ use crate::command::{Finished, run_for};
 use crate::direct::{Scratch, program};
 use crate::docker::Docker;
 
-/// What every script of attacks begins with: `attempt` prints one line for each.
+/// The beginning of every attack script: `attempt` prints one line per attack.
 const PRELUDE: &str = r"
 import ctypes, errno, fcntl, os, signal, socket, struct, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -31,7 +31,7 @@ def attempt(name, action):
         print(name, word, flush=True)
 ";
 
-/// A project, and beside it what is nobody's business.
+/// A project, with private files beside it.
 struct Place {
     _docker: Docker,
     scratch: Scratch,
@@ -54,7 +54,7 @@ impl Place {
         }
     }
 
-    /// `agentbox wrap --walls landlock -- COMMAND` in the project.
+    /// Runs `agentbox wrap --walls landlock -- COMMAND` in the project.
     fn command(&self, command: &[&str]) -> Command {
         let mut wrap = Command::new(program());
         let policy = self.policy.as_deref().unwrap_or("standard");
@@ -72,7 +72,7 @@ impl Place {
         self.wrap(&["bash", "-c", script])
     }
 
-    /// The outcome of each attempt behind the walls, and of the same without them.
+    /// The results of each attempt behind the walls, and of the same without them.
     fn attempts(&self, script: &str) -> Outcomes {
         let script = format!("{PRELUDE}{script}");
         let walled = self.wrap(&["python3", "-c", &script]).ok();
@@ -93,14 +93,14 @@ fn outcomes(text: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// What became of attempts.
+/// The results of attempts.
 struct Outcomes {
     walled: BTreeMap<String, String>,
     control: BTreeMap<String, String>,
 }
 
 impl Outcomes {
-    /// Each attempt failed with one of these words, and each succeeded in the control; there are so many.
+    /// Checks `count` attempts: each failed with one of these words, and succeeded in the control.
     #[track_caller]
     fn all_fail_with(&self, words: &[&str], count: usize) {
         assert_eq!(self.walled.len(), count, "{:?}", self.walled);

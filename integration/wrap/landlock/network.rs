@@ -1,4 +1,4 @@
-//! Sockets: one kind can be made, and it reaches the proxy alone.
+//! Sockets: the command can make one kind, and it reaches only the proxy.
 
 use std::time::{Duration, Instant};
 
@@ -6,8 +6,8 @@ use super::{PRELUDE, Place, outcomes};
 use crate::direct::{Scratch, program};
 use crate::docker::{Container, Docker};
 
-/// A container without options but the program and the policy's files, another one that serves, and the policy `net` with
-/// its name `web.test`.
+/// A container without options except the program and the policy's files, another one that serves, and the policy `net`
+/// with its name `web.test`.
 struct Two<'a> {
     job: Container<'a>,
     web: Container<'a>,
@@ -91,7 +91,7 @@ fn landlock_no_socket_is_made_but_tcp_to_the_proxy() {
     let made: Vec<_> = walled.iter().filter(|(_, word)| *word == "done").collect();
     let names: Vec<&str> = made.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["IPv4 1 0", "IPv4 1 6"], "{walled:?}");
-    // The control: of the others many are made without walls.
+    // The control: many of the others can be made without walls.
     let control = outcomes(&two.job.exec(&[], &["python3", "-c", &script]).ok());
     for name in [
         "UNIX 1 0",
@@ -107,7 +107,7 @@ fn landlock_no_socket_is_made_but_tcp_to_the_proxy() {
             "{name}: {control:?}"
         );
     }
-    // Under a policy without a network there is not even that one.
+    // Without a network, not even that kind can be made.
     let place = Place::new();
     let none = outcomes(&place.wrap(&["python3", "-c", &script]).ok());
     assert!(
@@ -149,7 +149,7 @@ fn landlock_the_proxys_port_on_another_machine_is_out_of_reach() {
     let docker = Docker::connect();
     let two = two(&docker);
     let (own, other) = (address(&two.job), address(&two.web));
-    // Behind the walls the port of the proxy is said, and once somebody listens on it elsewhere it is tried.
+    // The script writes the proxy's port to a file. Once another container listens on that port, it tries to connect.
     let script = format!(
         r"
 port = int(os.environ['HTTP_PROXY'].rsplit(':', 1)[1])
@@ -214,7 +214,7 @@ attempt('flags', flags)
         two.web
             .exec(&["-d"], &["python3", "-m", "http.server", port.trim()])
             .ok();
-        // The control: from the same container, without walls, that port is reached.
+        // The control: from the same container, without walls, that port can be reached.
         let url = format!("http://{other}:{}/", port.trim());
         let begun = Instant::now();
         while two.job.exec(&[], &["curl", "-sS", "-m", "5", &url]).code != 0 {
@@ -232,7 +232,7 @@ attempt('flags', flags)
     drop(two.scratch);
 }
 
-/// Makes many connections to a port, keeps those that it gets, asks over each, and counts those that were reset.
+/// Makes many connections to a port, keeps them, sends a request over each, and counts the resets.
 const CROWD: &str = r"
 import socket, sys
 port, crowd, ended = int(sys.argv[1]), [], 0
@@ -289,7 +289,7 @@ fn landlock_the_proxy_serves_the_commands_sockets_and_nobody_elses() {
             two.job.exec(&[], &ask),
         ];
         let crowd = beside.exec(&[], &["python3", "-c", CROWD, port.trim()]);
-        // The control: it is the proxy's refusal, since the server is there for each of them.
+        // The control: the proxy refuses, while each of them can reach the server itself.
         let url = format!("http://{}:8080/", address(&two.web));
         let bare = beside.exec(&[], &["curl", "-sS", "-m", "10", &url]);
         two.job.exec(&[], &["touch", "go"]).ok();
@@ -302,7 +302,7 @@ fn landlock_the_proxy_serves_the_commands_sockets_and_nobody_elses() {
         assert!(bare.ok().contains("from-the-web"));
         own
     });
-    // The control: the same port, at the same time.
+    // The control: the command's own connection, to the same port at the same time.
     assert!(own.stdout.contains("from-the-web"), "{own}");
     for user in [0, 1000, 65534] {
         let line = format!("another program (user {user}) came to the proxy");
@@ -318,7 +318,7 @@ fn landlock_no_unix_socket_of_the_node_is_reached() {
     let stream = std::os::unix::net::UnixListener::bind(&path).unwrap();
     let datagrams = format!("{path}.datagrams");
     let messages = std::os::unix::net::UnixDatagram::bind(&datagrams).unwrap();
-    // A socket in the workspace would be hidden by mounts; here it can be named, and not connected to.
+    // Mounts would hide a socket in the workspace. Here it has a name, but connecting fails.
     let script = format!(
         r"
 def stream():
@@ -341,7 +341,7 @@ attempt('abstract', abstract)
         std::process::id()
     );
     let seen = place.wrap(&["true"]);
-    // The search finds it, as it would for a mount, and says that it cannot be hidden.
+    // The search finds it, as for a mount, and reports that it cannot be hidden.
     assert!(seen.stderr.contains("engine.sock"), "{seen}");
     drop((stream, messages));
     for path in [&path, &datagrams] {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::Place;
 use crate::docker::Docker;
 
-/// A process of the same user outside of the walls, killed with the value.
+/// A process of the same user outside of the walls, killed when dropped.
 struct Neighbour(std::process::Child);
 
 impl Neighbour {
@@ -96,7 +96,7 @@ for name, pid in (('wrap', parent), ('proxy', proxy)):
     }
 }
 
-/// Whether a process with this word in its command line is there.
+/// Whether a process has this word in its command line.
 fn runs(word: &str) -> bool {
     let found = Command::new("pgrep").args(["-f", word]).output().unwrap();
     found.status.success()
@@ -144,7 +144,7 @@ fn landlock_signals_reach_the_command_and_a_killed_wrap_ends_it() {
     wrap.kill().unwrap();
     wrap.wait().unwrap();
     until("the command ends", || !runs("^sleep 72515[.]5"));
-    // The next run removes what that one left.
+    // The next run removes the killed run's directory.
     assert_eq!(place.shell("true").code, 0);
 }
 

@@ -1,4 +1,4 @@
-//! Where no namespace may be made: a container without options, one without any right; ordinary work there.
+//! Places that forbid namespaces: a container without options, and one without any right. Ordinary work there.
 
 use super::Place;
 use crate::direct::program;
@@ -28,7 +28,7 @@ fn landlock_holds_in_a_container_without_options_and_in_one_without_rights() {
             3,
             "{seen}"
         );
-        // The control: no namespace could have been made there, and the files are read without walls.
+        // The control: namespaces cannot be made there, and without walls the files can be read.
         let full = "cd /tmp && /ab wrap -- true";
         assert_ne!(
             docker
@@ -107,7 +107,7 @@ fn landlock_says_what_it_lacks_and_refuses_what_it_cannot_hold() {
     assert_eq!(denied.code, 126, "{denied}");
 }
 
-/// The page of these walls says what their rules give, and nothing that takes a mount or a namespace.
+/// The report of these walls lists what their rules grant, and nothing that needs a mount or a namespace.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn landlock_explains_its_own_walls_and_not_those_of_namespaces() {
@@ -121,7 +121,7 @@ fn landlock_explains_its_own_walls_and_not_those_of_namespaces() {
     let dry = [&["wrap", "--dry-run"], &allow[..], &["--", "true"]].concat();
     let of_landlock = [&["wrap", "--walls", "landlock"], &dry[1..]].concat();
     let (full, said) = (of(&dry), of(&of_landlock));
-    // The control: the full walls have these words, and hold them.
+    // The control: the full walls report these words, and enforce them.
     for word in [
         "thrown away: at most",
         "empty: /",
@@ -159,7 +159,7 @@ fn landlock_explains_its_own_walls_and_not_those_of_namespaces() {
         .find(|one| one["path"] == place.project.as_str());
     let access = &workspace.unwrap()["access"];
     assert_eq!(access, "read, write, execute", "{json}");
-    // What is said to be opened is, and the command opens nothing else: `files` tries that.
+    // Paths that are reported as open are; the command opens nothing else, which `files` tests.
     for one in opened.iter().filter(|one| one["access"] == "read, execute") {
         let path = one["path"].as_str().unwrap();
         let script =
@@ -168,7 +168,7 @@ fn landlock_explains_its_own_walls_and_not_those_of_namespaces() {
     }
 }
 
-/// A variable that the run sets itself is no silent loss.
+/// A variable that the run sets itself is an error, not silently lost.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn landlock_refuses_variables_that_it_sets() {
@@ -190,7 +190,7 @@ fn landlock_refuses_variables_that_it_sets() {
     }
 }
 
-/// The full walls have a filter that lets nobody listen to system calls: the inner wrap says so, and nothing runs.
+/// The full walls' filter forbids listeners for system calls: the inner wrap says so, and nothing runs.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn landlock_within_the_full_walls_is_refused_with_the_reason() {
