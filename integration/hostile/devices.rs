@@ -1,4 +1,4 @@
-//! What lies at /dev in the image.
+//! Hostile files in the image's /dev.
 
 use super::*;
 
@@ -16,12 +16,12 @@ fn hostile_a_dev_that_is_a_link_is_refused_before_the_node_is_touched() {
             "{message}"
         );
     }
-    // Control: runc 1.1 makes its links in the node's directory, and replaces what is called ptmx there.
+    // Control: runc 1.1 makes its links in the node's directory, and replaces the file named ptmx there.
     stage.run(Runtime::Runc, &stage.config("true")).ok();
     assert!(stage.look_outside().contains_key("stdin"));
 }
 
-/// CVE-2025-31133, CVE-2025-62161: what hides a file is /dev/null of the image's making.
+/// CVE-2025-31133, CVE-2025-62161: files are hidden by a /dev/null that the image made.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn hostile_cve_2025_31133_a_false_dev_null_hides_nothing_and_opens_nothing() {
@@ -41,14 +41,14 @@ fn hostile_cve_2025_31133_a_false_dev_null_hides_nothing_and_opens_nothing() {
             let seen = stage.run(runtime, &config);
             stage.assert_outside_untouched(&seen);
             assert!(!seen.stdout.contains("hidden"), "{seen}");
-            // It is refused, or hidden by a device that the runtime made itself; it is never what the image has.
+            // It is refused, or the file is hidden by a device that the runtime made: never by the image's file.
             let kept = fs::read_to_string(format!("{}/hidden", stage.image)).unwrap();
             assert_eq!(kept, "hidden", "{seen}");
         }
     }
 }
 
-/// CVE-2025-52565: the console is mounted over what the image has at /dev/console.
+/// CVE-2025-52565: the console is mounted over the image's file at /dev/console.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn hostile_cve_2025_52565_a_false_console_is_not_followed() {

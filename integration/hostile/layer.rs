@@ -1,4 +1,4 @@
-//! A root that the container writes and meets again at its next start, and roots that are no container's.
+//! A root that the container writes and gets again at its next start, and roots that are not a container's layer.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -6,11 +6,11 @@ use rustix::fs::{CWD, FileType, Mode};
 
 use super::*;
 
-/// Links, files, directories and pipes in place of what a start looks at.
+/// Links, files, directories and pipes in place of files that a start uses.
 const PLANTS: [&str; 5] = ["link", "dangling", "file", "directory", "pipe"];
 
 impl Stage {
-    /// Puts something of this kind at a path of the image, with what is there beside it.
+    /// Puts a file of this kind at a path of the image, and keeps the old one beside it.
     fn plant(&self, kind: &str, name: &str) {
         let path = format!("{}/{name}", self.image);
         let _ = fs::rename(&path, format!("{path}.before"));
@@ -24,7 +24,7 @@ impl Stage {
         }
     }
 
-    /// Takes that away again.
+    /// Undoes `plant`.
     fn clear(&self, name: &str) {
         let path = format!("{}/{name}", self.image);
         let found = fs::symlink_metadata(&path);
@@ -36,7 +36,7 @@ impl Stage {
         let _ = fs::rename(format!("{path}.before"), &path);
     }
 
-    /// A configuration with a workspace, a secret, names and a file that is hidden.
+    /// A configuration with a workspace, a secret, name files and a hidden file.
     fn whole(&self, script: &str) -> Value {
         let mut config = self.config(script);
         let work = self.node.scratch.dir("work");
@@ -56,7 +56,7 @@ impl Stage {
     }
 }
 
-/// F40: every place that a start makes, mounts, hides or reads, after an earlier start of the same container.
+/// F40: every path that a start makes, mounts, hides or reads, after an earlier start of the same container.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn hostile_f_40_what_was_left_in_the_layer_leads_no_start_outside() {
@@ -114,7 +114,7 @@ fn hostile_f_40_what_was_left_in_the_layer_leads_no_start_outside() {
                 0 => started += 1,
                 _ => assert!(!seen.stderr.trim().is_empty(), "{kind} {place}: {seen}"),
             }
-            // In a new /etc it is the container's own.
+            // In a new /etc, the file is the container's own.
             let of_image = match place {
                 "etc" => "etc.before/fixed",
                 _ => "etc/fixed",
@@ -130,13 +130,13 @@ fn hostile_f_40_what_was_left_in_the_layer_leads_no_start_outside() {
             stage.clear(place);
         }
     }
-    // Most of it is nothing to a start.
+    // Most plants do not stop a start.
     assert!(started > 60, "{started}");
     let last = stage.run(Runtime::Standard, &config).ok();
     assert!(last.contains("a key") && last.ends_with("ran\n"), "{last}");
 }
 
-/// F40: what the engine hides or makes read-only in the root stays so: for all that root inside does, and at the next start.
+/// F40: paths that the engine hides or makes read-only stay so, whatever root does inside, and at the next start.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn hostile_f_40_no_renamed_directory_shows_what_is_hidden_at_the_next_start() {
@@ -151,7 +151,7 @@ fn hostile_f_40_no_renamed_directory_shows_what_is_hidden_at_the_next_start() {
     let mut config = stage.config(script);
     config["linux"]["maskedPaths"] = json!(["/etc/app/key", "/absent/key"]);
     config["linux"]["readonlyPaths"] = json!(["/opt/x"]);
-    // The control: without the lists the same steps show and change it.
+    // The control: without the two lists, the same steps show and change the files.
     for hides in [true, true, false] {
         if !hides {
             config["linux"]["maskedPaths"] = json!([]);
@@ -165,14 +165,14 @@ fn hostile_f_40_no_renamed_directory_shows_what_is_hidden_at_the_next_start() {
     }
 }
 
-/// F41: a directory of the node that the caller names as a root is not written, and neither is what is mounted below one.
+/// F41: a node directory that the caller names as a root is not written, nor are mounts below one.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn hostile_f_41_a_root_that_is_no_layer_is_not_written() {
     let stage = Stage::new();
     let script = "echo x >/written; echo x >/etc/written; busybox ls /data; cat /written; echo ran";
     let written = || Path::new(&stage.image).join("written").exists();
-    // The control: a bundle's own.
+    // The control: the bundle's own root.
     assert_eq!(
         stage.run(Runtime::Standard, &stage.config(script)).ok(),
         "x\nran\n"
@@ -197,7 +197,7 @@ fn hostile_f_41_a_root_that_is_no_layer_is_not_written() {
         let refused = stage.node.finish(command).failed();
         assert!(refused.contains("ephemeral"), "{refused}");
     };
-    // A directory elsewhere, as of `podman run --rootfs`.
+    // A directory elsewhere, like that of `podman run --rootfs`.
     let config = stage.config(script);
     let bundle = stage.node.bundle("elsewhere", &config);
     let id = format!("hostile-{}-elsewhere", std::process::id());
@@ -208,14 +208,14 @@ fn hostile_f_41_a_root_that_is_no_layer_is_not_written() {
     run(&bundle);
     assert!(!written());
     refused(&bundle, &config, "not a layer");
-    // By a link in the bundle, and by a mount of a directory that the node runs programs from.
+    // Through a link in the bundle, and through a mount of a directory with the node's programs.
     let mut config = config.clone();
     config["root"] = json!({"path": "rootfs", "readonly": false});
     let bundle = stage.node.bundle("linked", &config);
     symlink(&stage.image, format!("{bundle}/rootfs")).unwrap();
     run(&bundle);
     assert!(!written());
-    // What is mounted below the bundle's own.
+    // A mount below the bundle's own root.
     let data = stage.node.scratch.dir("image/data");
     stage.node.scratch.file("outside/shown", SECRET);
     crate::command::run("mount", &["--bind", &stage.outside, &data]).ok();
@@ -228,7 +228,7 @@ fn hostile_f_41_a_root_that_is_no_layer_is_not_written() {
     crate::command::run("umount", &[&data]).ok();
     assert_eq!(below.stdout, "x\nran\n", "{below}");
     assert!(told.contains("mounted over at"), "{told}");
-    // Where no overlay hides it, the start is refused.
+    // Without an overlay to hide it, the start is refused.
     assert!(strict.failed().contains("has a mount below it"));
     assert!(!written());
 }
@@ -240,13 +240,13 @@ fn refused_below(stage: &Stage, script: &str) -> String {
         .ok()
 }
 
-/// F41: the node's programs, mounted where a bundle has its root.
+/// F41: the node's programs, mounted at the bundle's root.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn hostile_f_41_the_nodes_programs_are_no_root_to_write() {
     let stage = Stage::new();
     let programs = stage.node.scratch.dir("programs");
-    // As an entry of the list, which this node has not otherwise.
+    // An entry of the list that this node does not have otherwise.
     let entry = "/snap";
     let made = fs::create_dir(entry).is_ok();
     fs::create_dir_all(format!("{entry}/image")).unwrap();
@@ -273,7 +273,7 @@ fn hostile_f_41_the_nodes_programs_are_no_root_to_write() {
     assert!(!written);
 }
 
-/// F40: `exec` in a root that its processes change, and what it reads of it.
+/// F40: `exec` in a root that its processes change, and the files that it reads there.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn hostile_f_40_exec_meets_what_the_container_makes_of_its_root() {
@@ -311,7 +311,7 @@ fn hostile_f_40_exec_meets_what_the_container_makes_of_its_root() {
         stage.clear(place);
     }
     standard(&["delete", "--force", &id]).ok();
-    // Nothing of it needs rights that the node's owner does not give.
+    // None of it changed the permissions of the node's directory.
     let mode = fs::metadata(&stage.outside).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o755);
 }

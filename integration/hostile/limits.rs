@@ -1,8 +1,8 @@
-//! Settings and limits that reach out of the container.
+//! Settings and limits whose effect reaches outside the container.
 
 use super::*;
 
-/// Settings of the whole node. Each is set to what it is already, so that a runtime that sets it does no harm.
+/// Settings of the whole node. Each is set to its current value, so a runtime that sets it does no harm.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn hostile_a_setting_of_the_node_is_refused() {
@@ -85,7 +85,7 @@ fn hostile_no_container_under_a_policy_is_put_before_others() {
     assert_eq!(seen.lines().next(), Some("500"), "{seen}");
 }
 
-/// One id under two `--root`s, without a cgroup path: to delete one must not end the other.
+/// One id under two `--root`s, without a cgroup path: deleting one must not end the other.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn hostile_one_id_under_two_roots_is_two_containers() {

@@ -1,6 +1,6 @@
-//! Images and bundles that attack: the published advisories of runc and youki of 2019 to 2025 by their numbers, under
-//! `unconfined`, where they must not reach out, and under `standard`. Where the node's runc still does the thing, or a
-//! naive program does, a control shows it.
+//! Images and bundles that attack: published advisories of runc and youki from 2019 to 2025, by number. They must not
+//! reach outside under `unconfined`, nor under `standard`. If the node's runc or a naive program is still vulnerable, a
+//! control shows it.
 
 mod devices;
 mod layer;
@@ -25,21 +25,21 @@ use crate::direct::{Node, program};
 
 const SECRET: &str = "the-secret-of-the-host";
 
-/// Who runs the bundle.
+/// The runtime that runs the bundle.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Runtime {
     Runc,
     Unconfined,
     /// The image is the container's own layer.
     Standard,
-    /// An overlay is laid over it.
+    /// With an overlay over the image.
     ThrownAway,
 }
 
-/// The runtime under test, without and with walls.
+/// The runtime under test, with and without walls.
 const OURS: [Runtime; 3] = [Runtime::Unconfined, Runtime::Standard, Runtime::ThrownAway];
 
-/// An image that a test may spoil, and a directory of the node that must stay as it is.
+/// An image that a test may change, and a node directory that must not change.
 struct Stage {
     node: Node,
     image: String,
@@ -56,7 +56,7 @@ impl Stage {
     fn new() -> Self {
         let node = Node::new();
         let image = node.scratch.dir("image");
-        // The rig's root is an overlay, and an ephemeral root over a directory of one is refused.
+        // The rig's root is an overlay, and an ephemeral root over a directory of an overlay is refused.
         crate::command::run("mount", &["-t", "tmpfs", "-o", "mode=755", "tmpfs", &image]).ok();
         for dir in ["bin", "dev", "proc", "sys", "tmp", "etc", "var", "root"] {
             node.scratch.dir(&format!("image/{dir}"));
@@ -86,7 +86,7 @@ impl Stage {
         config
     }
 
-    /// A call of this file of agentbox.
+    /// Calls this file of agentbox.
     fn call_of(&self, file: impl AsRef<OsStr>, policy: &str, arguments: &[&str]) -> Finished {
         let mut command = Command::new(file);
         command
@@ -95,7 +95,7 @@ impl Stage {
         self.node.finish(command)
     }
 
-    /// A call of this runtime, with a `--root` of its own.
+    /// Calls this runtime, with its own `--root`.
     fn call(&self, runtime: Runtime, arguments: &[&str]) -> Finished {
         let mut command = match runtime {
             Runtime::Runc => Command::new("runc"),
@@ -117,7 +117,7 @@ impl Stage {
         self.node.finish(command)
     }
 
-    /// A bundle of this configuration, with the image in it, and an id.
+    /// Makes a bundle of this configuration, with the image in it. Returns the bundle and an id.
     fn bundle(&self, config: &Value) -> (String, String) {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -125,7 +125,7 @@ impl Stage {
         (bundle, format!("hostile-{}-{number}", std::process::id()))
     }
 
-    /// Runs a container to its end; nothing is left of it, however it ended.
+    /// Runs a container to its end, and removes it in any case.
     fn run(&self, runtime: Runtime, config: &Value) -> Finished {
         let mut config = config.clone();
         if runtime == Runtime::ThrownAway {
@@ -142,7 +142,7 @@ impl Stage {
         seen
     }
 
-    /// The directory of the node as text: names, and what is in them.
+    /// The node directory as text: names and contents.
     fn look_outside(&self) -> BTreeMap<String, String> {
         let entries = fs::read_dir(&self.outside).unwrap().map(Result::unwrap);
         let name = |e: &fs::DirEntry| e.file_name().to_string_lossy().into_owned();
@@ -159,7 +159,7 @@ impl Stage {
         assert_eq!(self.look_outside(), expected.into(), "{after}");
     }
 
-    /// Puts a symbolic link in the image, in place of what is there.
+    /// Replaces a path of the image by a symbolic link.
     fn link(&self, target: &str, name: &str) {
         let path = format!("{}/{name}", self.image);
         let path = Path::new(&path);
@@ -172,12 +172,12 @@ impl Stage {
     }
 }
 
-/// Adds a mount at the end.
+/// Appends a mount.
 fn add_mount(config: &mut Value, mount: Value) {
     config["mounts"].as_array_mut().unwrap().push(mount);
 }
 
-/// Takes away the mounts at and below a place.
+/// Removes the mounts at and below a path.
 fn drop_mounts(config: &mut Value, place: &str) {
     let mounts = config["mounts"].as_array_mut().unwrap();
     mounts.retain(|m| !m["destination"].as_str().unwrap().starts_with(place));

@@ -1,8 +1,8 @@
-//! Where mounts land.
+//! Destinations of mounts.
 
 use super::*;
 
-/// Links in the image by which a destination could lead outside: absolute, with `..`, by a chain, and dangling.
+/// Links in the image that could lead a destination outside: absolute, with `..`, in a chain, and dangling.
 const LINKS: [&str; 4] = ["absolute", "relative", "chain", "dangling"];
 
 fn make_link(stage: &Stage, kind: &str) {
@@ -19,7 +19,7 @@ fn make_link(stage: &Stage, kind: &str) {
     }
 }
 
-/// CVE-2021-30465, CVE-2024-45310: the directories and files that are made for mounts are made in the image.
+/// CVE-2021-30465, CVE-2024-45310: directories and files for mounts are made inside the image.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn hostile_cve_2021_30465_a_mount_lands_in_the_image_whatever_links_say() {
@@ -48,13 +48,13 @@ fn hostile_cve_2021_30465_a_mount_lands_in_the_image_whatever_links_say() {
     }
 }
 
-/// The same path on the node, without a runtime's care: the control.
+/// The control: the same path on the node, without a runtime's checks.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn hostile_cve_2021_30465_control_a_naive_path_leads_outside() {
     let stage = Stage::new();
     make_link(&stage, "chain");
-    // The second link of the chain is absolute, so it leads nowhere but by the node's root.
+    // The chain's second link is absolute, so it leads outside only from the node's root.
     stage.node.scratch.dir("root-of-the-node");
     symlink(&stage.outside, format!("{}/direct", stage.image)).unwrap();
     fs::create_dir_all(format!("{}/direct/made", stage.image)).unwrap();
@@ -106,7 +106,7 @@ fn hostile_cve_2019_16884_a_volume_does_not_replace_proc() {
         );
         let message = stage.run(Runtime::Unconfined, &config).failed();
         assert!(message.contains("/proc"), "{place}: {message}");
-        // Under a policy such a mount is left out, like others of its kind.
+        // Under a policy such a mount is left out, like similar ones.
         let seen = stage.run(Runtime::Standard, &config).ok();
         assert_eq!(seen.trim(), "1", "{place}");
         if place == "/proc/sys" {
@@ -115,7 +115,7 @@ fn hostile_cve_2019_16884_a_volume_does_not_replace_proc() {
     }
 }
 
-/// A root file system that is the node's own, by whatever name, is refused under a policy.
+/// A root file system that is the node's own, under any name, is refused under a policy.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn hostile_the_nodes_own_directories_are_no_image() {

@@ -1,8 +1,8 @@
-//! What a process of the container can get hold of.
+//! Resources that a process of the container could get.
 
 use super::*;
 
-/// CVE-2024-21626: a working directory behind one of the runtime's own descriptors.
+/// CVE-2024-21626: a working directory through one of the runtime's own descriptors.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn hostile_cve_2024_21626_no_descriptor_of_the_runtime_is_a_working_directory() {
@@ -32,7 +32,7 @@ fn hostile_cve_2024_21626_no_descriptor_of_the_runtime_is_a_working_directory() 
     }
 }
 
-/// CVE-2022-29162, CVE-2025-27612: capabilities that `exec` gives are not inheritable.
+/// CVE-2022-29162, CVE-2025-27612: capabilities from `exec` are not inheritable.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn hostile_cve_2022_29162_exec_gives_no_inheritable_capabilities() {
@@ -57,7 +57,7 @@ fn hostile_cve_2022_29162_exec_gives_no_inheritable_capabilities() {
                     "{seen}"
                 );
             }
-            // CAP_CHOWN is the first, CAP_NET_ADMIN the thirteenth; what libcontainer needs for itself is gone.
+            // CAP_CHOWN is bit 0, CAP_NET_ADMIN bit 12. Capabilities that libcontainer itself needs are gone.
             let added = runtime == Runtime::Unconfined && cap == Some("CAP_NET_ADMIN");
             let sets = if added { "1001" } else { "0001" };
             for set in ["CapPrm", "CapEff", "CapBnd"] {
@@ -71,7 +71,7 @@ fn hostile_cve_2022_29162_exec_gives_no_inheritable_capabilities() {
     }
 }
 
-/// Sets that contradict each other are refused by the capability's name.
+/// Contradictory sets are refused, and the message names the capability.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn hostile_a_capability_that_cannot_be_effective_is_named() {
@@ -88,7 +88,7 @@ fn hostile_a_capability_that_cannot_be_effective_is_named() {
     }
 }
 
-/// CVE-2019-5736: the runtime's file is not written through a process that begins as the runtime.
+/// CVE-2019-5736: the runtime's file cannot be written through a process that starts as the runtime.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn hostile_cve_2019_5736_the_runtimes_file_is_not_written() {
@@ -96,7 +96,7 @@ fn hostile_cve_2019_5736_the_runtimes_file_is_not_written() {
     let installed = stage.node.scratch.path("agentbox");
     fs::copy(program(), &installed).unwrap();
     let before = fs::read(&installed).unwrap();
-    // Whoever executes it executes /proc/self/exe, which is then the runtime, in reach of the script below.
+    // Executing it executes /proc/self/exe, which is then the runtime, within reach of the script below.
     let trap = stage
         .node
         .scratch
@@ -119,8 +119,8 @@ fn hostile_cve_2019_5736_the_runtimes_file_is_not_written() {
     }
 }
 
-/// CVE-2019-5736, on a node whose programs lie on a read-only mount that is made writable for an upgrade: a process that kept a
-/// descriptor of the runtime's file would write to it then.
+/// CVE-2019-5736, on a node whose programs are on a read-only mount that is made writable for an upgrade. A process
+/// that kept a descriptor of the runtime's file could write to it then.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn hostile_cve_2019_5736_a_read_only_mount_of_the_node_is_no_seal() {
@@ -132,7 +132,7 @@ fn hostile_cve_2019_5736_a_read_only_mount_of_the_node_is_no_seal() {
     }
     let stage = Stage::new();
     let scratch = &stage.node.scratch;
-    // A directory that is read-only, and a file that is.
+    // A read-only directory, and a read-only file.
     for place in ["programs", "programs/agentbox"] {
         let programs = scratch.dir("programs");
         let installed = format!("{programs}/agentbox");

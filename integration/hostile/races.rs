@@ -1,4 +1,4 @@
-//! An image and its volumes that change while the container is made.
+//! An image and its volumes that change while the container is created.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::*;
 
 /// Exchanges two names, back and forth, while `during` runs.
 fn exchanging<T>(one: &str, other: &str, during: impl FnOnce() -> T) -> T {
-    /// Ends the exchange also when an assertion fails meanwhile.
+    /// Ends the exchange even if an assertion fails.
     struct Stop<'a>(&'a AtomicBool);
     impl Drop for Stop<'_> {
         fn drop(&mut self) {
@@ -65,8 +65,8 @@ fn hostile_cve_2021_30465_a_volume_that_changes_leads_no_mount_outside() {
     });
 }
 
-/// CVE-2023-27561, CVE-2025-52881: /proc is exchanged for a link or a directory of the attacker's. Whatever runs has a real
-/// one, with what is to be hidden hidden.
+/// CVE-2023-27561, CVE-2025-52881: /proc is exchanged for a link or a directory of the attacker. A container that runs
+/// has a real /proc, with its hidden paths hidden.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn hostile_cve_2023_27561_a_proc_that_changes_is_a_real_one_or_none() {
@@ -84,7 +84,7 @@ fn hostile_cve_2023_27561_a_proc_that_changes_is_a_real_one_or_none() {
         for runtime in OURS {
             for _ in 0..15 {
                 let seen = stage.run(runtime, &config);
-                // The names go on changing while the program looks: /proc may be called `other` in its answer.
+                // The names keep changing while the program looks, so its answer may call /proc `other`.
                 let proc: Vec<&str> = seen.stdout.lines().collect();
                 if proc.iter().any(|line| line.contains(" - proc proc")) {
                     ran += 1;
@@ -99,7 +99,7 @@ fn hostile_cve_2023_27561_a_proc_that_changes_is_a_real_one_or_none() {
             }
         }
     });
-    // Most are refused, since what was hidden was hidden elsewhere; an image that keeps still is as good as before.
+    // Most starts are refused, since the masks landed elsewhere. An image that no longer changes works as before.
     if Path::new(&real).is_symlink() {
         renameat_with(CWD, &real, CWD, &other, RenameFlags::EXCHANGE).unwrap();
     }
@@ -110,7 +110,7 @@ fn hostile_cve_2023_27561_a_proc_that_changes_is_a_real_one_or_none() {
     );
 }
 
-/// Hidden and read-only paths of the image, exchanged while they are hidden: what runs sees them hidden, or does not run.
+/// Hidden and read-only paths of the image, exchanged during the start: a container sees them hidden, or does not run.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn hostile_a_hidden_path_that_changes_leads_nowhere_else() {

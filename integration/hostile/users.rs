@@ -1,15 +1,15 @@
-//! What the image says of its users.
+//! Hostile user databases in the image.
 
 use super::*;
 use std::time::{Duration, Instant};
 
-/// A library that says so when it is loaded, by whatever loads it.
+/// A library that prints a line when any program loads it.
 const LIBRARY: &str = "
 #include <unistd.h>
 __attribute__((constructor)) static void loaded(void) { write(1, \"LOADED\\n\", 7); }
 ";
 
-/// What libcontainer does where HOME is missing, in a static program.
+/// A static program that does what libcontainer does without HOME.
 const NAIVE: &str = "
 #include <pwd.h>
 #include <unistd.h>
@@ -23,15 +23,15 @@ fn compile(stage: &Stage, name: &str, source: &str, options: &[&str]) -> String 
     output
 }
 
-/// The image's nsswitch.conf names a library, and glibc loads it into whoever asks for a user: the runtime, before
-/// its capabilities are gone (as CVE-2019-14271).
+/// The image's nsswitch.conf names a library, which glibc loads into any program that looks up a user: the runtime,
+/// while it still has its capabilities (as in CVE-2019-14271).
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn hostile_no_library_of_the_image_is_loaded_by_the_runtime() {
     let stage = Stage::new();
     let library = compile(&stage, "libnss_evil.so.2", LIBRARY, &["-shared", "-fPIC"]);
     let naive = compile(&stage, "naive", NAIVE, &["-static"]);
-    // With the C library of the node, as an image of the same Debian has it.
+    // With the node's C library, as in an image of the same Debian.
     let libraries = "image/lib/x86_64-linux-gnu";
     stage.node.scratch.dir(libraries);
     stage.node.scratch.dir("image/lib64");
@@ -103,7 +103,7 @@ fn hostile_a_home_comes_from_the_users_line() {
     }
 }
 
-/// A list of users that is a pipe, endless, or somebody else's.
+/// A user list that is a pipe, endless, or another user's file.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn hostile_no_list_of_users_stops_the_runtime_or_leads_outside() {

@@ -1,4 +1,4 @@
-//! Policies: permission to loosen, the narrowed default, mistakes of an operator (F-C1, N-H1, N-M3, N-M4, U-B).
+//! Policies: permission to loosen, the narrowed default, an operator's mistakes (F-C1, N-H1, N-M3, N-M4, U-B).
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -12,7 +12,7 @@ fn agentbox(arguments: &[&str]) -> Finished {
     run(&program(), arguments)
 }
 
-/// A bundle as podman writes it: its own mark, and annotations of which nobody can tell whose they are.
+/// A bundle as podman writes it: its own mark, and annotations of unknown origin.
 fn as_podman(node: &Node, name: &str, annotations: &[(&str, &str)]) -> Finished {
     let mut config = node.config(&["true"]);
     config["annotations"]["io.container.manager"] = "libpod".into();
@@ -85,7 +85,7 @@ fn n_h1_a_denial_in_the_ceiling_leaves_the_default_as_tight_as_it_was() {
             1,
             "{deny}: {seen}"
         );
-        // Named, it is the same policy with the ceiling's denials.
+        // Chosen by name, it is the same policy with the ceiling's deny rules.
         let named = ["--annotation", "dev.agentbox.policy=standard", "test-musl"];
         docker
             .run(&[&[runtime()], &named[..]].concat(), &["true"])
@@ -177,7 +177,7 @@ fn u_b1_what_is_named_and_not_there_or_anybodys_to_write_starts_nothing() {
     let open = |path: &str, mode| {
         std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
     };
-    // Whoever adds or takes away a file says what applies.
+    // A user who can add or remove files could choose the policy.
     for (path, mode) in [
         ("/etc/agentbox/policies", 0o777),
         ("/etc/agentbox/policies", 0o1777),
@@ -193,7 +193,7 @@ fn u_b1_what_is_named_and_not_there_or_anybodys_to_write_starts_nothing() {
         create().ok();
     }
     drop(node);
-    // A link that leads nowhere is a file that has gone, not one that nobody wrote.
+    // A dangling link means that the file is gone, not that there is none.
     std::os::unix::fs::symlink("/nope", "/etc/agentbox/config.toml").unwrap();
     let dangling = create();
     std::fs::remove_file("/etc/agentbox/config.toml").unwrap();
@@ -257,7 +257,7 @@ fn u_b3_u_b4_a_file_that_lists_hosts_reaches_them_and_one_that_asks_can_be_answe
         );
         assert_eq!(answer.code, 0, "{answer}");
     }
-    // The verdict is one; who may add to it is not, and both are told.
+    // The verdict is the same. The advice differs: only one allows additions by annotation.
     let (named, flagged) = (by_name("team", "other.test"), by_flag("team", "other.test"));
     let first = |answer: &Finished| answer.stdout.lines().next().unwrap().to_owned();
     assert_eq!((named.code, first(&named)), (flagged.code, first(&flagged)));
@@ -314,7 +314,7 @@ fn n_m4_u_b5_rules_are_added_and_removed_one_by_one_and_tightened_whatever_the_f
         "{refused}"
     );
 
-    // The node's file is broken, or tighter than what runs: less is still to be had, and no more.
+    // If the node's file is broken, or stricter than the running policy, an update may narrow but not widen.
     let mut node = NodeFiles::default();
     for text in ["ceilng = \"strict\"\n", "ceiling = \"strict\"\n"] {
         node.write("config.toml", 0o644, text);
@@ -362,7 +362,7 @@ fn n_m3_nobody_joins_a_network_in_which_more_may_be_approved_than_its_ceiling_ha
         "{refused}"
     );
 
-    // What a person approved, every way of asking says.
+    // Every query shows an approved host.
     let id = first.container.inspect("{{.Id}}");
     let check = || {
         agentbox(&[
@@ -388,7 +388,7 @@ fn n_m3_nobody_joins_a_network_in_which_more_may_be_approved_than_its_ceiling_ha
 #[ignore = "needs the rig of hack/test"]
 fn p01_a_fork_bomb_ends_at_the_policys_limit() {
     let docker = Docker::connect();
-    // Children that sleep, until there are no more or 1,200 of them.
+    // Forks sleeping children until fork fails, at most 1,200.
     let bomb = "import os, time\nn = 0\n\
                 try:\n  while n < 1200:\n    if os.fork() == 0: time.sleep(20); os._exit(0)\n    n += 1\n\
                 except OSError as e: print('errno', e.errno)\nprint('forked', n)\n";
@@ -414,7 +414,7 @@ fn p01_a_fork_bomb_ends_at_the_policys_limit() {
         std::fs::read_to_string(&found).unwrap().trim().to_owned()
     };
     assert_eq!(limit(), "4096");
-    // The engine may lower it; what it raises ends at the policy's.
+    // The engine may lower the limit, but can raise it only to the policy's.
     standard.call("update", &["--pids-limit=77"]).ok();
     assert_eq!(limit(), "77");
     standard.call("update", &["--pids-limit=9999"]).ok();
@@ -423,7 +423,7 @@ fn p01_a_fork_bomb_ends_at_the_policys_limit() {
     assert_eq!(limit(), "4096");
 }
 
-/// The file with the limit of a container's processes.
+/// The file with a container's pids limit.
 fn run_find(id: &str) -> String {
     let script = "find /sys/fs/cgroup -path \"*$1*\" -name pids.max | grep -v sidecar | head -n 1";
     let found = run("sh", &["-c", script, "-", id]).ok();

@@ -1,5 +1,5 @@
-//! Findings of a second hostile review about files (F2): names that are changed between two runs, races with
-//! searches, and mounts without a name.
+//! Findings of a second hostile review about files (F2): names that change between two runs, races with searches, and
+//! mounts without a name.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::direct::Node;
 
 const SECRET: &str = "the-secret-of-the-person";
 
-/// F2-H1: the directory that is part of a credential's name is renamed in one run, and read in the next.
+/// F2-H1: a directory that is part of a credential's name is renamed in one run, and read in the next.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f2_h1_a_directory_of_a_credentials_name_is_not_renamed() {
@@ -32,7 +32,7 @@ fn f2_h1_a_directory_of_a_credentials_name_is_not_renamed() {
         for kept in ["moved/.cargo", "h2/.config", "h3/.local/share"] {
             assert!(first.stdout.contains(kept), "{policy}: {first}");
         }
-        // What lies beside the credential is written as before, and the directories above are moved.
+        // Files beside the credential are written as before, and the directories above it can be moved.
         let written = fs::read_to_string(format!("{workspace}/moved/.cargo/new")).unwrap();
         assert_eq!(written, "plain\n", "{policy}");
         let next = seen(
@@ -43,7 +43,7 @@ fn f2_h1_a_directory_of_a_credentials_name_is_not_renamed() {
         );
         assert!(!next.stdout.contains(SECRET), "{policy}: {next}");
         assert!(next.stdout.contains(".cargo"), "{policy}: {next}");
-        // The control: without the wall's mounts the same script does rename them.
+        // The control: without the wall's mounts, the same script renames them.
         let away = format!(
             "cd {workspace} && mv moved/.cargo moved/cargo && cat moved/cargo/credentials.toml"
         );
@@ -51,7 +51,7 @@ fn f2_h1_a_directory_of_a_credentials_name_is_not_renamed() {
     }
 }
 
-/// F2-H2: what is moved below a place where the node has something mounted, to which the container does not see.
+/// F2-H2: files are moved below a mount point of the node. The container sees the directory under that mount.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f2_h2_a_mount_point_of_the_node_hides_no_credential_and_no_socket() {
@@ -61,7 +61,7 @@ fn f2_h2_a_mount_point_of_the_node_hides_no_credential_and_no_socket() {
     let _socket = std::os::unix::net::UnixListener::bind(format!("{workspace}/proj/sock")).unwrap();
     let data = node.scratch.dir("ws/data");
     command("mount", &["-t", "tmpfs", "tmpfs", &data]).ok();
-    // The control: by the node's own path there is nothing.
+    // The control: by the node's own path they are not there.
     let hidden = || !fs::exists(format!("{data}/proj")).unwrap();
     let script = "mv proj/.aws data/; mv proj data/proj; ls -d data/proj";
     let moved = seen(&node, "strict", bind(&workspace), script);
@@ -83,7 +83,7 @@ fn f2_h2_a_mount_point_of_the_node_hides_no_credential_and_no_socket() {
     }
 }
 
-/// Mounts of the node, taken away with the value, last first.
+/// Mounts of the node, unmounted when dropped, last first.
 struct Mounts(Vec<String>);
 
 impl Mounts {
@@ -109,7 +109,7 @@ impl Drop for Mounts {
     }
 }
 
-/// F2-M3: an overlay's layer is a file system of the kernel's, under no name of the list; also where the overlay covers it.
+/// F2-M3: an overlay's layer is a kernel file system under an unlisted name, also if the overlay covers it.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f2_m3_an_overlay_over_a_file_system_of_the_kernel_is_kept_out() {
@@ -156,7 +156,7 @@ fn f2_m3_an_overlay_over_a_file_system_of_the_kernel_is_kept_out() {
     );
 }
 
-/// F2-M2: a bind of a part of a file system whose root is mounted nowhere.
+/// F2-M2: a bind of a part of a file system whose root is not mounted.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f2_m2_a_bind_without_the_mount_that_names_it_is_known_by_its_path_in_its_file_system() {
@@ -184,7 +184,7 @@ fn f2_m2_a_bind_without_the_mount_that_names_it_is_known_by_its_path_in_its_file
             inside.stdout.contains("gh") && !inside.stdout.contains(SECRET),
             "{inside}"
         );
-        // The control: what is no credential is a workspace.
+        // The control: a part without credentials can be a workspace.
         assert_eq!(
             seen(&node, policy, bind(&plain), "cat /x/file").ok(),
             SECRET
@@ -192,7 +192,7 @@ fn f2_m2_a_bind_without_the_mount_that_names_it_is_known_by_its_path_in_its_file
     }
 }
 
-/// F2-M1: a directory of the list that is a link on the node, inside a mount of a second name for the directory above it.
+/// F2-M1: a listed directory is a link on the node. Its target is inside a mount that gives the parent a second name.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f2_m1_where_a_link_of_the_list_leads_is_masked_under_every_name() {

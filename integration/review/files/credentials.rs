@@ -1,4 +1,4 @@
-//! AGENTS S1 (14): a credential is known by where it really lies, and one that is meant can be seen.
+//! AGENTS S1 (14): a credential is recognized by its real path, and an intended one can be visible.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::direct::Node;
 
 const SECRET: &str = "the-secret-of-the-person";
 
-/// A home with credentials of several components, and other files beside them.
+/// A home with credentials whose names have several components, and other files beside them.
 fn home(node: &Node) -> String {
     for file in [
         ".config/gh/hosts.yml",
@@ -62,7 +62,7 @@ fn agents_14_credentials_are_masked_wherever_the_mount_begins() {
             );
         }
     }
-    // Where agentbox's own settings may be made nobody writes.
+    // Directories where agentbox's own settings could be made are not writable.
     for mount in [".config", ".local"] {
         let source = format!("{home}/{mount}");
         for policy in ["strict", "standard", "permissive"] {
@@ -72,7 +72,7 @@ fn agents_14_credentials_are_masked_wherever_the_mount_begins() {
     }
 }
 
-/// An agent's own login is what a node's policy says is meant, as part of a directory and as a file by itself.
+/// A node's policy can allow an agent's own login, as part of a directory and as a single file.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn agents_14_a_login_that_is_meant_is_seen_and_no_other() {

@@ -1,4 +1,4 @@
-//! F-H4, F-M5 (F22, F23): masks that an agent can neither outlive nor turn against the next start.
+//! F-H4, F-M5 (F22, F23): an agent cannot get rid of masks, nor use them to stop the next start.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -15,7 +15,7 @@ use crate::direct::Node;
 
 const SECRET: &str = "the-secret-of-the-project";
 
-/// F-H4 a: in one run the parent of what is masked is moved out of reach of a search that goes only so deep.
+/// F-H4 a: one run moves a masked path's parent deeper than the search goes.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f_h4_a_credential_that_was_moved_deeper_stays_masked() {
@@ -36,7 +36,7 @@ fn f_h4_a_credential_that_was_moved_deeper_stays_masked() {
     }
 }
 
-/// F-H4 a, by a place that is a mount point on the node and an ordinary directory in the container.
+/// F-H4 a, with a path that is a mount point on the node and an ordinary directory in the container.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f_h4_a_credential_below_a_mount_point_of_the_node_stays_masked() {
@@ -63,7 +63,7 @@ fn f_h4_a_credential_below_a_mount_point_of_the_node_stays_masked() {
     assert!(!next.stdout.contains(SECRET), "{next}");
 }
 
-/// F-H4 b: in one run so many files are made that a search would stop before what comes later.
+/// F-H4 b: one run makes so many files that a search would stop before the later ones.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f_h4_many_files_do_not_hide_a_credential_or_a_socket() {
@@ -90,14 +90,14 @@ fn f_h4_many_files_do_not_hide_a_credential_or_a_socket() {
     }
 }
 
-/// F23: a directory that a path cannot name. The agent makes it by one loop; what is hidden in it takes no later start either.
+/// F23: a directory too deep for a path, which an agent makes in one loop. Its hidden content stops no later start.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f23_directories_deeper_than_a_path_keep_nobody_out() {
     let node = Node::new();
     let workspace = node.scratch.dir("ws");
     node.scratch.file("ws/.netrc", SECRET);
-    // As an agent makes it, one step after the other.
+    // Step by step, as an agent makes it.
     let open = |at: &OwnedFd, name: &str| {
         rustix::fs::mkdirat(at, name, Mode::from_raw_mode(0o755)).unwrap();
         rustix::fs::openat(at, name, OFlags::PATH, Mode::empty()).unwrap()
@@ -114,7 +114,7 @@ fn f23_directories_deeper_than_a_path_keep_nobody_out() {
         assert!(found.stdout.ends_with("in\n"), "{policy}: {found}");
         assert!(!found.stdout.contains(SECRET), "{policy}: {found}");
     }
-    // Two mounts show the same tree, and each hides it at another depth.
+    // Two mounts show the same tree, and each has the hidden directory at another depth.
     let mut config = node.config(&["sh", "-c", "cat /x/.netrc; cd /x/deep/dd/dd && echo in"]);
     let inner = json!({"destination": "/x/deep", "type": "bind", "source": format!("{workspace}/deep"), "options": ["rbind", "rw"]});
     config["process"]["cwd"] = "/x".into();
@@ -129,8 +129,8 @@ fn f23_directories_deeper_than_a_path_keep_nobody_out() {
     fs::create_dir(workspace).unwrap();
 }
 
-/// F22: one container moves a directory with credentials between two others all the time, and another one starts. The control: the
-/// search of one look misses it in some starts, which the unit tests of the search show.
+/// F22: one container keeps moving a directory with credentials between two others while another one starts. The
+/// control, a single search that misses it in some starts, is in the search's unit tests.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f22_no_start_sees_a_credential_that_is_moved_past_the_search() {
@@ -162,7 +162,7 @@ fn f22_no_start_sees_a_credential_that_is_moved_past_the_search() {
     for result in results {
         assert!(!result.stdout.contains(SECRET), "{result}");
         let started = result.stdout.contains("end\n");
-        // By the search, by the directory of a mask, or by a mask's path, whichever meets the move.
+        // From the search, from a mask's directory, or from a mask's path, whichever sees the move.
         let refusals = [
             "change while they are searched",
             "it was moved meanwhile",
@@ -171,7 +171,7 @@ fn f22_no_start_sees_a_credential_that_is_moved_past_the_search() {
         let refused = refusals.iter().any(|words| result.stderr.contains(words));
         assert!(started || refused, "{result}");
     }
-    // At rest it is hidden, and visible without a policy.
+    // Once nothing moves it is hidden, and without a policy it is visible.
     let hidden = seen(&node, "strict", bind(&workspace), look);
     assert!(
         hidden.stdout.contains("end\n") && !hidden.stdout.contains(SECRET),
@@ -183,7 +183,7 @@ fn f22_no_start_sees_a_credential_that_is_moved_past_the_search() {
     );
 }
 
-/// AGENTS 4: beside a build that makes and removes directories without a pause, containers start.
+/// AGENTS 4: containers start beside a build that makes and removes directories all the time.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn agents_4_a_start_beside_a_build_is_not_refused() {
@@ -213,7 +213,7 @@ fn agents_4_a_start_beside_a_build_is_not_refused() {
     }
 }
 
-/// F-M5: links and odd names are no mask's business, and stop nobody.
+/// F-M5: links and odd names need no mask, and prevent no start.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f_m5_a_poisoned_workspace_starts_and_stays_safe() {
@@ -247,7 +247,7 @@ fn f_m5_a_poisoned_workspace_starts_and_stays_safe() {
         node.call(&["--policy", policy, "create", "--bundle", &bundle, &id])
             .ok();
         node.call(&["start", &id]).ok();
-        // Its record is read by every verb.
+        // Every command can read its record.
         let explained = node.call(&["explain", &id]).ok();
         assert!(
             explained.contains("\\xff") && explained.contains(".ssh"),
@@ -267,7 +267,7 @@ fn f_m5_a_poisoned_workspace_starts_and_stays_safe() {
             "{seen}"
         );
     }
-    // A directory of the list that is a link on this node, below a mount that is kept.
+    // A listed directory that is a link on this node, below a mount that is kept.
     let data = node.scratch.dir("data");
     let link = "/var/lib/incus";
     symlink(&data, link).unwrap();

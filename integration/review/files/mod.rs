@@ -1,5 +1,5 @@
-//! Files: what is judged by its name and lies elsewhere, masks, workspaces (F-H3, F-H4, F-M2 to F-M5, K-1), and the
-//! mounts of `wrap`'s own (C1, M5c).
+//! Files: sources whose name is not their real place, masks, workspaces (F-H3, F-H4, F-M2 to F-M5, K-1), and `wrap`'s
+//! own mounts (C1, M5c).
 
 mod again;
 mod credentials;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::command::Finished;
 use crate::direct::Node;
 
-/// What a container under a policy sees of one more mount, as its workspace.
+/// Runs a script under a policy with one more mount, as the workspace.
 fn seen(node: &Node, policy: &str, mount: Value, script: &str) -> Finished {
     let mut config = node.config(&["sh", "-c", script]);
     config["process"]["cwd"] = mount["destination"].clone();
@@ -40,7 +40,7 @@ fn bind(source: &str) -> Value {
     json!({"destination": "/x", "type": "bind", "source": source, "options": ["rbind", "rw"]})
 }
 
-/// A node's file of a test's own, before the verb.
+/// Runs it with a test's own node file.
 fn run_with(node: &Node, settings: &str, policy: &str, config: &Value) -> Finished {
     let file = node.scratch.file("config.toml", settings);
     let bundle = node.bundle("bundle-with", config);

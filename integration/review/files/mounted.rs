@@ -1,4 +1,4 @@
-//! F-H3, K-1 (F20): a source is judged by what is mounted there, not by the name of the place.
+//! F-H3, K-1 (F20): a source is judged by the file system mounted there, not by its path.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::docker::{Docker, Policy};
 
 const SECRET: &str = "the-secret-of-the-node";
 
-/// A directory below /etc with a secret, removed with the value.
+/// A directory below /etc with a secret, removed when dropped.
 struct Settings(String);
 
 impl Settings {
@@ -28,7 +28,7 @@ impl Drop for Settings {
     }
 }
 
-/// A mount of the node's, unmounted with the value.
+/// A mount of the node, unmounted when dropped.
 struct Mounted(String);
 
 impl Mounted {
@@ -44,7 +44,7 @@ impl Drop for Mounted {
     }
 }
 
-/// A volume of Docker's with driver options.
+/// A Docker volume with driver options.
 struct Volume<'a> {
     docker: &'a Docker,
     name: String,
@@ -73,7 +73,7 @@ impl Drop for Volume<'_> {
     }
 }
 
-/// Never writes: core_pattern is opened at most.
+/// Never writes: it only opens core_pattern.
 const LOOK: &str = "cat /x/secret /x/id; head -c 9 /x/version; \
     if [ -e /x/kernel/core_pattern ]; then exec 3>>/x/kernel/core_pattern && echo opened; fi; true";
 
@@ -173,7 +173,7 @@ fn f_h3_the_kernels_file_systems_are_known_wherever_they_are_mounted() {
         ("binfmt_misc", "/x/register"),
     ] {
         let place = node.scratch.dir(&format!("elsewhere/{kind}"));
-        // Not every kernel has each of them.
+        // Not every kernel has all of them.
         if run("mount", &["-t", kind, kind, &place]).code != 0 {
             assert!(!["proc", "sysfs", "devpts"].contains(&kind), "{kind}");
             continue;
@@ -187,7 +187,7 @@ fn f_h3_the_kernels_file_systems_are_known_wherever_they_are_mounted() {
                 message.contains("the workspace") && message.contains("file system of type"),
                 "{kind}: {message}"
             );
-            // Below it as well.
+            // Also below it.
             if kind == "proc" {
                 let below = super::seen(&node, policy, bind(&format!("{place}/sys")), "echo there");
                 assert!(below.failed().contains("file system of type"), "{policy}");
@@ -218,7 +218,7 @@ fn f_h3_a_bind_of_a_bind_is_judged_as_what_it_shows() {
                 "{policy}: {message}"
             );
         }
-        // As a directory that something else is mounted in: what is mounted there stays outside.
+        // As a submount of a directory: submounts stay outside.
         let inside = seen(
             &node,
             "permissive",
@@ -227,7 +227,7 @@ fn f_h3_a_bind_of_a_bind_is_judged_as_what_it_shows() {
         );
         is_kept_out("a submount", &inside);
     }
-    // The node's whole root a second time is not a name for everything.
+    // A second mount of the node's whole root is not a new name for everything.
     let again = node.scratch.dir("again");
     let _again = Mounted::new(&["--bind", "/"], &again);
     let project = node.scratch.dir("project");
@@ -246,7 +246,7 @@ fn f_h3_a_bind_of_a_bind_is_judged_as_what_it_shows() {
     );
 }
 
-/// The layout of a kubelet: volumes of a pod, and subPaths, which are binds of what lies in them.
+/// A kubelet's layout: a pod's volumes, and subPaths, which are binds of paths in them.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn k_1_a_kubelets_sub_path_is_judged_as_the_volume_or_the_path_of_the_node() {
@@ -312,7 +312,7 @@ fn f_h3_an_overlay_is_judged_as_its_layers() {
     let settings = Settings::new("overlay");
     let (lower, place) = (node.scratch.dir("lower"), node.scratch.dir("place"));
     node.scratch.file("lower/project/text", "a project\n");
-    // Upper directories cannot be on the rig's own overlay.
+    // Upper directories cannot be on an overlay such as the rig's own.
     let memory = node.scratch.dir("memory");
     let _memory = Mounted::new(&["-t", "tmpfs", "tmpfs"], &memory);
     for name in ["upper", "work"] {
@@ -340,7 +340,7 @@ fn f_h3_an_overlay_is_judged_as_its_layers() {
             false => assert!(seen.stdout.contains("a project"), "{layers}: {seen}"),
         }
         if layers.contains("/etc") {
-            // A part of an overlay is the same part of its layers.
+            // A part of an overlay consists of the same part of its layers.
             let below = super::seen(
                 &node,
                 "standard",

@@ -1,4 +1,4 @@
-//! F-M3, F-M4 (F26): what of the node may be written, and links on the way to a source.
+//! F-M3, F-M4 (F26): which of the node's paths may be written, and links on the way to a source.
 
 use std::fs;
 use std::os::unix::fs::{lchown, symlink};
@@ -6,7 +6,7 @@ use std::os::unix::fs::{lchown, symlink};
 use super::{bind, seen};
 use crate::direct::Node;
 
-/// F-M3: under every policy; the control is that the file can be made where it is a project.
+/// F-M3: under every policy. The control: in a project directory the file can be made.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f_m3_what_the_node_runs_as_root_is_no_workspace() {
@@ -33,11 +33,11 @@ fn f_m3_what_the_node_runs_as_root_is_no_workspace() {
                 "{place} {policy}: {message}"
             );
         }
-        // The other tests work below /srv, and what is masked must not go away meanwhile.
+        // Other tests work below /srv, and masked files must not disappear meanwhile.
         if place == "/srv" {
             continue;
         }
-        // Beside a workspace, even where the policy keeps what the engine says.
+        // Beside a workspace, even if the policy keeps the engine's options.
         let mut config = node.config(&["sh", "-c", &format!("touch /x/{name}; ls -d /x")]);
         config["mounts"].as_array_mut().unwrap().push(bind(place));
         let read = super::run(&node, "permissive", &config);
@@ -64,7 +64,7 @@ fn f_m3_what_the_node_runs_as_root_is_no_workspace() {
     }
 }
 
-/// F-M3: what holds hashes and keys is not read either.
+/// F-M3: stores of hashes and keys cannot be read either.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f_m3_stores_of_secrets_do_not_come_in() {
@@ -84,14 +84,15 @@ fn f_m3_stores_of_secrets_do_not_come_in() {
     }
 }
 
-/// F-M4: an agent with a writable directory makes a link of a part of it; whoever mounts that part later is told.
+/// F-M4: an agent replaces a part of its writable directory by a link. A later mount of that part is refused with the
+/// reason.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f_m4_a_link_that_an_agent_may_have_made_leads_nowhere() {
     let node = Node::new();
     let other = node.scratch.dir("other-project");
     let directory = node.scratch.dir("workspace");
-    // Made from inside, by a container's root.
+    // Made inside, by a container's root.
     let made = seen(
         &node,
         "strict",
@@ -115,7 +116,7 @@ fn f_m4_a_link_that_an_agent_may_have_made_leads_nowhere() {
         assert!(below.contains(&path), "{below}");
     }
     assert!(!fs::exists(format!("{other}/planted")).unwrap());
-    // The node's own links are where no container writes.
+    // The node's own links are where no container can write.
     let link = format!("/srv/review-link-{}", std::process::id());
     symlink(&other, &link).unwrap();
     let seen = seen(&node, "strict", bind(&link), "echo runs");

@@ -1,4 +1,5 @@
-//! H2: the name of a volume gives nothing of the node. What is called like an anonymous one is another container's as well.
+//! H2: a volume's name gives access to nothing of the node. A volume with an anonymous one's name may be another
+//! container's.
 
 use std::fs;
 
@@ -11,7 +12,7 @@ use crate::docker::{Docker, Policy};
 
 const IMAGE: &str = "test-musl";
 
-/// A name as an engine makes it, of this test's own.
+/// A name like an engine's, unique to this test.
 fn name(of: &str) -> String {
     let own = format!("{:08x}{of}", std::process::id());
     let digits = own.bytes().map(|b| format!("{b:02x}")).collect::<String>();
@@ -20,7 +21,7 @@ fn name(of: &str) -> String {
 
 const WRITE: &str = "cat /data/f && echo ruined >/data/f && echo new >/data/new && cat /data/f";
 
-/// Written without walls (the control), and under standard in the container's own alone.
+/// Written without walls (the control). Under standard, only the container's own copy is written.
 #[track_caller]
 fn is_private(docker: &Docker, option: &str, on_the_node: &str) {
     let read = || fs::read_to_string(format!("{on_the_node}/f")).unwrap();
@@ -69,7 +70,7 @@ fn h2_a_volume_or_a_directory_that_is_called_so_is_not_written() {
     is_private(&docker, &format!("-v={place}:/data"), &place);
 }
 
-/// The container's own, whatever its root is; the caller's other options hold.
+/// The volume belongs to the container under any root, and the caller's other options apply.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn h2_the_images_own_volume_is_scratch_with_its_bound() {
@@ -77,7 +78,7 @@ fn h2_the_images_own_volume_is_scratch_with_its_bound() {
     let script = "cd /data && echo '#!/bin/sh' >run && chmod 700 run && ./run && mkdir -p a/b && mv run a/b/ && ls a/b";
     for more in [&["--read-only"][..], &["--user=1000"], &[]] {
         let mut options = Policy::Standard.options();
-        // The directory of the image that it starts as: open to everybody.
+        // A volume starts as the image's directory: /tmp is open to every user.
         options.extend(["-v", "/tmp", "-v", "/data"]);
         options.extend(more);
         let seen = docker.run(&options, &[IMAGE, "sh", "-c", script]);
@@ -98,7 +99,7 @@ fn h2_the_images_own_volume_is_scratch_with_its_bound() {
     assert_eq!(docker.run(&control, &[]).ok(), "0\n64000000\n");
 }
 
-/// A volume in which somebody works is the workspace, as any other.
+/// A volume that contains the working directory is the workspace, like any mount.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn h2_a_volume_that_is_worked_in_is_the_workspace() {
@@ -117,14 +118,14 @@ fn h2_a_volume_that_is_worked_in_is_the_workspace() {
     );
 }
 
-/// An overlay on two others cannot be the lower directory of one more (FILESYSTEM_MAX_STACK_DEPTH).
+/// An overlay over two others cannot be the lower directory of another one (FILESYSTEM_MAX_STACK_DEPTH).
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn h2_where_no_overlay_can_be_laid_it_is_read_only_and_explain_says_why() {
     let node = Node::new();
     let memory = node.scratch.dir("memory");
     let below = format!("volumes/{}/_data", name("stacked"));
-    // In mounts of the test's own, which go with the shell.
+    // In the shell's own mount namespace, which ends with it.
     let script = r#"set -e
         mount -t tmpfs tmpfs "$1"; cd "$1"
         mkdir -p "a/$2" u1 w1 u2 w2 one two; echo precious >"a/$2/f"
@@ -146,7 +147,7 @@ fn h2_where_no_overlay_can_be_laid_it_is_read_only_and_explain_says_why() {
         let all = [&own[1..], &agentbox, &rest, id].concat();
         call(own[0], &all)
     };
-    // The control: on one overlay it is the container's own.
+    // The control: over one overlay, the volume is the container's own.
     let told = with(&["explain"], "one").ok();
     assert!(told.contains("thrown away, from"), "{told}");
     let seen = with(&["run"], "one").ok();
@@ -158,7 +159,8 @@ fn h2_where_no_overlay_can_be_laid_it_is_read_only_and_explain_says_why() {
     assert!(seen.stderr.contains("Read-only"), "{seen}");
 }
 
-/// A sibling: what is called like a pod's shared memory is written as that, under strict too, if it is the container's.
+/// A sibling case: a path named like a pod's shared memory is writable as such, even under strict, if it is the
+/// container's.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn m3_memory_that_is_called_like_a_pods_is_not_written() {

@@ -1,4 +1,4 @@
-//! F-M2, U-B11: the choice of the workspace's mount, the writable part of a home, and the report on the rest.
+//! F-M2, U-B11: the choice of the workspace's mount, the writable part of a home, and the report on other mounts.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use super::{bind, run, run_with};
 use crate::direct::Node;
 use crate::docker::{Docker, Policy};
 
-/// F-M2: an image's WORKDIR does not choose which of the caller's mounts is written.
+/// F-M2: an image's WORKDIR does not choose which of the caller's mounts is writable.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f_m2_strict_does_not_take_the_images_word_for_the_workspace() {
@@ -16,7 +16,7 @@ fn f_m2_strict_does_not_take_the_images_word_for_the_workspace() {
     let scratch = crate::direct::Scratch::new();
     let (reference, work) = (scratch.dir("ref"), scratch.dir("work"));
     let mounts = [format!("-v={reference}:/ref"), format!("-v={work}:/work")];
-    // As an image says it: `-w` cannot be told from it.
+    // `-w` looks the same as an image's WORKDIR.
     let script = [
         "test-musl",
         "sh",
@@ -43,7 +43,7 @@ fn f_m2_strict_does_not_take_the_images_word_for_the_workspace() {
     .ok();
     assert!(!fs::exists(format!("{reference}/planted")).unwrap());
     assert!(fs::exists(format!("{work}/made")).unwrap());
-    // With one that may be written there is nothing to guess.
+    // With one writable mount there is nothing to guess.
     let one = format!("-v={reference}:/ref:ro");
     let mut options = Policy::Strict.options();
     options.extend([one.as_str(), &mounts[1], "-w=/work"]);
@@ -116,7 +116,7 @@ fn agents_18_of_a_whole_home_the_working_directory_alone_is_written() {
     fs::remove_dir_all(&home).unwrap();
 }
 
-/// Point 18, U-B11: what was asked for and is not given is named, or refused where the policy says so.
+/// Point 18, U-B11: a requested mount that is left out is reported, or refused if the policy says so.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn u_b11_what_is_left_out_is_named_by_explain_and_state_or_refused() {

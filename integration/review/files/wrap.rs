@@ -1,4 +1,4 @@
-//! C1, M5c: `wrap` judges what PATH names like an engine's mounts, and writes no whole home.
+//! C1, M5c: `wrap` judges directories of PATH like an engine's mounts, and never makes a whole home writable.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -10,7 +10,7 @@ use crate::docker::Docker;
 
 const SECRET: &str = "the-secret-of-the-node";
 
-/// A person with a project, and an ordinary directory of PATH with a program that says `here`.
+/// A user with a project, and an ordinary directory of PATH with a program that prints `here`.
 struct Person {
     _docker: Docker,
     scratch: Scratch,
@@ -34,7 +34,7 @@ impl Person {
         }
     }
 
-    /// `agentbox ARGUMENTS...` in the project's sources, with these directories on PATH beside the ordinary ones.
+    /// Runs `agentbox ARGUMENTS...` in the project's sources, with these directories added to PATH.
     fn agentbox(&self, paths: &[&str], arguments: &[&str]) -> Finished {
         let node = std::env::var("PATH").unwrap();
         let path = [&[node.as_str(), self.tools.as_str()], paths]
@@ -44,7 +44,7 @@ impl Person {
         with_env(&program(), arguments, &self.source, &env)
     }
 
-    /// What a command sees, and that the ordinary directory still works, with the others on PATH.
+    /// The output of a script with these directories on PATH. Checks that the ordinary directory still works.
     #[track_caller]
     fn sees(&self, policy: &str, paths: &[&str], script: &str) -> String {
         let script = format!("said && {{ {script}; }} 2>&1; true");
@@ -67,7 +67,7 @@ impl Person {
     }
 }
 
-/// Talks to whoever listens at a socket.
+/// Connects to a socket.
 fn connect(path: &str) -> String {
     format!(
         "python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"{path}\"); print(\"connected\")'"
@@ -83,7 +83,7 @@ fn c1_a_link_that_an_agent_left_on_path_leads_nowhere() {
     let bin = person.scratch.path("p1/.venv/bin");
     fs::create_dir_all(&bin).unwrap();
     fs::write(format!("{bin}/tool"), "ordinary").unwrap();
-    // The control: a directory of the project's is seen for as long as it is one.
+    // The control: a project's directory is visible as long as it is a real directory.
     for policy in CLOSED {
         let seen = person.sees(policy, &[&bin], &format!("cat {bin}/tool"));
         assert!(seen.contains("ordinary"), "{policy}: {seen}");
@@ -108,11 +108,11 @@ fn c1_a_link_that_an_agent_left_on_path_leads_nowhere() {
             assert!(seen.contains("[]\n"), "{policy} {target}: {seen}");
             person.explained(policy, &bin);
         }
-        // The control: outside of the walls it leads there.
+        // The control: outside of the walls the link leads there.
         assert_eq!(fs::read_link(&bin).unwrap().to_str(), Some(target));
         fs::remove_file(&bin).unwrap();
     }
-    // And what is above: a link in place of the directory that PATH's entry lies in.
+    // One level up: a link in place of the parent of PATH's entry.
     fs::remove_dir(person.scratch.path("p1/.venv")).unwrap();
     fs::create_dir(format!("{other}/bin")).unwrap();
     fs::write(format!("{other}/bin/secret"), SECRET).unwrap();
@@ -187,7 +187,7 @@ fn m5c_a_whole_home_is_no_workspace_of_wrap() {
             assert!(refused.contains("is a home directory"), "{refused}");
             assert!(refused.contains("cd into a project"), "{refused}");
         }
-        // The control: a project in it.
+        // The control: a project in the home.
         let project = person.scratch.dir("home/project");
         let options = ["wrap", "--policy", policy, "--workspace", &project];
         let command = [&options[..], &["--", "touch", "x"]].concat();

@@ -1,5 +1,5 @@
-//! Where a name may not lead: denied addresses, clouds' own, the node's as they are at the moment (N-H2, N-H4, N-M1, N-M2,
-//! N-L2, N-L4; N30 to N32 of the threat list).
+//! Addresses that a name must not lead to: denied ones, clouds' own, and the node's current ones (N-H2, N-H4, N-M1,
+//! N-M2, N-L2, N-L4; N30 to N32 of the threat list).
 
 use super::{agentbox, assert_reached, assert_refused, under};
 use crate::command::run;
@@ -14,7 +14,7 @@ fn at_other() -> usize {
     arrived(&[OTHER]) + arrived(&[OTHER_V6])
 }
 
-/// A tunnel to a server that speaks first, held until it ends.
+/// Holds a tunnel to a server that speaks first, until it is closed.
 const HOLD: &str = "import socket\n\
     s = socket.create_connection(('api.example.test', 22), 10)\n\
     s.recv(64); open('/tmp/open', 'w').close()\n\
@@ -57,7 +57,7 @@ fn n_h2_a_denied_address_is_reached_by_no_name() {
         }
     }
     assert_eq!(at_other(), before, "not a connection");
-    // A denial of one port leaves the others.
+    // Denying one port leaves the others open.
     let agent = under(
         &docker,
         &[allow, "network.deny=198.51.100.0/24:80, [2001:db8::/32]:80"],
@@ -85,7 +85,7 @@ fn n_h2_a_denial_closes_what_leads_to_its_address_and_l4_what_is_below_its_name(
         assert_refused(&agent, url);
     }
     assert_reached(&agent, "http://other.example.test/");
-    // The name itself, and all below it, also by the name of a parent.
+    // The name itself and all names below it, also through a parent's name.
     agentbox(&["update", &id, "--network-deny", "example.test"]).ok();
     for url in ["http://other.example.test/", "http://deep.a.example.test/"] {
         assert_refused(&agent, url);
@@ -127,7 +127,7 @@ fn n_h2_an_approved_name_does_not_lead_to_a_denied_address() {
     assert_eq!(at_other(), before);
 }
 
-/// The ceiling's denial too, behind `internal:`.
+/// A deny rule of the ceiling applies to `internal:` names too.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn n_h2_a_ceilings_denial_covers_internal_names() {
@@ -156,7 +156,7 @@ fn n_h2_a_ceilings_denial_covers_internal_names() {
     assert_eq!(arrived(&["\"to\": \"10.9.9.9\""]), before);
 }
 
-/// Nobody on the node sees where a name leads that the company's proxy resolves: the combination is an error.
+/// If the company's proxy resolves names, the node cannot see their addresses: the combination is an error.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn n_h2_a_denied_address_behind_a_proxy_that_resolves_is_refused() {
@@ -183,14 +183,14 @@ fn n_h2_a_denied_address_behind_a_proxy_that_resolves_is_refused() {
         said.contains("198.51.100.0/24") && said.contains("upstream-names"),
         "{said}"
     );
-    // Nor can it be added later.
+    // It cannot be added later either.
     let agent = under(&docker, &["network.allow=api.example.test"]);
     let id = agent.container.inspect("{{.Id}}");
     let said = agentbox(&["update", &id, "--network-deny", "198.51.100.0/24"]).failed();
     assert!(said.contains("upstream-names"), "{said}");
 }
 
-/// N-H4, N-M1: public and private addresses at which clouds serve credentials, whatever names them.
+/// N-H4, N-M1: public and private addresses where clouds serve credentials, under any name.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn n_h4_no_name_leads_to_a_clouds_own_address() {
@@ -232,7 +232,7 @@ fn n_h4_no_name_leads_to_a_clouds_own_address() {
             assert_refused(&agent, &format!("http://{name}.example.test/"));
             assert_refused(&agent, &format!("http://{address}/"));
         }
-        // N-L2: the node's log says where the name led, the container is not told.
+        // N-L2: the node's log says where the name led; the container does not learn it.
         let said = agent.curl(false, &["http://wire.example.test/"]);
         assert!(!said.stdout.contains("168.63"), "{said}");
         if !allow.contains("0.0.0.0") {
@@ -244,7 +244,7 @@ fn n_h4_no_name_leads_to_a_clouds_own_address() {
         }
     }
     assert_eq!(clouds.map(|(_, address)| count(address)), before);
-    // A prefix of the ceiling does not grant the address itself, and the address does.
+    // A prefix in the ceiling does not allow the exact address. The address itself does.
     let exact = "dev.agentbox.network.allow=168.63.129.16:80";
     let refused = docker.run(
         &[runtime(), "--annotation", exact, "test-workloads"],
@@ -273,7 +273,7 @@ impl Drop for Floating {
     }
 }
 
-/// N-M2: an address that the node was given after the container had started, and a neighbour in the node's public network.
+/// N-M2: an address that the node got after the container had started, and a neighbour in the node's public network.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn n_m2_the_nodes_addresses_and_neighbours_are_those_of_the_moment() {
@@ -284,13 +284,13 @@ fn n_m2_the_nodes_addresses_and_neighbours_are_those_of_the_moment() {
     let agent = under(&docker, &[allow]);
     let control = Agent::free(&docker);
     assert_reached(&agent, "http://api.example.test/");
-    // The neighbour answers, and a container without walls reaches it.
+    // The neighbour answers a container without walls.
     let got = control.curl(true, &["-f", lan]);
     assert_eq!(got.code, 0, "the control: {got}");
     let before = arrived(&["\"to\": \"203.0.113.3\""]);
     assert_refused(&agent, lan);
     assert_eq!(arrived(&["\"to\": \"203.0.113.3\""]), before);
-    // The address becomes the node's own, and something on it answers.
+    // The address becomes the node's own, with a server on it.
     let _address = Floating::add();
     let server = std::net::TcpListener::bind(("203.0.113.77", 80)).unwrap();
     std::thread::spawn(move || {

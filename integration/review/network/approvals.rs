@@ -1,4 +1,4 @@
-//! An approval is for the connection shown, and for none that waits since then (N-M7; N33 of docs/threats.md).
+//! An approval is for the connection that was shown, and for no other that waits (N-M7; N33 of docs/threats.md).
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::{agentbox, under};
 use crate::docker::Docker;
 use crate::docker::allowlist::{Agent, arrived, witness};
 
-/// A wish for a tunnel that waits in the background.
+/// Requests a tunnel that waits in the background.
 #[track_caller]
 fn ask(agent: &Agent<'_>, port: u16) {
     let program = format!(
@@ -71,7 +71,7 @@ fn n_m7_an_approval_grants_what_was_shown() {
     let before = (at_port(443), at_port(22));
     ask(&agent, 443);
     let shown = listed(&id, 443);
-    // Its time ends, and the workload asks for something else under the same name.
+    // It times out, and the workload requests another port of the same name.
     gone(&id, &shown);
     ask(&agent, 22);
     let other = listed(&id, 22);
@@ -84,7 +84,7 @@ fn n_m7_an_approval_grants_what_was_shown() {
     assert!(said.contains("say which port"), "{said}");
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!((at_port(443), at_port(22)), before, "nothing was granted");
-    // By its number, and by what it names.
+    // By its number, and by its host and port.
     ask(&agent, 22);
     let said = agentbox(&["approve", &id, &listed(&id, 22)]).ok();
     assert!(

@@ -5,7 +5,7 @@ use crate::command::run;
 use crate::docker::Docker;
 use crate::docker::allowlist::Agent;
 
-/// Sends seven hundred thousand bytes, and says whether they were taken.
+/// Sends 700,000 bytes. Returns whether they were accepted.
 #[track_caller]
 fn uploads(agent: &Agent<'_>) -> bool {
     let said = agent.python(
@@ -36,7 +36,8 @@ fn n_m6_each_run_has_one_budget_of_bytes() {
     assert!(log.contains("network.upload allows 1048576"), "{log}");
 }
 
-/// N14: the order of names carries data to whoever answers for a domain, so they count though nothing else is sent.
+/// N14: the order of name lookups carries data to the domain's name server, so names count even if nothing else is
+/// sent.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn names_that_connections_lead_to_count_as_sent_bytes() {

@@ -1,10 +1,10 @@
-//! The sidecar's control socket answers the node alone (N-L5, N18 of the threat list).
+//! The sidecar's control socket answers only the node (N-L5, N18 of the threat list).
 
 use super::{agentbox, under};
 use crate::docker::Docker;
 use crate::docker::allowlist::{Agent, INTERNET, witness};
 
-/// Root in a container that was given the directory of the sockets asks for other rules.
+/// Root in a container with the sockets' directory requests other rules.
 const ATTACK: &str = r#"
 import glob, json, os, socket, sys
 for path in glob.glob("/ab/index/*%s/control" % sys.argv[1]):
@@ -43,10 +43,10 @@ fn n_l5_no_container_asks_a_sidecar() {
         before.contains("api.example.test:80"),
         "the control: {before}"
     );
-    // Without any wall but a network of its own: root, with the directory under another name.
+    // Root without any wall except a network namespace, with the directory under another name.
     let ca = format!("{INTERNET}/authority.crt");
     assert!(std::path::Path::new(&ca).exists());
-    // And with the node's network besides.
+    // Also with the node's network.
     for network in ["bridge", "host"] {
         let network = format!("--network={network}");
         let options = [

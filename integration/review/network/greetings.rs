@@ -1,12 +1,12 @@
-//! A second TLS greeting, after the server has asked for another key share, may not name another host than the first (N-H3,
-//! N29 of the threat list). The servers' TLS is OpenSSL's, which takes the name of the second.
+//! A second TLS greeting, after the server asks for another key share, must not name another host than the first (N-H3,
+//! N29 of the threat list). The servers use OpenSSL, which takes the second name.
 
 use super::{agentbox, under};
 use crate::docker::Docker;
 use crate::docker::allowlist::{Agent, arrived, witness};
 
-/// Greets as a TLS 1.3 client without a key share, waits for HelloRetryRequest, and greets again by another name:
-/// `client.py HOW HOST PORT SECOND`. Prints what the server says to that.
+/// Greets as a TLS 1.3 client without a key share, waits for HelloRetryRequest, and greets again with another name:
+/// `client.py HOW HOST PORT SECOND`. Prints the server's answer.
 const CLIENT: &str = r#"
 import socket, struct, sys
 how, host, port, second = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
@@ -74,7 +74,7 @@ fn n_h3_a_second_greeting_names_nobody_else() {
     let docker = Docker::alone();
     let _turn = witness();
     let second = || arrived(&["\"sni\"", "other.example.test"]);
-    // Outside the wall the server takes the second name.
+    // Outside the wall, the server accepts the second name.
     let control = Agent::free(&docker);
     let before = second();
     let said = greet(
@@ -101,7 +101,7 @@ fn n_h3_a_second_greeting_names_nobody_else() {
     }
     assert_eq!(second(), before + 1, "no server has heard the other name");
     agent.counted("the TLS greeting names another host", 6);
-    // Streams of a real client are as before.
+    // A real client's streams work as before.
     for port in ["443", "8443"] {
         let url = format!("https://api.example.test:{port}/bytes/3000000");
         let size = ["-o", "/dev/null", "-w", "%{size_download}", &url];
@@ -112,8 +112,8 @@ fn n_h3_a_second_greeting_names_nobody_else() {
     assert!(shown.contains("\"content-or-address\": 6"), "{shown}");
 }
 
-/// Says some bytes first and then greets by another name: `records.py HOST PORT FIRST`, FIRST in hexadecimal. Prints whether
-/// the server said anything.
+/// Sends some bytes first, and then greets with another name: `records.py HOST PORT FIRST`, FIRST in hexadecimal.
+/// Prints whether the server answered.
 const RECORDS: &str = r#"
 import socket, ssl, sys
 host, port, first = sys.argv[1], int(sys.argv[2]), bytes.fromhex(sys.argv[3])
@@ -134,7 +134,7 @@ except OSError:
     print("broken")
 "#;
 
-/// On other ports than 443: a record of another type, or SSLv2's greeting, does not make the greeting behind it unseen (N29).
+/// On ports other than 443: a record of another type, or an SSLv2 greeting, does not hide the greeting after it (N29).
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn n_h3_nothing_before_a_greeting_hides_it() {

@@ -1,4 +1,4 @@
-//! What leads in counts, is shown and is written down (N-M6).
+//! Inbound connections count, are shown and are logged (N-M6).
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use super::{agentbox, under_with};
 use crate::docker::Docker;
 use crate::docker::allowlist::Agent;
 
-/// Gives whoever comes eight megabytes, and holds the connection.
+/// Sends each client eight megabytes, and holds the connection.
 const SERVER: &str = "import socket, threading, time\n\
     s = socket.create_server(('127.0.0.1', 8080))\n\
     def give(c):\n\
@@ -29,7 +29,7 @@ fn serving<'a>(docker: &'a Docker, fields: &[&str]) -> (Agent<'a>, String, Strin
     (agent, address, id)
 }
 
-/// What comes of one connection until it ends or nothing more comes for a second.
+/// Counts the bytes of one connection until it ends or is silent for a second.
 fn take(address: &str) -> usize {
     let Ok(mut stream) = TcpStream::connect((address, 8080)) else {
         return 0;
@@ -51,7 +51,7 @@ fn take(address: &str) -> usize {
 #[ignore = "needs the rig of hack/test"]
 fn n_m6_what_leads_in_takes_from_the_budget() {
     let docker = Docker::alone();
-    // The control: without a tight budget all of it comes.
+    // The control: without a tight budget all bytes arrive.
     let (_free, address, _) = serving(&docker, &[]);
     let end = Instant::now() + Duration::from_secs(20);
     while take(&address) != 8_000_000 {
@@ -90,7 +90,7 @@ fn n_m6_what_leads_in_takes_from_the_budget() {
         );
         assert!(json["denied"]["over-upload"].as_u64() > Some(0), "{json}");
     }
-    // As many at once as the policy says, and those are listed.
+    // As many connections at once as the policy allows, and `network` lists them.
     let (agent, address, id) = serving(&docker, &["network.connections=2"]);
     let end = Instant::now() + Duration::from_secs(20);
     while take(&address) == 0 {

@@ -1,4 +1,4 @@
-//! The network wall: denials, metadata, second greetings, approvals, neighbours (N).
+//! The network wall: deny rules, metadata, second greetings, approvals, neighbours (N).
 
 mod addresses;
 mod approvals;
@@ -16,13 +16,13 @@ fn agentbox(arguments: &[&str]) -> Finished {
     run("agentbox", arguments)
 }
 
-/// An agent under these annotations, without their common beginning.
+/// An agent under these annotations, without their common prefix.
 #[track_caller]
 fn under<'a>(docker: &'a Docker, fields: &[&str]) -> Agent<'a> {
     under_with(docker, &[], fields)
 }
 
-/// The same, with other options of `docker run` before them.
+/// The same, after other options of `docker run`.
 #[track_caller]
 fn under_with<'a>(docker: &'a Docker, options: &[&str], fields: &[&str]) -> Agent<'a> {
     let fields: Vec<String> = fields
@@ -37,7 +37,7 @@ fn under_with<'a>(docker: &'a Docker, options: &[&str], fields: &[&str]) -> Agen
     Agent::start(docker, &all)
 }
 
-/// A request by a client that knows of no proxy, and by one that uses it.
+/// A request by a client without the proxy, and by one with it.
 fn both_ways(agent: &Agent<'_>, url: &str) -> [Finished; 2] {
     [true, false].map(|direct| agent.curl(direct, &["-f", "--max-time", "8", url]))
 }

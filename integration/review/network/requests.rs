@@ -1,11 +1,11 @@
-//! Requests on port 80 that two servers read differently (N-L1; N34 of docs/threats.md), heads in single bytes (N-L7)
-//! and an omitted port (N-L8).
+//! Requests on port 80 that two servers would parse differently (N-L1; N34 of docs/threats.md), heads in single bytes
+//! (N-L7), and an omitted port (N-L8).
 
 use super::under;
 use crate::docker::Docker;
 use crate::docker::allowlist::{Agent, arrived, witness};
 
-/// Sends the first request with a second one in its body; a server that passes over the body serves both.
+/// Sends a request with a second one in its body. A server that ignores the body serves both.
 fn smuggle(agent: &Agent<'_>, place: &str, shape: &str) -> String {
     let program = format!(
         r#"

@@ -1,10 +1,10 @@
-// A hostile agent in a container, for the tests of F-H1: it holds up whatever it can see.
+// A hostile agent in a container, for the tests of F-H1: it delays every process that it can see.
 //
-//   agent MODE [FILE...]   each again and again, forever
+//   agent MODE [FILE...]   repeats this forever
 //     stop    SIGSTOP to every process but itself
-//     lease   a write lease on each FILE: who opens or executes it waits until the lease is given back (fcntl(2))
-//     trace   PTRACE_ATTACH to every process but itself, and SIGSTOP where that is refused
-//     all     all of it
+//     lease   a write lease on each FILE: opening or executing it waits until the lease is given back (fcntl(2))
+//     trace   PTRACE_ATTACH to every process but itself, then SIGSTOP
+//     all     all of these
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -48,7 +48,7 @@ int main(int argc, char *argv[]) {
     if (argc < 2)
         return 2;
     const char *mode = argv[1];
-    // Who wants a leased file sends SIGIO; it is never given back. A stop for a stop would end the game.
+    // Opening a leased file sends SIGIO here, which would end this process. The lease is never given back.
     signal(SIGIO, SIG_IGN);
     int all = !strcmp(mode, "all");
     printf("ready\n");

@@ -1,12 +1,11 @@
-//! F-H2 (docs/threats.md F16, F24): a crash starts nothing on the node. The limit of core files is 1, with which a
-//! core_pattern pipe starts no helper. No process inside changes it: a soft limit of 0 would start the helper as
-//! well.
+//! F-H2 (docs/threats.md F16, F24): a crash starts no program on the node. The core limit is 1, at which a core_pattern
+//! pipe starts no helper. No process inside can change it: even a soft limit of 0 would start the helper.
 
 use super::{Running, sleeper};
 use crate::direct::Node;
 use crate::docker::{Docker, NO_WALLS, Policy};
 
-/// Lowers the soft limit, then both, and crashes. The shell ends when it is told that a limit was not set.
+/// Lowers the soft limit, then both, and crashes. The shell ends if a limit cannot be set.
 const LOWER: &str = "show() { grep '^Max core' /proc/self/limits; }
     show; ulimit -S -c 0 && show && ulimit -H -c 0 && show && sh -c \"grep '^Max core' /proc/self/limits\" && echo done; sleep 0.1 & kill -SEGV $!; wait $!; echo $?";
 

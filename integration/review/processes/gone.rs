@@ -1,4 +1,4 @@
-//! K-3: a vanished container can be killed and deleted, even if others have removed parts of it.
+//! K-3: a vanished container can be killed and deleted, even if parts of it were removed.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::{Running, called_by, sleeper};
 use crate::command::run_for;
 use crate::direct::Node;
 
-/// The container's cgroups, emptied and removed as a kubelet does.
+/// Empties and removes the container's cgroups, as a kubelet does.
 fn remove_cgroups(id: &str) {
     fn below(dir: &Path, id: &str) {
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -71,7 +71,7 @@ fn review_k_3_a_container_whose_records_are_gone_is_killed_and_deleted() {
     }
 }
 
-/// A second mount of a hierarchy (a chroot's, another container's) may be read-only: it is nobody's place.
+/// A second mount of a hierarchy (a chroot's, another container's) may be read-only. It is not the one to use.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn k_3_a_second_mount_of_the_hierarchies_that_is_read_only_stops_no_delete() {

@@ -1,4 +1,4 @@
-//! F-H6 (docs/threats.md F29): the groups of whoever calls the runtime are not the container's.
+//! F-H6 (docs/threats.md F29): the groups of the runtime's caller are not passed to the container.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use crate::command::run_for;
 use crate::direct::{Node, Scratch, program};
 use crate::docker::Docker;
 
-/// Somebody in the groups root, adm and sudo.
+/// A caller in the groups root, adm and sudo.
 const IN_GROUPS: [&str; 3] = ["setpriv", "--groups", "0,4,27"];
 
 const SHOW: [&str; 3] = ["sh", "-c", "grep ^Groups: /proc/self/status"];
@@ -20,7 +20,7 @@ fn groups(text: &str) -> Vec<u32> {
         .collect()
 }
 
-/// The control: a program that the caller starts has them.
+/// The control: a program that the caller starts has these groups.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn review_f_h6_the_callers_groups_are_there_without_a_container() {
@@ -64,7 +64,7 @@ fn review_f_h6_run_and_exec_have_exactly_the_groups_of_the_spec() {
     }
 }
 
-/// In a user namespace the numbers are others; libcontainer does not join it for `exec`.
+/// In a user namespace the numbers differ. libcontainer does not join it for `exec`.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn review_f_h6_a_user_namespace_has_none_of_them_either() {
@@ -88,7 +88,7 @@ fn review_f_h6_a_user_namespace_has_none_of_them_either() {
 fn review_f_h6_wrap_hands_on_no_group() {
     let _docker = Docker::connect();
     let scratch = Scratch::new();
-    // Under permissive the whole node is inside, where files of other tests come and go.
+    // Not under permissive: it makes the whole node visible, where files of other tests come and go.
     for policy in ["strict", "standard"] {
         let mut command = Command::new(IN_GROUPS[0]);
         command.args(&IN_GROUPS[1..]).arg(program());

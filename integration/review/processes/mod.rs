@@ -1,4 +1,4 @@
-//! Processes: verbs that wait, core dumps, set-id files, groups, terminals (F-H1, F-H2, F-H5 to F-H7).
+//! Processes: commands that wait, core dumps, set-id files, groups, terminals (F-H1, F-H2, F-H5 to F-H7).
 
 mod core_dumps;
 mod gone;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::command::Finished;
 use crate::direct::{Node, program};
 
-/// `agentbox --root ROOT ARGUMENTS...`, as a child of what is before it.
+/// `agentbox --root ROOT ARGUMENTS...`, started by the program `before`.
 fn called_by(before: &[&str], node: &Node, arguments: &[&str]) -> Command {
     let mut command = match before {
         [] => Command::new(program()),
@@ -33,10 +33,10 @@ fn sleeper(node: &Node) -> Value {
     node.config(&["sleep", "300"])
 }
 
-/// The policies of which each test wants to know.
+/// The policies that each test runs under.
 const POLICIES: [&str; 4] = ["strict", "standard", "permissive", "unconfined"];
 
-/// A container under a policy, deleted however the test ends.
+/// A container under a policy, deleted when dropped.
 struct Running<'a> {
     node: &'a Node,
     id: String,
@@ -75,7 +75,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// Takes a field out of a JSON object.
+/// Removes a field from a JSON object.
 fn without(mut config: Value, pointer: &str, key: &str) -> Value {
     if let Some(object) = config.pointer_mut(pointer).and_then(Value::as_object_mut) {
         object.remove(key);
@@ -83,7 +83,7 @@ fn without(mut config: Value, pointer: &str, key: &str) -> Value {
     config
 }
 
-/// As [`sleeper`], with these additional groups.
+/// Like [`sleeper`], with these additional groups.
 fn with_groups(mut config: Value, groups: Option<&[u32]>) -> Value {
     match groups {
         Some(groups) => {

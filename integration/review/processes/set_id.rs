@@ -9,11 +9,11 @@ use crate::command::run;
 use crate::direct::{Node, Scratch, program};
 use crate::docker::{Docker, NO_WALLS, Policy};
 
-/// Every way to make one, each answered by one letter; `probe` is the C program below.
+/// Every way to make one. `probe` is the C program below.
 const SCRIPT: &str = "cp /bin/busybox a; chmod 4755 a; chmod u+s a; chmod g+s a; chmod 2755 .; \
     install -m 6755 /bin/busybox b 2>/dev/null; mknod c p; chmod 4644 c; ./probe; cp -p /su d; true";
 
-/// What no shell does: modes at creation.
+/// Ways that no shell has: modes at creation.
 const PROBE: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -41,7 +41,7 @@ int main(void) {
 }
 "#;
 
-/// The files with such bits below a directory.
+/// The files with set-id bits below a directory.
 fn found(dir: &str) -> Vec<String> {
     let listed = run("find", &[dir, "-perm", "/6000"]).ok();
     listed.lines().map(str::to_owned).collect()
@@ -96,7 +96,7 @@ fn review_f_h5_no_set_id_file_is_left_in_a_workspace() {
     }
 }
 
-/// One that is there already loses its bits when it is written: CAP_FSETID goes with the calls.
+/// An existing one loses its bits when it is written: CAP_FSETID is dropped along with the calls.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn review_f_h5_a_set_id_file_that_is_there_does_not_keep_its_bits_when_it_is_written() {
@@ -118,11 +118,11 @@ fn review_f_h5_a_set_id_file_that_is_there_does_not_keep_its_bits_when_it_is_wri
     assert_eq!(bits(&Policy::Standard.options()), 0o755);
 }
 
-/// A file that the caller hands in as standard output is the node's, and no mount: `fchmod` reaches it all the same.
+/// A file that the caller passes as standard output is on the node and in no mount, but `fchmod` reaches it.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn direct_f21_no_file_that_is_handed_in_becomes_set_user_id() {
-    // The bits would not outlive a later write to the file.
+    // It must not write again: a later write would clear the bits.
     let script = "chmod 4755 /proc/self/fd/1; echo tried >&2; sleep 300";
     let mode = |policy: &str| {
         let node = Node::new();
@@ -152,7 +152,7 @@ fn direct_f21_no_file_that_is_handed_in_becomes_set_user_id() {
     assert_eq!(mode("standard"), 0);
 }
 
-/// The same with `exec`, whose filter is that of the start.
+/// The same with `exec`, which uses the filter of the start.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn direct_f21_exec_hands_no_file_to_a_container_that_makes_set_user_id_files() {
@@ -180,7 +180,7 @@ fn direct_f21_exec_hands_no_file_to_a_container_that_makes_set_user_id_files() {
     );
 }
 
-/// Where the policy says `on`, package managers install what they always did.
+/// If the policy says `on`, package managers work as usual.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn review_f_h5_permissive_lets_programs_be_installed() {

@@ -1,5 +1,5 @@
-//! F-H7 (docs/threats.md F28): the caller's terminal is never handed in, also when only some descriptors lead to it. S-2: what is
-//! captured of a terminal has no carriage returns. F-M6: a command does not outlive `wrap`, whatever it asks for.
+//! F-H7 (docs/threats.md F28): the caller's terminal is never passed in, even if only some descriptors are the
+//! terminal. S-2: captured terminal output has no carriage returns. F-M6: a command cannot outlive `wrap`.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use crate::direct::{Node, Scratch, program};
 use crate::docker::Docker;
 use crate::wrap::shell::terminal;
 
-/// Waits for its end, for at most half a minute.
+/// Waits at most half a minute for its end.
 #[track_caller]
 fn end(mut child: Child) -> i32 {
     let start = Instant::now();
@@ -29,7 +29,7 @@ fn end(mut child: Child) -> i32 {
     }
 }
 
-/// What can be read of the master now.
+/// Reads what is available on the master.
 fn shown(master: &mut File) -> String {
     let mut text = Vec::new();
     let mut buffer = [0; 4096];
@@ -40,12 +40,12 @@ fn shown(master: &mut File) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Says what its descriptors are, and tries to read what is typed by each that could be a terminal.
+/// Prints which descriptors are terminals, and tries to read typed input from each that could be one.
 const LOOK: &str = "for n in 0 1 2; do [ -t $n ] && echo tty $n; done; \
     for n in 1 2; do [ -n \"$(timeout 1 head -c 1 <&$n 2>/dev/null)\" ] && echo read $n; done; \
     echo out; echo err >&2";
 
-/// Runs a command with some of its descriptors at a terminal where somebody types.
+/// Runs a command with some descriptors at a terminal with typed input.
 fn at_terminal(mut command: Command, which: [bool; 3]) -> String {
     let (mut master, slave) = terminal();
     let stdio = |there: bool| match there {
@@ -122,7 +122,7 @@ fn review_f_h7_run_and_exec_hand_in_no_terminal() {
     }
 }
 
-/// What is typed reaches a command whose standard input alone is the terminal.
+/// Typed input reaches a command whose standard input alone is the terminal.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn review_f_h7_what_is_typed_is_relayed() {
@@ -139,7 +139,7 @@ fn review_f_h7_what_is_typed_is_relayed() {
     assert!(seen.contains("<sudo-password>"), "{seen}");
 }
 
-/// Where nobody stays to relay it, it is refused under a policy.
+/// If no process stays to relay it, it is refused under a policy.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn review_f_h7_a_detached_container_at_a_terminal_is_refused() {
@@ -164,7 +164,7 @@ fn review_f_h7_a_detached_container_at_a_terminal_is_refused() {
     assert!(node.leftovers(&id).is_empty());
 }
 
-/// S-2: twenty times, because it was a race.
+/// S-2: repeated twenty times, because it was a race.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn review_s_2_captured_output_has_no_carriage_returns() {
@@ -184,7 +184,7 @@ fn review_s_2_captured_output_has_no_carriage_returns() {
     }
 }
 
-/// Takes its death signal back, and says that it runs.
+/// Removes its death signal, forks, and prints that it runs.
 const OUTLIVE: &str = r#"
 #include <stdio.h>
 #include <sys/prctl.h>

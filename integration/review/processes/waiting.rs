@@ -1,5 +1,5 @@
-//! F-H1 (docs/threats.md P04): no verb waits for the container's goodwill. An agent that stops, traces and leases all that it
-//! can see delays only the verbs on its own container: every verb ends, and the container too.
+//! F-H1 (docs/threats.md P04): no command waits for the container's cooperation. An agent that stops, traces and leases
+//! all it can see delays only commands on its own container. Every command ends, and so does the container.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -12,13 +12,13 @@ use crate::command::{Finished, run, run_for};
 use crate::direct::{Node, Scratch, program};
 use crate::docker::{Docker, Policy};
 
-/// Far more than a verb needs on a machine with other things to do, and less than the deadline of what is held up.
+/// Far more than a command needs on a busy machine, and less than the deadline for stuck ones.
 const PROMPT: Duration = Duration::from_secs(15);
 
 /// More than the deadline of a half-made process.
 const IN_THE_END: Duration = Duration::from_secs(50);
 
-/// A workspace with the agent and a program to lease, which belong to a user.
+/// A workspace of a user, with the agent and a program to lease.
 struct Workspace {
     scratch: Scratch,
 }
@@ -47,7 +47,7 @@ impl Workspace {
     }
 }
 
-/// A call in the background, ended with the value.
+/// A call in the background, killed when dropped.
 struct Background(Child);
 
 impl Background {
@@ -77,13 +77,13 @@ impl Drop for Background {
     }
 }
 
-/// `docker ARGUMENTS...` within a time.
+/// Runs `docker ARGUMENTS...` within a time limit.
 #[track_caller]
 fn prompt(arguments: &[&str]) -> Finished {
     run_for(PROMPT, Command::new("docker").args(arguments))
 }
 
-/// What the agent does, and what is then asked of `exec`.
+/// The agent's trick, and the program that `exec` then runs.
 const TRICKS: [(&str, &str); 3] = [
     ("stop", "/bin/id"),
     ("trace", "/bin/id"),
@@ -128,7 +128,7 @@ fn docker_verbs(docker: &Docker, policy: Policy, user: u32, trick: (&str, &str))
     assert_eq!(removed.code, 0, "{about}: {removed}");
     first.await_end(PROMPT);
     drop(second);
-    // For the value that removes it once more.
+    // Dropping `container` removes it again, so it must exist.
     docker
         .call(&["create", "--name", &container.name, "test-musl", "true"])
         .ok();
@@ -144,7 +144,7 @@ fn review_f_h1_every_verb_of_docker_ends_while_exec_is_held_up() {
     }
 }
 
-/// No `docker exec` is needed: an image's health check is one.
+/// No `docker exec` is needed: an image's health check runs one.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn review_f_h1_a_health_check_holds_nothing_up() {
@@ -167,7 +167,7 @@ fn review_f_h1_a_health_check_holds_nothing_up() {
     }
 }
 
-/// What is held up is ended, and says so.
+/// A stuck process is ended, and the error says so.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn review_f_h1_exec_has_a_deadline() {
@@ -187,13 +187,13 @@ fn review_f_h1_exec_has_a_deadline() {
     assert_ne!(seen.code, 0, "{seen}");
     let said = format!("{}{}", seen.stdout, seen.stderr);
     assert!(said.contains("was not ready within 30 s"), "{seen}");
-    // The kernel's own end of a lease comes after 45 s.
+    // The kernel itself ends a lease only after 45 s.
     assert!(start.elapsed() < Duration::from_secs(44), "{seen}");
-    // And another program is as good as ever.
+    // Another program still works.
     container.exec(&[], &["/bin/id"]).ok();
 }
 
-/// A container that joins another one's processes is held up by that at `create`.
+/// A container that joins another one's pid namespace is delayed by it at `create`.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn review_f_h1_create_has_a_deadline() {
@@ -216,7 +216,7 @@ fn review_f_h1_create_has_a_deadline() {
     ]
     .concat();
     let mut seen = None;
-    // The agent may miss one that is quick.
+    // A quick one may escape the agent.
     for _ in 0..5 {
         let ended = run_for(IN_THE_END * 2, Command::new("docker").args(&call));
         let held = ended.stderr.contains("did not");
@@ -229,7 +229,7 @@ fn review_f_h1_create_has_a_deadline() {
     assert!(seen.stderr.contains("within 30 s"), "{seen}");
 }
 
-/// All verbs at once, by hand, against an agent that does everything at once.
+/// All commands at once, run by hand, against an agent that uses all tricks at once.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn review_f_h1_verbs_race_and_all_end() {
@@ -257,7 +257,7 @@ fn review_f_h1_verbs_race_and_all_end() {
             scope.spawn(move || {
                 while !over.load(Ordering::Relaxed) {
                     for call in calls {
-                        // `ID` stands for the container's.
+                        // `ID` is replaced by the container's id.
                         let call: Vec<&str> = call
                             .iter()
                             .map(|word| if *word == "ID" { id.as_str() } else { word })
