@@ -1,4 +1,4 @@
-//! Running a program to its end, with a limit, and keeping what it said.
+//! Runs a program to its end, with a time limit, and keeps its output.
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
@@ -54,7 +54,7 @@ pub fn run<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> Finished {
     )
 }
 
-/// Runs `command` to its end. One that outlives `limit` is killed and fails the test.
+/// Runs `command` to its end. If it outlives `limit`, it is killed and the test fails.
 pub fn run_for(limit: Duration, command: &mut Command) -> Finished {
     let line = format!("{command:?}");
     let start = Instant::now();
@@ -65,7 +65,7 @@ pub fn run_for(limit: Duration, command: &mut Command) -> Finished {
         .spawn()
         .unwrap_or_else(|error| panic!("{line}: {error}"));
     let pid = child.id();
-    // Waits in a thread of its own, because the pipes must be read meanwhile and the wait must have an end.
+    // A separate thread waits, because the pipes must be read meanwhile and the wait needs a limit.
     let waiter = std::thread::spawn(move || child.wait_with_output());
     while !waiter.is_finished() {
         if start.elapsed() > limit {

@@ -1,4 +1,4 @@
-//! What the documents say of the repository is so: paths, links, and the tests of the list of threats.
+//! The documents are right about the repository: paths, links, and the tests of the threat list.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// All files below `directory` with one of these extensions, but for plans and bundles that tests compare with.
+/// All files below `directory` with one of these extensions, except plans and bundles that tests compare with.
 fn files(directory: &str, extensions: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut directories = vec![root().join(directory)];
@@ -50,7 +50,7 @@ fn documents() -> Vec<PathBuf> {
     found
 }
 
-/// What stands between single backticks in a line.
+/// The texts between single backticks in a line.
 fn quoted(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
@@ -278,7 +278,7 @@ fn the_pages_stay_short() {
     let readme = root().join("README.md");
     assert!(words(&readme) <= 900, "README.md: {}", words(&readme));
     assert!(read(&readme).lines().count() <= 120, "README.md");
-    // Half of what it was in November 2026.
+    // Half of the length in November 2026.
     let all: usize = files("docs", &["md"]).iter().map(|page| words(page)).sum();
     assert!(
         all <= 28_000,

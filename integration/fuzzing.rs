@@ -1,5 +1,5 @@
-//! The library of `hack/fuzz`: the fuzz targets and their parts shared with the tests, as the root of a crate of its
-//! own (fuzz/Cargo.toml), so that the tests' binary needs no fuzzer.
+//! The library of `hack/fuzz`: the fuzz targets and the code that they share with the tests, as the root of a separate
+//! crate (fuzz/Cargo.toml). So the tests' binary needs no fuzzer.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 
 use fuzz::{Change, Target};
 
-/// What AGENTBOX_FUZZ names.
+/// The target of AGENTBOX_FUZZ.
 fn chosen() -> (Target, Change) {
     static CHOSEN: OnceLock<(Target, Change)> = OnceLock::new();
     *CHOSEN.get_or_init(|| {
@@ -32,8 +32,8 @@ pub fn feed(data: &[u8]) {
     chosen().0(data);
 }
 
-/// libFuzzer's mutator: bytes at random now and then, else JSON that stays JSON. What is no JSON is libFuzzer's alone, which
-/// knows what was compared. Returns the new length.
+/// libFuzzer's mutator: sometimes random bytes, else JSON that stays JSON. Input that is not JSON is left to libFuzzer,
+/// which knows the comparisons. Returns the new length.
 pub fn mutated(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize {
     let (_, change) = chosen();
     let mut dice = properties::Dice::new(u64::from(seed) + 1);

@@ -91,7 +91,7 @@ fn loopback_reaches_itself_and_nothing_else() {
     });
 }
 
-/// What the log says of attempts by address stands on the kernel's counts: here is what they are.
+/// The log's attempts by address rely on the kernel's counters. This checks what they count.
 #[test]
 fn the_kernel_counts_each_attempt_by_address_once() {
     use std::os::unix::fs::FileExt;
@@ -122,7 +122,7 @@ fn the_kernel_counts_each_attempt_by_address_once() {
         }
         // TCP refuses multicast of IPv6 before it looks for a route (tcp_v6_connect).
         assert_eq!(count(), (6, 5));
-        // What stays inside is none of them.
+        // Connections that stay inside do not count.
         let here = TcpListener::bind("127.0.0.1:0").unwrap();
         TcpStream::connect(here.local_addr().unwrap()).unwrap();
         assert_eq!(count(), (6, 5));
@@ -145,14 +145,14 @@ fn a_mark_or_a_device_does_not_help() {
     alone(|| {
         enter_new(InnerMode::Loopback);
         let far = SocketAddrV4::new(Ipv4Addr::new(198, 51, 100, 1), 80);
-        // As root with every capability, which no workload has.
+        // As root with every capability. No workload has them.
         let marked = stream();
         set_option(&marked, libc::SO_MARK, &1_u32.to_ne_bytes()).unwrap();
         let refused = rustix::net::connect(&marked, &far).unwrap_err();
         assert_eq!(refused, rustix::io::Errno::NETUNREACH);
         let eth0 = set_option(&stream(), libc::SO_BINDTODEVICE, b"eth0\0");
         assert_eq!(errno(eth0), Some(libc::ENODEV));
-        // Bound to lo, the kernel takes every address to be on that link, where nobody answers.
+        // For a socket bound to lo, the kernel treats every address as being on that link, where nothing answers.
         let bound = stream();
         set_option(&bound, libc::SO_BINDTODEVICE, b"lo\0").unwrap();
         let waits = rustix::net::connect(&bound, &far).unwrap_err();
@@ -211,7 +211,7 @@ fn anyip_lands_every_destination_on_a_local_listener() {
     });
 }
 
-/// Since Linux 5.19, which is older than Debian 12's.
+/// Needs Linux 5.19, which is older than Debian 12's kernel.
 #[test]
 fn anyip_takes_large_packets() {
     alone(|| {
@@ -239,7 +239,7 @@ fn anyip_answers_no_ping() {
         let datagram =
             rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, Some(ipproto::ICMP));
         assert_eq!(datagram.unwrap_err(), rustix::io::Errno::ACCESS);
-        // Only root can even ask; and the control shows that the answer is what is missing.
+        // Only root can send this at all. The control shows that only the answer was missing.
         assert_eq!(echo_replies(), 0);
         fs::write("/proc/sys/net/ipv4/icmp_echo_ignore_all", "0").unwrap();
         assert_eq!(echo_replies(), 1);
@@ -364,7 +364,7 @@ fn belongs_to_the_containers_user_namespace() {
             let owner = owner_of(&inner.netns);
             let owner = fs::read_link(format!("/proc/self/fd/{}", owner.as_raw_fd()));
             assert_eq!(owner.unwrap(), fs::read_link(&user).unwrap());
-            // A process of that user namespace, with no privilege over ours, can use both.
+            // A process of that user namespace, without privileges over ours, can use both.
             let inside = process::fork_into(|| {
                 netns::enter_user(user_file.as_fd()).unwrap();
                 netns::unshare_mounts().unwrap();
@@ -422,7 +422,7 @@ fn its_sysfs_shows_lo_alone_wherever_it_is_mounted() {
     });
 }
 
-/// As the container's init does with what the sidecar hands it.
+/// Mounts over /sys, as the container's init does with the sidecar's handover.
 fn mount_over_sys(inner: &InnerNamespace) {
     let flags = rustix::mount::MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     rustix::mount::move_mount(&inner.sysfs, "", rustix::fs::CWD, "/sys", flags).unwrap();

@@ -1,4 +1,4 @@
-//! `agentbox install`, by `hack/install`, in a directory of its own instead of this machine.
+//! `agentbox install`, through `hack/install`, in a directory instead of this machine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,13 +10,13 @@ use std::time::Duration;
 use crate::command::{Finished, run_for};
 use crate::direct::program;
 
-/// A root to install into, removed with the value.
+/// A root to install into, removed when dropped.
 struct Root(PathBuf);
 
 impl Root {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("agentbox-{name}-{}", std::process::id()));
-        // Nobody else may write what root's programs obey.
+        // Other users must not be able to write files that root's programs obey.
         fs::DirBuilder::new().mode(0o755).create(&path).unwrap();
         Self(path)
     }
@@ -113,7 +113,7 @@ fn removes_a_daemon_json_that_it_made_itself() {
     assert!(root.files().contains_key("opt/box/bin/agentbox"));
     assert!(root.files().contains_key(DAEMON_JSON));
     let said = root.install(&["--uninstall"]).ok();
-    // dockerd's reload replaces runtimes only where the file names some.
+    // dockerd's reload replaces runtimes only if the file names some.
     assert!(said.contains("systemctl restart docker"), "{said}");
     assert_eq!(root.files(), BTreeMap::new());
 }
@@ -217,7 +217,7 @@ fn an_unknown_argument_is_refused() {
 
 const CONTAINERD: &str = "etc/containerd/config.toml";
 
-/// What kubeadm's users have, for containerd 1.x and 2.x.
+/// The configuration of kubeadm's users, for containerd 1.x and 2.x.
 fn containerd_config(version: u8) -> String {
     let plugin = match version {
         2 => "io.containerd.grpc.v1.cri",
@@ -251,7 +251,7 @@ fn point_15_containerds_handlers_go_to_the_end_and_leave_nothing_behind() {
         ] {
             let options = &runtimes[handler]["options"];
             assert_eq!(options["BinaryName"].as_str(), Some(program));
-            // As for the node's other pods: kubelet and the runtime must agree.
+            // The same as for the node's other pods: kubelet and the runtime must agree.
             assert_eq!(options["SystemdCgroup"].as_bool(), Some(true));
             assert_eq!(
                 runtimes[handler]["pod_annotations"]
@@ -336,7 +336,7 @@ fn a_sandbox_of_an_ordinary_user_stops_it_too() {
     let root = Root::new("rootless");
     root.install(&[]).ok();
     let uid = rustix::process::geteuid().as_raw();
-    // What another user has made under such a name holds nothing up.
+    // Files of another user under such a name delay nothing.
     for name in ["agentbox-x", "agentbox-12345"] {
         let dir = format!("dev/shm/{name}/index/0123456789abcdef-other");
         fs::create_dir_all(root.0.join(dir)).unwrap();
@@ -359,7 +359,8 @@ fn a_sandbox_of_an_ordinary_user_stops_it_too() {
     root.install(&["--uninstall"]).ok();
 }
 
-/// A link or a file of another user's would let them choose what root's programs obey, or which file root overwrites.
+/// With a link or a file of their own, another user could choose what root's programs obey, or which file root
+/// overwrites.
 #[test]
 fn a_link_or_a_file_that_others_write_is_refused_before_anything_is_changed() {
     let secret = Root::new("elsewhere");
@@ -384,7 +385,7 @@ fn a_link_or_a_file_that_others_write_is_refused_before_anything_is_changed() {
         let said = root.install(&[]).failed();
         assert!(said.contains("chmod go-w"), "{said}");
 
-        // The control: the same file, root's alone, and its directory anybody's.
+        // The control: the same file, writable by root alone, in a directory that every user can write.
         fs::set_permissions(&at, fs::Permissions::from_mode(0o644)).unwrap();
         let directory = at.parent().unwrap();
         fs::set_permissions(directory, fs::Permissions::from_mode(0o777)).unwrap();
@@ -490,7 +491,7 @@ fn what_an_older_hack_install_has_written_is_updated_and_goes() {
 fn u_b9_the_template_has_every_setting_and_each_can_be_taken() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let template = fs::read_to_string(here.join("hack/config.toml")).unwrap();
-    // A setting stands behind `#`, words behind `# `.
+    // A setting follows `#`, words follow `# `.
     let is_setting = |line: &&str| line.starts_with(|c: char| c == '[' || c.is_ascii_lowercase());
     let settings: Vec<&str> = template
         .lines()

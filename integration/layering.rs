@@ -1,5 +1,5 @@
-//! Rules that the compiler cannot check within one crate: the pure core stays pure, `unsafe` stays in `src/sys`, every file
-//! says its purpose, and no file or function grows past what is read at once.
+//! Rules that the compiler cannot check within one crate: the pure core stays pure, `unsafe` stays in `src/sys`, every
+//! file states its purpose, and no file or function grows beyond one reading.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -42,12 +42,12 @@ const PURE: [&str; 8] = [
     "audit", "devices", "egress", "policy", "plan", "receipt", "render", "seccomp",
 ];
 
-/// What computing does not need: files, the environment, processes, system calls, a clock, a log.
+/// Things that pure code must not use: files, the environment, processes, system calls, a clock, a log.
 const SHELL: [&str; 17] = [
     "std::fs",
     "std::env",
     "std::process",
-    // Of std::net the addresses alone: no socket, no name that is resolved.
+    // Only addresses of std::net: no socket, and no name lookup.
     "std::net::*",
     "TcpStream",
     "TcpListener",
@@ -64,8 +64,8 @@ const SHELL: [&str; 17] = [
     "Instant",
 ];
 
-/// What each folder of `src/` may import: nothing but what stands before it, so that there are no circles. A new line here is a
-/// decision; docs/design.md says what the folders are for.
+/// What each folder of `src/` may import: only earlier folders, so that there are no cycles. A new line here is a
+/// decision; docs/design.md explains the folders.
 const MAY_IMPORT: [(&str, &[&str]); 25] = [
     // Values in, values out.
     ("policy", &[]),
@@ -80,10 +80,10 @@ const MAY_IMPORT: [(&str, &[&str]); 25] = [
         "render",
         &["policy", "egress", "plan", "seccomp", "devices"],
     ),
-    // The program's own words to people.
+    // The program's messages for people.
     ("log", &["policy"]),
     ("cli", &["policy", "log"]),
-    // System calls, and what is built of them.
+    // System calls, and code built on them.
     ("sys", &["policy", "seccomp", "devices", "kernel"]),
     // It runs the node's package managers.
     ("indexes", &["policy", "egress", "plan", "sys"]),
@@ -104,7 +104,7 @@ const MAY_IMPORT: [(&str, &[&str]); 25] = [
             "policy", "plan", "seccomp", "kernel", "log", "sys", "network", "sidecar",
         ],
     ),
-    // The life of a container, and the verbs.
+    // The life of a container, and the commands.
     (
         "runtime",
         &[
@@ -119,7 +119,7 @@ const MAY_IMPORT: [(&str, &[&str]); 25] = [
             "sidecar", "enforce", "runtime",
         ],
     ),
-    // The attacks of docs/threats.md, and the sandboxes in which they are tried.
+    // The attacks of docs/threats.md, and the sandboxes that they run in.
     (
         "verify",
         &[
@@ -127,7 +127,7 @@ const MAY_IMPORT: [(&str, &[&str]); 25] = [
             "enforce", "runtime", "wrap",
         ],
     ),
-    // What the code above needs of a node.
+    // What the code above needs from a node.
     (
         "doctor",
         &[
@@ -164,7 +164,7 @@ fn sources() -> Vec<(PathBuf, String)> {
     found
 }
 
-/// The lines that are built into the program, without their comments; a module of tests in a file comes last in it.
+/// The lines that are built into the program, without comments. A test module comes last in its file.
 fn production(text: &str) -> impl Iterator<Item = &str> {
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or("");
     text.lines()
@@ -176,7 +176,7 @@ fn is_test(path: &Path) -> bool {
         .any(|part| part == "tests" || part == "tests.rs")
 }
 
-/// `word` in `line`, not as a part of a longer one.
+/// Whether `line` has `word` as a whole word.
 fn has_word(line: &str, word: &str) -> bool {
     let mut parts = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     parts.any(|part| part == word)
@@ -190,7 +190,7 @@ fn the_pure_core_names_nothing_of_the_shell() {
         .filter(|(path, _)| PURE.iter().any(|p| path.starts_with(p)) && !is_test(path));
     for (path, text) in pure {
         for line in production(text) {
-            // Text of the system's own kind is no system call.
+            // The OS's own text type makes no system call.
             let line = line.replace("std::os::unix::ffi", "");
             let named = SHELL.iter().find(|name| line.contains(**name));
             assert_eq!(named, None, "src/{}: {line}", path.display());
@@ -261,7 +261,7 @@ fn only_sys_has_unsafe_code() {
     }
 }
 
-/// Who executes a program, and why the caller's PATH has no say in which.
+/// The files that execute programs, and why the caller's PATH cannot choose them.
 const EXECUTES: &[(&str, &str)] = &[
     ("sys/program.rs", "an absolute path, of root's alone"),
     (
@@ -275,7 +275,7 @@ const EXECUTES: &[(&str, &str)] = &[
     ("runtime/seal.rs", "this program itself, by a descriptor"),
 ];
 
-/// A directory of PATH may be an agent's making, and what agentbox runs on the node has no walls.
+/// An agent may have made a directory of PATH, and programs that agentbox runs on the node have no walls.
 #[test]
 fn programs_are_executed_in_four_places_and_never_by_a_search() {
     let mut seen = BTreeSet::new();
@@ -340,19 +340,19 @@ fn is_for_tests(attribute: &syn::Attribute) -> bool {
     }
 }
 
-/// What is counted of a source file.
+/// The sizes counted in a source file.
 #[derive(Default)]
 struct Sizes {
     file: String,
-    /// Lines of what is built for tests alone.
+    /// Lines that are built for tests alone.
     test_lines: usize,
     /// Functions, as `file: name`, with their lines.
     lines: Vec<(String, usize)>,
-    /// Likewise, with their arguments.
+    /// The same, with their arguments.
     arguments: Vec<(String, usize)>,
-    /// Likewise, those that take a `bool`, of which a caller's `true` says nothing to its reader.
+    /// The same, those that take a `bool`: a caller's `true` tells a reader nothing.
     bools: Vec<String>,
-    /// Likewise, those that take or return a longer tuple, also within another type.
+    /// The same, those that take or return a longer tuple, also within another type.
     tuples: Vec<String>,
 }
 
@@ -390,7 +390,7 @@ impl Sizes {
         }
     }
 
-    /// Whether an item is built for tests alone, whose lines do not count then.
+    /// Whether an item is built for tests alone. Its lines do not count then.
     fn is_for_tests(&mut self, attributes: &[syn::Attribute], whole: proc_macro2::Span) -> bool {
         let for_tests = attributes.iter().any(is_for_tests);
         if for_tests {
@@ -400,7 +400,7 @@ impl Sizes {
     }
 }
 
-/// Whether a type has a tuple in it that is longer than [`LONGEST_TUPLE`].
+/// Whether a type contains a tuple longer than [`LONGEST_TUPLE`].
 struct LongTuples(bool);
 
 impl<'ast> Visit<'ast> for LongTuples {
@@ -449,7 +449,7 @@ impl<'ast> Visit<'ast> for Sizes {
     }
 }
 
-/// Holds that what is more than it should be is what may be, and that nothing may be that need not.
+/// Checks that only listed names exceed a limit, and that every listed name does.
 fn only_these(what: &str, found: &BTreeSet<String>, may: &[(&str, &str)]) {
     let may: BTreeSet<String> = may.iter().map(|(name, _)| (*name).to_owned()).collect();
     let new: Vec<_> = found.difference(&may).collect();

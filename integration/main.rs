@@ -1,7 +1,7 @@
-//! The tests that look at agentbox from outside, as one test binary.
+//! Tests of agentbox from outside, as one test binary.
 //!
-//! Those of `docker` need a real engine: they are ignored by a plain `cargo test`, and `hack/test` runs them in a rig
-//! (`hack/rig`) with `--include-ignored`.
+//! Tests of `docker` need a real engine. A plain `cargo test` ignores them; `hack/test` runs them in a rig (`hack/rig`)
+//! with `--include-ignored`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

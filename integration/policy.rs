@@ -1,4 +1,4 @@
-//! `agentbox policy` as for a person: verdicts, lists, and the answers of invented package managers.
+//! `agentbox policy` as a user runs it: verdicts, lists, and the answers of invented package managers.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use crate::command::{Finished, run_for};
 
-/// A node of its own: a configuration, policies, presets, a home, and the only programs that are on PATH.
+/// A node with its own configuration, policies, presets and home, and the only programs on PATH.
 struct Node {
     path: PathBuf,
-    /// The directory that PATH names.
+    /// The directory on PATH.
     bin: PathBuf,
 }
 
@@ -32,7 +32,7 @@ impl Node {
         node
     }
 
-    /// Likewise, with the programs in a directory of the system's. Only in the rig, whose root goes with it.
+    /// The same, with the programs in a system directory. Only in the rig, whose root goes with it.
     fn with_programs_of_the_system(name: &str) -> Self {
         let mut node = Self::new(name);
         node.bin = PathBuf::from(format!("/usr/local/lib/agentbox-test-{name}"));
@@ -52,7 +52,7 @@ impl Node {
         fs::read_to_string(self.path("presets").join(format!("{name}.toml"))).ok()
     }
 
-    /// A program that answers as these lines of a shell say.
+    /// Writes a program with these shell lines.
     fn program(&self, name: &str, lines: &str) {
         let path = self.bin.join(name);
         fs::write(&path, format!("#!/bin/sh\n{lines}\n")).unwrap();
@@ -209,7 +209,7 @@ fn check_answers_by_its_words_and_its_status() {
         let said = format!("{}{}", finished.stdout, finished.stderr);
         assert!(said.contains(part), "{part}: {finished}");
     }
-    // A question without an answer is no denial.
+    // A question without an answer is not a denial.
     for arguments in [
         "check gone --host a.test",
         "check team --host a_b..test",
@@ -284,7 +284,7 @@ fn list_show_and_presets_say_what_there_is() {
     assert!(presets.contains("@odd (the node's): cannot be used: preset file odd.toml"));
 }
 
-/// Managers as they answer, for an index at `.test` names.
+/// Package managers and their answers, for an index at `.test` names.
 fn managers(node: &Node) {
     node.program(
         "pip",
@@ -334,7 +334,7 @@ esac"#,
     );
 }
 
-/// As an agent could leave them in a virtual environment that is on PATH.
+/// As an agent could leave them in a virtual environment on PATH.
 #[test]
 fn detect_runs_no_program_that_others_than_root_may_change() {
     let node = Node::new("changeable");
@@ -342,7 +342,7 @@ fn detect_runs_no_program_that_others_than_root_may_change() {
     for name in ["pip", "npm", "cargo", "go", "apt-get", "getent"] {
         node.program(name, &format!("echo {name} >>{}", mark.display()));
     }
-    // The control: the program does what it is feared for.
+    // The control: the program does the harm that it is made for.
     run_for(
         Duration::from_secs(10),
         &mut Command::new(node.bin.join("pip")),
@@ -433,7 +433,7 @@ fn detect_keeps_what_is_there_unless_it_is_forced() {
         .ok();
     assert!(node.preset("go").unwrap().contains("\"two.test\""));
 
-    // What says nothing is not written, and no manager at all is an error.
+    // An empty answer is not written, and having no manager at all is an error.
     node.program("go", "exit 1");
     let said = node
         .policy(&["presets", "--detect", "--write", "--force"])

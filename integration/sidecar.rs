@@ -23,7 +23,7 @@ pub const ID: u32 = 2_000_000_123;
 pub const SOON: Duration = Duration::from_secs(30);
 
 pub fn program() -> fs::File {
-    // The release where hack/test runs: its size is what is measured.
+    // The release build if hack/test runs: its size is measured.
     let built = std::env::var_os("AGENTBOX_BIN").unwrap_or(env!("CARGO_BIN_EXE_agentbox").into());
     fs::File::open(built).unwrap()
 }
@@ -44,7 +44,7 @@ pub fn config() -> SidecarConfig<'static> {
     }
 }
 
-/// Stands for a container's init.
+/// Stands in for a container's init.
 pub struct Init {
     pub process: Child,
     pidfd: OwnedFd,
@@ -79,7 +79,7 @@ impl Init {
     }
 }
 
-/// A ready sidecar: its record, init's end of the socket, the cookie.
+/// Starts a sidecar until it is ready. Returns its record, init's end of the socket, and the cookie.
 pub fn ready(config: &SidecarConfig<'_>, init: &Init) -> (SidecarRecord, OwnedFd, u64) {
     let mut spawned = spawn(config, program().as_fd()).unwrap();
     let end = spawned.take_init_end().unwrap();
@@ -109,7 +109,7 @@ pub fn is_alive(record: &SidecarRecord) -> bool {
         .is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// Waits for its end and reaps it; its exit code, if it had one.
+/// Waits for its end and reaps it. Returns its exit code, if it has one.
 fn wait_end(record: &SidecarRecord) -> Option<i32> {
     let deadline = Instant::now() + SOON;
     while is_alive(record) {
@@ -120,7 +120,7 @@ fn wait_end(record: &SidecarRecord) -> Option<i32> {
     ended.unwrap().unwrap().1.exit_status()
 }
 
-/// Waits until it has exactly these: it closes what it no longer needs just after it answered.
+/// Waits until it has exactly these descriptors: it closes the others just after it answered.
 pub fn assert_descriptors(record: &SidecarRecord, expected: &[&str]) {
     let deadline = Instant::now() + SOON;
     while descriptors(record) != expected && Instant::now() < deadline {
@@ -129,7 +129,7 @@ pub fn assert_descriptors(record: &SidecarRecord, expected: &[&str]) {
     assert_eq!(descriptors(record), expected);
 }
 
-/// What its descriptors are, sorted.
+/// The targets of its descriptors, sorted.
 fn descriptors(record: &SidecarRecord) -> Vec<String> {
     let mut found: Vec<String> = fs::read_dir(format!("/proc/{}/fd", record.pid))
         .unwrap()
@@ -167,7 +167,7 @@ fn has_no_privilege_no_file_and_no_foreign_descriptor() {
         }
         assert!(field("NSpid").ends_with("\t1"), "{}", field("NSpid"));
         assert_eq!(record.landlock_abi, process::landlock_abi().unwrap());
-        // Not dumpable: root's files in /proc.
+        // Not dumpable: its files in /proc are root's.
         let owner = fs::metadata(format!("/proc/{}/mem", record.pid)).unwrap();
         assert_eq!(std::os::unix::fs::MetadataExt::uid(&owner), 0);
         for kind in ["pid", "mnt", "ipc", "uts"] {
@@ -222,7 +222,7 @@ fn hands_the_namespace_over_once() {
         let again = request_namespace(end.as_fd(), SOON).unwrap_err();
         assert!(matches!(again, ProtocolError::Gone { .. }), "{again}");
         assert!(is_alive(&record));
-        // The sysfs and the socket are gone, the namespace it keeps.
+        // The sysfs and the socket are closed; it keeps the namespace.
         let null = "/dev/null";
         assert_descriptors(&record, &[null, null, null, "anon_inode:", "net:"]);
         enter(handover.netns.as_fd(), handover.cookie).unwrap();
@@ -294,7 +294,7 @@ fn only_a_kill_ends_it_before_init_does() {
         assert!(is_alive(&record));
         init.end();
         assert_eq!(wait_end(&record), Some(0));
-        // Whatever `delete` does afterwards is fine.
+        // `delete` may do the same afterwards.
         kill(&record).unwrap();
         remove(&record).unwrap();
         assert_no_children();
@@ -315,7 +315,7 @@ fn dials_from_the_engines_namespace() {
         let its = namespace(&record.pid.to_string(), "net");
         assert_ne!(namespace("self", "net"), its);
         enter(engine.netns.as_fd(), engine.cookie).unwrap();
-        // The same namespace at the same time: then the numbers may be compared.
+        // In the same namespace at the same time, the numbers can be compared.
         assert_eq!(namespace("thread-self", "net"), its);
         kill(&record).unwrap();
         init.end();
@@ -348,14 +348,14 @@ fn dies_with_a_runtime_that_dies_before_it_is_ready() {
         let (hold, held) = socket::pair().unwrap();
         let runtime = process::fork_into(|| {
             let spawned = spawn(&config(), program().as_fd()).unwrap();
-            // As libcontainer's init does, a child keeps every socket of the runtime open.
+            // Like libcontainer's init, a child keeps every socket of the runtime open.
             process::fork_into(|| {
                 drop(socket::receive(held.as_fd(), &mut [0; 1]));
                 0
             })
             .unwrap();
             socket::send(theirs.as_fd(), b"x", &[spawned.pidfd()]).unwrap();
-            // No destructor: as if it were killed.
+            // Without destructors, as if it were killed.
             std::mem::forget(spawned);
             0
         });
@@ -439,7 +439,7 @@ fn has_a_limited_cgroup_of_its_own() {
             let expected = (!missing).then(|| value.to_owned());
             assert_eq!(read(&names), expected, "{controller}");
         }
-        // Its place is taken: another one of the same name is refused.
+        // The name is taken: a second sidecar with it is refused.
         let error = spawn(&config, program().as_fd()).and_then(|other| other.attach(init.attach()));
         assert!(error.is_err());
         remove_with_parents(&record);
@@ -471,7 +471,7 @@ fn a_unified_node_without_controllers_is_reported_and_it_is_born_in_its_cgroup()
     });
 }
 
-/// Leaves the cgroup v2 mount alone in this mount namespace; `false` if there is none.
+/// Leaves only the cgroup v2 mount in this mount namespace; `false` if there is none.
 fn unmount_v1() -> bool {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     let field = |line: &str, at: usize| line.split(' ').nth(at).unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! The warden: a container ends with its sidecar, by nobody's order, and by nothing else.
+//! The warden: it ends a container when the sidecar ends, without any command, and never otherwise.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -21,7 +21,7 @@ fn guarded() -> SidecarConfig<'static> {
     }
 }
 
-/// The warden, as a record of its own.
+/// The warden, as a record like a sidecar's.
 fn warden(record: &SidecarRecord) -> SidecarRecord {
     let warden = record.warden.unwrap();
     SidecarRecord {
@@ -36,7 +36,7 @@ fn signal(record: &SidecarRecord, signal: Signal) {
     rustix::process::kill_process(Pid::from_raw(record.pid).unwrap(), signal).unwrap();
 }
 
-/// Waits until they are gone, and reaps what is the test's own.
+/// Waits until they are gone, and reaps the test's own.
 fn wait_end(records: &[&SidecarRecord]) {
     let deadline = Instant::now() + SOON;
     for record in records {
@@ -44,7 +44,7 @@ fn wait_end(records: &[&SidecarRecord]) {
             assert!(Instant::now() < deadline, "{} still lives", record.pid);
             std::thread::sleep(Duration::from_millis(2));
         }
-        // ECHILD of who is somebody else's.
+        // ECHILD for processes that are not the test's.
         let _reaped = rustix::process::waitpid(Pid::from_raw(record.pid), WaitOptions::NOHANG);
     }
 }
@@ -90,12 +90,13 @@ fn a_warden_may_kill_and_nothing_else() {
         }
         let root = fs::read_dir(format!("/proc/{}/root/", warden.pid)).unwrap();
         assert_eq!(root.count(), 0);
-        // The pidfds of the sidecar and of init, its signals; the sidecar, which has no calls to answer, closed the line to it.
+        // Pidfds of the sidecar and of init, and its signals. The sidecar has no calls to answer, so it closed their
+        // socket.
         assert_descriptors(
             &warden,
             &["anon_inode:", "anon_inode:", "anon_inode:", "socket:"],
         );
-        // The sidecar is what it is without one: the first of its own pid namespace, and it answers.
+        // The sidecar is the same as without a warden: first in its pid namespace, and it answers.
         let own = proc_file(&record, "status");
         assert!(own.contains(&format!("PPid:\t{}", warden.pid)), "{own}");
         let number = own.lines().find(|l| l.starts_with("NSpid:")).unwrap();
@@ -115,7 +116,8 @@ fn a_container_ends_with_its_sidecar() {
             let mut init = Init::start();
             let (record, _end, _) = ready(&guarded(), &init);
             let warden = warden(&record);
-            // Nobody else's signals mean anything to it; the sidecar, the first of its namespace, dies of SIGKILL alone.
+            // Signals from others have no effect on the warden. The sidecar, first in its namespace, dies only of
+            // SIGKILL.
             for unheard in [Signal::TERM, Signal::INT, Signal::HUP, Signal::CHILD] {
                 signal(&warden, unheard);
             }
@@ -145,7 +147,7 @@ fn without_its_warden_a_sidecar_goes_on() {
         kill(&record).unwrap();
         assert!(is_running(&mut init));
         init.end();
-        // One that is stopped does nothing, and is found by its record.
+        // A stopped warden does nothing, and is found by its record.
         let mut init = Init::start();
         let (record, _end, _) = ready(&guarded(), &init);
         let warden = self::warden(&record);
@@ -206,7 +208,7 @@ fn a_warden_whose_sidecar_never_becomes_ready_leaves_nothing() {
 
 #[test]
 fn both_are_in_the_sidecars_cgroup() {
-    // Pages of a program that was just linked count as the process's own while the disk does not have them.
+    // Pages of a newly linked program count as the process's own until they are on disk.
     program().sync_all().unwrap();
     alone(|| {
         let init = Init::start();
@@ -220,7 +222,7 @@ fn both_are_in_the_sidecars_cgroup() {
             members.sort_unstable();
             assert_eq!(members, pids, "{path:?}");
         }
-        // What it shares with nobody: neither the sidecar's pages nor the program's file.
+        // Memory that it shares with no process: neither the sidecar's pages nor the program's file.
         let memory = proc_file(&warden(&record), "smaps_rollup");
         let own = memory.lines().find(|l| l.starts_with("Private_Dirty:"));
         println!("the warden's own memory: {}", own.unwrap());

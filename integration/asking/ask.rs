@@ -1,4 +1,4 @@
-//! Asking instead of refusing (`network.on-unknown = "ask"`), and the pause after a used-up budget (N05, N06, N08, N14,
+//! Asking instead of denying (`network.on-unknown = "ask"`), and the pause after a used-up budget (N05, N06, N08, N14,
 //! N21 of the threat list).
 
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Agent, agentbox, arrived};
 use crate::docker::{Docker, runtime};
 
-/// A tunnel to a server that speaks first, held until it ends.
+/// Holds a tunnel to a server that speaks first, until it is closed.
 const TUNNEL: &str = "import socket\n\
     s = socket.create_connection(('127.0.0.1', 3128), 10)\n\
     s.settimeout(60)\n\
@@ -23,7 +23,7 @@ const TUNNEL: &str = "import socket\n\
     open('/tmp/closed', 'w').close()\n";
 
 impl Agent<'_> {
-    /// curl that goes on in the background; what it says is in a file, and then there is one with `.done`.
+    /// Runs curl in the background. Its output goes to a file; at its end there is also a file with `.done`.
     #[track_caller]
     fn curl_later(&self, url: &str, file: &str) {
         let script =
@@ -41,7 +41,7 @@ impl Agent<'_> {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// Waits until so many connections wait, at most ten seconds.
+    /// Waits at most ten seconds until this many connections wait.
     #[track_caller]
     fn await_waiting(&self, count: usize) -> Vec<serde_json::Value> {
         for _ in 0..100 {
@@ -75,7 +75,7 @@ fn what_is_not_listed_waits_until_a_person_decides() {
     let docker = Docker::alone();
     let agent = asking(&docker, "30");
     let id = agent.id();
-    // The control: what is listed does not wait, and without asking what is not listed is denied at once.
+    // The control: listed hosts do not wait, and without asking, unlisted hosts are denied at once.
     assert_eq!(agent.curl(true, &["http://api.example.test/"]).code, 0);
     let strict = Agent::allowing(&docker, "api.example.test:80");
     assert_ne!(
@@ -99,13 +99,13 @@ fn what_is_not_listed_waits_until_a_person_decides() {
         table.contains(&id[..12]) && table.contains("other.example.test:80"),
         "{table}"
     );
-    // By the number that was shown.
+    // By the number shown.
     let said = agentbox(&["approve", &id, &waiting["id"].to_string()]).ok();
     let whose = format!("approved: other.example.test:80\ncontainer {id} (");
     assert!(said.starts_with(&whose), "{said}");
     agent.await_file("/tmp/one.done");
     assert!(agent.read("/tmp/one").contains("/waits"));
-    // It holds: the next one does not wait. Another port of the same name does.
+    // The approval lasts: the next connection does not wait. One to another port of the same name does.
     assert_eq!(
         agent.curl(true, &["http://other.example.test/again"]).code,
         0
@@ -115,7 +115,7 @@ fn what_is_not_listed_waits_until_a_person_decides() {
     agentbox(&["deny", &id, "other.example.test:443"]).ok();
     agent.await_file("/tmp/two.done");
     assert_eq!(arrived(&["/tls"]), 0);
-    // A denial is remembered, and says so.
+    // A denial is remembered and logged.
     let denied = agent.curl(false, &["-v", "https://other.example.test/tls"]);
     assert!(
         denied.code != 0 && agent.violations().contains("the operator denied it"),
@@ -148,7 +148,7 @@ fn an_approval_ends_when_it_says() {
     let docker = Docker::alone();
     let agent = asking(&docker, "2");
     let id = agent.id();
-    // Nobody decides: a denial with its reason, and what to type.
+    // Without a decision it is denied, with the reason and the command to type.
     let late = agent.curl(false, &["http://other.example.test/late"]);
     for word in [
         "it was not approved within 2 s",
@@ -157,7 +157,7 @@ fn an_approval_ends_when_it_says() {
         assert!(late.stdout.contains(word), "{word}: {late}");
     }
     assert_eq!(arrived(&["/late"]), 0);
-    // One connection and no more.
+    // For one connection only.
     agentbox(&["approve", "--once", &id, "other.example.test:80"]).ok();
     assert_eq!(
         agent.curl(true, &["http://other.example.test/first"]).code,
@@ -170,7 +170,7 @@ fn an_approval_ends_when_it_says() {
         0
     );
     assert_eq!((arrived(&["/first"]), arrived(&["/second"])), (1, 0));
-    // For a time: what it allowed is closed then.
+    // For a limited time: then the allowed connection is closed.
     agentbox(&["approve", "--for", "10s", &id, "other.example.test:22"]).ok();
     agent
         .container
@@ -186,7 +186,7 @@ fn an_approval_ends_when_it_says() {
     assert_ne!(after.code, 0, "{after}");
 }
 
-/// N33: of two programs that wait for one host, the one that was shown goes on, also where the other has waited longer.
+/// N33: if two programs wait for one host, only the one shown goes on, even if the other has waited longer.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn an_approval_by_number_for_one_connection_lets_no_other_through() {
@@ -203,7 +203,7 @@ fn an_approval_by_number_for_one_connection_lets_no_other_through() {
     assert_eq!(arrived(&["/was-shown"]), 1, "{}", agent.read("/tmp/shown"));
     assert_eq!(arrived(&["/waited-longer"]), 0);
     assert_eq!(agent.await_waiting(1)[0]["id"], other);
-    // The control: it goes on by its own number.
+    // The control: the other goes on by its own number.
     agentbox(&["approve", "--once", &id, &other.to_string()]).ok();
     agent.await_file("/tmp/other.done");
     assert_eq!(arrived(&["/waited-longer"]), 1);
@@ -229,7 +229,7 @@ fn no_person_opens_what_no_rule_may_and_no_container_floods_one() {
         assert!(refused.contains(why), "{host:?}: {refused}");
         assert!(!refused.contains('\u{1b}'));
     }
-    // An approved name leads to no private address.
+    // An approved name still leads to no private address.
     for (name, address) in [
         ("private", "10.9.9.9"),
         ("metadata", "169.254.169.254"),
@@ -242,7 +242,8 @@ fn no_person_opens_what_no_rule_may_and_no_container_floods_one() {
         assert!(got.stdout.contains("the name leads to"), "{got}");
         assert_eq!(arrived(&[&needle]), before);
     }
-    // A flood: so many wait, the others are denied at once; nothing of it is forwarded, and odd names are not shown.
+    // A flood: only so many connections wait, and the rest are denied at once. No lookup is forwarded, and odd names
+    // are not shown.
     let before = arrived(&["\"what\": \"dns\"", "flood"]);
     let flood = agent.python(
         "import socket\nall = []\n\
@@ -261,7 +262,7 @@ fn no_person_opens_what_no_rule_may_and_no_container_floods_one() {
     assert_eq!(denied["not-approved-in-time"], 32, "{denied}");
     assert_eq!(denied["too-many-waiting"], 18, "{denied}");
     assert_eq!(denied["malformed-request"], 50, "{denied}");
-    // Names that are not listed get addresses up to a quarter of the budget, and nobody outside hears of them.
+    // Unlisted names get addresses for up to a quarter of the budget, and no server outside sees a lookup.
     let names = agent.python(
         "import socket\nfound = 0\n\
          for i in range(100):\n\
@@ -271,7 +272,7 @@ fn no_person_opens_what_no_rule_may_and_no_container_floods_one() {
     );
     assert_eq!(names.stdout.trim(), "64", "{names}");
     assert_eq!(arrived(&["\"what\": \"dns\"", "flood"]), before);
-    // What is listed goes on as before.
+    // Listed hosts work as before.
     assert_eq!(agent.curl(true, &["http://api.example.test/"]).code, 0);
     assert_eq!(agent.curl(true, &["https://api.example.test/"]).code, 0);
 }
@@ -294,8 +295,8 @@ fn after_a_used_up_budget_nothing_goes_through_for_a_while() {
         Agent::start(&docker, &all)
     };
     let url = "http://api.example.test/cool";
-    // Two are allowed, the third is one too many. A minute has two, so after thirty seconds there is one more: the
-    // control gets it, the other is still told to wait.
+    // Two are allowed, the third is one too many. A minute allows two, so after thirty seconds there is one more. The
+    // control gets it; the other agent must still wait.
     let (control, cold) = (start("0"), start("86400"));
     for agent in [&control, &cold] {
         for _ in 0..2 {

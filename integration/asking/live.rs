@@ -1,11 +1,11 @@
-//! Looking at a running container's network and changing it: `network`, `update --network-allow` (N11, N24 of the threat
-//! list). The control for each denial is the same request before the change.
+//! Showing a running container's network and changing it: `network`, `update --network-allow` (N11, N24 of the threat
+//! list). The control of each denial is the same request before the change.
 
 use super::{Agent, agentbox, arrived};
 use crate::command::run;
 use crate::docker::{Docker, runtime};
 
-/// Opens a connection to a port where the server speaks first and holds it; says when it has ended.
+/// Holds a connection to a port where the server speaks first, and notes when it ends.
 const HOLD: &str = "import socket, time\n\
     s = socket.create_connection(('api.example.test', 22), 10)\n\
     s.recv(64); s.sendall(b'hello'); s.recv(64)\n\
@@ -56,14 +56,14 @@ fn a_running_containers_network_is_shown() {
     ] {
         assert!(text.contains(word), "{word}: {text}");
     }
-    // Without a sidecar there is nothing to show, and that is said.
+    // Without a sidecar there is nothing to show, which is an error.
     for who in [
         &agent.record()["sidecar"]["warden"],
         &agent.record()["sidecar"],
     ] {
         run("kill", &["-9", &who["pid"].to_string()]).ok();
     }
-    // A process that was killed ends a moment later.
+    // A killed process ends a moment later.
     let is_gone = || {
         let gone = agentbox(&["network", &agent.id()]);
         gone.code != 0
@@ -103,7 +103,7 @@ fn the_rules_of_a_running_container_are_changed_within_the_ceiling() {
 
     let rules = "api.example.test, files.example.test:80";
     agentbox(&["update", &agent.id(), "--network-allow", rules]).ok();
-    // What is not allowed any more is closed and stays away, by its name and by the address that it had.
+    // The removed host's connection is closed, and it stays denied, by its name and by its former address.
     agent.await_file("/tmp/closed");
     let before = arrived(&["/changed", "other.example.test"]);
     for direct in [true, false] {
@@ -113,7 +113,7 @@ fn the_rules_of_a_running_container_are_changed_within_the_ceiling() {
     let by_address = agent.curl(true, &["-f", "--resolve", &known, url]);
     assert_ne!(by_address.code, 0, "{by_address}");
     assert_eq!(arrived(&["/changed", "other.example.test"]), before);
-    // What is new is reached, by another address.
+    // The new host is allowed, with another address.
     let new = agent.curl(
         true,
         &["-w", "%{remote_ip}", "http://files.example.test/changed"],
@@ -125,7 +125,7 @@ fn the_rules_of_a_running_container_are_changed_within_the_ceiling() {
             .unwrap()
             .is_empty()
     );
-    // Nothing that tells of the container says something else.
+    // All reports about the container agree.
     let id = agent.id();
     let explained = agentbox(&["explain", &id]).ok();
     assert!(explained.contains("files.example.test:80"), "{explained}");
@@ -152,7 +152,7 @@ fn the_rules_of_a_running_container_are_changed_within_the_ceiling() {
         (0, 1)
     );
 
-    // A denial on top, and the rules stay.
+    // An added deny rule keeps the other rules.
     agentbox(&["update", &id, "--network-deny", "files.example.test"]).ok();
     let denied = agent.curl(false, &["http://files.example.test/changed"]);
     assert!(
@@ -186,7 +186,7 @@ fn no_change_goes_beyond_the_ceiling() {
     assert_eq!(agent.network()["rules"], before);
     let plan = &agent.record()["decided"]["plan"]["network"]["rules"];
     assert_eq!(*plan, before);
-    // Plain HTTP where a rule means TLS.
+    // Plain HTTP, although the rule means TLS.
     let plain = agent.curl(false, &["http://api.example.test:443/plain"]);
     assert!(plain.stdout.contains("plain HTTP on port 443"), "{plain}");
     assert_eq!(arrived(&["/plain"]), 0);
@@ -203,7 +203,7 @@ fn no_change_goes_beyond_the_ceiling() {
     }
 }
 
-/// Says what a server that speaks first says on a port.
+/// The first bytes of a server that speaks first on this port.
 fn banner(agent: &Agent<'_>, port: u16) -> String {
     let program = format!(
         "import socket\ntry: print(socket.create_connection(('api.example.test', {port}), 10).recv(64))\n\
@@ -236,21 +236,21 @@ fn new_rules_may_name_ports_that_nobody_listened_on() {
         agent.record()["decided"]["plan"]["network"]["ports"],
         serde_json::json!([22, 25, 443])
     );
-    // By another name or by an address it leads nowhere.
+    // Another name or an address leads nowhere on that port.
     let raw = agent.python(
         "import socket\ntry: print(socket.create_connection(('198.51.100.12', 25), 5).recv(64))\n\
          except OSError as e: print('refused', e.errno)\n",
     );
     assert!(raw.stdout.contains("refused"), "{raw}");
 
-    // The rule goes, the listener stays, and comes back with another rule.
+    // Without its rule the listener stays, and another rule uses it again.
     update("api.example.test").ok();
     assert!(!banner(&agent, 25).contains("SSH"));
     update("api.example.test, api.example.test:25, api.example.test:80").ok();
     assert!(banner(&agent, 25).contains("SSH-2.0-example"));
     assert_eq!(agent.curl(true, &["http://api.example.test/later"]).code, 0);
 
-    // A program has the port already, or what is outside leads in by it: nothing changes.
+    // If a program or an inbound port uses the port already, nothing changes.
     let before = agent.network()["rules"].clone();
     let take = "import socket, time\ns = socket.socket(); s.bind(('0.0.0.0', 5432)); s.listen()\n\
                 open('/tmp/open', 'w').close(); time.sleep(60)\n";

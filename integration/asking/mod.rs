@@ -1,7 +1,7 @@
-//! Looking at the network of a running container, changing it, and deciding on what waits: the verbs `network`, `update
-//! --network-allow`, `approvals`, `approve` and `deny`, under a real Docker and before the small internet.
+//! Showing a running container's network, changing it, and deciding on waiting connections: `network`, `update
+//! --network-allow`, `approvals`, `approve` and `deny`, under a real Docker, with the small internet.
 //!
-//! Each test has the rig alone: what arrives at the witness is its own.
+//! Each test has the rig alone, so the witness sees only its traffic.
 
 mod ask;
 mod live;
@@ -26,7 +26,7 @@ impl<'a> Agent<'a> {
         self.container.inspect("{{.Id}}")
     }
 
-    /// What `agentbox network` says.
+    /// The output of `agentbox network`.
     #[track_caller]
     fn network(&self) -> serde_json::Value {
         let text = agentbox(&["network", "--format", "json", &self.id()]).ok();
@@ -38,7 +38,7 @@ impl<'a> Agent<'a> {
         serde_json::from_str(&self.kept("record.json")).unwrap()
     }
 
-    /// Waits until a file is there, at most ten seconds.
+    /// Waits at most ten seconds for a file.
     #[track_caller]
     fn await_file(&self, path: &str) {
         let wait =

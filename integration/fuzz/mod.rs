@@ -1,5 +1,5 @@
-//! Fuzz targets: all code that turns bytes from outside into a decision. `hack/fuzz` drives [`TARGETS`] with
-//! coverage; the test here runs the corpus and changes of it, the same ones each time.
+//! Fuzz targets: all code that turns outside bytes into a decision. `hack/fuzz` runs [`TARGETS`] with coverage. The
+//! test here runs the corpus and mutations of it, always the same ones.
 
 mod mutate;
 mod requests;
@@ -13,13 +13,13 @@ pub use wire::{hello, host, http, question, socks};
 
 use crate::properties::Dice;
 
-/// One of them: panics where a property does not hold.
+/// A target: panics if a property does not hold.
 pub type Target = fn(&[u8]);
 
-/// Makes another input of one.
+/// Makes another input from one.
 pub type Change = fn(&[u8], &mut Dice) -> Vec<u8>;
 
-/// The targets by their names, with how their inputs are changed.
+/// The targets by name, with the mutation of their inputs.
 pub const TARGETS: [(&str, Target, Change); 10] = [
     ("config", config, mutate),
     ("process", process, mutate),
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
     use crate::fixtures;
 
-    /// Changes of each text of the corpus; `hack/fuzz` makes millions.
+    /// Mutations of each text of the corpus; `hack/fuzz` makes millions.
     const CHANGES: usize = 60;
 
     fn corpus(target: &str) -> Vec<Vec<u8>> {

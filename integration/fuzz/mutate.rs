@@ -1,4 +1,4 @@
-//! Changes of JSON that keep it JSON: bytes flipped at random hardly ever get past a parser.
+//! Mutations of JSON that keep it JSON: random bytes hardly ever get past a parser.
 
 use serde_json::{Map, Value, json};
 
@@ -88,7 +88,7 @@ const KEYS: [&str; 32] = [
     "net.core.somaxconn",
 ];
 
-/// The text with one to four changes; what is no JSON becomes an object.
+/// The text with one to four changes; text that is not JSON becomes an object.
 pub fn mutate(text: &[u8], dice: &mut Dice) -> Vec<u8> {
     let mut value = serde_json::from_slice(text).unwrap_or_else(|_| json!({}));
     for _ in 0..1 + dice.below(4) {
@@ -99,7 +99,7 @@ pub fn mutate(text: &[u8], dice: &mut Dice) -> Vec<u8> {
     value.to_string().into_bytes()
 }
 
-/// Bytes flipped, taken out, doubled and put elsewhere.
+/// Bytes flipped, removed, doubled and moved.
 pub fn change_bytes(bytes: &[u8], dice: &mut Dice) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..1 + dice.below(3) {
@@ -119,7 +119,7 @@ pub fn change_bytes(bytes: &[u8], dice: &mut Dice) -> Vec<u8> {
     bytes
 }
 
-/// Any node of the tree, each as likely as the others.
+/// Any node of the tree, with equal probability.
 fn pick<'a>(value: &'a mut Value, dice: &mut Dice) -> &'a mut Value {
     let wanted = dice.below(size(value));
     nth(value, wanted)

@@ -1,4 +1,4 @@
-//! Requests, and the rules for them: each has one form, and both ways of comparing a rule agree.
+//! Requests and their rules: each has one form, and both ways to compare rules agree.
 
 use agentbox::egress::http::head;
 use agentbox::egress::request::{RequestDecision, RequestHead, of_said, typed};
@@ -6,7 +6,7 @@ use agentbox::egress::{Decision, Denial, EgressRules};
 use agentbox::policy::EgressRule;
 use agentbox::policy::request::{RequestRule, Scheme, exceeds};
 
-/// Lines: a rule, another rule, and a request, as a person types them; or the head of a request.
+/// Lines: a rule, another rule, and a request, as typed; or the head of a request.
 pub fn request(data: &[u8]) {
     let to = || ("api.example.com".parse().unwrap(), 443);
     let said = head(data).ok().flatten().map(|head| {
@@ -52,7 +52,7 @@ pub fn request(data: &[u8]) {
     let Some(witness) = exceeds(first, std::slice::from_ref(second)) else {
         return;
     };
-    // A witness for other methods or hosts is the form of a rule, and no request.
+    // A witness for other methods or hosts has the form of a rule, so it is not a request.
     if let Ok(asked) = typed(&witness) {
         assert!(first.allows(&asked.request), "{witness}: {first}");
         assert!(!second.allows(&asked.request), "{witness}: {second}");
@@ -69,7 +69,7 @@ fn decided(
         ..EgressRules::default()
     };
     let is_open = matches!(open.decide_request(request), RequestDecision::Allow(_));
-    // A cloud's metadata service is opened by its name alone, whatever else allows it.
+    // Only a cloud metadata service's own name opens it, even if another rule allows the request.
     assert!(!is_open || rules.iter().any(|rule| rule.allows(request)));
     if is_open {
         assert!(open.plain_way(&request.host, request.port).is_some());
@@ -78,7 +78,7 @@ fn decided(
             Decision::Deny(Denial::OnlyRequests)
         ));
     }
-    // Whatever a rule allows, the same rule denies, and a denial wins.
+    // The same rule as a deny rule denies each request that it allows, and the denial wins.
     assert!(
         !denied.allows(request) || denied.denies(request),
         "{denied}"

@@ -1,4 +1,4 @@
-//! The properties: no panic, and under a policy what is rendered never has more than the plan.
+//! The properties: no panic, and under a policy the rendered spec never has more than the plan.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::fixtures::{self, POLICIES};
 use crate::properties::walls;
 
-/// config.json: parsed, made digestible, resolved, planned, rendered and compiled.
+/// config.json: parsed, normalized, resolved, planned, rendered and compiled.
 pub fn config(data: &[u8]) {
     let Ok(mut spec) = serde_json::from_slice::<Spec>(data) else {
         return;
@@ -23,7 +23,7 @@ pub fn config(data: &[u8]) {
         return;
     }
     let engine = spec.linux().as_ref().and_then(|l| l.seccomp().clone());
-    // An error has a text; a program obeys the kernel's limit.
+    // An error has a text; a filter program respects the kernel's limit.
     match filter::compile(None, engine.as_ref()) {
         Ok(None) => assert!(engine.is_none()),
         Ok(Some(filter)) => assert!((1..=4096).contains(&filter.program.instructions().len())),
@@ -69,7 +69,7 @@ pub fn process(data: &[u8]) {
     }
 }
 
-/// Limits, as config.json and `update` bring them.
+/// Limits, as in config.json and `update`.
 pub fn resources(data: &[u8]) {
     let Ok(mut resources) = serde_json::from_slice::<LinuxResources>(data) else {
         return;

@@ -1,5 +1,5 @@
-//! What a container sends to the wall: names, greetings, requests, questions. Nothing panics, the output equals the
-//! input, and the division into packets changes nothing.
+//! Input from a container to the wall: names, greetings, requests, questions. Nothing panics, the output equals the
+//! input, and splitting into packets changes nothing.
 
 use std::net::IpAddr;
 
@@ -14,14 +14,14 @@ use agentbox::policy::{Host, HostName, NetworkRule};
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::RData;
 
-/// The host that everything is for.
+/// The allowed host of all inputs.
 const HOST: &str = "api.example.com";
 
 fn meant() -> HostName {
     HOST.parse().unwrap()
 }
 
-/// A name as rules, proxies and questions write it.
+/// A name in the forms of rules, proxies and questions.
 pub fn host(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -43,7 +43,7 @@ pub fn host(data: &[u8]) {
             .into(),
         ..EgressRules::default()
     };
-    // Written in one way only, so text may say what the rules mean.
+    // There is only one spelling, so the text can show what the rules should match.
     let text = host.to_string();
     let label = text.strip_suffix(".example.com");
     let expected = label.is_some_and(|label| !label.contains('.'))
@@ -55,7 +55,7 @@ pub fn host(data: &[u8]) {
     assert_eq!(decided, expected, "{text}");
 }
 
-/// What a host is made of, however it was written.
+/// The properties of a host, in any spelling.
 fn plain(host: &Host) {
     let text = host.to_string();
     assert_eq!(text.parse::<Host>().unwrap(), *host);
@@ -66,7 +66,7 @@ fn plain(host: &Host) {
     }
 }
 
-/// What a TLS client says until it is answered, whole and in pieces; and the same as if a server had said it.
+/// A TLS client's bytes until it is answered, whole and in pieces, and the same bytes as from a server.
 pub fn hello(data: &[u8]) {
     let fed = |size: usize| {
         let mut watch = ClientWatch::new(meant());
@@ -97,7 +97,7 @@ pub fn hello(data: &[u8]) {
     );
 }
 
-/// What the records carry.
+/// The payload of the records.
 fn handshake(mut records: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     while let [_, _, _, high, low, rest @ ..] = records {
@@ -129,7 +129,7 @@ pub fn http(data: &[u8]) {
             assert_eq!(feed(size), whole, "in pieces of {size}");
         }
     }
-    // Every request that passed named the host, in whatever case and with whatever port.
+    // Every request that passed named the host, in any case and with any port.
     let named = whole.1.to_ascii_lowercase();
     let hosts = named
         .windows(HOST.len())

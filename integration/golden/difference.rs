@@ -1,32 +1,32 @@
-//! What sets one text apart from another, for people to read and for [`apply`] to follow.
+//! Differences between two texts, for people to read and for [`apply`] to follow.
 //!
-//! Lines say their own context (`plan.network.sysfs = true`) and none stands twice, so a change needs no number of a
-//! line, and a new line in the base leaves the differences to it as they are:
+//! Lines contain their own context (`plan.network.sysfs = true`) and are unique. So a change needs no line number, and
+//! a new line in the base does not affect other differences:
 //!
-//! - `- old` goes, and `+ new` comes where the last of those that go has been
-//! - `  line` stays, and the `+ new` below it come behind it
-//! - `= only` are all lines there are: nothing of the base is left
+//! - `- old` is removed, and `+ new` comes in place of the last removed line
+//! - `  line` stays, and each `+ new` below it follows it
+//! - `= only` lines replace the whole base
 //!
-//! The few lines of the comparison are our own because a library's next version may choose another of several
-//! differences that are equally short, and would write all golden files anew.
+//! The comparison is our own code of a few lines: a new version of a library may choose another of several equally
+//! short differences, and so rewrite all golden files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde_json::Value;
 
-/// Stands for the place before the first line.
+/// The place before the first line.
 const BEGINNING: &str = "(the beginning)";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// `out` goes, `into` comes in its place; where nothing goes, behind the line `after`, which else is empty.
+    /// `out` is replaced by `into`. If `out` is empty, `into` follows the line `after`; otherwise `after` is empty.
     Part {
         after: String,
         out: Vec<String>,
         into: Vec<String>,
     },
-    /// Nothing of the base is left.
+    /// Replaces the whole base.
     Whole(Vec<String>),
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// What makes `text` of `base`.
+/// The changes from `base` to `text`.
 pub fn between(base: &[String], text: &[String]) -> Vec<Change> {
     let parts = parts(base, text);
     let printed: usize = parts.iter().map(|p| p.to_string().lines().count()).sum();
@@ -70,7 +70,7 @@ fn parts(base: &[String], text: &[String]) -> Vec<Change> {
     parts
 }
 
-/// Cuts a run of changes where a line that goes and one that comes speak of the same, so that the two stand together.
+/// Splits a run of changes at pairs of lines with the same subject, so that old and new stand together.
 fn by_subject(before: &str, out: &[String], into: &[String]) -> Vec<Change> {
     let subjects = |lines: &[String]| lines.iter().map(|l| subject(l)).collect::<Vec<_>>();
     let pairs = matches(&subjects(out), &subjects(into));
@@ -93,7 +93,7 @@ fn by_subject(before: &str, out: &[String], into: &[String]) -> Vec<Change> {
     parts.collect()
 }
 
-/// What a line speaks of: the path before ` = `, in a list with the name of the item; else its first word.
+/// A line's subject: the path before ` = `, in a list with the item's name; otherwise its first word.
 fn subject(line: &str) -> String {
     let Some((path, value)) = line.split_once(" = ") else {
         return line.split_whitespace().next().unwrap_or("").to_owned();
@@ -140,7 +140,7 @@ fn matches<T: PartialEq>(a: &[T], b: &[T]) -> Vec<(usize, usize)> {
     pairs
 }
 
-/// Reads what [`Change`] prints.
+/// Parses the printed form of [`Change`].
 pub fn parse<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<Change> {
     let mut changes: Vec<Change> = Vec::new();
     for line in lines {
@@ -171,7 +171,7 @@ pub fn parse<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<Change> {
     changes
 }
 
-/// The text that the changes make of `base`.
+/// Applies the changes to `base`.
 pub fn apply(base: &[String], changes: &[Change]) -> Vec<String> {
     let places: BTreeMap<&str, usize> = base.iter().map(String::as_str).zip(1..).collect();
     assert_eq!(places.len(), base.len(), "a line stands twice");

@@ -1,4 +1,4 @@
-//! The files below `integration/golden/`: compared, or written anew.
+//! The files below `integration/golden/`: compared, or rewritten.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -23,7 +23,7 @@ impl Folder {
         }
     }
 
-    /// Compares a file with what it should say, or writes it.
+    /// Compares a file with the expected text, or writes it.
     pub fn check(&mut self, name: &str, text: &str) {
         let path = self.path.join(format!("{name}.txt"));
         let before = std::fs::read_to_string(&path).unwrap_or_default();
@@ -38,7 +38,7 @@ impl Folder {
         self.seen.insert(path);
     }
 
-    /// Fails on differences, and on files that nothing produces any more.
+    /// Fails on differences, and on files that no test produces any more.
     pub fn finish(self) {
         let files = std::fs::read_dir(&self.path).unwrap();
         let mut stale: Vec<PathBuf> = files.map(|entry| entry.unwrap().path()).collect();
@@ -63,7 +63,7 @@ fn is_blessing() -> bool {
     std::env::var_os("AGENTBOX_BLESS").is_some()
 }
 
-/// What is changed in a file, at most 60 lines of it.
+/// The changes in a file, at most 60 lines.
 fn difference(before: &str, after: &str) -> String {
     let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
     let changes = between(&lines(before), &lines(after));

@@ -1,7 +1,7 @@
-//! A value as lines that say their own context, one fact a line: `plan.network.sysfs = true`.
+//! A value as lines with their own context, one fact per line: `plan.network.sysfs = true`.
 //!
-//! Different values have different lines. `path[] = item` is an item of a list, in the list's order; lists of words
-//! stay on one line while they are short.
+//! Different values give different lines. `path[] = item` is a list's item, in order. Short lists of words stay on one
+//! line.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use oci_spec::runtime::Spec;
 use serde::Serialize;
 use serde_json::Value;
 
-/// A list of words that is longer than this, as JSON, has a line for each.
+/// A word list whose JSON is longer than this gets one line per word.
 const LONGEST_LIST: usize = 300;
 
-/// Keys are sorted, and so are sets of capabilities, which have no order in memory.
+/// Sorts keys and sets of capabilities, which have no order in memory.
 pub fn of(name: &str, value: &impl Serialize) -> Vec<String> {
     let mut value = serde_json::to_value(value).unwrap();
     sort(&mut value);
@@ -62,7 +62,7 @@ fn has_a_line_for_each(path: &str, items: &[Value], list: &Value) -> bool {
     !items.is_empty() && (is_long || !are_words)
 }
 
-/// A key that has more than letters, digits, `-` and `_` stands in quotes.
+/// Quotes a key that has more than letters, digits, `-` and `_`.
 fn quoted(key: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     if !key.is_empty() && key.chars().all(is_plain) {
@@ -72,7 +72,7 @@ fn quoted(key: &str) -> String {
     }
 }
 
-/// Marks each line that stands in front of it already, so that none stands twice.
+/// Marks repeated lines, so that all are unique.
 pub fn once(lines: Vec<String>) -> Vec<String> {
     const AGAIN: &str = " (again)";
     let mut seen = BTreeSet::new();
@@ -86,7 +86,7 @@ pub fn once(lines: Vec<String>) -> Vec<String> {
     marked.collect()
 }
 
-/// The ID that the engine gave to a container, which is another for each.
+/// The ID that the engine gave to a container, different in each.
 pub struct Id(Option<String>);
 
 impl Id {
@@ -102,7 +102,7 @@ impl Id {
         Self(is_id.then(|| last.to_owned()))
     }
 
-    /// The lines with `<id>` in its place, and `<short id>` for its first twelve digits.
+    /// The lines with `<id>` for the ID, and `<short id>` for its first twelve digits.
     pub fn hide(&self, lines: Vec<String>) -> Vec<String> {
         let Some(id) = &self.0 else { return lines };
         let hidden = lines.into_iter().map(|line| {
@@ -116,7 +116,7 @@ impl Id {
         hidden.collect()
     }
 
-    /// What a golden file says about it.
+    /// The golden file's line about the ID.
     pub fn line(&self) -> String {
         self.0
             .iter()
@@ -125,8 +125,7 @@ impl Id {
     }
 }
 
-/// `value` with one thing changed, for each thing in it: a leaf that is another, a key or an item that is gone, two
-/// neighbours that have changed places.
+/// `value` with one change, for each possible change: another leaf, a missing key or item, two swapped neighbours.
 fn mutants(value: &Value) -> Vec<Value> {
     let mut all = match value {
         Value::Null => vec![Value::from("null")],
@@ -173,7 +172,7 @@ fn mutants(value: &Value) -> Vec<Value> {
     all
 }
 
-/// How many things of `value` were changed, one at a time, and each gave other lines.
+/// Changes one part of `value` at a time, and checks that each change gives other lines. Returns the number of changes.
 pub fn assert_every_change_shows(name: &str, value: &impl Serialize) -> usize {
     let value = serde_json::to_value(value).unwrap();
     let flat = |value: &Value| {

@@ -1,17 +1,17 @@
-//! What is enforced, for every built-in policy and every bundle of a real engine, as text in `integration/golden/`.
+//! The effect of every built-in policy on every bundle of a real engine, as text in `integration/golden/`.
 //!
-//! `AGENTBOX_BLESS=1 cargo test --test integration golden` writes the files; otherwise a difference fails. A reviewer
-//! of a change reads here its effect on containers.
+//! `AGENTBOX_BLESS=1 cargo test --test integration golden` writes the files; otherwise a difference fails. Reviewers of
+//! a change read here how it affects containers.
 //!
-//! - `containers/POLICY.txt`: one container in whole, the [`BASE`], under `--policy POLICY`: on which kernels, the
-//!   explanation with the program's figures, the plan, the shadow spec
-//! - `containers/BUNDLE.txt`: what is otherwise for another bundle, under which policies; and what the bundle's own
+//! - `containers/POLICY.txt`: one complete container, the [`BASE`], under `--policy POLICY`: the kernels, the
+//!   explanation with the filter program's figures, the plan, the shadow spec
+//! - `containers/BUNDLE.txt`: the differences of another bundle, with their policies; and what the bundle's own
 //!   annotations choose on a node without files
-//! - `exec/POLICY.txt` and `exec/PROCESS.txt`: likewise what `exec` makes of a process.json
+//! - `exec/POLICY.txt` and `exec/PROCESS.txt`: the same for a process.json of `exec`
 //!
-//! The whole of every bundle under every policy and on every kernel is computed and compared: the test makes it again
-//! from the base and the printed differences ([`difference`] says how to read them). What all containers have, as the
-//! fields of a policy and their origins, stands in the bases alone.
+//! The test computes and compares every bundle completely, under every policy and on every kernel: it rebuilds each
+//! from the base and the printed differences ([`difference`] explains them). Facts that all containers share, such as
+//! the fields of a policy and their origins, are only in the bases.
 
 mod difference;
 mod files;
@@ -32,10 +32,10 @@ use self::files::Folder;
 use self::lines::Id;
 use crate::fixtures::{self, POLICIES};
 
-/// A plain `docker run`: its engine does not tell a runtime of a health check.
+/// A plain `docker run`: its engine does not pass health checks to a runtime.
 const BASE: &str = "docker26-health";
 
-/// Where a bundle's difference to a bundle of its own engine is shorter than that to the [`BASE`].
+/// Bundles that differ less from another bundle of their engine than from the [`BASE`].
 const RELATIVES: [(&str, &str); 4] = [
     ("cri", "cri17-sandbox"),
     ("ctr", "ctr17-run"),
@@ -55,7 +55,7 @@ fn kernels() -> Vec<(&'static str, HostFacts)> {
 
 /// A bundle, or a process of `exec`.
 struct Member {
-    /// The one that it is told from; nothing for the base.
+    /// The member that it is compared with; `None` for the base.
     relative: Option<&'static str>,
     id: Id,
     /// Everything about it, by policy.
@@ -63,10 +63,10 @@ struct Member {
     own: Option<Own>,
 }
 
-/// What a bundle's own annotations choose.
+/// The choice of a bundle's own annotations.
 struct Own {
     choice: String,
-    /// The chosen policy, and what is otherwise than where a flag chooses it.
+    /// The chosen policy, and the differences from choosing it by a flag.
     policy: Option<String>,
     plan: Vec<String>,
     changes: Vec<Change>,
@@ -135,7 +135,7 @@ fn relative(name: &str) -> Option<&'static str> {
     }
 }
 
-/// What `--policy NAME` resolves to for a container that asks for nothing itself.
+/// The policy that `--policy NAME` resolves to for a container without requests.
 fn flagged(policy: &str, spec: &Spec) -> ResolvedPolicy {
     let mut annotations = fixtures::annotations(spec);
     annotations.retain(|key, _| !key.starts_with("dev.agentbox."));
@@ -182,7 +182,7 @@ fn under(resolved: &ResolvedPolicy, spec: &Spec) -> Vec<String> {
     lines::once(text)
 }
 
-/// The name of the policy in a refusal is said by what stands above it.
+/// Removes the policy's name from a refusal: the heading has it already.
 fn words(
     resolved: &ResolvedPolicy,
     result: Result<DecidedPlan, PlanError>,
@@ -225,7 +225,7 @@ fn explanation(
     explain::text(&subject).lines().map(str::to_owned).collect()
 }
 
-/// What a bundle chooses itself.
+/// The choice of a bundle itself.
 fn own(spec: &Spec, id: &Id, wholes: &BTreeMap<&str, Vec<String>>) -> Own {
     let resolved = match fixtures::select(None, &fixtures::annotations(spec)) {
         Ok(Selection::Policy(resolved)) => *resolved,
@@ -255,7 +255,7 @@ fn plan_of(whole: &[String]) -> Vec<String> {
     whole.iter().filter(is_plan).cloned().collect()
 }
 
-/// Compares all files of a folder, after it has made each whole again from what they say.
+/// Compares all files of a folder, after rebuilding each member from them.
 fn check(folder: &str, base: &str, members: &BTreeMap<String, Member>) {
     let mut golden = Folder::new(folder);
     for policy in POLICIES {
@@ -273,7 +273,7 @@ fn check(folder: &str, base: &str, members: &BTreeMap<String, Member>) {
     golden.finish();
 }
 
-/// A whole with an empty line before each part.
+/// A complete text with an empty line before each part.
 fn sections(whole: &[String]) -> String {
     let mut text = String::new();
     for line in whole {
@@ -320,7 +320,7 @@ fn printed(changes: &[Change]) -> String {
     changes.iter().map(Change::to_string).collect()
 }
 
-/// Each change with the policies under which it is one.
+/// Each change with its policies.
 fn by_policy(
     wholes: &BTreeMap<&'static str, Vec<String>>,
     relative: &BTreeMap<&'static str, Vec<String>>,
@@ -337,7 +337,7 @@ fn by_policy(
     all
 }
 
-/// A difference to the policy by flag that is the base's own is said by its name.
+/// If the differences from the flag's policy equal the base's, only the base's name is printed.
 fn own_changes(own: &Own, member: &Member, members: &BTreeMap<String, Member>) -> String {
     let Some(policy) = &own.policy else {
         return "\n".to_owned();
@@ -358,7 +358,7 @@ fn own_changes(own: &Own, member: &Member, members: &BTreeMap<String, Member>) -
 
 const AS_BASE: &str = " with the changes of ";
 
-/// Makes the member's wholes of its text and those of its relative, as a reader would.
+/// Rebuilds the member from its text and its relative, as a reader would.
 fn assert_complete(text: &str, name: &str, member: &Member, members: &BTreeMap<String, Member>) {
     let paragraphs: Vec<(&str, Vec<Change>)> = text
         .split("\n\n")

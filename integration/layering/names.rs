@@ -9,8 +9,8 @@ use super::{is_test, sources};
 /// Single words that end like participles and are nouns.
 const NOUNS: &[&str] = &[];
 
-/// Participles, adjectives, adverbs and pronouns of a single word that say nothing of what a type is. Those that end with `-ed` or
-/// `-en` need no place here.
+/// Single participles, adjectives, adverbs and pronouns that do not say what a type is. Those that end in `-ed` or
+/// `-en` need not be listed.
 const NO_NAMES: &[&str] = &[
     "Afterwards",
     "Alone",
@@ -105,7 +105,7 @@ const NO_NAMES: &[&str] = &[
     "Whose",
 ];
 
-/// The types that a file defines, and those of other folders that it names.
+/// The types that a file defines, and the types of other folders that it uses.
 #[derive(Default)]
 struct Names {
     /// Every type, of any visibility.
@@ -114,7 +114,7 @@ struct Names {
     public: BTreeSet<String>,
     /// Paths below `crate::`, from imports and from code.
     paths: Vec<Vec<String>>,
-    /// What a module is called in this file, and its path below `crate::`.
+    /// Module names in this file, with their paths below `crate::`.
     modules: BTreeMap<String, Vec<String>>,
 }
 
@@ -200,10 +200,10 @@ impl<'ast> Visit<'ast> for Names {
     }
 }
 
-/// A type's name within a path, where modules stand before it.
+/// A type's name within a path, after the modules.
 fn type_in(path: &[String]) -> Option<&str> {
     let is_type = |part: &&String| part.starts_with(|c: char| c.is_ascii_uppercase());
-    // A constant has no small letter.
+    // A constant has no lower-case letter.
     let is_constant = |part: &str| part.len() > 1 && !part.contains(|c: char| c.is_lowercase());
     let name = path.iter().find(is_type)?;
     (!is_constant(name)).then_some(name.as_str())

@@ -1,5 +1,5 @@
-//! No sentence is data: code decides by enums, and never by the words that people read. Only parsers look into text, and each is
-//! listed here with the text that it reads.
+//! No sentence is data: code decides by enums, never by words for people. Only parsers search text, and each is listed
+//! here with its text.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use syn::visit::{self, Visit};
 
 use super::{is_for_tests, is_test, only_these, sources};
 
-/// Parsers of a text that others write, with two or more words that they look for.
+/// Parsers of text that other programs write, which search for two or more words.
 const PARSERS: &[(&str, &str)] = &[
     (
         "enforce/program.rs: words",
@@ -39,7 +39,7 @@ const PARSERS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Methods that look for a text in another one.
+/// Methods that search a text for another one.
 const SEARCHES: [&str; 12] = [
     "contains",
     "ends_with",
@@ -62,10 +62,10 @@ fn is_sentence(text: &str) -> bool {
     words.count() >= 2
 }
 
-/// The functions of a file that look for a sentence in a text.
+/// The functions of a file that search a text for a sentence.
 #[derive(Default)]
 struct Searches {
-    /// The functions around what is visited.
+    /// The functions around the visited code.
     functions: Vec<String>,
     /// Constants of the file, with their text.
     constants: BTreeMap<String, String>,
@@ -126,7 +126,7 @@ fn literal_text(literal: &syn::Lit) -> Option<String> {
     }
 }
 
-/// The texts that are constants, by their names.
+/// Constants that are texts, by name.
 #[derive(Default)]
 struct Constants(BTreeMap<String, String>);
 

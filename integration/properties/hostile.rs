@@ -1,4 +1,4 @@
-//! Bundles that no engine would write.
+//! Bundles that no engine writes.
 
 use std::collections::BTreeMap;
 
@@ -195,7 +195,7 @@ pub fn spec(dice: &mut Dice, base: &Value) -> Value {
     spec
 }
 
-/// What would put the container before others.
+/// Fields that would favour the container over others.
 fn urgency(dice: &mut Dice, spec: &mut Value) {
     let process = &mut spec["process"];
     process["oomScoreAdj"] = dice.pick(&[Value::Null, json!(-1000), json!(0), json!(1000)]);
@@ -242,7 +242,7 @@ fn devices(dice: &mut Dice) -> Value {
         1 => (0..200)
             .map(|n| device(&format!("/dev/d{n}"), "b", 8))
             .collect(),
-        // The name of a harmless one, the numbers of a disk.
+        // The name of a harmless device with the numbers of a disk.
         2 => json!([device("/dev/null", "b", 8), device("/dev/fuse", "c", 10)]),
         _ => Value::Null,
     }
@@ -271,7 +271,7 @@ fn namespaces(dice: &mut Dice) -> Value {
     all.into()
 }
 
-/// Other names that the node has for a mount's source.
+/// Other names of the node for a mount's source.
 const NAMES: [&str; 8] = [
     "/etc/kubernetes",
     "/home/me/.ssh",
@@ -318,7 +318,7 @@ pub fn facts(dice: &mut Dice, spec: &Spec) -> BundleFacts {
             source.links = vec![FollowedLink { path, owner }];
         }
     }
-    // One path is one file: the first of equal ones speaks for all.
+    // One path is one file: the first of equal paths decides for all.
     let mut known = BTreeMap::new();
     for source in facts.sources.iter_mut().flatten() {
         let first: &mut SourceFacts = known

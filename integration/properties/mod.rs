@@ -1,4 +1,4 @@
-//! Properties of all input: the bundles of real engines, and hostile ones, the same ones each time.
+//! Properties for all input: the bundles of real engines, and hostile ones, always the same.
 
 mod hostile;
 mod program;
@@ -8,7 +8,7 @@ pub mod walls;
 pub struct Dice(u64);
 
 impl Dice {
-    /// Dice that fall alike for one seed; 0 would fall on one side for ever.
+    /// Dice that always fall the same for one seed; 0 would give 0 forever.
     pub fn new(seed: u64) -> Self {
         Self(seed | 1 << 63)
     }

@@ -1,4 +1,4 @@
-//! What holds for the program of any policy, beside Docker's profile or alone.
+//! Properties of any policy's filter program, beside Docker's profile or alone.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ fn call(dice: &mut Dice, number: u32) -> SyscallData {
     }
 }
 
-/// Compiles; names that no policy can deny are taken out of `deny`.
+/// Compiles; removes names that no policy can deny from `deny`.
 fn compiled(syscalls: &mut Syscalls, engine: Option<&LinuxSeccomp>) -> SyscallFilter {
     for _ in 0..64 {
         let planned = SyscallPlan {

@@ -15,7 +15,7 @@ use super::Dice;
 use super::hostile::{facts, policy as some_policy, spec as hostile};
 use crate::fixtures::{self, POLICIES};
 
-/// Docker 28's lists, which every container under a policy has, `--privileged` or not.
+/// Docker 28's lists, which apply to every container under a policy, `--privileged` or not.
 const MASKED: [&str; 10] = [
     "/proc/acpi",
     "/proc/asound",
@@ -37,10 +37,10 @@ const READ_ONLY: [&str; 5] = [
     "/proc/sysrq-trigger",
 ];
 
-/// Support mounts of engines may be written where they must: shared memory, and kubelet's message.
+/// Engines' support mounts that must be writable: shared memory, and kubelet's message.
 const WRITABLE_SUPPORT: [&str; 2] = ["/dev/shm", "/dev/termination-log"];
 
-/// Everything that no shadow spec may lack or have.
+/// Checks what every shadow spec must and must not have.
 pub fn check(resolved: &ResolvedPolicy, spec: &Spec, facts: &BundleFacts, decided: &DecidedPlan) {
     let plan = &decided.plan;
     let rendered = shadow::confined(spec.clone(), plan, &fixtures::places());
@@ -109,7 +109,7 @@ fn check_mounts(
         }
     }
     for pruned in &plan.filesystem.pruned {
-        // Two mounts may name one place; what is left then is the one that was kept.
+        // Two mounts may have the same destination; then the kept one counts.
         let kept = |d: &Path| plan.filesystem.mounts.iter().any(|m| m.destination == d);
         let there = mounts
             .iter()
@@ -164,7 +164,7 @@ fn check_files(plan: &Plan, rendered: &Spec) {
     let linux = rendered.linux().as_ref().unwrap();
     let masked = linux.masked_paths().clone().unwrap();
     let readonly = linux.readonly_paths().clone().unwrap();
-    // Where the root is written, what is not in one of the kernel's mounts is hidden by the first process.
+    // If the root is writable, the init process hides all paths outside of the kernel's own mounts.
     let late = |path: &str| {
         files.root != RootAccess::ReadOnly && files.is_mounted_by_init(Path::new(path))
     };
@@ -198,7 +198,7 @@ fn check_files(plan: &Plan, rendered: &Spec) {
             !dir.path.to_str().unwrap().contains([':', '\\']),
             "not a lower directory: {dir:?}"
         );
-        // An overlay on an overlay on the image's overlay is more than the kernel stacks.
+        // The kernel cannot stack an overlay on an overlay on the image's overlay.
         let others = files
             .ephemeral
             .iter()
@@ -213,7 +213,7 @@ fn check_files(plan: &Plan, rendered: &Spec) {
     }
 }
 
-/// What no process may lack or have.
+/// Checks what every process must and must not have.
 pub fn check_process(resolved: &ResolvedPolicy, rendered: &Spec) {
     let process = rendered.process().as_ref().unwrap();
     assert_eq!(process.no_new_privileges(), Some(true));
@@ -285,11 +285,11 @@ fn check_linux(plan: &Plan, rendered: &Spec) {
     );
 }
 
-/// A plan of what was planned changes nothing.
+/// Planning a planned container again changes nothing.
 ///
-/// What differs for good reason is not compared: the engine's profile and `net.*` settings are not in the shadow spec
-/// (the program and the inner namespace have them), masks below /sys are made at start and so left out of it, and
-/// what was pruned once is not there to be pruned again.
+/// Differences with a good reason are not compared. The engine's profile and `net.*` settings are in the filter program
+/// and the inner namespace, not in the shadow spec. Masks below /sys are made at start, so it omits them. Pruned fields
+/// are no longer there to be pruned again.
 fn check_again(
     resolved: &ResolvedPolicy,
     rendered: &Spec,
@@ -306,7 +306,7 @@ fn check_again(
     let by_path = facts.sources.iter().flatten();
     let by_path: BTreeMap<&PathBuf, _> = by_path.map(|s| (&s.path, s)).collect();
     let kept = judged.map(|path| path.map(|p| by_path[p].clone()));
-    // The shell's files are regular ones; what they are does not matter, because they are replaced again.
+    // The shell's files are regular ones. Their type does not matter, because they are replaced again.
     let ours = fixtures::facts(rendered)
         .sources
         .into_iter()
@@ -395,7 +395,7 @@ fn the_walls_stand_whatever_a_bundle_says() {
     );
 }
 
-/// The shadow spec with what the container's first process mounts and masks itself.
+/// The shadow spec with the mounts and masks that the container's init process makes.
 fn with_late_mounts(rendered: &Spec, plan: &Plan) -> Spec {
     let fs = &plan.filesystem;
     let one = |destination: &Path, kind: &str, source: &Path, options: &[String]| {

@@ -1,4 +1,4 @@
-//! What `verify ID` tries is `verify`'s in the log of the container, and in nothing that is said of the container.
+//! Attempts of `verify ID` are logged as `verify`'s, and are in no report about the container.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::running::Running;
 use crate::command::run;
 use crate::direct::Node;
 
-/// The denied events of a run by their wall: the workload's, and those of `verify`.
+/// A run's denied events of one wall: the workload's, and those of `verify`.
 fn denied(container: &Running<'_>, wall: &str) -> (Vec<String>, Vec<String>) {
     let text = container
         .node
@@ -29,7 +29,7 @@ fn denied(container: &Running<'_>, wall: &str) -> (Vec<String>, Vec<String>) {
     (words(own), words(verifys))
 }
 
-/// How often something happened whose words begin like this.
+/// The number of events whose words begin with this.
 fn total(all: &[String], begin: &str) -> u64 {
     let of_it = all.iter().filter(|words| words.starts_with(begin));
     let times = of_it.map(|words| words.rsplit_once(" x").unwrap().1.parse::<u64>().unwrap());
@@ -49,10 +49,10 @@ fn verify_is_not_taken_for_the_workload() {
         let (code, _, report) = container.verify();
         assert_eq!(code, 0, "{report:#}");
     }
-    // Once more, after what the sidecar counts by itself.
+    // Another call, after the sidecar has written its counts.
     container.exec("sleep 2.5; mount -t tmpfs none /mnt 2>/dev/null; true");
 
-    // Equal events come as a count, some seconds later.
+    // Equal events are counted in one line, which comes some seconds later.
     for _ in 0..150 {
         if total(&denied(&container, "syscalls").0, "mount(") > 1 {
             break;
@@ -67,7 +67,7 @@ fn verify_is_not_taken_for_the_workload() {
     );
     assert!(verifys.len() > 20, "{verifys:?}");
     let (own, verifys) = denied(&container, "network");
-    // A resolver may ask for two kinds of addresses.
+    // A resolver may ask for two types of addresses.
     let asked = total(&own, "example.com ");
     assert!((1..=2).contains(&asked), "{own:?}");
     assert_eq!(total(&own, "192.0.2.1 "), 1, "{own:?}");

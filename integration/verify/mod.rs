@@ -1,4 +1,4 @@
-//! `agentbox verify`: what holds, what does not, and that it notices a wall that is missing.
+//! `agentbox verify`: which walls hold, which do not, and that it notices a missing wall.
 
 mod apart;
 mod mutations;
@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::command::run;
 use crate::direct::program;
 
-/// One test after another looks at what is left.
+/// Only one test at a time may check for leftovers.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// The answer of `verify ARGUMENTS... --json`, and its exit status.
@@ -27,10 +27,10 @@ fn verify(arguments: &[&str]) -> (i32, Value) {
     )
 }
 
-/// Who tried, and the probe, to verdict and outcome.
+/// The source of the attempt and the probe, mapped to verdict and outcome.
 type Entries = BTreeMap<(String, String), (String, String)>;
 
-/// What was found by each of a report's entries.
+/// The result of each of a report's entries.
 fn entries(report: &Value) -> Entries {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let entry = |e: &Value| {
@@ -48,7 +48,7 @@ fn entries(report: &Value) -> Entries {
         .collect()
 }
 
-/// What `verify` leaves anywhere below /run/agentbox, and among the runs.
+/// Leftovers of `verify` below /run/agentbox, and among the runs.
 fn left() -> Vec<String> {
     let mut found = Vec::new();
     let state =
@@ -116,7 +116,7 @@ fn verify_says_that_unconfined_has_no_wall() {
     assert!(left().is_empty(), "{:?}", left());
 }
 
-/// A person types it: the container gets nothing of the terminal, and the report comes there.
+/// Typed by a user: the container gets no part of the terminal, and the report is printed there.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn verify_runs_at_a_terminal() {
@@ -128,7 +128,7 @@ fn verify_runs_at_a_terminal() {
         assert_eq!(finished.code, 0, "{arguments}: {finished}");
         assert!(finished.stdout.contains("held"), "{finished}");
     }
-    // The control: this is a terminal, which no container gets.
+    // The control: this is a terminal.
     let control = run(
         "script",
         &[

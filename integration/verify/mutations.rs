@@ -1,7 +1,7 @@
-//! `verify` notices a wall that is missing: the program that tries the attacks is run where one wall is left out, and told that all of
-//! them were promised.
+//! `verify` notices a missing wall: the program that tries the attacks runs with one wall left out, while its input
+//! promises all of them.
 //!
-//! Nothing of agentbox makes these sandboxes: they are runc's, or none at all.
+//! agentbox makes none of these sandboxes: runc does, or there is none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::direct::{Node, Scratch, program};
 
-/// Every wall, for a container that has no capability and nothing to reach.
+/// Every wall, for a container without capabilities and without hosts.
 fn everything() -> Promise {
     Promise {
         walls: Some(PromisedWalls {
@@ -38,7 +38,7 @@ fn everything() -> Promise {
     }
 }
 
-/// What the program is told: the promise, and that its ports are known.
+/// The program's input: the promise, and that its ports are known.
 fn told() -> String {
     let known = serde_json::to_string(&Answer::Known).unwrap();
     format!(
@@ -47,7 +47,7 @@ fn told() -> String {
     )
 }
 
-/// What the program found that a command starts, by probe.
+/// The program's findings under a command, by probe.
 fn found(mut command: Command) -> BTreeMap<String, (Outcome, String)> {
     let scratch = Scratch::new();
     let input = scratch.file("promise", &told());
@@ -55,7 +55,7 @@ fn found(mut command: Command) -> BTreeMap<String, (Outcome, String)> {
     let output = command.stderr(Stdio::inherit()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let mut lines = text.lines().filter_map(|line| {
-        // A terminal's output has carriage returns, and other lines may stand between.
+        // Terminal output has carriage returns, and may have other lines.
         match serde_json::from_str(line.trim()).ok()? {
             OutputLine::Ports(_) => None,
             OutputLine::Finding { probe, finding } => Some((probe, (finding.outcome, finding.saw))),
@@ -80,7 +80,7 @@ fn inside_of(wall: ProbedWall) -> BTreeSet<String> {
     all.map(|p| p.id.to_owned()).collect()
 }
 
-/// A network that answers: the addresses that no wall lets through are this machine's own, and servers listen there.
+/// A network that answers: addresses that no wall allows are this machine's own, with servers.
 const ANSWERING: &str = r#"
 set -e
 mount --make-rprivate /
@@ -144,7 +144,7 @@ fn verify_notices_that_nothing_answers_for_the_network() {
     }
 }
 
-/// Where there is no wall at all, with a descriptor that is handed in and a terminal, after these commands of a shell.
+/// Runs without any wall, with an inherited descriptor and a terminal, after these shell commands.
 fn without_walls(before: &str) -> BTreeMap<String, (Outcome, String)> {
     let mut bare = Command::new("bash");
     let line = format!(
@@ -163,18 +163,18 @@ fn without_walls(before: &str) -> BTreeMap<String, (Outcome, String)> {
     found(bare)
 }
 
-/// What a neighbour of the same user brings about by prlimit(2): the attempts' children can open nothing, and no wall stands. The control is
-/// the test below.
+/// A neighbour of the same user can cause this by prlimit(2): the attempts' children can open nothing, without any
+/// wall. The control is the test below.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn verify_takes_no_exhausted_limit_for_a_wall() {
-    // 0 to 2, 7, and the pipe by which a child says what it found.
+    // 0 to 2, 7, and the pipe for the child's finding.
     let found = without_walls("ulimit -n 5;");
     none_held(&found);
-    // A first descriptor can be had, or two, and not what an attempt opens after it.
+    // One or two more descriptors can be opened, but not those that an attempt opens later.
     for limit in 6..=8 {
         let mut found = without_walls(&format!("ulimit -n {limit};"));
-        // These can be tried by now, and need servers that answer.
+        // These can be tried now, but need servers that answer.
         found.retain(|id, _| !id.starts_with("unlisted-") && id != "metadata");
         none_held(&found);
     }
@@ -201,8 +201,8 @@ fn none_held(found: &BTreeMap<String, (Outcome, String)>) {
     assert!(held.is_empty(), "{held:#?}");
 }
 
-/// A signal that a neighbour sends ends no attempt as the filter does: what is ignored is ignored in the attempts' children too, and the
-/// kernel's own SIGSYS ends them all the same, which x32 and i386 show in containers.
+/// A neighbour's signal must not look like the filter's: the program ignores these signals, and so do the attempts'
+/// children. The kernel's own SIGSYS still kills them, as x32 and i386 show in containers.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn verify_takes_no_sent_signal_for_the_filters() {
@@ -234,7 +234,7 @@ fn verify_notices_everything_where_there_is_no_wall() {
         .iter()
         .filter(|(_, (outcome, _))| *outcome != Outcome::NotHeld)
         .map(|(id, (_, saw))| format!("{id}: {saw}"))
-        // These need servers that answer: the test above.
+        // These need servers that answer, see the test above.
         .filter(|line| {
             !["unlisted-", "metadata"]
                 .iter()
@@ -244,7 +244,7 @@ fn verify_notices_everything_where_there_is_no_wall() {
     assert!(missed.is_empty(), "{missed:#?}");
 }
 
-/// What a container of runc lacks by itself, beside the wall that a test takes away.
+/// A config.json for runc with the walls that runc does not raise by default.
 fn walled(node: &Node) -> Value {
     let mut config = node.config(&["/agentbox", "verify-inside"]);
     let own = program();
@@ -303,7 +303,7 @@ fn by_runc(node: &Node, name: &str, config: &Value) -> BTreeMap<String, (Outcome
     found(command)
 }
 
-/// Takes one wall away.
+/// Removes one wall.
 type Mutation = (&'static str, fn(&mut Value), &'static [&'static str]);
 
 fn without_namespace(config: &mut Value, kind: &str) {
@@ -432,7 +432,7 @@ const MUTATIONS: &[Mutation] = &[
     ),
     (
         "propagation",
-        // Of one mount: runc 1.1 on Linux 6.18 leaves the root private where `rootfsPropagation` says shared.
+        // For one mount: runc 1.1 on Linux 6.18 leaves the root private even if `rootfsPropagation` says shared.
         |c| {
             c["mounts"].as_array_mut().unwrap().push(json!({
                 "destination": "/mnt", "type": "bind", "source": "/tmp", "options": ["bind", "ro", "shared"],
@@ -459,7 +459,7 @@ const MUTATIONS: &[Mutation] = &[
 fn verify_notices_each_single_wall_that_is_missing() {
     let node = Node::new();
     let control = by_runc(&node, "control", &walled(&node));
-    // runc has raised all but the filter: of that every probe says so, and no other one does.
+    // runc raised all walls but the filter: exactly the filter's probes say so.
     let expected = inside_of(ProbedWall::Syscalls);
     assert_eq!(not_held(&control), expected, "{control:#?}");
     for (name, take_away, ids) in MUTATIONS {

@@ -1,5 +1,5 @@
-//! `verify ID` compares what is there with the plan: what root on the node, or a broken engine, takes away from or adds to a container
-//! that runs. Each has its control: the same container a moment before.
+//! `verify ID` compares a running container with its plan: it finds what root on the node, or a broken engine, removed
+//! or added. Each test's control is the same container a moment before.
 
 use std::process::{Child, Command};
 
@@ -9,7 +9,8 @@ use super::running::Running;
 use crate::command::run;
 use crate::direct::{Node, Scratch};
 
-/// Mounts a file or directory of the node in a container, as open_tree(2) and move_mount(2) do it: private, and seen nowhere else.
+/// Mounts a file or directory of the node in a container by open_tree(2) and move_mount(2): private, and not visible
+/// elsewhere.
 const PUT_IN: &str = r#"
 import ctypes, os, sys
 pid, source, place = sys.argv[1:]
@@ -40,7 +41,7 @@ fn start<'a>(node: &'a Node, scratch: &Scratch, name: &str, policy: &str) -> Run
     })
 }
 
-/// What became of a probe by the node, with the exit status.
+/// The result of a node probe, with the exit status.
 fn verdict(container: &Running<'_>, id: &str) -> (i32, String) {
     let (code, entries, report) = container.verify();
     let entry = entries.get(&("node".to_owned(), id.to_owned()));
@@ -106,7 +107,7 @@ fn verify_notices_an_attribute_that_a_mount_lost() {
     }
 }
 
-/// In the clothes of a wall: read-only, at a place that the plan makes read-only.
+/// Disguised as a wall: read-only, at a path that the plan makes read-only.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn verify_notices_the_nodes_files_at_a_place_that_is_read_only() {
@@ -136,7 +137,7 @@ fn verify_notices_the_nodes_files_at_a_place_that_is_read_only() {
     }
 }
 
-/// A name of a process is any bytes, and a long one is cut within a letter.
+/// A process name may have any bytes, and a long one is cut within a character.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn verify_is_not_misled_by_the_name_of_a_process() {
@@ -145,14 +146,14 @@ fn verify_is_not_misled_by_the_name_of_a_process() {
     let script = "printf '\\377' >/proc/$$/comm; sleep 60; true";
     let started = node.call(&["exec", "--detach", &container.id, "sh", "-c", script]);
     assert_eq!(started.code, 0, "{started}");
-    // The control: there is such a name.
+    // The control: the name is there.
     let odd = "for f in /proc/[0-9]*/comm; do od -An -tx1 $f; done | grep -q ff && echo there";
     let seen = (0..100).any(|_| container.exec(odd).contains("there"));
     assert!(seen);
     assert_eq!(verdict(&container, "every-process"), held());
 }
 
-/// Ended with the test.
+/// Killed with the test.
 struct Rogue(Child);
 
 impl Drop for Rogue {
@@ -167,7 +168,7 @@ impl Drop for Rogue {
 fn verify_notices_a_process_that_is_not_behind_the_walls() {
     let (node, scratch) = (Node::new(), Scratch::new());
     let container = start(&node, &scratch, "rogue", "standard");
-    // Another process of exec is none.
+    // Another exec process is none.
     let healthy = node.call(&["exec", "--detach", &container.id, "sleep", "60"]);
     assert_eq!(healthy.code, 0, "{healthy}");
     assert_eq!(verdict(&container, "every-process"), held());
@@ -188,7 +189,7 @@ fn verify_notices_a_process_that_is_not_behind_the_walls() {
     assert_eq!(verdict(&container, "every-process"), held());
 }
 
-/// No process of `exec` can be started by then, and it is no missing answer.
+/// By then, no exec process can be started. That is not a missing answer.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn verify_says_which_wall_is_gone_where_exec_is_refused() {
@@ -223,7 +224,7 @@ fn verify_says_which_wall_is_gone_where_exec_is_refused() {
     let path = found.trim();
     let mut program = std::fs::read(path).unwrap_or_else(|e| panic!("{path:?}: {e}"));
     let whole = program.clone();
-    // Another constant in the first comparison: it stays a program.
+    // Changes a constant of the first comparison: it is still a valid program.
     program[12] ^= 1;
     std::fs::write(path, &program).unwrap();
     assert_eq!(verdict(&container, "kept-filter"), gone());
@@ -231,7 +232,7 @@ fn verify_says_which_wall_is_gone_where_exec_is_refused() {
     assert_eq!(verdict(&container, "kept-filter"), held());
 }
 
-/// Engines run processes at any moment: one that is being started is no process without walls.
+/// Engines start processes at any moment: a starting process is not one without walls.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn verify_waits_for_a_process_of_exec_that_is_being_started() {
@@ -261,7 +262,7 @@ fn within(pid: &str, command: &[&str]) {
     run("nsenter", &[&enter[..], command].concat()).ok();
 }
 
-/// What the plan has by its looks, and the container did not have when it began.
+/// Mounts that look like the plan's, but that the container did not have at its start.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn verify_notices_a_mount_that_was_exchanged_or_taken_away_since_the_start() {
@@ -270,7 +271,7 @@ fn verify_notices_a_mount_that_was_exchanged_or_taken_away_since_the_start() {
     let other = scratch.file("other", "127.0.0.1 metadata\n");
     type Swap<'a> = (&'a str, &'a dyn Fn(&str));
     let swap: &[Swap<'_>] = &[
-        // The processes of another pid namespace: the rig's, mounted anew.
+        // The processes of another pid namespace: the rig's, in a new mount.
         ("proc", &|pid: &str| {
             run(
                 "unshare",
@@ -311,7 +312,7 @@ fn verify_notices_a_mount_that_was_exchanged_or_taken_away_since_the_start() {
         ("mask", &|pid: &str| {
             within(pid, &["/bin/umount", "/work/.netrc"])
         }),
-        // As an editor of the node's writes a file: the mask goes with the old one.
+        // As an editor on the node writes a file: the mask is lost with the old file.
         ("renamed", &|_: &str| {
             let new = format!("{secret}.new");
             std::fs::write(&new, "machine x password y\n").unwrap();
@@ -330,7 +331,7 @@ fn verify_notices_a_mount_that_was_exchanged_or_taken_away_since_the_start() {
     }
 }
 
-/// A container renames its own directories, and whoever owns a workspace removes files: neither opens anything.
+/// Renaming directories inside, or removing files of a workspace, reveals nothing.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn verify_is_not_misled_by_a_renamed_directory_or_a_removed_file() {
@@ -348,16 +349,17 @@ fn verify_is_not_misled_by_a_renamed_directory_or_a_removed_file() {
     assert_eq!(container.exec("cat /work/moved/.netrc"), "");
     std::fs::remove_file(format!("{work}/q/.netrc")).unwrap();
     assert_eq!(verdict(&container, "mounts-of-the-plan"), held());
-    // And made again by somebody.
+    // Made again on the node.
     std::fs::write(format!("{work}/q/.netrc"), "machine x password y\n").unwrap();
     assert_eq!(verdict(&container, "mounts-of-the-plan"), gone());
 }
 
-/// Who is in its network or among its processes is in the container, whatever files they see; a thread has walls of its own.
+/// A process in the container's network or pid namespace is in the container, whatever files it sees. A thread has its
+/// own walls.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn verify_notices_a_process_in_one_namespace_and_a_thread() {
-    // It ends with its standard input.
+    // It ends when its standard input is closed.
     const SHELL: &str = "echo in; read line";
     const THREAD: &str = r#"
 import ctypes, os, sys, threading
@@ -395,7 +397,7 @@ threading.Thread(target=enter).start()
     }
 }
 
-/// Neither the workload nor a stranger gets out of the look by a name that is no text.
+/// A name that is not text hides neither the workload nor a stranger.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn verify_notices_a_process_without_walls_whatever_its_name_is() {
@@ -412,7 +414,7 @@ fn verify_notices_a_process_without_walls_whatever_its_name_is() {
     std::io::Read::read_exact(&mut rogue.stdout.take().unwrap(), &mut [0; 2]).unwrap();
     let _rogue = Rogue(rogue);
     assert_eq!(verdict(&container, "every-process"), gone());
-    // The first process's own name.
+    // The init process's own name.
     let started = "printf '\\377' >/proc/$$/comm; while :; do sleep 1; done";
     let named = Running::start(&node, "odd-init", "standard", |config| {
         config["process"]["args"] = json!(["sh", "-c", started]);

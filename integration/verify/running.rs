@@ -1,4 +1,4 @@
-//! `verify ID`: in a container that runs, which it does not disturb and which gets nothing by it.
+//! `verify ID` in a running container: it disturbs nothing, and gives the container nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::{Entries, entries};
 use crate::command::run;
 use crate::direct::{Node, program};
 
-/// A container that runs, deleted however the test ends.
+/// A running container, deleted when dropped.
 pub(super) struct Running<'a> {
     pub(super) node: &'a Node,
     pub(super) id: String,
@@ -31,7 +31,7 @@ impl<'a> Running<'a> {
         Self { node, id }
     }
 
-    /// `verify ID --json`: its exit status, and its entries.
+    /// `verify ID --json`: its exit status, entries and report.
     pub(super) fn verify(&self) -> (i32, Entries, Value) {
         let finished = self.node.call(&["verify", &self.id, "--json"]);
         let report = serde_json::from_str(&finished.stdout);
@@ -43,7 +43,7 @@ impl<'a> Running<'a> {
         self.node.call(&["exec", &self.id, "sh", "-c", script]).ok()
     }
 
-    /// The first process, as the node numbers it.
+    /// The init process's pid on the node.
     pub(super) fn pid(&self) -> String {
         let state = self.node.call(&["state", &self.id]).ok();
         let state: Value = serde_json::from_str(&state).unwrap();
@@ -65,7 +65,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// Files that are newer than one that is there already.
+/// Finds files that are newer than an existing one.
 const FILES: &str = "find / \\( -path /proc -o -path /sys \\) -prune -o -newer /tmp/before -type f -print 2>/dev/null; true";
 
 #[test]
@@ -100,18 +100,18 @@ fn verify_of_a_running_container_holds_for_root_and_others_and_leaves_nothing() 
         }
         assert_eq!(container.processes(), 1, "{name}");
         assert_eq!(container.exec(FILES).trim(), "", "{name}");
-        // The search finds what is there.
+        // The search finds a new file.
         let control = container.exec(&format!("touch /tmp/after; {FILES}"));
         assert_eq!(control.trim(), "/tmp/after", "{name}");
     }
 }
 
-/// The directory of a container's pids, by the end of its name.
+/// The directory of a container's pids limit, by the end of its name.
 fn pids_of(dir: &Path, id: &str) -> Option<PathBuf> {
     directory_with("pids.max", dir, id)
 }
 
-/// Its directory in the hierarchy of a controller of cgroup v1.
+/// The container's directory in a controller's hierarchy of cgroup v1.
 fn place_of(controller: &str, id: &str) -> Option<PathBuf> {
     let dir = Path::new("/sys/fs/cgroup").join(controller);
     directory_with(&format!("{controller}.list"), &dir, id)
@@ -159,7 +159,7 @@ fn verify_notices_a_limit_that_was_taken_away() {
     );
 }
 
-/// Takes the device program off a container's cgroup of version 2.
+/// Detaches the device program from a container's cgroup v2.
 fn detach_devices(id: &str) {
     use std::os::fd::AsFd;
     let path = directory_with("cgroup.procs", Path::new("/sys/fs/cgroup"), id).unwrap();
@@ -171,7 +171,7 @@ fn detach_devices(id: &str) {
     }
 }
 
-/// What root on the node, or a broken engine, may do to a container that runs, and what then is found by the node alone.
+/// Changes by root on the node, or by a broken engine, to a running container, which only the node's probes find.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn verify_notices_device_rules_cgroups_and_mounts_that_were_changed() {
@@ -255,13 +255,13 @@ fn verify_of_a_paused_or_ended_container_is_no_answer() {
     assert_eq!(ended.code, 2, "{ended}");
 }
 
-/// F09: the process inside is agentbox itself, and everybody in the container looks for a way to its file.
+/// F09: the process inside is agentbox itself, and every process of the container looks for a way to its file.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f09_verify_gives_no_way_to_the_runtimes_file() {
     let node = Node::new();
     let container = Running::start(&node, "thief", "permissive", |config| {
-        // Its own program is never opened: it is one of the image.
+        // It never opens its own program, which is one of the image.
         let steal = "while :; do for exe in /proc/[0-9]*/exe; do n=$(readlink $exe) || continue; \
                      case $n in */agentbox*) echo $n >>/tmp/seen; (: >>$exe) 2>/dev/null && echo $n >>/tmp/won;; esac; \
                      done; done";
@@ -279,8 +279,8 @@ fn f09_verify_gives_no_way_to_the_runtimes_file() {
     );
 }
 
-/// The memory of the process inside is out of reach from its first instruction: a process of the same user, which waits for it, gets that
-/// of every other process of `exec` and not this one's.
+/// The inside process's memory is out of reach from its first instruction. A process of the same user, which waits for
+/// it, can write to any other exec process, but not to this one.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn verify_cannot_be_made_to_say_what_is_not_so_by_a_process_beside_it() {
@@ -310,7 +310,7 @@ fn verify_cannot_be_made_to_say_what_is_not_so_by_a_process_beside_it() {
             let (code, _, report) = container.verify();
             assert_eq!(code, 0, "{report:#}");
         }
-        // The control: a program that does not hide, after the last one has been tried for long.
+        // The control: a program that does not hide, after the time limit of the last attempt.
         container.exec("sleep 1.5");
         container.exec("sleep 0.5; sleep 0.5");
         let won = container.exec("cat /tmp/won; true");
