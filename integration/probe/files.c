@@ -13,7 +13,7 @@
 
 bool reach_with_arguments(int argc, char **argv, struct answer *answer);
 
-// Opens without O_TRUNC and writes nothing: what is allowed is not changed.
+// Opens without O_TRUNC and writes nothing, so a file that can be opened does not change.
 static void open_to_write(struct answer *answer, const char *path) {
     answer_result(answer, open(path, O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC));
 }
@@ -46,7 +46,7 @@ static void list_directory(struct answer *answer, const char *path) {
     }
 }
 
-// Makes a file that was not there, and takes it away again.
+// Makes a new file, and removes it.
 static void create_file(struct answer *answer, const char *directory) {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/.probe-%d", directory, getpid());
@@ -56,12 +56,12 @@ static void create_file(struct answer *answer, const char *directory) {
         unlink(path);
 }
 
-// F06: a device node of one's own, then opened. "made" means that it could be made but not used.
+// F06: makes a device node and opens it. "made" means that it could be made but not used.
 static void make_device(struct answer *answer, mode_t kind, unsigned int major, unsigned int minor) {
     char path[64];
     snprintf(path, sizeof path, "/dev/shm/probe-%d", getpid());
     if (mknod(path, kind | 0600, makedev(major, minor)) != 0) {
-        // /dev/shm may be missing, or read-only: the root then.
+        // /dev/shm may be missing or read-only: then use the root.
         snprintf(path, sizeof path, "/probe-%d", getpid());
         if (errno == EPERM || mknod(path, kind | 0600, makedev(major, minor)) != 0) {
             answer_result(answer, -1);
@@ -76,7 +76,7 @@ static void make_device(struct answer *answer, mode_t kind, unsigned int major, 
 static void mknod_character(struct answer *answer) { make_device(answer, S_IFCHR, 1, 11); }
 static void mknod_block(struct answer *answer) { make_device(answer, S_IFBLK, 254, 0); }
 
-// F06: what is renamed leaves a device node with the number 0/0, and no CAP_MKNOD is asked for.
+// F06: RENAME_WHITEOUT leaves a device node with the number 0/0 at the old name, without CAP_MKNOD.
 static void rename_whiteout(struct answer *answer) {
     char from[64], to[80];
     snprintf(from, sizeof from, "/dev/shm/whiteout-%d", getpid());
@@ -100,7 +100,7 @@ static void mount_tmpfs(struct answer *answer) {
 static void remount_root(struct answer *answer) { answer_result(answer, mount(NULL, "/", NULL, MS_REMOUNT | MS_BIND, NULL)); }
 static void unmask_proc(struct answer *answer) { answer_result(answer, umount2("/proc/keys", MNT_DETACH)); }
 
-// F05, S18: descriptors beyond the three, and a working directory outside of the root.
+// F05, S18: descriptors above 2, and a working directory outside of the root.
 static void descriptors(struct answer *answer) {
     answer_word(answer, "three");
     for (int fd = 3; fd < 1000; fd++) {
@@ -126,8 +126,8 @@ static void working_directory(struct answer *answer) {
     snprintf(answer->detail, sizeof answer->detail, "%.400s", path);
 }
 
-// F09: watches for a runtime that comes into this container, as `exec` does, and tries to open its binary for writing:
-// "never-seen", "safe", or "writable". The binary is opened, never written.
+// F09: watches for a runtime that enters this container, as `exec` does, and tries to open its binary for writing:
+// "never-seen", "safe", or "writable". It never writes.
 static void watch_runtime(struct answer *answer, int seconds) {
     struct timespec now, end;
     char own[PATH_MAX], path[300], target[PATH_MAX];
@@ -157,7 +157,7 @@ static void watch_runtime(struct answer *answer, int seconds) {
             if (strcmp(answer->word, "never-seen") == 0)
                 answer_word(answer, "safe");
             snprintf(path, sizeof path, "/proc/self/fd/%d", held);
-            // While it runs the answer is ETXTBSY; it must not become writable when it ends either.
+            // While it runs, the answer is ETXTBSY. It must not become writable afterwards either.
             for (int try = 0; try < 200; try++) {
                 int writable = open(path, O_WRONLY | O_CLOEXEC);
                 if (writable != -1) {

@@ -1,13 +1,13 @@
-// probe: tries, from inside a container, what a policy must forbid, and prints what the kernel answered.
+// probe: tries, inside a container, what a policy must forbid, and prints the kernel's answers.
 //
 //   probe all              every step that needs no arguments
 //   probe NAME...          those steps
 //   probe with STEP ARG... one step that needs arguments (see network.c and files.c)
 //   probe list             the names
 //
-// One line for each step: its name, a tab, the answer ("ok", an errno such as EPERM, "killed:SIGSYS", "hangs", or a word
-// of the step's own), and for some a tab and a detail. The exit status is 0 as long as every step could be tried.
-// The probe itself judges nothing: the tests compare the answers, behind the walls and without them.
+// Prints one line per step: its name, a tab, the answer ("ok", an errno such as EPERM, "killed:SIGSYS", "hangs", or the
+// step's own word), and for some a tab and a detail. The exit status is 0 if every step could be tried. The probe
+// itself judges nothing: the tests compare the answers behind the walls with those without them.
 
 #include "probe.h"
 
@@ -86,7 +86,7 @@ static void try_step(const char *name, void (*body)(const void *, struct answer 
     }
     if (child == 0) {
         close(channel[0]);
-        // A descriptor of the probe's own must not look like one that the runtime leaked.
+        // The probe's own descriptors must not look like leaks of the runtime.
         if (dup2(channel[1], 1000) != 1000)
             _exit(125);
         close(channel[1]);
@@ -136,7 +136,7 @@ static void run_command_line(const void *argument, struct answer *answer) {
 
 static const struct step *const STEPS[] = {SYSCALL_STEPS, NETWORK_STEPS, FILE_STEPS};
 
-// Tries all steps, or those of that name. Returns how many there were.
+// Tries all steps, or those with this name. Returns their number.
 static int try_named(const char *wanted) {
     int found = 0;
     for (const struct call *call = CALLS; call->name; call++)

@@ -1,4 +1,4 @@
-// Steps for the network: which sockets can be made, what they reach, and which interfaces can be seen.
+// Steps for the network: which sockets can be made, what they reach, and which interfaces are visible.
 
 #include "probe.h"
 
@@ -57,8 +57,8 @@ SOCKET_STEP(ordinary_udp, AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IP
 SOCKET_STEP(ordinary_unix, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)
 SOCKET_STEP(ordinary_netlink_route, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE)
 
-// The families that are not refused as such. The type is one that does not exist: the kernel says EINVAL for every
-// family, also for those it was built without, so what is missing from the list was refused by a filter.
+// The families that no filter refuses. The socket type does not exist: the kernel answers EINVAL for every family, even
+// for those that it lacks. So a family missing from the list was refused by a filter.
 static void list_families(struct answer *answer, unsigned long bits) {
     answer_word(answer, "reached");
     for (unsigned long family = 0; family < 46; family++) {
@@ -71,7 +71,7 @@ static void list_families(struct answer *answer, unsigned long bits) {
 static void families(struct answer *answer) { list_families(answer, 0); }
 static void families_high(struct answer *answer) { list_families(answer, HIGH); }
 
-// N16: options that choose another way out.
+// N16: options that choose another way out of the network.
 static void try_option(struct answer *answer, int level, int option, const void *value, socklen_t size) {
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     answer_result(answer, fd == -1 ? -1 : setsockopt(fd, level, option, value, size));
@@ -80,7 +80,7 @@ static void option_mark(struct answer *answer) { try_option(answer, SOL_SOCKET, 
 static void option_transparent(struct answer *answer) { try_option(answer, SOL_IP, IP_TRANSPARENT, &(int){1}, sizeof(int)); }
 static void option_device(struct answer *answer) { try_option(answer, SOL_SOCKET, SO_BINDTODEVICE, "eth0", 5); }
 
-// Sends one rtnetlink request; the socket, or -1.
+// Sends one rtnetlink request. Returns the socket, or -1.
 static int send_request(void *request, size_t size) {
     int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
     if (fd != -1 && send(fd, request, size, 0) != (ssize_t)size)
@@ -138,7 +138,7 @@ static void await_acknowledgement(struct answer *answer, int fd) {
     answer_result(answer, errno ? -1 : 0);
 }
 
-// N17: a route of one's own: 203.0.113.0/24 by lo.
+// N17: adds a route: 203.0.113.0/24 through lo.
 static void add_route(struct answer *answer) {
     struct {
         struct nlmsghdr header;
@@ -159,7 +159,7 @@ static void add_route(struct answer *answer) {
     await_acknowledgement(answer, send_request(&request, sizeof request));
 }
 
-// N17: lo's MTU, set to what it mostly is.
+// N17: sets lo's MTU to its usual value.
 static void change_link(struct answer *answer) {
     struct {
         struct nlmsghdr header;
@@ -175,7 +175,7 @@ static void change_link(struct answer *answer) {
     await_acknowledgement(answer, send_request(&request, sizeof request));
 }
 
-// F19: the interfaces that sysfs shows.
+// F19: the interfaces in sysfs.
 static void sysfs_links(struct answer *answer) {
     DIR *directory = opendir("/sys/class/net");
     struct dirent *entry;
@@ -254,7 +254,8 @@ static void reach(struct answer *answer, int type, const char *text, const char 
         answer_word(answer, got ? "answered" : "closed");
 }
 
-// Asks a host by the C library's resolver and plain HTTP: the status of the answer, "no-name", "no-answer" or an errno.
+// Requests a host with the C library's resolver and plain HTTP: the answer's status, "no-name", "no-answer" or an
+// errno.
 static void fetch(struct answer *answer, const char *host, const char *port) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
     char text[512];

@@ -1,4 +1,4 @@
-// What the parts of the probe share.
+// Declarations that the parts of the probe share.
 #ifndef PROBE_H
 #define PROBE_H
 
@@ -10,13 +10,13 @@
 #include <string.h>
 #include <unistd.h>
 
-// What a step found: one word that the tests compare, and what a reader may want to know besides.
+// A step's result: one word that the tests compare, and details for readers.
 struct answer {
     char word[32];
     char detail[480];
 };
 
-// A step runs in a child process of its own, so it may change and break whatever belongs to that process.
+// A step runs in its own child process, so it may change and break everything of that process.
 struct step {
     const char *name;
     void (*run)(struct answer *answer);
@@ -36,7 +36,7 @@ extern const struct step SYSCALL_STEPS[];
 extern const struct step NETWORK_STEPS[];
 extern const struct step FILE_STEPS[];
 
-// A step that needs arguments from the command line; false if it does not know the name or their number is wrong.
+// A step with arguments from the command line; false if the name or the number of arguments is unknown.
 bool run_with_arguments(int argc, char **argv, struct answer *answer);
 
 // "ok" if the result of a system call is not -1, else the name of errno.

@@ -1,4 +1,4 @@
-// Steps for the system calls and their arguments that a policy refuses.
+// Steps for system calls and arguments that a policy denies.
 
 #include "probe.h"
 
@@ -18,7 +18,7 @@
 #error "the probe knows the system call numbers of x86-64 only"
 #endif
 
-// Numbers by value where a libc's headers may be older than the call.
+// Numbers by value, since libc headers may be older than the call.
 enum {
     NR_io_uring_setup = 425,
     NR_io_uring_enter = 426,
@@ -45,7 +45,7 @@ enum {
 #define NOWHERE ((unsigned long)"/nonexistent/probe")
 
 const struct call CALLS[] = {
-    // S01: io_uring carries operations past the filter.
+    // S01: io_uring performs operations without the filter.
     {"io_uring_setup", NR_io_uring_setup, {1, 0}},
     {"io_uring_enter", NR_io_uring_enter, {999, 0, 0, 0, 0, 0}},
     {"io_uring_register", NR_io_uring_register, {999, 0, 0, 0}},
@@ -66,7 +66,7 @@ const struct call CALLS[] = {
     {"perf_event_open", SYS_perf_event_open, {0, 0, BAD_FD, BAD_FD, 0}},
     {"userfaultfd", SYS_userfaultfd, {0xfff0}},
 
-    // S04: namespaces; what `clone` does is in the steps below.
+    // S04: namespaces; `clone` is in the steps below.
     {"unshare-newuser", SYS_unshare, {CLONE_NEWUSER}},
     {"unshare-newns", SYS_unshare, {CLONE_NEWNS}},
     {"unshare-newnet", SYS_unshare, {CLONE_NEWNET}},
@@ -96,7 +96,7 @@ const struct call CALLS[] = {
     {"add_key", SYS_add_key, {0, 0, 0, 0, 0}},
     {"request_key", SYS_request_key, {0, 0, 0, 0}},
 
-    // S07: files by handle go round every path check.
+    // S07: opening files by handle bypasses every path check.
     {"open_by_handle_at", SYS_open_by_handle_at, {BAD_FD, 0, 0}},
     {"name_to_handle_at", SYS_name_to_handle_at, {BAD_FD, 0, 0, 0, 0}},
 
@@ -137,7 +137,7 @@ const struct call CALLS[] = {
     {"lookup_dcookie", SYS_lookup_dcookie, {0, 0, 0}},
     {"memfd_secret", NR_memfd_secret, {0xffffffff}},
 
-    // S10: the terminal's ioctls; the kernel looks at the low half of the request.
+    // S10: terminal ioctls; the kernel reads only the low half of the request.
     {"ioctl-tiocsti", SYS_ioctl, {BAD_FD, TIOCSTI, 0}},
     {"ioctl-tiocsti-high", SYS_ioctl, {BAD_FD, TIOCSTI | HIGH, 0}},
     {"ioctl-tiocsti-all-high", SYS_ioctl, {BAD_FD, TIOCSTI | 0xffffffff00000000UL, 0}},
@@ -146,21 +146,21 @@ const struct call CALLS[] = {
     {"ioctl-tiocsetd", SYS_ioctl, {BAD_FD, TIOCSETD, 0}},
     {"ioctl-tiocsetd-high", SYS_ioctl, {BAD_FD, TIOCSETD | HIGH, 0}},
 
-    // S11: x32's getpid; a number that no kernel has.
+    // S11: x32's getpid, and a number that no kernel has.
     {"x32", 0x40000000 | SYS_getpid, {0}},
     {"unknown-number", 1023, {0}},
 
-    // S13: a listener could answer CONTINUE for what our filter denies. GET_NOTIF_SIZES is its first step.
+    // S13: a listener could answer CONTINUE to calls that our filter denies. GET_NOTIF_SIZES is its first step.
     {"seccomp-new-listener", SYS_seccomp, {1, 8, 0}},
     {"seccomp-new-listener-high", SYS_seccomp, {1, 8 | HIGH, 0}},
 
-    // S14: prctl beyond the ordinary.
+    // S14: unusual operations of prctl.
     {"prctl-set-mm", SYS_prctl, {PR_SET_MM, 0, 0, 0, 0}},
     {"prctl-set-securebits", SYS_prctl, {PR_SET_SECUREBITS, 0, 0, 0, 0}},
     {"prctl-set-securebits-high", SYS_prctl, {PR_SET_SECUREBITS | HIGH, 0, 0, 0, 0}},
     {"prctl-syscall-user-dispatch", SYS_prctl, {59, 0, 0, 0, 0}},
 
-    // What ordinary programs need. It must be allowed.
+    // Calls of ordinary programs, which must be allowed.
     {"ordinary-getpid", SYS_getpid, {0}},
     {"ordinary-prctl-name", SYS_prctl, {PR_SET_NAME, (unsigned long)"probe", 0, 0, 0}},
     {"ordinary-ioctl", SYS_ioctl, {0, FIOCLEX, 0}},
@@ -168,7 +168,7 @@ const struct call CALLS[] = {
     {0},
 };
 
-// A raw clone, like fork() with more flags; the child ends at once.
+// A raw clone, like fork() with more flags. The child ends at once.
 static void try_clone(struct answer *answer, unsigned long flags) {
     long child = syscall(SYS_clone, flags | SIGCHLD, 0, 0, 0, 0);
     if (child == 0)
@@ -197,7 +197,7 @@ static void clone3_newuser(struct answer *answer) {
     answer_result(answer, child);
 }
 
-// getpid by the 32-bit entry, whose numbers mean other calls: 20 is getpid there and writev here.
+// getpid through the 32-bit entry, where numbers mean other calls: 20 is getpid there and writev here.
 static void int80(struct answer *answer) {
     long result;
     __asm__ volatile("int $0x80" : "=a"(result) : "a"(20L) : "memory", "r8", "r9", "r10", "r11");
@@ -208,7 +208,7 @@ static void int80(struct answer *answer) {
 static void ordinary_threads(struct answer *answer) {
     unsigned long flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
     static char stack[16384];
-    // A thread whose whole life is exit(0): it may not touch the C library.
+    // A thread that only calls exit(0): it must not use the C library.
     long result;
     register long r10 __asm__("r10") = 0;
     register long r8 __asm__("r8") = 0;
@@ -227,7 +227,7 @@ static void ordinary_threads(struct answer *answer) {
     answer_result(answer, result < 0 ? -1 : result);
 }
 
-// S16: a program that was never in a file system.
+// S16: a program that is in no file system.
 static void exec_from_memory(struct answer *answer) {
     int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), copy = memfd_create("probe", MFD_CLOEXEC);
     char block[65536];
@@ -252,13 +252,13 @@ static void exec_from_memory(struct answer *answer) {
     answer_result(answer, errno == 0 ? 0 : -1);
 }
 
-// S17: memory that can be written and executed.
+// S17: memory that is both writable and executable.
 static void writable_code(struct answer *answer) {
     void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     answer_result(answer, page == MAP_FAILED ? -1 : 0);
 }
 
-// S15: starts a program with a set-user-ID bit or a file capability, which says what it got.
+// S15: starts a program with a set-user-ID bit or a file capability, which prints its privileges.
 static void run_elevated(struct answer *answer, const char *program) {
     int channel[2];
     char report[sizeof answer->detail] = "";
@@ -295,7 +295,8 @@ static void run_elevated(struct answer *answer, const char *program) {
 static void set_user_id_program(struct answer *answer) { run_elevated(answer, "/bin/probe-setuid"); }
 static void file_capability_program(struct answer *answer) { run_elevated(answer, "/bin/probe-filecap"); }
 
-// What this process may do: "root" with any effective capability, "capable" likewise as another user, "plain" else.
+// This process's privileges: "root" with any effective capability, "capable" with one as another user, otherwise
+// "plain".
 static void privileges(struct answer *answer) {
     unsigned int header[2] = {0x20080522, 0}, data[6] = {0};
     if (syscall(SYS_capget, header, data) != 0) {
@@ -319,7 +320,7 @@ static void privileges(struct answer *answer) {
              prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0), prctl(PR_GET_SECCOMP, 0, 0, 0, 0));
 }
 
-// F16: 1, not 0, keeps a core_pattern pipe from being started.
+// F16: a core limit of 1, unlike 0, prevents the start of a core_pattern pipe.
 static void core_limit(struct answer *answer) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_CORE, &limit) != 0) {
@@ -329,7 +330,7 @@ static void core_limit(struct answer *answer) {
     snprintf(answer->word, sizeof answer->word, "%ld/%ld", (long)limit.rlim_cur, (long)limit.rlim_max);
 }
 
-// S19: the description of the session keyring, if the kernel tells.
+// S19: the description of the session keyring, if the kernel tells it.
 static void session_keyring(struct answer *answer) {
     long length = syscall(SYS_keyctl, 6, -3L, answer->detail, sizeof answer->detail - 1, 0);
     if (length < 0)

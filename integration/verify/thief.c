@@ -1,5 +1,5 @@
-// thief: a process of a container that wants to write to the memory of others of its user: what `agentbox verify` executes, for
-// instance. It tries to open the memory of each process that comes, as soon as it comes, and says whose it has got. It ends by itself
+// thief: a process of a container that tries to write to the memory of other processes of its user, for instance those
+// of `agentbox verify`. It opens each new process's memory as early as possible, and records its successes. It ends
 // after a minute.
 //
 //   thief FILE    appends a line "program argument" to FILE for each process to whose memory it wrote
@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// Processes beyond the last one that are looked for.
+// How many pids beyond the newest one it looks for.
 enum { AHEAD = 6 };
 
 static int file_of(int pid, const char *name, int flags) {
@@ -21,7 +21,7 @@ static int file_of(int pid, const char *name, int flags) {
     return open(path, flags | O_CLOEXEC);
 }
 
-// Writes a byte of the process's writable memory back.
+// Writes one byte of the process's writable memory back.
 static int write_to(int mem, int maps) {
     char line[512], mode[8];
     unsigned long begin;
@@ -47,7 +47,7 @@ static int try(int pid, const char *out) {
         close(mem);
         return 0;
     }
-    // By now it has long hidden itself, if it ever does.
+    // By now the process has hidden itself, if it ever does.
     usleep(20000);
     int won = write_to(mem, maps);
     close(mem);
@@ -73,7 +73,7 @@ static double now(void) {
     return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-// The process that was made last in this namespace (proc_loadavg(5)).
+// The newest process in this namespace (proc_loadavg(5)).
 static int newest(void) {
     int pid = 0;
     FILE *text = fopen("/proc/loadavg", "re");
@@ -97,7 +97,7 @@ int main(int argc, char **argv) {
             snprintf(path, sizeof path, "/proc/%d", pid);
             if (access(path, F_OK))
                 continue;
-            // The next ones, once this one is gone, or robbed, or has been tried for long.
+            // Goes on once this one is gone, was written to, or has been tried for a second.
             double end = now() + 1;
             while (now() < end && !try(pid, argv[1]) && !access(path, F_OK))
                 ;

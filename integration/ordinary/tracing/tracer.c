@@ -1,10 +1,10 @@
 // A debugger in a container, and a hostile one.
 //
-//   tracer debug           what gdb and strace do with a child of theirs
-//   tracer rewrite         a child's calls, rewritten at their entry to calls that the filter denies
-//   tracer powers          what would take the filter off a child, or show it
-//   tracer hunt SECONDS    seizes whatever can be seized, and looks at what it caught
-//   tracer climb           out of a chroot, by a directory that was opened before
+//   tracer debug           does what gdb and strace do with their child
+//   tracer rewrite         rewrites a child's calls at entry to calls that the filter denies
+//   tracer powers          tries to suspend a child's filter, and to read it
+//   tracer hunt SECONDS    seizes every process that it can, and examines each
+//   tracer climb           leaves a chroot through a directory opened before
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -35,7 +35,7 @@ static const char *name_of(long result) {
     }
 }
 
-// A child that waits to be traced and then asks for its own number, once.
+// A child that waits to be traced and then calls getppid once.
 static pid_t traced_child(void) {
     pid_t child = fork();
     if (child == 0) {
@@ -77,7 +77,7 @@ static int debug(void) {
     return 0;
 }
 
-// The result of `number` where the child asked for getppid.
+// The result of `number` in place of the child's getppid.
 static const char *rewritten(long number) {
     pid_t child = traced_child();
     if (child < 0)
@@ -108,7 +108,7 @@ static const char *rewritten(long number) {
             return strsignal(WTERMSIG(status));
         ptrace(PTRACE_GETREGS, child, 0, &regs);
         result = name_of((long)regs.rax);
-        // A call that kills is not made; its number is where the result would be, and the signal comes next.
+        // A call that kills is not made: its number is in place of the result, and the signal comes next.
         if ((long)regs.rax == number) {
             ptrace(PTRACE_CONT, child, 0, 0);
             waitpid(child, &status, 0);
@@ -146,7 +146,7 @@ static int powers(void) {
     return 0;
 }
 
-// The value of a line of /proc/PID/status.
+// The value of a field of /proc/PID/status.
 static void field(pid_t pid, const char *name, char out[64]) {
     char path[64], line[256];
     snprintf(path, sizeof path, "/proc/%d/status", pid);
@@ -174,7 +174,7 @@ static int hunt(int seconds) {
     fflush(stdout);
     pid_t last = own + 1;
     while (time(NULL) < end) {
-        // The numbers that are given next.
+        // The next pids to be assigned.
         for (pid_t pid = own + 1; pid < last + 12 && pid < HIGHEST; pid++) {
             int known = 0;
             for (int i = 0; i < CAUGHT; i++)
@@ -227,7 +227,7 @@ static int climb(void) {
     printf("climbed\t%s\n", name_of(chroot(".") ? -errno : 0));
     stat("/", &after);
     printf("root\t%s\n", before.st_dev == after.st_dev && before.st_ino == after.st_ino ? "the container's" : "another");
-    // What is hidden is hidden from here as well.
+    // Hidden files are hidden here too.
     char byte;
     int file = open("/proc/kcore", O_RDONLY);
     printf("kcore\t%s\n", file >= 0 && read(file, &byte, 1) == 0 ? "empty" : file < 0 ? "absent" : "readable");
