@@ -18,7 +18,7 @@ pub struct Person {
     pub uid: u32,
     /// Primary group.
     pub gid: u32,
-    /// Supplementary groups of the person, none of the caller's.
+    /// The user's supplementary groups, none of the caller's.
     pub groups: Vec<u32>,
     /// The line of passwd(5), if there is one.
     pub account: Option<Account>,

@@ -16,7 +16,7 @@ use crate::sys::path::RealPaths;
 /// Entries checked per directory.
 const MOST_ENTRIES: usize = 4096;
 
-/// What was found so far.
+/// The results so far.
 pub struct Toolchains<'a> {
     list: &'a SystemList,
     workspace: &'a Path,

@@ -21,7 +21,7 @@ pub struct WrapRequest {
     pub command: Vec<String>,
     /// The sandbox's name.
     pub name: Option<String>,
-    /// What the walls are made of.
+    /// Which kind of walls.
     pub walls: Walls,
     /// The user who the command runs as.
     pub person: Person,
