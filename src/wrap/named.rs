@@ -173,7 +173,7 @@ fn real(option: &'static str, path: &Path, person: &Person) -> Result<PathBuf> {
     }
 }
 
-/// Refuses a path of both options: `--read` would have no effect without a word.
+/// Refuses a path of both options: `--read` would silently have no effect.
 fn refuse_both(path: &Path, real: &Path, written: &[PathBuf]) -> Result<()> {
     let holds = |other: &&PathBuf| {
         other
