@@ -41,7 +41,8 @@ impl Answers {
     /// With any other errno the kernel itself has answered, so the wall has let the call through: not held. That is
     /// true of a filter, which answers before the kernel needs memory or a free descriptor (seccomp(2)).
     ///
-    /// # Panics At compile time, if the list has a limit's errno.
+    /// # Panics
+    /// At compile time, if the list has a limit's errno.
     pub const fn or_not_held(held: &'static [Errno]) -> Self {
         Self::new(held, Outcome::NotHeld)
     }
