@@ -1,4 +1,5 @@
-//! SHELL. The walls for `explain` and `--dry-run`, of the rules that a run would get.
+//! SHELL. The walls for `explain` and `--dry-run`, by the plan's rules. A run also splits readable directories with hidden
+//! entries ([`super::split`]); here the directory and its hidden entries are listed instead.
 
 use anyhow::{Context, Result};
 
