@@ -1,5 +1,6 @@
 //! A run's log: what it says, after the container is gone, to a reader who was not there.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use agentbox::audit::LogLine;
