@@ -41,7 +41,10 @@ fn total(all: &[String], begin: &str) -> u64 {
 fn verify_is_not_taken_for_the_workload() {
     let node = Node::new();
     let container = Running::start(&node, "apart", "permissive", |config| {
-        config["annotations"] = json!({"dev.agentbox.network.allow": "files.example.test"});
+        config["annotations"] = json!({
+            "dev.agentbox.network.allow": "files.example.test",
+            "dev.agentbox.report.denied": "on",
+        });
     });
     let try_all = "mount -t tmpfs none /mnt 2>/dev/null; nc -w 2 192.0.2.1 443 </dev/null; nslookup example.com; true";
     container.exec(try_all);
