@@ -243,10 +243,9 @@ class Network:
         more.append([f"latency added to direct, {TINYPROXY.name}, ms", difference(single[TINYPROXY], single[DIRECT]).text(3)])
         self.bench.section(
             f"network ({ROUNDS[self.quick]} rounds)",
-            table(head, rows),
             table(["Ratio", "Value [95 %]", "Bar", ""], bars),
             self.held(),
-            detail=[table(["Besides", "Value [95 %]"], more), self.share()],
+            detail=[table(head, rows), table(["Besides", "Value [95 %]"], more), self.share()],
         )
 
     def at_least(self, name, ours, theirs, limit):
