@@ -32,6 +32,73 @@ fn hostile_cve_2024_21626_no_descriptor_of_the_runtime_is_a_working_directory() 
     }
 }
 
+/// CVE-2024-21626 again (attack 3): a program, or a script's interpreter, through a descriptor that execve(2) has not yet
+/// closed. The runtime holds directories of the node while it makes a container, those of its mounts among them.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn hostile_cve_2024_21626_no_descriptor_of_the_runtime_leads_to_a_program() {
+    use std::os::unix::fs::PermissionsExt;
+    let stage = Stage::new();
+    // A static program of the node, which no image has.
+    let outside = format!("{}/tool", stage.outside);
+    fs::copy("/bin/busybox", &outside).unwrap();
+    let tools = |number: i32| {
+        let way = format!("/proc/self/fd/{number}/../../../../../../../../../..{outside}");
+        let (link, script) = (
+            format!("{}/bin/link", stage.image),
+            format!("{}/bin/script", stage.image),
+        );
+        fs::remove_file(&link).ok();
+        symlink(&way, &link).unwrap();
+        fs::write(&script, format!("#!{way} echo\n")).unwrap();
+        fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+    };
+    // "link" executes busybox by its first argument, "script" has its interpreter print the script's name.
+    let programs = [vec!["/bin/link", "echo", "escaped"], vec!["/bin/script"]];
+    let escaped = |seen: &Finished| {
+        assert!(
+            !seen.stdout.contains("escaped") && !seen.stdout.contains("/bin/script"),
+            "{seen}"
+        );
+    };
+    for runtime in OURS {
+        let mut config = stage.config("sleep 100");
+        config["process"]["cwd"] = json!("/");
+        for name in ["one", "two"] {
+            let source = stage.node.scratch.dir(&format!("volume-{name}"));
+            add_mount(
+                &mut config,
+                json!({"destination": format!("/{name}"), "type": "bind", "source": source, "options": ["rbind", "ro"]}),
+            );
+        }
+        let (bundle, id) = stage.bundle(&config);
+        let begun = ["run", "--detach", "--bundle", &bundle, &id];
+        stage.call(runtime, &begun).ok();
+        for number in 3..40 {
+            tools(number);
+            for program in &programs {
+                config["process"]["args"] = json!(program);
+                escaped(&stage.run(runtime, &config));
+                let words = [&["exec", &*id][..], program].concat();
+                escaped(&stage.call(runtime, &words));
+            }
+        }
+        stage.call(runtime, &["delete", "--force", &id]).ok();
+    }
+    // The control: a directory that the caller hands over leads there, without a policy.
+    tools(3);
+    let mut config = stage.config("");
+    config["process"]["args"] = json!(programs[0]);
+    let (bundle, id) = stage.bundle(&config);
+    let script = format!(
+        "exec 3</srv; exec {} --root {} --policy unconfined run --preserve-fds 1 --bundle {bundle} {id}",
+        program(),
+        stage.node.root
+    );
+    let seen = crate::command::run("sh", &["-c", &script]);
+    assert!(seen.stdout.contains("escaped"), "{seen}");
+}
+
 /// CVE-2022-29162, CVE-2025-27612: capabilities from `exec` are not inheritable.
 #[test]
 #[ignore = "needs the rig: hack/test"]

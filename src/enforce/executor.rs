@@ -289,6 +289,9 @@ impl WallExecutor {
         let Some(prepared) = prepared.as_ref() else {
             return EnforceError::Incomplete(WallKind::Privileges);
         };
+        if let Err(error) = self.close_ways_out() {
+            return error;
+        }
         let mut env = process::env(spec);
         for (key, value) in self.added_env.borrow().iter() {
             if !env.iter().any(|e| e.starts_with(&format!("{key}="))) {
@@ -309,6 +312,15 @@ impl WallExecutor {
                 FailureReport::from(&error).failed.status()
             }),
         }
+    }
+
+    /// Before any path of the container is followed: home directory, hooks, program. The own program's file stays.
+    fn close_ways_out(&self) -> Result<(), EnforceError> {
+        let common = self.walls.common();
+        let mut kept = vec![common.report.as_fd()];
+        kept.extend(common.program.file());
+        crate::sys::ways_out::close(&kept)
+            .map_err(EnforceError::step("close inherited descriptors"))
     }
 
     /// startContainer hooks run behind the same walls as the program (runc: after the filter too). Their descriptors

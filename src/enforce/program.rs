@@ -4,7 +4,7 @@
 //! 127, "permission denied" 126.
 
 use std::ffi::CString;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
@@ -66,6 +66,14 @@ impl ContainerProgram {
         match self {
             Self::Named => find(name, env),
             Self::Own(_) => Ok(PathBuf::from(name)),
+        }
+    }
+
+    /// The descriptor that is executed, if no path is.
+    pub(super) fn file(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Named => None,
+            Self::Own(file) => Some(file.as_fd()),
         }
     }
 

@@ -28,3 +28,4 @@ pub mod socket;
 pub mod start;
 pub mod user;
 pub mod user_namespace;
+pub mod ways_out;

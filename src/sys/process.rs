@@ -330,19 +330,22 @@ const MOST_SEARCHED: RawFd = 256;
 
 /// Whether it is /dev/urandom (linux/Documentation/admin-guide/devices.txt).
 fn is_random_source(number: RawFd) -> bool {
+    stat_of(number).is_some_and(|stat| {
+        stat.st_mode & libc::S_IFMT == libc::S_IFCHR && stat.st_rdev == libc::makedev(1, 9)
+    })
+}
+
+/// `None` if the number is not open.
+pub(super) fn stat_of(number: RawFd) -> Option<libc::stat> {
     let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
     // SAFETY: `stat` is writable for the size of a stat(2) result; a number that is not open gives EBADF.
     let rc = unsafe { libc::fstat(number, stat.as_mut_ptr()) };
-    if rc != 0 {
-        return false;
-    }
-    // SAFETY: the call has filled it.
-    let stat = unsafe { stat.assume_init() };
-    stat.st_mode & libc::S_IFMT == libc::S_IFCHR && stat.st_rdev == libc::makedev(1, 9)
+    // SAFETY: without an error the call has filled it.
+    (rc == 0).then(|| unsafe { stat.assume_init() })
 }
 
 /// Closes the descriptors from `first` to `last`, if any.
-fn close_range(first: RawFd, last: RawFd) -> io::Result<()> {
+pub(super) fn close_range(first: RawFd, last: RawFd) -> io::Result<()> {
     if last < first {
         return Ok(());
     }
