@@ -19,8 +19,7 @@ use libcontainer::process::args::{ContainerArgs, ContainerType};
 use libcontainer::process::channel::{self, InitReceiver, InitSender, MainReceiver, MainSender};
 use libcontainer::process::container_main_process::ProcessError;
 use libcontainer::process::init::container_init_process;
-use libcontainer::syscall::syscall::{SyscallType, create_syscall};
-use libcontainer::utils::rootless_required;
+use libcontainer::syscall::syscall::SyscallType;
 use libcontainer::validator::Validator;
 use libcontainer::{apparmor, tty};
 use oci_spec::runtime::{LinuxNamespaceType, Spec};
@@ -36,6 +35,7 @@ use crate::runtime::foreground::relay::Stdio;
 use crate::runtime::state::store::ContainerPaths;
 use crate::runtime::unprivileged;
 use crate::sys::process::{self, Birth, Child};
+use crate::sys::user_namespace::maps_everyone;
 
 /// The options of `create`.
 pub struct CreateOptions<'a> {
@@ -78,8 +78,8 @@ fn is_plain(spec: &Spec) -> bool {
         .filter(|m| m.uid_mappings().is_some() || m.gid_mappings().is_some())
         .count();
     // Root of a user namespace of its own makes what it is root of. libcontainer handles maps that engines wrote.
-    let rootless = unprivileged::inside().is_none()
-        && rootless_required(create_syscall().as_ref()).unwrap_or(true);
+    let all = rustix::process::geteuid().is_root() && maps_everyone().unwrap_or(false);
+    let rootless = unprivileged::inside().is_none() && !all;
     !other && !rare && mapped == 0 && !rootless && path::named(spec).is_some()
 }
 
