@@ -23,8 +23,8 @@ import wrapped
 from network import Network
 from stats import difference, ratio, table, verdict
 
-FIGURES = ["lifecycle", "memory", "sidecar", "filter", "trace", "wrap", "calls", "flood", "files", "crowd", "network"]
-ROUNDS = {"lifecycle": (300, 60), "sidecar": (9, 3), "wrap": (200, 40), "calls": (60, 12), "flood": (40, 8), "files": (20, 4), "crowd": (100, 30)}
+FIGURES = ["lifecycle", "memory", "exec", "sidecar", "filter", "trace", "wrap", "calls", "flood", "files", "crowd", "network"]
+ROUNDS = {"lifecycle": (300, 60), "exec": (300, 60), "sidecar": (9, 3), "wrap": (200, 40), "calls": (60, 12), "flood": (40, 8), "files": (20, 4), "crowd": (100, 30)}
 # Containers that run beside the measured one.
 CROWD = 200
 # Directories of the tree that is copied, with this many files each, of 1 to 16 KiB.
@@ -180,6 +180,8 @@ class Bench:
             bundle(noise, ["/bin/calls", noise], True, "-noise")
         shutil.copy(self.state / "net", self.state / "rootfs/bin/net")
         bundle("sleep", ["/bin/sleep", "600"], True)
+        for beside in range(3):
+            bundle(f"sleep-{beside}", ["/bin/sleep", "600"], True, f"-{beside}")
 
     def section(self, title, *parts, detail=()):
         """Prints a section. docs/benchmarks.md gets it without its `detail`, and not at all if that is everything."""
@@ -222,7 +224,7 @@ class Bench:
             return
         if {"lifecycle", "memory", "filter"} & set(self.figures):
             self.lifecycles()
-        for figure in ["sidecar", "trace", "wrap", "calls", "flood", "files", "crowd", "network"]:
+        for figure in ["exec", "sidecar", "trace", "wrap", "calls", "flood", "files", "crowd", "network"]:
             if figure in self.figures:
                 self.figure = figure
                 getattr(self, figure)()
@@ -341,6 +343,34 @@ class Bench:
                 table(["Program", "Instructions"], sizes),
                 table(["create + start, with the profile minus without", "Milliseconds [95 %]", "of", "Share"], rows),
             ],
+        )
+
+    # exec
+
+    def exec(self):
+        """`exec` of /bin/true in a container that runs: what agents and probes do most."""
+        runs, ends = {}, []
+        for contestant in [self.ours, self.crun, self.runc]:
+            container = dataclasses.replace(contestant, bundle=f"sleep-{len(ends)}")
+            create, start, _, delete = container.commands(self.state, f"exec-{len(ends)}")
+            steps(self.state, create, start)
+            ends.append((int(Path("/run/bench.pid").read_text()), delete))
+            command = [*contestant.runtime, "exec", delete[-1], "/bin/true"]
+            runs[contestant.name] = lambda _, command=command: steps(self.state, command)[0][0].milliseconds
+        samples = interleave(runs, self.rounds("exec"))
+        for init, delete in ends:
+            self.end(init)
+            steps(self.state, delete)
+        ours, crun, runc = samples.values()
+        bars = [
+            self.ratio_bar("agentbox / runc", ratio(ours, runc), 0.6),
+            ["agentbox / crun", self.compare("agentbox / crun", ratio(ours, crun)).text(), "", ""],
+        ]
+        rows = [[name, f"{median(values):.1f}"] for name, values in samples.items()]
+        self.section(
+            f"exec ({len(ours)} rounds)",
+            table(["exec of /bin/true", "Ratio [95 %]", "Bar", ""], bars),
+            detail=[table(["Median milliseconds", "exec"], rows)],
         )
 
     # The companion process

@@ -1,4 +1,4 @@
-//! The container's own cgroup, made and limited before its init process is born there.
+//! The container's own cgroup, made and limited before its init process is born there; exec processes are born there too.
 //!
 //! On cgroup v2 the kernel puts a new process there (CLONE_INTO_CGROUP). On v1 the new process moves there itself,
 //! before anything else: a thread that writes "0" into `tasks` moves itself, for which the kernel takes no lock that
@@ -50,6 +50,20 @@ impl Birthplace {
         }
     }
 
+    /// The cgroup of a container that runs, for another process: `below` it, on a node with only v2. It is not made
+    /// again if it is gone.
+    pub fn existing(mut of: Controllers, below: Option<&str>) -> Result<Self, CgroupError> {
+        let unified = match of.unified() {
+            Some(dir) => Some(open_dir(&dir.join(below.unwrap_or_default()))?),
+            None => None,
+        };
+        if unified.is_none() {
+            // Its limits are v1's. What systemd made in v2 beside them takes no single thread.
+            of.v2 = None;
+        }
+        Ok(Self { made: of, unified })
+    }
+
     fn make_unified(
         made: Controllers,
         dir: &Path,
@@ -75,12 +89,9 @@ impl Birthplace {
             };
             manager.apply(&options).map_err(|e| limited(&e))?;
         }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = rustix::fs::open(dir, flags, Mode::empty());
-        let unified = opened.map_err(CgroupError::io(format!("open the cgroup {dir:?}")))?;
         Ok(Self {
             made,
-            unified: Some(unified),
+            unified: Some(open_dir(dir)?),
         })
     }
 
@@ -130,6 +141,12 @@ impl Birthplace {
         v1.iter().all(|(name, dir)| is_in(dir, found.v1.get(name)))
             && v2.iter().all(|dir| is_in(dir, found.v2.as_ref()))
     }
+}
+
+fn open_dir(dir: &Path) -> Result<OwnedFd, CgroupError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(dir, flags, Mode::empty())
+        .map_err(CgroupError::io(format!("open the cgroup {dir:?}")))
 }
 
 /// Whether two paths are the same cgroup: a hierarchy may have a second mount.

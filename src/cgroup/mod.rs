@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`path`] | checks that the cgroup in a spec is the container's own; removes it with everything in it |
 //! | [`hierarchies`] | the cgroup file systems, and a process's place in them: the only reader |
-//! | [`birthplace`] | makes and limits that cgroup; the init process is born there |
+//! | [`birthplace`] | makes and limits that cgroup; the container's processes are born there |
 //! | [`delegated`] | a cgroup of the user's own, from the user's systemd |
 //! | [`controllers`] | the directories of a container's cgroup, in every hierarchy |
 //! | [`systemd_v1`], [`joined_mount`], [`first_move`] | v1's `name=systemd`, its view in a joined namespace, the cost of a first migration |

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
-use crate::cgroup::first_move;
 use crate::cli::{Exec, GlobalOptions};
 use crate::cmd::exit_code;
 use crate::runtime::exec;
@@ -34,10 +33,8 @@ fn exec(global: &GlobalOptions, args: &Exec) -> Result<ExitCode> {
         );
     }
     seal::ensure(ListenFds::Forget)?;
-    let first_move = first_move::begin();
     let place = find::place(global, &args.id)?;
     let started = exec::exec(&place, args)?;
-    drop(first_move);
     if args.detach {
         return Ok(ExitCode::SUCCESS);
     }

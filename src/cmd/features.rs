@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::out;
 use crate::cli::GlobalOptions;
-use crate::policy::{Selection, WrapOptions};
+use crate::policy::{Capability, Selection, WrapOptions};
 use crate::runtime::input::node_files;
 
 /// The newest specification version that bundles may use.
@@ -118,7 +118,7 @@ pub fn run(global: &GlobalOptions) -> Result<ExitCode> {
     // read nothing starts.
     let selection = node_files::selection(global, &BTreeMap::new(), WrapOptions::NOTHING);
     let id_mapped = matches!(selection, Ok(Selection::Unconfined { .. }));
-    let capabilities: Vec<String> = caps::all().into_iter().map(|c| c.to_string()).collect();
+    let capabilities: Vec<String> = Capability::all().map(|c| c.to_string()).collect();
     let document = json!({
         "ociVersionMin": "1.0.0",
         "ociVersionMax": SPEC_VERSION,

@@ -3,8 +3,8 @@
 //! execve. The executor is inherited over clone, so it may own descriptors and programs.
 //!
 //! ```text
-//! validate   supplementary groups -> kernel file systems, masked -> checked mounts attached, private directories
-//!            -> masks -> cgroups read-only -> masks checked again -> program found
+//! validate   capabilities of the set-up -> supplementary groups -> kernel file systems, masked -> checked mounts
+//!            attached, private directories -> masks -> cgroups read-only -> masks checked again -> program found
 //! exec       user namespace (exec processes) -> inner network namespace, checked -> sysfs of it -> groups read back
 //!            -> session keyring -> SELinux label -> no_new_privs read back -> the user's namespace, read back
 //!            (callers without root's rights) -> (`verify`: another effective group) -> not dumpable, read back
@@ -59,12 +59,12 @@ const HANDOVER_WITHIN: Duration = Duration::from_secs(10);
 impl PolicyWalls {
     /// `validate`: everything that needs only the namespaces of `create`. Returns the program.
     fn prepare(&self, spec: &Spec) -> Result<Validation, EnforceError> {
-        // First: nothing of the container is read with the rights of the caller's groups.
+        // Early: nothing of the container is read with the rights of the caller's groups.
         let groups = match &self.role {
             Role::Init(work) => {
                 let groups = match work.person() {
                     Some(_) => GroupsOutcome::Persons,
-                    None => privileges::set_groups(process::groups(spec))?,
+                    None => privileges::set_groups(&self.common.rights.groups)?,
                 };
                 stdio::make_null_writable()?;
                 self.common.make_streams(spec, Ruler::Policy)?;
@@ -72,7 +72,7 @@ impl PolicyWalls {
                 groups
             }
             Role::Tenant(work) => {
-                let groups = work.joining.set_groups(spec)?;
+                let groups = work.joining.set_groups(&self.common.rights.groups)?;
                 work.joining.enter_cgroups()?;
                 self.common.make_streams(spec, Ruler::Policy)?;
                 groups
@@ -90,7 +90,7 @@ impl PolicyWalls {
                 inner::verify_current(work.cookie)?;
             }
         }
-        verify::groups(spec, groups, Ruler::Policy)?;
+        verify::groups(spec, &self.common.rights.groups, groups, Ruler::Policy)?;
         keyring::join_new()?;
         label::set(spec)?;
         privileges::set_no_new_privs()?;
@@ -224,6 +224,7 @@ impl ProcessWalls {
     }
 
     fn prepare(&self, spec: &Spec) -> Result<Validation, EnforceError> {
+        self.common().rights.limit()?;
         match self {
             Self::Policy(walls) => walls.prepare(spec),
             Self::Unconfined(parity) => parity.prepare(spec),
@@ -344,8 +345,17 @@ impl WallExecutor {
     }
 
     /// Writes the reason to the pipe that `create`, `start` or `exec` reads. The process ends even if that fails.
-    fn report(&self, error: &EnforceError) -> String {
-        let report = FailureReport::from(error);
+    pub(super) fn report(&self, error: &EnforceError) -> String {
+        self.send(FailureReport::from(error))
+    }
+
+    /// Reports a step before the first one here. Returns the exit status.
+    pub fn fail(&self, why: &str) -> i32 {
+        self.send(FailureReport::step(why));
+        1
+    }
+
+    fn send(&self, report: FailureReport) -> String {
         if rustix::io::write(&self.walls.common().report, &report.to_bytes()).is_err() {
             log::error!("cannot report: {report}");
         }

@@ -27,6 +27,7 @@ pub mod rootfs;
 mod scratch;
 mod seen;
 pub mod stdio;
+pub mod tenant;
 pub mod trust;
 pub mod unconfined;
 pub mod verify;

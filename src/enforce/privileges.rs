@@ -1,18 +1,19 @@
-//! Capability sets: libcontainer's, with those of the set-up, and the drop to the planned ones. And groups.
+//! Capability sets: those of the set-up, and the drop to the planned ones. And groups.
 
 use std::collections::BTreeSet;
 use std::io;
 
-use caps::{CapSet, Capability, CapsHashSet};
-use oci_spec::runtime::{Capability as SpecCapability, LinuxCapabilities};
+use oci_spec::runtime::{Capability as SpecCapability, LinuxCapabilities, Process};
+use rustix::io::Errno;
+use rustix::thread::{self, CapabilitySet};
 
 use super::{EnforceError, verify};
 use crate::plan::CapabilitySets;
-use crate::policy;
+use crate::policy::Capability;
 use crate::sys::user::set_effective_group;
 use crate::sys::user_namespace::{self, Ids};
 
-/// The capabilities that the steps between libcontainer's own drop and ours need, and why.
+/// The capabilities that the steps from [`limit_to`] to [`drop_to`] need, and why.
 const SETUP: &[SpecCapability] = &[
     SpecCapability::SysAdmin, // setns, mounts, loading filters without no_new_privs
     SpecCapability::Setpcap,  // dropping from the bounding set
@@ -25,7 +26,38 @@ const SETUP: &[SpecCapability] = &[
     SpecCapability::Setgid,   // and setting its groups (all)
 ];
 
-/// The sets for libcontainer: `sets`, the set-up's, and `more`. [`drop_to`] drops the rest before execve.
+/// The rights of a process that the Executor sets, and libcontainer does not: it would make a system call for each
+/// capability that a kernel knows, and thirty to look whether it may set groups.
+#[derive(Debug, Default)]
+pub struct SetupRights {
+    /// What it has until [`drop_to`].
+    capabilities: CapabilitySets,
+    /// The program's supplementary groups.
+    pub(super) groups: Vec<u32>,
+}
+
+impl SetupRights {
+    /// Takes them out of the process that libcontainer gets, which has the capabilities of [`for_setup`].
+    pub fn take(process: &mut Process) -> Self {
+        let capabilities = CapabilitySets::of(process.capabilities().as_ref());
+        process.set_capabilities(None);
+        let mut user = process.user().clone();
+        let groups = user.additional_gids().clone().unwrap_or_default();
+        user.set_additional_gids(None);
+        process.set_user(user);
+        Self {
+            capabilities,
+            groups,
+        }
+    }
+
+    /// The first step of our code in the process. The bounding set stays until [`drop_to`]: only execve(2) asks for it.
+    pub(super) fn limit(&self) -> Result<(), EnforceError> {
+        set(&self.capabilities).map_err(EnforceError::step("limit the capabilities of the set-up"))
+    }
+}
+
+/// The sets for the set-up: `sets`, the set-up's, and `more`. [`drop_to`] drops the rest before execve.
 pub fn for_setup(sets: &LinuxCapabilities, more: &[SpecCapability]) -> LinuxCapabilities {
     let mut out = sets.clone();
     let with = |set: &Option<oci_spec::runtime::Capabilities>| {
@@ -90,36 +122,37 @@ pub fn set_no_new_privs() -> Result<(), EnforceError> {
 /// The bounding set first, which needs SETPCAP. Ambient capabilities last, since the kernel takes only permitted and
 /// inheritable ones (capabilities(7)).
 pub fn drop_to(sets: &CapabilitySets) -> Result<(), EnforceError> {
-    let wanted = parse(&sets.bounding)?;
-    let bounding = caps::read(None, CapSet::Bounding).map_err(failed("read the bounding set"))?;
-    for extra in bounding.difference(&wanted) {
-        caps::drop(None, CapSet::Bounding, *extra).map_err(failed("drop from the bounding set"))?;
+    for extra in Capability::all().filter(|c| !sets.bounding.contains(c)) {
+        drop_from_bounding(extra).map_err(EnforceError::step("drop from the bounding set"))?;
     }
-    caps::clear(None, CapSet::Ambient).map_err(failed("clear the ambient set"))?;
-    // Effective must be a subset of permitted at each step.
-    caps::set(None, CapSet::Effective, &parse(&sets.effective)?)
-        .map_err(failed("set the effective capabilities"))?;
-    caps::set(None, CapSet::Permitted, &parse(&sets.permitted)?)
-        .map_err(failed("set the permitted capabilities"))?;
-    caps::set(None, CapSet::Inheritable, &parse(&sets.inheritable)?)
-        .map_err(failed("set the inheritable capabilities"))?;
-    for capability in parse(&sets.ambient)? {
-        caps::raise(None, CapSet::Ambient, capability)
-            .map_err(failed("raise an ambient capability"))?;
+    thread::clear_ambient_capability_set().map_err(EnforceError::step("clear the ambient set"))?;
+    set(sets).map_err(EnforceError::step("set the capabilities"))?;
+    for capability in &sets.ambient {
+        thread::configure_capability_in_ambient_set(bit(*capability), true)
+            .map_err(EnforceError::step("raise an ambient capability"))?;
     }
     Ok(())
 }
 
+/// Dropping one that is gone does nothing. Without SETPCAP the kernel refuses that too.
+fn drop_from_bounding(capability: Capability) -> Result<(), Errno> {
+    match thread::remove_capability_from_bounding_set(bit(capability)) {
+        // The kernel does not know it.
+        Err(Errno::INVAL) => Ok(()),
+        Err(Errno::PERM) if !thread::capability_is_in_bounding_set(bit(capability))? => Ok(()),
+        other => other,
+    }
+}
+
 /// Leaves the calling process CAP_KILL, if it has that, and no other capability.
 pub fn keep_kill() -> Result<(), EnforceError> {
-    let step = "give up the capabilities";
-    let has = caps::has_cap(None, CapSet::Effective, Capability::CAP_KILL).map_err(failed(step))?;
-    let left: CapsHashSet = has.then_some(Capability::CAP_KILL).into_iter().collect();
-    caps::clear(None, CapSet::Ambient).map_err(failed(step))?;
-    for set in [CapSet::Effective, CapSet::Permitted] {
-        caps::set(None, set, &left).map_err(failed(step))?;
-    }
-    caps::clear(None, CapSet::Inheritable).map_err(failed(step))
+    let step = || EnforceError::step("give up the capabilities");
+    thread::clear_ambient_capability_set().map_err(step())?;
+    let mut sets = thread::capabilities(None).map_err(step())?;
+    let left = sets.effective & CapabilitySet::KILL;
+    (sets.effective, sets.permitted) = (left, left);
+    sets.inheritable = CapabilitySet::empty();
+    thread::set_capabilities(None, sets).map_err(step())
 }
 
 /// Whose supplementary groups a process has.
@@ -157,44 +190,55 @@ pub fn become_person(person: Ids) -> Result<(), EnforceError> {
 
 /// The sets of the calling process, as the kernel reports them.
 pub fn current() -> Result<CapabilitySets, EnforceError> {
-    let read = |set| -> Result<BTreeSet<policy::Capability>, EnforceError> {
-        let found = caps::read(None, set).map_err(failed("read the capabilities"))?;
-        let found = found.into_iter().map(|c| c.to_string().parse());
-        found.collect::<Result<_, _>>().map_err(unknown)
-    };
-    let (permitted, inheritable) = (read(CapSet::Permitted)?, read(CapSet::Inheritable)?);
+    let step = || EnforceError::step("read the capabilities");
+    let found = thread::capabilities(None).map_err(step())?;
+    let (permitted, inheritable) = (named(found.permitted), named(found.inheritable));
     // The kernel keeps in the ambient set only what is in both (capabilities(7)); to ask takes a call for each capability.
     let ambient = match permitted.is_disjoint(&inheritable) {
         true => BTreeSet::new(),
-        false => read(CapSet::Ambient)?,
+        false => each(thread::capability_is_in_ambient_set).map_err(step())?,
     };
     Ok(CapabilitySets {
-        bounding: read(CapSet::Bounding)?,
-        effective: read(CapSet::Effective)?,
+        bounding: each(thread::capability_is_in_bounding_set).map_err(step())?,
+        effective: named(found.effective),
         permitted,
         inheritable,
         ambient,
     })
 }
 
-fn parse(set: &BTreeSet<policy::Capability>) -> Result<CapsHashSet, EnforceError> {
-    set.iter()
-        .map(|capability| {
-            capability
-                .as_str()
-                .parse::<Capability>()
-                .map_err(failed("parse a capability"))
-        })
-        .collect()
-}
-
-fn unknown(error: policy::ValueError) -> EnforceError {
-    EnforceError::step("read the capabilities")(std::io::Error::other(error))
-}
-
-fn failed(step: &'static str) -> impl FnOnce(caps::errors::CapsError) -> EnforceError {
-    move |e| EnforceError::Step {
-        step: step.to_owned(),
-        source: std::io::Error::other(e.to_string()),
+/// The capabilities for which the kernel says yes. It does not know the newest ones if it is old.
+fn each(
+    asked: impl Fn(CapabilitySet) -> Result<bool, Errno>,
+) -> Result<BTreeSet<Capability>, Errno> {
+    let mut found = BTreeSet::new();
+    for capability in Capability::all() {
+        match asked(bit(capability)) {
+            Ok(true) => _ = found.insert(capability),
+            Ok(false) | Err(Errno::INVAL) => {}
+            Err(error) => return Err(error),
+        }
     }
+    Ok(found)
+}
+
+/// Sets the effective, permitted and inheritable sets in one call, also those of capabilities that we do not know.
+fn set(sets: &CapabilitySets) -> Result<(), Errno> {
+    let bits = |set: &BTreeSet<Capability>| set.iter().map(|c| bit(*c)).collect();
+    let sets = thread::CapabilitySets {
+        effective: bits(&sets.effective),
+        permitted: bits(&sets.permitted),
+        inheritable: bits(&sets.inheritable),
+    };
+    thread::set_capabilities(None, sets)
+}
+
+fn bit(capability: Capability) -> CapabilitySet {
+    CapabilitySet::from_bits_retain(1 << capability.number())
+}
+
+fn named(bits: CapabilitySet) -> BTreeSet<Capability> {
+    Capability::all()
+        .filter(|c| bits.contains(bit(*c)))
+        .collect()
 }

@@ -19,12 +19,6 @@ pub fn gid(spec: &Spec) -> u32 {
     of(spec).map_or(0, |p| p.user().gid())
 }
 
-/// process.user.additionalGids
-pub fn groups(spec: &Spec) -> &[u32] {
-    let groups = of(spec).and_then(|p| p.user().additional_gids().as_deref());
-    groups.unwrap_or_default()
-}
-
 /// process.args
 pub fn args(spec: &Spec) -> Vec<String> {
     of(spec).and_then(|p| p.args().clone()).unwrap_or_default()

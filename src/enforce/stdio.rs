@@ -45,30 +45,28 @@ pub fn make_null_writable() -> Result<(), EnforceError> {
     let is_null = |stat: &Stat| {
         FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice && stat.st_rdev == null
     };
-    for number in [1, 2] {
-        let Some(fd) = crate::sys::process::borrow_inherited(number) else {
-            continue;
-        };
-        let read_only = || {
-            let flags = rustix::fs::fcntl_getfl(fd);
-            flags.is_ok_and(|f| f & OFlags::ACCMODE == OFlags::RDONLY)
-        };
-        if !rustix::fs::fstat(fd).is_ok_and(|stat| is_null(&stat)) || !read_only() {
-            continue;
-        }
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let opened =
-            rustix::fs::open("/dev/null", flags, rustix::fs::Mode::empty()).map_err(step())?;
-        if !is_null(&rustix::fs::fstat(&opened).map_err(step())?) {
-            return Err(step()(Errno::NXIO));
-        }
-        match number {
-            1 => rustix::stdio::dup2_stdout(&opened),
-            _ => rustix::stdio::dup2_stderr(&opened),
-        }
-        .map_err(step())?;
+    let is_read_only_null = |number| {
+        let fd = crate::sys::process::borrow_inherited(number)?;
+        let null = rustix::fs::fstat(fd).is_ok_and(|stat| is_null(&stat));
+        let flags = null.then(|| rustix::fs::fcntl_getfl(fd).ok()).flatten()?;
+        Some(flags & OFlags::ACCMODE == OFlags::RDONLY)
+    };
+    let found = [1, 2].map(|number| is_read_only_null(number) == Some(true));
+    if !found.contains(&true) {
+        return Ok(());
     }
-    Ok(())
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let opened = rustix::fs::open("/dev/null", flags, rustix::fs::Mode::empty()).map_err(step())?;
+    if !is_null(&rustix::fs::fstat(&opened).map_err(step())?) {
+        return Err(step()(Errno::NXIO));
+    }
+    if found[0] {
+        rustix::stdio::dup2_stdout(&opened).map_err(step())?;
+    }
+    match found[1] {
+        true => rustix::stdio::dup2_stderr(&opened).map_err(step()),
+        false => Ok(()),
+    }
 }
 
 /// Gives the terminal the requested size (`process.consoleSize`); libcontainer does not.

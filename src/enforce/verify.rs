@@ -83,8 +83,13 @@ pub fn seccomp() -> Result<(), EnforceError> {
 ///
 /// If a user namespace forbids setgroups(2), the caller's groups stay. Then there must be none but the process's own
 /// group, which it has anyway. Without a policy extra groups are accepted, as in runc.
-pub fn groups(spec: &Spec, set: GroupsOutcome, ruler: Ruler) -> Result<(), EnforceError> {
-    let (planned, own) = (process::groups(spec), process::gid(spec));
+pub fn groups(
+    spec: &Spec,
+    planned: &[u32],
+    set: GroupsOutcome,
+    ruler: Ruler,
+) -> Result<(), EnforceError> {
+    let own = process::gid(spec);
     let found = crate::sys::user::groups().map_err(EnforceError::step("read the groups"))?;
     let forbidden = set == GroupsOutcome::Forbidden;
     let lenient = forbidden && ruler == Ruler::Engine;

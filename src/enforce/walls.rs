@@ -12,7 +12,7 @@ use super::image::ImageLayers;
 use super::kernel::KernelFiles;
 use super::leader::Leader;
 use super::listener::{self, ListenerWay};
-use super::privileges::{self, GroupsOutcome};
+use super::privileges::{self, GroupsOutcome, SetupRights};
 use super::program::ContainerProgram;
 use super::rootfs::OwnMount;
 use super::trust::TrustStore;
@@ -63,6 +63,8 @@ pub enum Role<Init, Tenant> {
 pub struct CommonSetup {
     /// The capability sets that the program gets.
     pub capabilities: CapabilitySets,
+    /// Its rights until then, and its groups.
+    pub rights: SetupRights,
     /// Receives the report of a failure; closed by execve.
     pub report: OwnedFd,
     /// The terminal is relayed to the caller's terminal, which makes the carriage returns.
@@ -121,10 +123,10 @@ pub struct JoinTargets {
 
 impl JoinTargets {
     /// Sets the supplementary groups: none if a user namespace is joined later, where their numbers mean other groups.
-    pub(super) fn set_groups(&self, spec: &Spec) -> Result<GroupsOutcome, EnforceError> {
+    pub(super) fn set_groups(&self, groups: &[u32]) -> Result<GroupsOutcome, EnforceError> {
         privileges::set_groups(match &self.user {
             Some(_) => &[],
-            None => process::groups(spec),
+            None => groups,
         })
     }
 

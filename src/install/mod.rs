@@ -9,11 +9,12 @@
 //! | [`docker`], [`containerd`], [`podman`], [`own`] | PURE: the text of a file -> its text with agentbox, and without
 //! |
 //! | [`plan`], [`removal`] | which steps there are |
-//! | [`step`] | one step, and its effect |
+//! | [`step`], `diff` | one step, and its effect; what it changes in a text |
 //! | [`files`] | reads files that no other user can write, writes atomically |
 //! | [`record`] | what was installed, for the removal |
 
 mod containerd;
+mod diff;
 mod docker;
 mod files;
 mod own;

@@ -4,8 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use similar::TextDiff;
-
+use super::diff;
 use super::files::{self, NewContent, TextFile};
 use super::{InstallError, TargetSystem};
 use crate::policy::bounded;
@@ -146,13 +145,11 @@ impl InstallStep {
             true => format!("{side}{}", change.shown),
             false => "/dev/null".to_owned(),
         };
-        let diff = TextDiff::from_lines(before, after);
-        let mut shown = diff.unified_diff();
-        shown.header(
-            &name("a", change.before.is_some()),
-            &name("b", change.after.is_some()),
-        );
-        Some(shown.to_string())
+        let names = [
+            name("a", change.before.is_some()),
+            name("b", change.after.is_some()),
+        ];
+        Some(diff::unified([before, after], &names))
     }
 
     /// Makes the change.

@@ -5,6 +5,7 @@
 //! | [`create`] | from a bundle to a process that waits, behind walls |
 //! | [`start`], [`exec`], [`foreground`] | runs its program; runs another in it; both for a caller who waits |
 //! | [`signal`], [`delete`] | ends it; removes everything of it |
+//! | `child` | the process that either clones |
 //! | [`launch`], `libcontainer_log` | what `create` and `exec` both tell libcontainer; what its log says of a failure |
 //! | [`input`] | what callers give: bundle, node's files, descriptors |
 //! | [`network`] | the network wall, requests to the sidecar, names, denied connections |
@@ -15,6 +16,7 @@
 //! | [`filter`], [`seal`], [`pidfd`] | the syscall filter as saved bytes; the runtime's own file; descriptors of processes |
 
 pub mod agent;
+mod child;
 pub mod create;
 pub mod delete;
 pub mod error;

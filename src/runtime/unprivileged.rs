@@ -15,6 +15,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use rustix::thread::CapabilitySet;
 use serde::Serialize;
@@ -65,7 +66,22 @@ enum Rights {
     None(Ids),
 }
 
+/// Looked up once, and again after [`make`]: each step of `create` asks.
+static KNOWN: Mutex<Option<Rights>> = Mutex::new(None);
+
+fn forget() {
+    *KNOWN.lock().unwrap_or_else(PoisonError::into_inner) = None;
+}
+
 fn rights() -> Result<Rights, NoNamespace> {
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    match *known {
+        Some(rights) => Ok(rights),
+        None => Ok(*known.insert(look()?)),
+    }
+}
+
+fn look() -> Result<Rights, NoNamespace> {
     let sets = rustix::thread::capabilities(None).map_err(|e| NoNamespace::Unknown(e.into()))?;
     let uid = rustix::process::geteuid().as_raw();
     if uid != 0 || !sets.effective.contains(CapabilitySet::SYS_ADMIN) {
@@ -175,6 +191,7 @@ fn in_child<T: Serialize + DeserializeOwned>(look: impl FnOnce() -> T) -> io::Re
 
 /// Makes the namespaces, and moves this process to them.
 fn make(person: Ids) -> Result<(), NoNamespace> {
+    forget();
     user_namespace::unshare_with_mounts().map_err(|errno| NoNamespace::Refused {
         why: reason(&errno, &Sysctls::read()),
         errno,

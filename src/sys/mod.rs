@@ -22,6 +22,7 @@ pub mod process_id;
 pub mod procfs;
 pub mod program;
 pub mod seccomp;
+pub mod setns;
 pub mod signal;
 pub mod socket;
 #[cfg(target_arch = "x86_64")]

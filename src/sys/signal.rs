@@ -1,7 +1,11 @@
 //! Signals that libraries have no names for, and the features of seccomp.
 #![expect(unsafe_code, reason = "raw system calls; every block states its proof")]
 
+use std::sync::OnceLock;
+
 use rustix::process::Signal;
+
+use super::procfs;
 
 /// The real-time signal with this number, if the C library leaves it to programs (signal(7)).
 fn realtime(number: i32) -> Option<Signal> {
@@ -17,14 +21,36 @@ pub fn of(number: i32) -> Option<Signal> {
     Signal::from_named_raw(number).or_else(|| realtime(number))
 }
 
+/// The signals that this process ignores, if [`note_ignored`] has looked.
+static IGNORED: OnceLock<u64> = OnceLock::new();
+
+/// Notes which signals this process ignores, for [`reset`] in the processes that it forks: there /proc may be the
+/// container's. Call it when nothing more is to be ignored.
+pub fn note_ignored() {
+    if let Ok(status) = procfs::text("/proc/self/status")
+        && let Some(mask) = ignored(&status)
+    {
+        IGNORED.get_or_init(|| mask);
+    }
+}
+
+/// The line `SigIgn` of /proc/PID/status (proc_pid_status(5)).
+fn ignored(status: &str) -> Option<u64> {
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))?;
+    u64::from_str_radix(line.trim(), 16).ok()
+}
+
 /// Gives every signal its default disposition, and blocks none. An ignored signal stays ignored over execve(2), so the
-/// program must not get those of an engine under nohup(1), or Rust's own SIGPIPE.
+/// program must not get those of an engine under nohup(1), or Rust's own SIGPIPE. execve(2) itself resets the others.
 pub fn reset() {
     /// `struct sigaction` of the kernel on x86-64 (handler, flags, restorer, mask), all zero: SIG_DFL.
     const DEFAULT: [u64; 4] = [0; 4];
     /// The size of the mask.
     const MASK: usize = 8;
-    for number in 1..=64_i32 {
+    let ignored = IGNORED.get().copied().unwrap_or(u64::MAX);
+    for number in (1..=64_i32).filter(|number| ignored >> (number - 1) & 1 == 1) {
         // By the system call: the C library reserves two numbers and refuses to change them.
         // SAFETY: the kernel reads the 32 bytes of DEFAULT and writes nothing. A default disposition runs no code. For
         // SIGKILL and SIGSTOP the call fails, and nothing happens.
@@ -69,4 +95,22 @@ pub fn can_kill_by_seccomp() -> bool {
     // SAFETY: the kernel reads four bytes from `action`, which lives until the call returns.
     let rc = unsafe { libc::syscall(libc::SYS_seccomp, GET_ACTION_AVAIL, 0, &raw const action) };
     rc == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ignored_signals_are_the_kernels_bits() {
+        let status =
+            "Name:\tSigIgn:\nSigBlk:\t0000000000000002\nSigIgn:\t0000000000001000\nSigCgt:\t1\n";
+        assert_eq!(ignored(status), Some(1 << (libc::SIGPIPE - 1)));
+        for unknown in ["", "SigIgn:\tx\n", "Name:\tSigIgn:\t1\n"] {
+            assert_eq!(ignored(unknown), None, "{unknown}");
+        }
+        // Rust's runtime ignores SIGPIPE (also where tests begin).
+        let own = ignored(&procfs::text("/proc/self/status").unwrap());
+        assert_eq!(own.map(|mask| mask >> (libc::SIGPIPE - 1) & 1), Some(1));
+    }
 }

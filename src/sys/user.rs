@@ -1,4 +1,4 @@
-//! Joining a user namespace as one of its users.
+//! The ids of the calling thread, and joining a user namespace as one of its users.
 #![expect(unsafe_code, reason = "raw system calls; every block states its proof")]
 
 use std::io;
@@ -35,10 +35,22 @@ pub fn join(user: &JoinedUser) -> io::Result<()> {
         Err(e) if e.raw_os_error() == Some(libc::EPERM) && groups.is_empty() => {}
         other => other?,
     }
+    set_ids(*uid, *gid)
+}
+
+/// Gives the calling thread, which must be the only one, these ids in place of all three of each kind. It keeps its
+/// permitted capabilities, of which none is effective then, unless it is root.
+pub fn become_user(uid: u32, gid: u32) -> io::Result<()> {
+    rustix::thread::set_keep_capabilities(true)?;
+    set_ids(uid, gid)?;
+    Ok(rustix::thread::set_keep_capabilities(false)?)
+}
+
+fn set_ids(uid: u32, gid: u32) -> io::Result<()> {
     // SAFETY: three integers; setresgid(2) touches no memory. The raw call, since the C library's would signal threads.
-    check(unsafe { libc::syscall(libc::SYS_setresgid, *gid, *gid, *gid) })?;
+    check(unsafe { libc::syscall(libc::SYS_setresgid, gid, gid, gid) })?;
     // SAFETY: as above.
-    check(unsafe { libc::syscall(libc::SYS_setresuid, *uid, *uid, *uid) })
+    check(unsafe { libc::syscall(libc::SYS_setresuid, uid, uid, uid) })
 }
 
 /// Gives the calling thread, which must be the only one, another effective group; its real and saved ones stay

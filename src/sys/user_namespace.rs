@@ -13,13 +13,45 @@ use crate::sys::procfs;
 /// kernel.overflowuid, the default of every distribution.
 const OVERFLOW: u32 = 65534;
 
-/// The cached uid_map, which is needed for every file.
-static ONLY: Mutex<Option<Option<IdMapLine>>> = Mutex::new(None);
-
-/// The cached result of [`only_user`], which each step of `create` needs.
-static USER: Mutex<Option<Option<Ids>>> = Mutex::new(None);
+/// What the maps say, read once: it is needed for every file and at each step of `create`.
+static KNOWN: Mutex<Option<KnownMaps>> = Mutex::new(None);
 
 const UID_MAP: &str = "/proc/self/uid_map";
+
+/// What the maps of this process's user namespace say.
+#[derive(Debug, Clone, Copy)]
+struct KnownMaps {
+    /// The only line of the uid_map, if it maps one id.
+    only: Option<IdMapLine>,
+    /// See [`only_user`].
+    user: Option<Ids>,
+    /// See [`maps_everyone`].
+    everyone: bool,
+}
+
+impl KnownMaps {
+    fn of(uid_map: &str, gid_map: &str) -> Self {
+        let user = only(uid_map).zip(only(gid_map));
+        Self {
+            only: one(uid_map),
+            user: user.map(|(uid, gid)| Ids { uid, gid }),
+            everyone: uid_map
+                .split_whitespace()
+                .any(|field| field == "4294967295"),
+        }
+    }
+}
+
+/// Read again after this process has made a user namespace; only the functions below enter one.
+fn known() -> io::Result<KnownMaps> {
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(maps) = *known {
+        return Ok(maps);
+    }
+    let uid_map = procfs::text(UID_MAP)?;
+    let gid_map = procfs::text("/proc/self/gid_map")?;
+    Ok(*known.insert(KnownMaps::of(&uid_map, &gid_map)))
+}
 
 /// The only user and the only group of a user namespace, by their ids in the parent namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,8 +82,7 @@ fn unshare(flags: UnshareFlags) -> io::Result<()> {
 
 /// The maps have changed.
 fn forget() {
-    *ONLY.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    *USER.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    *KNOWN.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
 /// Maps one user and one group: `inside` are their ids in the calling process's namespace, which has no map yet, and
@@ -81,15 +112,14 @@ fn write(path: &str, text: &str) -> io::Result<()> {
 }
 
 /// Who root of this user namespace is in the parent, if it is the only user; `None` if the namespace has other users,
-/// as the initial one has all. Read once, and again after this process has made a user namespace.
+/// as the initial one has all.
 pub fn only_user() -> io::Result<Option<Ids>> {
-    let mut known = USER.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(user) = *known {
-        return Ok(user);
-    }
-    let uid = only(&procfs::text(UID_MAP)?);
-    let gid = only(&procfs::text("/proc/self/gid_map")?);
-    Ok(*known.insert(uid.zip(gid).map(|(uid, gid)| Ids { uid, gid })))
+    Ok(known()?.user)
+}
+
+/// Whether every user id has a user here, as in the initial user namespace.
+pub fn maps_everyone() -> io::Result<bool> {
+    Ok(known()?.everyone)
 }
 
 /// Whether an id stands for users whom this user namespace does not map, and not for its own user of this id.
@@ -116,12 +146,7 @@ fn maps(map: &str, id: u32) -> bool {
 /// "Unmapped user and group IDs"). Then the overflow user counts as root, and the mapped id as the user. What matters
 /// is that the user cannot have made the file.
 pub fn owner(shown: u32) -> u32 {
-    // Only the functions below enter a user namespace.
-    let mut known = ONLY.lock().unwrap_or_else(PoisonError::into_inner);
-    owner_in(
-        shown,
-        *known.get_or_insert_with(|| one(&procfs::text(UID_MAP).ok()?)),
-    )
+    owner_in(shown, known().ok().and_then(|maps| maps.only))
 }
 
 fn owner_in(shown: u32, only: Option<IdMapLine>) -> u32 {
@@ -197,6 +222,16 @@ mod tests {
 
     #[test]
     fn the_nodes_namespace_maps_every_user() {
+        let everyone = |map: &str| KnownMaps::of(map, map).everyone;
+        assert!(everyone("         0          0 4294967295\n"));
+        for fewer in [
+            "",
+            "0 1000 1\n",
+            "0 100000 65536\n",
+            "0 1000 1\n1 100000 65536\n",
+        ] {
+            assert!(!everyone(fewer), "{fewer}");
+        }
         assert!(maps("         0          0 4294967295\n", OVERFLOW));
         assert!(!maps("0 1000 1\n1 100000 65000\n", OVERFLOW));
         assert!(maps("0 1000 1\n1 100000 65536\n", OVERFLOW));

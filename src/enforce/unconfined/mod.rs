@@ -15,9 +15,7 @@ use super::executor::Validation;
 use super::hidden::{self, PromisedMounts};
 use super::privileges::GroupsOutcome;
 use super::walls::{CommonSetup, FilterWall, FirstProcess, JoinTargets, Role, Ruler};
-use super::{
-    EnforceError, devices, keyring, label, privileges, process, program, rootfs, stdio, verify,
-};
+use super::{EnforceError, devices, keyring, label, privileges, program, rootfs, stdio, verify};
 use crate::sys::user::with_files_of_root;
 
 /// A process of a container without a policy, set up as by runc.
@@ -60,14 +58,14 @@ impl UnconfinedProcess {
     pub(super) fn prepare(&self, spec: &Spec) -> Result<Validation, EnforceError> {
         let groups = match &self.role {
             Role::Init(work) => {
-                let groups = privileges::set_groups(process::groups(spec))?;
+                let groups = privileges::set_groups(&self.common.rights.groups)?;
                 stdio::make_null_writable()?;
                 self.common.make_streams(spec, Ruler::Engine)?;
                 work.make_files(spec)?;
                 groups
             }
             Role::Tenant(joining) => {
-                let groups = joining.set_groups(spec)?;
+                let groups = joining.set_groups(&self.common.rights.groups)?;
                 joining.enter_cgroups()?;
                 self.common.make_streams(spec, Ruler::Engine)?;
                 groups
@@ -93,7 +91,7 @@ impl UnconfinedProcess {
         if let Role::Tenant(joining) = &self.role {
             joining.enter_user_namespace()?;
         }
-        verify::groups(spec, groups, Ruler::Engine)?;
+        verify::groups(spec, &self.common.rights.groups, groups, Ruler::Engine)?;
         match &self.keyring {
             Keyring::Inherited => {}
             Keyring::New => keyring::join_new()?,

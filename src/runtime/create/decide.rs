@@ -14,7 +14,7 @@ use crate::plan::reach::{self, NetSettings};
 use crate::plan::volumes::secret_volumes;
 use crate::plan::wrapped::WrapPlan;
 use crate::plan::{self, BundleFacts, DecidedPlan, HostFacts, Plan, Warning};
-use crate::policy::{ResolvedPolicy, Selection, WrapOptions};
+use crate::policy::{NodeConfig, ResolvedPolicy, Selection, WrapOptions};
 use crate::probe::{self, HeldSource, Image};
 use crate::render::identity::engine;
 use crate::render::refuse;
@@ -25,7 +25,7 @@ use crate::runtime::filter::{self, FilterRequest as AskedFilter};
 use crate::runtime::input::bundle::Bundle;
 use crate::runtime::input::cri;
 use crate::runtime::input::labels;
-use crate::runtime::input::node_files;
+use crate::runtime::input::node_files::{self, NodeFiles};
 use crate::runtime::network::engine_networks;
 use crate::runtime::network::reading::{self, RequestSetup};
 use crate::runtime::network::resolver::EngineFiles;
@@ -97,7 +97,8 @@ pub fn decide(
         .flatten()
         .map(|(k, v)| (k.clone(), v.clone()))
         .collect();
-    let made = match node_files::selection(global, &annotations, &wrapped.requests)? {
+    let files = NodeFiles::for_container(global)?;
+    let made = match files.select(global, &annotations, &wrapped.requests)? {
         Selection::Unconfined { chosen_by } => BundleWalls {
             chosen_by: chosen_by.to_string(),
             ..without_policy(&bundle)?
@@ -107,6 +108,7 @@ pub fn decide(
                 global,
                 bundle: &bundle,
                 annotations: &annotations,
+                node: &files.node,
             };
             under_policy(call, &resolved, wrapped, handed_file)?
         }
@@ -145,6 +147,7 @@ struct Call<'a> {
     global: &'a GlobalOptions,
     bundle: &'a Bundle,
     annotations: &'a BTreeMap<String, String>,
+    node: &'a NodeConfig,
 }
 
 /// The engine's own filter.
@@ -174,7 +177,7 @@ fn under_policy(
     let Call { global, bundle, .. } = call;
     let spec = &bundle.spec;
     reach::check(spec, NetSettings::Own)?;
-    let of_node = node_files::places(global)?;
+    let of_node = node_files::places_of(global, call.node);
     let roots = (bundle.dir.as_path(), bundle.rootfs.as_path());
     let (mut facts, mut sources) = probe::bundle(spec, roots, wrapped, &of_node)?;
     facts.handed_file = handed_file;

@@ -6,10 +6,9 @@
 //! resources.
 
 use std::fs;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::Duration;
 
 use libcgroups::common::CgroupConfig;
 use libcontainer::config::YoukiConfig;
@@ -20,12 +19,10 @@ use libcontainer::process::args::{ContainerArgs, ContainerType};
 use libcontainer::process::channel::{self, InitReceiver, InitSender, MainReceiver, MainSender};
 use libcontainer::process::container_main_process::ProcessError;
 use libcontainer::process::init::container_init_process;
-use libcontainer::syscall::syscall::{SyscallType, create_syscall};
-use libcontainer::utils::rootless_required;
+use libcontainer::syscall::syscall::SyscallType;
 use libcontainer::validator::Validator;
 use libcontainer::{apparmor, tty};
 use oci_spec::runtime::{LinuxNamespaceType, Spec};
-use rustix::process::{Signal, WaitOptions};
 
 use crate::cgroup::birthplace::Birthplace;
 use crate::cgroup::delegated;
@@ -33,11 +30,12 @@ use crate::cgroup::path;
 use crate::cli::GlobalOptions;
 use crate::enforce::executor::WallExecutor;
 use crate::runtime::RuntimeError;
+use crate::runtime::child;
 use crate::runtime::foreground::relay::Stdio;
 use crate::runtime::state::store::ContainerPaths;
 use crate::runtime::unprivileged;
 use crate::sys::process::{self, Birth, Child};
-use crate::sys::socket;
+use crate::sys::user_namespace::maps_everyone;
 
 /// The options of `create`.
 pub struct CreateOptions<'a> {
@@ -80,8 +78,8 @@ fn is_plain(spec: &Spec) -> bool {
         .filter(|m| m.uid_mappings().is_some() || m.gid_mappings().is_some())
         .count();
     // Root of a user namespace of its own makes what it is root of. libcontainer handles maps that engines wrote.
-    let rootless = unprivileged::inside().is_none()
-        && rootless_required(create_syscall().as_ref()).unwrap_or(true);
+    let all = rustix::process::geteuid().is_root() && maps_everyone().unwrap_or(false);
+    let rootless = unprivileged::inside().is_none() && !all;
     !other && !rare && mapped == 0 && !rootless && path::named(spec).is_some()
 }
 
@@ -150,9 +148,7 @@ fn begin(
         main_sender,
         init_receiver,
     };
-    // As in libcontainer: processes in the namespaces that it joins cannot read what it has of the node.
-    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
-        .map_err(RuntimeError::io("become undumpable"))?;
+    child::prepare()?;
     let birth = Birth {
         namespaces: if own_pids { NEW_PIDS } else { 0 },
         cgroup: born.born_in(),
@@ -169,7 +165,7 @@ fn begin(
         .map_err(main)
         .and_then(|()| attend(&args, &child, main_receiver, init_sender));
     if let Err(error) = ready {
-        end(&child);
+        child::end(&child);
         return Err(failed(error));
     }
     let pid = child.pid.as_raw_pid();
@@ -180,19 +176,13 @@ fn begin(
         .set_pid(pid)
         .save()
         .map_err(&failed)
-        .inspect_err(|_| end(&child))?;
+        .inspect_err(|_| child::end(&child))?;
     log::debug!("{} has begun as process {pid}", place.id.as_str());
     Ok((container, born))
 }
 
 /// `CLONE_NEWPID`
 const NEW_PIDS: u64 = libc::CLONE_NEWPID as u64;
-
-/// How long a killed process may take to end.
-const END_WITHIN: Duration = Duration::from_secs(2);
-
-/// The process's name until it executes its program.
-const NAME: &std::ffi::CStr = c"agentbox-init";
 
 fn main(error: channel::ChannelError) -> LibcontainerError {
     LibcontainerError::MainProcess(ProcessError::Channel(error))
@@ -276,7 +266,7 @@ fn live(args: &ContainerArgs, born: &Birthplace, ends: &mut ChildEnds) -> i32 {
         main_sender,
         init_receiver,
     } = ends;
-    let begun = settle(args, born).and_then(|()| {
+    let begun = child::settle(args.spec.process().as_ref(), born).and_then(|()| {
         container_init_process(args, main_sender, init_receiver).map_err(|error| {
             // The runtime reports it, as the reason why there is no container.
             tracing::debug!("failed to initialize container process: {error}");
@@ -289,31 +279,6 @@ fn live(args: &ContainerArgs, born: &Birthplace, ends: &mut ChildEnds) -> i32 {
         tracing::error!(?error, "failed sending error to main sender");
     }
     1
-}
-
-/// What libcontainer's second process does before it clones the first.
-fn settle(args: &ContainerArgs, born: &Birthplace) -> Result<(), String> {
-    let step = |what: &str, error: &dyn std::error::Error| {
-        let why = crate::log::chain(error);
-        tracing::error!("failed to {what}: {why}");
-        format!("failed to {what}: {why}")
-    };
-    process::set_name(NAME).map_err(|e| step("set the name", &e))?;
-    born.enter().map_err(|e| step("enter the cgroup", &e))?;
-    let Some(wanted) = args.spec.process() else {
-        return Ok(());
-    };
-    if let Some(score) = wanted.oom_score_adj() {
-        fs::write("/proc/self/oom_score_adj", score.to_string())
-            .map_err(|e| step("write oom_score_adj", &e))?;
-    }
-    let kernel = args.syscall.create_syscall();
-    for limit in wanted.rlimits().iter().flatten() {
-        kernel
-            .set_rlimit(limit)
-            .map_err(|e| step("set a resource limit", &e))?;
-    }
-    Ok(())
 }
 
 /// The runtime's side: runs the hooks, and waits until the process is ready.
@@ -336,25 +301,4 @@ fn attend(
     to_init.close().map_err(main)?;
     from_init.wait_for_init_ready().map_err(main)?;
     from_init.close().map_err(main)
-}
-
-/// Kills a process that must not exist. One that a cgroup v1 freezer holds ends when it is thawed. The runtime does not
-/// wait for that: the caller's time is up then, and it says so (`half_made::kill`).
-fn end(child: &Child) {
-    if let Err(error) = rustix::process::pidfd_send_signal(&child.pidfd, Signal::KILL) {
-        log::debug!("kill the container's first process: {error}");
-    }
-    // It is readable when the process has ended (pidfd_open(2)).
-    match socket::wait_readable(child.pidfd.as_fd(), END_WITHIN) {
-        Ok(true) => {
-            let reaped = rustix::io::retry_on_intr(|| {
-                rustix::process::waitpid(Some(child.pid), WaitOptions::empty())
-            });
-            if let Err(error) = reaped {
-                log::debug!("reap the container's first process: {error}");
-            }
-        }
-        Ok(false) => log::warn!("the container's first process was killed and has not ended"),
-        Err(error) => log::debug!("wait for the container's first process: {error}"),
-    }
 }

@@ -108,6 +108,7 @@ fn make(
         agent,
         report,
         kernel: shadow.kernel,
+        rights: shadow.rights,
         judged_mounts,
         layers,
         unfinished: shadow.unfinished,

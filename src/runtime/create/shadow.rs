@@ -11,7 +11,7 @@ use super::unconfined;
 use crate::cgroup::joined_mount;
 use crate::enforce::home;
 use crate::enforce::kernel::KernelFiles;
-use crate::enforce::privileges;
+use crate::enforce::privileges::{self, SetupRights};
 use crate::enforce::unconfined::setup::UnconfinedSetup;
 use crate::render::files;
 use crate::render::spec::{self as shadow, SpecPaths};
@@ -24,10 +24,12 @@ use crate::runtime::unprivileged;
 
 /// libcontainer's spec, and the work that remains for the container's init process.
 pub(super) struct Shadow {
-    /// The spec as it was written.
+    /// The spec as it was written, without the process's rights.
     pub(super) spec: Spec,
     /// The kernel's file systems that the process mounts itself, under a policy.
     pub(super) kernel: KernelFiles,
+    /// What the spec had of the process's rights: our code sets them.
+    pub(super) rights: SetupRights,
     /// The work that the init process does itself without a policy.
     pub(super) unfinished: Option<UnconfinedSetup>,
     /// A user namespace that was made here. The spec names its descriptor, which stays open until libcontainer is done.
@@ -101,12 +103,15 @@ pub(super) fn write_shadow(
         }
     }
     spec.set_hooks(hooks.map(CreateHooks::stand_in));
+    // The file has the rights too: `exec` copies its process, and libcontainer reads it where it makes the process alone.
     save_json(&dir.join("config.json"), &spec)?;
+    let rights = spec.process_mut().as_mut().map(SetupRights::take);
     let (unfinished, user_namespace) =
         split.map_or((None, None), |s| (Some(s.for_init), s.user_namespace));
     Ok(Shadow {
         spec,
         kernel,
+        rights: rights.unwrap_or_default(),
         unfinished,
         user_namespace,
     })

@@ -12,6 +12,7 @@ use crate::enforce::image::ImageLayers;
 use crate::enforce::kernel::KernelFiles;
 use crate::enforce::leader::Leader;
 use crate::enforce::listener::{AgentSocket, ListenerWay};
+use crate::enforce::privileges::SetupRights;
 use crate::enforce::program::ContainerProgram;
 use crate::enforce::rootfs::OwnMount;
 use crate::enforce::unconfined::setup::UnconfinedSetup;
@@ -37,6 +38,8 @@ pub(super) struct InitInherited {
     pub(super) report: OwnedFd,
     /// The kernel's file systems that it mounts itself.
     pub(super) kernel: KernelFiles,
+    /// Its rights during the set-up, and its groups.
+    pub(super) rights: SetupRights,
     /// The checked mounts that it mounts itself.
     pub(super) judged_mounts: Vec<OwnMount>,
     /// The layers of its image.
@@ -99,6 +102,7 @@ impl Creation<'_> {
         Ok(PolicyWalls {
             common: CommonSetup {
                 capabilities: plan.capabilities.clone(),
+                rights: inherited.rights,
                 report: inherited.report,
                 keep_newlines: inherited.keep_newlines,
                 program: inherited.program,
@@ -126,6 +130,7 @@ impl Creation<'_> {
         Ok(UnconfinedProcess {
             common: CommonSetup {
                 capabilities: given,
+                rights: inherited.rights,
                 report: inherited.report,
                 keep_newlines: inherited.keep_newlines,
                 program: inherited.program,

@@ -18,6 +18,9 @@ pub enum ExecError {
     /// A detached terminal without a console socket: it would go nowhere.
     #[error("a detached terminal needs --console-socket")]
     DetachedTerminal,
+    /// A console socket without a terminal.
+    #[error("--console-socket is for a process with a terminal: add --tty, or leave it out")]
+    SocketWithoutTerminal,
     /// Neither a command nor `--process`.
     #[error("exec needs a program or --process")]
     NoProgram,

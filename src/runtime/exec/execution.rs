@@ -1,7 +1,6 @@
 //! A process of `exec` before it runs its program: the steps, and what exists meanwhile.
 
 use std::os::fd::OwnedFd;
-use std::path::Path;
 
 use oci_spec::runtime::Process;
 
@@ -9,11 +8,12 @@ use super::files::ExecFiles;
 use super::sub_cgroup::{self, SubCgroup};
 use super::target::ExecTarget;
 use crate::audit::Actor;
+use crate::cgroup::first_move;
 use crate::cli;
 use crate::enforce::executor::WallExecutor;
 use crate::enforce::home;
 use crate::enforce::listener::{AgentSocket, ListenerWay};
-use crate::enforce::privileges;
+use crate::enforce::privileges::{self, SetupRights};
 use crate::enforce::program::ContainerProgram;
 use crate::enforce::unconfined::UnconfinedProcess;
 use crate::enforce::walls::{
@@ -170,15 +170,20 @@ impl<'a> Execution<'a> {
         }))
     }
 
-    /// Raises the walls in the process: the init process's walls, except for what `create` has made.
+    /// Raises the walls in the process: the init process's walls, except for what `create` has made. It also sets the
+    /// rights, which the process has no more then.
     pub(super) fn executor(
         &self,
-        process: &Process,
+        process: &mut Process,
         inherited: TenantInherited,
     ) -> Result<WallExecutor, RuntimeError> {
         let record = &self.target.record;
+        let sets = process.capabilities().clone().unwrap_or_default();
+        process.set_capabilities(Some(privileges::for_setup(&sets, &[])));
+        home::settle(process);
         let common = CommonSetup {
-            capabilities: CapabilitySets::of(process.capabilities().as_ref()),
+            capabilities: CapabilitySets::of(Some(&sets)),
+            rights: SetupRights::take(process),
             report: inherited.report,
             keep_newlines: inherited.keep_newlines,
             program: inherited.program,
@@ -206,12 +211,9 @@ impl<'a> Execution<'a> {
     }
 
     /// Writes the process for libcontainer.
-    pub(super) fn write_process(&self, mut process: Process) -> Result<(), RuntimeError> {
-        let sets = process.capabilities().clone().unwrap_or_default();
-        process.set_capabilities(Some(privileges::for_setup(&sets, &[])));
-        home::settle(&mut process);
+    fn write_process(&self, process: &Process) -> Result<(), RuntimeError> {
         let path = self.files.process();
-        let text = serde_json::to_vec(&process).map_err(|e| RuntimeError::Input {
+        let text = serde_json::to_vec(process).map_err(|e| RuntimeError::Input {
             path: path.clone(),
             why: e.to_string(),
         })?;
@@ -223,11 +225,14 @@ impl<'a> Execution<'a> {
         &self,
         streams: Streams<'_>,
         executor: WallExecutor,
-        sub_cgroup: Option<String>,
-        cwd: &Path,
+        cgroup: SubCgroup,
+        process: &Process,
         reports: &OwnedFd,
     ) -> Result<i32, RuntimeError> {
-        let failed = RuntimeError::process("exec in the container", cwd);
+        // The process moves to its cgroups. The first move is slow, and begins here.
+        let _first_move = first_move::begin();
+        self.write_process(process)?;
+        let failed = RuntimeError::process("exec in the container", process.cwd());
         crate::log::keep_causes().map_err(RuntimeError::io("make a pipe"))?;
         let root = self.files.state_root(self.place)?;
         let builder = launch::builder(self.place, executor, streams.stdio)
@@ -243,18 +248,25 @@ impl<'a> Execution<'a> {
             .with_process(Some(self.files.process()))
             .with_detach(true)
             .with_ignore_paused(self.args.ignore_paused)
-            .with_sub_cgroup(sub_cgroup);
-        // A process in a frozen cgroup waits for `resume`.
-        let frozen = FreezerFile::of(&self.target.record.controllers()?);
-        let halt = frozen.as_ref().map(FreezerFile::halt);
-        let (what, within) = ("process of exec", half_made::WITHIN);
-        let pid = half_made::limited(what, within, &self.files.report(), halt, || {
+            .with_sub_cgroup(cgroup.below);
+        let pid = self.within_limit(|| {
             let built = builder.build();
             // Errors of our own code in the process are nearer to the cause.
             built
                 .map_err(|e| report::pending(reports).map_or_else(|| failed(e), RuntimeError::Init))
         })?;
         Ok(pid.as_raw())
+    }
+
+    /// Begins the process within the time limit. One in a frozen cgroup waits for `resume`.
+    pub(super) fn within_limit<T>(
+        &self,
+        begin: impl FnOnce() -> Result<T, RuntimeError>,
+    ) -> Result<T, RuntimeError> {
+        let frozen = FreezerFile::of(&self.target.record.controllers()?);
+        let halt = frozen.as_ref().map(FreezerFile::halt);
+        let (what, within) = ("process of exec", half_made::WITHIN);
+        half_made::limited(what, within, &self.files.report(), halt, begin)
     }
 }
 

@@ -7,6 +7,7 @@ mod error;
 mod execution;
 mod files;
 mod noted;
+mod process;
 mod refused;
 mod requested;
 mod streams;
@@ -118,13 +119,13 @@ fn started(
 /// The steps. Returns the process's pid, and the line to the sidecar that is to be told of it.
 fn start(
     mut execution: Execution<'_>,
-    process: Process,
+    mut process: Process,
     mut streams: Streams<'_>,
 ) -> Result<(i32, Option<OwnedFd>), RuntimeError> {
     // What the walls need comes first: if it is gone, nothing is made.
     let init = execution.living_init()?;
     let filter = execution.read_filter()?;
-    let cgroup = execution.open_cgroup(init)?;
+    let mut cgroup = execution.open_cgroup(init)?;
     let (report, reports) = execution.make_report_pipe()?;
     // After the pipe, through which the agent's child reports errors.
     let way = execution.open_listener_way(filter.as_ref())?;
@@ -135,18 +136,16 @@ fn start(
         report,
         joining: JoinTargets {
             user,
-            cgroups: cgroup.descriptors,
+            cgroups: std::mem::take(&mut cgroup.descriptors),
         },
         keep_newlines: streams.relayed,
         program: std::mem::take(&mut streams.program),
     };
-    let executor = execution.executor(&process, inherited)?;
-    // After the executor, which has the capabilities that the process keeps: libcontainer also gets those of the
-    // set-up.
-    let cwd = process.cwd().clone();
-    execution.write_process(process)?;
+    let executor = execution.executor(&mut process, inherited)?;
     // Last: it keeps this process busy until the new process has executed its program.
-    let sub_cgroup = cgroup.for_libcontainer;
-    let pid = execution.run_libcontainer(streams, executor, sub_cgroup, &cwd, &reports)?;
+    let pid = match process::is_ours(&execution.target.shadow, &process) {
+        true => execution.run(streams, executor, &cgroup, process, &reports),
+        false => execution.run_libcontainer(streams, executor, cgroup, &process, &reports),
+    }?;
     Ok((pid, execution.take_line()))
 }

@@ -36,6 +36,7 @@ impl TenantStreams {
         let terminal = process.terminal().unwrap_or(false);
         let listener = match (terminal, &args.console_socket, args.detach) {
             (true, None, true) => return Err(ExecError::DetachedTerminal.into()),
+            (false, Some(_), _) => return Err(ExecError::SocketWithoutTerminal.into()),
             (true, None, false) => Some(tty::TerminalListener::new(&place.dir())?),
             _ => None,
         };
@@ -57,7 +58,7 @@ impl TenantStreams {
         })
     }
 
-    /// For libcontainer, once.
+    /// For the process, once.
     pub(super) fn streams(&mut self) -> Streams<'_> {
         Streams {
             console: self.console.as_deref(),

@@ -46,9 +46,9 @@ fn refused(why: SubCgroupError) -> RuntimeError {
 pub struct SubCgroup {
     /// cgroup.procs and tasks files to which the process writes itself, as its first step.
     pub descriptors: Vec<OwnedFd>,
-    /// A cgroup below the container's that libcontainer uses at once. Under cgroup v2 the container's own cgroup cannot
+    /// A cgroup below the container's in which the process begins. Under cgroup v2 the container's own cgroup cannot
     /// take a process when it enables controllers for its children (cgroups(7), "no internal processes").
-    pub for_libcontainer: Option<String>,
+    pub below: Option<String>,
 }
 
 /// Opens the cgroups of each `--cgroup`: `PATH`, or `CONTROLLER[,CONTROLLER...]:PATH` under cgroup v1. `PATH` is
@@ -60,14 +60,14 @@ pub fn open(
     init: ProcessId,
 ) -> Result<SubCgroup, RuntimeError> {
     if let Some(dir) = controllers.unified() {
-        let for_libcontainer = match given {
+        let below = match given {
             [] => moved(dir, init)?,
             [one] => unified(dir, one)?,
             _ => return Err(refused(SubCgroupError::Twice)),
         };
         return Ok(SubCgroup {
             descriptors: Vec::new(),
-            for_libcontainer,
+            below,
         });
     }
     // libcontainer knows controllers only; the given cgroups come afterwards and count.
@@ -96,7 +96,7 @@ pub fn open(
     }
     Ok(SubCgroup {
         descriptors,
-        for_libcontainer: None,
+        below: None,
     })
 }
 
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn cgroup_v2_is_left_to_libcontainer() {
+    fn under_cgroup_v2_the_process_begins_in_the_sub_cgroup() {
         let (dir, _) = node("v2");
 
         let controllers = Controllers {
@@ -208,7 +208,7 @@ mod tests {
             v2: Some(dir.join("cpu")),
         };
         let found = open(&["/sub".to_owned()], &controllers, NOBODY).unwrap();
-        assert_eq!(found.for_libcontainer.as_deref(), Some("sub"));
+        assert_eq!(found.below.as_deref(), Some("sub"));
         assert!(open(&["cpu:/sub".to_owned()], &controllers, NOBODY).is_err());
         fs::remove_dir_all(dir).unwrap();
     }

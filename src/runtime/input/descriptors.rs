@@ -36,12 +36,9 @@ impl DescriptorRule {
 /// The runtime's own descriptors are close-on-exec; a promised one never is.
 pub fn check(preserve: i32, let_in: DescriptorRule) -> Result<(), RuntimeError> {
     for number in promised(preserve) {
-        let Some(found) = look(number) else {
+        let Some(found) = look(number).filter(|_| !is_own(number)) else {
             return Err(refused(number, "it is not open"));
         };
-        if found.own {
-            return Err(refused(number, "it is not open"));
-        }
         if let_in == DescriptorRule::Harmless && !found.is_harmless() {
             return Err(refused(
                 number,
@@ -115,20 +112,25 @@ fn refused(fd: i32, why: &'static str) -> RuntimeError {
 struct DescriptorInfo {
     stat: Stat,
     path_only: bool,
-    own: bool,
+}
+
+/// Whether it is one of the runtime's own.
+fn is_own(number: i32) -> bool {
+    let fd = crate::sys::process::borrow_inherited(number);
+    let inherited = |fd: BorrowedFd<'_>| {
+        let flags = rustix::io::fcntl_getfd(fd);
+        flags.is_ok_and(|f| !f.contains(rustix::io::FdFlags::CLOEXEC))
+    };
+    !fd.is_some_and(inherited)
 }
 
 /// Inspects a descriptor; `None` if it is not open.
 fn look(number: i32) -> Option<DescriptorInfo> {
     let fd: BorrowedFd<'_> = crate::sys::process::borrow_inherited(number)?;
     let flags = rustix::fs::fcntl_getfl(fd).ok()?;
-    let own = rustix::io::fcntl_getfd(fd)
-        .ok()?
-        .contains(rustix::io::FdFlags::CLOEXEC);
     Some(DescriptorInfo {
         stat: rustix::fs::fstat(fd).ok()?,
         path_only: flags.contains(OFlags::PATH),
-        own,
     })
 }
 
@@ -190,7 +192,8 @@ mod tests {
         };
         for directory in [open(OFlags::RDONLY), open(OFlags::PATH)] {
             let found = look(directory.as_fd().as_raw_fd()).unwrap();
-            assert!(found.leads_to_files() && !found.is_harmless() && found.own);
+            assert!(found.leads_to_files() && !found.is_harmless());
+            assert!(is_own(directory.as_fd().as_raw_fd()));
         }
         let (pipe, _other) = rustix::pipe::pipe().unwrap();
         let found = look(pipe.as_raw_fd()).unwrap();

@@ -52,11 +52,7 @@ pub fn selection(
     annotations: &BTreeMap<String, String>,
     asked: &WrapOptions,
 ) -> Result<Selection, RuntimeError> {
-    let files = NodeFiles::of(global)?;
-    for problem in files.misnamed() {
-        log::warn!("{problem}: it is not read");
-    }
-    files.select(global, annotations, asked)
+    NodeFiles::for_container(global)?.select(global, annotations, asked)
 }
 
 /// The node's policy files.
@@ -77,6 +73,15 @@ impl NodeFiles {
             Some(named) => Self::read_named(named),
             None => Self::read(Path::new(CONFIG)),
         }
+    }
+
+    /// Likewise; says which ones are not read.
+    pub fn for_container(global: &GlobalOptions) -> Result<Self, RuntimeError> {
+        let files = Self::of(global)?;
+        for problem in files.misnamed() {
+            log::warn!("{problem}: it is not read");
+        }
+        Ok(files)
     }
 
     /// Reads the node's file and the directories that it names. Only the default file may be missing: a named one may
@@ -179,7 +184,11 @@ pub fn log(config: &Path) -> Result<NodeLog, RuntimeError> {
 
 /// The node's file and the paths that it names. They decide about later containers, so no container may write them.
 pub fn places(global: &GlobalOptions) -> Result<NodePlaces, RuntimeError> {
-    let node = node_or_default(global)?;
+    Ok(places_of(global, &node_or_default(global)?))
+}
+
+/// Likewise, of a file that was read.
+pub fn places_of(global: &GlobalOptions, node: &NodeConfig) -> NodePlaces {
     let path = |named: &HostPath| PathBuf::from(named.as_str());
     let network = &node.network;
     let named = [
@@ -199,10 +208,10 @@ pub fn places(global: &GlobalOptions) -> Result<NodePlaces, RuntimeError> {
     let config = std::path::absolute(config(global)).ok();
     // At its default path, the list's entry covers it.
     let config = config.filter(|path| path != Path::new(CONFIG));
-    Ok(NodePlaces {
+    NodePlaces {
         hidden: named.map(path).chain(config).collect(),
         public: network.upstream_trust_roots.iter().map(path).collect(),
-    })
+    }
 }
 
 /// The directory of the node's presets; it may not exist yet.

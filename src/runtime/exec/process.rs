@@ -1,0 +1,234 @@
+//! An exec process by one clone3(2) of ours, in place of libcontainer's second and third process: it is born in the
+//! container's pid namespace and cgroup, and joins the other namespaces by a descriptor of the init process.
+//!
+//! libcontainer makes the process itself for a time namespace and rare fields.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use oci_spec::runtime::{LinuxNamespaceType, Process, Spec};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::execution::Execution;
+use super::sub_cgroup::SubCgroup;
+use crate::cgroup::birthplace::Birthplace;
+use crate::enforce::executor::WallExecutor;
+use crate::enforce::tenant::TenantProcess;
+use crate::runtime::RuntimeError;
+use crate::runtime::child;
+use crate::runtime::launch::Streams;
+use crate::runtime::network::control::short;
+use crate::runtime::state::record::ProcessId;
+use crate::runtime::state::report;
+use crate::sys::process::{self, Birth, Child};
+use crate::sys::setns::{self, Namespaces};
+
+/// Whether [`Execution::run`] makes this process; otherwise libcontainer makes it.
+pub(super) fn is_ours(shadow: &Spec, process: &Process) -> bool {
+    let linux = shadow.linux().as_ref();
+    let time = kinds(shadow).any(|kind| kind == LinuxNamespaceType::Time);
+    let rare = process.io_priority().is_some()
+        || process.scheduler().is_some()
+        || process.exec_cpu_affinity().is_some()
+        || linux.is_some_and(|l| l.personality().is_some());
+    !time && !rare
+}
+
+/// The namespaces of a container.
+fn kinds(shadow: &Spec) -> impl Iterator<Item = LinuxNamespaceType> {
+    let linux = shadow.linux().as_ref();
+    let all = linux.and_then(|l| l.namespaces().as_ref());
+    all.into_iter().flatten().map(|n| n.typ())
+}
+
+/// Those that the process joins by setns(2) itself.
+fn joined(shadow: &Spec) -> Namespaces {
+    let flag = |kind| match kind {
+        LinuxNamespaceType::Mount => Namespaces::MOUNT,
+        LinuxNamespaceType::Cgroup => Namespaces::CONTROL_GROUP,
+        LinuxNamespaceType::Uts => Namespaces::HOST_NAME_AND_NIS_DOMAIN_NAME,
+        LinuxNamespaceType::Ipc => Namespaces::INTER_PROCESS_COMMUNICATION,
+        LinuxNamespaceType::Network => Namespaces::NETWORK,
+        // It is born there; the Executor joins it; libcontainer makes the process.
+        LinuxNamespaceType::Pid | LinuxNamespaceType::User | LinuxNamespaceType::Time => {
+            Namespaces::empty()
+        }
+    };
+    kinds(shadow).map(flag).collect()
+}
+
+impl Execution<'_> {
+    /// Starts the process; returns its pid once it has executed its program.
+    pub(super) fn run(
+        &self,
+        streams: Streams<'_>,
+        executor: WallExecutor,
+        cgroup: &SubCgroup,
+        process: Process,
+        reports: &OwnedFd,
+    ) -> Result<i32, RuntimeError> {
+        let mut spec = self.target.shadow.clone();
+        spec.set_process(Some(process));
+        let init = open_init(self.living_init()?)?;
+        let below = cgroup.below.as_deref();
+        let born = Birthplace::existing(self.target.record.controllers()?, below)?;
+        let console = streams.console.map(connect_console).transpose()?;
+        let tenant = TenantProcess {
+            init: init.as_fd(),
+            namespaces: joined(&spec),
+            stdio: &streams.stdio,
+            console: console.as_ref().map(AsFd::as_fd),
+            first_closed: 3_u32.saturating_add_signed(self.args.preserve_fds),
+        };
+        child::prepare()?;
+        self.within_limit(|| {
+            // The process alone holds the one end from here on; execve(2) closes it.
+            let (executed, end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+                .map_err(RuntimeError::io("make a pipe"))?;
+            let child = clone(&tenant, &born, &spec, &executor)?;
+            drop((end, executor));
+            let ended = wait(&executed).map_err(RuntimeError::io("wait for the process"));
+            let reported = report::pending(reports).map(|r| Err(RuntimeError::Init(r)));
+            reported
+                .unwrap_or(ended)
+                .inspect_err(|_| child::end(&child))?;
+            Ok(child.pid.as_raw_pid())
+        })
+    }
+}
+
+/// The init process, and no other that has its number by now.
+fn open_init(init: ProcessId) -> Result<OwnedFd, RuntimeError> {
+    let pid = Pid::from_raw(init.pid).ok_or(RuntimeError::NotRunning)?;
+    let opened = pidfd_open(pid, PidfdFlags::empty()).map_err(|_| RuntimeError::NotRunning)?;
+    match init.is_alive() {
+        true => Ok(opened),
+        false => Err(RuntimeError::NotRunning),
+    }
+}
+
+/// The caller's socket for the pseudo-terminal.
+fn connect_console(path: &Path) -> Result<OwnedFd, RuntimeError> {
+    let failed = || RuntimeError::io(format!("connect to the console socket {path:?}"));
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| failed()(rustix::io::Errno::INVAL))?;
+    let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+    let socket =
+        rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None).map_err(failed())?;
+    short(dir.unwrap_or(Path::new(".")), name, |path| {
+        rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
+    })?
+    .map_err(failed())?;
+    Ok(socket)
+}
+
+fn clone(
+    tenant: &TenantProcess<'_>,
+    born: &Birthplace,
+    spec: &Spec,
+    executor: &WallExecutor,
+) -> Result<Child, RuntimeError> {
+    let birth = Birth {
+        namespaces: 0,
+        cgroup: born.born_in(),
+    };
+    let work = || match child::settle(spec.process().as_ref(), born) {
+        Ok(()) => tenant.run(spec, executor),
+        Err(why) => executor.fail(&why),
+    };
+    let own_pids = kinds(spec).any(|kind| kind == LinuxNamespaceType::Pid);
+    let cloned = match own_pids {
+        true => setns::fork_beside(tenant.init, birth, work),
+        false => process::fork_at(birth, work),
+    };
+    cloned.map_err(RuntimeError::io("clone the exec process"))
+}
+
+/// Waits until nobody holds the pipe's other end.
+fn wait(executed: &OwnedFd) -> rustix::io::Result<()> {
+    // Nothing is written to it. It is no retry on EINTR, by which the time limit ends it.
+    rustix::io::read(executed, &mut [0; 1]).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn shadow(kinds: &[&str], personality: Option<&str>) -> Spec {
+        let namespaces: Vec<_> = kinds.iter().map(|kind| json!({ "type": kind })).collect();
+        let personality = personality.map(|domain| json!({ "domain": domain }));
+        let linux = json!({ "namespaces": namespaces, "personality": personality });
+        serde_json::from_value(json!({ "ociVersion": "1.0.2", "linux": linux })).unwrap()
+    }
+
+    fn process(more: (&str, serde_json::Value)) -> Process {
+        let mut process = json!({ "cwd": "/", "args": ["true"], "user": { "uid": 0, "gid": 0 } });
+        process[more.0] = more.1;
+        serde_json::from_value(process).unwrap()
+    }
+
+    #[test]
+    fn a_process_joins_the_namespaces_of_its_container_and_no_others() {
+        let all = ["mount", "cgroup", "uts", "ipc", "network", "pid", "user"];
+        let expected = Namespaces::MOUNT
+            | Namespaces::CONTROL_GROUP
+            | Namespaces::HOST_NAME_AND_NIS_DOMAIN_NAME
+            | Namespaces::INTER_PROCESS_COMMUNICATION
+            | Namespaces::NETWORK;
+        assert_eq!(joined(&shadow(&all, None)), expected);
+        let some = shadow(&["mount", "pid"], None);
+        assert_eq!(joined(&some), Namespaces::MOUNT);
+        assert_eq!(joined(&shadow(&[], None)), Namespaces::empty());
+    }
+
+    #[test]
+    fn what_only_libcontainer_does_is_left_to_it() {
+        let usual = shadow(&["mount", "pid", "user"], None);
+        let plain = process(("terminal", json!(true)));
+        assert!(is_ours(&usual, &plain));
+        assert!(!is_ours(&shadow(&["mount", "time"], None), &plain));
+        assert!(!is_ours(&shadow(&["mount"], Some("LINUX32")), &plain));
+        for rare in [
+            (
+                "ioPriority",
+                json!({ "class": "IOPRIO_CLASS_BE", "priority": 3 }),
+            ),
+            ("scheduler", json!({ "policy": "SCHED_BATCH" })),
+            ("execCPUAffinity", json!({ "initial": "0" })),
+        ] {
+            assert!(!is_ours(&usual, &process(rare.clone())), "{rare:?}");
+        }
+    }
+
+    #[test]
+    fn the_init_process_is_the_recorded_one() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let init = ProcessId::of(own).unwrap();
+        assert!(open_init(init).is_ok());
+        let earlier = ProcessId {
+            start_time: init.start_time - 1,
+            ..init
+        };
+        assert!(matches!(open_init(earlier), Err(RuntimeError::NotRunning)));
+    }
+
+    #[test]
+    fn a_console_socket_may_have_a_long_path() {
+        let base = std::env::temp_dir().join(format!("agentbox-console-{}", std::process::id()));
+        let dir = base.join("d".repeat(120));
+        std::fs::create_dir_all(&dir).unwrap();
+        assert!(connect_console(&dir.join("none")).is_err());
+        let listener = short(&dir, "s", |path| UnixListener::bind(path))
+            .unwrap()
+            .unwrap();
+        connect_console(&dir.join("s")).unwrap();
+        drop(listener);
+        std::fs::remove_dir_all(base).unwrap();
+    }
+}
