@@ -129,6 +129,11 @@ at_work() {
         plain) as_person "${ENVIRONMENT[@]}" sh -c "$command" ;;
         wrap) as_person "$AGENTBOX_BIN" wrap --policy "$POLICY" --allow "$MODEL:9443" --read "$AUTHORITY" "${OPTIONS[@]}" -- sh -c "$command" ;;
         landlock) as_person "$AGENTBOX_BIN" wrap --walls landlock --policy "$POLICY" --allow "$MODEL:9443" --read "$AUTHORITY" "${OPTIONS[@]}" -- sh -c "$command" ;;
+        agent)
+            as_person "${ENVIRONMENT[@]}" "$AGENTBOX_BIN" wrap --agent "$1" --policy "$POLICY" --allow "$MODEL:9443" --read "$AUTHORITY" \
+                -e SSL_CERT_FILE -e NODE_EXTRA_CA_CERTS -e CURL_CA_BUNDLE -e CODEX_CONFIG -e OPENCODE_CONFIG_CONTENT \
+                -e OPENCODE_DISABLE_MODELS_FETCH -- sh -c "$command"
+            ;;
         container)
             in_docker "exec agentbox wrap --walls landlock --policy $POLICY --allow $MODEL:9443 --read $AUTHORITY $(printf ' -e %q' "${ENVIRONMENT[@]%%=*}") -- sh -c $(printf %q "$command")" \
                 "${TRUSTING[@]}" --runtime=runc -v "$AGENTBOX_BIN:/usr/local/bin/agentbox:ro"
@@ -175,7 +180,7 @@ for agent in "$@"; do
                 expect "every request has the node's key" keyed
                 expect "no key is inside" not_told "said.*$KEY"
                 ;;&
-            agentbox | keyless | wrap | landlock | container)
+            agentbox | keyless | wrap | agent | landlock | container)
                 expect "the key is not there" not_told SECRET-KEY
                 expect "nothing arrives elsewhere" not_sent "$before"
                 expect "no namespace is made" not_told 'unshare 0'

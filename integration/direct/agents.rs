@@ -25,8 +25,6 @@ fn direct_every_rule_of_the_page_on_agents_allows_its_model() {
     let hosts = [
         ("claude ", "api.anthropic.com"),
         ("codex ", "api.openai.com"),
-        ("gemini ", "generativelanguage.googleapis.com"),
-        ("opencode", "api.anthropic.com"),
     ];
     let commands = commands();
     assert_eq!(commands.len(), hosts.len());
@@ -105,7 +103,7 @@ fn direct_hack_agents_tries_every_option_of_the_page_on_agents() {
             seen += 1;
         }
     }
-    assert!(seen >= 3);
+    assert!(seen >= 2);
 }
 
 #[test]

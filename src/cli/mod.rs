@@ -24,9 +24,9 @@ pub use container::{
 };
 pub use help::command;
 pub use own::{
-    Approvals, Approve, Audit, AuditFormat, Deny, Explain, NetworkArgs, PolicyArgs, PolicyCheck,
-    PolicyPresets, PolicyShow, PolicyVerb, Receipt, ReceiptVerb, Suggest, TextFormat, Trust,
-    Verify, VerifyReceipt, Walls, Wrap,
+    AGENTS, Approvals, Approve, Audit, AuditFormat, Deny, Explain, NetworkArgs, PolicyArgs,
+    PolicyCheck, PolicyPresets, PolicyShow, PolicyVerb, Receipt, ReceiptVerb, Suggest, TextFormat,
+    Trust, Verify, VerifyReceipt, Walls, Wrap,
 };
 pub use setup::{Doctor, Install, SystemOptions, Uninstall};
 pub use update::Update;
@@ -182,7 +182,7 @@ pub fn misuse(arguments: impl Iterator<Item = std::ffi::OsString>) -> u8 {
 const WRAP_EXAMPLES: &str = "\
 Examples:
   agentbox wrap -- make test
-  agentbox wrap --allow @anthropic -e ANTHROPIC_API_KEY -- claude
+  agentbox wrap -- claude
   agentbox wrap --allow @github,api.example.com --ask -- ./agent
   agentbox wrap --read ~/data --write ~/out -- python3 job.py
   agentbox wrap --policy strict --dry-run -- true";

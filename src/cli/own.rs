@@ -285,6 +285,9 @@ impl Walls {
     }
 }
 
+/// The agents that `wrap` knows: files of `policies/agents`.
+pub const AGENTS: [&str; 6] = ["claude", "codex", "gemini", "opencode", "qwen", "aider"];
+
 /// `trust`
 #[derive(Debug, Args)]
 pub struct Trust {
@@ -314,6 +317,9 @@ pub struct Wrap {
     /// Allow a host, repeatable [default port: 443]
     #[arg(long, value_name = "HOST[:PORT],@PRESET")]
     pub allow: Vec<String>,
+    /// Allow an agent its hosts, login, settings and history [default: by the command's name]
+    #[arg(long, value_name = "NAME|none", value_parser = ["claude", "codex", "gemini", "opencode", "qwen", "aider", "none"])]
+    pub agent: Option<String>,
     /// Always refuse a host, repeatable [default: all its ports]
     #[arg(long, value_name = "HOST[:PORT],@PRESET")]
     pub deny: Vec<String>,

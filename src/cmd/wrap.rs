@@ -40,13 +40,14 @@ fn policy_error<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a PolicyError>
 }
 
 fn attempt(global: &GlobalOptions, args: &Wrap) -> Result<ExitCode> {
-    let wanted = WrapRequest::of(args)?;
+    let mut wanted = WrapRequest::of(args)?;
     if wanted.walls == Walls::Namespaces {
         // First of all: sealing takes a mount, for which an unprivileged user needs a namespace.
         unprivileged::settle();
         unprivileged::enter(global)?;
         seal::ensure(ListenFds::Forget)?;
     }
+    wanted.settle_agent(global)?;
     if args.dry_run {
         let explained = wrap::decide(global, &wanted)?;
         let subject = explain::of_bundle("wrap with these options".to_owned(), explained);

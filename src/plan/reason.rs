@@ -17,6 +17,8 @@ pub enum MountReason {
     Workspace,
     /// It is a home directory. The container can write only a workspace in it.
     Home,
+    /// It is an agent's own, with its settings, history and login; what it is for.
+    Agent(String),
     /// The policy keeps mounts besides the workspace.
     Other,
     /// The same, but this one is always read-only, and why.
@@ -51,7 +53,7 @@ impl fmt::Display for MountReason {
             ),
             Self::Other => f.write_str(OTHER),
             Self::OtherReadOnly(why) => write!(f, "{OTHER}, but it is always read-only: {why}"),
-            Self::InWords(words) => f.write_str(words),
+            Self::Agent(words) | Self::InWords(words) => f.write_str(words),
         }
     }
 }

@@ -3,17 +3,21 @@
 //! The caller of `wrap` names the directories of PATH, and an agent may have made one in an earlier run. So only
 //! entries of the built-in list skip the checks of an engine's mounts, and only while they are root's alone.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::Mount;
 
-use super::judge::{by_link, read_only, refusal};
+use super::judge::{by_link, by_nature, read_only, refusal};
 use super::never::NeverList;
 use super::sort::{MountRules, SortedMounts};
-use super::{BindAccess, FileKind, OmittedMount, PlanError, SourceFacts, Warning};
-use crate::policy::{Access, MountRule, ResolvedPolicy, SearchRule, WrapOptions};
+use super::{
+    BindAccess, FileKind, FoundCredential, MountReason, OmittedMount, PlanError, SourceFacts,
+    Warning,
+};
+use crate::policy::{Access, MountRule, Origin, ResolvedPolicy, SearchRule, WrapOptions};
 
 /// The directories that `wrap` mounts, and those that it omits.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,6 +34,8 @@ pub struct WrapPlan {
     pub packages: BTreeSet<PathBuf>,
     /// The directory of the node that keeps writes to the caches, by [`layer_of`].
     pub kept: Option<PathBuf>,
+    /// Directories that an agent has for its settings, history and login, by their places in the container.
+    pub agent: BTreeMap<PathBuf, AgentMount>,
     /// Paths that the user named as writable, and the repository of a work tree.
     pub written: BTreeSet<PathBuf>,
     /// Ports inside that `--publish` names, and the node's addresses that lead there.
@@ -40,6 +46,15 @@ pub struct WrapPlan {
     pub requests: WrapOptions,
     /// How the directories are shown.
     pub by: WrapEnforcement,
+}
+
+/// A directory of the user's that is an agent's in sandboxes alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentMount {
+    /// On the node, without links.
+    pub source: PathBuf,
+    /// What it is for.
+    pub why: String,
 }
 
 /// How `wrap` shows the node's directories.
@@ -63,7 +78,24 @@ impl WrapPlan {
     /// Whether a mount point is one of `wrap`'s own; the workspace is not.
     pub fn contains(&self, place: &Path) -> bool {
         let mut all = [&self.system, &self.judged, &self.caches, &self.written].into_iter();
-        all.any(|places| places.contains(place))
+        all.any(|places| places.contains(place)) || self.agent.contains_key(place)
+    }
+
+    /// A mount's source without what lies under an agent's directories, which are mounted over it: a mask there would hide the
+    /// agent's own files. Rules of Landlock mount nothing.
+    fn seen<'a>(&self, place: &Path, facts: &'a SourceFacts) -> Cow<'a, SourceFacts> {
+        let mut over = self.agent.keys().filter(|over| over.starts_with(place));
+        if self.by == WrapEnforcement::Rules || over.next().is_none() {
+            return Cow::Borrowed(facts);
+        }
+        let mut facts = facts.clone();
+        let is_under = |found: &FoundCredential| {
+            let path = place.join(&found.path);
+            let mut over = self.agent.keys().filter(|over| over.starts_with(place));
+            over.any(|over| path.starts_with(over))
+        };
+        facts.inside.retain(|found| !is_under(found));
+        Cow::Owned(facts)
     }
 
     /// Whether there are none: the bundle is not `wrap`'s.
@@ -140,6 +172,19 @@ pub fn over_ceiling(resolved: &ResolvedPolicy, path: &Path, access: BindAccess) 
     })
 }
 
+/// Why a ceiling that an operator set lets an agent not have a login of the user's: it does not list it. Without such a ceiling the
+/// login is the user's to give.
+pub fn login_over_ceiling(resolved: &ResolvedPolicy, login: &str) -> Option<String> {
+    let mut ceilings = resolved.ceilings.iter().zip(&resolved.limits);
+    ceilings.find_map(|(ceiling, limit)| {
+        let mut names = limit.filesystem.credentials.iter();
+        let is_let = ceiling.set_by == Origin::Default || names.any(|name| name.as_str() == login);
+        (!is_let).then(|| {
+            format!("the ceiling {ceiling} does not have {login:?} in filesystem.credentials")
+        })
+    })
+}
+
 impl SortedMounts {
     /// A mount of `wrap`'s own: read-only unless named as writable. It is checked unless it is the node's system.
     pub(super) fn wrapped(
@@ -153,6 +198,9 @@ impl SortedMounts {
         let destination = mount.destination();
         if wrapped.written.contains(destination) {
             return self.written(rules, mount, facts, warnings);
+        }
+        if let Some(own) = wrapped.agent.get(destination) {
+            return self.agent(rules, own, mount, facts);
         }
         if wrapped.caches.contains(destination) {
             self.cache(rules, wrapped, mount, facts);
@@ -176,8 +224,31 @@ impl SortedMounts {
             };
         }
         self.keep_bind(mount, facts, BindAccess::ReadOnly, why.to_owned());
-        self.mask_inside(rules.never, destination, facts);
+        let seen = wrapped.seen(destination, facts);
+        self.mask_inside(rules.never, destination, &seen);
         self.warn_of_rest(destination, facts, warnings);
+        Ok(())
+    }
+
+    /// A directory that this program made for an agent, among the user's own settings and records. It has nothing but what was copied
+    /// in and what sandboxes wrote, so that it is not searched: the agent is meant to have all of it.
+    fn agent(
+        &mut self,
+        rules: MountRules<'_>,
+        own: &AgentMount,
+        mount: &Mount,
+        facts: &SourceFacts,
+    ) -> Result<(), PlanError> {
+        let destination = mount.destination();
+        let refused = by_nature(rules.never, destination, facts).or_else(|| {
+            let is_it = facts.kind == FileKind::Directory && facts.path == own.source;
+            (!is_it).then(|| format!("{} is no directory of its own", facts.path.display()))
+        });
+        if let Some(why) = refused {
+            return Err(PlanError::Named(destination.clone(), why));
+        }
+        let why = MountReason::Agent(own.why.clone());
+        self.keep_bind(mount, facts, BindAccess::ReadWrite, why);
         Ok(())
     }
 
@@ -314,6 +385,53 @@ mod tests {
         );
         wrapped.asked.insert(path("/h/.pyenv"));
         assert!(below(&wrapped, "/h/.pyenv").is_empty());
+    }
+
+    #[test]
+    fn what_lies_under_an_agents_directory_is_not_masked() {
+        let mut facts = SourceFacts::plain("/h".into(), 1, 2, FileKind::Directory);
+        let found = [".claude/.credentials.json", ".codex/auth.json"];
+        let found = found.map(|path| FoundCredential::hidden(path.into(), String::new(), 1));
+        facts.inside = found.into();
+        let own = AgentMount {
+            source: "/s".into(),
+            why: String::new(),
+        };
+        let mut wrapped = WrapPlan {
+            agent: [("/h/.claude".into(), own)].into(),
+            ..WrapPlan::default()
+        };
+        let left = |wrapped: &WrapPlan, place: &str| -> Vec<PathBuf> {
+            let seen = wrapped.seen(Path::new(place), &facts);
+            seen.inside.iter().map(|one| one.path.clone()).collect()
+        };
+        assert_eq!(left(&wrapped, "/h"), [PathBuf::from(".codex/auth.json")]);
+        // Of a mount in the agent's directory all counts, and where nothing is mounted over it.
+        assert_eq!(left(&wrapped, "/h/.claude/local").len(), 2);
+        wrapped.by = WrapEnforcement::Rules;
+        assert_eq!(left(&wrapped, "/h").len(), 2);
+    }
+
+    #[test]
+    fn a_login_is_the_users_to_give_within_what_an_operator_lists() {
+        let mut resolved = crate::plan::tests::sample_resolved();
+        let login = ".claude/.credentials.json";
+        let over = |resolved: &ResolvedPolicy| login_over_ceiling(resolved, login).is_some();
+        resolved.ceilings[0].set_by = Origin::Default;
+        assert!(!over(&resolved));
+        resolved.ceilings[0].set_by = Origin::Node;
+        assert!(over(&resolved));
+        resolved.limits[0].filesystem.credentials = [".codex/auth.json".parse().unwrap()].into();
+        assert!(over(&resolved));
+        resolved.limits[0].filesystem.credentials = [login.parse().unwrap()].into();
+        assert!(!over(&resolved));
+        // Each ceiling counts.
+        let (mut second, mut ceiling) = (resolved.limits[0].clone(), resolved.ceilings[0].clone());
+        second.filesystem.credentials.clear();
+        ceiling.set_by = Origin::Flag;
+        resolved.limits.push(second);
+        resolved.ceilings.push(ceiling);
+        assert!(over(&resolved));
     }
 
     #[test]

@@ -26,7 +26,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
 use crate::plan::never::NeverList;
-use crate::plan::wrapped::WrapPlan;
+use crate::plan::wrapped::{WrapEnforcement, WrapPlan};
 use crate::plan::{
     BundleFacts, FileKind, FilesystemPlan, MappedIds, PlannedMount, ProtectedFiles, SourceFacts,
 };
@@ -207,8 +207,10 @@ pub fn search(
             _ => SearchBudget::of(policy.search),
         };
         let wanted = mounts.any(|m| {
-            // A cache has only packages, by the list; a socket in it has no server through an overlay.
-            let is_cache = wrapped.caches.contains(&m.destination);
+            // A cache has only packages, by the list; a socket in it has no server through an overlay. An agent's directory is
+            // all its own.
+            let is_cache = wrapped.caches.contains(&m.destination)
+                || wrapped.agent.contains_key(&m.destination);
             let is_system = || wrapped.is_system(never, &m.destination, source);
             !(is_cache || is_programs(&m.destination) && is_system())
         });
@@ -254,7 +256,12 @@ fn view<'a>(
     opened: &'a [HeldSource],
 ) -> MountView<'a> {
     let own = plan.mounts.iter().find(|m| own.is_of(m));
-    let others = plan.mounts.iter().filter_map(|mount| {
+    // By rules nothing is mounted: what the user has where an agent's directory would be is still there.
+    let is_there = |mount: &&PlannedMount| {
+        wrapped.by == WrapEnforcement::Mounts || !wrapped.agent.contains_key(&mount.destination)
+    };
+    let others = plan.mounts.iter().filter(is_there);
+    let others = others.filter_map(|mount| {
         let source = opened.iter().find(|o| o.is_of(mount))?;
         Some((mount.destination.clone(), source.fd.as_fd()))
     });

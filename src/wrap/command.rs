@@ -24,6 +24,21 @@ pub fn check(name: &str, path: &str, layout: &Layout) -> Result<()> {
     Ok(())
 }
 
+/// The program that a shell would take, and what the kernel and env(1) execute for it: first the program.
+pub fn files(name: &str, path: &str, cwd: &Path) -> Vec<PathBuf> {
+    const DEEPEST: usize = 4;
+    let mut all: Vec<PathBuf> = find(name, path, cwd).into_iter().collect();
+    let mut last = all.clone();
+    for _ in 0..DEEPEST {
+        last = last
+            .iter()
+            .flat_map(|file| interpreters(file, path, cwd))
+            .collect();
+        all.extend(last.iter().cloned());
+    }
+    all
+}
+
 /// The program that a shell would run.
 fn find(name: &str, path: &str, cwd: &Path) -> Option<PathBuf> {
     if name.contains('/') {

@@ -19,10 +19,28 @@ const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 /// If sudo or the like ran in between, HOME, USER, LOGNAME and SHELL come from the user's line of passwd(5), and PATH
 /// gets the user's directories. A kept PATH that has some already stays.
 pub fn passed(wanted: &WrapRequest, policy: &Policy) -> Result<Vec<String>> {
-    let WrapRequest { list, person, .. } = wanted;
-    let own: Vec<(String, String)> = std::env::vars_os()
+    variables::check_free(&asked(wanted, &own())?, wanted.walls, policy)?;
+    let env = of_run(wanted)?;
+    Ok(env.into_iter().map(|(k, v)| format!("{k}={v}")).collect())
+}
+
+/// The caller's variables.
+fn own() -> Vec<(String, String)> {
+    std::env::vars_os()
         .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
-        .collect();
+        .collect()
+}
+
+fn asked(wanted: &WrapRequest, own: &[(String, String)]) -> Result<Vec<(String, String)>> {
+    variables::asked(&wanted.variables, |name| {
+        value(own, name).map(str::to_owned)
+    })
+}
+
+/// Likewise, before a policy is known.
+pub fn of_run(wanted: &WrapRequest) -> Result<Vec<(String, String)>> {
+    let WrapRequest { list, person, .. } = wanted;
+    let own = own();
     let mut env = own.clone();
     env.retain(|(key, _)| list.passes(key));
     match person.environment {
@@ -36,15 +54,12 @@ pub fn passed(wanted: &WrapRequest, policy: &Policy) -> Result<Vec<String>> {
             }
         }
     }
-    let asked = variables::asked(&wanted.variables, |name| {
-        value(&own, name).map(str::to_owned)
-    })?;
-    variables::check_free(&asked, wanted.walls, policy)?;
+    let asked = asked(wanted, &own)?;
     set_all(&mut env, asked.iter().map(|(k, v)| (k.as_str(), v.clone())));
     if !env.iter().any(|(k, _)| k == "PATH") {
         env.push(("PATH".to_owned(), SYSTEM_PATH.to_owned()));
     }
-    Ok(env.into_iter().map(|(k, v)| format!("{k}={v}")).collect())
+    Ok(env)
 }
 
 /// Sets PATH from the layout, and the variables of visible toolchains.

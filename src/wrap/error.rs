@@ -156,6 +156,14 @@ pub enum WrapRefusal {
     /// A request that these walls cannot enforce.
     #[error("`--walls landlock` cannot enforce this: {0}")]
     NotByLandlock(String),
+    /// An agent cannot have what it is given.
+    #[error("agent {name}: {why}; --agent none runs it without")]
+    Agent {
+        /// The agent.
+        name: String,
+        /// What is wrong, and what to do.
+        why: String,
+    },
     /// `--env`
     #[error("--env {0:?} is not NAME=VALUE or NAME")]
     Env(String),

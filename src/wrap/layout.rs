@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Result, bail};
 
+use super::agents::AgentHome;
 use super::credentials;
 use super::error::WrapRefusal;
 use super::list::SystemList;
@@ -40,6 +41,8 @@ pub struct Layout {
     pub packages: BTreeSet<PathBuf>,
     /// Where writes to caches are kept.
     pub kept: Option<PathBuf>,
+    /// What an agent has of its own.
+    pub agent: Option<AgentHome>,
     /// Paths of `--write`.
     pub written: BTreeSet<PathBuf>,
     /// Virtual environments on PATH, and the Python that each needs.
@@ -91,6 +94,7 @@ impl Layout {
             caches: BTreeSet::new(),
             packages: BTreeSet::new(),
             kept: None,
+            agent: None,
             written: BTreeSet::new(),
             venvs: Vec::new(),
             path: variable(environment, "PATH").unwrap_or_default().to_owned(),
@@ -316,6 +320,7 @@ impl Layout {
             caches: self.caches.clone(),
             packages: self.packages.clone(),
             kept: self.kept.clone(),
+            agent: self.agent_mounts().clone(),
             written: self.written.clone(),
             dropped: self.dropped.clone(),
             requests,
@@ -339,6 +344,7 @@ impl Layout {
                 .iter()
                 .chain(&self.caches)
                 .chain(&self.written)
+                .chain(self.agent_mounts().keys())
                 .chain([&self.workspace]);
             let below = places.filter(move |place| *place != home && place.starts_with(home));
             below.filter_map(|place| place.parent())

@@ -73,6 +73,23 @@ impl SystemList {
         found.collect()
     }
 
+    /// Where installers put programs of the user's: below the home, or absolute. `*` stands for one component.
+    pub fn program_places(&self) -> Vec<PathBuf> {
+        let of_npm = self.login_path.iter().filter(|path| path.ends_with("bin"));
+        let of_npm = of_npm.filter_map(|path| Some(path.parent()?.join("lib/node_modules")));
+        let known = self.toolchains.iter();
+        let known = known.flat_map(|one| one.needs.iter().chain(&one.follow).cloned());
+        let listed = self
+            .login_path
+            .iter()
+            .chain(&self.places)
+            .chain(&self.packages);
+        let mut all: Vec<_> = of_npm.chain(known).chain(listed.cloned()).collect();
+        // A toolchain that is its own directory, wherever that is.
+        all.retain(|path| path != Path::new("."));
+        all
+    }
+
     /// Whether an environment variable that names a directory belongs to a toolchain.
     pub fn names_toolchain(&self, key: &str) -> bool {
         self.tool_variables.iter().any(|name| key == name)

@@ -4,6 +4,7 @@
 //! part of /etc, and the workspace. After that it is a container like any other: the same plan, the same walls.
 
 mod accounts;
+mod agents;
 mod bundle;
 mod caches;
 mod command;
@@ -47,6 +48,7 @@ use crate::runtime::foreground::{self, Attendance, FrontProcess, RunMode};
 use crate::runtime::input::node_files::{self, NodeFiles};
 use crate::runtime::runs::RunDir;
 use crate::runtime::unprivileged;
+use agents::AgentHome;
 use bundle::{BundleRoot, WrapBundle};
 use caches::Caches;
 use kept::WorkspaceStore;
@@ -102,6 +104,9 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
     leftovers::sweep();
     let base = records(global, wanted);
     let mut prepared = prepare(global, wanted, base)?;
+    if let Some(agent) = &prepared.agent {
+        agent.give(&wanted.person)?;
+    }
     let _kept = prepared.keep(wanted)?;
     let summary = summary::open(wanted)?;
     say_what_is_lacking(wanted);
@@ -165,11 +170,17 @@ pub fn decide(global: &GlobalOptions, wanted: &WrapRequest) -> Result<WrapExplan
         Walls::Namespaces => {
             let base = records(global, wanted);
             let prepared = prepare(global, wanted, base)?;
-            create::decide(global, &prepared.bundle.dir, &prepared.wrapped, None)?.into()
+            let decision = create::decide(global, &prepared.bundle.dir, &prepared.wrapped, None)?;
+            WrapExplanation {
+                settings: prepared.agent.map_or_else(Vec::new, |agent| agent.lines),
+                ..decision.into()
+            }
         }
     };
+    let mut settings = wanted.from_files.clone();
+    settings.extend(explained.settings);
     Ok(WrapExplanation {
-        settings: wanted.from_files.clone(),
+        settings,
         ..explained
     })
 }
@@ -187,6 +198,8 @@ struct PreparedRun {
     wrapped: WrapPlan,
     /// The git configuration: the user's identity and the workspace.
     git: String,
+    /// What an agent is given.
+    agent: Option<AgentHome>,
 }
 
 impl PreparedRun {
@@ -235,7 +248,7 @@ fn prepare(
     let selection = node_files::selection(global, &Default::default(), &wanted.asked)?;
     let resolved = confined(selection)?;
     let mut environment = person.looking(|| environment::passed(wanted, &resolved.policy))??;
-    let layout = person.looking(|| layout(wanted, &resolved, &mut environment))??;
+    let mut layout = person.looking(|| layout(wanted, &resolved, &mut environment))??;
     workspace::check_state(&layout)?;
     let bundle = WrapBundle::new(&layout, person, base)?;
     let stdio = [
@@ -262,6 +275,7 @@ fn prepare(
             published: wanted.published(),
             ..layout.wrapped(wanted.asked.clone())
         },
+        agent: layout.agent.take(),
         git: layout.git,
     })
 }
@@ -284,6 +298,10 @@ fn layout(
     }
     layout.add_repository(person);
     layout.add_named(wanted, resolved)?;
+    if let Some(agent) = &wanted.agent {
+        let home = agent.home(wanted, resolved, &layout)?;
+        layout.add_agent(home, wanted.walls, environment);
+    }
     if wanted.caches != Caches::Hidden && wanted.walls == Walls::Namespaces {
         layout.add_caches(&list.caches, resolved);
         if wanted.caches == Caches::Kept && !layout.caches.is_empty() {

@@ -137,7 +137,10 @@ fn mounts(layout: &Layout) -> Vec<Mount> {
             &["nosuid", "nodev", "mode=755", "size=1048576"],
         ),
     ];
-    all.extend(layout.binds.iter().map(|path| bind(path, "ro")));
+    let own = layout.agent_mounts();
+    let is_below = |path: &&PathBuf| own.keys().any(|place| path.starts_with(place));
+    let (below, binds): (Vec<_>, Vec<_>) = layout.binds.iter().partition(is_below);
+    all.extend(binds.into_iter().map(|path| bind(path, "ro")));
     // The network wall mounts its own files over these.
     all.extend(
         ["/etc/hosts", "/etc/resolv.conf"]
@@ -148,6 +151,12 @@ fn mounts(layout: &Layout) -> Vec<Mount> {
     written.extend(&layout.caches);
     written.sort();
     all.extend(written.into_iter().map(|path| bind(path, "rw")));
+    let options = ["bind", "rprivate", "rw"];
+    all.extend(
+        own.iter()
+            .map(|(at, own)| mount(at, "bind", &own.source, &options)),
+    );
+    all.extend(below.into_iter().map(|path| bind(path, "ro")));
     all
 }
 

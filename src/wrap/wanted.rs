@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
+use super::agents::{Agent, AgentOrigin};
 use super::caches::Caches;
 use super::list::SystemList;
 use super::person::Person;
@@ -53,8 +54,12 @@ pub struct WrapRequest {
     pub included: Vec<PathBuf>,
     /// What each file of settings adds, for `explain`.
     pub from_files: Vec<String>,
-    /// A line about a project's file that is ignored.
-    pub notice: Option<String>,
+    /// Lines for standard error, as about a project's file that does not count.
+    pub notices: Vec<String>,
+    /// The agent that an option or settings name, and which.
+    pub agent_requested: Option<(String, AgentOrigin)>,
+    /// The agent that the command is.
+    pub agent: Option<Agent>,
 }
 
 impl WrapRequest {
@@ -93,7 +98,9 @@ impl WrapRequest {
             summary: None,
             included: policy_file.into_iter().collect(),
             from_files: Vec::new(),
-            notice: found.notice,
+            notices: found.notice.into_iter().collect(),
+            agent_requested: None,
+            agent: None,
         };
         for source in found.sources {
             wanted.add(source);
@@ -126,9 +133,9 @@ impl WrapRequest {
         all
     }
 
-    /// Prints that a project's file is ignored.
+    /// Says what the user is to know before the command starts.
     pub fn tell(&self) {
-        if let Some(notice) = &self.notice {
+        for notice in &self.notices {
             crate::log::complain(notice);
         }
     }
@@ -146,6 +153,9 @@ impl WrapRequest {
         let effects = settings.effects();
         let effects = effects.iter().map(|effect| format!("{path:?} {effect}"));
         self.from_files.extend(effects);
+        if let Some(agent) = settings.agent {
+            self.agent_requested = Some((agent, AgentOrigin::Setting(path.clone())));
+        }
         self.walls = settings.walls.unwrap_or(self.walls);
         self.caches = settings.caches.unwrap_or(self.caches);
         self.quiet = settings.quiet.unwrap_or(self.quiet);
@@ -161,6 +171,9 @@ impl WrapRequest {
     }
 
     fn add_line(&mut self, args: &cli::Wrap, variables: Vec<SealedFile>) {
+        if let Some(agent) = &args.agent {
+            self.agent_requested = Some((agent.clone(), AgentOrigin::Option));
+        }
         self.walls = args.walls.unwrap_or(self.walls);
         self.caches = match (args.no_caches, args.keep_caches) {
             (true, _) => Caches::Hidden,

@@ -142,12 +142,12 @@ fn about_annotations() -> Vec<(Case, &'static str, &'static str)> {
         (
             case().field("network.allow", "@gone"),
             "NoSuchPreset",
-            "annotation dev.agentbox.network.allow: there is no preset @gone; known: @anthropic, @anthropic-api, @bedrock, @bitbucket, @bitbucket-read, @github and 11 more. Define it in gone.toml in the node's preset directory (/etc/agentbox/presets), as docs/policy.md shows",
+            "annotation dev.agentbox.network.allow: there is no preset @gone; known: @anthropic, @anthropic-api, @bedrock, @bitbucket, @bitbucket-read, @github and 12 more. Define it in gone.toml in the node's preset directory (/etc/agentbox/presets), as docs/policy.md shows",
         ),
         (
             case().field("network.allow", "@githb"),
             "NoSuchPreset",
-            "annotation dev.agentbox.network.allow: there is no preset @githb; known: @anthropic, @anthropic-api, @bedrock, @bitbucket, @bitbucket-read, @github and 11 more. Did you mean @github?",
+            "annotation dev.agentbox.network.allow: there is no preset @githb; known: @anthropic, @anthropic-api, @bedrock, @bitbucket, @bitbucket-read, @github and 12 more. Did you mean @github?",
         ),
         (
             case().field("network.allow", "*.com"),

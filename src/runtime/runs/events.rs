@@ -1,6 +1,7 @@
 //! The events of a container's life that the runtime knows.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use oci_spec::runtime::{LinuxResources, Process};
 
@@ -12,7 +13,7 @@ use crate::cgroup::controllers::Controllers;
 use crate::cgroup::oom;
 use crate::egress::{ApprovalTerm, EgressRules};
 use crate::plan::text;
-use crate::plan::{AuditPlan, OmittedItem, Plan};
+use crate::plan::{AuditPlan, MountReason, OmittedItem, Plan};
 use crate::policy::{EgressRule, Field, HostName, Tool};
 
 use super::FILTER;
@@ -42,16 +43,16 @@ pub fn created(process: Option<&Process>, record: &Record) -> Vec<Event> {
         receipt_by: None,
     })];
     let Some(plan) = plan else { return events };
+    let agent = plan.filesystem.mounts.iter();
+    let agent = agent.filter(|mount| matches!(mount.why, MountReason::Agent(_)));
+    events.extend(agent.map(|mount| {
+        let what = mount_of(&mount.destination, mount.source());
+        let why = mount.why.to_string();
+        mount_event(what, Verdict::Allowed, "agent", why)
+    }));
     let mounts = plan.filesystem.pruned.iter().map(|mount| {
-        let what = EventDetail::Mount {
-            destination: text::of(&mount.destination),
-            source: text::of(&mount.source),
-        };
-        Event {
-            cause: Some("left-out".to_owned()),
-            reason: Some(mount.why.to_string()),
-            ..Event::new(WallName::Filesystem, Verdict::Denied, what)
-        }
+        let what = mount_of(&mount.destination, &mount.source);
+        mount_event(what, Verdict::Denied, "left-out", mount.why.to_string())
     });
     let asked = plan.not_given.iter().map(|item| {
         let verdict = match item.is_of_every_engine() {
@@ -73,6 +74,21 @@ pub fn created(process: Option<&Process>, record: &Record) -> Vec<Event> {
     let audited = plan.report.audit.as_ref().map(audited).unwrap_or_default();
     events.extend(audited.into_iter().take(MOST_LEFT_OUT));
     events
+}
+
+fn mount_of(destination: &Path, source: &Path) -> EventDetail {
+    EventDetail::Mount {
+        destination: text::of(destination),
+        source: text::of(source),
+    }
+}
+
+fn mount_event(what: EventDetail, verdict: Verdict, cause: &str, why: String) -> Event {
+    Event {
+        cause: Some(cause.to_owned()),
+        reason: Some(why),
+        ..Event::new(WallName::Filesystem, verdict, what)
+    }
 }
 
 /// A published port that leads nowhere.
@@ -132,10 +148,7 @@ fn audited(audit: &AuditPlan) -> Vec<Event> {
         event(WallName::Life, what, "refused", why)
     });
     let mounts = mounts.iter().map(|mount| {
-        let what = EventDetail::Mount {
-            destination: text::of(&mount.destination),
-            source: text::of(&mount.source),
-        };
+        let what = mount_of(&mount.destination, &mount.source);
         event(
             WallName::Filesystem,
             what,

@@ -23,6 +23,10 @@ pub fn decide(global: &GlobalOptions, wanted: &WrapRequest) -> Result<WrapExplan
     let landlock = Some(walls(&of_plan, person)?);
     Ok(WrapExplanation {
         landlock,
+        settings: decided
+            .home
+            .agent
+            .map_or_else(Vec::new, |agent| agent.lines),
         ..decision.into()
     })
 }

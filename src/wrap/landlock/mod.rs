@@ -65,7 +65,7 @@ use crate::sys::{process, socket};
 pub use cannot::{LANDLOCK_LEAST_ABI, LANDLOCK_SCOPES_ABI};
 pub use describe::decide;
 use enforce::{LandlockCommand, LandlockSetup};
-use place::{OWN_VARIABLES, RunTempDir};
+use place::{OWN_VARIABLES, RunHome, RunTempDir};
 use supervise::Supervisor;
 
 /// Root's rights over files that no namespace limits here, as far as the policy allows: files of any owner in the
@@ -79,8 +79,11 @@ pub fn run(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildExit> {
     let place = RunTempDir::new(&wanted.person)?;
     let decided = decide_in(&place, global, wanted)?;
     let summary = summary::open(wanted)?;
+    if let Some(agent) = &decided.home.agent {
+        agent.give(&wanted.person)?;
+    }
     become_the(&wanted.person)?;
-    let ended = run_decided(&place, global, decided.decision, &decided.git);
+    let ended = run_decided(&place, global, decided.decision, &decided.home);
     DeniedSummary::read(&place.journal_path()).tell(wanted, summary.as_ref())?;
     ended
 }
@@ -89,7 +92,7 @@ fn run_decided(
     place: &RunTempDir,
     global: &GlobalOptions,
     decision: BundleDecision,
-    git: &str,
+    home: &RunHome,
 ) -> Result<ChildExit> {
     let decided = decision.decided.context("a policy is chosen")?;
     let RequestSetup { reading, trust } = decision.given;
@@ -107,7 +110,7 @@ fn run_decided(
     if let Some(trust) = &trust {
         place.keep_trust(trust)?;
     }
-    let command = command(&decision.bundle.spec, &plan, place, git)?;
+    let command = command(&decision.bundle.spec, &plan, place, home)?;
     let capabilities = capabilities(&plan)?;
     let walls = LandlockSetup {
         ruleset: enforce::ruleset(&rules, proxy.as_ref().map(|_| plan.network.proxy_port), abi)?,
@@ -170,14 +173,17 @@ fn decide_in(
     // Dropping `prepared` removes the bundle, while this process still has the rights that made it.
     Ok(DecidedRun {
         decision,
-        git: prepared.git,
+        home: RunHome {
+            git: prepared.git,
+            agent: prepared.agent,
+        },
     })
 }
 
 /// The results of the preparations, once judged.
 struct DecidedRun {
     decision: BundleDecision,
-    git: String,
+    home: RunHome,
 }
 
 fn abi() -> Result<u32> {
@@ -303,7 +309,7 @@ fn command(
     spec: &oci_spec::runtime::Spec,
     plan: &Plan,
     place: &RunTempDir,
-    git: &str,
+    content: &RunHome,
 ) -> Result<LandlockCommand> {
     let asked: &Process = spec
         .process()
@@ -315,7 +321,7 @@ fn command(
     // The system's git configuration is not visible under these walls.
     environment.retain(|entry| !entry.starts_with("GIT_CONFIG_SYSTEM="));
     environment.push("GIT_CONFIG_NOSYSTEM=1".to_owned());
-    std::fs::write(home.join(".gitconfig"), git).context("write the configuration of git")?;
+    place.fill_home(content, &mut environment)?;
     place.lead_to_trust(&mut environment);
     for name in OWN_VARIABLES {
         let value = match name {

@@ -16,6 +16,7 @@ use crate::plan::DecidedPlan;
 use crate::plan::trust::{ALL, AUTHORITY, TRUST_IN};
 use crate::policy::Tool;
 use crate::wrap::WrapRefusal;
+use crate::wrap::agents::AgentHome;
 use crate::wrap::person::Person;
 
 /// Variables that hold its directories for the command.
@@ -23,6 +24,14 @@ pub const OWN_VARIABLES: [&str; 4] = ["HOME", "TMPDIR", "TMP", "TEMP"];
 
 const NAME: &str = "agentbox-wrap-";
 const LOCK: &str = "lock";
+
+/// What the command finds in its HOME.
+pub struct RunHome {
+    /// The configuration of git.
+    pub git: String,
+    /// What an agent is given.
+    pub agent: Option<AgentHome>,
+}
 
 /// A run's directory for temporary files, removed when dropped.
 pub struct RunTempDir {
@@ -112,6 +121,29 @@ impl RunTempDir {
         for (name, text) in [(AUTHORITY, trust.authority.as_bytes()), (ALL, &all)] {
             let path = own.join(name);
             fs::write(&path, text).with_context(|| format!("write {path:?}"))?;
+        }
+        Ok(())
+    }
+
+    /// Fills the command's HOME. An agent's directories are links in it, since nothing is mounted.
+    pub fn fill_home(&self, content: &RunHome, environment: &mut [String]) -> Result<()> {
+        let home = self.home();
+        let file = home.join(".gitconfig");
+        fs::write(&file, &content.git).with_context(|| format!("write {file:?}"))?;
+        let Some(agent) = &content.agent else {
+            return Ok(());
+        };
+        for (place, own) in &agent.mounts {
+            let link = home.join(place.strip_prefix(&agent.inside).unwrap_or(place));
+            let step = || format!("make the link {link:?}");
+            fs::create_dir_all(link.parent().unwrap_or(&home)).with_context(step)?;
+            std::os::unix::fs::symlink(&own.source, &link).with_context(step)?;
+            for (name, _) in agent.variables.iter().filter(|(_, named)| named == place) {
+                let named = environment
+                    .iter_mut()
+                    .filter(|pair| pair.split('=').next() == Some(name));
+                named.for_each(|pair| *pair = format!("{name}={}", link.display()));
+            }
         }
         Ok(())
     }

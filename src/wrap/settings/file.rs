@@ -7,8 +7,9 @@ use anyhow::{Result, anyhow};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-use crate::cli::Walls;
+use crate::cli::{AGENTS, Walls};
 use crate::policy::{Field, FieldOption, OnUnknown, Publish, shown};
+use crate::wrap::agents::NO_AGENT;
 use crate::wrap::caches::Caches;
 
 /// The keys of a file. Each is an option of `wrap`.
@@ -17,6 +18,9 @@ use crate::wrap::caches::Caches;
 pub struct Settings {
     /// A policy's name, or a file's path.
     pub policy: Option<String>,
+    /// An agent's name, or `none`.
+    #[serde(deserialize_with = "agent")]
+    pub agent: Option<String>,
     allow: Vec<String>,
     deny: Vec<String>,
     ask: Option<bool>,
@@ -170,6 +174,7 @@ impl Settings {
     pub fn effects(&self) -> Vec<String> {
         let Self {
             policy,
+            agent,
             allow,
             deny,
             ask,
@@ -188,6 +193,14 @@ impl Settings {
         let mut all = Vec::new();
         let one = |text: &str, value: &str| format!("{text}: {}", shown(value));
         all.extend(policy.iter().map(|name| one("policy", name)));
+        all.extend(
+            agent
+                .iter()
+                .map(|name| match AGENTS.contains(&name.as_str()) {
+                    true => one("allows the hosts and your login of the agent", name),
+                    false => "chooses no agent".to_owned(),
+                }),
+        );
         all.extend(walls.map(|walls| one("walls", walls.as_str())));
         let set = self.set_fields();
         all.extend(
@@ -230,6 +243,18 @@ impl Settings {
                 .map(|path| format!("writes a summary to: {path:?}")),
         );
         all
+    }
+}
+
+/// The value of `agent` in a file.
+fn agent<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    let name = String::deserialize(from)?;
+    match name == NO_AGENT || AGENTS.contains(&name.as_str()) {
+        true => Ok(Some(name)),
+        false => Err(D::Error::custom(format!(
+            "agent is one of {}, {NO_AGENT}",
+            AGENTS.join(", ")
+        ))),
     }
 }
 
@@ -301,6 +326,7 @@ mod tests {
     fn all_that_options_say_can_be_said() {
         let text = r#"
             policy = "./mine.toml"
+            agent = "claude"
             walls = "landlock"
             caches = false
             allow = ["a.test", "@github"]
@@ -354,6 +380,7 @@ mod tests {
             "landlock",
             "/p/.env",
             "refused.md",
+            "claude",
         ] {
             assert!(effects.contains(word), "{word}: {effects}");
         }
@@ -361,7 +388,7 @@ mod tests {
             !effects.contains("MODE=") && effects.contains("MODE"),
             "{effects}"
         );
-        assert_eq!(settings.effects().len(), 22);
+        assert_eq!(settings.effects().len(), 23);
     }
 
     #[test]
@@ -376,6 +403,7 @@ mod tests {
             ("publish = [\"8080/udp\"]", "HOSTPORT"),
             ("command = [\"sh\"]", "unknown field"),
             ("workspace = \"/\"", "unknown field"),
+            ("agent = \"clod\"", "claude"),
             ("a = [", "line 1"),
         ] {
             let error = format!("{:#}", parse(text).unwrap_err());

@@ -19,6 +19,19 @@ impl OwnDir {
         Self(path)
     }
 
+    /// This one, made where it is missing, and judged.
+    pub fn made(path: &Path, person: &Person) -> Result<Self> {
+        let step = || format!("make {path:?}");
+        let made = fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path);
+        made.with_context(step)?;
+        let own = Self(path.canonicalize().with_context(step)?);
+        own.check(person)?;
+        Ok(own)
+    }
+
     /// Its path.
     pub fn path(&self) -> &Path {
         &self.0
@@ -31,7 +44,7 @@ impl OwnDir {
         if !found.is_dir() || !person.owns(&found) || found.mode() & 0o022 != 0 {
             bail!(WrapRefusal::File {
                 path: dir.clone(),
-                why: "lists trusted files: it must be your own, and not writable by others (chmod go-w)".to_owned(),
+                why: "decides about later runs: it must be your own, and not writable by others (chmod go-w)".to_owned(),
             });
         }
         Ok(())

@@ -27,7 +27,7 @@ pub fn home(person: &Person) -> Option<PathBuf> {
 }
 
 /// An absolute path in one of the user's own variables.
-fn own_variable(person: &Person, name: &str) -> Option<PathBuf> {
+pub fn own_variable(person: &Person, name: &str) -> Option<PathBuf> {
     let value: Option<OsString> = match person.environment {
         Environment::Own => std::env::var_os(name),
         Environment::Changed => None,
@@ -55,6 +55,11 @@ pub fn allowed(person: &Person, home: &Path) -> PathBuf {
 /// Where writes to package caches are kept.
 pub fn kept(person: &Person, home: &Path) -> PathBuf {
     trusted(person, home).with_file_name("caches")
+}
+
+/// The home that an agent has in sandboxes.
+pub fn agent(person: &Person, home: &Path, name: &str) -> PathBuf {
+    trusted(person, home).with_file_name("agents").join(name)
 }
 
 /// The directories of settings and state, unless variables name others. They are on the never-list too, so no mount

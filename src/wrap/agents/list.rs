@@ -1,0 +1,283 @@
+//! PURE. What `wrap` knows of agents: `policies/agents/NAME.toml`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use crate::cli::AGENTS;
+
+/// The files, in the order of [`AGENTS`].
+const BUILTIN: [&str; AGENTS.len()] = [
+    include_str!("../../../policies/agents/claude.toml"),
+    include_str!("../../../policies/agents/codex.toml"),
+    include_str!("../../../policies/agents/gemini.toml"),
+    include_str!("../../../policies/agents/opencode.toml"),
+    include_str!("../../../policies/agents/qwen.toml"),
+    include_str!("../../../policies/agents/aider.toml"),
+];
+
+/// An agent.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct AgentData {
+    /// File names of its program.
+    pub commands: Vec<String>,
+    /// Hosts that it needs, as rules.
+    pub hosts: Vec<String>,
+    /// The command that makes a login.
+    pub log_in: Option<String>,
+    /// Variables with keys of model providers, and the hosts that a key is for.
+    #[serde(default)]
+    pub keys: BTreeMap<String, Vec<String>>,
+    /// Other variables that are passed on.
+    #[serde(default)]
+    pub variables: Vec<String>,
+    /// Variables that it gets.
+    #[serde(default)]
+    pub set: BTreeMap<String, String>,
+    /// Its own sandbox, which the walls refuse.
+    pub own_sandbox: Option<AgentSandbox>,
+    /// Directories with its settings, history and logins.
+    #[serde(rename = "directory")]
+    pub directories: Vec<AgentDirectory>,
+}
+
+/// A sandbox of the agent's that no variable switches off.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentSandbox {
+    /// The option that switches it off.
+    pub option: String,
+    /// Other arguments with which it does not start.
+    pub also: Vec<String>,
+}
+
+/// A directory that the agent has in sandboxes.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct AgentDirectory {
+    /// Below the home.
+    pub path: PathBuf,
+    /// The variable that names it, or a directory above it, outside of sandboxes.
+    pub variable: Option<String>,
+    /// Its path below the directory of the variable.
+    #[serde(default)]
+    pub below: PathBuf,
+    /// Whether the variable names it inside, too.
+    #[serde(default)]
+    pub told: bool,
+    /// Logins in it, which are copied in.
+    #[serde(default)]
+    pub login: Vec<PathBuf>,
+    /// Directories in it with the agent's program, which are shown as they are outside, read-only.
+    #[serde(default)]
+    pub programs: Vec<PathBuf>,
+    /// Settings in it, files or directories, which are copied in.
+    #[serde(default)]
+    pub settings: Vec<PathBuf>,
+    /// A file of which some is copied in, once.
+    pub first: Option<AgentFirstFile>,
+}
+
+/// A JSON file that the agent keeps about itself.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct AgentFirstFile {
+    /// In the directory, where the variable names one.
+    pub path: PathBuf,
+    /// Below the home, where it names none.
+    pub in_home: PathBuf,
+    /// What of it is copied.
+    pub keys: Vec<String>,
+}
+
+impl AgentData {
+    /// The agent of this name.
+    pub fn builtin(name: &str) -> Option<Self> {
+        let index = AGENTS.iter().position(|known| *known == name)?;
+        Some(toml::from_str(BUILTIN.get(index)?).expect("a test parses the built-in files"))
+    }
+
+    /// The first agent with a program of one of these file names, and its name.
+    pub fn by_command(names: &[String]) -> Option<(&'static str, Self)> {
+        let all = AGENTS
+            .into_iter()
+            .filter_map(|name| Some((name, Self::builtin(name)?)));
+        let mut all = all.collect::<Vec<_>>().into_iter();
+        all.find(|(_, agent)| names.iter().any(|name| agent.commands.contains(name)))
+    }
+
+    /// Where agents have programs among their own files, below the home.
+    pub fn program_places() -> Vec<PathBuf> {
+        let all = AGENTS.into_iter().filter_map(Self::builtin);
+        let all = all.flat_map(|agent| agent.directories);
+        all.flat_map(|one| {
+            one.programs
+                .into_iter()
+                .map(move |name| one.path.join(name))
+        })
+        .collect()
+    }
+
+    /// Hosts that it needs with the keys that the caller has.
+    pub fn hosts(&self, has: impl Fn(&str) -> bool) -> Vec<&str> {
+        let of_keys = self.keys.iter().filter(|(name, _)| has(name));
+        let all = self
+            .hosts
+            .iter()
+            .chain(of_keys.flat_map(|(_, hosts)| hosts));
+        all.map(String::as_str).collect()
+    }
+
+    /// The variables that it gets, as for `--env`.
+    pub fn pairs(&self) -> Vec<String> {
+        let named = self.keys.keys().chain(&self.variables).cloned();
+        let set = self
+            .set
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"));
+        named.chain(set).collect()
+    }
+
+    /// What to say of its own sandbox, if these arguments leave it on.
+    pub fn hint(&self, arguments: &[String]) -> Option<&str> {
+        let own = self.own_sandbox.as_ref()?;
+        let off = |argument: &String| {
+            let value = argument
+                .rsplit('=')
+                .next()
+                .map(|value| value.trim_matches('"'));
+            *argument == own.option || own.also.iter().any(|also| Some(also.as_str()) == value)
+        };
+        (!arguments.iter().any(off)).then_some(&own.option)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::{Component, Path};
+
+    use super::*;
+    use crate::plan::never::NeverList;
+    use crate::policy::CredentialName;
+
+    fn all() -> Vec<(&'static str, AgentData)> {
+        let all = AGENTS.into_iter();
+        all.map(|name| (name, AgentData::builtin(name).unwrap()))
+            .collect()
+    }
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_agent_is_whole_and_its_logins_are_hidden_from_others() {
+        let presets = include_str!("../../../policies/presets.toml");
+        let presets: toml::Table = presets.parse().unwrap();
+        let mut commands = BTreeSet::new();
+        for (name, agent) in all() {
+            assert!(agent.commands.contains(&name.to_owned()), "{name}");
+            assert!(
+                agent.commands.iter().all(|c| commands.insert(c.clone())),
+                "{name}"
+            );
+            for host in agent.hosts.iter().chain(agent.keys.values().flatten()) {
+                let preset = host.strip_prefix('@').unwrap();
+                assert!(presets.contains_key(preset), "{name}: {host}");
+            }
+            for directory in &agent.directories {
+                let AgentDirectory {
+                    path,
+                    login,
+                    settings,
+                    programs,
+                    first,
+                    ..
+                } = directory;
+                assert!(directory.variable.is_some() || !directory.told, "{name}");
+                let plain =
+                    |path: &Path| path.components().all(|c| matches!(c, Component::Normal(_)));
+                assert!(plain(path) && plain(&directory.below), "{name}");
+                // A file of an agent's is put in the place of another by its name alone.
+                for file in login
+                    .iter()
+                    .chain(settings)
+                    .chain(programs)
+                    .chain(first.as_ref().map(|one| &one.path))
+                {
+                    assert!(
+                        plain(file) && file.components().count() == 1,
+                        "{name}: {file:?}"
+                    );
+                }
+                for file in login {
+                    let file = path.join(file);
+                    assert!(
+                        NeverList::builtin()
+                            .credentials()
+                            .any(|known| known == file),
+                        "{file:?}"
+                    );
+                    file.to_str().unwrap().parse::<CredentialName>().unwrap();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_keys_are_errors() {
+        let text = "commands = []\nhosts = []\ndirectory = []\n";
+        toml::from_str::<AgentData>(text).unwrap();
+        for more in ["login = []\n", "hots = []\n"] {
+            assert!(
+                toml::from_str::<AgentData>(&format!("{more}{text}")).is_err(),
+                "{more}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_agent_is_known_by_the_names_of_its_program() {
+        let by = |names: &str| AgentData::by_command(&words(names)).map(|(name, _)| name);
+        assert_eq!(by("claude"), Some("claude"));
+        assert_eq!(by("2.1.197 claude"), Some("claude"));
+        for other in ["", "npx", "claude-x", "Claude", "sh"] {
+            assert_eq!(by(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn hosts_follow_from_the_keys_that_are_there() {
+        let agent = AgentData::builtin("opencode").unwrap();
+        assert!(agent.hosts(|_| false).is_empty());
+        assert_eq!(agent.hosts(|name| name == "OPENAI_API_KEY"), ["@openai"]);
+        let agent = AgentData::builtin("gemini").unwrap();
+        assert_eq!(agent.hosts(|_| true), ["@google-ai"]);
+        assert!(agent.pairs().contains(&"GEMINI_SANDBOX=false".to_owned()));
+        assert!(agent.pairs().contains(&"GEMINI_API_KEY".to_owned()));
+    }
+
+    #[test]
+    fn a_sandbox_of_the_agents_own_is_told_where_it_is_on() {
+        let agent = AgentData::builtin("codex").unwrap();
+        let option = "--dangerously-bypass-approvals-and-sandbox";
+        for on in ["codex", "codex exec fix", "codex -s read-only"] {
+            assert_eq!(agent.hint(&words(on)), Some(option), "{on}");
+        }
+        for off in [
+            "codex --yolo",
+            "codex -s danger-full-access",
+            "codex --sandbox=danger-full-access",
+            "codex login",
+        ] {
+            assert_eq!(agent.hint(&words(off)), None, "{off}");
+        }
+        assert_eq!(
+            AgentData::builtin("claude").unwrap().hint(&words("claude")),
+            None
+        );
+    }
+}

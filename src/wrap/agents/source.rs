@@ -1,0 +1,357 @@
+//! SHELL. What the user has of an agent outside of sandboxes. It is read by descriptors, and no link that a sandbox may have made is
+//! followed: a command of an earlier run must not choose which file the next one is given.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Dir, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use super::list::{AgentDirectory, AgentFirstFile};
+use crate::wrap::person::Person;
+use crate::wrap::planted;
+use crate::wrap::settings::places;
+
+/// Bytes of a login. Those of today's agents have some thousands.
+const LONGEST_LOGIN: u64 = 1 << 20;
+/// Bytes of a file of settings, and of one that an agent keeps about itself, with the history of all projects.
+const LONGEST_FILE: u64 = 16 << 20;
+/// Files of settings, and their bytes together: commands and skills are texts.
+const MOST_FILES: usize = 1024;
+const MOST_BYTES: usize = 32 << 20;
+/// Directories one in the other.
+const DEEPEST: usize = 8;
+
+/// A file to copy.
+#[derive(Debug, PartialEq, Eq)]
+pub struct AgentFile {
+    /// Below the agent's directory.
+    pub path: PathBuf,
+    /// Its content.
+    pub content: Vec<u8>,
+    /// Whether its owner may execute it.
+    pub executable: bool,
+}
+
+/// A directory of the user's in which an agent keeps its files.
+pub struct AgentSource<'a> {
+    person: &'a Person,
+    /// Without links.
+    path: PathBuf,
+}
+
+impl<'a> AgentSource<'a> {
+    /// The directory outside, if it is there: the one that the agent's variable names, or that in the home. An error is a reason.
+    pub fn of(
+        person: &'a Person,
+        home: &Path,
+        directory: &AgentDirectory,
+    ) -> Result<Option<Self>, String> {
+        let named = named_by(person, directory);
+        let path = match named {
+            Some(named) => named.join(&directory.below),
+            None => home.join(&directory.path),
+        };
+        let path = planted::named(&path, person).map_err(|error| format!("{path:?}: {error}"))?;
+        Ok(path.is_dir().then_some(Self { person, path }))
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A login; `None` where there is none. An error is a reason: nobody else may have chosen its content.
+    pub fn login(&self, name: &Path) -> Result<Option<AgentFile>, String> {
+        let path = self.path.join(name);
+        let refused = |why: &str| Err(format!("{path:?} {why}"));
+        let file = match open(CWD, &path) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::LOOP) => return refused("is a link: put the file itself there"),
+            Err(error) => return refused(&format!("cannot be opened: {error}")),
+        };
+        let found = file
+            .metadata()
+            .map_err(|error| format!("{path:?}: {error}"))?;
+        if !found.is_file() {
+            return refused("is no file");
+        }
+        if !self.person.owns(&found) {
+            return refused("is another user's: it must be your own");
+        }
+        if found.mode() & 0o022 != 0 {
+            return refused("can be written by other users: chmod go-w it");
+        }
+        match content(file, LONGEST_LOGIN) {
+            Ok(Some(content)) => Ok(Some(AgentFile {
+                path: name.to_owned(),
+                content,
+                executable: false,
+            })),
+            Ok(None) => refused(&format!("is longer than {} KiB", LONGEST_LOGIN >> 10)),
+            Err(error) => refused(&format!("cannot be read: {error}")),
+        }
+    }
+
+    /// A file or directory of settings, with all files in it; to `skipped` goes what is not copied, and why.
+    pub fn settings(&self, name: &Path, skipped: &mut Vec<String>) -> Vec<AgentFile> {
+        let mut tree = SettingsTree {
+            person: self.person,
+            top: &self.path,
+            files: Vec::new(),
+            bytes: 0,
+            skipped,
+        };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let links = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        if let Ok(top) = rustix::fs::openat2(CWD, &self.path, flags, Mode::empty(), links) {
+            tree.add(top.as_fd(), name.to_owned(), 0);
+        }
+        tree.files
+    }
+}
+
+/// What of a file that an agent keeps about itself is copied, if there is one. What is no JSON object has nothing to copy.
+pub fn first(
+    person: &Person,
+    home: &Path,
+    directory: &AgentDirectory,
+    one: &AgentFirstFile,
+) -> Option<AgentFile> {
+    let path = match named_by(person, directory) {
+        Some(named) => named.join(&directory.below).join(&one.path),
+        None => home.join(&one.in_home),
+    };
+    let above = planted::named(path.parent()?, person).ok()?;
+    let file = open(CWD, &above.join(path.file_name()?)).ok()?;
+    let is_own = file
+        .metadata()
+        .is_ok_and(|found| found.is_file() && person.owns(&found));
+    let content = content(file, LONGEST_FILE)
+        .ok()
+        .flatten()
+        .filter(|_| is_own)?;
+    Some(AgentFile {
+        path: one.path.clone(),
+        content: only(&content, &one.keys)?,
+        executable: false,
+    })
+}
+
+/// A JSON object with no other keys than these.
+fn only(text: &[u8], keys: &[String]) -> Option<Vec<u8>> {
+    let mut all: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(text).ok()?;
+    all.retain(|key, _| keys.contains(key));
+    serde_json::to_vec(&all).ok().filter(|_| !all.is_empty())
+}
+
+fn named_by(person: &Person, directory: &AgentDirectory) -> Option<PathBuf> {
+    places::own_variable(person, directory.variable.as_deref()?)
+}
+
+/// Files of settings, and what is left of the bounds.
+struct SettingsTree<'a> {
+    person: &'a Person,
+    top: &'a Path,
+    files: Vec<AgentFile>,
+    bytes: usize,
+    skipped: &'a mut Vec<String>,
+}
+
+impl SettingsTree<'_> {
+    fn add(&mut self, above: BorrowedFd<'_>, path: PathBuf, depth: usize) {
+        let Some(name) = path.file_name() else {
+            return;
+        };
+        let file = match open(above, Path::new(name)) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return,
+            Err(Errno::LOOP) => return self.skip(&path, "it is a link"),
+            Err(error) => return self.skip(&path, &error.to_string()),
+        };
+        let Ok(found) = file.metadata() else {
+            return;
+        };
+        if !self.person.owns(&found) && crate::sys::user_namespace::owner(found.uid()) != 0 {
+            return self.skip(&path, "it is another user's");
+        }
+        if found.is_dir() {
+            return self.add_all(&file.into(), &path, depth);
+        }
+        if !found.is_file() {
+            return;
+        }
+        let left = MOST_BYTES.saturating_sub(self.bytes) as u64;
+        match content(file, LONGEST_FILE.min(left)) {
+            Ok(Some(content)) if self.files.len() < MOST_FILES => {
+                self.bytes += content.len();
+                let executable = found.mode() & 0o100 != 0;
+                self.files.push(AgentFile {
+                    path,
+                    content,
+                    executable,
+                });
+            }
+            Ok(_) => self.skip(&path, "there is too much"),
+            Err(error) => self.skip(&path, &error.to_string()),
+        }
+    }
+
+    fn add_all(&mut self, directory: &OwnedFd, path: &Path, depth: usize) {
+        if depth >= DEEPEST {
+            return self.skip(path, "it is too deep");
+        }
+        let entries = Dir::read_from(directory);
+        for entry in entries.into_iter().flatten().flatten().take(MOST_FILES) {
+            let name = Path::new(std::ffi::OsStr::new(
+                entry.file_name().to_str().unwrap_or(".."),
+            ));
+            if ![Path::new("."), Path::new("..")].contains(&name) {
+                self.add(directory.as_fd(), path.join(name), depth + 1);
+            }
+        }
+    }
+
+    fn skip(&mut self, path: &Path, why: &str) {
+        self.skipped
+            .push(format!("{:?} is not copied: {why}", self.top.join(path)));
+    }
+}
+
+/// Opens a file or directory by no link, and waits for nobody, as for the other end of a pipe.
+fn open(at: impl AsFd, path: &Path) -> Result<File, Errno> {
+    let flags =
+        OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
+    let links = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    rustix::fs::openat2(at, path, flags, Mode::empty(), links).map(File::from)
+}
+
+/// The content, unless it is longer.
+fn content(file: File, most: u64) -> std::io::Result<Option<Vec<u8>>> {
+    let mut content = Vec::new();
+    file.take(most + 1).read_to_end(&mut content)?;
+    Ok((content.len() as u64 <= most).then_some(content))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+    use crate::wrap::person::Environment;
+
+    fn person() -> Person {
+        Person {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            groups: Vec::new(),
+            account: None,
+            environment: Environment::Changed,
+        }
+    }
+
+    fn base() -> PathBuf {
+        let base = std::env::temp_dir().join("agentbox-test-XXXXXX");
+        nix::unistd::mkdtemp(&base).unwrap().canonicalize().unwrap()
+    }
+
+    #[test]
+    fn a_login_is_the_users_own_file_and_no_link() {
+        let (base, person) = (base(), person());
+        let source = AgentSource {
+            person: &person,
+            path: base.clone(),
+        };
+        let path = base.join("auth.json");
+        let login = || source.login(Path::new("auth.json"));
+        assert_eq!(login(), Ok(None));
+        let mode = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        fs::write(&path, "token").unwrap();
+        mode(0o600);
+        assert_eq!(login().unwrap().unwrap().content, b"token");
+        let refused = |word: &str| {
+            let why = login().unwrap_err();
+            assert!(why.contains(word), "{word}: {why}");
+        };
+        mode(0o620);
+        refused("chmod go-w");
+        mode(0o600);
+        fs::write(&path, vec![b'x'; LONGEST_LOGIN as usize + 1]).unwrap();
+        refused("longer than 1024 KiB");
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        refused("is no file");
+        fs::remove_dir(&path).unwrap();
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        refused("is no file");
+        fs::remove_file(&path).unwrap();
+        fs::write(base.join("other"), "secret").unwrap();
+        symlink("other", &path).unwrap();
+        refused("is a link");
+        let stranger = Person {
+            uid: person.uid + 1,
+            ..person.clone()
+        };
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "token").unwrap();
+        let source = AgentSource {
+            person: &stranger,
+            path: base.clone(),
+        };
+        let why = source.login(Path::new("auth.json")).unwrap_err();
+        assert!(why.contains("another user's"), "{why}");
+        fs::remove_dir_all(base).unwrap();
+    }
+
+    #[test]
+    fn settings_are_files_without_links() {
+        let (base, person) = (base(), person());
+        fs::create_dir_all(base.join("skills/a")).unwrap();
+        fs::write(base.join("skills/a/run.sh"), "#!").unwrap();
+        fs::set_permissions(
+            base.join("skills/a/run.sh"),
+            fs::Permissions::from_mode(0o755),
+        )
+        .unwrap();
+        fs::write(base.join("settings.json"), "{}").unwrap();
+        fs::write(base.join("secret"), "secret").unwrap();
+        symlink("../secret", base.join("skills/link")).unwrap();
+        symlink("..", base.join("skills/a/up")).unwrap();
+        let source = AgentSource {
+            person: &person,
+            path: base.clone(),
+        };
+        let mut skipped = Vec::new();
+        let all = source.settings(Path::new("skills"), &mut skipped);
+        let [file] = &all[..] else { panic!("{all:?}") };
+        assert_eq!(
+            (file.path.as_path(), file.executable),
+            (Path::new("skills/a/run.sh"), true)
+        );
+        assert_eq!(skipped.len(), 2, "{skipped:?}");
+        let all = source.settings(Path::new("settings.json"), &mut skipped);
+        assert_eq!((all.len(), all[0].executable), (1, false));
+        assert!(
+            source
+                .settings(Path::new("missing"), &mut skipped)
+                .is_empty()
+        );
+        assert_eq!(skipped.len(), 2, "{skipped:?}");
+        fs::remove_dir_all(base).unwrap();
+    }
+
+    #[test]
+    fn of_an_agents_own_file_no_other_key_is_copied() {
+        let text = br#"{"theme":"dark","mcpServers":{"a":{"env":{"TOKEN":"x"}}},"projects":{}}"#;
+        let keys = ["theme".to_owned(), "userID".to_owned()];
+        assert_eq!(only(text, &keys).unwrap(), br#"{"theme":"dark"}"#);
+        for none in [&b"{}"[..], b"[]", b"no", br#"{"projects":{}}"#] {
+            assert_eq!(only(none, &keys), None);
+        }
+    }
+}
