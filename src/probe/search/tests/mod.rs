@@ -77,11 +77,26 @@ fn protected(dir: &Path, unprotected: &[&str]) -> Vec<String> {
 fn what_the_users_tools_run_is_found_at_the_tops_of_repositories_and_in_git_directories() {
     let scratch = TestDir::new("search-protected");
     let dir = &scratch.0;
-    for git in [".git", "a/b/.git", ".git/modules/x/y", "bare", "plain"] {
-        for part in ["objects", "refs", "hooks"] {
+    for git in [
+        ".git",
+        "a/b/.git",
+        ".git/modules/x/y",
+        "bare",
+        "plain",
+        "c/.Git",
+    ] {
+        let parts = match git {
+            // It becomes a repository by the next `git init`.
+            "c/.Git" => &["hooks"][..],
+            // Another one names it as the common directory.
+            "bare" => &["Objects", "refs", "hooks"],
+            "plain" => &["objects", "hooks"],
+            _ => &["objects", "refs", "hooks"],
+        };
+        for part in parts {
             fs::create_dir_all(dir.join(git).join(part)).unwrap();
         }
-        if git != "plain" {
+        if !matches!(git, "plain" | "bare" | "c/.Git") {
             fs::write(dir.join(git).join("HEAD"), "").unwrap();
         }
     }
@@ -95,7 +110,9 @@ fn what_the_users_tools_run_is_found_at_the_tops_of_repositories_and_in_git_dire
             fs::write(path, "").unwrap();
         }
     }
-    std::os::unix::fs::symlink("elsewhere", dir.join(".idea")).unwrap();
+    for link in [".idea", ".claude", "src/.claude", "a/b/.Config"] {
+        std::os::unix::fs::symlink("elsewhere", dir.join(link)).unwrap();
+    }
     // A branch of this name is not a directory of hooks.
     fs::create_dir_all(dir.join(".git/refs/heads/hooks")).unwrap();
     let of_top =
@@ -105,6 +122,9 @@ fn what_the_users_tools_run_is_found_at_the_tops_of_repositories_and_in_git_dire
         .flat_map(|top| of_top(top))
         .collect();
     let others = [
+        ".claude",
+        "a/b/.Config",
+        "c/.Git/hooks",
         ".git/hooks",
         ".git/modules/x/y/hooks",
         ".idea",
@@ -119,8 +139,10 @@ fn what_the_users_tools_run_is_found_at_the_tops_of_repositories_and_in_git_dire
     assert_eq!(
         rest,
         [
+            ".claude",
             ".github/workflows",
             ".idea",
+            "a/b/.Config",
             "a/b/.github/workflows",
             "work/.github/workflows"
         ]
@@ -271,6 +293,7 @@ fn the_search_says_why_it_stopped() {
             bytes: 1 << 20,
             time,
             rounds: 0,
+            room: 64,
         };
         let mut search = Search::new(&root, &unwanted, &view, budget);
         search.all()
