@@ -298,7 +298,7 @@ mod tests {
                 "a.b.c=",
                 "alias.x=!sh\n"
             ]
-            .map(|line| line.trim_end_matches('\n').to_owned())
+            .map(str::to_owned)
         );
         for bad in [
             "x=1",

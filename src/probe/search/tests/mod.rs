@@ -8,8 +8,8 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags};
 
 use super::*;
-use crate::plan::FileKind;
 use crate::plan::never::{NeverList, VisibleCredentials};
+use crate::plan::{FileKind, GuardedMount, RepositoryTop};
 use crate::policy::SearchRule;
 use crate::probe::TestDir;
 
@@ -147,6 +147,54 @@ fn what_the_users_tools_run_is_found_at_the_tops_of_repositories_and_in_git_dire
             "work/.github/workflows"
         ]
     );
+}
+
+/// F37
+#[test]
+fn what_counted_at_the_start_is_found_by_name_at_the_end() {
+    let scratch = TestDir::new("search-by-name");
+    let dir = &scratch.0;
+    let deep = ["d".repeat(250).as_str(); 16].join("/");
+    let mut at = open(dir);
+    for name in deep.split('/') {
+        rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o700)).unwrap();
+        at = rustix::fs::openat(&at, name, OFlags::PATH, Mode::empty()).unwrap();
+    }
+    rustix::fs::mkdirat(&at, "hooks", Mode::from_raw_mode(0o700)).unwrap();
+    for git in [".git", "bare", "new"] {
+        fs::create_dir_all(dir.join(git).join("hooks")).unwrap();
+        fs::write(dir.join(git).join("config"), "").unwrap();
+    }
+    fs::create_dir_all(dir.join("sub/.github/workflows")).unwrap();
+    std::os::unix::fs::symlink("elsewhere", dir.join("sub/.claude")).unwrap();
+    fs::write(dir.join(".envrc"), "").unwrap();
+    let watched = GuardedMount {
+        destination: "/w".into(),
+        inodes: BTreeSet::new(),
+        known: BTreeSet::new(),
+        tops: vec![RepositoryTop {
+            path: "sub".into(),
+            ino: 0,
+        }],
+        gits: vec!["bare".into(), "gone".into(), deep.clone().into()],
+    };
+    let now = by_name(&open(dir), &watched, &BTreeSet::new());
+    let paths = |found: &[FoundProtected]| {
+        let paths = found.iter().map(|one| one.path.display().to_string());
+        paths.collect::<BTreeSet<_>>()
+    };
+    let deep = format!("{deep}/hooks");
+    let found = [
+        ".envrc",
+        ".git/hooks",
+        "bare/hooks",
+        deep.as_str(),
+        "sub/.claude",
+        "sub/.github/workflows",
+    ];
+    assert_eq!(paths(&now.found), found.map(str::to_owned).into());
+    let settings = [".git/config", "bare/config"];
+    assert_eq!(paths(&now.settings), settings.map(str::to_owned).into());
 }
 
 fn open(dir: &Path) -> OwnedFd {
