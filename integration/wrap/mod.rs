@@ -19,6 +19,7 @@ mod odd;
 mod options;
 mod person;
 mod pid1;
+mod planted;
 mod protected;
 mod publish;
 mod readme;

@@ -269,8 +269,8 @@ fn f37_settings_of_git_that_name_programs_are_taken_out() {
             assert!(now.contains(kept), "{kept}: {now}");
         }
         for said in [
-            "core.fsmonitor, core.sshcommand, alias.st, include.path, filter.x.clean out of",
-            "took core.hookspath out of",
+            "took out \"core.fsmonitor\", \"core.sshcommand\", \"alias.st\", \"include.path\", \"filter.x.clean\": ",
+            "took out \"core.hookspath\": ",
             "sub/.git/config to ",
         ] {
             assert!(seen.stderr.contains(said), "{said}: {seen}");

@@ -16,7 +16,9 @@ pub struct GitSetting {
     pub key: Vec<u8>,
     /// The value, without quotes.
     pub value: Vec<u8>,
-    /// Its bytes in the file, from the name to the end of the line.
+    /// Its bytes in the file, without the line's end.
+    pub raw: Vec<u8>,
+    /// Where it is in the file, from the name to the end of the line.
     pub range: Range<usize>,
 }
 
@@ -32,7 +34,12 @@ pub(super) struct HarmlessSettings {
 }
 
 impl HarmlessSettings {
-    fn has(&self, key: &[u8]) -> bool {
+    /// Whether a setting names no program and no file. A url with `::` names a program of git's, `git-remote-NAME`.
+    fn has(&self, setting: &GitSetting) -> bool {
+        let key = &setting.key;
+        if key.ends_with(b"url") && setting.value.windows(2).any(|two| two == b"::") {
+            return false;
+        }
         let first = key.iter().position(|byte| *byte == b'.');
         let last = key.iter().rposition(|byte| *byte == b'.');
         let (Some(first), Some(last)) = (first, last) else {
@@ -52,26 +59,48 @@ impl HarmlessSettings {
         settings: &'a [GitSetting],
         (path, before): (&Path, &BTreeSet<String>),
     ) -> Vec<&'a GitSetting> {
-        let refused = |one: &&GitSetting| !self.has(&one.key) && !before.contains(&one.hash(path));
+        let refused = |one: &&GitSetting| !self.has(one) && !before.contains(&one.hash(path));
         settings.iter().filter(refused).collect()
     }
 
     /// The hashes of the settings that are not harmless.
     pub(super) fn hashes(&self, settings: &[GitSetting], path: &Path) -> BTreeSet<String> {
-        let named = settings.iter().filter(|one| !self.has(&one.key));
+        let named = settings.iter().filter(|one| !self.has(one));
         named.map(|one| one.hash(path)).collect()
     }
 }
 
 impl GitSetting {
-    /// Represents the setting in a plan: its value may be a secret.
+    /// Represents the setting in a plan: its value may be a secret. Another spelling is another setting, so that nothing
+    /// depends on how quotes and blanks are read.
     fn hash(&self, path: &Path) -> String {
-        let parts = [path.as_os_str().as_encoded_bytes(), &self.key, &self.value];
-        let hash = digest(&SHA256, &parts.join(&0));
-        hash.as_ref()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        hash([path.as_os_str().as_encoded_bytes(), &self.key, &self.raw])
+    }
+}
+
+fn hash(parts: [&[u8]; 3]) -> String {
+    let hash = digest(&SHA256, &parts.join(&0));
+    let bytes = hash.as_ref().iter();
+    bytes.map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What git would read settings from.
+#[derive(Debug, Clone, Copy)]
+pub enum WholeSettings<'a> {
+    /// A file's text.
+    Text(&'a [u8]),
+    /// A link's target.
+    Link(&'a [u8]),
+}
+
+impl WholeSettings<'_> {
+    /// Represents all of it in a plan: what is the same at the end needs no reading. No key of a setting is that short.
+    pub fn hash(self, path: &Path) -> String {
+        let (kind, bytes) = match self {
+            Self::Text(text) => (b"=", text),
+            Self::Link(target) => (b">", target),
+        };
+        hash([path.as_os_str().as_encoded_bytes(), kind, bytes])
     }
 }
 
@@ -90,6 +119,10 @@ pub fn without(text: &[u8], taken: &[&GitSetting]) -> Vec<u8> {
 
 /// Reads a file as git does (git_parse_source in its config.c).
 pub fn parse(text: &[u8]) -> Result<Vec<GitSetting>, NoGitConfig> {
+    // For git a key ends there, and the rest of it is ours alone.
+    if text.contains(&0) {
+        return Err(NoGitConfig);
+    }
     let at = if text.starts_with(b"\xef\xbb\xbf") {
         3
     } else {
@@ -193,15 +226,19 @@ impl ConfigReader<'_> {
             b'=' => self.value()?,
             _ => return Err(NoGitConfig),
         };
+        let raw = &self.text[start..self.at];
         Ok(GitSetting {
             key,
             value,
+            raw: raw.strip_suffix(b"\n").unwrap_or(raw).to_vec(),
             range: start..self.at,
         })
     }
 
     fn value(&mut self) -> Result<Vec<u8>, NoGitConfig> {
         let (mut value, mut quoted) = (Vec::new(), false);
+        // Its length without blanks at the end that are in no quotes.
+        let mut solid = 0;
         loop {
             match self.next() {
                 b'\n' if quoted => return Err(NoGitConfig),
@@ -209,6 +246,12 @@ impl ConfigReader<'_> {
                 b'#' | b';' if !quoted => {
                     self.skip_line();
                     break;
+                }
+                blank @ (b' ' | b'\t' | b'\r') if !quoted => {
+                    if !value.is_empty() {
+                        value.push(blank);
+                    }
+                    continue;
                 }
                 b'"' => quoted = !quoted,
                 b'\\' => match self.next() {
@@ -222,8 +265,10 @@ impl ConfigReader<'_> {
                 },
                 byte => value.push(byte),
             }
+            solid = value.len();
         }
-        Ok(value.trim_ascii().to_vec())
+        value.truncate(solid);
+        Ok(value)
     }
 }
 
@@ -253,7 +298,7 @@ mod tests {
                 "a.b.c=",
                 "alias.x=!sh\n"
             ]
-            .map(|line| line.trim_end_matches('\n').to_owned())
+            .map(str::to_owned)
         );
         for bad in [
             "x=1",
@@ -264,11 +309,44 @@ mod tests {
             "[c]\nx=\\q",
             "[]",
             "[c]\nx y",
+            "[c \"a.x\0\"]\ny = 1",
+            "[c]\nx = a\0",
         ] {
             assert_eq!(parse(bad.as_bytes()), Err(NoGitConfig), "{bad}");
         }
         assert_eq!(keys(""), [""; 0]);
         assert_eq!(keys("[core]\nx = 1"), ["core.x=1"]);
+    }
+
+    #[test]
+    fn another_spelling_of_a_known_setting_is_new() {
+        let harmless = ProtectedList::builtin().harmless();
+        let path = Path::new(".git/config");
+        let before = b"[core]\n\thooksPath = .githooks";
+        let known = harmless.hashes(&parse(before).unwrap(), path);
+        let refused = |text: &[u8]| {
+            let settings = parse(text).unwrap();
+            let values = harmless
+                .refused(&settings, (path, &known))
+                .into_iter()
+                .map(|one| String::from_utf8(one.value.clone()).unwrap());
+            values.collect::<Vec<_>>()
+        };
+        assert_eq!(refused(before), [""; 0]);
+        assert_eq!(
+            refused(&[before, &b"\n[a]\n"[..]].concat()),
+            [""; 0],
+            "a line is added"
+        );
+        for (value, read) in [
+            ("\".githooks \"", ".githooks "),
+            (".githooks\x0c", ".githooks\x0c"),
+            ("\" .githooks\" ", " .githooks"),
+            (".git\"\"hooks", ".githooks"),
+        ] {
+            let text = format!("[core]\n\thooksPath = {value}\n");
+            assert_eq!(refused(text.as_bytes()), [read], "{value:?}");
+        }
     }
 
     #[test]
@@ -281,7 +359,7 @@ mod tests {
         let now = "[core]\n\tbare = true\n\tpager = less\n\thooksPath = /tmp\n[core]fsmonitor = ./x\n[user]\n\temail = a@b\n\
                    [branch \"a.b\"]\n\tremote = origin\n[filter \"x\"]\n\tclean = sh\n[include]\n\tpath = ../x\n[url \"y\"]\n\tinsteadOf = z\n\
                    [alias]\n\tst = !sh\n[remote \"o\"]\n\turl = x\n\tuploadpack = sh\n[credential]\n\thelper = x\n[diff \"x\"]\n\ttextconv = x\n\
-                   [gpg]\n\tprogram = x\n[protocol \"ext\"]\n\tallow = always\n[submodule \"x\"]\n\tupdate = !x\n[core]\n\tpager = more\n";
+                   [gpg]\n\tprogram = x\n[protocol \"ext\"]\n\tallow = always\n[submodule \"x\"]\n\tupdate = !x\n[remote \"p\"]\n\turl = ext::sh\n\tpromisor = true\n[core]\n\tpager = more\n";
         let settings = parse(now.as_bytes()).unwrap();
         let refused = harmless.refused(&settings, (path, &known));
         let rest = without(now.as_bytes(), &refused);
@@ -296,13 +374,13 @@ mod tests {
                 "remote.o.url=x"
             ]
         );
-        assert_eq!(refused.len(), 13);
+        assert_eq!(refused.len(), 15);
         // In another file it is new.
         assert_eq!(
             harmless
                 .refused(&settings, (Path::new("x/config"), &known))
                 .len(),
-            14
+            16
         );
     }
 }

@@ -3,12 +3,13 @@
 //! can rename. New files are moved aside when the container has ended.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-use super::git_config::{self, GitSetting, HarmlessSettings};
+use super::git_config::{self, GitSetting, HarmlessSettings, WholeSettings};
 use super::sort::SortedMounts;
 use super::wrapped::WrapPlan;
 use super::{BundleFacts, EphemeralMount, FileKind, FilesystemPlan, PlannedMount, text};
@@ -23,6 +24,9 @@ pub struct ProtectedList {
     /// Entries by the last component of their path, in lower case.
     #[serde(skip)]
     last: HashMap<Vec<u8>, Vec<usize>>,
+    /// Entries by each component before the last, in lower case, with the number of components so far.
+    #[serde(skip)]
+    inner: HashMap<Vec<u8>, Vec<(usize, usize)>>,
 }
 
 /// A path that the user's tools run or obey.
@@ -56,6 +60,25 @@ impl ProtectedPlace {
         }
     }
 
+    /// Its path from there.
+    pub fn below(&self) -> &Path {
+        let (ProtectedBase::Top(path) | ProtectedBase::Git(path)) = self.base();
+        path
+    }
+
+    /// How many components of [`Self::below`] a found path ends with: all, or fewer if a link stands for a directory.
+    fn parts(&self, path: &Path) -> usize {
+        let below: Vec<Component<'_>> = self.below().components().collect();
+        let ends_with = |parts: &usize| {
+            let ends = path.components().rev().zip(below[..*parts].iter().rev());
+            ends.filter(|(a, b)| a.as_os_str().eq_ignore_ascii_case(b.as_os_str()))
+                .count()
+                == *parts
+        };
+        let all = below.len();
+        (1..=all).rev().find(ends_with).unwrap_or(all)
+    }
+
     /// Its name in policies.
     pub fn name(&self) -> &str {
         self.path.to_str().unwrap_or_default()
@@ -69,6 +92,13 @@ static BUILTIN: LazyLock<ProtectedList> = LazyLock::new(|| {
         if let Some(name) = place.path.file_name() {
             let name = name.as_encoded_bytes().to_ascii_lowercase();
             list.last.entry(name).or_default().push(index);
+        }
+        let parts = place.path.components().count();
+        for (before, part) in (1..parts).zip(place.path.components()) {
+            if let ProtectedBase::Top(_) = place.base() {
+                let name = part.as_os_str().as_encoded_bytes().to_ascii_lowercase();
+                list.inner.entry(name).or_default().push((index, before));
+            }
         }
     }
     list
@@ -86,6 +116,18 @@ impl ProtectedList {
         found.filter_map(|index| self.place.get(*index))
     }
 
+    /// The entries that a link of a name, given in lower case, can lead to, with the number of components that the link's
+    /// path has of theirs.
+    pub fn through(&self, name: &[u8]) -> impl Iterator<Item = (&ProtectedPlace, usize)> {
+        let found = self.inner.get(name).into_iter().flatten();
+        found.filter_map(|(index, parts)| Some((self.place.get(*index)?, *parts)))
+    }
+
+    /// All entries.
+    pub fn all(&self) -> &[ProtectedPlace] {
+        &self.place
+    }
+
     /// Why a path of the list is protected.
     pub fn why(&self, name: &str) -> Option<&str> {
         self.find(name).map(|place| place.why.as_str())
@@ -97,10 +139,15 @@ impl ProtectedList {
         &self.harmless
     }
 
-    /// The hashes of the settings in a git settings file that are not harmless.
-    pub fn known(&self, text: &[u8], path: &Path) -> BTreeSet<String> {
-        let settings = git_config::parse(text).unwrap_or_default();
-        self.harmless.hashes(&settings, path)
+    /// The hashes of what git reads settings from: of all of it, and of each setting that is not harmless.
+    pub fn known(&self, whole: WholeSettings<'_>, path: &Path) -> BTreeSet<String> {
+        let settings = match whole {
+            WholeSettings::Text(text) => git_config::parse(text).unwrap_or_default(),
+            WholeSettings::Link(_) => Vec::new(),
+        };
+        let mut known = self.harmless.hashes(&settings, path);
+        known.insert(whole.hash(path));
+        known
     }
 
     fn find(&self, name: &str) -> Option<&ProtectedPlace> {
@@ -156,6 +203,9 @@ pub struct ProtectedFiles {
     pub known: BTreeSet<String>,
     /// Repositories below it.
     pub tops: Vec<RepositoryTop>,
+    /// Git directories.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "text::many")]
+    pub gits: Vec<PathBuf>,
     /// Why the search is incomplete; `None` if it is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unread: Option<String>,
@@ -176,6 +226,9 @@ pub struct GuardedMount {
     /// Its repositories.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tops: Vec<RepositoryTop>,
+    /// Its git directories.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "text::many")]
+    pub gits: Vec<PathBuf>,
 }
 
 impl GuardedMount {
@@ -197,14 +250,19 @@ impl GuardedMount {
         harmless.refused(settings, (path, &self.known))
     }
 
+    /// Whether a git settings file, or a link in its place, is as it was.
+    pub fn is_as_before(&self, whole: WholeSettings<'_>, path: &Path) -> bool {
+        self.known.contains(&whole.hash(path))
+    }
+
     fn concerns(&self, one: &FoundProtected, now: &[RepositoryTop]) -> bool {
         let Some(place) = ProtectedList::builtin().find(&one.name) else {
             return false;
         };
-        let ProtectedBase::Top(below) = place.base() else {
+        let ProtectedBase::Top(_) = place.base() else {
             return true;
         };
-        let top = one.path.ancestors().nth(below.components().count());
+        let top = one.path.ancestors().nth(place.parts(&one.path));
         let top = top.unwrap_or(Path::new(""));
         let mut moved = now.iter().filter(|repository| repository.path == top);
         let mut known = self.tops.iter();
@@ -214,8 +272,14 @@ impl GuardedMount {
     }
 }
 
-/// The content of the file `commondir` of a second work tree that is kept in its repository.
-pub const WORK_TREE: &[u8] = b"../..";
+/// Whether the file `commondir` says that a second work tree belongs to the repository in whose directory it is kept, as
+/// `git worktree add` writes it. Git cuts only line ends: a blank would lead to another directory.
+pub fn is_usual_commondir(path: &Path, text: &[u8]) -> bool {
+    let above = path.parent().and_then(Path::parent);
+    let end = text.iter().rposition(|byte| !b"\r\n".contains(byte));
+    above.and_then(Path::file_name) == Some(OsStr::new("worktrees"))
+        && text[..end.map_or(0, |end| end + 1)] == *b"../.."
+}
 
 /// A path of the container that is read-only in a writable mount.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -239,7 +303,8 @@ pub fn is_protected(unprotected: &BTreeSet<ProtectedName>, name: &str) -> bool {
 /// How many last components of a path stay in place with it: all from the outermost `.git`, else the entry's own.
 pub fn held(path: &Path, own: usize) -> usize {
     let names: Vec<Component<'_>> = path.components().collect();
-    let git = names.iter().position(|name| name.as_os_str() == ".git");
+    let is_git = |name: &Component<'_>| name.as_os_str().eq_ignore_ascii_case(".git");
+    let git = names.iter().position(is_git);
     git.map_or(own, |at| (names.len() - at).max(own))
 }
 
@@ -269,6 +334,7 @@ impl FilesystemPlan {
                 inodes: facts.protected.found.iter().map(|one| one.ino).collect(),
                 known: facts.protected.known.clone(),
                 tops: facts.protected.tops.clone(),
+                gits: facts.protected.gits.clone(),
             })
         });
         self.watched = watched.collect();
@@ -345,7 +411,7 @@ mod tests {
         let git = list.place.iter().find(|p| p.name() == ".git/hooks");
         let git = git.map(ProtectedPlace::base);
         assert_eq!(git, Some(ProtectedBase::Git(Path::new("hooks"))));
-        assert_eq!(list.ending_with(b"hooks").count(), 2);
+        assert_eq!(list.ending_with(b"hooks").count(), 3);
         assert!(list.why(".git").is_some());
     }
 
@@ -369,6 +435,7 @@ mod tests {
             inodes: [10, 11].into(),
             known: BTreeSet::new(),
             tops: vec![top("sub", 5)],
+            gits: Vec::new(),
         };
         let now = ProtectedFiles {
             found: vec![
@@ -380,6 +447,9 @@ mod tests {
                 found("sub/.github/workflows", ".github/workflows", 21),
                 found("renamed/.envrc", ".envrc", 22),
                 found("new/.git/hooks", ".git/hooks", 23),
+                // Links in place of a directory.
+                found("sub/.Claude", ".claude/settings.json", 25),
+                found("src/.claude", ".claude/settings.json", 26),
                 // In a repository that is new.
                 found("new/.envrc", ".envrc", 24),
             ],
@@ -387,7 +457,26 @@ mod tests {
             ..ProtectedFiles::default()
         };
         let planted: Vec<u64> = watched.planted(&now).iter().map(|one| one.ino).collect();
-        assert_eq!(planted, [20, 21, 22, 23]);
+        assert_eq!(planted, [20, 21, 22, 23, 25]);
+    }
+
+    #[test]
+    fn a_second_work_tree_belongs_to_its_repository_only_as_git_writes_it() {
+        let usual = |path: &str, text: &str| is_usual_commondir(Path::new(path), text.as_bytes());
+        let own = ".git/worktrees/x/commondir";
+        assert!(usual(own, "../..\n") && usual(own, "../..") && usual(own, "../..\r\n"));
+        for other in [
+            "",
+            "../.. ",
+            "../..\t\n",
+            " ../..",
+            "../../..",
+            "../..\n\nx",
+        ] {
+            assert!(!usual(own, other), "{other:?}");
+        }
+        assert!(!usual(".git/commondir", "../.."));
+        assert!(!usual("x/y/commondir", "../.."));
     }
 
     #[test]

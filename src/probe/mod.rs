@@ -28,7 +28,8 @@ use rustix::mount::{OpenTreeFlags, open_tree};
 use crate::plan::never::NeverList;
 use crate::plan::wrapped::{WrapEnforcement, WrapPlan};
 use crate::plan::{
-    BundleFacts, FileKind, FilesystemPlan, MappedIds, PlannedMount, ProtectedFiles, SourceFacts,
+    BundleFacts, FileKind, FilesystemPlan, GuardedMount, MappedIds, PlannedMount, ProtectedFiles,
+    SourceFacts,
 };
 use crate::policy::{Filesystem, ProtectedName, SearchRule};
 use search::{HiddenNames, MountView, SearchBudget};
@@ -246,6 +247,20 @@ pub fn search(
 /// Files of a directory that the user's own tools run. No process of the container runs any more.
 pub fn protected(root: &OwnedFd, unprotected: &BTreeSet<ProtectedName>) -> ProtectedFiles {
     search::protected(root, unprotected)
+}
+
+/// The same, only where such files were at the start, which takes the same time whatever the container made.
+pub fn protected_by_name(
+    root: &OwnedFd,
+    watched: &GuardedMount,
+    unprotected: &BTreeSet<ProtectedName>,
+) -> ProtectedFiles {
+    search::by_name(root, watched, unprotected)
+}
+
+/// Opens a directory below another, of any depth, by way of no link and no other file system.
+pub fn directory_below(root: BorrowedFd<'_>, path: &Path) -> rustix::io::Result<OwnedFd> {
+    search::beneath_by_parts(root, path)
 }
 
 /// The container paths of a source and of the others.

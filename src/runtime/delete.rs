@@ -120,8 +120,9 @@ pub fn remove_all(place: &ContainerPaths, record: Option<&Record>) -> Result<(),
         note(half_made::kill(&place.report()));
     }
     let ended = remove_container(place, init, record);
+    let mut last = Vec::new();
     if let (Ok(()), Some(_), Some(record)) = (&ended, init, record) {
-        planted::set_aside(record);
+        last = planted::set_aside(record);
     }
     note(ended);
     if let Some(sidecar) = &remains.sidecar {
@@ -137,7 +138,8 @@ pub fn remove_all(place: &ContainerPaths, record: Option<&Record>) -> Result<(),
         let controllers = record.and_then(|record| record.controllers.as_ref());
         let plan = record.and_then(Record::plan);
         let run = RunDir::of(place);
-        run.end(place, record, events::limits(controllers, plan));
+        last.append(&mut events::limits(controllers, plan));
+        run.end(place, record, last);
     }
     for cgroup in &remains.cgroups {
         note(path::remove(cgroup).map_err(RuntimeError::from));

@@ -17,6 +17,9 @@ const NAMES: usize = 4 << 20;
 /// Most memory for directories and git's indexes, MiB.
 const ROOM: usize = 64;
 
+/// The same when a container has ended: what is not seen then is not moved aside.
+const ROOM_AT_END: usize = 256;
+
 /// Time limit for directories that change while they are searched.
 const SETTLE: Duration = Duration::from_secs(10);
 
@@ -35,6 +38,8 @@ pub(in crate::probe) struct SearchBudget {
     pub(super) time: Duration,
     /// How often directories that change meanwhile are listed again.
     pub(super) rounds: usize,
+    /// Memory for directories and git's indexes, MiB.
+    pub(super) room: usize,
 }
 
 impl SearchBudget {
@@ -45,6 +50,7 @@ impl SearchBudget {
         bytes: 64 << 20,
         time: Duration::from_millis(500),
         rounds: 1,
+        room: ROOM,
     };
 
     /// When a container has ended, and its engine waits.
@@ -53,6 +59,7 @@ impl SearchBudget {
         bytes: 0,
         time: Duration::from_secs(20),
         rounds: 0,
+        room: ROOM_AT_END,
     };
 
     /// `Complete`: more than any project has, and as long as a user waits. `Partial`: hardly delays a start.
@@ -65,12 +72,14 @@ impl SearchBudget {
                 // Beside a build that makes and removes directories without a pause, one round of fifty finds a quiet
                 // moment.
                 rounds: 2_000,
+                room: ROOM,
             },
             SearchRule::Partial => Self {
                 entries: 100_000,
                 bytes: 256 << 20,
                 time: Duration::from_secs(1),
                 rounds: 4,
+                room: ROOM,
             },
         }
     }
@@ -174,9 +183,10 @@ impl Cost {
     /// Counts bytes that will be kept in memory.
     pub(super) fn keep(&mut self, bytes: usize) -> Result<(), SearchExhausted> {
         self.kept += bytes;
-        if self.kept > ROOM << 20 {
+        let room = self.budget.room;
+        if self.kept > room << 20 {
             self.end(format!(
-                "its directories and git's indexes take more than {ROOM} MiB of memory to look at"
+                "its directories and git's indexes take more than {room} MiB of memory to look at"
             ));
             return Err(SearchExhausted);
         }
@@ -205,6 +215,11 @@ impl Cost {
                 "the paths of the sockets and credentials in it take more than {most} MiB: remove them (find . -type s -delete)"
             ));
         }
+    }
+
+    /// Ends a search that found more of the user's tools' files than are looked at.
+    pub(super) fn too_many(&mut self) {
+        self.end("it has too many files that tools run".to_owned());
     }
 
     fn look(&mut self) {

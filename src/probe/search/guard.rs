@@ -26,10 +26,18 @@ const LONGEST: usize = 32;
 /// Most bytes of memory for a directory with marks.
 const MARKED: usize = 32;
 
-/// Names that mark a directory as a work tree's top, or as a git directory (is_git_directory in git's setup.c).
-const MARKS: [&[u8]; 5] = [b".git", b"HEAD", b"objects", b"refs", b"commondir"];
+/// Most bytes of paths that are kept at the end.
+const KEPT: usize = 32 << 20;
+
+/// Most git directories that a plan names.
+const GITS: usize = 1000;
+
+/// Names that mark a directory as a work tree's top, or as a git directory, in lower case: some file systems fold them.
+const MARKS: [&[u8]; 5] = [b".git", b"head", b"objects", b"refs", b"commondir"];
 const TOP: u8 = 1;
-const GIT: u8 = 2 | 4 | 8;
+/// Marks of a git directory, or of one that others name as their common directory, which needs no HEAD
+/// (is_git_directory in git's setup.c).
+const GIT: u8 = 4 | 8;
 /// Marks of the git directory of a second work tree.
 const OF_TREE: u8 = 2 | 16;
 
@@ -52,11 +60,20 @@ pub(super) enum GuardTime {
     End,
 }
 
+/// An entry of a directory, and what it may be of the list.
+struct MetEntry<'a> {
+    name: &'a CStr,
+    place: &'static ProtectedPlace,
+    parts: usize,
+}
+
 /// A directory entry with a name of the list. The marks of the directories above decide whether it counts.
 struct MetName {
     directory: u32,
     name: Box<[u8]>,
     place: &'static ProtectedPlace,
+    /// How many components of the entry's path it has: a link may stand for one of its directories.
+    parts: usize,
     ino: u64,
 }
 
@@ -90,74 +107,116 @@ impl<'a> Guard<'a> {
         if bytes.len() > LONGEST {
             return;
         }
-        if let Some(mark) = MARKS.iter().position(|mark| *mark == bytes) {
+        let small = bytes.to_ascii_lowercase();
+        if let Some(mark) = MARKS.iter().position(|mark| **mark == small) {
             if !self.marks.contains_key(&at.number) && cost.keep(MARKED).is_err() {
                 return;
             }
             *self.marks.entry(at.number).or_default() |= 1 << mark;
         }
-        let small = bytes.to_ascii_lowercase();
-        for place in self.list.ending_with(&small) {
+        let list = self.list;
+        for place in list.ending_with(&small) {
             let is_own_directory = place.name() == ".git" && kind == FileType::Directory;
-            let shown = protect::is_protected(self.unprotected, place.name());
-            if !shown || is_own_directory || above(places, at.number, place).is_none() {
-                continue;
+            if !is_own_directory {
+                let parts = place.below().components().count();
+                self.keep(cost, places, at, MetEntry { name, place, parts });
             }
-            let stat = walk::stat_at(at.fd.as_fd(), Path::new(OsStr::from_bytes(bytes)));
-            // A removal changes the directory, which is then listed again.
-            let Ok(stat) = stat else { continue };
-            if cost.keep(size_of::<MetName>() + bytes.len()).is_ok() {
-                self.met.push(MetName {
-                    directory: at.number,
-                    name: bytes.into(),
-                    place,
-                    ino: stat.stx_ino,
-                });
+        }
+        if kind == FileType::Symlink {
+            let through = list.through(&small);
+            let mut through = through.filter(|(place, _)| self.is_protected(place));
+            if let Some((place, parts)) = through.next() {
+                drop(through);
+                self.keep(cost, places, at, MetEntry { name, place, parts });
             }
+        }
+    }
+
+    fn is_protected(&self, place: &ProtectedPlace) -> bool {
+        protect::is_protected(self.unprotected, place.name())
+    }
+
+    fn keep(&mut self, cost: &mut Cost, places: &DirTree, at: &Directory<'_>, met: MetEntry<'_>) {
+        let MetEntry { name, place, parts } = met;
+        if !self.is_protected(place) || above(places, at.number, place, parts).is_none() {
+            return;
+        }
+        let bytes = name.to_bytes();
+        let stat = walk::stat_at(at.fd.as_fd(), Path::new(OsStr::from_bytes(bytes)));
+        // A removal changes the directory, which is then listed again.
+        let Ok(stat) = stat else { return };
+        if cost.keep(size_of::<MetName>() + bytes.len()).is_ok() {
+            self.met.push(MetName {
+                directory: at.number,
+                name: bytes.into(),
+                place,
+                parts,
+                ino: stat.stx_ino,
+            });
         }
     }
 
     /// The entries that count, in directories that still exist.
     pub(super) fn found(&self, cost: &mut Cost, places: &mut DirTree) -> ProtectedFiles {
-        let is_top = |number: &u32| self.marks.get(number).is_some_and(|m| m & TOP != 0);
-        if self.met.is_empty() && !self.marks.keys().any(&is_top) {
-            return ProtectedFiles::default();
+        let mut files = ProtectedFiles::default();
+        if self.met.is_empty() && self.marks.is_empty() {
+            return files;
         }
         let listed: Vec<u32> = places.listed();
-        let tops = listed.iter().filter(|number| is_top(number));
-        let tops = tops.filter(|number| places.above(**number).is_some());
-        let tops = tops.map(|number| RepositoryTop {
-            path: places.path(*number),
-            ino: places.ino(*number),
-        });
-        let tops: Vec<RepositoryTop> = tops.collect();
-        tops.iter().for_each(|top| cost.mask(&top.path));
-        let listed: HashSet<u32> = listed.into_iter().collect();
-        let met = self.met.iter();
-        let there = met.filter(|met| listed.contains(&met.directory) && self.counts(places, met));
-        // Others are hidden with a whole directory, or have no path that can be mounted.
-        let seen = there.filter(|met| {
-            places.within(met.directory).is_none()
-                && places.too_deep(met.directory, &met.name).is_none()
-        });
-        let (settings, found): (Vec<&MetName>, Vec<&MetName>) =
-            seen.partition(|met| met.place.compared);
-        let found = found.into_iter().map(|met| met.found(places));
-        let found: Vec<FoundProtected> = found.collect();
-        let settings = settings.into_iter().map(|met| met.found(places));
-        let settings: Vec<FoundProtected> = settings.collect();
-        let all = found.iter().chain(&settings);
-        all.for_each(|one| cost.mask(&one.path));
-        ProtectedFiles {
-            found,
-            settings,
-            tops,
-            ..ProtectedFiles::default()
+        let is_top = |number: &u32| self.marks.get(number).is_some_and(|m| m & TOP != 0);
+        let mut kept = 0;
+        for number in &listed {
+            if is_top(number) && places.above(*number).is_some() {
+                let (path, ino) = (places.path(*number), places.ino(*number));
+                if !self.is_kept(cost, &path, &mut kept) {
+                    break;
+                }
+                files.tops.push(RepositoryTop { path, ino });
+            }
+            if files.gits.len() < GITS && self.is_git(places, *number) {
+                files.gits.push(places.path(*number));
+            }
         }
+        let listed: HashSet<u32> = listed.into_iter().collect();
+        for met in &self.met {
+            // Before the start others are hidden with a whole directory, or have no path that can be mounted.
+            let seen = self.time == GuardTime::End
+                || places.within(met.directory).is_none()
+                    && places.too_deep(met.directory, &met.name).is_none();
+            if !seen || !listed.contains(&met.directory) || !self.counts(places, met) {
+                continue;
+            }
+            let one = met.found(places);
+            if !self.is_kept(cost, &one.path, &mut kept) {
+                break;
+            }
+            match met.place.compared {
+                true => files.settings.push(one),
+                false => files.found.push(one),
+            }
+        }
+        files
+    }
+
+    /// Counts a path: before the start those that will be mounts, at the end only their bytes.
+    fn is_kept(&self, cost: &mut Cost, path: &Path, kept: &mut usize) -> bool {
+        *kept += path.as_os_str().len();
+        match self.time {
+            GuardTime::Start => cost.mask(path),
+            GuardTime::End if *kept > KEPT => cost.too_many(),
+            GuardTime::End => return true,
+        }
+        self.time == GuardTime::Start
+    }
+
+    /// Whether a directory is one of git's. Whatever has that name is one for the next `git init`.
+    fn is_git(&self, places: &DirTree, number: u32) -> bool {
+        let marks = self.marks.get(&number).copied().unwrap_or(0);
+        places.name(number).eq_ignore_ascii_case(b".git") || marks & GIT == GIT
     }
 
     fn counts(&self, places: &DirTree, met: &MetName) -> bool {
-        let Some(base) = above(places, met.directory, met.place) else {
+        let Some(base) = above(places, met.directory, met.place, met.parts) else {
             return false;
         };
         let marks = self.marks.get(&base).copied().unwrap_or(0);
@@ -168,7 +227,7 @@ impl<'a> Guard<'a> {
             // of a source, or for compared settings.
             ProtectedBase::Git(_) => {
                 let is_looked_at = is_root || met.place.compared || self.time == GuardTime::End;
-                marks & GIT == GIT || is_looked_at && marks & OF_TREE == OF_TREE
+                self.is_git(places, base) || is_looked_at && marks & OF_TREE == OF_TREE
             }
         }
     }
@@ -179,8 +238,8 @@ impl MetName {
         let path = places.path(self.directory);
         let path = path.join(OsStr::from_bytes(&self.name));
         let own = match self.place.base() {
-            ProtectedBase::Top(below) => below.components().count(),
-            ProtectedBase::Git(below) => below.components().count() + 1,
+            ProtectedBase::Top(_) => self.parts,
+            ProtectedBase::Git(_) => self.parts + 1,
         };
         FoundProtected {
             held: protect::held(&path, own),
@@ -191,13 +250,13 @@ impl MetName {
     }
 }
 
-/// The directory to which the path of a list entry is relative, if this directory has its last component.
-fn above(places: &DirTree, directory: u32, place: &ProtectedPlace) -> Option<u32> {
-    let (ProtectedBase::Top(path) | ProtectedBase::Git(path)) = place.base();
+/// The directory to which the path of a list entry is relative, if an entry of this directory can be its component with
+/// this number.
+fn above(places: &DirTree, directory: u32, place: &ProtectedPlace, parts: usize) -> Option<u32> {
+    let names: Vec<&OsStr> = place.below().iter().take(parts.saturating_sub(1)).collect();
     let mut at = directory;
-    for name in path.components().rev().skip(1) {
-        let name = name.as_os_str().as_bytes();
-        if !places.name(at).eq_ignore_ascii_case(name) {
+    for name in names.into_iter().rev() {
+        if !places.name(at).eq_ignore_ascii_case(name.as_bytes()) {
             return None;
         }
         at = places.above(at)?;

@@ -7,6 +7,7 @@
 //! A directory of credentials is hidden as a whole, even if git's index lists it: an agent can write any names into an
 //! index. Only files whose content the index has stay visible in it.
 
+mod by_name;
 mod content;
 mod cost;
 mod entries;
@@ -30,10 +31,12 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, FileType, RawDir};
 use rustix::io::Errno;
 
+use crate::plan::git_config::WholeSettings;
 use crate::plan::never::{NeverList, VisibleCredentials};
 use crate::plan::protect::ProtectedList;
 use crate::plan::{FoundCredential, FoundProtected, ProtectedFiles, SourceFacts};
 use crate::policy::ProtectedName;
+pub(super) use by_name::by_name;
 use cost::Cost;
 pub(super) use cost::SearchBudget;
 pub(super) use git::MountView;
@@ -43,6 +46,7 @@ use places::{DirTree, Key, Mark};
 use settle::BusyDirs;
 pub(super) use unwanted::HiddenNames;
 use walk::Walk;
+pub(super) use walk::beneath_by_parts;
 
 /// Most components of a path that identify a credential.
 const NAMED_BY: usize = 8;
@@ -82,19 +86,28 @@ pub(super) fn search(
     }
 }
 
+/// The largest file of git's settings that is compared as a whole.
+const SETTINGS: u64 = 16 << 20;
+
 /// Facts about git's settings, for a comparison when the container has ended.
 fn known(root: &OwnedFd, settings: &[FoundProtected], cost: &mut Cost) -> BTreeSet<String> {
     let mut known = BTreeSet::new();
     for one in settings {
-        if cost.read(content::OPENED).is_ok()
-            && let Ok(Some((file, size))) = content::regular(root.as_fd(), &one.path)
-            && size <= content::MOST
+        if cost.read(content::OPENED).is_err() {
+            break;
+        }
+        if let Some(target) = content::target(root.as_fd(), &one.path) {
+            let whole = WholeSettings::Link(&target);
+            known.append(&mut ProtectedList::builtin().known(whole, &one.path));
+        } else if let Ok(Some((file, size))) = content::regular(root.as_fd(), &one.path)
+            && size <= SETTINGS
             && cost
                 .read(usize::try_from(size).unwrap_or(usize::MAX))
                 .is_ok()
-            && let Ok(Some(text)) = content::all(file, content::MOST)
+            && let Ok(Some(text)) = content::all(file, SETTINGS)
         {
-            known.append(&mut ProtectedList::builtin().known(&text, &one.path));
+            let whole = WholeSettings::Text(&text);
+            known.append(&mut ProtectedList::builtin().known(whole, &one.path));
         }
     }
     known

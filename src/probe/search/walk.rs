@@ -8,7 +8,7 @@
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
 use rustix::io::Errno;
@@ -146,6 +146,31 @@ fn beneath(at: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> rustix::io::Result
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     let flags = flags | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::openat2(at, path, flags, Mode::empty(), resolve)
+}
+
+/// Opens a directory for reading whose path may be longer than a path of the kernel.
+pub(in crate::probe) fn beneath_by_parts(
+    root: BorrowedFd<'_>,
+    path: &Path,
+) -> rustix::io::Result<OwnedFd> {
+    // Even the longest names make no path too long.
+    const AT_ONCE: usize = 8;
+    let names: Vec<&OsStr> = path.iter().collect();
+    let mut parts = names.chunks(AT_ONCE).peekable();
+    let mut at = None;
+    while let Some(part) = parts.next() {
+        let flags = match parts.peek() {
+            Some(_) => OFlags::PATH,
+            None => OFlags::RDONLY,
+        };
+        let path: PathBuf = part.iter().collect();
+        let above = at.as_ref().map_or(root, OwnedFd::as_fd);
+        at = Some(beneath(above, path.as_os_str().as_bytes(), flags)?);
+    }
+    match at {
+        Some(directory) => Ok(directory),
+        None => beneath(root, b".", OFlags::RDONLY),
+    }
 }
 
 /// The state of an open file.

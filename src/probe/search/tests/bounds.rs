@@ -19,6 +19,7 @@ fn budget(entries: usize, bytes: u64) -> SearchBudget {
         bytes,
         time: Duration::from_secs(600),
         rounds: 40,
+        room: 64,
     }
 }
 

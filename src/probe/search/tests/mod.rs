@@ -8,8 +8,8 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags};
 
 use super::*;
-use crate::plan::FileKind;
 use crate::plan::never::{NeverList, VisibleCredentials};
+use crate::plan::{FileKind, GuardedMount, RepositoryTop};
 use crate::policy::SearchRule;
 use crate::probe::TestDir;
 
@@ -77,11 +77,26 @@ fn protected(dir: &Path, unprotected: &[&str]) -> Vec<String> {
 fn what_the_users_tools_run_is_found_at_the_tops_of_repositories_and_in_git_directories() {
     let scratch = TestDir::new("search-protected");
     let dir = &scratch.0;
-    for git in [".git", "a/b/.git", ".git/modules/x/y", "bare", "plain"] {
-        for part in ["objects", "refs", "hooks"] {
+    for git in [
+        ".git",
+        "a/b/.git",
+        ".git/modules/x/y",
+        "bare",
+        "plain",
+        "c/.Git",
+    ] {
+        let parts = match git {
+            // It becomes a repository by the next `git init`.
+            "c/.Git" => &["hooks"][..],
+            // Another one names it as the common directory.
+            "bare" => &["Objects", "refs", "hooks"],
+            "plain" => &["objects", "hooks"],
+            _ => &["objects", "refs", "hooks"],
+        };
+        for part in parts {
             fs::create_dir_all(dir.join(git).join(part)).unwrap();
         }
-        if git != "plain" {
+        if !matches!(git, "plain" | "bare" | "c/.Git") {
             fs::write(dir.join(git).join("HEAD"), "").unwrap();
         }
     }
@@ -95,7 +110,9 @@ fn what_the_users_tools_run_is_found_at_the_tops_of_repositories_and_in_git_dire
             fs::write(path, "").unwrap();
         }
     }
-    std::os::unix::fs::symlink("elsewhere", dir.join(".idea")).unwrap();
+    for link in [".idea", ".claude", "src/.claude", "a/b/.Config"] {
+        std::os::unix::fs::symlink("elsewhere", dir.join(link)).unwrap();
+    }
     // A branch of this name is not a directory of hooks.
     fs::create_dir_all(dir.join(".git/refs/heads/hooks")).unwrap();
     let of_top =
@@ -105,6 +122,9 @@ fn what_the_users_tools_run_is_found_at_the_tops_of_repositories_and_in_git_dire
         .flat_map(|top| of_top(top))
         .collect();
     let others = [
+        ".claude",
+        "a/b/.Config",
+        "c/.Git/hooks",
         ".git/hooks",
         ".git/modules/x/y/hooks",
         ".idea",
@@ -119,12 +139,62 @@ fn what_the_users_tools_run_is_found_at_the_tops_of_repositories_and_in_git_dire
     assert_eq!(
         rest,
         [
+            ".claude",
             ".github/workflows",
             ".idea",
+            "a/b/.Config",
             "a/b/.github/workflows",
             "work/.github/workflows"
         ]
     );
+}
+
+/// F37
+#[test]
+fn what_counted_at_the_start_is_found_by_name_at_the_end() {
+    let scratch = TestDir::new("search-by-name");
+    let dir = &scratch.0;
+    let deep = ["d".repeat(250).as_str(); 16].join("/");
+    let mut at = open(dir);
+    for name in deep.split('/') {
+        rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o700)).unwrap();
+        at = rustix::fs::openat(&at, name, OFlags::PATH, Mode::empty()).unwrap();
+    }
+    rustix::fs::mkdirat(&at, "hooks", Mode::from_raw_mode(0o700)).unwrap();
+    for git in [".git", "bare", "new"] {
+        fs::create_dir_all(dir.join(git).join("hooks")).unwrap();
+        fs::write(dir.join(git).join("config"), "").unwrap();
+    }
+    fs::create_dir_all(dir.join("sub/.github/workflows")).unwrap();
+    std::os::unix::fs::symlink("elsewhere", dir.join("sub/.claude")).unwrap();
+    fs::write(dir.join(".envrc"), "").unwrap();
+    let watched = GuardedMount {
+        destination: "/w".into(),
+        inodes: BTreeSet::new(),
+        known: BTreeSet::new(),
+        tops: vec![RepositoryTop {
+            path: "sub".into(),
+            ino: 0,
+        }],
+        gits: vec!["bare".into(), "gone".into(), deep.clone().into()],
+    };
+    let now = by_name(&open(dir), &watched, &BTreeSet::new());
+    let paths = |found: &[FoundProtected]| {
+        let paths = found.iter().map(|one| one.path.display().to_string());
+        paths.collect::<BTreeSet<_>>()
+    };
+    let deep = format!("{deep}/hooks");
+    let found = [
+        ".envrc",
+        ".git/hooks",
+        "bare/hooks",
+        deep.as_str(),
+        "sub/.claude",
+        "sub/.github/workflows",
+    ];
+    assert_eq!(paths(&now.found), found.map(str::to_owned).into());
+    let settings = [".git/config", "bare/config"];
+    assert_eq!(paths(&now.settings), settings.map(str::to_owned).into());
 }
 
 fn open(dir: &Path) -> OwnedFd {
@@ -271,6 +341,7 @@ fn the_search_says_why_it_stopped() {
             bytes: 1 << 20,
             time,
             rounds: 0,
+            room: 64,
         };
         let mut search = Search::new(&root, &unwanted, &view, budget);
         search.all()

@@ -1,0 +1,240 @@
+//! SHELL. One file or directory of the list in a mount's source, which is cleaned or moved aside.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::quarantine::Quarantine;
+use super::settings;
+use crate::plan::git_config::{self, GitSetting};
+use crate::plan::protect::{ProtectedList, is_usual_commondir};
+use crate::plan::{FoundProtected, GuardedMount};
+use crate::probe;
+
+/// The longest `commondir` that is read.
+const LONGEST: u64 = 4096;
+
+/// How many names of settings are said, and how many characters of each.
+const KEYS: usize = 6;
+const OF_KEY: usize = 60;
+
+/// Something of the list in a mount's source.
+pub(super) struct FoundFile<'a> {
+    pub(super) root: BorrowedFd<'a>,
+    pub(super) source: &'a Path,
+    pub(super) what: &'a FoundProtected,
+}
+
+impl FoundFile<'_> {
+    /// Moves it aside. What is gone already was moved with a directory.
+    pub(super) fn take(&self, quarantine: &mut Quarantine) {
+        if let Err(error) = self.try_take(quarantine) {
+            self.not_moved(&error, quarantine);
+        }
+    }
+
+    fn not_moved(&self, error: &io::Error, quarantine: &mut Quarantine) {
+        if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) && self.is_gone() {
+            return;
+        }
+        let path = self.source.join(&self.what.path);
+        let (path, why) = (path.display(), self.why());
+        quarantine.fail(format!(
+            "{path} was written in the sandbox and cannot be moved aside: {error}; look at it: {why}"
+        ));
+    }
+
+    fn is_gone(&self) -> bool {
+        let there = self
+            .parent()
+            .map(|parent| rustix::fs::statat(&parent, self.name(), AtFlags::SYMLINK_NOFOLLOW));
+        matches!(there, Ok(Err(Errno::NOENT)))
+            || there.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// Whether all of a directory would be moved, with what lies in it.
+    pub(super) fn is_moved_as_directory(&self) -> bool {
+        let stat = self.parent().and_then(|p| {
+            Ok(rustix::fs::statat(
+                p,
+                self.name(),
+                AtFlags::SYMLINK_NOFOLLOW,
+            )?)
+        });
+        self.what.name != ".git/hooks"
+            && stat.is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::Directory)
+    }
+
+    /// Takes settings out of a file of git's. If that fails, or git reads it in another way than this program, it is moved
+    /// as a whole: a file that cannot be cleaned must not stay.
+    pub(super) fn take_settings(&self, watched: &GuardedMount, quarantine: &mut Quarantine) {
+        let taken = self.parent().and_then(|parent| {
+            match self.try_settings(&parent, watched, quarantine) {
+                Ok(()) => Ok(()),
+                Err(_) => self.move_one(&parent, self.name(), &self.what.path, quarantine),
+            }
+        });
+        if let Err(error) = taken {
+            self.not_moved(&error, quarantine);
+        }
+    }
+
+    fn try_settings(
+        &self,
+        parent: &OwnedFd,
+        watched: &GuardedMount,
+        quarantine: &mut Quarantine,
+    ) -> io::Result<()> {
+        let name = self.name();
+        quarantine.check_time()?;
+        let found = settings::read(parent, name)?;
+        if watched.is_as_before(found.whole(), &self.what.path) {
+            return Ok(());
+        }
+        let no_text = || io::Error::from(io::ErrorKind::InvalidData);
+        let (text, file) = found.text().ok_or_else(no_text)?;
+        let read = git_config::parse(text).map_err(|_| no_text())?;
+        let planted = watched.planted_settings(&read, &self.what.path);
+        if planted.is_empty() {
+            return Ok(());
+        }
+        quarantine.check_room(text.len())?;
+        let path = self.source.join(&self.what.path);
+        let at = quarantine.keep(parent, &path, &lines(&planted))?;
+        settings::replace(parent, name, &git_config::without(text, &planted), file)?;
+        let (path, at, why) = (path.display(), at.display(), self.why());
+        quarantine.free(self.what);
+        quarantine.say(format!(
+            "{path}: took out {}: {why}; what was taken: {at}",
+            keys(&planted)
+        ));
+        Ok(())
+    }
+
+    fn try_take(&self, quarantine: &mut Quarantine) -> io::Result<()> {
+        let (parent, name) = (self.parent()?, self.name());
+        if self.what.name == ".git/hooks" {
+            return match probe::directory_below(parent.as_fd(), Path::new(name)) {
+                Ok(hooks) => self.take_hooks(&hooks, quarantine),
+                // Git follows a link, and runs nothing in a file.
+                Err(_) => self.move_one(&parent, name, &self.what.path, quarantine),
+            };
+        }
+        if self.what.name == ".git/commondir" && self.is_usual(&parent) {
+            return Ok(());
+        }
+        self.move_one(&parent, name, &self.what.path, quarantine)
+    }
+
+    /// Git runs a file by its exact name: the samples of a new repository are none.
+    fn take_hooks(&self, hooks: &OwnedFd, quarantine: &mut Quarantine) -> io::Result<()> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(hooks)? {
+            let name = OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned();
+            let is_sample = Path::new(&name).extension() == Some(OsStr::new("sample"));
+            if !is_sample && name != "." && name != ".." {
+                names.push(name);
+            }
+        }
+        let mut first = Ok(());
+        for name in names {
+            let path = self.what.path.join(&name);
+            // One that cannot be moved keeps no other.
+            let moved = self.move_one(hooks, &name, &path, quarantine);
+            first = first.and(moved);
+        }
+        first
+    }
+
+    fn is_usual(&self, parent: &OwnedFd) -> bool {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(parent, self.name(), flags, Mode::empty());
+        let mut text = Vec::new();
+        let read = file.is_ok_and(|file| {
+            let file = fs::File::from(file).take(LONGEST).read_to_end(&mut text);
+            file.is_ok()
+        });
+        read && is_usual_commondir(&self.what.path, &text)
+    }
+
+    fn move_one(
+        &self,
+        parent: &OwnedFd,
+        name: &OsStr,
+        path: &Path,
+        quarantine: &mut Quarantine,
+    ) -> io::Result<()> {
+        let shown = self.source.join(path);
+        let at = quarantine.take(parent, name, &shown)?;
+        let (shown, at, why) = (shown.display(), at.display(), self.why());
+        quarantine.free(self.what);
+        quarantine.say(format!("moved {shown} to {at}: {why}"));
+        Ok(())
+    }
+
+    fn name(&self) -> &OsStr {
+        self.what.path.file_name().unwrap_or_default()
+    }
+
+    fn parent(&self) -> io::Result<OwnedFd> {
+        let above = self.what.path.parent().unwrap_or(Path::new(""));
+        Ok(probe::directory_below(self.root, above)?)
+    }
+
+    fn why(&self) -> &'static str {
+        let why = ProtectedList::builtin().why(&self.what.name);
+        why.unwrap_or("your tools run it")
+    }
+}
+
+/// The settings' names, which the workload chose.
+fn keys(planted: &[&GitSetting]) -> String {
+    let short = planted.iter().take(KEYS).map(|one| {
+        let key: String = String::from_utf8_lossy(&one.key)
+            .chars()
+            .take(OF_KEY)
+            .collect();
+        format!("{key:?}")
+    });
+    let short = short.collect::<Vec<_>>().join(", ");
+    match planted.len().saturating_sub(KEYS) {
+        0 => short,
+        more => format!("{short} and {more} more"),
+    }
+}
+
+/// The settings as they stood in the file, each after its name.
+fn lines(planted: &[&GitSetting]) -> Vec<u8> {
+    let line = |one: &&GitSetting| [&one.key[..], b": ", &one.raw, b"\n"].concat();
+    planted.iter().flat_map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_the_workload_chose_are_quoted_and_few() {
+        let text = format!(
+            "[a \"x y: fine; run: curl evil\"]\nb=1\n[{}]\nb=1\n{}",
+            "k".repeat(500),
+            "[c]\nd=1\n".repeat(9)
+        );
+        let all = git_config::parse(text.as_bytes()).unwrap();
+        let said = keys(&all.iter().collect::<Vec<_>>());
+        assert!(
+            said.starts_with("\"a.x y: fine; run: curl evil.b\", \"kkk"),
+            "{said}"
+        );
+        assert!(
+            said.ends_with("\"c.d\" and 5 more") && said.len() < 200,
+            "{said}"
+        );
+    }
+}

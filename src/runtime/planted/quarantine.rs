@@ -1,0 +1,296 @@
+//! SHELL. Where planted things are moved, outside of everything that a sandbox writes, and what is said of it.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
+use crate::audit::{Event, EventDetail, Verdict, WallName};
+use crate::plan::FoundProtected;
+use crate::runtime::runs;
+use crate::runtime::state::persons::{self, Use};
+use crate::runtime::state::record::Record;
+
+/// How many lines are said of what was moved, and of what was not.
+const SAID: usize = 10;
+const FAILED: usize = 100;
+
+/// How many lines of each are logged.
+const LOGGED: usize = 200;
+
+/// Below agentbox's own state.
+const ASIDE: &str = "quarantine";
+
+/// Bytes of settings files that are written again. Others are moved as a whole, which takes no room.
+const ROOM: usize = 64 << 20;
+
+/// How long settings files are read. Later ones are moved unread.
+const TIME: Duration = Duration::from_secs(10);
+
+/// What was moved where, and what was not.
+pub(super) struct Quarantine {
+    dir: Option<PathBuf>,
+    id: String,
+    opened: Option<OwnedFd>,
+    moved: usize,
+    /// Bytes that were written.
+    written: usize,
+    end: Instant,
+    /// Directories that are moved lose their mode: not all in them was looked at.
+    shut: bool,
+    lines: Vec<String>,
+    failed: Vec<String>,
+    /// The list's names for what was moved.
+    names: BTreeSet<String>,
+}
+
+impl Quarantine {
+    pub(super) fn of(record: &Record) -> Self {
+        let base = runs::base().and_then(|runs| Some(runs.parent()?.join(ASIDE)));
+        let time = chrono::Utc::now().format("%Y%m%dT%H%M%S");
+        Self {
+            dir: base.map(|base| base.join(format!("{time}-{}", record.id))),
+            id: record.id.clone(),
+            opened: None,
+            moved: 0,
+            written: 0,
+            end: Instant::now() + TIME,
+            shut: false,
+            lines: Vec::new(),
+            failed: Vec::new(),
+            names: BTreeSet::new(),
+        }
+    }
+
+    /// Gives the next files their time.
+    pub(super) fn begin(&mut self) {
+        self.end = Instant::now() + TIME;
+    }
+
+    pub(super) fn shut_directories(&mut self) {
+        self.shut = true;
+    }
+
+    pub(super) fn check_time(&self) -> io::Result<()> {
+        match Instant::now() > self.end {
+            true => Err(io::ErrorKind::TimedOut.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Counts bytes that are to be written.
+    pub(super) fn check_room(&mut self, bytes: usize) -> io::Result<()> {
+        self.written = self.written.saturating_add(bytes);
+        match self.written > ROOM {
+            true => Err(io::ErrorKind::QuotaExceeded.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Moves something, and gives its new path. On another file system it stays where it is, under a name that no tool knows.
+    /// What cannot be moved at all loses its mode.
+    pub(super) fn take(
+        &mut self,
+        parent: &OwnedFd,
+        name: &OsStr,
+        shown: &Path,
+    ) -> io::Result<PathBuf> {
+        let moved = self.try_take(parent, name, shown);
+        if let Err(error) = &moved
+            && error.raw_os_error() != Some(Errno::NOENT.raw_os_error())
+        {
+            close(parent, name);
+        }
+        moved
+    }
+
+    fn try_take(&mut self, parent: &OwnedFd, name: &OsStr, shown: &Path) -> io::Result<PathBuf> {
+        let (aside, beside) = self.names(name)?;
+        let shut = self.shut;
+        let moved = self.open().and_then(|dir| {
+            renameat_with(parent, name, dir, aside.as_str(), RenameFlags::NOREPLACE)?;
+            if shut {
+                close_directory(dir, OsStr::new(&aside));
+            }
+            Ok(())
+        });
+        if moved.is_ok() {
+            return Ok(self.dir.clone().unwrap_or_default().join(aside));
+        }
+        let beside = beside.as_str();
+        let move_beside = || renameat_with(parent, name, parent, beside, RenameFlags::NOREPLACE);
+        if move_beside().is_err() {
+            // The workload may have taken the right to write its directory.
+            let file = fs::File::from(parent.try_clone()?);
+            let mode = file.metadata()?.mode() & 0o7777 | 0o700;
+            file.set_permissions(fs::Permissions::from_mode(mode))?;
+            move_beside()?;
+        }
+        if shut {
+            close_directory(parent, OsStr::new(beside));
+        }
+        Ok(shown.with_file_name(beside))
+    }
+
+    /// Keeps a text, in the same place.
+    pub(super) fn keep(
+        &mut self,
+        parent: &OwnedFd,
+        shown: &Path,
+        text: &[u8],
+    ) -> io::Result<PathBuf> {
+        let (aside, beside) = self.names(shown.file_name().unwrap_or_default())?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o600);
+        let made = self
+            .open()
+            .and_then(|dir| rustix::fs::openat(dir, aside.as_str(), flags, mode));
+        let (file, path) = match made {
+            Ok(file) => (file, self.dir.clone().unwrap_or_default().join(aside)),
+            Err(_) => {
+                let file = rustix::fs::openat(parent, beside.as_str(), flags, mode)?;
+                (file, shown.with_file_name(beside))
+            }
+        };
+        fs::File::from(file).write_all(text)?;
+        Ok(path)
+    }
+
+    /// The names that the next thing gets in the quarantine, or beside itself. A long one is cut: no tool knows it.
+    fn names(&mut self, name: &OsStr) -> io::Result<(String, String)> {
+        self.moved += 1;
+        let number = self.moved;
+        let short: String = name.to_string_lossy().chars().take(40).collect();
+        let beside = unguessable(OsStr::new(&format!("{short}.agentbox-{}", self.id)))?;
+        Ok((format!("{number}-{short}"), beside))
+    }
+
+    fn open(&mut self) -> rustix::io::Result<&OwnedFd> {
+        let dir = self.dir.as_ref().ok_or(Errno::NOENT)?;
+        if self.opened.is_none() {
+            // Where others may lead, each thing stays beside itself.
+            persons::check_way(dir, Use::Logs).map_err(|_| Errno::ACCESS)?;
+            let made = fs::DirBuilder::new()
+                .mode(0o700)
+                .recursive(true)
+                .create(dir);
+            made.map_err(|_| Errno::NOENT)?;
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            self.opened = Some(rustix::fs::open(dir, flags, Mode::empty())?);
+        }
+        self.opened.as_ref().ok_or(Errno::NOENT)
+    }
+
+    pub(super) fn say(&mut self, line: String) {
+        self.lines.push(line);
+    }
+
+    pub(super) fn fail(&mut self, line: String) {
+        self.failed.push(line);
+    }
+
+    pub(super) fn free(&mut self, what: &FoundProtected) {
+        self.names.insert(what.name.clone());
+    }
+
+    /// Says what was not moved, and then what was: the workload can make many files that are.
+    pub(super) fn tell(&self) {
+        for line in told(&self.failed, &self.lines, &self.id) {
+            crate::log::complain(&format!("agentbox: {line}"));
+        }
+        if !self.names.is_empty() {
+            let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+            let names = names.join(",");
+            crate::log::complain(&format!(
+                "agentbox: these were made in the sandbox, and your tools would run them; filesystem.unprotected={names} lets them stay"
+            ));
+        }
+    }
+
+    /// The same for the container's log.
+    pub(super) fn events(&self) -> Vec<Event> {
+        let event = |cause: &str, line: &String| Event {
+            cause: Some(cause.to_owned()),
+            reason: Some(line.clone()),
+            ..Event::new(
+                WallName::Filesystem,
+                Verdict::Noted,
+                EventDetail::Asked {
+                    item: "files that the user's tools run".to_owned(),
+                },
+            )
+        };
+        let failed = self.failed.iter().take(LOGGED);
+        let moved = self.lines.iter().take(LOGGED);
+        failed
+            .map(|line| event("not-set-aside", line))
+            .chain(moved.map(|line| event("set-aside", line)))
+            .collect()
+    }
+}
+
+fn told(failed: &[String], moved: &[String], id: &str) -> Vec<String> {
+    let mut lines: Vec<String> = failed.iter().take(FAILED).cloned().collect();
+    let more = failed.len().saturating_sub(FAILED);
+    if more > 0 {
+        lines.push(format!(
+            "and {more} more were not moved aside; look through the workspace before you go on (agentbox audit {id})"
+        ));
+    }
+    lines.extend(moved.iter().take(SAID).cloned());
+    let more = moved.len().saturating_sub(SAID);
+    if more > 0 {
+        lines.push(format!("and moved {more} more (agentbox audit {id})"));
+    }
+    lines
+}
+
+/// A name with a random end.
+pub(super) fn unguessable(name: &OsStr) -> io::Result<String> {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(io::Error::other)?;
+    let hex: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("{}-{hex}", name.to_string_lossy()))
+}
+
+/// Takes all rights to something: no tool of an ordinary user reads it then.
+fn close(parent: &OwnedFd, name: &OsStr) {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    if let Ok(file) = rustix::fs::openat(parent, name, flags, Mode::empty()) {
+        let _tried = rustix::fs::fchmod(&file, Mode::empty());
+    }
+}
+
+fn close_directory(parent: &OwnedFd, name: &OsStr) {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    if let Ok(directory) = rustix::fs::openat(parent, name, flags, Mode::empty()) {
+        let _tried = rustix::fs::fchmod(&directory, Mode::empty());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_decoy_hides_what_was_not_moved() {
+        let lines = |word: &str, count: usize| -> Vec<String> {
+            (0..count)
+                .map(|number| format!("{word} {number}"))
+                .collect()
+        };
+        let said = told(&lines("not moved", 12), &lines("moved", 500), "id");
+        assert_eq!(said[..12], lines("not moved", 12));
+        assert_eq!(said[12..22], lines("moved", 10));
+        assert_eq!(said[22..], ["and moved 490 more (agentbox audit id)"]);
+        let said = told(&lines("not moved", 103), &[], "id");
+        assert!(said.len() == 101 && said[100].starts_with("and 3 more were not moved"));
+    }
+}
