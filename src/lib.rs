@@ -21,6 +21,7 @@
 //!
 //! | Module | Purpose | May |
 //! |---|---|---|
+//! | [`engines`] | Docker, containerd, podman, CRI-O, kubelets: annotations, roots, directories | only compute |
 //! | [`policy`] | text -> [`policy::Policy`] | only compute |
 //! | [`plan`] | policy, spec, facts -> [`plan::Plan`] | only compute |
 //! | [`seccomp`] | rules and the engine's profile -> one program | only compute |
@@ -54,6 +55,7 @@ pub mod devices;
 pub mod doctor;
 pub mod egress;
 pub mod enforce;
+pub mod engines;
 pub mod indexes;
 pub mod install;
 pub mod kernel;

@@ -9,7 +9,6 @@ mod kernel;
 mod kubelet;
 mod layer;
 mod links;
-mod moved;
 mod named;
 mod overlay;
 mod search;

@@ -8,6 +8,7 @@ use std::path::Path;
 use oci_spec::runtime::{LinuxNamespaceType, LinuxSeccomp, Spec};
 
 use crate::cli::GlobalOptions;
+use crate::engines::root::engine;
 use crate::plan::idmap::IdmapContext;
 use crate::plan::names::names_file;
 use crate::plan::reach::{self, NetSettings};
@@ -16,7 +17,6 @@ use crate::plan::wrapped::WrapPlan;
 use crate::plan::{self, BundleFacts, DecidedPlan, HostFacts, Plan, Warning};
 use crate::policy::{ResolvedPolicy, Selection, WrapOptions};
 use crate::probe::{self, HeldSource, Image};
-use crate::render::identity::engine;
 use crate::render::refuse;
 use crate::render::spec as shadow;
 use crate::runtime::RuntimeError;
