@@ -32,6 +32,7 @@
 //! | [`render`] | plan -> spec, files, text | only compute |
 //! | [`kernel`] | terms of the kernel's interfaces that several modules share | only compute |
 //! | [`probe`] | kernel and files -> facts | read |
+//! | [`scratch`] | the disk that is thrown away, overlays | make them, in a child |
 //! | [`runtime`] | the life of a container | everything, in order |
 //! | [`cgroup`] | cgroups of both versions: places, limits, statistics, devices | read and write cgroups |
 //! | [`enforce`] | in the container's process, before execve | only restrict |
@@ -67,6 +68,7 @@ pub mod probe;
 pub mod receipt;
 pub mod render;
 pub mod runtime;
+pub mod scratch;
 pub mod seccomp;
 pub mod sidecar;
 pub mod sys;

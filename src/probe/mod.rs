@@ -1,6 +1,5 @@
 //! SHELL. Facts about the kernel and the bundle's files, for the pure planner. The only feature detection in the tree.
 
-pub mod disk;
 mod held;
 mod hosts;
 pub mod idmap;
@@ -10,7 +9,6 @@ mod kubelet;
 mod layer;
 mod links;
 mod named;
-mod overlay;
 mod search;
 mod source;
 mod stat;
@@ -30,6 +28,7 @@ use crate::plan::{
     BundleFacts, FileKind, FilesystemPlan, MappedIds, PlannedMount, ProtectedFiles, SourceFacts,
 };
 use crate::policy::{Filesystem, ProtectedName, SearchRule};
+use crate::scratch::overlay;
 use search::{HiddenNames, MountView, SearchBudget};
 use source::Judge;
 

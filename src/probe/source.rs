@@ -13,12 +13,13 @@ use rustix::io::Errno;
 use super::hosts::Hosts;
 use super::idmap::is_without_set_id;
 use super::stat::{FileStat, mount_id};
-use super::{ProbeError, held, is_bind, kubelet, links, open_path, overlay, real_path};
+use super::{ProbeError, held, is_bind, kubelet, links, open_path, real_path};
 use crate::engines::kubelet::is_secret;
 use crate::plan::anonymous::is_anonymous;
 use crate::plan::mountinfo::{MountTable, join};
 use crate::plan::never::NeverList;
 use crate::plan::{FileKind, FileSystem, FoundCredential, Home, SourceFacts, SourceIds, passwd};
+use crate::scratch::overlay;
 use crate::sys::mount::takes_handles;
 use crate::sys::user_namespace::{only_user, owner};
 
