@@ -69,12 +69,12 @@ const SHELL: [&str; 17] = [
 const MAY_IMPORT: [(&str, &[&str]); 27] = [
     // Values in, values out.
     ("engines", &[]),
+    ("kernel", &[]),
     ("policy", &["engines"]),
     ("egress", &["policy"]),
-    ("plan", &["engines", "policy", "egress"]),
+    ("plan", &["engines", "kernel", "policy", "egress"]),
     ("seccomp", &["policy"]),
     ("devices", &[]),
-    ("kernel", &[]),
     ("audit", &["policy"]),
     ("receipt", &["audit"]),
     // The program's messages for people.
@@ -94,10 +94,10 @@ const MAY_IMPORT: [(&str, &[&str]); 27] = [
     ("indexes", &["policy", "egress", "plan", "sys"]),
     // It writes files of engines.
     ("install", &["policy", "log", "sys"]),
-    ("cgroup", &["plan", "devices", "render", "log", "sys"]),
+    ("cgroup", &["kernel", "devices", "render", "log", "sys"]),
     (
         "probe",
-        &["engines", "policy", "plan", "kernel", "sys", "cgroup"],
+        &["engines", "policy", "plan", "kernel", "sys", "scratch", "cgroup"],
     ),
     ("network", &["egress", "sys"]),
     (
@@ -124,7 +124,7 @@ const MAY_IMPORT: [(&str, &[&str]); 27] = [
     (
         "wrap",
         &[
-            "policy", "egress", "plan", "seccomp", "audit", "render", "log", "cli", "sys", "probe",
+            "kernel", "policy", "egress", "plan", "seccomp", "audit", "render", "log", "cli", "sys", "probe",
             "sidecar", "enforce", "runtime",
         ],
     ),
@@ -132,7 +132,7 @@ const MAY_IMPORT: [(&str, &[&str]); 27] = [
     (
         "verify",
         &[
-            "policy", "egress", "plan", "audit", "log", "cli", "sys", "cgroup", "network",
+            "kernel", "policy", "egress", "plan", "audit", "log", "cli", "sys", "cgroup", "network",
             "enforce", "runtime", "wrap",
         ],
     ),

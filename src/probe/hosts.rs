@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use super::stat::{FileOnMount, FileStat, RealDirs, RealFile};
 use super::{open_path, real_path};
 use crate::engines::layout::{CONTAINERD, data_by_layer, data_by_root, docker_data};
-use crate::plan::mountinfo::join;
+use crate::kernel::mountinfo::join;
 use crate::plan::never::NeverList;
 use crate::plan::{FileKind, FoundCredential};
 
