@@ -38,8 +38,8 @@ const MANY_ARGUMENTS: &[(&str, &str)] = &[];
 const LONGEST_TUPLE: usize = 2;
 
 /// Directories whose files only compute.
-const PURE: [&str; 9] = [
-    "audit", "devices", "egress", "engines", "policy", "plan", "receipt", "render", "seccomp",
+const PURE: [&str; 8] = [
+    "audit", "devices", "egress", "engines", "policy", "plan", "render", "seccomp",
 ];
 
 /// Things that pure code must not use: files, the environment, processes, system calls, a clock, a log.
@@ -66,7 +66,7 @@ const SHELL: [&str; 17] = [
 
 /// What each folder of `src/` may import: only earlier folders, so that there are no cycles. A new line here is a
 /// decision; docs/design.md explains the folders.
-const MAY_IMPORT: [(&str, &[&str]); 27] = [
+const MAY_IMPORT: [(&str, &[&str]); 26] = [
     // Values in, values out.
     ("engines", &[]),
     ("kernel", &[]),
@@ -76,7 +76,6 @@ const MAY_IMPORT: [(&str, &[&str]); 27] = [
     ("seccomp", &["policy"]),
     ("devices", &[]),
     ("audit", &["policy"]),
-    ("receipt", &["audit"]),
     // The program's messages for people.
     ("log", &["policy"]),
     ("cli", &["engines", "policy", "log"]),
@@ -117,7 +116,7 @@ const MAY_IMPORT: [(&str, &[&str]); 27] = [
         "runtime",
         &[
             "engines", "policy", "egress", "plan", "seccomp", "devices", "kernel", "audit",
-            "receipt", "render", "log", "cli", "sys", "scratch", "probe", "cgroup", "network",
+            "render", "log", "cli", "sys", "scratch", "probe", "cgroup", "network",
             "sidecar", "enforce",
         ],
     ),
@@ -146,7 +145,7 @@ const MAY_IMPORT: [(&str, &[&str]); 27] = [
     (
         "cmd",
         &[
-            "policy", "egress", "plan", "seccomp", "audit", "receipt", "render", "indexes", "log",
+            "policy", "egress", "plan", "seccomp", "audit", "render", "indexes", "log",
             "cli", "cgroup", "sidecar", "runtime", "wrap", "verify", "doctor", "install",
         ],
     ),

@@ -27,8 +27,7 @@
 //! | [`seccomp`] | rules and the engine's profile -> one program | only compute |
 //! | [`egress`] | rules, names, heads -> verdicts | only compute |
 //! | [`devices`] | device rules -> a program for cgroup v2 | only compute |
-//! | [`audit`] | events -> lines in a hash chain, and back | only compute |
-//! | [`receipt`] | a run -> a signed statement | only compute |
+//! | [`audit`] | events -> lines in a hash chain, and a run -> a signed statement; and back | only compute |
 //! | [`render`] | plan -> spec, files, text | only compute |
 //! | [`kernel`] | terms of the kernel's interfaces that several modules share | only compute |
 //! | [`probe`] | kernel and files -> facts | read |
@@ -65,7 +64,6 @@ pub mod network;
 pub mod plan;
 pub mod policy;
 pub mod probe;
-pub mod receipt;
 pub mod render;
 pub mod runtime;
 pub mod scratch;

@@ -14,7 +14,7 @@ use super::verified::{self, VERIFIED};
 use super::{FILTER, RunDir, base};
 use crate::audit::whole::Stage;
 use crate::audit::{self, EventDetail, LifeState, Log};
-use crate::receipt::{
+use crate::audit::receipt::{
     Envelope, LogPart, RunReceipt, SigningKey, Statement, Subject, Times, UNKNOWN, VerifyOutcome,
 };
 use crate::runtime::RuntimeError;
