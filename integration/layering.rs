@@ -93,10 +93,12 @@ const MAY_IMPORT: [(&str, &[&str]); 26] = [
     ("indexes", &["policy", "egress", "plan", "sys"]),
     // It writes files of engines.
     ("install", &["policy", "log", "sys"]),
-    ("cgroup", &["kernel", "devices", "render", "log", "sys"]),
+    ("cgroup", &["kernel", "devices", "log", "sys"]),
     (
         "probe",
-        &["engines", "policy", "plan", "kernel", "sys", "scratch", "cgroup"],
+        &[
+            "engines", "policy", "plan", "kernel", "sys", "scratch", "cgroup",
+        ],
     ),
     ("network", &["egress", "sys"]),
     (
@@ -116,23 +118,23 @@ const MAY_IMPORT: [(&str, &[&str]); 26] = [
         "runtime",
         &[
             "engines", "policy", "egress", "plan", "seccomp", "devices", "kernel", "audit",
-            "render", "log", "cli", "sys", "scratch", "probe", "cgroup", "network",
-            "sidecar", "enforce",
+            "render", "log", "cli", "sys", "scratch", "probe", "cgroup", "network", "sidecar",
+            "enforce",
         ],
     ),
     (
         "wrap",
         &[
-            "kernel", "policy", "egress", "plan", "seccomp", "audit", "render", "log", "cli", "sys", "probe",
-            "sidecar", "enforce", "runtime",
+            "kernel", "policy", "egress", "plan", "seccomp", "audit", "render", "log", "cli",
+            "sys", "probe", "sidecar", "enforce", "runtime",
         ],
     ),
     // The attacks of docs/threats.md, and the sandboxes that they run in.
     (
         "verify",
         &[
-            "kernel", "policy", "egress", "plan", "audit", "log", "cli", "sys", "cgroup", "network",
-            "enforce", "runtime", "wrap",
+            "kernel", "policy", "egress", "plan", "audit", "log", "cli", "sys", "cgroup",
+            "network", "enforce", "runtime", "wrap",
         ],
     ),
     // What the code above needs from a node.
@@ -145,8 +147,8 @@ const MAY_IMPORT: [(&str, &[&str]); 26] = [
     (
         "cmd",
         &[
-            "policy", "egress", "plan", "seccomp", "audit", "render", "indexes", "log",
-            "cli", "cgroup", "sidecar", "runtime", "wrap", "verify", "doctor", "install",
+            "policy", "egress", "plan", "seccomp", "audit", "render", "indexes", "log", "cli",
+            "cgroup", "sidecar", "runtime", "wrap", "verify", "doctor", "install",
         ],
     ),
     ("main", &[]),

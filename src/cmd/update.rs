@@ -70,7 +70,7 @@ pub fn run(global: &GlobalOptions, args: &Update) -> Result<ExitCode> {
             let controllers = record.controllers()?;
             render::leave_out_zeros(&mut resources);
             let mut repeated = resources.clone();
-            render::repeat_current(&mut repeated, &limits::current(&controllers));
+            limits::repeat_current(&mut repeated, &limits::current(&controllers));
             let options = ControllerOpt {
                 resources: &repeated,
                 disable_oom_killer: false,
