@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 /// containerd's data in its usual place.
 pub const CONTAINERD: &str = "/var/lib/containerd";
 /// podman's store, and CRI-O's, in its usual place.
@@ -213,4 +215,14 @@ pub fn support_mount<'a>(target: &str, source: &'a Path) -> Option<SupportMount<
         }
         _ => None,
     }
+}
+
+/// The paths of the engine's resolver and hosts files, without links. Files that are not the engine's are not here.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EngineFiles {
+    /// The file that the engine would mount over /etc/resolv.conf; without it the node's own counts.
+    pub resolv_conf: Option<PathBuf>,
+    /// The file that the engine would mount over /etc/hosts.
+    pub hosts: Option<PathBuf>,
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use oci_spec::runtime::{LinuxNamespaceType, LinuxSeccomp, Spec};
 
 use crate::cli::GlobalOptions;
+use crate::engines::layout::EngineFiles;
 use crate::engines::root::engine;
 use crate::plan::idmap::IdmapContext;
 use crate::plan::names::names_file;
@@ -28,7 +29,6 @@ use crate::runtime::input::labels;
 use crate::runtime::input::node_files;
 use crate::runtime::network::engine_networks;
 use crate::runtime::network::reading::{self, RequestSetup};
-use crate::runtime::network::resolver::EngineFiles;
 use crate::runtime::state::identity;
 use crate::seccomp::{NotifyListener, SyscallFilter};
 

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::engines::layout::EngineFiles;
 use crate::engines::layout::{PODMAN_LISTS, docker_data};
 use crate::engines::root::engine;
 use crate::policy::Tool;
 use crate::render::identity::{ContainerIdentity, EngineIdentity};
 use crate::runtime::input::bundle::read_file;
-use crate::runtime::network::resolver::EngineFiles;
 use crate::runtime::state::record::Record;
 
 /// The longest name that is accepted.
