@@ -21,16 +21,17 @@
 //!
 //! | Module | Purpose | May |
 //! |---|---|---|
+//! | [`engines`] | Docker, containerd, podman, CRI-O, kubelets: annotations, roots, directories | only compute |
 //! | [`policy`] | text -> [`policy::Policy`] | only compute |
 //! | [`plan`] | policy, spec, facts -> [`plan::Plan`] | only compute |
 //! | [`seccomp`] | rules and the engine's profile -> one program | only compute |
 //! | [`egress`] | rules, names, heads -> verdicts | only compute |
 //! | [`devices`] | device rules -> a program for cgroup v2 | only compute |
-//! | [`audit`] | events -> lines in a hash chain, and back | only compute |
-//! | [`receipt`] | a run -> a signed statement | only compute |
+//! | [`audit`] | events -> lines in a hash chain, and a run -> a signed statement; and back | only compute |
 //! | [`render`] | plan -> spec, files, text | only compute |
 //! | [`kernel`] | terms of the kernel's interfaces that several modules share | only compute |
 //! | [`probe`] | kernel and files -> facts | read |
+//! | [`scratch`] | the disk that is thrown away, overlays | make them, in a child |
 //! | [`runtime`] | the life of a container | everything, in order |
 //! | [`cgroup`] | cgroups of both versions: places, limits, statistics, devices | read and write cgroups |
 //! | [`enforce`] | in the container's process, before execve | only restrict |
@@ -54,6 +55,7 @@ pub mod devices;
 pub mod doctor;
 pub mod egress;
 pub mod enforce;
+pub mod engines;
 pub mod indexes;
 pub mod install;
 pub mod kernel;
@@ -62,9 +64,9 @@ pub mod network;
 pub mod plan;
 pub mod policy;
 pub mod probe;
-pub mod receipt;
 pub mod render;
 pub mod runtime;
+pub mod scratch;
 pub mod seccomp;
 pub mod sidecar;
 pub mod sys;

@@ -20,6 +20,7 @@
 //! | [`kernel`] | what the kernel alone counts |
 //! | [`mounts`] | mounts that may be written, and whether they were |
 //! | [`suggest`] | refusals to additions to a policy |
+//! | [`receipt`] | a run to a signed statement, and back |
 //! | [`schema`] | the published form of a line |
 
 pub mod chain;
@@ -34,6 +35,7 @@ mod plain;
 pub mod quota;
 mod rate;
 pub mod read;
+pub mod receipt;
 pub mod recent;
 pub mod report;
 mod rows;

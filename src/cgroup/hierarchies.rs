@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use crate::cgroup::CgroupError;
 use crate::cgroup::controllers::Controllers;
-use crate::plan::mountinfo::{MountLine, MountTable, join};
+use crate::kernel::mountinfo::{MountLine, MountTable, join};
 use crate::sys::procfs;
 
 /// Where engines, runc and libcontainer look for them.

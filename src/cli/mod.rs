@@ -10,8 +10,8 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::engines::root::DEFAULT_ROOT;
 use crate::log::LogFormat;
-use crate::policy::DEFAULT_ROOT;
 
 mod container;
 mod help;

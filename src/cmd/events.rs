@@ -14,9 +14,9 @@ use crate::cgroup::oom::OomWatch;
 use crate::cgroup::stats;
 use crate::cli::{Events, GlobalOptions};
 use crate::cmd::out::{self, Reader};
-use crate::runtime::start;
 use crate::runtime::state::find;
 use crate::runtime::state::record::Record;
+use crate::runtime::status;
 
 #[derive(Serialize)]
 struct Event<'a> {
@@ -44,7 +44,7 @@ pub fn run(global: &GlobalOptions, args: &Events) -> Result<ExitCode> {
             )
         })?;
     let place = find::place(global, &args.id)?;
-    if start::load(&place)?.status() == ContainerStatus::Stopped {
+    if status::load(&place)?.status() == ContainerStatus::Stopped {
         bail!("container with id {} is not running", args.id);
     }
     let record = Record::read(&place.dir())?;

@@ -12,16 +12,16 @@ use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle;
 use crate::runtime::runs::{RunDir, events};
 use crate::runtime::signal;
-use crate::runtime::start;
 use crate::runtime::state::find;
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::ContainerPaths;
+use crate::runtime::status;
 
 /// Sends a signal to a container. Takes no lock: a signal must arrive while a `start` or `exec` is under way.
 pub fn run(global: &GlobalOptions, args: &Kill) -> Result<ExitCode> {
     let place = find::place(global, &args.id)?;
     let signal = signal::parse(&args.signal)?;
-    let container = start::load(&place)?;
+    let container = status::load(&place)?;
     if args.all {
         if let Some(signal) = signal {
             signal::kill_all(&container, signal)?;

@@ -12,10 +12,10 @@ use crate::policy::NetworkMode;
 use crate::policy::escape;
 use crate::render::identity::ContainerIdentity;
 use crate::runtime::network::control;
-use crate::runtime::start;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::{self, ContainerPaths};
+use crate::runtime::status;
 use crate::wrap::leftovers;
 
 /// The additional columns of `--all`.
@@ -56,7 +56,7 @@ pub fn run(global: &GlobalOptions, args: &List) -> Result<ExitCode> {
     for record in records {
         let place = ContainerPaths::new(&record.root, &record.id)?;
         // Skip containers that are being created or deleted, but list one whose deletion was killed.
-        if let Ok(container) = start::load_if_whole(&place) {
+        if let Ok(container) = status::load_if_whole(&place) {
             let fenced = args.all.then(|| fenced(&place, &record));
             let state = State::of(&place, container.as_ref(), record);
             lines.push(Line { state, fenced });

@@ -10,8 +10,8 @@ use crate::audit::LifeState;
 use crate::cli::{GlobalOptions, Id};
 use crate::runtime::RuntimeError;
 use crate::runtime::runs::RunDir;
-use crate::runtime::start;
 use crate::runtime::state::find;
+use crate::runtime::status;
 
 /// How long `pause` waits for another verb.
 const COURTESY: Duration = Duration::from_secs(2);
@@ -22,7 +22,7 @@ pub fn pause(global: &GlobalOptions, args: &Id) -> Result<ExitCode> {
     // A courtesy to a `start` that is about to end. A verb that holds the lock for longer is waiting for the processes
     // to pause.
     let _lock = place.lock_existing_within(COURTESY)?;
-    let mut container = start::load(&place)?;
+    let mut container = status::load(&place)?;
     require(&container, "pause", &args.id, &[ContainerStatus::Running])?;
     container
         .pause()
@@ -35,7 +35,7 @@ pub fn pause(global: &GlobalOptions, args: &Id) -> Result<ExitCode> {
 pub fn resume(global: &GlobalOptions, args: &Id) -> Result<ExitCode> {
     let place = find::place(global, &args.id)?;
     let _lock = place.lock_existing()?;
-    let mut container = start::load(&place)?;
+    let mut container = status::load(&place)?;
     require(&container, "resume", &args.id, &[ContainerStatus::Paused])?;
     container
         .resume()
@@ -57,6 +57,6 @@ fn require(
     Err(RuntimeError::State {
         verb,
         id: id.to_owned(),
-        why: format!("it is {}", start::words(status)),
+        why: format!("it is {}", status::words(status)),
     })
 }

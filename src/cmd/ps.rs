@@ -8,14 +8,14 @@ use libcgroups::common::CgroupManager;
 use crate::cli::{GlobalOptions, Ps, TableFormat};
 use crate::cmd::out;
 use crate::runtime::signal;
-use crate::runtime::start;
 use crate::runtime::state::find;
+use crate::runtime::status;
 use crate::runtime::{RuntimeError, ps};
 
 /// Lists the processes of a container: their pids as JSON, or the lines of ps(1) about them.
 pub fn run(global: &GlobalOptions, args: &Ps) -> Result<ExitCode> {
     let place = find::place(global, &args.id)?;
-    let container = start::load(&place)?;
+    let container = status::load(&place)?;
     let cgroup = signal::cgroup(&container)?;
     let found = cgroup
         .get_all_pids()

@@ -8,10 +8,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
+use crate::audit::receipt::{Envelope, PublicKey, Statement};
 use crate::cli::{Receipt, ReceiptVerb, VerifyReceipt};
 use crate::cmd::out;
 use crate::policy::escape;
-use crate::receipt::{Envelope, PublicKey, Statement};
 use crate::runtime::runs::compare::{self, FileState};
 use crate::runtime::runs::read;
 use crate::runtime::runs::receipt;

@@ -13,10 +13,10 @@ use serde::Serialize;
 use super::out;
 use crate::cli::{GlobalOptions, Id};
 use crate::plan::passwd;
-use crate::runtime::start;
 use crate::runtime::state::find;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::ContainerPaths;
+use crate::runtime::status;
 
 /// A container's state as runc prints it.
 #[derive(Debug, Serialize)]
@@ -65,7 +65,7 @@ impl State {
             oci_version: record.oci_version,
             id: record.id,
             pid,
-            status: start::words(status),
+            status: status::words(status),
             bundle: record.bundle,
             rootfs: record.rootfs,
             created: created.map(|t| t.to_rfc3339()).unwrap_or_default(),
@@ -102,7 +102,7 @@ fn name(uid: u32) -> String {
 /// Prints a container's state.
 pub fn run(global: &GlobalOptions, args: &Id) -> Result<ExitCode> {
     let place = find::place(global, &args.id)?;
-    let container = start::load_if_whole(&place)?;
+    let container = status::load_if_whole(&place)?;
     let state = State::of(&place, container.as_ref(), Record::read(&place.dir())?);
     out::json(&state)?;
     Ok(ExitCode::SUCCESS)

@@ -17,11 +17,11 @@ use crate::runtime::input::bundle;
 use crate::runtime::network::rules;
 use crate::runtime::runs::{RunDir, events};
 use crate::runtime::signal;
-use crate::runtime::start;
 use crate::runtime::state::find;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::ContainerPaths;
+use crate::runtime::status;
 
 /// Changes a container's limits or network rules. Device rules are not limits and stay, as with runc.
 pub fn run(global: &GlobalOptions, args: &Update) -> Result<ExitCode> {
@@ -54,7 +54,7 @@ pub fn run(global: &GlobalOptions, args: &Update) -> Result<ExitCode> {
     let mut resources = requested(args)?;
     reach::check_resources(&resources)?;
     let _lock = place.lock_existing()?;
-    let container = start::load(&place)?;
+    let container = status::load(&place)?;
     let record = Record::read(&place.dir())?;
     if let Some(plan) = record.plan() {
         neutral::resources(&mut resources);
@@ -70,7 +70,7 @@ pub fn run(global: &GlobalOptions, args: &Update) -> Result<ExitCode> {
             let controllers = record.controllers()?;
             render::leave_out_zeros(&mut resources);
             let mut repeated = resources.clone();
-            render::repeat_current(&mut repeated, &limits::current(&controllers));
+            limits::repeat_current(&mut repeated, &limits::current(&controllers));
             let options = ControllerOpt {
                 resources: &repeated,
                 disable_oom_killer: false,

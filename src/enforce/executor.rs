@@ -31,7 +31,6 @@ use libcontainer::workload::{
 use oci_spec::runtime::Spec;
 
 use super::cover::FollowLinks;
-use super::disk::{self, DiskAnswer};
 use super::hidden::{self, PromisedMounts};
 use super::hooks::{HookMoment, PreparedHooks};
 use super::leader::Leader;
@@ -50,6 +49,7 @@ use crate::network::inner;
 use crate::plan::FilesystemPlan;
 use crate::plan::scratch::in_memory_instead;
 use crate::policy::ScratchOn;
+use crate::scratch::handover::{self, DiskAnswer};
 use crate::sidecar::SidecarError;
 use crate::sidecar::protocol::request_namespace;
 
@@ -155,7 +155,7 @@ fn wait_for_disk(
     files: &mut Cow<'_, FilesystemPlan>,
 ) -> Result<Option<OwnedFd>, EnforceError> {
     let step = "wait for the scratch disk";
-    let arrived = disk::receive(socket.as_fd()).map_err(EnforceError::step(step))?;
+    let arrived = handover::receive(socket.as_fd()).map_err(EnforceError::step(step))?;
     match (arrived, asked) {
         (DiskAnswer::Disk(disk), _) => Ok(Some(disk)),
         (DiskAnswer::None(why), ScratchOn::Disk) => {

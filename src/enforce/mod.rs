@@ -6,7 +6,6 @@
 
 mod cover;
 mod devices;
-pub mod disk;
 pub mod executor;
 mod file_system;
 pub mod hidden;

@@ -24,7 +24,7 @@ use super::image::ImageLayers;
 use super::scratch::{Scratch, WORKBENCH};
 use super::walls::UserNamespace;
 use crate::kernel::mount_options::{Bits, MountReach};
-use crate::plan::mountinfo::MountTable;
+use crate::kernel::mountinfo::MountTable;
 use crate::plan::{EphemeralMount, FileKind, FilesystemPlan, VisibleFile};
 
 /// A mount that is made here rather than by libcontainer.

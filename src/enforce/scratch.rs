@@ -1,5 +1,5 @@
 //! Private files, which are thrown away: the root's overlay, /tmp, home directories. All lie in one file system, in
-//! memory or on a disk that no other process sees ([`crate::runtime::create::scratch`]). It is freed with its last
+//! memory or on a disk that no other process sees ([`crate::scratch::maker`]). It is freed with its last
 //! mount.
 
 use std::cell::OnceCell;

@@ -258,7 +258,7 @@ pub struct InitFiles {
 }
 
 impl InitFiles {
-    /// The planned files. `disk` receives the file system of private files, if they are on a disk ([`super::disk`]): a
+    /// The planned files. `disk` receives the file system of private files, if they are on a disk ([`crate::scratch::handover`]): a
     /// missing disk must not mean another place than planned.
     pub fn planned(
         plan: &Plan,

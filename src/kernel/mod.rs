@@ -1,3 +1,4 @@
 //! PURE. Terms of the kernel's interfaces that planning, walls and system calls share.
 
 pub mod mount_options;
+pub mod mountinfo;

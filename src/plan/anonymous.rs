@@ -4,30 +4,18 @@
 //! `--volumes-from` passes another container's, `docker volume create` takes any name, a bind any path. So the name
 //! grants no access to the node: the container sees the volume as it is, and its writes go to its own scratch.
 
-use std::path::Path;
-
 use oci_spec::runtime::Mount;
 
 use super::sort::SortedMounts;
 use super::{BindAccess, FileKind, SourceFacts};
+use crate::engines::layout::is_anonymous_volume;
 
 /// Why the container can write while the volume stays as it is.
 const PRIVATE: &str = "an anonymous volume; writes do not reach it";
 
 /// Whether all names of a source look like an anonymous volume.
 pub fn is_anonymous(facts: &SourceFacts) -> bool {
-    facts.kind == FileKind::Directory && facts.all_names().all(is_named_so)
-}
-
-/// `volumes/ID/_data` of Docker and podman, `volumes/NAMESPACE/ID/_data` of nerdctl.
-pub(super) fn is_named_so(path: &Path) -> bool {
-    let parts: Vec<&str> = path.iter().filter_map(|c| c.to_str()).collect();
-    match parts.as_slice() {
-        [.., "volumes", id, "_data"] | [.., "volumes", _, id, "_data"] => {
-            id.len() == 64 && id.bytes().all(|b| b.is_ascii_hexdigit())
-        }
-        _ => false,
-    }
+    facts.kind == FileKind::Directory && facts.all_names().all(is_anonymous_volume)
 }
 
 impl SortedMounts {
@@ -55,6 +43,8 @@ impl SortedMounts {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -76,7 +66,7 @@ mod tests {
             (format!("/var/lib/docker/volumes/{id}"), false),
             ("/srv/project".to_owned(), false),
         ] {
-            assert_eq!(is_named_so(Path::new(&path)), is, "{path}");
+            assert_eq!(is_anonymous_volume(Path::new(&path)), is, "{path}");
         }
     }
 }

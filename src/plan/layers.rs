@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::mountinfo::{MountLine, path, split_layers};
 use super::{EphemeralContent, FilesystemPlan, PlanError};
+use crate::kernel::mountinfo::{MountLine, path, split_layers};
 use crate::policy::{Policy, RootAccess};
 
 /// The lower part of an overlay with an image's private files.
@@ -115,8 +115,8 @@ impl FilesystemPlan {
 
 #[cfg(test)]
 mod tests {
-    use super::super::mountinfo::MountTable;
     use super::*;
+    use crate::kernel::mountinfo::MountTable;
 
     fn of(options: &str) -> Result<Stack, String> {
         let line = format!("7 1 0:60 / /r rw - overlay overlay {options}\n");

@@ -26,7 +26,6 @@ pub mod keys;
 pub mod layers;
 pub mod limits;
 mod mount;
-pub mod mountinfo;
 pub mod mounts;
 pub mod names;
 mod namespace;

@@ -12,9 +12,9 @@ use oci_spec::runtime::{LinuxNamespaceType, Spec};
 
 use super::judge::by_link;
 use super::never::NeverList;
-use super::support::{is_id, is_podmans};
 use super::volumes::{Pod, pod};
 use super::{BundleFacts, FileKind, SourceFacts};
+use crate::engines::layout::{NamesFileOwner, is_id, is_podmans, names_file_owner};
 
 /// The engine's file with a container's names: `target` is /etc/hosts or /etc/resolv.conf. It is read as root, so
 /// mounts of the caller are not read: the error is the path of such a mount.
@@ -85,19 +85,10 @@ impl NameOwners<'_> {
     /// Whether an engine keeps the names of these owners at this path.
     fn has(&self, target: &str, path: &Path) -> bool {
         let name = target.rsplit('/').next().unwrap_or("");
-        let parts: Vec<&str> = path.iter().filter_map(|c| c.to_str()).collect();
-        match parts.as_slice() {
-            // podman and CRI-O.
-            [.., list, id, "userdata", last] if is_podmans(list) => {
-                self.ids.contains(id) && *last == name
-            }
-            // Docker, and containerd for a pod; nerdctl.
-            [.., "containers" | "sandboxes", id, last]
-            | [.., "etchosts" | "containers", _, id, last] => {
-                self.ids.contains(id) && *last == name
-            }
-            [.., "pods", of, "etc-hosts"] => name == "hosts" && self.uid == Some(of),
-            _ => false,
+        match names_file_owner(name, path) {
+            Some(NamesFileOwner::Container(id)) => self.ids.contains(id),
+            Some(NamesFileOwner::Pod(uid)) => self.uid == Some(uid),
+            None => false,
         }
     }
 }

@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use super::idmap::{self, IdmapOutcome, ids_of};
 use super::join::short;
-use super::workspace::{SANDBOX, pod_role};
+use super::workspace::pod_role;
 use super::{
     BindAccess, BundleFacts, FileKind, FilesystemPlan, HostFacts, MappedIds, NamespaceType,
     PlanError, PlannedMount, PlannedNamespace, SourceIds, Warning, passwd,
 };
+use crate::engines::annotation::SANDBOX;
 use crate::policy::{Field, Policy, SetIdRule, Switch, annotation_key};
 
 /// The mount point of a container's shared memory.

@@ -15,6 +15,12 @@ use super::never::{NeverList, VisibleCredentials};
 use super::sort::{MountRules, MountTarget, SortedMounts};
 use super::workspace::pod_role;
 use super::{BindAccess, BundleFacts, FileKind, SourceFacts, Warning};
+use crate::engines::annotation::{CONTAINERD, is_crio_key};
+use crate::engines::kubelet::{
+    self, CONFIG, DOWNWARD, PROJECTED, PodPath, SCRATCHES, SECRET, is_image_volume, pod_path,
+    pod_uid,
+};
+use crate::engines::layout::is_snapshot;
 use crate::policy::{Filesystem, MountRule, Policy, SecretRule};
 
 /// Why an emptyDir is there.
@@ -23,28 +29,8 @@ const SCRATCH: &str = "the pod's own scratch (emptyDir)";
 /// Why a Secret is there.
 const SECRETS: &str = "the policy gives the pod's Secrets or its token";
 
-/// The pod directories of kubelets, including those of k0s and MicroK8s.
-const KUBELETS: [&str; 3] = [
-    "/var/lib/kubelet/pods",
-    "/var/lib/k0s/kubelet/pods",
-    "/var/snap/microk8s/common/var/lib/kubelet/pods",
-];
-
-const SECRET: &str = "kubernetes.io~secret";
-const PROJECTED: &str = "kubernetes.io~projected";
-const SCRATCHES: &str = "kubernetes.io~empty-dir";
-const CONFIG: &str = "kubernetes.io~configmap";
-const DOWNWARD: &str = "kubernetes.io~downward-api";
-
 /// The kinds of volumes that are a pod's own.
 const OWN: [&str; 5] = [SECRET, PROJECTED, SCRATCHES, CONFIG, DOWNWARD];
-
-/// Where containerd mounts images as volumes of a pod, including k3s's and MicroK8s's: `SANDBOX/IMAGE` below it.
-const IMAGES: [&str; 3] = [
-    "/run/containerd/io.containerd.grpc.v1.cri/image-volumes",
-    "/run/k3s/containerd/io.containerd.grpc.v1.cri/image-volumes",
-    "/var/snap/microk8s/common/run/containerd/io.containerd.grpc.v1.cri/image-volumes",
-];
 
 /// The pod of a container that a CRI engine made for a kubelet.
 #[derive(Debug)]
@@ -70,59 +56,24 @@ pub(super) enum Volume {
     Projected,
 }
 
-/// The position of a path in a pod's directory.
-enum PodPath<'a> {
-    /// In a volume.
-    In { plugin: &'a str, name: &'a str },
-    /// At a subPath's bind mount of a part of the volume of that name.
-    SubPath(&'a str),
-    /// At a container's file for its termination message.
-    Message,
-}
-
 /// The pod of a container, if a CRI engine made it for a kubelet.
 pub(super) fn pod(spec: &Spec, bundle: &BundleFacts) -> Option<Pod> {
     pod_role(spec).filter(|_| bundle.cri)?;
+    let cgroups_path = spec.linux().as_ref()?.cgroups_path().as_ref()?;
     let annotations = spec.annotations().as_ref();
     // CRI-O passes on what a pod's author writes under containerd's keys.
-    let is_crio = |key: &String| key.starts_with("io.kubernetes.cri-o.");
-    let of_containerd = annotations.filter(|a| !a.keys().any(is_crio));
+    let of_containerd = annotations.filter(|a| !a.keys().any(|key| is_crio_key(key)));
     Some(Pod {
-        uid: uid(spec)?,
-        sandbox: of_containerd.and_then(|a| a.get("io.kubernetes.cri.sandbox-id").cloned()),
+        uid: pod_uid(cgroups_path.to_str()?)?,
+        sandbox: of_containerd.and_then(|a| a.get(CONTAINERD.sandbox_id).cloned()),
     })
 }
 
 /// Where a kubelet mounts the Secrets of the container's pod, each by the volume's name. Only one of several
 /// directories exists; none if the container is in no pod.
 pub fn secret_volumes(spec: &Spec, bundle: &BundleFacts) -> Vec<PathBuf> {
-    let of_pod = |pod: Pod| {
-        let below = |pods: &&str| Path::new(pods).join(&pod.uid).join("volumes").join(SECRET);
-        KUBELETS.iter().map(below).collect()
-    };
+    let of_pod = |pod: Pod| kubelet::volumes(&pod.uid, SECRET).collect();
     pod(spec, bundle).map(of_pod).unwrap_or_default()
-}
-
-/// The uid of the pod that owns the container's cgroup: `/kubepods/burstable/podUID/...`, or with systemd
-/// `kubepods-burstable-podUID.slice:...`.
-fn uid(spec: &Spec) -> Option<String> {
-    let path = spec.linux().as_ref()?.cgroups_path().as_ref()?.to_str()?;
-    let (slices, _) = path.split_once(':').unwrap_or((path, ""));
-    let mut parts = slices.split('/').filter(|part| part.contains("pod"));
-    let mut seen = false;
-    let uid = parts.find_map(|part| {
-        let part = part.strip_suffix(".slice").unwrap_or(part);
-        let uid = match part.rsplit_once("-pod") {
-            Some((above, uid)) if above.contains("kubepods") => Some(uid),
-            _ if seen => part.strip_prefix("pod"),
-            _ => None,
-        };
-        seen |= part.contains("kubepods");
-        uid
-    })?;
-    let uid = uid.replace('_', "-");
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
-    (uid.len() >= 8 && uid.bytes().all(plain)).then_some(uid)
 }
 
 /// The pod's own volume that a mount's source is, whole or as a subPath. All its names must agree: a source with any
@@ -136,7 +87,9 @@ pub(super) fn volume(pod: Option<&Pod>, facts: &SourceFacts) -> Option<Volume> {
         return Some(Volume::Image);
     }
     let names = facts.kubelets_names();
-    let places: Vec<PodPath<'_>> = names.map(|n| place(&pod.uid, n)).collect::<Option<_>>()?;
+    let places: Vec<PodPath<'_>> = names
+        .map(|n| pod_path(&pod.uid, n))
+        .collect::<Option<_>>()?;
     let volumes = places.iter().filter_map(|place| match place {
         PodPath::In { plugin, name } => Some((*plugin, *name)),
         PodPath::SubPath(_) | PodPath::Message => None,
@@ -167,22 +120,9 @@ pub(super) fn volume(pod: Option<&Pod>, facts: &SourceFacts) -> Option<Volume> {
 /// Whether a source is an image that containerd mounted for this sandbox: by its path, and by its layers, which are
 /// containerd's snapshots.
 fn is_image(sandbox: &str, facts: &SourceFacts) -> bool {
-    let below = IMAGES.iter().find_map(|i| facts.path.strip_prefix(i).ok());
-    let own = below.is_some_and(|below| {
-        let mut parts = below.iter();
-        parts.next().is_some_and(|id| id == sandbox) && parts.next().is_some()
-    });
-    own && !facts.names.is_empty() && facts.names.iter().all(|name| is_snapshot(name))
-}
-
-/// `.../io.containerd.snapshotter.v1.overlayfs/snapshots/7/fs`, or below it.
-fn is_snapshot(path: &Path) -> bool {
-    let parts: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
-    parts.windows(4).any(|four| {
-        four[0].starts_with("io.containerd.snapshotter.v1.")
-            && (four[1], four[3]) == ("snapshots", "fs")
-            && four[2].bytes().all(|b| b.is_ascii_digit())
-    })
+    is_image_volume(sandbox, &facts.path)
+        && !facts.names.is_empty()
+        && facts.names.iter().all(|name| is_snapshot(name))
 }
 
 /// Whether a file is a kubelet's file for the termination message of one of the pod's containers. It is 0666, and the
@@ -196,13 +136,13 @@ pub(super) fn is_message(pod: Option<&Pod>, facts: &SourceFacts) -> bool {
         && facts.nameless.is_none()
         && facts.same_as.is_none()
         && !facts.hard_linked
-        && names.all(|name| matches!(place(pod, name), Some(PodPath::Message)))
+        && names.all(|name| matches!(pod_path(pod, name), Some(PodPath::Message)))
 }
 
 /// The warning that one of the pod's own volumes does not count as one because of another name, if so.
 pub(super) fn strange(pod: Option<&Pod>, at: &Path, facts: &SourceFacts) -> Option<Warning> {
     let pod = pod?.uid.as_str();
-    let is_own = |name| match place(pod, name) {
+    let is_own = |name| match pod_path(pod, name) {
         Some(PodPath::In { plugin, .. }) => OWN.contains(&plugin),
         Some(PodPath::Message) => true,
         Some(PodPath::SubPath(_)) | None => false,
@@ -211,58 +151,11 @@ pub(super) fn strange(pod: Option<&Pod>, at: &Path, facts: &SourceFacts) -> Opti
         return None;
     }
     let mut names = facts.kubelets_names();
-    let name = names.find(|name| place(pod, name).is_none())?;
+    let name = names.find(|name| pod_path(pod, name).is_none())?;
     Some(Warning::StrangeVolume {
         place: at.to_owned(),
         name: name.to_owned(),
     })
-}
-
-fn place<'a>(pod: &str, path: &'a Path) -> Option<PodPath<'a>> {
-    let parts = in_kubelet(path)?;
-    let (uid, parts) = parts.split_first()?;
-    (*uid == pod).then(|| place_in(parts))?
-}
-
-/// The parts of a path below a kubelet's directory of pods.
-fn in_kubelet(path: &Path) -> Option<Vec<&str>> {
-    let below = KUBELETS.iter().find_map(|k| path.strip_prefix(k).ok())?;
-    below.iter().map(|c| c.to_str()).collect()
-}
-
-/// The kubelet's own directories above a pod's volume or file, from the directory of all pods down. A volume is never
-/// mounted on them, so an equal inode means the same directory.
-pub fn kubelets_directories(path: &Path) -> Vec<&Path> {
-    let Some(parts) = in_kubelet(path) else {
-        return Vec::new();
-    };
-    // `UID/volumes/PLUGIN`, `UID/containers/NAME`, `UID`.
-    let most = match parts[..] {
-        [_, "volumes" | "containers", _, _, ..] => 3,
-        [_, "etc-hosts"] => 1,
-        _ => return Vec::new(),
-    };
-    let above = path.ancestors();
-    above.skip(parts.len() - most).take(most + 1).collect()
-}
-
-/// The position of a path in the pod's directory.
-fn place_in<'a>(parts: &[&'a str]) -> Option<PodPath<'a>> {
-    match *parts {
-        ["volumes", plugin, name, ..] => Some(PodPath::In { plugin, name }),
-        // Or below it: another subPath may be of a directory above.
-        ["volume-subpaths", name, _, _, ..] => Some(PodPath::SubPath(name)),
-        ["containers", _, id] if !id.is_empty() && id.bytes().all(|b| b.is_ascii_hexdigit()) => {
-            Some(PodPath::Message)
-        }
-        _ => None,
-    }
-}
-
-/// Whether a path is in a volume that a kubelet fills with secrets: its content is then read.
-pub fn is_secret(path: &Path) -> bool {
-    let secret = |part: &std::ffi::OsStr| part == SECRET || part == PROJECTED;
-    path.iter().any(secret)
 }
 
 /// No name marks a credential in the pod's own Secrets: policy fields decide, and a key has any name (`.npmrc`).

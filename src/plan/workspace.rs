@@ -7,12 +7,13 @@ use std::path::Path;
 
 use oci_spec::runtime::{Mount, Spec};
 
-use super::anonymous::is_named_so;
 use super::judge::refusal;
 use super::sort::MountRules;
 use super::support::support;
 use super::volumes::volume;
 use super::{BundleFacts, FileKind, PlanError, SourceFacts, Warning};
+use crate::engines::annotation;
+use crate::engines::layout::is_anonymous_volume;
 use crate::policy::{Access, Field, MountRule, Origin, ResolvedPolicy};
 
 /// A bind mount: its index among the spec's mounts, its destination from the engine, and facts about its source.
@@ -38,7 +39,7 @@ impl Bind<'_> {
             && support(place, rules, self.facts).is_none()
             && volume(rules.pod, self.facts).is_none()
             && refusal(rules.never, rules.meant, self.place(), self.facts).is_none()
-            && !is_named_so(&self.facts.path)
+            && !is_anonymous_volume(&self.facts.path)
     }
 }
 
@@ -165,17 +166,8 @@ fn is_of_the_pod(resolved: &ResolvedPolicy, spec: &Spec) -> bool {
     matches!(origin, Some(Origin::Annotation(_))) && pod_role(spec).is_some()
 }
 
-/// The role of the container that holds a pod's namespaces.
-pub const SANDBOX: &str = "sandbox";
-
 /// The role of a container in its pod, if a CRI engine made it.
 pub fn pod_role(spec: &Spec) -> Option<&str> {
-    const KEYS: [&str; 2] = [
-        "io.kubernetes.cri.container-type",
-        "io.kubernetes.cri-o.ContainerType",
-    ];
     let annotations = spec.annotations().as_ref()?;
-    KEYS.iter()
-        .find_map(|key| annotations.get(*key))
-        .map(String::as_str)
+    annotation::pod_role(|key| annotations.get(key))
 }

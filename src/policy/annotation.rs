@@ -12,6 +12,7 @@ use super::conflict::Conflict;
 use super::fields::Fields;
 use super::text::{ValueError, distance, nearest, shown};
 use super::{Access, Field, GuestPath, PolicyError, PolicyName, UNCONFINED};
+use crate::engines::annotation::may_be_of_the_image;
 
 /// The annotation that names a policy.
 pub const POLICY_KEY: &str = "dev.agentbox.policy";
@@ -94,15 +95,9 @@ pub(super) enum Authors {
 }
 
 impl Authors {
-    /// podman and CRI-O mark a container with `io.container.manager` (podman only if unset: an image can change the
-    /// value, not remove it). Docker and containerd, which pass on the caller's annotations only, never do.
+    /// By the engine's marks.
     pub fn of(annotations: &BTreeMap<String, String>) -> Self {
-        let marked = annotations.keys().any(|key| {
-            key == "io.container.manager"
-                || key.starts_with("io.podman.annotations.")
-                || key.starts_with("io.kubernetes.cri-o.")
-        });
-        match marked {
+        match may_be_of_the_image(annotations) {
             true => Self::PerhapsImage,
             false => Self::Caller,
         }

@@ -88,7 +88,7 @@ pub use list::items as annotation_list;
 pub use name::{PolicyChoice, PolicyName, UNCONFINED, VariableName};
 pub use network::{MOST_PORTS, ports as rule_ports};
 pub use network_limit::NetworkLimit;
-pub use node::{AnnotationLeave, DEFAULT_ROOT, NamespaceKind, NodeAllow, NodeConfig, NodeLog};
+pub use node::{AnnotationLeave, NamespaceKind, NodeAllow, NodeConfig, NodeLog};
 pub use number::{AskSeconds, CoolDown, Count};
 pub use option_error::OptionError;
 pub use path::{GuestPath, HostPath};

@@ -13,9 +13,6 @@ use super::{
     PolicyError, PolicyName, file,
 };
 
-/// Where containers have their state, unless the engine gives another place.
-pub const DEFAULT_ROOT: &str = "/run/agentbox/containers";
-
 /// `/etc/agentbox/config.toml`, parsed. A node without the file has [`NodeConfig::default`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]

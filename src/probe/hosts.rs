@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
-use super::moved::{CONTAINERD, by_layer, by_root, has_list};
 use super::stat::{FileOnMount, FileStat, RealDirs, RealFile};
 use super::{open_path, real_path};
-use crate::plan::mountinfo::join;
+use crate::engines::layout::{CONTAINERD, data_by_layer, data_by_root, docker_data};
+use crate::kernel::mountinfo::join;
 use crate::plan::never::NeverList;
 use crate::plan::{FileKind, FoundCredential};
 
@@ -120,10 +120,7 @@ impl Hosts {
         let never_in = never.host.iter().map(|h| &h.path);
         let listed = never_in.chain(never.read_only.iter().map(|r| &r.path));
         let listed = listed.map(|path| (path.clone(), false));
-        let store = rootfs
-            .ancestors()
-            .find(|a| a.file_name().is_some_and(|n| n == "overlay2"));
-        let data = store.and_then(Path::parent).into_iter();
+        let data = docker_data(rootfs).into_iter();
         let data = data.flat_map(|d| ["overlay2", "containers"].map(|name| (d.join(name), true)));
         let mut plain = RealDirs::default();
         let known = listed.chain(data).filter_map(|(name, engine)| {
@@ -142,7 +139,7 @@ impl Hosts {
             })
         });
         let mut known: Vec<KnownFile> = known.collect();
-        let moved = by_root(rootfs, has_list);
+        let moved = data_by_root(rootfs, has_list);
         known.extend(
             moved.and_then(|(data, usual)| KnownFile::moved(never, &mut plain, data, usual)),
         );
@@ -178,7 +175,7 @@ impl Hosts {
         never: &NeverList,
         layers: impl Iterator<Item = &'a PathBuf>,
     ) {
-        let data: BTreeSet<&Path> = layers.filter_map(|l| by_layer(l)).collect();
+        let data: BTreeSet<&Path> = layers.filter_map(|l| data_by_layer(l)).collect();
         let mut plain = RealDirs::default();
         let known = data
             .into_iter()
@@ -312,6 +309,13 @@ impl Hosts {
         });
         inside.collect()
     }
+}
+
+/// Whether a driver's data has podman's list of containers beside it.
+fn has_list(data: &Path, driver: &str) -> bool {
+    data.join(format!("{driver}-containers"))
+        .symlink_metadata()
+        .is_ok()
 }
 
 #[cfg(test)]

@@ -14,9 +14,9 @@ use rustix::fs::ResolveFlags;
 use super::source::has_user_namespace;
 use super::stat::mount_id;
 use super::{open_path, real_path};
+use crate::kernel::mountinfo::{MountLine, MountTable};
 use crate::plan::ImageBase;
 use crate::plan::layers::Stack;
-use crate::plan::mountinfo::{MountLine, MountTable};
 use crate::sys::mount::takes_handles;
 use crate::sys::{path, procfs};
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::disk;
 use crate::cgroup::delegated;
 use crate::cgroup::hierarchies::Hierarchies;
 use crate::plan::{HostFacts, PersonFacts, PersonsCgroup};
+use crate::scratch::possible;
 use crate::sys::{kernel, user_namespace};
 
 /// Reads the host facts.
@@ -36,7 +36,7 @@ pub fn host() -> HostFacts {
         core_bytes: kernel::core_bytes(),
         no_disk: match person {
             Some(_) => Some("only root can make one".to_owned()),
-            None => disk::why_not(),
+            None => possible::why_not(),
         },
         person: person.map(|person| PersonFacts {
             groups: other_groups(person.gid),

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::ResolveFlags;
 
 use super::open_path;
+use crate::engines::kubelet::kubelets_directories;
+use crate::kernel::mountinfo::join;
 use crate::plan::SourceFacts;
-use crate::plan::mountinfo::join;
-use crate::plan::volumes::kubelets_directories;
 
 /// Names of a source that lead through a kubelet's directory in another place: name -> the same file in the usual one.
 pub(super) fn names(facts: &SourceFacts) -> BTreeMap<PathBuf, PathBuf> {

@@ -13,9 +13,9 @@ use serde::Deserialize;
 
 use super::ProbeError;
 use super::source::{Judge, is_home};
+use crate::engines::layout::{PODMAN_LISTS, docker_layer_record, is_id, is_store};
 use crate::plan::RootOrigin;
 use crate::plan::never::NeverList;
-use crate::plan::support::{is_id, is_podmans};
 
 /// Larger than the records of some ten thousand containers.
 const LARGEST: u64 = 32 << 20;
@@ -67,28 +67,6 @@ fn is_nodes(never: &NeverList, name: &Path, base: &Path) -> bool {
     (listed || name != base && never.refuses(name).is_some()) && !is_store(name)
 }
 
-/// Whether an engine uses this path for a layer, or containerd for the bundle of a task.
-fn is_store(path: &Path) -> bool {
-    let parts: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
-    let by_id = match parts[..] {
-        [.., "overlay" | "overlay2" | "fuse-overlayfs", id, "merged"]
-        | [.., "rootfs", _, id]
-        | [.., "vfs", "dir", id]
-        | [.., "btrfs", "subvolumes", id]
-        | [.., "zfs", "graph", id] => is_id(id),
-        // BuildKit's.
-        [.., "executor", _, "rootfs"] => true,
-        _ => parts
-            .windows(2)
-            .any(|two| is_podmans(two[0]) && is_id(two[1])),
-    };
-    let containerds = ["io.containerd.snapshotter.", "io.containerd.runtime."];
-    by_id
-        || parts
-            .iter()
-            .any(|part| containerds.iter().any(|start| part.starts_with(start)))
-}
-
 /// Whether the records of the bundle's engine say that this is the container's layer. Engines name a bundle by the
 /// container's id, and keep a layer at `DATA/DRIVER/LAYER/merged` or `DATA/DRIVER/SUBDIRECTORY/LAYER`.
 fn is_recorded(bundle: &Path, base: &Path) -> bool {
@@ -111,8 +89,7 @@ fn is_recorded(bundle: &Path, base: &Path) -> bool {
 }
 
 fn dockers(data: &Path, driver: &str, id: &str) -> Option<String> {
-    let record = data.join("image").join(driver).join("layerdb/mounts");
-    read(&record.join(id).join("mount-id")).filter(|layer| !layer.is_empty())
+    read(&docker_layer_record(data, driver, id)).filter(|layer| !layer.is_empty())
 }
 
 /// A container in the records of containers/storage.
@@ -130,7 +107,7 @@ fn podmans(data: &Path, driver: &str, (bundle, id): (&Path, &str)) -> Option<Str
     let files = places
         .into_iter()
         .flatten()
-        .flat_map(|dir| ["containers.json", "volatile-containers.json"].map(|name| dir.join(name)));
+        .flat_map(|dir| PODMAN_LISTS.map(|name| dir.join(name)));
     files.into_iter().find_map(|file| {
         let all: Vec<StoredContainer> = serde_json::from_str(&read(&file)?).ok()?;
         let stored = all.into_iter().find(|stored| stored.id == id)?;

@@ -1,6 +1,5 @@
 //! SHELL. Facts about the kernel and the bundle's files, for the pure planner. The only feature detection in the tree.
 
-pub mod disk;
 mod held;
 mod hosts;
 pub mod idmap;
@@ -9,9 +8,7 @@ mod kernel;
 mod kubelet;
 mod layer;
 mod links;
-mod moved;
 mod named;
-mod overlay;
 mod search;
 mod source;
 mod stat;
@@ -32,6 +29,7 @@ use crate::plan::{
     SourceFacts,
 };
 use crate::policy::{Filesystem, ProtectedName, SearchRule};
+use crate::scratch::overlay;
 use search::{HiddenNames, MountView, SearchBudget};
 use source::Judge;
 

@@ -13,12 +13,13 @@ use rustix::io::Errno;
 use super::hosts::Hosts;
 use super::idmap::is_without_set_id;
 use super::stat::{FileStat, mount_id};
-use super::{ProbeError, held, is_bind, kubelet, links, open_path, overlay, real_path};
+use super::{ProbeError, held, is_bind, kubelet, links, open_path, real_path};
+use crate::engines::kubelet::is_secret;
+use crate::kernel::mountinfo::{MountTable, join};
 use crate::plan::anonymous::is_anonymous;
-use crate::plan::mountinfo::{MountTable, join};
 use crate::plan::never::NeverList;
-use crate::plan::{FileKind, FileSystem, FoundCredential, Home, SourceFacts, SourceIds};
-use crate::plan::{passwd, volumes};
+use crate::plan::{FileKind, FileSystem, FoundCredential, Home, SourceFacts, SourceIds, passwd};
+use crate::scratch::overlay;
 use crate::sys::mount::takes_handles;
 use crate::sys::user_namespace::{only_user, owner};
 
@@ -190,7 +191,7 @@ impl Judge {
             facts.no_overlay = overlay::why_not(fd, &facts.file_system.kind);
             facts.no_links = self.no_links(fd);
         }
-        if facts.all_names().any(volumes::is_secret) {
+        if facts.all_names().any(is_secret) {
             facts.holds = held::look(fd, facts.kind);
         }
         let inside = facts

@@ -9,6 +9,9 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::engines::annotation::{CONTAINERD, CRIO, CriKeys, NERDCTL_NAME, SANDBOX};
+use crate::engines::root::engine;
+
 /// The longest name that is shown or compared, in bytes. Names from engines are shorter.
 const LONGEST: usize = 512;
 
@@ -49,39 +52,24 @@ impl ContainerIdentity {
             let value = annotations.get(key).filter(|value| !value.is_empty());
             value.map(|value| value.chars().take(LONGEST).collect::<String>())
         };
-        let noted = |keys: [&str; 4]| {
-            let [name, pod, namespace, image] = keys.map(note);
-            Self {
-                engine: engine.clone(),
-                name,
-                pod,
-                namespace,
-                image,
-            }
+        let noted = |keys: &CriKeys| Self {
+            engine: engine.clone(),
+            name: note(keys.container_name),
+            pod: note(keys.pod_name),
+            namespace: note(keys.pod_namespace),
+            image: note(keys.image),
         };
         if engine == "cri-o" {
-            let mut found = noted([
-                "io.kubernetes.container.name",
-                "io.kubernetes.pod.name",
-                "io.kubernetes.pod.namespace",
-                "io.kubernetes.cri-o.ImageName",
-            ]);
-            if annotations
-                .get("io.kubernetes.cri-o.ContainerType")
-                .is_some_and(|kind| kind == "sandbox")
-            {
+            let mut found = noted(&CRIO);
+            let kind = annotations.get(CRIO.container_type);
+            if kind.is_some_and(|kind| kind == SANDBOX) {
                 found.name = None;
             }
             return found;
         }
         if engine.starts_with("containerd") {
-            let mut found = noted([
-                "io.kubernetes.cri.container-name",
-                "io.kubernetes.cri.sandbox-name",
-                "io.kubernetes.cri.sandbox-namespace",
-                "io.kubernetes.cri.image-name",
-            ]);
-            found.name = found.name.or_else(|| note("nerdctl/name"));
+            let mut found = noted(&CONTAINERD);
+            found.name = found.name.or_else(|| note(NERDCTL_NAME));
             return found;
         }
         Self {
@@ -154,50 +142,10 @@ impl ContainerIdentity {
     }
 }
 
-/// A CRI engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cri {
-    /// containerd, in the namespace of its CRI plugin.
-    Containerd,
-    /// CRI-O.
-    Crio,
-}
-
-/// The CRI engine of a `--root`: for containerd, the root of its namespace `k8s.io`; for CRI-O, the handler's
-/// `runtime_root`, which ends in `cri-o`. Unlike annotations and cgroup paths, a caller of another engine cannot choose
-/// it.
-pub fn cri_of(root: &Path) -> Option<Cri> {
-    let parts: Vec<&str> = root.iter().filter_map(|part| part.to_str()).collect();
-    match parts[..] {
-        [.., "containerd", "runc", namespace] => (namespace == "k8s.io").then_some(Cri::Containerd),
-        [.., "cri-o"] => Some(Cri::Crio),
-        _ => None,
-    }
-}
-
-/// The engine of a container, from its `--root` and from what the engine wrote.
-pub fn engine(root: &Path, annotations: &BTreeMap<String, String>) -> String {
-    let parts: Vec<&str> = root.iter().filter_map(|part| part.to_str()).collect();
-    // Docker's directories are runtime-runc, runtime-agentbox ...; containerd's CRI uses the namespace k8s.io.
-    let shim = |part: &&str| part.starts_with("runtime-");
-    match parts[..] {
-        [.., above, "moby"] if shim(&above) => return "docker".to_owned(),
-        [.., "containerd", "runc", namespace] => return format!("containerd {namespace}"),
-        _ => {}
-    }
-    let manager = annotations.get("io.container.manager").map(String::as_str);
-    match manager {
-        Some("libpod") => "podman".to_owned(),
-        Some("cri-o") => "cri-o".to_owned(),
-        _ if annotations.contains_key("io.kubernetes.cri-o.ContainerType") => "cri-o".to_owned(),
-        _ if root == Path::new(crate::policy::DEFAULT_ROOT) => "agentbox".to_owned(),
-        _ => root.display().to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engines::root::cri_of;
 
     fn notes(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         let pair = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());

@@ -1,7 +1,6 @@
 //! PURE. Turns a plan into the spec for libcontainer, into files and into the explanation.
 
 pub mod explain;
-pub mod ext4;
 pub mod files;
 pub mod identity;
 pub mod limits;

@@ -21,7 +21,8 @@ use serde_json::json;
 
 use crate::enforce::listener::AgentSocket;
 use crate::runtime::RuntimeError;
-use crate::runtime::state::record::{Record, write_whole};
+use crate::runtime::files::write_whole;
+use crate::runtime::state::record::Record;
 use crate::seccomp::{NotifyListener, SyscallFilter};
 use crate::sys::{process, socket};
 

@@ -13,11 +13,11 @@ use crate::runtime::hooks;
 use crate::runtime::planted;
 use crate::runtime::runs::{self, RunDir, events};
 use crate::runtime::signal;
-use crate::runtime::start;
 use crate::runtime::state::census::Census;
 use crate::runtime::state::half_made;
 use crate::runtime::state::record::{self, ProcessId, Record, Remains};
 use crate::runtime::state::store::ContainerPaths;
+use crate::runtime::status;
 use crate::sidecar;
 
 /// How long the container's processes may take to die of SIGKILL.
@@ -47,11 +47,11 @@ pub fn delete(place: &ContainerPaths, deletes: DeleteScope) -> Result<(), Runtim
         };
     }
     if deletes == DeleteScope::Ended {
-        let status = start::load(place)
+        let status = status::load(place)
             .map(|c| c.status())
             .unwrap_or(ContainerStatus::Stopped);
         if !matches!(status, ContainerStatus::Stopped | ContainerStatus::Created) {
-            let why = format!("that is not stopped: {}", start::words(status));
+            let why = format!("that is not stopped: {}", status::words(status));
             return Err(RuntimeError::State {
                 verb: "delete",
                 id: place.id.as_str().to_owned(),
@@ -175,7 +175,7 @@ fn remove_container(
         return Ok(());
     }
     let controllers = record.and_then(|r| r.controllers.as_ref());
-    match start::read(&dir) {
+    match status::read(&dir) {
         Ok(container) if is_ours_alone(&container, record) => {
             if let Some(init) = init {
                 wait_for_end(init);
@@ -198,7 +198,7 @@ fn remove_container(
                 wait_for_end(pid);
             }
             controllers.map_or(Ok(()), path::remove_below)?;
-            // Twice, for the reason in `start::read`.
+            // Twice, for the reason in `status::read`.
             match container.delete(true).or_else(|_| container.delete(true)) {
                 Ok(()) => Ok(()),
                 // Its cgroup was not made, or only in part. The record names it, and it is removed by that.

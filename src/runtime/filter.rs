@@ -9,7 +9,7 @@ use crate::audit;
 use crate::plan::{HostFacts, Plan, SyscallPlan};
 use crate::policy::Switch;
 use crate::runtime::RuntimeError;
-use crate::runtime::state::record::write_whole;
+use crate::runtime::files::write_whole;
 use crate::seccomp::{
     self, DenyMode, FilterInput, FilterPolicy, KnownSyscall, SavedFilter, SyscallFilter,
 };

@@ -13,6 +13,7 @@
 //! | [`unprivileged`] | the user namespace of a caller without root's rights |
 //! | [`runs`] | the logs of containers, which stay after their end |
 //! | [`hooks`], [`agent`] | the engine's hooks and seccomp agent |
+//! | [`files`], [`status`] | its own small files; libcontainer's view of a container |
 //! | [`filter`], [`seal`], [`pidfd`] | the syscall filter as saved bytes; the runtime's own file; descriptors of processes |
 
 pub mod agent;
@@ -21,6 +22,7 @@ pub mod create;
 pub mod delete;
 pub mod error;
 pub mod exec;
+pub mod files;
 pub mod filter;
 pub mod foreground;
 pub mod hooks;
@@ -36,6 +38,7 @@ pub mod seal;
 pub mod signal;
 pub mod start;
 pub mod state;
+pub mod status;
 pub mod unprivileged;
 
 pub use crate::enforce::report::{FailureKind, FailureReport};

@@ -1,27 +1,23 @@
 //! `start`: releases the container's process, and returns when it has executed its program.
 
 use std::io;
-use std::path::Path;
 
-use libcontainer::container::{Container, ContainerStatus};
-use libcontainer::error::LibcontainerError;
+use libcontainer::container::ContainerStatus;
 
 use crate::cli::GlobalOptions;
 use crate::enforce::hooks::{self as enforced, HookMoment};
 use crate::enforce::report::FailureKind;
 use crate::plan::DecidedPlan;
 use crate::policy::NetworkMode;
-use crate::runtime::RuntimeError;
 use crate::runtime::agent::Agent;
-use crate::runtime::delete;
-use crate::runtime::hooks;
+use crate::runtime::files::write_whole;
 use crate::runtime::input::node_files::config;
-use crate::runtime::network::resolver;
-use crate::runtime::network::upstream;
+use crate::runtime::network::{resolver, upstream};
 use crate::runtime::runs::{RunDir, events};
-use crate::runtime::state::record::{self, ProcessId, Record, write_whole};
+use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::report;
 use crate::runtime::state::store::{ContainerPaths, Lock};
+use crate::runtime::{RuntimeError, delete, hooks, status};
 use crate::sys::procfs;
 
 /// Starts a created container. Holds its lock until the process has moved to the inner network namespace: libcontainer
@@ -75,11 +71,11 @@ fn release(
         id: record.id.clone(),
         why: why.to_owned(),
     };
-    let mut container = load(place)?;
+    let mut container = status::load(place)?;
     if container.status() != ContainerStatus::Created {
         return Err(refuse(&format!(
             "it is {}, not created",
-            words(container.status())
+            status::words(container.status())
         )));
     }
     check_sidecar(record).map_err(refuse)?;
@@ -160,44 +156,5 @@ fn check_sidecar(record: &Record) -> Result<(), &'static str> {
             "its sidecar is gone, which answers the denied system calls: delete and create it again",
         ),
         (false, false, _) => Ok(()),
-    }
-}
-
-/// libcontainer's view of a container.
-pub fn load(place: &ContainerPaths) -> Result<Container, RuntimeError> {
-    let dir = place.libcontainer_dir();
-    if !dir.join("state.json").exists() {
-        return Err(RuntimeError::Unknown(place.id.as_str().to_owned()));
-    }
-    read(&dir).map_err(RuntimeError::container("load the container's state"))
-}
-
-/// The same; `None` if the creation or deletion of the container was killed. libcontainer's part is made last and
-/// removed first, so the record still exists.
-pub fn load_if_whole(place: &ContainerPaths) -> Result<Option<Container>, RuntimeError> {
-    let unfinished = || place.dir().join(record::FILE).exists();
-    match load(place) {
-        Err(RuntimeError::Unknown(_)) if unfinished() && !place.is_busy() => match load(place) {
-            // Nothing has worked on it in between.
-            Err(RuntimeError::Unknown(_)) if unfinished() => Ok(None),
-            other => other.map(Some),
-        },
-        other => other.map(Some),
-    }
-}
-
-/// libcontainer finds a process and then reads its state, and fails if it is reaped in between. That happens only once.
-pub fn read(dir: &Path) -> Result<Container, LibcontainerError> {
-    Container::load(dir.to_owned()).or_else(|_| Container::load(dir.to_owned()))
-}
-
-/// The specification's words for a status.
-pub fn words(status: ContainerStatus) -> &'static str {
-    match status {
-        ContainerStatus::Creating => "creating",
-        ContainerStatus::Created => "created",
-        ContainerStatus::Running => "running",
-        ContainerStatus::Stopped => "stopped",
-        ContainerStatus::Paused => "paused",
     }
 }

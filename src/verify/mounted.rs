@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::plan::mountinfo;
+use crate::kernel::mountinfo;
 use crate::policy::escape;
 
 /// Attributes that restrict a mount.

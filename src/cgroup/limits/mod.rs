@@ -2,6 +2,7 @@
 //! cgroup-v2). Limits that are not requested stay. As with runc, 0 requests nothing, except for `cpu.idle` and
 //! `cpu.burst`. Device rules are no limits and never change.
 
+mod current;
 mod refusal;
 mod v1;
 mod v2;
@@ -15,8 +16,8 @@ use oci_spec::runtime::LinuxResources;
 use crate::cgroup::CgroupError;
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::hierarchies::Hierarchies;
-use crate::render::limits::CurrentLimits;
 
+pub use current::{CurrentLimits, repeat_current};
 pub use refusal::LimitRefusal;
 
 /// Writes the requested limits. A limit that this node cannot set is an error; earlier ones stay set.

@@ -12,7 +12,7 @@ use super::content::{self, Content};
 use super::git::{CredentialFate, Spot};
 use super::places::DirTree;
 use super::{Directory, NAMED_BY, Search, SearchAim};
-use crate::plan::volumes::is_secret;
+use crate::engines::kubelet::is_secret;
 use crate::plan::{FoundCredential, GitState, VisibleFile, keys};
 
 /// Why git's view of such a directory is unknown if git has files in it, and the remedy.

@@ -8,7 +8,7 @@ use crate::plan::{
     ScratchStorage,
 };
 use crate::policy::{RootAccess, escape};
-use crate::render::ext4::EmptyImage;
+use crate::scratch::ext4::EmptyImage;
 
 pub(super) fn explain(page: &mut Page, files: &FilesystemPlan) {
     let root = match files.root {

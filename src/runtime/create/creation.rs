@@ -2,7 +2,6 @@
 
 use super::decide::BundleDecision;
 use super::record::new_record;
-use super::scratch;
 use super::writable::Writable;
 use crate::cgroup::birthplace::Birthplace;
 use crate::cgroup::devices::DeviceAuthority;
@@ -18,6 +17,7 @@ use crate::runtime::network::wall::NetworkWall;
 use crate::runtime::runs::RunDir;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::{ContainerPaths, Lock};
+use crate::scratch::maker::DiskMaker;
 
 /// What has been made of a container so far. The steps are in `begin.rs`, `process.rs` and `complete.rs`.
 pub(super) struct Creation<'a> {
@@ -49,7 +49,7 @@ pub(super) struct CreationHelpers {
     /// The writable mounts, if writes are recorded.
     pub(super) writable: Vec<Writable>,
     /// The child that makes the scratch disk.
-    pub(super) disk: Option<scratch::DiskMaker>,
+    pub(super) disk: Option<DiskMaker>,
 }
 
 /// Takes the lock of a free id, whose cgroup is empty.

@@ -8,6 +8,8 @@ use std::path::Path;
 use oci_spec::runtime::{LinuxNamespaceType, LinuxSeccomp, Spec};
 
 use crate::cli::GlobalOptions;
+use crate::engines::layout::EngineFiles;
+use crate::engines::root::engine;
 use crate::plan::idmap::IdmapContext;
 use crate::plan::names::names_file;
 use crate::plan::reach::{self, NetSettings};
@@ -16,7 +18,6 @@ use crate::plan::wrapped::WrapPlan;
 use crate::plan::{self, BundleFacts, DecidedPlan, HostFacts, Plan, Warning};
 use crate::policy::{NodeConfig, ResolvedPolicy, Selection, WrapOptions};
 use crate::probe::{self, HeldSource, Image};
-use crate::render::identity::engine;
 use crate::render::refuse;
 use crate::render::spec as shadow;
 use crate::runtime::RuntimeError;
@@ -28,7 +29,6 @@ use crate::runtime::input::labels;
 use crate::runtime::input::node_files::{self, NodeFiles};
 use crate::runtime::network::engine_networks;
 use crate::runtime::network::reading::{self, RequestSetup};
-use crate::runtime::network::resolver::EngineFiles;
 use crate::runtime::state::identity;
 use crate::seccomp::{NotifyListener, SyscallFilter};
 

@@ -1,18 +1,18 @@
-//! The scratch disk: begun early, made by a child ([`super::scratch`]), settled when libcontainer is done.
+//! The scratch disk: begun early, made by a child ([`crate::scratch::maker`]), settled when libcontainer is done.
+
+use std::io;
 
 use oci_spec::runtime::Spec;
 
-use super::scratch;
 use crate::plan::{self, ScratchStorage};
 use crate::policy::{PolicyName, ScratchOn};
 use crate::runtime::RuntimeError;
+use crate::runtime::state::persons::{Use, check_way};
 use crate::runtime::state::record::Record;
+use crate::scratch::maker::DiskMaker;
 
 /// Begins to make the scratch disk, if the plan has one.
-pub(super) fn begin(
-    record: &Record,
-    spec: &Spec,
-) -> Result<Option<scratch::DiskMaker>, RuntimeError> {
+pub(super) fn begin(record: &Record, spec: &Spec) -> Result<Option<DiskMaker>, RuntimeError> {
     let Some(plan) = record.plan() else {
         return Ok(None);
     };
@@ -20,7 +20,9 @@ pub(super) fn begin(
     if !files.needs_scratch() || files.scratch_place != ScratchStorage::Disk {
         return Ok(None);
     }
-    let begun = scratch::DiskMaker::begin(files.scratch_bytes, spec);
+    let begun = DiskMaker::begin(files.scratch_bytes, spec, |directory| {
+        check_way(directory, Use::Disks).map_err(io::Error::other)
+    });
     Ok(Some(
         begun.map_err(RuntimeError::io("begin to make a disk"))?,
     ))
@@ -28,10 +30,7 @@ pub(super) fn begin(
 
 /// Waits for the result; the disk itself went to the init process. Without a disk that process uses memory, if the
 /// policy leaves it open, and the record says so.
-pub(super) fn settle(
-    record: &mut Record,
-    maker: Option<scratch::DiskMaker>,
-) -> Result<(), RuntimeError> {
+pub(super) fn settle(record: &mut Record, maker: Option<DiskMaker>) -> Result<(), RuntimeError> {
     let (Some(decided), Some(maker)) = (&mut record.decided, maker) else {
         return Ok(());
     };

@@ -17,7 +17,6 @@ pub mod neighbours;
 mod process;
 mod record;
 mod refused;
-pub mod scratch;
 mod shadow;
 pub mod unconfined;
 mod walls;

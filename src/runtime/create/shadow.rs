@@ -16,10 +16,10 @@ use crate::enforce::unconfined::setup::UnconfinedSetup;
 use crate::render::files;
 use crate::render::spec::{self as shadow, SpecPaths};
 use crate::runtime::RuntimeError;
+use crate::runtime::files::write_whole;
 use crate::runtime::hooks::CreateHooks;
 use crate::runtime::launch::own_oom_score;
 use crate::runtime::network::{resolver, shown};
-use crate::runtime::state::record::write_whole;
 use crate::runtime::unprivileged;
 
 /// libcontainer's spec, and the work that remains for the container's init process.

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use oci_spec::runtime::Spec;
 
 use super::creation::Creation;
-use super::scratch::DiskMaker;
 use crate::enforce::executor::WallExecutor;
 use crate::enforce::image::ImageLayers;
 use crate::enforce::kernel::KernelFiles;
@@ -28,6 +27,7 @@ use crate::runtime::launch::{has_user_namespace, keyring};
 use crate::runtime::network::member::MemberSidecar;
 use crate::runtime::network::wall::NetworkWall;
 use crate::runtime::unprivileged;
+use crate::scratch::maker::DiskMaker;
 use crate::seccomp::{NotifyListener, SavedFilter};
 
 /// What the process inherits that is neither in a record nor in [`Creation`].

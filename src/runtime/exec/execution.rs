@@ -22,12 +22,13 @@ use crate::enforce::walls::{
 use crate::plan::CapabilitySets;
 use crate::runtime::RuntimeError;
 use crate::runtime::agent::{Agent, ListenerChild, Moment};
+use crate::runtime::files::write_whole;
 use crate::runtime::filter;
 use crate::runtime::launch::{self, Streams, has_user_namespace};
 use crate::runtime::network::calls;
 use crate::runtime::pidfd;
 use crate::runtime::state::half_made::{self, FreezerFile};
-use crate::runtime::state::record::{ProcessId, write_whole};
+use crate::runtime::state::record::ProcessId;
 use crate::runtime::state::report;
 use crate::runtime::state::store::ContainerPaths;
 use crate::seccomp::SavedFilter;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use crate::runtime::RuntimeError;
+use crate::runtime::files::write_whole;
 use crate::runtime::input::bundle;
-use crate::runtime::state::record::write_whole;
 use crate::runtime::state::store::ContainerPaths;
 
 /// Files of one `exec` in the container's directory, removed when it is done.

@@ -8,9 +8,9 @@ use crate::cgroup::path;
 use crate::cli;
 use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle;
-use crate::runtime::start;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::ContainerPaths;
+use crate::runtime::status;
 
 /// A container that takes processes.
 pub(super) struct ExecTarget {
@@ -53,7 +53,7 @@ fn check_state(
     record: &Record,
     args: &cli::Exec,
 ) -> Result<(), RuntimeError> {
-    let container = start::load(place)?;
+    let container = status::load(place)?;
     let status = container.status();
     let refuse = |why: String| {
         Err(RuntimeError::State {
@@ -72,6 +72,6 @@ fn check_state(
             refuse("it is not started, so its network wall does not stand yet".to_owned())
         }
         ContainerStatus::Stopped => refuse("it is stopped".to_owned()),
-        ContainerStatus::Creating => refuse(format!("it is {}", start::words(status))),
+        ContainerStatus::Creating => refuse(format!("it is {}", status::words(status))),
     }
 }

@@ -2,40 +2,32 @@
 
 use std::path::Path;
 
-use crate::render::identity;
+use crate::engines::layout::{is_containerds_bundle, of_the_cri_plugin};
+use crate::engines::root::{self as engine_root, Cri};
 
 /// Whether it is, by the engine's `--root` and, for containerd, by what its CRI plugin has made before.
 ///
 /// The `--root` alone tells containerd's namespace, which every client of containerd can choose (`ctr -n k8s.io run`,
 /// `nerdctl -n k8s.io run`).
 pub fn is_engines(root: &Path, bundle: &Path) -> bool {
-    match identity::cri_of(root) {
+    match engine_root::cri_of(root) {
         None => false,
         // A client of containerd can choose the whole `--root` (`ctr -n cri-o run --runc-root DIR`), but not the
         // bundle's path.
-        Some(identity::Cri::Crio) => !is_of_containerd(bundle),
-        Some(identity::Cri::Containerd) => is_of_the_plugin(bundle),
+        Some(Cri::Crio) => !is_containerds_bundle(bundle),
+        Some(Cri::Containerd) => is_of_the_plugin(bundle),
     }
 }
 
-/// containerd's shims make every bundle at `STATE/io.containerd.runtime.v2.task/NAMESPACE/ID`.
-fn is_of_containerd(bundle: &Path) -> bool {
-    let tasks = bundle.ancestors().nth(2).and_then(Path::file_name);
-    tasks.is_none_or(|tasks| tasks == "io.containerd.runtime.v2.task")
-}
-
-/// The bundle is `STATE/io.containerd.runtime.v2.task/k8s.io/ID`, and the plugin made a directory of that id for the
-/// container's streams or the sandbox's shared memory, in containerd 1.6, 1.7 and 2.1 alike. containerd gives out ids:
-/// no other client gets one that the plugin has.
+/// The plugin made a directory of the bundle's id. containerd gives out ids: no other client gets one that the plugin
+/// has.
 fn is_of_the_plugin(bundle: &Path) -> bool {
-    const PLUGIN: &str = "io.containerd.grpc.v1.cri";
     let Ok(bundle) = bundle.canonicalize() else {
         return false;
     };
-    let (Some(id), Some(state)) = (bundle.file_name(), bundle.ancestors().nth(3)) else {
+    let Some(own) = of_the_cri_plugin(&bundle) else {
         return false;
     };
-    let own = ["containers", "sandboxes"].map(|kind| state.join(PLUGIN).join(kind).join(id));
     own.iter()
         .any(|own| own.symlink_metadata().is_ok_and(|found| found.is_dir()))
 }

@@ -6,9 +6,10 @@ use oci_spec::runtime::Spec;
 
 use crate::audit;
 use crate::cgroup::delegated::{self, DelegatedCgroup};
-use crate::plan::workspace::{SANDBOX, pod_role};
+use crate::engines::annotation::SANDBOX;
+use crate::engines::root::cri_of;
+use crate::plan::workspace::pod_role;
 use crate::plan::{NetworkPlan, Plan};
-use crate::render::identity::cri_of;
 use crate::runtime::state::store::{self, ContainerPaths};
 use crate::runtime::unprivileged;
 use crate::seccomp::NotifyListener;

@@ -8,15 +8,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::engines::annotation::{is_cri_dockerds, is_crio};
+use crate::engines::layout::is_of_podmans_store;
+use crate::engines::root::cri_of;
 use crate::plan::Warning;
-use crate::render::identity::{ContainerIdentity, cri_of};
-
-/// Keys of every container of CRI-O: its name, log and so on. podman writes some of them: two for its pods, and 4.3 the
-/// others for every container.
-const CRIO: &str = "io.kubernetes.cri-o.";
-const ALSO_PODMAN: [&str; 4] = ["ContainerType", "Created", "SandboxID", "TTY"];
-/// How cri-dockerd begins the names of its containers, whose networks CNI plugins make.
-const CRI_DOCKERD: &str = "k8s_";
+use crate::render::identity::ContainerIdentity;
 
 /// Whether the engine makes networks for the container. An image cannot fake it: Docker is known by its `--root`,
 /// podman by its list of containers above the bundle.
@@ -29,20 +25,10 @@ pub fn makes_networks(
         return false;
     };
     match identity.engine.as_str() {
-        "docker" => !name.starts_with(CRI_DOCKERD),
-        "podman" => is_of_store(bundle) && !is_crio(annotations),
+        "docker" => !is_cri_dockerds(name),
+        "podman" => is_of_podmans_store(bundle) && !is_crio(annotations),
         _ => false,
     }
-}
-
-/// `<store>/overlay-containers/<id>/userdata`.
-fn is_of_store(bundle: &Path) -> bool {
-    let list = bundle
-        .parent()
-        .and_then(Path::parent)
-        .and_then(Path::file_name);
-    let list = list.and_then(|name| name.to_str());
-    bundle.ends_with("userdata") && list.is_some_and(|name| name.ends_with("-containers"))
 }
 
 /// The warning for a container of CRI-O whose `--root` does not show that. Annotations are no proof, so its pod is not
@@ -54,16 +40,11 @@ pub fn unknown_crio(root: &Path, annotations: &BTreeMap<String, String>) -> Opti
     })
 }
 
-/// CRI-O has the same store. Its keys stand beside the image's, which can claim podman's but cannot remove CRI-O's.
-fn is_crio(annotations: &BTreeMap<String, String>) -> bool {
-    let mut own = annotations.keys().filter_map(|key| key.strip_prefix(CRIO));
-    own.any(|key| !ALSO_PODMAN.contains(&key))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::identity::{EngineIdentity, engine};
+    use crate::engines::root::engine;
+    use crate::render::identity::EngineIdentity;
 
     const STORE: &str = "/var/lib/containers/storage/overlay-containers/4b13/userdata";
     const DEFAULT: &str = "/run/agentbox/containers";

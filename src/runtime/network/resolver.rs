@@ -4,14 +4,14 @@
 //! not run yet. The files are the engine's own, which the planner tells apart from a caller's mount. The container
 //! never gets them.
 
+use crate::engines::layout::EngineFiles;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use std::fs::File;
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
-use serde::{Deserialize, Serialize};
 
 use crate::egress::own::is_host_name;
 use crate::plan::FileKind;
@@ -28,16 +28,6 @@ const LARGEST: u64 = 64 << 10;
 
 /// The most names that a container gets from its engine.
 const OWN_NAMES: usize = 8;
-
-/// The paths of the engine's resolver and hosts files, without links. Files that are not the engine's are not here.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct EngineFiles {
-    /// The file that the engine would mount over /etc/resolv.conf; without it the node's own counts.
-    pub resolv_conf: Option<PathBuf>,
-    /// The file that the engine would mount over /etc/hosts.
-    pub hosts: Option<PathBuf>,
-}
 
 /// Gives the sidecar what it needs before anything can be reached. Returns the engine's search list.
 pub fn hand_over(

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use oci_spec::runtime::Spec;
 
-use crate::plan::workspace::{SANDBOX, pod_role};
+use crate::engines::annotation::{SANDBOX, sandbox_id};
+use crate::plan::workspace::pod_role;
 use crate::runtime::input::{bundle, cri};
 use crate::runtime::signal;
 use crate::runtime::state::record::{ProcessId, Record};
@@ -36,14 +37,10 @@ pub fn end_if_lost(root: &Path, member: &Path) {
 
 /// The sandbox that a CRI engine names for a bundle's container.
 fn sandbox_of(bundle: &Path) -> Option<String> {
-    const KEYS: [&str; 2] = [
-        "io.kubernetes.cri.sandbox-id",
-        "io.kubernetes.cri-o.SandboxID",
-    ];
     let spec: Spec = bundle::read_json(&bundle.join("config.json")).ok()?;
     pod_role(&spec).filter(|role| *role != SANDBOX)?;
     let annotations = spec.annotations().as_ref()?;
-    KEYS.iter().find_map(|key| annotations.get(*key)).cloned()
+    sandbox_id(|key| annotations.get(key)).map(str::to_owned)
 }
 
 /// The init process of a running sandbox whose sidecar has died.

@@ -12,7 +12,8 @@ use crate::plan::Plan;
 use crate::plan::report::{DENIED, MOUNTS};
 use crate::plan::trust::TRUST;
 use crate::runtime::RuntimeError;
-use crate::runtime::state::record::{Record, write_whole};
+use crate::runtime::files::write_whole;
+use crate::runtime::state::record::Record;
 use crate::runtime::state::store::ContainerPaths;
 
 /// The directory inside the container's own. Only this one is mounted in the container, read-only.

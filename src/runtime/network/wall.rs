@@ -12,6 +12,7 @@ use crate::network::{InnerConfig, InnerMode, ListenPorts, Maker, Sysctl, spawn_m
 use crate::plan::{AuditedNetwork, Plan};
 use crate::policy::NetworkMode;
 use crate::runtime::RuntimeError;
+use crate::runtime::files::write_whole;
 use crate::runtime::launch::has_user_namespace;
 use crate::runtime::network::companion::sidecar_config;
 use crate::runtime::network::control;
@@ -22,7 +23,7 @@ use crate::runtime::network::shown;
 use crate::runtime::runs::{self, RunDir};
 use crate::runtime::state::census::Namespace;
 use crate::runtime::state::identity;
-use crate::runtime::state::record::{ProcessId, Record, write_whole};
+use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::ContainerPaths;
 use crate::runtime::unprivileged;
 use crate::seccomp::NotifyListener;

@@ -7,10 +7,10 @@ use super::files::{self, Content};
 use super::receipt::{RECEIPT, kept, key};
 use super::verified::VERIFIED;
 use super::{FILTER, RUN, RunDir};
+use crate::audit::receipt::{Statement, Subject};
 use crate::audit::whole::Stage;
 use crate::audit::{EventDetail, LOGS, Log, LogFault, LogLine, NODE, hash};
 use crate::policy::escape;
-use crate::receipt::{Statement, Subject};
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record;
 

@@ -12,14 +12,15 @@ use super::files::{self, Content};
 use super::read::FoundRun;
 use super::verified::{self, VERIFIED};
 use super::{FILTER, RunDir, base};
-use crate::audit::whole::Stage;
-use crate::audit::{self, EventDetail, LifeState, Log};
-use crate::receipt::{
+use crate::audit::receipt::{
     Envelope, LogPart, RunReceipt, SigningKey, Statement, Subject, Times, UNKNOWN, VerifyOutcome,
 };
+use crate::audit::whole::Stage;
+use crate::audit::{self, EventDetail, LifeState, Log};
 use crate::runtime::RuntimeError;
+use crate::runtime::files::write_whole;
 use crate::runtime::state::persons::{self, Use};
-use crate::runtime::state::record::{self, Record, write_whole};
+use crate::runtime::state::record::{self, Record};
 use crate::runtime::state::store::ContainerPaths;
 
 /// In a run's directory.

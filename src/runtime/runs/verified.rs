@@ -8,7 +8,7 @@ use super::node_log::{life, patiently};
 use super::{RunDir, RunLifetime};
 use crate::audit::{self, EventDetail, Log, LogLine, hash};
 use crate::runtime::RuntimeError;
-use crate::runtime::state::record::write_whole;
+use crate::runtime::files::write_whole;
 
 /// In a run's directory.
 pub const VERIFIED: &str = "verify.json";

@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::engines::layout::EngineFiles;
+use crate::engines::layout::{PODMAN_LISTS, docker_data};
+use crate::engines::root::engine;
 use crate::policy::Tool;
-use crate::render::identity::{self, ContainerIdentity, EngineIdentity};
+use crate::render::identity::{ContainerIdentity, EngineIdentity};
 use crate::runtime::input::bundle::read_file;
-use crate::runtime::network::resolver::EngineFiles;
 use crate::runtime::state::record::Record;
 
 /// The longest name that is accepted.
@@ -23,7 +25,7 @@ pub fn of(record: &Record) -> ContainerIdentity {
             ..ContainerIdentity::of(&record.root, &record.annotations, EngineIdentity::default())
         };
     }
-    let told = match identity::engine(&record.root, &record.annotations).as_str() {
+    let told = match engine(&record.root, &record.annotations).as_str() {
         "docker" => docker(record),
         "podman" => podman(record),
         _ => EngineIdentity::default(),
@@ -67,9 +69,7 @@ fn docker_dir(files: &EngineFiles, rootfs: &Path, id: &str) -> Option<PathBuf> {
         return Some(dir.to_owned());
     }
     // A container that shares another one's network has that one's files.
-    let mut above = rootfs.ancestors();
-    let data = above.find(|dir| dir.ends_with("overlay2"))?.parent()?;
-    Some(data.join("containers").join(id))
+    Some(docker_data(rootfs)?.join("containers").join(id))
 }
 
 /// The container's TCP ports that Docker publishes, and the node's ports for them if its file has them: only to report
@@ -147,7 +147,7 @@ fn listed(store: &Path, id: &str) -> EngineIdentity {
         #[serde(rename = "image-name")]
         image: Option<String>,
     }
-    let lists = ["containers.json", "volatile-containers.json"]
+    let lists = PODMAN_LISTS
         .into_iter()
         .filter_map(|list| json::<Vec<Entry>>(&store.join(list)));
     let own = lists.flatten().find(|entry| entry.id == id);

@@ -1,9 +1,6 @@
 //! The record of a container: written before anything in it is made, removed after the container is gone.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::Hooks;
@@ -11,13 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::cgroup::controllers::Controllers;
 use crate::enforce::hooks::HookState;
+use crate::engines::layout::EngineFiles;
 use crate::plan::{CapabilitySets, DecidedPlan, Plan, SharedNetwork};
 use crate::policy::WrapOptions;
 use crate::runtime::RuntimeError;
-use crate::runtime::network::resolver::EngineFiles;
+use crate::runtime::files::{read_text, write_whole};
 use crate::runtime::state::store;
 use crate::sidecar::SidecarRecord;
-use crate::sys::procfs;
 
 pub use crate::sys::process_id::ProcessId;
 
@@ -233,37 +230,6 @@ pub fn root(dir: &Path) -> Option<PathBuf> {
     serde_json::from_slice::<Root>(&text).ok().map(|r| r.root)
 }
 
-fn read_text(path: &Path) -> Result<Vec<u8>, RuntimeError> {
-    let mut options = File::options();
-    // Our own file; in a directory that another user filled nothing may block.
-    options
-        .read(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC);
-    let file = options
-        .open(path)
-        .map_err(RuntimeError::io(format!("open {path:?}")))?;
-    procfs::at_most(file, 64 << 20).map_err(RuntimeError::io(format!("read {path:?}")))
-}
-
-/// Writes a private file under another name and renames it.
-pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), RuntimeError> {
-    let temporary = path.with_extension("new");
-    let step = || format!("write {path:?}");
-    let mut options = File::options();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    let mut file = options.open(&temporary).map_err(RuntimeError::io(step()))?;
-    let written = file
-        .write_all(content)
-        .and_then(|()| fs::rename(&temporary, path));
-    written.map_err(|error| {
-        // A partial file would keep a full disk full.
-        if let Err(error) = fs::remove_file(&temporary) {
-            log::debug!("remove {temporary:?}: {error}");
-        }
-        RuntimeError::io(step())(error)
-    })
-}
-
 #[cfg(test)]
 impl Record {
     /// A container without a policy, for tests.
@@ -304,6 +270,8 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     /// A record of a future version, with an unknown field and an unknown shape.

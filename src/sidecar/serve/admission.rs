@@ -4,11 +4,12 @@ use std::pin::pin;
 
 use tokio::net::TcpStream;
 
-use super::asks::{CurrentRequest, Permission, reach_of};
+use super::asks::reach_of;
 use super::dns;
-use super::live::Share;
+use super::permission::{CurrentRequest, Permission};
 use super::refusal::Refusal;
 use super::secure::Server;
+use super::share::Share;
 use super::upstream::Dial;
 use super::wall::Wall;
 use crate::audit::{Event, EventDetail, LEARNT as LEARNT_CAUSE, Verdict, WallName};

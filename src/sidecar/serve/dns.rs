@@ -218,3 +218,11 @@ pub(super) fn meant(wall: &Wall, address: IpAddr) -> crate::policy::Host {
         None => crate::policy::Host::address(address),
     }
 }
+
+/// Replaces a synthetic address with its name.
+pub(super) fn meant_host(wall: &Wall, host: &Host) -> Host {
+    match host {
+        Host::Address(address) => meant(wall, *address),
+        Host::Name(_) => host.clone(),
+    }
+}

@@ -5,21 +5,20 @@ use std::rc::Rc;
 
 use tokio::net::TcpStream;
 
-use super::accept::{HTTPS, read_some, refuse, reset, tunnel};
-use super::explanation::how_to_ask;
+use super::answer::{self, last_words, respond};
+use super::notes::refuse;
 use super::refusal::Refusal;
-use super::relay::{Watch, relay, write_all};
-use super::wall::{FIRST_BYTES_WITHIN, Wall};
+use super::relay::relay;
+use super::stream::{FIRST_BYTES_WITHIN, MALFORMED, SILENT, read_some, reset, write_all};
+use super::tunnel::{HTTPS, tunnel};
+use super::wall::Wall;
+use super::watch::Watch;
 use super::{dns, requests, socks};
 use crate::audit::ConnectionKind;
 use crate::egress::http::{self, Body, HttpRefusal, Pieces, ProxyRequest, RequestGuard};
-use crate::egress::phrase::{RefusalExplanation, RefusalOrigin, phrase};
+use crate::egress::phrase::RefusalExplanation;
 use crate::policy::Host;
 
-/// The word under which unreadable requests are counted.
-pub(super) const MALFORMED: &str = "malformed-request";
-/// Why a silent client is given up.
-pub(super) const SILENT: &str = "no request came within ten seconds";
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
 /// Serves one connection of the proxy's port.
@@ -84,12 +83,12 @@ async fn http(wall: &Rc<Wall>, stream: &TcpStream, first: Vec<u8>) {
     let (host, port) = match &wish.request {
         ProxyRequest::Refusals => return show(wall, stream).await,
         ProxyRequest::Tunnel(host, port) | ProxyRequest::Forward(host, port, _) => {
-            (meant(wall, host), *port)
+            (dns::meant_host(wall, host), *port)
         }
     };
     if let Err(caught) = &wish.caught {
         refuse(wall, stream, ConnectionKind::Http, &host, port, caught);
-        return answer(wall, stream, &host, port, caught).await;
+        return answer::answer(wall, stream, &host, port, caught).await;
     }
     if let ProxyRequest::Forward(..) = &wish.request
         && wall.rules.borrow().plain_way(&host, port).is_some()
@@ -119,7 +118,7 @@ async fn http(wall: &Rc<Wall>, stream: &TcpStream, first: Vec<u8>) {
         if answered {
             reset(stream);
         } else {
-            answer(wall, stream, &host, port, &refusal).await;
+            answer::answer(wall, stream, &host, port, &refusal).await;
         }
     }
 }
@@ -235,114 +234,4 @@ async fn grant(
                 .map_err(|refusal| (refusal, true))
         }
     }
-}
-
-/// Replaces a synthetic address with its name.
-pub(super) fn meant(wall: &Wall, host: &Host) -> Host {
-    match host {
-        Host::Address(address) => dns::meant(wall, *address),
-        Host::Name(_) => host.clone(),
-    }
-}
-
-/// Answers a refusal: 403 with the missing rule, 502 if the network is at fault, or 503 if a retry may help.
-pub(super) async fn answer(
-    wall: &Wall,
-    stream: &TcpStream,
-    host: &Host,
-    port: u16,
-    refusal: &Refusal,
-) {
-    let HttpAnswer {
-        status,
-        phrase,
-        explanation,
-    } = words(wall, host, port, refusal);
-    send(stream, status, &phrase, &explanation.json()).await;
-}
-
-/// The parts of an answer to a refusal.
-pub(super) struct HttpAnswer {
-    pub status: u16,
-    pub phrase: String,
-    pub explanation: RefusalExplanation,
-}
-
-/// The answer to a refusal.
-pub(super) fn words(wall: &Wall, host: &Host, port: u16, refusal: &Refusal) -> HttpAnswer {
-    let mut explanation = RefusalExplanation {
-        host: Some(host.to_string()),
-        port: Some(port),
-        ..RefusalExplanation::new(refusal.for_container())
-    };
-    let status = match refusal.is_violation() {
-        true => {
-            // A connection whose rule was revoked lacks no rule.
-            let missing = refusal
-                .missing_rule(host, Some(port))
-                .filter(|_| *refusal != Refusal::Revoked);
-            if let Some(rule) = missing {
-                explanation.how_to_ask = Some(how_to_ask(wall, (host, port), refusal, &rule));
-                explanation.missing_rule = Some(rule);
-            }
-            403
-        }
-        false => {
-            explanation.error = RefusalOrigin::Network;
-            match refusal {
-                Refusal::Busy => 503,
-                _ => 502,
-            }
-        }
-    };
-    let endpoint = crate::egress::endpoint(host, port);
-    HttpAnswer {
-        status,
-        phrase: phrase(Some(&endpoint), &explanation.reason),
-        explanation,
-    }
-}
-
-async fn respond(stream: &TcpStream, status: u16, explanation: &RefusalExplanation) {
-    let phrase = phrase(None, &explanation.reason);
-    send(stream, status, &phrase, &explanation.json()).await;
-}
-
-/// The status line has the reason too: for CONNECT, clients show it and not the body (A-11).
-async fn send(stream: &TcpStream, status: u16, phrase: &str, body: &[u8]) {
-    let head = format!(
-        "HTTP/1.1 {status} {phrase}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n",
-        body.len()
-    );
-    last_words(stream, &[head.as_bytes(), body].concat()).await;
-}
-
-/// Sends a last answer.
-pub(super) async fn last_words(stream: &TcpStream, all: &[u8]) {
-    // A client that does not read the answer does not need it.
-    let _sent = tokio::time::timeout(FIRST_BYTES_WITHIN, write_all(stream, all)).await;
-    say_goodbye(stream).await;
-}
-
-/// Ends the connection after its last answer.
-pub(super) async fn say_goodbye(stream: &TcpStream) {
-    let _told = rustix::net::shutdown(stream, rustix::net::Shutdown::Write);
-    drain(stream).await;
-}
-
-/// Reads and drops what the client still sends: closing with unread bytes resets the connection, and the answer is
-/// lost.
-async fn drain(stream: &TcpStream) {
-    const MOST: usize = 256 << 10;
-    let reading = async {
-        let mut seen = 0;
-        while seen < MOST {
-            match read_some(stream).await {
-                Ok(bytes) => seen += bytes.len(),
-                Err(_) => break,
-            }
-        }
-    };
-    let _done = tokio::time::timeout(std::time::Duration::from_secs(2), reading).await;
 }

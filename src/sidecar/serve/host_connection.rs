@@ -9,10 +9,13 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
-use super::asks::{CurrentRequest, reach_of};
+use super::asks::reach_of;
+use super::permission::CurrentRequest;
 use super::refusal::Refusal;
-use super::relay::{Watch, ended, relay};
+use super::relay::relay;
+use super::stream::ended;
 use super::wall::Wall;
+use super::watch::Watch;
 use crate::policy::request::Request;
 use crate::policy::{EgressRule, HostReach};
 use crate::sys::socket;

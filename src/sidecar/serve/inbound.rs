@@ -6,20 +6,23 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream as StdStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream as StdStream};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use chrono::Utc;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
-use super::accept::reset;
-use super::guests::Guest;
+use super::guests::OpenInbound;
 use super::refusal::Refusal;
-use super::relay::{Watch, pump, say_end};
+use super::relay::pump;
+use super::stream::{reset, say_end};
 use super::wall::Wall;
+use super::watch::Watch;
+use crate::audit::{ConnectionKind, Verdict};
 use crate::egress::OverBudget;
 use crate::egress::names::Families;
 
@@ -222,5 +225,98 @@ fn disconnect(pair: &Pair) {
     for socket in std::iter::once(&pair.v4).chain(&pair.v6) {
         // A socket that cannot be reused fails to connect, and its connection is reset.
         let _done = rustix::net::connect_unspec(socket);
+    }
+}
+
+/// An inbound connection's share of the budget, freed on drop.
+pub(super) struct Guest<'a> {
+    wall: &'a Wall,
+    number: u64,
+    open: Rc<OpenInbound>,
+}
+
+impl Drop for Guest<'_> {
+    fn drop(&mut self) {
+        self.wall.guests.open.borrow_mut().remove(&self.number);
+        self.wall.close();
+        self.wall.log(self.open.event(Verdict::Ended));
+    }
+}
+
+impl Guest<'_> {
+    /// Counts bytes that are about to leave the container.
+    pub fn send(&self, bytes: usize) -> Result<(), OverBudget> {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.wall.send_inward(bytes)?;
+        self.open
+            .sent
+            .set(self.open.sent.get().saturating_add(bytes));
+        self.wall.guests.count(self.open.port, |total| {
+            total.sent = total.sent.saturating_add(bytes);
+        });
+        Ok(())
+    }
+
+    /// Counts bytes that came in.
+    pub fn receive(&self, bytes: usize) {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let received = &self.open.received;
+        received.set(received.get().saturating_add(bytes));
+        self.wall.guests.count(self.open.port, |total| {
+            total.received = total.received.saturating_add(bytes);
+        });
+    }
+}
+
+impl Wall {
+    /// The only place where an inbound connection is allowed.
+    pub fn let_in(&self, port: u16, from: Option<IpAddr>) -> Result<Guest<'_>, OverBudget> {
+        self.open_inward()?;
+        let open = Rc::new(OpenInbound {
+            port,
+            from,
+            since: Utc::now(),
+            sent: Cell::new(0),
+            received: Cell::new(0),
+        });
+        let guests = &self.guests;
+        self.log(open.event(Verdict::Allowed));
+        let number = guests.next.get();
+        guests.next.set(number + 1);
+        guests.open.borrow_mut().insert(number, Rc::clone(&open));
+        guests.count(port, |total| {
+            total.connections = total.connections.saturating_add(1);
+        });
+        Ok(Guest {
+            wall: self,
+            number,
+            open,
+        })
+    }
+
+    /// Logs that no program listens on a port: once, until one does. Probes try every few seconds.
+    pub fn find_nobody(&self, port: u16, from: Option<IpAddr>) {
+        if self.guests.deserted.borrow_mut().insert(port) {
+            let from = from.map_or_else(String::new, |from| from.to_string());
+            let why = "no program of the container listens on this port of its loopback";
+            self.note_failed(ConnectionKind::Inbound, &from, port, why);
+        }
+    }
+
+    /// A program inside has answered.
+    pub fn find_somebody(&self, port: u16) {
+        self.guests.deserted.borrow_mut().remove(&port);
+    }
+
+    /// Logs that an inbound connection was refused.
+    pub fn send_away(&self, port: u16, from: Option<IpAddr>, over: OverBudget) {
+        let from = from.map_or_else(String::new, |from| from.to_string());
+        self.note(
+            ConnectionKind::Inbound,
+            &from,
+            Some(port),
+            over.kind(),
+            &over.to_string(),
+        );
     }
 }

@@ -9,7 +9,7 @@ use rustix::net::RecvFlags;
 use tokio::net::TcpStream;
 
 use super::refusal::Refusal;
-use super::relay::{drained, ended, write_pieces};
+use super::stream::{drained, ended, write_pieces};
 use crate::sidecar::buffer::BUFFER;
 use crate::sys::event::Alarm;
 use crate::sys::socket::{wait_readable, wake_at};

@@ -6,22 +6,31 @@
 //!
 //! ```text
 //! dns        question ----------> synthetic address, or NXDOMAIN with the reason
+//! config     the sidecar's configuration
 //! accept     TCP to any address -> the host that it means -> explicit | transparent
 //! explicit   CONNECT, http://, SOCKS5h on loopback
+//! tunnel     an allowed connection: first bytes checked, host dialled
+//! answer     HTTP's answer to a refusal
+//! stream     reads and writes of a TCP stream
 //! sniff      transparent: the first bytes must name the decided host
 //! clients    which connections are the command's, if others reach the port too
 //! admission  whether a connection or a name is allowed
 //! asks       connections that wait for an approval
 //! refusal    why a connection is refused
-//! notes      refusals in the log and in the counts
+//! notes      refusals and verify's attempts, in the log and in the counts
 //! shown      refusals that the container can read
+//! permission a rule, an approval, or learn mode
+//! routes     resolver, hosts files and upstream proxy, from the engine
 //! upstream   resolve, vet, dial
 //! around     current addresses and networks of the node and of the engine's namespace
 //! proxy      the node's own proxy, if it is the only way out
 //! secure     TLS to that proxy
 //! relay      bytes both ways
+//! watch      what is still checked in them
+//! reader_line  the line to the reader
 //! requests   plain HTTP to hosts with request rules: given to the reader, whose questions it answers
 //! long       relay for a stream that does not pause
+//! share      a connection's share of the budget
 //! live       open outbound connections
 //! denied     answers to denied system calls, between other work
 //! inbound    a port of the engine's network -> the same port of the loopback inside
@@ -32,19 +41,21 @@
 //! tried      attempts of `verify`
 //! written    the first write to each watched mount
 //! control    requests of the runtime's verbs
+//! message    their form
 //! ```
 
 mod accept;
 mod admission;
+mod answer;
 mod around;
 mod asks;
 mod attempts;
 mod clients;
+mod config;
 mod control;
 mod counted;
 mod denied;
 mod dns;
-mod explanation;
 mod explicit;
 mod guests;
 mod honey;
@@ -52,27 +63,31 @@ mod host_connection;
 mod inbound;
 mod live;
 mod long;
+mod message;
 mod notes;
 mod outside;
+mod permission;
 mod proxy;
+mod reader_line;
 mod refusal;
 mod relay;
 mod requests;
+mod routes;
 mod secure;
+mod share;
 mod shown;
 mod sniff;
 mod socks;
+mod stream;
 mod tried;
+mod tunnel;
 mod upstream;
 mod wall;
+mod watch;
 mod written;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-
-use serde::{Deserialize, Serialize};
 
 use super::SidecarError;
 use super::callers::Callers;
@@ -82,102 +97,16 @@ use super::inside::DenialFile;
 use super::program::expect_listener;
 use super::protocol::Question;
 use super::watched::WatchedMount;
-use crate::audit;
-use crate::egress::names::Families;
-use crate::egress::{AskRules, Budget, CountedSecret, EgressRules, TlsHosts};
-use crate::network::{Listeners, Stub};
-use crate::plan::AuditedNetwork;
-use crate::policy::{HoneyValue, NetworkPrefix};
+use crate::network::Listeners;
 use crate::sys::event::{event_loop, readable};
 use wall::Wall;
 
 pub use around::EngineNetworks;
 pub(super) use clients::Clients;
-pub use control::{AskDecision, AskDecisionTarget, ControlReply, ControlRequest, EngineNames};
+pub use config::ServingConfig;
+pub use message::{AskDecision, AskDecisionTarget, ControlReply, ControlRequest, EngineNames};
 pub use proxy::Proxy;
 pub use secure::Tls;
-
-/// The sidecar's configuration: a file that the runtime writes and hands over.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ServingConfig {
-    /// What may be reached.
-    pub rules: EgressRules,
-    /// The node's secrets for its requests, without their values.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub secrets: Vec<CountedSecret>,
-    /// The node's honey values, which must not leave.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub honey: Vec<HoneyValue>,
-    /// The hosts whose TLS is opened to read requests.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub opened: Option<TlsHosts>,
-    /// What may be reached under a policy in audit mode.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub audited: Option<AuditedNetwork>,
-    /// What may be approved.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asking: Option<AskRules>,
-    /// Its limits.
-    pub budget: Budget,
-    /// The container's name, for commands in messages to people.
-    pub container: String,
-    /// The context of each log line.
-    pub context: audit::Context,
-    /// The container's own names.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub own_names: Vec<String>,
-    /// The ports of the listeners inside, in their order; `None`: nothing leads out, and there are no listeners.
-    pub ports: Option<Vec<u16>>,
-    /// The inbound ports of the engine's network.
-    #[serde(default)]
-    pub inbound: BTreeSet<u16>,
-    /// Inbound ports that listen only at these addresses. The others listen at every address.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub published: BTreeMap<u16, BTreeSet<SocketAddr>>,
-    /// Ports that the engine publishes but that lead nowhere.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub leads_nowhere: BTreeSet<u16>,
-    /// The address families of the namespace inside.
-    pub families: Families,
-    /// The cluster's networks, for rules `service:`.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub services: BTreeSet<NetworkPrefix>,
-    /// Whether rules `service:` also lead into the networks of the engine's namespace.
-    pub engine_networks: EngineNetworks,
-    /// Nothing leads out, and clients are told so.
-    #[serde(default)]
-    pub refusing: bool,
-}
-
-/// Inbound connections at once.
-const DIALERS: usize = 64;
-
-impl ServingConfig {
-    /// The number of sockets of each family to dial inside with.
-    pub fn dialers(&self) -> usize {
-        if self.inbound.is_empty() { 0 } else { DIALERS }
-    }
-
-    /// Where the stub listens.
-    pub fn stub(&self) -> Stub {
-        match self.refusing {
-            true => Stub::Refusing,
-            false => Stub::Everywhere,
-        }
-    }
-
-    /// The number of listeners inside: for DNS and the proxy, and one for each port.
-    pub(super) fn listeners(&self) -> usize {
-        let ports = self.ports.as_ref();
-        ports.map_or(0, |ports| self.stub().with_proxy() + ports.len())
-    }
-
-    /// The number of its sockets.
-    pub(super) fn sockets(&self) -> usize {
-        self.listeners() + (self.dialers() * self.families.count())
-    }
-}
 
 /// The descriptors for serving.
 #[derive(Debug)]

@@ -1,9 +1,15 @@
 //! Refusals: counted, logged, and shown to the container.
 
+use std::net::SocketAddr;
+
+use tokio::net::TcpStream;
+
+use super::reader_line::GONE;
 use super::refusal::Refusal;
-use super::requests::GONE;
+use super::tried::TRIED_WITHIN_MS;
 use super::wall::Wall;
-use crate::audit::{ConnectionKind, Event, EventDetail, Verdict, WallName};
+use crate::audit::{Actor, ConnectionKind, Event, EventDetail, Verdict, WallName};
+use crate::egress::tried::TriedPorts;
 use crate::policy::{Advice, Field, Host, Tool};
 
 impl Wall {
@@ -202,4 +208,78 @@ impl Wall {
 
 fn denied(what: EventDetail) -> Event {
     Event::new(WallName::Network, Verdict::Denied, what)
+}
+
+/// Logs a violation, or the failure of an allowed connection. A broken connection is neither.
+pub(super) fn refuse(
+    wall: &Wall,
+    stream: &TcpStream,
+    via: ConnectionKind,
+    host: &Host,
+    port: u16,
+    refusal: &Refusal,
+) {
+    let by = wall.actor_of(stream, host, port);
+    wall.tried
+        .on_behalf(by, || write_down(wall, stream, via, host, port, refusal));
+}
+
+fn write_down(
+    wall: &Wall,
+    stream: &TcpStream,
+    via: ConnectionKind,
+    host: &Host,
+    port: u16,
+    refusal: &Refusal,
+) {
+    if let Refusal::Unreachable(_) | Refusal::Busy = refusal {
+        wall.note_failed(via, &host.to_string(), port, &refusal.to_string());
+    }
+    if !refusal.is_violation() {
+        return;
+    }
+    let peer: Option<SocketAddr> = stream.peer_addr().ok();
+    // A handshake that was given up has no client. A honey value is logged even so, and an address: the name was
+    // resolved outside.
+    let has_left = matches!(refusal, Refusal::Honey(_) | Refusal::Address(..));
+    if peer.is_some() || has_left {
+        wall.note_refusal(via, host, Some(port), refusal);
+    }
+}
+
+impl Wall {
+    /// Sets the ports from which `verify` tries; none when it is done.
+    pub fn expect_tried(&self, from: TriedPorts) {
+        let until_ms = self.milliseconds().saturating_add(TRIED_WITHIN_MS);
+        self.tried.until_ms.set(until_ms);
+        self.tried.from.replace(from);
+    }
+
+    /// The actor of a connection, if it is not the workload.
+    pub fn actor_of(&self, stream: &TcpStream, to: &Host, port: u16) -> Option<Actor> {
+        if self.tried.is_late(self.milliseconds()) {
+            return None;
+        }
+        let from = stream.peer_addr().ok()?;
+        let is_its = self.tried.from.borrow_mut().take_connection(from, to, port);
+        is_its.then_some(Actor::Verify)
+    }
+
+    /// The same for a connection that the kernel refused.
+    pub fn actor_of_attempt(&self, from: SocketAddr, to: &Host, port: u16) -> Option<Actor> {
+        if self.tried.is_late(self.milliseconds()) {
+            return None;
+        }
+        let is_its = self.tried.from.borrow_mut().take_connection(from, to, port);
+        is_its.then_some(Actor::Verify)
+    }
+
+    /// The same for a DNS question.
+    pub fn actor_of_question(&self, from: Option<SocketAddr>, name: &str) -> Option<Actor> {
+        if self.tried.is_late(self.milliseconds()) {
+            return None;
+        }
+        let is_its = self.tried.from.borrow_mut().take_question(from?, name);
+        is_its.then_some(Actor::Verify)
+    }
 }

@@ -10,9 +10,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::refusal::Refusal;
-use super::relay::write_all;
 use super::secure::{Greeter, Server, Tls};
-use super::upstream::connect;
+use super::stream::{connect, write_all};
 use crate::policy::{HostName, Secret};
 use crate::sidecar::tls::what_is_wrong;
 
@@ -244,7 +243,7 @@ mod tests {
             let target = ProxyTarget::Address("2001:db8::1".parse().unwrap());
             let gate = Gate::new(proxy(port)).unwrap();
             match gate.tunnel(&target, 443).await? {
-                Server::Plain(stream) => super::super::accept::read_some(&stream).await,
+                Server::Plain(stream) => super::super::stream::read_some(&stream).await,
                 Server::Secured(_) => panic!("nobody asked for TLS"),
             }
         });

@@ -10,56 +10,23 @@ use std::rc::Rc;
 
 use tokio::net::TcpStream;
 
-use super::accept::{HTTPS, refuse, reset};
+use super::answer::{self, HttpAnswer};
 use super::asks::reach_of;
-use super::explicit::{self, HttpAnswer};
 use super::host_connection::HostConnection;
+use super::notes::refuse;
+use super::reader_line::GONE;
 use super::refusal::{Refusal, RequestRefusal, bounded, shown};
+use super::stream::reset;
+use super::tunnel::HTTPS;
 use super::wall::Wall;
 use crate::audit::ConnectionKind;
 use crate::egress::request::{FullRequest, RequestDecision, typed};
 use crate::egress::{Decision, Denial};
 use crate::policy::request::{McpCall, Request, Scheme};
 use crate::policy::{EgressRule, Host};
+
 pub(super) use crate::sidecar::reader::messages::ClientRoute;
-use crate::sidecar::reader::messages::{
-    Arrival, ConnectionChoice, MessageChannel, Question, RequestAnswer,
-};
-use crate::sys::socket;
-
-/// Why no request is sent, for the log and for clients.
-pub(super) const GONE: &str = "the sidecar's reader of requests has ended, and without it no request goes: start the container again";
-
-/// The line to the process that reads requests.
-pub(super) struct Reader(MessageChannel);
-
-impl Reader {
-    /// Must be called inside a tokio runtime.
-    pub fn new(line: OwnedFd) -> io::Result<Self> {
-        MessageChannel::new(line).map(Self)
-    }
-
-    /// Waits until the reader has ended. It sends nothing over this line: if it does, it counts as ended.
-    pub async fn ended(&self) {
-        let _said = self.0.hear::<serde::de::IgnoredAny>().await;
-    }
-
-    /// Gives the reader a connection; returns the line for its questions.
-    async fn give(
-        &self,
-        client: &TcpStream,
-        arrival: &Arrival,
-        early: &[u8],
-    ) -> io::Result<MessageChannel> {
-        let (ours, theirs) = socket::pair()?;
-        let line = MessageChannel::new(ours)?;
-        let fds = [client.as_fd(), theirs.as_fd()];
-        self.0.say(arrival, &fds).await?;
-        drop(theirs);
-        line.say_early(early).await?;
-        Ok(line)
-    }
-}
+use crate::sidecar::reader::messages::{Arrival, ConnectionChoice, Question, RequestAnswer};
 
 /// One connection of a client.
 struct Conversation<'a> {
@@ -120,7 +87,7 @@ pub(super) async fn serve(
         refuse(wall, stream, via, host, port, &refusal);
         match port == HTTPS {
             true => reset(stream),
-            false => explicit::answer(wall, stream, host, port, &refusal).await,
+            false => answer::answer(wall, stream, host, port, &refusal).await,
         }
     }
 }
@@ -139,7 +106,7 @@ impl Conversation<'_> {
                 Ok(None) => {
                     match self.websocket_ended_by() {
                         Some(refusal) => self.end(&refusal),
-                        None => explicit::say_goodbye(self.stream).await,
+                        None => answer::say_goodbye(self.stream).await,
                     }
                     return Ok(());
                 }
@@ -157,7 +124,7 @@ impl Conversation<'_> {
                 }
                 Question::Malformed(why) => {
                     self.note(self.port, &Refusal::Other(bounded(why)));
-                    explicit::say_goodbye(self.stream).await;
+                    answer::say_goodbye(self.stream).await;
                     return Ok(());
                 }
                 Question::Honey(name) => {
@@ -313,7 +280,7 @@ impl Conversation<'_> {
             status,
             phrase,
             explanation,
-        } = explicit::words(self.wall, host, *port, refusal);
+        } = answer::words(self.wall, host, *port, refusal);
         RequestAnswer::Refused {
             status,
             phrase,

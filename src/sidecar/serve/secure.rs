@@ -14,9 +14,9 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::refusal::Refusal;
+use super::stream::{ended, say_end, write_all};
+use super::watch::{Watch, pass};
 use crate::sidecar::tls::{client, what_is_wrong};
-
-use super::relay::{Watch, ended, pass, say_end, write_all};
 
 /// Bytes of a TLS record (RFC 8446, section 5.1).
 const RECORD: usize = 16 << 10;

@@ -6,10 +6,9 @@ use std::rc::Rc;
 
 use tokio::net::TcpStream;
 
-use super::accept::read_some;
 use super::honey::Search;
 use super::refusal::Refusal;
-use super::wall::FIRST_BYTES_WITHIN;
+use super::stream::{FIRST_BYTES_WITHIN, read_some};
 use crate::egress::tls::{
     ClientWatch, FirstBytes, ServerReply, ServerWatch, TlsRefusal, beginning, old_greeting,
 };

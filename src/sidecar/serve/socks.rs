@@ -4,12 +4,12 @@ use std::rc::Rc;
 
 use tokio::net::TcpStream;
 
-use super::accept::{read_some, refuse, reset, tunnel};
-use super::explicit::{MALFORMED, SILENT, meant};
+use super::notes::refuse;
 use super::refusal::Refusal;
-use super::relay::write_all;
-use super::requests;
-use super::wall::{FIRST_BYTES_WITHIN, Wall};
+use super::stream::{FIRST_BYTES_WITHIN, MALFORMED, SILENT, read_some, reset, write_all};
+use super::tunnel::tunnel;
+use super::wall::Wall;
+use super::{dns, requests};
 use crate::audit::ConnectionKind;
 use crate::egress::socks::{NO_AUTHENTICATION, NOT_ALLOWED, VERSION, methods, request};
 use crate::policy::Host;
@@ -34,7 +34,7 @@ pub(super) async fn serve(wall: &Rc<Wall>, stream: &TcpStream, first: Vec<u8>) {
             return;
         }
     };
-    let host = meant(wall, &host);
+    let host = dns::meant_host(wall, &host);
     if wall.opens(&host) && requests::are_read(wall, &host, port) {
         reply(stream, SUCCEEDED).await;
         let (how, to) = (

@@ -7,30 +7,31 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
+
 use super::super::inside::DenialFile;
 use super::super::journal::Journal;
 use super::ServingConfig;
 use super::around::NamespaceWatch;
-use super::asks::Approvals;
-use super::control::EngineNames;
 use super::guests::Guests;
 use super::honey::Traps;
 use super::live::Connections;
-use super::requests::Reader;
+use super::message::EngineNames;
+use super::permission::Approvals;
+use super::reader_line::Reader;
+use super::routes::UpstreamRoutes;
 use super::tried::VerifyAttempts;
-use super::upstream::UpstreamRoutes;
 use crate::audit::Event;
 use crate::audit::quota::Amounts;
-use crate::egress::BudgetUse;
-use crate::egress::NetworkStatus;
 use crate::egress::names::{Families, NameTable};
-use crate::egress::{AskRules, Budget, EgressRules, Ledger, OverBudget, TlsHosts, Uses};
+use crate::egress::{
+    AskRules, Budget, BudgetUse, EgressRules, Ledger, NetworkStatus, OverBudget, TlsHosts, Uses,
+};
 use crate::plan::AuditedNetwork;
 use crate::plan::network::UNDECIDED;
 use crate::policy::request::Request;
 use crate::policy::{Host, HostName, NetworkPrefix, Tool};
 use crate::sys::netlink::RouteSocket;
-use tokio::sync::Notify;
 
 /// The state of one sidecar. Single-threaded: no borrow is held over an await.
 pub(super) struct Wall {
@@ -347,6 +348,3 @@ pub(super) fn keep_log(wall: &Rc<Wall>) {
         }
     });
 }
-
-/// The time limit for a client's first bytes.
-pub(super) const FIRST_BYTES_WITHIN: Duration = Duration::from_secs(10);

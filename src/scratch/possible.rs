@@ -1,4 +1,4 @@
-//! Whether this node can make a scratch disk ([`crate::runtime::create::scratch`] makes it).
+//! SHELL. Whether this node can make a scratch disk ([`super::maker`] makes it).
 
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -16,7 +16,7 @@ pub const CONTROL: &str = "/dev/loop-control";
 const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 
 /// The reason why this node cannot, from checks that make no disk; `None` if none objects.
-pub(super) fn why_not() -> Option<String> {
+pub fn why_not() -> Option<String> {
     let control = OpenOptions::new().read(true).write(true).open(CONTROL);
     if let Err(error) = control {
         return Some(format!("{CONTROL}: {error}"));

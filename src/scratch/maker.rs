@@ -1,4 +1,4 @@
-//! A disk for scratch: an ext4 file system of the container's own, in a sparse file without a name, on a loop device.
+//! SHELL. A disk for scratch: an ext4 file system of the container's own, in a sparse file without a name, on a loop device.
 //! The mount is detached and goes to the init process. When the last of it is unmounted there, however the container
 //! ends, the kernel frees the device and the file. Once it is mounted, only the kernel writes the file.
 
@@ -16,10 +16,9 @@ use rustix::mount::{
 };
 use rustix::process::{Pid, Signal, WaitOptions};
 
-use crate::enforce::disk::{self, DiskAnswer};
-use crate::probe::disk::{CONTROL, DIRECTORY};
-use crate::render::ext4::{EmptyImage, Owner};
-use crate::runtime::state::persons::{self, Use};
+use super::ext4::{EmptyImage, Owner};
+use super::handover::{self, DiskAnswer};
+use super::possible::{CONTROL, DIRECTORY};
 use crate::sys::{loopback, process, socket};
 
 /// How often a free device is looked for: another container may take it first.
@@ -35,19 +34,24 @@ pub struct DiskMaker {
 }
 
 impl DiskMaker {
-    /// Forks the child. The calling process must be single-threaded.
-    pub fn begin(bytes: u64, spec: &Spec) -> io::Result<Self> {
+    /// Forks the child. The calling process must be single-threaded. `check` refuses a directory for the file that other
+    /// users may write.
+    pub fn begin(
+        bytes: u64,
+        spec: &Spec,
+        check: impl Fn(&Path) -> io::Result<()>,
+    ) -> io::Result<Self> {
         let (outcome, says) = socket::pair()?;
         let (arrives, sends) = socket::pair()?;
         let child = process::fork_into(|| {
-            let made = make(bytes, spec);
+            let made = make(bytes, spec, &check);
             let sent = match &made {
-                Ok(mount) => disk::send(sends.as_fd(), Ok(mount.as_fd()))
-                    .and_then(|()| disk::send(says.as_fd(), Ok(mount.as_fd()))),
+                Ok(mount) => handover::send(sends.as_fd(), Ok(mount.as_fd()))
+                    .and_then(|()| handover::send(says.as_fd(), Ok(mount.as_fd()))),
                 Err(error) => {
                     let why = error.to_string();
-                    disk::send(sends.as_fd(), Err(&why))
-                        .and_then(|()| disk::send(says.as_fd(), Err(&why)))
+                    handover::send(sends.as_fd(), Err(&why))
+                        .and_then(|()| handover::send(says.as_fd(), Err(&why)))
                 }
             };
             // If nothing could be sent, the receivers see the sockets close.
@@ -67,7 +71,7 @@ impl DiskMaker {
 
     /// Waits until the child has ended. Returns why there is no disk, or `None` if there is one.
     pub fn outcome(mut self) -> io::Result<Option<String>> {
-        let arrived = disk::receive(self.outcome.as_fd());
+        let arrived = handover::receive(self.outcome.as_fd());
         self.reap()?;
         Ok(match arrived? {
             DiskAnswer::Disk(_) => None,
@@ -102,9 +106,9 @@ impl Drop for DiskMaker {
 }
 
 /// Makes an empty file system of this size, whose root directory belongs to the container's root.
-fn make(bytes: u64, spec: &Spec) -> io::Result<OwnedFd> {
+fn make(bytes: u64, spec: &Spec, check: impl Fn(&Path) -> io::Result<()>) -> io::Result<OwnedFd> {
     let blank = EmptyImage::new(bytes, root_of(spec));
-    let file = file_without_name().map_err(within(&format!("make a file in {DIRECTORY}")))?;
+    let file = file_without_name(check).map_err(within(&format!("make a file in {DIRECTORY}")))?;
     file.set_len(blank.bytes)
         .and_then(|()| file.write_all_at(&blank.head, 0))
         .map_err(within("write the file system"))?;
@@ -134,8 +138,8 @@ fn root_of(spec: &Spec) -> Owner {
 }
 
 /// A file for root only, that is gone when it is closed.
-fn file_without_name() -> io::Result<File> {
-    persons::check_way(Path::new(DIRECTORY), Use::Disks).map_err(io::Error::other)?;
+fn file_without_name(check: impl Fn(&Path) -> io::Result<()>) -> io::Result<File> {
+    check(Path::new(DIRECTORY))?;
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)

@@ -1,4 +1,4 @@
-//! Asks the kernel whether it can lay an overlay over a directory. Only the kernel knows the file systems that cannot:
+//! SHELL. Asks the kernel whether it can lay an overlay over a directory. Only the kernel knows the file systems that cannot:
 //! those without a needed feature (vfat, directories that fold case, some of FUSE) and overlays on two others
 //! (FILESYSTEM_MAX_STACK_DEPTH).
 
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::mount::{FsOpenFlags, fsconfig_create, fsconfig_set_string, fsopen};
 
 /// The reason why it cannot. `None` also without the right to try (`explain` by an ordinary user), who mounts nothing.
-pub(super) fn why_not(directory: &OwnedFd, kind: &str) -> Option<String> {
+pub fn why_not(directory: &OwnedFd, kind: &str) -> Option<String> {
     let mut why = None;
     for second in SECOND {
         match lay(directory, second) {

@@ -170,7 +170,8 @@ pub fn join(base: &Path, rest: &Path) -> PathBuf {
     }
 }
 
-pub(super) fn path(bytes: &[u8]) -> PathBuf {
+/// A path of these bytes.
+pub fn path(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(bytes))
 }
 
@@ -226,7 +227,7 @@ fn unescape(text: &[u8]) -> Vec<u8> {
 }
 
 /// Colons separate lower layers; a backslash before a colon makes it part of the name.
-pub(super) fn split_layers(value: &[u8]) -> Vec<PathBuf> {
+pub fn split_layers(value: &[u8]) -> Vec<PathBuf> {
     let mut out = vec![Vec::new()];
     let mut bytes = value.iter().copied().peekable();
     while let Some(byte) = bytes.next() {

@@ -1,4 +1,4 @@
-//! Passes the scratch disk from the child of `create` that makes it to the container's init process, which waits for it
+//! SHELL. Passes the scratch disk from the child of `create` that makes it to the container's init process, which waits for it
 //! only when it needs it.
 
 use std::io;

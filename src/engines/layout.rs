@@ -1,0 +1,228 @@
+//! PURE. Where engines keep their data, layers and files of a container. A path proves nothing alone: an author of a
+//! volume can imitate an engine's directory, so the callers also look at owners, file systems and ids.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// containerd's data in its usual place.
+pub const CONTAINERD: &str = "/var/lib/containerd";
+/// podman's store, and CRI-O's, in its usual place.
+pub const PODMAN: &str = "/var/lib/containers/storage";
+/// Docker's data in its usual place.
+pub const DOCKER: &str = "/var/lib/docker";
+
+/// The lists of a store of podman and CRI-O, beside its containers. From podman 4.6 on, those of `--rm`, which the next
+/// boot may drop, are in the second.
+pub const PODMAN_LISTS: [&str; 2] = ["containers.json", "volatile-containers.json"];
+
+/// The storage drivers of containers/storage that give a container a directory (containers-storage.conf(5)).
+const PODMANS_DRIVERS: [&str; 4] = ["overlay", "vfs", "btrfs", "zfs"];
+/// How the directories of containerd's snapshotters begin.
+const SNAPSHOTTERS: &str = "io.containerd.snapshotter.";
+/// containerd's CRI plugin's directory below its state.
+const CRI_PLUGIN: &str = "io.containerd.grpc.v1.cri";
+/// The directory of containerd's shims below its state.
+const TASKS: &str = "io.containerd.runtime.v2.task";
+
+/// An engine's container id: 64 hexadecimal digits.
+pub fn is_id(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+/// Whether podman and CRI-O use this name for the directory of a store's containers: `DRIVER-containers`.
+pub fn is_podmans(list: &str) -> bool {
+    let driver = list.strip_suffix("-containers");
+    driver.is_some_and(|driver| PODMANS_DRIVERS.contains(&driver))
+}
+
+/// `volumes/ID/_data` of Docker and podman, `volumes/NAMESPACE/ID/_data` of nerdctl.
+pub fn is_anonymous_volume(path: &Path) -> bool {
+    let parts: Vec<&str> = path.iter().filter_map(|c| c.to_str()).collect();
+    match parts.as_slice() {
+        [.., "volumes", id, "_data"] | [.., "volumes", _, id, "_data"] => {
+            id.len() == 64 && id.bytes().all(|b| b.is_ascii_hexdigit())
+        }
+        _ => false,
+    }
+}
+
+/// Whether an engine uses this path for a layer, or containerd for the bundle of a task.
+pub fn is_store(path: &Path) -> bool {
+    let parts: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
+    let by_id = match parts[..] {
+        [.., "overlay" | "overlay2" | "fuse-overlayfs", id, "merged"]
+        | [.., "rootfs", _, id]
+        | [.., "vfs", "dir", id]
+        | [.., "btrfs", "subvolumes", id]
+        | [.., "zfs", "graph", id] => is_id(id),
+        // BuildKit's.
+        [.., "executor", _, "rootfs"] => true,
+        _ => parts
+            .windows(2)
+            .any(|two| is_podmans(two[0]) && is_id(two[1])),
+    };
+    let containerds = [SNAPSHOTTERS, "io.containerd.runtime."];
+    by_id
+        || parts
+            .iter()
+            .any(|part| containerds.iter().any(|start| part.starts_with(start)))
+}
+
+/// `.../io.containerd.snapshotter.v1.overlayfs/snapshots/7/fs`, or below it.
+pub fn is_snapshot(path: &Path) -> bool {
+    let parts: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
+    parts.windows(4).any(|four| {
+        four[0].starts_with("io.containerd.snapshotter.v1.")
+            && (four[1], four[3]) == ("snapshots", "fs")
+            && four[2].bytes().all(|b| b.is_ascii_digit())
+    })
+}
+
+/// The data directory of a root file system's engine, and the usual path of it. Knows podman, CRI-O, and Docker with
+/// its own stores and containerd's. `is_podmans` decides for drivers whose layout both engines use.
+pub fn data_by_root(
+    rootfs: &Path,
+    is_podmans: impl Fn(&Path, &str) -> bool,
+) -> Option<(&Path, &'static str)> {
+    let data = rootfs.ancestors().nth(3)?;
+    let below = rootfs.strip_prefix(data).ok()?;
+    let parts: Vec<&str> = below.iter().filter_map(|part| part.to_str()).collect();
+    let usual = match parts[..] {
+        ["overlay", id, "merged"] if is_id(id) => PODMAN,
+        ["overlay2" | "fuse-overlayfs", id, "merged"] | ["rootfs", _, id] if is_id(id) => DOCKER,
+        [driver @ "vfs", "dir", id]
+        | [driver @ "btrfs", "subvolumes", id]
+        | [driver @ "zfs", "graph", id]
+            if is_id(id) =>
+        {
+            match is_podmans(data, driver) {
+                true => PODMAN,
+                false => DOCKER,
+            }
+        }
+        _ => return None,
+    };
+    Some((data, usual))
+}
+
+/// `DATA/io.containerd.snapshotter.v1.overlayfs/snapshots/7/fs`.
+pub fn data_by_layer(layer: &Path) -> Option<&Path> {
+    let is_snapshotter = |path: &&Path| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with(SNAPSHOTTERS))
+    };
+    layer.ancestors().find(is_snapshotter)?.parent()
+}
+
+/// `<store>/overlay-containers/<id>/userdata`.
+pub fn is_of_podmans_store(bundle: &Path) -> bool {
+    let list = bundle
+        .parent()
+        .and_then(Path::parent)
+        .and_then(Path::file_name);
+    let list = list.and_then(|name| name.to_str());
+    bundle.ends_with("userdata") && list.is_some_and(|name| name.ends_with("-containers"))
+}
+
+/// containerd's shims make every bundle at `STATE/io.containerd.runtime.v2.task/NAMESPACE/ID`.
+pub fn is_containerds_bundle(bundle: &Path) -> bool {
+    let tasks = bundle.ancestors().nth(2).and_then(Path::file_name);
+    tasks.is_none_or(|tasks| tasks == TASKS)
+}
+
+/// Docker's data, above the root file system of a container of its store `overlay2`.
+pub fn docker_data(rootfs: &Path) -> Option<&Path> {
+    let mut above = rootfs.ancestors();
+    above.find(|dir| dir.ends_with("overlay2"))?.parent()
+}
+
+/// The directories that containerd's CRI plugin may have made for the container of a bundle at
+/// `STATE/io.containerd.runtime.v2.task/k8s.io/ID`: for the container's streams or the sandbox's shared memory, in
+/// containerd 1.6, 1.7 and 2.1 alike.
+pub fn of_the_cri_plugin(bundle: &Path) -> Option<[PathBuf; 2]> {
+    let (id, state) = (bundle.file_name()?, bundle.ancestors().nth(3)?);
+    Some(["containers", "sandboxes"].map(|kind| state.join(CRI_PLUGIN).join(kind).join(id)))
+}
+
+/// Where Docker records the layer of a container.
+pub fn docker_layer_record(data: &Path, driver: &str, id: &str) -> PathBuf {
+    let mounts = data.join("image").join(driver).join("layerdb/mounts");
+    mounts.join(id).join("mount-id")
+}
+
+/// The owner of a names file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NamesFileOwner<'a> {
+    /// The container with this id.
+    Container(&'a str),
+    /// The pod with this uid.
+    Pod(&'a str),
+}
+
+/// The owner by whose id an engine keeps a names file (`hosts`, `resolv.conf`) at this path.
+pub fn names_file_owner<'a>(name: &str, path: &'a Path) -> Option<NamesFileOwner<'a>> {
+    let parts: Vec<&str> = path.iter().filter_map(|c| c.to_str()).collect();
+    match parts.as_slice() {
+        // podman and CRI-O.
+        [.., list, id, "userdata", last] if is_podmans(list) => {
+            (*last == name).then_some(NamesFileOwner::Container(id))
+        }
+        // Docker, and containerd for a pod; nerdctl.
+        [.., "containers" | "sandboxes", id, last]
+        | [.., "etchosts" | "containers", _, id, last] => {
+            (*last == name).then_some(NamesFileOwner::Container(id))
+        }
+        [.., "pods", of, "etc-hosts"] => (name == "hosts").then_some(NamesFileOwner::Pod(of)),
+        _ => None,
+    }
+}
+
+/// A support mount of an engine, by its target and the path of its source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SupportMount<'a> {
+    /// A file, which is root's own if it is the engine's: its name for people.
+    File(&'static str),
+    /// The shared memory of the container with this id.
+    SharedMemory(&'a str),
+}
+
+/// The support mount that a target and a source's path look like.
+pub fn support_mount<'a>(target: &str, source: &'a Path) -> Option<SupportMount<'a>> {
+    let parts: Vec<&str> = source.iter().filter_map(|c| c.to_str()).collect();
+    let name = target.rsplit('/').next().unwrap_or("");
+    match (target, parts.as_slice()) {
+        ("/etc/hostname", [.., "containers", id, last]) if is_id(id) && *last == name => {
+            Some(SupportMount::File("Docker's host name file"))
+        }
+        ("/etc/hostname", [.., "sandboxes", id, last]) if is_id(id) && *last == name => {
+            Some(SupportMount::File("the pod's host name file"))
+        }
+        ("/etc/hostname" | "/run/.containerenv", [.., list, id, "userdata", last])
+            if is_podmans(list) && is_id(id) && *last == name =>
+        {
+            Some(SupportMount::File("podman's file"))
+        }
+        ("/dev/shm", [.., list, id, "userdata", "shm"]) if is_podmans(list) => {
+            Some(SupportMount::SharedMemory(id))
+        }
+        ("/dev/shm", [.., "sandboxes", id, "shm"]) => Some(SupportMount::SharedMemory(id)),
+        ("/sbin/docker-init", [.., "docker-init" | "tini" | "tini-static"]) => {
+            Some(SupportMount::File("Docker's init"))
+        }
+        ("/run/podman-init" | "/dev/init", [.., "catatonit"]) => {
+            Some(SupportMount::File("podman's init"))
+        }
+        _ => None,
+    }
+}
+
+/// The paths of the engine's resolver and hosts files, without links. Files that are not the engine's are not here.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EngineFiles {
+    /// The file that the engine would mount over /etc/resolv.conf; without it the node's own counts.
+    pub resolv_conf: Option<PathBuf>,
+    /// The file that the engine would mount over /etc/hosts.
+    pub hosts: Option<PathBuf>,
+}

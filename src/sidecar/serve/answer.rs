@@ -1,0 +1,144 @@
+//! How an agent requests the rule that a refusal lacks.
+
+use tokio::net::TcpStream;
+
+use super::refusal::Refusal;
+use super::stream::{FIRST_BYTES_WITHIN, read_some, write_all};
+use super::wall::Wall;
+use crate::egress::phrase::{RefusalExplanation, RefusalOrigin, phrase};
+use crate::policy::{Advice, Field, Host, Tool};
+
+/// A text that an agent can show to its user.
+pub(super) fn how_to_ask(
+    wall: &Wall,
+    (host, port): (&Host, u16),
+    refusal: &Refusal,
+    rule: &str,
+) -> String {
+    let container = &wall.container;
+    if let Advice::Deliberate(why) | Advice::Never(why) = Advice::of(rule) {
+        return format!("ask the user who started it to decide on a rule: {why}");
+    }
+    let adds = wall.tool.adds(Field::NetworkAllow, &[rule]);
+    let typed = crate::policy::typed_rule(rule);
+    match refusal {
+        _ if container.is_empty() || (wall.tool, refusal) == (Tool::Wrap, &Refusal::Local) => {
+            format!("ask the user who started `agentbox wrap` to start it again with {adds}")
+        }
+        Refusal::NotApproved(_) => format!(
+            "ask the operator of this container to run `agentbox approve {container} {}`, and try again",
+            crate::egress::endpoint(host, port)
+        ),
+        Refusal::Local => format!(
+            "ask the operator of this container to start it again with the annotation {adds}, or with \
+             network.allow in its policy"
+        ),
+        _ => format!(
+            "ask the operator of this container to add the rule: while it runs with \
+             `agentbox update {container} --network-add {typed}`, for the next one by {} {adds}, or in network.allow of its policy",
+            wall.tool.calls_it()
+        ),
+    }
+}
+
+/// The parts of an answer to a refusal.
+pub(super) struct HttpAnswer {
+    pub status: u16,
+    pub phrase: String,
+    pub explanation: RefusalExplanation,
+}
+
+/// Answers a refusal: 403 with the missing rule, 502 if the network is at fault, or 503 if a retry may help.
+pub(super) async fn answer(
+    wall: &Wall,
+    stream: &TcpStream,
+    host: &Host,
+    port: u16,
+    refusal: &Refusal,
+) {
+    let HttpAnswer {
+        status,
+        phrase,
+        explanation,
+    } = words(wall, host, port, refusal);
+    send(stream, status, &phrase, &explanation.json()).await;
+}
+
+/// The answer to a refusal.
+pub(super) fn words(wall: &Wall, host: &Host, port: u16, refusal: &Refusal) -> HttpAnswer {
+    let mut explanation = RefusalExplanation {
+        host: Some(host.to_string()),
+        port: Some(port),
+        ..RefusalExplanation::new(refusal.for_container())
+    };
+    let status = match refusal.is_violation() {
+        true => {
+            // A connection whose rule was revoked lacks no rule.
+            let missing = refusal
+                .missing_rule(host, Some(port))
+                .filter(|_| *refusal != Refusal::Revoked);
+            if let Some(rule) = missing {
+                explanation.how_to_ask = Some(how_to_ask(wall, (host, port), refusal, &rule));
+                explanation.missing_rule = Some(rule);
+            }
+            403
+        }
+        false => {
+            explanation.error = RefusalOrigin::Network;
+            match refusal {
+                Refusal::Busy => 503,
+                _ => 502,
+            }
+        }
+    };
+    let endpoint = crate::egress::endpoint(host, port);
+    HttpAnswer {
+        status,
+        phrase: phrase(Some(&endpoint), &explanation.reason),
+        explanation,
+    }
+}
+
+pub(super) async fn respond(stream: &TcpStream, status: u16, explanation: &RefusalExplanation) {
+    let phrase = phrase(None, &explanation.reason);
+    send(stream, status, &phrase, &explanation.json()).await;
+}
+
+/// The status line has the reason too: for CONNECT, clients show it and not the body (A-11).
+async fn send(stream: &TcpStream, status: u16, phrase: &str, body: &[u8]) {
+    let head = format!(
+        "HTTP/1.1 {status} {phrase}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n",
+        body.len()
+    );
+    last_words(stream, &[head.as_bytes(), body].concat()).await;
+}
+
+/// Sends a last answer.
+pub(super) async fn last_words(stream: &TcpStream, all: &[u8]) {
+    // A client that does not read the answer does not need it.
+    let _sent = tokio::time::timeout(FIRST_BYTES_WITHIN, write_all(stream, all)).await;
+    say_goodbye(stream).await;
+}
+
+/// Ends the connection after its last answer.
+pub(super) async fn say_goodbye(stream: &TcpStream) {
+    let _told = rustix::net::shutdown(stream, rustix::net::Shutdown::Write);
+    drain(stream).await;
+}
+
+/// Reads and drops what the client still sends: closing with unread bytes resets the connection, and the answer is
+/// lost.
+async fn drain(stream: &TcpStream) {
+    const MOST: usize = 256 << 10;
+    let reading = async {
+        let mut seen = 0;
+        while seen < MOST {
+            match read_some(stream).await {
+                Ok(bytes) => seen += bytes.len(),
+                Err(_) => break,
+            }
+        }
+    };
+    let _done = tokio::time::timeout(std::time::Duration::from_secs(2), reading).await;
+}
