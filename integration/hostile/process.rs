@@ -40,12 +40,12 @@ fn hostile_cve_2024_21626_no_descriptor_of_the_runtime_leads_to_a_program() {
     use std::os::unix::fs::PermissionsExt;
     let stage = Stage::new();
     // A static program of the node, which no image has.
-    let outside = format!("{}/tool", stage.outside);
+    let outside = format!("{}/busybox-of-the-node", stage.outside);
     fs::copy("/bin/busybox", &outside).unwrap();
     let tools = |number: i32| {
         let way = format!("/proc/self/fd/{number}/../../../../../../../../../..{outside}");
         let (link, script) = (
-            format!("{}/bin/link", stage.image),
+            format!("{}/bin/busybox-link", stage.image),
             format!("{}/bin/script", stage.image),
         );
         fs::remove_file(&link).ok();
@@ -53,8 +53,11 @@ fn hostile_cve_2024_21626_no_descriptor_of_the_runtime_leads_to_a_program() {
         fs::write(&script, format!("#!{way} echo\n")).unwrap();
         fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
     };
-    // "link" executes busybox by its first argument, "script" has its interpreter print the script's name.
-    let programs = [vec!["/bin/link", "echo", "escaped"], vec!["/bin/script"]];
+    // The interpreter of "script" prints its name.
+    let programs = [
+        vec!["/bin/busybox-link", "echo", "escaped"],
+        vec!["/bin/script"],
+    ];
     let escaped = |seen: &Finished| {
         assert!(
             !seen.stdout.contains("escaped") && !seen.stdout.contains("/bin/script"),
