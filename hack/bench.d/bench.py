@@ -216,8 +216,8 @@ class Bench:
     def run(self):
         self.make_bundles()
         started = time.monotonic()
-        head = self.machine()
-        print(head, flush=True)
+        head = f"{kind_of_machine()}, kernel {os.uname().release}, load average at the start: {load()}."
+        print(head + "\n\n" + self.versions(), flush=True)
         self.sections.append(head)
         if self.args.counts:
             self.counts()
@@ -234,15 +234,14 @@ class Bench:
         print("\n" + tail)
         self.sections.append(tail)
 
-    def machine(self):
+    def versions(self):
         versions = [
             [name, first_line([program, "--version"]).removeprefix(name).removeprefix(" version").strip(), f"{Path(shutil.which(program)).resolve().stat().st_size / 1e6:.1f} MB"]
             for name, program in [("agentbox", self.agentbox), ("runc", "runc"), ("crun", "crun"), ("bubblewrap", "bwrap")]
             # The counts need neither crun nor bubblewrap.
             if shutil.which(program)
         ]
-        about = f"{kind_of_machine()}, kernel {os.uname().release}, load average at the start: {load()}."
-        return about + "\n\n" + table(["", "Version", "File"], versions)
+        return table(["", "Version", "File"], versions)
 
     # what does not depend on the machine
 

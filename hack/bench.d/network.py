@@ -244,8 +244,7 @@ class Network:
         self.bench.section(
             f"network ({ROUNDS[self.quick]} rounds)",
             table(["Ratio", "Value [95 %]", "Bar", ""], bars),
-            self.held(),
-            detail=[table(head, rows), table(["Besides", "Value [95 %]"], more), self.share()],
+            detail=[table(head, rows), self.held(), table(["Besides", "Value [95 %]"], more), self.share()],
         )
 
     def at_least(self, name, ours, theirs, limit):
