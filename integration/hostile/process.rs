@@ -102,6 +102,43 @@ fn hostile_cve_2024_21626_no_descriptor_of_the_runtime_leads_to_a_program() {
     assert!(seen.stdout.contains("escaped"), "{seen}");
 }
 
+/// The same in a repository that a user works in with `wrap`, whose descriptors are those of more mounts.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn hostile_cve_2024_21626_no_descriptor_of_wrap_leads_to_a_program() {
+    const PROJECT: &str = r#"
+set -eu
+mkdir ~/outside
+cp /bin/busybox ~/outside/busybox-of-the-node
+cd src/project
+link() { ln -sfn "/proc/self/fd/$1/../../../../../../../../../..$HOME/outside/busybox-of-the-node" busybox-link; }
+"#;
+    const TRY: &str = r#"
+for number in $(seq 3 40); do
+    link $number
+    $WRAP ./busybox-link echo escaped 2>/dev/null || true
+done
+"#;
+    let _docker = crate::docker::Docker::connect();
+    for walls in ["namespaces", "landlock"] {
+        let person = crate::wrap::account::Account::new();
+        let wrap = format!("WRAP='{} wrap --quiet --walls {walls} --'", program());
+        let seen = person.tries(&format!("{wrap}\n{PROJECT}{TRY}"));
+        assert_eq!(
+            (seen.code, seen.stdout.as_str()),
+            (0, ""),
+            "{walls}: {seen}"
+        );
+        // The controls: the way leads there where a descriptor is inherited, and `wrap` runs what a link names.
+        let control = format!(
+            "cd src/project; {wrap}; exec 9</\nln -sfn /proc/self/fd/9/../..$HOME/outside/busybox-of-the-node busybox-link; \
+             ./busybox-link echo escaped; ln -sfn /bin/busybox busybox-link; $WRAP ./busybox-link echo ran"
+        );
+        let seen = person.tries(&control).ok();
+        assert_eq!(seen, "escaped\nran\n", "{walls}");
+    }
+}
+
 /// CVE-2022-29162, CVE-2025-27612: capabilities from `exec` are not inheritable.
 #[test]
 #[ignore = "needs the rig: hack/test"]
