@@ -73,6 +73,12 @@ fn wrap_name_is_how_other_verbs_find_it_and_nobody_elses() {
         let mut killed = start(caller(&waits));
         killed.kill().unwrap();
         killed.wait().unwrap();
+        // The kernel ends the sandbox of a killed `wrap` a moment later.
+        let freed = (0..100).any(|_| {
+            std::thread::sleep(Duration::from_millis(100));
+            call(&["wrap", "--name", &name, "--", "true"]).code == 0
+        });
+        assert!(freed, "ten seconds later {name} is not free");
         end(start(caller(&waits)));
         for bad in ["", ".turn", "../x", "a/b", "-x", "a b", &"x".repeat(201)] {
             let option = format!("--name={bad}");
