@@ -170,6 +170,20 @@ mod tests {
         }
     }
 
+    /// The number is the bit that the kernel gets, so a wrong one would grant another capability.
+    #[test]
+    fn each_capability_has_the_number_that_others_know() {
+        let others: Vec<(String, u8)> = caps::all()
+            .into_iter()
+            .map(|one| (one.to_string(), one.index()))
+            .collect();
+        let ours = |name: &str| name.parse::<Capability>().unwrap().number();
+        assert_eq!(others.len(), Capability::all().count());
+        for (name, number) in others {
+            assert_eq!(u64::from(ours(&name)), u64::from(number), "{name}");
+        }
+    }
+
     #[test]
     fn exactly_nine_capabilities_are_ordinary() {
         let names: BTreeSet<&str> = Capability::ORDINARY.iter().map(|c| c.as_str()).collect();

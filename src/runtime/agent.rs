@@ -49,7 +49,7 @@ pub enum AgentError {
 /// The agent, saved in the container's directory for `start` and `exec`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Agent {
+pub struct SeccompAgent {
     /// linux.seccomp.listenerPath: a socket's path, or `@` and an abstract name.
     path: String,
     /// linux.seccomp.listenerMetadata
@@ -69,7 +69,7 @@ pub enum Moment {
     Running,
 }
 
-impl Agent {
+impl SeccompAgent {
     /// The agent that a filter needs; `None` if no rule uses one. The words of the errors are runc's.
     pub fn of(
         engine: Option<&LinuxSeccomp>,
@@ -124,7 +124,7 @@ impl Agent {
         })
     }
 
-    /// For `start`: the end that [`Agent::socket_kept_in_init`] left; `None` if `create` has done everything.
+    /// For `start`: the end that [`SeccompAgent::socket_kept_in_init`] left; `None` if `create` has done everything.
     pub fn fetch(&self, init: i32) -> Result<Option<OwnedFd>, RuntimeError> {
         self.kept_in_init
             .map(|number| copy(init, number))
@@ -264,7 +264,7 @@ pub struct ListenerChild(Option<Pid>);
 impl ListenerChild {
     /// Forks the child; the calling process must be single-threaded. Errors reach `create` through the report pipe.
     pub fn spawn(
-        agent: &Agent,
+        agent: &SeccompAgent,
         record: &Record,
         report: &Path,
         moment: Moment,
@@ -280,7 +280,7 @@ impl ListenerChild {
 }
 
 fn serve_from_child(
-    agent: &Agent,
+    agent: &SeccompAgent,
     far: BorrowedFd<'_>,
     record: &Record,
     report: &Path,
@@ -342,9 +342,9 @@ mod tests {
         serde_json::from_str(&text).unwrap()
     }
 
-    fn agent(profile: &LinuxSeccomp) -> Result<Option<Agent>, RuntimeError> {
+    fn agent(profile: &LinuxSeccomp) -> Result<Option<SeccompAgent>, RuntimeError> {
         let filter = super::super::filter::compile(None, Some(profile)).unwrap();
-        Agent::of(Some(profile), filter.as_ref())
+        SeccompAgent::of(Some(profile), filter.as_ref())
     }
 
     fn record() -> Record {
@@ -388,7 +388,7 @@ mod tests {
         let more = format!(r#""listenerPath": {path:?}, "listenerMetadata": "m","#);
         let agent = agent(&profile(&more)).unwrap().unwrap();
         agent.save(&dir).unwrap();
-        assert_eq!(Agent::read(&dir).unwrap().as_ref(), Some(&agent));
+        assert_eq!(SeccompAgent::read(&dir).unwrap().as_ref(), Some(&agent));
         drop(server.accept().unwrap());
 
         let (near, far) = channel().unwrap();

@@ -9,7 +9,7 @@ use crate::enforce::hooks::{self as enforced, HookMoment};
 use crate::enforce::report::FailureKind;
 use crate::plan::DecidedPlan;
 use crate::policy::NetworkMode;
-use crate::runtime::agent::Agent;
+use crate::runtime::agent::SeccompAgent;
 use crate::runtime::files::write_whole;
 use crate::runtime::input::node_files::config;
 use crate::runtime::network::{resolver, upstream};
@@ -98,7 +98,7 @@ fn release(
         }
     }
     let reader = report::reader(&place.report())?;
-    let agent = Agent::read(&place.dir())?;
+    let agent = SeccompAgent::read(&place.dir())?;
     let socket = match (&agent, record.init) {
         (Some(agent), Some(init)) => agent.fetch(init.pid)?,
         _ => None,

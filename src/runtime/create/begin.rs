@@ -20,7 +20,7 @@ use crate::enforce::rootfs::OwnMount;
 use crate::kernel::mount_options::{Bits, MountReach};
 use crate::policy::RootAccess;
 use crate::runtime::RuntimeError;
-use crate::runtime::agent::{Agent, ListenerChild, Moment};
+use crate::runtime::agent::{ListenerChild, Moment, SeccompAgent};
 use crate::runtime::filter;
 use crate::runtime::foreground::notify;
 use crate::runtime::hooks::{self, CreateHooks};
@@ -178,7 +178,7 @@ impl Creation<'_> {
     /// The way to the seccomp agent: without a policy a child, now; with a policy `start`, when the filter is loaded.
     pub(super) fn begin_agent(
         &mut self,
-        agent: Option<Agent>,
+        agent: Option<SeccompAgent>,
     ) -> Result<Option<AgentSocket>, RuntimeError> {
         let Some(mut agent) = agent else {
             return Ok(None);

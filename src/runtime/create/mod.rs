@@ -26,7 +26,7 @@ use crate::cgroup::first_move;
 use crate::cli::{self, GlobalOptions};
 use crate::plan::wrapped::WrapPlan;
 use crate::runtime::RuntimeError;
-use crate::runtime::agent::Agent;
+use crate::runtime::agent::SeccompAgent;
 use crate::runtime::input::descriptors::{self, StandardStreams};
 use crate::runtime::launch::Streams;
 use crate::runtime::network::sandbox;
@@ -76,7 +76,7 @@ pub fn create(
 fn make(
     creation: &mut Creation<'_>,
     mut streams: Streams<'_>,
-    agent: Option<Agent>,
+    agent: Option<SeccompAgent>,
 ) -> Result<(), RuntimeError> {
     // It changes the spec, which all later steps use.
     creation.mount_readiness_socket()?;

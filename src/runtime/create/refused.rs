@@ -8,7 +8,7 @@ use crate::cgroup::{limits, path};
 use crate::cli::{self, GlobalOptions};
 use crate::plan::CapabilitySets;
 use crate::runtime::RuntimeError;
-use crate::runtime::agent::Agent;
+use crate::runtime::agent::SeccompAgent;
 use crate::runtime::foreground::notify;
 use crate::runtime::foreground::relay;
 use crate::runtime::hooks;
@@ -37,7 +37,7 @@ pub(super) fn check(
     args: &cli::Create,
     streams: &Streams<'_>,
     decision: &BundleDecision,
-) -> Result<Option<Agent>, RuntimeError> {
+) -> Result<Option<SeccompAgent>, RuntimeError> {
     let (spec, plan) = (&decision.bundle.spec, decision.plan());
     let process = spec.process().as_ref();
     refuse_contradiction(&CapabilitySets::of(
@@ -59,7 +59,7 @@ pub(super) fn check(
         limits::warn_of_kernel_memory(resources);
     }
     let profile = linux.and_then(|l| l.seccomp().as_ref());
-    let agent = Agent::of(profile, decision.filter.as_ref())?;
+    let agent = SeccompAgent::of(profile, decision.filter.as_ref())?;
     if plan.is_none() {
         return Ok(agent);
     }

@@ -21,7 +21,7 @@ use crate::enforce::walls::{
 };
 use crate::plan::CapabilitySets;
 use crate::runtime::RuntimeError;
-use crate::runtime::agent::{Agent, ListenerChild, Moment};
+use crate::runtime::agent::{ListenerChild, Moment, SeccompAgent};
 use crate::runtime::files::write_whole;
 use crate::runtime::filter;
 use crate::runtime::launch::{self, Streams, has_user_namespace};
@@ -139,7 +139,7 @@ impl<'a> Execution<'a> {
 
     /// Starts the child that serves the process while libcontainer keeps this one busy, if the filter has an agent.
     fn begin_agent(&mut self) -> Result<Option<AgentSocket>, RuntimeError> {
-        let Some(agent) = Agent::read(&self.place.dir())? else {
+        let Some(agent) = SeccompAgent::read(&self.place.dir())? else {
             return Ok(None);
         };
         let (record, report) = (&self.target.record, self.files.report());
