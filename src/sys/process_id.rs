@@ -36,11 +36,21 @@ impl ProcessId {
     }
 }
 
-/// Two fields of /proc/<pid>/stat.
+/// Whether this child of the caller has executed a program, also if it has ended since and was not reaped. An error if
+/// it is not known.
+pub fn has_executed(child: i32) -> io::Result<bool> {
+    /// `PF_FORKNOEXEC` (include/linux/sched.h): set by fork, and taken away by execve.
+    const FORKED: u64 = 0x40;
+    Ok(Stat::read(child)?.flags & FORKED == 0)
+}
+
+/// Three fields of /proc/<pid>/stat.
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     /// Field 3.
     state: char,
+    /// Field 9.
+    flags: u64,
     /// Field 22.
     start_time: u64,
 }
@@ -56,8 +66,13 @@ impl Stat {
     fn parse(text: &str) -> Option<Self> {
         let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
         let state = fields.next()?.chars().next()?;
-        let start_time = fields.nth(18)?.parse().ok()?;
-        Some(Self { state, start_time })
+        let flags = fields.nth(5)?.parse().ok()?;
+        let start_time = fields.nth(12)?.parse().ok()?;
+        Some(Self {
+            state,
+            flags,
+            start_time,
+        })
     }
 }
 
@@ -71,9 +86,11 @@ mod tests {
         let found = Stat::parse(&format!("7 (a) b) (c) {rest}"));
         let expected = Stat {
             state: 'S',
+            flags: 6,
             start_time: 4242,
         };
         assert_eq!(found, Some(expected));
+        assert!(has_executed(i32::try_from(std::process::id()).unwrap()).unwrap());
         assert_eq!(Stat::parse("7 (a) S 1"), None);
         assert_eq!(Stat::parse(""), None);
     }

@@ -14,6 +14,7 @@ use super::execution::Execution;
 use super::sub_cgroup::SubCgroup;
 use crate::cgroup::birthplace::Birthplace;
 use crate::enforce::executor::WallExecutor;
+use crate::enforce::report::FailureReport;
 use crate::enforce::tenant::TenantProcess;
 use crate::runtime::RuntimeError;
 use crate::runtime::child;
@@ -22,6 +23,7 @@ use crate::runtime::network::control::short;
 use crate::runtime::state::record::ProcessId;
 use crate::runtime::state::report;
 use crate::sys::process::{self, Birth, Child};
+use crate::sys::process_id;
 use crate::sys::setns::{self, Namespaces};
 
 /// Whether [`Execution::run`] makes this process; otherwise libcontainer makes it.
@@ -89,6 +91,7 @@ impl Execution<'_> {
             let child = clone(&tenant, &born, &spec, &executor)?;
             drop((end, executor));
             let ended = wait(&executed).map_err(RuntimeError::io("wait for the process"));
+            let ended = ended.and_then(|()| check_executed(&child));
             let reported = report::pending(reports).map(|r| Err(RuntimeError::Init(r)));
             reported
                 .unwrap_or(ended)
@@ -150,6 +153,17 @@ fn clone(
 fn wait(executed: &OwnedFd) -> rustix::io::Result<()> {
     // Nothing is written to it. It is no retry on EINTR, by which the time limit ends it.
     rustix::io::read(executed, &mut [0; 1]).map(drop)
+}
+
+/// A process that was killed before execve(2) has closed the pipe, too.
+fn check_executed(child: &Child) -> Result<(), RuntimeError> {
+    match process_id::has_executed(child.pid.as_raw_pid()) {
+        Ok(false) => {
+            Err(FailureReport::step("the process ended before it executed its program").into())
+        }
+        // If the caller ignores SIGCHLD, an ended process is gone already.
+        Ok(true) | Err(_) => Ok(()),
+    }
 }
 
 #[cfg(test)]
