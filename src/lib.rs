@@ -22,10 +22,12 @@
 //! | Module | Purpose | May |
 //! |---|---|---|
 //! | [`engines`] | Docker, containerd, podman, CRI-O, kubelets: annotations, roots, directories | only compute |
+//! | [`text`] | quotes, bounds and escapes words of others | only compute |
+//! | [`rules`] | network rules, requests -> verdicts | only compute |
 //! | [`policy`] | text -> [`policy::Policy`] | only compute |
 //! | [`plan`] | policy, spec, facts -> [`plan::Plan`] | only compute |
 //! | [`seccomp`] | rules and the engine's profile -> one program | only compute |
-//! | [`egress`] | rules, names, heads -> verdicts | only compute |
+//! | [`egress`] | what clients send -> hosts, requests, refusals | only compute |
 //! | [`devices`] | device rules -> a program for cgroup v2 | only compute |
 //! | [`audit`] | events -> lines in a hash chain, and a run -> a signed statement; and back | only compute |
 //! | [`render`] | plan -> spec, files, text | only compute |
@@ -65,10 +67,12 @@ pub mod plan;
 pub mod policy;
 pub mod probe;
 pub mod render;
+pub mod rules;
 pub mod runtime;
 pub mod scratch;
 pub mod seccomp;
 pub mod sidecar;
 pub mod sys;
+pub mod text;
 pub mod verify;
 pub mod wrap;

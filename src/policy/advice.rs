@@ -1,9 +1,9 @@
 //! PURE. Whether to offer the rule that a denial lacks, and the text to type. Hints, the workload's own list of
 //! denials, `audit`, `suggest` and `policy check` all ask this module.
 
-use super::closed::{is_above_metadata, is_metadata, touches};
-use super::rule::{HostReach, RuleTarget};
 use super::{EgressRule, Field, HostName, SyscallProfile, annotation_key};
+use crate::rules::closed::{is_above_metadata, is_metadata, touches};
+use crate::rules::{HostReach, RuleTarget};
 
 /// Whether to offer a missing rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,9 +10,9 @@ use std::str::FromStr;
 
 use super::conflict::Conflict;
 use super::fields::Fields;
-use super::text::{ValueError, distance, nearest, shown};
 use super::{Access, Field, GuestPath, PolicyError, PolicyName, UNCONFINED};
 use crate::engines::annotation::may_be_of_the_image;
+use crate::text::{ValueError, distance, nearest, shown};
 
 /// The annotation that names a policy.
 pub const POLICY_KEY: &str = "dev.agentbox.policy";

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::conflict::Conflict;
 use super::fields::Fields;
 use super::option_error::OptionError;
-use super::text::{distance, nearest, shown};
 use super::{Field, Origin, PolicyChoice, PolicyError, PolicyName};
+use crate::text::{distance, nearest, shown};
 
 /// The longest value in bytes. Nobody writes a value near this size.
 const LONGEST: usize = 64 << 10;

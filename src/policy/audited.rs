@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::text::{ValueError, string_form};
 use super::{PolicyName, ResolvedPolicy};
+use crate::text::{ValueError, string_form};
 
 /// The word for no policy to try.
 const OFF: &str = "off";

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::size;
-use super::text::{ValueError, string_form};
+use crate::text::{ValueError, string_form};
 
 /// A bound: a number (`1024`, `2GiB`, `1.5`), a share of the node (`50%`), or `unlimited`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::text::{ValueError, nearest, shown, string_form};
+use crate::text::{ValueError, nearest, shown, string_form};
 
 /// Every capability at the index that is its number (capabilities(7), include/uapi/linux/capability.h).
 const NAMES: [&str; 41] = [

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::bound::{Amount, Bound};
-use super::text::few;
 use super::{EphemeralDir, GuestPath, InboundPort, MountRule, OnUnknown, Policy, RootAccess};
+use crate::text::few;
 
 /// The part of a value that exceeds the ceiling's.
 pub(super) struct Excess {

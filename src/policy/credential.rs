@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 
-use super::text::{ValueError, text_type};
+use crate::text::{ValueError, text_type};
 
 text_type! {
     /// A credential that `policies/never.toml` lists: `.npmrc`, `.codex/auth.json`.

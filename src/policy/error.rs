@@ -9,11 +9,11 @@ use super::message::{BaseChain, ExceedingPolicy, LeaveHint, OriginText, OverLimi
 use super::option_error::OptionError;
 use super::policy_text::PolicyText;
 use super::remedy::{self, Remedy, RootOfDefault};
-use super::text::{DidYouMean, ValueError};
 use super::{
     AnnotationLeave, Capability, Ceiling, EgressRule, ExceededField, Field, Origin, PolicyName,
     PresetName, RootAccess, SyscallName,
 };
+use crate::text::{DidYouMean, ValueError};
 
 /// Why there is no policy, and so no container.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

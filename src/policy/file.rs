@@ -9,8 +9,8 @@ use super::fields::{Fields, FieldsError, Origins};
 use super::policy_text::PolicyText;
 use super::preset::Presets;
 use super::table::PolicyFile;
-use super::text::{ValueError, few, nearest, printable, shown, shown_within};
 use super::{BUILTIN, Origin, Policy, PolicyError, PolicyName, builtin};
+use crate::text::{ValueError, few, nearest, printable, shown, shown_within};
 
 /// The longest file in bytes. Nobody writes a file near this size.
 const LONGEST: usize = 64 << 10;

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::PolicyName;
 use super::VariableName;
 use super::secret::SecretName;
-use super::text::{text_type, words};
+use super::value::words;
+use crate::text::text_type;
 
 /// Bytes of a value. A shorter one could appear in other data by chance; a longer one does not fit into a host name.
 const LENGTHS: std::ops::RangeInclusive<usize> = 16..=256;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::text::{ValueError, string_form};
+use crate::text::{ValueError, string_form};
 
 /// The most ports that one container may name: the sidecar listens on each.
 pub const MOST_INBOUND: usize = 64;

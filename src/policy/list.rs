@@ -9,7 +9,9 @@ use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeSeed, Error, IntoDeserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::text::ValueError;
+use crate::rules::RuleItem;
+use crate::rules::request::{Method, RequestRule};
+use crate::text::ValueError;
 
 /// The first item of a list that adds to the base's. No field has this as a value.
 const ADDS: &str = "+";
@@ -55,6 +57,15 @@ pub trait Item {
     /// Whether the comma between this word and this item is part of the item.
     fn begins_with(_word: &str, _item: &str) -> bool {
         false
+    }
+}
+
+/// Commas separate the methods of a request rule, and also items. So words before the rule that can be methods belong
+/// to it. (A host of one label is no public name, and host names are not written in capitals.)
+impl Item for RuleItem {
+    fn begins_with(word: &str, item: &str) -> bool {
+        let is_mcp = RequestRule::is_mcp_meant(item);
+        RequestRule::is_meant(item) && !is_mcp && word.parse::<Method>().is_ok()
     }
 }
 
@@ -265,5 +276,41 @@ mod tests {
         assert_eq!(slot, Some("22,80".parse().unwrap()));
         "443".parse::<WrittenList<_>>().unwrap().put(&mut slot);
         assert_eq!(slot, Some("443".parse().unwrap()));
+    }
+
+    /// An annotation has all rules in one text.
+    #[test]
+    fn methods_before_a_rule_are_its_own() {
+        let items = |text: &str| {
+            let items = super::items::<RuleItem>(text).unwrap();
+            items.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        for (text, expected) in [
+            (
+                "a.test, GET,HEAD https://b.test/x, @github",
+                &["GET,HEAD https://b.test/x", "a.test", "@github"][..],
+            ),
+            (
+                "GET https://a.test/x,POST,PUT https://a.test/y",
+                &["GET https://a.test/x", "POST,PUT https://a.test/y"],
+            ),
+            (
+                "A.TEST,GET,HEAD,POST https://b.test",
+                &["GET,HEAD,POST https://b.test/**", "a.test"],
+            ),
+        ] {
+            let mut expected = expected.to_vec();
+            let mut found = items(text);
+            expected.sort_unstable();
+            found.sort_unstable();
+            assert_eq!(found, expected, "{text}");
+        }
+        for text in [
+            "GET, HEAD https://a.test/",
+            "GET https://a.test/a,b c",
+            "GET,, HEAD https://a.test/",
+        ] {
+            assert!(super::items::<RuleItem>(text).is_err(), "{text}");
+        }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::text::bounded;
 use super::{Ceiling, ExceededField, Origin, OverLimit, PolicyName};
+use crate::text::bounded;
 
 /// A chain of policy names, each the base of the one before.
 pub(super) struct BaseChain<'a>(pub &'a [PolicyName]);

@@ -22,16 +22,12 @@ pub mod catalogue;
 pub mod ceiling;
 mod ceiling_rule;
 mod check;
-pub mod closed;
 mod conflict;
 pub mod credential;
-pub mod embedded;
 mod error;
 mod fields;
 mod file;
-mod git_rule;
 mod honey;
-pub mod host;
 pub mod inbound;
 mod leave;
 mod list;
@@ -39,29 +35,23 @@ mod message;
 pub mod name;
 mod narrow;
 mod network;
-mod network_limit;
 pub mod node;
 pub mod number;
 mod option_error;
 pub mod path;
 mod policy_text;
-mod prefix;
 pub mod preset;
 pub mod protected;
 mod publish;
 mod remedy;
-pub mod request;
 mod resolve;
 mod rows;
-pub mod rule;
-mod rule_item;
 pub mod secret;
 mod secret_source;
 mod selection;
 pub mod size;
 pub mod syscall;
 mod table;
-mod text;
 pub mod upstream;
 mod value;
 mod word;
@@ -69,6 +59,13 @@ mod word;
 #[cfg(test)]
 mod tests;
 
+pub use crate::rules::{
+    EgressRule, Host, HostName, HostReach, NetworkLimit, NetworkPrefix, NetworkRule, PresetName,
+    RuleItem, RuleTarget, closed, connection as rule, embedded, request,
+};
+#[cfg(test)]
+pub(crate) use crate::text::is_treacherous;
+pub use crate::text::{MESSAGE, ValueError, bounded, escape, escape_json, few, shown};
 pub use advice::{Advice, Tool, typed as typed_rule};
 pub use annotation::{POLICY_KEY, WORKSPACE_KEY, key as annotation_key};
 pub use asked::{FieldOption, PolicyOption, WrapOptions};
@@ -82,23 +79,18 @@ pub use credential::CredentialName;
 pub use error::{OverLimit, PolicyError};
 pub use file::{misnamed as misnamed_policy, unreadable};
 pub use honey::{HoneyThen, HoneyValue};
-pub use host::{Host, HostName};
 pub use inbound::InboundPort;
 pub use list::items as annotation_list;
 pub use name::{PolicyChoice, PolicyName, UNCONFINED, VariableName};
-pub use network::{MOST_PORTS, ports as rule_ports};
-pub use network_limit::NetworkLimit;
+pub use network::MOST_PORTS;
 pub use node::{AnnotationLeave, NamespaceKind, NodeAllow, NodeConfig, NodeLog};
 pub use number::{AskSeconds, CoolDown, Count};
 pub use option_error::OptionError;
 pub use path::{GuestPath, HostPath};
-pub use prefix::NetworkPrefix;
 pub use preset::{Preset, misnamed as misnamed_preset};
 pub use protected::ProtectedName;
 pub use publish::Publish;
 pub use resolve::resolve;
-pub use rule::{HostReach, NetworkRule, RuleTarget};
-pub use rule_item::{EgressRule, PresetName, RuleItem};
 pub use secret::{NodeSecret, SecretName, SecretPlace};
 pub use secret_source::{SecretSource, VolumeKey};
 pub use selection::{Asker, Ceiling, Loosening, Origin, ResolvedPolicy, Selection, Sources};
@@ -107,9 +99,6 @@ pub use syscall::SyscallName;
 pub use table::{
     Annotations, Field, Filesystem, Limits, Network, Policy, Privileges, Report, Syscalls,
 };
-#[cfg(test)]
-pub(crate) use text::is_treacherous;
-pub use text::{MESSAGE, ValueError, bounded, escape, escape_json, few, shown};
 pub use upstream::{NodeNetwork, Secret, Upstream, UpstreamNames};
 pub use word::*;
 

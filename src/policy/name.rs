@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::text::{ValueError, string_form, text_type};
+use crate::text::{ValueError, string_form, text_type};
 
 /// The word that chooses no policy at all. Only the node's operator may use it.
 pub const UNCONFINED: &str = "unconfined";

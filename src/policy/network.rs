@@ -1,12 +1,11 @@
-//! Rules that need the node's permission because they cover too many hosts.
+//! Network rules that need the node's permission because they cover too many hosts, and those within a ceiling.
 
 use std::collections::BTreeSet;
-use std::sync::LazyLock;
 
-use serde::Deserialize;
-
-use super::rule::is_within;
-use super::{EgressRule, Field, HostName, Network, NetworkRule, NodeAllow, RuleTarget};
+use super::ceiling_rule::{CeilingRule, Excess, join};
+use super::{Field, Network, NodeAllow, Policy};
+use crate::rules::strangers::{Strangers, whose};
+use crate::rules::{EgressRule, HostName, NetworkLimit, NetworkRule, RuleTarget};
 
 /// The most ports that rules may name: the sidecar listens on each.
 pub const MOST_PORTS: usize = 64;
@@ -43,7 +42,7 @@ pub(super) fn check(
             return Err(RuleRefusal::of(rule, why));
         }
     }
-    let ports: BTreeSet<u16> = network.allow.iter().flat_map(ports).collect();
+    let ports: BTreeSet<u16> = network.allow.iter().flat_map(EgressRule::ports).collect();
     match network.allow.last() {
         Some(last) if ports.len() > MOST_PORTS => {
             let why = format!(
@@ -53,15 +52,6 @@ pub(super) fn check(
             Err(RuleRefusal::of(last, why))
         }
         _ => Ok(()),
-    }
-}
-
-/// The ports on which the sidecar listens for a rule. A request rule has two: the port of its address and of the plain
-/// address. On the first, the sidecar answers with the reason why nothing passes.
-pub fn ports(rule: &EgressRule) -> BTreeSet<u16> {
-    match rule {
-        EgressRule::Connection(rule) => [rule.allowed_port()].into(),
-        EgressRule::Request(rule) => [rule.allowed_port(), rule.plain_port()].into(),
     }
 }
 
@@ -115,165 +105,89 @@ fn no_public_name(name: &HostName, port: u16, preset: Option<&HostName>) -> Stri
     )
 }
 
-/// Additions to the public suffix list: `policies/publishers.toml`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Publishers {
-    own: Vec<Publisher>,
-    customers: Vec<Publisher>,
-    anywhere: Vec<Publisher>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Publisher {
-    domain: HostName,
-    #[cfg_attr(not(test), expect(dead_code, reason = "for readers of the file"))]
-    why: String,
-}
-
-/// Parsed at the first wildcard.
-static PUBLISHERS: LazyLock<Publishers> = LazyLock::new(|| {
-    toml::from_str(include_str!("../../policies/publishers.toml"))
-        .expect("a test parses the built-in list")
-});
-
-/// Who controls the names below a domain, if not its owner.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Strangers {
-    /// Anyone who registers a name.
-    Registrars,
-    /// Customers of the domain's owner: each has a name.
-    Customers,
-    /// No one: the name encodes an address.
-    Anywhere,
-}
-
-fn whose(domain: &HostName) -> Option<Strangers> {
-    let Publishers {
-        own,
-        customers,
-        anywhere,
-    } = &*PUBLISHERS;
-    let within = |list: &[Publisher]| {
-        list.iter().any(|entry| {
-            entry.domain == *domain || is_within(domain.as_str(), entry.domain.as_str())
-        })
-    };
-    if within(anywhere) {
-        return Some(Strangers::Anywhere);
-    }
-    if within(customers) {
-        return Some(Strangers::Customers);
-    }
-    // The list has domains, and wildcards under which each name is a public suffix.
-    let below = format!("x.{domain}");
-    let found = public_suffix(domain.as_str()).or_else(|| public_suffix(&below))?;
-    let is_own = own.iter().any(|entry| entry.domain == *domain);
-    match found {
-        psl::Type::Private if is_own => None,
-        psl::Type::Private => Some(Strangers::Customers),
-        psl::Type::Icann => Some(Strangers::Registrars),
+impl NetworkLimit {
+    /// What a policy allows as a ceiling.
+    pub fn of(ceiling: String, network: &Network) -> Self {
+        let mut limit = Self::of_rules(ceiling, &network.allow);
+        limit.rules.extend(network.limit.iter().cloned());
+        limit
     }
 }
 
-/// The part of the list that has this suffix. A suffix without an entry counts as a registry's.
-fn public_suffix(domain: &str) -> Option<psl::Type> {
-    match psl::suffix(domain.as_bytes()) {
-        Some(suffix) => (suffix.as_bytes() == domain.as_bytes())
-            .then(|| suffix.typ().unwrap_or(psl::Type::Icann)),
-        None => Some(psl::Type::Icann),
+/// Rules that allow, compared one by one.
+pub(super) struct RulesWithin;
+
+impl CeilingRule<BTreeSet<EgressRule>> for RulesWithin {
+    #[cfg(test)]
+    const WITHIN: &'static str = WITHIN;
+
+    fn excess(
+        asked: &BTreeSet<EgressRule>,
+        _: &BTreeSet<EgressRule>,
+        ceiling: &Policy,
+    ) -> Option<Excess> {
+        excess(asked, ceiling, NetworkLimit::covers)
+    }
+
+    fn narrowed(
+        own: &BTreeSet<EgressRule>,
+        _: &BTreeSet<EgressRule>,
+        ceiling: &Policy,
+    ) -> BTreeSet<EgressRule> {
+        narrowed(own, ceiling, NetworkLimit::covers)
+    }
+}
+
+/// Rules that limit, compared one by one.
+pub(super) struct LimitsWithin;
+
+impl CeilingRule<BTreeSet<EgressRule>> for LimitsWithin {
+    #[cfg(test)]
+    const WITHIN: &'static str = WITHIN;
+
+    const NARROWS_CHOSEN: bool = true;
+
+    fn excess(
+        asked: &BTreeSet<EgressRule>,
+        _: &BTreeSet<EgressRule>,
+        ceiling: &Policy,
+    ) -> Option<Excess> {
+        excess(asked, ceiling, NetworkLimit::covers_limit)
+    }
+
+    fn narrowed(
+        own: &BTreeSet<EgressRule>,
+        _: &BTreeSet<EgressRule>,
+        ceiling: &Policy,
+    ) -> BTreeSet<EgressRule> {
+        narrowed(own, ceiling, NetworkLimit::covers_limit)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
+const WITHIN: &str = "[within](#rules-within-a-ceiling) the ceiling's `limit` or `allow`";
 
-    fn of(domain: &str) -> Option<Strangers> {
-        whose(&domain.parse().unwrap())
-    }
+/// Whether a limit covers a rule.
+type Covers = fn(&NetworkLimit, &EgressRule) -> bool;
 
-    /// N-L3: who can publish below a domain.
-    #[test]
-    fn tells_who_controls_the_names_below_a_domain() {
-        for domain in ["com", "co.uk", "org", "internal", "test"] {
-            assert_eq!(of(domain), Some(Strangers::Registrars), "{domain}");
-        }
-        for domain in [
-            "github.io",
-            "gitlab.io",
-            "s3.amazonaws.com",
-            "blob.core.windows.net",
-            "azurewebsites.net",
-            "cloudfront.net",
-            "workers.dev",
-            "pages.dev",
-            "vercel.app",
-            "netlify.app",
-            "herokuapp.com",
-            "duckdns.org",
-            "ngrok.io",
-            "hf.space",
-            "web.app",
-            "compute.amazonaws.com",
-            // A bucket is one label deeper, and storage.googleapis.com itself serves every bucket by path.
-            "storage.googleapis.com",
-            "googleapis.com",
-            "core.windows.net",
-            "file.core.windows.net",
-            "region.cloudapp.azure.com",
-            "cos.region.myqcloud.com",
-            "webhook.site",
-        ] {
-            assert_eq!(of(domain), Some(Strangers::Customers), "{domain}");
-        }
-        for domain in [
-            "nip.io",
-            "a.b.nip.io",
-            "sslip.io",
-            "rbndr.us",
-            "hash.plex.direct",
-        ] {
-            assert_eq!(of(domain), Some(Strangers::Anywhere), "{domain}");
-        }
-        for domain in [
-            "example.com",
-            "example.co.uk",
-            "githubusercontent.com",
-            "actions.githubusercontent.com",
-            "octocat.github.io",
-            "example.test",
-            "a.example.test",
-            "anip.io",
-        ] {
-            assert_eq!(of(domain), None, "{domain}");
-        }
-    }
+fn excess(asked: &BTreeSet<EgressRule>, ceiling: &Policy, covers: Covers) -> Option<Excess> {
+    let network = &ceiling.network;
+    let within = NetworkLimit::of(String::new(), network);
+    let mut too_much = asked
+        .iter()
+        .filter(|rule| !covers(&within, rule))
+        .map(|rule| within.too_much(rule))
+        .peekable();
+    too_much.peek()?;
+    Some(Excess {
+        asked: join(too_much),
+        allowed: join(network.limit.iter().chain(&network.allow)),
+    })
+}
 
-    /// Each exception is on the public suffix list, and no addition is.
-    #[test]
-    fn the_own_list_repeats_nothing_of_the_public_suffix_list() {
-        let Publishers {
-            own,
-            customers,
-            anywhere,
-        } = &*PUBLISHERS;
-        for entry in customers {
-            assert!(entry.why.len() > 10, "{entry:?}");
-            assert_eq!(
-                whose(&entry.domain),
-                Some(Strangers::Customers),
-                "{entry:?}"
-            );
-        }
-        for entry in own {
-            let on_it = public_suffix(entry.domain.as_str());
-            assert_eq!(on_it, Some(psl::Type::Private), "{entry:?}");
-        }
-        for entry in anywhere {
-            assert_eq!(public_suffix(entry.domain.as_str()), None, "{entry:?}");
-            assert!(entry.why.len() > 10, "{entry:?}");
-        }
-    }
+/// A rule that is only partly covered is removed: that allows less, never more.
+fn narrowed(own: &BTreeSet<EgressRule>, ceiling: &Policy, covers: Covers) -> BTreeSet<EgressRule> {
+    let within = NetworkLimit::of(String::new(), &ceiling.network);
+    let kept = own.iter().filter(|rule| covers(&within, rule));
+    kept.cloned().collect()
 }

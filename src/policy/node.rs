@@ -7,11 +7,12 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::policy_text::PolicyText;
-use super::text::{ValueError, nearest, string_form, words};
+use super::value::words;
 use super::{
     ByteSize, Capability, Field, HoneyValue, HostPath, NodeNetwork, NodeSecret, PolicyChoice,
     PolicyError, PolicyName, file,
 };
+use crate::text::{ValueError, nearest, string_form};
 
 /// `/etc/agentbox/config.toml`, parsed. A node without the file has [`NodeConfig::default`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]

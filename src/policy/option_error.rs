@@ -3,8 +3,8 @@
 use thiserror::Error;
 
 use super::conflict::Conflict;
-use super::text::{DidYouMean, ValueError};
 use super::{Field, Origin};
+use crate::text::{DidYouMean, ValueError};
 
 /// An option that is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

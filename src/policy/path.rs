@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::text::text_type;
+use crate::text::text_type;
 
 /// The kernel's PATH_MAX counts the NUL that ends a path (limits.h).
 const LONGEST: usize = 4095;

@@ -8,8 +8,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::policy_text::PolicyText;
-use super::text::{few, nearest, shown};
 use super::{EgressRule, Origin, PolicyError, PresetName, RuleItem, file};
+use crate::text::{few, nearest, shown};
 
 /// The services: reviewed data.
 const BUILTIN: &str = include_str!("../../policies/presets.toml");

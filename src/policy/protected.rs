@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 
-use super::text::{ValueError, text_type};
+use crate::text::{ValueError, text_type};
 
 text_type! {
     /// A place as `policies/protected.toml` lists it: `.vscode`, `.git/hooks`; `*` for all of them.

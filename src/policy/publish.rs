@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU16;
 use std::str::FromStr;
 
-use super::text::ValueError;
+use crate::text::ValueError;
 
 /// `[ADDR:]HOSTPORT[:PORT]`, as for `docker run --publish`. Without an address: the node's loopback. Without a port
 /// inside: the same port.

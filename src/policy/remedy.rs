@@ -3,11 +3,11 @@
 use std::fmt;
 
 use super::message::{OriginText, OverLimits};
-use super::text::MESSAGE;
 use super::{
     Advice, Ceiling, ExceededField, Field, NetworkLimit, Origin, OverLimit, Policy, PolicyError,
     PolicyName, RootAccess, annotation_key,
 };
+use crate::text::MESSAGE;
 
 /// The remedy if exactly one field exceeds the ceiling.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -49,7 +49,7 @@ macro_rules! fields {
             $($(#[doc = $about])+ pub $group: $Group,)+
         }
 
-        $crate::policy::text::words! {
+        $crate::policy::value::words! {
             /// A field of a policy, by its place in the file. Its annotation is `dev.agentbox.` and the same words.
             Field { $($($(#[doc = $meaning])+ $Field = $word,)+)+ }
         }

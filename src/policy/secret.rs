@@ -6,12 +6,12 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::git_rule::several;
-use super::request::{RequestRule, Scheme};
-use super::rule::RuleTarget;
 use super::secret_source::{SecretSource, VolumeKey};
-use super::text::{ValueError, string_form, text_type};
 use super::{Count, Host, HostPath, PolicyName, VariableName};
+use crate::rules::RuleTarget;
+use crate::rules::git::several;
+use crate::rules::request::{RequestRule, Scheme};
+use crate::text::{ValueError, string_form, text_type};
 
 /// The longest name, in bytes.
 const LONGEST_NAME: usize = 40;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::HostPath;
-use super::text::{ValueError, string_form};
+use crate::text::{ValueError, string_form};
 
 /// Where to read a secret's value, from the first line.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,11 +5,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::request::FieldPattern;
 use super::{
     AuditOutcome, Field, GuestPath, HoneyValue, Limits, NetworkLimit, NetworkPrefix, NodeAllow,
     NodeConfig, NodeSecret, Policy, PolicyName, Upstream, WrapOptions,
 };
+use crate::rules::request::FieldPattern;
 
 /// All inputs of a container's policy.
 #[derive(Debug, Clone, Copy)]

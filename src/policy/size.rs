@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::text::{ValueError, string_form};
+use crate::text::{ValueError, string_form};
 
 /// The units, largest first. The first one that divides a size gives its shortest form.
 const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];

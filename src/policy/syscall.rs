@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use super::ceiling_rule::{AtMost, CeilingRule, Excess, PartOf};
-use super::text::text_type;
 use super::{Policy, SyscallProfile, Syscalls};
+use crate::text::text_type;
 
 text_type! {
     /// The name of a system call: `[a-z0-9_]{1,40}`.

@@ -14,7 +14,7 @@ use super::ceiling_rule::{
     AllOf, AtLeast, AtMost, NoCeiling, PartOf, PartOfMounts, PartOfRoot, PlacesOf, PortsOf,
     WhereApprovable, WithinBound,
 };
-use super::network_limit::{LimitsWithin, RulesWithin};
+use super::network::{LimitsWithin, RulesWithin};
 use super::rows::fields;
 use super::syscall::{CallsOf, LimitedCallsOf, ProfileOf};
 use super::word::*;

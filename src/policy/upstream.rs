@@ -9,9 +9,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::request::FieldPattern;
-use super::text::{ValueError, words};
+use super::value::words;
 use super::{Host, HostPath, NetworkPrefix};
+use crate::rules::request::FieldPattern;
+use crate::text::ValueError;
 
 /// What the URL must look like. Errors do not show a wrong one: it may contain a password.
 const GRAMMAR: &str = "http://HOST:PORT or http://USER:PASSWORD@HOST:PORT, or either with https://, with %XX for any byte \

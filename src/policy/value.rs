@@ -7,11 +7,11 @@ use std::str::FromStr;
 use super::bound::{Amount, Bound};
 use super::list::{Item, WrittenList};
 use super::number::Number;
-use super::text::ValueError;
 use super::{
     AuditedPolicy, ByteSize, Capability, CredentialName, EgressRule, Field, GuestPath, InboundPort,
     PolicyError, PresetName, ProtectedName, RuleItem, SyscallName,
 };
+use crate::text::ValueError;
 
 /// Looks up a preset that a field names.
 pub(super) type Expand<'a> =
@@ -111,7 +111,7 @@ impl<T: PlainValue + Ord> Value for BTreeSet<T> {
 
     #[cfg(test)]
     fn shown(&self) -> String {
-        super::text::few(self, usize::MAX)
+        crate::text::few(self, usize::MAX)
     }
 }
 
@@ -150,9 +150,58 @@ impl Value for BTreeSet<EgressRule> {
 
     #[cfg(test)]
     fn shown(&self) -> String {
-        super::text::few(self, usize::MAX)
+        crate::text::few(self, usize::MAX)
     }
 }
+
+/// An enum whose variants are words: one table gives its parser, its printer and its errors.
+///
+/// The order of the variants is their order of comparison.
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(
+            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash,
+            serde::Serialize, serde::Deserialize,
+        )]
+        #[serde(try_from = "String", into = "String")]
+        pub enum $name { $($(#[$doc])* $variant,)+ }
+
+        impl $name {
+            /// Every word, least first.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The word itself, as policies and annotations spell it.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word,)+ }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::text::ValueError;
+
+            fn from_str(value: &str) -> Result<Self, Self::Err> {
+                Self::ALL.iter().copied().find(|word| word.as_str() == value).ok_or_else(|| {
+                    $crate::text::ValueError::one_of(
+                        value,
+                        Self::ALL.iter().map(|word| word.as_str()),
+                    )
+                })
+            }
+        }
+
+        $crate::text::string_form!($name);
+
+        impl $crate::policy::value::PlainValue for $name {}
+    };
+}
+pub(super) use words;
 
 /// The values that the parser's error names as allowed.
 #[cfg(test)]

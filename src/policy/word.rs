@@ -1,6 +1,6 @@
 //! Fields whose value is one of a few words. Each list is ordered from least to most.
 
-use super::text::words;
+use super::value::words;
 
 words! {
     /// What happens to writes to the image's files.

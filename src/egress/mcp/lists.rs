@@ -1,20 +1,9 @@
 //! A server's lists, without the items that may not be used.
 
-use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::copy::{copied, is_plain, members, messages, text};
-use crate::policy::request::NameGlob;
-
-/// Patterns of names.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NamePatterns {
-    /// Shown names,
-    pub allow: Vec<NameGlob>,
-    /// unless one of these matches.
-    pub deny: Vec<NameGlob>,
-}
+use crate::rules::request::{McpLists, NamePatterns};
 
 impl NamePatterns {
     /// The list with only its shown items.
@@ -42,18 +31,6 @@ impl NamePatterns {
             && self.allow.iter().any(|glob| glob.matches(name))
             && !self.deny.iter().any(|glob| glob.denies(name))
     }
-}
-
-/// The names that an MCP server's lists may show.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct McpLists {
-    /// Tools by their names,
-    pub tools: NamePatterns,
-    /// prompts by theirs,
-    pub prompts: NamePatterns,
-    /// and resources by their addresses.
-    pub resources: NamePatterns,
 }
 
 impl McpLists {

@@ -3,7 +3,6 @@
 //! ```text
 //! copy    JSON in canonical form
 //! lists   a server's lists
-//! rules   the rules for calls
 //! ```
 //!
 //! The message that is sent on is the one that was decided about. Refused are two fields of one name, also in spellings
@@ -11,17 +10,16 @@
 
 mod copy;
 mod lists;
-mod rules;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-pub use lists::{McpLists, NamePatterns};
+pub use crate::rules::request::{McpLists, NamePatterns};
 
 use self::copy::{Members, copied, is_plain, members, messages, text};
 use crate::egress::forms::percent_decoded;
 use crate::egress::phrase::RefusalExplanation;
-use crate::policy::request::{McpCall, is_method, name_field};
+use crate::rules::request::{McpCall, is_method, name_field};
 
 /// The longest body and the longest list that are read, in bytes.
 pub const LONGEST: usize = 1 << 20;

@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use super::git_rule::GitRule;
-use super::list::Item;
-use super::request::{Method, RequestRule};
-use super::rule::NetworkRule;
-use super::text::{ValueError, string_form, text_type};
+use super::connection::NetworkRule;
+use super::git::GitRule;
+use super::request::RequestRule;
+use crate::text::{ValueError, string_form, text_type};
 
 /// A rule of the network wall, for connections or for requests.
 #[derive(
@@ -63,6 +62,15 @@ impl EgressRule {
             Self::Request(rule) => Some(rule),
         }
     }
+
+    /// The ports on which the sidecar listens for the rule. A request rule has two: the port of its address and of the
+    /// plain address. On the first, the sidecar answers with the reason why nothing passes.
+    pub fn ports(&self) -> BTreeSet<u16> {
+        match self {
+            Self::Connection(rule) => [rule.allowed_port()].into(),
+            Self::Request(rule) => [rule.allowed_port(), rule.plain_port()].into(),
+        }
+    }
 }
 
 impl From<NetworkRule> for EgressRule {
@@ -98,15 +106,6 @@ impl FromStr for EgressRule {
 }
 
 string_form!(EgressRule);
-
-/// Commas separate the methods of a request rule, and also items. So words before the rule that can be methods belong
-/// to it. (A host of one label is no public name, and host names are not written in capitals.)
-impl Item for RuleItem {
-    fn begins_with(word: &str, item: &str) -> bool {
-        let is_mcp = RequestRule::is_mcp_meant(item);
-        RequestRule::is_meant(item) && !is_mcp && word.parse::<Method>().is_ok()
-    }
-}
 
 text_type! {
     /// The name of a preset: 1 to 32 of a-z, 0-9 and `-`, without the `@`.
@@ -145,7 +144,6 @@ string_form!(RuleItem);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::annotation_list;
 
     #[test]
     fn a_request_rule_is_no_host() {
@@ -163,42 +161,6 @@ mod tests {
         }
         let host = "a.test:80".parse::<EgressRule>().unwrap();
         assert!(host.connection().is_some() && host.request().is_none());
-    }
-
-    /// An annotation has all rules in one text.
-    #[test]
-    fn methods_before_a_rule_are_its_own() {
-        let items = |text: &str| {
-            let items = annotation_list::<RuleItem>(text).unwrap();
-            items.iter().map(ToString::to_string).collect::<Vec<_>>()
-        };
-        for (text, expected) in [
-            (
-                "a.test, GET,HEAD https://b.test/x, @github",
-                &["GET,HEAD https://b.test/x", "a.test", "@github"][..],
-            ),
-            (
-                "GET https://a.test/x,POST,PUT https://a.test/y",
-                &["GET https://a.test/x", "POST,PUT https://a.test/y"],
-            ),
-            (
-                "A.TEST,GET,HEAD,POST https://b.test",
-                &["GET,HEAD,POST https://b.test/**", "a.test"],
-            ),
-        ] {
-            let mut expected = expected.to_vec();
-            let mut found = items(text);
-            expected.sort_unstable();
-            found.sort_unstable();
-            assert_eq!(found, expected, "{text}");
-        }
-        for text in [
-            "GET, HEAD https://a.test/",
-            "GET https://a.test/a,b c",
-            "GET,, HEAD https://a.test/",
-        ] {
-            assert!(annotation_list::<RuleItem>(text).is_err(), "{text}");
-        }
     }
 
     #[test]

@@ -1,9 +1,31 @@
 //! The rules for calls: which requests must be read for them, and which names lists may show.
 
-use super::{McpLists, NamePatterns};
-use crate::egress::EgressRules;
-use crate::policy::request::{NameGlob, Request, RequestRule, listed_for};
-use crate::policy::{EgressRule, Host};
+use serde::{Deserialize, Serialize};
+
+use super::{NameGlob, Request, RequestRule, listed_for};
+use crate::rules::{EgressRule, EgressRules, Host};
+
+/// Patterns of names.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NamePatterns {
+    /// Shown names,
+    pub allow: Vec<NameGlob>,
+    /// unless one of these matches.
+    pub deny: Vec<NameGlob>,
+}
+
+/// The names that an MCP server's lists may show.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct McpLists {
+    /// Tools by their names,
+    pub tools: NamePatterns,
+    /// prompts by theirs,
+    pub prompts: NamePatterns,
+    /// and resources by their addresses.
+    pub resources: NamePatterns,
+}
 
 impl EgressRules {
     /// Whether the decision needs the body of this request, which was not read yet, or its answer: a rule for calls
@@ -86,7 +108,8 @@ impl EgressRules {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::egress::request::{RequestDecision, typed};
+    use crate::egress::request::typed;
+    use crate::rules::RequestDecision;
 
     fn rules(allow: &[&str], deny: &[&str]) -> EgressRules {
         let parse = |list: &[&str]| list.iter().map(|r| r.parse().unwrap()).collect();

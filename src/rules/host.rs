@@ -7,7 +7,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use super::text::{ValueError, string_form, text_type};
+use crate::text::{ValueError, string_form, text_type};
 
 /// The longest name in its textual form (RFC 1035, section 2.3.4).
 const LONGEST: usize = 253;

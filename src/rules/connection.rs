@@ -14,7 +14,7 @@ use std::str::FromStr;
 use super::closed::is_closed;
 use super::embedded::spellings;
 use super::host::HostName;
-use super::text::{ValueError, string_form};
+use crate::text::{ValueError, string_form};
 
 /// The port of a rule that names none: HTTPS.
 pub const DEFAULT_PORT: u16 = 443;

@@ -4,8 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use super::rule::RuleTarget;
-use super::text::{ValueError, string_form};
+use super::connection::RuleTarget;
+use crate::text::{ValueError, string_form};
 
 /// A network, or one address: `10.96.0.0/12`.
 #[derive(

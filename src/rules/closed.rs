@@ -4,8 +4,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::HostName;
+use super::connection::contains;
 use super::embedded::spellings;
-use super::rule::contains;
 
 /// Names under which clouds serve a machine's own credentials. No wildcard covers them.
 const METADATA_NAMES: [&str; 6] = [
@@ -83,7 +83,7 @@ pub fn is_above_metadata(name: &HostName) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rule::RuleTarget;
+    use super::super::RuleTarget;
     use super::*;
 
     #[derive(Debug, serde::Deserialize)]

@@ -8,10 +8,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::closed::is_metadata;
+use super::connection::{self, DNS_PORT};
 use super::decide::{Decision, Denial, EgressRules};
-use crate::policy::closed::is_metadata;
-use crate::policy::rule::DNS_PORT;
-use crate::policy::{Host, HostName, HostReach, NetworkLimit, NetworkRule, RuleTarget};
+use super::{Host, HostName, HostReach, NetworkLimit, NetworkRule, RuleTarget};
 
 /// Connections that may wait at once. Each keeps a descriptor and a few hundred bytes.
 pub const MOST_WAITING: usize = 32;
@@ -125,7 +125,7 @@ impl AskRules {
 
 /// Whether a name is below a domain, at any depth.
 pub fn is_within(name: &HostName, domain: &HostName) -> bool {
-    crate::policy::rule::is_within(name.as_str(), domain.as_str())
+    connection::is_within(name.as_str(), domain.as_str())
 }
 
 /// How long an approval lasts.

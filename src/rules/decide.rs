@@ -7,11 +7,11 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use super::address::{AddressRefusal, Surroundings, vet};
+use super::closed::{is_closed, is_metadata};
+use super::connection::DEFAULT_PORT;
+use super::request::RequestRule;
 use super::spelling;
-use crate::policy::closed::{is_closed, is_metadata};
-use crate::policy::request::RequestRule;
-use crate::policy::rule::HostReach;
-use crate::policy::{EgressRule, Host, HostName, NetworkRule, RuleTarget, rule_ports};
+use super::{EgressRule, Host, HostName, HostReach, NetworkRule, RuleTarget};
 
 /// The network rules of a container, with all presets expanded.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,7 +111,7 @@ pub fn endpoint(host: &Host, port: u16) -> String {
 /// The rule that would allow it.
 pub fn rule_for(host: &Host, port: u16) -> String {
     match port {
-        crate::policy::rule::DEFAULT_PORT => host.to_string(),
+        DEFAULT_PORT => host.to_string(),
         port => endpoint(host, port),
     }
 }
@@ -210,7 +210,7 @@ impl EgressRules {
 
     /// The ports that rules allow: the sidecar listens on them.
     pub fn ports(&self) -> BTreeSet<u16> {
-        self.allow.iter().flat_map(rule_ports).collect()
+        self.allow.iter().flat_map(EgressRule::ports).collect()
     }
 
     /// Whether to dial an address of an allowed name, under a rule with this reach.

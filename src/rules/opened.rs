@@ -4,10 +4,8 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::EgressRules;
-use crate::policy::request::Scheme;
-use crate::policy::rule::RuleTarget;
-use crate::policy::{EgressRule, Host, HostReach, NetworkRule};
+use super::request::Scheme;
+use super::{EgressRule, EgressRules, Host, HostReach, NetworkRule, RuleTarget};
 
 /// The hosts whose TLS is opened: those of the rules for HTTPS requests at the container's creation. The container's
 /// certificate authority is valid only for these names, and none is added later.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::{McpWords, Request};
-use crate::policy::text::{ValueError, text_type};
+use crate::text::{ValueError, text_type};
 
 /// The most methods of a rule, and the length of the longest.
 const MOST_METHODS: usize = 16;

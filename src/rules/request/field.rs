@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::policy::text::{ValueError, text_type};
+use crate::text::{ValueError, text_type};
 
 /// The longest name.
 const LONGEST: usize = 64;

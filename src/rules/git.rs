@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::EgressRule;
 use super::request::RequestRule;
-use super::text::ValueError;
+use crate::text::ValueError;
 
 const GRAMMAR: &str = "a rule for git: git:read HOST/OWNER/REPOSITORY or git:push HOST/OWNER/REPOSITORY, in which * is a part of a name";
 
@@ -133,9 +133,7 @@ impl TryFrom<String> for RequestItem {
 }
 
 /// Parses a list of these items.
-pub(super) fn several<'de, D: Deserializer<'de>>(
-    from: D,
-) -> Result<BTreeSet<RequestRule>, D::Error> {
+pub fn several<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeSet<RequestRule>, D::Error> {
     let items: Vec<RequestItem> = Vec::deserialize(from)?;
     Ok(items.into_iter().flat_map(|item| item.0).collect())
 }
@@ -175,8 +173,8 @@ mod tests {
     /// A rule to read does not allow a push, and the reverse.
     #[test]
     fn neither_service_opens_the_other_or_another_repository() {
-        use crate::egress::EgressRules;
-        use crate::egress::request::{RequestDecision, typed};
+        use crate::egress::request::typed;
+        use crate::rules::{EgressRules, RequestDecision};
         let of = |text: &str| EgressRules {
             allow: text.parse::<GitRule>().unwrap().rules(),
             ..EgressRules::default()

@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::policy::text::{ValueError, text_type};
+use crate::text::{ValueError, text_type};
 
 /// The methods that a rule can limit by a name, and the field of `params` with the name.
 const NAMED: [(&str, &str); 5] = [

@@ -7,10 +7,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::policy::EgressRule;
-use crate::policy::closed::is_closed;
-use crate::policy::embedded::carried;
-use crate::policy::rule::{HostReach, contains};
+use super::EgressRule;
+use super::closed::is_closed;
+use super::connection::{HostReach, contains};
+use super::embedded::carried;
 
 /// The addresses around the sandbox, which a public name must not lead to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Quotes words that someone typed in error messages.
+//! PURE. Quotes words that someone typed in error messages.
 //!
 //! Everything that a container can name is printed escaped and bounded. A near miss gets a "did you mean".
 
@@ -18,7 +18,7 @@ pub fn shown(value: &str) -> String {
 }
 
 /// The same with another bound, for text next to the wrong word.
-pub(super) fn shown_within(value: &str, most: usize) -> String {
+pub fn shown_within(value: &str, most: usize) -> String {
     let mut out = String::from("\"");
     for character in value.chars() {
         let escaped = character.escape_default();
@@ -35,7 +35,7 @@ pub(super) fn shown_within(value: &str, most: usize) -> String {
 pub const MESSAGE: usize = 300;
 
 /// A library's message that may quote untrusted text: bounded, without control characters.
-pub(super) fn printable(message: &str) -> String {
+pub fn printable(message: &str) -> String {
     let mut out = String::new();
     for character in message.chars().take(400) {
         match character {
@@ -101,7 +101,7 @@ pub struct ValueError {
 
 impl ValueError {
     /// For a value with a grammar.
-    pub(super) fn grammar(value: &str, allowed: &str) -> Self {
+    pub fn grammar(value: &str, allowed: &str) -> Self {
         Self {
             value: shown(value),
             allowed: allowed.to_owned(),
@@ -110,7 +110,7 @@ impl ValueError {
     }
 
     /// For a value that is one of a few words.
-    pub(super) fn one_of<'a>(value: &str, words: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn one_of<'a>(value: &str, words: impl IntoIterator<Item = &'a str>) -> Self {
         let words: Vec<&str> = words.into_iter().collect();
         Self {
             value: shown(value),
@@ -121,7 +121,7 @@ impl ValueError {
 }
 
 /// The end of a message: empty, or the word that was probably meant.
-pub(super) struct DidYouMean<'a>(pub Option<&'a str>);
+pub struct DidYouMean<'a>(pub Option<&'a str>);
 
 impl fmt::Display for DidYouMean<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -133,10 +133,7 @@ impl fmt::Display for DidYouMean<'_> {
 }
 
 /// The candidate closest to `word`, if it differs by at most a third.
-pub(super) fn nearest<'a>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.len() > COMPARED {
         return None;
     }
@@ -150,7 +147,7 @@ pub(super) fn nearest<'a>(
 }
 
 /// Edits (insert, remove, replace, swap two neighbours) between two words.
-pub(super) fn distance(from: &str, to: &str) -> usize {
+pub fn distance(from: &str, to: &str) -> usize {
     let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
     let mut before: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=to.len()).collect();
@@ -173,7 +170,7 @@ pub(super) fn distance(from: &str, to: &str) -> usize {
 macro_rules! string_form {
     ($name:ty) => {
         impl TryFrom<String> for $name {
-            type Error = $crate::policy::text::ValueError;
+            type Error = $crate::text::ValueError;
 
             fn try_from(value: String) -> Result<Self, Self::Error> {
                 value.parse()
@@ -187,7 +184,7 @@ macro_rules! string_form {
         }
     };
 }
-pub(super) use string_form;
+pub(crate) use string_form;
 
 /// A newtype of a text, with its printer and serde. With the end of "this is not ..." and a test of the text, its
 /// parser too; without, the type has a parser of its own, which may change the text.
@@ -214,74 +211,25 @@ macro_rules! text_type {
             }
         }
 
-        $crate::policy::text::string_form!($name);
+        $crate::text::string_form!($name);
     };
     ($(#[$meta:meta])* $name:ident, $allowed:expr, $fits:expr) => {
-        $crate::policy::text::text_type! { $(#[$meta])* $name }
+        $crate::text::text_type! { $(#[$meta])* $name }
 
         impl std::str::FromStr for $name {
-            type Err = $crate::policy::text::ValueError;
+            type Err = $crate::text::ValueError;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
                 let fits: fn(&str) -> bool = $fits;
                 match fits(text) {
                     true => Ok(Self(text.to_owned())),
-                    false => Err($crate::policy::text::ValueError::grammar(text, $allowed)),
+                    false => Err($crate::text::ValueError::grammar(text, $allowed)),
                 }
             }
         }
     };
 }
-pub(super) use text_type;
-
-/// An enum whose variants are words: one table gives its parser, its printer and its errors.
-///
-/// The order of the variants is their order of comparison.
-macro_rules! words {
-    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)+ }) => {
-        $(#[$meta])*
-        #[derive(
-            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash,
-            serde::Serialize, serde::Deserialize,
-        )]
-        #[serde(try_from = "String", into = "String")]
-        pub enum $name { $($(#[$doc])* $variant,)+ }
-
-        impl $name {
-            /// Every word, least first.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            /// The word itself, as policies and annotations spell it.
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word,)+ }
-            }
-        }
-
-        impl std::fmt::Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-
-        impl std::str::FromStr for $name {
-            type Err = $crate::policy::text::ValueError;
-
-            fn from_str(value: &str) -> Result<Self, Self::Err> {
-                Self::ALL.iter().copied().find(|word| word.as_str() == value).ok_or_else(|| {
-                    $crate::policy::text::ValueError::one_of(
-                        value,
-                        Self::ALL.iter().map(|word| word.as_str()),
-                    )
-                })
-            }
-        }
-
-        $crate::policy::text::string_form!($name);
-
-        impl $crate::policy::value::PlainValue for $name {}
-    };
-}
-pub(super) use words;
+pub(crate) use text_type;
 
 /// Escapes control characters, and characters that reorder or hide their neighbours: a message may contain text of a
 /// hostile image or workload.

@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use super::glob::{PathGlob, Piece, Positions};
 use super::path::{ENCODED_SLASH, SLASH, Symbol};
 use super::{Method, Methods, RequestRule};
-use crate::policy::rule::RuleTarget;
+use crate::rules::RuleTarget;
 
 /// The most states of a search. Typical rules need some hundreds; a comparison that needs more is answered with no.
 const MOST_STATES: usize = 4_000;

@@ -10,7 +10,9 @@
 //! The method `WEBSOCKET` is a WebSocket's handshake, which a rule must name to allow it. A rule that begins with
 //! `mcp:` has an address, then calls of MCP instead of methods (`mcp`).
 
+mod calls;
 mod cover;
+mod decide;
 mod field;
 mod glob;
 mod mcp;
@@ -20,11 +22,13 @@ mod path;
 use std::fmt;
 use std::str::FromStr;
 
+use super::connection::{NetworkRule, RuleTarget};
 use super::host::Host;
-use super::rule::{NetworkRule, RuleTarget};
-use super::text::{ValueError, string_form};
+use crate::text::{ValueError, string_form};
 
+pub use calls::{McpLists, NamePatterns};
 pub use cover::exceeds;
+pub use decide::{FullRequest, RequestDecision};
 pub use field::FieldPattern;
 pub use glob::PathGlob;
 pub use mcp::{McpCall, McpWords, NameGlob, is_method, listed_for, name_field};

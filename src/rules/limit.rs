@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::ceiling_rule::{CeilingRule, Excess, join};
 use super::request::{self, RequestRule};
-use super::{EgressRule, Network, NetworkRule, Policy};
+use super::{EgressRule, NetworkRule};
 
 /// What one ceiling allows in a container's rules.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,13 +28,6 @@ enum LimitGap {
 }
 
 impl NetworkLimit {
-    /// What a policy allows as a ceiling.
-    pub fn of(ceiling: String, network: &Network) -> Self {
-        let mut limit = Self::of_rules(ceiling, &network.allow);
-        limit.rules.extend(network.limit.iter().cloned());
-        limit
-    }
-
     /// A limit of exactly these rules: each for the port that it names, or for 443.
     pub fn of_rules(ceiling: String, allow: &BTreeSet<EgressRule>) -> Self {
         let as_limit = |rule: &EgressRule| match rule {
@@ -90,88 +82,10 @@ impl NetworkLimit {
     }
 
     /// The text for a message: the rule, or a request that it allows beyond the limit.
-    fn too_much(&self, rule: &EgressRule) -> String {
+    pub fn too_much(&self, rule: &EgressRule) -> String {
         match rule.request().map(|rule| self.outside(rule)) {
             Some(LimitGap::Request(request)) => request,
             Some(LimitGap::Nothing | LimitGap::Rule) | None => rule.to_string(),
         }
     }
-}
-
-/// Rules that allow, compared one by one.
-pub(super) struct RulesWithin;
-
-impl CeilingRule<BTreeSet<EgressRule>> for RulesWithin {
-    #[cfg(test)]
-    const WITHIN: &'static str = WITHIN;
-
-    fn excess(
-        asked: &BTreeSet<EgressRule>,
-        _: &BTreeSet<EgressRule>,
-        ceiling: &Policy,
-    ) -> Option<Excess> {
-        excess(asked, ceiling, NetworkLimit::covers)
-    }
-
-    fn narrowed(
-        own: &BTreeSet<EgressRule>,
-        _: &BTreeSet<EgressRule>,
-        ceiling: &Policy,
-    ) -> BTreeSet<EgressRule> {
-        narrowed(own, ceiling, NetworkLimit::covers)
-    }
-}
-
-/// Rules that limit, compared one by one.
-pub(super) struct LimitsWithin;
-
-impl CeilingRule<BTreeSet<EgressRule>> for LimitsWithin {
-    #[cfg(test)]
-    const WITHIN: &'static str = WITHIN;
-
-    const NARROWS_CHOSEN: bool = true;
-
-    fn excess(
-        asked: &BTreeSet<EgressRule>,
-        _: &BTreeSet<EgressRule>,
-        ceiling: &Policy,
-    ) -> Option<Excess> {
-        excess(asked, ceiling, NetworkLimit::covers_limit)
-    }
-
-    fn narrowed(
-        own: &BTreeSet<EgressRule>,
-        _: &BTreeSet<EgressRule>,
-        ceiling: &Policy,
-    ) -> BTreeSet<EgressRule> {
-        narrowed(own, ceiling, NetworkLimit::covers_limit)
-    }
-}
-
-#[cfg(test)]
-const WITHIN: &str = "[within](#rules-within-a-ceiling) the ceiling's `limit` or `allow`";
-
-/// Whether a limit covers a rule.
-type Covers = fn(&NetworkLimit, &EgressRule) -> bool;
-
-fn excess(asked: &BTreeSet<EgressRule>, ceiling: &Policy, covers: Covers) -> Option<Excess> {
-    let network = &ceiling.network;
-    let within = NetworkLimit::of(String::new(), network);
-    let mut too_much = asked
-        .iter()
-        .filter(|rule| !covers(&within, rule))
-        .map(|rule| within.too_much(rule))
-        .peekable();
-    too_much.peek()?;
-    Some(Excess {
-        asked: join(too_much),
-        allowed: join(network.limit.iter().chain(&network.allow)),
-    })
-}
-
-/// A rule that is only partly covered is removed: that allows less, never more.
-fn narrowed(own: &BTreeSet<EgressRule>, ceiling: &Policy, covers: Covers) -> BTreeSet<EgressRule> {
-    let within = NetworkLimit::of(String::new(), &ceiling.network);
-    let kept = own.iter().filter(|rule| covers(&within, rule));
-    kept.cloned().collect()
 }

@@ -1,0 +1,42 @@
+//! PURE: what a network rule is, and whether it allows a connection or a request.
+//!
+//! ```text
+//! text ----------------item--> EgressRule: host rule (connection), or request rule (request)
+//! rule, ceiling -------limit--> within, or the part beyond
+//! host, port ---------decide--> Decision         (no rule and on-unknown = "ask": ask)
+//! request ----request/decide--> RequestDecision
+//! address of a name --address--> dialled, or refused
+//! ```
+//!
+//! The sidecar uses it for every connection and request, the DNS stub for every name, and `agentbox policy check` for a
+//! user, so that their answers cannot differ. Nothing here reads what a client sends: that is `egress`.
+
+pub mod address;
+mod ask;
+pub mod closed;
+pub mod connection;
+mod decide;
+pub mod embedded;
+pub mod git;
+mod host;
+mod item;
+mod limit;
+mod opened;
+mod prefix;
+pub mod request;
+pub mod spelling;
+pub mod strangers;
+
+pub use address::{AddressRefusal, Surroundings};
+pub use ask::{
+    ApprovalTerm, AskQueue, AskRefusal, AskRules, MOST_WAITING, NameVerdict, NetworkVerdict,
+    PendingConnection, is_within,
+};
+pub use connection::{HostReach, NetworkRule, RuleTarget};
+pub use decide::{Decision, Denial, EgressRules, endpoint, proxy_port, rule_for};
+pub use host::{Host, HostName};
+pub use item::{EgressRule, PresetName, RuleItem};
+pub use limit::NetworkLimit;
+pub use opened::TlsHosts;
+pub use prefix::NetworkPrefix;
+pub use request::RequestDecision;
