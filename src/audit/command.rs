@@ -12,29 +12,30 @@ use super::plain::{LONGEST, plain_list};
 #[cfg_attr(test, schemars(rename = "Command"))]
 #[serde(rename_all = "camelCase")]
 pub struct LoggedCommand {
-    /// Program and arguments.
+    /// The program and its arguments. Each is cut after 256 characters. After 64 items or 16 KiB, one `...` replaces the
+    /// others.
     pub arguments: Vec<String>,
-    /// What stands in a line for more than it has.
+    /// The arguments that are cut in `arguments`. Absent if none is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cut: Vec<ArgumentCut>,
-    /// User id in the container.
+    /// The user id inside the container.
     pub uid: u32,
-    /// Group id in the container.
+    /// The group id inside the container.
     pub gid: u32,
 }
 
-/// An argument that is cut in a line, or all that have no place in it.
+/// An argument that is cut in the line, or all arguments that the final `...` replaces.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "Cut"))]
 #[serde(rename_all = "camelCase")]
 pub struct ArgumentCut {
-    /// Its place in the list, from 0. That of the `...` at the list's end stands for all arguments from there on, with a zero byte
-    /// after each, as in /proc/PID/cmdline.
+    /// The index in `arguments`, from 0. The index of the final `...` stands for all arguments from there on, each with a
+    /// zero byte after it, as in /proc/PID/cmdline.
     pub argument: usize,
-    /// Its bytes.
+    /// The uncut length, in bytes.
     pub bytes: u64,
-    /// Their SHA-256, in hexadecimal.
+    /// SHA-256 of these bytes: 64 hexadecimal digits.
     pub sha256: String,
 }
 

@@ -11,30 +11,30 @@ use crate::policy::Tool;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Context {
-    /// The container's id.
+    /// The container's id. Each text of a line is cut after 256 characters.
     pub container: String,
-    /// The engine that made it: `docker`, `podman`, `cri-o`, `containerd NAMESPACE`, `wrap`, `agentbox`.
+    /// The engine that made the container: `docker`, `podman`, `cri-o`, `containerd NAMESPACE`, `wrap`, `agentbox`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
-    /// The container's name, where the engine has one.
+    /// The container's name. Absent if the engine gives none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The image, as the engine was told.
+    /// The image, as the engine's caller wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// The pod's name.
+    /// The pod's name. Absent outside of pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
-    /// The pod's namespace.
+    /// The Kubernetes namespace of the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// The policy's name; `unconfined` where there is none.
+    /// The name of the policy; `unconfined`: no walls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
-    /// SHA-256 of the policy as it was resolved, in hexadecimal.
+    /// SHA-256 of the effective policy: 64 hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy_hash: Option<String>,
-    /// Unlisted hosts were allowed (`report.learn`).
+    /// Whether learn mode (`report.learn`) allowed unlisted hosts. Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub learn: bool,
 }
@@ -65,24 +65,24 @@ impl Context {
     }
 }
 
-/// Which part of agentbox an event is about.
+/// The part of agentbox that reports an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum WallName {
-    /// Connections and names.
+    /// Connections, requests and names.
     Network,
     /// System calls.
     Syscalls,
-    /// Mounts.
+    /// Mounts and files.
     Filesystem,
-    /// Capabilities, devices, settings of processes.
+    /// Capabilities, devices and settings of processes.
     Privileges,
-    /// Memory, processes, processors.
+    /// Limits of memory, processes and processors.
     Resources,
-    /// Changes of what is allowed, and a person's decisions.
+    /// Changed rules, and approvals.
     Rules,
-    /// The container itself and processes of `exec`.
+    /// The life of the container and of `exec` processes.
     Life,
 }
 
@@ -112,22 +112,22 @@ impl WallName {
     }
 }
 
-/// What became of it.
+/// The result of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// A wall refused it, or left it out.
+    /// A wall refused it, or omitted it.
     Denied,
-    /// It was allowed, and did not come about.
+    /// The policy allowed it, but it failed: a host was not reached, for example.
     Failed,
-    /// It was allowed.
+    /// The policy allowed it.
     Allowed,
-    /// It is over.
+    /// A connection, a process or the container ended.
     Ended,
-    /// It is written down, and nothing was decided.
+    /// Recorded; nothing was decided.
     Noted,
-    /// It was allowed, and a policy that is only reported on would have refused it.
+    /// The policy allowed it; the policy in `report.audit`, which is not enforced, would deny it.
     WouldDeny,
 }
 
@@ -145,12 +145,12 @@ impl Verdict {
     }
 }
 
-/// Who acted where it was not the workload.
+/// The cause of an event, if not the workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Actor {
-    /// `agentbox verify`, which tries the walls.
+    /// An attempt by `agentbox verify`.
     Verify,
 }
 
@@ -159,37 +159,37 @@ pub enum Actor {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
-    /// Which wall.
+    /// The wall, or part of agentbox, that reports it.
     pub wall: WallName,
-    /// What it did.
+    /// The result.
     pub verdict: Verdict,
-    /// With what.
+    /// The operation, with its details by `kind`.
     pub what: EventDetail,
-    /// The reason in a word, by which refusals are counted.
+    /// A short fixed word for the reason, to count by: `not-listed`, for example.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// The reason in words.
+    /// The reason as a sentence, whose words may change between versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The rule that decided.
+    /// The rule of the policy that decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// The rule that would allow it.
+    /// The rule of `network.allow` that would allow it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing_rule: Option<String>,
-    /// What to do about it.
+    /// A remedy, for a user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// The process, as the node numbers it, where the kernel tells.
+    /// The process id on the node. Absent if the kernel does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
-    /// Its program, where the kernel tells.
+    /// The name of that process's program. Absent if the kernel does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
-    /// So many events of this form since the last line of it; left out: one.
+    /// How many events of this form happened since the last such line. Absent: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// Who did it, where it was not the workload; left out: the workload, or the runtime's caller.
+    /// The cause, if not the workload. Absent: the workload or the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Actor>,
 }
@@ -239,19 +239,19 @@ impl Event {
     }
 }
 
-/// A line of a log.
+/// One line of a log: one JSON object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "Line"))]
 #[cfg_attr(test, schemars(extend("additionalProperties" = false)))]
 #[serde(rename_all = "camelCase")]
 pub struct LogLine {
-    /// `agentbox.event/1`.
+    /// The format of the line, with its version.
     #[cfg_attr(test, schemars(extend("const" = super::SCHEMA)))]
     pub schema: String,
-    /// The line's number in its file, from 1.
+    /// The line's number in its file, from 1, without gaps.
     pub seq: u64,
-    /// When it was written (RFC 3339, UTC).
+    /// When the line was written, in UTC (RFC 3339).
     #[cfg_attr(test, schemars(extend("format" = "date-time")))]
     pub time: String,
     /// Whose it is.
@@ -260,7 +260,7 @@ pub struct LogLine {
     /// What happened.
     #[serde(flatten)]
     pub event: Event,
-    /// SHA-256 of the line before, without its end, in hexadecimal; 64 zeros in the first one.
+    /// SHA-256 of the previous line without its newline: 64 hexadecimal digits. All zeros in the first line.
     #[cfg_attr(test, schemars(extend("pattern" = "^[0-9a-f]{64}$")))]
     pub prev: String,
 }

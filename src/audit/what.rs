@@ -8,84 +8,84 @@ use super::LoggedCommand;
 use super::command::{ArgumentCut, plain_arguments};
 use super::plain::{plain, plain_list};
 
-/// How somebody tried to connect.
+/// The way of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "Via"))]
 #[serde(rename_all = "kebab-case")]
 pub enum ConnectionKind {
-    /// A DNS question.
+    /// A DNS query.
     Dns,
     /// A direct connection, without the proxy.
     Transparent,
-    /// HTTP CONNECT or an http:// request to the proxy.
+    /// HTTP CONNECT, or an http:// request to the proxy.
     Http,
-    /// SOCKS5.
+    /// SOCKS5 to the proxy.
     Socks,
-    /// A connection from outside to a port that leads in; the host is its own.
+    /// A connection from outside to a port of `network.inbound`. `host` is the client's address.
     Inbound,
-    /// Connections from outside that nobody answered; no host is known.
+    /// Connections from outside that nothing answered. `host` is absent.
     Outside,
-    /// Attempts by address to which no route leads: the kernel's count alone, no host is known.
+    /// Attempts to addresses without a route, from the kernel's counter. `host` is absent.
     Unrouted,
-    /// Attempts on ports where nothing listens, the container's own among them: the kernel's count alone.
+    /// Attempts on ports where nothing listens, also the container's own, from the kernel's counter.
     Unanswered,
-    /// A connection to a port that no rule names, which the kernel reset.
+    /// A TCP connection to a port that no rule names. The kernel reset it.
     Tcp,
-    /// A datagram to a port where nothing listens.
+    /// A UDP datagram to a port where nothing listens.
     Udp,
-    /// The socket of the runtime's verbs.
+    /// The sidecar's control socket, which only agentbox may use.
     Control,
 }
 
-/// What a container did, or what was done to it.
+/// A change in the life of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum LifeState {
-    /// `create` has made it.
+    /// `create` made it.
     Created,
     /// Its program runs.
     Started,
     /// A signal was sent to it.
     Signalled,
-    /// It was suspended.
+    /// `pause` suspended it.
     Paused,
-    /// It goes on.
+    /// `resume` continued it.
     Resumed,
-    /// Its first process has ended.
+    /// Its init process ended.
     Ended,
-    /// It was deleted.
+    /// `delete` removed it.
     Deleted,
 }
 
-/// What became of a process of `exec`.
+/// A change in the life of an `exec` process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ProcessState {
-    /// It has executed its program.
+    /// It executed its program.
     Began,
-    /// It has ended.
+    /// It ended.
     Ended,
     /// It could not be started.
     Refused,
 }
 
-/// The end of a log: how many lines it has, and the hash of the last one.
+/// The end of a log file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LogHead {
-    /// The file's name.
+    /// The file's name in the run's directory.
     pub file: String,
-    /// The number of its last line.
+    /// The number of its lines.
     pub seq: u64,
-    /// SHA-256 of its last line, in hexadecimal; 64 zeros where it has none.
+    /// SHA-256 of its last line: 64 hexadecimal digits. All zeros without a line.
     pub head: String,
 }
 
-/// What an event is about, decoded.
+/// The operation of an event. `kind` tells which fields it has.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "What"))]
@@ -95,152 +95,152 @@ pub struct LogHead {
     rename_all_fields = "camelCase"
 )]
 pub enum EventDetail {
-    /// A connection, out or in, or the attempt at one.
+    /// A connection or an attempt, outgoing or incoming.
     Connection {
-        /// How; not known of every connection that was allowed.
+        /// The way. Absent for some allowed connections.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         via: Option<ConnectionKind>,
-        /// The other side: a name, or an address.
+        /// The name or address of the other side. Absent if it is not known.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         host: String,
-        /// The port; of an inbound connection the container's own.
+        /// The TCP or UDP port, 1 to 65535; of an incoming connection, the container's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         port: Option<u16>,
-        /// Bytes that left the container.
+        /// Bytes that left the container, at the end of the connection.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         sent: Option<u64>,
-        /// Bytes that came in.
+        /// Bytes that the container received, at the end of the connection.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         received: Option<u64>,
     },
-    /// A name that was looked up.
+    /// A DNS query for a name.
     Name {
-        /// How.
+        /// Always `dns`.
         via: ConnectionKind,
         /// The name.
         host: String,
     },
-    /// A person's decision on a host.
+    /// An approval or a denial by the operator (`agentbox approve`, `deny`).
     Approval {
-        /// The host.
+        /// The host's name.
         host: String,
-        /// The port.
+        /// The TCP port, 1 to 65535.
         port: u16,
-        /// For how long: `once`, `always`, or seconds as `600s`; nothing for a denial.
+        /// How long it lasts: `once`, `always`, or seconds, such as `600s`. Absent for a denial.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lasting: Option<String>,
-        /// Who decided.
+        /// The user on the node who decided.
         by: String,
     },
-    /// A change of the network's rules.
+    /// Network rules that changed while the container ran (`agentbox update`).
     Rules {
-        /// Rules of `network.allow` that are new.
+        /// Rules that were added to `network.allow`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         added: Vec<String>,
-        /// Rules of `network.allow` that are gone.
+        /// Rules that were removed from `network.allow`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         removed: Vec<String>,
-        /// Rules of `network.deny` that are new.
+        /// Rules that were added to `network.deny`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         denied: Vec<String>,
-        /// Who changed them.
+        /// The user on the node who changed them.
         by: String,
     },
-    /// A system call.
+    /// A denied system call.
     Syscall {
-        /// Its name.
+        /// Its name, such as `mount`.
         name: String,
-        /// As C would call it, with the arguments that are numbers.
+        /// The call in C's notation, with those arguments that are numbers.
         call: String,
-        /// The errno that the caller got.
+        /// The error that the caller got, such as `EPERM`.
         errno: String,
     },
-    /// A mount that was asked for.
+    /// A mount.
     Mount {
-        /// Where it would be.
+        /// The path inside the container.
         destination: String,
-        /// What would be mounted.
+        /// The path on the node, or the file system's name.
         source: String,
     },
-    /// Capabilities, devices, options or settings that were asked for.
+    /// Requested capabilities, devices, options or settings.
     Asked {
-        /// In words.
+        /// The request as a phrase.
         item: String,
     },
-    /// The container.
+    /// The life of the container.
     Container {
-        /// What became of it.
+        /// The change.
         state: LifeState,
-        /// The exit status, as a shell's: 128 + n for signal n. Not known under an engine before Linux 6.15.
+        /// The exit status, 0 to 255: 128 + N for signal N. Absent under an engine before Linux 6.15.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit: Option<i32>,
-        /// The signal that was sent.
+        /// The name of the signal, if `state` is `signalled`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signal: Option<String>,
-        /// The ends of the other logs, when it was deleted.
+        /// The ends of the run's other logs, if `state` is `deleted`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         logs: Vec<LogHead>,
-        /// What its first process executes, when it was created.
+        /// The command of the init process, if `state` is `created`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         command: Option<LoggedCommand>,
-        /// SHA-256, in hexadecimal, of what else is kept of it: `plan`, `filter` and the name of the `run` when it was created; the
-        /// run's files by their names when it was deleted.
+        /// SHA-256 of the run's files, in hexadecimal. If `state` is `created`: of `plan` and `filter`, and the name of the
+        /// `run`. If `deleted`: of each file, by its name.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         kept: BTreeMap<String, String>,
-        /// When it was deleted: the id of the key by which a receipt is signed.
+        /// The id of the key that signs the receipt, if `state` is `deleted`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         receipt_by: Option<String>,
     },
-    /// A process that `exec` started.
+    /// The life of an `exec` process.
     Process {
-        /// What became of it.
+        /// The change.
         state: ProcessState,
-        /// Program and arguments.
+        /// The program and its arguments, cut as those of a command.
         arguments: Vec<String>,
-        /// What stands in them for more than they have.
+        /// The arguments that are cut in `arguments`. Absent if none is.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         cut: Vec<ArgumentCut>,
-        /// User id in the container.
+        /// The user id inside the container.
         uid: u32,
-        /// Group id in the container.
+        /// The group id inside the container.
         gid: u32,
-        /// The exit status, as a shell's. Not known under an engine before Linux 6.15.
+        /// The exit status, 0 to 255: 128 + N for signal N. Absent under an engine before Linux 6.15, and before the end.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit: Option<i32>,
     },
-    /// A limit that was reached.
+    /// A limit that the container reached.
     Limit {
-        /// The field: `limits.memory`, `limits.pids`.
+        /// The policy's field: `limits.memory` or `limits.pids`.
         limit: String,
-        /// How often since the container began, as the kernel counts it.
+        /// How often it was reached since the container began, by the kernel's count.
         times: u64,
-        /// The limit as the kernel has it: bytes, processes.
+        /// The limit in the kernel: bytes, or a number of processes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         value: Option<u64>,
     },
-    /// Limits that `update` set.
+    /// New limits (`agentbox update`).
     Update {
-        /// Each as `name=value`.
+        /// The new limits, each as `name=value`.
         limits: Vec<String>,
     },
-    /// `verify` tried the walls of the running container.
+    /// The result of `agentbox verify` in this container.
     Verified {
-        /// `held`, `not-held`, `not-tried` or `not-promised`.
+        /// The result as a whole: `held`, `not-held`, `not-tried` or `not-promised`.
         result: String,
-        /// Attempts that a wall held off.
+        /// How many attempts the walls refused.
         held: u64,
-        /// Names of the attempts that succeeded.
+        /// The names of attempts that succeeded although the policy promises otherwise.
         not_held: Vec<String>,
-        /// Names of those that could not be made.
+        /// The names of attempts that could not be made.
         not_tried: Vec<String>,
-        /// SHA-256 of the whole report, `verify.json` beside the log, in hexadecimal.
+        /// SHA-256 of the whole report, `verify.json` beside the log: 64 hexadecimal digits.
         report: String,
     },
-    /// Events without a line of their own.
+    /// The number of events that got no line, because their class used up its quota.
     LeftOut {
-        /// Their class.
+        /// The class, such as `denied connections`.
         of: String,
-        /// How many.
+        /// How many events got no line.
         events: u64,
     },
 }
