@@ -3,6 +3,7 @@
 //! control shows it.
 
 mod devices;
+mod held;
 mod layer;
 mod limits;
 mod mounts;

@@ -283,6 +283,10 @@ impl WallExecutor {
         }
     }
 
+    pub(super) fn walls(&self) -> &ProcessWalls {
+        &self.walls
+    }
+
     /// Raises the walls, runs the hooks and executes the program. Returns only the reason why it could not.
     fn run(&self, spec: &Spec) -> EnforceError {
         let prepared = self.prepared.borrow();

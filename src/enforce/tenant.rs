@@ -1,5 +1,7 @@
-//! The steps of an exec process before the Executor's, where this program clones it. They are libcontainer's
-//! (`container_init_process`) in its order, without those of an init process, and without what the Executor does.
+//! The steps of an exec process before the Executor's, where this program makes it. A helper takes the first ones, which
+//! no process of the container can see, and then makes the process: it begins in the container's namespaces.
+//!
+//! They are libcontainer's (`container_init_process`), without those of an init process, and without what the Executor does.
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
@@ -9,7 +11,7 @@ use libcontainer::{apparmor, tty};
 use oci_spec::runtime::{Process, Spec};
 
 use super::executor::WallExecutor;
-use super::{EnforceError, WallKind, process, program};
+use super::{EnforceError, WallKind, process, program, walls};
 use crate::sys::setns::{self, Namespaces};
 use crate::sys::user;
 
@@ -17,8 +19,10 @@ use crate::sys::user;
 pub struct TenantProcess<'a> {
     /// A descriptor of the init process.
     pub init: BorrowedFd<'a>,
-    /// The init process's namespaces that it joins. It is born in the pid namespace, and joins the user namespace later.
+    /// The init process's namespaces that it begins in. It joins the user namespace later.
     pub namespaces: Namespaces,
+    /// cgroup.procs and tasks files of more cgroups that it begins in.
+    pub cgroups: &'a [OwnedFd],
     /// In place of the caller's standard descriptors.
     pub stdio: &'a [Option<OwnedFd>; 3],
     /// The socket that gets its pseudo-terminal, if it has one.
@@ -28,6 +32,21 @@ pub struct TenantProcess<'a> {
 }
 
 impl TenantProcess<'_> {
+    /// The helper's first steps: the process gets nothing of the caller that the container's processes could read in /proc.
+    pub fn leave_caller(&self, executor: &WallExecutor) -> Result<(), EnforceError> {
+        crate::sys::process::forget_arguments()
+            .map_err(EnforceError::step("forget the arguments"))?;
+        rustix::process::setsid().map_err(EnforceError::step("leave the caller's session"))?;
+        executor.walls().set_tenant_groups()
+    }
+
+    /// The helper's last steps: the process begins in the container.
+    pub fn join(&self) -> Result<(), EnforceError> {
+        walls::enter_cgroups(self.cgroups)?;
+        setns::join(self.init, self.namespaces)
+            .map_err(EnforceError::step("join the container's namespaces"))
+    }
+
     /// Becomes the program. Returns only if it could not, and has reported why.
     pub fn run(&self, spec: &Spec, executor: &WallExecutor) -> i32 {
         if let Err(error) = self.enter(spec) {
@@ -44,8 +63,6 @@ impl TenantProcess<'_> {
             self.take_streams()
                 .map_err(EnforceError::step("take the standard descriptors"))?;
         }
-        setns::join(self.init, self.namespaces)
-            .map_err(EnforceError::step("join the container's namespaces"))?;
         if let Some(console) = self.console {
             let kernel = create_syscall();
             tty::setup_console(kernel.as_ref(), console.as_raw_fd(), false)

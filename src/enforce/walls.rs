@@ -32,6 +32,18 @@ pub enum ProcessWalls {
     Unconfined(Box<UnconfinedProcess>),
 }
 
+impl ProcessWalls {
+    /// Sets the supplementary groups of an exec process, early: nothing of the container is entered with its caller's.
+    pub(super) fn set_tenant_groups(&self) -> Result<(), EnforceError> {
+        let (common, joining) = match self {
+            Self::Policy(walls) => (&walls.common, walls.role.tenant().map(|work| &work.joining)),
+            Self::Unconfined(walls) => (&walls.common, walls.role.tenant()),
+        };
+        let joining = joining.ok_or(EnforceError::Incomplete(WallKind::Privileges))?;
+        joining.set_groups(&common.rights.groups).map(drop)
+    }
+}
+
 /// Whose rules a process is under.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ruler {
@@ -57,6 +69,15 @@ pub enum Role<Init, Tenant> {
     Init(Init),
     /// An exec process.
     Tenant(Tenant),
+}
+
+impl<Init, Tenant> Role<Init, Tenant> {
+    fn tenant(&self) -> Option<&Tenant> {
+        match self {
+            Self::Init(_) => None,
+            Self::Tenant(tenant) => Some(tenant),
+        }
+    }
 }
 
 /// The part of the setup that every process has, with a policy or without.
@@ -131,11 +152,7 @@ impl JoinTargets {
     }
 
     pub(super) fn enter_cgroups(&self) -> Result<(), EnforceError> {
-        self.cgroups.iter().try_for_each(|procs| {
-            rustix::io::write(procs, b"0")
-                .map(drop)
-                .map_err(EnforceError::step("move to the sub-cgroup"))
-        })
+        enter_cgroups(&self.cgroups)
     }
 
     pub(super) fn enter_user_namespace(&self) -> Result<(), EnforceError> {
@@ -145,6 +162,15 @@ impl JoinTargets {
             None => Ok(()),
         }
     }
+}
+
+/// Moves the calling process, which must have one thread, by cgroup.procs and tasks files.
+pub(super) fn enter_cgroups(files: &[OwnedFd]) -> Result<(), EnforceError> {
+    files.iter().try_for_each(|file| {
+        rustix::io::write(file, b"0")
+            .map(drop)
+            .map_err(EnforceError::step("move to the sub-cgroup"))
+    })
 }
 
 /// The syscall wall.

@@ -10,8 +10,10 @@ use oci_spec::runtime::Process;
 use rustix::process::{DumpableBehavior, Signal, WaitOptions};
 
 use crate::cgroup::birthplace::Birthplace;
+use crate::enforce::report::FailureReport;
 use crate::runtime::RuntimeError;
 use crate::sys::process::{self, Child};
+use crate::sys::sibling::SiblingNumber;
 use crate::sys::{signal, socket};
 
 /// How long a killed process may take to end.
@@ -24,6 +26,7 @@ const NAME: &std::ffi::CStr = c"agentbox-init";
 /// the node.
 pub fn prepare() -> Result<(), RuntimeError> {
     signal::note_ignored();
+    signal::keep_ended_children().map_err(RuntimeError::io("keep ended processes"))?;
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(RuntimeError::io("become undumpable"))
 }
@@ -51,6 +54,32 @@ pub fn settle(wanted: Option<&Process>, born: &Birthplace) -> Result<(), String>
             .map_err(|e| step("set a resource limit", &e))?;
     }
     Ok(())
+}
+
+/// The process that a helper makes ([`crate::sys::sibling`]). Waits until the helper has ended; if it could not make the
+/// process, nothing is left of either.
+pub fn made_by(helper: &Child, number: &SiblingNumber) -> Result<Child, RuntimeError> {
+    // No retry on EINTR, by which the time limit ends it.
+    let waited = rustix::process::waitpid(Some(helper.pid), WaitOptions::empty());
+    if waited.is_err() {
+        end(helper);
+    }
+    let made = number.child();
+    let made = made.map_err(RuntimeError::io("open the container's process"))?;
+    match (waited, made) {
+        (Ok(_), Some(child)) => Ok(child),
+        (Ok(_), None) => {
+            Err(FailureReport::step("its helper ended before it made the process").into())
+        }
+        (Err(errno), made) => {
+            if let Some(child) = &made {
+                end(child);
+            }
+            Err(RuntimeError::io(
+                "wait for the helper that makes the process",
+            )(errno))
+        }
+    }
 }
 
 /// Kills a process that must not exist. One that a cgroup v1 freezer holds ends when it is thawed. The runtime does not

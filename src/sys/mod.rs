@@ -23,6 +23,7 @@ pub mod procfs;
 pub mod program;
 pub mod seccomp;
 pub mod setns;
+pub mod sibling;
 pub mod signal;
 pub mod socket;
 #[cfg(target_arch = "x86_64")]

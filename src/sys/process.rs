@@ -30,12 +30,7 @@ pub fn fork_into(work: impl FnOnce() -> i32) -> io::Result<Pid> {
     let pid = unsafe { libc::fork() };
     match pid {
         -1 => Err(io::Error::last_os_error()),
-        0 => {
-            let code = catch_unwind(AssertUnwindSafe(work)).unwrap_or(PANICKED);
-            // SAFETY: _exit takes an integer, does not return, and runs none of the parent's exit
-            // handlers.
-            unsafe { libc::_exit(code) }
-        }
+        0 => live(work),
         pid => Pid::from_raw(pid).ok_or_else(|| io::ErrorKind::InvalidData.into()),
     }
 }
@@ -57,11 +52,13 @@ pub fn fork_at(birth: Birth<'_>, work: impl FnOnce() -> i32) -> io::Result<Child
     // for its thread's number, which libc asks the kernel for where it matters (raise(3)).
     match unsafe { clone(birth) }? {
         Some(child) => Ok(child),
-        None => {
-            let code = catch_unwind(AssertUnwindSafe(work)).unwrap_or(PANICKED);
-            end(code)
-        }
+        None => live(work),
     }
+}
+
+/// The child's side of a fork.
+pub(super) fn live(work: impl FnOnce() -> i32) -> ! {
+    end(catch_unwind(AssertUnwindSafe(work)).unwrap_or(PANICKED))
 }
 
 /// clone3(2) without a stack of its own; `None` in the child.
@@ -79,26 +76,37 @@ unsafe fn clone(birth: Birth<'_>) -> io::Result<Option<Child>> {
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = u64::from(cgroup.as_raw_fd().unsigned_abs());
     }
-    // SAFETY: `args` is valid for the size given and has no stack and no CLONE_VM, so this is a fork: the child runs on a copy
-    // of this stack; what it may do is the caller's promise.
+    // SAFETY: no CLONE_VM and no stack; `pidfd` is writable; what the child may do is the caller's promise.
+    let Some(pid) = (unsafe { clone3(&mut args) })? else {
+        return Ok(None);
+    };
+    // SAFETY: CLONE_PIDFD made this descriptor for us (close-on-exec); nobody else owns it.
+    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+    Ok(Some(Child { pid, pidfd }))
+}
+
+/// clone3(2); `None` in the child.
+///
+/// # Safety
+/// `args` makes a fork: no stack and no CLONE_VM, so the child runs on a copy of this stack. Its addresses are writable.
+/// The calling process has one thread, or the child calls only what is safe after a fork.
+pub(super) unsafe fn clone3(args: &mut libc::clone_args) -> io::Result<Option<Pid>> {
+    // SAFETY: `args` is valid for the size given; the rest is the caller's promise.
     let pid = unsafe {
         libc::syscall(
             libc::SYS_clone3,
-            &raw mut args,
+            std::ptr::from_mut(args),
             size_of::<libc::clone_args>(),
         )
     };
-    if pid == 0 {
-        return Ok(None);
+    match pid {
+        0 => Ok(None),
+        ..0 => Err(io::Error::last_os_error()),
+        1.. => {
+            let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+            Ok(Some(pid.ok_or(io::ErrorKind::InvalidData)?))
+        }
     }
-    if pid < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: CLONE_PIDFD made this descriptor for us (close-on-exec); nobody else owns it.
-    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let pid = pid.ok_or(io::ErrorKind::InvalidData)?;
-    Ok(Some(Child { pid, pidfd }))
 }
 
 /// Moves this process's next child, and all later ones, to a new pid namespace, whose init process is that child.

@@ -34,6 +34,21 @@ pub fn note_ignored() {
     }
 }
 
+/// Lets children that have ended wait for this process. Where the caller ignores SIGCHLD the kernel reaps them itself
+/// (wait(2)), and their numbers may be other processes' by the time that this one looks. Call [`note_ignored`] first.
+pub fn keep_ended_children() -> std::io::Result<()> {
+    const CHILD: i32 = libc::SIGCHLD;
+    let ignored = IGNORED.get().copied().unwrap_or(u64::MAX);
+    if ignored >> (CHILD - 1) & 1 == 0 {
+        return Ok(());
+    }
+    // SAFETY: SIG_DFL runs no code, and the number is a signal's.
+    match unsafe { libc::signal(CHILD, libc::SIG_DFL) } {
+        libc::SIG_ERR => Err(std::io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
 /// The line `SigIgn` of /proc/PID/status (proc_pid_status(5)).
 fn ignored(status: &str) -> Option<u64> {
     let line = status

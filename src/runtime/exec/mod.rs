@@ -130,20 +130,23 @@ fn start(
     // After the pipe, through which the agent's child reports errors.
     let way = execution.open_listener_way(filter.as_ref())?;
     let user = execution.open_user_namespace(init, &process)?;
+    let is_ours = process::is_ours(&execution.target.shadow, &process);
+    let cgroups = match is_ours {
+        // Its helper enters them.
+        true => Vec::new(),
+        false => std::mem::take(&mut cgroup.descriptors),
+    };
     let inherited = TenantInherited {
         filter,
         way,
         report,
-        joining: JoinTargets {
-            user,
-            cgroups: std::mem::take(&mut cgroup.descriptors),
-        },
+        joining: JoinTargets { user, cgroups },
         keep_newlines: streams.relayed,
         program: std::mem::take(&mut streams.program),
     };
     let executor = execution.executor(&mut process, inherited)?;
     // Last: it keeps this process busy until the new process has executed its program.
-    let pid = match process::is_ours(&execution.target.shadow, &process) {
+    let pid = match is_ours {
         true => execution.run(streams, executor, &cgroup, process, &reports),
         false => execution.run_libcontainer(streams, executor, cgroup, &process, &reports),
     }?;

@@ -1,5 +1,6 @@
-//! An exec process by one clone3(2) of ours, in place of libcontainer's second and third process: it is born in the
-//! container's pid namespace and cgroup, and joins the other namespaces by a descriptor of the init process.
+//! An exec process that this program makes, in place of libcontainer, as runc does it. A helper, which no process of the
+//! container can see, enters the cgroups, the limits and the namespaces of the init process. It makes the process as a
+//! child of the runtime and ends. So nothing of the node is in the process when the container first sees it.
 //!
 //! libcontainer makes the process itself for a time namespace and rare fields.
 
@@ -13,6 +14,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use super::execution::Execution;
 use super::sub_cgroup::SubCgroup;
 use crate::cgroup::birthplace::Birthplace;
+use crate::enforce::EnforceError;
 use crate::enforce::executor::WallExecutor;
 use crate::enforce::report::FailureReport;
 use crate::enforce::tenant::TenantProcess;
@@ -24,7 +26,8 @@ use crate::runtime::state::record::ProcessId;
 use crate::runtime::state::report;
 use crate::sys::process::{self, Birth, Child};
 use crate::sys::process_id;
-use crate::sys::setns::{self, Namespaces};
+use crate::sys::setns::Namespaces;
+use crate::sys::sibling::{self, SiblingNumber};
 
 /// Whether [`Execution::run`] makes this process; otherwise libcontainer makes it.
 pub(super) fn is_ours(shadow: &Spec, process: &Process) -> bool {
@@ -44,7 +47,7 @@ fn kinds(shadow: &Spec) -> impl Iterator<Item = LinuxNamespaceType> {
     all.into_iter().flatten().map(|n| n.typ())
 }
 
-/// Those that the process joins by setns(2) itself.
+/// Those that the process begins in.
 fn joined(shadow: &Spec) -> Namespaces {
     let flag = |kind| match kind {
         LinuxNamespaceType::Mount => Namespaces::MOUNT,
@@ -52,10 +55,9 @@ fn joined(shadow: &Spec) -> Namespaces {
         LinuxNamespaceType::Uts => Namespaces::HOST_NAME_AND_NIS_DOMAIN_NAME,
         LinuxNamespaceType::Ipc => Namespaces::INTER_PROCESS_COMMUNICATION,
         LinuxNamespaceType::Network => Namespaces::NETWORK,
-        // It is born there; the Executor joins it; libcontainer makes the process.
-        LinuxNamespaceType::Pid | LinuxNamespaceType::User | LinuxNamespaceType::Time => {
-            Namespaces::empty()
-        }
+        LinuxNamespaceType::Pid => Namespaces::PROCESS_ID,
+        // The Executor joins it; libcontainer makes the process.
+        LinuxNamespaceType::User | LinuxNamespaceType::Time => Namespaces::empty(),
     };
     kinds(shadow).map(flag).collect()
 }
@@ -79,22 +81,31 @@ impl Execution<'_> {
         let tenant = TenantProcess {
             init: init.as_fd(),
             namespaces: joined(&spec),
+            cgroups: &cgroup.descriptors,
             stdio: &streams.stdio,
             console: console.as_ref().map(AsFd::as_fd),
             first_closed: 3_u32.saturating_add_signed(self.args.preserve_fds),
+        };
+        let made = ProcessParts {
+            tenant: &tenant,
+            born: &born,
+            spec: &spec,
         };
         child::prepare()?;
         self.within_limit(|| {
             // The process alone holds the one end from here on; execve(2) closes it.
             let (executed, end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
                 .map_err(RuntimeError::io("make a pipe"))?;
-            let child = clone(&tenant, &born, &spec, &executor)?;
+            let number = SiblingNumber::new().map_err(RuntimeError::io("share memory"))?;
+            let helper = made.begin(&executor, &number)?;
             drop((end, executor));
+            let reported = || report::pending(reports).map(RuntimeError::Init);
+            let child =
+                child::made_by(&helper, &number).map_err(|error| reported().unwrap_or(error))?;
             let ended = wait(&executed).map_err(RuntimeError::io("wait for the process"));
             let ended = ended.and_then(|()| check_executed(&child));
-            let reported = report::pending(reports).map(|r| Err(RuntimeError::Init(r)));
-            reported
-                .unwrap_or(ended)
+            reported()
+                .map_or(ended, Err)
                 .inspect_err(|_| child::end(&child))?;
             Ok(child.pid.as_raw_pid())
         })
@@ -127,26 +138,40 @@ fn connect_console(path: &Path) -> Result<OwnedFd, RuntimeError> {
     Ok(socket)
 }
 
-fn clone(
-    tenant: &TenantProcess<'_>,
-    born: &Birthplace,
-    spec: &Spec,
-    executor: &WallExecutor,
-) -> Result<Child, RuntimeError> {
-    let birth = Birth {
-        namespaces: 0,
-        cgroup: born.born_in(),
-    };
-    let work = || match child::settle(spec.process().as_ref(), born) {
-        Ok(()) => tenant.run(spec, executor),
-        Err(why) => executor.fail(&why),
-    };
-    let own_pids = kinds(spec).any(|kind| kind == LinuxNamespaceType::Pid);
-    let cloned = match own_pids {
-        true => setns::fork_beside(tenant.init, birth, work),
-        false => process::fork_at(birth, work),
-    };
-    cloned.map_err(RuntimeError::io("clone the exec process"))
+/// What a process is made of.
+struct ProcessParts<'a> {
+    tenant: &'a TenantProcess<'a>,
+    born: &'a Birthplace,
+    spec: &'a Spec,
+}
+
+impl ProcessParts<'_> {
+    /// Starts the helper.
+    fn begin(
+        &self,
+        executor: &WallExecutor,
+        number: &SiblingNumber,
+    ) -> Result<Child, RuntimeError> {
+        let birth = Birth {
+            namespaces: 0,
+            cgroup: self.born.born_in(),
+        };
+        process::fork_at(birth, || match self.help(executor, number) {
+            Ok(()) => 0,
+            Err(why) => executor.fail(&why),
+        })
+        .map_err(RuntimeError::io("clone the helper of the exec process"))
+    }
+
+    /// The helper. Its last step before the clone is the pid namespace.
+    fn help(&self, executor: &WallExecutor, number: &SiblingNumber) -> Result<(), String> {
+        let words = |error: EnforceError| crate::log::chain(&error);
+        self.tenant.leave_caller(executor).map_err(words)?;
+        child::settle(self.spec.process().as_ref(), self.born)?;
+        self.tenant.join().map_err(words)?;
+        sibling::fork_sibling(number, || self.tenant.run(self.spec, executor))
+            .map_err(|error| format!("clone the exec process: {error}"))
+    }
 }
 
 /// Waits until nobody holds the pipe's other end.
@@ -158,11 +183,11 @@ fn wait(executed: &OwnedFd) -> rustix::io::Result<()> {
 /// A process that was killed before execve(2) has closed the pipe, too.
 fn check_executed(child: &Child) -> Result<(), RuntimeError> {
     match process_id::has_executed(child.pid.as_raw_pid()) {
+        Ok(true) => Ok(()),
         Ok(false) => {
             Err(FailureReport::step("the process ended before it executed its program").into())
         }
-        // If the caller ignores SIGCHLD, an ended process is gone already.
-        Ok(true) | Err(_) => Ok(()),
+        Err(error) => Err(RuntimeError::io("look at the exec process")(error)),
     }
 }
 
@@ -194,9 +219,10 @@ mod tests {
             | Namespaces::CONTROL_GROUP
             | Namespaces::HOST_NAME_AND_NIS_DOMAIN_NAME
             | Namespaces::INTER_PROCESS_COMMUNICATION
-            | Namespaces::NETWORK;
+            | Namespaces::NETWORK
+            | Namespaces::PROCESS_ID;
         assert_eq!(joined(&shadow(&all, None)), expected);
-        let some = shadow(&["mount", "pid"], None);
+        let some = shadow(&["mount", "user"], None);
         assert_eq!(joined(&some), Namespaces::MOUNT);
         assert_eq!(joined(&shadow(&[], None)), Namespaces::empty());
     }

@@ -1,0 +1,188 @@
+//! P08: a process of `exec` that the container stops before it has executed its program, by its predicted number.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+
+/// Files of /proc/PID that every process may read of every other one.
+const FILES: [&str; 12] = [
+    "net/dev",
+    "net/route",
+    "net/unix",
+    "net/tcp",
+    "mountinfo",
+    "cgroup",
+    "cmdline",
+    "limits",
+    "oom_score_adj",
+    "uid_map",
+    "status",
+    "stat",
+];
+
+/// Those that show the namespaces of a process. runc enters cgroups, sets limits and changes the arguments later.
+const NAMESPACES: [&str; 5] = ["net/dev", "net/route", "net/unix", "net/tcp", "mountinfo"];
+
+const ROUNDS: usize = 12;
+
+/// The lines of the init process's own file, and of the stopped process's.
+#[derive(Debug, Default, Clone, PartialEq)]
+struct FileLines {
+    own: Vec<String>,
+    other: Vec<String>,
+}
+
+/// What the init process has read of one stopped process.
+type Round = BTreeMap<String, FileLines>;
+
+/// The rounds in which the process was still stopped after the last file was read.
+fn rounds(text: &str) -> Vec<Round> {
+    let (mut rounds, mut round) = (Vec::new(), Round::new());
+    for line in text.lines() {
+        let fields: Vec<&str> = line.splitn(3, '\t').collect();
+        match fields[..] {
+            ["end", _, state] => {
+                let ended = std::mem::take(&mut round);
+                rounds.extend((state == "stopped").then_some(ended));
+            }
+            [file, who, text] => {
+                let lines = round.entry(file.to_owned()).or_default();
+                match who {
+                    "own" => lines.own.push(text.to_owned()),
+                    _ => lines.other.push(text.to_owned()),
+                }
+            }
+            _ => {}
+        }
+    }
+    rounds
+}
+
+/// The name of the stopped process. A runtime's own: it has not executed its program yet.
+fn name(round: &Round) -> &str {
+    round["comm"].other.first().map_or("", String::as_str)
+}
+
+/// What of a file must be the same in both processes.
+fn comparable(file: &str, lines: &[String]) -> BTreeSet<String> {
+    let first = |line: &String| line.split(':').next().unwrap_or_default().trim().to_owned();
+    match file {
+        // Numbers of packets change.
+        "net/dev" => lines.iter().map(first).collect(),
+        "status" => {
+            let groups = lines.iter().filter(|line| line.starts_with("Groups:"));
+            groups.map(|line| line.trim_end().to_owned()).collect()
+        }
+        // A process without arguments.
+        "cmdline" => {
+            let arguments = lines.iter().map(|line| line.trim().to_owned());
+            let strange =
+                arguments.filter(|text| !text.is_empty() && !text.starts_with("/bin/hold"));
+            strange.collect()
+        }
+        // The terminal, after the parent, the group and the session.
+        "stat" => {
+            let after = lines.iter().filter_map(|line| line.rsplit_once(") "));
+            let tty = after.filter_map(|(_, fields)| fields.split(' ').nth(4));
+            tty.map(str::to_owned).collect()
+        }
+        _ => lines.iter().cloned().collect(),
+    }
+}
+
+/// The files that differ between the two processes.
+fn strange<'a>(round: &Round, files: &[&'a str]) -> Vec<&'a str> {
+    let differs = |file: &&&str| {
+        let lines = round.get(**file).cloned().unwrap_or_default();
+        comparable(file, &lines.own) != comparable(file, &lines.other)
+    };
+    files.iter().filter(differs).copied().collect()
+}
+
+/// A container whose init process stops the next ones.
+struct Holder<'a> {
+    stage: &'a Stage,
+    runtime: Runtime,
+    id: String,
+}
+
+impl<'a> Holder<'a> {
+    fn start(stage: &'a Stage, runtime: Runtime) -> Self {
+        let script = format!(
+            "exec /bin/hold {ROUNDS} {} >/tmp/seen 2>&1",
+            FILES.join(" ")
+        );
+        let mut config = stage.config(&script);
+        config["process"]["cwd"] = json!("/");
+        let (bundle, id) = stage.bundle(&config);
+        stage
+            .call(runtime, &["run", "--detach", "--bundle", &bundle, &id])
+            .ok();
+        Self { stage, runtime, id }
+    }
+
+    fn exec(&self, command: &[&str]) -> Finished {
+        let words = [&["exec", self.id.as_str()], command].concat();
+        self.stage.call(self.runtime, &words)
+    }
+
+    /// What it has read so far.
+    fn seen(&self) -> String {
+        self.exec(&["cat", "/tmp/seen"]).ok()
+    }
+}
+
+impl Drop for Holder<'_> {
+    fn drop(&mut self) {
+        self.stage
+            .call(self.runtime, &["delete", "--force", &self.id]);
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn hostile_p08_a_process_that_is_stopped_before_its_program_shows_nothing_of_the_node() {
+    let stage = Stage::new();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/integration/hostile/hold.c");
+    let hold = format!("{}/bin/hold", stage.image);
+    run("gcc", &["-static", "-O1", "-o", &hold, source]).ok();
+    for runtime in [Runtime::Unconfined, Runtime::Standard, Runtime::Runc] {
+        let holder = Holder::start(&stage, runtime);
+        for _ in 0..ROUNDS {
+            holder.exec(&["true"]).ok();
+        }
+        let seen = holder.seen();
+        let own = if runtime == Runtime::Runc {
+            "runc:["
+        } else {
+            "agentbox"
+        };
+        let caught: Vec<Round> = rounds(&seen)
+            .into_iter()
+            .filter(|round| name(round).starts_with(own))
+            .collect();
+        assert!(!caught.is_empty(), "{runtime:?}: none was stopped: {seen}");
+        let files: &[&str] = match runtime {
+            Runtime::Runc => &NAMESPACES,
+            _ => &FILES,
+        };
+        for round in &caught {
+            let strange = strange(round, files);
+            assert!(strange.is_empty(), "{runtime:?} {strange:?}: {round:#?}");
+        }
+    }
+    // The control: a process that begins in the pid namespace alone shows the node's mounts and network.
+    let holder = Holder::start(&stage, Runtime::Unconfined);
+    let state: Value =
+        serde_json::from_str(&stage.call(Runtime::Unconfined, &["state", &holder.id]).ok())
+            .unwrap();
+    let pid = state["pid"].to_string();
+    run("nsenter", &["--target", &pid, "--pid", "sleep", "0.2"]).ok();
+    let seen = holder.seen();
+    let caught = rounds(&seen);
+    let strange = strange(caught.first().expect(&seen), &NAMESPACES);
+    assert!(
+        strange.contains(&"mountinfo") && strange.contains(&"net/dev"),
+        "{strange:?}: {seen}"
+    );
+}
