@@ -41,7 +41,7 @@ pub struct Create {
     #[arg(long)]
     pub no_new_keyring: bool,
     /// Pass on N file descriptors after standard error
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
     pub preserve_fds: i32,
     /// Container id
     pub id: String,
@@ -110,7 +110,7 @@ pub struct Exec {
     #[arg(long, short, value_name = "CAP")]
     pub cap: Vec<String>,
     /// Pass on N file descriptors after standard error
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
     pub preserve_fds: i32,
     /// Run in a sub-cgroup of the container; on cgroup v1 also per controller
     #[arg(long, value_name = "[CONTROLLER,...:]PATH")]
