@@ -105,6 +105,8 @@ impl UnconfinedProcess {
         if let Role::Init(work) = &self.role {
             work.process.die_with_parent()?;
         }
+        // Before the filter too: nothing makes the process dumpable again until it executes its program.
+        privileges::hide_from_tracers()?;
         if self.no_new_privs {
             // Before the filter, which may deny the calls for it.
             self.common.drop_capabilities()?;
