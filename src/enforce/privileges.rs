@@ -13,7 +13,7 @@ use crate::policy::Capability;
 use crate::sys::user::set_effective_group;
 use crate::sys::user_namespace::{self, Ids};
 
-/// The capabilities that the steps from [`limit_to`] to [`drop_to`] need, and why.
+/// The capabilities that the steps from [`SetupRights::limit`] to [`drop_to`] need, and why.
 const SETUP: &[SpecCapability] = &[
     SpecCapability::SysAdmin, // setns, mounts, loading filters without no_new_privs
     SpecCapability::Setpcap,  // dropping from the bounding set
@@ -122,9 +122,8 @@ pub fn set_no_new_privs() -> Result<(), EnforceError> {
 /// The bounding set first, which needs SETPCAP. Ambient capabilities last, since the kernel takes only permitted and
 /// inheritable ones (capabilities(7)).
 pub fn drop_to(sets: &CapabilitySets) -> Result<(), EnforceError> {
-    for extra in Capability::all().filter(|c| !sets.bounding.contains(c)) {
-        drop_from_bounding(extra).map_err(EnforceError::step("drop from the bounding set"))?;
-    }
+    let kept: CapabilitySet = sets.bounding.iter().map(|c| bit(*c)).collect();
+    drop_from_bounding(kept).map_err(EnforceError::step("drop from the bounding set"))?;
     thread::clear_ambient_capability_set().map_err(EnforceError::step("clear the ambient set"))?;
     set(sets).map_err(EnforceError::step("set the capabilities"))?;
     for capability in &sets.ambient {
@@ -134,14 +133,29 @@ pub fn drop_to(sets: &CapabilitySets) -> Result<(), EnforceError> {
     Ok(())
 }
 
+/// Drops all but these from the bounding set, up to the kernel's last capability: a kernel may know more than we do.
 /// Dropping one that is gone does nothing. Without SETPCAP the kernel refuses that too.
-fn drop_from_bounding(capability: Capability) -> Result<(), Errno> {
-    match thread::remove_capability_from_bounding_set(bit(capability)) {
-        // The kernel does not know it.
-        Err(Errno::INVAL) => Ok(()),
-        Err(Errno::PERM) if !thread::capability_is_in_bounding_set(bit(capability))? => Ok(()),
-        other => other,
+fn drop_from_bounding(kept: CapabilitySet) -> Result<(), Errno> {
+    for number in 0..u64::BITS {
+        let one = CapabilitySet::from_bits_retain(1 << number);
+        if kept.contains(one) {
+            continue;
+        }
+        let dropped = thread::remove_capability_from_bounding_set(one);
+        let gone = dropped.or_else(|error| match error {
+            Errno::PERM => match thread::capability_is_in_bounding_set(one)? {
+                true => Err(error),
+                false => Ok(()),
+            },
+            _ => Err(error),
+        });
+        match gone {
+            // It has no capability of this number, and none of a higher one.
+            Err(Errno::INVAL) => return Ok(()),
+            other => other?,
+        }
     }
+    Ok(())
 }
 
 /// Leaves the calling process CAP_KILL, if it has that, and no other capability.
