@@ -73,7 +73,6 @@ impl PolicyWalls {
             }
             Role::Tenant(work) => {
                 let groups = work.joining.set_groups(&self.common.rights.groups)?;
-                work.joining.enter_cgroups()?;
                 self.common.make_streams(spec, Ruler::Policy)?;
                 groups
             }

@@ -23,6 +23,7 @@ pub mod program;
 mod reaper;
 pub mod report;
 pub mod rootfs;
+mod scheduling;
 mod scratch;
 mod seen;
 pub mod stdio;

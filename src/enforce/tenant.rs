@@ -11,7 +11,8 @@ use libcontainer::{apparmor, tty};
 use oci_spec::runtime::{Process, Spec};
 
 use super::executor::WallExecutor;
-use super::{EnforceError, WallKind, process, program, walls};
+use super::scheduling::{self, AffinityMoment};
+use super::{EnforceError, WallKind, process, program};
 use crate::sys::setns::{self, Namespaces};
 use crate::sys::user;
 
@@ -33,7 +34,8 @@ pub struct TenantProcess<'a> {
 
 impl TenantProcess<'_> {
     /// The helper's first steps: the process gets nothing of the caller that the container's processes could read in /proc.
-    pub fn leave_caller(&self, executor: &WallExecutor) -> Result<(), EnforceError> {
+    pub fn leave_caller(&self, spec: &Spec, executor: &WallExecutor) -> Result<(), EnforceError> {
+        scheduling::set_processors(process::of(spec), AffinityMoment::Initial)?;
         crate::sys::process::forget_arguments()
             .map_err(EnforceError::step("forget the arguments"))?;
         rustix::process::setsid().map_err(EnforceError::step("leave the caller's session"))?;
@@ -41,8 +43,13 @@ impl TenantProcess<'_> {
     }
 
     /// The helper's last steps: the process begins in the container.
-    pub fn join(&self) -> Result<(), EnforceError> {
-        walls::enter_cgroups(self.cgroups)?;
+    pub fn join(&self, spec: &Spec) -> Result<(), EnforceError> {
+        self.cgroups.iter().try_for_each(|file| {
+            rustix::io::write(file, b"0")
+                .map(drop)
+                .map_err(EnforceError::step("move to the sub-cgroup"))
+        })?;
+        scheduling::set_processors(process::of(spec), AffinityMoment::Final)?;
         setns::join(self.init, self.namespaces)
             .map_err(EnforceError::step("join the container's namespaces"))
     }
@@ -59,6 +66,7 @@ impl TenantProcess<'_> {
     fn enter(&self, spec: &Spec) -> Result<(), EnforceError> {
         let process = process::of(spec).ok_or(EnforceError::Incomplete(WallKind::Privileges))?;
         rustix::process::setsid().map_err(EnforceError::step("begin a session"))?;
+        scheduling::set(spec, process)?;
         if self.console.is_none() {
             self.take_streams()
                 .map_err(EnforceError::step("take the standard descriptors"))?;
@@ -109,6 +117,6 @@ fn become_user(process: &Process) -> Result<(), EnforceError> {
 }
 
 /// An error of libcontainer.
-fn in_words<E: std::error::Error>(step: &'static str) -> impl FnOnce(E) -> EnforceError {
+pub(super) fn in_words<E: std::error::Error>(step: &'static str) -> impl FnOnce(E) -> EnforceError {
     move |error| EnforceError::step(step)(std::io::Error::other(crate::log::chain(&error)))
 }

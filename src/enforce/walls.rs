@@ -134,12 +134,10 @@ impl FirstProcess {
     }
 }
 
-/// The namespaces and cgroups that an exec process joins, with a policy or without.
+/// What an exec process joins last, with a policy or without. It begins in the container's other namespaces.
 pub struct JoinTargets {
-    /// The container's user namespace, which libcontainer does not join.
+    /// The container's user namespace, in which it would have too few rights for the other steps.
     pub user: Option<JoinedUser>,
-    /// cgroup.procs and tasks files of cgroups to move to.
-    pub cgroups: Vec<OwnedFd>,
 }
 
 impl JoinTargets {
@@ -151,10 +149,6 @@ impl JoinTargets {
         })
     }
 
-    pub(super) fn enter_cgroups(&self) -> Result<(), EnforceError> {
-        enter_cgroups(&self.cgroups)
-    }
-
     pub(super) fn enter_user_namespace(&self) -> Result<(), EnforceError> {
         match &self.user {
             Some(user) => crate::sys::user::join(user)
@@ -162,15 +156,6 @@ impl JoinTargets {
             None => Ok(()),
         }
     }
-}
-
-/// Moves the calling process, which must have one thread, by cgroup.procs and tasks files.
-pub(super) fn enter_cgroups(files: &[OwnedFd]) -> Result<(), EnforceError> {
-    files.iter().try_for_each(|file| {
-        rustix::io::write(file, b"0")
-            .map(drop)
-            .map_err(EnforceError::step("move to the sub-cgroup"))
-    })
 }
 
 /// The syscall wall.
@@ -362,7 +347,7 @@ pub enum UserNamespace {
 pub struct TenantWork {
     /// The part that every exec process has.
     pub joining: JoinTargets,
-    /// Cookie of the inner network namespace, in which libcontainer has already put it.
+    /// Cookie of the inner network namespace, in which it begins.
     pub cookie: u64,
 }
 
@@ -383,10 +368,7 @@ mod tests {
     }
 
     fn joining() -> JoinTargets {
-        JoinTargets {
-            user: None,
-            cgroups: Vec::new(),
-        }
+        JoinTargets { user: None }
     }
 
     fn files(plan: &Plan, disk: Option<OwnedFd>) -> Result<InitFiles, EnforceError> {

@@ -21,6 +21,7 @@ pub mod process;
 pub mod process_id;
 pub mod procfs;
 pub mod program;
+pub mod scheduler;
 pub mod seccomp;
 pub mod setns;
 pub mod sibling;

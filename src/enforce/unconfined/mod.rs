@@ -66,7 +66,6 @@ impl UnconfinedProcess {
             }
             Role::Tenant(joining) => {
                 let groups = joining.set_groups(&self.common.rights.groups)?;
-                joining.enter_cgroups()?;
                 self.common.make_streams(spec, Ruler::Engine)?;
                 groups
             }

@@ -4,11 +4,10 @@ use std::os::fd::OwnedFd;
 
 use oci_spec::runtime::Process;
 
-use super::files::ExecFiles;
+use super::files::ReportFile;
 use super::sub_cgroup::{self, SubCgroup};
 use super::target::ExecTarget;
 use crate::audit::Actor;
-use crate::cgroup::first_move;
 use crate::cli;
 use crate::enforce::executor::WallExecutor;
 use crate::enforce::home;
@@ -22,9 +21,8 @@ use crate::enforce::walls::{
 use crate::plan::CapabilitySets;
 use crate::runtime::RuntimeError;
 use crate::runtime::agent::{ListenerChild, Moment, SeccompAgent};
-use crate::runtime::files::write_whole;
 use crate::runtime::filter;
-use crate::runtime::launch::{self, Streams, has_user_namespace};
+use crate::runtime::launch::{self, has_user_namespace};
 use crate::runtime::network::calls;
 use crate::runtime::pidfd;
 use crate::runtime::state::half_made::{self, FreezerFile};
@@ -34,7 +32,7 @@ use crate::runtime::state::store::ContainerPaths;
 use crate::seccomp::SavedFilter;
 use crate::sys::user::JoinedUser;
 
-/// What exists until the process executes its program. Dropping it ends the child first, then removes the files.
+/// What exists until the process executes its program. Dropping it ends the child first, then removes the pipe.
 pub(super) struct Execution<'a> {
     pub(super) place: &'a ContainerPaths,
     pub(super) args: &'a cli::Exec,
@@ -45,7 +43,7 @@ pub(super) struct Execution<'a> {
     listener_child: Option<ListenerChild>,
     /// The line to the sidecar, by which it learns of a process whose end nobody here waits for.
     line: Option<OwnedFd>,
-    files: ExecFiles,
+    report: ReportFile,
 }
 
 /// What the process inherits that is in no record.
@@ -56,7 +54,7 @@ pub(super) struct TenantInherited {
     pub(super) way: Option<ListenerWay>,
     /// Where it reports errors.
     pub(super) report: OwnedFd,
-    /// The user namespace and the cgroups that it joins itself.
+    /// The user namespace that it joins itself.
     pub(super) joining: JoinTargets,
     /// Its terminal is relayed to the caller's terminal, which makes the carriage returns.
     pub(super) keep_newlines: bool,
@@ -79,7 +77,7 @@ impl<'a> Execution<'a> {
             by,
             listener_child: None,
             line: None,
-            files: ExecFiles::new(place),
+            report: ReportFile::new(place),
         }
     }
 
@@ -111,8 +109,8 @@ impl<'a> Execution<'a> {
 
     /// The pipe through which the process reports errors: its end, and ours.
     pub(super) fn make_report_pipe(&self) -> Result<(OwnedFd, OwnedFd), RuntimeError> {
-        let path = self.files.report();
-        Ok((report::make(&path)?, report::reader(&path)?))
+        let path = self.report.path();
+        Ok((report::make(path)?, report::reader(path)?))
     }
 
     /// Where the filter's listener goes, if it has one.
@@ -137,19 +135,19 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Starts the child that serves the process while libcontainer keeps this one busy, if the filter has an agent.
+    /// Starts the child that serves the process while this one is busy, if the filter has an agent.
     fn begin_agent(&mut self) -> Result<Option<AgentSocket>, RuntimeError> {
         let Some(agent) = SeccompAgent::read(&self.place.dir())? else {
             return Ok(None);
         };
-        let (record, report) = (&self.target.record, self.files.report());
+        let (record, report) = (&self.target.record, self.report.path());
         let (listener_child, socket) =
-            ListenerChild::spawn(&agent, record, &report, Moment::Running)?;
+            ListenerChild::spawn(&agent, record, report, Moment::Running)?;
         self.listener_child = Some(listener_child);
         Ok(Some(socket))
     }
 
-    /// libcontainer runs tenants in the host's user namespace; the executor joins the container's.
+    /// The process begins in the node's user namespace; the executor joins the container's.
     pub(super) fn open_user_namespace(
         &self,
         init: ProcessId,
@@ -211,54 +209,6 @@ impl<'a> Execution<'a> {
         self.line.take()
     }
 
-    /// Writes the process for libcontainer.
-    fn write_process(&self, process: &Process) -> Result<(), RuntimeError> {
-        let path = self.files.process();
-        let text = serde_json::to_vec(process).map_err(|e| RuntimeError::Input {
-            path: path.clone(),
-            why: e.to_string(),
-        })?;
-        write_whole(&path, &text)
-    }
-
-    /// Lets libcontainer start the process; returns its pid.
-    pub(super) fn run_libcontainer(
-        &self,
-        streams: Streams<'_>,
-        executor: WallExecutor,
-        cgroup: SubCgroup,
-        process: &Process,
-        reports: &OwnedFd,
-    ) -> Result<i32, RuntimeError> {
-        // The process moves to its cgroups. The first move is slow, and begins here.
-        let _first_move = first_move::begin();
-        self.write_process(process)?;
-        let failed = RuntimeError::process("exec in the container", process.cwd());
-        crate::log::keep_causes().map_err(RuntimeError::io("make a pipe"))?;
-        let root = self.files.state_root(self.place)?;
-        let builder = launch::builder(self.place, executor, streams.stdio)
-            .and_then(|builder| builder.with_root_path(root));
-        let builder = match builder {
-            Ok(builder) => builder,
-            Err(e) => return Err(failed(e)),
-        };
-        let builder = builder
-            .with_console_socket(streams.console)
-            .with_preserved_fds(self.args.preserve_fds)
-            .as_tenant()
-            .with_process(Some(self.files.process()))
-            .with_detach(true)
-            .with_ignore_paused(self.args.ignore_paused)
-            .with_sub_cgroup(cgroup.below);
-        let pid = self.within_limit(|| {
-            let built = builder.build();
-            // Errors of our own code in the process are nearer to the cause.
-            built
-                .map_err(|e| report::pending(reports).map_or_else(|| failed(e), RuntimeError::Init))
-        })?;
-        Ok(pid.as_raw())
-    }
-
     /// Begins the process within the time limit. One in a frozen cgroup waits for `resume`.
     pub(super) fn within_limit<T>(
         &self,
@@ -267,18 +217,7 @@ impl<'a> Execution<'a> {
         let frozen = FreezerFile::of(&self.target.record.controllers()?);
         let halt = frozen.as_ref().map(FreezerFile::halt);
         let (what, within) = ("process of exec", half_made::WITHIN);
-        half_made::limited(what, within, &self.files.report(), halt, begin)
-    }
-}
-
-/// libcontainer changes to its sockets' directory and back, so the caller's directory must exist. It may be gone:
-/// containerd's shim runs in the bundle of a pod's sandbox, which is removed when the sandbox ends.
-pub(super) fn stand_somewhere() -> Result<(), RuntimeError> {
-    match std::env::current_dir() {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            std::env::set_current_dir("/").map_err(RuntimeError::io("enter /"))
-        }
-        _ => Ok(()),
+        half_made::limited(what, within, self.report.path(), halt, begin)
     }
 }
 
@@ -287,7 +226,6 @@ pub(super) fn announce(args: &cli::Exec, pid: i32) -> Result<(), RuntimeError> {
     tell(args, pid).inspect_err(|_| end(pid))
 }
 
-/// We write the pid file ourselves: libcontainer ignores an error there.
 fn tell(args: &cli::Exec, pid: i32) -> Result<(), RuntimeError> {
     if let Some(path) = &args.pid_file {
         std::fs::write(path, pid.to_string())

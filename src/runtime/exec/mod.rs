@@ -85,8 +85,6 @@ fn judged(
     // container can delay.
     let target = ExecTarget::look(place, args)?;
     let process = requested::within_limits(args, &target)?;
-    // libcontainer returns to this process's directory, so it must exist.
-    execution::stand_somewhere()?;
     let noted = |error: &RuntimeError| {
         NotedProcess::new(place, &process, by).refused(&crate::log::chain(error));
     };
@@ -100,13 +98,9 @@ fn started(
     streams: Streams<'_>,
     noted: &NotedProcess,
 ) -> Result<i32, RuntimeError> {
-    let (place, args, target) = (execution.place, execution.args, execution.target);
+    let args = execution.args;
     let started = start(execution, process, streams);
-    // Its files are gone by now; the cgroup may have been made after the container was deleted.
-    let (pid, line) = started.inspect_err(|error| {
-        target.sweep_if_deleted(place);
-        noted.refused(&crate::log::chain(error));
-    })?;
+    let (pid, line) = started.inspect_err(|error| noted.refused(&crate::log::chain(error)))?;
     // Last: the caller learns of a running process.
     execution::announce(args, pid)?;
     noted.began(pid);
@@ -125,30 +119,21 @@ fn start(
     // What the walls need comes first: if it is gone, nothing is made.
     let init = execution.living_init()?;
     let filter = execution.read_filter()?;
-    let mut cgroup = execution.open_cgroup(init)?;
+    let cgroup = execution.open_cgroup(init)?;
     let (report, reports) = execution.make_report_pipe()?;
     // After the pipe, through which the agent's child reports errors.
     let way = execution.open_listener_way(filter.as_ref())?;
     let user = execution.open_user_namespace(init, &process)?;
-    let is_ours = process::is_ours(&execution.target.shadow, &process);
-    let cgroups = match is_ours {
-        // Its helper enters them.
-        true => Vec::new(),
-        false => std::mem::take(&mut cgroup.descriptors),
-    };
     let inherited = TenantInherited {
         filter,
         way,
         report,
-        joining: JoinTargets { user, cgroups },
+        joining: JoinTargets { user },
         keep_newlines: streams.relayed,
         program: std::mem::take(&mut streams.program),
     };
     let executor = execution.executor(&mut process, inherited)?;
     // Last: it keeps this process busy until the new process has executed its program.
-    let pid = match is_ours {
-        true => execution.run(streams, executor, &cgroup, process, &reports),
-        false => execution.run_libcontainer(streams, executor, cgroup, &process, &reports),
-    }?;
+    let pid = execution.run(streams, executor, &cgroup, process, &reports)?;
     Ok((pid, execution.take_line()))
 }

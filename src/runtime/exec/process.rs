@@ -1,8 +1,6 @@
 //! An exec process that this program makes, in place of libcontainer, as runc does it. A helper, which no process of the
 //! container can see, enters the cgroups, the limits and the namespaces of the init process. It makes the process as a
 //! child of the runtime and ends. So nothing of the node is in the process when the container first sees it.
-//!
-//! libcontainer makes the process itself for a time namespace and rare fields.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -29,17 +27,6 @@ use crate::sys::process_id;
 use crate::sys::setns::Namespaces;
 use crate::sys::sibling::{self, SiblingNumber};
 
-/// Whether [`Execution::run`] makes this process; otherwise libcontainer makes it.
-pub(super) fn is_ours(shadow: &Spec, process: &Process) -> bool {
-    let linux = shadow.linux().as_ref();
-    let time = kinds(shadow).any(|kind| kind == LinuxNamespaceType::Time);
-    let rare = process.io_priority().is_some()
-        || process.scheduler().is_some()
-        || process.exec_cpu_affinity().is_some()
-        || linux.is_some_and(|l| l.personality().is_some());
-    !time && !rare
-}
-
 /// The namespaces of a container.
 fn kinds(shadow: &Spec) -> impl Iterator<Item = LinuxNamespaceType> {
     let linux = shadow.linux().as_ref();
@@ -56,8 +43,9 @@ fn joined(shadow: &Spec) -> Namespaces {
         LinuxNamespaceType::Ipc => Namespaces::INTER_PROCESS_COMMUNICATION,
         LinuxNamespaceType::Network => Namespaces::NETWORK,
         LinuxNamespaceType::Pid => Namespaces::PROCESS_ID,
-        // The Executor joins it; libcontainer makes the process.
-        LinuxNamespaceType::User | LinuxNamespaceType::Time => Namespaces::empty(),
+        LinuxNamespaceType::Time => Namespaces::TIME,
+        // The Executor joins it.
+        LinuxNamespaceType::User => Namespaces::empty(),
     };
     kinds(shadow).map(flag).collect()
 }
@@ -166,9 +154,9 @@ impl ProcessParts<'_> {
     /// The helper. Its last step before the clone is the pid namespace.
     fn help(&self, executor: &WallExecutor, number: &SiblingNumber) -> Result<(), String> {
         let words = |error: EnforceError| crate::log::chain(&error);
-        self.tenant.leave_caller(executor).map_err(words)?;
+        self.tenant.leave_caller(self.spec, executor).map_err(words)?;
         child::settle(self.spec.process().as_ref(), self.born)?;
-        self.tenant.join().map_err(words)?;
+        self.tenant.join(self.spec).map_err(words)?;
         sibling::fork_sibling(number, || self.tenant.run(self.spec, executor))
             .map_err(|error| format!("clone the exec process: {error}"))
     }
@@ -199,17 +187,10 @@ mod tests {
 
     use super::*;
 
-    fn shadow(kinds: &[&str], personality: Option<&str>) -> Spec {
+    fn shadow(kinds: &[&str]) -> Spec {
         let namespaces: Vec<_> = kinds.iter().map(|kind| json!({ "type": kind })).collect();
-        let personality = personality.map(|domain| json!({ "domain": domain }));
-        let linux = json!({ "namespaces": namespaces, "personality": personality });
+        let linux = json!({ "namespaces": namespaces });
         serde_json::from_value(json!({ "ociVersion": "1.0.2", "linux": linux })).unwrap()
-    }
-
-    fn process(more: (&str, serde_json::Value)) -> Process {
-        let mut process = json!({ "cwd": "/", "args": ["true"], "user": { "uid": 0, "gid": 0 } });
-        process[more.0] = more.1;
-        serde_json::from_value(process).unwrap()
     }
 
     #[test]
@@ -221,29 +202,10 @@ mod tests {
             | Namespaces::INTER_PROCESS_COMMUNICATION
             | Namespaces::NETWORK
             | Namespaces::PROCESS_ID;
-        assert_eq!(joined(&shadow(&all, None)), expected);
-        let some = shadow(&["mount", "user"], None);
-        assert_eq!(joined(&some), Namespaces::MOUNT);
-        assert_eq!(joined(&shadow(&[], None)), Namespaces::empty());
-    }
-
-    #[test]
-    fn what_only_libcontainer_does_is_left_to_it() {
-        let usual = shadow(&["mount", "pid", "user"], None);
-        let plain = process(("terminal", json!(true)));
-        assert!(is_ours(&usual, &plain));
-        assert!(!is_ours(&shadow(&["mount", "time"], None), &plain));
-        assert!(!is_ours(&shadow(&["mount"], Some("LINUX32")), &plain));
-        for rare in [
-            (
-                "ioPriority",
-                json!({ "class": "IOPRIO_CLASS_BE", "priority": 3 }),
-            ),
-            ("scheduler", json!({ "policy": "SCHED_BATCH" })),
-            ("execCPUAffinity", json!({ "initial": "0" })),
-        ] {
-            assert!(!is_ours(&usual, &process(rare.clone())), "{rare:?}");
-        }
+        assert_eq!(joined(&shadow(&all)), expected);
+        let some = shadow(&["mount", "user", "time"]);
+        assert_eq!(joined(&some), Namespaces::MOUNT | Namespaces::TIME);
+        assert_eq!(joined(&shadow(&[])), Namespaces::empty());
     }
 
     #[test]

@@ -44,7 +44,7 @@ fn refused(why: SubCgroupError) -> RuntimeError {
 /// Where the process goes.
 #[derive(Default)]
 pub struct SubCgroup {
-    /// cgroup.procs and tasks files to which the process writes itself, as its first step.
+    /// cgroup.procs and tasks files to which the helper of the process writes itself.
     pub descriptors: Vec<OwnedFd>,
     /// A cgroup below the container's in which the process begins. Under cgroup v2 the container's own cgroup cannot
     /// take a process when it enables controllers for its children (cgroups(7), "no internal processes").
@@ -70,7 +70,7 @@ pub fn open(
             below,
         });
     }
-    // libcontainer knows controllers only; the given cgroups come afterwards and count.
+    // The given cgroups come after those of the controllers, and count.
     let systemd = controllers.v1(systemd_v1::NAME).map(systemd_v1::open_tasks);
     let mut descriptors = Vec::from_iter(systemd.transpose()?);
     for text in given {

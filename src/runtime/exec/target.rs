@@ -4,7 +4,6 @@ use libcontainer::container::ContainerStatus;
 use oci_spec::runtime::Spec;
 
 use super::ExecError;
-use crate::cgroup::path;
 use crate::cli;
 use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle;
@@ -30,21 +29,6 @@ impl ExecTarget {
         check_state(place, &record, args)?;
         let shadow = bundle::read_json(&place.dir().join("config.json"))?;
         Ok(Self { record, shadow })
-    }
-
-    /// The container may have been deleted meanwhile; libcontainer remakes its cgroup before it notices.
-    pub(super) fn sweep_if_deleted(&self, place: &ContainerPaths) {
-        // A running `delete` holds the lock until everything is gone.
-        match place.lock_existing() {
-            Ok(_lock) if place.dir().exists() => return,
-            Err(_) if place.dir().exists() => return,
-            Ok(_) | Err(_) => {}
-        }
-        for cgroup in &self.record.cgroups {
-            if let Err(error) = path::remove(cgroup) {
-                log::debug!("a cgroup of what is gone: {}", crate::log::chain(&error));
-            }
-        }
     }
 }
 
