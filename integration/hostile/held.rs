@@ -139,13 +139,18 @@ impl Drop for Holder<'_> {
     }
 }
 
+/// Puts the program into the image.
+fn add_hold(stage: &Stage) {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/integration/hostile/hold.c");
+    let hold = format!("{}/bin/hold", stage.image);
+    run("gcc", &["-static", "-O1", "-o", &hold, source]).ok();
+}
+
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn hostile_p08_a_process_that_is_stopped_before_its_program_shows_nothing_of_the_node() {
     let stage = Stage::new();
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/integration/hostile/hold.c");
-    let hold = format!("{}/bin/hold", stage.image);
-    run("gcc", &["-static", "-O1", "-o", &hold, source]).ok();
+    add_hold(&stage);
     for runtime in [Runtime::Unconfined, Runtime::Standard, Runtime::Runc] {
         let holder = Holder::start(&stage, runtime);
         for _ in 0..ROUNDS {
@@ -177,7 +182,10 @@ fn hostile_p08_a_process_that_is_stopped_before_its_program_shows_nothing_of_the
         serde_json::from_str(&stage.call(Runtime::Unconfined, &["state", &holder.id]).ok())
             .unwrap();
     let pid = state["pid"].to_string();
-    run("nsenter", &["--target", &pid, "--pid", "sleep", "0.2"]).ok();
+    // nsenter stops when its child does.
+    let script =
+        format!("nsenter --target {pid} --pid sleep 0.2 & sleep 2; kill -CONT $!; wait $!");
+    run("sh", &["-c", &script]).ok();
     let seen = holder.seen();
     let caught = rounds(&seen);
     let strange = strange(caught.first().expect(&seen), &NAMESPACES);
@@ -185,4 +193,57 @@ fn hostile_p08_a_process_that_is_stopped_before_its_program_shows_nothing_of_the
         strange.contains(&"mountinfo") && strange.contains(&"net/dev"),
         "{strange:?}: {seen}"
     );
+}
+
+/// P04: the helper that makes the process of `exec`, or that process, is killed at any moment. A container that shares the
+/// node's pid namespace can do it; here the node's is a namespace of the test.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn hostile_p04_a_killed_exec_fails_and_leaves_no_process() {
+    let stage = Stage::new();
+    add_hold(&stage);
+    let mut config = stage.config("exec /bin/hold 30 kill >/dev/null 2>&1");
+    config["process"]["cwd"] = json!("/");
+    let namespaces = config["linux"]["namespaces"].as_array_mut().unwrap();
+    namespaces.retain(|one| one["type"] != "pid");
+    let (bundle, id) = stage.bundle(&config);
+    let call = format!(
+        "{} --root {} --policy unconfined",
+        program(),
+        stage.node.root
+    );
+    let pid = stage.node.scratch.path("hold.pid");
+    let script = format!(
+        "{call} run --detach --pid-file {pid} --bundle {bundle} {id} </dev/null
+         for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do
+             {call} exec {id} echo ran </dev/null
+             echo status $?
+         done
+         read hold <{pid}
+         kill -KILL $hold
+         grep -l agentbox /proc/[0-9]*/comm
+         {call} delete --force {id}"
+    );
+    let unshare = ["--pid", "--fork", "--mount-proc", "sh", "-c", &script];
+    let seen = run("unshare", &unshare);
+    let lines: Vec<&str> = seen.stdout.lines().collect();
+    let statuses = lines
+        .iter()
+        .filter(|line| line.starts_with("status "))
+        .count();
+    assert_eq!(statuses, 30, "{seen}");
+    assert!(
+        !lines.iter().any(|line| line.starts_with("/proc/")),
+        "{seen}"
+    );
+    for (before, line) in std::iter::once(&"").chain(&lines).zip(&lines) {
+        // 0, if and only if the program ran.
+        assert!(*line != "status 0" || *before == "ran", "{seen}");
+        assert!(*line != "status 255" || *before != "ran", "{seen}");
+    }
+    let said = |words: &str| seen.stderr.contains(words);
+    let caught = said("its helper ended before it made the process")
+        || said("the process ended before it executed its program");
+    assert!(caught, "{seen}");
+    assert_eq!(stage.node.leftovers(&id), Vec::<String>::new());
 }

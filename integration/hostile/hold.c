@@ -3,7 +3,9 @@
 //
 //   hold ROUNDS FILE...   each FILE is below /proc/PID; a line is FILE, "own" or "other", and a line of the file
 //
-// The last line of a round is its name, then "caught" and a line with "end". It gives up after a minute.
+// A round ends with "end", "round", and whether the process is still stopped. It gives up after a minute.
+//
+//   hold ROUNDS kill      kills the second next process, and in every other round the third
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <signal.h>
@@ -54,16 +56,26 @@ static int is_stopped(const char *process) {
     return name_end && name_end[1] == ' ' && name_end[2] == 'T';
 }
 
+// Signals the first process that begins with one of these numbers.
+static pid_t catch_one(pid_t first, int signal, time_t end) {
+    while (time(NULL) < end)
+        for (pid_t next = first; next < first + AHEAD; next++)
+            if (kill(next, signal) == 0)
+                return next;
+    return 0;
+}
+
 int main(int argc, char *argv[]) {
     int rounds = argc > 1 ? atoi(argv[1]) : 0;
     time_t end = time(NULL) + 60;
+    if (argc > 2 && !strcmp(argv[2], "kill")) {
+        for (int round = 0; round < rounds; round++)
+            catch_one(last() + 2 + round % 2, SIGKILL, end);
+        pause();
+    }
     for (int round = 0; round < rounds; round++) {
-        pid_t before = last(), found = 0;
-        printf("ready\n");
-        fflush(stdout);
-        while (!found && time(NULL) < end)
-            for (pid_t next = before + 1; !found && next < before + AHEAD; next++)
-                found = kill(next, SIGSTOP) == 0 ? next : 0;
+        pid_t before = last();
+        pid_t found = catch_one(before + 1, SIGSTOP, end);
         if (!found)
             break;
         char process[16];

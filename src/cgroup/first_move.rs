@@ -2,7 +2,7 @@
 //!
 //! Moving a process to another cgroup takes a lock with a grace period of RCU, some milliseconds; moves soon afterwards
 //! take microseconds (cgroup_threadgroup_rwsem, rcu_sync in kernel/rcu/sync.c). A child that moves itself into its own
-//! cgroup pays for it in parallel, in an `exec` or `create` that libcontainer does alone. Nothing depends on it: if
+//! cgroup pays for it in parallel, in a `create` that libcontainer does alone. Nothing depends on it: if
 //! it fails, the first real move is slow.
 
 use std::fs;

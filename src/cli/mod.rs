@@ -270,6 +270,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_number_of_descriptors_is_not_negative() {
+        for verb in [("create", "id"), ("run", "id"), ("exec", "id true")] {
+            let parsed = |number| {
+                let line = format!("agentbox {} --preserve-fds={number} {}", verb.0, verb.1);
+                Cli::try_parse_from(line.split(' ').map(str::to_owned))
+            };
+            assert!(parsed(1).is_ok(), "{verb:?}");
+            assert!(parsed(-1).is_err(), "{verb:?}");
+        }
+    }
+
+    #[test]
     fn a_misuse_has_the_exit_status_of_its_verb() {
         let status = |line: &str| {
             let words = line.split(' ').map(std::ffi::OsString::from);

@@ -31,14 +31,20 @@ pub fn prepare() -> Result<(), RuntimeError> {
         .map_err(RuntimeError::io("become undumpable"))
 }
 
+/// The words for a failed step.
+fn step(what: &str, error: &dyn std::error::Error) -> String {
+    let why = crate::log::chain(error);
+    tracing::error!("failed to {what}: {why}");
+    format!("failed to {what}: {why}")
+}
+
+/// Names the process.
+pub fn take_name() -> Result<(), String> {
+    process::set_name(NAME).map_err(|e| step("set the name", &e))
+}
+
 /// What libcontainer's second process does before it clones the process, which has one thread.
 pub fn settle(wanted: Option<&Process>, born: &Birthplace) -> Result<(), String> {
-    let step = |what: &str, error: &dyn std::error::Error| {
-        let why = crate::log::chain(error);
-        tracing::error!("failed to {what}: {why}");
-        format!("failed to {what}: {why}")
-    };
-    process::set_name(NAME).map_err(|e| step("set the name", &e))?;
     born.enter().map_err(|e| step("enter the cgroup", &e))?;
     let Some(wanted) = wanted else {
         return Ok(());

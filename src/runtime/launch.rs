@@ -1,4 +1,4 @@
-//! What `create` and `exec` both tell libcontainer.
+//! What the processes of `create` and `exec` have in common.
 
 use std::ffi::CString;
 use std::fs;
@@ -94,7 +94,7 @@ pub fn has_user_namespace(spec: &Spec) -> bool {
         .any(|n| n.typ() == LinuxNamespaceType::User)
 }
 
-/// What `create` and `exec` both tell libcontainer.
+/// What `create` tells libcontainer, where that makes the process.
 pub fn builder(
     place: &ContainerPaths,
     executor: WallExecutor,

@@ -1,6 +1,7 @@
 //! `start`: releases the container's process, and returns when it has executed its program.
 
 use std::io;
+use std::time::Instant;
 
 use libcontainer::container::ContainerStatus;
 
@@ -14,6 +15,7 @@ use crate::runtime::files::write_whole;
 use crate::runtime::input::node_files::config;
 use crate::runtime::network::{resolver, upstream};
 use crate::runtime::runs::{RunDir, events};
+use crate::runtime::state::half_made::WITHIN;
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::report;
 use crate::runtime::state::store::{ContainerPaths, Lock};
@@ -111,7 +113,8 @@ fn release(
     if let (Some(agent), Some(socket)) = (&agent, &socket) {
         agent.serve(socket, &reader, record)?;
     }
-    report::wait(&reader)?;
+    let begun = Instant::now();
+    report::wait(&reader, None, || begun.elapsed() >= WITHIN)?;
     keep_mounts(place, record);
     Ok(())
 }

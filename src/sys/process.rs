@@ -8,6 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rustix::process::Pid;
 
+use super::process_id::Stat;
+
 /// linux/sched.h; libc's constant of this name does not hold its 34 bits.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
@@ -364,16 +366,10 @@ pub(super) fn close_range(first: RawFd, last: RawFd) -> io::Result<()> {
 /// Overwrites this process's arguments and environment, as /proc/PID/cmdline and environ show them. For a forked child
 /// that reads neither again.
 pub fn forget_arguments() -> io::Result<()> {
-    // arg_start, arg_end, env_start and env_end are the fields 48 to 51 (proc_pid_stat(5)); the third comes after the name.
-    const FIRST: usize = 48 - 3;
-    let stat = std::fs::read_to_string("/proc/self/stat")?;
-    let fields = stat.rsplit(')').next().unwrap_or_default();
-    let mut bounds = fields
-        .split_whitespace()
-        .skip(FIRST)
-        .map(str::parse::<usize>);
-    let mut bound = || bounds.next().and_then(Result::ok).unwrap_or_default();
-    for (start, end) in [(bound(), bound()), (bound(), bound())] {
+    let stat = Stat::read("self")?;
+    // arg_start, arg_end, env_start and env_end
+    for (first, last) in [(48, 49), (50, 51)] {
+        let (start, end): (usize, usize) = (stat.field(first)?, stat.field(last)?);
         if start == 0 || end < start {
             return Err(io::ErrorKind::InvalidData.into());
         }

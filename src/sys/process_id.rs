@@ -1,6 +1,8 @@
 //! Identifies a process: pids are used again, but no two processes share a pid and a start time (proc_pid_stat(5)).
 
+use std::fmt::Display;
 use std::io;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -24,14 +26,15 @@ impl ProcessId {
 
     /// The same, with an error if there is none.
     pub fn read(pid: i32) -> io::Result<Self> {
-        let start_time = Stat::read(pid)?.start_time;
+        let start_time = Stat::read(pid)?.field(22)?;
         Ok(Self { pid, start_time })
     }
 
     /// Whether it still runs (a zombie has ended).
     pub fn is_alive(self) -> bool {
         Stat::read(self.pid).is_ok_and(|stat| {
-            stat.start_time == self.start_time && stat.state != 'Z' && stat.state != 'X'
+            let ended = stat.field(3).is_ok_and(|state| matches!(state, 'Z' | 'X'));
+            stat.field(22).ok() == Some(self.start_time) && !ended
         })
     }
 }
@@ -41,38 +44,28 @@ impl ProcessId {
 pub fn has_executed(child: i32) -> io::Result<bool> {
     /// `PF_FORKNOEXEC` (include/linux/sched.h): set by fork, and taken away by execve.
     const FORKED: u64 = 0x40;
-    Ok(Stat::read(child)?.flags & FORKED == 0)
+    Ok(Stat::read(child)?.field::<u64>(9)? & FORKED == 0)
 }
 
-/// Three fields of /proc/<pid>/stat.
-#[derive(Debug, PartialEq, Eq)]
-struct Stat {
-    /// Field 3.
-    state: char,
-    /// Field 9.
-    flags: u64,
-    /// Field 22.
-    start_time: u64,
-}
+/// /proc/<pid>/stat (proc_pid_stat(5)).
+pub(super) struct Stat(String);
 
 impl Stat {
-    fn read(pid: i32) -> io::Result<Self> {
+    /// Of a pid, or `self`.
+    pub(super) fn read(process: impl Display) -> io::Result<Self> {
         // Its name may be any bytes; that must not hide a process.
-        let text = procfs::lossy(format!("/proc/{pid}/stat"))?;
-        Self::parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
+        procfs::lossy(format!("/proc/{process}/stat")).map(Self)
     }
 
     /// Field 2, the name, is in parentheses and may hold anything, so fields count from the last closing one.
-    fn parse(text: &str) -> Option<Self> {
-        let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
-        let state = fields.next()?.chars().next()?;
-        let flags = fields.nth(5)?.parse().ok()?;
-        let start_time = fields.nth(12)?.parse().ok()?;
-        Some(Self {
-            state,
-            flags,
-            start_time,
-        })
+    pub(super) fn field<T: FromStr>(&self, number: usize) -> io::Result<T> {
+        let fields = self.0.rsplit_once(')').map(|(_, rest)| rest);
+        let from_third = number.checked_sub(3);
+        let found = fields.zip(from_third).and_then(|(text, at)| {
+            let field = text.split_ascii_whitespace().nth(at)?;
+            field.parse().ok()
+        });
+        found.ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 }
 
@@ -83,16 +76,22 @@ mod tests {
     #[test]
     fn finds_the_start_time_behind_any_name() {
         let rest = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 20";
-        let found = Stat::parse(&format!("7 (a) b) (c) {rest}"));
-        let expected = Stat {
-            state: 'S',
-            flags: 6,
-            start_time: 4242,
-        };
-        assert_eq!(found, Some(expected));
+        let stat = Stat(format!("7 (a) b) (c) {rest}"));
+        assert_eq!(stat.field(3).ok(), Some('S'));
+        assert_eq!(stat.field(9).ok(), Some(6));
+        assert_eq!(stat.field(22).ok(), Some(4242));
         assert!(has_executed(i32::try_from(std::process::id()).unwrap()).unwrap());
-        assert_eq!(Stat::parse("7 (a) S 1"), None);
-        assert_eq!(Stat::parse(""), None);
+        for (text, number) in [
+            ("7 (a) S 1", 22),
+            ("", 3),
+            ("7 (a) S 1", 2),
+            ("7 (a) S x", 4),
+        ] {
+            assert!(
+                Stat(text.to_owned()).field::<u64>(number).is_err(),
+                "{text}"
+            );
+        }
     }
 
     #[test]

@@ -92,3 +92,27 @@ pub fn fork_sibling(number: &SiblingNumber, work: impl FnOnce() -> i32) -> io::R
         None => live(work),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use rustix::process::pidfd_send_signal;
+
+    use super::*;
+
+    /// `hostile_p04` makes siblings: that needs a process with one thread.
+    #[test]
+    fn a_number_leads_to_the_process_that_has_it() {
+        let number = SiblingNumber::new().unwrap();
+        assert!(number.child().unwrap().is_none());
+        let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+        number.cell().store(sleeper.id().cast_signed(), SeqCst);
+        let found = number.child().unwrap().unwrap();
+        assert_eq!(found.pid.as_raw_pid(), sleeper.id().cast_signed());
+        pidfd_send_signal(&found.pidfd, Signal::KILL).unwrap();
+        assert!(!sleeper.wait().unwrap().success());
+        // Nobody has it any more.
+        assert!(number.child().is_err());
+    }
+}

@@ -90,6 +90,42 @@ fn direct_verbs_exec_reads_process_json_and_writes_the_pid_file() {
     }
 }
 
+/// runc of Debian 12 knows none of them, so there is no control but a process without them.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_verbs_exec_sets_scheduling_personality_and_the_clocks() {
+    let node = Node::new();
+    let mut config = sleeper(&node);
+    config["linux"]["personality"] = json!({ "domain": "LINUX32" });
+    config["linux"]["timeOffsets"] = json!({ "boottime": { "secs": 500_000_000_u64 } });
+    let namespaces = config["linux"]["namespaces"].as_array_mut().unwrap();
+    namespaces.push(json!({ "type": "time" }));
+    let container = Running::start(&node, Runtime::Agentbox, "scheduling", &config);
+    // Fields 19 and 41: nice value, and policy.
+    let script = "uname -m; cut -d' ' -f19,41 /proc/self/stat; cut -c1 /proc/uptime; ionice -p $$; \
+         grep Cpus_allowed_list /proc/self/status | tr -d '\\t'";
+    let mut process = json!({
+        "args": ["sh", "-c", script], "env": ["PATH=/usr/bin:/bin"], "cwd": "/",
+        "scheduler": { "policy": "SCHED_BATCH", "nice": 5 },
+        "ioPriority": { "class": "IOPRIO_CLASS_IDLE", "priority": 0 },
+        "execCPUAffinity": { "initial": "0-1", "final": "0" },
+    });
+    let file = node.scratch.file("process.json", &process.to_string());
+    let seen = container.call(&["exec", "--process", &file], &[]).ok();
+    assert_eq!(seen, "i686\n5 3\n5\nidle\nCpus_allowed_list:0\n");
+    for field in ["scheduler", "ioPriority", "execCPUAffinity"] {
+        process.as_object_mut().unwrap().remove(field);
+    }
+    let file = node.scratch.file("plain.json", &process.to_string());
+    let plain = container.call(&["exec", "--process", &file], &[]).ok();
+    assert!(plain.starts_with("i686\n0 0\n5\n"), "{plain}");
+    assert!(!plain.ends_with("list:0\n"), "one processor? {plain}");
+    process["scheduler"] = json!({ "policy": "SCHED_FIFO", "priority": 1000 });
+    let file = node.scratch.file("wrong.json", &process.to_string());
+    let refused = container.call(&["exec", "--process", &file], &[]).failed();
+    assert!(refused.contains("set the scheduler"), "{refused}");
+}
+
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn direct_verbs_exec_enters_a_created_container_and_its_sub_cgroups() {

@@ -266,7 +266,9 @@ fn live(args: &ContainerArgs, born: &Birthplace, ends: &mut ChildEnds) -> i32 {
         main_sender,
         init_receiver,
     } = ends;
-    let begun = child::settle(args.spec.process().as_ref(), born).and_then(|()| {
+    let settled =
+        child::take_name().and_then(|()| child::settle(args.spec.process().as_ref(), born));
+    let begun = settled.and_then(|()| {
         container_init_process(args, main_sender, init_receiver).map_err(|error| {
             // The runtime reports it, as the reason why there is no container.
             tracing::debug!("failed to initialize container process: {error}");

@@ -30,6 +30,7 @@ use crate::runtime::state::record::ProcessId;
 use crate::runtime::state::report;
 use crate::runtime::state::store::ContainerPaths;
 use crate::seccomp::SavedFilter;
+use crate::sys::deadline::Deadline;
 use crate::sys::user::JoinedUser;
 
 /// What exists until the process executes its program. Dropping it ends the child first, then removes the pipe.
@@ -212,7 +213,7 @@ impl<'a> Execution<'a> {
     /// Begins the process within the time limit. One in a frozen cgroup waits for `resume`.
     pub(super) fn within_limit<T>(
         &self,
-        begin: impl FnOnce() -> Result<T, RuntimeError>,
+        begin: impl FnOnce(&Deadline<'_>) -> Result<T, RuntimeError>,
     ) -> Result<T, RuntimeError> {
         let frozen = FreezerFile::of(&self.target.record.controllers()?);
         let halt = frozen.as_ref().map(FreezerFile::halt);

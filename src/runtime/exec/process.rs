@@ -74,26 +74,23 @@ impl Execution<'_> {
             console: console.as_ref().map(AsFd::as_fd),
             first_closed: 3_u32.saturating_add_signed(self.args.preserve_fds),
         };
-        let made = ProcessParts {
+        let parts = ProcessParts {
             tenant: &tenant,
             born: &born,
             spec: &spec,
         };
         child::prepare()?;
-        self.within_limit(|| {
-            // The process alone holds the one end from here on; execve(2) closes it.
-            let (executed, end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
-                .map_err(RuntimeError::io("make a pipe"))?;
+        self.within_limit(|deadline| {
             let number = SiblingNumber::new().map_err(RuntimeError::io("share memory"))?;
-            let helper = made.begin(&executor, &number)?;
-            drop((end, executor));
-            let reported = || report::pending(reports).map(RuntimeError::Init);
-            let child =
-                child::made_by(&helper, &number).map_err(|error| reported().unwrap_or(error))?;
-            let ended = wait(&executed).map_err(RuntimeError::io("wait for the process"));
-            let ended = ended.and_then(|()| check_executed(&child));
-            reported()
-                .map_or(ended, Err)
+            let helper = parts.begin(&executor, &number)?;
+            // The process alone holds the report's end from here on; execve(2) closes it.
+            drop(executor);
+            let child = child::made_by(&helper, &number).map_err(|error| {
+                // The helper's own words are nearer to the cause.
+                report::pending(reports).map_or(error, RuntimeError::Init)
+            })?;
+            report::wait(reports, Some(child.pidfd.as_fd()), || deadline.has_passed())
+                .and_then(|()| check_executed(&child))
                 .inspect_err(|_| child::end(&child))?;
             Ok(child.pid.as_raw_pid())
         })
@@ -154,21 +151,21 @@ impl ProcessParts<'_> {
     /// The helper. Its last step before the clone is the pid namespace.
     fn help(&self, executor: &WallExecutor, number: &SiblingNumber) -> Result<(), String> {
         let words = |error: EnforceError| crate::log::chain(&error);
-        self.tenant.leave_caller(self.spec, executor).map_err(words)?;
+        self.tenant
+            .leave_caller(self.spec, executor)
+            .map_err(words)?;
         child::settle(self.spec.process().as_ref(), self.born)?;
         self.tenant.join(self.spec).map_err(words)?;
-        sibling::fork_sibling(number, || self.tenant.run(self.spec, executor))
+        let work = || match child::take_name() {
+            Ok(()) => self.tenant.run(self.spec, executor),
+            Err(why) => executor.fail(&why),
+        };
+        sibling::fork_sibling(number, work)
             .map_err(|error| format!("clone the exec process: {error}"))
     }
 }
 
-/// Waits until nobody holds the pipe's other end.
-fn wait(executed: &OwnedFd) -> rustix::io::Result<()> {
-    // Nothing is written to it. It is no retry on EINTR, by which the time limit ends it.
-    rustix::io::read(executed, &mut [0; 1]).map(drop)
-}
-
-/// A process that was killed before execve(2) has closed the pipe, too.
+/// A process that was killed before execve(2) has closed the pipe, and ended, too.
 fn check_executed(child: &Child) -> Result<(), RuntimeError> {
     match process_id::has_executed(child.pid.as_raw_pid()) {
         Ok(true) => Ok(()),

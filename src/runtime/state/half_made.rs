@@ -30,10 +30,10 @@ pub fn limited<T>(
     within: Duration,
     report: &Path,
     halt: Option<Halt<'_>>,
-    begin: impl FnOnce() -> Result<T, RuntimeError>,
+    begin: impl FnOnce(&Deadline<'_>) -> Result<T, RuntimeError>,
 ) -> Result<T, RuntimeError> {
     let deadline = Deadline::begin(within, halt).map_err(RuntimeError::io("set a deadline"))?;
-    let result = begin();
+    let result = begin(&deadline);
     let passed = deadline.has_passed();
     drop(deadline);
     match result {

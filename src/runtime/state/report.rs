@@ -3,18 +3,15 @@
 //! It is a FIFO in the container's directory. The process inherits a close-on-exec descriptor. End of file means that
 //! execve succeeded (or the process has ended); text is the error.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 
 use crate::enforce::report::FailureReport;
 use crate::runtime::RuntimeError;
-
-/// How long a process may take from `start` to execve. It normally takes a few milliseconds.
-const LIMIT: Duration = Duration::from_secs(30);
+use crate::runtime::state::half_made::WITHIN;
 
 /// The longest text that is read.
 const LONGEST: usize = 16384;
@@ -56,35 +53,40 @@ pub fn pending(reader: &OwnedFd) -> Option<FailureReport> {
     }
 }
 
-/// Waits until the process has executed its program; an error with its report if it could not.
-pub fn wait(reader: &OwnedFd) -> Result<(), RuntimeError> {
-    let end = Instant::now() + LIMIT;
+/// How often [`wait`] asks for the time.
+const TICK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 250_000_000,
+};
+
+/// Waits until the process has executed its program; an error with its report if it could not, or if the time is over.
+/// It may also have ended without a report. Where another process holds the pipe too, `process` tells that (a pidfd).
+pub fn wait(
+    reader: &OwnedFd,
+    process: Option<BorrowedFd<'_>>,
+    is_over: impl Fn() -> bool,
+) -> Result<(), RuntimeError> {
     loop {
-        let left = end.saturating_duration_since(Instant::now());
-        let timeout = Timespec {
-            tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
-            tv_nsec: left.subsec_nanos().into(),
-        };
-        let mut fds = [PollFd::from_borrowed_fd(reader.as_fd(), PollFlags::IN)];
-        match rustix::event::poll(&mut fds, Some(&timeout)) {
-            Ok(0) => {
+        let watched = [Some(reader.as_fd()), process];
+        let polled = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+        let mut fds: Vec<PollFd<'_>> = watched.into_iter().flatten().map(polled).collect();
+        match rustix::event::poll(&mut fds, Some(&TICK)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) if is_over() => {
+                let seconds = WITHIN.as_secs();
                 return Err(FailureReport::step(format!(
-                    "the container's process did not execute its program within {} s",
-                    LIMIT.as_secs()
+                    "the container's process did not execute its program within {seconds} s"
                 ))
                 .into());
             }
+            Ok(0) | Err(rustix::io::Errno::INTR) => continue,
             Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => continue,
             Err(e) => return Err(RuntimeError::io("wait for the container's process")(e)),
         }
-        let events = fds[0].revents();
-        if events.contains(PollFlags::IN)
-            && let Some(report) = pending(reader)
-        {
+        if let Some(report) = pending(reader) {
             return Err(report.into());
         }
-        if events.intersects(PollFlags::HUP | PollFlags::ERR) {
+        let closed = fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR);
+        if closed || fds[1..].iter().any(|fd| !fd.revents().is_empty()) {
             return Ok(());
         }
     }
