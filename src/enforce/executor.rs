@@ -318,8 +318,9 @@ impl WallExecutor {
         }
     }
 
-    /// Before any path of the container is followed: home directory, hooks, program. The own program's file stays.
-    fn close_ways_out(&self) -> Result<(), EnforceError> {
+    /// Before any path of the container is followed: terminal, home directory, hooks, program. The own program's file
+    /// stays.
+    pub fn close_ways_out(&self) -> Result<(), EnforceError> {
         let common = self.walls.common();
         let mut kept = vec![common.report.as_fd()];
         kept.extend(common.program.file());

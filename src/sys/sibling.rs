@@ -39,6 +39,15 @@ impl SiblingNumber {
         Ok(number)
     }
 
+    /// Keeps it from the calling process's children: only their parent, this process, has to tell a number.
+    fn keep_from_children(&self) -> io::Result<()> {
+        // SAFETY: this value's own mapping, whose contents do not change.
+        match unsafe { libc::madvise(self.0.as_ptr().cast(), PAGE, libc::MADV_DONTFORK) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
     fn cell(&self) -> &AtomicI32 {
         // SAFETY: the page is aligned, and mapped until this value is dropped. The kernel fills it with zeros, which are a
         // valid number; it and other processes write whole numbers alone.
@@ -78,6 +87,7 @@ pub fn fork_sibling(number: &SiblingNumber, work: impl FnOnce() -> i32) -> io::R
     debug_assert!(is_single_threaded().unwrap_or(true));
     // The kernel ignores a failure to write the number, so the page must be in this process's tables.
     number.cell().store(0, SeqCst);
+    number.keep_from_children()?;
     // SAFETY: all-zero bytes are a valid `clone_args`: it is integers only.
     let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
     args.flags = (libc::CLONE_PARENT | libc::CLONE_PARENT_SETTID) as u64;

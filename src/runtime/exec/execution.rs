@@ -70,16 +70,16 @@ impl<'a> Execution<'a> {
         args: &'a cli::Exec,
         target: &'a ExecTarget,
         by: Option<Actor>,
-    ) -> Self {
-        Self {
+    ) -> Result<Self, RuntimeError> {
+        Ok(Self {
             place,
             args,
             target,
             by,
             listener_child: None,
             line: None,
-            report: ReportFile::new(place),
-        }
+            report: ReportFile::new(place)?,
+        })
     }
 
     /// The container's init process, whose namespaces and cgroup the new process joins.

@@ -2,15 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::runtime::RuntimeError;
 use crate::runtime::state::store::ContainerPaths;
 
 /// A pipe in the container's directory, removed when `exec` is done.
 pub(super) struct ReportFile(PathBuf);
 
 impl ReportFile {
-    pub(super) fn new(place: &ContainerPaths) -> Self {
-        let name = format!("exec-{}.report", std::process::id());
-        Self(place.dir().join(name))
+    /// The name is no other runtime's: neither of one that was killed, nor of one in another pid namespace.
+    pub(super) fn new(place: &ContainerPaths) -> Result<Self, RuntimeError> {
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).map_err(RuntimeError::Random)?;
+        let name = format!("exec-{:016x}.report", u64::from_ne_bytes(random));
+        Ok(Self(place.dir().join(name)))
     }
 
     pub(super) fn path(&self) -> &Path {

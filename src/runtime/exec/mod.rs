@@ -51,7 +51,7 @@ pub fn exec(place: &ContainerPaths, args: &cli::Exec) -> Result<ExecProcess, Run
     // From here on there is something to remove, which each value does when it is dropped.
     let mut opened = TenantStreams::new(place, args, &target, &process)?;
     let noted = NotedProcess::new(place, &process, None);
-    let execution = Execution::begin(place, args, &target, None);
+    let execution = Execution::begin(place, args, &target, None)?;
     let pid = started(execution, process, opened.streams(), &noted)?;
     Ok(ExecProcess {
         pid,
@@ -71,7 +71,7 @@ pub fn exec_by(
 ) -> Result<i32, RuntimeError> {
     let (target, process) = judged(place, args, Some(by))?;
     let noted = NotedProcess::new(place, &process, Some(by));
-    let execution = Execution::begin(place, args, &target, Some(by));
+    let execution = Execution::begin(place, args, &target, Some(by))?;
     started(execution, process, streams, &noted)
 }
 

@@ -156,6 +156,8 @@ impl ProcessParts<'_> {
             .map_err(words)?;
         child::settle(self.spec.process().as_ref(), self.born)?;
         self.tenant.join(self.spec).map_err(words)?;
+        // The process opens the container's /dev/ptmx, as root and through links, if it has a terminal.
+        executor.close_ways_out().map_err(words)?;
         let work = || match child::take_name() {
             Ok(()) => self.tenant.run(self.spec, executor),
             Err(why) => executor.fail(&why),
