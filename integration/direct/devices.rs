@@ -40,6 +40,15 @@ fn direct_device_rules_decide_about_nodes_that_a_container_makes() {
             json!([nothing, {"allow": true, "type": "c", "major": 10, "minor": -1, "access": "rwm"}]),
             "made\nread\nwritten\n",
         ),
+        // `c *:229 rw` and `c *:* r`.
+        (
+            json!([nothing, {"allow": true, "type": "c", "major": -1, "minor": 229, "access": "rwm"}]),
+            "made\nread\nwritten\n",
+        ),
+        (
+            json!([nothing, {"allow": true, "type": "c", "major": -1, "minor": -1, "access": "r"}]),
+            "made\nread\n",
+        ),
         (json!([everything]), "made\nread\nwritten\n"),
         (json!([everything, fuse(false, "w")]), "made\nread\n"),
         // The shell then creates an ordinary file and writes to it.

@@ -40,6 +40,7 @@ mod secured;
 mod servers;
 mod shown;
 mod upstream;
+mod volumes;
 mod websockets;
 mod workloads;
 

@@ -176,6 +176,60 @@ fn other_users_of_a_container_are_nobody_of_the_node() {
     assert_eq!(seen, "33:34\n4755\n");
 }
 
+/// `idmap = "on"`: every writable mount, so a second bind and a named volume too.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn idmap_on_maps_a_second_bind_and_a_named_volume() {
+    let docker = Docker::connect();
+    let permissive = Policy::Permissive.options();
+    let script = "for at in /work /second /volume; do echo x >$at/made; stat -c %u:%g $at; done";
+    let shell = ["test-musl", "sh", "-c", script];
+    let made = |value: &str| {
+        let (one, two) = (Disk::new("ext4"), Disk::new("tmpfs"));
+        let volume = TmpfsVolume::new(&docker);
+        let (mount, second) = (mount(&one), format!("{}:/second", two.path("")));
+        let third = format!("{}:/volume", volume.name);
+        let field = format!("dev.agentbox.filesystem.idmap={value}");
+        let more = ["-v", &second, "-v", &third, "--annotation", &field];
+        let seen = docker
+            .run(&options(&permissive, &mount, &more), &shell)
+            .ok();
+        let owners = [one.owner("made"), two.owner("made")];
+        (seen, owners.map(|(uid, gid, _)| (uid, gid)))
+    };
+    let (own, others) = ("0:0\n", format!("{OWNER}:{OWNER}\n"));
+    // The control: only the workspace is mapped.
+    let (seen, owners) = made("auto");
+    assert_eq!(seen, format!("{own}{others}{others}"));
+    assert_eq!(owners, [(OWNER, OWNER), (0, 0)]);
+    let (seen, owners) = made("on");
+    assert_eq!(seen, own.repeat(3));
+    assert_eq!(owners, [(OWNER, OWNER); 2]);
+}
+
+/// A named volume in memory, which can map ids, unlike the rig's disk.
+struct TmpfsVolume<'a> {
+    docker: &'a Docker,
+    name: String,
+}
+
+impl<'a> TmpfsVolume<'a> {
+    fn new(docker: &'a Docker) -> Self {
+        let name = format!("owners-{}", std::process::id());
+        let of_owner = format!("o=uid={OWNER},gid={OWNER}");
+        let create = ["volume", "create", "-o", "type=tmpfs", "-o", "device=tmpfs"];
+        let create = [&create[..], &["-o", &of_owner, &name]].concat();
+        docker.call(&create).ok();
+        Self { docker, name }
+    }
+}
+
+impl Drop for TmpfsVolume<'_> {
+    fn drop(&mut self) {
+        self.docker.call(&["volume", "rm", "-f", &self.name]);
+    }
+}
+
 /// An attacker's ways to leave root's set-user-ID file on the node.
 const ATTACK: &str = r#"
 import ctypes, os, shutil

@@ -13,7 +13,7 @@ use super::{Docker, NO_WALLS, Policy};
 const UNMAPPED: [&str; 2] = ["--annotation", "dev.agentbox.filesystem.idmap=off"];
 
 /// Waits for descriptors on a socket, and sets the set-user-ID bit of their files.
-const TAKES: &str = r#"
+pub(super) const TAKES: &str = r#"
 import os, socket, sys, time
 os.umask(0)
 def attempt(name, act):
@@ -40,7 +40,7 @@ print('over', flush=True)
 "#;
 
 /// Makes a socket, and passes a file and a directory of its own mount.
-const GIVES: &str = r#"
+pub(super) const GIVES: &str = r#"
 import os, shutil, socket, sys
 for name in 'given', 'by-name':
     shutil.copy('/bin/true', name)

@@ -366,16 +366,20 @@ fn an_agent_works_with_git_and_an_interface_without_a_key() {
     let docker = Docker::alone();
     let _turn = witness();
     let mut node = node(0o600);
-    let secret = |name: &str, host: &str, place: &str| {
+    let secret = |name: &str, requests: &str, place: &str| {
         format!(
             "[[secret]]\nname = \"{name}\"\nfile = \"/etc/agentbox/model-key\"\npolicies = [\"standard\"]\n\
-             requests = [\"GET,POST https://{host}.example.test/**\"]\n{place}\n"
+             requests = [{requests}]\n{place}\n"
         )
     };
+    let (push, get) = (
+        "\"git:push files.example.test/smart/write\"",
+        "\"GET,POST https://api.example.test/**\"",
+    );
     let config = format!(
         "[network]\nupstream-trust-roots = \"{INTERNET}/authority.crt\"\n{}{}",
-        secret("git", "files", "basic = \"x-access-token\""),
-        secret("api", "api", "query = \"key\"\nenv = \"API_KEY\"\nuses = 4")
+        secret("git", push, "basic = \"x-access-token\""),
+        secret("api", get, "query = \"key\"\nenv = \"API_KEY\"\nuses = 4")
     );
     node.write("config.toml", 0o600, &config);
     super::requests::smart_repositories();
@@ -395,7 +399,12 @@ fn an_agent_works_with_git_and_an_interface_without_a_key() {
     assert!(done.stdout.ends_with("pushed\n"), "{done}");
     assert_eq!(super::requests::heads("write"), "inside\none\n");
     let password = data_encoding::BASE64.encode(format!("x-access-token:{VALUE}").as_bytes());
-    assert!(arrived(&["/smart/write", &format!("Basic {password}")]) > 2);
+    let basic = format!("Basic {password}");
+    // Only the push has it: the list of references, and the objects.
+    let pushed = arrived(&["git-receive-pack", &basic]);
+    assert!(pushed >= 2, "{pushed}");
+    assert_eq!(arrived(&["/smart/", &basic]), pushed);
+    assert!(arrived(&["/smart/write", "git-upload-pack"]) > 0);
     // Without a variable for it a program needs no key; with one it has the placeholder.
     let issues = "https://api.example.test/repos/acme/other/issues";
     for query in ["", "?key=$API_KEY", "?key=own", "?page=2&k%65y=own"] {

@@ -695,6 +695,15 @@ fn a_service_of_the_node_needs_its_ceiling() {
         assert!(refused.stderr.contains(words), "{refused}");
     }
 
+    // The denial names the only kind of rule that would lead there.
+    let closed = Agent::start(&docker, &[runtime(), host]);
+    let said = closed.curl(false, &[&url]).stdout;
+    let rule = format!(
+        "\"missing_rule\":\"node:host.docker.internal:{}\"",
+        model.port
+    );
+    assert!(said.contains(&rule), "{said}");
+
     let mut node = NodeFiles::default();
     node.write("config.toml", 0o644, "ceiling = \"models\"\n");
     let policy = |port: u16| {

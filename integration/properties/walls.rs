@@ -137,7 +137,16 @@ fn is_writable_by_policy(resolved: &ResolvedPolicy, plan: &Plan, destination: &P
         _ if plan.filesystem.workspace.as_deref() == Some(destination) => {
             rules.workspace == policy::Access::ReadWrite
         }
-        MountRule::ReadOnly => rules
+        MountRule::Volumes
+            if plan
+                .filesystem
+                .mounts
+                .iter()
+                .any(|m| m.destination == destination && m.why == MountReason::Volume) =>
+        {
+            true
+        }
+        MountRule::ReadOnly | MountRule::Volumes => rules
             .write
             .iter()
             .any(|w| Path::new(w.as_str()) == destination),

@@ -116,7 +116,7 @@ fn without_leave_an_annotation_loosens_nothing_and_the_error_says_who_gives_it()
     for (annotation, field) in [
         ("filesystem.mounts=keep", "filesystem.mounts"),
         ("filesystem.search=partial", "filesystem.search"),
-        ("filesystem.write=/data", "filesystem.write"),
+        ("filesystem.credentials=.npmrc", "filesystem.credentials"),
         ("privileges.set-id=on", "privileges.set-id"),
     ] {
         let refused = run(annotation).failed();

@@ -185,15 +185,26 @@ fn wrap_says_what_to_type_in_its_own_words() {
     let mut shell = Shell::new(&scratch.dir("project"));
     let program = program();
     let name = format!("first-{}", std::process::id());
-    for walls in WALLS {
+    let lists = ["", "--allow other.example.test"];
+    for (walls, listed) in WALLS
+        .iter()
+        .flat_map(|walls| lists.map(|list| (walls, list)))
+    {
         let shown = shell.ask(&format!(
-            "{program} wrap --walls {walls} --allow other.example.test -- curl -s https://first.example.test"
+            "{program} wrap --walls {walls} {listed} -- curl -sv https://first.example.test"
         ));
+        let said = "first.example.test:443; --allow first.example.test allows it";
+        assert!(shown.contains(said), "{walls} {listed}: {shown}");
+        // The program itself gets an answer, not a name that does not resolve.
         assert!(
-            shown.contains("first.example.test:443; --allow first.example.test allows it"),
-            "{walls}: {shown}"
+            shown.contains("CONNECT tunnel failed, response 403"),
+            "{walls} {listed}: {shown}"
         );
     }
+    // `ssh` looks the name up, and a rule without a port would not help it.
+    let shown = shell.ask(&format!("{program} wrap -- getent hosts git.example.test"));
+    let ssh = "git.example.test; --allow git.example.test allows it; SSH needs --allow git.example.test:22";
+    assert!(shown.contains(ssh), "{shown}");
     let script = "curl -s https://first.example.test; strace -f true; true";
     let shown = shell.ask(&format!(
         "{program} wrap --name {name} -- bash -c '{script}'"
@@ -264,6 +275,24 @@ fn wrap_shows_public_parts_of_etc_by_name() {
     ] {
         let refused = person.wraps(&["--read", path], "true");
         assert_eq!(refused.code, 125, "{path}: {refused}");
+    }
+    // Debian's start script of Chromium reads this one, so it needs no option. The directory stays: other tests may show
+    // it already.
+    let (chromium, own) = (
+        "/etc/chromium.d",
+        format!("/etc/chromium.d/{}", person.name),
+    );
+    std::fs::create_dir_all(chromium).unwrap();
+    mode(chromium, 0o755);
+    std::fs::write(&own, "WORD=chromium\n").unwrap();
+    mode(&own, 0o644);
+    let seen = WALLS.map(|walls| {
+        let script = format!(". {own} && echo $WORD");
+        person.wraps(&["--quiet", "--walls", walls], &script)
+    });
+    std::fs::remove_file(&own).unwrap();
+    for seen in seen {
+        assert_eq!(seen.stdout, "chromium\n", "{seen}");
     }
     // A credential is refused, whatever its mode.
     std::fs::create_dir(format!("{dir}/.aws")).unwrap();

@@ -334,11 +334,15 @@ fn hint(denied: &DenialGroup, subject: &RunHeader) -> Option<String> {
             .why_not()
             .map(|why| format!("no rule is suggested: {why}")),
         (Advice::Offer, true) => Some(allowing(&format!(
-            "{} for the next {}, within the ceiling",
+            "{} for the next {}, within the ceiling{}",
             tool.adds(Field::NetworkAllow, &[rule]),
             match tool {
                 Tool::Engine => "container, as an annotation",
                 Tool::Wrap => "run",
+            },
+            match denied.name {
+                Some(_) => tool.for_ssh(rule),
+                None => String::new(),
             }
         ))),
         (Advice::Offer, false) => denied.hint.as_deref().map(allowing),

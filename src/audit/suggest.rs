@@ -44,6 +44,9 @@ pub struct Addition {
     pub needed_by: Vec<String>,
     /// Their number.
     pub times: u64,
+    /// Whether they only looked a name up.
+    #[serde(skip)]
+    pub only_looked_up: bool,
 }
 
 /// A denial without a suggestion.
@@ -145,7 +148,9 @@ fn need(all: &mut BTreeMap<String, Addition>, value: &str, denied: &DenialGroup)
         value: value.to_owned(),
         needed_by: Vec::new(),
         times: 0,
+        only_looked_up: true,
     });
+    addition.only_looked_up &= denied.name.is_some();
     addition.needed_by.push(denied.what.clone());
     addition.times = addition.times.saturating_add(denied.times);
 }
@@ -193,7 +198,14 @@ impl Suggestion {
             for addition in *additions {
                 let (value, times) = (&addition.value, addition.times);
                 let needed = addition.needed_by.join(", ");
-                line("  ", &format!("{value}  for {times} {refused}: {needed}"));
+                let ssh = match addition.only_looked_up {
+                    true => self.tool.for_ssh(value),
+                    false => String::new(),
+                };
+                line(
+                    "  ",
+                    &format!("{value}  for {times} {refused}: {needed}{ssh}"),
+                );
             }
             let values: Vec<&str> = additions.iter().map(|a| a.value.as_str()).collect();
             let typed = match field {

@@ -47,6 +47,16 @@ pub fn is_anonymous_volume(path: &Path) -> bool {
     }
 }
 
+/// `volumes/NAME/_data` of Docker and podman in its usual place.
+pub fn is_named_volume(path: &Path) -> bool {
+    let below = [DOCKER, PODMAN]
+        .into_iter()
+        .find_map(|data| path.strip_prefix(data).ok());
+    let parts: Option<Vec<&str>> =
+        below.map(|below| below.iter().filter_map(|c| c.to_str()).collect());
+    matches!(parts.as_deref(), Some(["volumes", _, "_data"])) && !is_anonymous_volume(path)
+}
+
 /// Whether an engine uses this path for a layer, or containerd for the bundle of a task.
 pub fn is_store(path: &Path) -> bool {
     let parts: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();

@@ -4,13 +4,18 @@ use std::path::Path;
 
 use oci_spec::runtime::Mount;
 
-use super::BindAccess;
 use super::sort::MountTarget;
 use super::volumes::Volume;
+use super::{BindAccess, SourceFacts};
 use crate::policy::{Access, MountRule, Policy};
 
 /// The access that the policy grants a bind mount on no list.
-pub(super) fn access(policy: &Policy, volume: Option<Volume>, named: MountTarget<'_>) -> Access {
+pub(super) fn access(
+    policy: &Policy,
+    volume: Option<Volume>,
+    named: MountTarget<'_>,
+    facts: &SourceFacts,
+) -> Access {
     let rules = &policy.filesystem;
     if named.is_workspace {
         return rules.workspace;
@@ -20,14 +25,15 @@ pub(super) fn access(policy: &Policy, volume: Option<Volume>, named: MountTarget
     match rules.mounts {
         _ if volume == Some(Volume::Scratch) => Access::ReadWrite,
         // A kubelet rewrites it from outside; an image must not change.
-        MountRule::ReadOnly | MountRule::Keep
+        MountRule::ReadOnly | MountRule::Volumes | MountRule::Keep
             if matches!(volume, Some(Volume::Settings | Volume::Image)) =>
         {
             Access::ReadOnly
         }
         MountRule::Drop => Access::None,
-        MountRule::ReadOnly if listed => Access::ReadWrite,
-        MountRule::ReadOnly => Access::ReadOnly,
+        MountRule::ReadOnly | MountRule::Volumes if listed => Access::ReadWrite,
+        MountRule::Volumes if facts.engines_volume => Access::ReadWrite,
+        MountRule::ReadOnly | MountRule::Volumes => Access::ReadOnly,
         MountRule::Keep => Access::ReadWrite,
     }
 }

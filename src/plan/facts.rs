@@ -139,6 +139,9 @@ pub struct SourceFacts {
     /// An overlay over it breaks hard links: the kernel finds no file of it by a handle.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_links: bool,
+    /// It is a named volume in the engine's own storage, which other users of the node cannot enter.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub engines_volume: bool,
     /// It is the home directory of a user of the node, or root's.
     pub home: Option<Home>,
     /// The content, if it is a pod's volume for secrets, is not empty, and could be read completely.
@@ -194,6 +197,7 @@ impl SourceFacts {
             unsearched: None,
             no_overlay: None,
             no_links: false,
+            engines_volume: false,
             home: None,
             holds: None,
         }

@@ -19,6 +19,8 @@ pub enum MountReason {
     Home,
     /// It is an agent's own, with its settings, history and login; what it is for.
     Agent(String),
+    /// It is a named volume of the engine's, and may be written.
+    Volume,
     /// The policy keeps mounts besides the workspace.
     Other,
     /// The same, but this one is always read-only, and why.
@@ -31,7 +33,7 @@ pub enum MountReason {
 impl MountReason {
     /// Whether the mount is one besides the workspace, and no file of the engine's.
     pub fn is_other(&self) -> bool {
-        matches!(self, Self::Other | Self::OtherReadOnly(_))
+        matches!(self, Self::Other | Self::OtherReadOnly(_) | Self::Volume)
     }
 }
 
@@ -51,6 +53,7 @@ impl fmt::Display for MountReason {
                 "a whole home directory: at most the working directory in it is written, where that is the workspace's and does not begin \
                  with a dot",
             ),
+            Self::Volume => f.write_str("a named volume of the engine"),
             Self::Other => f.write_str(OTHER),
             Self::OtherReadOnly(why) => write!(f, "{OTHER}, but it is always read-only: {why}"),
             Self::Agent(words) | Self::InWords(words) => f.write_str(words),
@@ -154,6 +157,7 @@ mod tests {
             MountReason::Engine,
             MountReason::Workspace,
             MountReason::Home,
+            MountReason::Volume,
             MountReason::Other,
             MountReason::OtherReadOnly("it is /usr".to_owned()),
             MountReason::InWords("a package cache".to_owned()),

@@ -10,8 +10,8 @@ use super::idmap::{self, IdmapOutcome, ids_of};
 use super::join::short;
 use super::workspace::pod_role;
 use super::{
-    BindAccess, BundleFacts, FileKind, FilesystemPlan, HostFacts, MappedIds, NamespaceType,
-    PlanError, PlannedMount, PlannedNamespace, SourceIds, Warning, passwd,
+    BindAccess, BundleFacts, FileKind, FilesystemPlan, HostFacts, MappedIds, MountReason,
+    NamespaceType, PlanError, PlannedMount, PlannedNamespace, SourceIds, Warning, passwd,
 };
 use crate::engines::annotation::SANDBOX;
 use crate::policy::{Field, Policy, SetIdRule, Switch, annotation_key};
@@ -50,7 +50,7 @@ pub enum SetIdCause {
         /// The mount point.
         at: PathBuf,
     },
-    /// Another container could pass its own file through a socket in this directory, which is read-only here.
+    /// Another container could pass its own file through a socket in this directory: a volume, or read-only here.
     Shared {
         /// The mount point.
         at: PathBuf,
@@ -250,7 +250,7 @@ fn cause(
     let shared = || shares(bundle, namespaces).then_some(SetIdCause::Namespaces);
     written
         .or_else(shared)
-        .or_else(|| mounts.find_map(is_only_read))
+        .or_else(|| mounts.find_map(may_be_shared))
 }
 
 /// Whether it shares its network, processes or memory with another container.
@@ -287,8 +287,9 @@ fn written(bundle: &BundleFacts, mount: &PlannedMount) -> Option<SetIdCause> {
         _ => false,
     };
     match (bind.access, bind.ids) {
-        // Writes to a private mount go to the container's scratch.
+        // Writes to a private mount go to the container's scratch. Other users of the node cannot enter a volume.
         (BindAccess::ReadOnly | BindAccess::Private, _) => None,
+        _ if mount.why == MountReason::Volume => None,
         (BindAccess::ReadWrite, MappedIds::Node) => Some(SetIdCause::Mount { at }),
         (BindAccess::ReadWrite, MappedIds::Swapped { .. }) => {
             Some(SetIdCause::SeveralOwners { at })
@@ -300,12 +301,12 @@ fn written(bundle: &BundleFacts, mount: &PlannedMount) -> Option<SetIdCause> {
     }
 }
 
-/// A directory that is read-only: its sockets can be connected to anyway. Not those below an overlay, which has its own
-/// inodes.
-fn is_only_read(mount: &PlannedMount) -> Option<SetIdCause> {
+/// A directory that another container may have too: a volume, or one that is read-only, whose sockets can be connected to
+/// anyway. Not those below an overlay, which has its own inodes.
+fn may_be_shared(mount: &PlannedMount) -> Option<SetIdCause> {
     let bind = mount.bind()?;
-    let only_read = bind.access == BindAccess::ReadOnly;
-    (only_read && bind.judged.kind == FileKind::Directory).then(|| SetIdCause::Shared {
+    let shared = bind.access == BindAccess::ReadOnly || mount.why == MountReason::Volume;
+    (shared && bind.judged.kind == FileKind::Directory).then(|| SetIdCause::Shared {
         at: mount.destination.clone(),
     })
 }

@@ -142,7 +142,7 @@ impl SortedMounts {
             self.secret(mount, facts, named);
             return Ok(());
         }
-        let granted = access(rules.policy, volume, named);
+        let granted = access(rules.policy, volume, named, facts);
         if granted == Access::None {
             let Policy { name, .. } = rules.policy;
             let kept = kept_words(rules.policy);
@@ -245,6 +245,9 @@ impl SortedMounts {
         let why = match (&closed, &facts.home) {
             (Some(closed), _) => MountReason::OtherReadOnly(closed.clone()),
             (None, Some(_)) if access == BindAccess::ReadWrite => MountReason::Home,
+            (None, None) if access == BindAccess::ReadWrite && facts.engines_volume => {
+                MountReason::Volume
+            }
             (None, _) => MountReason::Other,
         };
         let access = match (&closed, &facts.home) {

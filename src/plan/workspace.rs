@@ -41,6 +41,11 @@ impl Bind<'_> {
             && refusal(rules.never, rules.meant, self.place(), self.facts).is_none()
             && !is_anonymous_volume(&self.facts.path)
     }
+
+    /// Whether it is a named volume that has the same access, whichever mount is the workspace.
+    fn stays_as_it_is(&self, rules: MountRules<'_>) -> bool {
+        self.facts.engines_volume && rules.policy.filesystem.mounts >= MountRule::Volumes
+    }
 }
 
 /// The index of the workspace's mount: the one that the annotation names, else the one at the policy's path, else the
@@ -88,9 +93,9 @@ pub(super) fn workspace(
         let Some(holder) = holder else {
             return Ok(None);
         };
-        let rivals = binds
-            .iter()
-            .filter(|b| b.index != holder.index && b.could_be(rules, bundle));
+        let rivals = binds.iter().filter(|b| {
+            b.index != holder.index && b.could_be(rules, bundle) && !b.stays_as_it_is(rules)
+        });
         let rivals: Vec<&Path> = rivals.map(Bind::place).collect();
         return guess(holder, &rivals, rules, warnings).map(Some);
     }

@@ -57,6 +57,14 @@ impl Tool {
         }
     }
 
+    /// An addition for a name that was only looked up. Its port is unknown, and a rule without one is for HTTPS.
+    pub fn for_ssh(self, name: &str) -> String {
+        match self {
+            Self::Engine => format!("; SSH needs {name}:22"),
+            Self::Wrap => format!("; SSH needs --allow {name}:22"),
+        }
+    }
+
     /// The text that allows the calls of debuggers.
     pub fn debugs(self) -> String {
         self.sets(Field::SyscallsProfile, SyscallProfile::Debug.as_str())
@@ -96,12 +104,6 @@ const NO_DOT: &str = "a name without a dot is one of the node's network, where r
 const NOT_PUBLIC: &str = "the internet has no such name";
 const NODE: &str =
     "it is the node itself, where only rules node:HOST:PORT lead, which the node's file permits";
-/// What engines call the node in a container.
-const NODES_NAMES: [&str; 3] = [
-    "gateway.docker.internal",
-    "host.containers.internal",
-    "host.docker.internal",
-];
 
 impl Advice {
     /// For a rule from a log. A container may have chosen its text.
@@ -152,11 +154,11 @@ fn of_name(name: &HostName, reach: HostReach) -> Advice {
     if is_metadata(name) || OF_CLOUDS.contains(&first) {
         return Advice::Never(METADATA);
     }
+    if name.is_the_nodes() {
+        return Advice::Deliberate(NODE);
+    }
     if reach != HostReach::Public {
         return Advice::Deliberate(PRIVATE);
-    }
-    if NODES_NAMES.contains(&name.as_str()) {
-        return Advice::Deliberate(NODE);
     }
     match last {
         // inet_aton(3) reads this as an address.
@@ -236,7 +238,11 @@ mod tests {
     /// AGENTS 8: a model server on the node is reached by a rule of another kind.
     #[test]
     fn the_nodes_own_names_need_a_rule_of_the_node() {
-        for name in ["host.docker.internal:11434", "host.containers.internal"] {
+        for name in [
+            "host.docker.internal:11434",
+            "host.containers.internal",
+            "node:host.docker.internal:11434",
+        ] {
             let why = Advice::of(name).why_not().unwrap();
             assert!(why.contains("node:HOST:PORT"), "{why}");
         }

@@ -226,14 +226,18 @@ impl<T: Ord + Clone + fmt::Display> CeilingRule<BTreeSet<T>> for PartOfMounts {
     fn excess(asked: &BTreeSet<T>, most: &BTreeSet<T>, ceiling: &Policy) -> Option<Excess> {
         match ceiling.filesystem.mounts {
             MountRule::Keep => None,
-            MountRule::Drop | MountRule::ReadOnly => PartOf::excess(asked, most, ceiling),
+            MountRule::Drop | MountRule::ReadOnly | MountRule::Volumes => {
+                PartOf::excess(asked, most, ceiling)
+            }
         }
     }
 
     fn narrowed(own: &BTreeSet<T>, most: &BTreeSet<T>, ceiling: &Policy) -> BTreeSet<T> {
         match ceiling.filesystem.mounts {
             MountRule::Keep => own.clone(),
-            MountRule::Drop | MountRule::ReadOnly => PartOf::narrowed(own, most, ceiling),
+            MountRule::Drop | MountRule::ReadOnly | MountRule::Volumes => {
+                PartOf::narrowed(own, most, ceiling)
+            }
         }
     }
 }

@@ -44,10 +44,11 @@ fields! {
         /// Access to the workspace.
         workspace: Access = FilesystemWorkspace "filesystem.workspace", AtMost, Annotated;
 
-        /// Other binds and volumes: left out, read-only, or as the engine says. A pod's emptyDirs stay writable.
+        /// Other binds and volumes: left out; read-only; [named volumes](operator.md#volumes-of-engines) as the engine
+        /// says; all as the engine says. A pod's emptyDirs stay writable.
         mounts: MountRule = FilesystemMounts "filesystem.mounts", AtMost, Annotated;
 
-        /// Mount points that stay writable under `mounts = read-only`.
+        /// Mount points that stay writable under `read-only` and `volumes`.
         write: BTreeSet<GuestPath> = FilesystemWrite "filesystem.write", PartOfMounts, Annotated;
 
         /// Root's files get the [directory's owner](#who-owns-what-root-makes): never; in the workspace if possible;

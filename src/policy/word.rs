@@ -61,6 +61,8 @@ words! {
         Drop = "drop",
         /// They are mounted read-only, except those that `write` lists.
         ReadOnly = "read-only",
+        /// The same, except that the engine's own named volumes keep the access that the engine gave.
+        Volumes = "volumes",
         /// They keep the access that the engine gave.
         Keep = "keep",
     }

@@ -105,7 +105,7 @@ enum ListPosition {
 }
 
 /// The parent of an open directory.
-fn open_above(directory: &OwnedFd) -> rustix::io::Result<OwnedFd> {
+pub(super) fn open_above(directory: &OwnedFd) -> rustix::io::Result<OwnedFd> {
     rustix::fs::openat(
         directory,
         "..",

@@ -12,6 +12,7 @@ mod named;
 mod search;
 mod source;
 mod stat;
+mod volume;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;

@@ -13,11 +13,12 @@ use rustix::io::Errno;
 use super::hosts::Hosts;
 use super::idmap::is_without_set_id;
 use super::stat::{FileStat, mount_id};
-use super::{ProbeError, held, is_bind, kubelet, links, open_path, real_path};
+use super::{ProbeError, held, is_bind, kubelet, links, open_path, real_path, volume};
 use crate::engines::kubelet::is_secret;
 use crate::kernel::mountinfo::{MountTable, join};
 use crate::plan::anonymous::is_anonymous;
 use crate::plan::never::NeverList;
+use crate::plan::workspace::pod_role;
 use crate::plan::{FileKind, FileSystem, FoundCredential, Home, SourceFacts, SourceIds, passwd};
 use crate::scratch::overlay;
 use crate::sys::mount::takes_handles;
@@ -41,6 +42,8 @@ pub(super) struct Judge {
     cwd: Option<PathBuf>,
     /// Whether its overlays are mounted in a user namespace other than the node's.
     user_namespace: bool,
+    /// Whether a CRI engine made it. A pod's author names any path of the node, also that of another engine's volume.
+    in_pod: bool,
 }
 
 /// A source with its facts, kept open since the probe.
@@ -75,6 +78,7 @@ impl Judge {
             magics: RefCell::default(),
             cwd: spec.process().as_ref().map(|p| p.cwd().clone()),
             user_namespace: has_user_namespace(spec),
+            in_pod: pod_role(spec).is_some(),
         }
     }
 
@@ -191,6 +195,7 @@ impl Judge {
             facts.no_overlay = overlay::why_not(fd, &facts.file_system.kind);
             facts.no_links = self.no_links(fd);
         }
+        facts.engines_volume = !self.in_pod && volume::is_engines(fd, &stat, &facts);
         if facts.all_names().any(is_secret) {
             facts.holds = held::look(fd, facts.kind);
         }

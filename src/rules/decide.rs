@@ -108,11 +108,14 @@ pub fn endpoint(host: &Host, port: u16) -> String {
     }
 }
 
-/// The rule that would allow it.
-pub fn rule_for(host: &Host, port: u16) -> String {
+/// The rule that would allow it; without a port if only the name was looked up. Only `node:` leads to the node.
+pub fn rule_for(host: &Host, port: Option<u16>) -> String {
+    let is_node = matches!(host, Host::Name(name) if name.is_the_nodes());
     match port {
-        DEFAULT_PORT => host.to_string(),
-        port => endpoint(host, port),
+        Some(port) if is_node => format!("node:{}", endpoint(host, port)),
+        None if is_node => format!("node:{host}"),
+        None | Some(DEFAULT_PORT) => host.to_string(),
+        Some(port) => endpoint(host, port),
     }
 }
 

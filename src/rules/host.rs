@@ -23,7 +23,19 @@ text_type! {
     HostName
 }
 
+/// What engines call the node in a container.
+const NODES_NAMES: [&str; 3] = [
+    "gateway.docker.internal",
+    "host.containers.internal",
+    "host.docker.internal",
+];
+
 impl HostName {
+    /// Whether engines call the node so in a container.
+    pub fn is_the_nodes(&self) -> bool {
+        NODES_NAMES.contains(&self.as_str())
+    }
+
     /// What follows the first label: `example.com` of `www.example.com`.
     pub fn parent(&self) -> Option<&str> {
         self.0.split_once('.').map(|(_, rest)| rest)

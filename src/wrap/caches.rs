@@ -28,8 +28,9 @@ impl Layout {
         let Some(home) = self.home.clone() else {
             return;
         };
-        if resolved.policy.filesystem.mounts != MountRule::ReadOnly {
-            return;
+        match resolved.policy.filesystem.mounts {
+            MountRule::ReadOnly | MountRule::Volumes => {}
+            MountRule::Drop | MountRule::Keep => return,
         }
         for cache in caches {
             let path = home.join(&cache.path);

@@ -289,7 +289,7 @@ fn layout(
     let WrapRequest { list, person, .. } = wanted;
     let shown = match resolved.policy.filesystem.mounts {
         MountRule::Keep => NodeView::Home,
-        MountRule::Drop | MountRule::ReadOnly => NodeView::Listed,
+        MountRule::Drop | MountRule::ReadOnly | MountRule::Volumes => NodeView::Listed,
     };
     let mut layout = Layout::of(list, &wanted.workspace, environment, shown);
     layout.cwd = wanted.cwd.clone();

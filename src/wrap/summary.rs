@@ -198,11 +198,12 @@ impl DeniedHost {
     }
 
     fn remedy(&self) -> String {
+        let adds = |rule: &str| Tool::Wrap.adds(Field::NetworkAllow, &[rule]);
         match &self.missing {
-            Some(rule) => format!(
-                "{} allows it",
-                Tool::Wrap.adds(Field::NetworkAllow, &[rule])
-            ),
+            Some(rule) if self.port.is_none() => {
+                format!("{} allows it{}", adds(rule), Tool::Wrap.for_ssh(rule))
+            }
+            Some(rule) => format!("{} allows it", adds(rule)),
             None => self.reason.clone(),
         }
     }
@@ -319,7 +320,7 @@ mod tests {
                 [
                     "denied: a.example.org:443 x7; --allow a.example.org allows it".to_owned(),
                     format!("denied: {b}; --allow {b} allows it"),
-                    "denied: c.example.org; --allow c.example.org allows it".to_owned(),
+                    "denied: c.example.org; --allow c.example.org allows it; SSH needs --allow c.example.org:22".to_owned(),
                     format!("denied: db:5432; {db}"),
                     "denied: [::1]:80; it is closed".to_owned(),
                 ]

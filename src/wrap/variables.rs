@@ -40,11 +40,7 @@ pub fn asked(
 /// Refuses a variable that the run sets itself: the command would silently get another value than the requested one.
 pub fn check_free(asked: &[(String, String)], walls: Walls, policy: &Policy) -> Result<()> {
     let network = &policy.network;
-    let names_proxies = network.proxy_env == Switch::On
-        && match walls {
-            Walls::Namespaces => network.mode != NetworkMode::None,
-            Walls::Landlock => network.mode == NetworkMode::Allowlist,
-        };
+    let names_proxies = network.proxy_env == Switch::On && network.mode != NetworkMode::None;
     for (name, _) in asked {
         let why = if names_proxies && is_of_proxies(name) {
             "it names agentbox's own proxy, which is the way out: --set network.proxy-env=off leaves it to you, and a proxy of the \
@@ -231,7 +227,7 @@ mod tests {
         policy.network.mode = NetworkMode::Local;
         assert_eq!(
             both.map(|w| check("HTTPS_PROXY", w, &policy)),
-            [false, true]
+            [false, false]
         );
         policy.network.mode = NetworkMode::Allowlist;
         policy.network.proxy_env = Switch::Off;

@@ -147,7 +147,7 @@ fn u_b10_policy_check_prints_every_field_that_a_message_leaves_out() {
     let asked = [
         "filesystem.mounts=keep",
         "filesystem.search=partial",
-        "filesystem.write=/data",
+        "filesystem.credentials=.npmrc",
         "privileges.set-id=on",
     ];
     let mut arguments = vec!["policy", "check", "standard", "--host", "a.test"];

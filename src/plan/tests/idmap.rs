@@ -248,6 +248,17 @@ fn f21_set_id_files_are_made_where_none_is_another_users_on_the_node() {
     ] {
         assert_eq!(set_id(&working("standard", found)), off(cause));
     }
+    // A volume: other users of the node cannot enter it, but another container can.
+    let volume = working("standard", can(ALONE, true))
+        .bind("/var/lib/docker/volumes/cache/_data", "/cache")
+        .found(|facts| facts.engines_volume = true);
+    let plan = volume.plan();
+    assert!(plan.filesystem.mounts.iter().all(PlannedMount::is_writable));
+    assert_eq!(plan.syscalls.attributes, Switch::On);
+    assert_eq!(
+        set_id(&volume),
+        off(SetIdCause::Shared { at: at("/cache") })
+    );
     // Any other writable mount is as bad.
     let other = working("standard", can(ALONE, true)).bind("/srv/cache", "/cache");
     let only_read = SetIdCause::Shared { at: at("/cache") };

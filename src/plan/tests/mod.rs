@@ -11,6 +11,7 @@ use crate::policy::{Asker, NodeConfig, Selection, Sources, resolve};
 
 mod anonymous;
 mod audit;
+mod engine_volumes;
 mod ephemeral;
 mod git;
 mod idmap;

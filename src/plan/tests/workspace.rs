@@ -44,6 +44,16 @@ fn strict_does_not_guess_between_two() {
     for word in ["/ref", "/work", "dev.agentbox.workspace"] {
         assert!(message.contains(word), "{message}");
     }
+    // A named volume is written whichever mount is the workspace, if the policy keeps it.
+    let beside = |policy: &str| {
+        under(policy)
+            .bind("/var/lib/docker/volumes/cache/_data", "/root/.npm")
+            .found(|f| f.engines_volume = true)
+            .bind("/srv/work", "/work")
+            .cwd("/work")
+    };
+    assert_eq!(beside("standard").plan().warnings, []);
+    assert!(beside("strict").refused().contains("/root/.npm"));
     // `standard` guesses, with a warning.
     let plan = two("standard").plan();
     assert_eq!(plan.filesystem.workspace, Some("/ref".into()));

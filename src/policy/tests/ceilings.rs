@@ -169,8 +169,20 @@ fn each_field_is_limited_by_its_own_rule() {
         (
             FilesystemMounts,
             "filesystem.mounts = 'keep'",
+            "filesystem.mounts = 'volumes'",
+            true,
+        ),
+        (
+            FilesystemMounts,
+            "filesystem.mounts = 'volumes'",
             "filesystem.mounts = 'read-only'",
             true,
+        ),
+        (
+            FilesystemMounts,
+            "filesystem.mounts = 'read-only'",
+            "filesystem.mounts = 'volumes'",
+            false,
         ),
         (
             FilesystemWrite,
@@ -608,7 +620,7 @@ fn each_field_is_limited_by_its_own_rule() {
         (
             FilesystemUnprotected,
             "filesystem.unprotected = ['.vscode']",
-            "filesystem.unprotected = ['.idea']\nfilesystem.mounts = 'read-only'",
+            "filesystem.unprotected = ['.idea']\nfilesystem.mounts = 'volumes'",
             true,
         ),
         (
@@ -718,7 +730,7 @@ fn an_excess_names_the_excess_part_and_the_allowed_value() {
             "filesystem.root: engine: at most read-only",
             "filesystem.ephemeral: home, var, run: tmp, empty-home",
             "filesystem.scratch: 4GiB: at most 16MiB",
-            "filesystem.mounts: read-only: at most drop",
+            "filesystem.mounts: volumes: at most drop",
             "filesystem.write: /a, /b: nothing",
             "network.allow: a.test:22: *.c.test, b.test",
             "network.deny: a list without y.test: a list with y.test",

@@ -69,7 +69,6 @@ fn added_items_are_limited_like_listed_ones() {
         );
     }
     for (field, value) in [
-        ("filesystem.write", "+,/data"),
         ("filesystem.credentials", "+,.npmrc"),
         ("filesystem.unprotected", "+,.vscode"),
     ] {

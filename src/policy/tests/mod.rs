@@ -128,9 +128,10 @@ fn services() -> BTreeSet<EgressRule> {
 }
 
 /// The fields that annotations may loosen under `standard` and `permissive`.
-const LOOSEN: [Field; 13] = [
+const LOOSEN: [Field; 14] = [
     Field::FilesystemScratch,
     Field::FilesystemSecrets,
+    Field::FilesystemWrite,
     Field::LimitsPids,
     Field::NetworkAllow,
     Field::NetworkConnections,
@@ -202,7 +203,7 @@ fn the_built_in_policies_follow_the_design() {
         scratch: scratch.parse().unwrap(),
         scratch_on: match mounts {
             MountRule::Drop => ScratchOn::Memory,
-            MountRule::Keep | MountRule::ReadOnly => ScratchOn::Auto,
+            MountRule::Keep | MountRule::ReadOnly | MountRule::Volumes => ScratchOn::Auto,
         },
         workspace: Access::ReadWrite,
         mounts,
@@ -211,13 +212,13 @@ fn the_built_in_policies_follow_the_design() {
         workspace_at: BTreeSet::new(),
         search: match mounts {
             MountRule::Keep => SearchRule::Partial,
-            MountRule::Drop | MountRule::ReadOnly => SearchRule::Complete,
+            MountRule::Drop | MountRule::ReadOnly | MountRule::Volumes => SearchRule::Complete,
         },
         credentials: BTreeSet::new(),
         unprotected: BTreeSet::new(),
         secrets: match mounts {
             MountRule::Keep => SecretRule::ReadOnly,
-            MountRule::Drop | MountRule::ReadOnly => SecretRule::Drop,
+            MountRule::Drop | MountRule::ReadOnly | MountRule::Volumes => SecretRule::Drop,
         },
         service_account_token: SecretRule::Drop,
         left_out: LeftOut::Report,
@@ -228,12 +229,12 @@ fn the_built_in_policies_follow_the_design() {
         "16MiB",
         MountRule::Drop,
     );
-    let standard = files(RootAccess::Engine, all.clone(), "4GiB", MountRule::ReadOnly);
+    let standard = files(RootAccess::Engine, all.clone(), "4GiB", MountRule::Volumes);
     let mut ci = files(
         RootAccess::Ephemeral,
         all.clone(),
         "16GiB",
-        MountRule::ReadOnly,
+        MountRule::Volumes,
     );
     ci.write = [
         "/__w",

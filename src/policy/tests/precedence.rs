@@ -313,6 +313,7 @@ fn without_a_ceiling_the_chosen_policy_limits_annotations() {
         ("network.hosts", "300"),
         ("filesystem.scratch", "8GiB"),
         ("filesystem.secrets", "read-only"),
+        ("filesystem.write", "/data"),
         ("limits.pids", "8000"),
     ] {
         assert!(case().field(field, value).resolve().is_ok(), "{field}");
@@ -335,7 +336,6 @@ fn without_a_ceiling_the_chosen_policy_limits_annotations() {
     // Fields without permission.
     for (field, value) in [
         ("filesystem.mounts", "keep"),
-        ("filesystem.write", "/data"),
         ("filesystem.search", "partial"),
         ("filesystem.credentials", ".npmrc"),
         ("filesystem.unprotected", ".vscode"),

@@ -89,8 +89,8 @@ impl LandlockWalls {
 pub(super) fn explain(page: &mut Page, walls: &LandlockWalls, filter: Option<&str>) {
     let abi = walls.abi;
     let of = match walls.mode {
-        NetworkMode::None | NetworkMode::Local => " and a filter of system calls",
-        NetworkMode::Allowlist => ", a filter of system calls and a proxy",
+        NetworkMode::None => " and a filter of system calls",
+        NetworkMode::Local | NetworkMode::Allowlist => ", a filter of system calls and a proxy",
     };
     page.head(
         "walls",
@@ -149,7 +149,10 @@ fn files(page: &mut Page, walls: &LandlockWalls) {
 
 fn network(page: &mut Page, walls: &LandlockWalls) {
     let mode = match walls.mode {
-        NetworkMode::None | NetworkMode::Local => "no socket can be made but pairs of UNIX streams",
+        NetworkMode::None => "no socket can be made but pairs of UNIX streams",
+        NetworkMode::Local => {
+            "local: TCP sockets over IPv4, bound to the loopback interface, connect to the port of the proxy alone, which refuses every host"
+        }
         NetworkMode::Allowlist => {
             "allowlist: TCP sockets over IPv4, bound to the loopback interface, connect to the port of the proxy alone, which reaches"
         }

@@ -72,7 +72,7 @@ fn field(policy: &Policy, destination: &str) -> Option<Field> {
     if files.write.iter().any(|path| path.as_str() == destination) {
         return Some(Field::FilesystemWrite);
     }
-    (files.mounts == MountRule::Keep).then_some(Field::FilesystemMounts)
+    matches!(files.mounts, MountRule::Keep | MountRule::Volumes).then_some(Field::FilesystemMounts)
 }
 
 /// Begins to watch the mounts; returns what the log says of each. If that fails the container goes on without.

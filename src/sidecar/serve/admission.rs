@@ -115,7 +115,7 @@ impl Wall {
             let denial = OtherDenial {
                 cause: LEARNT_CAUSE,
                 why: format!("{LEARNT}: {denial}"),
-                missing_rule: Some(rule_for(host, *port)),
+                missing_rule: Some(rule_for(host, Some(*port))),
             };
             self.would_deny(denial, host, *port);
         }
@@ -144,7 +144,7 @@ impl Wall {
                 ("content-or-address", why, None)
             }
             Decision::Deny(denial) => {
-                let missing = denial.is_missing_rule().then(|| rule_for(host, port));
+                let missing = denial.is_missing_rule().then(|| rule_for(host, Some(port)));
                 let waits = *asks && denial.is_missing_rule() && matches!(host, Host::Name(_));
                 let why = match waits {
                     true => format!("{denial}, and it would wait for approval"),

@@ -63,14 +63,14 @@ impl Wall {
         let missing_rule = refusal.missing_rule(host, port);
         let what = EventDetail::attempt(via, &host.to_string(), port);
         if via != ConnectionKind::Inbound {
-            let ask = missing_rule.as_ref().map(|rule| self.hint(rule));
+            let ask = missing_rule.as_ref().map(|rule| self.hint(rule, port));
             self.show(&what, refusal.for_container(), ask);
         }
         self.log(Event {
             cause: Some(kind.to_owned()),
             reason: Some(refusal.to_string()),
             rule: refusal.rule(),
-            hint: missing_rule.as_ref().map(|rule| self.hint(rule)),
+            hint: missing_rule.as_ref().map(|rule| self.hint(rule, port)),
             missing_rule,
             ..denied(what)
         });
@@ -92,13 +92,13 @@ impl Wall {
         });
     }
 
-    /// How to add a rule.
-    fn hint(&self, rule: &str) -> String {
+    /// How to add a rule; without a port if only the name was looked up.
+    fn hint(&self, rule: &str, port: Option<u16>) -> String {
         if let Some(why) = Advice::of(rule).why_not() {
             return why;
         }
         let adds = self.tool.adds(Field::NetworkAllow, &[rule]);
-        match (self.tool, self.refusing || self.container.is_empty()) {
+        let hint = match (self.tool, self.refusing || self.container.is_empty()) {
             (Tool::Engine, true) => {
                 format!("the annotation {adds}, when the container is made, within the ceiling")
             }
@@ -108,6 +108,10 @@ impl Wall {
                 crate::policy::typed_rule(rule),
                 self.container
             ),
+        };
+        match port {
+            Some(_) => hint,
+            None => hint + &self.tool.for_ssh(rule),
         }
     }
 

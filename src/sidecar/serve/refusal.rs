@@ -118,10 +118,7 @@ impl Refusal {
             | Self::Busy
             | Self::Broken(_) => false,
         };
-        is_missing.then(|| match port {
-            Some(port) => rule_for(host, port),
-            None => host.to_string(),
-        })
+        is_missing.then(|| rule_for(host, port))
     }
 
     /// The reason in words for the container, without the addresses of names inside the node's network (N-L2).

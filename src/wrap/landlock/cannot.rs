@@ -36,7 +36,10 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
                 "hosts are reached by name through the proxy of HTTPS_PROXY alone, never directly, nor is a server on the loopback; \
                  others see the proxy's port on the loopback, and are reset there"
             }
-            NetworkMode::None | NetworkMode::Local => "nothing is reached, not even the loopback",
+            NetworkMode::Local => {
+                "nothing is reached, not even a server on the loopback; the proxy of HTTPS_PROXY says what would allow a host"
+            }
+            NetworkMode::None => "nothing is reached, not even the loopback",
         }
         .to_owned(),
     );

@@ -17,6 +17,7 @@
 //! | [`describe`] | the walls for `explain` |
 //! | [`place`] | the directory of the run |
 //! | [`filter`] | the filter and its profile |
+//! | [`proxy`] | the proxy: its port, and its process |
 //! | [`streams`] | the caller's input and output |
 //! | [`start`], [`enforce`] | the command's process, from outside and inside |
 //! | [`supervise`], [`attributes`], [`caller`] | answers to the listener |
@@ -28,21 +29,17 @@ mod describe;
 mod enforce;
 mod filter;
 mod place;
+mod proxy;
 mod rules;
 mod split;
 mod start;
 mod streams;
 mod supervise;
 
-use std::net::TcpListener;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use oci_spec::runtime::Process;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::process::PidfdFlags;
 
 use super::bundle::BundleRoot;
 use super::caches::Caches;
@@ -51,21 +48,18 @@ use super::summary::{self, DeniedSummary};
 use super::wanted::WrapRequest;
 use super::{WrapRefusal, prepare};
 use crate::cli::GlobalOptions;
-use crate::egress::names::Families;
 use crate::enforce::{privileges, program};
 use crate::plan::{CapabilitySets, DecidedPlan, Plan, process as planned};
-use crate::policy::{Capability, NetworkMode};
+use crate::policy::Capability;
 use crate::runtime::create::{self, BundleDecision};
 use crate::runtime::foreground::ended::ChildExit;
-use crate::runtime::input::node_files;
 use crate::runtime::network::reading::RequestSetup;
-use crate::runtime::network::{resolver, upstream};
-use crate::sidecar::{EngineNetworks, ReaderConfig, ServingConfig, SidecarRlimits, bare};
-use crate::sys::{process, socket};
+use crate::sys::process;
 pub use cannot::{LANDLOCK_LEAST_ABI, LANDLOCK_SCOPES_ABI};
 pub use describe::decide;
 use enforce::{LandlockCommand, LandlockSetup};
 use place::{OWN_VARIABLES, RunHome, RunTempDir};
+use proxy::ProxyParts;
 use supervise::Supervisor;
 
 /// Root's rights over files that no namespace limits here, as far as the policy allows: files of any owner in the
@@ -104,7 +98,7 @@ fn run_decided(
              use other walls, or then = \"log\""
         );
     }
-    let proxy = listen(&mut plan)?;
+    let proxy = proxy::listen(&mut plan)?;
     let rules = split::rules(&plan, &place.own(), &terminals)?;
     let abi = abi()?;
     if let Some(trust) = &trust {
@@ -121,17 +115,16 @@ fn run_decided(
     privileges::drop_to(&capabilities)?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .context("take the command's orphans")?;
-    let (clients, theirs) = clients()?;
-    let sidecar = proxy
-        .map(|listener| {
-            let parts = ProxyParts {
-                listener,
-                clients: theirs,
-                reading,
-            };
-            serve(global, &decided, &plan, place, parts)
-        })
-        .transpose()?;
+    let (clients, theirs) = proxy::clients()?;
+    let parts = proxy.map(|listener| ProxyParts {
+        listener,
+        clients: theirs,
+        reading,
+    });
+    let sidecar = match parts {
+        Some(parts) => proxy::serve(global, &decided, &plan, place, parts)?,
+        None => None,
+    };
     say_what_is_lacking(&decided, abi);
     let signals = supervise::signals()?;
     let (child, listener) = start::start(walls, &command)?;
@@ -215,93 +208,6 @@ fn become_the(person: &Person) -> Result<()> {
     let step = || format!("become {}", person.name());
     nix::unistd::setresgid(gid, gid, gid).with_context(step)?;
     nix::unistd::setresuid(uid, uid, uid).with_context(step)
-}
-
-/// Opens the proxy's port. The kernel chooses a free one, so no other program listens there.
-fn listen(plan: &mut Plan) -> Result<Option<OwnedFd>> {
-    if plan.network.mode != NetworkMode::Allowlist {
-        plan.network.proxy_env = false;
-        return Ok(None);
-    }
-    let step = "listen on the loopback for the proxy";
-    let listener = TcpListener::bind("127.0.0.1:0").context(step)?;
-    listener.set_nonblocking(true).context(step)?;
-    plan.network.proxy_port = listener.local_addr().context(step)?.port();
-    plan.network.ports.clear();
-    Ok(Some(listener.into()))
-}
-
-/// The socket that tells the proxy about the command's sockets. The timeout keeps a stuck proxy from blocking calls
-/// forever.
-fn clients() -> Result<(OwnedFd, OwnedFd)> {
-    const HEARD_WITHIN: Duration = Duration::from_secs(5);
-    let step = "make a socket pair";
-    let (ours, theirs) = socket::pair().context(step)?;
-    set_socket_timeout(&ours, Timeout::Send, Some(HEARD_WITHIN)).context(step)?;
-    Ok((ours, theirs))
-}
-
-/// The descriptors and the configuration that the proxy gets.
-struct ProxyParts {
-    listener: OwnedFd,
-    clients: OwnedFd,
-    reading: Option<ReaderConfig>,
-}
-
-/// Starts the proxy.
-fn serve(
-    global: &GlobalOptions,
-    decided: &DecidedPlan,
-    plan: &Plan,
-    place: &RunTempDir,
-    ProxyParts {
-        listener,
-        clients,
-        reading,
-    }: ProxyParts,
-) -> Result<OwnedFd> {
-    let network = &plan.network;
-    let planned = network.upstream.as_ref();
-    let proxy = planned
-        .map(|planned| upstream::find(node_files::config(global), planned))
-        .transpose()?;
-    // Dropped before any fork, so that its values are wiped.
-    let reading = reading.map(|reading| reading.to_file());
-    let own = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
-    let served = bare::spawn(bare::BareSidecar {
-        serving: ServingConfig {
-            rules: network.rules.clone(),
-            secrets: network.secrets.iter().map(Into::into).collect(),
-            honey: network.honey.clone(),
-            opened: network.opened.clone(),
-            audited: None,
-            asking: None,
-            budget: network.budget,
-            container: String::new(),
-            context: place.context(decided),
-            own_names: Vec::new(),
-            ports: Some(Vec::new()),
-            inbound: Default::default(),
-            published: Default::default(),
-            leads_nowhere: Default::default(),
-            families: Families::V4,
-            services: network.services.clone(),
-            engine_networks: EngineNetworks::Closed,
-            refusing: false,
-        },
-        names: resolver::names_of_the_node(proxy)?,
-        reading: reading.transpose().context("write the reader's input")?,
-        listener,
-        clients,
-        journal: place.journal()?.into(),
-        shows: plan.report.denied,
-        guarded: own.context("open our own pidfd")?,
-        limits: SidecarRlimits {
-            open_files: plan.sidecar.files,
-            file_bytes: crate::audit::quota::MOST_BYTES + (1 << 20),
-        },
-    });
-    served.context("start the network's proxy")
 }
 
 /// The command to execute, and its directory.

@@ -176,6 +176,16 @@ fn seen_of_volumes(node: &Node, pod: &mut Pod) -> String {
         ..Setting::of("standard", script)
     };
     let seen = pod.run(node, &setting, &mounts).ok();
+    // `hostAliases`: the kubelet's own file with names, and one of the same name elsewhere.
+    let aliases = pod.path("etc-hosts");
+    fs::write(&aliases, "10.1.2.3 alias.test\n").unwrap();
+    let other = format!("{scratch}/etc-hosts");
+    fs::copy(&aliases, &other).unwrap();
+    for (source, taken) in [(&aliases, true), (&other, false)] {
+        let told = pod.explain(node, &[("/etc/hosts", source)]);
+        let refused = told.contains("no names are taken from");
+        assert_eq!(refused, !taken, "{source}: {told}");
+    }
     format!("{seen}{}", fs::read_to_string(&log).unwrap())
 }
 

@@ -103,11 +103,29 @@ impl Pod {
         }
         let all = config["mounts"].as_array_mut().unwrap();
         all.extend(mounts.iter().map(|(place, source)| bind(place, source)));
+        if let Some(name) = setting.network {
+            let namespaces = config["linux"]["namespaces"].as_array_mut().unwrap();
+            namespaces.retain(|n| n["type"] != "network");
+            namespaces.push(json!({"type": "network", "path": format!("/run/netns/{name}")}));
+        }
         let (options, bundle) = chosen(node, &id, setting.policy, &config);
         let options = [setting.options, &options[..]].concat();
         let seen = node.call(&[&options[..], &["run", "--bundle", &bundle, &id]].concat());
         node.call(&["delete", "--force", &id]).ok();
         seen
+    }
+
+    /// What `explain` prints for a container of the pod with these mounts.
+    fn explain(&self, node: &Node, mounts: &[(&str, &str)]) -> String {
+        let id = format!("explained-{}", self.uid);
+        let mut config = node.config(&["true"]);
+        config["linux"]["cgroupsPath"] = json!(format!("/{}/pod{}/{id}", self.cgroup.0, self.uid));
+        config["annotations"] = json!({"io.kubernetes.cri.container-type": "container"});
+        let all = config["mounts"].as_array_mut().unwrap();
+        all.extend(mounts.iter().map(|(place, source)| bind(place, source)));
+        let (options, bundle) = chosen(node, &id, "standard", &config);
+        let explain = ["explain", "--bundle", &bundle];
+        node.call(&[&options[..], &explain].concat()).ok()
     }
 }
 
@@ -127,6 +145,8 @@ struct Setting<'a> {
     annotations: &'a [(&'a str, &'a str)],
     options: &'a [&'a str],
     script: &'a str,
+    /// The name of the pod's network namespace, which is otherwise a new one.
+    network: Option<&'a str>,
 }
 
 impl<'a> Setting<'a> {
@@ -136,6 +156,7 @@ impl<'a> Setting<'a> {
             annotations: &[],
             options: &[],
             script,
+            network: None,
         }
     }
 }

@@ -1,0 +1,67 @@
+//! Whether a mount's source is a named volume in an engine's own storage.
+//!
+//! A path proves nothing alone. A bind mount or a link at `volumes/NAME/_data` (`docker volume create -o o=bind`) shows
+//! another directory of the node, which has other names or lies on another mount. Only root can make a directory beside
+//! an engine's volumes. No other user of the node may enter them, since a container's root may leave files of any kind
+//! there, as in its own layer.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use super::hosts::open_above;
+use super::stat::FileStat;
+use crate::engines::layout::is_named_volume;
+use crate::plan::{FileKind, SourceFacts};
+use crate::sys::user_namespace::owner;
+
+/// The most directories above one: no path has more components (PATH_MAX).
+const HIGHEST: usize = 2048;
+
+/// Whether a directory is such a volume. `stat` and `facts` are its own.
+pub(super) fn is_engines(fd: &OwnedFd, stat: &FileStat, facts: &SourceFacts) -> bool {
+    facts.kind == FileKind::Directory
+        && has_names_of_one(facts)
+        && is_kept(fd, stat).unwrap_or(false)
+}
+
+/// Whether it has the names of one volume alone: the usual one, and its path if the engine's data is elsewhere.
+fn has_names_of_one(facts: &SourceFacts) -> bool {
+    let moved = |path: &Path, usual: &Path| {
+        let mut parts = path.iter().rev().zip(usual.iter().rev()).take(3);
+        parts.all(|(one, other)| one == other)
+    };
+    let known = facts.nameless.is_none() && facts.same_as.is_none();
+    let mut names = facts.names.iter();
+    known
+        && match (names.next(), names.next()) {
+            (None, _) => is_named_volume(&facts.path),
+            (Some(usual), None) => is_named_volume(usual) && moved(&facts.path, usual),
+            (Some(_), Some(_)) => false,
+        }
+}
+
+/// Whether it lies on the mount of the directory above, all directories on the way are root's alone, and one of them
+/// keeps other users out.
+fn is_kept(fd: &OwnedFd, stat: &FileStat) -> rustix::io::Result<bool> {
+    let mut above = open_above(fd)?;
+    let mut found = FileStat::of(&above)?;
+    if found.file.mount.is_none() || found.file.mount != stat.file.mount {
+        return Ok(false);
+    }
+    let mut closed = false;
+    for _ in 0..HIGHEST {
+        if owner(found.uid) != 0 || found.mode & 0o022 != 0 {
+            return Ok(false);
+        }
+        let of_group = found.mode & 0o010 != 0 && found.gid != 0;
+        closed |= found.mode & 0o001 == 0 && !of_group;
+        let next = open_above(&above)?;
+        let higher = FileStat::of(&next)?;
+        // The root is above itself.
+        if higher.file == found.file {
+            return Ok(closed);
+        }
+        (above, found) = (next, higher);
+    }
+    Ok(false)
+}
