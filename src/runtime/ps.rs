@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result, bail};
 
-use crate::policy::escape;
 use crate::sys::program;
+use crate::text::escape;
 
 /// The lines of ps(1), with these options, of the processes `pids`; below its header.
 ///

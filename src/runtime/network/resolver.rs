@@ -15,7 +15,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 use crate::egress::own::is_host_name;
 use crate::plan::FileKind;
-use crate::policy::HostName;
+use crate::rules::HostName;
 use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle::read_file;
 use crate::runtime::network::ControlError;

@@ -10,9 +10,9 @@ use super::{FILTER, RUN, RunDir};
 use crate::audit::receipt::{Statement, Subject};
 use crate::audit::whole::Stage;
 use crate::audit::{EventDetail, LOGS, Log, LogFault, LogLine, NODE, hash};
-use crate::policy::escape;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record;
+use crate::text::escape;
 
 /// Files of a run whose hashes its last line has. `verify.json` has lines of its own.
 const BESIDES_LOGS: [&str; 2] = [record::FILE, FILTER];

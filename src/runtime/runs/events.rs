@@ -11,10 +11,11 @@ use crate::audit::{
 };
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::oom;
-use crate::egress::{ApprovalTerm, EgressRules};
 use crate::plan::text;
 use crate::plan::{AuditPlan, MountReason, OmittedItem, Plan};
-use crate::policy::{EgressRule, Field, HostName, Tool};
+use crate::policy::{Field, Tool};
+use crate::rules::{ApprovalTerm, EgressRules};
+use crate::rules::{EgressRule, HostName};
 
 use super::FILTER;
 use super::node_log::life;
