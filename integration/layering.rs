@@ -74,83 +74,88 @@ const MAY_IMPORT: [(&str, &[&str]); 28] = [
     ("rules", &["text"]),
     ("policy", &["text", "engines", "rules"]),
     ("egress", &["text", "rules", "policy"]),
-    ("plan", &["engines", "kernel", "policy", "egress"]),
+    (
+        "plan",
+        &["text", "engines", "kernel", "rules", "policy", "egress"],
+    ),
     ("seccomp", &["policy"]),
     ("devices", &[]),
-    ("audit", &["policy"]),
+    ("audit", &["text", "rules", "policy"]),
     // The program's messages for people.
-    ("log", &["policy"]),
+    ("log", &["text"]),
     ("cli", &["engines", "policy", "log"]),
     // System calls, and code built on them.
-    ("sys", &["policy", "seccomp", "devices", "kernel"]),
+    ("sys", &["kernel", "rules", "seccomp", "devices"]),
     // The disk that is thrown away. Its writer of ext4 is pure.
     ("scratch", &["sys"]),
     (
         "render",
         &[
-            "engines", "policy", "egress", "plan", "seccomp", "devices", "scratch",
+            "text", "engines", "rules", "policy", "egress", "plan", "seccomp", "devices", "scratch",
         ],
     ),
     // It runs the node's package managers.
-    ("indexes", &["policy", "egress", "plan", "sys"]),
+    ("indexes", &["rules", "plan", "sys"]),
     // It writes files of engines.
-    ("install", &["policy", "log", "sys"]),
+    ("install", &["text", "log", "sys"]),
     ("cgroup", &["kernel", "devices", "log", "sys"]),
     (
         "probe",
         &[
-            "engines", "policy", "plan", "kernel", "sys", "scratch", "cgroup",
+            "engines", "kernel", "policy", "plan", "sys", "scratch", "cgroup",
         ],
     ),
     ("network", &["egress", "sys"]),
     (
         "sidecar",
         &[
-            "policy", "egress", "plan", "seccomp", "audit", "sys", "cgroup", "network",
+            "text", "rules", "policy", "egress", "plan", "seccomp", "audit", "sys", "cgroup",
+            "network",
         ],
     ),
     (
         "enforce",
         &[
-            "policy", "plan", "seccomp", "kernel", "log", "sys", "scratch", "network", "sidecar",
+            "kernel", "policy", "plan", "seccomp", "log", "sys", "scratch", "network", "sidecar",
         ],
     ),
     // The life of a container, and the commands.
     (
         "runtime",
         &[
-            "engines", "policy", "egress", "plan", "seccomp", "devices", "kernel", "audit",
-            "render", "log", "cli", "sys", "scratch", "probe", "cgroup", "network", "sidecar",
-            "enforce",
+            "text", "engines", "kernel", "rules", "policy", "egress", "plan", "seccomp", "devices",
+            "audit", "log", "cli", "sys", "scratch", "render", "cgroup", "probe", "network",
+            "sidecar", "enforce",
         ],
     ),
     (
         "wrap",
         &[
-            "kernel", "policy", "egress", "plan", "seccomp", "audit", "render", "log", "cli",
-            "sys", "probe", "sidecar", "enforce", "runtime",
+            "text", "kernel", "policy", "egress", "plan", "seccomp", "audit", "log", "cli", "sys",
+            "render", "probe", "sidecar", "enforce", "runtime",
         ],
     ),
     // The attacks of docs/threats.md, and the sandboxes that they run in.
     (
         "verify",
         &[
-            "kernel", "policy", "egress", "plan", "audit", "log", "cli", "sys", "cgroup",
-            "network", "enforce", "runtime", "wrap",
+            "text", "kernel", "rules", "policy", "egress", "plan", "audit", "log", "cli", "sys",
+            "cgroup", "network", "enforce", "runtime", "wrap",
         ],
     ),
     // What the code above needs from a node.
     (
         "doctor",
         &[
-            "policy", "plan", "log", "cli", "sys", "install", "probe", "runtime", "wrap",
+            "text", "policy", "plan", "log", "cli", "sys", "install", "probe", "runtime", "wrap",
         ],
     ),
     (
         "cmd",
         &[
-            "policy", "egress", "plan", "seccomp", "audit", "render", "indexes", "log", "cli",
-            "cgroup", "sidecar", "runtime", "wrap", "verify", "doctor", "install",
+            "text", "rules", "policy", "egress", "plan", "seccomp", "audit", "log", "cli",
+            "render", "indexes", "install", "cgroup", "sidecar", "runtime", "wrap", "verify",
+            "doctor",
         ],
     ),
     ("main", &[]),

@@ -16,7 +16,7 @@ use std::sync::{Mutex, OnceLock};
 use anyhow::Context;
 use log::{Level, LevelFilter, Metadata, Record};
 
-use crate::policy::{MESSAGE, bounded, escape, escape_json};
+use crate::text::{MESSAGE, bounded, escape, escape_json};
 
 struct Logger {
     /// `None`: standard error.
@@ -235,7 +235,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::is_treacherous;
+    use crate::text::is_treacherous;
 
     #[test]
     fn a_message_stays_one_line_whatever_it_holds() {

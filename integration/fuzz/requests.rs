@@ -1,10 +1,9 @@
 //! Requests and their rules: each has one form, and both ways to compare rules agree.
 
 use agentbox::egress::http::head;
-use agentbox::egress::request::{RequestDecision, RequestHead, of_said, typed};
-use agentbox::egress::{Decision, Denial, EgressRules};
-use agentbox::policy::EgressRule;
-use agentbox::policy::request::{RequestRule, Scheme, exceeds};
+use agentbox::egress::request::{RequestHead, of_said, typed};
+use agentbox::rules::request::{RequestDecision, RequestRule, Scheme, exceeds};
+use agentbox::rules::{Decision, Denial, EgressRule, EgressRules};
 
 /// Lines: a rule, another rule, and a request, as typed; or the head of a request.
 pub fn request(data: &[u8]) {
@@ -62,7 +61,7 @@ pub fn request(data: &[u8]) {
 fn decided(
     rules: &[RequestRule],
     denied: &RequestRule,
-    request: &agentbox::policy::request::Request,
+    request: &agentbox::rules::request::Request,
 ) {
     let open = EgressRules {
         allow: rules.iter().cloned().map(EgressRule::from).collect(),

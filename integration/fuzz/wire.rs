@@ -9,8 +9,7 @@ use agentbox::egress::names::Families;
 use agentbox::egress::names::NameTable;
 use agentbox::egress::socks;
 use agentbox::egress::tls::{ClientWatch, FirstBytes, ServerReply, ServerWatch, beginning};
-use agentbox::egress::{Decision, EgressRules};
-use agentbox::policy::{Host, HostName, NetworkRule};
+use agentbox::rules::{Decision, EgressRules, Host, HostName, NetworkRule};
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::RData;
 

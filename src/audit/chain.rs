@@ -9,7 +9,7 @@ use ring::digest::{SHA256, digest};
 use serde::Serialize;
 
 use super::{Context, Event, EventDetail, LifeState, SCHEMA, Verdict, WallName};
-use crate::policy::escape_json;
+use crate::text::escape_json;
 
 /// The hash in the first line, which has no line before it.
 pub const NONE: &str = "0000000000000000000000000000000000000000000000000000000000000000";

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{Event, EventDetail, LogLine, SIDECAR_LOST, Verdict, WallName};
-use crate::policy::escape;
+use crate::text::escape;
 
 /// The causes of these events.
 const WATCHED: &str = "watched";

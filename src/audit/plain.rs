@@ -1,6 +1,6 @@
 //! PURE. Texts of a line: bounded, and harmless on a terminal.
 
-use crate::policy::escape;
+use crate::text::escape;
 
 /// Most characters of one text in a line; the rest is cut.
 pub const LONGEST: usize = 256;

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::rate::{Bucket, Rate};
 use super::{Actor, Class, Event, EventDetail, Verdict};
-use crate::policy::closed::is_closed;
+use crate::rules::closed::is_closed;
 
 /// Most bytes of one file. The limit at which a write would kill the sidecar is higher.
 pub const MOST_BYTES: u64 = 4 << 20;

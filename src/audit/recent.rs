@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::WallName;
 use super::plain::plain;
-use crate::policy::bounded;
+use crate::text::bounded;
 
 /// Most lines.
 pub const MOST_LINES: usize = 64;

@@ -11,7 +11,8 @@ use serde::Serialize;
 use super::mounts::{self, Mounts};
 use super::report::{self, DenialGroup};
 use super::{EventDetail, LogLine, PUBLISHED, WallName};
-use crate::policy::{Advice, Field, Tool, escape};
+use crate::policy::{Advice, Field, Tool};
+use crate::text::escape;
 
 /// The rules to add after one run.
 #[derive(Debug, Default, Serialize, PartialEq, Eq)]

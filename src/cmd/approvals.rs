@@ -9,9 +9,8 @@ use serde::Serialize;
 use crate::cli::{Approvals, Approve, Deny, TableFormat};
 use crate::cmd::out;
 use crate::egress::WaitingConnection;
-use crate::egress::{ApprovalTerm, endpoint};
-use crate::policy::{Host, HostReach, NetworkRule, RuleTarget};
 use crate::render::identity::ContainerIdentity;
+use crate::rules::{ApprovalTerm, Host, HostReach, NetworkRule, RuleTarget, endpoint};
 use crate::runtime::network::approvals::{self, ApprovalResult};
 use crate::runtime::state::find;
 use crate::runtime::state::identity;
@@ -51,9 +50,7 @@ pub fn list(args: &Approvals) -> Result<ExitCode> {
         }
     }
     match args.format {
-        TableFormat::Json => {
-            out::line(&crate::policy::escape_json(&serde_json::to_string(&lines)?))?
-        }
+        TableFormat::Json => out::line(&crate::text::escape_json(&serde_json::to_string(&lines)?))?,
         TableFormat::Table => out::text(&table(&lines))?,
     };
     Ok(ExitCode::SUCCESS)
@@ -86,14 +83,14 @@ fn table(lines: &[Line]) -> String {
     {
         let program = match &waiting.program {
             // The workload chooses this name: escape it, keep it short.
-            Some((pid, name)) => format!("{} (pid {pid})", crate::policy::escape(name)),
+            Some((pid, name)) => format!("{} (pid {pid})", crate::text::escape(name)),
             None => "-".to_owned(),
         };
         let container: String = container.chars().take(12).collect();
         table += &format!(
             "{:>7}  {container:12}  {:width$}  {:>5} s  {:>4} s  {program:24}  {}\n",
             waiting.id,
-            crate::policy::escape(&identity.short()),
+            crate::text::escape(&identity.short()),
             waiting.waited,
             waiting.left,
             endpoint(&Host::Name(waiting.host.clone()), waiting.port),

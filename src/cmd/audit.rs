@@ -95,7 +95,7 @@ fn print(line: &LogLine, format: AuditFormat) -> Result<Reader> {
         AuditFormat::Ocsf => ocsf::event(line).to_string(),
         AuditFormat::Text | AuditFormat::Markdown => return out::line(&words::line(line)),
     };
-    out::line(&crate::policy::escape_json(&text))
+    out::line(&crate::text::escape_json(&text))
 }
 
 /// Reports a log's faults on standard error, and by the exit status.

@@ -29,7 +29,7 @@ struct Event<'a> {
 
 impl Event<'_> {
     fn print(&self) -> Result<Reader> {
-        out::line(&crate::policy::escape_json(&serde_json::to_string(self)?))
+        out::line(&crate::text::escape_json(&serde_json::to_string(self)?))
     }
 }
 

@@ -8,7 +8,7 @@ use super::out;
 use crate::cli::{Install, SystemOptions, Uninstall};
 use crate::install::{self, InstallError, InstallPlan, RunningSandboxes, TargetSystem};
 use crate::log;
-use crate::policy::escape;
+use crate::text::escape;
 
 /// The exit status of `uninstall` while sandboxes run.
 const RUNNING: u8 = 3;

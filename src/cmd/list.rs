@@ -9,13 +9,13 @@ use crate::cli::{GlobalOptions, List, TableFormat};
 use crate::cmd::out;
 use crate::cmd::state::State;
 use crate::policy::NetworkMode;
-use crate::policy::escape;
 use crate::render::identity::ContainerIdentity;
 use crate::runtime::network::control;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::{self, ContainerPaths};
 use crate::runtime::status;
+use crate::text::escape;
 use crate::wrap::leftovers;
 
 /// The additional columns of `--all`.
@@ -68,7 +68,7 @@ pub fn run(global: &GlobalOptions, args: &List) -> Result<ExitCode> {
             .map(|line| line.state.id.clone() + "\n")
             .collect(),
         (false, TableFormat::Json) => {
-            crate::policy::escape_json(&serde_json::to_string(&lines)?) + "\n"
+            crate::text::escape_json(&serde_json::to_string(&lines)?) + "\n"
         }
         (false, TableFormat::Table) if args.all => columns(&lines, &fenced_cells, FENCED),
         (false, TableFormat::Table) => columns(&lines, &state_cells, STATE),

@@ -26,7 +26,7 @@ pub fn line(line: &str) -> Result<Reader> {
 
 /// Writes a value as indented JSON. Escapes all characters that a terminal would obey.
 pub fn json(value: &impl serde::Serialize) -> Result<Reader> {
-    line(&crate::policy::escape_json(&serde_json::to_string_pretty(
+    line(&crate::text::escape_json(&serde_json::to_string_pretty(
         value,
     )?))
 }

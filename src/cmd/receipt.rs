@@ -11,10 +11,10 @@ use anyhow::{Context, Result, bail};
 use crate::audit::receipt::{Envelope, PublicKey, Statement};
 use crate::cli::{Receipt, ReceiptVerb, VerifyReceipt};
 use crate::cmd::out;
-use crate::policy::escape;
 use crate::runtime::runs::compare::{self, FileState};
 use crate::runtime::runs::read;
 use crate::runtime::runs::receipt;
+use crate::text::escape;
 
 /// The exit status for a receipt that cannot be trusted.
 const NOT_GENUINE: u8 = 1;

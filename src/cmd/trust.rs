@@ -8,8 +8,8 @@ use anyhow::{Result, bail};
 
 use crate::cli::Trust;
 use crate::cmd::out;
-use crate::policy::escape;
 use crate::runtime::foreground::plain::plain;
+use crate::text::escape;
 use crate::wrap::settings::trust::{TrustStatus, is_project};
 use crate::wrap::settings::{Offer, OfferScope, SealedFile};
 

@@ -16,7 +16,7 @@ mod tests;
 use serde::Serialize;
 
 use crate::cli::GlobalOptions;
-use crate::policy::escape;
+use crate::text::escape;
 
 /// The version of the JSON form.
 const FORM: u32 = 1;

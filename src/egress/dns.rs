@@ -7,7 +7,7 @@ use hickory_proto::rr::rdata::{A, AAAA, SOA};
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 
 use super::names::{Families, SyntheticAddresses};
-use crate::policy::HostName;
+use crate::rules::HostName;
 
 /// How long an answer may be cached: the address of a name never changes, but the rules may.
 const TTL: u32 = 30;

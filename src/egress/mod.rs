@@ -25,11 +25,6 @@ pub mod tls;
 pub mod tried;
 mod uses;
 
-pub use crate::rules::{
-    AddressRefusal, ApprovalTerm, AskQueue, AskRefusal, AskRules, Decision, Denial, EgressRules,
-    MOST_WAITING, NameVerdict, NetworkVerdict, PendingConnection, Surroundings, TlsHosts, address,
-    endpoint, is_within, proxy_port, rule_for, spelling,
-};
 pub use budget::{Budget, Ledger, OverBudget};
 pub use honey::{Honey, HoneyMatch, HoneySearch};
 pub use status::{

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::policy::HostName;
+use crate::rules::HostName;
 
 /// The IPv4 range 198.18.0.0/15 (RFC 2544: routed nowhere). Its first 256 addresses are the sidecar's own.
 const V4: u32 = Ipv4Addr::new(198, 18, 0, 0).to_bits();

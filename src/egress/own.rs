@@ -4,7 +4,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::names::SyntheticAddresses;
-use crate::policy::{Host, HostName};
+use crate::rules::{Host, HostName};
 
 /// The address of the container's own name, as Debian has it. It differs from localhost's, so that a reverse lookup
 /// gives the container's name.

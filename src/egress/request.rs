@@ -2,9 +2,7 @@
 
 use super::http::{HttpRefusal, authority};
 use crate::rules::Host;
-use crate::rules::request::{MCP, McpCall, PathFault, Request, RequestPath, Scheme};
-
-pub use crate::rules::request::{FullRequest, RequestDecision};
+use crate::rules::request::{FullRequest, MCP, McpCall, PathFault, Request, RequestPath, Scheme};
 
 /// Parses `METHOD https://HOST[:PORT]/PATH[?QUERY]`, or `mcp:https://HOST[:PORT]/PATH METHOD[:NAME]`, as typed.
 pub fn typed(text: &str) -> Result<FullRequest, HttpRefusal> {

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::policy::Host;
+use crate::rules::Host;
 
 /// The first byte of each client message.
 pub const VERSION: u8 = 5;

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Budget, EgressRules, SecretUses};
-use crate::policy::{Host, HostName};
+use super::{Budget, SecretUses};
+use crate::rules::{EgressRules, Host, HostName};
 
 /// The state of a container's network.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,7 +11,8 @@ use std::io::Read;
 
 use rustls::server::Acceptor;
 
-use crate::policy::{HostName, shown};
+use crate::rules::HostName;
+use crate::text::shown;
 
 /// The first byte of a record's version: any of SSL 3.x.
 const MAJOR: u8 = 3;

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::policy::Host;
+use crate::rules::Host;
 
 /// An address of a block that no network uses (RFC 5737, TEST-NET-1).
 pub const NOBODYS_ADDRESS: &str = "192.0.2.1";

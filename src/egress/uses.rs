@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::policy::NodeSecret;
-use crate::policy::request::{Request, RequestRule};
+use crate::rules::request::{Request, RequestRule};
 
 /// A secret, as the sidecar knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -34,11 +34,11 @@ use super::cover::FollowLinks;
 use super::hidden::{self, PromisedMounts};
 use super::hooks::{HookMoment, PreparedHooks};
 use super::leader::Leader;
-use super::privileges::GroupsOutcome;
+use super::owner::{GroupsOutcome, Ruler};
 use super::report::FailureReport;
 use super::rootfs::EarlySysfs;
 use super::walls::{
-    CommonSetup, FirstProcess, InitWork, InnerNetwork, PolicyWalls, ProcessWalls, Role, Ruler,
+    CommonSetup, FirstProcess, InitWork, InnerNetwork, PolicyWalls, ProcessWalls, Role,
     ScratchSource,
 };
 use super::{

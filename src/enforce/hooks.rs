@@ -344,3 +344,44 @@ fn signal_words(signal: i32) -> String {
     };
     words.to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hooks see the statuses of the specification (runtime.md, "Lifecycle"), and no pid where there is none.
+    #[test]
+    fn a_hook_is_told_the_state_of_its_moment() {
+        let told = HookState {
+            oci_version: "1.0.2".to_owned(),
+            id: "a".to_owned(),
+            bundle: "/b".into(),
+            annotations: BTreeMap::new(),
+        };
+        for (when, name, status) in [
+            (HookMoment::Prestart, "prestart", "creating"),
+            (HookMoment::CreateRuntime, "createRuntime", "creating"),
+            (HookMoment::CreateContainer, "createContainer", "creating"),
+            (HookMoment::StartContainer, "startContainer", "created"),
+            (HookMoment::Poststart, "poststart", "running"),
+            (HookMoment::Poststop, "poststop", "stopped"),
+        ] {
+            let path = format!("/hooks/{name}");
+            let hooks: Hooks =
+                serde_json::from_value(serde_json::json!({ name: [{"path": path}] })).unwrap();
+            let of: Vec<_> = HookMoment::ALL
+                .into_iter()
+                .filter(|moment| !moment.of(&hooks).is_empty())
+                .collect();
+            assert_eq!(of, [when]);
+            assert_eq!(when.name(), name);
+            let state = told.json(when, Some(4));
+            assert_eq!(
+                (&state["status"], &state["pid"]),
+                (&status.into(), &4.into())
+            );
+            assert!(state.get("annotations").is_none());
+            assert!(told.json(when, None).get("pid").is_none());
+        }
+    }
+}

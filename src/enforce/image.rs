@@ -61,16 +61,23 @@ struct Entry {
 pub(super) fn check_same(old: &OwnedFd, new: &OwnedFd) -> Result<(), EnforceError> {
     let step = "compare the layers of the image with its root";
     let [before, after] = [old, new].map(|root| entries(root).map_err(EnforceError::step(step)));
-    let (mut before, after) = (before?, after?);
-    for (name, entry) in after {
-        if before.remove(&name) != Some(entry) {
-            return Err(EnforceError::Changed(name));
-        }
-    }
-    match before.into_keys().next() {
-        Some(missing) => Err(EnforceError::Changed(missing)),
+    match first_other(before?, after?) {
+        Some(name) => Err(EnforceError::Changed(name)),
         None => Ok(()),
     }
+}
+
+/// The first entry that only one of two directories has, or that differs.
+fn first_other(
+    mut before: BTreeMap<PathBuf, Entry>,
+    after: BTreeMap<PathBuf, Entry>,
+) -> Option<PathBuf> {
+    for (name, entry) in after {
+        if before.remove(&name) != Some(entry) {
+            return Some(name);
+        }
+    }
+    before.into_keys().next()
 }
 
 fn entries(root: &OwnedFd) -> rustix::io::Result<BTreeMap<PathBuf, Entry>> {
@@ -108,4 +115,38 @@ pub(super) fn is_on_root(directory: &OwnedFd) -> rustix::io::Result<bool> {
     let found = rustix::fs::statx(directory, "", AtFlags::EMPTY_PATH, id)?;
     let root = rustix::fs::statx(CWD, "/", AtFlags::empty(), id)?;
     Ok(found.stx_mnt_id == root.stx_mnt_id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_is_another_if_an_entry_was_added_removed_or_changed() {
+        let entry = |mode, size| Entry {
+            mode,
+            owner: (0, 0),
+            size,
+            device: 0,
+            written: (1, 2),
+        };
+        let image = |files: &[(&str, u32, i64)]| -> BTreeMap<PathBuf, Entry> {
+            let all = files.iter();
+            all.map(|(name, mode, size)| (PathBuf::from(name), entry(*mode, *size)))
+                .collect()
+        };
+        let old = || image(&[("/bin", 0o755, 0), ("/init", 0o755, 9)]);
+        assert_eq!(first_other(old(), old()), None);
+        for (new, other) in [
+            (image(&[("/bin", 0o755, 0)]), "/init"),
+            (image(&[("/bin", 0o777, 0), ("/init", 0o755, 9)]), "/bin"),
+            (image(&[("/bin", 0o755, 0), ("/init", 0o755, 8)]), "/init"),
+            (
+                image(&[("/a", 0, 0), ("/bin", 0o755, 0), ("/init", 0o755, 9)]),
+                "/a",
+            ),
+        ] {
+            assert_eq!(first_other(old(), new), Some(PathBuf::from(other)));
+        }
+    }
 }

@@ -4,6 +4,7 @@
 //! only for containers without a policy, which behave as with runc: it has no walls. Everything here only restricts:
 //! decisions arrive as values, and opened files as descriptors.
 
+pub mod capabilities;
 mod cover;
 mod devices;
 pub mod executor;
@@ -17,6 +18,7 @@ mod keyring;
 mod label;
 pub mod leader;
 pub mod listener;
+pub mod owner;
 pub mod privileges;
 mod process;
 pub mod program;

@@ -7,6 +7,8 @@ use oci_spec::runtime::{Capability as SpecCapability, LinuxCapabilities, Process
 use rustix::io::Errno;
 use rustix::thread::{self, CapabilitySet};
 
+use super::capabilities::bit;
+use super::owner::GroupsOutcome;
 use super::{EnforceError, verify};
 use crate::plan::CapabilitySets;
 use crate::policy::Capability;
@@ -169,17 +171,6 @@ pub fn keep_kill() -> Result<(), EnforceError> {
     thread::set_capabilities(None, sets).map_err(step())
 }
 
-/// Whose supplementary groups a process has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GroupsOutcome {
-    /// The spec's.
-    Done,
-    /// The caller's: the user namespace forbids setgroups(2) (user_namespaces(7)).
-    Forbidden,
-    /// The user's, who runs `wrap` without root's rights and cannot drop them. The plan says so.
-    Persons,
-}
-
 /// Gives the process exactly these supplementary groups. libcontainer calls setgroups(2) only if the spec names some.
 /// Otherwise the groups of the runtime's caller would stay, `root` and `sudo` among them.
 pub fn set_groups(groups: &[u32]) -> Result<GroupsOutcome, EnforceError> {
@@ -202,40 +193,6 @@ pub fn become_person(person: Ids) -> Result<(), EnforceError> {
     verify::person(person)
 }
 
-/// The sets of the calling process, as the kernel reports them.
-pub fn current() -> Result<CapabilitySets, EnforceError> {
-    let step = || EnforceError::step("read the capabilities");
-    let found = thread::capabilities(None).map_err(step())?;
-    let (permitted, inheritable) = (named(found.permitted), named(found.inheritable));
-    // The kernel keeps in the ambient set only what is in both (capabilities(7)); to ask takes a call for each capability.
-    let ambient = match permitted.is_disjoint(&inheritable) {
-        true => BTreeSet::new(),
-        false => each(thread::capability_is_in_ambient_set).map_err(step())?,
-    };
-    Ok(CapabilitySets {
-        bounding: each(thread::capability_is_in_bounding_set).map_err(step())?,
-        effective: named(found.effective),
-        permitted,
-        inheritable,
-        ambient,
-    })
-}
-
-/// The capabilities for which the kernel says yes. It does not know the newest ones if it is old.
-fn each(
-    asked: impl Fn(CapabilitySet) -> Result<bool, Errno>,
-) -> Result<BTreeSet<Capability>, Errno> {
-    let mut found = BTreeSet::new();
-    for capability in Capability::all() {
-        match asked(bit(capability)) {
-            Ok(true) => _ = found.insert(capability),
-            Ok(false) | Err(Errno::INVAL) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(found)
-}
-
 /// Sets the effective, permitted and inheritable sets in one call, also those of capabilities that we do not know.
 fn set(sets: &CapabilitySets) -> Result<(), Errno> {
     let bits = |set: &BTreeSet<Capability>| set.iter().map(|c| bit(*c)).collect();
@@ -245,14 +202,4 @@ fn set(sets: &CapabilitySets) -> Result<(), Errno> {
         inheritable: bits(&sets.inheritable),
     };
     thread::set_capabilities(None, sets)
-}
-
-fn bit(capability: Capability) -> CapabilitySet {
-    CapabilitySet::from_bits_retain(1 << capability.number())
-}
-
-fn named(bits: CapabilitySet) -> BTreeSet<Capability> {
-    Capability::all()
-        .filter(|c| bits.contains(bit(*c)))
-        .collect()
 }

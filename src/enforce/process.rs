@@ -39,3 +39,30 @@ pub fn env(spec: &Spec) -> Vec<String> {
     kept.retain(|e| e != "HOME=");
     kept
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_value_of_a_variable_counts_and_an_empty_home_is_none() {
+        let spec = |env: &[&str]| -> Spec {
+            serde_json::from_value(serde_json::json!({
+                "ociVersion": "1.0.2",
+                "process": {"cwd": "/", "env": env, "args": ["true"], "user": {"uid": 7, "gid": 8}},
+            }))
+            .unwrap()
+        };
+        for (given, kept) in [
+            (&["A=1", "B=2", "A=3"][..], &["B=2", "A=3"][..]),
+            (&["A=1=2", "A"], &["A"]),
+            (&["HOME=", "A=1"], &["A=1"]),
+            (&["HOME=", "HOME=/root"], &["HOME=/root"]),
+            (&["HOME=/root", "HOME="], &[]),
+        ] {
+            assert_eq!(env(&spec(given)), kept, "{given:?}");
+        }
+        let spec = spec(&[]);
+        assert_eq!((uid(&spec), gid(&spec), args(&spec).len()), (7, 8, 1));
+    }
+}

@@ -21,8 +21,8 @@ use super::cover::{
 };
 use super::file_system::tmpfs_with;
 use super::image::ImageLayers;
+use super::owner::UserNamespace;
 use super::scratch::{Scratch, WORKBENCH};
-use super::walls::UserNamespace;
 use crate::kernel::mount_options::{Bits, MountReach};
 use crate::kernel::mountinfo::MountTable;
 use crate::plan::{EphemeralMount, FileKind, FilesystemPlan, VisibleFile};

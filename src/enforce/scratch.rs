@@ -14,7 +14,7 @@ use super::EnforceError;
 use super::cover::{FollowLinks, attach, attach_at, copy};
 use super::file_system::{NewFileSystem, tmpfs_with};
 use super::image::{self, ImageLayers};
-use super::walls::UserNamespace;
+use super::owner::UserNamespace;
 use crate::kernel::mount_options::{Bits, MountReach, Propagation};
 use crate::plan::{EphemeralContent, EphemeralMount, FilesystemPlan};
 use crate::policy::RootAccess;

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::termios::{OptionalActions, OutputModes, Winsize};
 
 use super::EnforceError;
-use super::walls::Ruler;
+use super::owner::Ruler;
 
 /// Gives descriptors 0 to 2 to a user, as runc does. The group stays: a terminal's is `tty`. /dev/null stays, which all
 /// share. Under a policy files stay too: only pipes, sockets and terminals change, which the engine made for this

@@ -6,15 +6,14 @@ use std::collections::BTreeSet;
 
 use oci_spec::runtime::Spec;
 
-use super::privileges::GroupsOutcome;
-use super::walls::Ruler;
-use super::{EnforceError, privileges, process};
+use super::owner::{GroupsOutcome, Ruler};
+use super::{EnforceError, capabilities as sets, process};
 use crate::plan::CapabilitySets;
 use crate::sys::user_namespace::Ids;
 
 /// The capability sets are the planned ones.
 pub fn capabilities(planned: &CapabilitySets) -> Result<(), EnforceError> {
-    let found = privileges::current()?;
+    let found = sets::current()?;
     if found == *planned {
         return Ok(());
     }

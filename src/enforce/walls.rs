@@ -12,7 +12,8 @@ use super::image::ImageLayers;
 use super::kernel::KernelFiles;
 use super::leader::Leader;
 use super::listener::{self, ListenerWay};
-use super::privileges::{self, GroupsOutcome, SetupRights};
+use super::owner::{GroupsOutcome, Ruler, UserNamespace};
+use super::privileges::{self, SetupRights};
 use super::program::ContainerProgram;
 use super::rootfs::OwnMount;
 use super::trust::TrustStore;
@@ -42,15 +43,6 @@ impl ProcessWalls {
         let joining = joining.ok_or(EnforceError::Incomplete(WallKind::Privileges))?;
         joining.set_groups(&common.rights.groups).map(drop)
     }
-}
-
-/// Whose rules a process is under.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ruler {
-    /// A policy's.
-    Policy,
-    /// The engine's: it behaves as with runc.
-    Engine,
 }
 
 /// The walls of a policy. no_new_privs and a session keyring of the process's own are always among them.
@@ -330,17 +322,6 @@ pub(super) enum ScratchSource {
     Memory,
     /// A disk, received through this socket.
     Disk(OwnedFd),
-}
-
-/// Whose user namespace a container is in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UserNamespace {
-    /// The node's.
-    Nodes,
-    /// One of its own.
-    Own,
-    /// That of a caller without root's rights: the process ends in one below it, as this user.
-    Persons(Ids),
 }
 
 /// An exec process under a policy.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::tool::{ManagerProgram, ToolRunner};
 use super::{ManagerRules, parse};
-use crate::policy::{HostReach, NetworkRule, RuleTarget};
+use crate::rules::{HostReach, NetworkRule, RuleTarget};
 
 const INDEX: &str = "the index";
 const FURTHER: &str = "a further index";

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use crate::policy::{NetworkRule, RuleTarget};
+use crate::rules::{NetworkRule, RuleTarget};
 
 /// The rules from one package manager's configuration.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use crate::egress::address::{AddressRefusal, Surroundings, vet};
-use crate::policy::{Host, HostReach, NetworkRule, RuleTarget};
+use crate::rules::address::{AddressRefusal, Surroundings, vet};
+use crate::rules::{Host, HostReach, NetworkRule, RuleTarget};
 
 /// The host and port of an http or https URL, without a password or path.
 pub fn host(url: &str) -> Option<NetworkRule> {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-use crate::policy::escape;
+use crate::text::escape;
 
 /// All lines between these are agentbox's. The first is matched by its start: earlier versions have other words in
 /// brackets.

@@ -14,7 +14,7 @@ use super::{
     APPARMOR, CONFIG, CONFIG_DIGEST, CONTAINERD, DAEMON_JSON, InstallError, RECORD, TargetSystem,
     backup, docker, own, podman,
 };
-use crate::policy::{bounded, escape};
+use crate::text::{bounded, escape};
 
 /// Whether sandboxes prevent a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use std::process::Command;
 use super::diff;
 use super::files::{self, NewContent, TextFile};
 use super::{InstallError, TargetSystem};
-use crate::policy::bounded;
 use crate::sys::program;
+use crate::text::bounded;
 
 /// All steps, and remarks for the caller.
 #[derive(Debug, Default)]

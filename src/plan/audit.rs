@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::mount::PlannedMount;
 use super::{BundleFacts, DecidedPlan, HostFacts, OmittedItem, OmittedMount, Plan, plan};
-use crate::egress::EgressRules;
 use crate::policy::{
     AuditOutcome, ExceededField, Field, Policy, PolicyName, ResolvedPolicy, loosens,
 };
+use crate::rules::EgressRules;
 use oci_spec::runtime::Spec;
 
 /// The plan of a report-only policy.

@@ -7,10 +7,8 @@ use serde::Deserialize;
 use super::NetworkPlan;
 use super::trust::{self, TRUST_IN};
 use crate::egress::own::no_proxy;
-use crate::egress::{Decision, Denial, EgressRules};
-use crate::policy::request::Scheme;
-use crate::policy::rule::RuleTarget;
-use crate::policy::{Host, HostName};
+use crate::rules::request::Scheme;
+use crate::rules::{Decision, Denial, EgressRules, Host, HostName, RuleTarget};
 
 /// The most hosts to configure for git.
 const MOST_GIT: usize = 64;

@@ -9,7 +9,8 @@ use super::{
     BindAccess, CredentialDirectory, Exclude, GuardedMount, ImageBase, MountKind, OmittedMount,
     PlannedMount, ProtectedPath, VisibleFile, text,
 };
-use crate::policy::{RootAccess, ScratchOn, escape};
+use crate::policy::{RootAccess, ScratchOn};
+use crate::text::escape;
 
 /// The file system wall.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

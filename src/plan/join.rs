@@ -13,9 +13,10 @@ use super::{BundleFacts, NetworkPlan, PlanError, SharedNetwork, Warning};
 use crate::plan::NamespaceType;
 use crate::plan::PlannedNamespace;
 use crate::policy::{
-    ExceededField, Field, NamespaceKind, Network, NetworkLimit, OnUnknown, Origin, Policy,
-    ResolvedPolicy, Switch, exceeds,
+    ExceededField, Field, NamespaceKind, Network, OnUnknown, Origin, Policy, ResolvedPolicy,
+    Switch, exceeds,
 };
+use crate::rules::NetworkLimit;
 
 /// A running container of this runtime in a namespace that another container wants to join.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,17 +7,18 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{FilesystemPlan, PlanError, secrets};
+use crate::egress::Budget;
 use crate::egress::ssh::SSH;
-use crate::egress::{AskRules, Budget, EgressRules, TlsHosts, proxy_port};
 use crate::plan::NamespaceType;
 use crate::plan::PlannedNamespace;
 use crate::plan::namespaces::HOST_NETWORK;
 use crate::policy::inbound::MOST_INBOUND;
-use crate::policy::request::FieldPattern;
 use crate::policy::{
-    HoneyValue, Network, NetworkMode, NetworkPrefix, NodeSecret, OnUnknown, Policy, PolicyName,
-    ResolvedPolicy, Switch, TlsWay, Upstream, UpstreamNames,
+    HoneyValue, Network, NetworkMode, NodeSecret, OnUnknown, Policy, PolicyName, ResolvedPolicy,
+    Switch, TlsWay, Upstream, UpstreamNames,
 };
+use crate::rules::request::FieldPattern;
+use crate::rules::{AskRules, EgressRules, NetworkPrefix, TlsHosts, proxy_port};
 
 /// The network wall.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,7 +6,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::{AuditPlan, FilesystemPlan, NetworkPlan, Warning};
-use crate::policy::{Field, Report, Switch, escape};
+use crate::policy::{Field, Report, Switch};
+use crate::text::escape;
 
 /// The directory with the container's denials.
 pub const DENIED_IN: &str = "/run/agentbox";

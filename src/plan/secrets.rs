@@ -2,12 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::egress::{AskRules, Decision, EgressRules};
 use crate::plan::{NetworkPlan, PlanError, Warning};
-use crate::policy::request::Scheme;
-use crate::policy::{
-    HoneyThen, HoneyValue, Host, NodeSecret, PolicyName, SecretName, VariableName,
-};
+use crate::policy::{HoneyThen, HoneyValue, NodeSecret, PolicyName, SecretName, VariableName};
+use crate::rules::request::Scheme;
+use crate::rules::{AskRules, Decision, EgressRules, Host};
 
 /// The secrets to add to requests of this container: those for a host to which some request is allowed. An error if a
 /// secret names no single host, if requests to its host are not read, or if two belong in one field.

@@ -1,9 +1,9 @@
 //! PURE. Whether to offer the rule that a denial lacks, and the text to type. Hints, the workload's own list of
 //! denials, `audit`, `suggest` and `policy check` all ask this module.
 
-use super::{EgressRule, Field, HostName, SyscallProfile, annotation_key};
+use super::{Field, SyscallProfile, annotation_key};
 use crate::rules::closed::{is_above_metadata, is_metadata, touches};
-use crate::rules::{HostReach, RuleTarget};
+use crate::rules::{EgressRule, HostName, HostReach, RuleTarget};
 
 /// Whether to offer a missing rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use super::preset::Preset;
 use super::resolve::Resolver;
-use super::{
-    EgressRule, Field, Origin, Policy, PolicyError, PolicyName, PresetName, RuleItem, Sources,
-};
+use super::{Field, Origin, Policy, PolicyError, PolicyName, Sources};
+use crate::rules::{EgressRule, PresetName, RuleItem};
 
 /// A policy that the caller can name.
 #[derive(Debug)]

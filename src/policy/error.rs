@@ -10,9 +10,10 @@ use super::option_error::OptionError;
 use super::policy_text::PolicyText;
 use super::remedy::{self, Remedy, RootOfDefault};
 use super::{
-    AnnotationLeave, Capability, Ceiling, EgressRule, ExceededField, Field, Origin, PolicyName,
-    PresetName, RootAccess, SyscallName,
+    AnnotationLeave, Capability, Ceiling, ExceededField, Field, Origin, PolicyName, RootAccess,
+    SyscallName,
 };
+use crate::rules::{EgressRule, PresetName};
 use crate::text::{DidYouMean, ValueError};
 
 /// Why there is no policy, and so no container.

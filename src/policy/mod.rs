@@ -59,13 +59,6 @@ mod word;
 #[cfg(test)]
 mod tests;
 
-pub use crate::rules::{
-    EgressRule, Host, HostName, HostReach, NetworkLimit, NetworkPrefix, NetworkRule, PresetName,
-    RuleItem, RuleTarget, closed, connection as rule, embedded, request,
-};
-#[cfg(test)]
-pub(crate) use crate::text::is_treacherous;
-pub use crate::text::{MESSAGE, ValueError, bounded, escape, escape_json, few, shown};
 pub use advice::{Advice, Tool, typed as typed_rule};
 pub use annotation::{POLICY_KEY, WORKSPACE_KEY, key as annotation_key};
 pub use asked::{FieldOption, PolicyOption, WrapOptions};

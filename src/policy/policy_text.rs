@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::{Origin, PolicyName, PresetName};
+use super::{Origin, PolicyName};
+use crate::rules::PresetName;
 
 /// A text that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]

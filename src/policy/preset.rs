@@ -8,7 +8,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::policy_text::PolicyText;
-use super::{EgressRule, Origin, PolicyError, PresetName, RuleItem, file};
+use super::{Origin, PolicyError, file};
+use crate::rules::{EgressRule, PresetName, RuleItem};
 use crate::text::{few, nearest, shown};
 
 /// The services: reviewed data.
@@ -148,9 +149,9 @@ pub fn builtin() -> Result<BTreeMap<PresetName, Preset>, PolicyError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::egress::EgressRules;
-    use crate::egress::request::{RequestDecision, typed};
-    use crate::policy::RuleTarget;
+    use crate::egress::request::typed;
+    use crate::rules::request::RequestDecision;
+    use crate::rules::{EgressRules, RuleTarget};
 
     #[test]
     fn the_built_in_presets_are_exact_and_described() {

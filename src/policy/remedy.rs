@@ -4,9 +4,10 @@ use std::fmt;
 
 use super::message::{OriginText, OverLimits};
 use super::{
-    Advice, Ceiling, ExceededField, Field, NetworkLimit, Origin, OverLimit, Policy, PolicyError,
-    PolicyName, RootAccess, annotation_key,
+    Advice, Ceiling, ExceededField, Field, Origin, OverLimit, Policy, PolicyError, PolicyName,
+    RootAccess, annotation_key,
 };
+use crate::rules::{EgressRule, NetworkLimit};
 use crate::text::MESSAGE;
 
 /// The remedy if exactly one field exceeds the ceiling.
@@ -75,7 +76,7 @@ fn beyond(asked: &Policy, ceiling: &Policy) -> Box<[String]> {
     let limit = NetworkLimit::of(ceiling.name.to_string(), &ceiling.network);
     let rules = asked.network.allow.iter();
     let rules: Vec<_> = rules.filter(|rule| !limit.covers(rule)).collect();
-    let named = |rule: &&super::EgressRule| Advice::of_rule(rule).may_be_named();
+    let named = |rule: &&EgressRule| Advice::of_rule(rule).may_be_named();
     match rules.iter().all(named) {
         true => rules.iter().map(ToString::to_string).collect(),
         false => Box::default(),

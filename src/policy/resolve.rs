@@ -9,14 +9,14 @@ use super::leave::{own_bounds, without_leave};
 use super::list::ListMode;
 use super::preset::Presets;
 use super::{
-    Asker, AuditOutcome, Ceiling, Field, GuestPath, HoneyValue, Limits, Loosening, NetworkLimit,
-    NodeConfig, NodeSecret, Origin, POLICY_KEY, Policy, PolicyChoice, PolicyError, PolicyName,
-    ResolvedPolicy, Selection, Sources, WORKSPACE_KEY, builtin, narrow,
+    Asker, AuditOutcome, Ceiling, Field, GuestPath, HoneyValue, Limits, Loosening, NodeConfig,
+    NodeSecret, Origin, POLICY_KEY, Policy, PolicyChoice, PolicyError, PolicyName, ResolvedPolicy,
+    Selection, Sources, WORKSPACE_KEY, builtin, narrow,
 };
+use crate::rules::NetworkLimit;
 
-/// Chooses a policy, applies the fields that annotations set, and refuses values beyond a ceiling.
-///
-/// Reads only the policies involved: the chosen one, the ceilings, and their bases.
+/// Chooses a policy, applies the fields that annotations set, and refuses values beyond a ceiling. Reads only the
+/// policies involved: the chosen one, the ceilings, and their bases.
 pub fn resolve(sources: &Sources) -> Result<Selection, PolicyError> {
     let mut selection = resolve_as(sources, None)?;
     if let Selection::Policy(resolved) = &mut selection

@@ -87,7 +87,7 @@ macro_rules! fields {
                 &mut self,
                 field: Field,
                 value: &str,
-            ) -> Result<(), $crate::policy::ValueError> {
+            ) -> Result<(), $crate::text::ValueError> {
                 match field {
                     $($(Field::$Field => self.$group.$slot = Some(value.parse()?),)+)+
                 }

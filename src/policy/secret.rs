@@ -7,10 +7,10 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::secret_source::{SecretSource, VolumeKey};
-use super::{Count, Host, HostPath, PolicyName, VariableName};
-use crate::rules::RuleTarget;
+use super::{Count, HostPath, PolicyName, VariableName};
 use crate::rules::git::several;
 use crate::rules::request::{RequestRule, Scheme};
+use crate::rules::{Host, RuleTarget};
 use crate::text::{ValueError, string_form, text_type};
 
 /// The longest name, in bytes.

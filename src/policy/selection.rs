@@ -6,10 +6,11 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AuditOutcome, Field, GuestPath, HoneyValue, Limits, NetworkLimit, NetworkPrefix, NodeAllow,
-    NodeConfig, NodeSecret, Policy, PolicyName, Upstream, WrapOptions,
+    AuditOutcome, Field, GuestPath, HoneyValue, Limits, NodeAllow, NodeConfig, NodeSecret, Policy,
+    PolicyName, Upstream, WrapOptions,
 };
 use crate::rules::request::FieldPattern;
+use crate::rules::{NetworkLimit, NetworkPrefix};
 
 /// All inputs of a container's policy.
 #[derive(Debug, Clone, Copy)]

@@ -20,8 +20,9 @@ use super::syscall::{CallsOf, LimitedCallsOf, ProfileOf};
 use super::word::*;
 use super::{
     AskSeconds, AuditedPolicy, ByteSize, Capability, CoolDown, Count, CpuLimit, CredentialName,
-    EgressRule, GuestPath, InboundPort, MemoryLimit, ProcessLimit, ProtectedName, SyscallName,
+    GuestPath, InboundPort, MemoryLimit, ProcessLimit, ProtectedName, SyscallName,
 };
+use crate::rules::EgressRule;
 
 fields! {
     /// The filesystem wall: which files are visible and writable.

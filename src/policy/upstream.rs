@@ -9,9 +9,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::HostPath;
 use super::value::words;
-use super::{Host, HostPath, NetworkPrefix};
 use crate::rules::request::FieldPattern;
+use crate::rules::{Host, NetworkPrefix};
 use crate::text::ValueError;
 
 /// What the URL must look like. Errors do not show a wrong one: it may contain a password.

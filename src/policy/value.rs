@@ -8,9 +8,10 @@ use super::bound::{Amount, Bound};
 use super::list::{Item, WrittenList};
 use super::number::Number;
 use super::{
-    AuditedPolicy, ByteSize, Capability, CredentialName, EgressRule, Field, GuestPath, InboundPort,
-    PolicyError, PresetName, ProtectedName, RuleItem, SyscallName,
+    AuditedPolicy, ByteSize, Capability, CredentialName, Field, GuestPath, InboundPort,
+    PolicyError, ProtectedName, SyscallName,
 };
+use crate::rules::{EgressRule, PresetName, RuleItem};
 use crate::text::ValueError;
 
 /// Looks up a preset that a field names.

@@ -111,7 +111,7 @@ impl ContainerIdentity {
 
     /// The full id, with the name to type: `4b13... (team/web/app)`.
     pub fn with_id(&self, id: &str) -> String {
-        crate::policy::escape(&match self.short().as_str() {
+        crate::text::escape(&match self.short().as_str() {
             "-" => id.to_owned(),
             name => format!("{id} ({name})"),
         })
@@ -137,7 +137,7 @@ impl ContainerIdentity {
         }
         match words.len() {
             1 => String::new(),
-            _ => crate::policy::escape(&words.join(", ")),
+            _ => crate::text::escape(&words.join(", ")),
         }
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::identity::ContainerIdentity;
 use crate::egress::{LiveConnection, NetworkStatus};
 use crate::policy::NetworkMode;
-use crate::policy::escape;
+use crate::text::escape;
 
 /// A container and its network.
 #[derive(Debug, Serialize)]
@@ -226,7 +226,7 @@ fn connections(out: &mut String, status: &NetworkStatus) {
         return;
     }
     out.push_str("open now:\n");
-    let port = |one: &LiveConnection| crate::egress::endpoint(&one.host, one.port);
+    let port = |one: &LiveConnection| crate::rules::endpoint(&one.host, one.port);
     let width = status.connections.iter().map(|c| port(c).len()).max();
     for one in &status.connections {
         let _ = writeln!(
@@ -247,10 +247,11 @@ fn connections(out: &mut String, status: &NetworkStatus) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::egress::Budget;
     use crate::egress::{
         AskStatus, BudgetUse, InboundConnection, InboundStatus, InboundTotal, SecretUses,
     };
-    use crate::egress::{Budget, EgressRules};
+    use crate::rules::EgressRules;
 
     fn subject() -> ContainerNetwork {
         ContainerNetwork {

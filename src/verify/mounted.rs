@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::kernel::mountinfo;
-use crate::policy::escape;
+use crate::text::escape;
 
 /// Attributes that restrict a mount.
 pub const RESTRICTING: [&str; 4] = ["ro", "nosuid", "nodev", "noexec"];

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::egress::Decision;
 use crate::egress::tried::{
     HTTP, HTTPS, KNOWN_NAME, METADATA_ADDRESS, NOBODYS_ADDRESS, NOBODYS_ADDRESS_6,
 };
 use crate::plan::{LimitsPlan, NamespaceType, Plan};
-use crate::policy::{Capability, Host, NetworkMode, RootAccess, Switch, SyscallProfile};
+use crate::policy::{Capability, NetworkMode, RootAccess, Switch, SyscallProfile};
+use crate::rules::{Decision, Host};
 
 /// The promise for one container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

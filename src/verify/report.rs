@@ -184,7 +184,7 @@ impl VerifyReport {
     /// # Errors
     /// From serde_json; none is known for these types.
     pub fn json(&self) -> serde_json::Result<String> {
-        Ok(crate::policy::escape_json(&serde_json::to_string_pretty(
+        Ok(crate::text::escape_json(&serde_json::to_string_pretty(
             self,
         )?))
     }
@@ -262,7 +262,7 @@ impl VerifyReport {
                 by.join(" and "),
                 entry.tried,
                 entry.expected,
-                crate::policy::escape(&entry.found.saw),
+                crate::text::escape(&entry.found.saw),
                 entry.means,
                 entry.remedy
             )
@@ -283,7 +283,7 @@ impl VerifyReport {
                 "\ncould not be tried by {}: {}\n  because:   {}\n",
                 by.name(),
                 ids.join(", "),
-                crate::policy::escape(saw)
+                crate::text::escape(saw)
             )
         };
         by_reason.iter().map(paragraph).collect()

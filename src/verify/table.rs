@@ -11,7 +11,8 @@ use crate::plan::{
     BindAccess, BindMount, EphemeralContent, FilesystemPlan, KernelFileSystem, MappedIds,
     MountKind, NamespaceType, Plan, PlannedMount, PlannedNamespace,
 };
-use crate::policy::{RootAccess, escape};
+use crate::policy::RootAccess;
+use crate::text::escape;
 
 /// The mounts that a place may have.
 #[derive(Debug, Clone)]

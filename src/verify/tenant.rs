@@ -48,7 +48,7 @@ impl ProbeOutput {
             false => log::Level::Warn,
         };
         if !self.noise.is_empty() {
-            let noise = crate::policy::escape(self.noise.trim_end());
+            let noise = crate::text::escape(self.noise.trim_end());
             log::log!(level, "the program inside said: {noise}");
         }
     }

@@ -54,9 +54,7 @@ impl NameMatch<'_> {
             }
             Self::Whole(name) => name,
         };
-        // A leading dot is not a bundle here, and a leading hyphen would be an option elsewhere.
-        let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
-        if !begins || ContainerId::parse(name).is_err() {
+        if !may_be_a_name(name) {
             bail!(WrapRefusal::Name(name.to_owned()));
         }
         match store::with_id(name)?.is_empty() {
@@ -64,6 +62,12 @@ impl NameMatch<'_> {
             false => bail!(WrapRefusal::NameTaken(name.to_owned())),
         }
     }
+}
+
+/// Whether a container can have this name. A leading dot is not a bundle here, and a leading hyphen would be an option
+/// elsewhere.
+fn may_be_a_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphanumeric()) && ContainerId::parse(name).is_ok()
 }
 
 /// Makes a directory that is protected from `sweep`.
@@ -164,4 +168,21 @@ fn open(path: &Path) -> Result<File> {
     options.create(true).truncate(false).read(true).write(true);
     let opened = options.mode(0o600).open(path);
     opened.with_context(|| format!("open {path:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_an_id_that_begins_with_a_letter_or_a_digit() {
+        for name in ["agent", "7", "a.b-c_d", "A"] {
+            assert!(may_be_a_name(name), "{name}");
+        }
+        for name in [
+            "", ".hidden", "..", "-rf", "_a", "a/b", "a b", "\u{e9}", "a\n",
+        ] {
+            assert!(!may_be_a_name(name), "{name:?}");
+        }
+    }
 }

@@ -270,7 +270,7 @@ fn empty(path: &Path) -> io::Result<File> {
 mod tests {
     use super::*;
     use crate::audit::{Chain, ConnectionKind, Context, Event};
-    use crate::egress::Denial;
+    use crate::rules::Denial;
 
     /// The reason of a network in which no host is listed, and of one in which others are.
     fn reasons() -> [String; 2] {

@@ -233,4 +233,21 @@ mod tests {
         policy.network.proxy_env = Switch::Off;
         assert_eq!(both.map(|w| check("HTTPS_PROXY", w, &policy)), [true, true]);
     }
+
+    /// A command can have written the file, and would choose what the next run of it sees.
+    #[test]
+    fn a_file_that_anybody_may_have_written_sets_plain_values_alone() {
+        let of_anybody = |text: &'static str| {
+            let (_, parsed) = lines(text).next().unwrap();
+            parsed.unwrap().of_anybody().map(drop)
+        };
+        assert_eq!(of_anybody("A=1"), Ok(()));
+        for (line, word) in [
+            ("A", "passes your own variable on"),
+            ("PATH=/tmp", "PATH and HOME decide"),
+            ("HOME=/tmp", "PATH and HOME decide"),
+        ] {
+            assert!(of_anybody(line).unwrap_err().contains(word), "{line}");
+        }
+    }
 }

@@ -7,20 +7,20 @@ use anyhow::{Context, Result};
 
 use super::super::out;
 use crate::cli::{GlobalOptions, PolicyCheck};
-use crate::egress::request::{self, FullRequest, RequestDecision};
-use crate::egress::{Decision, Denial, NetworkVerdict, endpoint};
+use crate::egress::request;
 use crate::log;
 use crate::plan::NetworkPlan;
-use crate::policy::request::Scheme;
 use crate::policy::{
-    Advice, EgressRule, Field, Host, NetworkMode, NetworkRule, POLICY_KEY, PolicyError, RuleTarget,
-    Selection, Tool, annotation_key, resolve, shown,
+    Advice, Field, NetworkMode, POLICY_KEY, PolicyError, Selection, Tool, annotation_key, resolve,
 };
+use crate::rules::request::{FullRequest, RequestDecision, Scheme};
+use crate::rules::{Decision, Denial, EgressRule, Host, NetworkRule, NetworkVerdict, RuleTarget};
 use crate::runtime::input::node_files::NodeFiles;
 use crate::runtime::network::control;
 use crate::runtime::state::find;
 use crate::runtime::state::record::ProcessId;
 use crate::runtime::state::store::ContainerPaths;
+use crate::text::shown;
 
 /// The exit status of a denial.
 const DENIED: u8 = 1;
@@ -95,7 +95,7 @@ fn of_container(id: &str, question: &Question) -> Result<(bool, String)> {
     let Some(asking) = status.and_then(|status| status.asking) else {
         return Ok((allowed, text));
     };
-    let named = endpoint(&question.host, question.port);
+    let named = crate::rules::endpoint(&question.host, question.port);
     let names = |entry: &&String| entry.split_whitespace().next() == Some(named.as_str());
     let decision = plan.network.rules.decide(&question.host, question.port);
     let is_denied = matches!(decision, Decision::Deny(Denial::DeniedBy(_)));
@@ -393,7 +393,7 @@ impl std::fmt::Display for Question {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.request {
             Some(asked) => asked.fmt(f),
-            None => f.write_str(&endpoint(&self.host, self.port)),
+            None => f.write_str(&crate::rules::endpoint(&self.host, self.port)),
         }
     }
 }
@@ -401,7 +401,7 @@ impl std::fmt::Display for Question {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::egress::EgressRules;
+    use crate::rules::EgressRules;
 
     fn ask(host: &str, port: u16) -> Question {
         Question {
@@ -420,7 +420,7 @@ mod tests {
         network.rules = EgressRules {
             allow: ["internal:db.test:5432".parse().unwrap()].into(),
             deny: ["bad.test".parse().unwrap()].into(),
-            ..crate::egress::EgressRules::default()
+            ..crate::rules::EgressRules::default()
         };
         let (allowed, text) = ask("db.test", 5432).verdict(&network);
         assert!(allowed);
@@ -433,7 +433,7 @@ mod tests {
             !allowed && text.ends_with("the missing rule: 192.0.2.1"),
             "{text}"
         );
-        network.asking = Some(crate::egress::AskRules {
+        network.asking = Some(crate::rules::AskRules {
             learns: false,
             seconds: 30,
             limits: Vec::new(),
@@ -443,7 +443,7 @@ mod tests {
         assert!(!allowed && text.contains("it waits 30 s"), "{text}");
         // Finding 4 of the reading for honesty: in learn mode it said the opposite of the truth.
         let mut learning = network.clone();
-        learning.asking = Some(crate::egress::AskRules {
+        learning.asking = Some(crate::rules::AskRules {
             learns: true,
             seconds: 30,
             limits: Vec::new(),

@@ -11,8 +11,8 @@ use anyhow::Result;
 use super::out;
 use crate::cli::{GlobalOptions, PolicyVerb};
 use crate::policy::catalogue;
-use crate::policy::escape;
 use crate::runtime::input::node_files::NodeFiles;
+use crate::text::escape;
 
 /// Lists, prints and tests the policies of this node.
 pub fn run(global: &GlobalOptions, verb: &PolicyVerb) -> Result<ExitCode> {

@@ -12,9 +12,10 @@ use anyhow::{Context, Result, bail};
 use super::super::out;
 use crate::cli::{GlobalOptions, PolicyPresets};
 use crate::indexes::{self, ManagerRules};
+use crate::policy::Preset;
 use crate::policy::catalogue::{self, ListedPreset};
-use crate::policy::{Preset, escape};
 use crate::runtime::input::node_files::{NodeFiles, preset_dir};
+use crate::text::escape;
 
 /// Lists presets, or detects the hosts of the node's package managers.
 pub fn run(global: &GlobalOptions, args: &PolicyPresets) -> Result<ExitCode> {

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use crate::policy::request::FieldPattern;
+use crate::rules::request::FieldPattern;
 
 /// Fields of a single connection (RFC 9110, section 7.6.1), besides those that `Connection` names, and fields that the
 /// writer sets itself.

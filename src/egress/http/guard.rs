@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{Body, Head, HttpRefusal, Pieces, authority, head, strip_scheme, values};
-use crate::policy::{Host, HostName};
+use crate::rules::{Host, HostName};
 
 /// The longest line of a chunk's size, in bytes.
 pub(super) const LONGEST_LINE: usize = 4 << 10;
@@ -185,12 +185,12 @@ impl RequestGuard {
         if let Some(rest) = strip_scheme(head.target) {
             named.push(rest.split(['/', '?', '#']).next().unwrap_or(rest));
         } else if !head.target.starts_with('/') && head.target != "*" {
-            return Err(HttpRefusal::OtherHost(crate::policy::shown(head.target)));
+            return Err(HttpRefusal::OtherHost(crate::text::shown(head.target)));
         }
         for text in named {
             let (host, port) = authority(text)?;
             if host != Host::Name(decided.clone()) || port.is_some_and(|p| p != *decided_port) {
-                return Err(HttpRefusal::OtherHost(crate::policy::shown(text)));
+                return Err(HttpRefusal::OtherHost(crate::text::shown(text)));
             }
         }
         Ok(())

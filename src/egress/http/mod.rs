@@ -9,7 +9,7 @@ mod guard;
 
 use std::fmt;
 
-use crate::policy::Host;
+use crate::rules::Host;
 
 pub use fields::{KnownFields, stays_behind};
 pub use guard::RequestGuard;
@@ -210,7 +210,7 @@ fn body(fields: &[(&str, &[u8])], version: u8) -> Result<Body, HttpRefusal> {
 
 /// Parses a host and an optional port, as in `CONNECT`, an absolute target or a Host field.
 pub fn authority(text: &str) -> Result<(Host, Option<u16>), HttpRefusal> {
-    let bad = || HttpRefusal::OtherHost(crate::policy::shown(text));
+    let bad = || HttpRefusal::OtherHost(crate::text::shown(text));
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
         _ => (text, None),

@@ -14,8 +14,6 @@ mod lists;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-pub use crate::rules::request::{McpLists, NamePatterns};
-
 use self::copy::{Members, copied, is_plain, members, messages, text};
 use crate::egress::forms::percent_decoded;
 use crate::egress::phrase::RefusalExplanation;

@@ -13,8 +13,8 @@ use self::setup::UnconfinedSetup;
 use super::cover::FollowLinks;
 use super::executor::Validation;
 use super::hidden::{self, PromisedMounts};
-use super::privileges::GroupsOutcome;
-use super::walls::{CommonSetup, FilterWall, FirstProcess, JoinTargets, Role, Ruler};
+use super::owner::{GroupsOutcome, Ruler};
+use super::walls::{CommonSetup, FilterWall, FirstProcess, JoinTargets, Role};
 use super::{EnforceError, devices, keyring, label, privileges, program, rootfs, stdio, verify};
 use crate::sys::user::with_files_of_root;
 

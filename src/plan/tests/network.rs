@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::egress::Budget;
-use crate::egress::{Decision, EgressRules};
 use crate::policy::NetworkMode;
+use crate::rules::{Decision, EgressRules};
 
 #[test]
 fn only_the_mode_allowlist_reaches_anything() {

@@ -1,6 +1,7 @@
 //! Our keys, keys that look like ours, keys of other programs, and the meaning of lists.
 
 use super::*;
+use crate::text::shown;
 
 #[test]
 fn every_field_has_an_annotation() {

@@ -1,6 +1,7 @@
 //! Every error, with the text that a user reads.
 
 use super::*;
+use crate::text::MESSAGE;
 
 /// One name per variant, without a wildcard: a new variant does not compile until it has a row below.
 fn variant(error: &PolicyError) -> &'static str {

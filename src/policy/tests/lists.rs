@@ -1,6 +1,7 @@
 //! Lists that add to the base's list, and system calls that annotations may add.
 
 use super::*;
+use crate::rules::EgressRule;
 
 fn names(names: &[&str]) -> BTreeSet<SyscallName> {
     names.iter().map(|name| name.parse().unwrap()).collect()

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
+use crate::rules::EgressRule;
 
 /// A node, a call and a container, built from their differences to an empty one.
 #[derive(Default)]

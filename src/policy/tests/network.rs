@@ -1,6 +1,7 @@
 //! Rules of the network wall: implied fields, presets, and rules that need the node's permission.
 
 use super::*;
+use crate::rules::EgressRule;
 
 fn network(case: Case) -> Network {
     case.resolved().policy.network

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use super::*;
-use crate::egress::Decision;
+use crate::rules::{Decision, EgressRule, Host, NetworkRule};
 
 /// xorshift64*: good enough to pick words, and the same on every machine.
 struct Dice(u64);

@@ -7,8 +7,9 @@ use crate::plan::{
     EphemeralContent, EphemeralMount, FilesystemPlan, ImageBase, MappedIds, PlannedMount,
     ScratchStorage,
 };
-use crate::policy::{RootAccess, escape};
+use crate::policy::RootAccess;
 use crate::scratch::ext4::EmptyImage;
+use crate::text::escape;
 
 pub(super) fn explain(page: &mut Page, files: &FilesystemPlan) {
     let root = match files.root {

@@ -10,7 +10,8 @@ use super::page::{Page, path};
 use super::{changed_calls, network};
 use crate::plan::process::core_words;
 use crate::plan::{DecidedPlan, NetworkPlan, OmittedMount, SyscallPlan, text};
-use crate::policy::{NetworkMode, Policy, escape};
+use crate::policy::{NetworkMode, Policy};
+use crate::text::escape;
 
 /// The walls by Landlock.
 #[derive(Debug, Serialize)]

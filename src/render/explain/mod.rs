@@ -21,8 +21,9 @@ use crate::plan::{
     AuditPlan, DecidedPlan, LimitsPlan, MappedIds, MountReason, OmittedItem, Plan, SyscallPlan,
     Warning,
 };
-use crate::policy::{Loosening, NetworkMode, Policy, Switch, SyscallName, SyscallProfile, escape};
+use crate::policy::{Loosening, NetworkMode, Policy, Switch, SyscallName, SyscallProfile};
 use crate::seccomp::{FilterProgram, NotifyListener, SyscallFilter, SyscallVerdict};
+use crate::text::escape;
 
 /// The container to explain; as JSON, the output of `explain --json`.
 #[derive(Debug, Serialize)]

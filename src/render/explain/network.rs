@@ -3,13 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::page::{Page, size};
-use crate::egress::{AskRules, spelling};
 use crate::plan::NetworkPlan;
 use crate::plan::environment::PlainAddress;
-use crate::policy::{
-    EgressRule, Field, HoneyThen, HostName, NetworkMode, NetworkRule, RuleTarget, Tool,
-    UpstreamNames, escape,
-};
+use crate::policy::{Field, HoneyThen, NetworkMode, Tool, UpstreamNames};
+use crate::rules::{AskRules, EgressRule, HostName, NetworkRule, RuleTarget, spelling};
+use crate::text::escape;
 
 pub(super) fn explain(page: &mut Page, network: &NetworkPlan) {
     let mode = match network.mode {

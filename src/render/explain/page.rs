@@ -3,7 +3,7 @@
 use std::fmt::{Display, Write};
 use std::path::Path;
 
-use crate::policy::escape;
+use crate::text::escape;
 
 /// Text in lines.
 #[derive(Default)]

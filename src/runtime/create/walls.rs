@@ -11,6 +11,7 @@ use crate::enforce::image::ImageLayers;
 use crate::enforce::kernel::KernelFiles;
 use crate::enforce::leader::Leader;
 use crate::enforce::listener::{AgentSocket, ListenerWay};
+use crate::enforce::owner::UserNamespace;
 use crate::enforce::privileges::SetupRights;
 use crate::enforce::program::ContainerProgram;
 use crate::enforce::rootfs::OwnMount;
@@ -18,7 +19,7 @@ use crate::enforce::unconfined::setup::UnconfinedSetup;
 use crate::enforce::unconfined::{ParityInit, UnconfinedProcess};
 use crate::enforce::walls::{
     CommonSetup, FilterWall, FirstProcess, InitFiles, InitWork, InnerNetwork, PolicyWalls,
-    ProcessWalls, Role, UserNamespace,
+    ProcessWalls, Role,
 };
 use crate::enforce::{EnforceError, WallKind};
 use crate::plan::{CapabilitySets, Plan};

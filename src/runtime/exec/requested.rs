@@ -113,3 +113,38 @@ fn set_privileges(process: &mut Process, args: &cli::Exec) -> Result<(), Runtime
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_user(text: &str) -> Result<(u32, u32), RuntimeError> {
+        let mut process = Process::default();
+        let mut user = process.user().clone();
+        user.set_uid(5);
+        user.set_gid(6);
+        process.set_user(user);
+        set_user(&mut process, text)?;
+        Ok((process.user().uid(), process.user().gid()))
+    }
+
+    #[test]
+    fn a_user_is_a_number_and_keeps_the_group_unless_one_is_given() {
+        assert_eq!(with_user("7").unwrap(), (7, 6));
+        assert_eq!(with_user("7:8").unwrap(), (7, 8));
+        assert_eq!(with_user("0:0").unwrap(), (0, 0));
+        for wrong in [
+            "",
+            "root",
+            "7:",
+            ":8",
+            "7:8:9",
+            "-1",
+            "4294967296",
+            "7:wheel",
+            " 7",
+        ] {
+            assert!(with_user(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

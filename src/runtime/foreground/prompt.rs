@@ -14,13 +14,14 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::termios::{OptionalActions, OutputModes, QueueSelector, Termios};
 
-use crate::egress::{ApprovalTerm, WaitingConnection, endpoint};
-use crate::policy::{Host, escape};
+use crate::egress::WaitingConnection;
+use crate::rules::{ApprovalTerm, Host, endpoint};
 use crate::runtime::foreground::plain::plain;
 use crate::runtime::foreground::rivals;
 use crate::runtime::network::approvals;
 use crate::runtime::state::record::Record;
 use crate::sidecar::{AskDecision, AskDecisionTarget};
+use crate::text::escape;
 
 /// How often to check for waiting connections.
 pub const TURN: Timespec = Timespec {

@@ -171,3 +171,48 @@ pub fn read_open(file: File, path: &Path) -> Result<Vec<u8>, RuntimeError> {
     }
     Ok(text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_contradiction_is_named() {
+        let found = |process: serde_json::Value, namespaces: &[&str]| {
+            let namespaces: Vec<_> = namespaces
+                .iter()
+                .map(|kind| serde_json::json!({ "type": kind }))
+                .collect();
+            let spec: Spec = serde_json::from_value(serde_json::json!({
+                "ociVersion": "1.0.2", "process": process, "linux": {"namespaces": namespaces},
+            }))
+            .unwrap();
+            contradictions(&spec).err()
+        };
+        let process = |cwd: &str, limits: &[&str]| {
+            let limits: Vec<_> = limits
+                .iter()
+                .map(|kind| serde_json::json!({"type": kind, "hard": 1, "soft": 1}))
+                .collect();
+            serde_json::json!({"cwd": cwd, "user": {"uid": 0, "gid": 0}, "rlimits": limits})
+        };
+        let good = process("/", &["RLIMIT_NOFILE", "RLIMIT_CORE"]);
+        assert_eq!(found(good.clone(), &["pid", "mount"]), None);
+        for (process, namespaces, word) in [
+            (
+                process("work", &[]),
+                &[][..],
+                "process.cwd \"work\" is not absolute",
+            ),
+            (
+                process("/", &["RLIMIT_CORE", "RLIMIT_CORE"]),
+                &[],
+                "process.rlimits",
+            ),
+            (good, &["pid", "mount", "pid"], "linux.namespaces"),
+        ] {
+            let why = found(process, namespaces).unwrap();
+            assert!(why.starts_with(word), "{why}");
+        }
+    }
+}

@@ -392,3 +392,39 @@ impl Directory {
         Ok(files)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    #[test]
+    fn files_that_the_node_names_are_hidden_and_roots_of_trust_are_not() {
+        let node = NodeConfig::parse(
+            "policy-dir = \"/srv/policies\"\n[network]\nupstream-proxy = \"http://proxy.test:3128\"\n\
+             upstream-credentials = \"/srv/upstream\"\nupstream-trust-roots = \"/srv/ca.pem\"\n",
+        )
+        .unwrap();
+        let places = |config: Option<&str>| {
+            let words = ["agentbox", "state", "x"];
+            let mut global = Cli::parse_from(words).global;
+            global.config = config.map(Into::into);
+            places_of(&global, &node)
+        };
+        let default = places(None);
+        let path = |text: &str| PathBuf::from(text);
+        assert_eq!(
+            default.hidden,
+            [path("/srv/policies"), path("/srv/upstream")]
+        );
+        assert_eq!(default.public, [path("/srv/ca.pem")]);
+        // A file in place of the node's own is as secret as that one.
+        assert!(
+            places(Some("/opt/own.toml"))
+                .hidden
+                .contains(&path("/opt/own.toml"))
+        );
+    }
+}

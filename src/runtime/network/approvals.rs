@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{ControlError, clients, control};
-use crate::egress::{MOST_WAITING, WaitingConnection};
+use crate::egress::WaitingConnection;
 use crate::plan::Plan;
-use crate::policy::HostName;
+use crate::rules::{HostName, MOST_WAITING};
 use crate::runtime::RuntimeError;
 use crate::runtime::runs::{RunDir, events};
 use crate::runtime::state::record::Record;

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::policy::{EgressRule, MOST_PORTS, NetworkRule};
+use crate::policy::MOST_PORTS;
+use crate::rules::{EgressRule, NetworkRule};
 
 /// Why the sidecar did not carry out a request.
 #[derive(Debug, thiserror::Error)]

@@ -15,7 +15,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 use crate::egress::own::is_host_name;
 use crate::plan::FileKind;
-use crate::policy::HostName;
+use crate::rules::HostName;
 use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle::read_file;
 use crate::runtime::network::ControlError;
@@ -66,12 +66,7 @@ pub fn add_hosts(
     let Some(hosts) = &files.hosts else {
         return Ok(());
     };
-    let mut entries = host_entries(&text(hosts)?);
-    // Not the container's own line, nor the lines that begin every engine's file.
-    entries.retain(|(name, address)| {
-        let of_file = name.as_str().starts_with("ip6-") || address.is_multicast();
-        !of_file && !own_names.iter().any(|own| own == name.as_str())
-    });
+    let entries = aliases(&text(hosts)?, own_names);
     if entries.is_empty() {
         return Ok(());
     }
@@ -206,6 +201,16 @@ fn resolvers(text: &str) -> EngineNames {
     names
 }
 
+/// The names of a hosts file without the container's own line and the lines that begin every engine's file.
+fn aliases(text: &str, own_names: &[String]) -> Vec<(HostName, IpAddr)> {
+    let mut entries = host_entries(text);
+    entries.retain(|(name, address)| {
+        let of_file = name.as_str().starts_with("ip6-") || address.is_multicast();
+        !of_file && !own_names.iter().any(|own| own == name.as_str())
+    });
+    entries
+}
+
 /// Addresses and names of a hosts(5), but for the loopback's.
 fn host_entries(text: &str) -> Vec<(HostName, IpAddr)> {
     let mut entries = Vec::new();
@@ -292,5 +297,19 @@ mod tests {
         );
         let names: Vec<String> = entries.iter().map(|(name, _)| name.to_string()).collect();
         assert_eq!(names, ["db", "db.example"]);
+    }
+
+    /// The lines that engines write themselves lead nowhere that a container in a joined network could reach.
+    #[test]
+    fn aliases_are_the_lines_that_a_pods_author_added() {
+        let text = "127.0.0.1 localhost\nfe00::0 ip6-localnet\nff02::1 ip6-allnodes\nff02::2 routers\n\
+                    10.1.0.5 web-1 # own\n192.0.2.7 db.test cache\nwrong line\n";
+        let found = aliases(text, &["web-1".to_owned()]);
+        let words: Vec<String> = found
+            .iter()
+            .map(|(name, at)| format!("{name} {at}"))
+            .collect();
+        assert_eq!(words, ["db.test 192.0.2.7", "cache 192.0.2.7"]);
+        assert!(aliases("", &[]).is_empty());
     }
 }

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::egress::EgressRules;
 use crate::plan::{Plan, join};
 use crate::policy::{
-    Asker, EgressRule, Field, MOST_PORTS, NetworkLimit, NetworkMode, Origin, RuleItem, Selection,
-    Sources, annotation_key, annotation_list, catalogue, resolve,
+    Asker, Field, MOST_PORTS, NetworkMode, Origin, Selection, Sources, annotation_key,
+    annotation_list, catalogue, resolve,
 };
+use crate::rules::{EgressRule, EgressRules, NetworkLimit, RuleItem};
 use crate::runtime::RuntimeError;
 use crate::runtime::input::node_files::NodeFiles;
 use crate::runtime::network::control;

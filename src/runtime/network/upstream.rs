@@ -9,8 +9,8 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::egress::EgressRules;
 use crate::policy::{NodeConfig, Secret, Upstream, UpstreamNames};
+use crate::rules::EgressRules;
 use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle::read_open;
 use crate::runtime::input::node_files::NodeFiles;

@@ -10,9 +10,9 @@ use super::{FILTER, RUN, RunDir};
 use crate::audit::receipt::{Statement, Subject};
 use crate::audit::whole::Stage;
 use crate::audit::{EventDetail, LOGS, Log, LogFault, LogLine, NODE, hash};
-use crate::policy::escape;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record;
+use crate::text::escape;
 
 /// Files of a run whose hashes its last line has. `verify.json` has lines of its own.
 const BESIDES_LOGS: [&str; 2] = [record::FILE, FILTER];
@@ -204,19 +204,35 @@ pub fn compare(
                 .map_or(0, |log| log.end.seq)
         });
         let may_grow = lines.filter(|_| stage == Stage::There);
-        let held = match (subject(name), files::read(&dir.join(name))?) {
-            (None, Content::Absent) => continue,
-            (Some(_), Content::Absent) => FileState::Missing,
-            (_, Content::Foreign(_)) => FileState::Foreign,
-            (Some(subject), Content::Bytes(content)) => held(subject, &content, may_grow),
-            // A log that did not exist had no line.
-            (None, Content::Bytes(content)) if content.is_empty() && lines.is_some() => continue,
-            (None, Content::Bytes(_)) if may_grow.is_some() => FileState::Longer,
-            (None, Content::Bytes(_)) => FileState::Added,
-        };
-        all.push(((*name).to_owned(), held));
+        let found = files::read(&dir.join(name))?;
+        let signed = SignedLines { lines, may_grow };
+        let state = state(subject(name), &found, signed);
+        all.extend(state.map(|state| ((*name).to_owned(), state)));
     }
     Ok(all)
+}
+
+/// The signed number of lines of a log; `may_grow` also has it if lines may have come since. None for other files.
+#[derive(Clone, Copy)]
+struct SignedLines {
+    lines: Option<u64>,
+    may_grow: Option<u64>,
+}
+
+/// The state of a file. None if there is none, as signed.
+fn state(subject: Option<&Subject>, found: &Content, signed: SignedLines) -> Option<FileState> {
+    Some(match (subject, found) {
+        (None, Content::Absent) => return None,
+        (Some(_), Content::Absent) => FileState::Missing,
+        (_, Content::Foreign(_)) => FileState::Foreign,
+        (Some(subject), Content::Bytes(content)) => held(subject, content, signed.may_grow),
+        // A log that did not exist had no line.
+        (None, Content::Bytes(content)) if content.is_empty() && signed.lines.is_some() => {
+            return None;
+        }
+        (None, Content::Bytes(_)) if signed.may_grow.is_some() => FileState::Longer,
+        (None, Content::Bytes(_)) => FileState::Added,
+    })
 }
 
 /// `lines`: the signed number of lines of a log that may have grown since.
@@ -258,5 +274,39 @@ mod tests {
         let empty = Subject::of("warden.jsonl", b"");
         assert_eq!(super::held(&empty, b"a\n", Some(0)), FileState::Longer);
         assert_eq!(super::held(&empty, b"a\n", None), FileState::Changed);
+    }
+
+    #[test]
+    fn a_file_that_was_not_signed_is_added_unless_a_log_begins_later() {
+        let (gone, there) = (
+            SignedLines {
+                lines: Some(0),
+                may_grow: None,
+            },
+            SignedLines {
+                lines: Some(0),
+                may_grow: Some(0),
+            },
+        );
+        let no_log = SignedLines {
+            lines: None,
+            may_grow: None,
+        };
+        let bytes = |text: &str| Content::Bytes(text.as_bytes().to_vec());
+        for (found, signed, expected) in [
+            (Content::Absent, gone, None),
+            (bytes(""), gone, None),
+            (bytes("a\n"), gone, Some(FileState::Added)),
+            (bytes("a\n"), there, Some(FileState::Longer)),
+            (bytes(""), no_log, Some(FileState::Added)),
+            (Content::Foreign("a FIFO"), there, Some(FileState::Foreign)),
+        ] {
+            assert_eq!(state(None, &found, signed), expected);
+        }
+        let subject = Subject::of("node.jsonl", b"a\n");
+        let state = |found: &Content| state(Some(&subject), found, gone);
+        assert_eq!(state(&Content::Absent), Some(FileState::Missing));
+        assert_eq!(state(&bytes("a\n")), Some(FileState::Same));
+        assert_eq!(state(&bytes("b\n")), Some(FileState::Changed));
     }
 }

@@ -11,10 +11,10 @@ use crate::audit::{
 };
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::oom;
-use crate::egress::{ApprovalTerm, EgressRules};
 use crate::plan::text;
 use crate::plan::{AuditPlan, MountReason, OmittedItem, Plan};
-use crate::policy::{EgressRule, Field, HostName, Tool};
+use crate::policy::{Field, Tool};
+use crate::rules::{ApprovalTerm, EgressRule, EgressRules, HostName};
 
 use super::FILTER;
 use super::node_log::life;
@@ -392,4 +392,106 @@ pub fn who() -> String {
         words += &format!(", sudo by {name}");
     }
     words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::HostName;
+
+    #[test]
+    fn new_limits_are_listed_by_their_paths_in_the_specification() {
+        let resources: LinuxResources = serde_json::from_value(serde_json::json!({
+            "memory": {"limit": 1024}, "cpu": {"quota": 50_000, "cpus": "0-1"}, "pids": {"limit": 7},
+        }))
+        .unwrap();
+        let event = limits_set(&resources);
+        let EventDetail::Update { mut limits } = event.what else {
+            panic!("{event:?}");
+        };
+        limits.sort();
+        for limit in [
+            "memory.limit=1024",
+            "cpu.quota=50000",
+            "cpu.cpus=\"0-1\"",
+            "pids.limit=7",
+        ] {
+            assert!(limits.iter().any(|one| one == limit), "{limit}: {limits:?}");
+        }
+        assert_eq!(
+            (event.wall, event.verdict),
+            (WallName::Resources, Verdict::Noted)
+        );
+    }
+
+    #[test]
+    fn a_change_of_rules_names_only_what_changed() {
+        let rules = |allow: &[&str], deny: &[&str]| {
+            let parse = |list: &[&str]| list.iter().map(|rule| rule.parse().unwrap()).collect();
+            EgressRules {
+                allow: parse(allow),
+                deny: parse(deny),
+                ..EgressRules::default()
+            }
+        };
+        let old = rules(&["a.test", "b.test"], &["x.test"]);
+        let event = rules_changed(
+            &old,
+            &rules(&["b.test", "c.test:22"], &["x.test", "y.test"]),
+        );
+        let EventDetail::Rules {
+            added,
+            removed,
+            denied,
+            ..
+        } = event.what
+        else {
+            panic!("{event:?}");
+        };
+        assert_eq!(
+            (added, removed),
+            (vec!["c.test:22".to_owned()], vec!["a.test".to_owned()])
+        );
+        assert_eq!(denied, ["y.test"]);
+    }
+
+    #[test]
+    fn an_approval_tells_how_long_it_lasts_and_a_denial_does_not() {
+        let host: HostName = "a.test".parse().unwrap();
+        for (term, word, verdict) in [
+            (Some(ApprovalTerm::Once), Some("once"), Verdict::Allowed),
+            (Some(ApprovalTerm::Always), Some("always"), Verdict::Allowed),
+            (
+                Some(ApprovalTerm::Seconds(600)),
+                Some("600s"),
+                Verdict::Allowed,
+            ),
+            (None, None, Verdict::Denied),
+        ] {
+            let event = decided(&host, 443, term);
+            assert_eq!(event.verdict, verdict);
+            let EventDetail::Approval { lasting, .. } = event.what else {
+                panic!("{word:?}");
+            };
+            assert_eq!(lasting.as_deref(), word);
+        }
+    }
+
+    /// A caller who asked for a writable mount learns that writes fail without a line, and the remedy.
+    #[test]
+    fn what_was_not_given_has_its_wall_and_a_hint_where_there_is_one() {
+        let writable = OmittedItem::MountOptions {
+            options: vec!["rw".to_owned()],
+            destination: "/data".into(),
+        };
+        let (why, hint) = not_given(&writable);
+        assert!(
+            why.contains("Read-only file system") && hint.unwrap().contains("filesystem.write")
+        );
+        assert_eq!(wall_of(&writable), WallName::Filesystem);
+        let words = OmittedItem::InWords("a thing".to_owned());
+        let (why, hint) = not_given(&words);
+        assert!(why.contains("the policy does not grant it") && hint.is_none());
+        assert_eq!(wall_of(&words), WallName::Privileges);
+    }
 }

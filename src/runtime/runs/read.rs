@@ -216,19 +216,13 @@ impl RunDir {
             Content::Bytes(text) => Some(audit::hash(&text)),
             Content::Foreign(why) => Some(why.to_owned()),
         };
-        let is_same = wanted == found;
-        Ok((!is_same).then(|| LogFault {
-            file: VERIFIED.to_owned(),
-            line: 0,
-            why: match (wanted, found) {
-                (Some(_), None) => "it is missing, and the log has its hash".to_owned(),
-                (None, Some(_)) => {
-                    "the log has no line of it: it was added, or `verify` was stopped in the middle"
-                        .to_owned()
-                }
-                _ => "its hash is not the one that the log has: it was changed since".to_owned(),
-            },
-        }))
+        Ok(
+            unlike(wanted.as_deref(), found.as_deref()).map(|why| LogFault {
+                file: VERIFIED.to_owned(),
+                line: 0,
+                why: why.to_owned(),
+            }),
+        )
     }
 
     /// Its logs, as they are on disk.
@@ -391,9 +385,34 @@ pub fn find(text: &str) -> Result<FoundRun, RuntimeError> {
     }
 }
 
+/// What is wrong with a file whose hash the log has (`wanted`) or should have, if anything.
+fn unlike(wanted: Option<&str>, found: Option<&str>) -> Option<&'static str> {
+    match (wanted, found) {
+        (wanted, found) if wanted == found => None,
+        (Some(_), None) => Some("it is missing, and the log has its hash"),
+        (None, Some(_)) => {
+            Some("the log has no line of it: it was added, or `verify` was stopped in the middle")
+        }
+        _ => Some("its hash is not the one that the log has: it was changed since"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_report_is_missing_added_or_changed() {
+        assert_eq!(unlike(None, None), None);
+        assert_eq!(unlike(Some("a"), Some("a")), None);
+        for (wanted, found, word) in [
+            (Some("a"), None, "missing"),
+            (None, Some("a"), "added"),
+            (Some("a"), Some("b"), "changed"),
+        ] {
+            assert!(unlike(wanted, found).unwrap().contains(word), "{word}");
+        }
+    }
 
     #[test]
     fn a_run_is_known_by_its_start_with_and_without_milliseconds() {

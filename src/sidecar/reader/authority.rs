@@ -23,9 +23,7 @@ use rustls::server::ServerSessionMemoryCache;
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::egress::TlsHosts;
-use crate::policy::Host;
-use crate::policy::rule::RuleTarget;
+use crate::rules::{Host, RuleTarget, TlsHosts};
 
 /// Its name, for people who inspect a certificate.
 const NAME: &str = "agentbox, for this container alone";
@@ -223,7 +221,7 @@ mod tests {
     use rustls::pki_types::{ServerName, UnixTime};
 
     use super::*;
-    use crate::egress::EgressRules;
+    use crate::rules::EgressRules;
 
     fn opened(allow: &[&str]) -> TlsHosts {
         TlsHosts::of(&EgressRules {

@@ -34,9 +34,8 @@ use super::websocket::{self, SwitchedConnection};
 use super::{opened, rewrite};
 use crate::egress::Honey;
 use crate::egress::http::{KnownFields, LONGEST_HEAD};
-use crate::egress::mcp::{McpLists, McpMessage};
-use crate::egress::request::FullRequest;
-use crate::policy::request::Scheme;
+use crate::egress::mcp::McpMessage;
+use crate::rules::request::{FullRequest, McpLists, Scheme};
 
 /// The limit for a request's head, and for idle time between requests.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);

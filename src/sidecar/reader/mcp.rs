@@ -17,7 +17,8 @@ use hyper::{Method, Request as HttpRequest, Response};
 
 use super::held::{HoldError, Room, Sender, Share, Slices};
 use super::redaction::RedactedBody;
-use crate::egress::mcp::{self, LONGEST, McpLists, McpMessage};
+use crate::egress::mcp::{self, LONGEST, McpMessage};
+use crate::rules::request::McpLists;
 
 /// The body of a request: the client's own, or an MCP message in canonical form.
 pub(super) type SentBody = Either<Incoming, Slices>;

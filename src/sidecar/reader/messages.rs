@@ -9,10 +9,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::egress::mcp::McpLists;
 use crate::egress::phrase::RefusalExplanation;
-use crate::policy::Host;
-use crate::policy::request::{McpCall, Scheme};
+use crate::rules::Host;
+use crate::rules::request::{McpCall, McpLists, Scheme};
 use crate::sys::event::Messages;
 
 /// The longest message, in bytes: an address of a request, which is part of a head, as JSON.

@@ -62,7 +62,7 @@ pub use secrets::{ReadSecret, SHORTEST};
 use super::protocol::{self, Reply};
 use super::{ConfineError, SidecarError};
 use crate::policy::HoneyValue;
-use crate::policy::request::FieldPattern;
+use crate::rules::request::FieldPattern;
 use crate::sys::{process, socket};
 
 /// The longest configuration: the certificates of two stores.

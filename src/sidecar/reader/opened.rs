@@ -10,7 +10,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::authority::Opener;
 use super::stream::ClientStream;
-use crate::policy::Host;
+use crate::rules::Host;
 
 /// The time limit of the client's handshake.
 const GREETING_WITHIN: Duration = Duration::from_secs(10);
@@ -26,7 +26,7 @@ pub(super) async fn open(
         let start = acceptor.await.map_err(|error| why(&error))?;
         let named = start.client_hello().server_name().map(str::to_owned);
         if let Some(named) = named.filter(|named| !is_it(host, named)) {
-            let named = crate::policy::shown(&named);
+            let named = crate::text::shown(&named);
             return Err(format!(
                 "its TLS greeting names {named}, and the connection is to {host}"
             ));

@@ -24,8 +24,8 @@ use tokio_rustls::client::TlsStream;
 use super::mcp::SentBody;
 use super::stream::{ByteStream, Server};
 use super::websocket::SwitchedConnection;
-use crate::policy::Host;
-use crate::policy::request::Scheme;
+use crate::rules::Host;
+use crate::rules::request::Scheme;
 use crate::sidecar::tls;
 
 /// The time limit of the host's handshake.

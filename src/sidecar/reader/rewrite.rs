@@ -13,9 +13,9 @@ use super::secrets::{Answers, Secrets};
 use super::websocket::{self, Handshake};
 
 use crate::egress::http::{HttpRefusal, KnownFields, stays_behind};
-use crate::egress::request::{FullRequest, RequestHead, of_said};
-use crate::policy::Host;
-use crate::policy::request::{Method, Scheme};
+use crate::egress::request::{RequestHead, of_said};
+use crate::rules::Host;
+use crate::rules::request::{FullRequest, Method, Scheme};
 
 /// Reads a request to this host. The client speaks the scheme `inside`, the host `scheme`.
 pub(super) fn read<B>(

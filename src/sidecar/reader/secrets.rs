@@ -13,8 +13,8 @@ use zeroize::{Zeroize, Zeroizing};
 
 use super::redaction::{RedactedBody, redact_fields};
 use crate::egress::forms::{ValueForms, find, percent_decoded, percent_encoded};
-use crate::policy::request::Request;
 use crate::policy::{NodeSecret, SecretPlace};
+use crate::rules::request::Request;
 
 /// The shortest secret, in bytes: a shorter one is in many answers by chance.
 pub const SHORTEST: usize = 8;

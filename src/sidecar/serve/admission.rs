@@ -13,13 +13,15 @@ use super::share::Share;
 use super::upstream::Dial;
 use super::wall::Wall;
 use crate::audit::{Event, EventDetail, LEARNT as LEARNT_CAUSE, Verdict, WallName};
+use crate::egress::OverBudget;
 use crate::egress::names::SyntheticAddresses;
 use crate::egress::own::is_own;
-use crate::egress::request::RequestDecision;
-use crate::egress::{Decision, Denial, NameVerdict, OverBudget, is_within, rule_for};
 use crate::plan::AuditedNetwork;
-use crate::policy::request::Request;
-use crate::policy::{Advice, EgressRule, Host, HostName, HostReach};
+use crate::policy::Advice;
+use crate::rules::request::{Request, RequestDecision};
+use crate::rules::{
+    Decision, Denial, EgressRule, Host, HostName, HostReach, NameVerdict, is_within, rule_for,
+};
 
 /// Why a connection without a rule is allowed.
 const LEARNT: &str = "allowed by learn mode";

@@ -6,7 +6,8 @@ use super::refusal::Refusal;
 use super::stream::{FIRST_BYTES_WITHIN, read_some, write_all};
 use super::wall::Wall;
 use crate::egress::phrase::{RefusalExplanation, RefusalOrigin, phrase};
-use crate::policy::{Advice, Field, Host, Tool};
+use crate::policy::{Advice, Field, Tool};
+use crate::rules::Host;
 
 /// A text that an agent can show to its user.
 pub(super) fn how_to_ask(
@@ -27,7 +28,7 @@ pub(super) fn how_to_ask(
         }
         Refusal::NotApproved(_) => format!(
             "ask the operator of this container to run `agentbox approve {container} {}`, and try again",
-            crate::egress::endpoint(host, port)
+            crate::rules::endpoint(host, port)
         ),
         Refusal::Local => format!(
             "ask the operator of this container to start it again with the annotation {adds}, or with \
@@ -91,7 +92,7 @@ pub(super) fn words(wall: &Wall, host: &Host, port: u16, refusal: &Refusal) -> H
             }
         }
     };
-    let endpoint = crate::egress::endpoint(host, port);
+    let endpoint = crate::rules::endpoint(host, port);
     HttpAnswer {
         status,
         phrase: phrase(Some(&endpoint), &explanation.reason),

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::egress::Surroundings;
+use crate::rules::Surroundings;
 use crate::sys::netlink::{Neighbourhood, RouteSocket};
 
 /// How rules `service:` see the networks of the engine's namespace.

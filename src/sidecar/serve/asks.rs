@@ -9,12 +9,12 @@ use super::message::{AskDecision, AskDecisionTarget, ControlReply};
 use super::permission::{Approvals, Permission};
 use super::refusal::Refusal;
 use super::wall::Wall;
-use crate::egress::request::RequestDecision;
-use crate::egress::{
-    ApprovalTerm, AskQueue, AskRefusal, AskRules, AskStatus, Denial, NetworkVerdict,
-    PendingConnection, WaitingConnection, endpoint,
+use crate::egress::{AskStatus, WaitingConnection};
+use crate::rules::request::RequestDecision;
+use crate::rules::{
+    ApprovalTerm, AskQueue, AskRefusal, AskRules, Denial, EgressRule, Host, HostName, HostReach,
+    NetworkVerdict, PendingConnection, endpoint,
 };
-use crate::policy::{EgressRule, Host, HostName, HostReach};
 
 /// A slot among the waiting connections, freed on drop.
 struct WaitingSlot<'a> {

@@ -16,10 +16,10 @@ use super::dns;
 use super::refusal::Refusal;
 use super::wall::Wall;
 use crate::audit::ConnectionKind;
-use crate::egress::Decision;
 use crate::egress::names::{SYNTHETIC_V4, SYNTHETIC_V6};
 use crate::egress::own::is_own;
 use crate::network::refused::{self, LONGEST, RefusedAttempt, Transport};
+use crate::rules::Decision;
 use crate::sys::event::ReadableFd;
 
 /// Attempts in one turn: the network is served between turns.

@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 use super::around::EngineNetworks;
 use crate::audit;
 use crate::egress::names::Families;
-use crate::egress::{AskRules, Budget, CountedSecret, EgressRules, TlsHosts};
+use crate::egress::{Budget, CountedSecret};
 use crate::network::Stub;
 use crate::plan::AuditedNetwork;
-use crate::policy::{HoneyValue, NetworkPrefix};
+use crate::policy::HoneyValue;
+use crate::rules::{AskRules, EgressRules, NetworkPrefix, TlsHosts};
 
 /// The sidecar's configuration: a file that the runtime writes and hands over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

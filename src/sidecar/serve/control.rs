@@ -18,7 +18,7 @@ use super::message::{ControlReply, ControlRequest};
 use super::wall::Wall;
 use super::{accept, asks};
 use crate::audit::ConnectionKind;
-use crate::egress::EgressRules;
+use crate::rules::EgressRules;
 use crate::sys::socket::{Datagram, receive};
 
 /// The longest request: a list of rules and a hosts file, and the certificates to verify a proxy.

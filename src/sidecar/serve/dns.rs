@@ -18,7 +18,7 @@ use super::wall::Wall;
 use crate::audit::ConnectionKind;
 use crate::egress::dns::{NameAnswer, respond};
 use crate::egress::own::address_of;
-use crate::policy::Host;
+use crate::rules::Host;
 
 /// A question has one name, which needs no more (RFC 6891 allows EDNS to be longer).
 const LONGEST: usize = 1232;
@@ -212,10 +212,10 @@ pub(super) fn is_search_artefact(name: &str) -> bool {
 }
 
 /// The name that a synthetic address stands for, or the address itself.
-pub(super) fn meant(wall: &Wall, address: IpAddr) -> crate::policy::Host {
+pub(super) fn meant(wall: &Wall, address: IpAddr) -> crate::rules::Host {
     match wall.names.borrow().name_of(address) {
-        Some(name) => crate::policy::Host::Name(name.clone()),
-        None => crate::policy::Host::address(address),
+        Some(name) => crate::rules::Host::Name(name.clone()),
+        None => crate::rules::Host::address(address),
     }
 }
 

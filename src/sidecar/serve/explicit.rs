@@ -17,7 +17,7 @@ use super::{dns, requests, socks};
 use crate::audit::ConnectionKind;
 use crate::egress::http::{self, Body, HttpRefusal, Pieces, ProxyRequest, RequestGuard};
 use crate::egress::phrase::RefusalExplanation;
-use crate::policy::Host;
+use crate::rules::Host;
 
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 

@@ -8,7 +8,8 @@ use tokio::sync::Notify;
 
 use super::refusal::Refusal;
 use crate::egress::{Honey, HoneyMatch, HoneySearch};
-use crate::policy::{HoneyThen, HoneyValue, Host};
+use crate::policy::{HoneyThen, HoneyValue};
+use crate::rules::Host;
 
 /// The honey values of a container, and whether one has ended it.
 #[derive(Debug, Default)]

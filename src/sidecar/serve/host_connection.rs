@@ -16,8 +16,8 @@ use super::relay::relay;
 use super::stream::ended;
 use super::wall::Wall;
 use super::watch::Watch;
-use crate::policy::request::Request;
-use crate::policy::{EgressRule, HostReach};
+use crate::rules::request::Request;
+use crate::rules::{EgressRule, HostReach};
 use crate::sys::socket;
 
 /// A connection to a host, which carries requests one after the other.

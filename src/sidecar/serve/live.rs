@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::permission::CurrentRequest;
 use crate::audit::{Event, EventDetail, Verdict, WallName};
 use crate::egress::LiveConnection;
-use crate::policy::{Host, HostReach};
+use crate::rules::{Host, HostReach};
 
 /// The most connections that one answer lists.
 const LISTED: usize = 1000;

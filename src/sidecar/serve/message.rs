@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use super::proxy::Proxy;
+use crate::egress::NetworkStatus;
 use crate::egress::tried::TriedPorts;
-use crate::egress::{ApprovalTerm, EgressRules, NetworkStatus};
-use crate::policy::HostName;
+use crate::rules::{ApprovalTerm, EgressRules, HostName};
 
 /// A request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

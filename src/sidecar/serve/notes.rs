@@ -10,7 +10,8 @@ use super::tried::TRIED_WITHIN_MS;
 use super::wall::Wall;
 use crate::audit::{Actor, ConnectionKind, Event, EventDetail, Verdict, WallName};
 use crate::egress::tried::TriedPorts;
-use crate::policy::{Advice, Field, Host, Tool};
+use crate::policy::{Advice, Field, Tool};
+use crate::rules::Host;
 
 impl Wall {
     /// Counts and logs a refusal without a rule; `kind` is the word for the count.

@@ -5,9 +5,8 @@ use std::rc::Rc;
 
 use tokio::sync::Notify;
 
-use crate::egress::{AskQueue, Denial};
-use crate::policy::HostReach;
-use crate::policy::request::Request;
+use crate::rules::request::Request;
+use crate::rules::{AskQueue, Denial, HostReach};
 
 /// What permits a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,7 +12,8 @@ use tokio::net::TcpStream;
 use super::refusal::Refusal;
 use super::secure::{Greeter, Server, Tls};
 use super::stream::{connect, write_all};
-use crate::policy::{HostName, Secret};
+use crate::policy::Secret;
+use crate::rules::HostName;
 use crate::sidecar::tls::what_is_wrong;
 
 /// The proxy's time limit to reach a host and to answer.

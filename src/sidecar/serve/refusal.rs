@@ -2,9 +2,10 @@
 
 use std::net::IpAddr;
 
-use crate::egress::request::FullRequest;
-use crate::egress::{AddressRefusal, AskRefusal, Denial, HoneyMatch, OverBudget, rule_for};
-use crate::policy::{Advice, EgressRule, Host};
+use crate::egress::{HoneyMatch, OverBudget};
+use crate::policy::Advice;
+use crate::rules::request::FullRequest;
+use crate::rules::{AddressRefusal, AskRefusal, Denial, EgressRule, Host, rule_for};
 
 /// The longest reason from the reader, in bytes.
 const LONGEST_REASON: usize = 400;

@@ -20,10 +20,9 @@ use super::stream::reset;
 use super::tunnel::HTTPS;
 use super::wall::Wall;
 use crate::audit::ConnectionKind;
-use crate::egress::request::{FullRequest, RequestDecision, typed};
-use crate::egress::{Decision, Denial};
-use crate::policy::request::{McpCall, Request, Scheme};
-use crate::policy::{EgressRule, Host};
+use crate::egress::request::typed;
+use crate::rules::request::{FullRequest, McpCall, Request, RequestDecision, Scheme};
+use crate::rules::{Decision, Denial, EgressRule, Host};
 
 pub(super) use crate::sidecar::reader::messages::ClientRoute;
 use crate::sidecar::reader::messages::{Arrival, ConnectionChoice, Question, RequestAnswer};

@@ -17,9 +17,8 @@ use super::around::NamespaceWatch;
 use super::message::EngineNames;
 use super::proxy::Gate;
 use super::refusal::Refusal;
-use crate::egress::{EgressRules, Surroundings};
 use crate::plan::network::unseen_denial;
-use crate::policy::{HostName, HostReach};
+use crate::rules::{EgressRules, HostName, HostReach, Surroundings};
 
 /// The resolver's time limit for one try, and its number of tries.
 const RESOLVE_WITHIN: Duration = Duration::from_secs(3);

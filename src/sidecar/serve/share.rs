@@ -13,7 +13,7 @@ use super::permission::Permission;
 use super::refusal::Refusal;
 use super::wall::Wall;
 use crate::egress::OverBudget;
-use crate::policy::{Host, HostName};
+use crate::rules::{Host, HostName};
 
 /// A connection's share of the budget and its place among the open ones; both end on drop.
 pub(super) struct Share<'a> {

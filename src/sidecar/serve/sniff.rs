@@ -12,7 +12,7 @@ use super::stream::{FIRST_BYTES_WITHIN, read_some};
 use crate::egress::tls::{
     ClientWatch, FirstBytes, ServerReply, ServerWatch, TlsRefusal, beginning, old_greeting,
 };
-use crate::policy::HostName;
+use crate::rules::HostName;
 
 /// The client's side of a TLS connection whose server has not answered yet.
 #[derive(Debug)]

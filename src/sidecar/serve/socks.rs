@@ -12,7 +12,7 @@ use super::wall::Wall;
 use super::{dns, requests};
 use crate::audit::ConnectionKind;
 use crate::egress::socks::{NO_AUTHENTICATION, NOT_ALLOWED, VERSION, methods, request};
-use crate::policy::Host;
+use crate::rules::Host;
 
 /// Replies (sections 3 and 6).
 const NONE_ACCEPTABLE: u8 = 0xff;

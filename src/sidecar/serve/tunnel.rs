@@ -14,7 +14,7 @@ use super::stream::{FIRST_BYTES_WITHIN, read_some};
 use super::wall::Wall;
 use super::watch::{Watch, pass};
 use crate::egress::http::RequestGuard;
-use crate::policy::Host;
+use crate::rules::Host;
 
 /// HTTPS: the TLS greeting must name the host.
 pub(super) const HTTPS: u16 = 443;

@@ -11,9 +11,10 @@ use super::routes::{RouteTable, UNKNOWN, UpstreamRoutes};
 use super::secure::Server;
 use super::share::Share;
 use super::stream::connect;
-use crate::egress::address::vet;
-use crate::egress::{AddressRefusal, Decision, Denial, EgressRules, Surroundings};
-use crate::policy::{Host, HostName, HostReach};
+use crate::rules::address::vet;
+use crate::rules::{
+    AddressRefusal, Decision, Denial, EgressRules, Host, HostName, HostReach, Surroundings,
+};
 
 /// The most addresses of a name that are tried.
 const TRIED: usize = 4;

@@ -24,13 +24,12 @@ use super::tried::VerifyAttempts;
 use crate::audit::Event;
 use crate::audit::quota::Amounts;
 use crate::egress::names::{Families, NameTable};
-use crate::egress::{
-    AskRules, Budget, BudgetUse, EgressRules, Ledger, NetworkStatus, OverBudget, TlsHosts, Uses,
-};
+use crate::egress::{Budget, BudgetUse, Ledger, NetworkStatus, OverBudget, Uses};
 use crate::plan::AuditedNetwork;
 use crate::plan::network::UNDECIDED;
-use crate::policy::request::Request;
-use crate::policy::{Host, HostName, NetworkPrefix, Tool};
+use crate::policy::Tool;
+use crate::rules::request::Request;
+use crate::rules::{AskRules, EgressRules, Host, HostName, NetworkPrefix, TlsHosts};
 use crate::sys::netlink::RouteSocket;
 
 /// The state of one sidecar. Single-threaded: no borrow is held over an await.

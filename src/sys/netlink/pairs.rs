@@ -9,7 +9,7 @@ use super::{
     ADDRESS_HEADER, ROUTE_HEADER, RTM_GETADDR, RTM_GETROUTE, RTM_NEWADDR, RTM_NEWROUTE,
     RouteSocket, u32_at,
 };
-use crate::policy::rule::contains;
+use crate::rules::connection::contains;
 
 type Networks = BTreeSet<(IpAddr, u8)>;
 

@@ -124,3 +124,85 @@ pub fn refusal(decided: &DecidedPlan, abi: u32) -> Option<String> {
 fn is_somebodys(origin: &str) -> bool {
     !origin.contains("built-in")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::plan::tests::{sample, sample_policy};
+
+    fn decided(plan: Plan, origins: &[(&str, &str)]) -> DecidedPlan {
+        let origins = origins.iter();
+        DecidedPlan {
+            resolved: sample_policy(),
+            origins: origins
+                .map(|(field, origin)| ((*field).to_owned(), (*origin).to_owned()))
+                .collect::<BTreeMap<_, _>>(),
+            plan,
+        }
+    }
+
+    /// Mounts of the sample that only namespaces could give are no matter here.
+    fn plain() -> Plan {
+        let mut plan = sample();
+        plan.filesystem.mounts.clear();
+        plan.devices = [].into();
+        plan
+    }
+
+    #[test]
+    fn a_policy_that_these_walls_cannot_enforce_is_refused_by_name() {
+        let builtin = [("limits.pids", "the built-in policy standard")];
+        let refused =
+            |plan: Plan, origins: &[(&str, &str)], abi| refusal(&decided(plan, origins), abi);
+        assert_eq!(refused(plain(), &builtin, LANDLOCK_LEAST_ABI), None);
+        let old = refused(plain(), &builtin, LANDLOCK_LEAST_ABI - 1).unwrap();
+        assert!(old.contains("ABI 3") && old.contains("Linux 6.7"), "{old}");
+        let limit = refused(plain(), &[("limits.pids", "--set")], LANDLOCK_LEAST_ABI).unwrap();
+        assert!(
+            limit.starts_with("limits.pids (--set) needs a cgroup"),
+            "{limit}"
+        );
+        // The origin of another field says nothing about limits.
+        let other = refused(plain(), &[("network.mode", "--set")], LANDLOCK_LEAST_ABI);
+        assert_eq!(other, None);
+        let mut plan = plain();
+        plan.devices = ["/dev/fuse".into()].into();
+        let device = refused(plan, &builtin, LANDLOCK_LEAST_ABI).unwrap();
+        assert!(device.contains("/dev/fuse"), "{device}");
+    }
+
+    #[test]
+    fn older_kernels_lack_more_and_each_lack_is_told() {
+        let plan = plain();
+        let count = |abi| lacks(&plan, abi).len();
+        assert_eq!(count(LANDLOCK_SCOPES_ABI) + 1, count(DEVICE_REQUESTS));
+        assert_eq!(count(DEVICE_REQUESTS) + 1, count(LANDLOCK_LEAST_ABI));
+        let all = lacks(&plan, LANDLOCK_LEAST_ABI);
+        for word in [
+            "Linux 6.12",
+            "Linux 6.10",
+            "not even the loopback",
+            ".agentbox.toml",
+        ] {
+            assert!(
+                all.iter().any(|lack| lack.contains(word)),
+                "{word}: {all:?}"
+            );
+        }
+        let mut plan = plan;
+        plan.network.mode = NetworkMode::Allowlist;
+        assert!(
+            lacks(&plan, 9)
+                .iter()
+                .any(|lack| lack.contains("HTTPS_PROXY"))
+        );
+        plan.report.denied = true;
+        assert!(
+            lacks(&plan, 9)
+                .iter()
+                .any(|lack| lack.contains("/denied of the proxy"))
+        );
+    }
+}

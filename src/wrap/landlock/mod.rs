@@ -48,7 +48,7 @@ use super::summary::{self, DeniedSummary};
 use super::wanted::WrapRequest;
 use super::{WrapRefusal, prepare};
 use crate::cli::GlobalOptions;
-use crate::enforce::{privileges, program};
+use crate::enforce::{capabilities, privileges, program};
 use crate::plan::{CapabilitySets, DecidedPlan, Plan, process as planned};
 use crate::policy::Capability;
 use crate::runtime::create::{self, BundleDecision};
@@ -259,7 +259,7 @@ const GIT_VARIABLES: [&str; 2] = ["GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"];
 
 /// The command's capabilities: the caller's rights over files, as far as the policy allows.
 fn capabilities(plan: &Plan) -> Result<CapabilitySets> {
-    let now = privileges::current()?;
+    let now = capabilities::current()?;
     let over_files = |c: &&Capability| {
         OVER_FILES.contains(&c.as_str())
             && now.permitted.contains(*c)

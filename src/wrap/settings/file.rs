@@ -8,7 +8,8 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
 use crate::cli::{AGENTS, Walls};
-use crate::policy::{Field, FieldOption, OnUnknown, Publish, shown};
+use crate::policy::{Field, FieldOption, OnUnknown, Publish};
+use crate::text::shown;
 use crate::wrap::agents::NO_AGENT;
 use crate::wrap::caches::Caches;
 

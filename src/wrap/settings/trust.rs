@@ -32,6 +32,17 @@ pub struct TrustedFile {
     pub sha256: String,
 }
 
+impl TrustedFile {
+    /// What the entry says about the content with this hash at this path. None: the content cannot be sealed.
+    fn standing(&self, path: &Path, hash: Option<&str>) -> FileStanding {
+        match hash {
+            _ if self.path != path => FileStanding::Unknown,
+            Some(hash) if self.sha256 == hash => FileStanding::Trusted,
+            _ => FileStanding::Changed,
+        }
+    }
+}
+
 /// Whether a file's content is trusted.
 #[derive(Debug)]
 pub enum TrustStanding {
@@ -107,14 +118,16 @@ impl Store {
         let entry = self.dir.check(person).and_then(|()| read(&place, person));
         let entry = match entry {
             Err(error) => return TrustStanding::NotTold(format!("{error:#}")),
-            Ok(entry) if entry.path != path => return TrustStanding::Unknown,
             Ok(entry) => entry,
         };
-        match SealedSettings::of(person, path, text) {
-            Ok(sealed) if sealed.seal.hash(text) == entry.sha256 => {
-                TrustStanding::Trusted(Box::new(sealed))
+        let sealed = SealedSettings::of(person, path, text).ok();
+        let hash = sealed.as_ref().map(|sealed| sealed.seal.hash(text));
+        match (entry.standing(path, hash.as_deref()), sealed) {
+            (FileStanding::Trusted, Some(sealed)) => TrustStanding::Trusted(Box::new(sealed)),
+            (FileStanding::Unknown, _) => TrustStanding::Unknown,
+            (FileStanding::Trusted | FileStanding::Closed | FileStanding::Changed, _) => {
+                TrustStanding::Changed
             }
-            Ok(_) | Err(_) => TrustStanding::Changed,
         }
     }
 
@@ -125,9 +138,7 @@ impl Store {
         }
         let entry = self.dir.check(person);
         match entry.and_then(|()| read(&self.place(path), person)) {
-            Ok(entry) if entry.path != path => FileStanding::Unknown,
-            Ok(entry) if entry.sha256 == hash_of(text) => FileStanding::Trusted,
-            Ok(_) => FileStanding::Changed,
+            Ok(entry) => entry.standing(path, Some(&hash_of(text))),
             Err(_) => FileStanding::Unknown,
         }
     }
@@ -189,4 +200,31 @@ fn read(place: &Path, person: &Person) -> Result<TrustedFile> {
     let text = own_file::read_trusted(place, person)?;
     serde_json::from_str(&text)
         .with_context(|| format!("{place:?} is no entry of the list of trusted files"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_trusts_one_content_at_one_path() {
+        let entry = TrustedFile {
+            path: "/p/.agentbox.toml".into(),
+            sha256: "ab".to_owned(),
+        };
+        for (path, hash, standing) in [
+            ("/p/.agentbox.toml", Some("ab"), FileStanding::Trusted),
+            ("/p/.agentbox.toml", Some("cd"), FileStanding::Changed),
+            ("/p/.agentbox.toml", None, FileStanding::Changed),
+            ("/q/.agentbox.toml", Some("ab"), FileStanding::Unknown),
+        ] {
+            assert_eq!(
+                entry.standing(Path::new(path), hash),
+                standing,
+                "{path} {hash:?}"
+            );
+        }
+        assert!(is_project(Path::new("/p/.agentbox.toml")));
+        assert!(!is_project(Path::new("/p/agentbox.toml")));
+    }
 }
