@@ -14,11 +14,11 @@ use crate::direct::program;
 use crate::docker::Docker;
 
 /// What a script that stands for an agent does.
-const AGENT: &str = "#!/bin/bash\nexec bash -c \"$1\"\n";
-const SEEN: &str = "cat ~/.claude/.credentials.json";
+pub const AGENT: &str = "#!/bin/bash\nexec bash -c \"$1\"\n";
+pub const SEEN: &str = "cat ~/.claude/.credentials.json";
 
 /// Somebody who uses Claude Code and Codex, both logged in.
-fn person() -> Account {
+pub fn person() -> Account {
     let person = Account::new();
     for name in ["claude", "codex", "gemini", "opencode", "qwen", "aider"] {
         person.program(&format!(".local/bin/{name}"), AGENT);
@@ -42,12 +42,12 @@ fn person() -> Account {
 }
 
 impl Account {
-    fn path(&self) -> String {
+    pub fn path(&self) -> String {
         format!("{}/.local/bin:/usr/bin:/bin", self.home)
     }
 
     /// `agentbox wrap OPTIONS -- COMMAND` by sudo and as the user, with the PATH of a login.
-    fn agent_calls(&self, options: &[&str], command: &[&str]) -> [Finished; 2] {
+    pub fn agent_calls(&self, options: &[&str], command: &[&str]) -> [Finished; 2] {
         let words = [&["wrap"], options, &["--"], command].concat();
         [self.sudo(&[]), self.alone(&[&program()])].map(|mut way| {
             way.env("PATH", self.path()).args(&words);
@@ -276,6 +276,8 @@ fn f38_a_nodes_ceiling_limits_logins_and_hosts() {
             said.contains("--agent claude") && said.contains("the ceiling github"),
             "{said}"
         );
+        // The name alone has brought it.
+        assert!(said.contains("--agent none runs it without"), "{said}");
     }
     // The control: what the ceiling lists is given.
     for finished in wrap("agents", &["claude", SEEN]) {
@@ -370,7 +372,10 @@ fn f38_what_an_agent_leaves_in_its_home_leads_no_copy_elsewhere() {
         person.does("cat src/project/kept; ls src/project"),
         "keptkept\n"
     );
-    let own = format!("{}/.local/state/agentbox/agents/claude", person.home);
+    let own = format!(
+        "{}/.local/state/agentbox/.agentbox-agents/claude",
+        person.home
+    );
     // The control: an ordinary copy would have followed it.
     person.does(&format!(
         "cp .claude/commands/fix.md {own}/.claude/commands/; test -e src/project/fix.md"
@@ -401,7 +406,9 @@ fn wrap_explains_and_logs_what_an_agent_is_given() {
         }
     }
     // Nothing was copied for it.
-    person.does("test ! -e ~/.local/state/agentbox/agents/claude/.claude/.credentials.json");
+    person.does(
+        "test ! -e ~/.local/state/agentbox/.agentbox-agents/claude/.claude/.credentials.json",
+    );
     let [_, alone] = person.agent_calls(&["--name", "given"], &["claude", SEEN]);
     alone.ok();
     let log = person

@@ -3,6 +3,8 @@
 
 pub(crate) mod account;
 mod agents;
+mod agents_outside;
+mod agents_planted;
 mod ask;
 mod caches;
 mod doctor;

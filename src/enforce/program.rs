@@ -5,6 +5,7 @@
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
@@ -33,6 +34,9 @@ pub enum ExecveError {
     /// A string with a NUL byte cannot be passed to execve(2).
     #[error("an argument or environment variable has a NUL byte")]
     Nul,
+    /// It is not the file that was checked before.
+    #[error("{0:?} is another file in the sandbox than the one that was checked: start it again")]
+    Other(PathBuf),
     /// execve(2) refused.
     #[error("{}", words(*.0))]
     Execve(Errno),
@@ -44,7 +48,7 @@ impl ExecveError {
         match self {
             Self::NotOnPath => true,
             Self::Stat { errno, .. } | Self::Execve(errno) => *errno == Errno::NOENT,
-            Self::Denied | Self::Nul => false,
+            Self::Denied | Self::Nul | Self::Other(_) => false,
         }
     }
 }
@@ -58,21 +62,89 @@ pub enum ContainerProgram {
     /// This program again, by a descriptor of the sealed mount that it runs from ([`crate::runtime::seal`]). The image
     /// needs no file for it, and the container cannot write it through the process (CVE-2019-5736).
     Own(OwnedFd),
+    /// The first of these files, which the caller checked on the node. All of them must be the same files in the container, under
+    /// the same paths: the others are executed for it, as the interpreter of a script is.
+    Checked(Vec<ProgramFile>),
+}
+
+/// A file that a program needs to start, as it was on the node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProgramFile {
+    path: PathBuf,
+    identity: (u64, u64),
+    /// Size, and when it was written and changed: what an overlay shows of a file below it.
+    state: [i64; 5],
+}
+
+impl ProgramFile {
+    /// The file that a path leads to now.
+    pub fn look(path: &Path) -> std::io::Result<Self> {
+        let found = std::fs::metadata(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            identity: (found.dev(), found.ino()),
+            state: [
+                found.size().cast_signed(),
+                found.mtime(),
+                found.mtime_nsec(),
+                found.ctime(),
+                found.ctime_nsec(),
+            ],
+        })
+    }
+
+    /// Whether two paths lead to one file.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.identity == other.identity
+    }
+
+    /// Refuses a path that leads to another file now. An overlay has a device and inodes of its own. There the time of the last
+    /// change counts, which no program can set (utimensat(2)).
+    fn check(&self) -> Result<(), ExecveError> {
+        const OVERLAY: i64 = 0x794c_7630;
+        let now = Self::look(&self.path).map_err(|error| ExecveError::Stat {
+            name: self.path.display().to_string(),
+            errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+        })?;
+        let on_overlay =
+            || rustix::fs::statfs(&self.path).is_ok_and(|found| found.f_type == OVERLAY);
+        match now.is_same(self) || (now.state == self.state && on_overlay()) {
+            true => Ok(()),
+            false => Err(ExecveError::Other(self.path.clone())),
+        }
+    }
 }
 
 impl ContainerProgram {
+    /// The program that was checked; the one that the spec names if none was.
+    pub fn checked(files: Vec<ProgramFile>) -> Self {
+        match files.is_empty() {
+            true => Self::Named,
+            false => Self::Checked(files),
+        }
+    }
+
     /// The file to execute; for [`Self::Own`] only the name, since no file of the container is searched.
-    pub(super) fn find(&self, name: &str, env: &[String]) -> Result<PathBuf, EnforceError> {
+    pub fn find(&self, name: &str, env: &[String]) -> Result<PathBuf, EnforceError> {
         match self {
             Self::Named => find(name, env),
             Self::Own(_) => Ok(PathBuf::from(name)),
+            Self::Checked(files) => {
+                let checked = files.iter().try_for_each(ProgramFile::check);
+                checked.map_err(|why| EnforceError::Program {
+                    name: name.to_owned(),
+                    why,
+                })?;
+                let program = files.first().map(|file| file.path.to_string_lossy());
+                find(program.as_deref().unwrap_or(name), env)
+            }
         }
     }
 
     /// The descriptor that is executed, if no path is.
     pub(super) fn file(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            Self::Named => None,
+            Self::Named | Self::Checked(_) => None,
             Self::Own(file) => Some(file.as_fd()),
         }
     }
@@ -85,7 +157,7 @@ impl ContainerProgram {
     /// Replaces the process. Returns only the reason why it could not.
     pub fn execute(&self, file: &Path, args: &[String], env: &[String]) -> EnforceError {
         match self {
-            Self::Named => execute(file, args, env, ExecveFile::Path),
+            Self::Named | Self::Checked(_) => execute(file, args, env, ExecveFile::Path),
             Self::Own(descriptor) => execute(file, args, env, ExecveFile::Descriptor(descriptor)),
         }
     }
@@ -231,6 +303,33 @@ mod tests {
             "exec: \"/etc/passwd\": permission denied"
         );
         assert_eq!(text("/etc"), "exec: \"/etc\": permission denied");
+    }
+
+    #[test]
+    fn a_checked_program_is_the_same_file_or_none() {
+        let base =
+            nix::unistd::mkdtemp(&std::env::temp_dir().join("agentbox-test-XXXXXX")).unwrap();
+        let (program, other) = (base.join("program"), base.join("interpreter"));
+        for path in [&program, &other] {
+            std::fs::copy("/bin/true", path).unwrap();
+        }
+        let files = || [&program, &other].map(|path| ProgramFile::look(path).unwrap());
+        let checked = ContainerProgram::checked(files().into());
+        // PATH has no say.
+        let env = vec!["PATH=/bin".to_owned()];
+        assert_eq!(checked.find("true", &env).unwrap(), program);
+        // Of a program without a check it has.
+        let named = ContainerProgram::checked(Vec::new());
+        assert_eq!(named.find("true", &env).unwrap(), Path::new("/bin/true"));
+        for replaced in [&other, &program] {
+            let checked = ContainerProgram::checked(files().into());
+            let copy = base.join("copy");
+            std::fs::copy("/bin/true", &copy).unwrap();
+            std::fs::rename(&copy, replaced).unwrap();
+            let why = checked.find("true", &env).unwrap_err().to_string();
+            assert!(why.contains("another file"), "{why}");
+        }
+        std::fs::remove_dir_all(base).unwrap();
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::script;
 /// Refuses a command that exists outside but would be missing or different inside. The runtime reports a command that
 /// exists nowhere.
 pub fn check(name: &str, path: &str, layout: &Layout) -> Result<()> {
-    let Some(found) = find(name, path, &layout.cwd) else {
+    let Some(found) = search(name, path, &layout.cwd).found else {
         return Ok(());
     };
     let real = shown(name, &found, layout)?;
@@ -24,32 +24,84 @@ pub fn check(name: &str, path: &str, layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// The program that a shell would take, and what the kernel and env(1) execute for it: first the program.
-pub fn files(name: &str, path: &str, cwd: &Path) -> Vec<PathBuf> {
-    const DEEPEST: usize = 4;
-    let mut all: Vec<PathBuf> = find(name, path, cwd).into_iter().collect();
-    let mut last = all.clone();
-    for _ in 0..DEEPEST {
-        last = last
-            .iter()
-            .flat_map(|file| interpreters(file, path, cwd))
-            .collect();
-        all.extend(last.iter().cloned());
-    }
-    all
+/// What executing a command takes, as far as that is known before.
+#[derive(Debug, Default)]
+pub struct CommandFiles {
+    /// The program that a shell would take, and what the kernel and env(1) execute for it: first the program.
+    pub files: Vec<PathBuf>,
+    /// Where PATH is searched before one of them is found: a file there would take its place.
+    pub before: Vec<PathBuf>,
+    /// A name that leads to no file, or to one that depends on more than PATH.
+    pub unknown: Option<String>,
 }
 
-/// The program that a shell would run.
-fn find(name: &str, path: &str, cwd: &Path) -> Option<PathBuf> {
-    if name.contains('/') {
-        return Some(cwd.join(name)).filter(|p| p.is_file());
+impl CommandFiles {
+    /// Those of a command.
+    pub fn of(name: &str, path: &str, cwd: &Path) -> Self {
+        /// Interpreters of interpreters that the kernel executes (BINPRM_MAX_RECURSION).
+        const DEEPEST: usize = 5;
+        let mut all = Self::default();
+        let mut names = vec![name.to_owned()];
+        for _ in 0..=DEEPEST {
+            let found: Vec<PathBuf> = names
+                .drain(..)
+                .filter_map(|name| all.add(&name, path, cwd))
+                .collect();
+            for file in found {
+                let script = Script::of(&file);
+                names.extend(script.iter().map(|script| script.interpreter.clone()));
+                match script.and_then(|script| script.program) {
+                    Some(EnvProgram {
+                        word: Some(word),
+                        is_plain: true,
+                    }) => names.push(word),
+                    Some(_) => all.unknown = Some(file.display().to_string()),
+                    None => {}
+                }
+            }
+        }
+        all.unknown = all.unknown.or(names.pop());
+        all
     }
-    let dirs = path.split(':').map(Path::new).filter(|d| d.is_absolute());
-    let mut places = dirs.map(|dir| dir.join(name));
-    places.find(|place| {
-        let meta = fs::metadata(place);
-        meta.is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
-    })
+
+    fn add(&mut self, name: &str, path: &str, cwd: &Path) -> Option<PathBuf> {
+        let Search { before, found } = search(name, path, cwd);
+        self.before.extend(before);
+        match &found {
+            Some(file) => self.files.push(file.clone()),
+            None => self.unknown = Some(name.to_owned()),
+        }
+        found
+    }
+}
+
+/// A search of PATH.
+struct Search {
+    /// Where the program is not.
+    before: Vec<PathBuf>,
+    found: Option<PathBuf>,
+}
+
+/// Looks for a program as a shell does: an entry of PATH that is empty is the working directory, and relative ones begin there.
+fn search(name: &str, path: &str, cwd: &Path) -> Search {
+    let mut before = Vec::new();
+    if name.contains('/') {
+        let found = Some(cwd.join(name)).filter(|place| place.is_file());
+        return Search { before, found };
+    }
+    for entry in path.split(':') {
+        let place: PathBuf = cwd.join(entry).join(name).components().collect();
+        let meta = fs::metadata(&place);
+        if meta.is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0) {
+            let found = Some(place);
+            return Search { before, found };
+        }
+        before.push(place);
+    }
+    Search {
+        before,
+        found: None,
+    }
 }
 
 /// The program's own path, if it and the links to it are visible.
@@ -65,18 +117,155 @@ fn shown(name: &str, found: &Path, layout: &Layout) -> Result<PathBuf> {
     Ok(real)
 }
 
-/// The programs of a script's first line: its interpreter and, for env(1), the program that PATH finds.
+/// The programs that execute a script, for a visible one: its interpreter and, for env(1), the program that PATH finds.
 fn interpreters(real: &Path, path: &str, cwd: &Path) -> Vec<PathBuf> {
-    let words = script::interpreter(real);
-    let mut words = words.iter().map(String::as_str);
-    let Some(interpreter) = words.next() else {
+    let Some(Script {
+        interpreter,
+        program,
+    }) = Script::of(real)
+    else {
         return Vec::new();
     };
+    let program = program.and_then(|program| search(&program.word?, path, cwd).found);
     let mut found = vec![PathBuf::from(interpreter)];
-    if interpreter.ends_with("/env") {
-        let program = words.find(|w| !w.starts_with('-') && !w.contains('='));
-        found.extend(program.and_then(|p| find(p, path, cwd)));
-    }
+    found.extend(program);
     found.retain(|p| p.is_absolute());
     found
+}
+
+/// The first line of a script.
+#[derive(Debug, PartialEq, Eq)]
+struct Script {
+    /// The kernel's: a path, from the working directory if it is relative.
+    interpreter: String,
+    /// What env(1) executes.
+    program: Option<EnvProgram>,
+}
+
+/// What env(1) executes.
+#[derive(Debug, PartialEq, Eq)]
+struct EnvProgram {
+    word: Option<String>,
+    /// Whether that is all that env(1) is told: an option or a variable could change where it looks.
+    is_plain: bool,
+}
+
+impl Script {
+    fn of(file: &Path) -> Option<Self> {
+        Self::of_words(&script::interpreter(file))
+    }
+
+    fn of_words(words: &[String]) -> Option<Self> {
+        let (interpreter, rest) = words.split_first()?;
+        // The kernel's path, of which a slash makes a path for `search`, too.
+        let mut path = interpreter.clone();
+        if !path.contains('/') {
+            path.insert_str(0, "./");
+        }
+        let is_env = Path::new(interpreter)
+            .file_name()
+            .is_some_and(|name| name == "env");
+        Some(Self {
+            interpreter: path,
+            program: is_env.then(|| EnvProgram::of_words(rest)),
+        })
+    }
+}
+
+impl EnvProgram {
+    /// Without -S the kernel gives it the rest of the line as one word.
+    fn of_words(words: &[String]) -> Self {
+        let is_word = |word: &&String| !word.starts_with('-') && !word.contains('=');
+        let is_plain = match words {
+            [word] => is_word(&word),
+            [split, word, ..] => split == "-S" && is_word(&word),
+            [] => false,
+        };
+        Self {
+            word: words.iter().find(is_word).cloned(),
+            is_plain,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn script(line: &str) -> Option<Script> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        Script::of_words(&words)
+    }
+
+    #[test]
+    fn what_env_executes_is_known_if_it_is_told_nothing_else() {
+        let program = |line: &str| {
+            let program = script(line).unwrap().program.unwrap();
+            (program.word.unwrap_or_default(), program.is_plain)
+        };
+        let plain = |word: &str| (word.to_owned(), true);
+        assert_eq!(program("/usr/bin/env node"), plain("node"));
+        assert_eq!(program("/usr/bin/env -S node --a"), plain("node"));
+        for line in [
+            "/usr/bin/env -S -u X runner",
+            "/usr/bin/env -S PATH=/w node",
+            "/usr/bin/env -Snode",
+            "/usr/bin/env -i node",
+            // A file with a blank in its name.
+            "/usr/bin/env node --a",
+            "/usr/bin/env",
+        ] {
+            assert!(!program(line).1, "{line}");
+        }
+        assert_eq!(script("/bin/sh -e").unwrap().program, None);
+        assert_eq!(script("runner").unwrap().interpreter, "./runner");
+        assert_eq!(script(""), None);
+    }
+
+    #[test]
+    fn each_place_that_path_names_before_a_file_is_told() {
+        let base =
+            nix::unistd::mkdtemp(&std::env::temp_dir().join("agentbox-test-XXXXXX")).unwrap();
+        let write = |name: &str, text: &str| {
+            let path = base.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+            path
+        };
+        let genuine = write("bin/claude", "#!/usr/bin/env runner\n");
+        let runner = write("other/runner", "#!/bin/sh\n");
+        let of = |path: &str| CommandFiles::of("claude", path, &base);
+        let path = format!("{0}/none:{0}/bin:{0}/other:/usr/bin", base.display());
+        let files = of(&path);
+        assert_eq!(files.files[..2], [genuine.clone(), "/usr/bin/env".into()]);
+        assert!(files.files.contains(&runner), "{files:?}");
+        let before = ["none/claude", "none/runner", "bin/runner"].map(|name| base.join(name));
+        assert_eq!(files.before, before);
+        assert_eq!(files.unknown, None);
+        // An entry that is empty or relative begins at the working directory.
+        for entry in ["", ".", "nm"] {
+            let files = of(&format!("{entry}:{path}"));
+            assert_eq!(
+                files.before[0],
+                base.join(entry)
+                    .join("claude")
+                    .components()
+                    .collect::<PathBuf>()
+            );
+            assert_eq!(files.files[0], genuine);
+        }
+        let planted = write("nm/claude", "#!/bin/sh\n");
+        assert_eq!(of(&format!("nm:{path}")).files[0], planted);
+        assert_eq!(of("nm").files[0], planted);
+        assert_eq!(of("/usr/bin").unknown.as_deref(), Some("claude"));
+        // An interpreter that is not found, or that depends on more than PATH.
+        fs::remove_file(runner).unwrap();
+        assert_eq!(of(&path).unknown.as_deref(), Some("runner"));
+        write("bin/claude", "#!/usr/bin/env -S -u X runner\n");
+        assert_eq!(of(&path).unknown, Some(genuine.display().to_string()));
+        write("bin/claude", &format!("#!{}\n", genuine.display()));
+        assert!(of(&path).unknown.is_some());
+        fs::remove_dir_all(base).unwrap();
+    }
 }

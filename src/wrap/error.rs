@@ -39,6 +39,17 @@ pub enum WrapRefusal {
         /// The user's settings, or the list of files that they trust.
         own: PathBuf,
     },
+    /// A writable directory in which programs or settings of agents lie that run outside of sandboxes, or which lies in one.
+    #[error(
+        "{path:?} cannot be made writable: programs and settings in {own:?} run outside of sandboxes; choose another directory, or set \
+         filesystem.workspace=read-only"
+    )]
+    HoldsPrograms {
+        /// The directory.
+        path: PathBuf,
+        /// Where the programs are.
+        own: PathBuf,
+    },
     /// `--name`
     #[error(
         "--name {0:?} is not valid: use 1 to 200 letters, digits, `_`, `+`, `-` and `.`, beginning with a letter or digit"

@@ -43,11 +43,7 @@ impl WorkspaceStore {
     /// Opens the store and makes missing directories. Call it with the user's rights. `None` while another run holds
     /// it.
     pub fn open(person: &Person, place: &Path, caches: &BTreeSet<PathBuf>) -> Result<Option<Self>> {
-        make(place)?;
-        let dir = place
-            .canonicalize()
-            .with_context(|| format!("look at {place:?}"))?;
-        OwnDir::at(dir.clone()).check(person)?;
+        let dir = OwnDir::made(place, person)?.path().to_owned();
         let path = dir.join("lock");
         let mut options = File::options();
         options.create(true).truncate(false).read(true).write(true);

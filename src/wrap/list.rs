@@ -23,6 +23,8 @@ pub struct SystemList {
     /// Packages that installers of toolchains fetched: below the home, or absolute.
     pub packages: Vec<PathBuf>,
     login_path: Vec<PathBuf>,
+    /// Other directories with programs that an installer keeps, below the home.
+    installers: Vec<PathBuf>,
     #[serde(rename = "toolchain")]
     toolchains: Vec<Toolchain>,
     /// Caches of package managers.
@@ -76,14 +78,20 @@ impl SystemList {
     /// Where installers put programs of the user's: below the home, or absolute. `*` stands for one component.
     pub fn program_places(&self) -> Vec<PathBuf> {
         let of_npm = self.login_path.iter().filter(|path| path.ends_with("bin"));
-        let of_npm = of_npm.filter_map(|path| Some(path.parent()?.join("lib/node_modules")));
+        let above = of_npm.filter_map(|path| path.parent());
+        // `~/lib` may be anything.
+        let above = above.filter(|above| !above.as_os_str().is_empty());
+        let of_npm = above.map(|above| above.join("lib/node_modules"));
         let known = self.toolchains.iter();
         let known = known.flat_map(|one| one.needs.iter().chain(&one.follow).cloned());
+        // Files of every kind are there, not only installers'.
+        let known = known.filter(|path| !path.ends_with("*"));
         let listed = self
             .login_path
             .iter()
             .chain(&self.places)
-            .chain(&self.packages);
+            .chain(&self.packages)
+            .chain(&self.installers);
         let mut all: Vec<_> = of_npm.chain(known).chain(listed.cloned()).collect();
         // A toolchain that is its own directory, wherever that is.
         all.retain(|path| path != Path::new("."));

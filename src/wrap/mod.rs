@@ -32,7 +32,7 @@ mod workspace;
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 pub use self::error::{WrapRefusal, status_of};
 pub use self::landlock::{LANDLOCK_LEAST_ABI, LANDLOCK_SCOPES_ABI};
@@ -48,7 +48,7 @@ use crate::runtime::foreground::{self, Attendance, FrontProcess, RunMode};
 use crate::runtime::input::node_files::{self, NodeFiles};
 use crate::runtime::runs::RunDir;
 use crate::runtime::unprivileged;
-use agents::AgentHome;
+use agents::{Agent, AgentHome, ProgramPlaces};
 use bundle::{BundleRoot, WrapBundle};
 use caches::Caches;
 use kept::WorkspaceStore;
@@ -116,7 +116,7 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
         &prepared.create(),
         &prepared.wrapped,
         RunMode::Delete,
-        FrontProcess::Reaper,
+        FrontProcess::Reaper(AgentHome::program_of(prepared.agent.as_ref())),
         Attendance {
             before_deletion: &mut |place| {
                 let run = RunDir::of(place);
@@ -245,8 +245,12 @@ fn prepare(
     base: BundleRoot<'_>,
 ) -> Result<PreparedRun> {
     let person = &wanted.person;
-    let selection = node_files::selection(global, &Default::default(), &wanted.asked)?;
-    let resolved = confined(selection)?;
+    let selection = node_files::selection(global, &Default::default(), &wanted.asked);
+    let way_out = wanted.agent.as_ref().and_then(Agent::way_out);
+    let resolved = confined(match way_out {
+        Some(way_out) => selection.context(way_out)?,
+        None => selection?,
+    })?;
     let mut environment = person.looking(|| environment::passed(wanted, &resolved.policy))??;
     let mut layout = person.looking(|| layout(wanted, &resolved, &mut environment))??;
     workspace::check_state(&layout)?;
@@ -298,6 +302,8 @@ fn layout(
     }
     layout.add_repository(person);
     layout.add_named(wanted, resolved)?;
+    layout.masked.extend(agents::outside::logins(person));
+    layout.masked.extend(settings::agents_homes(person));
     if let Some(agent) = &wanted.agent {
         let home = agent.home(wanted, resolved, &layout)?;
         layout.add_agent(home, wanted.walls, environment);
@@ -317,7 +323,13 @@ fn layout(
     }
     if resolved.policy.filesystem.workspace == Access::ReadWrite {
         let written = layout.written.iter().chain([&layout.workspace]);
-        settings::refuse_written(person, written)?;
+        settings::refuse_written(person, written.clone())?;
+        let places = ProgramPlaces {
+            person,
+            list,
+            written: written.cloned().collect(),
+        };
+        places.refuse_written()?;
     }
     Ok(layout)
 }

@@ -60,12 +60,12 @@ pub enum RunMode {
 }
 
 /// What the init process is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum FrontProcess {
     /// The program, as with every container.
     Program,
-    /// One of ours, so that the program behaves as it would without a pid namespace ([`crate::enforce::leader`]).
-    Reaper,
+    /// One of ours, so that the program behaves as it would without a pid namespace ([`crate::enforce::leader`]). It executes this.
+    Reaper(ContainerProgram),
 }
 
 /// What the caller does while the container runs.
@@ -100,16 +100,18 @@ pub fn run(
     } else {
         Default::default()
     };
-    let (leader, job) = match front {
+    let (leader, job, program) = match front {
         FrontProcess::Program => Default::default(),
-        FrontProcess::Reaper => Job::new().map(|(leader, job)| (leader, Some(job)))?,
+        FrontProcess::Reaper(program) => {
+            Job::new().map(|(leader, job)| (leader, Some(job), program))?
+        }
     };
     let streams = Streams {
         console,
         stdio,
         relayed,
         leader,
-        program: ContainerProgram::Named,
+        program,
         leaves: RunRetention::Run,
     };
     let (place, lock) = create::create(global, args, streams, wrapped)?;

@@ -1,26 +1,22 @@
-//! SHELL. The home that an agent has in sandboxes: `~/.local/state/agentbox/agents/NAME`, a directory there for each of its own.
+//! SHELL. The home that an agent has in sandboxes: `~/.local/state/agentbox/.agentbox-agents/NAME`, a directory there for each of its own.
 //!
 //! The user's own settings and logins are copied in and never written, since an agent could leave programs in them that run outside
 //! (hooks, servers), or another account. No program outside executes or obeys what is here. The directory itself is agentbox's: no
 //! sandbox has more of it than what lies in the agent's directories, so that their names are as they were made.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Write;
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
-use rustix::io::Errno;
+use anyhow::{Result, anyhow};
 
 use super::Agent;
+use super::copies::{AgentCopies, AgentCopy, CopyTime};
 use super::list::AgentDirectory;
-use super::source::{self, AgentFile, AgentSource};
-use crate::audit::hash;
+use super::source::{self, AgentSource};
 use crate::cli::Walls;
+use crate::enforce::program::{ContainerProgram, ProgramFile};
 use crate::plan::BindAccess;
-use crate::plan::wrapped::{AgentMount, layer_of, login_over_ceiling, over_ceiling};
+use crate::plan::wrapped::{AgentMount, login_over_ceiling, over_ceiling};
 use crate::policy::ResolvedPolicy;
 use crate::text::few;
 use crate::wrap::WrapRefusal;
@@ -29,10 +25,6 @@ use crate::wrap::person::Person;
 use crate::wrap::settings::own_dir::OwnDir;
 use crate::wrap::settings::places;
 use crate::wrap::wanted::WrapRequest;
-
-/// What was copied: the SHA-256 of each file by its path below the home, so that a login or a change of the agent's own in a sandbox
-/// stays until the user changes the one outside.
-const COPIED: &str = "copied.json";
 
 /// Characters of the line on what is not given.
 const LONGEST_LINE: usize = 400;
@@ -47,28 +39,14 @@ pub struct AgentHome {
     pub variables: Vec<(String, PathBuf)>,
     /// Directories with its program that lie in those outside, and are shown in them.
     pub programs: Vec<PathBuf>,
+    /// Logins that the run does not get, whatever its directories have: they are masked.
+    pub masked: Vec<PathBuf>,
+    /// The files of the program, if the command's name chose the agent.
+    program: Vec<ProgramFile>,
     /// What the user is told, one sentence each.
     pub lines: Vec<String>,
     withheld: Vec<String>,
-    own: OwnDir,
-    files: Vec<AgentCopy>,
-}
-
-/// A file to copy into a directory of the agent's.
-struct AgentCopy {
-    /// The directory's path below the home.
-    directory: PathBuf,
-    file: AgentFile,
-    when: CopyTime,
-}
-
-/// When a file is copied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CopyTime {
-    /// Where it is missing.
-    First,
-    /// Likewise, and when the one outside has changed since.
-    Changed,
+    copies: AgentCopies,
 }
 
 /// What is known of an agent's logins.
@@ -76,6 +54,8 @@ enum CopyTime {
 struct LoginWords {
     given: Vec<String>,
     withheld: Vec<String>,
+    /// Whether its directories have one already.
+    own: bool,
 }
 
 impl Agent {
@@ -88,28 +68,41 @@ impl Agent {
     ) -> Result<AgentHome> {
         let person = &wanted.person;
         let homes = places::home(person).zip(layout.home.as_ref());
-        let (outside, inside) =
-            homes.with_context(|| format!("--agent {}: there is no home: set HOME", self.name))?;
+        let (outside, inside) = homes.ok_or_else(|| self.refused("there is no home: set HOME"))?;
+        let is_withheld = |name: &PathBuf| login_over_ceiling(resolved, &name.to_string_lossy());
+        let withheld = self.data.logins().find_map(|name| is_withheld(&name));
+        // Runs that may not see its login have another home: the first may have more copies of it than one, and another run of the
+        // agent's, which may see it, could uncover what is masked.
+        let suffix = withheld.as_ref().map_or("", |_| "-without-login");
+        let own = places::agents(person, &outside).join(format!("{}{suffix}", self.name));
+        let own = OwnDir::made(&own, person);
+        let own = own.map_err(|error| self.refused(&format!("{error:#}")))?;
         let mut home = AgentHome {
             mounts: BTreeMap::new(),
             inside: inside.clone(),
             variables: Vec::new(),
             programs: Vec::new(),
+            masked: Vec::new(),
+            program: self.program_in(wanted, layout)?,
             lines: Vec::new(),
             withheld: Vec::new(),
-            own: OwnDir::made(&places::agent(person, &outside, &self.name), person)?,
-            files: Vec::new(),
+            copies: AgentCopies::of(own),
         };
+        let all = &self.data.directories;
+        let mut places = all.iter().map(|one| inside.join(&one.path));
+        let closed = places.find_map(|place| over_ceiling(resolved, &place, BindAccess::ReadOnly));
+        // In a directory that is written no rule of Landlock hides a login.
+        let withheld = withheld.filter(|_| wanted.walls == Walls::Landlock);
+        if let Some(why) = closed.or(withheld) {
+            home.withheld.push(format!("its own home: {why}"));
+            home.lines = self.lines(None, home.withheld());
+            return Ok(home);
+        }
         let mut logins = LoginWords::default();
-        for directory in &self.data.directories {
+        for directory in all {
             let place = inside.join(&directory.path);
-            if let Some(why) = over_ceiling(resolved, &place, BindAccess::ReadOnly) {
-                home.withheld.push(format!("its own home: {why}"));
-                home.lines = self.lines(None, home.withheld());
-                return Ok(home);
-            }
             self.refuse_overlap(&place, wanted, layout)?;
-            let source = home.layer(person, &directory.path)?;
+            let source = home.copies.layer(person, &directory.path)?;
             if let (Some(variable), true) = (&directory.variable, directory.told) {
                 home.variables.push((variable.clone(), place.clone()));
             }
@@ -124,25 +117,27 @@ impl Agent {
             if let Some(one) = &directory.first {
                 let is_let = login_over_ceiling(resolved, &one.in_home.to_string_lossy()).is_none();
                 let file = source::first(person, &outside, directory, one).filter(|_| is_let);
-                home.files
-                    .extend(file.map(|file| AgentCopy::of(directory, file, CopyTime::First)));
+                let copy = file.map(|file| AgentCopy {
+                    directory: directory.path.clone(),
+                    file,
+                    when: CopyTime::First,
+                });
+                home.copies.files.extend(copy);
             }
             // By their own names alone, by which PATH leads to them.
             let programs = directory.programs.iter().map(|name| place.join(name));
             home.programs.extend(
                 programs.filter(|path| path.canonicalize().is_ok_and(|real| real == *path)),
             );
-            let why = format!(
-                "the own home of the agent {}, which only its sandboxes write",
-                self.name
-            );
+            let name = &self.name;
+            let why = format!("the own home of the agent {name}, which only its sandboxes write");
             home.mounts.insert(place, AgentMount { source, why });
         }
         home.tell(self, logins);
         Ok(home)
     }
 
-    /// What of the user's is copied into one of its directories.
+    /// What of the user's is copied into one of its directories, and what is hidden there.
     fn add_logins(
         &self,
         home: &mut AgentHome,
@@ -150,32 +145,33 @@ impl Agent {
         resolved: &ResolvedPolicy,
         words: &mut LoginWords,
     ) -> Result<()> {
-        let Some(found) = found else {
-            return Ok(());
-        };
         for name in &directory.login {
-            let Some(file) = found.login(name).map_err(|why| self.refused(&why))? else {
-                continue;
-            };
             let listed = directory.path.join(name);
-            match login_over_ceiling(resolved, &listed.to_string_lossy()) {
-                Some(why) => words.withheld.push(format!("its login: {why}")),
-                None => {
-                    words
-                        .given
-                        .push(found.path().join(name).display().to_string());
-                    home.files
-                        .push(AgentCopy::of(directory, file, CopyTime::Changed));
+            if let Some(why) = login_over_ceiling(resolved, &listed.to_string_lossy()) {
+                words.withheld.push(format!("its login: {why}"));
+                home.masked.push(home.inside.join(&listed));
+                home.copies
+                    .masked
+                    .push((directory.path.clone(), name.clone()));
+                continue;
+            }
+            let file = match found {
+                Some(found) => found.login(name).map_err(|why| self.refused(&why))?,
+                None => None,
+            };
+            match file {
+                Some(file) => {
+                    words.given.push(file.from.display().to_string());
+                    home.copies.add(directory, file);
                 }
+                None => words.own |= home.copies.has(&directory.path, name),
             }
         }
         for name in &directory.settings {
-            let files = found.settings(name, &mut home.withheld);
-            home.files.extend(
-                files
-                    .into_iter()
-                    .map(|file| AgentCopy::of(directory, file, CopyTime::Changed)),
-            );
+            let files = found.map(|found| found.settings(name, &mut home.withheld));
+            for file in files.into_iter().flatten() {
+                home.copies.add(directory, file);
+            }
         }
         Ok(())
     }
@@ -207,45 +203,27 @@ impl Agent {
     }
 }
 
-impl AgentCopy {
-    fn of(directory: &AgentDirectory, file: AgentFile, when: CopyTime) -> Self {
-        Self {
-            directory: directory.path.clone(),
-            file,
-            when,
-        }
-    }
-}
-
 impl AgentHome {
-    /// Makes a directory of the agent's where it is missing; its path without links.
-    fn layer(&self, person: &Person, directory: &Path) -> Result<PathBuf> {
-        let path = self.own.path().join(layer_of(directory));
-        let step = || format!("make {path:?}");
-        match rustix::fs::mkdir(&path, Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(error) => return Err(error).with_context(step),
-        }
-        let found = File::from(open_plain(CWD, &path).with_context(step)?);
-        let found = found.metadata().with_context(step)?;
-        match person.owns(&found) {
-            true => Ok(path),
-            false => Err(anyhow!(WrapRefusal::File {
-                path,
-                why: "must be your own".to_owned()
-            })),
-        }
+    /// The program of a run for this agent, or for none.
+    pub fn program_of(agent: Option<&Self>) -> ContainerProgram {
+        let files = agent.map_or_else(Vec::new, |agent| agent.program.clone());
+        ContainerProgram::checked(files)
     }
 
     fn tell(&mut self, agent: &Agent, logins: LoginWords) {
         let login = match (&logins.given[..], &agent.data.log_in) {
-            ([], Some(command)) if logins.withheld.is_empty() => {
+            ([], _) if !logins.withheld.is_empty() => "no login".to_owned(),
+            ([], _) if logins.own => "the login that was made in its sandboxes".to_owned(),
+            ([], Some(command)) => {
                 format!("no login of yours (`agentbox wrap -- {command}` makes one)")
             }
-            ([], _) => "no login of yours".to_owned(),
+            ([], None) => "no login of yours".to_owned(),
             (given, _) => format!("your login {}", given.join(", ")),
         };
-        let given = format!("{login}, its settings and history in {:?}", self.own.path());
+        let given = format!(
+            "{login}, its settings and history in {:?}",
+            self.copies.path()
+        );
         for mount in self.mounts.values_mut() {
             mount.why = format!("{}; it is given {login}", mount.why);
         }
@@ -260,96 +238,12 @@ impl AgentHome {
 
     /// Gives the agent what it is given, and says so.
     pub fn give(&self, person: &Person) -> Result<()> {
-        person.looking(|| self.copy_in(person))??;
+        person.looking(|| self.copies.copy_in(person))??;
         for line in &self.lines {
             crate::log::complain(&format!("agentbox: {line}"));
         }
         Ok(())
     }
-
-    /// Copies in what has changed outside. To be called with the user's rights over files.
-    fn copy_in(&self, person: &Person) -> Result<()> {
-        let own = open_plain(CWD, self.own.path())
-            .with_context(|| format!("open {:?}", self.own.path()))?;
-        let mut copied = self.copied();
-        let before = copied.clone();
-        for AgentCopy {
-            directory,
-            file,
-            when,
-        } in &self.files
-        {
-            let name = directory.join(&file.path);
-            let step = || {
-                format!(
-                    "copy {name:?} for the agent: remove what is in its place in {:?}",
-                    self.own.path()
-                )
-            };
-            let layer = open_plain(&own, Path::new(&layer_of(directory))).with_context(step)?;
-            let (key, hash) = (name.to_string_lossy().into_owned(), hash(&file.content));
-            // By no link but itself.
-            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let links = ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
-            let there = rustix::fs::openat2(&layer, &file.path, flags, Mode::empty(), links);
-            let is_there = there.is_ok();
-            if is_there && (*when == CopyTime::First || copied.get(&key) == Some(&hash)) {
-                continue;
-            }
-            put(&own, &layer, file).with_context(step)?;
-            copied.insert(key, hash);
-        }
-        if copied == before {
-            return Ok(());
-        }
-        self.own.put(
-            person,
-            &self.own.path().join(COPIED),
-            &serde_json::to_vec(&copied)?,
-        )
-    }
-
-    fn copied(&self) -> BTreeMap<String, String> {
-        // Nobody else writes it; without it all is copied once more.
-        let text = std::fs::read(self.own.path().join(COPIED)).unwrap_or_default();
-        serde_json::from_slice(&text).unwrap_or_default()
-    }
-}
-
-/// Writes a file beside the agent's directories, where no sandbox sees it, and moves it in: what the agent has in its place, a link
-/// too, is replaced and not followed.
-fn put(own: &OwnedFd, layer: &OwnedFd, file: &AgentFile) -> Result<()> {
-    let mode = if file.executable {
-        Mode::RWXU
-    } else {
-        Mode::RUSR | Mode::WUSR
-    };
-    let half = format!(".{}", std::process::id());
-    match rustix::fs::unlinkat(own, &half, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut written = File::from(rustix::fs::openat(own, &half, flags, mode)?);
-    written.write_all(&file.content)?;
-    let mut above = rustix::io::dup(layer)?;
-    for part in file.path.parent().into_iter().flat_map(Path::components) {
-        let part = Path::new(part.as_os_str());
-        match rustix::fs::mkdirat(&above, part, Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(error) => return Err(error.into()),
-        }
-        above = open_plain(&above, part)?;
-    }
-    let name = file.path.file_name().unwrap_or_default();
-    Ok(rustix::fs::renameat(own, &half, &above, name)?)
-}
-
-/// A directory, by no link.
-fn open_plain(at: impl AsFd, path: &Path) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let links = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    rustix::fs::openat2(at, path, flags, Mode::empty(), links)
 }
 
 impl Layout {
@@ -359,12 +253,13 @@ impl Layout {
         self.agent.as_ref().map_or(&NONE, |agent| &agent.mounts)
     }
 
-    /// Gives an agent its home: in its directories nothing is hidden. By rules of Landlock nothing is mounted, and what the user has there
+    /// Gives an agent its home: in its directories nothing is hidden but a login that the run may not see. By rules of Landlock nothing is mounted, and what the user has there
     /// stays as it is.
     pub fn add_agent(&mut self, home: AgentHome, walls: Walls, environment: &mut Vec<String>) {
         if walls == Walls::Namespaces {
             let holds = |path: &PathBuf| home.mounts.keys().any(|place| path.starts_with(place));
             self.masked.retain(|path| !holds(path));
+            self.masked.extend(home.masked.iter().cloned());
         }
         for (name, place) in &home.variables {
             environment.retain(|pair| pair.split('=').next() != Some(name));

@@ -99,19 +99,26 @@ impl AgentData {
         Some(toml::from_str(BUILTIN.get(index)?).expect("a test parses the built-in files"))
     }
 
+    /// All agents, and their names.
+    pub fn all() -> impl Iterator<Item = (&'static str, Self)> {
+        let all = AGENTS.into_iter();
+        all.filter_map(|name| Some((name, Self::builtin(name)?)))
+    }
+
     /// The first agent with a program of one of these file names, and its name.
     pub fn by_command(names: &[String]) -> Option<(&'static str, Self)> {
-        let all = AGENTS
-            .into_iter()
-            .filter_map(|name| Some((name, Self::builtin(name)?)));
-        let mut all = all.collect::<Vec<_>>().into_iter();
-        all.find(|(_, agent)| names.iter().any(|name| agent.commands.contains(name)))
+        Self::all().find(|(_, agent)| names.iter().any(|name| agent.commands.contains(name)))
+    }
+
+    /// The logins, below the home.
+    pub fn logins(&self) -> impl Iterator<Item = PathBuf> {
+        let all = self.directories.iter();
+        all.flat_map(|one| one.login.iter().map(|name| one.path.join(name)))
     }
 
     /// Where agents have programs among their own files, below the home.
     pub fn program_places() -> Vec<PathBuf> {
-        let all = AGENTS.into_iter().filter_map(Self::builtin);
-        let all = all.flat_map(|agent| agent.directories);
+        let all = Self::all().flat_map(|(_, agent)| agent.directories);
         all.flat_map(|one| {
             one.programs
                 .into_iter()

@@ -6,28 +6,36 @@
 //! | [`choice`] | which one a command is |
 //! | [`program`] | whether a sandbox may have written the command's program |
 //! | [`source`] | what the user has of an agent outside |
+//! | [`outside`] | where that is, and that no sandbox writes it |
 //! | [`home`] | what it has in sandboxes |
+//! | [`copies`] | what is copied into it |
 
 mod choice;
+mod copies;
 mod home;
 mod list;
+pub mod outside;
 mod program;
 mod source;
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 
 pub use self::choice::{AgentOrigin, NO_AGENT};
 pub use self::home::AgentHome;
+pub use self::program::ProgramPlaces;
 
 use self::choice::{AgentChoice, AgentDoubt, choose};
 use self::list::AgentData;
-use self::program::ProgramPlaces;
+use self::outside::HiddenDir;
+use super::command::CommandFiles;
+use super::layout::Layout;
 use super::variables::Variables;
 use super::wanted::WrapRequest;
-use super::{command, confined, environment};
+use super::{WrapRefusal, confined, environment};
 use crate::cli::GlobalOptions;
+use crate::enforce::program::ProgramFile;
 use crate::policy::{Field, FieldOption, MountRule};
 use crate::runtime::input::node_files;
 
@@ -37,6 +45,8 @@ pub struct Agent {
     pub name: String,
     data: AgentData,
     origin: AgentOrigin,
+    /// The files that its program needs to start, if the command's name chose it.
+    program: Vec<ProgramFile>,
     /// The rules of its hosts.
     hosts: Vec<String>,
     /// The option that would switch its own sandbox off.
@@ -47,38 +57,60 @@ impl WrapRequest {
     /// Finds out which agent the command is, and adds what that needs of the policy and the environment.
     pub fn settle_agent(&mut self, global: &GlobalOptions) -> Result<()> {
         let person = self.person.clone();
-        let files = person.looking(|| self.program_files())??;
-        let names = program::names(&self.command[0], files.first().map(|file| file.as_path()));
-        let doubt = || self.doubt(global, &files);
+        let found = person.looking(|| self.command_files())??;
+        let first = found.files.first().map(PathBuf::as_path);
+        let names = program::names(&self.command[0], first);
+        let doubt = || self.doubt(global, &found);
         match choose(self.agent_requested.clone(), &names, doubt)? {
             AgentChoice::None => {}
             AgentChoice::Doubt(name, why) => self.notices.push(format!(
                 "agentbox: agent {name} is not chosen by the command's name ({why}): --agent {name} gives it its login and hosts, \
                  --agent none leaves this line out"
             )),
-            AgentChoice::Agent(name, origin) => self.add_agent(name, origin)?,
+            AgentChoice::Agent(name, origin) => {
+                let files = match origin {
+                    AgentOrigin::Command => found.files,
+                    AgentOrigin::Option | AgentOrigin::Setting(_) => Vec::new(),
+                };
+                let program = person.looking(|| looked_at(&files))??;
+                self.add_agent(name, origin, program)?;
+            }
+        }
+        let hidden = person.looking(|| outside::within(&person, &self.written()))?;
+        for HiddenDir { path, by, held } in hidden {
+            let read = held
+                .iter()
+                .map(|held| format!(", and {held:?} is read-only"));
+            self.notices.push(format!(
+                "agentbox: {path:?}, which {by} names, is hidden{}: an agent's login and settings are there",
+                read.collect::<String>()
+            ));
+            self.hide.push(path);
+            self.read.extend(held);
         }
         Ok(())
     }
 
     /// The files that are executed, by the PATH that the command has.
-    fn program_files(&self) -> Result<Vec<PathBuf>> {
+    fn command_files(&self) -> Result<CommandFiles> {
         let environment = environment::of_run(self)?;
         let path = environment.iter().find(|(name, _)| name == "PATH");
         let path = path.map_or("", |(_, value)| value.as_str());
-        Ok(command::files(&self.command[0], path, &self.cwd))
+        Ok(CommandFiles::of(&self.command[0], path, &self.cwd))
     }
 
     /// Why the command's name alone does not choose an agent.
-    fn doubt(&self, global: &GlobalOptions, files: &[PathBuf]) -> Result<Option<AgentDoubt>> {
+    fn doubt(&self, global: &GlobalOptions, found: &CommandFiles) -> Result<Option<AgentDoubt>> {
         let places = ProgramPlaces {
             person: &self.person,
             list: &self.list,
             written: self.written(),
         };
-        let written = self.person.looking(|| places.written_by_a_sandbox(files))?;
-        if let Some(file) = written {
-            return Ok(Some(AgentDoubt::Written(file)));
+        let all = found.files.iter().chain(&found.before);
+        let written = self.person.looking(|| places.written_by_a_sandbox(all))?;
+        let unknown = found.unknown.clone().map(AgentDoubt::Unknown);
+        if let Some(doubt) = written.map(AgentDoubt::Written).or(unknown) {
+            return Ok(Some(doubt));
         }
         let selection = node_files::selection(global, &Default::default(), &self.asked)?;
         let policy = confined(selection)?.policy;
@@ -95,7 +127,12 @@ impl WrapRequest {
             .collect()
     }
 
-    fn add_agent(&mut self, name: String, origin: AgentOrigin) -> Result<()> {
+    fn add_agent(
+        &mut self,
+        name: String,
+        origin: AgentOrigin,
+        program: Vec<ProgramFile>,
+    ) -> Result<()> {
         let data =
             AgentData::builtin(&name).with_context(|| format!("--agent {name} is unknown"))?;
         let has = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -120,6 +157,7 @@ impl WrapRequest {
             name,
             data,
             origin,
+            program,
             hosts,
             hint,
         });
@@ -127,7 +165,47 @@ impl WrapRequest {
     }
 }
 
+/// The files as they are now, to be compared with those that are executed.
+fn looked_at(files: &[PathBuf]) -> Result<Vec<ProgramFile>> {
+    let look = |path: &PathBuf| {
+        ProgramFile::look(path).with_context(|| format!("look at the program {path:?}"))
+    };
+    files.iter().map(look).collect()
+}
+
 impl Agent {
+    /// How to run the command without it, for errors of what only its name has brought.
+    pub fn way_out(&self) -> Option<String> {
+        let is_named = self.origin != AgentOrigin::Command;
+        let name = &self.name;
+        (!is_named).then(|| {
+            format!(
+                "agent {name} is chosen by the command's name, and --agent none runs it without"
+            )
+        })
+    }
+
+    /// The files of its program by the PATH of the sandbox, which has the targets of linked directories: the same files.
+    fn program_in(&self, wanted: &WrapRequest, layout: &Layout) -> Result<Vec<ProgramFile>> {
+        if self.program.is_empty() {
+            return Ok(Vec::new());
+        }
+        let found = CommandFiles::of(&wanted.command[0], &layout.path, &layout.cwd);
+        let found = looked_at(&found.files)?;
+        let is_same = found.len() == self.program.len()
+            && found
+                .iter()
+                .zip(&self.program)
+                .all(|(one, other)| one.is_same(other));
+        match is_same {
+            true => Ok(found),
+            false => Err(anyhow!(WrapRefusal::Agent {
+                name: self.name.clone(),
+                why: "its program changed after it was checked: start it again".to_owned(),
+            })),
+        }
+    }
+
     /// What the user is told of it. `given` are its login and home, `withheld` is what it does not get.
     fn lines(&self, given: Option<&str>, withheld: Option<String>) -> Vec<String> {
         let Self { name, hosts, .. } = self;

@@ -1,35 +1,34 @@
 //! SHELL. The command's program: its names, and whether a sandbox may have written a file of it.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
+use anyhow::{Result, bail};
+
 use super::list::AgentData;
+use super::outside;
 use crate::plan::never::NeverList;
 use crate::sys::path;
+use crate::wrap::error::WrapRefusal;
 use crate::wrap::list::SystemList;
 use crate::wrap::person::Person;
 use crate::wrap::settings::places;
 use crate::wrap::toolchain::prefix_of;
 
-/// File names under which a program is called: as it was typed, of the links to it, and its own.
+/// File names under which a program is called: as it was typed, of the links to it, and its own. Names of directories are none.
 pub fn names(typed: &str, found: Option<&Path>) -> Vec<String> {
-    let mut names = Vec::new();
-    let mut add = |path: &Path| {
-        names.extend(
-            path.file_name()
-                .and_then(|name| name.to_str())
-                .map(str::to_owned),
-        );
-    };
-    add(Path::new(typed));
-    if let Some(found) = found {
-        let end = path::resolve(found, |step| {
-            if step.found.is_symlink() && step.path != found {
-                add(step.path);
-            }
-            Ok(())
-        });
-        end.iter().for_each(|real| add(real));
+    /// The kernel's MAXSYMLINKS.
+    const MOST_LINKS: usize = 40;
+    let mut paths = vec![PathBuf::from(typed)];
+    let mut next = found.map(Path::to_owned);
+    while let (Some(path), true) = (next.take(), paths.len() <= MOST_LINKS) {
+        let target = fs::read_link(&path).ok();
+        next = target.map(|target| path.parent().unwrap_or(&path).join(target));
+        paths.push(path);
     }
+    let names = paths.iter().filter_map(|path| path.file_name()?.to_str());
+    let mut names: Vec<String> = names.map(str::to_owned).collect();
+    names.dedup();
     names
 }
 
@@ -45,9 +44,13 @@ pub struct ProgramPlaces<'a> {
 }
 
 impl ProgramPlaces<'_> {
-    /// The first of these files, or of the links to one, that a sandbox may have written.
-    pub fn written_by_a_sandbox(&self, files: &[PathBuf]) -> Option<PathBuf> {
-        files.iter().find_map(|file| self.judge(file).err())
+    /// The first of these files, or of the links to one, that a sandbox may have written. A file that is not there is one that a
+    /// sandbox could make.
+    pub fn written_by_a_sandbox<'a>(
+        &self,
+        mut files: impl Iterator<Item = &'a PathBuf>,
+    ) -> Option<PathBuf> {
+        files.find_map(|file| self.judge(file).err())
     }
 
     fn judge(&self, file: &Path) -> Result<(), PathBuf> {
@@ -60,10 +63,13 @@ impl ProgramPlaces<'_> {
         });
         let real = real.map_err(|_| file.to_owned())?;
         for path in links.into_iter().chain([real.clone()]) {
-            let directory = path.parent().unwrap_or(&path);
-            if self.written.iter().any(|place| path.starts_with(place))
-                || !self.is_closed(directory)
-            {
+            // A directory that is not there is made in the one above it.
+            let mut above = path.ancestors().skip(1);
+            let directory = above.find(|above| above.symlink_metadata().is_ok());
+            let directory = directory.unwrap_or(&path);
+            let is_closed =
+                self.is_closed(directory) || self.is_closed(path.parent().unwrap_or(directory));
+            if self.written.iter().any(|place| path.starts_with(place)) || !is_closed {
                 return Err(path);
             }
         }
@@ -73,6 +79,39 @@ impl ProgramPlaces<'_> {
             .map_err(|_| real)
     }
 
+    /// Refuses to write where programs count, or an agent's own directory outside: a later run would take them for the user's.
+    pub fn refuse_written(&self) -> Result<()> {
+        let (absolute, below) = self.installers();
+        let homes = outside::homes(self.person);
+        let root = [PathBuf::from("/")];
+        let absolute: Vec<PathBuf> = absolute
+            .iter()
+            .filter_map(|path| path.strip_prefix("/").ok().map(Path::to_owned))
+            .collect();
+        let bases = homes.iter().map(|home| (home, &below));
+        let bases: Vec<_> = bases
+            .chain(root.iter().map(|root| (root, &absolute)))
+            .collect();
+        for place in &self.written {
+            let mut patterns = bases
+                .iter()
+                .flat_map(|(base, all)| all.iter().map(move |pattern| (*base, pattern)));
+            let overlaps = patterns.find(|(base, pattern)| {
+                prefix_of(base, std::slice::from_ref(pattern), place).is_some()
+                    || is_above(base, pattern, place)
+            });
+            let installers = overlaps.map(|(base, pattern)| base.join(pattern));
+            let agents = || outside::forbids(self.person, place);
+            if let Some(own) = installers.or_else(agents) {
+                bail!(WrapRefusal::HoldsPrograms {
+                    path: place.clone(),
+                    own,
+                });
+            }
+        }
+        Ok(())
+    }
+
     fn is_closed(&self, directory: &Path) -> bool {
         NeverList::builtin().is_closed(directory)
             || places::no_sandbox_writes(self.person, directory)
@@ -80,24 +119,36 @@ impl ProgramPlaces<'_> {
     }
 
     fn is_installers(&self, directory: &Path) -> bool {
-        let homes = places::home(self.person)
-            .into_iter()
-            .chain(self.person.home());
-        let homes = homes.filter_map(|home| home.canonicalize().ok());
-        let mut all = self.list.program_places();
-        all.extend(AgentData::program_places());
-        let (absolute, below): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|place| place.is_absolute());
-        homes
-            .map(|home| prefix_of(&home, &below, directory))
-            .any(|found| found.is_some())
+        let (absolute, below) = self.installers();
+        let homes = outside::homes(self.person);
+        let mut found = homes.iter().map(|home| prefix_of(home, &below, directory));
+        found.any(|found| found.is_some())
             || absolute.iter().any(|place| directory.starts_with(place))
     }
+
+    /// Directories in which installers keep programs: absolute ones, and those below a home.
+    fn installers(&self) -> (Vec<PathBuf>, Vec<PathBuf>) {
+        let mut all = self.list.program_places();
+        all.extend(AgentData::program_places());
+        all.into_iter().partition(|place| place.is_absolute())
+    }
+}
+
+/// Whether a directory that a pattern below `base` names lies in `path`, and is not all of it.
+fn is_above(base: &Path, pattern: &Path, path: &Path) -> bool {
+    let Ok(rest) = path.strip_prefix(base) else {
+        return base.starts_with(path);
+    };
+    let mut parts = pattern.components();
+    let mut same = rest.components().map(|have| (have, parts.next()));
+    let leads =
+        same.all(|(have, want)| want.is_some_and(|want| want.as_os_str() == "*" || want == have));
+    drop(same);
+    leads && parts.next().is_some()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::os::unix::fs::symlink;
 
     use super::*;
@@ -163,7 +214,7 @@ mod tests {
                 list: &list,
                 written,
             };
-            places.written_by_a_sandbox(&[file.to_owned()])
+            places.written_by_a_sandbox([file.to_owned()].iter())
         };
         for good in [&native, &typed, &nvm] {
             assert_eq!(by(&["src/project"], good), None, "{good:?}");
@@ -176,13 +227,68 @@ mod tests {
         // What is written this time is none of an installer's.
         assert_eq!(by(&[".local/share"], &typed), Some(native.clone()));
         assert_eq!(by(&[".local/bin"], &typed), Some(typed.clone()));
-        assert_eq!(
-            by(&[], &home.join("missing/claude")),
-            Some(home.join("missing/claude"))
-        );
+        // What is not there counts where a sandbox could make it: not in a home itself.
+        let missing = |path: &str| by(&["src/project"], &home.join(path)).is_some();
+        for (path, counts) in [
+            (".local/bin/missing", false),
+            (".none/bin/claude", false),
+            ("src/none/claude", true),
+            ("src/project/none/claude", true),
+            ("src/project/node_modules/.bin/none", true),
+            (".local/share/chezmoi/claude", true),
+        ] {
+            assert_eq!(missing(path), counts, "{path}");
+        }
         assert_eq!(names("claude", Some(&typed)), ["claude", "2.1.197"]);
         assert_eq!(names("./cc", Some(&alias)), ["cc", "claude"]);
+        // The name of a linked directory is no name of the program.
+        let helper = make("tool/bin/helper");
+        let linked = link("tool", "codex").join("bin/helper");
+        assert_eq!(names("helper", Some(&linked)), ["helper"]);
+        assert_eq!(names("helper", Some(&helper)), ["helper"]);
         assert_eq!(names("sh", None), ["sh"]);
+        fs::remove_dir_all(base).unwrap();
+    }
+
+    #[test]
+    fn what_counts_as_the_users_is_never_written() {
+        let base =
+            nix::unistd::mkdtemp(&std::env::current_dir().unwrap().join("target/home-XXXXXX"))
+                .unwrap();
+        let home = base.canonicalize().unwrap();
+        let (person, list) = (person(&home), SystemList::builtin());
+        let refused = |path: &str| {
+            let places = ProgramPlaces {
+                person: &person,
+                list: &list,
+                written: vec![home.join(path)],
+            };
+            places.refuse_written().is_err()
+        };
+        for path in [
+            ".local/bin",
+            ".local/share",
+            ".local/share/claude/versions",
+            "go",
+            "go/bin",
+            "bin",
+            ".nvm/versions/node/v22.1.0/lib",
+            ".claude",
+            ".claude/skills/mine",
+            ".codex",
+            ".config/opencode",
+        ] {
+            assert!(refused(path), "{path}");
+        }
+        for path in [
+            "src/project",
+            "go/src/mine",
+            ".local/share/chezmoi",
+            "lib",
+            ".config/nvim",
+        ] {
+            assert!(!refused(path), "{path}");
+        }
         fs::remove_dir_all(base).unwrap();
     }
 }

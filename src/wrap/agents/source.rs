@@ -11,9 +11,9 @@ use rustix::fs::{CWD, Dir, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::list::{AgentDirectory, AgentFirstFile};
+use super::outside::named_by;
 use crate::wrap::person::Person;
 use crate::wrap::planted;
-use crate::wrap::settings::places;
 
 /// Bytes of a login. Those of today's agents have some thousands.
 const LONGEST_LOGIN: u64 = 1 << 20;
@@ -22,6 +22,8 @@ const LONGEST_FILE: u64 = 16 << 20;
 /// Files of settings, and their bytes together: commands and skills are texts.
 const MOST_FILES: usize = 1024;
 const MOST_BYTES: usize = 32 << 20;
+/// Files and directories that are looked at.
+const MOST_ENTRIES: usize = 4 * MOST_FILES;
 /// Directories one in the other.
 const DEEPEST: usize = 8;
 
@@ -30,6 +32,8 @@ const DEEPEST: usize = 8;
 pub struct AgentFile {
     /// Below the agent's directory.
     pub path: PathBuf,
+    /// Where it is outside.
+    pub from: PathBuf,
     /// Its content.
     pub content: Vec<u8>,
     /// Whether its owner may execute it.
@@ -50,18 +54,9 @@ impl<'a> AgentSource<'a> {
         home: &Path,
         directory: &AgentDirectory,
     ) -> Result<Option<Self>, String> {
-        let named = named_by(person, directory);
-        let path = match named {
-            Some(named) => named.join(&directory.below),
-            None => home.join(&directory.path),
-        };
+        let path = named_by(person, directory).unwrap_or_else(|| home.join(&directory.path));
         let path = planted::named(&path, person).map_err(|error| format!("{path:?}: {error}"))?;
         Ok(path.is_dir().then_some(Self { person, path }))
-    }
-
-    /// Its path.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     /// A login; `None` where there is none. An error is a reason: nobody else may have chosen its content.
@@ -89,6 +84,7 @@ impl<'a> AgentSource<'a> {
         match content(file, LONGEST_LOGIN) {
             Ok(Some(content)) => Ok(Some(AgentFile {
                 path: name.to_owned(),
+                from: path,
                 content,
                 executable: false,
             })),
@@ -104,6 +100,7 @@ impl<'a> AgentSource<'a> {
             top: &self.path,
             files: Vec::new(),
             bytes: 0,
+            seen: 0,
             skipped,
         };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -123,7 +120,7 @@ pub fn first(
     one: &AgentFirstFile,
 ) -> Option<AgentFile> {
     let path = match named_by(person, directory) {
-        Some(named) => named.join(&directory.below).join(&one.path),
+        Some(named) => named.join(&one.path),
         None => home.join(&one.in_home),
     };
     let above = planted::named(path.parent()?, person).ok()?;
@@ -137,6 +134,7 @@ pub fn first(
         .filter(|_| is_own)?;
     Some(AgentFile {
         path: one.path.clone(),
+        from: path,
         content: only(&content, &one.keys)?,
         executable: false,
     })
@@ -149,16 +147,13 @@ fn only(text: &[u8], keys: &[String]) -> Option<Vec<u8>> {
     serde_json::to_vec(&all).ok().filter(|_| !all.is_empty())
 }
 
-fn named_by(person: &Person, directory: &AgentDirectory) -> Option<PathBuf> {
-    places::own_variable(person, directory.variable.as_deref()?)
-}
-
 /// Files of settings, and what is left of the bounds.
 struct SettingsTree<'a> {
     person: &'a Person,
     top: &'a Path,
     files: Vec<AgentFile>,
     bytes: usize,
+    seen: usize,
     skipped: &'a mut Vec<String>,
 }
 
@@ -179,6 +174,13 @@ impl SettingsTree<'_> {
         if !self.person.owns(&found) && crate::sys::user_namespace::owner(found.uid()) != 0 {
             return self.skip(&path, "it is another user's");
         }
+        if found.mode() & 0o002 != 0 {
+            return self.skip(&path, "every user can write it");
+        }
+        self.seen += 1;
+        if self.seen > MOST_ENTRIES || self.files.len() >= MOST_FILES {
+            return self.skip(&path, "there is too much");
+        }
         if found.is_dir() {
             return self.add_all(&file.into(), &path, depth);
         }
@@ -187,10 +189,11 @@ impl SettingsTree<'_> {
         }
         let left = MOST_BYTES.saturating_sub(self.bytes) as u64;
         match content(file, LONGEST_FILE.min(left)) {
-            Ok(Some(content)) if self.files.len() < MOST_FILES => {
+            Ok(Some(content)) => {
                 self.bytes += content.len();
                 let executable = found.mode() & 0o100 != 0;
                 self.files.push(AgentFile {
+                    from: self.top.join(&path),
                     path,
                     content,
                     executable,

@@ -48,7 +48,7 @@ use super::summary::{self, DeniedSummary};
 use super::wanted::WrapRequest;
 use super::{WrapRefusal, prepare};
 use crate::cli::GlobalOptions;
-use crate::enforce::{capabilities, privileges, program};
+use crate::enforce::{capabilities, privileges};
 use crate::plan::{CapabilitySets, DecidedPlan, Plan, process as planned};
 use crate::policy::Capability;
 use crate::runtime::create::{self, BundleDecision};
@@ -230,10 +230,7 @@ fn command(
     place.fill_home(content, &mut environment)?;
     place.lead_to_trust(&mut environment);
     for name in OWN_VARIABLES {
-        let value = match name {
-            "HOME" => &home,
-            _ => &temporary,
-        };
+        let value = if name == "HOME" { &home } else { &temporary };
         environment.retain(|entry| entry.split('=').next() != Some(name));
         environment.push(format!("{name}={}", value.display()));
     }
@@ -241,8 +238,9 @@ fn command(
     std::env::set_current_dir(&directory).with_context(|| format!("enter {directory:?}"))?;
     let arguments = asked.args().clone().unwrap_or_default();
     let name = arguments.first().context("there is a command")?;
+    let found = content.program().find(name, &environment);
     Ok(LandlockCommand {
-        file: program::find(name, &environment).map_err(start::not_executed)?,
+        file: found.map_err(start::not_executed)?,
         arguments,
         environment,
         directory,

@@ -11,6 +11,7 @@ use rustix::path::Arg;
 
 use super::rules::LandlockRule;
 use crate::audit;
+use crate::enforce::program::ContainerProgram;
 use crate::enforce::trust::TrustStore;
 use crate::plan::DecidedPlan;
 use crate::plan::trust::{ALL, AUTHORITY, TRUST_IN};
@@ -31,6 +32,13 @@ pub struct RunHome {
     pub git: String,
     /// What an agent is given.
     pub agent: Option<AgentHome>,
+}
+
+impl RunHome {
+    /// The program that is executed.
+    pub fn program(&self) -> ContainerProgram {
+        AgentHome::program_of(self.agent.as_ref())
+    }
 }
 
 /// A run's directory for temporary files, removed when dropped.

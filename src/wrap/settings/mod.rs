@@ -30,7 +30,7 @@ use anyhow::{Context, Result, anyhow, bail};
 
 pub use allowed::keep_for;
 pub use file::{Settings, is_file};
-pub use places::{PROJECT_FILE, refuse_written};
+pub use places::{PROJECT_FILE, agents_homes, refuse_written};
 
 use self::file::PathBase;
 use self::seal::Seal;

@@ -2,13 +2,18 @@
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
+use crate::sys::path;
 use crate::wrap::error::WrapRefusal;
 use crate::wrap::person::Person;
+use crate::wrap::planted;
 
 /// A directory that decides what commands may do.
 pub struct OwnDir(PathBuf);
@@ -19,15 +24,23 @@ impl OwnDir {
         Self(path)
     }
 
-    /// This one, made where it is missing, and judged.
+    /// This one, made where it is missing, and judged. No other user can put another one in its place, and links count where no
+    /// sandbox makes them: what is in it is shown to sandboxes.
     pub fn made(path: &Path, person: &Person) -> Result<Self> {
-        let step = || format!("make {path:?}");
-        let made = fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(path);
-        made.with_context(step)?;
-        let own = Self(path.canonicalize().with_context(step)?);
+        let refused = |why: String| WrapRefusal::File {
+            path: path.to_owned(),
+            why,
+        };
+        let real = planted::named(path, person);
+        let real = real.map_err(|error| refused(format!("is not used: {error}")))?;
+        if let Err(error) = path::resolve_owned(&real, person.uid) {
+            bail!(refused(match path::weakest(&error) {
+                Some(weak) => format!("is not used: {weak}: `chmod go-w {:?}`", weak.path),
+                None => format!("cannot be used: {error}"),
+            }));
+        }
+        open_made(&real).with_context(|| format!("make {path:?}"))?;
+        let own = Self(real);
         own.check(person)?;
         Ok(own)
     }
@@ -72,5 +85,68 @@ impl OwnDir {
         let mut file = file.with_context(step)?;
         file.write_all(content).with_context(step)?;
         fs::rename(&half, place).with_context(|| format!("write {place:?}"))
+    }
+}
+
+/// Opens a directory by no link, and makes what is missing of it.
+fn open_made(path: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut at = rustix::fs::open("/", flags, Mode::empty())?;
+    for part in path.components().skip(1) {
+        at = match rustix::fs::openat(&at, part.as_os_str(), flags, Mode::empty()) {
+            Err(Errno::NOENT) => {
+                match rustix::fs::mkdirat(&at, part.as_os_str(), Mode::RWXU) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(error) => return Err(error),
+                }
+                rustix::fs::openat(&at, part.as_os_str(), flags, Mode::empty())?
+            }
+            opened => opened?,
+        };
+    }
+    Ok(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+    use crate::wrap::person::Environment;
+
+    #[test]
+    fn a_directory_is_made_where_no_other_user_and_no_sandbox_can_lead_elsewhere() {
+        // Not below /tmp, in which everybody makes entries.
+        let base =
+            nix::unistd::mkdtemp(&std::env::current_dir().unwrap().join("target/own-XXXXXX"))
+                .unwrap();
+        let base = base.canonicalize().unwrap();
+        let person = Person {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            groups: Vec::new(),
+            account: None,
+            environment: Environment::Changed,
+        };
+        let made = |path: &str| OwnDir::made(&base.join(path), &person);
+        let own = made("state/agents/claude").unwrap();
+        assert_eq!(own.path(), base.join("state/agents/claude"));
+        assert_eq!(fs::metadata(own.path()).unwrap().mode() & 0o777, 0o700);
+        let refused = |path: &str, word: &str| {
+            let why = format!("{:#}", made(path).map(|_| ()).unwrap_err());
+            assert!(why.contains(word), "{path}: {why}");
+        };
+        fs::create_dir(base.join("victim")).unwrap();
+        symlink(base.join("victim"), base.join("state/agents/codex")).unwrap();
+        refused("state/agents/codex", "a command could have made");
+        fs::create_dir_all(base.join("open/agents")).unwrap();
+        fs::set_permissions(base.join("open"), fs::Permissions::from_mode(0o777)).unwrap();
+        refused("open/agents/claude", "chmod go-w");
+        fs::set_permissions(own.path(), fs::Permissions::from_mode(0o770)).unwrap();
+        refused("state/agents/claude", "chmod go-w");
+        fs::write(base.join("state/file"), "").unwrap();
+        refused("state/file", "make");
+        assert!(!base.join("victim/claude").exists());
+        fs::remove_dir_all(base).unwrap();
     }
 }

@@ -57,9 +57,15 @@ pub fn kept(person: &Person, home: &Path) -> PathBuf {
     trusted(person, home).with_file_name("caches")
 }
 
-/// The home that an agent has in sandboxes.
-pub fn agent(person: &Person, home: &Path, name: &str) -> PathBuf {
-    trusted(person, home).with_file_name("agents").join(name)
+/// The homes that agents have in sandboxes. The name is on the never-list, so that no mount shows it wherever the variables or links
+/// of another run lead.
+pub fn agents(person: &Person, home: &Path) -> PathBuf {
+    trusted(person, home).with_file_name(".agentbox-agents")
+}
+
+/// The directory of [`agents`], without links, if there is one.
+pub fn agents_homes(person: &Person) -> Option<PathBuf> {
+    agents(person, &home(person)?).canonicalize().ok()
 }
 
 /// The directories of settings and state, unless variables name others. They are on the never-list too, so no mount
@@ -122,6 +128,7 @@ pub fn refuse_written<'a>(
         trusted(person, &home),
         allowed(person, &home),
         kept(person, &home),
+        agents(person, &home),
         // With the policies and logs beside them.
         directory_of(config(person, &home)),
         directory_of(trusted(person, &home)),

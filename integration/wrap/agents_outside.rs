@@ -1,0 +1,272 @@
+//! F38: the directories of agents outside, and the homes that they have for sandboxes: no other sandbox reads a login there, and none
+//! leaves anything that runs outside later.
+
+use std::time::Duration;
+
+use super::account::Account;
+use super::agents::{AGENT, SEEN, person};
+use crate::command::{Finished, run_for};
+use crate::direct::program;
+use crate::docker::Docker;
+
+const WITHIN: Duration = Duration::from_secs(60);
+const WALLS: [&str; 2] = ["namespaces", "landlock"];
+
+impl Account {
+    /// `agentbox wrap OPTIONS -- COMMAND` as the user, in this directory, with a variable of theirs.
+    fn with(
+        &self,
+        (name, value): (&str, &str),
+        directory: &str,
+        options: &[&str],
+        command: &[&str],
+    ) -> Finished {
+        let program = program();
+        let words = [&[program.as_str(), "wrap"], options, &["--"], command].concat();
+        let mut call = self.alone(&words);
+        call.env("PATH", self.path()).env(name, value);
+        call.current_dir(directory);
+        run_for(WITHIN, &mut call)
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f38_no_link_leads_an_agents_home_elsewhere() {
+    let _docker = Docker::connect();
+    let (person, other) = (person(), Account::new());
+    let (home, project) = (&person.home, &person.project);
+    person.does("mkdir -p src/other own");
+    let evil = "echo EVIL >~/.claude/settings.json";
+    // A sandbox plants a directory for the state of a later run.
+    let plant = format!(
+        "mkdir -p st/agentbox/.agentbox-agents; ln -s {home} st/agentbox/.agentbox-agents/claude; \
+         mkdir two; ln -s {home}/.claude two/agentbox"
+    );
+    person.agentbox(&["wrap", "--", "bash", "-c", &plant]).ok();
+    // So does another user, who also makes a directory that others write.
+    let shared = format!("/tmp/shared-{}", other.name);
+    other.does(&format!(
+        "mkdir -p {shared}/agentbox/.agentbox-agents {shared}/open; chmod 777 {shared}/open; \
+         ln -s {home} {shared}/agentbox/.agentbox-agents/claude"
+    ));
+    let directory = format!("{home}/src/other");
+    for state in [
+        format!("{project}/st"),
+        format!("{project}/two"),
+        shared.clone(),
+        format!("{shared}/open"),
+    ] {
+        for walls in WALLS {
+            let variable = ("XDG_STATE_HOME", state.as_str());
+            let command = ["claude", evil];
+            let finished = person.with(variable, &directory, &["--walls", walls], &command);
+            let said = finished.failed();
+            assert!(
+                said.contains("is not used") && said.contains("--agent none"),
+                "{said}"
+            );
+            assert_eq!(person.does("cat .claude/settings.json"), "{}");
+        }
+    }
+    // The control: a directory of the user's, and what such a link does outside.
+    let own = format!("{home}/own");
+    person
+        .with(("XDG_STATE_HOME", &own), &directory, &[], &["claude", evil])
+        .ok();
+    assert_eq!(
+        person.does("cat own/agentbox/.agentbox-agents/claude/.claude/settings.json"),
+        "EVIL\n"
+    );
+    assert_eq!(
+        person.does("cat src/project/st/agentbox/.agentbox-agents/claude/.claude/settings.json"),
+        "{}"
+    );
+    std::fs::remove_dir_all(shared).unwrap();
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f38_homes_for_sandboxes_are_hidden_wherever_a_variable_puts_them() {
+    let _docker = Docker::connect();
+    let person = person();
+    person.file(".local/share/opencode/auth.json", "token-of-opencode");
+    person.does("chmod 600 .local/share/opencode/auth.json");
+    let state = format!("{}/mystate", person.home);
+    person.does("mkdir mystate");
+    let named = ("XDG_STATE_HOME", state.as_str());
+    for agent in ["claude", "opencode"] {
+        person
+            .with(named, &person.project, &[], &[agent, "true"])
+            .ok();
+    }
+    // The control: they are there, and the user reads them.
+    let look = format!("find {state} -type f | xargs -r cat");
+    assert_eq!(person.does(&look).matches("token-of").count(), 2);
+    let inside = format!("{look}; echo EVIL >{state}/agentbox/.agentbox-agents/x; true");
+    for walls in WALLS {
+        for variable in [named, ("UNUSED", "")] {
+            for (options, directory) in [
+                (&["--policy", "permissive"][..], &person.project),
+                (&["--read", &state], &person.project),
+                (&["--write", &state], &person.project),
+                (&[], &state),
+                (&["--set", "filesystem.workspace=read-only"], &state),
+            ] {
+                let options = [&["--walls", walls], options].concat();
+                let finished = person.with(variable, directory, &options, &["bash", "-c", &inside]);
+                assert!(
+                    !finished.stdout.contains("token-of"),
+                    "{options:?} {finished}"
+                );
+                person.does(&format!("test ! -e {state}/agentbox/.agentbox-agents/x"));
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f38_directories_of_agents_and_installers_are_never_written() {
+    let _docker = Docker::connect();
+    let person = person();
+    person.does(
+        "mkdir -p .claude/skills/mine .local/share/claude go/bin bin src/free .local/share/chezmoi",
+    );
+    let home = &person.home;
+    for below in [
+        ".claude",
+        ".claude/skills/mine",
+        ".codex",
+        ".local/bin",
+        ".local/share",
+        ".local/share/claude",
+        "go",
+        "bin",
+    ] {
+        let path = format!("{home}/{below}");
+        for walls in WALLS {
+            for option in ["--workspace", "--write"] {
+                let options = ["--walls", walls, option, &path];
+                for finished in person.agent_calls(&options, &["bash", "-c", "echo ran"]) {
+                    assert_eq!(finished.stdout, "", "{options:?}");
+                    let said = finished.failed();
+                    assert!(
+                        said.contains("run outside of sandboxes"),
+                        "{options:?}: {said}"
+                    );
+                }
+            }
+        }
+    }
+    // The control: other directories are, and a program that a run leaves there is none that an installer has put there.
+    for below in ["src/free", ".local/share/chezmoi"] {
+        let directory = format!("{home}/{below}");
+        let make = format!(
+            "printf '{}' >claude; chmod 755 claude",
+            AGENT.replace('\n', "\\n")
+        );
+        person
+            .with(("UNUSED", ""), &directory, &[], &["bash", "-c", &make])
+            .ok();
+        let path = format!("{directory}:/usr/bin:/bin");
+        let finished = person.with(
+            ("PATH", &path),
+            &person.project,
+            &["--read", &directory],
+            &["claude", SEEN],
+        );
+        assert!(!finished.stdout.contains("token-of"), "{finished}");
+        assert!(
+            finished
+                .stderr
+                .contains("is not chosen by the command's name"),
+            "{finished}"
+        );
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f38_an_agents_directory_that_a_variable_names_is_no_others() {
+    let _docker = Docker::connect();
+    let person = person();
+    let project = person.project.clone();
+    person.does("cp -r .claude cfg; cp -r .claude src/project/cc; chmod 600 */.credentials.json src/project/cc/.credentials.json");
+    let within = format!("{project}/cc");
+    let named = ("CLAUDE_CONFIG_DIR", within.as_str());
+    let evil = "cat cc/.credentials.json; echo EVIL >cc/settings.json; echo EVIL >cc/new; true";
+    for agent in ["claude", "codex"] {
+        let finished = person.with(named, &project, &[], &[agent, evil]);
+        assert!(!finished.stdout.contains("token-of-claude"), "{finished}");
+        assert!(
+            finished
+                .stderr
+                .contains("CLAUDE_CONFIG_DIR names, is hidden"),
+            "{finished}"
+        );
+        assert_eq!(
+            person.does("cat src/project/cc/settings.json; ls src/project/cc | grep new || true"),
+            "{}"
+        );
+        // No rule of Landlock hides a part of what is written.
+        person
+            .with(named, &project, &["--walls", "landlock"], &[agent, evil])
+            .failed();
+    }
+    // Nor by another directory in its place, or one that is not there yet.
+    person.does("mkdir -p src/project/deep; cp -r cfg src/project/deep/cc");
+    let deep = format!("{project}/deep/cc");
+    let replace = "mv deep old; mkdir -p deep/cc; echo EVIL >deep/cc/settings.json; true";
+    person
+        .with(
+            ("CLAUDE_CONFIG_DIR", &deep),
+            &project,
+            &[],
+            &["bash", "-c", replace],
+        )
+        .ok();
+    assert_eq!(person.does("cat src/project/deep/cc/settings.json"), "{}");
+    let missing = format!("{project}/none");
+    let make = "mkdir none; echo EVIL >none/settings.json";
+    person
+        .with(
+            ("CLAUDE_CONFIG_DIR", &missing),
+            &project,
+            &[],
+            &["bash", "-c", make],
+        )
+        .failed();
+    // The agent has its login where it is in sandboxes.
+    assert_eq!(
+        person.with(named, &project, &[], &["claude", SEEN]).ok(),
+        "token-of-claude"
+    );
+    let cfg = format!("{}/cfg", person.home);
+    let named = ("CLAUDE_CONFIG_DIR", cfg.as_str());
+    let look = format!("cat {cfg}/.credentials.json; true");
+    for walls in WALLS {
+        for options in [&["--policy", "permissive"][..], &["--read", &cfg]] {
+            let options = [&["--walls", walls], options].concat();
+            let finished = person.with(named, &project, &options, &["codex", &look]);
+            assert!(
+                !finished.stdout.contains("token-of-claude"),
+                "{options:?}: {finished}"
+            );
+        }
+        // It is never written as a whole.
+        let said = person
+            .with(named, &cfg, &["--walls", walls], &["bash", "-c", "true"])
+            .failed();
+        assert!(said.contains("run outside of sandboxes"), "{said}");
+    }
+    // The control: by the usual name alone the rest of it is the user's, and readable.
+    let look = format!("cat {cfg}/settings.json");
+    let finished = person.with(
+        named,
+        &project,
+        &["--policy", "permissive"],
+        &["codex", &look],
+    );
+    assert_eq!(finished.ok(), "{}");
+}

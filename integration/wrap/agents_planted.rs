@@ -1,0 +1,223 @@
+//! F38: programs that a sandbox has planted under an agent's name, and what it leaves for the agent's next run. Each attack is tried by
+//! sudo and as the user, with both kinds of walls.
+
+use std::time::Duration;
+
+use super::NodeDir;
+use super::account::Account;
+use super::agents::{AGENT, SEEN, person};
+use crate::command::{Finished, run_for};
+use crate::direct::program;
+use crate::docker::Docker;
+
+const WITHIN: Duration = Duration::from_secs(60);
+const WALLS: [&str; 2] = ["namespaces", "landlock"];
+const PLANTED: &str = "#!/bin/bash\necho PLANTED; exec bash -c \"$1\"\n";
+
+impl Account {
+    /// `agentbox wrap OPTIONS -- COMMAND` with this PATH by sudo, which keeps it, and as the user.
+    fn by_path(&self, path: &str, options: &[&str], command: &[&str]) -> [Finished; 2] {
+        let words = [&["wrap"], options, &["--"], command].concat();
+        [self.sudo(&[]), self.alone(&[&program()])].map(|mut way| {
+            way.env("PATH", path).args(&words);
+            run_for(WITHIN, &mut way)
+        })
+    }
+
+    /// Tries to get Claude's login by this PATH, and controls that the program is there for whoever names the agent.
+    fn plants(&self, path: &str, says: &str) {
+        for walls in WALLS {
+            let options = ["--walls", walls];
+            for finished in self.by_path(path, &options, &["claude", SEEN]) {
+                assert!(!finished.stdout.contains("token-of"), "{path}: {finished}");
+                let refused = "agent claude is not chosen by the command's name";
+                assert!(finished.stderr.contains(refused), "{path}: {finished}");
+            }
+            let options = ["--walls", walls, "--agent", "claude"];
+            let [_, alone] = self.by_path(path, &options, &["claude", SEEN]);
+            assert_eq!(alone.ok(), format!("{says}token-of-claude"), "{path}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f38_the_program_that_is_judged_is_the_one_that_runs() {
+    let _docker = Docker::connect();
+    let person = person();
+    let (own, home) = (person.path(), person.home.clone());
+    person.program("src/project/node_modules/.bin/claude", PLANTED);
+    person.program("src/project/claude", PLANTED);
+    for entry in ["./node_modules/.bin", "node_modules/.bin", "", "."] {
+        person.plants(&format!("{entry}:{own}"), "PLANTED\n");
+    }
+    // Where nothing is found before.
+    person.does("rm .local/bin/claude");
+    for entry in ["node_modules/.bin", "."] {
+        person.plants(&format!("{own}:{entry}"), "PLANTED\n");
+    }
+    person.program(".local/bin/claude", AGENT);
+    // A sandbox that still runs there could put one before it at any time.
+    person.does("rm src/project/claude src/project/node_modules/.bin/claude");
+    let project = &person.project;
+    for entry in [
+        &format!("{project}/node_modules/.bin"),
+        &format!("{project}/none/.bin"),
+        &format!("{home}/src/none"),
+        "./node_modules/.bin",
+    ] {
+        person.plants(&format!("{entry}:{own}"), "");
+    }
+    // Nor does one count that is nowhere.
+    let [_, alone] = person.by_path("/usr/bin:/bin", &[], &["claude", SEEN]);
+    let said = alone.failed();
+    assert!(
+        said.contains("is not chosen by the command's name"),
+        "{said}"
+    );
+    // The control: what comes after it does not matter, nor what only the user writes.
+    for path in [
+        format!("{own}:./node_modules/.bin:"),
+        format!("{home}/.cargo/bin:{home}/none/bin:{own}"),
+    ] {
+        for walls in WALLS {
+            for finished in person.by_path(&path, &["--walls", walls], &["claude", SEEN]) {
+                assert_eq!(finished.ok(), "token-of-claude", "{path}");
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f38_no_interpreter_of_a_project_gets_a_login() {
+    let _docker = Docker::connect();
+    let person = person();
+    let own = person.path();
+    let bin = format!("{}/node_modules/.bin", person.project);
+    let runner = "#!/bin/bash\necho PLANTED; exec bash -c \"$2\"\n";
+    person.program("src/project/node_modules/.bin/runner", runner);
+    for (line, path) in [
+        ("/usr/bin/env runner", format!("./node_modules/.bin:{own}")),
+        ("/usr/bin/env runner", format!("{own}:node_modules/.bin")),
+        ("/usr/bin/env -S -u X runner", format!("{own}:{bin}")),
+        ("/usr/bin/env -S X=1 runner", format!("{own}:{bin}")),
+        ("/usr/bin/env -S runner", format!("{own}:{bin}")),
+        ("node_modules/.bin/runner", own.clone()),
+    ] {
+        person.program(".local/bin/claude", &format!("#!{line}\n"));
+        person.plants(&path, "PLANTED\n");
+    }
+    // The control: an interpreter of an installer's.
+    person.program(".local/bin/runner", runner);
+    for line in ["/usr/bin/env runner", "/usr/bin/env -S runner"] {
+        person.program(".local/bin/claude", &format!("#!{line}\n"));
+        for finished in person.by_path(&own, &[], &["claude", SEEN]) {
+            assert_eq!(finished.ok(), "PLANTED\ntoken-of-claude", "{line}");
+        }
+    }
+}
+
+/// What an agent has in its home has no say in which program of its name runs.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f38_an_agents_own_directory_has_the_users_program() {
+    let _docker = Docker::connect();
+    let person = person();
+    let plant = format!(
+        "mkdir -p ~/.claude/local; printf '{}' >~/.claude/local/claude; chmod 755 ~/.claude/local/claude",
+        PLANTED.replace('\n', "\\n")
+    );
+    let [_, planted] = person.by_path(&person.path(), &[], &["claude", &plant]);
+    planted.ok();
+    let genuine = "#!/bin/bash\necho GENUINE; exec bash -c \"$1\"\n";
+    person.program(".claude/local/claude", genuine);
+    let path = format!("{}/.claude/local:/usr/bin:/bin", person.home);
+    for policy in ["standard", "permissive"] {
+        for finished in person.by_path(&path, &["--policy", policy], &["claude", SEEN]) {
+            assert_eq!(finished.ok(), "GENUINE\ntoken-of-claude", "{policy}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f38_a_withheld_login_is_in_no_home_that_had_it() {
+    let _docker = Docker::connect();
+    let person = person();
+    let node = NodeDir::new();
+    node.file("policies/narrow.toml", "base = \"permissive\"\n");
+    let text = format!(
+        "ceiling = \"narrow\"\npolicy-dir = \"{}\"\n",
+        node.policies()
+    );
+    let config = node.file("node.toml", &text);
+    let calls = |options: &[&str], command: &[&str]| {
+        let words = [&["--config", &config, "wrap"], options, &["--"], command].concat();
+        [person.sudo(&[]), person.alone(&[&program()])].map(|mut way| {
+            way.env("PATH", person.path()).args(&words);
+            run_for(WITHIN, &mut way)
+        })
+    };
+    // The control, which leaves a copy of it.
+    for finished in person.agent_calls(&[], &["claude", SEEN]) {
+        assert_eq!(finished.ok(), "token-of-claude");
+    }
+    let look = format!("grep -rs token-of ~/.claude; {SEEN}");
+    for walls in WALLS {
+        for finished in calls(&["--walls", walls], &["claude", &look]) {
+            assert!(!finished.stdout.contains("token-of"), "{walls}: {finished}");
+            let why = "the ceiling narrow (set by the node's file) does not have \".claude/.credentials.json\"";
+            assert!(finished.stderr.contains(why), "{walls}: {finished}");
+            assert!(!finished.stderr.contains("your login"), "{finished}");
+        }
+        for finished in calls(&["--walls", walls, "--dry-run"], &["claude"]) {
+            let shown = finished.ok();
+            assert!(!shown.contains("your login"), "{walls}: {shown}");
+        }
+        // Nor one that was made inside, which cannot stay.
+        let make = "echo made-inside >~/.claude/.credentials.json; mv ~/.claude/x ~/.claude/.credentials.json; true";
+        for finished in calls(&["--walls", walls], &["claude", make]) {
+            finished.ok();
+        }
+        for finished in calls(&["--walls", walls], &["claude", SEEN]) {
+            assert!(
+                !finished.stdout.contains("made-inside"),
+                "{walls}: {finished}"
+            );
+        }
+    }
+    // Without the ceiling it is there as before.
+    for finished in person.agent_calls(&[], &["claude", SEEN]) {
+        assert_eq!(finished.ok(), "token-of-claude");
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f38_a_login_that_is_removed_outside_is_removed_inside() {
+    let _docker = Docker::connect();
+    let person = person();
+    let renew = "cat ~/.claude/.credentials.json; echo renewed >~/.claude/.credentials.json";
+    let [first, second] = person.agent_calls(&[], &["claude", renew]);
+    assert_eq!(first.ok(), "token-of-claude");
+    assert_eq!(second.ok(), "renewed\n");
+    person.does("rm .claude/.credentials.json");
+    for finished in person.agent_calls(&[], &["claude", &format!("{SEEN}; true")]) {
+        assert!(!finished.stdout.contains("renewed"), "{finished}");
+        assert!(finished.stderr.contains("no login of yours"), "{finished}");
+    }
+    // The control: one that was made inside stays, and is told.
+    let [_, alone] =
+        person.agent_calls(&[], &["claude", "echo inside >~/.claude/.credentials.json"]);
+    alone.ok();
+    for finished in person.agent_calls(&[], &["claude", SEEN]) {
+        assert!(
+            finished
+                .stderr
+                .contains("the login that was made in its sandboxes"),
+            "{finished}"
+        );
+        assert_eq!(finished.ok(), "inside\n");
+    }
+}

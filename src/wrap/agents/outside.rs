@@ -1,0 +1,110 @@
+//! SHELL. Where agents keep their own files outside: settings with programs that run outside of sandboxes, and logins. No sandbox
+//! writes them, and none but an agent's own reads a login, wherever a variable puts it.
+
+use std::path::{Path, PathBuf};
+
+use super::list::{AgentData, AgentDirectory};
+use crate::probe::is_home;
+use crate::sys::path;
+use crate::wrap::person::Person;
+use crate::wrap::settings::places;
+
+/// A directory of an agent's outside.
+struct OutsideDir {
+    /// Without links, as far as it exists.
+    path: PathBuf,
+    /// The variable that names it.
+    variable: Option<String>,
+    login: Vec<PathBuf>,
+}
+
+/// The homes of the user, without links: HOME's, and that of passwd(5).
+pub fn homes(person: &Person) -> Vec<PathBuf> {
+    let homes = places::home(person).into_iter().chain(person.home());
+    homes.filter_map(|home| home.canonicalize().ok()).collect()
+}
+
+/// The directory that an agent's variable names.
+pub fn named_by(person: &Person, directory: &AgentDirectory) -> Option<PathBuf> {
+    let named = places::own_variable(person, directory.variable.as_deref()?)?;
+    Some(named.join(&directory.below))
+}
+
+fn all(person: &Person) -> Vec<OutsideDir> {
+    let homes = homes(person);
+    let mut found = Vec::new();
+    for directory in AgentData::all().flat_map(|(_, agent)| agent.directories) {
+        let named = named_by(person, &directory).map(|path| (path, directory.variable.clone()));
+        let usual = homes.iter().map(|home| (home.join(&directory.path), None));
+        for (path, variable) in named.into_iter().chain(usual) {
+            found.extend(
+                path::resolve(&path, |_| Ok(()))
+                    .ok()
+                    .map(|path| OutsideDir {
+                        path,
+                        variable,
+                        login: directory.login.clone(),
+                    }),
+            );
+        }
+    }
+    found
+}
+
+/// The agent's directory that a place must not be written for: the place is in it, or could make it. A home that a variable names is no
+/// reason to write nothing in it.
+pub fn forbids(person: &Person, written: &Path) -> Option<PathBuf> {
+    let homes = homes(person);
+    let is_whole = |path: &Path| is_home(path) || homes.iter().any(|home| home.starts_with(path));
+    let mut all = all(person).into_iter().map(|own| own.path);
+    all.find(|path| {
+        let is_in_it = written.starts_with(path) && !is_whole(path);
+        is_in_it || (path.starts_with(written) && path != written && !path.is_dir())
+    })
+}
+
+/// A directory of an agent's in what is written: it is hidden.
+#[derive(Debug, PartialEq, Eq)]
+pub struct HiddenDir {
+    /// Its path.
+    pub path: PathBuf,
+    /// What puts it there.
+    pub by: String,
+    /// The directory of the written place that holds it, if it lies deeper. Only read, it cannot be moved to make another one.
+    pub held: Option<PathBuf>,
+}
+
+/// Directories of agents that lie in these written places.
+pub fn within(person: &Person, written: &[PathBuf]) -> Vec<HiddenDir> {
+    let mut found: Vec<HiddenDir> = Vec::new();
+    for own in all(person) {
+        let rest = |place: &PathBuf| {
+            let rest = own.path.strip_prefix(place).ok()?.to_owned();
+            let first = rest.components().next()?;
+            Some((place.join(first), rest.components().count()))
+        };
+        let Some((first, depth)) = written.iter().find_map(rest) else {
+            continue;
+        };
+        if own.path.is_dir() && !found.iter().any(|known| known.path == own.path) {
+            found.push(HiddenDir {
+                by: own
+                    .variable
+                    .unwrap_or_else(|| "a link of the home".to_owned()),
+                path: own.path,
+                held: (depth > 1).then_some(first),
+            });
+        }
+    }
+    found
+}
+
+/// Logins in directories that variables name. Those of usual names are hidden wherever they lie.
+pub fn logins(person: &Person) -> Vec<PathBuf> {
+    let named = all(person).into_iter().filter(|own| own.variable.is_some());
+    let logins = named.flat_map(|own| {
+        let path = own.path;
+        own.login.into_iter().map(move |name| path.join(name))
+    });
+    logins.collect()
+}
