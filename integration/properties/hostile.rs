@@ -330,7 +330,10 @@ pub fn facts(dice: &mut Dice, spec: &Spec) -> BundleFacts {
 }
 
 pub fn policy(dice: &mut Dice) -> ResolvedPolicy {
-    let mut fields = vec![("filesystem.mounts", dice.pick(&["drop", "read-only", "volumes"]))];
+    let mut fields = vec![(
+        "filesystem.mounts",
+        dice.pick(&["drop", "read-only", "volumes"]),
+    )];
     fields.extend(dice.some(
         &[
             ("filesystem.write", "/data,/var"),

@@ -7,9 +7,10 @@ use std::str::FromStr;
 use super::bound::{Amount, Bound};
 use super::list::{Item, WrittenList};
 use super::number::Number;
+use super::period::Period;
 use super::{
     AuditedPolicy, ByteSize, Capability, CredentialName, EgressRule, Field, GuestPath, InboundPort,
-    PolicyError, PresetName, ProtectedName, RuleItem, SyscallName,
+    PolicyError, PresetName, ProtectedName, RuleItem, SyscallName, TimeLimit,
 };
 use crate::text::ValueError;
 
@@ -57,6 +58,8 @@ impl PlainValue for GuestPath {}
 impl PlainValue for InboundPort {}
 impl PlainValue for ProtectedName {}
 impl PlainValue for SyscallName {}
+impl PlainValue for TimeLimit {}
+impl<const LEAST: u32, const MOST: u32> PlainValue for Period<LEAST, MOST> {}
 impl<T: Amount> PlainValue for Bound<T> {}
 impl<const LEAST: u32, const MOST: u32, const SECONDS: bool> PlainValue
     for Number<LEAST, MOST, SECONDS>
