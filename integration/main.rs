@@ -11,6 +11,7 @@
 
 mod alone;
 mod asking;
+mod clock;
 mod command;
 mod direct;
 mod docker;

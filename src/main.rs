@@ -16,6 +16,12 @@ fn main() -> ExitCode {
     }
     if std::env::args_os()
         .nth(1)
+        .is_some_and(|verb| verb == "timekeeper")
+    {
+        return sidecar::timekeeper::main();
+    }
+    if std::env::args_os()
+        .nth(1)
         .is_some_and(|verb| verb == hooks::VERB)
     {
         return hooks::main();

@@ -16,7 +16,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ),
     (
         "Decide",
-        &["policy", "update", "approvals", "approve", "deny"],
+        &["policy", "update", "approvals", "approve", "deny", "extend"],
     ),
     (
         "Containers, as runc (man runc)",

@@ -24,7 +24,7 @@ pub use container::{
 };
 pub use help::command;
 pub use own::{
-    AGENTS, Approvals, Approve, Audit, AuditFormat, Deny, Explain, NetworkArgs, PolicyArgs,
+    AGENTS, Approvals, Approve, Audit, AuditFormat, Deny, Explain, Extend, NetworkArgs, PolicyArgs,
     PolicyCheck, PolicyPresets, PolicyShow, PolicyVerb, Receipt, ReceiptVerb, Suggest, TextFormat,
     Trust, Verify, VerifyReceipt, Walls, Wrap,
 };
@@ -246,6 +246,8 @@ pub enum Verb {
     Approve(Approve),
     /// Deny connections to a host, and close approved ones
     Deny(Deny),
+    /// Give a container more time, within the ceiling
+    Extend(Extend),
     /// Attack a sandbox harmlessly, and report which walls held
     ///
     /// Exit status: 0 all held, 1 a wall failed or none was promised, 2 a wall could not be tested

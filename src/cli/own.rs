@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde::Deserialize;
 
 use super::TableFormat;
-use crate::policy::Publish;
+use crate::policy::{Lifetime, Publish};
 
 /// `explain`
 #[derive(Debug, Args)]
@@ -183,6 +183,16 @@ pub struct Deny {
     pub what: String,
 }
 
+/// `extend`
+#[derive(Debug, Args)]
+pub struct Extend {
+    /// Container: id, name or first 12 characters of the id
+    pub id: String,
+    /// Time to add (90s, 30m, 2h)
+    #[arg(value_name = "DURATION")]
+    pub by: Lifetime,
+}
+
 /// Format of a single answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum TextFormat {
@@ -329,6 +339,9 @@ pub struct Wrap {
     /// Set a policy field, repeatable (fields: `agentbox policy show standard`)
     #[arg(long, value_name = "FIELD=VALUE")]
     pub set: Vec<String>,
+    /// End the command after this time (90s, 30m, 2h), status 124
+    #[arg(long, value_name = "DURATION")]
+    pub timeout: Option<String>,
     /// Set a variable, or pass yours on, repeatable [default: HOME, PATH, TERM, LANG and a few others]
     #[arg(long, short, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,

@@ -11,6 +11,7 @@ use crate::plan::wrapped::WrapPlan;
 use crate::render::explain::{self, ExplainedContainer};
 use crate::render::identity::ContainerIdentity;
 use crate::runtime::RuntimeError;
+use crate::runtime::clock;
 use crate::runtime::create;
 use crate::runtime::filter;
 use crate::runtime::runs::{FILTER, read};
@@ -59,6 +60,7 @@ pub fn run(global: &GlobalOptions, args: &Explain) -> Result<ExitCode> {
                 Ok(found) => found,
                 Err(code) => return Ok(code),
             };
+            let place = ContainerPaths::new(&record.root, &record.id)?;
             let governed_by = match record.shared_network() {
                 // If that container is gone, only the facts from the time of joining remain.
                 Some(shared) => find::container(&shared.container)
@@ -71,11 +73,13 @@ pub fn run(global: &GlobalOptions, args: &Explain) -> Result<ExitCode> {
                 decided.resolved.network = first.policy().network;
                 decided.plan.network.rules = first.plan.network.rules;
             }
+            let seconds_left = clock::left(&place, &record).map(|left| left.as_secs());
             let saved = filter::read(&filter_file, record.filter_hash.as_deref())?;
             let subject = ExplainedContainer {
                 name: format!("container {}", record.id),
                 landlock: None,
                 settings: Vec::new(),
+                seconds_left,
                 identity: Some(identity),
                 filter: saved.as_ref().map(|f| explain::filter(&f.program)),
                 chosen_by: record.chosen_by,
@@ -160,6 +164,7 @@ pub(super) fn of_bundle(name: String, explained: WrapExplanation) -> ExplainedCo
         name,
         landlock,
         settings,
+        seconds_left: None,
         identity: None,
         filter: decision
             .filter

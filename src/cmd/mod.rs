@@ -10,6 +10,7 @@ mod events;
 mod exec;
 mod explain;
 mod explain_syscalls;
+mod extend;
 mod features;
 mod install;
 mod key;
@@ -90,6 +91,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Verb::Approvals(args) => approvals::list(&args),
         Verb::Approve(args) => approvals::approve(&args),
         Verb::Deny(args) => approvals::deny(&args),
+        Verb::Extend(args) => extend::run(&args),
         Verb::Network(args) => network::run(&args),
         Verb::Policy(args) => policy::run(&global, &args.verb),
         Verb::Verify(args) => Ok(verify::run(&global, &args)),

@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::out;
 use crate::cli::{GlobalOptions, Id};
 use crate::plan::passwd;
+use crate::runtime::clock;
 use crate::runtime::state::find;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::ContainerPaths;
@@ -38,6 +39,9 @@ pub struct State {
     annotations: BTreeMap<String, String>,
     /// The user who created it.
     pub owner: String,
+    /// Why its time limit has ended it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended_by: Option<String>,
     /// Requested options that the policy does not grant.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     left_out: Vec<String>,
@@ -46,6 +50,8 @@ pub struct State {
 impl State {
     /// The state of a container. Without libcontainer's part its creation or deletion was killed: it is stopped.
     pub fn of(place: &ContainerPaths, container: Option<&Container>, record: Record) -> Self {
+        clock::enforce(place, &record);
+        let ended_by = clock::ended(place).map(|cause| cause.to_string());
         let status = container.map_or(ContainerStatus::Stopped, |c| status(c, &record));
         let pid = match status {
             ContainerStatus::Stopped => 0,
@@ -61,6 +67,7 @@ impl State {
         let created = created.or_else(|| changed().map(DateTime::<Utc>::from));
         let owner = container.map_or_else(|| directory.map(|d| d.uid()), created_by);
         Self {
+            ended_by,
             left_out: left_out.unwrap_or_default(),
             oci_version: record.oci_version,
             id: record.id,

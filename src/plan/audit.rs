@@ -170,6 +170,9 @@ fn less(here: &Policy, there: &Policy) -> Vec<ExceededField> {
         | Field::SyscallsAllow
         | Field::SyscallsDeny
         | Field::PrivilegesSetId
+        | Field::TimeWall
+        | Field::TimeGrace
+        | Field::TimeSleep
         | Field::LimitsPids
         | Field::LimitsMemory
         | Field::LimitsCpus => true,

@@ -53,6 +53,7 @@ pub mod support;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod text;
+pub mod time;
 pub mod tokens;
 pub mod trust;
 pub mod volumes;
@@ -104,6 +105,7 @@ pub use report::ReportPlan;
 pub use root::RootOrigin;
 pub use set_id::SetIdCause;
 use set_id::{SetId, owners};
+pub use time::TimePlan;
 pub use warning::Warning;
 
 /// What will be enforced for one container.
@@ -132,6 +134,9 @@ pub struct Plan {
     pub core_bytes: u64,
     /// How much of the node the container may use.
     pub limits: LimitsPlan,
+    /// When it ends, if it has a time limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<TimePlan>,
     /// What annotations may request beyond the policy.
     pub leave: Option<Loosening>,
     /// The ceilings, and who set each.
@@ -257,13 +262,12 @@ pub fn plan(
         network: _,
         syscalls,
         privileges,
-        // Handled with the ceilings' limits, below.
-        limits: _,
+        limits: _, // Planned with those of the ceilings, below.
+        time: _,
         report,
         // What annotations may request is not enforced.
         annotations: _,
     } = &governing.policy;
-    let by = bundle.wrapped.by;
     host.require(&governing.policy, &governing.node_allow, &bundle.wrapped)?;
     hooks::check(&governing, spec, bundle)?;
     let namespaces = namespaces::plan(&governing, linux, bundle, joined.as_ref())?;
@@ -271,12 +275,12 @@ pub fn plan(
     let mut filesystem = mounts::plan(&governing, spec, bundle, &mut warnings)?;
     scratch::place(&governing.policy, host, &mut filesystem, &mut warnings)?;
     refuse_left_out(&governing.policy, &filesystem)?;
-    let policy = &governing.policy;
     let facts = set_id::OwnerFacts::new(bundle, host, &namespaces);
+    let policy = &governing.policy;
     let set_id = owners(policy, spec, facts, &mut filesystem, &mut warnings)?;
     let capability_limit = privileges::limit(privileges, set_id.switch);
     let not_given = asked.not_given(&capability_limit, &devices, &filesystem);
-    let bounds = bounds(&governing, host, by, &mut warnings)?;
+    let bounds = bounds(&governing, host, bundle.wrapped.by, &mut warnings)?;
     let sysctl = namespaces::net_sysctl(linux, &mut warnings);
     let own_names = own_names(spec.hostname().as_deref());
     let network = match &joined {
@@ -304,6 +308,7 @@ pub fn plan(
         devices,
         core_bytes: host.core_bytes,
         limits: bounds,
+        time: TimePlan::of(&governing),
         leave: Some(governing.leave.clone()),
         ceilings: governing.ceilings.iter().map(ToString::to_string).collect(),
         sidecar: sidecar::sidecar(&governing.policy.network, governing.upstream.as_ref()),

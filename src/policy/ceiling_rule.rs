@@ -52,6 +52,24 @@ impl<T: Ord + Clone + fmt::Display> CeilingRule<T> for AtMost {
     }
 }
 
+/// A time limit of a ceiling holds for every policy below it, also for one that was chosen by name.
+pub(super) struct NoLonger;
+
+impl<T: Ord + Clone + fmt::Display> CeilingRule<T> for NoLonger {
+    #[cfg(test)]
+    const WITHIN: &'static str = "the same or less; a longer one of a policy is shortened";
+
+    const NARROWS_CHOSEN: bool = true;
+
+    fn excess(asked: &T, most: &T, ceiling: &Policy) -> Option<Excess> {
+        AtMost::excess(asked, most, ceiling)
+    }
+
+    fn narrowed(own: &T, most: &T, ceiling: &Policy) -> T {
+        AtMost::narrowed(own, most, ceiling)
+    }
+}
+
 /// The reverse: a larger value, such as a longer pause, is tighter.
 pub(super) struct AtLeast;
 

@@ -39,6 +39,7 @@ pub mod node;
 pub mod number;
 mod option_error;
 pub mod path;
+pub mod period;
 mod policy_text;
 pub mod preset;
 pub mod protected;
@@ -80,6 +81,7 @@ pub use node::{AnnotationLeave, NamespaceKind, NodeAllow, NodeConfig, NodeLog};
 pub use number::{AskSeconds, CoolDown, Count};
 pub use option_error::OptionError;
 pub use path::{GuestPath, HostPath};
+pub use period::{Grace, Lifetime, TimeLimit};
 pub use preset::{Preset, misnamed as misnamed_preset};
 pub use protected::ProtectedName;
 pub use publish::Publish;
@@ -90,7 +92,7 @@ pub use selection::{Asker, Ceiling, Loosening, Origin, ResolvedPolicy, Selection
 pub use size::ByteSize;
 pub use syscall::SyscallName;
 pub use table::{
-    Annotations, Field, Filesystem, Limits, Network, Policy, Privileges, Report, Syscalls,
+    Annotations, Field, Filesystem, Limits, Network, Policy, Privileges, Report, Syscalls, Time,
 };
 pub use upstream::{NodeNetwork, Secret, Upstream, UpstreamNames};
 pub use word::*;

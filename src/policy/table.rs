@@ -11,8 +11,8 @@
 use std::collections::BTreeSet;
 
 use super::ceiling_rule::{
-    AllOf, AtLeast, AtMost, NoCeiling, PartOf, PartOfMounts, PartOfRoot, PlacesOf, PortsOf,
-    WhereApprovable, WithinBound,
+    AllOf, AtLeast, AtMost, NoCeiling, NoLonger, PartOf, PartOfMounts, PartOfRoot, PlacesOf,
+    PortsOf, WhereApprovable, WithinBound,
 };
 use super::network::{LimitsWithin, RulesWithin};
 use super::rows::fields;
@@ -20,7 +20,8 @@ use super::syscall::{CallsOf, LimitedCallsOf, ProfileOf};
 use super::word::*;
 use super::{
     AskSeconds, AuditedPolicy, ByteSize, Capability, CoolDown, Count, CpuLimit, CredentialName,
-    GuestPath, InboundPort, MemoryLimit, ProcessLimit, ProtectedName, SyscallName,
+    Grace, GuestPath, InboundPort, MemoryLimit, ProcessLimit, ProtectedName, SyscallName,
+    TimeLimit,
 };
 use crate::rules::EgressRule;
 
@@ -161,6 +162,19 @@ fields! {
 
         /// Processors.
         cpus: CpuLimit = LimitsCpus "limits.cpus", WithinBound, Annotated;
+    }
+
+    /// How long a container may run.
+    #[derive(Copy)]
+    Time in time, written TimeFields {
+        /// From `create` to SIGTERM ([more](operator.md#end-a-container-after-a-time)).
+        wall: TimeLimit = TimeWall "time.wall", NoLonger, Annotated;
+
+        /// From SIGTERM to SIGKILL.
+        grace: Grace = TimeGrace "time.grace", NoLonger, Annotated;
+
+        /// Whether suspension of the machine counts.
+        sleep: SleepRule = TimeSleep "time.sleep", NoLonger, Annotated;
     }
 
     /// What is reported of the walls, and to whom.

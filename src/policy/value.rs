@@ -7,9 +7,10 @@ use std::str::FromStr;
 use super::bound::{Amount, Bound};
 use super::list::{Item, WrittenList};
 use super::number::Number;
+use super::period::Period;
 use super::{
     AuditedPolicy, ByteSize, Capability, CredentialName, Field, GuestPath, InboundPort,
-    PolicyError, ProtectedName, SyscallName,
+    PolicyError, ProtectedName, SyscallName, TimeLimit,
 };
 use crate::rules::{EgressRule, PresetName, RuleItem};
 use crate::text::ValueError;
@@ -58,6 +59,8 @@ impl PlainValue for GuestPath {}
 impl PlainValue for InboundPort {}
 impl PlainValue for ProtectedName {}
 impl PlainValue for SyscallName {}
+impl PlainValue for TimeLimit {}
+impl<const LEAST: u32, const MOST: u32> PlainValue for Period<LEAST, MOST> {}
 impl<T: Amount> PlainValue for Bound<T> {}
 impl<const LEAST: u32, const MOST: u32, const SECONDS: bool> PlainValue
     for Number<LEAST, MOST, SECONDS>

@@ -111,6 +111,16 @@ words! {
 }
 
 words! {
+    /// Whether the time in which the machine is suspended counts towards time limits.
+    SleepRule {
+        /// It counts (CLOCK_BOOTTIME).
+        Counts = "counts",
+        /// It does not count (CLOCK_MONOTONIC).
+        Pauses = "pauses",
+    }
+}
+
+words! {
     /// Which connections are possible.
     NetworkMode {
         /// Only an interface `lo`.

@@ -305,6 +305,7 @@ fn an_explanation_is_plain_text_whatever_a_path_is_called() {
     });
     let text = explain::text(&explain::ExplainedContainer {
         landlock: None,
+        seconds_left: None,
         settings: Vec::new(),
         name: format!("bundle {TREACHEROUS}"),
         identity: None,
@@ -330,6 +331,7 @@ fn the_nodes_further_fields_of_requests_are_explained() {
         network.request_fields = fields.iter().map(|field| field.parse().unwrap()).collect();
         explain::text(&explain::ExplainedContainer {
             landlock: None,
+            seconds_left: None,
             settings: Vec::new(),
             name: "x".to_owned(),
             identity: None,

@@ -9,6 +9,7 @@ use libcontainer::container::{Container, ContainerStatus};
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::path;
 use crate::runtime::RuntimeError;
+use crate::runtime::clock;
 use crate::runtime::hooks;
 use crate::runtime::planted;
 use crate::runtime::runs::{self, RunDir, events};
@@ -125,6 +126,12 @@ pub fn remove_all(place: &ContainerPaths, record: Option<&Record>) -> Result<(),
         last = planted::set_aside(record);
     }
     note(ended);
+    // Before they are ended: one that is left alone for a moment would note that.
+    let over = clock::event(place);
+    // They end with the init process. They are in the sidecar's cgroup.
+    if let Some(timekeeper) = &remains.timekeeper {
+        note(timekeeper.end().map_err(RuntimeError::from));
+    }
     if let Some(sidecar) = &remains.sidecar {
         if init.is_some() {
             // It ends with the init process, and writes its counts to the log.
@@ -138,6 +145,7 @@ pub fn remove_all(place: &ContainerPaths, record: Option<&Record>) -> Result<(),
         let controllers = record.and_then(|record| record.controllers.as_ref());
         let plan = record.and_then(Record::plan);
         let run = RunDir::of(place);
+        last.extend(over);
         last.append(&mut events::limits(controllers, plan));
         run.end(place, record, last);
     }

@@ -18,6 +18,7 @@
 
 pub mod agent;
 mod child;
+pub mod clock;
 pub mod create;
 pub mod delete;
 pub mod error;

@@ -19,7 +19,7 @@ use crate::runtime::state::half_made::WITHIN;
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::report;
 use crate::runtime::state::store::{ContainerPaths, Lock};
-use crate::runtime::{RuntimeError, delete, hooks, status};
+use crate::runtime::{RuntimeError, clock, delete, hooks, status};
 use crate::sys::procfs;
 
 /// Starts a created container. Holds its lock until the process has moved to the inner network namespace: libcontainer
@@ -81,6 +81,11 @@ fn release(
         )));
     }
     check_sidecar(record).map_err(refuse)?;
+    if !clock::is_kept(record) {
+        return Err(refuse(
+            "no process keeps its time (time.wall): delete and create it again",
+        ));
+    }
     if let Some(DecidedPlan { plan, .. }) = &mut record.decided
         && plan.network.mode == NetworkMode::Allowlist
         && plan.network.shared.is_none()

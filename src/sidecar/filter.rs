@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::sidecar::protocol::Duty;
+use crate::sidecar::timekeeper::MembersKind;
 use crate::sys::pidfd;
 use crate::sys::seccomp::notify::ANSWERING;
 use seccompiler::{
@@ -211,6 +212,52 @@ pub(super) fn of_warden() -> Result<BpfProgram, BackendError> {
     rules.insert(libc::SYS_write, vec![equal(0, WARDEN_JOURNAL)?]);
     rules.insert(libc::SYS_fcntl, vec![equal(1, libc::F_GETFD)?]);
     rules.insert(libc::SYS_prctl, vec![equal(0, libc::PR_GET_SECCOMP)?]);
+    assemble(rules)
+}
+
+/// The timekeeper's descriptors that its filter names.
+pub(super) const TIMEKEEPER_INIT: libc::c_int = 1;
+const TIMEKEEPER_TIMER: libc::c_int = 3;
+const TIMEKEEPER_CLOCK: libc::c_int = 4;
+const TIMEKEEPER_MEMBERS: [libc::c_int; 2] = [5, 6];
+
+/// Compiles the filter of both timekeepers: wait, set the timer, read and write the clock, end the container, exit.
+/// On cgroup v1 the processes are listed, and killed by their pidfds.
+pub(super) fn of_timekeeper(members: MembersKind) -> Result<BpfProgram, BackendError> {
+    let plain = [
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_poll,
+        libc::SYS_ppoll,
+        libc::SYS_sendmsg,
+        libc::SYS_close,
+        libc::SYS_restart_syscall,
+        libc::SYS_clock_gettime,
+        libc::SYS_brk,
+        libc::SYS_exit_group,
+    ];
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        plain.into_iter().map(|nr| (nr, Vec::new())).collect();
+    rules.insert(libc::SYS_timerfd_settime, vec![equal(0, TIMEKEEPER_TIMER)?]);
+    rules.insert(libc::SYS_pread64, vec![equal(0, TIMEKEEPER_CLOCK)?]);
+    rules.insert(libc::SYS_pwrite64, vec![equal(0, TIMEKEEPER_CLOCK)?]);
+    let written = TIMEKEEPER_MEMBERS.map(|fd| equal(0, fd)).into_iter();
+    rules.insert(libc::SYS_write, written.collect::<Result<_, _>>()?);
+    rules.insert(libc::SYS_fcntl, vec![equal(1, libc::F_GETFD)?]);
+    rules.insert(libc::SYS_prctl, vec![equal(0, libc::PR_GET_SECCOMP)?]);
+    let init = |signal| SeccompRule::new(vec![is(0, TIMEKEEPER_INIT)?, is(1, signal)?]);
+    let mut signals = vec![init(libc::SIGTERM)?, init(libc::SIGKILL)?];
+    if matches!(members, MembersKind::Listed { .. }) {
+        signals.push(equal(1, libc::SIGKILL)?);
+        rules.insert(libc::SYS_pidfd_open, Vec::new());
+        rules.insert(libc::SYS_read, Vec::new());
+        rules.insert(libc::SYS_openat, vec![equal(0, TIMEKEEPER_MEMBERS[0])?]);
+        rules.insert(libc::SYS_clock_nanosleep, Vec::new());
+        // A long list.
+        rules.insert(libc::SYS_mmap, vec![masked(2, libc::PROT_EXEC, 0)?]);
+        rules.insert(libc::SYS_munmap, Vec::new());
+        rules.insert(libc::SYS_mremap, Vec::new());
+    }
+    rules.insert(libc::SYS_pidfd_send_signal, signals);
     assemble(rules)
 }
 

@@ -42,6 +42,7 @@ mod reader;
 mod record;
 mod serve;
 mod spawn;
+pub mod timekeeper;
 mod tls;
 mod waiting;
 mod warden;
@@ -126,6 +127,12 @@ pub enum SidecarError {
     #[error("the sidecar has no warden: {reason}")]
     NoWarden {
         /// The warden's error.
+        reason: String,
+    },
+    /// The timekeeper could not confine itself.
+    #[error("the container has no timekeeper: {reason}")]
+    NoTimekeeper {
+        /// The timekeeper's error.
         reason: String,
     },
     /// The reader could not confine itself.

@@ -81,7 +81,7 @@ pub fn kill(record: &SidecarRecord) -> Result<(), SidecarError> {
     end(record.pid, record.start_time).and(warden)
 }
 
-fn end(pid: i32, started: u64) -> Result<(), SidecarError> {
+pub(super) fn end(pid: i32, started: u64) -> Result<(), SidecarError> {
     let Some(pidfd) = open(pid, started)? else {
         return Ok(());
     };

@@ -93,6 +93,8 @@ impl PromisedWalls {
             // A process outside of the container; integration/sidecar.rs tries its walls.
             sidecar: _,
             core_bytes,
+            // Kept by processes outside of the container; integration/clock.rs tries them.
+            time: _,
             // No wall.
             report: _,
         } = plan;

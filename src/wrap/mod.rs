@@ -39,9 +39,11 @@ pub use self::landlock::{LANDLOCK_LEAST_ABI, LANDLOCK_SCOPES_ABI};
 pub use self::wanted::WrapRequest;
 use crate::audit;
 use crate::cli::{self, GlobalOptions, Walls};
+use crate::plan::time::EndCause;
 use crate::plan::wrapped::{WrapEnforcement, WrapPlan};
 use crate::policy::{Access, MountRule, ResolvedPolicy, Selection};
 use crate::render::explain::LandlockWalls;
+use crate::runtime::clock;
 use crate::runtime::create::{self, BundleDecision};
 use crate::runtime::foreground::ended::ChildExit;
 use crate::runtime::foreground::{self, Attendance, FrontProcess, RunMode};
@@ -111,6 +113,7 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
     let summary = summary::open(wanted)?;
     say_what_is_lacking(wanted);
     let mut refused = DeniedSummary::default();
+    let mut ended = None;
     let status = foreground::run(
         global,
         &prepared.create(),
@@ -122,12 +125,23 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
                 let run = RunDir::of(place);
                 run.await_sidecar(place);
                 refused = DeniedSummary::read(&run.file(audit::SIDECAR));
+                ended = clock::ended(place);
             },
             keep: Some(settings::keep_for(&wanted.person, &wanted.workspace)),
         },
     );
     refused.tell(wanted, summary.as_ref())?;
-    Ok(status?.unwrap_or(ChildExit::with(0)))
+    let status = status?.unwrap_or(ChildExit::with(0));
+    Ok(ended.map_or(status, timed_out))
+}
+
+/// The exit status of a command that was ended: timeout(1)'s.
+const TIMED_OUT: i32 = 124;
+
+/// Says why the command was ended. The last line on standard error.
+fn timed_out(cause: EndCause) -> ChildExit {
+    crate::log::complain(&format!("agentbox: the command was ended: {cause}"));
+    ChildExit::with(TIMED_OUT)
 }
 
 /// Prints one line on a terminal: without a cgroup nothing limits a runaway command.

@@ -270,6 +270,9 @@ fn options(args: &cli::Wrap) -> Result<Vec<FieldOption>> {
             &port,
         ));
     }
+    if let Some(timeout) = &args.timeout {
+        options.push(FieldOption::setting("--timeout", Field::TimeWall, timeout));
+    }
     if args.ask {
         let ask = OnUnknown::Ask.to_string();
         options.push(FieldOption::setting("--ask", Field::NetworkOnUnknown, &ask));

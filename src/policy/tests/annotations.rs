@@ -45,6 +45,9 @@ fn every_field_has_an_annotation() {
         .field("limits.pids", "77")
         .field("limits.memory", "10%")
         .field("limits.cpus", "1.5")
+        .field("time.wall", "30m")
+        .field("time.grace", "5s")
+        .field("time.sleep", "counts")
         .field("report.denied", "on")
         .field("report.audit", "strict")
         .resolved();
@@ -101,6 +104,11 @@ fn every_field_has_an_annotation() {
             pids: "77".parse().unwrap(),
             memory: "10%".parse().unwrap(),
             cpus: "1.5".parse().unwrap(),
+        },
+        time: Time {
+            wall: "30m".parse().unwrap(),
+            grace: "5s".parse().unwrap(),
+            sleep: SleepRule::Counts,
         },
         report: Report {
             denied: Switch::On,

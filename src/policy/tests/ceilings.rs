@@ -30,6 +30,7 @@ filesystem.search = "partial"
 filesystem.secrets = "read-only"
 filesystem.service-account-token = "read-only"
 limits = { pids = "unlimited", memory = "unlimited", cpus = "unlimited" }
+time = { wall = "unlimited", grace = "1h", sleep = "pauses" }
 privileges.capabilities = [
     "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID", "SYS_CHROOT", "NET_RAW"
 ]
@@ -646,6 +647,28 @@ fn each_field_is_limited_by_its_own_rule() {
             "filesystem.left-out = 'report'",
             "filesystem.left-out = 'error'",
             true,
+        ),
+        (TimeWall, "time.wall = '2h'", "time.wall = '1h'", true),
+        (TimeWall, "time.wall = '60m'", "time.wall = '1h'", false),
+        (
+            TimeWall,
+            "time.wall = 'unlimited'",
+            "time.wall = '366d'",
+            true,
+        ),
+        (TimeGrace, "time.grace = '11s'", "time.grace = '10s'", true),
+        (TimeGrace, "time.grace = '0s'", "time.grace = '10s'", false),
+        (
+            TimeSleep,
+            "time.sleep = 'pauses'",
+            "time.sleep = 'counts'",
+            true,
+        ),
+        (
+            TimeSleep,
+            "time.sleep = 'counts'",
+            "time.sleep = 'pauses'",
+            false,
         ),
         (LimitsPids, "limits.pids = 5000", "limits.pids = 4096", true),
         (LimitsPids, "limits.pids = 16", "limits.pids = 4096", false),

@@ -159,6 +159,11 @@ fn the_built_in_policies_follow_the_design() {
         EphemeralDir::Run,
     ]
     .into();
+    let time = |grace: &str, sleep| Time {
+        wall: TimeLimit::Unlimited,
+        grace: grace.parse().unwrap(),
+        sleep,
+    };
     let expect =
         |name: &str, filesystem, network, capabilities, [pids, memory]: [&str; 2]| Policy {
             name: name.parse().unwrap(),
@@ -185,6 +190,10 @@ fn the_built_in_policies_follow_the_design() {
                 pids: pids.parse().unwrap(),
                 memory: memory.parse().unwrap(),
                 cpus: CpuLimit::Unlimited,
+            },
+            time: match name {
+                "permissive" => time("10m", SleepRule::Pauses),
+                _ => time("10s", SleepRule::Counts),
             },
             report: Report {
                 denied: Switch::Off,

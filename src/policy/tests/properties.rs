@@ -86,6 +86,8 @@ fn words(dice: &mut Dice, field: Field) -> (Shape, Vec<&'static str>) {
         Field::LimitsMemory => (Word, vec![dice.pick(&["1GiB", "2GiB", "unlimited"])]),
         Field::LimitsCpus => (Word, vec![dice.pick(&["0.5", "2", "unlimited"])]),
         Field::AnnotationsLoosen => (List, dice.some(&["network.mode", "syscalls.allow"])),
+        Field::TimeWall => (Word, vec![dice.pick(&["1s", "30m", "unlimited"])]),
+        Field::TimeGrace => (Word, vec![dice.pick(&["0s", "10s", "1h"])]),
         Field::ReportAudit => (Word, vec![dice.pick(&["off", "strict", "permissive"])]),
         // All possible words.
         other => (Word, vec![dice.pick(WORDS.get(&other).expect("values"))]),
@@ -286,7 +288,7 @@ fn containment_is_an_order() {
     let mut dice = Dice(0x04de4);
     let within = |asked: &Policy, ceiling: &Policy| exceeds(asked, ceiling).is_empty();
     // Similar policies: otherwise hardly any two would contain each other.
-    let texts: Vec<String> = (0..80)
+    let texts: Vec<String> = (0..140)
         .map(|_| {
             let mut text = String::from("base = \"standard\"\nnetwork.mode = \"allowlist\"\n");
             let once = [

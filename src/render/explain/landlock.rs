@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::page::{Page, path};
-use super::{changed_calls, network};
+use super::{changed_calls, network, time};
 use crate::plan::process::core_words;
-use crate::plan::{DecidedPlan, NetworkPlan, OmittedMount, SyscallPlan, text};
+use crate::plan::{DecidedPlan, NetworkPlan, OmittedMount, SyscallPlan, TimePlan, text};
 use crate::policy::{NetworkMode, Policy};
 use crate::text::escape;
 
@@ -39,6 +39,9 @@ pub struct LandlockWalls {
     pub core_bytes: u64,
     /// Other requests that are not granted.
     pub not_given: Vec<String>,
+    /// When the command ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<TimePlan>,
     /// What is weaker than a reader may expect.
     pub warnings: Vec<String>,
     /// What these walls lack compared with namespaces.
@@ -76,6 +79,7 @@ impl LandlockWalls {
             syscalls: plan.syscalls.clone(),
             capabilities: Vec::new(),
             core_bytes: plan.core_bytes,
+            time: plan.time,
             not_given: plan.not_given.iter().map(ToString::to_string).collect(),
             warnings: plan.warnings.iter().map(ToString::to_string).collect(),
             lacks: Vec::new(),
@@ -121,6 +125,7 @@ pub(super) fn explain(page: &mut Page, walls: &LandlockWalls, filter: Option<&st
     page.item(format_args!("capabilities: {capabilities}"));
     page.item("namespaces: the caller's");
     page.head("limits", "none holds");
+    time::explain(page, walls.time);
     for thing in &walls.not_given {
         page.head("not given", escape(thing));
     }

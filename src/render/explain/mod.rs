@@ -7,6 +7,7 @@ mod landlock;
 mod network;
 mod page;
 pub mod syscalls;
+mod time;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,6 +45,9 @@ pub struct ExplainedContainer {
     /// The walls of `wrap --walls landlock`, instead of the plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub landlock: Option<LandlockWalls>,
+    /// The seconds that are left, if it runs and has a time limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds_left: Option<u64>,
     /// The lines of settings files that change the options of `wrap`, each with its file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<String>,
@@ -124,6 +128,7 @@ pub fn text(subject: &ExplainedContainer) -> String {
                 );
             }
             walls(&mut page, &decided.plan, filter);
+            time::left(&mut page, subject.seconds_left);
             origins(&mut page, &decided.origins);
         }
     }
@@ -149,6 +154,7 @@ fn walls(page: &mut Page, plan: &Plan, filter: Option<&str>) {
     syscalls(page, &plan.syscalls, filter);
     privileges(page, plan);
     limits(page, plan.limits);
+    time::explain(page, plan.time);
     report(page, plan);
     leave(page, plan);
     for thing in &plan.not_given {

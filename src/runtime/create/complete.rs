@@ -16,6 +16,7 @@ use crate::cgroup::path;
 use crate::cgroup::systemd_v1;
 use crate::devices::DeviceProgram;
 use crate::runtime::RuntimeError;
+use crate::runtime::clock;
 use crate::runtime::input::node_files;
 use crate::runtime::launch::RunRetention;
 use crate::runtime::network::calls;
@@ -158,6 +159,15 @@ impl Creation<'_> {
             &self.run,
             (calls, watched),
         )
+    }
+
+    /// Starts the processes that keep the container's time, if it has a limit.
+    pub(super) fn begin_clock(&mut self, init: ProcessId) -> Result<(), RuntimeError> {
+        let Some(time) = self.record.plan().and_then(|plan| plan.time) else {
+            return Ok(());
+        };
+        self.record.timekeeper = Some(clock::begin(&self.place, &self.record, time, init)?);
+        self.save_record()
     }
 
     /// Adds the container's namespaces to the index in which joining containers find it.

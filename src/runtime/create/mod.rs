@@ -142,6 +142,8 @@ fn make(
     creation.begin_run(leaves, events)?;
     // Waits until the sidecar is confined, and gives it nothing before.
     let inner_network = creation.finish_network(init, watched)?;
+    // In the sidecar's cgroup. Time counts from here on.
+    creation.begin_clock(init)?;
     // From here on other verbs find the container, so it is complete, except for announcing it.
     creation.enter_index(init, inner_network)?;
     creation.announce(init)?;

@@ -60,6 +60,7 @@ pub(super) fn new_record(
         cgroups: cgroups(global, spec, place),
         controllers: None,
         sidecar: None,
+        timekeeper: None,
         filtered: decision.filter.is_some(),
         filter_hash: decision.filter.as_ref().map(filter::hash),
         netns_cookie: None,

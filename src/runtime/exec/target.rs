@@ -6,6 +6,7 @@ use oci_spec::runtime::Spec;
 use super::ExecError;
 use crate::cli;
 use crate::runtime::RuntimeError;
+use crate::runtime::clock;
 use crate::runtime::input::bundle;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::ContainerPaths;
@@ -37,8 +38,6 @@ fn check_state(
     record: &Record,
     args: &cli::Exec,
 ) -> Result<(), RuntimeError> {
-    let container = status::load(place)?;
-    let status = container.status();
     let refuse = |why: String| {
         Err(RuntimeError::State {
             verb: "exec in",
@@ -46,6 +45,12 @@ fn check_state(
             why,
         })
     };
+    clock::enforce(place, record);
+    if let Some(cause) = clock::ended(place) {
+        return refuse(format!("it is ended: {cause}"));
+    }
+    let container = status::load(place)?;
+    let status = container.status();
     match status {
         ContainerStatus::Running => Ok(()),
         // As with runc: its init process waits in complete namespaces and a complete root file system.

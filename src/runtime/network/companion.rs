@@ -100,11 +100,21 @@ pub(super) fn duty(network: &NetworkPlan) -> Duty {
     }
 }
 
+/// A user id of a container's timekeepers, for the same reason.
+pub fn timekeeper_uid(dir: &Path) -> u32 {
+    match unprivileged::inside() {
+        Some(_) => 0,
+        None => sidecar_uid(dir) + COUNT,
+    }
+}
+
+/// The sidecars' first user id, and their number. The timekeepers' follow.
+const FIRST: u32 = 2_000_000_000;
+const COUNT: u32 = 1 << 26;
+
 /// A user id of the sidecar's own, in a range that neither /etc/passwd nor /etc/subuid uses by default: with
 /// `--pid=host` a root process without any capability may signal every process of root.
 fn sidecar_uid(dir: &Path) -> u32 {
-    const FIRST: u32 = 2_000_000_000;
-    const COUNT: u64 = 1 << 26;
     let hash = store::hash(dir.as_os_str().as_encoded_bytes());
-    FIRST + u32::try_from(hash % COUNT).expect("less than 2^26")
+    FIRST + u32::try_from(hash % u64::from(COUNT)).expect("less than 2^26")
 }

@@ -15,6 +15,7 @@ use crate::runtime::RuntimeError;
 use crate::runtime::files::{read_text, write_whole};
 use crate::runtime::state::store;
 use crate::sidecar::SidecarRecord;
+use crate::sidecar::timekeeper::TimekeeperRecord;
 
 pub use crate::sys::process_id::ProcessId;
 
@@ -68,6 +69,9 @@ pub struct Record {
     pub controllers: Option<Controllers>,
     /// The sidecar, once it exists.
     pub sidecar: Option<SidecarRecord>,
+    /// The processes that keep its time, if it has a time limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timekeeper: Option<TimekeeperRecord>,
     /// Whether a seccomp filter is saved with it, the engine's or the merged one.
     pub filtered: bool,
     /// SHA-256 of that filter's file.
@@ -191,7 +195,9 @@ pub struct Remains {
     pub init: Option<ProcessId>,
     /// The sidecar.
     pub sidecar: Option<SidecarRecord>,
-    /// Cgroups of both.
+    /// The processes that keep its time.
+    pub timekeeper: Option<TimekeeperRecord>,
+    /// Cgroups of all of them.
     pub cgroups: Vec<PathBuf>,
 }
 
@@ -205,6 +211,7 @@ impl Remains {
         Some(Self {
             init: serde_json::from_value(take("init")).ok().flatten(),
             sidecar: serde_json::from_value(take("sidecar")).ok().flatten(),
+            timekeeper: serde_json::from_value(take("timekeeper")).ok().flatten(),
             cgroups: serde_json::from_value(take("cgroups")).unwrap_or_default(),
         })
     }
@@ -215,6 +222,7 @@ impl From<&Record> for Remains {
         Self {
             init: record.init,
             sidecar: record.sidecar.clone(),
+            timekeeper: record.timekeeper,
             cgroups: record.cgroups.clone(),
         }
     }
@@ -259,6 +267,7 @@ impl Record {
             cgroups: Vec::new(),
             controllers: None,
             sidecar: None,
+            timekeeper: None,
             filtered: false,
             filter_hash: None,
             netns_cookie: None,

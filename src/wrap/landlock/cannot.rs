@@ -54,6 +54,12 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
                 .to_owned(),
         );
     }
+    if plan.time.is_some() {
+        all.push(
+            "the time limit is kept by wrap alone: it ends with a wrap that is killed, and waits for one that is stopped"
+                .to_owned(),
+        );
+    }
     if abi < LANDLOCK_SCOPES_ABI {
         all.push(format!(
             "Landlock ABI {abi} does not hold signals back (ABI {LANDLOCK_SCOPES_ABI}, Linux 6.12, does): the command can end processes of the same user"

@@ -69,3 +69,14 @@ fn kept(plan: &Plan, person: &Person) -> Result<Vec<String>> {
     let kept = capabilities(plan)?.permitted;
     Ok(kept.iter().map(|c| c.short_name().to_owned()).collect())
 }
+
+/// Prints one line on a terminal, so that users do not take these walls for the full ones.
+pub(super) fn say_what_is_lacking(decided: &DecidedPlan, abi: u32) {
+    if rustix::termios::isatty(rustix::stdio::stderr()) {
+        crate::log::complain(&format!(
+            "agentbox: walls of Landlock (ABI {abi}), policy {}: no namespaces, so paths are refused rather than absent, /tmp and /dev/shm \
+             are closed, other processes are seen, no limits hold; `agentbox explain --walls landlock` has the whole list",
+            decided.resolved.name
+        ));
+    }
+}

@@ -49,6 +49,7 @@ use super::wanted::WrapRequest;
 use super::{WrapRefusal, prepare};
 use crate::cli::GlobalOptions;
 use crate::enforce::{capabilities, privileges};
+use crate::plan::time::EndCause;
 use crate::plan::{CapabilitySets, DecidedPlan, Plan, process as planned};
 use crate::policy::Capability;
 use crate::runtime::create::{self, BundleDecision};
@@ -60,7 +61,7 @@ pub use describe::decide;
 use enforce::{LandlockCommand, LandlockSetup};
 use place::{OWN_VARIABLES, RunHome, RunTempDir};
 use proxy::ProxyParts;
-use supervise::Supervisor;
+use supervise::{CommandLimit, Supervisor};
 
 /// Root's rights over files that no namespace limits here, as far as the policy allows: files of any owner in the
 /// workspace are writable.
@@ -79,15 +80,17 @@ pub fn run(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildExit> {
     become_the(&wanted.person)?;
     let ended = run_decided(&place, global, decided.decision, &decided.home);
     DeniedSummary::read(&place.journal_path()).tell(wanted, summary.as_ref())?;
-    ended
+    let (status, cause) = ended?;
+    Ok(cause.map_or(status, super::timed_out))
 }
 
+/// Returns the command's end, and the cause if its time was over.
 fn run_decided(
     place: &RunTempDir,
     global: &GlobalOptions,
     decision: BundleDecision,
     home: &RunHome,
-) -> Result<ChildExit> {
+) -> Result<(ChildExit, Option<EndCause>)> {
     let decided = decision.decided.context("a policy is chosen")?;
     let RequestSetup { reading, trust } = decision.given;
     let terminals = streams::terminals();
@@ -125,8 +128,9 @@ fn run_decided(
         Some(parts) => proxy::serve(global, &decided, &plan, place, parts)?,
         None => None,
     };
-    say_what_is_lacking(&decided, abi);
+    describe::say_what_is_lacking(&decided, abi);
     let signals = supervise::signals()?;
+    let limit = plan.time.map(CommandLimit::begin).transpose()?;
     let (child, listener) = start::start(walls, &command)?;
     let supervisor = Supervisor {
         listener,
@@ -135,6 +139,7 @@ fn run_decided(
         clients,
         signals,
         writable: writable(&rules),
+        limit,
     };
     let ended = supervisor.run();
     if !supervise::end_the_rest() {
@@ -290,15 +295,4 @@ fn writable(rules: &[rules::LandlockRule]) -> Vec<PathBuf> {
                 .unwrap_or_else(|_| rule.path.clone())
         })
         .collect()
-}
-
-/// Prints one line on a terminal, so that users do not take these walls for the full ones.
-fn say_what_is_lacking(decided: &DecidedPlan, abi: u32) {
-    if rustix::termios::isatty(rustix::stdio::stderr()) {
-        crate::log::complain(&format!(
-            "agentbox: walls of Landlock (ABI {abi}), policy {}: no namespaces, so paths are refused rather than absent, /tmp and /dev/shm \
-             are closed, other processes are seen, no limits hold; `agentbox explain --walls landlock` has the whole list",
-            decided.resolved.name
-        ));
-    }
 }

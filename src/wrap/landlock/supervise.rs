@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{SigSet, Signal};
@@ -12,7 +13,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
 use rustix::process::{Pid, WaitOptions};
 
 use super::attributes;
+use crate::plan::TimePlan;
+use crate::plan::time::EndCause;
 use crate::runtime::foreground::ended::ChildExit;
+use crate::sidecar::timekeeper;
 use crate::sys::memory::Code;
 use crate::sys::seccomp::notify::{self, NotifiedCall, NotifyAnswer};
 use crate::sys::socket;
@@ -58,14 +62,39 @@ pub struct Supervisor {
     pub signals: SignalFd,
     /// Where the command may change files' attributes.
     pub writable: Vec<PathBuf>,
+    /// When the command ends.
+    pub limit: Option<CommandLimit>,
+}
+
+/// The time limit of a command, kept by this process alone.
+pub struct CommandLimit {
+    timer: OwnedFd,
+    plan: TimePlan,
+}
+
+impl CommandLimit {
+    /// Time counts from here on.
+    pub fn begin(plan: TimePlan) -> Result<Self> {
+        let timer = timekeeper::timer(plan.sleep).context("make a timer")?;
+        let limit = Self { timer, plan };
+        limit.ring_after(limit.plan.wall.seconds())?;
+        Ok(limit)
+    }
+
+    fn ring_after(&self, seconds: u32) -> Result<()> {
+        let due = timekeeper::now(self.plan.sleep) + Duration::from_secs(seconds.into());
+        timekeeper::ring_at(&self.timer, due).context("set the timer")
+    }
 }
 
 impl Supervisor {
-    /// Runs until the command ends.
-    pub fn run(&self) -> Result<ChildExit> {
+    /// Runs until the command ends. Returns its end, and the cause if its time was over.
+    pub fn run(&self) -> Result<(ChildExit, Option<EndCause>)> {
         // From here on it mostly sleeps.
         Code::find().and_then(|code| code.release()).ok();
+        let mut over_time = None;
         loop {
+            let timer = self.limit.as_ref().map(|limit| limit.timer.as_fd());
             let sidecar = self
                 .sidecar
                 .as_ref()
@@ -74,9 +103,18 @@ impl Supervisor {
                 PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
                 PollFd::new(&self.listener, PollFlags::IN),
                 PollFd::from_borrowed_fd(sidecar, PollFlags::IN),
+                PollFd::from_borrowed_fd(timer.unwrap_or(sidecar), PollFlags::IN),
             ];
             rustix::io::retry_on_intr(|| poll(&mut fds, None)).context("wait for the command")?;
-            let [signals, calls, ended] = fds.map(|fd| fd.revents());
+            let [signals, calls, ended, rung] = fds.map(|fd| fd.revents());
+            if let Some(limit) = self.limit.as_ref().filter(|_| rung.contains(PollFlags::IN)) {
+                let signal = match over_time {
+                    None => rustix::process::Signal::TERM,
+                    Some(_) => rustix::process::Signal::KILL,
+                };
+                self.end(limit, signal)?;
+                over_time = Some(EndCause::Wall);
+            }
             if calls.contains(PollFlags::IN)
                 && let Some(call) = notify::receive(self.listener.as_fd()).context("take a call")?
             {
@@ -88,12 +126,20 @@ impl Supervisor {
             if (signals.contains(PollFlags::IN) || over)
                 && let Some(status) = self.hear()?
             {
-                return Ok(status);
+                return Ok((status, over_time));
             }
             if self.sidecar.is_some() && ended.contains(PollFlags::IN) {
                 bail!("the network's proxy has ended, and the command with it");
             }
         }
+    }
+
+    /// Sends the command a signal, and sets the timer for the next one. Its children end after it.
+    fn end(&self, limit: &CommandLimit, signal: rustix::process::Signal) -> Result<()> {
+        // It is reaped below, so its number was not reused.
+        let _gone = rustix::process::kill_process(self.command, signal);
+        // Again while it does not end: it may be in an uninterruptible call.
+        limit.ring_after(limit.plan.grace.seconds().max(1))
     }
 
     /// Passes signals on and reaps processes. Returns the command's end, if it has ended.

@@ -1,0 +1,354 @@
+//! Time limits: `time.wall` ends everything in a sandbox, whatever is stopped, frozen or killed. Each has a control
+//! without the limit.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::command::{Finished, run};
+use crate::direct::{Guard, Node, Scratch, program, with_env};
+use crate::docker::{Container, Docker, runtime};
+use crate::wrap::NodeDir;
+use crate::wrap::account::Account;
+
+/// Longer than any limit of these tests takes, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "not after a minute: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A container's directory of state.
+fn state_dir(id: &str) -> PathBuf {
+    let all = fs::read_dir("/run/agentbox/index").unwrap();
+    let mut paths = all.map(|entry| entry.unwrap().path());
+    let end = format!("-{id}");
+    paths
+        .find(|path| path.to_string_lossy().ends_with(&end))
+        .unwrap()
+}
+
+fn record(id: &str) -> Value {
+    serde_json::from_slice(&fs::read(state_dir(id).join("record.json")).unwrap()).unwrap()
+}
+
+/// The two timekeepers of a container.
+fn keepers(id: &str) -> [i32; 2] {
+    let record = record(id);
+    ["first", "second"].map(|one| {
+        let pid = record["timekeeper"][one]["pid"].as_i64();
+        i32::try_from(pid.unwrap()).unwrap()
+    })
+}
+
+fn signal(name: &str, pids: &[i32]) {
+    let pids: Vec<String> = pids.iter().map(i32::to_string).collect();
+    let script = format!("kill -{name} {}", pids.join(" "));
+    run("bash", &["-c", &script]).ok();
+}
+
+/// Whether a process with this word in its arguments lives.
+fn lives(word: &str) -> bool {
+    fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+        let arguments = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&arguments).contains(word)
+    })
+}
+
+/// A number that only this call has: as the argument of sleep(1) it marks a process.
+fn mark() -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("3{:06}.{count:03}", std::process::id() % 1_000_000)
+}
+
+/// A script that ignores SIGTERM, with a child that is stopped and a daemon.
+fn stubborn(mark: &str) -> String {
+    format!(
+        "trap '' TERM; sleep {mark} & kill -STOP $!; (setsid sleep {mark} &) & echo ready; while :; do sleep 1; done"
+    )
+}
+
+fn assert_timed_out(ended: &Finished, mark: &str) {
+    assert_eq!(ended.code, 124, "{ended}");
+    let last = ended.stderr.lines().last().unwrap_or_default();
+    assert!(last.contains("time was over (time.wall)"), "{ended}");
+    await_that("its processes are gone", || !lives(mark));
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_with_a_timeout_ends_with_124_and_everything_with_it() {
+    let _docker = Docker::connect();
+    let scratch = Scratch::new();
+    let project = scratch.dir("home/project");
+    let home = scratch.path("home");
+    let wrap = |options: &[&str], script: &str| {
+        let all = [&["wrap"], options, &["--", "bash", "-c", script]].concat();
+        with_env(&program(), &all, &project, &[("HOME", &home)])
+    };
+    let mark = mark();
+    let limited = ["--timeout", "2s", "--set", "time.grace=1s"];
+    assert_timed_out(&wrap(&limited, &stubborn(&mark)), &mark);
+    // A program that obeys the signal may say what it likes: the status is the limit's.
+    let obeys = "trap 'echo bye; exit 0' TERM; while :; do sleep 0.1; done";
+    let ended = wrap(&["--timeout", "2s"], obeys);
+    assert_eq!(ended.stdout, "bye\n", "{ended}");
+    assert_timed_out(&ended, &mark);
+    // The controls: no limit, a limit that is not reached, and an error.
+    assert_eq!(wrap(&[], "sleep 4; exit 7").code, 7);
+    assert_eq!(wrap(&["--timeout", "1h"], "exit 7").code, 7);
+    let bad = wrap(&["--timeout", "1.5h"], "true");
+    assert!(bad.code == 125 && bad.stderr.contains("--timeout"), "{bad}");
+    let shown = wrap(&["--timeout", "30m", "--dry-run"], "true").ok();
+    assert!(shown.contains("ended 30m after"), "{shown}");
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_without_root_and_under_landlock_keeps_time_too() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let mark = mark();
+    let limited = ["--timeout", "2s", "--set", "time.grace=1s"];
+    assert_timed_out(&person.wraps(&limited, &stubborn(&mark)), &mark);
+    assert_eq!(person.wraps(&[], "sleep 4; exit 7").code, 7);
+    let landlock = ["--walls", "landlock"];
+    let both = [&landlock[..], &limited].concat();
+    assert_timed_out(&person.wraps(&both, &stubborn(&mark)), &mark);
+    assert_eq!(person.wraps(&landlock, "sleep 4; exit 7").code, 7);
+    let shown = person.wraps(&[&both[..], &["--dry-run"]].concat(), "true");
+    assert!(shown.stdout.contains("kept by wrap alone"), "{shown}");
+}
+
+/// A container of Docker's with a limit of this many seconds, which has begun to be stubborn.
+fn limited<'a>(docker: &'a Docker, seconds: u32, mark: &str) -> (Container<'a>, String) {
+    let wall = format!("--annotation=dev.agentbox.time.wall={seconds}s");
+    let grace = "--annotation=dev.agentbox.time.grace=1s";
+    let options = [runtime(), &wall, grace, "test-musl"];
+    let container = docker.start(&options, &["sh", "-c", &stubborn(mark)]);
+    container.await_log("ready");
+    let id = container.inspect("{{.Id}}");
+    (container, id)
+}
+
+fn await_end(container: &Container<'_>, mark: &str) {
+    await_that("the container has ended", || {
+        container.inspect("{{.State.Status}}") == "exited"
+    });
+    assert_eq!(container.inspect("{{.State.ExitCode}}"), "137");
+    await_that("its processes are gone", || !lives(mark));
+}
+
+fn log_has(id: &str, words: &str) {
+    let mut log = String::new();
+    let start = Instant::now();
+    // The engine deletes it after its end.
+    while !log.contains(words) {
+        assert!(start.elapsed() < PATIENCE, "{words}: {log}");
+        log = run(&program(), &["audit", id]).ok();
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn p02_docker_a_limit_ends_what_is_stopped_forked_and_executed() {
+    let docker = Docker::connect();
+    let mark = mark();
+    let free = docker.start(&[runtime(), "test-musl"], &["sleep", "300"]);
+    let (container, id) = limited(&docker, 12, &mark);
+    let of_exec = format!("trap '' TERM; (setsid sleep {mark} &); sleep {mark}");
+    container.exec(&["-d"], &["sh", "-c", &of_exec]).ok();
+    await_end(&container, &mark);
+    log_has(&id, "its time was over (time.wall)");
+    // The control is older, and has no limit.
+    assert_eq!(free.inspect("{{.State.Status}}"), "running");
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn p02_docker_a_paused_container_ends_too() {
+    let docker = Docker::connect();
+    let mark = mark();
+    let (container, id) = limited(&docker, 12, &mark);
+    container.call("pause", &[]).ok();
+    await_end(&container, &mark);
+    log_has(&id, "its time was over (time.wall)");
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn p02_docker_a_container_never_runs_without_its_timekeepers() {
+    let docker = Docker::connect();
+    let mark = mark();
+    for killed in [0, 1] {
+        let (container, id) = limited(&docker, 1000, &mark);
+        signal("KILL", &[keepers(&id)[killed]]);
+        await_end(&container, &mark);
+        log_has(&id, "the process that keeps its time was killed");
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn docker_stopped_helpers_stretch_no_limit() {
+    let docker = Docker::connect();
+    let mark = mark();
+    // The first timekeeper, the second, and the sidecar after its warden.
+    for stopped in 0..3 {
+        let (container, id) = limited(&docker, 12, &mark);
+        let record = record(&id);
+        let of = |name: &str| i32::try_from(record["sidecar"][name].as_i64().unwrap()).unwrap();
+        let warden = record["sidecar"]["warden"]["pid"].as_i64();
+        match stopped {
+            2 => {
+                signal("STOP", &[i32::try_from(warden.unwrap()).unwrap()]);
+                signal("STOP", &[of("pid")]);
+            }
+            one => signal("STOP", &[keepers(&id)[one]]),
+        }
+        await_end(&container, &mark);
+        log_has(&id, "its time was over (time.wall)");
+    }
+}
+
+/// A node's own container with these annotations, started.
+fn started<'a>(node: &'a Node, id: &'a str, options: &[&str], annotations: &Value) -> Guard<'a> {
+    let mut config = node.config(&["sleep", "300"]);
+    config["annotations"] = annotations.clone();
+    let bundle = node.bundle(id, &config);
+    let create = [options, &["create", "--bundle", &bundle, id]].concat();
+    node.call(&create).ok();
+    node.call(&["start", id]).ok();
+    Guard(node, id)
+}
+
+fn status(node: &Node, id: &str) -> Value {
+    serde_json::from_str(&node.call(&["state", id]).ok()).unwrap()
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_a_verb_ends_a_container_that_no_timekeeper_can() {
+    let node = Node::new();
+    let wall = json!({"dev.agentbox.time.wall": "2s", "dev.agentbox.time.grace": "0s"});
+    let id = format!("overdue-{}", std::process::id());
+    let _guard = started(&node, &id, &[], &wall);
+    signal("STOP", &keepers(&id));
+    // Its time and the tolerance pass.
+    std::thread::sleep(Duration::from_secs(9));
+    let refused = node.call(&["exec", &id, "true"]).failed();
+    assert!(refused.contains("its time was over"), "{refused}");
+    await_that("it is stopped", || {
+        status(&node, &id)["status"] == "stopped"
+    });
+    let ended_by = status(&node, &id)["endedBy"].clone();
+    assert_eq!(ended_by, "its time was over (time.wall)");
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_more_time_is_given_within_the_ceiling_and_logged() {
+    let node = Node::new();
+    let files = NodeDir::new();
+    let ceiling = "base = \"permissive\"\ntime.wall = \"10m\"\n";
+    files.file("policies/lab.toml", ceiling);
+    let text = format!("ceiling = \"lab\"\npolicy-dir = \"{}\"\n", files.policies());
+    let config = files.file("config.toml", &text);
+    let options = ["--config", config.as_str()];
+    let id = format!("extended-{}", std::process::id());
+    let wall = json!({"dev.agentbox.time.wall": "5s", "dev.agentbox.time.grace": "0s"});
+    let guard = started(&node, &id, &options, &wall);
+    let over = node.call(&["extend", &id, "10m"]).failed();
+    assert!(over.contains("the ceiling has 10m"), "{over}");
+    let more = node.call(&["extend", &id, "5m"]).ok();
+    assert!(more.contains("305s"), "{more}");
+    // Beyond the first limit.
+    std::thread::sleep(Duration::from_secs(8));
+    assert_eq!(status(&node, &id)["status"], "running");
+    let explained = node.call(&["explain", &id]).ok();
+    assert!(explained.contains("time left"), "{explained}");
+    let log = node.call(&["audit", "--json", &id]).ok();
+    assert!(
+        log.contains("time.wall=305s") && log.contains("set by uid 0"),
+        "{log}"
+    );
+    drop(guard);
+    // Without a limit of its own, the ceiling's holds. An annotation cannot exceed it.
+    let guard = started(&node, &id, &options, &json!({}));
+    assert!(
+        node.call(&["explain", &id])
+            .ok()
+            .contains("ended 10m after")
+    );
+    drop(guard);
+    let mut spec = node.config(&["true"]);
+    spec["annotations"] = json!({"dev.agentbox.time.wall": "11m"});
+    let bundle = node.bundle("exceeds", &spec);
+    let refused = node.call(&["--config", &config, "create", "--bundle", &bundle, &id]);
+    assert!(refused.failed().contains("time.wall"));
+    let guard = started(&node, &id, &[], &json!({}));
+    let none = node.call(&["extend", &id, "5m"]).failed();
+    assert!(none.contains("no time limit"), "{none}");
+    drop(guard);
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_the_timekeepers_may_end_the_container_and_nothing_else() {
+    let node = Node::new();
+    for (sleep, clock) in [("counts", "clockid: 7"), ("pauses", "clockid: 1")] {
+        let id = format!("kept-{sleep}-{}", std::process::id());
+        let annotations = json!({
+            "dev.agentbox.policy": "permissive",
+            "dev.agentbox.time.wall": "1h",
+            "dev.agentbox.time.sleep": sleep,
+        });
+        let _guard = started(&node, &id, &[], &annotations);
+        for pid in keepers(&id) {
+            let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+            let field = |name: &str| {
+                let mut lines = text.lines();
+                let line = lines.find(|line| line.starts_with(&format!("{name}:")));
+                line.unwrap().split_once(':').unwrap().1.trim().to_owned()
+            };
+            assert_eq!(field("Name"), "agentbox-timer");
+            let uid: u32 = field("Uid").split('\t').next().unwrap().parse().unwrap();
+            assert!(uid > 2_000_000_000, "{uid}");
+            assert_eq!(field("Groups"), "");
+            for (name, value) in [
+                ("CapPrm", "0000000000000020"),
+                ("CapEff", "0000000000000020"),
+                ("CapBnd", "0000000000000000"),
+                ("NoNewPrivs", "1"),
+                ("Seccomp", "2"),
+            ] {
+                assert_eq!(field(name), value, "{name}");
+            }
+            let root = fs::read_dir(format!("/proc/{pid}/root/")).unwrap();
+            assert_eq!(root.count(), 0);
+            // The init process's, the other's, the timer, the clock, and the cgroup's: nothing else is open.
+            let fds = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+            assert_eq!(fds.count(), 7);
+            // No one can set these clocks: CLOCK_BOOTTIME is 7, CLOCK_MONOTONIC 1.
+            let timer = fs::read_to_string(format!("/proc/{pid}/fdinfo/3")).unwrap();
+            assert!(timer.contains(clock), "{timer}");
+            // Neither in the container's cgroup nor in its pid namespace.
+            let init = record(&id)["init"]["pid"].as_i64().unwrap();
+            for file in ["ns/pid", "ns/net"] {
+                let of = |pid: i64| fs::read_link(format!("/proc/{pid}/{file}")).unwrap();
+                assert_ne!(of(pid.into()), of(init), "{file}");
+            }
+            let cgroups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+            assert!(cgroups.contains("agentbox-sidecar-"), "{cgroups}");
+        }
+    }
+}

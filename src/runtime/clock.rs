@@ -1,0 +1,305 @@
+//! The clock of a container with a time limit: its file, its timekeeper, what is left, and `extend`.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags, open};
+
+use crate::audit::{Event, EventDetail, LifeState, Verdict, WallName};
+use crate::cgroup::controllers::Controllers;
+use crate::plan::TimePlan;
+use crate::plan::time::{ClockState, EndCause};
+use crate::policy::{Field, Lifetime};
+use crate::runtime::RuntimeError;
+use crate::runtime::files::write_whole;
+use crate::runtime::network::companion;
+use crate::runtime::runs::{RunDir, events};
+use crate::runtime::signal;
+use crate::runtime::state::record::{ProcessId, Record};
+use crate::runtime::state::store::ContainerPaths;
+use crate::runtime::status;
+use crate::sidecar::timekeeper::{self, CgroupMembers, TimekeeperConfig, TimekeeperRecord};
+
+/// How much later than its SIGKILL a container counts as overdue: its timekeepers were stopped.
+const OVERDUE: Duration = Duration::from_secs(5);
+
+/// The clock's file, in the container's directory.
+fn path(place: &ContainerPaths) -> PathBuf {
+    place.dir().join("clock")
+}
+
+/// Sets the clock, and starts the timekeeper.
+pub fn begin(
+    place: &ContainerPaths,
+    record: &Record,
+    plan: TimePlan,
+    init: ProcessId,
+) -> Result<TimekeeperRecord, RuntimeError> {
+    let begun = timekeeper::now(plan.sleep);
+    let deadline = begun + Duration::from_secs(plan.wall.seconds().into());
+    let state = ClockState {
+        deadline: millis(deadline),
+        cause: None,
+    };
+    let path = path(place);
+    write_whole(&path, state.to_text().as_bytes())?;
+    let clock = opened(&path, OFlags::RDWR)?;
+    let pid = rustix::process::Pid::from_raw(init.pid).ok_or(RuntimeError::NotRunning)?;
+    let init = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
+        .map_err(RuntimeError::io("open the container's process"))?;
+    let exe = opened(&PathBuf::from("/proc/self/exe"), OFlags::PATH)?;
+    let (born_in, enters) = sidecars_cgroup(record)?;
+    let config = TimekeeperConfig {
+        id: companion::timekeeper_uid(&place.dir()),
+        plan,
+        init: init.as_fd(),
+        clock: clock.as_fd(),
+        members: members(&record.controllers()?)?,
+        born_in: born_in.as_ref().map(AsFd::as_fd),
+        enters,
+    };
+    Ok(timekeeper::start(config, exe.as_fd())?)
+}
+
+/// The container's processes.
+fn members(controllers: &Controllers) -> Result<CgroupMembers, RuntimeError> {
+    if let Some(directory) = controllers.unified() {
+        let kill = opened(&directory.join("cgroup.kill"), OFlags::WRONLY)?;
+        return Ok(CgroupMembers::Kill(kill));
+    }
+    let freezer = controllers.v1("freezer");
+    let Some(directory) = freezer.or_else(|| controllers.v1.values().next().map(PathBuf::as_path))
+    else {
+        return Ok(CgroupMembers::InitAlone);
+    };
+    let state = freezer.map(|directory| opened(&directory.join("freezer.state"), OFlags::WRONLY));
+    Ok(CgroupMembers::Listed {
+        directory: opened(directory, OFlags::DIRECTORY)?,
+        freezer: state.transpose()?,
+    })
+}
+
+/// Where the timekeeper runs: the sidecar's v2 cgroup, or its v1 cgroups. Without a sidecar it stays in the caller's.
+fn sidecars_cgroup(record: &Record) -> Result<(Option<OwnedFd>, Vec<PathBuf>), RuntimeError> {
+    let directories = record.sidecar.iter().flat_map(|sidecar| &sidecar.cgroups);
+    let (mut born_in, mut enters) = (None, Vec::new());
+    for directory in directories {
+        match directory.join("tasks").exists() {
+            true => enters.push(directory.clone()),
+            false => born_in = Some(opened(directory, OFlags::DIRECTORY)?),
+        }
+    }
+    Ok((born_in, enters))
+}
+
+fn opened(path: &std::path::Path, flags: OFlags) -> Result<OwnedFd, RuntimeError> {
+    open(path, flags | OFlags::CLOEXEC, Mode::empty())
+        .map_err(RuntimeError::io(format!("open {path:?}")))
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The clock of a container that has a time limit.
+fn state(place: &ContainerPaths) -> Option<ClockState> {
+    timekeeper::read(File::open(path(place)).ok()?)
+}
+
+/// Why a timekeeper, or a verb in its place, has ended the container, if one has.
+pub fn ended(place: &ContainerPaths) -> Option<EndCause> {
+    state(place)?.cause
+}
+
+/// The line of the log about that.
+pub fn event(place: &ContainerPaths) -> Option<Event> {
+    let cause = ended(place)?;
+    let what = EventDetail::life(LifeState::Ended);
+    Some(Event {
+        cause: Some(cause.field().to_owned()),
+        reason: Some(cause.to_string()),
+        ..Event::new(WallName::Life, Verdict::Ended, what)
+    })
+}
+
+/// The time that is left, if the container has a limit and runs.
+pub fn left(place: &ContainerPaths, record: &Record) -> Option<Duration> {
+    let plan = record.plan()?.time?;
+    record.init.filter(|init| init.is_alive())?;
+    let deadline = Duration::from_millis(state(place)?.deadline);
+    Some(deadline.saturating_sub(timekeeper::now(plan.sleep)))
+}
+
+/// Whether its time is kept, if it has a limit.
+pub fn is_kept(record: &Record) -> bool {
+    let has_limit = record.plan().is_some_and(|plan| plan.time.is_some());
+    !has_limit
+        || record
+            .timekeeper
+            .is_some_and(|timekeeper| timekeeper.is_whole())
+}
+
+/// Ends a container whose timekeepers were both killed, or stopped beyond its time. Verbs call it first.
+pub fn enforce(place: &ContainerPaths, record: &Record) {
+    let plan = record.plan().and_then(|plan| plan.time);
+    let (Some(plan), Some(timekeeper)) = (plan, record.timekeeper) else {
+        return;
+    };
+    // Looked at before the init process, with which they end.
+    let lives = timekeeper.lives();
+    let overdue = overdue(state(place), plan, timekeeper::now(plan.sleep));
+    let cause = match (lives, overdue) {
+        (_, true) => EndCause::Wall,
+        (false, false) => EndCause::TimekeeperLost,
+        (true, false) => return,
+    };
+    let Some(init) = record.init.filter(|init| init.is_alive()) else {
+        return;
+    };
+    if ended(place).is_none()
+        && let Ok(clock) = opened(&path(place), OFlags::RDWR)
+        && let Err(error) = timekeeper::note(clock, Some(cause))
+    {
+        log::debug!("note the end: {error}");
+    }
+    log::warn!("the container is ended: {cause}");
+    let killed = signal::kill_process(init).and_then(|()| {
+        let container = status::load(place)?;
+        signal::kill_all(&container, rustix::process::Signal::KILL)
+    });
+    if let Err(error) = killed {
+        log::warn!("end the container: {}", crate::log::chain(&error));
+    }
+}
+
+/// Adds time to a running container's limit, within the shortest of the ceilings. Returns the new limit.
+///
+/// The deadline is written first, and the cause read afterwards; a timekeeper does the reverse. So one of the two sees
+/// the other.
+pub fn extend(place: &ContainerPaths, by: Lifetime) -> Result<Lifetime, RuntimeError> {
+    let _lock = place.lock_existing()?;
+    let mut record = Record::read(&place.dir())?;
+    let refuse = |why: String| RuntimeError::State {
+        verb: "extend the time of",
+        id: place.id.as_str().to_owned(),
+        why,
+    };
+    let Some(plan) = record.plan().and_then(|plan| plan.time) else {
+        return Err(refuse("it has no time limit (time.wall)".to_owned()));
+    };
+    let Some(before) = state(place).filter(|_| record.init.is_some_and(ProcessId::is_alive)) else {
+        return Err(refuse("it does not run".to_owned()));
+    };
+    let over = |cause: EndCause| refuse(format!("it is ended: {cause}"));
+    before.cause.map_or(Ok(()), |cause| Err(over(cause)))?;
+    let wall = longer(plan, by).map_err(refuse)?;
+    let added = Duration::from_secs(by.seconds().into());
+    let deadline = millis(Duration::from_millis(before.deadline) + added);
+    let clock = opened(&path(place), OFlags::RDWR)?;
+    set(&clock, deadline)?;
+    if let Some(cause) = settled_cause(&clock) {
+        set(&clock, before.deadline)?;
+        return Err(over(cause));
+    }
+    if let Some(changed) = record.plan_mut() {
+        changed.time = Some(TimePlan { wall, ..plan });
+    }
+    record.save(&place.dir())?;
+    RunDir::of(place).note(vec![extended(wall)]);
+    Ok(wall)
+}
+
+fn set(clock: &OwnedFd, deadline: u64) -> Result<(), RuntimeError> {
+    let text = ClockState::deadline_text(deadline);
+    rustix::io::pwrite(clock, text.as_bytes(), 0)
+        .map(drop)
+        .map_err(RuntimeError::io("set the container's clock"))
+}
+
+/// The cause of an end, if it stays: a timekeeper that sees a later deadline takes its cause back at once.
+fn settled_cause(clock: &OwnedFd) -> Option<EndCause> {
+    const ROUNDS: u32 = 20;
+    const PAUSE: Duration = Duration::from_millis(5);
+    for _ in 0..ROUNDS {
+        timekeeper::read(clock)?.cause?;
+        std::thread::sleep(PAUSE);
+    }
+    timekeeper::read(clock)?.cause
+}
+
+/// The line of the log about more time.
+fn extended(wall: Lifetime) -> Event {
+    let limits = vec![format!("{}={wall}", Field::TimeWall)];
+    Event {
+        reason: Some(format!("set by {}", events::who())),
+        ..Event::new(
+            WallName::Resources,
+            Verdict::Noted,
+            EventDetail::Update { limits },
+        )
+    }
+}
+
+/// The limit with more time, or why it is refused.
+fn longer(plan: TimePlan, by: Lifetime) -> Result<Lifetime, String> {
+    let wall = plan.wall.seconds().checked_add(by.seconds());
+    let wall = wall
+        .and_then(Lifetime::of)
+        .ok_or("no limit is longer than 366d")?;
+    match plan.most.filter(|most| wall > *most) {
+        Some(most) => Err(format!(
+            "time.wall would be {wall}, and the ceiling has {most}: raise it in the ceiling's policy, or start again"
+        )),
+        None => Ok(wall),
+    }
+}
+
+/// Whether a container should have ended. A clock that cannot be read grants no time.
+fn overdue(state: Option<ClockState>, plan: TimePlan, now: Duration) -> bool {
+    let Some(state) = state else { return true };
+    let grace = Duration::from_secs(plan.grace.seconds().into());
+    now > Duration::from_millis(state.deadline) + grace + OVERDUE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::SleepRule;
+
+    #[test]
+    fn a_container_is_overdue_after_its_grace_and_without_a_clock() {
+        let plan = TimePlan {
+            wall: "30m".parse().unwrap(),
+            grace: "10s".parse().unwrap(),
+            sleep: SleepRule::Counts,
+            most: None,
+        };
+        let state = |deadline| ClockState {
+            deadline,
+            cause: None,
+        };
+        let now = Duration::from_secs(100);
+        assert!(!overdue(Some(state(86_000)), plan, now));
+        assert!(overdue(Some(state(84_999)), plan, now));
+        assert!(overdue(None, plan, now));
+        assert!(!overdue(Some(state(u64::MAX)), plan, now));
+    }
+
+    #[test]
+    fn a_limit_grows_up_to_the_ceilings() {
+        let plan = |wall: &str, most: Option<&str>| TimePlan {
+            wall: wall.parse().unwrap(),
+            grace: "0s".parse().unwrap(),
+            sleep: SleepRule::Pauses,
+            most: most.map(|most| most.parse().unwrap()),
+        };
+        let longer = |plan, by: &str| longer(plan, by.parse().unwrap());
+        let hour = plan("30m", Some("1h"));
+        assert_eq!(longer(hour, "30m").unwrap().to_string(), "1h");
+        assert!(longer(hour, "31m").unwrap_err().contains("1h"));
+        assert_eq!(longer(plan("1h", None), "1d").unwrap().to_string(), "25h");
+        assert!(longer(plan("366d", None), "1s").is_err());
+    }
+}

@@ -1,0 +1,144 @@
+//! The processes of a container, for its timekeeper: by the kernel's own kill of cgroup v2, or one by one on v1.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+
+/// How the processes of a container's cgroup are killed.
+#[derive(Debug)]
+pub enum CgroupMembers {
+    /// Write to its `cgroup.kill`. The kernel kills frozen processes too, and those that are being forked.
+    Kill(OwnedFd),
+    /// Its directory in a v1 hierarchy, and its `freezer.state`: frozen processes do not die there.
+    Listed {
+        /// The directory.
+        directory: OwnedFd,
+        /// The freezer's state, if the node has a freezer.
+        freezer: Option<OwnedFd>,
+    },
+    /// It has no cgroup: all its processes are in the init process's pid namespace.
+    InitAlone,
+}
+
+/// The same, without descriptors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::sidecar) enum MembersKind {
+    Kill,
+    Listed { freezes: bool },
+    InitAlone,
+}
+
+/// Rounds of killing on cgroup v1, and the pause after each. Processes may fork meanwhile.
+const ROUNDS: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(10);
+/// The longest list that is read in a round; the next round has the rest.
+const LONGEST: usize = 64 << 10;
+
+impl CgroupMembers {
+    pub(super) fn kind(&self) -> MembersKind {
+        match self {
+            Self::Kill(_) => MembersKind::Kill,
+            Self::Listed { freezer, .. } => MembersKind::Listed {
+                freezes: freezer.is_some(),
+            },
+            Self::InitAlone => MembersKind::InitAlone,
+        }
+    }
+
+    /// Always two descriptors: `filler` where there is none.
+    pub(super) fn descriptors<'a>(&'a self, filler: BorrowedFd<'a>) -> [BorrowedFd<'a>; 2] {
+        match self {
+            Self::Kill(file) => [file.as_fd(), filler],
+            Self::Listed { directory, freezer } => [
+                directory.as_fd(),
+                freezer.as_ref().map_or(filler, AsFd::as_fd),
+            ],
+            Self::InitAlone => [filler, filler],
+        }
+    }
+}
+
+impl MembersKind {
+    /// Kills all processes of the cgroup. Tried again by the caller until the init process has ended.
+    pub fn kill(self, [one, other]: [BorrowedFd<'_>; 2]) {
+        match self {
+            Self::InitAlone => {}
+            Self::Kill => {
+                // ENODEV: the cgroup is gone with its processes.
+                let _gone = rustix::io::write(one, b"1");
+            }
+            Self::Listed { freezes } => {
+                for _ in 0..ROUNDS {
+                    if freezes {
+                        let _gone = rustix::io::write(other, b"THAWED");
+                    }
+                    if kill_listed(one) == 0 {
+                        return;
+                    }
+                    std::thread::sleep(PAUSE);
+                }
+            }
+        }
+    }
+}
+
+/// Sends SIGKILL to each process that a v1 cgroup lists. Returns how many it listed.
+fn kill_listed(directory: BorrowedFd<'_>) -> usize {
+    let before = listed(directory);
+    let opened: Vec<(i32, OwnedFd)> = before
+        .iter()
+        .filter_map(|number| {
+            let pid = Pid::from_raw(*number)?;
+            Some((*number, pidfd_open(pid, PidfdFlags::empty()).ok()?))
+        })
+        .collect();
+    // Listed again, now that its descriptor is open: so the descriptor is not another process's that got its number.
+    let after = listed(directory);
+    for (number, process) in opened {
+        if after.contains(&number) {
+            let _ended = pidfd_send_signal(&process, Signal::KILL);
+        }
+    }
+    before.len()
+}
+
+/// Reads the list. Opened each time: the kernel keeps the list of an open file for a while (cgroup_pidlist_start).
+fn listed(directory: BorrowedFd<'_>) -> Vec<i32> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let mut text = Vec::new();
+    if let Ok(file) = rustix::fs::openat(directory, "cgroup.procs", flags, Mode::empty()) {
+        let mut part = [0; 4096];
+        while let Ok(length @ 1..) = rustix::io::read(&file, &mut part) {
+            text.extend_from_slice(&part[..length]);
+            if text.len() > LONGEST {
+                break;
+            }
+        }
+    }
+    numbers(&text)
+}
+
+/// The numbers of a list; the last line may be cut.
+fn numbers(text: &[u8]) -> Vec<i32> {
+    let whole = text.split_inclusive(|byte| *byte == b'\n');
+    let lines = whole.filter_map(|line| std::str::from_utf8(line.strip_suffix(b"\n")?).ok());
+    // 0: a process of another pid namespace.
+    let numbers = lines.filter_map(|line| line.parse().ok());
+    numbers.filter(|number| *number > 0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_has_whole_lines_and_processes_of_this_namespace() {
+        assert_eq!(numbers(b"12\n0\n345\n67"), [12, 345]);
+        assert!(numbers(b"").is_empty());
+        assert_eq!(numbers(b"-1\nx\n\n7\n"), [7]);
+    }
+}

@@ -1,0 +1,235 @@
+//! What both timekeepers do: wait for the deadline, the container's end, and each other's.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Signal, pidfd_send_signal};
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
+};
+
+use super::cgroup::MembersKind;
+use crate::plan::TimePlan;
+use crate::plan::time::{ClockState, EndCause};
+use crate::policy::SleepRule;
+
+/// How much later the second one acts: never, unless the first one is stopped.
+pub(super) const LAG: Duration = Duration::from_secs(1);
+/// Between attempts to kill: a process may be in an uninterruptible call.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// The descriptors of a timekeeper, by number from 1; 0 is the socket to the runtime.
+pub(super) struct TimekeeperFds {
+    pub init: OwnedFd,
+    /// The other timekeeper.
+    pub other: OwnedFd,
+    pub timer: OwnedFd,
+    pub clock: OwnedFd,
+    /// See [`super::CgroupMembers`].
+    pub members: [OwnedFd; 2],
+}
+
+/// What has happened to the container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Its time is not over.
+    Running,
+    /// It was sent SIGTERM; SIGKILL follows then.
+    Signalled(Duration),
+    /// It was sent SIGKILL; the next one follows then.
+    Killed(Duration),
+}
+
+/// What a timekeeper waits for.
+enum Event {
+    /// The init process has ended.
+    Ended,
+    /// The other timekeeper has ended, and the container has not.
+    OtherLost,
+    /// The timer has rung.
+    Rung,
+}
+
+/// A timekeeper.
+pub(super) struct Timekeeper {
+    pub fds: TimekeeperFds,
+    pub plan: TimePlan,
+    pub members: MembersKind,
+    /// How much later it acts.
+    pub lag: Duration,
+}
+
+/// The clock of a limit.
+fn clock(sleep: SleepRule) -> (ClockId, TimerfdClockId) {
+    match sleep {
+        SleepRule::Counts => (ClockId::Boottime, TimerfdClockId::Boottime),
+        SleepRule::Pauses => (ClockId::Monotonic, TimerfdClockId::Monotonic),
+    }
+}
+
+/// The time on the clock of a limit, which no one can set.
+pub fn now(sleep: SleepRule) -> Duration {
+    let time = clock_gettime(clock(sleep).0);
+    // The kernel's is never negative.
+    Duration::new(
+        time.tv_sec.unsigned_abs(),
+        u32::try_from(time.tv_nsec).unwrap_or_default(),
+    )
+}
+
+/// A timer on that clock.
+pub fn timer(sleep: SleepRule) -> rustix::io::Result<OwnedFd> {
+    let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+    timerfd_create(clock(sleep).1, flags)
+}
+
+/// Reads a clock's file. Twice: the runtime may be writing.
+pub fn read(clock: impl AsFd) -> Option<ClockState> {
+    let once = || {
+        let mut text = [0; ClockState::LENGTH + 1];
+        let length = rustix::io::pread(&clock, &mut text, 0).ok()?;
+        ClockState::parse(&text[..length])
+    };
+    (0..100).find_map(|_| {
+        let state = once()?;
+        (once() == Some(state)).then_some(state)
+    })
+}
+
+/// Writes the cause of an end, or takes it back.
+pub fn note(clock: impl AsFd, cause: Option<EndCause>) -> rustix::io::Result<usize> {
+    let byte = cause.map_or(ClockState::RUNNING, EndCause::byte);
+    rustix::io::pwrite(clock, &[byte], ClockState::CAUSE_AT as u64)
+}
+
+impl Timekeeper {
+    /// Runs until the container has ended. Returns the exit code.
+    pub fn keep(self) -> i32 {
+        let mut phase = Phase::Running;
+        loop {
+            let now = now(self.plan.sleep);
+            let due = self.due(phase);
+            if now >= due {
+                phase = self.act(phase, now);
+                continue;
+            }
+            if ring_at(&self.fds.timer, due).is_err() {
+                // Without a timer no time is kept.
+                self.kill();
+                return 1;
+            }
+            match self.wait(phase) {
+                Ok(Event::Ended) => return 0,
+                Ok(Event::OtherLost) => phase = self.lose_other(),
+                Ok(Event::Rung) => {}
+                Err(_) => {
+                    self.kill();
+                    return 1;
+                }
+            }
+        }
+    }
+
+    /// Waits for the timer, the container's end, and the other timekeeper's.
+    fn wait(&self, phase: Phase) -> rustix::io::Result<Event> {
+        let is_killed = matches!(phase, Phase::Killed(_));
+        // Its end counts once: from then on it would always be readable.
+        let other = match is_killed {
+            true => &self.fds.timer,
+            false => &self.fds.other,
+        };
+        let ready = |fds: &mut [PollFd<'_>], limit: Option<&Timespec>| {
+            rustix::io::retry_on_intr(|| poll(fds, limit))
+        };
+        let watched = [&self.fds.init, &self.fds.timer, other];
+        let mut fds = watched.map(|fd| PollFd::new(fd, PollFlags::IN));
+        ready(&mut fds, None)?;
+        let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
+        if is_killed || !is_ready(&fds[2]) {
+            return Ok(match is_ready(&fds[0]) {
+                true => Event::Ended,
+                false => Event::Rung,
+            });
+        }
+        // The other one ends with the init process: so that has ended by now, if it was that.
+        let mut init = [PollFd::new(&self.fds.init, PollFlags::IN)];
+        ready(&mut init, Some(&Timespec::default()))?;
+        Ok(match is_ready(&init[0]) {
+            true => Event::Ended,
+            false => Event::OtherLost,
+        })
+    }
+
+    /// When the next step is due.
+    fn due(&self, phase: Phase) -> Duration {
+        match phase {
+            // A file that cannot be read grants no time.
+            Phase::Running => match read(&self.fds.clock) {
+                Some(state) => Duration::from_millis(state.deadline).saturating_add(self.lag),
+                None => Duration::ZERO,
+            },
+            Phase::Signalled(at) | Phase::Killed(at) => at,
+        }
+    }
+
+    fn act(&self, phase: Phase, now: Duration) -> Phase {
+        match phase {
+            Phase::Running => self.signal(now),
+            Phase::Signalled(_) | Phase::Killed(_) => {
+                self.kill();
+                Phase::Killed(now + AGAIN)
+            }
+        }
+    }
+
+    /// The time is over: notes it, and sends SIGTERM. Noted first, and the deadline read again: `extend` writes the
+    /// deadline first and reads the cause afterwards, so one of the two sees the other.
+    fn signal(&self, now: Duration) -> Phase {
+        let state = read(&self.fds.clock);
+        let signalled =
+            Phase::Signalled(now + Duration::from_secs(self.plan.grace.seconds().into()));
+        if state.is_some_and(|state| state.cause.is_some()) {
+            // By the other one.
+            return signalled;
+        }
+        let _unnoted = note(&self.fds.clock, Some(EndCause::Wall));
+        let again = read(&self.fds.clock);
+        let extended = state
+            .zip(again)
+            .is_some_and(|(before, after)| after.deadline > before.deadline);
+        if extended {
+            let _unnoted = note(&self.fds.clock, None);
+            return Phase::Running;
+        }
+        let _ended = pidfd_send_signal(&self.fds.init, Signal::TERM);
+        signalled
+    }
+
+    /// The other timekeeper was killed.
+    fn lose_other(&self) -> Phase {
+        let is_noted = read(&self.fds.clock).is_some_and(|state| state.cause.is_some());
+        if !is_noted {
+            let _unnoted = note(&self.fds.clock, Some(EndCause::TimekeeperLost));
+        }
+        self.kill();
+        Phase::Killed(now(self.plan.sleep) + AGAIN)
+    }
+
+    /// Kills everything in the container, the init process first: its pid namespace ends with it.
+    fn kill(&self) {
+        let _ended = pidfd_send_signal(&self.fds.init, Signal::KILL);
+        let [one, other] = &self.fds.members;
+        self.members.kill([one.as_fd(), other.as_fd()]);
+    }
+}
+
+/// Sets a [`timer`] to ring once at this time.
+pub fn ring_at(timer: impl AsFd, due: Duration) -> rustix::io::Result<()> {
+    let once = Itimerspec {
+        it_interval: Timespec::default(),
+        it_value: Timespec::try_from(due).map_err(|_| rustix::io::Errno::OVERFLOW)?,
+    };
+    timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &once).map(drop)
+}
