@@ -148,11 +148,7 @@ pub fn run(
     if let Ok(Some(ended)) = &status {
         RunDir::of(&place).note_exit(&place, ended.code);
     }
-    let stays = matches!(
-        (&status, afterwards),
-        (Ok(_), RunMode::Detach | RunMode::Keep)
-    );
-    if !stays {
+    if !(status.is_ok() && matches!(afterwards, RunMode::Detach | RunMode::Keep)) {
         before_deletion(&place);
         delete::delete(&place, DeleteScope::Any)?;
     }

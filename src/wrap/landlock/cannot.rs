@@ -189,7 +189,7 @@ mod tests {
         for word in [
             "Linux 6.12",
             "Linux 6.10",
-            "not even the loopback",
+            "not even a server on the loopback",
             ".agentbox.toml",
         ] {
             assert!(
