@@ -110,6 +110,14 @@ fn asked(
     })
 }
 
+/// Whether rules allow a request or call as typed, for tests of rules.
+#[cfg(test)]
+pub fn allows(rules: &crate::rules::EgressRules, text: &str) -> bool {
+    let asked = typed(text).unwrap_or_else(|why| panic!("{text}: {why}"));
+    let decision = rules.decide_request(&asked.request);
+    matches!(decision, crate::rules::RequestDecision::Allow(_))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::http::head;

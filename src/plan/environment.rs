@@ -210,18 +210,12 @@ impl Environment {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn rules(allow: &[&str]) -> EgressRules {
-        EgressRules {
-            allow: allow.iter().map(|rule| rule.parse().unwrap()).collect(),
-            ..EgressRules::default()
-        }
-    }
+    use crate::rules::samples::rules;
 
     fn with(allow: &[&str], env: &[&str]) -> Vec<String> {
         let mut env = Environment(env.iter().map(|entry| (*entry).to_owned()).collect());
         for _ in 0..2 {
-            for plain in plain_addresses(&rules(allow)) {
+            for plain in plain_addresses(&rules(allow, &[])) {
                 env.take(&plain);
             }
         }

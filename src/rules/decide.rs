@@ -335,15 +335,7 @@ pub(super) fn may_mean(target: &RuleTarget, host: &Host) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn rules(allow: &[&str], deny: &[&str]) -> EgressRules {
-        let parse = |list: &[&str]| list.iter().map(|r| r.parse().unwrap()).collect();
-        EgressRules {
-            allow: parse(allow),
-            deny: parse(deny),
-            search: Vec::new(),
-        }
-    }
+    use crate::rules::samples::rules;
 
     fn allowed(rules: &EgressRules, host: &str, port: u16) -> bool {
         matches!(

@@ -24,6 +24,8 @@ mod limit;
 mod opened;
 mod prefix;
 pub mod request;
+#[cfg(test)]
+pub mod samples;
 pub mod spelling;
 pub mod strangers;
 

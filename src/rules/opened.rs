@@ -65,15 +65,7 @@ impl TlsHosts {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn rules(allow: &[&str], deny: &[&str]) -> EgressRules {
-        let parse = |list: &[&str]| list.iter().map(|rule| rule.parse().unwrap()).collect();
-        EgressRules {
-            allow: parse(allow),
-            deny: parse(deny),
-            ..EgressRules::default()
-        }
-    }
+    use crate::rules::samples::rules;
 
     #[test]
     fn tls_is_opened_only_for_hosts_of_request_rules() {

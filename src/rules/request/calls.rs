@@ -108,25 +108,10 @@ impl EgressRules {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::egress::request::allows as allowed;
     use crate::egress::request::typed;
     use crate::rules::RequestDecision;
-
-    fn rules(allow: &[&str], deny: &[&str]) -> EgressRules {
-        let parse = |list: &[&str]| list.iter().map(|r| r.parse().unwrap()).collect();
-        EgressRules {
-            allow: parse(allow),
-            deny: parse(deny),
-            ..EgressRules::default()
-        }
-    }
-
-    fn allowed(rules: &EgressRules, text: &str) -> bool {
-        let asked = typed(text).unwrap_or_else(|why| panic!("{text}: {why}"));
-        matches!(
-            rules.decide_request(&asked.request),
-            RequestDecision::Allow(_)
-        )
-    }
+    use crate::rules::samples::rules;
 
     #[test]
     fn a_call_is_allowed_by_endpoint_method_and_name() {

@@ -236,26 +236,10 @@ impl fmt::Display for FullRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::egress::request::typed;
+    use crate::egress::request::allows as allowed;
     use crate::rules::address::Surroundings;
+    use crate::rules::samples::rules;
     use crate::rules::{Decision, Denial, HostReach};
-
-    fn rules(allow: &[&str], deny: &[&str]) -> EgressRules {
-        let parse = |list: &[&str]| list.iter().map(|r| r.parse().unwrap()).collect();
-        EgressRules {
-            allow: parse(allow),
-            deny: parse(deny),
-            ..EgressRules::default()
-        }
-    }
-
-    fn allowed(rules: &EgressRules, text: &str) -> bool {
-        let asked = typed(text).unwrap_or_else(|why| panic!("{text}: {why}"));
-        matches!(
-            rules.decide_request(&asked.request),
-            RequestDecision::Allow(_)
-        )
-    }
 
     #[test]
     fn a_request_is_allowed_by_method_host_and_path() {

@@ -325,15 +325,7 @@ fn words(rules: &BTreeSet<EgressRule>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn rules(allow: &[&str], deny: &[&str]) -> EgressRules {
-        let parse = |list: &[&str]| list.iter().map(|rule| rule.parse().unwrap()).collect();
-        EgressRules {
-            allow: parse(allow),
-            deny: parse(deny),
-            search: Vec::new(),
-        }
-    }
+    use crate::rules::samples::rules;
 
     #[test]
     fn n_m4_tightening_needs_no_permission() {
