@@ -16,6 +16,9 @@ use crate::docker::Docker;
 /// What a script that stands for an agent does.
 pub const AGENT: &str = "#!/bin/bash\nexec bash -c \"$1\"\n";
 pub const SEEN: &str = "cat ~/.claude/.credentials.json";
+pub const WITHIN: Duration = Duration::from_secs(60);
+/// Both kinds of walls.
+pub const WALLS: [&str; 2] = ["namespaces", "landlock"];
 
 /// Somebody who uses Claude Code and Codex, both logged in.
 pub fn person() -> Account {
@@ -48,10 +51,15 @@ impl Account {
 
     /// `agentbox wrap OPTIONS -- COMMAND` by sudo and as the user, with the PATH of a login.
     pub fn agent_calls(&self, options: &[&str], command: &[&str]) -> [Finished; 2] {
+        self.by_path(&self.path(), options, command)
+    }
+
+    /// The same with this PATH, which sudo keeps.
+    pub fn by_path(&self, path: &str, options: &[&str], command: &[&str]) -> [Finished; 2] {
         let words = [&["wrap"], options, &["--"], command].concat();
         [self.sudo(&[]), self.alone(&[&program()])].map(|mut way| {
-            way.env("PATH", self.path()).args(&words);
-            run_for(Duration::from_secs(60), &mut way)
+            way.env("PATH", path).args(&words);
+            run_for(WITHIN, &mut way)
         })
     }
 
@@ -72,7 +80,7 @@ fn f38_an_agent_has_its_login_and_history_and_changes_nothing_outside() {
         echo run >>history; wc -l <history; test ! -e projects; \
         echo evil >settings.json; echo '#!evil' >commands/hook.sh; echo refreshed >.new; mv .new .credentials.json; \
         cat ~/.codex/auth.json ~/.claude.json 2>/dev/null || true; find ~/.local/state/agentbox -mindepth 1 2>/dev/null || true";
-    for walls in ["namespaces", "landlock"] {
+    for walls in WALLS {
         for policy in ["standard", "permissive"] {
             let person = person();
             let before = person.sums();
@@ -123,7 +131,7 @@ fn f38_an_agent_has_its_login_and_history_and_changes_nothing_outside() {
 fn f38_a_login_is_seen_by_its_own_agent_alone() {
     let _docker = Docker::connect();
     let person = person();
-    for walls in ["namespaces", "landlock"] {
+    for walls in WALLS {
         for policy in ["strict", "standard", "permissive"] {
             let options = ["--walls", walls, "--policy", policy];
             let home = &person.home;

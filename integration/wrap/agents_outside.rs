@@ -1,16 +1,11 @@
 //! F38: the directories of agents outside, and the homes that they have for sandboxes: no other sandbox reads a login there, and none
 //! leaves anything that runs outside later.
 
-use std::time::Duration;
-
 use super::account::Account;
-use super::agents::{AGENT, SEEN, person};
+use super::agents::{AGENT, SEEN, WALLS, WITHIN, person};
 use crate::command::{Finished, run_for};
 use crate::direct::program;
 use crate::docker::Docker;
-
-const WITHIN: Duration = Duration::from_secs(60);
-const WALLS: [&str; 2] = ["namespaces", "landlock"];
 
 impl Account {
     /// `agentbox wrap OPTIONS -- COMMAND` as the user, in this directory, with a variable of theirs.

@@ -1,29 +1,16 @@
 //! F38: programs that a sandbox has planted under an agent's name, and what it leaves for the agent's next run. Each attack is tried by
 //! sudo and as the user, with both kinds of walls.
 
-use std::time::Duration;
-
 use super::NodeDir;
 use super::account::Account;
-use super::agents::{AGENT, SEEN, person};
-use crate::command::{Finished, run_for};
+use super::agents::{AGENT, SEEN, WALLS, WITHIN, person};
+use crate::command::run_for;
 use crate::direct::program;
 use crate::docker::Docker;
 
-const WITHIN: Duration = Duration::from_secs(60);
-const WALLS: [&str; 2] = ["namespaces", "landlock"];
 const PLANTED: &str = "#!/bin/bash\necho PLANTED; exec bash -c \"$1\"\n";
 
 impl Account {
-    /// `agentbox wrap OPTIONS -- COMMAND` with this PATH by sudo, which keeps it, and as the user.
-    fn by_path(&self, path: &str, options: &[&str], command: &[&str]) -> [Finished; 2] {
-        let words = [&["wrap"], options, &["--"], command].concat();
-        [self.sudo(&[]), self.alone(&[&program()])].map(|mut way| {
-            way.env("PATH", path).args(&words);
-            run_for(WITHIN, &mut way)
-        })
-    }
-
     /// Tries to get Claude's login by this PATH, and controls that the program is there for whoever names the agent.
     fn plants(&self, path: &str, says: &str) {
         for walls in WALLS {
