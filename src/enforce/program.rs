@@ -101,13 +101,14 @@ impl ProgramFile {
     /// Refuses a path that leads to another file now. An overlay has a device and inodes of its own. There the time of the last
     /// change counts, which no program can set (utimensat(2)).
     fn check(&self) -> Result<(), ExecveError> {
-        const OVERLAY: i64 = 0x794c_7630;
         let now = Self::look(&self.path).map_err(|error| ExecveError::Stat {
             name: self.path.display().to_string(),
             errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
         })?;
-        let on_overlay =
-            || rustix::fs::statfs(&self.path).is_ok_and(|found| found.f_type == OVERLAY);
+        let on_overlay = || {
+            let found = rustix::fs::statfs(&self.path);
+            found.is_ok_and(|found| found.f_type == libc::OVERLAYFS_SUPER_MAGIC)
+        };
         match now.is_same(self) || (now.state == self.state && on_overlay()) {
             true => Ok(()),
             false => Err(ExecveError::Other(self.path.clone())),

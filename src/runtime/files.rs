@@ -1,9 +1,12 @@
-//! The runtime's own small files: written whole, read without a trap.
+//! The runtime's own small files: written whole, read without a trap, locked with patience.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::time::Duration;
+
+use rustix::io::Errno;
 
 use crate::runtime::RuntimeError;
 use crate::sys::procfs;
@@ -19,6 +22,20 @@ pub fn read_text(path: &Path) -> Result<Vec<u8>, RuntimeError> {
         .open(path)
         .map_err(RuntimeError::io(format!("open {path:?}")))?;
     procfs::at_most(file, 64 << 20).map_err(RuntimeError::io(format!("read {path:?}")))
+}
+
+/// Between attempts to take a lock.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Tries to take a lock that another verb may hold, with a pause after each of `tries`.
+pub fn patiently(tries: u32, take: impl Fn() -> Result<(), Errno>) -> io::Result<()> {
+    for _ in 0..tries {
+        match take() {
+            Err(Errno::ACCESS | Errno::AGAIN) => std::thread::sleep(PAUSE),
+            other => return Ok(other?),
+        }
+    }
+    Err(io::Error::other("another verb holds its lock"))
 }
 
 /// Writes a private file under another name and renames it.

@@ -9,24 +9,22 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::time::Duration;
 
 use rustix::fs::FlockOperation;
-use rustix::io::Errno;
 
 use super::{RUN, RunDir, RunLifetime, RunStart, files, read};
 use crate::audit::{
     self, Chain, Context, Event, EventDetail, LifeState, LogHead, LogLine, Verdict, WallName, whole,
 };
+use crate::runtime::files::patiently;
 
 /// The file's limit in bytes, and the part that is reserved for decisions and the last lines.
 const MOST_BYTES: u64 = 1 << 20;
 const RESERVED: u64 = 256 << 10;
 /// The longest line: the last one is searched in the last bytes of the file.
 const TAIL: u64 = 64 << 10;
-/// How often, and with which pause, a lock is tried that another verb holds.
+/// How often a lock is tried that another verb holds.
 const TRIES: u32 = 40;
-const PAUSE: Duration = Duration::from_millis(5);
 
 impl RunDir {
     /// Adds the first lines, which name the container.
@@ -168,17 +166,6 @@ pub fn life(what: EventDetail) -> Event {
 fn lock(file: &File) -> io::Result<()> {
     let take = || rustix::fs::fcntl_lock(file.as_fd(), FlockOperation::NonBlockingLockExclusive);
     patiently(TRIES, take)
-}
-
-/// Tries to take a lock that another verb may hold, with a pause after each of `tries`.
-pub(super) fn patiently(tries: u32, take: impl Fn() -> Result<(), Errno>) -> io::Result<()> {
-    for _ in 0..tries {
-        match take() {
-            Err(Errno::ACCESS | Errno::AGAIN) => std::thread::sleep(PAUSE),
-            other => return Ok(other?),
-        }
-    }
-    Err(io::Error::other("another verb holds its lock"))
 }
 
 /// Where a log continues.

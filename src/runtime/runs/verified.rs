@@ -4,11 +4,11 @@ use std::fs::File;
 
 use rustix::fs::FlockOperation;
 
-use super::node_log::{life, patiently};
+use super::node_log::life;
 use super::{RunDir, RunLifetime};
 use crate::audit::{self, EventDetail, Log, LogLine, hash};
 use crate::runtime::RuntimeError;
-use crate::runtime::files::write_whole;
+use crate::runtime::files::{patiently, write_whole};
 
 /// In a run's directory.
 pub const VERIFIED: &str = "verify.json";

@@ -7,7 +7,6 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, ResolveFlags};
@@ -18,6 +17,7 @@ use super::list::AgentDirectory;
 use super::source::AgentFile;
 use crate::audit::hash;
 use crate::plan::wrapped::layer_of;
+use crate::runtime::files::patiently;
 use crate::wrap::WrapRefusal;
 use crate::wrap::person::Person;
 use crate::wrap::settings::own_dir::OwnDir;
@@ -26,8 +26,8 @@ use crate::wrap::settings::own_dir::OwnDir;
 const COPIED: &str = "copied.json";
 /// A file that is not in its place yet. Only the holder of the lock has one.
 const HALF: &str = ".half";
-/// How long another run may copy.
-const TURN_WITHIN: Duration = Duration::from_secs(10);
+/// How often the lock of another run that copies is tried: ten seconds, with the pauses.
+const TRIES: u32 = 2000;
 
 /// A file to copy into a directory of the agent's.
 pub struct AgentCopy {
@@ -218,16 +218,10 @@ impl CopyRecord {
 }
 
 /// Waits until no other run copies: the lock ends with the descriptor.
-fn take_turn(own: &OwnedFd) -> rustix::io::Result<()> {
-    let started = Instant::now();
-    loop {
-        match rustix::fs::flock(own, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) if started.elapsed() < TURN_WITHIN => {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            taken => return taken,
-        }
-    }
+fn take_turn(own: &OwnedFd) -> std::io::Result<()> {
+    patiently(TRIES, || {
+        rustix::fs::flock(own, FlockOperation::NonBlockingLockExclusive)
+    })
 }
 
 fn empty(name: &Path) -> AgentFile {
