@@ -338,12 +338,7 @@ fn layout(
     if resolved.policy.filesystem.workspace == Access::ReadWrite {
         let written = layout.written.iter().chain([&layout.workspace]);
         settings::refuse_written(person, written.clone())?;
-        let places = ProgramPlaces {
-            person,
-            list,
-            written: written.cloned().collect(),
-        };
-        places.refuse_written()?;
+        ProgramPlaces::of(person, list, written.cloned().collect()).refuse_written()?;
     }
     Ok(layout)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 
@@ -94,19 +95,23 @@ pub struct AgentFirstFile {
 
 impl AgentData {
     /// The agent of this name.
-    pub fn builtin(name: &str) -> Option<Self> {
-        let index = AGENTS.iter().position(|known| *known == name)?;
-        Some(toml::from_str(BUILTIN.get(index)?).expect("a test parses the built-in files"))
+    pub fn builtin(name: &str) -> Option<&'static Self> {
+        let found = Self::all().find(|(known, _)| *known == name);
+        found.map(|(_, agent)| agent)
     }
 
     /// All agents, and their names.
-    pub fn all() -> impl Iterator<Item = (&'static str, Self)> {
-        let all = AGENTS.into_iter();
-        all.filter_map(|name| Some((name, Self::builtin(name)?)))
+    pub fn all() -> impl Iterator<Item = (&'static str, &'static Self)> {
+        /// Parsed once, where a command may be an agent.
+        static ALL: LazyLock<Vec<AgentData>> = LazyLock::new(|| {
+            let parse = |text| toml::from_str(text).expect("a test parses the built-in files");
+            BUILTIN.into_iter().map(parse).collect()
+        });
+        AGENTS.into_iter().zip(ALL.iter())
     }
 
     /// The first agent with a program of one of these file names, and its name.
-    pub fn by_command(names: &[String]) -> Option<(&'static str, Self)> {
+    pub fn by_command(names: &[String]) -> Option<(&'static str, &'static Self)> {
         Self::all().find(|(_, agent)| names.iter().any(|name| agent.commands.contains(name)))
     }
 
@@ -118,13 +123,9 @@ impl AgentData {
 
     /// Where agents have programs among their own files, below the home.
     pub fn program_places() -> Vec<PathBuf> {
-        let all = Self::all().flat_map(|(_, agent)| agent.directories);
-        all.flat_map(|one| {
-            one.programs
-                .into_iter()
-                .map(move |name| one.path.join(name))
-        })
-        .collect()
+        let all = Self::all().flat_map(|(_, agent)| &agent.directories);
+        all.flat_map(|one| one.programs.iter().map(|name| one.path.join(name)))
+            .collect()
     }
 
     /// Hosts that it needs with the keys that the caller has.
@@ -170,12 +171,6 @@ mod tests {
     use crate::plan::never::NeverList;
     use crate::policy::CredentialName;
 
-    fn all() -> Vec<(&'static str, AgentData)> {
-        let all = AGENTS.into_iter();
-        all.map(|name| (name, AgentData::builtin(name).unwrap()))
-            .collect()
-    }
-
     fn words(text: &str) -> Vec<String> {
         text.split_whitespace().map(str::to_owned).collect()
     }
@@ -185,7 +180,7 @@ mod tests {
         let presets = include_str!("../../../policies/presets.toml");
         let presets: toml::Table = presets.parse().unwrap();
         let mut commands = BTreeSet::new();
-        for (name, agent) in all() {
+        for (name, agent) in AgentData::all() {
             assert!(agent.commands.contains(&name.to_owned()), "{name}");
             assert!(
                 agent.commands.iter().all(|c| commands.insert(c.clone())),

@@ -43,7 +43,7 @@ use crate::runtime::input::node_files;
 pub struct Agent {
     /// Its name.
     pub name: String,
-    data: AgentData,
+    data: &'static AgentData,
     origin: AgentOrigin,
     /// The files that its program needs to start, if the command's name chose it.
     program: Vec<ProgramFile>,
@@ -101,13 +101,10 @@ impl WrapRequest {
 
     /// Why the command's name alone does not choose an agent.
     fn doubt(&self, global: &GlobalOptions, found: &CommandFiles) -> Result<Option<AgentDoubt>> {
-        let places = ProgramPlaces {
-            person: &self.person,
-            list: &self.list,
-            written: self.written(),
-        };
         let all = found.files.iter().chain(&found.before);
-        let written = self.person.looking(|| places.written_by_a_sandbox(all))?;
+        let written = self.person.looking(|| {
+            ProgramPlaces::of(&self.person, &self.list, self.written()).written_by_a_sandbox(all)
+        })?;
         let unknown = found.unknown.clone().map(AgentDoubt::Unknown);
         if let Some(doubt) = written.map(AgentDoubt::Written).or(unknown) {
             return Ok(Some(doubt));

@@ -18,12 +18,6 @@ struct OutsideDir {
     login: Vec<PathBuf>,
 }
 
-/// The homes of the user, without links: HOME's, and that of passwd(5).
-pub fn homes(person: &Person) -> Vec<PathBuf> {
-    let homes = places::home(person).into_iter().chain(person.home());
-    homes.filter_map(|home| home.canonicalize().ok()).collect()
-}
-
 /// The directory that an agent's variable names.
 pub fn named_by(person: &Person, directory: &AgentDirectory) -> Option<PathBuf> {
     let named = places::own_variable(person, directory.variable.as_deref()?)?;
@@ -31,10 +25,10 @@ pub fn named_by(person: &Person, directory: &AgentDirectory) -> Option<PathBuf> 
 }
 
 fn all(person: &Person) -> Vec<OutsideDir> {
-    let homes = homes(person);
+    let homes: Vec<_> = places::homes(person).collect();
     let mut found = Vec::new();
-    for directory in AgentData::all().flat_map(|(_, agent)| agent.directories) {
-        let named = named_by(person, &directory).map(|path| (path, directory.variable.clone()));
+    for directory in AgentData::all().flat_map(|(_, agent)| &agent.directories) {
+        let named = named_by(person, directory).map(|path| (path, directory.variable.clone()));
         let usual = homes.iter().map(|home| (home.join(&directory.path), None));
         for (path, variable) in named.into_iter().chain(usual) {
             found.extend(
@@ -54,8 +48,8 @@ fn all(person: &Person) -> Vec<OutsideDir> {
 /// The agent's directory that a place must not be written for: the place is in it, or could make it. A home that a variable names is no
 /// reason to write nothing in it.
 pub fn forbids(person: &Person, written: &Path) -> Option<PathBuf> {
-    let homes = homes(person);
-    let is_whole = |path: &Path| is_home(path) || homes.iter().any(|home| home.starts_with(path));
+    let is_whole =
+        |path: &Path| is_home(path) || places::homes(person).any(|home| home.starts_with(path));
     let mut all = all(person).into_iter().map(|own| own.path);
     all.find(|path| {
         let is_in_it = written.starts_with(path) && !is_whole(path);

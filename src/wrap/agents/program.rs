@@ -7,7 +7,6 @@ use anyhow::{Result, bail};
 
 use super::list::AgentData;
 use super::outside;
-use crate::plan::never::NeverList;
 use crate::sys::path;
 use crate::wrap::error::WrapRefusal;
 use crate::wrap::list::SystemList;
@@ -36,19 +35,33 @@ pub fn names(typed: &str, found: Option<&Path>) -> Vec<String> {
 /// latter are only read in sandboxes, unless they were named to be written.
 pub struct ProgramPlaces<'a> {
     /// Whose programs they are.
-    pub person: &'a Person,
-    /// The built-in list.
-    pub list: &'a SystemList,
+    person: &'a Person,
     /// What this run's command writes, without links.
-    pub written: Vec<PathBuf>,
+    written: Vec<PathBuf>,
+    /// The user's homes, without links.
+    homes: Vec<PathBuf>,
+    /// Directories in which installers keep programs: absolute ones, and those below a home.
+    installers: (Vec<PathBuf>, Vec<PathBuf>),
 }
 
-impl ProgramPlaces<'_> {
+impl<'a> ProgramPlaces<'a> {
+    /// Those of a user, for a command that writes these places, without links. To be called with the user's rights over files.
+    pub fn of(person: &'a Person, list: &SystemList, written: Vec<PathBuf>) -> Self {
+        let mut all = list.program_places();
+        all.extend(AgentData::program_places());
+        Self {
+            person,
+            written,
+            homes: places::homes(person).collect(),
+            installers: all.into_iter().partition(|place| place.is_absolute()),
+        }
+    }
+
     /// The first of these files, or of the links to one, that a sandbox may have written. A file that is not there is one that a
     /// sandbox could make.
-    pub fn written_by_a_sandbox<'a>(
+    pub fn written_by_a_sandbox<'f>(
         &self,
-        mut files: impl Iterator<Item = &'a PathBuf>,
+        mut files: impl Iterator<Item = &'f PathBuf>,
     ) -> Option<PathBuf> {
         files.find_map(|file| self.judge(file).err())
     }
@@ -81,14 +94,13 @@ impl ProgramPlaces<'_> {
 
     /// Refuses to write where programs count, or an agent's own directory outside: a later run would take them for the user's.
     pub fn refuse_written(&self) -> Result<()> {
-        let (absolute, below) = self.installers();
-        let homes = outside::homes(self.person);
+        let (absolute, below) = &self.installers;
         let root = [PathBuf::from("/")];
         let absolute: Vec<PathBuf> = absolute
             .iter()
             .filter_map(|path| path.strip_prefix("/").ok().map(Path::to_owned))
             .collect();
-        let bases = homes.iter().map(|home| (home, &below));
+        let bases = self.homes.iter().map(|home| (home, below));
         let bases: Vec<_> = bases
             .chain(root.iter().map(|root| (root, &absolute)))
             .collect();
@@ -113,24 +125,17 @@ impl ProgramPlaces<'_> {
     }
 
     fn is_closed(&self, directory: &Path) -> bool {
-        NeverList::builtin().is_closed(directory)
-            || places::no_sandbox_writes(self.person, directory)
-            || self.is_installers(directory)
+        places::no_sandbox_writes(self.person, directory) || self.is_installers(directory)
     }
 
     fn is_installers(&self, directory: &Path) -> bool {
-        let (absolute, below) = self.installers();
-        let homes = outside::homes(self.person);
-        let mut found = homes.iter().map(|home| prefix_of(home, &below, directory));
+        let (absolute, below) = &self.installers;
+        let mut found = self
+            .homes
+            .iter()
+            .map(|home| prefix_of(home, below, directory));
         found.any(|found| found.is_some())
             || absolute.iter().any(|place| directory.starts_with(place))
-    }
-
-    /// Directories in which installers keep programs: absolute ones, and those below a home.
-    fn installers(&self) -> (Vec<PathBuf>, Vec<PathBuf>) {
-        let mut all = self.list.program_places();
-        all.extend(AgentData::program_places());
-        all.into_iter().partition(|place| place.is_absolute())
     }
 }
 
@@ -209,11 +214,7 @@ mod tests {
         let elsewhere = make("tools/claude");
         let by = |written: &[&str], file: &Path| {
             let written = written.iter().map(|path| home.join(path)).collect();
-            let places = ProgramPlaces {
-                person: &person,
-                list: &list,
-                written,
-            };
+            let places = ProgramPlaces::of(&person, &list, written);
             places.written_by_a_sandbox([file.to_owned()].iter())
         };
         for good in [&native, &typed, &nvm] {
@@ -258,11 +259,7 @@ mod tests {
         let home = base.canonicalize().unwrap();
         let (person, list) = (person(&home), SystemList::builtin());
         let refused = |path: &str| {
-            let places = ProgramPlaces {
-                person: &person,
-                list: &list,
-                written: vec![home.join(path)],
-            };
+            let places = ProgramPlaces::of(&person, &list, vec![home.join(path)]);
             places.refuse_written().is_err()
         };
         for path in [

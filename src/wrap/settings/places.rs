@@ -26,6 +26,12 @@ pub fn home(person: &Person) -> Option<PathBuf> {
     own_variable(person, "HOME").or_else(|| person.home())
 }
 
+/// The homes of the user, without links: HOME's, and that of passwd(5).
+pub fn homes(person: &Person) -> impl Iterator<Item = PathBuf> {
+    let homes = home(person).into_iter().chain(person.home());
+    homes.filter_map(|home| home.canonicalize().ok())
+}
+
 /// An absolute path in one of the user's own variables.
 pub fn own_variable(person: &Person, name: &str) -> Option<PathBuf> {
     let value: Option<OsString> = match person.environment {
@@ -81,15 +87,10 @@ pub fn closed_settings(person: &Person) -> Option<PathBuf> {
 
 /// Whether no sandbox writes a directory, so that its links are the user's or the node's own.
 pub fn no_sandbox_writes(person: &Person, directory: &Path) -> bool {
-    let is_own_home = || {
-        let own = home(person).into_iter().chain(person.home());
-        let mut own = own.filter_map(|home| home.canonicalize().ok());
-        own.any(|home| home == directory)
-    };
     NeverList::builtin().is_closed(directory)
         || is_home(directory)
         || closed_settings(person).is_some_and(|own| directory.starts_with(own))
-        || is_own_home()
+        || homes(person).any(|home| home == directory)
 }
 
 /// The text of a project's file, or what is wrong with it. It follows no link and never blocks.
