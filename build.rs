@@ -26,10 +26,10 @@ fn main() {
         return;
     }
     let root = env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
-    // Code that a start does not run, away from what it runs.
-    let cold = Path::new(&root).join("cold.ld");
-    println!("cargo::rerun-if-changed={}", cold.display());
-    println!("cargo::rustc-link-arg-bins=-Wl,-T,{}", cold.display());
+    // What a start runs, in front of the rest.
+    let hot = Path::new(&root).join("hack/hot.ld");
+    println!("cargo::rerun-if-changed={}", hot.display());
+    println!("cargo::rustc-link-arg-bins=-Wl,-T,{}", hot.display());
     let (commit, read) = commit(Path::new(&root));
     // Files that are not there would make cargo run this every time.
     for file in read.iter().filter(|file| file.exists()) {

@@ -18,6 +18,7 @@ from statistics import median
 
 import best
 import counted
+import order
 import traced
 import wrapped
 from network import Network
@@ -58,9 +59,12 @@ def arguments():
     parser.add_argument("--update-docs", action="store_true")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--counts", action="store_true")
+    parser.add_argument("--order", action="store_true")
     args = parser.parse_args()
     if args.counts and (args.quick or args.only or args.update_docs):
         parser.error("--counts stands alone, or with --keep")
+    if args.order and (args.quick or args.only or args.update_docs or args.keep or args.counts):
+        parser.error("--order stands alone")
     if args.update_docs and (args.quick or args.only):
         parser.error("--update-docs is for a full run")
     return args
@@ -217,6 +221,9 @@ class Bench:
         head = f"{kind_of_machine()}, kernel {os.uname().release}, load average at the start: {load()}."
         print(head + "\n\n" + self.versions(), flush=True)
         self.sections.append(head)
+        if self.args.order:
+            order.write(self)
+            return
         if self.args.counts:
             self.counts()
             return
