@@ -1,6 +1,7 @@
 //! P08: a process of `exec` that the container stops before it has executed its program, by its predicted number.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use super::*;
 
@@ -24,6 +25,7 @@ const FILES: [&str; 12] = [
 const NAMESPACES: [&str; 5] = ["net/dev", "net/route", "net/unix", "net/tcp", "mountinfo"];
 
 const ROUNDS: usize = 12;
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The lines of the init process's own file, and of the stopped process's.
 #[derive(Debug, Default, Clone, PartialEq)]
@@ -141,9 +143,16 @@ impl Drop for Holder<'_> {
 
 /// Puts the program into the image.
 fn add_hold(stage: &Stage) {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/integration/hostile/hold.c");
-    let hold = format!("{}/bin/hold", stage.image);
-    run("gcc", &["-static", "-O1", "-o", &hold, source]).ok();
+    add_program(stage, "hold");
+}
+
+fn add_program(stage: &Stage, name: &str) {
+    let source = format!(
+        "{}/integration/hostile/{name}.c",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let file = format!("{}/bin/{name}", stage.image);
+    run("gcc", &["-static", "-O1", "-o", &file, &source]).ok();
 }
 
 #[test]
@@ -246,4 +255,75 @@ fn hostile_p04_a_killed_exec_fails_and_leaves_no_process() {
         || said("the process ended before it executed its program");
     assert!(caught, "{seen}");
     assert_eq!(stage.node.leftovers(&id), Vec::<String>::new());
+}
+
+/// The state and the number of threads of a process (proc_pid_stat(5)), if it is there.
+fn state_and_threads(pid: &str) -> Option<(String, u32)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = fields.next()?.to_owned();
+    Some((state, fields.nth(16)?.parse().ok()?))
+}
+
+/// P04: a process runs until its last thread has ended, and so long every verb ends it. The first thread's end makes the process
+/// a zombie for whoever reads its state alone.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn hostile_p04_a_process_without_its_first_thread_is_ended_by_every_verb() {
+    let stage = Stage::new();
+    add_program(&stage, "threads");
+    let limited = ["the limit"];
+    let ways: [&[&str]; 4] = [
+        &["kill", "ID", "KILL"],
+        &["kill", "--all", "ID", "KILL"],
+        &["delete", "--force", "ID"],
+        &limited,
+    ];
+    for (runtime, way) in [Runtime::Unconfined, Runtime::Standard]
+        .into_iter()
+        .flat_map(|runtime| ways.map(|way| (runtime, way)))
+    {
+        let mut config = stage.config("exec /bin/threads >/dev/null 2>&1");
+        if way == limited {
+            config["annotations"]["dev.agentbox.time.wall"] = json!("5s");
+            config["annotations"]["dev.agentbox.time.grace"] = json!("0s");
+        }
+        let (bundle, id) = stage.bundle(&config);
+        let file = stage.node.scratch.path("threads.pid");
+        let run = [
+            "run",
+            "--detach",
+            "--pid-file",
+            &file,
+            "--bundle",
+            &bundle,
+            &id,
+        ];
+        stage.call(runtime, &run).ok();
+        let pid = fs::read_to_string(&file).unwrap();
+        let zombie = Some(("Z".to_owned(), 2));
+        let begun = Instant::now();
+        while state_and_threads(&pid) != zombie {
+            assert!(begun.elapsed() < PATIENCE, "{:?}", state_and_threads(&pid));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // The control: nothing else ends it.
+        let state = stage.call(runtime, &["state", &id]).ok();
+        assert!(state.contains("\"status\": \"running\""), "{state}");
+        stage.call(runtime, &["kill", &id, "0"]).ok();
+        if way != limited {
+            let call: Vec<&str> = way
+                .iter()
+                .map(|word| if *word == "ID" { &id } else { *word })
+                .collect();
+            stage.call(runtime, &call).ok();
+        }
+        let begun = Instant::now();
+        while state_and_threads(&pid).is_some_and(|(_, threads)| threads > 1) {
+            assert!(begun.elapsed() < PATIENCE, "{runtime:?} {way:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        stage.call(runtime, &["delete", "--force", &id]).ok();
+        assert_eq!(stage.node.leftovers(&id), Vec::<String>::new());
+    }
 }

@@ -14,7 +14,6 @@ use crate::runtime::network::control;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::{self, ContainerPaths};
-use crate::runtime::status;
 use crate::text::escape;
 use crate::wrap::leftovers;
 
@@ -56,9 +55,8 @@ pub fn run(global: &GlobalOptions, args: &List) -> Result<ExitCode> {
     for record in records {
         let place = ContainerPaths::new(&record.root, &record.id)?;
         // Skip containers that are being created or deleted, but list one whose deletion was killed.
-        if let Ok(container) = status::load_if_whole(&place) {
-            let fenced = args.all.then(|| fenced(&place, &record));
-            let state = State::of(&place, container.as_ref(), record);
+        let fenced = args.all.then(|| fenced(&place, &record));
+        if let Ok(state) = State::of(&place, record) {
             lines.push(Line { state, fenced });
         }
     }

@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::out;
 use crate::cli::{GlobalOptions, Id};
 use crate::plan::passwd;
+use crate::runtime::RuntimeError;
 use crate::runtime::clock;
 use crate::runtime::state::find;
 use crate::runtime::state::record::Record;
@@ -48,9 +49,12 @@ pub struct State {
 }
 
 impl State {
-    /// The state of a container. Without libcontainer's part its creation or deletion was killed: it is stopped.
-    pub fn of(place: &ContainerPaths, container: Option<&Container>, record: Record) -> Self {
+    /// The state of a container, which is ended first if nobody has kept its time. Without libcontainer's part its creation
+    /// or deletion was killed: it is stopped.
+    pub fn of(place: &ContainerPaths, record: Record) -> Result<Self, RuntimeError> {
         clock::enforce(place, &record);
+        let container = status::load_if_whole(place)?;
+        let container = container.as_ref();
         let ended_by = clock::ended(place).map(|cause| cause.to_string());
         let status = container.map_or(ContainerStatus::Stopped, |c| status(c, &record));
         let pid = match status {
@@ -66,7 +70,7 @@ impl State {
         let created = container.and_then(Container::created);
         let created = created.or_else(|| changed().map(DateTime::<Utc>::from));
         let owner = container.map_or_else(|| directory.map(|d| d.uid()), created_by);
-        Self {
+        Ok(Self {
             ended_by,
             left_out: left_out.unwrap_or_default(),
             oci_version: record.oci_version,
@@ -78,7 +82,7 @@ impl State {
             created: created.map(|t| t.to_rfc3339()).unwrap_or_default(),
             annotations: record.annotations,
             owner: owner.map(name).unwrap_or_default(),
-        }
+        })
     }
 }
 
@@ -109,8 +113,6 @@ fn name(uid: u32) -> String {
 /// Prints a container's state.
 pub fn run(global: &GlobalOptions, args: &Id) -> Result<ExitCode> {
     let place = find::place(global, &args.id)?;
-    let container = status::load_if_whole(&place)?;
-    let state = State::of(&place, container.as_ref(), Record::read(&place.dir())?);
-    out::json(&state)?;
+    out::json(&State::of(&place, Record::read(&place.dir())?)?)?;
     Ok(ExitCode::SUCCESS)
 }

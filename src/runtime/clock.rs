@@ -167,7 +167,9 @@ pub fn enforce(place: &ContainerPaths, record: &Record) {
     log::warn!("the container is ended: {cause}");
     let killed = signal::kill_process(init).and_then(|()| {
         let container = status::load(place)?;
-        signal::kill_all(&container, rustix::process::Signal::KILL)
+        signal::kill_all(&container, rustix::process::Signal::KILL)?;
+        signal::wait_for_end(init);
+        Ok(())
     });
     if let Err(error) = killed {
         log::warn!("end the container: {}", crate::log::chain(&error));
@@ -198,15 +200,20 @@ pub fn extend(place: &ContainerPaths, by: Lifetime) -> Result<Lifetime, RuntimeE
     let added = Duration::from_secs(by.seconds().into());
     let deadline = millis(Duration::from_millis(before.deadline) + added);
     let clock = opened(&path(place), OFlags::RDWR)?;
+    let mut save = |time| {
+        if let Some(changed) = record.plan_mut() {
+            changed.time = Some(time);
+        }
+        record.save(&place.dir())
+    };
+    // First, so that no time is given that the ceiling does not see.
+    save(TimePlan { wall, ..plan })?;
     set(&clock, deadline)?;
     if let Some(cause) = settled_cause(&clock) {
         set(&clock, before.deadline)?;
+        save(plan)?;
         return Err(over(cause));
     }
-    if let Some(changed) = record.plan_mut() {
-        changed.time = Some(TimePlan { wall, ..plan });
-    }
-    record.save(&place.dir())?;
     RunDir::of(place).note(vec![extended(wall)]);
     Ok(wall)
 }

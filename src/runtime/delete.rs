@@ -21,9 +21,6 @@ use crate::runtime::state::store::ContainerPaths;
 use crate::runtime::status;
 use crate::sidecar;
 
-/// How long the container's processes may take to die of SIGKILL.
-const LIMIT: Duration = Duration::from_secs(10);
-
 /// Which containers are deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeleteScope {
@@ -125,11 +122,12 @@ pub fn remove_all(place: &ContainerPaths, record: Option<&Record>) -> Result<(),
     if let (Ok(()), Some(_), Some(record)) = (&ended, init, record) {
         last = planted::set_aside(record);
     }
+    let has_ended = ended.is_ok();
     note(ended);
     // Before they are ended: one that is left alone for a moment would note that.
     let over = clock::event(place);
-    // They end with the init process. They are in the sidecar's cgroup.
-    if let Some(timekeeper) = &remains.timekeeper {
+    // They end with the init process, and stay with one that could not be ended. They are in the sidecar's cgroup.
+    if let Some(timekeeper) = remains.timekeeper.as_ref().filter(|_| has_ended) {
         note(timekeeper.end().map_err(RuntimeError::from));
     }
     if let Some(sidecar) = &remains.sidecar {
@@ -186,7 +184,7 @@ fn remove_container(
     match status::read(&dir) {
         Ok(container) if is_ours_alone(&container, record) => {
             if let Some(init) = init {
-                wait_for_end(init);
+                signal::wait_for_end(init);
             }
             if let Some(controllers) = controllers.filter(|c| path::has_processes(c)) {
                 if let Err(error) = signal::kill_all(&container, rustix::process::Signal::KILL) {
@@ -203,7 +201,7 @@ fn remove_container(
                 log::debug!("kill the rest of the cgroup: {error}");
             }
             if let Some(pid) = pid {
-                wait_for_end(pid);
+                signal::wait_for_end(pid);
             }
             controllers.map_or(Ok(()), path::remove_below)?;
             // Twice, for the reason in `status::read`.
@@ -224,7 +222,7 @@ fn remove_container(
 
 /// Waits until the processes of the container's cgroup are gone. All of them were sent SIGKILL.
 fn wait_until_empty(controllers: &Controllers) -> Result<(), RuntimeError> {
-    let end = Instant::now() + LIMIT;
+    let end = Instant::now() + signal::END_WITHIN;
     let mut pause = Duration::from_micros(200);
     while path::has_processes(controllers) {
         if Instant::now() >= end {
@@ -244,16 +242,6 @@ fn is_ours_alone(container: &Container, record: Option<&Record>) -> bool {
     recorded
         && container.intel_rdt_dir().is_none()
         && container.intel_rdt_monitoring_dir().is_none()
-}
-
-/// Waits, in short steps, until a killed process is gone: its cgroup cannot be removed earlier.
-fn wait_for_end(process: ProcessId) {
-    let end = Instant::now() + LIMIT;
-    let mut pause = Duration::from_micros(200);
-    while process.is_alive() && Instant::now() < end {
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(20));
-    }
 }
 
 /// Removes our directory, the record last: `list` shows the container as long as anything remains to be removed.

@@ -1,5 +1,7 @@
 //! Signals to a container's processes: by pidfd to one process, by the cgroup to all.
 
+use std::time::{Duration, Instant};
+
 use libcgroups::common::{
     AnyCgroupManager, CgroupConfig, CgroupManager, FreezerState, create_cgroup_manager,
 };
@@ -9,6 +11,9 @@ use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::ProcessId;
+
+/// How long processes may take to die of SIGKILL.
+pub const END_WITHIN: Duration = Duration::from_secs(10);
 
 /// Parses `KILL`, `SIGKILL`, `kill` or `9`, and SIGRTMIN+n. `None` is signal 0, which only tests whether a process
 /// exists (kill(2)).
@@ -66,6 +71,16 @@ pub fn send(process: ProcessId, signal: Signal) -> Result<bool, RuntimeError> {
 /// Sends SIGKILL to a process; it may have ended.
 pub fn kill_process(process: ProcessId) -> Result<(), RuntimeError> {
     send(process, Signal::KILL).map(|_| ())
+}
+
+/// Waits, in short steps, until a killed process is gone: its cgroup cannot be removed earlier.
+pub fn wait_for_end(process: ProcessId) {
+    let end = Instant::now() + END_WITHIN;
+    let mut pause = Duration::from_micros(200);
+    while process.is_alive() && Instant::now() < end {
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
 }
 
 /// Sends a signal to every process in the container's cgroup. The cgroup is frozen meanwhile, so that none can fork

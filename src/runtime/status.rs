@@ -4,10 +4,12 @@ use std::path::Path;
 
 use libcontainer::container::{Container, ContainerStatus};
 use libcontainer::error::LibcontainerError;
+use nix::unistd::Pid;
 
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record;
 use crate::runtime::state::store::ContainerPaths;
+use crate::sys::process_id;
 
 /// libcontainer's view of a container.
 pub fn load(place: &ContainerPaths) -> Result<Container, RuntimeError> {
@@ -33,8 +35,17 @@ pub fn load_if_whole(place: &ContainerPaths) -> Result<Option<Container>, Runtim
 }
 
 /// libcontainer finds a process and then reads its state, and fails if it is reaped in between. That happens only once.
+///
+/// It takes a process whose first thread has ended for one that has ended.
 pub fn read(dir: &Path) -> Result<Container, LibcontainerError> {
-    Container::load(dir.to_owned()).or_else(|_| Container::load(dir.to_owned()))
+    let load = || Container::load(dir.to_owned());
+    let mut container = load().or_else(|_| load())?;
+    let stopped = container.status() == ContainerStatus::Stopped;
+    let runs = |pid: Pid| process_id::outlives_first_thread(pid.as_raw());
+    if stopped && container.pid().is_some_and(runs) {
+        container.refresh_state()?;
+    }
+    Ok(container)
 }
 
 /// The specification's words for a status.

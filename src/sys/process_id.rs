@@ -32,11 +32,14 @@ impl ProcessId {
 
     /// Whether it still runs (a zombie has ended).
     pub fn is_alive(self) -> bool {
-        Stat::read(self.pid).is_ok_and(|stat| {
-            let ended = stat.field(3).is_ok_and(|state| matches!(state, 'Z' | 'X'));
-            stat.field(22).ok() == Some(self.start_time) && !ended
-        })
+        Stat::read(self.pid)
+            .is_ok_and(|stat| stat.field(22).ok() == Some(self.start_time) && stat.runs())
     }
+}
+
+/// Whether a process runs on, although its first thread has ended: that alone is a zombie then (pthread_exit(3)).
+pub fn outlives_first_thread(pid: i32) -> bool {
+    Stat::read(pid).is_ok_and(|stat| stat.first_has_ended() && stat.runs())
 }
 
 /// Whether this child of the caller has executed a program, also if it has ended since and was not reaped. An error if
@@ -55,6 +58,16 @@ impl Stat {
     pub(super) fn read(process: impl Display) -> io::Result<Self> {
         // Its name may be any bytes; that must not hide a process.
         procfs::lossy(format!("/proc/{process}/stat")).map(Self)
+    }
+
+    fn first_has_ended(&self) -> bool {
+        self.field(3)
+            .is_ok_and(|state: char| matches!(state, 'Z' | 'X'))
+    }
+
+    /// Field 20 is the number of threads, of which one is the zombie.
+    fn runs(&self) -> bool {
+        !self.first_has_ended() || self.field(20).is_ok_and(|threads: u32| threads > 1)
     }
 
     /// Field 2, the name, is in parentheses and may hold anything, so fields count from the last closing one.
@@ -91,6 +104,25 @@ mod tests {
                 Stat(text.to_owned()).field::<u64>(number).is_err(),
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn a_process_runs_until_its_last_thread_has_ended() {
+        let process = |state, threads| {
+            Stat(format!(
+                "7 (a) {state} 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 {threads} 18 4242 20"
+            ))
+        };
+        for (state, threads, runs) in [
+            ("S", 1, true),
+            ("S", 2, true),
+            ("Z", 2, true),
+            ("Z", 1, false),
+            ("Z", 0, false),
+            ("X", 0, false),
+        ] {
+            assert_eq!(process(state, threads).runs(), runs, "{state} {threads}");
         }
     }
 

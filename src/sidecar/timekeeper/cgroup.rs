@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +38,8 @@ const ROUNDS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 /// The longest list that is read in a round; the next round has the rest.
 const LONGEST: usize = 64 << 10;
+/// Processes that are killed in a round: fewer than the timekeeper may open files.
+const AT_ONCE: usize = 512;
 
 impl CgroupMembers {
     pub(super) fn kind(&self) -> MembersKind {
@@ -72,11 +75,17 @@ impl MembersKind {
                 let _gone = rustix::io::write(one, b"1");
             }
             Self::Listed { freezes } => {
-                for _ in 0..ROUNDS {
+                let set = |state: &[u8]| {
                     if freezes {
-                        let _gone = rustix::io::write(other, b"THAWED");
+                        let _gone = rustix::io::write(other, state);
                     }
-                    if kill_listed(one) == 0 {
+                };
+                for _ in 0..ROUNDS {
+                    // So that none forks meanwhile. They die when they are thawed.
+                    set(b"FROZEN");
+                    let listed = kill_listed(one);
+                    set(b"THAWED");
+                    if listed == Ok(0) {
                         return;
                     }
                     std::thread::sleep(PAUSE);
@@ -86,40 +95,44 @@ impl MembersKind {
     }
 }
 
-/// Sends SIGKILL to each process that a v1 cgroup lists. Returns how many it listed.
-fn kill_listed(directory: BorrowedFd<'_>) -> usize {
-    let before = listed(directory);
+/// Sends SIGKILL to processes that a v1 cgroup lists, [`AT_ONCE`] at most. Returns how many it listed.
+fn kill_listed(directory: BorrowedFd<'_>) -> rustix::io::Result<usize> {
+    let before = listed(directory)?;
     let opened: Vec<(i32, OwnedFd)> = before
         .iter()
+        .take(AT_ONCE)
         .filter_map(|number| {
             let pid = Pid::from_raw(*number)?;
             Some((*number, pidfd_open(pid, PidfdFlags::empty()).ok()?))
         })
         .collect();
     // Listed again, now that its descriptor is open: so the descriptor is not another process's that got its number.
-    let after = listed(directory);
+    let after = listed(directory)?;
     for (number, process) in opened {
         if after.contains(&number) {
             let _ended = pidfd_send_signal(&process, Signal::KILL);
         }
     }
-    before.len()
+    Ok(before.len())
 }
 
-/// Reads the list. Opened each time: the kernel keeps the list of an open file for a while (cgroup_pidlist_start).
-fn listed(directory: BorrowedFd<'_>) -> Vec<i32> {
+/// Reads the list; a cgroup that is gone has none. Opened each time: the kernel keeps the list of an open file for a while
+/// (cgroup_pidlist_start).
+fn listed(directory: BorrowedFd<'_>) -> rustix::io::Result<Vec<i32>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let mut text = Vec::new();
-    if let Ok(file) = rustix::fs::openat(directory, "cgroup.procs", flags, Mode::empty()) {
-        let mut part = [0; 4096];
-        while let Ok(length @ 1..) = rustix::io::read(&file, &mut part) {
-            text.extend_from_slice(&part[..length]);
-            if text.len() > LONGEST {
-                break;
-            }
+    let file = match rustix::fs::openat(directory, "cgroup.procs", flags, Mode::empty()) {
+        Ok(file) => file,
+        Err(Errno::NOENT | Errno::NODEV) => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let (mut text, mut part) = (Vec::new(), [0; 4096]);
+    while text.len() <= LONGEST {
+        match rustix::io::read(&file, &mut part)? {
+            0 => break,
+            length => text.extend_from_slice(&part[..length]),
         }
     }
-    numbers(&text)
+    Ok(numbers(&text))
 }
 
 /// The numbers of a list; the last line may be cut.

@@ -19,6 +19,8 @@ use crate::policy::SleepRule;
 pub(super) const LAG: Duration = Duration::from_secs(1);
 /// Between attempts to kill: a process may be in an uninterruptible call.
 const AGAIN: Duration = Duration::from_secs(1);
+/// Between looks at the deadline: `extend` may have put back one that was read.
+const LOOK: Duration = Duration::from_secs(60);
 
 /// The descriptors of a timekeeper, by number from 1; 0 is the socket to the runtime.
 pub(super) struct TimekeeperFds {
@@ -115,13 +117,17 @@ impl Timekeeper {
                 phase = self.act(phase, now);
                 continue;
             }
-            if ring_at(&self.fds.timer, due).is_err() {
+            if ring_at(&self.fds.timer, due.min(now + LOOK)).is_err() {
                 // Without a timer no time is kept.
                 self.kill();
                 return 1;
             }
             match self.wait(phase) {
-                Ok(Event::Ended) => return 0,
+                Ok(Event::Ended) => {
+                    // Without a pid namespace of its own, its other processes would have no limit from here on.
+                    self.kill_members();
+                    return 0;
+                }
                 Ok(Event::OtherLost) => phase = self.lose_other(),
                 Ok(Event::Rung) => {}
                 Err(_) => {
@@ -187,19 +193,15 @@ impl Timekeeper {
     /// The time is over: notes it, and sends SIGTERM. Noted first, and the deadline read again: `extend` writes the
     /// deadline first and reads the cause afterwards, so one of the two sees the other.
     fn signal(&self, now: Duration) -> Phase {
-        let state = read(&self.fds.clock);
+        let is_noted = read(&self.fds.clock).is_some_and(|state| state.cause.is_some());
         let signalled =
             Phase::Signalled(now + Duration::from_secs(self.plan.grace.seconds().into()));
-        if state.is_some_and(|state| state.cause.is_some()) {
+        if is_noted {
             // By the other one.
             return signalled;
         }
         let _unnoted = note(&self.fds.clock, Some(EndCause::Wall));
-        let again = read(&self.fds.clock);
-        let extended = state
-            .zip(again)
-            .is_some_and(|(before, after)| after.deadline > before.deadline);
-        if extended {
+        if self.due(Phase::Running) > now {
             let _unnoted = note(&self.fds.clock, None);
             return Phase::Running;
         }
@@ -220,6 +222,10 @@ impl Timekeeper {
     /// Kills everything in the container, the init process first: its pid namespace ends with it.
     fn kill(&self) {
         let _ended = pidfd_send_signal(&self.fds.init, Signal::KILL);
+        self.kill_members();
+    }
+
+    fn kill_members(&self) {
         let [one, other] = &self.fds.members;
         self.members.kill([one.as_fd(), other.as_fd()]);
     }
@@ -232,4 +238,59 @@ pub fn ring_at(timer: impl AsFd, due: Duration) -> rustix::io::Result<()> {
         it_value: Timespec::try_from(due).map_err(|_| rustix::io::Errno::OVERFLOW)?,
     };
     timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &once).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::process::{Child, Command};
+
+    use rustix::fs::MemfdFlags;
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+    use super::*;
+
+    fn timekeeper(init: &Child, deadline: u64) -> Timekeeper {
+        let clock = rustix::fs::memfd_create("clock", MemfdFlags::CLOEXEC).unwrap();
+        let state = ClockState {
+            deadline,
+            cause: None,
+        };
+        rustix::io::write(&clock, state.to_text().as_bytes()).unwrap();
+        let filler = || File::open("/dev/null").unwrap().into();
+        let pid = Pid::from_child(init);
+        Timekeeper {
+            fds: TimekeeperFds {
+                init: pidfd_open(pid, PidfdFlags::empty()).unwrap(),
+                other: filler(),
+                timer: filler(),
+                clock,
+                members: [filler(), filler()],
+            },
+            plan: TimePlan {
+                wall: "5s".parse().unwrap(),
+                grace: "1s".parse().unwrap(),
+                sleep: SleepRule::Counts,
+                most: None,
+            },
+            members: MembersKind::InitAlone,
+            lag: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn more_time_counts_until_the_signal_is_sent() {
+        let mut init = Command::new("sleep").arg("60").spawn().unwrap();
+        // `extend` came after the timekeeper had found that the time is over.
+        let extended = timekeeper(&init, 9000);
+        assert_eq!(extended.signal(Duration::from_secs(6)), Phase::Running);
+        assert_eq!(read(&extended.fds.clock).unwrap().cause, None);
+        assert!(init.try_wait().unwrap().is_none());
+        // The control.
+        let over = timekeeper(&init, 5000);
+        let killed_at = Phase::Signalled(Duration::from_secs(7));
+        assert_eq!(over.signal(Duration::from_secs(6)), killed_at);
+        assert_eq!(read(&over.fds.clock).unwrap().cause, Some(EndCause::Wall));
+        assert!(!init.wait().unwrap().success());
+    }
 }

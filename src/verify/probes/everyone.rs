@@ -243,7 +243,7 @@ fn one(view: &ContainerView<'_>, pid: i32, until: Instant) -> Finding {
         let found = faults(view, pid);
         let is_ours = Some(pid) != view.pid && is_this_program(pid);
         // A process that ends while it is read has no namespaces.
-        let ended = !id.is_alive() || is_zombie(pid);
+        let ended = !id.is_alive();
         let faults = match found {
             _ if ended => return Finding::held("it has ended"),
             Err(error) => return Finding::not_tried(format!("process {pid}: {error}")),
@@ -269,19 +269,6 @@ fn one(view: &ContainerView<'_>, pid: i32, until: Instant) -> Finding {
             }
         }
     }
-}
-
-/// Whether all of a process has ended and only its parent must still wait for it. Threads may outlive the first one.
-fn is_zombie(pid: i32) -> bool {
-    procfs::lossy(format!("/proc/{pid}/status")).is_ok_and(|status| has_ended(&status))
-}
-
-fn has_ended(status: &str) -> bool {
-    let threads = status
-        .lines()
-        .find_map(|line| line.strip_prefix("Threads:"));
-    let threads = threads.and_then(|count| count.trim().parse::<u32>().ok());
-    is_ended(status) && threads.is_some_and(|count| count <= 1)
 }
 
 fn is_this_program(pid: i32) -> bool {
@@ -391,20 +378,6 @@ mod tests {
             ("CapPrm:\t5\n", ""),
         ] {
             assert_eq!(lacks(&GOOD.replace(from, to), 5).len(), 1, "{to}");
-        }
-    }
-
-    #[test]
-    fn a_process_has_ended_if_no_thread_runs() {
-        for (state, threads, ended) in [
-            ("Z (zombie)", 0, true),
-            ("Z (zombie)", 1, true),
-            ("X (dead)", 0, true),
-            ("Z (zombie)", 2, false),
-            ("S (sleeping)", 1, false),
-        ] {
-            let status = format!("Name:\tsh\nState:\t{state}\nThreads:\t{threads}\n");
-            assert_eq!(has_ended(&status), ended, "{status}");
         }
     }
 
