@@ -8,8 +8,9 @@ use super::check::with_origins;
 use super::fields::Origins;
 use super::resolve::{CeilingPolicy, ChosenPolicy, Resolver, unasked};
 use super::{
-    AnnotationLeave, CpuLimit, Field, Limits, Loosening, MemoryLimit, OverLimit, POLICY_KEY,
-    Policy, PolicyChoice, PolicyError, ProcessLimit, UNCONFINED, WORKSPACE_KEY,
+    AnnotationLeave, Ceiling, CpuLimit, Field, Limits, Loosening, MemoryLimit, Origin, OverLimit,
+    POLICY_KEY, Policy, PolicyChoice, PolicyError, ProcessLimit, UNCONFINED, WORKSPACE_KEY,
+    WrapOptions,
 };
 
 impl Resolver<'_> {
@@ -128,4 +129,18 @@ pub(super) fn own_bounds(own: &Limits, leave: &Loosening) -> Limits {
         bounds.cpus = CpuLimit::Unlimited;
     }
     bounds
+}
+/// A ceiling for the requests of `wrap`'s user. If no operator set it, the user names the private hosts that the user
+/// reaches: neither metadata nor link-local addresses, nor the machine's own.
+pub(super) fn with_users_hosts(
+    mut ceiling: Policy,
+    set: &Ceiling,
+    requests: &WrapOptions,
+) -> Policy {
+    if set.set_by == Origin::Default && !requests.is_empty() {
+        let private = "internal:*".parse();
+        let private = private.expect("a test parses the rule");
+        ceiling.network.limit.insert(private);
+    }
+    ceiling
 }

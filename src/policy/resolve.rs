@@ -5,7 +5,7 @@ use super::asked::{Layer, PolicyPath};
 use super::check::{check_ceilings, check_default};
 use super::fields::{Fields, FieldsError, Origins};
 use super::file::{Library, LoadedPolicy};
-use super::leave::{own_bounds, without_leave};
+use super::leave::{own_bounds, with_users_hosts, without_leave};
 use super::list::ListMode;
 use super::preset::Presets;
 use super::{
@@ -154,23 +154,23 @@ impl Resolver<'_> {
         Ok(loaded)
     }
 
-    /// The node's ceiling first, then the one of `--policy`.
+    /// The node's ceiling first, then the one of `--policy`, of which `unconfined` is none.
     fn limits(&self, flag: Option<&PolicyChoice>) -> Result<Vec<CeilingPolicy>, PolicyError> {
         let mut named = vec![match &self.sources.node.ceiling {
             Some(name) => (name.clone(), Origin::Node),
             None => (builtin_name(builtin::CEILING), Origin::Default),
         }];
-        match flag {
-            Some(PolicyChoice::Named(name)) => named.push((name.clone(), Origin::Flag)),
-            // The operator set no other ceiling for this call.
-            Some(PolicyChoice::Unconfined) | None => {}
+        if let Some(PolicyChoice::Named(name)) = flag {
+            named.push((name.clone(), Origin::Flag));
         }
         named
             .into_iter()
             .map(|(policy, set_by)| {
+                let loaded = self.load(&policy, &set_by)?.policy;
+                let ceiling = Ceiling { policy, set_by };
                 Ok(CeilingPolicy {
-                    policy: self.load(&policy, &set_by)?.policy,
-                    ceiling: Ceiling { policy, set_by },
+                    policy: with_users_hosts(loaded, &ceiling, self.sources.asked),
+                    ceiling,
                 })
             })
             .collect()

@@ -80,6 +80,23 @@ fn a_named_policy_is_the_choice_and_no_ceiling() {
     assert!(error.contains("option --set filesystem.scratch"), "{error}");
 }
 
+/// Without an operator's ceiling the user reaches the private hosts that the user reaches, and an engine's container does not.
+#[test]
+fn a_user_names_private_hosts_and_an_annotation_does_not() {
+    let resolved = case()
+        .allow("internal:wiki,internal:db.corp.test:5432")
+        .resolved();
+    assert_eq!(
+        hosts(&resolved),
+        ["internal:db.corp.test:5432", "internal:wiki"]
+    );
+    let error = case().field("network.allow", "internal:wiki").error();
+    assert!(
+        matches!(error, PolicyError::ExceedsCeiling { .. }),
+        "{error}"
+    );
+}
+
 #[test]
 fn options_need_no_permission_and_exceed_no_ceiling() {
     // An annotation has no permission for this.
@@ -87,7 +104,18 @@ fn options_need_no_permission_and_exceed_no_ceiling() {
     let resolved = case().set("privileges.set-id=on").resolved();
     assert_eq!(resolved.policy.privileges.set_id, SetIdRule::On);
     for (case, field) in [
-        (case().allow("internal:wiki"), "network.allow"),
+        (case().allow("node:wiki"), "network.allow"),
+        (case().allow("10.0.0.5:5432"), "network.allow"),
+        (
+            case()
+                .node("ceiling = \"permissive\"")
+                .allow("internal:wiki"),
+            "network.allow",
+        ),
+        (
+            case().flag("permissive").allow("internal:wiki"),
+            "network.allow",
+        ),
         (case().set("filesystem.scratch=17GiB"), "filesystem.scratch"),
         (
             case()
