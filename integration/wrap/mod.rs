@@ -7,6 +7,7 @@ mod agents_outside;
 mod agents_planted;
 mod ask;
 mod caches;
+mod connect;
 mod doctor;
 mod first;
 mod forged;

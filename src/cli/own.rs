@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde::Deserialize;
 
 use super::TableFormat;
-use crate::policy::{Lifetime, Publish};
+use crate::policy::{ConnectService, Lifetime, Publish};
 
 /// `explain`
 #[derive(Debug, Args)]
@@ -372,6 +372,9 @@ pub struct Wrap {
     /// Publish a server's port, repeatable [default address: 127.0.0.1]
     #[arg(long, value_name = "[ADDR:]HOSTPORT[:PORT]")]
     pub publish: Vec<Publish>,
+    /// Reach a service of this machine at localhost:PORT, repeatable
+    #[arg(long, value_name = "[HOST:]PORT", value_parser = ConnectService::named)]
+    pub connect: Vec<ConnectService>,
     /// Name of the sandbox for other commands [default: random]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,

@@ -82,6 +82,7 @@ fn status(plan: &Plan, lines: &[&LogLine]) -> NetworkStatus {
     let mut status = NetworkStatus {
         rules: plan.network.rules.clone(),
         ports: plan.network.ports.clone(),
+        services: plan.network.connect.keys().copied().collect(),
         asking: None,
         budget: plan.network.budget,
         used: BudgetUse {

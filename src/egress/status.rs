@@ -17,6 +17,9 @@ pub struct NetworkStatus {
     /// The ports on which the sidecar listens inside, for any address, besides those of DNS and the proxy.
     #[serde(default)]
     pub ports: BTreeSet<u16>,
+    /// Ports of the loopback inside that lead to services (`network.connect`).
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub services: BTreeSet<u16>,
     /// Approvals, if `network.on-unknown` is ask.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asking: Option<AskStatus>,

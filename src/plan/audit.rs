@@ -166,6 +166,7 @@ fn less(here: &Policy, there: &Policy) -> Vec<ExceededField> {
         | Field::NetworkHosts
         | Field::NetworkCoolDown
         | Field::NetworkInbound
+        | Field::NetworkConnect
         | Field::SyscallsProfile
         | Field::SyscallsAllow
         | Field::SyscallsDeny

@@ -185,6 +185,14 @@ pub enum PlanError {
         /// The reason.
         why: String,
     },
+    /// Services that cannot be reached, or must not be.
+    #[error("network.connect of policy '{policy}' is refused: {why}")]
+    Connect {
+        /// The policy's name.
+        policy: String,
+        /// The reason.
+        why: String,
+    },
     /// A secret of the node that cannot be limited to its own requests.
     #[error("policy '{policy}' uses a secret of the node's file: {why}")]
     Secret {

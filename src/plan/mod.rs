@@ -7,6 +7,7 @@
 mod access;
 pub mod anonymous;
 pub mod audit;
+pub mod connect;
 mod decided;
 pub mod environment;
 mod ephemeral;
@@ -75,6 +76,7 @@ use crate::policy::{
     SyscallName, SyscallProfile, Syscalls,
 };
 pub use audit::{AuditPlan, AuditedNetwork};
+pub use connect::ServiceTarget;
 pub use decided::DecidedPlan;
 pub use error::PlanError;
 pub use facts::{
@@ -291,7 +293,7 @@ pub fn plan(
             own_names,
             &filesystem,
             &namespaces,
-            &bundle.wrapped.published,
+            &bundle.wrapped,
         )?,
     };
     warnings.extend(secrets::not_seen(&governing.secrets, &network));

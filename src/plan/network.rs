@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::connect::{self, ServiceTarget};
+use super::wrapped::WrapPlan;
 use super::{FilesystemPlan, PlanError, secrets};
 use crate::egress::Budget;
 use crate::egress::ssh::SSH;
@@ -77,6 +79,9 @@ pub struct NetworkPlan {
     /// The inbound ports of `wrap --publish`: they are reached only at these addresses of the node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub published: BTreeMap<u16, BTreeSet<SocketAddr>>,
+    /// Ports of the loopback inside that lead to services of the machine, or of a host that rules allow.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub connect: BTreeMap<u16, ServiceTarget>,
     /// Ports that the engine publishes but that lead nowhere, because `inbound` lacks them; with the node's ports for
     /// them, as far as the engine's file names these.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -124,6 +129,11 @@ impl NetworkPlan {
         self.mode == NetworkMode::Allowlist || self.refusing || !self.inbound.is_empty()
     }
 
+    /// Whether the sidecar dials nothing under mode `local`, neither inside nor outside.
+    pub fn dials_nothing(&self) -> bool {
+        self.inbound.is_empty() && self.connect.is_empty()
+    }
+
     /// The same for the container's own sidecar: in another one's network it has none that serves.
     pub fn is_served_by_own(&self) -> bool {
         self.shared.is_none() && self.is_served()
@@ -145,7 +155,7 @@ pub struct SidecarLimits {
 }
 
 /// The stub's port.
-const DNS_PORT: u16 = 53;
+pub(super) const DNS_PORT: u16 = 53;
 
 /// The most listeners of denied calls that a sidecar holds at once, one for each living process of `exec`: the process
 /// limit of `strict`. Each costs the sidecar some 250 bytes of its own and the kernel's memory.
@@ -159,10 +169,10 @@ const ASKED: [u16; 2] = [80, 443];
 
 /// The port of the proxy that refuses everything. Programs do not listen on it, and the kernel does not assign it: a
 /// container without rules cannot move the proxy away from its own servers.
-fn refusing_port(inbound: &BTreeSet<u16>) -> u16 {
+fn refusing_port(inbound: &BTreeSet<u16>, connect: &BTreeMap<u16, ServiceTarget>) -> u16 {
     const UNUSUAL: u16 = 64_128;
     (UNUSUAL..u16::MAX)
-        .find(|port| !inbound.contains(port))
+        .find(|port| !inbound.contains(port) && !connect.contains_key(port))
         .unwrap_or(UNUSUAL)
 }
 
@@ -177,13 +187,26 @@ fn listened(rules: &EgressRules, asked: &[u16], inbound: &BTreeSet<u16>) -> BTre
     ports
 }
 
+/// The rules in force. A policy may be narrowed to a mode that reaches nothing, whatever it lists.
+fn enforced(network: &Network) -> EgressRules {
+    match network.mode {
+        NetworkMode::Allowlist => EgressRules {
+            allow: network.allow.clone(),
+            deny: network.deny.clone(),
+            search: Vec::new(),
+        },
+        NetworkMode::None | NetworkMode::Local => EgressRules::default(),
+    }
+}
+
 /// What the inner namespace offers and the sidecar allows.
 pub fn plan(resolved: &ResolvedPolicy, sysctl: BTreeMap<String, String>) -> NetworkPlan {
     // No `..`: a field added to the policy does not compile until it is planned.
     let Network {
         mode,
-        allow,
-        deny,
+        // In the rules.
+        allow: _,
+        deny: _,
         // For ceilings, which were compared when the policy was resolved.
         limit: _,
         on_unknown,
@@ -196,29 +219,24 @@ pub fn plan(resolved: &ResolvedPolicy, sysctl: BTreeMap<String, String>) -> Netw
         hosts,
         cool_down,
         inbound,
+        connect: _,
     } = &resolved.policy.network;
-    let rules = match mode {
-        NetworkMode::Allowlist => EgressRules {
-            allow: allow.clone(),
-            deny: deny.clone(),
-            search: Vec::new(),
-        },
-        // A policy may be narrowed to a mode that reaches nothing, whatever it lists.
-        NetworkMode::None | NetworkMode::Local => EgressRules::default(),
-    };
+    let rules = enforced(&resolved.policy.network);
     let learns = resolved.policy.report.learn == Switch::On;
     let asks = *mode == NetworkMode::Allowlist && (learns || *on_unknown == OnUnknown::Ask);
     let refusing = *mode == NetworkMode::Local;
     let inbound: BTreeSet<u16> = inbound.iter().filter_map(|item| item.port()).collect();
-    let ports = match mode {
+    let connect = connect::services(&resolved.policy);
+    let mut ports = match mode {
         NetworkMode::Allowlist if asks => listened(&rules, &ASKED, &inbound),
         NetworkMode::Allowlist => listened(&rules, &[], &inbound),
         NetworkMode::None | NetworkMode::Local => BTreeSet::new(),
     };
+    ports.extend(connect.keys());
     NetworkPlan {
         mode: *mode,
         proxy_port: match refusing {
-            true => refusing_port(&inbound),
+            true => refusing_port(&inbound, &connect),
             false => proxy_port(&ports),
         },
         refusing,
@@ -253,6 +271,7 @@ pub fn plan(resolved: &ResolvedPolicy, sysctl: BTreeMap<String, String>) -> Netw
         honey: Vec::new(),
         inbound,
         published: BTreeMap::new(),
+        connect,
         leads_nowhere: BTreeMap::new(),
         shared: None,
     }
@@ -265,7 +284,7 @@ pub(super) fn own(
     own_names: Vec<String>,
     filesystem: &FilesystemPlan,
     namespaces: &[PlannedNamespace],
-    published: &BTreeMap<u16, BTreeSet<SocketAddr>>,
+    wrapped: &WrapPlan,
 ) -> Result<NetworkPlan, PlanError> {
     let Policy { name, network, .. } = &resolved.policy;
     let planned = NetworkPlan {
@@ -275,7 +294,7 @@ pub(super) fn own(
             .flatten(),
         own_names,
         sysfs: filesystem.has_sysfs(),
-        published: published.clone(),
+        published: wrapped.published.clone(),
         ..plan(resolved, sysctl)
     };
     if resolved.policy.report.learn == Switch::On && planned.mode != NetworkMode::Allowlist {
@@ -283,6 +302,7 @@ pub(super) fn own(
             policy: name.to_string(),
         });
     }
+    connect::check(&resolved.policy, &planned, wrapped)?;
     check_inbound(name, &planned, namespaces)?;
     check_denials(name, &planned)?;
     let secrets = secrets::planned(name, &resolved.secrets, &planned.rules)?;

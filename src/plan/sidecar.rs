@@ -25,15 +25,17 @@ pub fn sidecar(network: &Network, upstream: Option<&Upstream>) -> SidecarLimits 
         cpu_percent: 50,
         files: 1024 + EXECS,
     };
+    let connects = network.connect.iter().any(|item| item.port().is_some());
     let inbound = network.inbound.iter().any(|item| item.port().is_some());
     match network.mode {
         // A listener for each port, and three descriptors for each connection.
-        NetworkMode::Local if inbound => SidecarLimits {
+        NetworkMode::Local if inbound && !connects => SidecarLimits {
             cpu_percent: 100,
             ..waits
         },
-        NetworkMode::None | NetworkMode::Local => waits,
-        NetworkMode::Allowlist => {
+        NetworkMode::Local if !connects => waits,
+        NetworkMode::None => waits,
+        NetworkMode::Allowlist | NetworkMode::Local => {
             let connections = u64::from(network.connections.get());
             let mut rules = network.allow.iter().chain(&network.deny);
             let requests = rules.any(|rule| rule.request().is_some());

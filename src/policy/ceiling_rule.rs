@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::bound::{Amount, Bound};
-use super::{EphemeralDir, GuestPath, InboundPort, MountRule, OnUnknown, Policy, RootAccess};
+use super::{
+    ConnectService, EphemeralDir, GuestPath, InboundPort, MountRule, OnUnknown, Policy, RootAccess,
+};
 use crate::text::few;
 
 /// The part of a value that exceeds the ceiling's.
@@ -298,32 +300,38 @@ impl CeilingRule<BTreeSet<GuestPath>> for PlacesOf {
     }
 }
 
-/// Inbound ports. If the ceiling has any port, every port is within it.
-pub(super) struct PortsOf;
+/// An item that stands for every other one in a ceiling, and for nothing in a policy.
+pub(super) trait OpenItem: Ord + Clone + fmt::Display {
+    /// That item.
+    const ANY: Self;
+}
 
-impl CeilingRule<BTreeSet<InboundPort>> for PortsOf {
+impl OpenItem for InboundPort {
+    const ANY: Self = Self::Any;
+}
+
+impl OpenItem for ConnectService {
+    const ANY: Self = Self::Any;
+}
+
+/// Ports or services. If the ceiling has any of them, every one is within it.
+pub(super) struct ItemsOf;
+
+impl<T: OpenItem> CeilingRule<BTreeSet<T>> for ItemsOf {
     #[cfg(test)]
     const WITHIN: &'static str = "also anything if the ceiling's list has `*`";
 
-    fn excess(
-        asked: &BTreeSet<InboundPort>,
-        most: &BTreeSet<InboundPort>,
-        ceiling: &Policy,
-    ) -> Option<Excess> {
-        match most.contains(&InboundPort::Any) {
+    fn excess(asked: &BTreeSet<T>, most: &BTreeSet<T>, ceiling: &Policy) -> Option<Excess> {
+        match most.contains(&T::ANY) {
             true => None,
             false => PartOf::excess(asked, most, ceiling),
         }
     }
 
-    fn narrowed(
-        own: &BTreeSet<InboundPort>,
-        most: &BTreeSet<InboundPort>,
-        ceiling: &Policy,
-    ) -> BTreeSet<InboundPort> {
-        match most.contains(&InboundPort::Any) {
+    fn narrowed(own: &BTreeSet<T>, most: &BTreeSet<T>, ceiling: &Policy) -> BTreeSet<T> {
+        match most.contains(&T::ANY) {
             true => own.clone(),
-            // Any port opens nothing by itself, so narrowing it opens none.
+            // Any item opens nothing by itself, so narrowing it opens none.
             false => PartOf::narrowed(own, most, ceiling),
         }
     }

@@ -11,17 +11,17 @@
 use std::collections::BTreeSet;
 
 use super::ceiling_rule::{
-    AllOf, AtLeast, AtMost, NoCeiling, NoLonger, PartOf, PartOfMounts, PartOfRoot, PlacesOf,
-    PortsOf, WhereApprovable, WithinBound,
+    AllOf, AtLeast, AtMost, ItemsOf, NoCeiling, NoLonger, PartOf, PartOfMounts, PartOfRoot,
+    PlacesOf, WhereApprovable, WithinBound,
 };
 use super::network::{LimitsWithin, RulesWithin};
 use super::rows::fields;
 use super::syscall::{CallsOf, LimitedCallsOf, ProfileOf};
 use super::word::*;
 use super::{
-    AskSeconds, AuditedPolicy, ByteSize, Capability, CoolDown, Count, CpuLimit, CredentialName,
-    Grace, GuestPath, InboundPort, MemoryLimit, ProcessLimit, ProtectedName, SyscallName,
-    TimeLimit,
+    AskSeconds, AuditedPolicy, ByteSize, Capability, ConnectService, CoolDown, Count, CpuLimit,
+    CredentialName, Grace, GuestPath, InboundPort, MemoryLimit, ProcessLimit, ProtectedName,
+    SyscallName, TimeLimit,
 };
 use crate::rules::EgressRule;
 
@@ -123,7 +123,10 @@ fields! {
         cool_down: CoolDown = NetworkCoolDown "network.cool-down", AtLeast, Annotated;
 
         /// [Ports](network.md#ports-that-lead-in) relayed to the workload's loopback. `*` is for ceilings: any port.
-        inbound: BTreeSet<InboundPort> = NetworkInbound "network.inbound", PortsOf, Annotated;
+        inbound: BTreeSet<InboundPort> = NetworkInbound "network.inbound", ItemsOf, Annotated;
+
+        /// Services that [`wrap --connect`](wrap.md#a-server-outside) reaches. `*` is for ceilings: any service.
+        connect: BTreeSet<ConnectService> = NetworkConnect "network.connect", ItemsOf, FilesAlone;
     }
 
     /// The syscall wall, on top of the base rules: which system calls are allowed.

@@ -9,8 +9,8 @@ use super::list::{Item, WrittenList};
 use super::number::Number;
 use super::period::Period;
 use super::{
-    AuditedPolicy, ByteSize, Capability, CredentialName, Field, GuestPath, InboundPort,
-    PolicyError, ProtectedName, SyscallName, TimeLimit,
+    AuditedPolicy, ByteSize, Capability, ConnectService, CredentialName, Field, GuestPath,
+    InboundPort, PolicyError, ProtectedName, SyscallName, TimeLimit,
 };
 use crate::rules::{EgressRule, PresetName, RuleItem};
 use crate::text::ValueError;
@@ -54,6 +54,7 @@ impl<T: PlainValue> Item for T {}
 impl PlainValue for AuditedPolicy {}
 impl PlainValue for ByteSize {}
 impl PlainValue for Capability {}
+impl PlainValue for ConnectService {}
 impl PlainValue for CredentialName {}
 impl PlainValue for GuestPath {}
 impl PlainValue for InboundPort {}

@@ -81,7 +81,13 @@ pub fn text(subject: &ContainerNetwork) -> String {
                 rules(&mut out, status);
                 asking(&mut out, subject, status);
             } else {
-                out += "nothing leads out, and programs inside get this reason; inbound ports are open\n";
+                out += "no host is reached, and programs inside get this reason; inbound ports and services are open\n";
+            }
+            for port in &status.services {
+                let _ = writeln!(
+                    out,
+                    "localhost:{port} inside leads to a service (network.connect)"
+                );
             }
             counts(&mut out, status);
             inbound(&mut out, status);
@@ -146,6 +152,7 @@ fn counts(out: &mut String, status: &NetworkStatus) {
     let NetworkStatus {
         rules: _,
         ports: _,
+        services: _,
         asking: _,
         budget,
         used,
@@ -269,6 +276,7 @@ mod tests {
                     search: Vec::new(),
                 },
                 ports: [443].into(),
+                services: [5432].into(),
                 asking: Some(AskStatus {
                     seconds: 30,
                     waiting: Vec::new(),

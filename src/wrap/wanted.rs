@@ -270,6 +270,14 @@ fn options(args: &cli::Wrap) -> Result<Vec<FieldOption>> {
             &port,
         ));
     }
+    for service in &args.connect {
+        let service = service.to_string();
+        options.push(FieldOption::adding(
+            "--connect",
+            Field::NetworkConnect,
+            &service,
+        ));
+    }
     if let Some(timeout) = &args.timeout {
         options.push(FieldOption::setting("--timeout", Field::TimeWall, timeout));
     }

@@ -117,6 +117,114 @@ fn inbound_ports_must_lead_to_the_container_only() {
     }
 }
 
+/// A run of `wrap` under a site's policy.
+fn wrapping(change: fn(&mut Policy)) -> Case {
+    let mut case = under("standard").site(change);
+    case.facts.wrapped.system.insert("/usr".into());
+    case
+}
+
+#[test]
+fn a_service_of_the_machine_is_wraps_alone_and_its_port_leads_to_one() {
+    let local = wrapping(|policy| services(policy, &["5432", "6379", "*"])).plan();
+    assert_eq!(local.network.mode, NetworkMode::Local);
+    assert_eq!(local.network.connect.len(), 2);
+    assert_eq!(local.network.ports, [5432, 6379].into());
+    assert!(!local.network.dials_nothing() && local.network.is_served());
+    assert!(local.sidecar.files > 2048 + 512);
+    // The proxy that only refuses takes no service's port.
+    let moved = wrapping(|policy| services(policy, &["64128"])).plan();
+    assert_ne!(moved.network.proxy_port, 64128);
+    let other = wrapping(|policy| {
+        policy.network.mode = NetworkMode::Allowlist;
+        policy.network.allow = ["internal:db.test:5432".parse().unwrap()].into();
+        services(policy, &["db.test:5432", "3128"]);
+    })
+    .plan();
+    assert_eq!(other.network.ports, [22, 3128, 5432].into());
+    assert_ne!(other.network.proxy_port, 3128);
+    assert!(
+        wrapping(|policy| services(policy, &["*"]))
+            .plan()
+            .network
+            .connect
+            .is_empty()
+    );
+    for (case, why) in [
+        (
+            under("standard").site(|policy| services(policy, &["5432"])),
+            "only `agentbox wrap`",
+        ),
+        (
+            wrapping(|policy| {
+                policy.network.mode = NetworkMode::None;
+                services(policy, &["5432"]);
+            }),
+            "--set network.mode=local",
+        ),
+        (wrapping(|policy| services(policy, &["53"])), "for names"),
+        (
+            wrapping(|policy| services(policy, &["2375"])),
+            "Docker's API",
+        ),
+        (
+            wrapping(|policy| services(policy, &["db.test:5432"])),
+            "--allow internal:db.test:5432",
+        ),
+        (
+            wrapping(|policy| services(policy, &["10.0.0.5:5432"])),
+            "--allow 10.0.0.5:5432",
+        ),
+        (
+            wrapping(|policy| services(policy, &["169.254.169.254:80"])),
+            "metadata",
+        ),
+        (
+            wrapping(|policy| services(policy, &["metadata.google.internal:80"])),
+            "metadata",
+        ),
+        (
+            wrapping(|policy| {
+                policy.network.mode = NetworkMode::Allowlist;
+                policy.network.allow = ["internal:db.test:5432".parse().unwrap()].into();
+                services(policy, &["db.test:5432", "5432"]);
+            }),
+            "the same port",
+        ),
+        (
+            wrapping(|policy| {
+                policy.network.deny = ["127.0.0.1:5432".parse().unwrap()].into();
+                services(policy, &["5432"]);
+            }),
+            "wins over",
+        ),
+        (
+            wrapping(|policy| {
+                policy.network.inbound = ["5432".parse().unwrap()].into();
+                services(policy, &["5432"]);
+            }),
+            "is published",
+        ),
+        (
+            wrapping(|policy| {
+                let items = (1000..1033).map(|port: u32| port.to_string().parse().unwrap());
+                policy.network.connect = items.collect();
+            }),
+            "at most 32",
+        ),
+    ] {
+        let message = case.refused();
+        assert!(
+            message.contains("network.connect of policy 'standard'") && message.contains(why),
+            "{why}: {message}"
+        );
+    }
+}
+
+fn services(policy: &mut Policy, items: &[&str]) {
+    policy.network.connect = items.iter().map(|item| item.parse().unwrap()).collect();
+}
+
 fn without_network() -> Value {
     ["pid", "ipc", "uts", "mount", "cgroup"]
         .iter()

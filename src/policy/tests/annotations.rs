@@ -86,6 +86,7 @@ fn every_field_has_an_annotation() {
             on_unknown: OnUnknown::Ask,
             ask_seconds: "31".parse().unwrap(),
             cool_down: "32".parse().unwrap(),
+            connect: [ConnectService::Any].into(),
             inbound: ["8080", "9090"].map(|port| port.parse().unwrap()).into(),
         },
         syscalls: Syscalls {

@@ -24,6 +24,7 @@ network.connections-per-minute = 1000000
 network.upload = "64GiB"
 network.hosts = 1000000
 network.inbound = ['*']
+network.connect = ['*']
 syscalls.allow = ["read", "ptrace", "keyctl", "bpf", "io_uring_setup"]
 filesystem.credentials = [".npmrc", ".codex/auth.json"]
 filesystem.search = "partial"
@@ -437,6 +438,24 @@ fn each_field_is_limited_by_its_own_rule() {
             "network.inbound = ['*']",
             "network.inbound = ['80']",
             true,
+        ),
+        (
+            NetworkConnect,
+            "network.connect = ['5432', 'db.test:80']",
+            "network.connect = ['*']",
+            false,
+        ),
+        (
+            NetworkConnect,
+            "network.connect = ['5432', 'db.test:80']",
+            "network.connect = ['5432']",
+            true,
+        ),
+        (
+            NetworkConnect,
+            "network.connect = ['127.0.0.1:5432']",
+            "network.connect = ['5432']",
+            false,
         ),
         (
             NetworkProxyEnv,

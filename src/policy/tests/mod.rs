@@ -275,6 +275,7 @@ fn the_built_in_policies_follow_the_design() {
         upload: "1GiB".parse().unwrap(),
         hosts: count("256"),
         inbound: BTreeSet::new(),
+        connect: BTreeSet::new(),
     };
     let open = Network {
         mode: NetworkMode::Allowlist,
@@ -285,6 +286,7 @@ fn the_built_in_policies_follow_the_design() {
         upload: "16GiB".parse().unwrap(),
         hosts: count("4096"),
         inbound: [InboundPort::Any].into(),
+        connect: [ConnectService::Any].into(),
         ..closed(NetworkMode::None)
     };
     let none_at_all = BTreeSet::new();

@@ -157,10 +157,10 @@ fn network(page: &mut Page, walls: &LandlockWalls) {
     let mode = match walls.mode {
         NetworkMode::None => "no socket can be made but pairs of UNIX streams",
         NetworkMode::Local => {
-            "local: TCP sockets over IPv4, bound to the loopback interface, connect to the port of the proxy alone, which refuses every host"
+            "local: TCP sockets over IPv4, bound to the loopback interface, connect only to the ports of --connect and of the proxy, which refuses every host"
         }
         NetworkMode::Allowlist => {
-            "allowlist: TCP sockets over IPv4, bound to the loopback interface, connect to the port of the proxy alone, which reaches"
+            "allowlist: TCP sockets over IPv4, bound to the loopback interface, connect only to the ports of --connect and of the proxy, which reaches"
         }
     };
     page.head("network", mode);
@@ -168,5 +168,8 @@ fn network(page: &mut Page, walls: &LandlockWalls) {
         network::reached(page, &walls.network);
         network::budget(page, &walls.network);
         network::ways(page, &walls.network);
+    }
+    for (port, target) in &walls.network.connect {
+        page.item(network::service(*port, target));
     }
 }

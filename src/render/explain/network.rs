@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::page::{Page, size};
-use crate::plan::NetworkPlan;
 use crate::plan::environment::PlainAddress;
+use crate::plan::{NetworkPlan, ServiceTarget};
 use crate::policy::{Field, HoneyThen, NetworkMode, Tool, UpstreamNames};
 use crate::rules::{AskRules, EgressRule, HostName, NetworkRule, RuleTarget, spelling};
 use crate::text::escape;
@@ -38,6 +38,9 @@ pub(super) fn explain(page: &mut Page, network: &NetworkPlan) {
             at.join(" and ")
         ));
     }
+    for (port, target) in &network.connect {
+        page.item(service(*port, target));
+    }
     let unpublished = |port: &&u16| !network.published.contains_key(port);
     let open: Vec<&u16> = network.inbound.iter().filter(unpublished).collect();
     if !open.is_empty() {
@@ -53,6 +56,15 @@ pub(super) fn explain(page: &mut Page, network: &NetworkPlan) {
     for (key, value) in &network.sysctl {
         page.item(format_args!("{} = {}", escape(key), escape(value)));
     }
+}
+
+/// A port inside that leads to a service.
+pub fn service(port: u16, target: &ServiceTarget) -> String {
+    let to = match target {
+        ServiceTarget::Machine => "of this machine's loopback".to_owned(),
+        ServiceTarget::Host(host) => format!("of {host}"),
+    };
+    format!("connected: localhost:{port} inside leads to port {port} {to}")
 }
 
 /// A published port that leads nowhere.

@@ -95,7 +95,7 @@ fn loss(
 pub(super) fn duty(network: &NetworkPlan) -> Duty {
     match network.is_served_by_own() {
         false => Duty::Wait,
-        true if network.refusing && network.inbound.is_empty() => Duty::Refuse,
+        true if network.refusing && network.dials_nothing() => Duty::Refuse,
         true => Duty::Serve,
     }
 }

@@ -227,6 +227,7 @@ fn serving(plan: &Plan, place: &ContainerPaths) -> ServingConfig {
         ports: listens.then(|| network.ports.iter().copied().collect()),
         inbound: network.inbound.clone(),
         published: network.published.clone(),
+        connect: network.connect.clone(),
         leads_nowhere: network.leads_nowhere.keys().copied().collect(),
         families: Families::V4,
         refusing: network.refusing,

@@ -16,10 +16,11 @@ use super::refusal::Refusal;
 use super::stream::reset;
 use super::tunnel::{HTTP, HTTPS, tunnel};
 use super::wall::Wall;
-use super::{dns, explicit, requests};
+use super::{dns, explicit, requests, service};
 use crate::audit::ConnectionKind;
 use crate::egress::phrase::speaks_http;
 use crate::egress::ssh::{self, SSH};
+use crate::plan::ServiceTarget;
 
 /// Why a connection is refused unread.
 const TOO_MANY: &str = "more connections than network.connections are open or wait";
@@ -124,7 +125,11 @@ async fn transparent(wall: &Rc<Wall>, stream: TcpStream, port: u16) {
     let Ok(local) = stream.local_addr() else {
         return;
     };
-    let host = dns::meant(wall, local.ip());
+    let host = match wall.service_at(local.ip(), port) {
+        Some(ServiceTarget::Machine) => return service::serve(wall, &stream, port).await,
+        Some(ServiceTarget::Host(host)) => host.clone(),
+        None => dns::meant(wall, local.ip()),
+    };
     if requests::are_read(wall, &host, port) {
         let (how, to) = (
             (requests::ClientRoute::Direct, ConnectionKind::Transparent),

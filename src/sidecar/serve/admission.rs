@@ -76,6 +76,7 @@ impl Wall {
             rule: rule.to_string(),
             learnt: None,
             request: Some(request),
+            is_service: false,
         };
         self.open(host, port, permission)
     }

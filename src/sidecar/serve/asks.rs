@@ -79,6 +79,7 @@ impl Wall {
                     rule: rule.to_string(),
                     learnt: None,
                     request: None,
+                    is_service: false,
                 }));
             }
             NetworkVerdict::Deny(denial) => return Err(self.denied(host, denial)),
@@ -94,6 +95,7 @@ impl Wall {
                 rule: "learn mode".to_owned(),
                 learnt: Some(denial),
                 request: None,
+                is_service: false,
             }));
         }
         let now = self.milliseconds();
@@ -111,6 +113,7 @@ impl Wall {
                 .to_owned(),
                 learnt: None,
                 request: None,
+                is_service: false,
             })),
             Some(Err(refusal)) => Err(Refusal::NotApproved(refusal)),
         }
@@ -140,6 +143,9 @@ impl Wall {
 
     /// Whether an open connection would still be allowed.
     pub fn still_allowed(&self, live: &super::live::AllowedConnection) -> bool {
+        if live.is_service {
+            return self.denies_service(live.port).is_none();
+        }
         let rules = self.rules.borrow();
         let leads_to_denied = live
             .address

@@ -10,7 +10,7 @@ use crate::audit;
 use crate::egress::names::Families;
 use crate::egress::{Budget, CountedSecret};
 use crate::network::Stub;
-use crate::plan::AuditedNetwork;
+use crate::plan::{AuditedNetwork, ServiceTarget};
 use crate::policy::HoneyValue;
 use crate::rules::{AskRules, EgressRules, NetworkPrefix, TlsHosts};
 
@@ -52,6 +52,9 @@ pub struct ServingConfig {
     /// Inbound ports that listen only at these addresses. The others listen at every address.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub published: BTreeMap<u16, BTreeSet<SocketAddr>>,
+    /// Ports of the loopback inside that lead to services.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub connect: BTreeMap<u16, ServiceTarget>,
     /// Ports that the engine publishes but that lead nowhere.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub leads_nowhere: BTreeSet<u16>,

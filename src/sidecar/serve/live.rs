@@ -26,6 +26,8 @@ pub(super) struct AllowedConnection {
     pub once: bool,
     /// The current request, if requests are decided and not the connection.
     pub request: Option<CurrentRequest>,
+    /// Whether `network.connect` permits it, and no rule.
+    pub is_service: bool,
     /// Its two events.
     pub forms: Rc<LiveEvents>,
     /// The dialled address, once known. Behind a proxy that resolves names it stays unknown.

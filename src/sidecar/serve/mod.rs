@@ -34,6 +34,7 @@
 //! live       open outbound connections
 //! denied     answers to denied system calls, between other work
 //! inbound    a port of the engine's network -> the same port of the loopback inside
+//! service    a port of the loopback inside -> a service of the machine
 //! guests     open inbound connections
 //! attempts   connections and datagrams inside that the kernel refuses: their ports have no listener
 //! outside    connections from outside to ports without a listener
@@ -74,6 +75,7 @@ mod relay;
 mod requests;
 mod routes;
 mod secure;
+mod service;
 mod share;
 mod shown;
 mod sniff;

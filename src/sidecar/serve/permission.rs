@@ -21,6 +21,8 @@ pub(super) struct Permission {
     pub learnt: Option<Denial>,
     /// The current request, if requests are decided and not the connection.
     pub request: Option<CurrentRequest>,
+    /// Whether `network.connect` permits it, and no rule.
+    pub is_service: bool,
 }
 
 /// The request that a connection carries now.

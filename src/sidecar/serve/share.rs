@@ -40,6 +40,7 @@ impl<'a> Share<'a> {
             reach: permission.reach,
             once: permission.once,
             request: permission.request,
+            is_service: permission.is_service,
             forms,
             address: Cell::new(None),
             since: Utc::now(),

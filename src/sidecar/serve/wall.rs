@@ -25,8 +25,8 @@ use crate::audit::Event;
 use crate::audit::quota::Amounts;
 use crate::egress::names::{Families, NameTable};
 use crate::egress::{Budget, BudgetUse, Ledger, NetworkStatus, OverBudget, Uses};
-use crate::plan::AuditedNetwork;
 use crate::plan::network::UNDECIDED;
+use crate::plan::{AuditedNetwork, ServiceTarget};
 use crate::policy::Tool;
 use crate::rules::request::Request;
 use crate::rules::{AskRules, EgressRules, Host, HostName, NetworkPrefix, TlsHosts};
@@ -56,6 +56,8 @@ pub(super) struct Wall {
     pub tool: Tool,
     /// The container's own names.
     pub own_names: Vec<String>,
+    /// Ports of the loopback inside that lead to services.
+    pub services: BTreeMap<u16, ServiceTarget>,
     /// Ports that the engine publishes but that lead nowhere.
     pub leads_nowhere: BTreeSet<u16>,
     /// Nothing leads out, whatever is requested.
@@ -108,6 +110,7 @@ impl Wall {
             inbound,
             // The listeners were opened at these addresses before.
             published: _,
+            connect,
             leads_nowhere,
             families,
             refusing,
@@ -133,6 +136,7 @@ impl Wall {
             container,
             tool: context.tool(),
             own_names,
+            services: connect,
             leads_nowhere,
             refusing,
             budget,
@@ -213,7 +217,7 @@ impl Wall {
 
     /// The most open connections from inside, including undecided ones.
     pub fn most_accepted(&self) -> u64 {
-        match self.refusing {
+        match self.refusing && self.services.is_empty() {
             true => UNDECIDED,
             false => u64::from(self.budget.connections) + UNDECIDED,
         }
@@ -303,6 +307,7 @@ impl Wall {
         NetworkStatus {
             rules: self.rules.borrow().clone(),
             ports: self.ports.borrow().iter().copied().collect(),
+            services: self.services.keys().copied().collect(),
             asking: self.ask_status(),
             budget: self.budget,
             used: BudgetUse {

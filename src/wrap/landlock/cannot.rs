@@ -2,7 +2,7 @@
 //! them.
 
 use crate::plan::report::{DENIED, DENIED_IN};
-use crate::plan::{DecidedPlan, Plan};
+use crate::plan::{DecidedPlan, Plan, ServiceTarget};
 use crate::policy::NetworkMode;
 
 /// The first ABI with rules for TCP ports (Linux 6.7).
@@ -43,6 +43,14 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
         }
         .to_owned(),
     );
+    if !plan.network.connect.is_empty() {
+        let ports: Vec<String> = plan.network.connect.keys().map(u16::to_string).collect();
+        all.push(format!(
+            "but the ports {} of --connect are reached directly, over IPv4, at every address of this machine: without a line in the \
+             log, a budget, or a search for honey values",
+            ports.join(", ")
+        ));
+    }
     if plan.report.denied {
         all.push(format!(
             "there is no {DENIED_IN}/{DENIED}: denied hosts are at /denied of the proxy, denied system calls nowhere"
@@ -104,6 +112,20 @@ pub fn refusal(decided: &DecidedPlan, abi: u32) -> Option<String> {
     }
     if !plan.network.inbound.is_empty() {
         return Some("network.inbound and --publish need a network namespace of the command's own: it can make no server here".to_owned());
+    }
+    let elsewhere = plan
+        .network
+        .connect
+        .iter()
+        .find_map(|(port, target)| match target {
+            ServiceTarget::Machine => None,
+            ServiceTarget::Host(host) => Some((port, host)),
+        });
+    if let Some((port, host)) = elsewhere {
+        return Some(format!(
+            "--connect {host}:{port} needs a network namespace of the command's own: allow the host with --allow, which programs reach by \
+             the proxy variables"
+        ));
     }
     if let Some(audit) = &plan.report.audit {
         return Some(format!(
@@ -174,6 +196,16 @@ mod tests {
         let other = refused(plain(), &[("network.mode", "--set")], LANDLOCK_LEAST_ABI);
         assert_eq!(other, None);
         let mut plan = plain();
+        plan.network.connect = [(5432, ServiceTarget::Machine)].into();
+        assert_eq!(refused(plan.clone(), &builtin, LANDLOCK_LEAST_ABI), None);
+        let db = ServiceTarget::Host("db.test".parse().unwrap());
+        plan.network.connect = [(5432, db)].into();
+        let host = refused(plan, &builtin, LANDLOCK_LEAST_ABI).unwrap();
+        assert!(
+            host.contains("db.test:5432") && host.contains("--allow"),
+            "{host}"
+        );
+        let mut plan = plain();
         plan.devices = ["/dev/fuse".into()].into();
         let device = refused(plan, &builtin, LANDLOCK_LEAST_ABI).unwrap();
         assert!(device.contains("/dev/fuse"), "{device}");
@@ -198,6 +230,10 @@ mod tests {
             );
         }
         let mut plan = plan;
+        plan.network.connect = [(5432, ServiceTarget::Machine)].into();
+        let all = lacks(&plan, LANDLOCK_LEAST_ABI);
+        let direct = |lack: &&String| lack.contains("5432") && lack.contains("directly");
+        assert!(all.iter().any(|lack| direct(&lack)), "{all:?}");
         plan.network.mode = NetworkMode::Allowlist;
         assert!(
             lacks(&plan, 9)

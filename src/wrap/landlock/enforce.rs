@@ -40,8 +40,9 @@ pub struct LandlockCommand {
     pub directory: PathBuf,
 }
 
-/// Makes the ruleset. `abi` is the kernel's; all of it is required.
-pub fn ruleset(rules: &[LandlockRule], proxy: Option<u16>, abi: u32) -> Result<RulesetCreated> {
+/// Makes the ruleset. `abi` is the kernel's; all of it is required. `ports` are those to connect to: the proxy's, and
+/// those of services, at any address of the loopback interface, to which `wrap` binds each socket.
+pub fn ruleset(rules: &[LandlockRule], ports: &[u16], abi: u32) -> Result<RulesetCreated> {
     let abi = ABI::from(i32::try_from(abi).unwrap_or(i32::MAX));
     let made = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -64,10 +65,10 @@ pub fn ruleset(rules: &[LandlockRule], proxy: Option<u16>, abi: u32) -> Result<R
                 .with_context(|| format!("add the Landlock rule for {:?}", rule.path))?;
         }
     }
-    if let Some(port) = proxy {
+    for port in ports {
         made = made
-            .add_rule(NetPort::new(port, AccessNet::ConnectTcp))
-            .context("add the Landlock rule for the proxy's port")?;
+            .add_rule(NetPort::new(*port, AccessNet::ConnectTcp))
+            .with_context(|| format!("add the Landlock rule for port {port}"))?;
     }
     Ok(made)
 }

@@ -110,7 +110,7 @@ fn run_decided(
     let command = command(&decision.bundle.spec, &plan, place, home)?;
     let capabilities = capabilities(&plan)?;
     let walls = LandlockSetup {
-        ruleset: enforce::ruleset(&rules, proxy.as_ref().map(|_| plan.network.proxy_port), abi)?,
+        ruleset: enforce::ruleset(&rules, &proxy::ports(&plan, proxy.as_ref()), abi)?,
         filter: filter::compile(&plan)?,
         capabilities: capabilities.clone(),
     };

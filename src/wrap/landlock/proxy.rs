@@ -30,7 +30,7 @@ pub fn listen(plan: &mut Plan) -> Result<Option<OwnedFd>> {
     let step = "listen on the loopback for the proxy";
     let listener = match TcpListener::bind("127.0.0.1:0").context(step) {
         // The loopback interface may be down.
-        Err(error) if plan.network.refusing => {
+        Err(error) if is_only_words(plan) => {
             log::warn!("{NO_WORDS}: {error:#}");
             plan.network.proxy_env = false;
             return Ok(None);
@@ -41,6 +41,18 @@ pub fn listen(plan: &mut Plan) -> Result<Option<OwnedFd>> {
     plan.network.proxy_port = listener.local_addr().context(step)?.port();
     plan.network.ports.clear();
     Ok(Some(listener.into()))
+}
+
+/// The ports that the command connects to. Without a proxy it gets no socket.
+pub fn ports(plan: &Plan, proxy: Option<&OwnedFd>) -> Vec<u16> {
+    let services = plan.network.connect.keys().copied();
+    let proxy = proxy.map(|_| plan.network.proxy_port);
+    proxy.into_iter().chain(services).collect()
+}
+
+/// Whether the proxy only refuses, and nothing else depends on it.
+fn is_only_words(plan: &Plan) -> bool {
+    plan.network.refusing && plan.network.connect.is_empty()
 }
 
 /// The socket that tells the proxy about the command's sockets. The timeout keeps a stuck proxy from blocking calls
@@ -99,6 +111,8 @@ pub fn serve(
             ports: Some(Vec::new()),
             inbound: Default::default(),
             published: Default::default(),
+            // The command connects to services directly.
+            connect: Default::default(),
             leads_nowhere: Default::default(),
             families: Families::V4,
             services: network.services.clone(),
@@ -118,7 +132,7 @@ pub fn serve(
         },
     });
     match served.context("start the network's proxy") {
-        Err(error) if network.refusing => {
+        Err(error) if is_only_words(plan) => {
             log::warn!("{NO_WORDS}: {error:#}");
             Ok(None)
         }

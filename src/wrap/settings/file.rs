@@ -8,7 +8,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
 use crate::cli::{AGENTS, Walls};
-use crate::policy::{Field, FieldOption, OnUnknown, Publish};
+use crate::policy::{ConnectService, Field, FieldOption, OnUnknown, Publish};
 use crate::text::shown;
 use crate::wrap::agents::NO_AGENT;
 use crate::wrap::caches::Caches;
@@ -35,6 +35,9 @@ pub struct Settings {
     /// Ports of the node that lead inside.
     #[serde(deserialize_with = "ports")]
     pub publish: Vec<Publish>,
+    /// Services of the machine.
+    #[serde(deserialize_with = "services")]
+    connect: Vec<ConnectService>,
     /// Variables, `NAME` or `NAME=VALUE`.
     pub env: Vec<String>,
     /// Files of variables.
@@ -156,6 +159,11 @@ impl Settings {
             let option = FieldOption::adding("publish", Field::NetworkInbound, &port);
             all.push(option.in_file("publish", file));
         }
+        for service in &self.connect {
+            let service = service.to_string();
+            let option = FieldOption::adding("connect", Field::NetworkConnect, &service);
+            all.push(option.in_file("connect", file));
+        }
         if let Some(ask) = self.ask {
             let value = if ask { OnUnknown::Ask } else { OnUnknown::Deny };
             let option = FieldOption::setting("ask", Field::NetworkOnUnknown, &value.to_string());
@@ -184,6 +192,7 @@ impl Settings {
             write,
             hide,
             publish,
+            connect,
             env,
             env_file,
             walls,
@@ -224,6 +233,8 @@ impl Settings {
             all.extend(paths.iter().map(|path| format!("{text}: {path:?}")));
         }
         all.extend(publish.iter().map(|port| format!("publishes: {port}")));
+        let services = connect.iter();
+        all.extend(services.map(|service| format!("lets this service be reached: {service}")));
         let names = env.iter().map(|pair| match pair.split_once('=') {
             Some((name, _)) => one("sets the variable", name),
             None => one("passes on your variable", pair),
@@ -284,17 +295,29 @@ pub fn is_file(policy: &str) -> bool {
     policy.contains('/') || policy.ends_with(".toml")
 }
 
-/// Each is a text, or a number for a port alone.
 fn ports<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Publish>, D::Error> {
+    let texts = texts(from, "publish is a list of ports")?.into_iter();
+    texts
+        .map(|text| text.parse().map_err(D::Error::custom))
+        .collect()
+}
+
+fn services<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<ConnectService>, D::Error> {
+    let texts = texts(from, "connect is a list of services")?.into_iter();
+    texts
+        .map(|text| ConnectService::named(&text).map_err(D::Error::custom))
+        .collect()
+}
+
+/// Each is a text, or a number for a port alone.
+fn texts<'de, D: Deserializer<'de>>(from: D, what: &str) -> Result<Vec<String>, D::Error> {
     let all: Vec<Value> = Vec::deserialize(from)?;
     let texts = all.into_iter().map(|value| match value {
         Value::Text(text) => Ok(text),
         Value::Number(number) => Ok(number.to_string()),
-        Value::List(_) | Value::Table(_) => Err(D::Error::custom("publish is a list of ports")),
+        Value::List(_) | Value::Table(_) => Err(D::Error::custom(what)),
     });
-    texts
-        .map(|text| text?.parse().map_err(D::Error::custom))
-        .collect()
+    texts.collect()
 }
 
 fn flatten(above: &str, table: &BTreeMap<String, Value>, all: &mut Vec<(String, String)>) {
@@ -337,6 +360,7 @@ mod tests {
             write = ["out"]
             hide = ["secret"]
             publish = [8080, "127.0.0.1:9090:3000"]
+            connect = [5432, "db.corp.example:6379"]
             env = ["TOKEN", "MODE=secret"]
             env-file = [".env"]
             quiet = true
@@ -368,6 +392,8 @@ mod tests {
                 "deny network.deny=b.test true",
                 "publish network.inbound=8080 true",
                 "publish network.inbound=3000 true",
+                "connect network.connect=5432 true",
+                "connect network.connect=db.corp.example:6379 true",
                 "ask network.on-unknown=ask false",
             ]
         );
@@ -389,7 +415,7 @@ mod tests {
             !effects.contains("MODE=") && effects.contains("MODE"),
             "{effects}"
         );
-        assert_eq!(settings.effects().len(), 23);
+        assert_eq!(settings.effects().len(), 25);
     }
 
     #[test]
@@ -402,6 +428,8 @@ mod tests {
             ("[set]\nnetwork.limit = \"*\"", "--policy FILE"),
             ("[set]\nlimits.pids = 1.5", "a text, a number"),
             ("publish = [\"8080/udp\"]", "HOSTPORT"),
+            ("connect = [\"5432/udp\"]", "HOST:PORT"),
+            ("connect = [\"*\"]", "for ceilings"),
             ("command = [\"sh\"]", "unknown field"),
             ("workspace = \"/\"", "unknown field"),
             ("agent = \"clod\"", "claude"),

@@ -1,0 +1,198 @@
+//! PURE. Services of this machine that the workload reaches (`wrap --connect`).
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::LazyLock;
+
+use serde::{Deserialize, Serialize};
+
+use super::PlanError;
+use super::network::{DNS_PORT, NetworkPlan};
+use super::wrapped::WrapPlan;
+use crate::policy::connect::MOST_SERVICES;
+use crate::policy::{ConnectService, NetworkMode, Policy};
+use crate::rules::{Decision, EgressRules, Host, closed};
+
+/// Where a port of the loopback inside leads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ServiceTarget {
+    /// To the same port of the machine's loopback.
+    Machine,
+    /// To the same port of this host, as the rules allow.
+    Host(Host),
+}
+
+/// The machine's loopback, in the order of trying: most servers listen on the first.
+pub const LOOPBACK: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::LOCALHOST),
+    IpAddr::V6(Ipv6Addr::LOCALHOST),
+];
+
+/// `policies/services.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClosedServices {
+    port: Vec<ClosedPorts>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClosedPorts {
+    ports: Vec<u16>,
+    why: String,
+}
+
+static CLOSED: LazyLock<ClosedServices> = LazyLock::new(|| {
+    toml::from_str(include_str!("../../policies/services.toml"))
+        .expect("a test parses the built-in list")
+});
+
+/// The services by their ports. Of two with one port, [`check`] refuses the policy.
+pub(super) fn services(policy: &Policy) -> BTreeMap<u16, ServiceTarget> {
+    if policy.network.mode == NetworkMode::None {
+        return BTreeMap::new();
+    }
+    let items = policy.network.connect.iter();
+    let services = items.filter_map(|item| {
+        Some(match item {
+            ConnectService::Port(port) => (port.get(), ServiceTarget::Machine),
+            ConnectService::Host(host, port) => (port.get(), ServiceTarget::Host(host.clone())),
+            ConnectService::Any => return None,
+        })
+    });
+    services.collect()
+}
+
+/// Refuses services that cannot be reached, or must not be.
+pub(super) fn check(
+    policy: &Policy,
+    network: &NetworkPlan,
+    wrapped: &WrapPlan,
+) -> Result<(), PlanError> {
+    let items = policy.network.connect.iter();
+    let items: Vec<&ConnectService> = items.filter(|item| item.port().is_some()).collect();
+    let refused = |why: String| PlanError::Connect {
+        policy: policy.name.to_string(),
+        why,
+    };
+    if items.is_empty() {
+        return Ok(());
+    }
+    if wrapped.is_empty() {
+        let why =
+            "only `agentbox wrap` reaches services of the machine: list hosts in network.allow";
+        return Err(refused(why.to_owned()));
+    }
+    if policy.network.mode == NetworkMode::None {
+        let why = "network.mode is none: use local or allowlist (--set network.mode=local)";
+        return Err(refused(why.to_owned()));
+    }
+    if items.len() > MOST_SERVICES {
+        let named = items.len();
+        return Err(refused(format!(
+            "at most {MOST_SERVICES} services may be named, these are {named}"
+        )));
+    }
+    // Under mode `local` the plan has no rules, but the user's denials count.
+    let denials = EgressRules {
+        deny: policy.network.deny.clone(),
+        ..EgressRules::default()
+    };
+    let denied = |item: &&ConnectService| {
+        let port = item.port()?;
+        let rule = LOOPBACK
+            .into_iter()
+            .find_map(|address| denials.denies(&Host::Address(address), port));
+        let is_machines = matches!(item, ConnectService::Port(_));
+        let rule = rule.filter(|_| is_machines)?;
+        Some(format!("network.deny has {rule}, which wins over {item}"))
+    };
+    let why = items.iter().find_map(denied);
+    let why = why.or_else(|| items.iter().find_map(|item| why_not(item, &items, network)));
+    match why {
+        Some(why) => Err(refused(why)),
+        None => Ok(()),
+    }
+}
+
+/// Why a service is refused; `None` if it is not.
+fn why_not(
+    item: &ConnectService,
+    items: &[&ConnectService],
+    network: &NetworkPlan,
+) -> Option<String> {
+    let port = item.port()?;
+    if port == DNS_PORT {
+        return Some(format!("port {port} inside is agentbox's own, for names"));
+    }
+    if network.inbound.contains(&port) {
+        return Some(format!(
+            "port {port} inside is published (network.inbound), so that the workload's own server has it"
+        ));
+    }
+    if let Some(other) = items
+        .iter()
+        .find(|other| **other != item && other.port() == Some(port))
+    {
+        return Some(format!(
+            "{item} and {other} have the same port, which leads to one service"
+        ));
+    }
+    if let Some(closed) = CLOSED
+        .port
+        .iter()
+        .find(|closed| closed.ports.contains(&port))
+    {
+        return Some(format!("port {port} is {}", closed.why));
+    }
+    match item {
+        ConnectService::Host(host, _) => not_allowed(host, port, network),
+        ConnectService::Port(_) | ConnectService::Any => None,
+    }
+}
+
+/// Why another host is not reached: rules decide about it, as if the workload named it.
+fn not_allowed(host: &Host, port: u16, network: &NetworkPlan) -> Option<String> {
+    let is_closed = match host {
+        Host::Name(name) => closed::is_metadata(name),
+        Host::Address(address) => closed::is_closed(*address),
+    };
+    if is_closed {
+        return Some(format!(
+            "{host} is a metadata service or link-local, where a cloud gives its machine's credentials"
+        ));
+    }
+    match network.rules.decide(host, port) {
+        Decision::Allow(_) => None,
+        Decision::Deny(denial) => {
+            let rule = match host {
+                Host::Name(_) => format!("internal:{host}:{port}"),
+                Host::Address(_) => format!("{host}:{port}"),
+            };
+            Some(format!(
+                "no rule allows {host}, port {port} ({denial}): add --allow {rule}"
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_list_has_a_reason_for_each_port() {
+        let mut all: Vec<u16> = CLOSED
+            .port
+            .iter()
+            .flat_map(|one| one.ports.clone())
+            .collect();
+        assert!(all.contains(&2375) && all.contains(&6443));
+        assert!(CLOSED.port.iter().all(|one| one.why.len() > 10));
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count, "a port is listed twice");
+    }
+}

@@ -1,0 +1,158 @@
+//! Services of this machine that `wrap --connect` makes reachable inside.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::num::NonZeroU16;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::rules::Host;
+use crate::text::{ValueError, string_form};
+
+/// The most services of one run: the wall listens for each, and one message carries all listeners.
+pub const MOST_SERVICES: usize = 32;
+
+/// An item of `network.connect`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum ConnectService {
+    /// This port of the machine's loopback.
+    Port(NonZeroU16),
+    /// This port of another host, which rules must allow.
+    Host(Host, NonZeroU16),
+    /// Connects to nothing by itself. In a ceiling, it lets a policy name any service.
+    Any,
+}
+
+impl ConnectService {
+    /// Parses a service that a user names: not `*`, which connects to nothing.
+    ///
+    /// # Errors
+    /// As those of [`FromStr`], and for `*`.
+    pub fn named(text: &str) -> Result<Self, ValueError> {
+        match text.parse()? {
+            Self::Any => Err(ValueError::grammar(
+                text,
+                "one service, as PORT or HOST:PORT: `*` is for ceilings",
+            )),
+            service => Ok(service),
+        }
+    }
+
+    /// The TCP port, which is the same inside.
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            Self::Port(port) | Self::Host(_, port) => Some(port.get()),
+            Self::Any => None,
+        }
+    }
+}
+
+impl fmt::Display for ConnectService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Port(port) => port.fmt(f),
+            Self::Host(Host::Address(IpAddr::V6(address)), port) => write!(f, "[{address}]:{port}"),
+            Self::Host(host, port) => write!(f, "{host}:{port}"),
+            Self::Any => f.write_str("*"),
+        }
+    }
+}
+
+impl FromStr for ConnectService {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        parse(text).ok_or_else(|| {
+            ValueError::grammar(
+                text,
+                "a TCP port or service, such as 5432 or db.example.com:5432 (HOST:PORT), or `*`",
+            )
+        })
+    }
+}
+
+string_form!(ConnectService);
+
+fn parse(text: &str) -> Option<ConnectService> {
+    if text == "*" {
+        return Some(ConnectService::Any);
+    }
+    let Some((host, port)) = text.rsplit_once(':') else {
+        return port_of(text).map(ConnectService::Port);
+    };
+    let port = port_of(port)?;
+    // An IPv6 address has brackets here, so that its last part is not taken for a port.
+    if host.contains(':') && !host.starts_with('[') {
+        return None;
+    }
+    let host: Host = host.parse().ok()?;
+    Some(match is_loopback(&host) {
+        true => ConnectService::Port(port),
+        false => ConnectService::Host(host, port),
+    })
+}
+
+/// Whether a host is this machine's loopback, in any spelling.
+fn is_loopback(host: &Host) -> bool {
+    match host {
+        Host::Name(name) => name.as_str() == "localhost",
+        Host::Address(address) => address.is_loopback(),
+    }
+}
+
+/// A port in its one spelling.
+fn port_of(text: &str) -> Option<NonZeroU16> {
+    let port: NonZeroU16 = text.parse().ok()?;
+    (port.to_string() == text).then_some(port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_has_one_meaning() {
+        for (text, same) in [
+            ("5432", "5432"),
+            ("localhost:5432", "5432"),
+            ("127.0.0.1:5432", "5432"),
+            ("127.1.2.3:5432", "5432"),
+            ("[::1]:5432", "5432"),
+            ("DB.corp.example:5432", "db.corp.example:5432"),
+            ("10.0.0.5:5432", "10.0.0.5:5432"),
+            ("[2001:db8::1]:5432", "[2001:db8::1]:5432"),
+            ("*", "*"),
+        ] {
+            let parsed: ConnectService = text.parse().unwrap();
+            assert_eq!(parsed.to_string(), same, "{text}");
+            assert_eq!(parsed.to_string().parse(), Ok(parsed), "{text}");
+        }
+        for text in [
+            "",
+            "0",
+            "05432",
+            "+1",
+            "65536",
+            ":5432",
+            "db:",
+            "db:0",
+            "db:*",
+            "db.corp",
+            "::1:5432",
+            "[::1]5432",
+            "5432/udp",
+            "5432-5440",
+            "*:5432",
+            "*.corp:5432",
+            "internal:db:5432",
+            "127.1:5432",
+            "a b:1",
+            "fe80::1%1:5432",
+        ] {
+            assert!(text.parse::<ConnectService>().is_err(), "{text}");
+        }
+        assert!(ConnectService::named("*").is_err());
+    }
+}
