@@ -105,6 +105,51 @@ fn f38_no_interpreter_of_a_project_gets_a_login() {
     }
 }
 
+/// Each takes the project's program of its name, as Volta does if package.json names its package.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f38_no_shim_gets_a_login_by_its_name() {
+    let _docker = Docker::connect();
+    let person = person();
+    let (own, home) = (person.path(), person.home.clone());
+    person.does("rm .local/bin/claude");
+    person.program("src/project/node_modules/.bin/claude", PLANTED);
+    let package = r#"{"dependencies":{"claude":"1","runner":"1"}}"#;
+    person.file("src/project/package.json", package);
+    let shim = "#!/bin/bash\nname=${0##*/}\ngrep -q $name package.json && exec node_modules/.bin/$name \"$@\"\n";
+    person.program(".volta/bin/volta-shim", shim);
+    person.program(".local/bin/mise", shim);
+    person.program(".asdf/shims/claude", shim);
+    person.program(".pyenv/shims/claude", shim);
+    person.does(
+        "ln -s volta-shim .volta/bin/claude; mkdir -p .local/share/mise/shims; \
+         ln -s ../../../bin/mise .local/share/mise/shims/claude",
+    );
+    for bin in [
+        ".volta/bin",
+        ".asdf/shims",
+        ".pyenv/shims",
+        ".local/share/mise/shims",
+    ] {
+        person.plants(&format!("{home}/{bin}:{own}"), "PLANTED\n");
+    }
+    // Nor the program that it is for.
+    let runner = "#!/bin/bash\necho PLANTED; exec bash -c \"$2\"\n";
+    person.program("src/project/node_modules/.bin/runner", runner);
+    person.program(".asdf/shims/runner", shim);
+    person.program(".local/bin/claude", "#!/usr/bin/env runner\n");
+    person.plants(&format!("{own}:{home}/.asdf/shims"), "PLANTED\n");
+    // The control: the program behind a shim.
+    let image = ".volta/tools/image/packages/claude/bin";
+    person.program(&format!("{image}/claude"), AGENT);
+    let path = format!("{home}/{image}:{home}/.volta/bin:/usr/bin:/bin");
+    for walls in WALLS {
+        for finished in person.by_path(&path, &["--walls", walls], &["claude", SEEN]) {
+            assert_eq!(finished.ok(), "token-of-claude", "{walls}");
+        }
+    }
+}
+
 /// What an agent has in its home has no say in which program of its name runs.
 #[test]
 #[ignore = "needs the rig: hack/test"]

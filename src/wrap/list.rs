@@ -25,6 +25,10 @@ pub struct SystemList {
     login_path: Vec<PathBuf>,
     /// Other directories with programs that an installer keeps, below the home.
     installers: Vec<PathBuf>,
+    /// Directories of shims, by the end of their path.
+    shims: Vec<PathBuf>,
+    /// File names of the programs that shims are links to.
+    shim_programs: Vec<PathBuf>,
     #[serde(rename = "toolchain")]
     toolchains: Vec<Toolchain>,
     /// Caches of package managers.
@@ -98,6 +102,12 @@ impl SystemList {
         all
     }
 
+    /// Whether a file is a shim, which chooses a program when it runs.
+    pub fn is_shim(&self, file: &Path) -> bool {
+        let is_in = |end: &PathBuf| file.parent().is_some_and(|above| above.ends_with(end));
+        self.shims.iter().any(is_in) || self.shim_programs.iter().any(|name| file.ends_with(name))
+    }
+
     /// Whether an environment variable that names a directory belongs to a toolchain.
     pub fn names_toolchain(&self, key: &str) -> bool {
         self.tool_variables.iter().any(|name| key == name)
@@ -165,6 +175,30 @@ mod tests {
         assert_eq!(node.unwrap().needs, [PathBuf::from(".nvm")]);
         assert!(list.known(Path::new("/srv/tools")).is_none());
         assert!(list.known(Path::new("/home/me/x.cargo/bin")).is_none());
+    }
+
+    #[test]
+    fn shims_are_known_wherever_they_lie() {
+        let list = SystemList::builtin();
+        for shim in [
+            "/home/me/.volta/bin/claude",
+            "/usr/bin/volta-shim",
+            "/home/me/.asdf/shims/node",
+            "/home/me/.local/share/mise/shims/claude",
+            "/home/me/.local/bin/mise",
+            "/opt/pyenv/shims/aider",
+        ] {
+            assert!(list.is_shim(Path::new(shim)), "{shim}");
+        }
+        for program in [
+            "/home/me/.volta/tools/image/node/22.1.0/bin/node",
+            "/home/me/.asdf/installs/nodejs/22.1.0/bin/node",
+            "/home/me/.pyenv/versions/3.12.1/bin/aider",
+            "/home/me/shims/bin/claude",
+            "/home/me/.local/bin/claude",
+        ] {
+            assert!(!list.is_shim(Path::new(program)), "{program}");
+        }
     }
 
     #[test]

@@ -27,6 +27,9 @@ pub enum AgentDoubt {
     /// A file of the program lies where a sandbox may have written it.
     #[error("a sandbox could have written {0:?}")]
     Written(PathBuf),
+    /// A file of the program is a shim.
+    #[error("{0:?} is a shim, which lets the project choose the program")]
+    Shim(PathBuf),
     /// Nobody knows before the start which file is executed.
     #[error("it is not known which file {0:?} leads to")]
     Unknown(String),

@@ -102,11 +102,13 @@ impl WrapRequest {
     /// Why the command's name alone does not choose an agent.
     fn doubt(&self, global: &GlobalOptions, found: &CommandFiles) -> Result<Option<AgentDoubt>> {
         let all = found.files.iter().chain(&found.before);
-        let written = self.person.looking(|| {
-            ProgramPlaces::of(&self.person, &self.list, self.written()).written_by_a_sandbox(all)
+        let of_files = self.person.looking(|| {
+            let places = ProgramPlaces::of(&self.person, &self.list, self.written());
+            let written = places.written_by_a_sandbox(all).map(AgentDoubt::Written);
+            written.or_else(|| places.shim(found.files.iter()).map(AgentDoubt::Shim))
         })?;
         let unknown = found.unknown.clone().map(AgentDoubt::Unknown);
-        if let Some(doubt) = written.map(AgentDoubt::Written).or(unknown) {
+        if let Some(doubt) = of_files.or(unknown) {
             return Ok(Some(doubt));
         }
         let selection = node_files::selection(global, &Default::default(), &self.asked)?;

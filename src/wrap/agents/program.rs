@@ -36,6 +36,8 @@ pub fn names(typed: &str, found: Option<&Path>) -> Vec<String> {
 pub struct ProgramPlaces<'a> {
     /// Whose programs they are.
     person: &'a Person,
+    /// The list of what `wrap` shows.
+    list: &'a SystemList,
     /// What this run's command writes, without links.
     written: Vec<PathBuf>,
     /// The user's homes, without links.
@@ -46,11 +48,12 @@ pub struct ProgramPlaces<'a> {
 
 impl<'a> ProgramPlaces<'a> {
     /// Those of a user, for a command that writes these places, without links. To be called with the user's rights over files.
-    pub fn of(person: &'a Person, list: &SystemList, written: Vec<PathBuf>) -> Self {
+    pub fn of(person: &'a Person, list: &'a SystemList, written: Vec<PathBuf>) -> Self {
         let mut all = list.program_places();
         all.extend(AgentData::program_places());
         Self {
             person,
+            list,
             written,
             homes: places::homes(person).collect(),
             installers: all.into_iter().partition(|place| place.is_absolute()),
@@ -66,16 +69,22 @@ impl<'a> ProgramPlaces<'a> {
         files.find_map(|file| self.judge(file).err())
     }
 
+    /// The first of these files that is a shim, by its own name or that of a link to it.
+    pub fn shim<'f>(&self, mut files: impl Iterator<Item = &'f PathBuf>) -> Option<PathBuf> {
+        let is_shim = |path: &PathBuf| self.list.is_shim(path);
+        files.find_map(|file| {
+            ways(file)
+                .ok()?
+                .into_iter()
+                .chain([file.clone()])
+                .find(is_shim)
+        })
+    }
+
     fn judge(&self, file: &Path) -> Result<(), PathBuf> {
-        let mut links = Vec::new();
-        let real = path::resolve(file, |step| {
-            if step.found.is_symlink() {
-                links.push(step.path.to_owned());
-            }
-            Ok(())
-        });
-        let real = real.map_err(|_| file.to_owned())?;
-        for path in links.into_iter().chain([real.clone()]) {
+        let all = ways(file).map_err(|_| file.to_owned())?;
+        let real = all.last().cloned().unwrap_or_else(|| file.to_owned());
+        for path in all {
             // A directory that is not there is made in the one above it.
             let mut above = path.ancestors().skip(1);
             let directory = above.find(|above| above.symlink_metadata().is_ok());
@@ -137,6 +146,19 @@ impl<'a> ProgramPlaces<'a> {
         found.any(|found| found.is_some())
             || absolute.iter().any(|place| directory.starts_with(place))
     }
+}
+
+/// The links on the way to a file, and last its path without links.
+fn ways(file: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut all = Vec::new();
+    let real = path::resolve(file, |step| {
+        if step.found.is_symlink() {
+            all.push(step.path.to_owned());
+        }
+        Ok(())
+    })?;
+    all.push(real);
+    Ok(all)
 }
 
 /// Whether a directory that a pattern below `base` names lies in `path`, and is not all of it.
