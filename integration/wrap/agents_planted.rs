@@ -150,6 +150,43 @@ fn f38_no_shim_gets_a_login_by_its_name() {
     }
 }
 
+/// Many variables name code that programs run before their own.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f38_variables_of_a_project_are_beside_no_login() {
+    let _docker = Docker::connect();
+    let person = person();
+    let file = person.file("src/project/.env", "BASH_ENV=./x.sh\n");
+    person.file("src/project/x.sh", "echo PLANTED\n");
+    let calls = |walls: &str, more: &[&str]| {
+        let options = [&["--walls", walls, "--env-file", ".env"], more].concat();
+        person.by_path(&person.path(), &options, &["claude", SEEN])
+    };
+    for walls in WALLS {
+        for finished in calls(walls, &[]) {
+            assert!(!finished.stdout.contains("token-of"), "{walls}: {finished}");
+            let said = &finished.stderr;
+            assert!(
+                said.contains("agent claude is not chosen by the command's name")
+                    && said.contains("`agentbox trust`"),
+                "{walls}: {said}"
+            );
+        }
+        // The control: they are there for whoever names the agent.
+        for finished in calls(walls, &["--agent", "claude"]) {
+            assert_eq!(
+                finished.ok(),
+                "PLANTED\nPLANTED\ntoken-of-claude",
+                "{walls}"
+            );
+        }
+    }
+    person.agentbox(&["trust", "--yes", &file]).ok();
+    for finished in calls("namespaces", &[]) {
+        assert_eq!(finished.ok(), "PLANTED\nPLANTED\ntoken-of-claude");
+    }
+}
+
 /// What an agent has in its home has no say in which program of its name runs.
 #[test]
 #[ignore = "needs the rig: hack/test"]

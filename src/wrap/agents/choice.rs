@@ -30,6 +30,11 @@ pub enum AgentDoubt {
     /// A file of the program is a shim.
     #[error("{0:?} is a shim, which lets the project choose the program")]
     Shim(PathBuf),
+    /// A file of variables that does not count: some of them name code that the program runs.
+    #[error(
+        "a sandbox could have written the variables of {0:?}; `agentbox trust` on it lets them count"
+    )]
+    Variables(PathBuf),
     /// Nobody knows before the start which file is executed.
     #[error("it is not known which file {0:?} leads to")]
     Unknown(String),

@@ -108,7 +108,10 @@ impl WrapRequest {
             written.or_else(|| places.shim(found.files.iter()).map(AgentDoubt::Shim))
         })?;
         let unknown = found.unknown.clone().map(AgentDoubt::Unknown);
-        if let Some(doubt) = of_files.or(unknown) {
+        let mut variables = self.variables.iter().flat_map(|source| &source.files);
+        let variables = variables.find(|file| !file.counts());
+        let variables = variables.map(|file| AgentDoubt::Variables(file.path.clone()));
+        if let Some(doubt) = of_files.or(unknown).or(variables) {
             return Ok(Some(doubt));
         }
         let selection = node_files::selection(global, &Default::default(), &self.asked)?;
