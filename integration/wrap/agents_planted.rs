@@ -62,7 +62,9 @@ fn f38_the_program_that_is_judged_is_the_one_that_runs() {
         said.contains("is not chosen by the command's name"),
         "{said}"
     );
-    // The control: what comes after it does not matter, nor what only the user writes.
+    // The control: what comes after it does not matter, nor what only the user writes. No shell searches PATH here.
+    let perl = "#!/usr/bin/perl\nexec '/bin/bash', '-c', $ARGV[0];\n";
+    person.program(".local/bin/claude", perl);
     for path in [
         format!("{own}:./node_modules/.bin:"),
         format!("{home}/.cargo/bin:{home}/none/bin:{own}"),
@@ -101,6 +103,34 @@ fn f38_no_interpreter_of_a_project_gets_a_login() {
         person.program(".local/bin/claude", &format!("#!{line}\n"));
         for finished in person.by_path(&own, &[], &["claude", SEEN]) {
             assert_eq!(finished.ok(), "PLANTED\ntoken-of-claude", "{line}");
+        }
+    }
+}
+
+/// The script of pnpm for a program starts `node`, that of a user may start `npx`.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f38_no_script_whose_programs_may_be_the_projects_gets_a_login() {
+    let _docker = Docker::connect();
+    let person = person();
+    let own = person.path();
+    let project = &person.project;
+    person.program("src/project/node_modules/.bin/runner", PLANTED);
+    for shell in ["/bin/sh", "/usr/bin/env bash", "/usr/bin/env -S dash"] {
+        let script = format!("#!{shell}\nexec runner \"$@\"\n");
+        person.program(".local/bin/claude", &script);
+        for entry in [
+            "./node_modules/.bin",
+            &format!("{project}/node_modules/.bin"),
+        ] {
+            person.plants(&format!("{own}:{entry}"), "PLANTED\n");
+        }
+    }
+    // The control: its program is the user's.
+    person.program(".local/bin/runner", PLANTED);
+    for walls in WALLS {
+        for finished in person.by_path(&own, &["--walls", walls], &["claude", SEEN]) {
+            assert_eq!(finished.ok(), "PLANTED\ntoken-of-claude", "{walls}");
         }
     }
 }

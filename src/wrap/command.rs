@@ -31,6 +31,8 @@ pub struct CommandFiles {
     pub files: Vec<PathBuf>,
     /// Where PATH is searched before one of them is found: a file there would take its place.
     pub before: Vec<PathBuf>,
+    /// Where else PATH is searched, if a file is a shell: its script has names of programs, and so chooses what runs.
+    pub by_shell: Vec<PathBuf>,
     /// A name that leads to no file, or to one that depends on more than PATH.
     pub unknown: Option<String>,
 }
@@ -61,6 +63,11 @@ impl CommandFiles {
             }
         }
         all.unknown = all.unknown.or(names.pop());
+        if all.files.iter().any(|file| is_shell(file)) {
+            let name = Path::new(name).file_name().unwrap_or_default();
+            let entries = path.split(':').map(|entry| cwd.join(entry).join(name));
+            all.by_shell = entries.map(|place| place.components().collect()).collect();
+        }
         all
     }
 
@@ -73,6 +80,14 @@ impl CommandFiles {
         }
         found
     }
+}
+
+fn is_shell(file: &Path) -> bool {
+    const SHELLS: [&str; 11] = [
+        "ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "mksh", "sh", "tcsh", "zsh",
+    ];
+    let name = file.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| SHELLS.contains(&name))
 }
 
 /// A search of PATH.
@@ -242,6 +257,18 @@ mod tests {
         assert!(files.files.contains(&runner), "{files:?}");
         let before = ["none/claude", "none/runner", "bin/runner"].map(|name| base.join(name));
         assert_eq!(files.before, before);
+        // A shell looks for the programs of its script in all of PATH.
+        let all = [
+            "none/claude",
+            "bin/claude",
+            "other/claude",
+            "/usr/bin/claude",
+        ];
+        assert_eq!(files.by_shell, all.map(|name| base.join(name)));
+        assert_eq!(
+            of(&format!("{path}:nm")).by_shell[4],
+            base.join("nm/claude")
+        );
         assert_eq!(files.unknown, None);
         // An entry that is empty or relative begins at the working directory.
         for entry in ["", ".", "nm"] {
@@ -262,6 +289,8 @@ mod tests {
         // An interpreter that is not found, or that depends on more than PATH.
         fs::remove_file(runner).unwrap();
         assert_eq!(of(&path).unknown.as_deref(), Some("runner"));
+        write("bin/claude", "#!/usr/bin/perl\n");
+        assert!(of(&path).by_shell.is_empty());
         write("bin/claude", "#!/usr/bin/env -S -u X runner\n");
         assert_eq!(of(&path).unknown, Some(genuine.display().to_string()));
         write("bin/claude", &format!("#!{}\n", genuine.display()));

@@ -101,7 +101,8 @@ impl WrapRequest {
 
     /// Why the command's name alone does not choose an agent.
     fn doubt(&self, global: &GlobalOptions, found: &CommandFiles) -> Result<Option<AgentDoubt>> {
-        let all = found.files.iter().chain(&found.before);
+        let searched = found.before.iter().chain(&found.by_shell);
+        let all = found.files.iter().chain(searched);
         let of_files = self.person.looking(|| {
             let places = ProgramPlaces::of(&self.person, &self.list, self.written());
             let written = places.written_by_a_sandbox(all).map(AgentDoubt::Written);
