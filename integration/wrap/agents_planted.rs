@@ -292,6 +292,66 @@ fn f38_a_withheld_login_is_in_no_home_that_had_it() {
     }
 }
 
+/// Settings are copied, and no search hides what is in them.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f38_settings_bring_no_credentials_along() {
+    let _docker = Docker::connect();
+    let person = person();
+    let key =
+        "-----BEGIN OPENSSH PRIVATE KEY-----\ntoken-of-key\n-----END OPENSSH PRIVATE KEY-----\n";
+    for (name, text) in [
+        (".netrc", "machine x password token-of-netrc"),
+        (".aws/credentials", "token-of-aws"),
+        ("id_ed25519", key),
+        ("SKILL.md", "how to deploy"),
+    ] {
+        person.file(&format!(".claude/skills/deploy/{name}"), text);
+    }
+    let server = "[mcp_servers.a.env]\nKEY = \"token-of-server\"\n";
+    person.file(".codex/config.toml", server);
+    person.file(".codex/AGENTS.md", "be brief");
+    let look = "grep -rs token-of ~/.claude/skills ~/.codex/config.toml; cat ~/.claude/skills/deploy/SKILL.md ~/.codex/AGENTS.md";
+    // The control: without walls they are read.
+    assert_eq!(person.does(look).matches("token-of").count(), 4);
+    for walls in WALLS {
+        let look = "grep -rs token-of ~/.claude/skills; cat ~/.claude/skills/deploy/SKILL.md";
+        for finished in person.agent_calls(&["--walls", walls], &["claude", look]) {
+            let said = finished.stderr.clone();
+            assert_eq!(finished.ok(), "how to deploy", "{walls}");
+            for name in [".netrc", ".aws", "id_ed25519"] {
+                assert!(said.contains(name), "{walls} {name}: {said}");
+            }
+        }
+        // Keys of servers are the agent's own.
+        let look = "grep -o token-of-server ~/.codex/config.toml";
+        for finished in person.agent_calls(&["--walls", walls], &["codex", look]) {
+            assert_eq!(finished.ok(), "token-of-server\n", "{walls}");
+        }
+    }
+    // Where a ceiling withholds the login it withholds them.
+    let node = NodeDir::new();
+    node.file("policies/narrow.toml", "base = \"permissive\"\n");
+    let text = format!(
+        "ceiling = \"narrow\"\npolicy-dir = \"{}\"\n",
+        node.policies()
+    );
+    let config = node.file("node.toml", &text);
+    let look = "grep -rs token-of ~/.codex; cat ~/.codex/AGENTS.md";
+    for mut way in [person.sudo(&[]), person.alone(&[&program()])] {
+        let words = ["--config", &config, "wrap", "--", "codex", look];
+        way.env("PATH", person.path()).args(words);
+        let finished = run_for(WITHIN, &mut way);
+        assert!(
+            finished
+                .stderr
+                .contains("\"config.toml\", which can hold keys"),
+            "{finished}"
+        );
+        assert_eq!(finished.ok(), "be brief");
+    }
+}
+
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f38_a_login_that_is_removed_outside_is_removed_inside() {

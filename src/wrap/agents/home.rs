@@ -56,6 +56,8 @@ struct LoginWords {
     withheld: Vec<String>,
     /// Whether its directories have one already.
     own: bool,
+    /// Why settings that can hold keys are not copied.
+    no_keys: Option<String>,
 }
 
 impl Agent {
@@ -74,9 +76,7 @@ impl Agent {
         // Runs that may not see its login have another home: the first may have more copies of it than one, and another run of the
         // agent's, which may see it, could uncover what is masked.
         let suffix = withheld.as_ref().map_or("", |_| "-without-login");
-        let own = places::agents(person, &outside).join(format!("{}{suffix}", self.name));
-        let own = OwnDir::made(&own, person);
-        let own = own.map_err(|error| self.refused(&format!("{error:#}")))?;
+        let own = self.own_dir(person, &outside, suffix)?;
         let mut home = AgentHome {
             mounts: BTreeMap::new(),
             inside: inside.clone(),
@@ -92,13 +92,18 @@ impl Agent {
         let mut places = all.iter().map(|one| inside.join(&one.path));
         let closed = places.find_map(|place| over_ceiling(resolved, &place, BindAccess::ReadOnly));
         // In a directory that is written no rule of Landlock hides a login.
-        let withheld = withheld.filter(|_| wanted.walls == Walls::Landlock);
-        if let Some(why) = closed.or(withheld) {
+        let by_rules = withheld
+            .as_ref()
+            .filter(|_| wanted.walls == Walls::Landlock);
+        if let Some(why) = closed.as_ref().or(by_rules) {
             home.withheld.push(format!("its own home: {why}"));
             home.lines = self.lines(None, home.withheld());
             return Ok(home);
         }
-        let mut logins = LoginWords::default();
+        let mut logins = LoginWords {
+            no_keys: withheld,
+            ..LoginWords::default()
+        };
         for directory in all {
             let place = inside.join(&directory.path);
             self.refuse_overlap(&place, wanted, layout)?;
@@ -137,6 +142,12 @@ impl Agent {
         Ok(home)
     }
 
+    fn own_dir(&self, person: &Person, outside: &Path, suffix: &str) -> Result<OwnDir> {
+        let own = places::agents(person, outside).join(format!("{}{suffix}", self.name));
+        let own = OwnDir::made(&own, person);
+        own.map_err(|error| self.refused(&format!("{error:#}")))
+    }
+
     /// What of the user's is copied into one of its directories, and what is hidden there.
     fn add_logins(
         &self,
@@ -169,6 +180,13 @@ impl Agent {
         }
         for name in &directory.settings {
             let files = found.map(|found| found.settings(name, &mut home.withheld));
+            let why = words.no_keys.as_ref();
+            if let Some(why) = why.filter(|_| directory.with_keys.contains(name)) {
+                let is_there = files.is_some_and(|files| !files.is_empty());
+                let told = is_there.then(|| format!("{name:?}, which can hold keys: {why}"));
+                home.withheld.extend(told);
+                continue;
+            }
             for file in files.into_iter().flatten() {
                 home.copies.add(directory, file);
             }

@@ -77,6 +77,9 @@ pub struct AgentDirectory {
     /// Settings in it, files or directories, which are copied in.
     #[serde(default)]
     pub settings: Vec<PathBuf>,
+    /// Those of the settings that can hold keys, as of MCP servers: they are copied where the login may be seen.
+    #[serde(default)]
+    pub with_keys: Vec<PathBuf>,
     /// A file of which some is copied in, once.
     pub first: Option<AgentFirstFile>,
 }
@@ -195,10 +198,15 @@ mod tests {
                     path,
                     login,
                     settings,
+                    with_keys,
                     programs,
                     first,
                     ..
                 } = directory;
+                assert!(
+                    with_keys.iter().all(|name| settings.contains(name)),
+                    "{name}"
+                );
                 assert!(directory.variable.is_some() || !directory.told, "{name}");
                 let plain =
                     |path: &Path| path.components().all(|c| matches!(c, Component::Normal(_)));

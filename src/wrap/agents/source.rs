@@ -12,6 +12,8 @@ use rustix::io::Errno;
 
 use super::list::{AgentDirectory, AgentFirstFile};
 use super::outside::named_by;
+use crate::plan::keys::{LOOKED_AT, is_private};
+use crate::plan::never::{NeverList, VisibleCredentials};
 use crate::wrap::person::Person;
 use crate::wrap::planted;
 
@@ -182,7 +184,10 @@ impl SettingsTree<'_> {
             return self.skip(&path, "there is too much");
         }
         if found.is_dir() {
-            return self.add_all(&file.into(), &path, depth);
+            return match credential(&self.top.join(&path), found.mode(), None) {
+                Some(why) => self.skip(&path, why),
+                None => self.add_all(&file.into(), &path, depth),
+            };
         }
         if !found.is_file() {
             return;
@@ -190,6 +195,10 @@ impl SettingsTree<'_> {
         let left = MOST_BYTES.saturating_sub(self.bytes) as u64;
         match content(file, LONGEST_FILE.min(left)) {
             Ok(Some(content)) => {
+                let real = self.top.join(&path);
+                if let Some(why) = credential(&real, found.mode(), Some(&content)) {
+                    return self.skip(&path, why);
+                }
                 self.bytes += content.len();
                 let executable = found.mode() & 0o100 != 0;
                 self.files.push(AgentFile {
@@ -223,6 +232,21 @@ impl SettingsTree<'_> {
         self.skipped
             .push(format!("{:?} is not copied: {why}", self.top.join(path)));
     }
+}
+
+/// Why a directory, or a file with this content, is hidden in every mount; `None` if it is not.
+fn credential(path: &Path, mode: u32, content: Option<&[u8]>) -> Option<&'static str> {
+    let (never, none) = (NeverList::builtin(), VisibleCredentials::new());
+    let by_name = never.credential(path, &none);
+    let Some(content) = content else {
+        return by_name;
+    };
+    let is_harmless = never.settings.is_one(path) && never.settings.are_harmless(path, content);
+    let beginning = content.get(..LOOKED_AT).unwrap_or(content);
+    let is_key = never.keys.may_be(path, mode, &none) && is_private(beginning);
+    by_name
+        .filter(|_| !is_harmless)
+        .or_else(|| is_key.then_some(never.keys.why.as_str()))
 }
 
 /// Opens a file or directory by no link, and waits for nobody, as for the other end of a pipe.
@@ -345,6 +369,37 @@ mod tests {
                 .is_empty()
         );
         assert_eq!(skipped.len(), 2, "{skipped:?}");
+        fs::remove_dir_all(base).unwrap();
+    }
+
+    #[test]
+    fn settings_that_every_mount_hides_are_not_copied() {
+        let (base, person) = (base(), person());
+        let key = "-----BEGIN OPENSSH PRIVATE KEY-----\n";
+        for (path, text) in [
+            ("skills/a/.netrc", "machine x"),
+            ("skills/a/.aws/credentials", "key"),
+            ("skills/a/id_ed25519", key),
+            ("skills/a/.npmrc", "//registry.example/:_authToken=x"),
+            // None are these.
+            ("skills/b/.npmrc", "engine-strict=true\n"),
+            ("skills/b/id_rsa.md", "how to make one"),
+            ("skills/b/SKILL.md", key),
+        ] {
+            fs::create_dir_all(base.join(path).parent().unwrap()).unwrap();
+            fs::write(base.join(path), text).unwrap();
+        }
+        let source = AgentSource {
+            person: &person,
+            path: base.clone(),
+        };
+        let mut skipped = Vec::new();
+        let all = source.settings(Path::new("skills"), &mut skipped);
+        let mut names: Vec<_> = all.iter().filter_map(|file| file.path.to_str()).collect();
+        names.sort_unstable();
+        let harmless = ["skills/b/.npmrc", "skills/b/SKILL.md", "skills/b/id_rsa.md"];
+        assert_eq!(names, harmless);
+        assert_eq!(skipped.len(), 4, "{skipped:?}");
         fs::remove_dir_all(base).unwrap();
     }
 
