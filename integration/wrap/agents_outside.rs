@@ -265,3 +265,47 @@ fn f38_an_agents_directory_that_a_variable_names_is_no_others() {
     );
     assert_eq!(finished.ok(), "{}");
 }
+
+/// The variable that puts an agent's directory elsewhere is none of this shell's, of sudo's or of an editor's.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f38_a_login_in_any_directory_is_hidden_without_its_variable() {
+    let _docker = Docker::connect();
+    let person = person();
+    let home = &person.home;
+    for name in [
+        "cfg/.credentials.json",
+        "qwen/oauth_creds.json",
+        "aider/oauth-keys.env",
+    ] {
+        person.file(name, "token-of-variable");
+    }
+    person.file("cfg/settings.json", "shown\n");
+    let look = format!(
+        "cat {home}/cfg/settings.json; grep -rs token-of {home}/cfg {home}/qwen {home}/aider; true"
+    );
+    // The control: without walls they are read.
+    assert_eq!(person.does(&look).matches("token-of").count(), 3);
+    for walls in WALLS {
+        for options in [
+            &["--policy", "permissive"][..],
+            &[
+                "--read",
+                &format!("{home}/cfg"),
+                "--read",
+                &format!("{home}/qwen"),
+            ],
+        ] {
+            let options = [&["--walls", walls], options].concat();
+            for agent in ["codex", "bash"] {
+                let command = match agent {
+                    "bash" => &["bash", "-c", &look][..],
+                    _ => &[agent, &look],
+                };
+                for finished in person.agent_calls(&options, command) {
+                    assert_eq!(finished.ok(), "shown\n", "{options:?} {agent}");
+                }
+            }
+        }
+    }
+}

@@ -216,8 +216,14 @@ impl Credentials {
 
     /// How many of its last components identify a path as one of these.
     fn parts(&self, path: &Path, meant: &VisibleCredentials) -> Option<usize> {
-        let names = self.paths.iter();
-        let found = names.filter(|c| ends_with(path, c) && !meant.contains(*c));
+        let names = self.paths.iter().filter(|name| ends_with(path, name));
+        // A longer name that is meant says more than a short one of the same file.
+        let is_meant = |name: &Path| {
+            meant
+                .iter()
+                .any(|own| ends_with(own, name) && ends_with(path, own))
+        };
+        let found = names.filter(|name| !is_meant(name));
         found.map(|c| c.components().count()).max()
     }
 }
@@ -366,6 +372,19 @@ mod tests {
                 .refuses_but(Path::new("/home/me/.ssh/.codex/auth.json"), &meant)
                 .is_some()
         );
+        // Agents' files are known in every directory, and one that is meant is so by its whole name alone.
+        let meant = VisibleCredentials::from([".claude/.credentials.json".into()]);
+        for (path, is_hidden) in [
+            ("/home/me/.claude/.credentials.json", false),
+            ("/home/me/cfg/.credentials.json", true),
+            ("/home/me/.codex/.credentials.json", true),
+            ("/srv/x/oauth_creds.json", true),
+            ("/srv/x/oauth-keys.env", true),
+            ("/srv/x/credentials.json", false),
+        ] {
+            let found = never.credential(Path::new(path), &meant);
+            assert_eq!(found.is_some(), is_hidden, "{path}");
+        }
     }
 
     /// L6: a file system that folds letters finds a file under any case.
