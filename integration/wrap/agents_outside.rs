@@ -309,3 +309,43 @@ fn f38_a_login_in_any_directory_is_hidden_without_its_variable() {
         }
     }
 }
+
+/// Agents keep logins of MCP servers beside their own.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f38_logins_of_servers_are_in_no_sandbox() {
+    let _docker = Docker::connect();
+    let person = person();
+    for name in [
+        ".codex/.credentials.json",
+        ".gemini/a2a-oauth-tokens.json",
+        ".gemini/mcp-oauth-tokens.json",
+        ".qwen/mcp-oauth-tokens.json",
+        ".local/share/opencode/mcp-auth.json",
+        "data/opencode/mcp-auth.json",
+    ] {
+        person.file(name, "token-of-server");
+    }
+    let home = &person.home;
+    let look = format!(
+        "grep -rhs token-of-server ~/.codex ~/.gemini ~/.qwen ~/.local/share/opencode {home}/data \
+         {home}/.codex {home}/.gemini {home}/.qwen {home}/.local/share/opencode; true"
+    );
+    // The control: without walls they are read, each by two names but one.
+    assert_eq!(person.does(&look).matches("token-of").count(), 11);
+    let data = format!("{home}/data");
+    let named = ("XDG_DATA_HOME", data.as_str());
+    for walls in WALLS {
+        for policy in ["standard", "permissive"] {
+            let options = ["--walls", walls, "--policy", policy];
+            for command in [
+                &["bash", "-c", &look][..],
+                &["codex", &look],
+                &["gemini", &look],
+            ] {
+                let finished = person.with(named, &person.project, &options, command);
+                assert_eq!(finished.ok(), "", "{walls} {policy} {command:?}");
+            }
+        }
+    }
+}

@@ -71,6 +71,9 @@ pub struct AgentDirectory {
     /// Logins in it, which are copied in.
     #[serde(default)]
     pub login: Vec<PathBuf>,
+    /// Logins of other services in it (MCP servers): hidden from all sandboxes, and copied into none.
+    #[serde(default)]
+    pub other_logins: Vec<PathBuf>,
     /// Directories in it with the agent's program, which are shown as they are outside, read-only.
     #[serde(default)]
     pub programs: Vec<PathBuf>,
@@ -171,7 +174,7 @@ mod tests {
     use std::path::{Component, Path};
 
     use super::*;
-    use crate::plan::never::NeverList;
+    use crate::plan::never::{NeverList, VisibleCredentials};
     use crate::policy::CredentialName;
 
     fn words(text: &str) -> Vec<String> {
@@ -197,6 +200,7 @@ mod tests {
                 let AgentDirectory {
                     path,
                     login,
+                    other_logins,
                     settings,
                     with_keys,
                     programs,
@@ -214,6 +218,7 @@ mod tests {
                 // A file of an agent's is put in the place of another by its name alone.
                 for file in login
                     .iter()
+                    .chain(other_logins)
                     .chain(settings)
                     .chain(programs)
                     .chain(first.as_ref().map(|one| &one.path))
@@ -222,6 +227,11 @@ mod tests {
                         plain(file) && file.components().count() == 1,
                         "{name}: {file:?}"
                     );
+                }
+                for file in other_logins {
+                    let (file, none) = (path.join(file), VisibleCredentials::new());
+                    let hidden = NeverList::builtin().credential(&file, &none);
+                    assert!(hidden.is_some(), "{file:?}");
                 }
                 for file in login {
                     let file = path.join(file);

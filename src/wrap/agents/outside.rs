@@ -37,7 +37,7 @@ fn all(person: &Person) -> Vec<OutsideDir> {
                     .map(|path| OutsideDir {
                         path,
                         variable,
-                        login: directory.login.clone(),
+                        login: [&directory.login[..], &directory.other_logins].concat(),
                     }),
             );
         }
