@@ -349,3 +349,54 @@ fn f38_logins_of_servers_are_in_no_sandbox() {
         }
     }
 }
+
+/// A private and a company's account of one agent.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f38_profiles_of_an_agent_share_no_login() {
+    let _docker = Docker::connect();
+    let person = person();
+    let home = person.home.clone();
+    person.file("cfg/.credentials.json", "token-of-cfg");
+    person.file("cfg/commands/work.md", "work");
+    person.does("chmod 600 cfg/.credentials.json; ln -s .claude usual");
+    let run = |directory: &str, walls: &str, script: &str| {
+        let named = format!("{home}/{directory}");
+        let named = ("CLAUDE_CONFIG_DIR", named.as_str());
+        let script = format!("cd ~/.claude; {script}");
+        let finished = person.with(
+            named,
+            &person.project,
+            &["--walls", walls],
+            &["claude", &script],
+        );
+        finished.ok()
+    };
+    for (round, walls) in WALLS.into_iter().enumerate() {
+        let renew = "cat .credentials.json; echo -n renewed >.credentials.json; ls commands";
+        let first = if round == 0 {
+            "token-of-cfg"
+        } else {
+            "renewed"
+        };
+        assert_eq!(
+            run("cfg", walls, renew),
+            format!("{first}work.md\n"),
+            "{walls}"
+        );
+        for usual in [".claude", "usual"] {
+            let seen = run(
+                usual,
+                walls,
+                "cat .credentials.json; ls commands; touch made",
+            );
+            assert_eq!(seen, "token-of-claudefix.md\n", "{walls} {usual}");
+        }
+        // The control: each finds its own again.
+        assert_eq!(
+            run("cfg", walls, "cat .credentials.json; ls"),
+            "renewedcommands\n"
+        );
+        assert!(run(".claude", walls, "ls").contains("made"), "{walls}");
+    }
+}

@@ -1,4 +1,5 @@
 //! SHELL. The home that an agent has in sandboxes: `~/.local/state/agentbox/.agentbox-agents/NAME`, a directory there for each of its own.
+//! Another profile of the user's (`CLAUDE_CONFIG_DIR`) has another one, with its own login.
 //!
 //! The user's own settings and logins are copied in and never written, since an agent could leave programs in them that run outside
 //! (hooks, servers), or another account. No program outside executes or obeys what is here. The directory itself is agentbox's: no
@@ -12,6 +13,7 @@ use anyhow::{Result, anyhow};
 use super::Agent;
 use super::copies::{AgentCopies, AgentCopy, CopyTime};
 use super::list::AgentDirectory;
+use super::outside;
 use super::source::{self, AgentSource};
 use crate::cli::Walls;
 use crate::enforce::program::{ContainerProgram, ProgramFile};
@@ -143,7 +145,10 @@ impl Agent {
     }
 
     fn own_dir(&self, person: &Person, outside: &Path, suffix: &str) -> Result<OwnDir> {
-        let own = places::agents(person, outside).join(format!("{}{suffix}", self.name));
+        let profile = outside::profile(person, outside, self.data);
+        let profile = profile.map_or_else(String::new, |digits| format!("-{digits}"));
+        let name = format!("{}{profile}{suffix}", self.name);
+        let own = places::agents(person, outside).join(name);
         let own = OwnDir::made(&own, person);
         own.map_err(|error| self.refused(&format!("{error:#}")))
     }

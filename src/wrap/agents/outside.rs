@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::list::{AgentData, AgentDirectory};
+use crate::audit::hash;
 use crate::probe::is_home;
 use crate::sys::path;
 use crate::wrap::person::Person;
@@ -22,6 +23,24 @@ struct OutsideDir {
 pub fn named_by(person: &Person, directory: &AgentDirectory) -> Option<PathBuf> {
     let named = places::own_variable(person, directory.variable.as_deref()?)?;
     Some(named.join(&directory.below))
+}
+
+/// What tells the user's profiles of an agent apart, if a variable names other directories than the usual ones: some digits of a hash.
+pub fn profile(person: &Person, home: &Path, agent: &AgentData) -> Option<String> {
+    /// Profiles are few, and the user's own.
+    const DIGITS: usize = 8;
+    let real = |path: PathBuf| path::resolve(&path, |_| Ok(())).unwrap_or(path);
+    let moved: Vec<u8> = agent
+        .directories
+        .iter()
+        .filter_map(|directory| {
+            let named = real(named_by(person, directory)?);
+            (named != real(home.join(&directory.path))).then_some(named)
+        })
+        .flat_map(|path| [path.as_os_str().as_encoded_bytes(), b"\0"].concat())
+        .collect();
+    let digits = (!moved.is_empty()).then(|| hash(&moved));
+    digits.and_then(|digits| digits.get(..DIGITS).map(str::to_owned))
 }
 
 fn all(person: &Person) -> Vec<OutsideDir> {
