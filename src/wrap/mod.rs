@@ -155,7 +155,7 @@ fn say_what_is_lacking(wanted: &WrapRequest) {
     }
 }
 
-/// The plan that would be enforced, without making anything.
+/// The plan that would be enforced. Of an agent only its empty directories are made, which the plan mounts.
 pub struct WrapExplanation {
     /// The decision. It has no plan under Landlock walls, which enforce less than a plan says.
     pub decision: BundleDecision,

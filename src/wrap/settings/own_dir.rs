@@ -19,7 +19,7 @@ use crate::wrap::planted;
 pub struct OwnDir(PathBuf);
 
 impl OwnDir {
-    /// At this path, which need not exist.
+    /// At this path, which need not exist. What is in it counts after [`OwnDir::check`].
     pub fn at(path: PathBuf) -> Self {
         Self(path)
     }
@@ -50,9 +50,18 @@ impl OwnDir {
         &self.0
     }
 
+    /// No link leads to the directory where a sandbox could have made one.
+    fn check_links(&self, person: &Person) -> Result<PathBuf> {
+        let real = planted::named(&self.0, person);
+        Ok(real.map_err(|error| WrapRefusal::File {
+            path: self.0.clone(),
+            why: format!("is not used: {error}"),
+        })?)
+    }
+
     /// Only the user may write the directory, since its files decide what is trusted.
     pub fn check(&self, person: &Person) -> Result<()> {
-        let dir = &self.0;
+        let dir = &self.check_links(person)?;
         let found = dir.metadata().with_context(|| format!("look at {dir:?}"))?;
         if !found.is_dir() || !person.owns(&found) || found.mode() & 0o022 != 0 {
             bail!(WrapRefusal::File {
@@ -66,6 +75,7 @@ impl OwnDir {
     /// Writes a file in it, readable by its owner alone.
     pub fn put(&self, person: &Person, place: &Path, content: &[u8]) -> Result<()> {
         let dir = &self.0;
+        self.check_links(person)?;
         let made = fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -139,6 +149,20 @@ mod tests {
         fs::create_dir(base.join("victim")).unwrap();
         symlink(base.join("victim"), base.join("state/agents/codex")).unwrap();
         refused("state/agents/codex", "a command could have made");
+        // Nor are files read or written there.
+        let linked = OwnDir::at(base.join("state/agents/codex/trusted"));
+        fs::create_dir(base.join("victim/trusted")).unwrap();
+        let why = format!("{:#}", linked.check(&person).unwrap_err());
+        assert!(why.contains("a command could have made"), "{why}");
+        fs::remove_dir(base.join("victim/trusted")).unwrap();
+        let place = linked.path().join("entry");
+        linked.put(&person, &place, b"").unwrap_err();
+        assert!(!base.join("victim/trusted").exists());
+        let own_dir = OwnDir::at(base.join("state/trusted"));
+        own_dir
+            .put(&person, &base.join("state/trusted/entry"), b"")
+            .unwrap();
+        own_dir.check(&person).unwrap();
         fs::create_dir_all(base.join("open/agents")).unwrap();
         fs::set_permissions(base.join("open"), fs::Permissions::from_mode(0o777)).unwrap();
         refused("open/agents/claude", "chmod go-w");
