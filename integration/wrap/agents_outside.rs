@@ -400,3 +400,24 @@ fn f38_profiles_of_an_agent_share_no_login() {
         assert!(run(".claude", walls, "ls").contains("made"), "{walls}");
     }
 }
+
+/// A variable of direnv's or nix' that puts an agent's directory into the project.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f38_a_missing_directory_of_an_agent_is_refused_with_what_to_do() {
+    let _docker = Docker::connect();
+    let person = person();
+    let data = format!("{}/.data", person.project);
+    let named = ("XDG_DATA_HOME", data.as_str());
+    let plant = "mkdir -p .data/opencode; echo EVIL >.data/opencode/planted; echo ran";
+    let run = || person.with(named, &person.project, &[], &["bash", "-c", plant]);
+    let said = run().failed();
+    assert!(
+        said.contains("unset XDG_DATA_HOME") && said.contains("mkdir -p"),
+        "{said}"
+    );
+    // With the directory all but that is as ever.
+    person.does(&format!("mkdir -p {data}/opencode"));
+    assert_eq!(run().ok(), "ran\n");
+    person.does(&format!("test ! -e {data}/opencode/planted"));
+}

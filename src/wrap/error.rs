@@ -50,6 +50,17 @@ pub enum WrapRefusal {
         /// Where the programs are.
         own: PathBuf,
     },
+    /// A directory that an agent outside obeys by a variable, and that the command could make.
+    #[error(
+        "{path:?} could be made by the command, and {variable} lets agents outside obey it: unset {variable}, or make it (mkdir -p), and it \
+         is hidden"
+    )]
+    ObeyedByVariable {
+        /// The directory.
+        path: PathBuf,
+        /// The variable.
+        variable: String,
+    },
     /// `--name`
     #[error(
         "--name {0:?} is not valid: use 1 to 200 letters, digits, `_`, `+`, `-` and `.`, beginning with a letter or digit"

@@ -7,6 +7,7 @@ use super::list::{AgentData, AgentDirectory};
 use crate::audit::hash;
 use crate::probe::is_home;
 use crate::sys::path;
+use crate::wrap::error::WrapRefusal;
 use crate::wrap::person::Person;
 use crate::wrap::settings::places;
 
@@ -64,16 +65,28 @@ fn all(person: &Person) -> Vec<OutsideDir> {
     found
 }
 
-/// The agent's directory that a place must not be written for: the place is in it, or could make it. A home that a variable names is no
-/// reason to write nothing in it.
-pub fn forbids(person: &Person, written: &Path) -> Option<PathBuf> {
+/// Refuses a written place that is in an agent's directory, or could make one. A home that a variable names is no reason to write nothing
+/// in it.
+pub fn refuse_written(person: &Person, written: &Path) -> Result<(), WrapRefusal> {
     let is_whole =
         |path: &Path| is_home(path) || places::homes(person).any(|home| home.starts_with(path));
-    let mut all = all(person).into_iter().map(|own| own.path);
-    all.find(|path| {
-        let is_in_it = written.starts_with(path) && !is_whole(path);
-        is_in_it || (path.starts_with(written) && path != written && !path.is_dir())
-    })
+    for OutsideDir { path, variable, .. } in all(person) {
+        let is_made = path.starts_with(written) && path != written && !path.is_dir();
+        let is_in_it = written.starts_with(&path) && !is_whole(&path);
+        match variable {
+            Some(variable) if is_made => {
+                return Err(WrapRefusal::ObeyedByVariable { path, variable });
+            }
+            Some(_) | None if is_made || is_in_it => {
+                return Err(WrapRefusal::HoldsPrograms {
+                    path: written.to_owned(),
+                    own: path,
+                });
+            }
+            Some(_) | None => {}
+        }
+    }
+    Ok(())
 }
 
 /// A directory of an agent's in what is written: it is hidden.

@@ -121,14 +121,13 @@ impl<'a> ProgramPlaces<'a> {
                 prefix_of(base, std::slice::from_ref(pattern), place).is_some()
                     || is_above(base, pattern, place)
             });
-            let installers = overlaps.map(|(base, pattern)| base.join(pattern));
-            let agents = || outside::forbids(self.person, place);
-            if let Some(own) = installers.or_else(agents) {
+            if let Some((base, pattern)) = overlaps {
                 bail!(WrapRefusal::HoldsPrograms {
                     path: place.clone(),
-                    own,
+                    own: base.join(pattern),
                 });
             }
+            outside::refuse_written(self.person, place)?;
         }
         Ok(())
     }
