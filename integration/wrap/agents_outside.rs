@@ -401,6 +401,27 @@ fn f38_profiles_of_an_agent_share_no_login() {
     }
 }
 
+/// What another user may have written would be the agent's instructions.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f38_settings_of_other_users_are_not_copied() {
+    let _docker = Docker::connect();
+    let (person, other) = (person(), Account::new());
+    for name in ["others", "teams", "everybodys", "own"] {
+        person.file(&format!(".claude/commands/{name}.md"), name);
+    }
+    let path = |name: &str| format!("{}/.claude/commands/{name}.md", person.home);
+    std::os::unix::fs::chown(path("others"), Some(other.uid), None).unwrap();
+    std::os::unix::fs::chown(path("teams"), None, Some(person.team)).unwrap();
+    person.does("cd .claude/commands; chmod 664 teams.md own.md; chmod 666 everybodys.md");
+    for walls in WALLS {
+        let look = "cd ~/.claude/commands; ls";
+        for finished in person.agent_calls(&["--walls", walls], &["claude", look]) {
+            assert_eq!(finished.ok(), "fix.md\nown.md\n", "{walls}");
+        }
+    }
+}
+
 /// A variable of direnv's or nix' that puts an agent's directory into the project.
 #[test]
 #[ignore = "needs the rig: hack/test"]

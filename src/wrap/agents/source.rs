@@ -14,6 +14,7 @@ use super::list::{AgentDirectory, AgentFirstFile};
 use super::outside::named_by;
 use crate::plan::keys::{LOOKED_AT, is_private};
 use crate::plan::never::{NeverList, VisibleCredentials};
+use crate::sys::user_namespace::{is_unmapped, owner};
 use crate::wrap::person::Person;
 use crate::wrap::planted;
 
@@ -173,11 +174,15 @@ impl SettingsTree<'_> {
         let Ok(found) = file.metadata() else {
             return;
         };
-        if !self.person.owns(&found) && crate::sys::user_namespace::owner(found.uid()) != 0 {
+        // Without root's rights a stranger's file is shown like root's.
+        let is_roots = owner(found.uid()) == 0 && !is_unmapped(found.uid());
+        if !self.person.owns(&found) && !is_roots {
             return self.skip(&path, "it is another user's");
         }
-        if found.mode() & 0o002 != 0 {
-            return self.skip(&path, "every user can write it");
+        // The user's own group is often theirs alone, and has umask 002.
+        let by_group = found.mode() & 0o020 != 0 && found.gid() != self.person.gid;
+        if by_group || found.mode() & 0o002 != 0 {
+            return self.skip(&path, "other users can write it");
         }
         self.seen += 1;
         if self.seen > MOST_ENTRIES || self.files.len() >= MOST_FILES {
