@@ -12,7 +12,8 @@ use std::sync::{Mutex, PoisonError};
 use serde_json::Value;
 
 use crate::command::run;
-use crate::direct::program;
+use crate::direct::{Node, program};
+use running::Running;
 
 /// Only one test at a time may check for leftovers.
 static TURN: Mutex<()> = Mutex::new(());
@@ -141,6 +142,34 @@ fn verify_runs_at_a_terminal() {
     );
     assert_eq!(control.code, 0, "{control}");
     assert!(left().is_empty(), "{:?}", left());
+}
+
+/// The container gets no part of the file either, although it can make set-user-ID files.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn verify_writes_its_report_to_a_file() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let node = Node::new();
+    let id = format!("verified-{}-file", std::process::id());
+    let bundle = node.bundle(&id, &node.config(&["sleep", "300"]));
+    let agentbox = format!("{} --root {}", program(), node.root);
+    let shell = |line: String| run("sh", &["-c", &line]).code;
+    // A file as its output would be the cause that it can make none.
+    let line = format!(
+        "{agentbox} --policy standard run --detach --bundle {bundle} {id} </dev/null >/dev/null 2>&1"
+    );
+    assert_eq!(shell(line), 0);
+    let container = Running { node: &node, id };
+    let explained = node.call(&["explain", &container.id]).ok();
+    let can = "set-group-ID files can be made";
+    assert!(explained.contains(can), "{explained}");
+    let file = node.scratch.path("report");
+    for arguments in [&container.id, "--policy standard"] {
+        let code = shell(format!("{agentbox} verify {arguments} >{file} 2>&1"));
+        let report = fs::read_to_string(&file).unwrap();
+        assert_eq!(code, 0, "{arguments}: {report}");
+        assert!(!report.contains("not tried"), "{arguments}: {report}");
+    }
 }
 
 #[test]

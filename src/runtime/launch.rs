@@ -17,6 +17,7 @@ use crate::enforce::unconfined::Keyring;
 use crate::plan::CapabilitySets;
 use crate::runtime::RuntimeError;
 use crate::runtime::foreground::relay::Stdio;
+use crate::runtime::input::descriptors::StandardStreams;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::ContainerPaths;
 
@@ -35,6 +36,16 @@ pub struct Streams<'a> {
     pub program: ContainerProgram,
     /// Whether the container's run stays.
     pub leaves: RunRetention,
+}
+
+impl Streams<'_> {
+    /// Whether the process gets the caller's own standard descriptors.
+    pub fn standard(&self) -> StandardStreams {
+        match self.relayed || self.stdio.iter().all(Option::is_some) {
+            true => StandardStreams::Replaced,
+            false => StandardStreams::Callers,
+        }
+    }
 }
 
 /// What stays after a container's end.

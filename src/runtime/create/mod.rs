@@ -27,7 +27,7 @@ use crate::cli::{self, GlobalOptions};
 use crate::plan::wrapped::WrapPlan;
 use crate::runtime::RuntimeError;
 use crate::runtime::agent::SeccompAgent;
-use crate::runtime::input::descriptors::{self, StandardStreams};
+use crate::runtime::input::descriptors;
 use crate::runtime::launch::Streams;
 use crate::runtime::network::sandbox;
 use crate::runtime::state::store::{ContainerPaths, Lock};
@@ -47,11 +47,7 @@ pub fn create(
     // Everything that can be refused by looking. Nothing has been made yet, so a refusal leaves nothing.
     let place = ContainerPaths::new(&global.root, &args.id)?;
     // The bundle decides whether a console is used: the caller's own descriptors count as if they were no terminal.
-    let standard = match streams.relayed {
-        true => StandardStreams::Replaced,
-        false => StandardStreams::Callers,
-    };
-    let handed = descriptors::handed_file(args.preserve_fds, standard);
+    let handed = descriptors::handed_file(args.preserve_fds, streams.standard());
     let decision = decide(global, &args.bundle, wrapped, handed);
     let mut decision =
         decision.inspect_err(|_| sandbox::end_if_lost(&global.root, &args.bundle))?;

@@ -24,6 +24,7 @@ use crate::enforce::walls::JoinTargets;
 use crate::runtime::RuntimeError;
 use crate::runtime::foreground::relay;
 use crate::runtime::foreground::tty;
+use crate::runtime::input::descriptors::StandardStreams;
 use crate::runtime::launch::Streams;
 use crate::runtime::state::store::ContainerPaths;
 use execution::{Execution, TenantInherited};
@@ -47,7 +48,7 @@ pub struct ExecProcess {
 
 /// Starts a process in a running container and returns once it has executed its program.
 pub fn exec(place: &ContainerPaths, args: &cli::Exec) -> Result<ExecProcess, RuntimeError> {
-    let (target, process) = judged(place, args, None)?;
+    let (target, process) = judged(place, args, None, StandardStreams::Callers)?;
     // From here on there is something to remove, which each value does when it is dropped.
     let mut opened = TenantStreams::new(place, args, &target, &process)?;
     let noted = NotedProcess::new(place, &process, None);
@@ -69,7 +70,7 @@ pub fn exec_by(
     args: &cli::Exec,
     streams: Streams<'_>,
 ) -> Result<i32, RuntimeError> {
-    let (target, process) = judged(place, args, Some(by))?;
+    let (target, process) = judged(place, args, Some(by), streams.standard())?;
     let noted = NotedProcess::new(place, &process, Some(by));
     let execution = Execution::begin(place, args, &target, Some(by))?;
     started(execution, process, streams, &noted)
@@ -80,6 +81,7 @@ fn judged(
     place: &ContainerPaths,
     args: &cli::Exec,
     by: Option<Actor>,
+    standard: StandardStreams,
 ) -> Result<(ExecTarget, Process), RuntimeError> {
     // The container first, under its lock, which is released at once: later steps wait for a process that others in the
     // container can delay.
@@ -88,7 +90,7 @@ fn judged(
     let noted = |error: &RuntimeError| {
         NotedProcess::new(place, &process, by).refused(&crate::log::chain(error));
     };
-    refused::check(args, &target, &process).inspect_err(noted)?;
+    refused::check(args, &target, &process, standard).inspect_err(noted)?;
     Ok((target, process))
 }
 

@@ -11,16 +11,18 @@ use crate::runtime::RuntimeError;
 use crate::runtime::input::descriptors::{self, DescriptorRule, StandardStreams};
 use crate::runtime::launch::refuse_contradiction;
 
-/// Refuses what the process must not inherit, and what the kernel would refuse.
+/// Refuses what the process must not inherit, and what the kernel would refuse. `standard` are the streams that the
+/// caller gives.
 pub(super) fn check(
     args: &cli::Exec,
     target: &ExecTarget,
     process: &Process,
+    standard: StandardStreams,
 ) -> Result<(), RuntimeError> {
     let plan = target.record.plan();
     descriptors::check(args.preserve_fds, DescriptorRule::of(plan))?;
     descriptors::check_limit(process, plan, 0)?;
-    refuse_file(args, target, process)?;
+    refuse_file(args, target, process, standard)?;
     refuse_contradiction(&CapabilitySets::of(process.capabilities().as_ref()))
 }
 
@@ -30,6 +32,7 @@ fn refuse_file(
     args: &cli::Exec,
     target: &ExecTarget,
     process: &Process,
+    given: StandardStreams,
 ) -> Result<(), RuntimeError> {
     let Some(decided) = &target.record.decided else {
         return Ok(());
@@ -40,7 +43,7 @@ fn refuse_file(
     }
     // The output of a process that is not detached is relayed.
     let standard = match args.detach && !process.terminal().unwrap_or(false) {
-        true => StandardStreams::Callers,
+        true => given,
         false => StandardStreams::Replaced,
     };
     match descriptors::handed_file(args.preserve_fds, standard) {
