@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 import traceback
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -504,11 +505,13 @@ class Bench:
             for file in range(TREE[1]):
                 text = f"line {number} of file {file}, which has no end in sight\n" * (20 + 300 * (file % 16) // 15)
                 (tree / f"d{number}/f{file}").write_text(text + ("needle\n" if file == 0 else ""))
-        # Roots as engines make them: overlay2's and the overlay snapshotter's, and the plain directory of vfs and native.
-        roots = {"overlay": self.overlay_root, "directory": self.plain_root}
+        # Roots as engines make them: overlay2's and the overlay snapshotter's, the plain directory of vfs and native, btrfs's.
+        roots = {"overlay": self.overlay_root, "directory": self.plain_root, "btrfs": self.btrfs_root}
         contestants = {(n, r): (c, root) for r, root in roots.items() for n, c in [("agentbox", self.ours), ("runc", self.runc)]}
+        disk = self.make_btrfs()
         samples = interleave({key: lambda number, of=of: self.worked(*of, number) for key, of in contestants.items()}, self.rounds("files"))
         shutil.rmtree(tree)
+        run("umount", disk)
         rows = [[f"{name}, {root}", f"{median(values):.0f}"] for (name, root), values in samples.items()]
         bars = [
             self.ratio_bar(f"{root}: agentbox / runc", ratio(samples["agentbox", root], samples["runc", root]), 1.03)
@@ -524,8 +527,7 @@ class Bench:
         """Milliseconds of the work in a root of its own, on the disk."""
         bundle = self.state / "bundles/files"
         bundle.mkdir(parents=True)
-        root = make_root(bundle)
-        try:
+        with make_root(bundle) as root:
             spec = json.loads((self.state / "bundles/docker/config.json").read_text())
             spec["root"] = {"path": str(root), "readonly": False}
             spec["process"]["args"] = ["/bin/busybox", "sh", "-c", FILES]
@@ -534,23 +536,45 @@ class Bench:
             taken, said = steps(self.state, *again.commands(self.state, f"files-{number}"))
             if "files done" not in said:
                 raise CannotMeasure(f"the container's program printed {said!r}")
-            return sum(step.milliseconds for verb, step in zip(VERBS, taken) if verb in ("start", "end"))
-        finally:
-            if os.path.ismount(root):
-                subprocess.run(["umount", root], check=True, timeout=LIMIT)
-            shutil.rmtree(bundle)
+        shutil.rmtree(bundle)
+        return sum(step.milliseconds for verb, step in zip(VERBS, taken) if verb in ("start", "end"))
 
+    @contextmanager
     def overlay_root(self, bundle):
         layers = {name: bundle / name for name in ["upper", "work", "merged"]}
         for layer in layers.values():
             layer.mkdir()
         options = f"lowerdir={self.state}/rootfs,upperdir={layers['upper']},workdir={layers['work']}"
-        subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, layers["merged"]], check=True, timeout=LIMIT)
-        return layers["merged"]
+        run("mount", "-t", "overlay", "overlay", "-o", options, layers["merged"])
+        yield layers["merged"]
+        run("umount", layers["merged"])
 
+    @contextmanager
     def plain_root(self, bundle):
-        subprocess.run(["cp", "-a", self.state / "rootfs", bundle / "root"], check=True, timeout=LIMIT)
-        return bundle / "root"
+        run("cp", "-a", self.state / "rootfs", bundle / "root")
+        yield bundle / "root"
+
+    @contextmanager
+    def btrfs_root(self, _):
+        image, root = self.state / "btrfs/image", self.state / "btrfs/root"
+        run("btrfs", "-q", "subvolume", "snapshot", image, root)
+        yield root
+        run("btrfs", "-q", "subvolume", "delete", root)
+
+    def make_btrfs(self):
+        """Mounts a file system on a loop device, in this namespace, with the root as an image's subvolume."""
+        disk, at = self.state / "btrfs.img", self.state / "btrfs"
+        disk.unlink(missing_ok=True)
+        at.mkdir(exist_ok=True)
+        with disk.open("wb") as file:
+            file.truncate(2 << 30)
+        run("mkfs.btrfs", "-q", disk)
+        run("mount", "-o", "loop", disk, at)
+        # The mount keeps it.
+        disk.unlink()
+        run("btrfs", "-q", "subvolume", "create", at / "image")
+        run("cp", "-a", f"{self.state}/rootfs/.", at / "image")
+        return at
 
     # a node with many containers
 
@@ -646,6 +670,10 @@ def load():
 def kind_of_machine():
     cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     return f"{os.cpu_count()} cores ({cpu.group(1) if cpu else 'unknown'})"
+
+
+def run(*command):
+    subprocess.run(command, check=True, timeout=LIMIT)
 
 
 def first_line(command):

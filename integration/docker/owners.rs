@@ -19,7 +19,7 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    const KINDS: [&str; 2] = ["tmpfs", "ext4"];
+    const KINDS: [&str; 4] = ["tmpfs", "ext4", "xfs", "btrfs"];
 
     pub(super) fn new(kind: &str) -> Self {
         static ACCOUNT: Once = Once::new();
@@ -32,14 +32,15 @@ impl Disk {
         let scratch = Scratch::new();
         let place = scratch.dir("disk");
         match kind {
-            "ext4" => {
-                let image = scratch.path("image");
-                run("truncate", &["-s", "64M", &image]).ok();
-                run("mkfs.ext4", &["-q", &image]).ok();
-                run("mount", &["-o", "loop", &image, &place]).ok();
+            "tmpfs" => {
+                run("mount", &["-t", kind, "none", &place]).ok();
             }
             _ => {
-                run("mount", &["-t", kind, "none", &place]).ok();
+                let image = scratch.path("image");
+                // The least that mkfs.xfs takes; the file is sparse.
+                run("truncate", &["-s", "300M", &image]).ok();
+                run(&format!("mkfs.{kind}"), &["-q", &image]).ok();
+                run("mount", &["-t", kind, "-o", "loop", &image, &place]).ok();
             }
         }
         let disk = Self { scratch };
