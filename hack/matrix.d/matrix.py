@@ -101,7 +101,8 @@ def environment(engine: str, case: Case, target: str, scratch: str) -> dict[str,
 
 def run(engine: str, case: Case, target: str) -> str:
     """Runs a case's script; returns what it printed, with what changes from run to run named alike."""
-    with tempfile.TemporaryDirectory(prefix="matrix-") as scratch:
+    # A case that was not done in time may leave mounts, which end with the rig.
+    with tempfile.TemporaryDirectory(prefix="matrix-", ignore_cleanup_errors=True) as scratch:
         os.chmod(scratch, 0o711)  # for a remapped root
         env = environment(engine, case, target, scratch)
         script = f". '{HERE}/prelude.sh'\n{case.script}"

@@ -100,6 +100,42 @@ stop_second() {
     awk -v t="$T/" 'index($2, t) == 1 { print $2 }' /proc/mounts | sort -r | xargs -r umount -l
 }
 
+# second_podman DRIVER: a store of the case's own; `e` then uses that one.
+second_podman() {
+    local store="--root $T/store --runroot $T/runroot --storage-driver $1"
+    eval "e() { podman $store \"\$@\"; }"
+    trap 'e rm -fa -t 0 >/dev/null' EXIT
+    e load -q -i "$HERE/../../build/images/test-musl.tar" >/dev/null
+}
+
+# A container's script: links and spoils files of its layer, or prints what an earlier run did to them.
+SPOILS='exec 2>&1; cat /planted; echo layer >/planted
+[ -e /etc/linked ] || { ln /etc/group /etc/linked; echo more >>/etc/linked; }
+stat -c %h /etc/group; cmp /etc/group /etc/linked && echo one file
+ln -sf /planted /etc/passwd; rm -rf /srv; ln -s /proc /srv; echo over; exec sleep 60'
+SPOILT='cat /planted; readlink /etc/passwd; readlink /srv; stat -c %h /etc/linked; sleep 0.3'
+
+# layer_again: a container spoils its layer, and is restarted. Prints what the next run, `exec` and `diff` find.
+layer_again() {
+    logged() { e logs "$N" 2>&1 | grep -q "$1"; }
+    start "$IMG" sh -c "$SPOILS"
+    await 10 logged over
+    e restart -t 0 "$N" >/dev/null; state
+    await 10 logged layer
+    e exec "$N" sh -c "$SPOILT"
+    e diff "$N" | grep -v -e ' /run' -e ' /dev' | sort
+    walls_of "$(e inspect -f '{{.Id}}' "$N")"
+    e logs "$N"
+}
+
+# walls_of ID: whether `verify` finds a policy's walls. A second Docker has a network namespace of its own.
+walls_of() {
+    local within=()
+    [ ! -e "$T/docker.pid" ] || within=(nsenter -n -t "$(cat "$T/docker.pid")")
+    case $RUNTIME in *-standard | *-permissive) "${within[@]}" agentbox verify "$1" >"$T/verified" 2>&1 ;; esac &&
+        echo walls hold || cat "$T/verified"
+}
+
 # cri VERB...: containerd's CRI service.
 cri() { "$HERE/cri.py" "$@"; }
 
