@@ -122,7 +122,8 @@ fn a_root_can_still_be_ephemeral() {
     assert_eq!(container.await_log("ready\nready\n"), "ready\nready\n");
 }
 
-/// F40: root inside damages its own layer, and the engine restarts the container: with all walls, or not at all.
+/// F40: root inside damages its own layer, and the engine restarts the container, or starts one from it with a read-only
+/// root: with all walls, or not at all.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f_40_a_container_that_spoiled_its_layer_starts_with_its_walls_or_not_at_all() {
@@ -177,6 +178,15 @@ fn f_40_a_container_that_spoiled_its_layer_starts_with_its_walls_or_not_at_all()
         } else {
             assert!(again.stderr.contains("OCI runtime"), "{mess}: {again}");
         }
+        // The same layer below a read-only root: the private mounts meet the links.
+        let image = format!("spoilt-{}", std::process::id());
+        docker.call(&["commit", &container.name, &image]).ok();
+        let options = ["--runtime=agentbox", "--read-only", &mount, &image];
+        let script =
+            "cat /root/secret /srv/secret /run/secret /etc/hosts; touch /tmp/x /root/x /run/x";
+        let seen = docker.run(&options, &["/bin/bash", "-c", script]);
+        docker.call(&["rmi", &image]).ok();
+        assert!(!seen.stdout.contains("the node's"), "{mess}: {seen}");
         let names = |dir: &str| fs::read_dir(dir).unwrap().count();
         assert_eq!((names(&outside), names(&work)), (1, 0), "{mess}");
     }

@@ -158,6 +158,27 @@ fn a_busy_workspace_is_searched() {
     });
 }
 
+/// A build that makes and removes directories in several places without a pause: a search waits for a quiet moment
+/// (REVIEW-AGENTS 4; forty rounds were too few).
+#[test]
+fn several_directories_that_change_all_the_time_are_searched_in_a_quiet_moment() {
+    let scratch = two("search-several", "z");
+    let dir = &scratch.0;
+    let mut count = 0;
+    let rounds = SearchBudget::of(SearchRule::Complete).rounds;
+    let (result, found) = with_hook(dir, rounds, |_| {
+        count += 1;
+        for place in ["a/made", "z/made"] {
+            let made = dir.join(place);
+            if count < 300 && fs::create_dir(&made).is_err() {
+                fs::remove_dir(&made).unwrap();
+            }
+        }
+    });
+    assert!(count > 300, "{count}");
+    assert_eq!((result, found), (Ok(()), vec![format!("z/{KEY}")]));
+}
+
 /// A build may remove a directory between its opening and its listing: no reason to refuse a start.
 #[test]
 fn a_directory_that_is_removed_after_its_opening_is_ignored() {
