@@ -121,7 +121,8 @@ impl SetIdCause {
             ),
             Self::Group { .. } => "chgrp it to the owner's own group, and start again".to_owned(),
             Self::Shared { .. } => format!(
-                "mount the files of it that are needed, or leave it out; {ON}, where no hostile container shares it"
+                "mount only the files that are needed, and keep a cache in the workspace; {ON}, where no hostile container shares \
+                 the directory"
             ),
             Self::Namespaces => {
                 format!(
