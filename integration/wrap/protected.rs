@@ -236,6 +236,105 @@ fn f37_containers_of_docker_have_the_same_protected_files() {
     assert_eq!(left(&person.project), [".mcp.json"]);
 }
 
+/// A bind besides the workspace, which `standard` lets be written if it is listed, and `permissive` as the engine says.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f37_a_second_bind_has_the_same_protected_files() {
+    let docker = Docker::connect();
+    let person = Account::new();
+    person.does("mkdir -p ~/first");
+    let first = format!("--volume={}/first:/work", person.home);
+    let second = format!("--volume={}:/v", person.project);
+    let there = [&first, "--workdir=/work", &second, "test-probe"];
+    let listed = ["--annotation", "dev.agentbox.filesystem.write=/v"];
+    let plant = "cd /v; for f in .git/hooks/post-commit .vscode/tasks.json .envrc; do echo evil >$f; done; \
+                 printf '[core]\n\tfsmonitor = evil\n' >>.git/config; mv .git .git2; \
+                 mkdir .zed; echo evil >.zed/tasks.json; echo evil >.mcp.json; echo ok >file";
+    let is_set = || {
+        person
+            .does("cat ~/src/project/.git*/config")
+            .contains("evil")
+    };
+    for (policy, more) in [(Policy::Standard, &listed[..]), (Policy::Permissive, &[])] {
+        fresh(&person);
+        let options = [&policy.options()[..], more, &there].concat();
+        let seen = docker.run(&options, &["sh", "-c", plant]);
+        assert_eq!(seen.code, 0, "{seen}");
+        assert_eq!(changed(&person), [""; 0], "{policy:?} {seen}");
+        assert!(seen.stderr.contains("Read-only file system"), "{seen}");
+        assert_eq!(left(&person.project), [""; 0], "{policy:?} {seen}");
+        assert!(!is_set(), "{policy:?}");
+        assert_eq!(person.does("cat ~/src/project/file"), "ok\n");
+        // If the policy exempts them, they change. Annotations can under `permissive`.
+        if !more.is_empty() {
+            continue;
+        }
+        let free = "dev.agentbox.filesystem.unprotected=.envrc,.mcp.json";
+        let options = [&options[..1], &["--annotation", free], &options[1..]].concat();
+        docker.run(&options, &["sh", "-c", plant]).ok();
+        assert_eq!(changed(&person), [".envrc"], "{policy:?}");
+        assert_eq!(left(&person.project), [".mcp.json"], "{policy:?}");
+    }
+    // The control.
+    fresh(&person);
+    let options = [&["--runtime=runc"][..], &there].concat();
+    docker.run(&options, &["sh", "-c", plant]).ok();
+    assert!(changed(&person).contains(&".envrc") && is_set());
+    assert_eq!(left(&person.project)[..2], [".mcp.json", ".zed"]);
+}
+
+/// A mount that is such a file, or an agent's directory: nothing in it shows what it is.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f37_a_mount_of_a_protected_file_itself_is_not_written() {
+    let docker = Docker::connect();
+    let person = Account::new();
+    fresh(&person);
+    person.does("mkdir -p ~/.codex ~/.claude ~/.config/opencode ~/other/.github");
+    let write = "if [ -d /v ]; then echo evil >/v/planted; else echo evil >/v; fi 2>/dev/null && echo written";
+    let project = person.project.as_str();
+    let places = [
+        format!("{project}/.git/hooks"),
+        format!("{project}/.git/hooks/post-commit"),
+        format!("{project}/.envrc"),
+        format!("{project}/.vscode"),
+        format!("{project}/.github"),
+        format!("{}/.codex", person.home),
+        format!("{}/.claude", person.home),
+        format!("{}/.config/opencode", person.home),
+    ];
+    let listed = ["--annotation", "dev.agentbox.filesystem.write=/v"];
+    for place in &places {
+        let mounted = format!("--volume={place}:/v");
+        let tried = |options: &[&str], at: &str| {
+            let at = format!("--workdir={at}");
+            let all = [options, &[&mounted, &at, "test-probe"]].concat();
+            docker.run(&all, &["sh", "-c", write]).stdout
+        };
+        let standard = Policy::Standard.options();
+        // An image chooses a working directory, too.
+        for at in ["/", "/v"]
+            .into_iter()
+            .filter(|at| *at == "/" || Path::new(place).is_dir())
+        {
+            assert_eq!(tried(&Policy::Permissive.options(), at), "", "{place} {at}");
+            let all = [&standard[..], &listed].concat();
+            assert_eq!(tried(&all, at), "", "{place} {at}");
+        }
+        let free = ["--annotation", "dev.agentbox.filesystem.unprotected=*"];
+        let all = [&Policy::Permissive.options()[..], &free].concat();
+        assert_eq!(tried(&all, "/"), "written\n", "{place}");
+        // The control.
+        assert_eq!(tried(&["--runtime=runc"], "/"), "written\n", "{place}");
+    }
+    let options = ["--write", "../../.codex"];
+    assert_ne!(person.wraps(&options, "true").code, 0);
+    let seen = person
+        .wraps(&["--write", "../../other/.github"], "true")
+        .failed();
+    assert!(seen.contains("filesystem.unprotected="), "{seen}");
+}
+
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f37_settings_of_git_that_name_programs_are_taken_out() {

@@ -17,6 +17,7 @@ mod filesystem;
 mod found_in;
 pub mod git;
 pub mod git_config;
+mod guard;
 mod home;
 pub mod hooks;
 mod host;

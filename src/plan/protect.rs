@@ -11,8 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::git_config::{self, GitSetting, HarmlessSettings, WholeSettings};
 use super::sort::SortedMounts;
-use super::wrapped::WrapPlan;
-use super::{BundleFacts, EphemeralMount, FileKind, FilesystemPlan, PlannedMount, text};
+use super::{EphemeralMount, text};
 use crate::policy::ProtectedName;
 
 /// The parsed list.
@@ -306,39 +305,6 @@ pub fn held(path: &Path, own: usize) -> usize {
     let is_git = |name: &Component<'_>| name.as_os_str().eq_ignore_ascii_case(".git");
     let git = names.iter().position(is_git);
     git.map_or(own, |at| (names.len() - at).max(own))
-}
-
-impl FilesystemPlan {
-    /// Whether a mount shows writable files of the user: the workspace, and mounts that the user named.
-    pub fn is_users(&self, wrapped: &WrapPlan, mount: &PlannedMount) -> bool {
-        let is_workspace = self.workspace.as_ref() == Some(&mount.destination);
-        (is_workspace || wrapped.written.contains(&mount.destination))
-            && mount.is_writable()
-            && !mount.is_private()
-    }
-
-    /// Records the mounts to search again at the end, each with its state now.
-    pub(super) fn watch(&mut self, bundle: &BundleFacts) {
-        let users = self
-            .mounts
-            .iter()
-            .filter(|m| self.is_users(&bundle.wrapped, m));
-        let watched = users.filter_map(|mount| {
-            let bind = mount
-                .bind()
-                .filter(|b| b.judged.kind == FileKind::Directory)?;
-            let mut sources = bundle.sources.iter().flatten();
-            let facts = sources.find(|s| bind.is_of(&s.path, (s.dev, s.ino)))?;
-            Some(GuardedMount {
-                destination: mount.destination.clone(),
-                inodes: facts.protected.found.iter().map(|one| one.ino).collect(),
-                known: facts.protected.known.clone(),
-                tops: facts.protected.tops.clone(),
-                gits: facts.protected.gits.clone(),
-            })
-        });
-        self.watched = watched.collect();
-    }
 }
 
 impl SortedMounts {

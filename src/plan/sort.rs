@@ -9,6 +9,7 @@ use oci_spec::runtime::Mount;
 use super::access::{access, asks_to_write, given};
 use super::anonymous::is_anonymous;
 use super::found_in::CredentialLocation;
+use super::guard::protected_itself;
 use super::home::part_of;
 use super::judge::{is_kernel_place, read_only};
 use super::never::{NeverList, VisibleCredentials};
@@ -240,8 +241,11 @@ impl SortedMounts {
         facts: &SourceFacts,
         granted: Access,
     ) {
-        let closed = read_only(rules.never, facts).filter(|_| granted == Access::ReadWrite);
         let access = given(mount, granted);
+        let written =
+            access == BindAccess::ReadWrite && !(facts.engines_volume || is_anonymous(facts));
+        let closed = read_only(rules.never, facts).filter(|_| granted == Access::ReadWrite);
+        let closed = closed.or_else(|| written.then(|| protected_itself(rules, facts))?);
         let why = match (&closed, &facts.home) {
             (Some(closed), _) => MountReason::OtherReadOnly(closed.clone()),
             (None, Some(_)) if access == BindAccess::ReadWrite => MountReason::Home,

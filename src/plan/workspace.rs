@@ -7,6 +7,8 @@ use std::path::Path;
 
 use oci_spec::runtime::{Mount, Spec};
 
+use super::access::asks_to_write;
+use super::guard::protected_itself;
 use super::judge::refusal;
 use super::sort::MountRules;
 use super::support::support;
@@ -90,7 +92,13 @@ pub(super) fn workspace(
     let depth = |b: &&Bind<'_>| b.place().components().count();
     let holder = binds.iter().filter(holds).max_by_key(depth);
     if pinned.is_empty() {
-        let Some(holder) = holder else {
+        // An image may have chosen it: settings of the user's tools are no project.
+        let is_project = |b: &&Bind<'_>| {
+            !bundle.wrapped.is_empty()
+                || !asks_to_write(b.mount)
+                || protected_itself(rules, b.facts).is_none()
+        };
+        let Some(holder) = holder.filter(is_project) else {
             return Ok(None);
         };
         let rivals = binds.iter().filter(|b| {

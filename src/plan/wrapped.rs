@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::Mount;
 
+use super::guard::protected_itself;
 use super::judge::{by_link, by_nature, read_only, refusal};
 use super::never::NeverList;
 use super::sort::{MountRules, SortedMounts};
@@ -307,7 +308,8 @@ impl SortedMounts {
         let home = facts.home.as_ref();
         let refused = refusal(rules.never, rules.meant, destination, facts)
             .or_else(|| read_only(rules.never, facts))
-            .or_else(|| home.map(|_| "it is a whole home directory".to_owned()));
+            .or_else(|| home.map(|_| "it is a whole home directory".to_owned()))
+            .or_else(|| protected_itself(rules, facts));
         if let Some(why) = refused {
             return Err(PlanError::Named(destination.clone(), why));
         }

@@ -67,7 +67,7 @@ fields! {
         /// Credentials of [never.toml](../policies/never.toml) that stay visible.
         credentials: BTreeSet<CredentialName> = FilesystemCredentials "filesystem.credentials", PartOf, Annotated;
 
-        /// Names of [protected.toml](../policies/protected.toml) that [stay writable](#protected-files) in the workspace; `*`: all.
+        /// Names of [protected.toml](../policies/protected.toml) that [stay writable](#protected-files); `*`: all.
         unprotected: BTreeSet<ProtectedName> = FilesystemUnprotected "filesystem.unprotected", PartOfMounts, Annotated;
 
         /// A pod's volumes that are or [can hold](engines.md#volumes) a Secret.

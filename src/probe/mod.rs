@@ -231,7 +231,7 @@ pub fn search(
         let root = tree.as_ref().unwrap_or(&found.fd);
         let mut view = view(wrapped, plan, found, opened);
         let mut own = plan.mounts.iter().filter(|m| found.is_of(m));
-        if protects && own.any(|m| plan.is_users(wrapped, m)) {
+        if protects && own.any(|m| plan.is_users(wrapped, m, source)) {
             view.unprotected = Some(&policy.unprotected);
         }
         search::search(root, &unwanted, budget, &view, source);

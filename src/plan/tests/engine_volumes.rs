@@ -65,3 +65,70 @@ fn an_annotation_lists_a_second_bind_for_writing() {
     let home = listed("/home/me").found(|f| f.home = Some(Home::default()));
     assert_eq!(given(home).0, Some(false));
 }
+
+/// F37: the user's tools run files of every directory of the node that a container wrote.
+#[test]
+fn a_written_bind_has_protected_files_and_an_engines_storage_has_none() {
+    let protected = |case: Case| {
+        let found = FoundProtected {
+            path: ".envrc".into(),
+            name: ".envrc".to_owned(),
+            held: 1,
+            ino: 1,
+        };
+        let plan = case.found(|f| f.protected.found = vec![found]).plan();
+        let watched: Vec<PathBuf> = plan
+            .filesystem
+            .watched
+            .into_iter()
+            .map(|w| w.destination)
+            .collect();
+        watched == [Path::new("/x")]
+    };
+    let second = |policy: &str| under(policy).bind("/srv/second", "/x");
+    let listed = second("standard").annotation("filesystem.write", "/x");
+    assert!(protected(second("permissive")) && protected(listed));
+    assert!(!protected(second("standard")));
+    assert!(!protected(second("permissive").options(&["ro"])));
+    assert!(!protected(volume("permissive")));
+    let id = "0123456789abcdef".repeat(4);
+    let anonymous = format!("/var/lib/docker/volumes/{id}/_data");
+    assert!(!protected(under("permissive").bind(&anonymous, "/x")));
+    // `docker volume create -o device=/srv/second`.
+    let elsewhere = under("permissive").bind(&anonymous, "/x");
+    assert!(protected(
+        elsewhere.found(|f| f.names = ["/srv/second".into()].into())
+    ));
+}
+
+#[test]
+fn a_bind_that_is_protected_itself_is_written_if_the_policy_lists_it() {
+    let codex = || under("permissive").bind("/home/me/.codex", "/x");
+    let (access, why) = given(codex());
+    assert_eq!(access, Some(false));
+    assert!(why.contains("filesystem.unprotected=.codex lets"), "{why}");
+    for (name, access) in [(".codex", true), ("*", true), (".vscode", false)] {
+        let case = codex().annotation("filesystem.unprotected", name);
+        assert_eq!(given(case).0, Some(access), "{name}");
+    }
+    let hook = "/srv/p/.git/hooks/pre-commit";
+    let file = |path: &str| under("permissive").bind_of(FileKind::File, path, "/x");
+    assert_eq!(given(file(hook)).0, Some(false));
+    assert_eq!(given(file("/srv/p/file")).0, Some(true));
+    let other_name = codex().found(|f| {
+        f.path = "/srv/c".into();
+        f.names = ["/home/me/.codex".into()].into();
+    });
+    assert_eq!(given(other_name).0, Some(false));
+    // A login that the policy shows.
+    let login = file("/home/me/.codex/auth.json").site(|policy| {
+        policy.filesystem.credentials = [".codex/auth.json".parse().unwrap()].into();
+    });
+    assert_eq!(given(login).0, Some(true));
+    // A working directory, which an image may have chosen, makes it no workspace; a name does.
+    let working = codex().cwd("/x");
+    assert_eq!(working.plan().filesystem.workspace, None);
+    assert_eq!(given(working).0, Some(false));
+    let named = codex().annotation("workspace", "/x");
+    assert_eq!(given(named).0, Some(true));
+}

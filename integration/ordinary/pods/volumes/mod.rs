@@ -364,3 +364,39 @@ fn k_8_a_termination_message_arrives() {
         }
     }
 }
+
+/// F37: a path of the node is protected, and the pod's own scratch is its author's.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f37_a_host_path_has_protected_files_and_an_empty_dir_has_none() {
+    let node = Node::of_cri();
+    let mut pod = Pod::new();
+    let (host, disk) = (
+        node.scratch.dir("host"),
+        pod.volume("empty-dir", "disk", false),
+    );
+    let mounts = [("/host", host.as_str()), ("/e", &disk)];
+    let script = "for d in /host /e; do echo evil >$d/.envrc; echo evil >$d/.mcp.json; done 2>/dev/null; true";
+    let text = |name: &str| fs::read_to_string(name).unwrap_or_default();
+    let seen =
+        || [&host, &disk].map(|d| [".envrc", ".mcp.json"].map(|f| text(&format!("{d}/{f}"))));
+    for (policy, annotations) in [
+        ("standard", &[("filesystem.write", "/host")][..]),
+        ("permissive", &[]),
+        // The control.
+        ("permissive", &[("filesystem.unprotected", "*")]),
+    ] {
+        fs::write(format!("{host}/.envrc"), "kept").unwrap();
+        let setting = Setting {
+            annotations,
+            ..Setting::of(policy, script)
+        };
+        pod.run(&node, &setting, &mounts).ok();
+        let free = annotations.contains(&("filesystem.unprotected", "*"));
+        let expect = match free {
+            true => ["evil\n", "evil\n"],
+            false => ["kept", ""],
+        };
+        assert_eq!(seen(), [expect, ["evil\n", "evil\n"]], "{policy}");
+    }
+}
