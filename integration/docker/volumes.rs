@@ -266,6 +266,65 @@ fn f21_a_volume_turns_set_id_files_off_with_the_cause() {
     assert!(!seen.contains("done"), "{seen}");
 }
 
+/// F21: a neighbour gets descriptors through an abstract socket of the network. Another container runs what it makes.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f21_a_neighbour_makes_no_set_id_file_in_a_volume() {
+    let docker = Docker::connect();
+    let volume = Volume::create(&docker, "neighbour", &[]);
+    let (at, path) = (volume.at("/v"), volume.path());
+    let made = || {
+        let names = ["given", "by-name", "made"].map(|name| format!("{path}/{name}"));
+        let found = names.map(|name| fs::metadata(name).map_or(0, |m| m.permissions().mode()));
+        found.into_iter().filter(|mode| mode & 0o6000 != 0).count()
+    };
+    let attack = |first: &[&str], second: &[&str]| {
+        let takes = [
+            "test-workloads",
+            "python3",
+            "-c",
+            super::passed::TAKES,
+            "@x",
+        ];
+        let taker = docker.start(first, &takes);
+        taker.await_log("waits");
+        let net = format!("--network=container:{}", taker.name);
+        let all = [second, &[&net, "-v", &at, "-w", "/v"]].concat();
+        let gives = [
+            "test-workloads",
+            "python3",
+            "-c",
+            super::passed::GIVES,
+            "@x",
+        ];
+        (docker.run(&all, &gives), made())
+    };
+    let standard = Policy::Standard.options();
+    // The workspace is one of the caller's, so that the volume is no workspace.
+    let scratch = Scratch::new();
+    let project = format!("{}:/work:ro", scratch.dir("project"));
+    let named = [
+        "-v",
+        &project,
+        "--annotation",
+        "dev.agentbox.workspace=/work",
+    ];
+    let (seen, found) = attack(&standard, &[&standard[..], &named].concat());
+    assert!(
+        seen.code != 0 && seen.stderr.contains("privileges.set-id=off"),
+        "{seen}"
+    );
+    assert_eq!(found, 0, "{seen}");
+    // What the error says helps, and the bits are not set.
+    let off = ["--annotation", "dev.agentbox.privileges.set-id=off"];
+    let first = [&standard[..], &off].concat();
+    let (seen, found) = attack(&first, &[&standard[..], &named].concat());
+    assert_eq!((seen.code, found), (0, 0), "{seen}");
+    // The control.
+    let (seen, found) = attack(&NO_WALLS, &NO_WALLS);
+    assert_eq!((seen.code, found), (0, 3), "{seen}");
+}
+
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn a_second_bind_is_written_if_an_annotation_lists_it() {

@@ -312,10 +312,15 @@ fn may_be_shared(mount: &PlannedMount) -> Option<SetIdCause> {
     })
 }
 
-/// Refuses a container that writes with the node's ids if a neighbour may make set-user-ID files under `auto`.
+/// Refuses a container that writes with the node's ids if a neighbour may make set-user-ID files under `auto`. In a
+/// volume, another container runs them.
 fn check_neighbours(bundle: &BundleFacts, plan: &FilesystemPlan) -> Result<(), PlanError> {
     let mut all = bundle.neighbours.values().flatten();
-    match (all.find(|one| one.sets_ids), unmapped(bundle, plan)) {
+    let mut mounts = plan.mounts.iter();
+    let volume = mounts.find(|m| m.why == MountReason::Volume && m.is_writable());
+    let volume = volume.map(|mount| mount.destination.as_path());
+    let place = unmapped(bundle, plan).or(volume);
+    match (all.find(|one| one.sets_ids), place) {
         (Some(other), Some(place)) => Err(PlanError::SetIdNeighbour {
             id: short(&other.id).to_owned(),
             place: place.to_owned(),

@@ -324,9 +324,19 @@ fn f21_no_container_with_the_nodes_ids_joins_one_that_makes_such_files() {
     let words = joining(|_| {}, true).refused();
     assert!(words.contains("container other"), "{words}");
     assert!(words.contains("privileges.set-id=off"), "{words}");
+    let alone: fn(&mut SourceFacts) = |facts| can(ALONE, true)(facts);
+    // Another container runs what is made in a volume.
+    let volume = |sets_ids| {
+        let case = joining(alone, sets_ids).bind("/var/lib/docker/volumes/cache/_data", "/cache");
+        case.found(|facts| facts.engines_volume = true)
+    };
+    let words = volume(true).refused();
+    assert!(words.contains("\"/cache\" has the node's ids"), "{words}");
     for case in [
         joining(|_| {}, false),
-        joining(|facts| can(ALONE, true)(facts), true),
+        joining(alone, true),
+        volume(false),
+        volume(true).options(&["ro"]),
     ] {
         case.plan();
     }
