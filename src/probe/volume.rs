@@ -5,8 +5,10 @@
 //! an engine's volumes. No other user of the node may enter them, since a container's root may leave files of any kind
 //! there, as in its own layer.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
+
+use rustix::io::Errno;
 
 use super::hosts::open_above;
 use super::stat::FileStat;
@@ -53,8 +55,7 @@ fn is_kept(fd: &OwnedFd, stat: &FileStat) -> rustix::io::Result<bool> {
         if owner(found.uid) != 0 || found.mode & 0o022 != 0 {
             return Ok(false);
         }
-        let of_group = found.mode & 0o010 != 0 && found.gid != 0;
-        closed |= found.mode & 0o001 == 0 && !of_group;
+        closed |= keeps_others_out(&above, &found);
         let next = open_above(&above)?;
         let higher = FileStat::of(&next)?;
         // The root is above itself.
@@ -64,4 +65,67 @@ fn is_kept(fd: &OwnedFd, stat: &FileStat) -> rustix::io::Result<bool> {
         (above, found) = (next, higher);
     }
     Ok(false)
+}
+
+/// Whether a directory of root's lets no other user enter. An access list (acl(5)) may let some: it is not read.
+fn keeps_others_out(directory: &OwnedFd, stat: &FileStat) -> bool {
+    let of_group = stat.mode & 0o010 != 0 && stat.gid != 0;
+    stat.mode & 0o001 == 0 && !of_group && has_no_list(directory)
+}
+
+fn has_no_list(directory: &OwnedFd) -> bool {
+    // O_PATH: fgetxattr(2) fails.
+    let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
+    let size = rustix::fs::getxattr(path, c"system.posix_acl_access", &mut [0_u8; 0]);
+    matches!(size, Err(Errno::NODATA | Errno::OPNOTSUPP))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use rustix::fs::{ResolveFlags, XattrFlags, setxattr};
+
+    use super::*;
+    use crate::probe::{TestDir, open_path};
+
+    #[test]
+    fn a_directory_with_an_access_list_keeps_nobody_out() {
+        let dir = TestDir::new("closed");
+        let keeps = |mode| {
+            fs::set_permissions(&dir.0, fs::Permissions::from_mode(mode)).unwrap();
+            let fd = open_path(&dir.0, ResolveFlags::empty()).unwrap();
+            // As root's, and of root's group.
+            let stat = FileStat {
+                gid: 0,
+                ..FileStat::of(&fd).unwrap()
+            };
+            keeps_others_out(&fd, &stat)
+        };
+        assert!(keeps(0o710) && !keeps(0o711));
+        assert!(keeps(0o700));
+        // setfacl -m u:1234:x: tag, permissions, id of each entry (linux/posix_acl_xattr.h).
+        let none = u32::MAX;
+        let entries = [
+            (1, 7, none),
+            (2, 1, 1234),
+            (4, 0, none),
+            (16, 1, none),
+            (32, 0, none),
+        ];
+        let mut list = 2_u32.to_le_bytes().to_vec();
+        for (tag, may, id) in entries {
+            list.extend([u16::to_le_bytes(tag), u16::to_le_bytes(may)].concat());
+            list.extend(u32::to_le_bytes(id));
+        }
+        setxattr(
+            &dir.0,
+            c"system.posix_acl_access",
+            &list,
+            XattrFlags::empty(),
+        )
+        .unwrap();
+        assert!(!keeps(0o710));
+    }
 }
