@@ -325,6 +325,52 @@ fn f21_a_neighbour_makes_no_set_id_file_in_a_volume() {
     assert_eq!((seen.code, found), (0, 3), "{seen}");
 }
 
+/// Other users of the node may enter a volume by an access list (acl(5)), which the mode does not show; and in a pod the
+/// author names paths of the node.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_volume_that_others_may_enter_or_a_pod_names_is_not_written() {
+    let docker = Docker::connect();
+    let standard = Policy::Standard.options();
+    let tried = |more: &[&str], mount: &str| {
+        let options = [&standard[..], more, &["-v", mount]].concat();
+        let seen = docker.run(&options, &WRITES).stdout;
+        seen.trim_end().to_owned()
+    };
+    // podman's storage, which no other test uses here.
+    let store = format!(
+        "/var/lib/containers/storage/volumes/acl-{}",
+        std::process::id()
+    );
+    fs::create_dir_all(format!("{store}/_data")).unwrap();
+    let mode = |mode| fs::set_permissions(&store, fs::Permissions::from_mode(mode)).unwrap();
+    let at = format!("{store}/_data:/v");
+    mode(0o711);
+    assert_eq!(tried(&[], &at), "refused");
+    mode(0o710);
+    assert_eq!(tried(&[], &at), "written");
+    // setfacl -m u:1234:x
+    let list = "020000000100 0700 ffffffff 0200 0100 d2040000 0400 0000 ffffffff 1000 0100 ffffffff 2000 0000 ffffffff";
+    let script = format!(
+        "import os; os.setxattr('{store}', 'system.posix_acl_access', bytes.fromhex('{list}'))"
+    );
+    run("python3", &["-c", &script]).ok();
+    let shown = fs::metadata(&store).unwrap().permissions().mode() & 0o777;
+    assert_eq!(shown, 0o710, "the control: the mode is the same");
+    assert_eq!(tried(&[], &at), "refused");
+    fs::remove_dir_all(&store).unwrap();
+
+    // cri-dockerd's names, also of a container that shares the network of its pod's sandbox.
+    let volume = Volume::create(&docker, "cri", &[]);
+    let at = format!("{}:/v", volume.path());
+    let name = |name: &str| format!("--name={name}-{}", std::process::id());
+    assert_eq!(tried(&[&name("plain")], &at), "written");
+    assert_eq!(tried(&[&name("k8s_c_pod_ns_uid_0")], &at), "refused");
+    let first = docker.start(&standard, &["test-musl", "sleep", "300"]);
+    let off = format!("--network=container:{}", first.name);
+    assert_eq!(tried(&[&name("k8s_d_pod_ns_uid_0"), &off], &at), "refused");
+}
+
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn a_second_bind_is_written_if_an_annotation_lists_it() {

@@ -76,6 +76,21 @@ pub struct BundleFacts {
     pub neighbours: BTreeMap<PathBuf, Vec<Neighbour>>,
 }
 
+impl BundleFacts {
+    /// Whether a mount is a named volume of the engine's.
+    pub fn has_engines_volume(&self) -> bool {
+        let mut sources = self.sources.iter().flatten();
+        sources.any(|facts| facts.engines_volume)
+    }
+
+    /// None is: a pod's author names any path of the node, also that of another container's volume.
+    pub fn count_no_volumes(&mut self) {
+        for facts in self.sources.iter_mut().flatten() {
+            facts.engines_volume = false;
+        }
+    }
+}
+
 /// Facts about a bind mount's source, read once through a descriptor that follows no magic link.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

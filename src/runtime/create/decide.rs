@@ -8,6 +8,7 @@ use std::path::Path;
 use oci_spec::runtime::{LinuxNamespaceType, LinuxSeccomp, Spec};
 
 use crate::cli::GlobalOptions;
+use crate::engines::annotation::is_cri_dockerds;
 use crate::engines::layout::EngineFiles;
 use crate::engines::root::engine;
 use crate::plan::idmap::IdmapContext;
@@ -182,6 +183,9 @@ fn under_policy(
     let (mut facts, mut sources) = probe::bundle(spec, roots, wrapped, &of_node)?;
     facts.handed_file = handed_file;
     facts.cri = cri::is_engines(&global.root, &bundle.dir);
+    if facts.has_engines_volume() && may_be_cri_dockerds(call, &facts) {
+        facts.count_no_volumes();
+    }
     let joined;
     (joined, facts.neighbours) = neighbours::find(spec)?;
     let host = probe::host();
@@ -255,13 +259,30 @@ fn planned(
 
 /// The ports that Docker publishes for this container.
 fn published(call: Call<'_>, files: &EngineFiles) -> BTreeMap<u16, BTreeSet<u16>> {
-    let bundle = call.bundle;
-    let engine = engine(&call.global.root, call.annotations);
-    match (engine.as_str(), bundle.dir.file_name()) {
-        // Docker names bundles by the container's id.
-        ("docker", Some(id)) => identity::published(files, &bundle.rootfs, &id.to_string_lossy()),
-        _ => BTreeMap::new(),
-    }
+    let id = docker_id(call);
+    id.map_or_else(BTreeMap::new, |id| {
+        identity::published(files, &call.bundle.rootfs, &id)
+    })
+}
+
+/// Whether Docker made it for a pod, or does not tell.
+fn may_be_cri_dockerds(call: Call<'_>, facts: &BundleFacts) -> bool {
+    let file = |target| names_file(&call.bundle.spec, facts, target).ok().flatten();
+    docker_id(call).is_some_and(|id| {
+        let files = EngineFiles {
+            resolv_conf: file("/etc/resolv.conf"),
+            hosts: file("/etc/hosts"),
+        };
+        let told = identity::in_docker(&files, &call.bundle.rootfs, &id);
+        told.name.is_none_or(|name| is_cri_dockerds(&name))
+    })
+}
+
+/// The id of a container of Docker's, which names bundles by it.
+fn docker_id(call: Call<'_>) -> Option<String> {
+    let is_dockers = engine(&call.global.root, call.annotations) == "docker";
+    let id = call.bundle.dir.file_name().filter(|_| is_dockers)?;
+    Some(id.to_string_lossy().into_owned())
 }
 
 /// The engine's files with names. Files that the caller mounts over them are not read.

@@ -36,6 +36,11 @@ pub fn of(record: &Record) -> ContainerIdentity {
 /// Docker keeps a file for each container, below its data directory: the bundle names the container's resolv.conf in
 /// it, and the root file system beside it.
 fn docker(record: &Record) -> EngineIdentity {
+    in_docker(&record.engine_files, &record.rootfs, &record.id)
+}
+
+/// The name and image of a container by Docker's file about it.
+pub fn in_docker(files: &EngineFiles, rootfs: &Path, id: &str) -> EngineIdentity {
     #[derive(Deserialize)]
     struct Config {
         #[serde(rename = "Name")]
@@ -48,8 +53,7 @@ fn docker(record: &Record) -> EngineIdentity {
         #[serde(rename = "Image")]
         image: Option<String>,
     }
-    let dir = docker_dir(&record.engine_files, &record.rootfs, &record.id);
-    let file = dir.map(|dir| dir.join("config.v2.json"));
+    let file = docker_dir(files, rootfs, id).map(|dir| dir.join("config.v2.json"));
     let Some(config) = file.and_then(|file| json::<Config>(&file)) else {
         return EngineIdentity::default();
     };
@@ -60,16 +64,17 @@ fn docker(record: &Record) -> EngineIdentity {
     }
 }
 
-/// `<data>/containers/<id>`: the directory of the engine's files of this container.
+/// `<data>/containers/<id>`: the directory of the engine's files of this container. One that shares another one's
+/// network has that one's files, in a directory beside its own.
 fn docker_dir(files: &EngineFiles, rootfs: &Path, id: &str) -> Option<PathBuf> {
     let files = [&files.resolv_conf, &files.hosts];
-    let beside = files.into_iter().flatten().filter_map(|file| file.parent());
-    let mut own = beside.filter(|dir| dir.ends_with(Path::new("containers").join(id)));
-    if let Some(dir) = own.next() {
-        return Some(dir.to_owned());
+    let all = files.into_iter().flatten();
+    let mut all = all.filter_map(|file| file.parent()?.parent());
+    let all = all.find(|all| all.ends_with("containers"));
+    match all {
+        Some(all) => Some(all.join(id)),
+        None => Some(docker_data(rootfs)?.join("containers").join(id)),
     }
-    // A container that shares another one's network has that one's files.
-    Some(docker_data(rootfs)?.join("containers").join(id))
 }
 
 /// The container's TCP ports that Docker publishes, and the node's ports for them if its file has them: only to report
