@@ -3,6 +3,7 @@
 //! A wrapper makes one call, has its name, returns `io::Result`, and decides nothing.
 
 pub mod attempt;
+pub mod bounded;
 pub mod bpf;
 pub mod deadline;
 pub mod event;
