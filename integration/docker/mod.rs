@@ -34,7 +34,7 @@ mod pods;
 mod privileges;
 mod probe;
 mod profiles;
-mod requests;
+pub mod requests;
 mod secrets;
 mod secured;
 mod servers;

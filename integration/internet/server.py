@@ -263,7 +263,7 @@ def http(sock, log, local):
                 return
             rest += more
         early, rest = rest[length:], rest[:length]
-        more = {"authorization": fields["authorization"]} if "authorization" in fields else {}
+        more = {name: fields[name] for name in ("authorization", "x-file", "x-model") if name in fields}
         witness(log, what="http", method=method, path=path, host=fields.get("host"), body=len(rest), **more)
         if path.split("/")[-1].split("-")[0] == "socket" and "upgrade" in fields:
             return switch(sock, log, path, fields, early)

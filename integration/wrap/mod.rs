@@ -11,6 +11,7 @@ mod connect;
 mod doctor;
 mod first;
 mod forged;
+mod keys;
 mod landlock;
 mod leftovers;
 mod matrix;

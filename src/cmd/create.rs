@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::cli::{Create, GlobalOptions};
 use crate::plan::wrapped::WrapPlan;
-use crate::runtime::create;
+use crate::runtime::create::{self, WrapParts};
 use crate::runtime::launch::Streams;
 use crate::runtime::seal;
 use crate::runtime::seal::ListenFds;
@@ -21,7 +21,7 @@ pub fn run(global: &GlobalOptions, args: &Create) -> Result<ExitCode> {
             console: args.console_socket.as_deref(),
             ..Streams::default()
         },
-        &WrapPlan::default(),
+        WrapParts::without_secrets(&WrapPlan::default()),
     )?;
     Ok(ExitCode::SUCCESS)
 }

@@ -12,7 +12,7 @@ use crate::render::explain::{self, ExplainedContainer};
 use crate::render::identity::ContainerIdentity;
 use crate::runtime::RuntimeError;
 use crate::runtime::clock;
-use crate::runtime::create;
+use crate::runtime::create::{self, WrapParts};
 use crate::runtime::filter;
 use crate::runtime::runs::{FILTER, read};
 use crate::runtime::seal::{self, ListenFds};
@@ -28,7 +28,12 @@ use crate::wrap::{self, WrapExplanation, WrapRequest};
 pub fn run(global: &GlobalOptions, args: &Explain) -> Result<ExitCode> {
     let (subject, program) = match (&args.bundle, &args.id) {
         (Some(bundle), _) => {
-            let decision = create::decide(global, bundle, &WrapPlan::default(), None)?;
+            let decision = create::decide(
+                global,
+                bundle,
+                WrapParts::without_secrets(&WrapPlan::default()),
+                None,
+            )?;
             with_program(
                 format!("bundle {}", decision.bundle.dir.display()),
                 decision.into(),

@@ -7,6 +7,7 @@ use anyhow::Result;
 use super::exit_code;
 use crate::cli::{GlobalOptions, Run};
 use crate::plan::wrapped::WrapPlan;
+use crate::runtime::create::WrapParts;
 use crate::runtime::foreground::{self, Attendance, FrontProcess, RunMode};
 use crate::runtime::seal;
 use crate::runtime::seal::ListenFds;
@@ -22,7 +23,7 @@ pub fn run(global: &GlobalOptions, args: &Run) -> Result<ExitCode> {
     let ended = foreground::run(
         global,
         &args.create,
-        &WrapPlan::default(),
+        WrapParts::without_secrets(&WrapPlan::default()),
         afterwards,
         FrontProcess::Program,
         Attendance {

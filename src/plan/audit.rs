@@ -196,6 +196,7 @@ fn less(here: &Policy, there: &Policy) -> Vec<ExceededField> {
         | Field::NetworkAskSeconds
         | Field::NetworkProxyEnv
         | Field::NetworkTls
+        | Field::NetworkUserSecrets
         | Field::SyscallsLimit
         | Field::PrivilegesCapabilities
         | Field::ReportDenied

@@ -193,8 +193,8 @@ pub enum PlanError {
         /// The reason.
         why: String,
     },
-    /// A secret of the node that cannot be limited to its own requests.
-    #[error("policy '{policy}' uses a secret of the node's file: {why}")]
+    /// A secret that cannot be limited to its own requests.
+    #[error("policy '{policy}' cannot use a secret: {why}")]
     Secret {
         /// The policy's name.
         policy: String,

@@ -212,6 +212,7 @@ pub fn plan(resolved: &ResolvedPolicy, sysctl: BTreeMap<String, String>) -> Netw
         on_unknown,
         ask_seconds,
         proxy_env,
+        user_secrets: _,
         tls,
         connections,
         connections_per_minute,

@@ -34,8 +34,12 @@ pub(super) fn planned(
             .iter()
             .find_map(|other| Some((other, clash(other, secret)?)))
         {
+            let cure = match other.of_user().or(secret.of_user()) {
+                Some(_) => "take one out of ~/.config/agentbox/config.toml",
+                None => "leave one out of its policies",
+            };
             return Err(refused(format!(
-                "{} and {} {why}: leave one out of its policies",
+                "{} and {} {why}: {cure}",
                 other.name, secret.name
             )));
         }

@@ -40,7 +40,7 @@ pub enum Warning {
         /// The container that owns the network.
         container: String,
     },
-    /// A secret of the node is not added to requests to a host: connections to it are allowed, so no request is read.
+    /// A secret is not added to requests to a host: connections to it are allowed, so no request is read.
     SecretNotSeen {
         /// The secret's name.
         secret: String,
@@ -216,7 +216,7 @@ impl fmt::Display for Warning {
 
 fn not_seen(secret: &str, host: &str) -> String {
     format!(
-        "secret {secret} of the node is not used: network.allow opens {host} whole, and nobody reads requests to it; name those that are \
+        "secret {secret} is not used: network.allow opens {host} whole, and nobody reads requests to it; name those that are \
          meant, such as POST https://{host}/**"
     )
 }

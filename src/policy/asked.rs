@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::conflict::Conflict;
 use super::fields::Fields;
 use super::option_error::OptionError;
-use super::{Field, Origin, PolicyChoice, PolicyError, PolicyName};
+use super::{Field, NodeSecret, Origin, Policy, PolicyChoice, PolicyError, PolicyName, Switch};
 use crate::text::{distance, nearest, shown};
 
 /// The longest value in bytes. Nobody writes a value near this size.
@@ -30,6 +30,9 @@ pub struct WrapOptions {
     pub settings: Vec<Vec<FieldOption>>,
     /// Options as the user typed them.
     pub options: Vec<FieldOption>,
+    /// The user's own secrets. They are no request: they loosen nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<NodeSecret>,
 }
 
 /// The policy that `wrap --policy` names.
@@ -155,11 +158,27 @@ impl WrapOptions {
         policy_of: None,
         settings: Vec::new(),
         options: Vec::new(),
+        secrets: Vec::new(),
     };
 
     /// Whether there are no options.
     pub fn is_empty(&self) -> bool {
-        *self == Self::default()
+        let Self {
+            policy,
+            policy_of,
+            settings,
+            options,
+            secrets: _,
+        } = self;
+        policy.is_none() && policy_of.is_none() && settings.is_empty() && options.is_empty()
+    }
+
+    /// The user's own secrets that a policy lets be used.
+    pub(super) fn own_secrets(&self, policy: &Policy) -> &[NodeSecret] {
+        match policy.network.user_secrets {
+            Switch::On => &self.secrets,
+            Switch::Off => &[],
+        }
     }
 
     /// The policy that the user named, if by name.

@@ -7,6 +7,7 @@ use std::fmt;
 use super::bound::{Amount, Bound};
 use super::{
     ConnectService, EphemeralDir, GuestPath, InboundPort, MountRule, OnUnknown, Policy, RootAccess,
+    Switch,
 };
 use crate::text::few;
 
@@ -68,6 +69,24 @@ impl<T: Ord + Clone + fmt::Display> CeilingRule<T> for NoLonger {
     }
 
     fn narrowed(own: &T, most: &T, ceiling: &Policy) -> T {
+        AtMost::narrowed(own, most, ceiling)
+    }
+}
+
+/// What a ceiling turns off is off for every policy below it, also for one that was chosen by name.
+pub(super) struct OffBelow;
+
+impl CeilingRule<Switch> for OffBelow {
+    #[cfg(test)]
+    const WITHIN: &'static str = "`off` turns it off";
+
+    const NARROWS_CHOSEN: bool = true;
+
+    fn excess(asked: &Switch, most: &Switch, ceiling: &Policy) -> Option<Excess> {
+        AtMost::excess(asked, most, ceiling)
+    }
+
+    fn narrowed(own: &Switch, most: &Switch, ceiling: &Policy) -> Switch {
         AtMost::narrowed(own, most, ceiling)
     }
 }

@@ -57,6 +57,7 @@ mod table;
 pub mod upstream;
 mod value;
 mod word;
+mod written_secret;
 
 #[cfg(test)]
 mod tests;
@@ -89,7 +90,7 @@ pub use protected::ProtectedName;
 pub use publish::Publish;
 pub use resolve::resolve;
 pub use secret::{NodeSecret, SecretName, SecretPlace};
-pub use secret_source::{SecretSource, VolumeKey};
+pub use secret_source::{SecretCommand, SecretSource, UserSource, VolumeKey};
 pub use selection::{Asker, Ceiling, Loosening, Origin, ResolvedPolicy, Selection, Sources};
 pub use size::ByteSize;
 pub use syscall::SyscallName;
@@ -98,6 +99,7 @@ pub use table::{
 };
 pub use upstream::{NodeNetwork, Secret, Upstream, UpstreamNames};
 pub use word::*;
+pub use written_secret::UserSecret;
 
 impl Syscalls {
     /// The calls that are actually added to the base rules: a denial wins.

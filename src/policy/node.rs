@@ -10,7 +10,7 @@ use super::policy_text::PolicyText;
 use super::value::words;
 use super::{
     ByteSize, Capability, Field, HoneyValue, HostPath, NodeNetwork, NodeSecret, PolicyChoice,
-    PolicyError, PolicyName, file,
+    PolicyError, PolicyName, file, written_secret,
 };
 use crate::text::{ValueError, nearest, string_form};
 
@@ -34,6 +34,7 @@ pub struct NodeConfig {
     /// What is kept of containers after their end.
     pub log: NodeLog,
     /// Values added to requests on the way out.
+    #[serde(deserialize_with = "written_secret::of_node")]
     pub secret: Vec<NodeSecret>,
     /// Values that look like keys and must not leave.
     pub honey: Vec<HoneyValue>,

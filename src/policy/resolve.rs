@@ -1,5 +1,7 @@
 //! Combines annotations, `--policy`, files and defaults into one policy within every ceiling, with each field's origin.
 
+use std::collections::BTreeSet;
+
 use super::annotation::{self, AnnotationRequest, Authors};
 use super::asked::{Layer, PolicyPath};
 use super::check::{check_ceilings, check_default};
@@ -81,14 +83,12 @@ fn resolve_as(sources: &Sources, audited: Option<&PolicyName>) -> Result<Selecti
     let mut resolved = resolver.finish(request, chosen, limits, authors)?;
     // A user's own file is not the node's policy, whatever its name.
     let name = resolved.policy.name.clone();
-    resolved.secrets = secrets
-        .filter(|secret| of_node && secret.policies.contains(&name))
-        .cloned()
-        .collect();
-    resolved.honey = honey
-        .filter(|honey| of_node && honey.policies.contains(&name))
-        .cloned()
-        .collect();
+    let is_for = |policies: &BTreeSet<PolicyName>| of_node && policies.contains(&name);
+    let of_user = sources.asked.own_secrets(&resolved.policy);
+    let secrets = secrets.filter(|secret| is_for(&secret.policies));
+    resolved.secrets = secrets.chain(of_user).cloned().collect();
+    let honey = honey.filter(|honey| is_for(&honey.policies));
+    resolved.honey = honey.cloned().collect();
     Ok(Selection::Policy(Box::new(resolved)))
 }
 

@@ -1,4 +1,4 @@
-//! Secrets of the node, added to requests on the way out, so that no container holds them.
+//! Secrets of the node, or of the user of `wrap`, added to requests on the way out, so that no container holds them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,17 +6,16 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::secret_source::{SecretSource, VolumeKey};
-use super::{Count, HostPath, PolicyName, VariableName};
-use crate::rules::git::several;
+use super::written_secret::WrittenSecret;
+use super::{Count, Network, PolicyName, SecretSource, UserSource, VariableName};
 use crate::rules::request::{RequestRule, Scheme};
-use crate::rules::{Host, RuleTarget};
+use crate::rules::{EgressRules, Host, RuleTarget};
 use crate::text::{ValueError, string_form, text_type};
 
 /// The longest name, in bytes.
 const LONGEST_NAME: usize = 40;
 
-/// `[[secret]]` of the node's file.
+/// `[[secret]]` of the node's file, or of the settings of the user of `wrap`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "WrittenSecret", into = "WrittenSecret")]
 pub struct NodeSecret {
@@ -24,7 +23,7 @@ pub struct NodeSecret {
     pub name: SecretName,
     /// The source of its value.
     pub source: SecretSource,
-    /// The policies whose containers use it.
+    /// The policies whose containers use it. None for the user's own: each of their runs does.
     pub policies: BTreeSet<PolicyName>,
     /// The requests that get it.
     pub requests: BTreeSet<RequestRule>,
@@ -34,104 +33,6 @@ pub struct NodeSecret {
     pub env: Option<VariableName>,
     /// How many requests of a container may get it.
     pub uses: Option<Count>,
-}
-
-/// A secret as a node file writes it.
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct WrittenSecret {
-    name: SecretName,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    file: Option<HostPath>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    volume: Option<VolumeKey>,
-    policies: BTreeSet<PolicyName>,
-    #[serde(deserialize_with = "several")]
-    requests: BTreeSet<RequestRule>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    header: Option<SecretHeader>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    basic: Option<BasicUser>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    query: Option<QueryName>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    env: Option<VariableName>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    uses: Option<Count>,
-}
-
-impl TryFrom<WrittenSecret> for NodeSecret {
-    type Error = String;
-
-    fn try_from(written: WrittenSecret) -> Result<Self, String> {
-        let WrittenSecret {
-            name,
-            file,
-            volume,
-            policies,
-            requests,
-            header,
-            basic,
-            query,
-            env,
-            uses,
-        } = written;
-        let source = match (file, volume) {
-            (Some(file), None) => SecretSource::File(file),
-            (None, Some(key)) => SecretSource::Volume(key),
-            _ => {
-                return Err(format!(
-                    "secret {name} needs one of file and volume, which say where its value is"
-                ));
-            }
-        };
-        let place = match (header, basic, query) {
-            (Some(header), None, None) => SecretPlace::Header(header),
-            (None, Some(user), None) => SecretPlace::Basic(user),
-            (None, None, Some(name)) => SecretPlace::Query(name),
-            _ => {
-                return Err(format!(
-                    "secret {name} needs one of header, basic and query, which say where it goes"
-                ));
-            }
-        };
-        Ok(Self {
-            name,
-            source,
-            policies,
-            requests,
-            place,
-            env,
-            uses,
-        })
-    }
-}
-
-impl From<NodeSecret> for WrittenSecret {
-    fn from(secret: NodeSecret) -> Self {
-        let (mut header, mut basic, mut query) = (None, None, None);
-        match secret.place {
-            SecretPlace::Header(place) => header = Some(place),
-            SecretPlace::Basic(user) => basic = Some(user),
-            SecretPlace::Query(name) => query = Some(name),
-        }
-        let (file, volume) = match secret.source {
-            SecretSource::File(file) => (Some(file), None),
-            SecretSource::Volume(key) => (None, Some(key)),
-        };
-        Self {
-            name: secret.name,
-            file,
-            volume,
-            policies: secret.policies,
-            requests: secret.requests,
-            header,
-            basic,
-            query,
-            env: secret.env,
-            uses: secret.uses,
-        }
-    }
 }
 
 /// The place of a secret in a request.
@@ -197,6 +98,24 @@ text_type! {
 }
 
 impl NodeSecret {
+    /// Its source, if it is of the user of `wrap`.
+    pub fn of_user(&self) -> Option<&UserSource> {
+        match &self.source {
+            SecretSource::User(source) => Some(source),
+            SecretSource::File(_) | SecretSource::Volume(_) => None,
+        }
+    }
+
+    /// Whether a policy allows a request to one of its hosts.
+    pub fn is_for(&self, network: &Network) -> bool {
+        let rules = EgressRules {
+            allow: network.allow.clone(),
+            ..EgressRules::default()
+        };
+        let mut places = self.places().into_iter().flatten();
+        places.any(|(host, port)| rules.allow_requests(&host, Scheme::Https, port))
+    }
+
     /// The placeholder inside.
     pub fn placeholder(&self) -> String {
         format!("agentbox-secret-{}", self.name)
@@ -205,7 +124,7 @@ impl NodeSecret {
     /// The host and port of each of its requests. An error if a request has no single host, or is sent in the clear.
     pub fn places(&self) -> Result<BTreeSet<(Host, u16)>, String> {
         let Self { name, requests, .. } = self;
-        if requests.is_empty() || self.policies.is_empty() {
+        if requests.is_empty() || (self.policies.is_empty() && self.of_user().is_none()) {
             return Err(format!(
                 "secret {name} has no requests, or no policies: name those that get it"
             ));

@@ -1,11 +1,15 @@
-//! The source of a secret's value: a file of the node, or a Secret of the container's own pod.
+//! The source of a secret's value: of the node a file, or a Secret of the container's own pod; of the user of `wrap` a
+//! file, a command or a variable.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::HostPath;
+use std::collections::BTreeSet;
+
+use super::number::Number;
+use super::{HostPath, VariableName};
 use crate::text::{ValueError, string_form};
 
 /// Where to read a secret's value, from the first line.
@@ -15,7 +19,47 @@ pub enum SecretSource {
     File(HostPath),
     /// A key of a Secret that is mounted as a volume of the container's own pod.
     Volume(VolumeKey),
+    /// Of the user of `wrap`.
+    User(UserSource),
 }
+
+/// Where the value of a user's secret is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UserSource {
+    /// A file that only the user can read.
+    File(HostPath),
+    /// What a program prints.
+    Command(SecretCommand),
+    /// A variable of the caller.
+    Variable(VariableName),
+}
+
+/// In words, for messages.
+impl fmt::Display for UserSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(file) => write!(f, "the file {file}"),
+            Self::Command(command) => write!(f, "the command {}", command.program),
+            Self::Variable(name) => write!(f, "your variable {name}"),
+        }
+    }
+}
+
+/// A program that prints a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretCommand {
+    /// Its path: PATH is never searched.
+    pub program: HostPath,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Variables of the caller that it gets besides HOME, USER and LOGNAME.
+    pub variables: BTreeSet<VariableName>,
+    /// Its time limit.
+    pub seconds: CommandSeconds,
+}
+
+/// Seconds that a command may take: at most five minutes, since some ask the user in a window.
+pub type CommandSeconds = Number<1, 300, true>;
 
 /// `VOLUME/KEY`: a volume of the pod, by the name that the pod's author gives it, and a key of the Secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

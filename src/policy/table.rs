@@ -11,8 +11,8 @@
 use std::collections::BTreeSet;
 
 use super::ceiling_rule::{
-    AllOf, AtLeast, AtMost, ItemsOf, NoCeiling, NoLonger, PartOf, PartOfMounts, PartOfRoot,
-    PlacesOf, WhereApprovable, WithinBound,
+    AllOf, AtLeast, AtMost, ItemsOf, NoCeiling, NoLonger, OffBelow, PartOf, PartOfMounts,
+    PartOfRoot, PlacesOf, WhereApprovable, WithinBound,
 };
 use super::network::{LimitsWithin, RulesWithin};
 use super::rows::fields;
@@ -106,6 +106,9 @@ fields! {
 
         /// Request rules: by plain HTTP only, or also [within TLS](network.md#opened-tls).
         tls: TlsWay = NetworkTls "network.tls", NoCeiling, Annotated;
+
+        /// `wrap` uses the [secrets of its user](network.md#your-own-secrets).
+        user_secrets: Switch = NetworkUserSecrets "network.user-secrets", OffBelow, FilesAlone;
 
         /// Connections at once.
         connections: Count = NetworkConnections "network.connections", AtMost, Annotated;

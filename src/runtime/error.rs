@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::enforce::EnforceError;
 use crate::enforce::report::FailureReport;
+use crate::policy::SecretName;
 
 use super::libcontainer_log;
 
@@ -67,6 +68,14 @@ pub enum RuntimeError {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
+        why: String,
+    },
+    /// A secret of the user of `wrap` whose value cannot be had.
+    #[error("secret {name}: {why}")]
+    Secret {
+        /// Its name.
+        name: SecretName,
+        /// What failed, and what to do.
         why: String,
     },
     /// A record that a later version wrote.

@@ -15,7 +15,7 @@ use super::tenant::ProbePipes;
 use crate::cli::{Create, GlobalOptions};
 use crate::enforce::program::ContainerProgram;
 use crate::plan::wrapped::WrapPlan;
-use crate::runtime::create;
+use crate::runtime::create::{self, WrapParts};
 use crate::runtime::delete::{self, DeleteScope};
 use crate::runtime::launch::{self, RunRetention, Streams};
 use crate::runtime::start;
@@ -47,7 +47,7 @@ pub fn sandbox(global: &GlobalOptions) -> Result<VerifyReport> {
         global,
         &arguments(&directory.0, &claim.id),
         streams,
-        &WrapPlan::default(),
+        WrapParts::without_secrets(&WrapPlan::default()),
     )?;
     let tried = by_both(global, &place, lock, talk);
     let deleted = delete::delete(&place, DeleteScope::Any);

@@ -8,8 +8,8 @@ use super::bundle::GIT_CONFIG;
 use super::layout::Layout;
 use super::list::SystemList;
 use super::person::{Environment, Person};
-use super::variables;
 use super::wanted::WrapRequest;
+use super::{secrets, variables};
 use crate::policy::Policy;
 
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -21,7 +21,9 @@ const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 pub fn passed(wanted: &WrapRequest, policy: &Policy) -> Result<Vec<String>> {
     variables::check_free(&asked(wanted, &own())?, wanted.walls, policy)?;
     let env = of_run(wanted)?;
-    Ok(env.into_iter().map(|(k, v)| format!("{k}={v}")).collect())
+    let mut env = env.into_iter().map(|(k, v)| format!("{k}={v}")).collect();
+    secrets::withhold(&mut env, &wanted.asked.secrets);
+    Ok(env)
 }
 
 /// The caller's variables.

@@ -22,6 +22,7 @@ mod person;
 mod planted;
 mod repository;
 mod script;
+mod secrets;
 pub mod settings;
 mod spec;
 mod summary;
@@ -44,7 +45,7 @@ use crate::plan::wrapped::{WrapEnforcement, WrapPlan};
 use crate::policy::{Access, MountRule, ResolvedPolicy, Selection};
 use crate::render::explain::LandlockWalls;
 use crate::runtime::clock;
-use crate::runtime::create::{self, BundleDecision};
+use crate::runtime::create::{self, BundleDecision, WrapParts};
 use crate::runtime::foreground::ended::ChildExit;
 use crate::runtime::foreground::{self, Attendance, FrontProcess, RunMode};
 use crate::runtime::input::node_files::{self, NodeFiles};
@@ -117,7 +118,10 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
     let status = foreground::run(
         global,
         &prepared.create(),
-        &prepared.wrapped,
+        WrapParts {
+            plan: &prepared.wrapped,
+            secrets: &|secret| wanted.secret(secret),
+        },
         RunMode::Delete,
         FrontProcess::Reaper(AgentHome::program_of(prepared.agent.as_ref())),
         Attendance {
@@ -184,7 +188,12 @@ pub fn decide(global: &GlobalOptions, wanted: &WrapRequest) -> Result<WrapExplan
         Walls::Namespaces => {
             let base = records(global, wanted);
             let prepared = prepare(global, wanted, base)?;
-            let decision = create::decide(global, &prepared.bundle.dir, &prepared.wrapped, None)?;
+            let decision = create::decide(
+                global,
+                &prepared.bundle.dir,
+                WrapParts::without_secrets(&prepared.wrapped),
+                None,
+            )?;
             WrapExplanation {
                 settings: prepared.agent.map_or_else(Vec::new, |agent| agent.lines),
                 ..decision.into()
@@ -265,6 +274,7 @@ fn prepare(
         Some(way_out) => selection.context(way_out)?,
         None => selection?,
     })?;
+    secrets::say_what_is_forbidden(wanted, &resolved);
     let mut environment = person.looking(|| environment::passed(wanted, &resolved.policy))??;
     let mut layout = person.looking(|| layout(wanted, &resolved, &mut environment))??;
     workspace::check_state(&layout)?;

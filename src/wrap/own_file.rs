@@ -8,6 +8,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
+use zeroize::Zeroizing;
+
 use super::error::WrapRefusal;
 use super::person::Person;
 use crate::runtime::input::bundle::{open_regular, read_open};
@@ -26,6 +28,44 @@ pub fn read_resolved(path: &Path) -> Result<String> {
 /// The text of a file that decides what the command may do: only the user and root may write it.
 pub fn read_trusted(path: &Path, person: &Person) -> Result<String> {
     trusted_text(open_regular(path)?, path, person)
+}
+
+/// The text of the user's own settings, and what keeps other users from reading it, or why nothing does.
+pub fn read_settings(path: &Path, person: &Person) -> Result<(String, Result<(), String>)> {
+    let file = open_regular(path)?;
+    let stat = file
+        .metadata()
+        .with_context(|| format!("look at {path:?}"))?;
+    let private = check_private(&stat, person);
+    Ok((trusted_text(file, path, person)?, private))
+}
+
+/// The content of a file that only the user can read or write, by no link.
+pub fn read_private(path: &Path, person: &Person) -> Result<Zeroizing<Vec<u8>>> {
+    let file = open_resolved(path)?;
+    let stat = file
+        .metadata()
+        .with_context(|| format!("look at {path:?}"))?;
+    if let Err(why) = check_private(&stat, person) {
+        let path = path.to_owned();
+        bail!(WrapRefusal::File { path, why });
+    }
+    Ok(Zeroizing::new(read_open(file, path)?))
+}
+
+fn check_private(stat: &std::fs::Metadata, person: &Person) -> Result<(), String> {
+    let Access { uid, mode, .. } = Access::of(stat);
+    if uid != person.uid {
+        return Err(format!("belongs to user {uid}: it must be your own"));
+    }
+    if mode & 0o077 != 0 {
+        let mode = mode & 0o7777;
+        return Err(format!("has mode {mode:o}: chmod 600 it"));
+    }
+    match stat.nlink() {
+        1 => Ok(()),
+        names => Err(format!("has {names} names (hard links): leave it one")),
+    }
 }
 
 /// The same for a resolved path.

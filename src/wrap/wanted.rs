@@ -12,7 +12,7 @@ use super::list::SystemList;
 use super::person::Person;
 use super::settings::{self, SealedFile, SealedFileKind, SettingsSource};
 use super::variables::Variables;
-use super::{repository, workspace};
+use super::{repository, secrets, workspace};
 use crate::cli::{self, Walls};
 use crate::policy::{Field, FieldOption, OnUnknown, PolicyOption, Publish, WrapOptions};
 
@@ -106,6 +106,8 @@ impl WrapRequest {
             wanted.add(source);
         }
         wanted.add_line(args, variables);
+        let withheld = secrets::withheld(&wanted)?;
+        wanted.notices.extend(withheld);
         Ok(wanted)
     }
 
@@ -217,6 +219,7 @@ fn asked(
     for source in sources {
         let fields = source.settings.fields(&name_of(source))?;
         asked.settings.push(fields);
+        asked.secrets.extend(source.settings.secrets.clone());
     }
     asked.settings.retain(|fields| !fields.is_empty());
     let mut file = None;

@@ -79,6 +79,7 @@ fn every_field_has_an_annotation() {
             limit: builtin("permissive").network.limit,
             proxy_env: Switch::Off,
             tls: TlsWay::Open,
+            user_secrets: Switch::On,
             connections: "7".parse().unwrap(),
             connections_per_minute: "70".parse().unwrap(),
             upload: "2MiB".parse().unwrap(),

@@ -289,3 +289,35 @@ fn a_policy_named_by_a_file_has_the_file_as_origin() {
     let by = case.resolved().chosen_by.to_string();
     assert_eq!(by, "setting policy of /p");
 }
+
+#[test]
+fn a_ceiling_takes_the_users_own_secrets_away_also_from_a_named_policy() {
+    let secret: UserSecret = toml::from_str(
+        "name = \"k\"\nfrom-env = \"KEY\"\nrequests = [\"GET https://a.test/x\"]\nheader = \"x-api-key: {}\"",
+    )
+    .unwrap();
+    let with = |case: Case| {
+        let mut case = case.allow("GET https://a.test/x");
+        case.asked.secrets = vec![secret.clone().within("/h".as_ref()).unwrap()];
+        let resolved = case.resolved();
+        (
+            resolved.secrets.len(),
+            origin(&resolved, Field::NetworkUserSecrets),
+        )
+    };
+    let named = |name: &str| case().chosen(PolicyOption::Named(name.to_owned()));
+    let closed = "base = \"permissive\"\n[network]\nuser-secrets = \"off\"\n";
+    assert_eq!(with(case()).0, 1);
+    assert_eq!(with(named("strict")).0, 1);
+    assert_eq!(with(case().chosen(own("base = \"standard\""))).0, 1);
+    for case in [
+        case(),
+        named("standard"),
+        case().chosen(own(
+            "base = \"standard\"\n[network]\nuser-secrets = \"on\"\n",
+        )),
+    ] {
+        let under = case.file("low", closed).node("ceiling = \"low\"");
+        assert_eq!(with(under), (0, "the ceiling low".to_owned()));
+    }
+}

@@ -470,6 +470,12 @@ fn each_field_is_limited_by_its_own_rule() {
             false,
         ),
         (
+            NetworkUserSecrets,
+            "network.user-secrets = 'on'",
+            "network.user-secrets = 'off'",
+            true,
+        ),
+        (
             SyscallsProfile,
             "syscalls.profile = 'paranoid'",
             "syscalls = { profile = 'agent' }",

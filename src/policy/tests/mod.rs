@@ -270,6 +270,7 @@ fn the_built_in_policies_follow_the_design() {
         cool_down: "0".parse().unwrap(),
         proxy_env: Switch::On,
         tls: TlsWay::Pass,
+        user_secrets: Switch::On,
         connections: count("256"),
         connections_per_minute: count("1200"),
         upload: "1GiB".parse().unwrap(),

@@ -29,7 +29,7 @@ use crate::runtime::input::cri;
 use crate::runtime::input::labels;
 use crate::runtime::input::node_files::{self, NodeFiles};
 use crate::runtime::network::engine_networks;
-use crate::runtime::network::reading::{self, RequestSetup};
+use crate::runtime::network::reading::{self, RequestSetup, SecretSources, UserSecretReader};
 use crate::runtime::state::identity;
 use crate::seccomp::{NotifyListener, SyscallFilter};
 
@@ -77,14 +77,33 @@ impl BundleDecision {
     }
 }
 
-/// Reads a bundle and decides what is enforced for it. Makes nothing. `wrapped` are `wrap`'s own mounts. `handed_file`
-/// is a descriptor of the caller's that leads to a file of the node.
+/// What `wrap` adds to a bundle.
+#[derive(Clone, Copy)]
+pub struct WrapParts<'a> {
+    /// Its own mounts, and the user's requests.
+    pub plan: &'a WrapPlan,
+    /// Reads the user's secrets.
+    pub secrets: UserSecretReader<'a>,
+}
+
+impl<'a> WrapParts<'a> {
+    /// Without values of the user's secrets: nothing is started, or there are none.
+    pub fn without_secrets(plan: &'a WrapPlan) -> Self {
+        Self {
+            plan,
+            secrets: &reading::no_user_secrets,
+        }
+    }
+}
+
+/// Reads a bundle and decides what is enforced for it. Makes nothing. `handed_file` is a descriptor of the caller's that leads to a file of the node.
 pub fn decide(
     global: &GlobalOptions,
     dir: &Path,
-    wrapped: &WrapPlan,
+    parts: WrapParts<'_>,
     handed_file: Option<i32>,
 ) -> Result<BundleDecision, RuntimeError> {
+    let wrapped = parts.plan;
     let mut bundle = Bundle::read(dir)?;
     refuse::spec(&bundle.spec)?;
     if let Some(process) = bundle.spec.process() {
@@ -111,7 +130,7 @@ pub fn decide(
                 annotations: &annotations,
                 node: &files.node,
             };
-            under_policy(call, &resolved, wrapped, handed_file)?
+            under_policy(call, &resolved, parts, handed_file)?
         }
     };
     Ok(BundleDecision {
@@ -172,9 +191,10 @@ fn without_policy(bundle: &Bundle) -> Result<BundleWalls, RuntimeError> {
 fn under_policy(
     call: Call<'_>,
     resolved: &ResolvedPolicy,
-    wrapped: &WrapPlan,
+    parts: WrapParts<'_>,
     handed_file: Option<i32>,
 ) -> Result<BundleWalls, RuntimeError> {
+    let wrapped = parts.plan;
     let Call { global, bundle, .. } = call;
     let spec = &bundle.spec;
     reach::check(spec, NetSettings::Own)?;
@@ -202,7 +222,11 @@ fn under_policy(
     let published = published(call, &engine_files);
     plan.network.note_published(published);
     let volumes = secret_volumes(spec, &facts);
-    let given = reading::read(node_files::config(global), &mut plan.network, &volumes)?;
+    let of_secrets = SecretSources {
+        volumes: &volumes,
+        user: parts.secrets,
+    };
+    let given = reading::read(node_files::config(global), &mut plan.network, of_secrets)?;
     let filter = filter::compile(Some(AskedFilter::of(plan, &host)), engines_filter(spec))?;
     Ok(BundleWalls {
         decided: Some(decided),

@@ -24,7 +24,6 @@ mod writable;
 
 use crate::cgroup::first_move;
 use crate::cli::{self, GlobalOptions};
-use crate::plan::wrapped::WrapPlan;
 use crate::runtime::RuntimeError;
 use crate::runtime::agent::SeccompAgent;
 use crate::runtime::input::descriptors;
@@ -34,15 +33,15 @@ use crate::runtime::state::store::{ContainerPaths, Lock};
 use creation::Creation;
 use walls::InitInherited;
 
-pub use decide::{BundleDecision, decide};
+pub use decide::{BundleDecision, WrapParts, decide};
 pub use error::CreateError;
 
-/// Creates a container; its process waits for `start`. `wrapped` are `wrap`'s own mounts.
+/// Creates a container; its process waits for `start`.
 pub fn create(
     global: &GlobalOptions,
     args: &cli::Create,
     streams: Streams<'_>,
-    wrapped: &WrapPlan,
+    wrapped: WrapParts<'_>,
 ) -> Result<(ContainerPaths, Lock), RuntimeError> {
     // Everything that can be refused by looking. Nothing has been made yet, so a refusal leaves nothing.
     let place = ContainerPaths::new(&global.root, &args.id)?;

@@ -12,9 +12,8 @@ pub mod wait;
 
 use crate::cli::{self, GlobalOptions};
 use crate::enforce::program::ContainerProgram;
-use crate::plan::wrapped::WrapPlan;
 use crate::runtime::RuntimeError;
-use crate::runtime::create;
+use crate::runtime::create::{self, WrapParts};
 use crate::runtime::delete::{self, DeleteScope};
 use crate::runtime::foreground::ended::ChildExit;
 use crate::runtime::foreground::job::Job;
@@ -80,7 +79,7 @@ pub struct Attendance<'a> {
 pub fn run(
     global: &GlobalOptions,
     args: &cli::Create,
-    wrapped: &WrapPlan,
+    wrapped: WrapParts<'_>,
     afterwards: RunMode,
     front: FrontProcess,
     attendance: Attendance<'_>,

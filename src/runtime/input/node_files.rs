@@ -202,7 +202,7 @@ pub fn places_of(global: &GlobalOptions, node: &NodeConfig) -> NodePlaces {
         .iter()
         .filter_map(|secret| match &secret.source {
             SecretSource::File(file) => Some(file),
-            SecretSource::Volume(_) => None,
+            SecretSource::Volume(_) | SecretSource::User(_) => None,
         });
     let named = named.chain(files);
     let config = std::path::absolute(config(global)).ok();

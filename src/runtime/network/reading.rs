@@ -1,4 +1,4 @@
-//! The files of the reader of requests: certificates, and the node's secrets, which are read here and saved nowhere.
+//! The files of the reader of requests: certificates, and secrets, which are read here and saved nowhere.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -35,13 +35,31 @@ pub struct RequestSetup {
     pub trust: Option<TrustStore>,
 }
 
+/// Reads the value of a secret of the user of `wrap`, which may have more lines. None: nothing is started, and none is
+/// needed.
+pub type UserSecretReader<'a> =
+    &'a dyn Fn(&NodeSecret) -> Result<Option<Zeroizing<Vec<u8>>>, RuntimeError>;
+
+/// The reader of callers without such secrets.
+pub fn no_user_secrets(_: &NodeSecret) -> Result<Option<Zeroizing<Vec<u8>>>, RuntimeError> {
+    Ok(None)
+}
+
+/// The sources of secrets besides the node's own files.
+#[derive(Clone, Copy)]
+pub struct SecretSources<'a> {
+    /// Where the Secrets of the container's pod may be.
+    pub volumes: &'a [PathBuf],
+    /// The user's.
+    pub user: UserSecretReader<'a>,
+}
+
 /// Reads what a container with this network gets, at `create`: later changes of a file count for the next container. If
 /// TLS is opened, the plan gets the certificate of a new authority, or of the container whose network it joins.
-/// `volumes` are where the Secrets of the container's pod may be.
 pub fn read(
     config: &Path,
     network: &mut NetworkPlan,
-    volumes: &[PathBuf],
+    sources: SecretSources<'_>,
 ) -> Result<RequestSetup, RuntimeError> {
     let Some(roots) = roots(config, &network.rules)? else {
         return Ok(RequestSetup::default());
@@ -50,7 +68,7 @@ pub fn read(
         Some(_) => None,
         None => {
             let secrets = network.secrets.iter();
-            let secrets = secrets.map(|secret| read_secret(secret, volumes));
+            let secrets = secrets.filter_map(|secret| read_secret(secret, sources).transpose());
             let secrets = secrets.collect::<Result<_, _>>()?;
             let made = network.opens().map(Authority::make).transpose();
             let made = made.map_err(|error| {
@@ -75,13 +93,26 @@ pub fn read(
     Ok(RequestSetup { reading, trust })
 }
 
-fn read_secret(secret: &NodeSecret, volumes: &[PathBuf]) -> Result<ReadSecret, RuntimeError> {
+fn read_secret(
+    secret: &NodeSecret,
+    sources: SecretSources<'_>,
+) -> Result<Option<ReadSecret>, RuntimeError> {
     let (mut file, path) = match &secret.source {
         SecretSource::File(file) => {
             let path: &Path = file.as_ref();
             (open_of_root(path, &SECRET)?, path.to_owned())
         }
-        SecretSource::Volume(key) => open_in_volume(key, volumes)?,
+        SecretSource::Volume(key) => open_in_volume(key, sources.volumes)?,
+        SecretSource::User(source) => {
+            let Some(bytes) = (sources.user)(secret)? else {
+                return Ok(None);
+            };
+            let why = || RuntimeError::Secret {
+                name: secret.name.clone(),
+                why: format!("the first line of {source} is no secret: {}", grammar()),
+            };
+            return value(secret, &bytes).ok_or_else(why).map(Some);
+        }
     };
     // One byte more than allowed, to notice a longer line. Its copies are wiped with it.
     let mut bytes = Zeroizing::new([0; LONGEST + 1]);
@@ -94,19 +125,28 @@ fn read_secret(secret: &NodeSecret, volumes: &[PathBuf]) -> Result<ReadSecret, R
             Err(error) => return Err(RuntimeError::io(format!("read {path:?}"))(error)),
         }
     }
-    match first_line(&bytes[..length]) {
-        Some(value) => Ok(ReadSecret {
-            secret: secret.clone(),
-            value: value.to_owned(),
-        }),
-        None => Err(RuntimeError::Input {
-            path,
-            why: format!(
-                "its first line is not the secret {}: {SHORTEST} to {LONGEST} characters of visible ASCII",
-                secret.name
-            ),
-        }),
-    }
+    let why = || RuntimeError::Input {
+        path,
+        why: format!(
+            "its first line is not the secret {}: {}",
+            secret.name,
+            grammar()
+        ),
+    };
+    value(secret, &bytes[..length]).ok_or_else(why).map(Some)
+}
+
+/// What a secret looks like.
+fn grammar() -> String {
+    format!("{SHORTEST} to {LONGEST} characters of visible ASCII")
+}
+
+/// The secret with its value, the first line.
+fn value(secret: &NodeSecret, bytes: &[u8]) -> Option<ReadSecret> {
+    first_line(bytes).map(|value| ReadSecret {
+        secret: secret.clone(),
+        value: value.to_owned(),
+    })
 }
 
 /// Opens a key of a Secret that is a volume of the container's own pod. Only the pod's author can name such a volume,
@@ -190,7 +230,11 @@ mod tests {
             dir.join("key")
         );
         let secret: NodeSecret = toml::from_str(&text).unwrap();
-        let of_file = |secret: &NodeSecret| read_secret(secret, &[]);
+        let sources = SecretSources {
+            volumes: &[],
+            user: &no_user_secrets,
+        };
+        let of_file = |secret: &NodeSecret| read_secret(secret, sources).map(|read| read.unwrap());
         assert_eq!(of_file(&secret).unwrap().value, "sk-0123456789");
         put("..2", "sk-9876543210", 0o400);
         assert_eq!(of_file(&secret).unwrap().value, "sk-9876543210");
@@ -232,7 +276,12 @@ mod tests {
                 "name = \"k\"\nvolume = {key:?}\npolicies = [\"p\"]\nrequests = [\"GET https://a.test/x\"]\nquery = \"key\""
             );
             let secret: NodeSecret = toml::from_str(&text).unwrap();
-            read_secret(&secret, above).map_err(|error| error.to_string())
+            let sources = SecretSources {
+                volumes: above,
+                user: &no_user_secrets,
+            };
+            let read = read_secret(&secret, sources).map_err(|error| error.to_string());
+            read.map(|read| read.unwrap())
         };
         let absent = memory.join("absent");
         let places = [absent.clone(), memory.clone()];

@@ -1,4 +1,4 @@
-//! The node's secrets: added to requests, and overwritten in answers.
+//! Secrets of the node and of users: added to requests, and overwritten in answers.
 //!
 //! The container has only placeholders. A placeholder is valid in one field of some requests. Anywhere else in a head
 //! it is a mistake or an attack, and the request is refused. A host's answer is [searched](super::redaction).
@@ -23,7 +23,7 @@ pub const SHORTEST: usize = 8;
 #[derive(PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReadSecret {
-    /// Its entry in the node's file.
+    /// Its entry in the node's file, or in the user's settings.
     pub secret: NodeSecret,
     /// The value: visible ASCII, at least [`SHORTEST`] bytes.
     pub value: String,
@@ -135,8 +135,8 @@ impl Secrets {
         match secrets.find(|secret| is_open(secret)) {
             None => Ok(()),
             Some(secret) => Err(format!(
-                "its host gets the secret {}, and nobody would see whether that comes back in a WebSocket: [[secret]] of the node's \
-                 file permits it by WEBSOCKET among the secret's requests",
+                "its host gets the secret {}, and nobody would see whether that comes back in a WebSocket: its [[secret]] permits \
+                 it by WEBSOCKET among its requests",
                 secret.name
             )),
         }

@@ -134,14 +134,26 @@ impl AgentData {
             .collect()
     }
 
-    /// Hosts that it needs with the keys that the caller has.
-    pub fn hosts(&self, has: impl Fn(&str) -> bool) -> Vec<&str> {
-        let of_keys = self.keys.iter().filter(|(name, _)| has(name));
-        let all = self
-            .hosts
-            .iter()
-            .chain(of_keys.flat_map(|(_, hosts)| hosts));
+    /// Hosts that it needs with the keys that the caller has. A key that stays outside goes only into the requests of its secret,
+    /// so its provider's hosts are not opened whole.
+    pub fn hosts(
+        &self,
+        has: impl Fn(&str) -> bool,
+        is_outside: impl Fn(&str) -> bool,
+    ) -> Vec<&str> {
+        let of_login = match self.variables.iter().any(|name| is_outside(name)) {
+            true => &[][..],
+            false => &self.hosts,
+        };
+        let of_keys = self.keys.iter();
+        let of_keys = of_keys.filter(|(name, _)| has(name) && !is_outside(name));
+        let all = of_login.iter().chain(of_keys.flat_map(|(_, hosts)| hosts));
         all.map(String::as_str).collect()
+    }
+
+    /// Whether a variable is passed on to it.
+    pub fn passes(&self, variable: &str) -> bool {
+        self.keys.contains_key(variable) || self.variables.iter().any(|name| name == variable)
     }
 
     /// The variables that it gets, as for `--env`.
@@ -271,11 +283,18 @@ mod tests {
 
     #[test]
     fn hosts_follow_from_the_keys_that_are_there() {
-        let agent = AgentData::builtin("opencode").unwrap();
-        assert!(agent.hosts(|_| false).is_empty());
-        assert_eq!(agent.hosts(|name| name == "OPENAI_API_KEY"), ["@openai"]);
+        let opencode = AgentData::builtin("opencode").unwrap();
+        let none = |_: &str| false;
+        assert!(opencode.hosts(none, none).is_empty());
+        let has = |name: &str| name == "OPENAI_API_KEY" || name == "GEMINI_API_KEY";
+        assert_eq!(opencode.hosts(has, none), ["@google-ai", "@openai"]);
+        let outside = |name: &str| name == "OPENAI_API_KEY";
+        assert_eq!(opencode.hosts(has, outside), ["@google-ai"]);
+        assert!(opencode.passes("OPENAI_API_KEY") && !opencode.passes("OPENAI"));
         let agent = AgentData::builtin("gemini").unwrap();
-        assert_eq!(agent.hosts(|_| true), ["@google-ai"]);
+        assert_eq!(agent.hosts(|_| true, none), ["@google-ai"]);
+        assert!(agent.hosts(has, |name| name == "GEMINI_API_KEY").is_empty());
+        assert_eq!(agent.hosts(has, outside), ["@google-ai"]);
         assert!(agent.pairs().contains(&"GEMINI_SANDBOX=false".to_owned()));
         assert!(agent.pairs().contains(&"GEMINI_API_KEY".to_owned()));
     }

@@ -18,6 +18,7 @@ pub mod outside;
 mod program;
 mod source;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow};
@@ -36,7 +37,7 @@ use super::wanted::WrapRequest;
 use super::{WrapRefusal, confined, environment};
 use crate::cli::GlobalOptions;
 use crate::enforce::program::ProgramFile;
-use crate::policy::{Field, FieldOption, MountRule};
+use crate::policy::{Field, FieldOption, MountRule, NodeSecret, TlsWay, VariableName};
 use crate::runtime::input::node_files;
 
 /// The agent that a run is for.
@@ -49,6 +50,8 @@ pub struct Agent {
     program: Vec<ProgramFile>,
     /// The rules of its hosts.
     hosts: Vec<String>,
+    /// Its keys that stay outside, in words.
+    outside: Vec<String>,
     /// The option that would switch its own sandbox off.
     hint: Option<String>,
 }
@@ -122,7 +125,7 @@ impl WrapRequest {
     }
 
     /// What the command writes, by every name of it.
-    fn written(&self) -> Vec<PathBuf> {
+    pub fn written(&self) -> Vec<PathBuf> {
         let named = self.write.iter().chain([&self.workspace]);
         named
             .flat_map(|path| [Some(path.clone()), path.canonicalize().ok()])
@@ -139,13 +142,37 @@ impl WrapRequest {
         let data =
             AgentData::builtin(&name).with_context(|| format!("--agent {name} is unknown"))?;
         let has = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        let hosts: Vec<String> = data.hosts(has).into_iter().map(str::to_owned).collect();
+        let secrets = self.asked.secrets.iter().filter_map(|secret| {
+            let variable = secret.env.as_ref().map(VariableName::as_str)?;
+            data.passes(variable).then_some((variable, secret))
+        });
+        let secrets: BTreeMap<&str, &NodeSecret> = secrets.collect();
+        let hosts = data.hosts(has, |variable| secrets.contains_key(variable));
+        let requests = secrets.values().flat_map(|secret| &secret.requests);
+        let requests: BTreeSet<String> = requests.map(ToString::to_string).collect();
+        let hosts: Vec<String> = hosts
+            .into_iter()
+            .map(str::to_owned)
+            .chain(requests)
+            .collect();
+        let outside: Vec<String> = secrets
+            .iter()
+            .map(|(variable, secret)| format!("{variable} stays outside (secret {})", secret.name))
+            .collect();
+        let named = format!("--agent {name}");
+        let by = |option: FieldOption| match &origin {
+            AgentOrigin::Option | AgentOrigin::Command => option,
+            AgentOrigin::Setting(file) => option.in_file("agent", &file.display().to_string()),
+        };
         for host in &hosts {
-            let option = FieldOption::adding(&format!("--agent {name}"), Field::NetworkAllow, host);
-            self.asked.options.push(match &origin {
-                AgentOrigin::Option | AgentOrigin::Command => option,
-                AgentOrigin::Setting(file) => option.in_file("agent", &file.display().to_string()),
-            });
+            let option = FieldOption::adding(&named, Field::NetworkAllow, host);
+            self.asked.options.push(by(option));
+        }
+        if !outside.is_empty() {
+            // Below whatever the user sets: agents use https, and some do so even where a variable names http.
+            let open = TlsWay::Open.to_string();
+            let option = FieldOption::setting(&named, Field::NetworkTls, &open);
+            self.asked.settings.insert(0, vec![by(option)]);
         }
         // Whatever else names one of them counts before this.
         self.variables.insert(
@@ -162,6 +189,7 @@ impl WrapRequest {
             origin,
             program,
             hosts,
+            outside,
             hint,
         });
         Ok(())
@@ -221,6 +249,9 @@ impl Agent {
             [] => "no host (--allow names its provider's)".to_owned(),
             _ => format!("hosts {}", hosts.join(", ")),
         };
+        for key in &self.outside {
+            all = format!("{all}; {key}");
+        }
         if let Some(given) = given {
             all = format!("{all}; {given}");
         }

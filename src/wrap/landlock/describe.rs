@@ -9,6 +9,7 @@ use super::{abi, cannot, capabilities, decide_in, filter, streams};
 use crate::cli::GlobalOptions;
 use crate::plan::{DecidedPlan, Plan};
 use crate::render::explain::{LandlockPath, LandlockWalls};
+use crate::runtime::network::reading::no_user_secrets;
 use crate::wrap::person::Person;
 use crate::wrap::{WrapExplanation, WrapRequest};
 
@@ -16,7 +17,7 @@ use crate::wrap::{WrapExplanation, WrapRequest};
 pub fn decide(global: &GlobalOptions, wanted: &WrapRequest) -> Result<WrapExplanation> {
     let person = &wanted.person;
     let place = RunTempDir::new(person)?;
-    let decided = decide_in(&place, global, wanted)?;
+    let decided = decide_in(&place, global, wanted, &no_user_secrets)?;
     let mut decision = decided.decision;
     let of_plan = decision.decided.take().context("a policy is chosen")?;
     decision.filter = Some(filter::compile(&of_plan.plan)?);

@@ -52,9 +52,9 @@ use crate::enforce::{capabilities, privileges};
 use crate::plan::time::EndCause;
 use crate::plan::{CapabilitySets, DecidedPlan, Plan, process as planned};
 use crate::policy::Capability;
-use crate::runtime::create::{self, BundleDecision};
+use crate::runtime::create::{self, BundleDecision, WrapParts};
 use crate::runtime::foreground::ended::ChildExit;
-use crate::runtime::network::reading::RequestSetup;
+use crate::runtime::network::reading::{RequestSetup, UserSecretReader};
 use crate::sys::process;
 pub use cannot::{LANDLOCK_LEAST_ABI, LANDLOCK_SCOPES_ABI};
 pub use describe::decide;
@@ -72,7 +72,7 @@ pub fn run(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildExit> {
     streams::refuse_sockets()?;
     enforce::try_to_listen()?;
     let place = RunTempDir::new(&wanted.person)?;
-    let decided = decide_in(&place, global, wanted)?;
+    let decided = decide_in(&place, global, wanted, &|secret| wanted.secret(secret))?;
     let summary = summary::open(wanted)?;
     if let Some(agent) = &decided.home.agent {
         agent.give(&wanted.person)?;
@@ -153,6 +153,7 @@ fn decide_in(
     place: &RunTempDir,
     global: &GlobalOptions,
     wanted: &WrapRequest,
+    secrets: UserSecretReader<'_>,
 ) -> Result<DecidedRun> {
     if wanted.name.is_some() {
         let why = "--name is for other commands, which find no record of such a run: leave it out";
@@ -164,7 +165,11 @@ fn decide_in(
     }
     let prepared = prepare(global, wanted, BundleRoot::Run(&place.bundle()))?;
     let dir = &prepared.bundle.dir;
-    let decision = create::decide(global, dir, &prepared.wrapped, None)?;
+    let parts = WrapParts {
+        plan: &prepared.wrapped,
+        secrets,
+    };
+    let decision = create::decide(global, dir, parts, None)?;
     if let Some(decided) = &decision.decided {
         check(decided, place)?;
     }

@@ -36,7 +36,7 @@ pub fn find(person: &Person, workspace: &Path) -> Result<Option<SettingsSource>>
     }
     dir.check(person)?;
     let text = own_file::read_trusted(&path, person)?;
-    let settings = Settings::parse(&text, PathBase::of_person(Path::new("/")))
+    let settings = Settings::parse(&text, PathBase::of_answers())
         .with_context(|| format!("settings of {path:?}"))?;
     SettingsSource::of_person(person, path, settings).map(Some)
 }
@@ -93,7 +93,7 @@ mod tests {
         let second = with_rule(&format!("{first}quiet = true\n"), workspace, "b.test:80").unwrap();
         let again = with_rule(&second, workspace, "b.test:80").unwrap();
         assert_eq!(again, second);
-        let settings = Settings::parse(&again, PathBase::of_person(Path::new("/"))).unwrap();
+        let settings = Settings::parse(&again, PathBase::of_answers()).unwrap();
         assert_eq!(settings.quiet, Some(true));
         assert_eq!(settings.effects().len(), 3, "{:?}", settings.effects());
         assert!(with_rule("allow = 1", workspace, "a.test").is_err());

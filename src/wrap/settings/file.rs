@@ -8,7 +8,9 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
 use crate::cli::{AGENTS, Walls};
-use crate::policy::{ConnectService, Field, FieldOption, OnUnknown, Publish};
+use crate::policy::{
+    ConnectService, Field, FieldOption, NodeSecret, OnUnknown, Publish, UserSecret,
+};
 use crate::text::shown;
 use crate::wrap::agents::NO_AGENT;
 use crate::wrap::caches::Caches;
@@ -51,6 +53,11 @@ pub struct Settings {
     pub quiet: Option<bool>,
     /// Where the summary goes.
     pub summary: Option<PathBuf>,
+    #[serde(rename = "secret")]
+    written_secrets: Vec<UserSecret>,
+    /// The user's own secrets.
+    #[serde(skip)]
+    pub secrets: Vec<NodeSecret>,
 }
 
 /// The value of a policy field, in the spelling of a policy file.
@@ -64,10 +71,11 @@ enum Value {
     Table(BTreeMap<String, Value>),
 }
 
-/// The base of a file's relative paths.
+/// The base of a file's relative paths, and whether it may have secrets.
 pub struct PathBase<'a> {
     directory: Option<&'a Path>,
     home: Option<&'a Path>,
+    secrets: bool,
 }
 
 impl<'a> PathBase<'a> {
@@ -76,6 +84,16 @@ impl<'a> PathBase<'a> {
         Self {
             directory: None,
             home: Some(home),
+            secrets: true,
+        }
+    }
+
+    /// The user's answers at the prompt, which are rules.
+    pub fn of_answers() -> Self {
+        Self {
+            directory: None,
+            home: None,
+            secrets: false,
         }
     }
 
@@ -84,6 +102,7 @@ impl<'a> PathBase<'a> {
         Self {
             directory: Some(directory),
             home,
+            secrets: false,
         }
     }
 
@@ -131,6 +150,23 @@ impl Settings {
                 .into_os_string()
                 .into_string()
                 .map_err(|path| anyhow!("the policy file {path:?} has a name that is not UTF-8"))?;
+        }
+        for written in std::mem::take(&mut settings.written_secrets) {
+            let home = base.home.filter(|_| base.secrets).ok_or_else(|| {
+                anyhow!("[[secret]] counts in your own ~/.config/agentbox/config.toml alone: move it there")
+            })?;
+            let secret = written.within(home).map_err(|why| anyhow!(why))?;
+            if settings
+                .secrets
+                .iter()
+                .any(|known| known.name == secret.name)
+            {
+                return Err(anyhow!(
+                    "two secrets have the name {}: rename one",
+                    secret.name
+                ));
+            }
+            settings.secrets.push(secret);
         }
         // An unknown field is reported here, while its file is known.
         settings.fields("")?;
@@ -199,6 +235,8 @@ impl Settings {
             caches,
             quiet,
             summary,
+            written_secrets: _,
+            secrets,
         } = self;
         let mut all = Vec::new();
         let one = |text: &str, value: &str| format!("{text}: {}", shown(value));
@@ -213,10 +251,8 @@ impl Settings {
         );
         all.extend(walls.map(|walls| one("walls", walls.as_str())));
         let set = self.set_fields();
-        all.extend(
-            set.iter()
-                .map(|(name, value)| one(&format!("sets {name} to"), value)),
-        );
+        let set = set.iter();
+        all.extend(set.map(|(name, value)| one(&format!("sets {name} to"), value)));
         all.extend(allow.iter().map(|host| one("lets be reached", host)));
         all.extend(deny.iter().map(|host| one("lets never be reached", host)));
         all.extend(ask.map(|ask| match ask {
@@ -240,6 +276,7 @@ impl Settings {
             None => one("passes on your variable", pair),
         });
         all.extend(names);
+        all.extend(secrets.iter().filter_map(kept_outside));
         all.extend(caches.map(|caches| match caches {
             Caches::Private => "lets caches of package managers be read".to_owned(),
             Caches::Kept => "keeps writes to package caches for the next run here".to_owned(),
@@ -249,13 +286,16 @@ impl Settings {
             true => "does not list denied hosts at exit".to_owned(),
             false => "lists denied hosts at exit".to_owned(),
         }));
-        all.extend(
-            summary
-                .iter()
-                .map(|path| format!("writes a summary to: {path:?}")),
-        );
+        let summary = summary.iter();
+        all.extend(summary.map(|path| format!("writes a summary to: {path:?}")));
         all
     }
+}
+
+fn kept_outside(secret: &NodeSecret) -> Option<String> {
+    let source = secret.of_user()?;
+    let name = &secret.name;
+    Some(format!("keeps outside: secret {name}, from {source}"))
 }
 
 /// The value of `agent` in a file.
@@ -446,5 +486,32 @@ mod tests {
             [PathBuf::from("/h/d")]
         );
         assert_eq!(mine("").unwrap(), Settings::default());
+    }
+
+    #[test]
+    fn secrets_count_in_the_users_own_file_alone() {
+        let text = "[[secret]]\nname = \"model\"\nfrom-env = \"MODEL_KEY\"\nenv = \"MODEL_KEY\"\n\
+            requests = [\"POST https://a.test/v1/**\"]\nheader = \"x-api-key: {}\"\n";
+        let own = |text: &str| Settings::parse(text, PathBase::of_person(Path::new("/h")));
+        let settings = own(text).unwrap();
+        assert_eq!(settings.secrets.len(), 1);
+        assert_eq!(
+            settings.effects(),
+            ["keeps outside: secret model, from your variable MODEL_KEY"]
+        );
+        for elsewhere in [parse(text), Settings::parse(text, PathBase::of_answers())] {
+            let why = elsewhere.unwrap_err().to_string();
+            assert!(why.contains("~/.config/agentbox/config.toml"), "{why}");
+        }
+        let twice = own(&text.repeat(2)).unwrap_err().to_string();
+        assert!(twice.contains("two secrets have the name model"), "{twice}");
+        for (bad, word) in [
+            (text.replace("https", "http"), "in the clear"),
+            (text.replace("a.test", "*.test"), "does not name one host"),
+            (text.replace("from-env", "environment"), "unknown field"),
+        ] {
+            let why = own(&bad).unwrap_err().to_string();
+            assert!(why.contains(word), "{why}");
+        }
     }
 }

@@ -114,12 +114,20 @@ pub fn of_person(person: &Person) -> Result<Option<SettingsSource>> {
     if path.symlink_metadata().is_err() {
         return Ok(None);
     }
-    let text = own_file::read_trusted(&path, person)?;
+    let (text, private) = own_file::read_settings(&path, person)?;
     if text.len() > places::LONGEST {
         bail!(too_long(&path));
     }
     let settings = Settings::parse(&text, PathBase::of_person(&home))
         .with_context(|| format!("settings of {path:?}"))?;
+    if !settings.secrets.is_empty() {
+        let why = private.err().or_else(|| places::not_at_home(person, &path));
+        if let Some(why) = why {
+            let path = path.clone();
+            let why = format!("has a [[secret]], and {why}");
+            bail!(WrapRefusal::File { path, why });
+        }
+    }
     SettingsSource::of_person(person, path, settings).map(Some)
 }
 

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 use crate::plan::never::NeverList;
 use crate::probe::is_home;
+use crate::sys::path::resolve_owned;
 use crate::wrap::error::WrapRefusal;
 use crate::wrap::person::{Environment, Person};
 use crate::wrap::planted;
@@ -83,6 +84,20 @@ pub fn closed_settings(person: &Person) -> Option<PathBuf> {
     let config = config(person, &home(person)?);
     let real = config.parent()?.canonicalize().ok()?;
     real.ends_with(OWN[0]).then_some(real)
+}
+
+/// Why settings with secrets do not count where they lie; None if they are in the user's home, whatever variables say: a project may
+/// have set those.
+pub fn not_at_home(person: &Person, path: &Path) -> Option<String> {
+    let home = person.home().or_else(|| home(person))?;
+    let own = home.join(OWN[0]).join(path.file_name()?);
+    let place = home.canonicalize().map(|home| home.join(OWN[0]));
+    let place = place.map(|place| place.join(path.file_name().unwrap_or_default()));
+    if path.canonicalize().ok() != place.ok() {
+        return Some(format!("secrets count only in {own:?}, not behind a link"));
+    }
+    let error = resolve_owned(path, person.uid).err()?;
+    Some(format!("{error}: others must not change it (chmod go-w)"))
 }
 
 /// Whether no sandbox writes a directory, so that its links are the user's or the node's own.

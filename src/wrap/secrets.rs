@@ -1,0 +1,206 @@
+//! SHELL. The user's own secrets: their values, read outside of the sandbox when it is made, and the variables that stay
+//! outside with them.
+//!
+//! A value comes from where no sandbox writes: else an agent could choose the key that later runs use, or the program
+//! that runs outside of the walls.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use zeroize::Zeroizing;
+
+use super::agents::ProgramPlaces;
+use super::command::CommandFiles;
+use super::own_file;
+use super::person::Person;
+use super::settings::{is_closed, places};
+use super::variables;
+use super::wanted::WrapRequest;
+use crate::policy::{
+    Field, NodeSecret, ResolvedPolicy, SecretCommand, Switch, UserSource, VariableName,
+};
+use crate::runtime::{RuntimeError, unprivileged};
+use crate::sys::bounded::{self, OutputLimits, ProgramUser};
+use crate::sys::program;
+use crate::sys::user_namespace::Ids;
+
+/// Most bytes of a command's output. Password stores print notes below the password.
+const LONGEST_OUTPUT: usize = 64 << 10;
+
+/// The PATH of a command's interpreter, which is the system's.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+impl WrapRequest {
+    /// The value of a secret, with what follows its first line. Other secrets are not the user's.
+    pub fn secret(&self, secret: &NodeSecret) -> Result<Option<Zeroizing<Vec<u8>>>, RuntimeError> {
+        let refused = |why: String| RuntimeError::Secret {
+            name: secret.name.clone(),
+            why,
+        };
+        let Some(source) = secret.of_user() else {
+            return Ok(None);
+        };
+        let read = match source {
+            UserSource::File(file) => {
+                let looked = self.person.looking(|| file_of(&self.person, file.as_ref()));
+                looked.map_err(|error| refused(error.to_string()))?
+            }
+            UserSource::Variable(name) => variable(name),
+            UserSource::Command(command) => self.output(command),
+        };
+        read.map(Some).map_err(refused)
+    }
+
+    /// What a program prints. It runs outside of all walls, as the user, in `/`.
+    fn output(&self, command: &SecretCommand) -> Result<Zeroizing<Vec<u8>>, String> {
+        let SecretCommand {
+            program,
+            arguments,
+            variables,
+            seconds,
+        } = command;
+        let person = &self.person;
+        let checked = person.looking(|| self.check_program(program.as_ref()));
+        checked.map_err(|error| error.to_string())??;
+        let listed: Vec<&str> = variables.iter().map(VariableName::as_str).collect();
+        let mut started = program::command(program.as_ref(), &listed);
+        started.args(arguments).current_dir("/");
+        started.env("USER", person.name());
+        started.env("LOGNAME", person.name());
+        if let Some(home) = places::home(person) {
+            started.env("HOME", home);
+        }
+        let limits = OutputLimits {
+            time: Duration::from_secs(seconds.get().into()),
+            bytes: LONGEST_OUTPUT,
+        };
+        let read = bounded::output(&mut started, user(person), limits);
+        read.map_err(|error| {
+            let hint = match error {
+                bounded::OutputError::Time(_) => {
+                    "; it cannot ask at the terminal, and command-seconds sets its time limit"
+                }
+                _ => "",
+            };
+            format!("the command {program} {error}{hint}")
+        })
+    }
+
+    /// Refuses a program that a sandbox, or another user, could have written, also through its interpreter.
+    fn check_program(&self, program: &Path) -> Result<(), String> {
+        let name = program.display().to_string();
+        let files = CommandFiles::of(&name, PATH, Path::new("/"));
+        if let Some(unknown) = files.unknown {
+            return Err(format!(
+                "the command {name} cannot be run: it is not known which file {unknown} leads to; name a program by its path"
+            ));
+        }
+        let places = ProgramPlaces::of(&self.person, &self.list, self.written());
+        match places.written_by_a_sandbox(files.files.iter().chain(&files.before)) {
+            None => Ok(()),
+            Some(path) => Err(format!(
+                "the command {name} is not run: a sandbox or another user could have written {path:?}; use one of the system's, or keep \
+                 it in ~/.config/agentbox"
+            )),
+        }
+    }
+}
+
+/// The user who runs a command: never more than the sandbox's own.
+fn user(person: &Person) -> ProgramUser {
+    let ids = Ids {
+        uid: person.uid,
+        gid: person.gid,
+    };
+    if unprivileged::inside().is_some() {
+        return ProgramUser::Below(ids);
+    }
+    match person.uid == rustix::process::geteuid().as_raw() {
+        true => ProgramUser::Caller,
+        false => ProgramUser::Other {
+            ids,
+            groups: person.groups.clone(),
+        },
+    }
+}
+
+fn file_of(person: &Person, file: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
+    if !is_closed(person, file) {
+        return Err(format!(
+            "the file {file:?} is missing, or lies where a sandbox or another user could write it: keep it in ~/.config/agentbox, mode 0600"
+        ));
+    }
+    let read = own_file::read_private(file, person);
+    read.map_err(|error| format!("{error:#}"))
+}
+
+fn variable(name: &VariableName) -> Result<Zeroizing<Vec<u8>>, String> {
+    let value = std::env::var_os(OsStr::new(name.as_str()));
+    let value = value.filter(|value| !value.is_empty());
+    value
+        .map(|value| Zeroizing::new(value.into_vec()))
+        .ok_or_else(|| {
+            format!("your variable {name} is not set, or empty: set it, or name another source")
+        })
+}
+
+/// Takes variables with the user's secrets out of an environment: their values never go in, whether or not a run uses them.
+pub fn withhold(environment: &mut Vec<String>, secrets: &[NodeSecret]) {
+    environment.retain(|pair| {
+        let name = pair.split('=').next().unwrap_or(pair);
+        !secrets.iter().any(|secret| names(secret, name))
+    });
+}
+
+/// Whether a variable has a secret's value, or stands for it.
+fn names(secret: &NodeSecret, variable: &str) -> bool {
+    let source = match secret.of_user() {
+        Some(UserSource::Variable(name)) => Some(name),
+        Some(UserSource::File(_) | UserSource::Command(_)) | None => None,
+    };
+    let mut all = secret.env.iter().chain(source);
+    all.any(|name| name.as_str() == variable)
+}
+
+/// Lines about variables that the user names and that stay outside.
+pub fn withheld(wanted: &WrapRequest) -> Result<Vec<String>> {
+    let secrets = &wanted.asked.secrets;
+    if secrets.is_empty() {
+        return Ok(Vec::new());
+    }
+    // Their values do not matter.
+    let named = variables::asked(&wanted.variables, |_| Some(String::new()))?;
+    let mut lines = Vec::new();
+    for (variable, _) in named {
+        if let Some(secret) = secrets.iter().find(|secret| names(secret, &variable)) {
+            lines.push(format!(
+                "agentbox: the variable {variable} is not passed on: secret {} of your settings keeps the key outside",
+                secret.name
+            ));
+        }
+    }
+    lines.dedup();
+    Ok(lines)
+}
+
+/// Says which secrets of the user a run would use, if the policy let it.
+pub fn say_what_is_forbidden(wanted: &WrapRequest, resolved: &ResolvedPolicy) {
+    let network = &resolved.policy.network;
+    if network.user_secrets == Switch::On {
+        return;
+    }
+    let origin = resolved.origins.get(&Field::NetworkUserSecrets);
+    let origin = origin.map_or_else(|| "the policy".to_owned(), ToString::to_string);
+    for secret in &wanted.asked.secrets {
+        if secret.is_for(network) {
+            crate::log::complain(&format!(
+                "agentbox: secret {} is not used: {} is off ({origin}), so requests go without the key",
+                secret.name,
+                Field::NetworkUserSecrets,
+            ));
+        }
+    }
+}
