@@ -353,6 +353,7 @@ fn n49_a_command_for_a_key_has_an_end_and_only_the_users_rights() {
 #[ignore = "needs the rig: hack/test"]
 fn n49_no_sandbox_and_no_other_user_chooses_a_key_or_its_program() {
     let _docker = Docker::connect();
+    internet();
     let person = Account::new();
     let allow = format!("GET https://{HOST}/**");
     let ran = format!("{}/ran", person.home);
@@ -430,6 +431,17 @@ fn n49_no_sandbox_and_no_other_user_chooses_a_key_or_its_program() {
     }
     person.does("mv ~/aside ~/.config/agentbox");
     works();
+    // Nor does one that leads to none leave the key inside.
+    person.does("mkdir ~/src/empty");
+    let empty = format!("{}/src/empty", person.home);
+    for name in ["XDG_CONFIG_HOME", "HOME"] {
+        let mut way = person.alone(&[&program()]);
+        way.env(name, &empty)
+            .args(["wrap", "--allow", &allow, "--", "true"]);
+        let said = run_for(WITHIN, &mut way).failed();
+        assert!(said.contains("leads elsewhere"), "{name}: {said}");
+    }
+    works();
     // A project's settings have none, trusted or not.
     person.private(CONFIG, "");
     person.file("src/project/.agentbox.toml", &good);
@@ -467,7 +479,7 @@ fn n49_no_sandbox_and_no_other_user_chooses_a_key_or_its_program() {
         (
             "mv $K ~/aside; ln -s ~/src/project/key $K",
             "mv ~/aside $K",
-            "open",
+            "could read or write it",
         ),
         (
             "mv $K ~/aside; mkfifo -m 600 $K",
@@ -481,7 +493,15 @@ fn n49_no_sandbox_and_no_other_user_chooses_a_key_or_its_program() {
         person.does(&format!("K=~/.config/agentbox/key; {back}"));
     }
     file("~/src/project/key");
-    refused("a sandbox or another user could write it", &[]);
+    refused("could read or write it", &[]);
+    // Sandboxes see it there.
+    let shown = format!("/opt/key-{}", person.uid);
+    std::fs::write(&shown, "0123456789\n").unwrap();
+    run("chown", &[&person.uid.to_string(), &shown]).ok();
+    run("chmod", &["600", &shown]).ok();
+    file(&shown);
+    refused("could read or write it", &[]);
+    std::fs::remove_file(&shown).unwrap();
     let of_root = format!("{}/.config/agentbox/of-root", person.home);
     file(&of_root);
     std::fs::write(&of_root, "0123456789\n").unwrap();

@@ -15,6 +15,25 @@ use crate::text::ValueError;
 /// How long a command of the user's may take if they set no limit.
 const USUAL_SECONDS: u32 = 10;
 
+/// Whether a variable says which programs or code others run. The command runs outside of the sandbox, and a project may have set it.
+fn chooses_code(variable: &str) -> bool {
+    const NAMES: [&str; 12] = [
+        "BASH_ENV",
+        "ENV",
+        "GCONV_PATH",
+        "NODE_OPTIONS",
+        "NODE_PATH",
+        "PATH",
+        "PERL5LIB",
+        "PERL5OPT",
+        "PYTHONHOME",
+        "PYTHONPATH",
+        "RUBYLIB",
+        "RUBYOPT",
+    ];
+    NAMES.contains(&variable) || variable.starts_with("LD_") || variable.starts_with("BASH_FUNC_")
+}
+
 /// A secret as a file writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -62,6 +81,15 @@ impl WrittenSecret {
         if self.command.is_none() && is_of_command {
             return Err(format!(
                 "secret {name} has command-env or command-seconds, and no command"
+            ));
+        }
+        if let Some(variable) = self
+            .command_env
+            .iter()
+            .find(|name| chooses_code(name.as_str()))
+        {
+            return Err(format!(
+                "secret {name}: command-env must not have {variable}, which says what code the command runs; name a program by its path"
             ));
         }
         let (file, volume) = (self.file.as_deref(), self.volume.clone());
@@ -274,6 +302,8 @@ mod tests {
             "command = [\"gh\"]",
             "command = [\"/gh\"]\ncommand-seconds = 301",
             "command-seconds = 3\nfile = \"/k\"",
+            "command = [\"/gh\"]\ncommand-env = [\"PATH\"]",
+            "command = [\"/gh\"]\ncommand-env = [\"LD_PRELOAD\"]",
             "file = \"/k\"\npolicies = [\"p\"]",
             "file = \"/k\"\nof-user = true",
         ] {

@@ -13,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use zeroize::Zeroizing;
 
 use super::user_namespace::Ids;
-use super::{user, user_namespace};
+use super::{process, user, user_namespace};
 
 /// How long the kernel may take to end a process.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
@@ -69,13 +69,23 @@ pub fn output(
     limits: OutputLimits,
 ) -> Result<Zeroizing<Vec<u8>>, OutputError> {
     command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let parent = rustix::process::getpid();
     // SAFETY: the closure runs between fork and exec. This process has one thread when it executes programs, so no lock of the
     // allocator is held by another. It makes system calls, and reads what was moved into it.
     unsafe {
         command.pre_exec(move || {
             // Without a terminal: it can neither ask there nor be stopped by it. Also the group that is killed.
             rustix::process::setsid()?;
-            become_user(&user)
+            // The caller's: with sudo they may be root's.
+            process::close_on_exec_from(3)?;
+            become_user(&user)?;
+            // The limit of time ends with this process. A change of ids clears the setting, and a parent that has ended is too late
+            // for it (PR_SET_PDEATHSIG(2const)).
+            rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+            match rustix::process::getppid() == Some(parent) {
+                true => Ok(()),
+                false => Err(io::ErrorKind::BrokenPipe.into()),
+            }
         });
     }
     let child = command.spawn()?;

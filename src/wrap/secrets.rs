@@ -128,9 +128,13 @@ fn user(person: &Person) -> ProgramUser {
 }
 
 fn file_of(person: &Person, file: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
-    if !is_closed(person, file) {
+    // Other closed places are shown to sandboxes, which have the user's id.
+    let own = places::closed_settings(person);
+    let is_own = own.is_some_and(|own| file.canonicalize().is_ok_and(|file| file.starts_with(own)));
+    if !is_own || !is_closed(person, file) {
         return Err(format!(
-            "the file {file:?} is missing, or lies where a sandbox or another user could write it: keep it in ~/.config/agentbox, mode 0600"
+            "the file {file:?} is missing, or lies where a sandbox or another user could read or write it: keep it in ~/.config/agentbox, \
+             mode 0600"
         ));
     }
     let read = own_file::read_private(file, person);

@@ -110,6 +110,14 @@ pub fn of_person(person: &Person) -> Result<Option<SettingsSource>> {
         return Ok(None);
     };
     let path = places::config(person, &home);
+    if let Some(own) = places::settings_passed_over(person, &path)
+        && has_secrets(person, &own)?
+    {
+        let why = format!(
+            "has a [[secret]], and HOME or XDG_CONFIG_HOME leads elsewhere ({path:?}): unset it, or no key would stay outside"
+        );
+        bail!(WrapRefusal::File { path: own, why });
+    }
     // A file that the user cannot see is not theirs, as when HOME is another user's.
     if path.symlink_metadata().is_err() {
         return Ok(None);
@@ -121,14 +129,31 @@ pub fn of_person(person: &Person) -> Result<Option<SettingsSource>> {
     let settings = Settings::parse(&text, PathBase::of_person(&home))
         .with_context(|| format!("settings of {path:?}"))?;
     if !settings.secrets.is_empty() {
-        let why = private.err().or_else(|| places::not_at_home(person, &path));
-        if let Some(why) = why {
+        let place = private.and_then(|()| places::at_home(person, &path));
+        let counts = place.and_then(|place| {
+            // What was read by the variables' path is what lies at home: links may have changed in between.
+            let again = own_file::read_settings(&place, person);
+            match again.is_ok_and(|(again, private)| private.is_ok() && again == text) {
+                true => Ok(()),
+                false => Err("it changed while it was read".to_owned()),
+            }
+        });
+        if let Err(why) = counts {
             let path = path.clone();
             let why = format!("has a [[secret]], and {why}");
             bail!(WrapRefusal::File { path, why });
         }
     }
     SettingsSource::of_person(person, path, settings).map(Some)
+}
+
+/// Whether settings that variables pass over keep keys outside.
+fn has_secrets(person: &Person, path: &Path) -> Result<bool> {
+    let (text, _) = own_file::read_settings(path, person)?;
+    let home = places::home(person).unwrap_or_default();
+    let settings = Settings::parse(&text, PathBase::of_person(&home))
+        .with_context(|| format!("settings of {path:?}"))?;
+    Ok(!settings.secrets.is_empty())
 }
 
 fn too_long(path: &Path) -> WrapRefusal {

@@ -86,18 +86,37 @@ pub fn closed_settings(person: &Person) -> Option<PathBuf> {
     real.ends_with(OWN[0]).then_some(real)
 }
 
-/// Why settings with secrets do not count where they lie; None if they are in the user's home, whatever variables say: a project may
-/// have set those.
-pub fn not_at_home(person: &Person, path: &Path) -> Option<String> {
-    let home = person.home().or_else(|| home(person))?;
-    let own = home.join(OWN[0]).join(path.file_name()?);
-    let place = home.canonicalize().map(|home| home.join(OWN[0]));
-    let place = place.map(|place| place.join(path.file_name().unwrap_or_default()));
-    if path.canonicalize().ok() != place.ok() {
-        return Some(format!("secrets count only in {own:?}, not behind a link"));
+/// The user's home where settings with secrets count: that of passwd(5), whatever variables say. A project may have set those.
+fn account_home(person: &Person) -> Option<PathBuf> {
+    person.home().or_else(|| home(person))
+}
+
+/// The settings in that home, if variables lead elsewhere.
+pub fn settings_passed_over(person: &Person, path: &Path) -> Option<PathBuf> {
+    let account = account_home(person)?;
+    let own = account.join(OWN[0]).join(path.file_name()?);
+    let same = |one: &Path, other: &Path| one.canonicalize().ok() == other.canonicalize().ok();
+    let leads_there = same(path, &own) && same(&home(person)?, &account);
+    (!leads_there && own.symlink_metadata().is_ok()).then_some(own)
+}
+
+/// The place where settings with secrets count, without links; an error if these do not lie there.
+pub fn at_home(person: &Person, path: &Path) -> Result<PathBuf, String> {
+    let account = account_home(person).ok_or("you have no home")?;
+    let name = path.file_name().unwrap_or_default();
+    let place = account.canonicalize();
+    let place = place.map(|home| home.join(OWN[0]).join(name));
+    let place = place
+        .ok()
+        .filter(|place| path.canonicalize().ok().as_ref() == Some(place));
+    let Some(place) = place else {
+        let own = account.join(OWN[0]).join(name);
+        return Err(format!("secrets count only in {own:?}, not behind a link"));
+    };
+    match resolve_owned(path, person.uid) {
+        Ok(_) => Ok(place),
+        Err(error) => Err(format!("{error}: others must not change it (chmod go-w)")),
     }
-    let error = resolve_owned(path, person.uid).err()?;
-    Some(format!("{error}: others must not change it (chmod go-w)"))
 }
 
 /// Whether no sandbox writes a directory, so that its links are the user's or the node's own.
