@@ -196,7 +196,7 @@ fn plain(person: &Person) -> Session {
 fn wrap_mcp_a_server_of_each_line_of_the_page_speaks_as_without_walls() {
     let person = person();
     let lines = command_lines();
-    assert!(lines.len() >= 3, "{lines:?}");
+    assert!(lines.len() >= 2, "{lines:?}");
     // Larger than a pipe's buffer, with bytes that a terminal would change.
     let long = format!("\u{1b}[2J\u{7f}\0\r\n{}\u{1F600}", "x".repeat(300_000));
     for words in &lines {

@@ -113,6 +113,11 @@ fn name(uid: u32) -> String {
 /// Prints a container's state.
 pub fn run(global: &GlobalOptions, args: &Id) -> Result<ExitCode> {
     let place = find::place(global, &args.id)?;
-    out::json(&State::of(&place, Record::read(&place.dir())?)?)?;
+    let record = Record::read(&place.dir());
+    if record.is_err() {
+        // In the words for a container that does not exist.
+        status::load_if_whole(&place)?;
+    }
+    out::json(&State::of(&place, record?)?)?;
     Ok(ExitCode::SUCCESS)
 }
