@@ -403,3 +403,58 @@ fn a_second_bind_is_written_if_an_annotation_lists_it() {
     let refused = docker.run(&[&all[..], &listed].concat(), &WRITES);
     assert_ne!(refused.code, 0, "{refused}");
 }
+
+/// F37: a bind that is too large for the search of `permissive` has the user's own hooks and settings at the end.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f37_nothing_of_a_large_directory_is_taken_for_planted() {
+    const OWN: &str = "[core]\n\thooksPath = .husky\n[alias]\n\tx = !make\n";
+    const ENTRIES: usize = 100_001;
+    let docker = Docker::connect();
+    let scratch = Scratch::new();
+    let plants =
+        "printf '[core]\\n\\tfsmonitor = evil\\n' >>/work/.git/config; echo x >/work/.envrc";
+    for files in [ENTRIES, 10] {
+        let name = format!("of-{files}");
+        let many = scratch.dir(&format!("{name}/many"));
+        for number in 0..files {
+            fs::File::create(format!("{many}/{number}")).unwrap();
+        }
+        let tops = [name.clone(), format!("{name}/many/sub")];
+        for top in &tops {
+            let hooks = scratch.dir(&format!("{top}/.git/hooks"));
+            fs::write(format!("{hooks}/pre-commit"), "own").unwrap();
+            fs::write(scratch.path(&format!("{top}/.git/config")), OWN).unwrap();
+        }
+        let is_kept = |top: &String| {
+            let config = scratch.path(&format!("{top}/.git/config"));
+            let hook = scratch.path(&format!("{top}/.git/hooks/pre-commit"));
+            fs::read_to_string(config).unwrap() == OWN && fs::exists(hook).unwrap()
+        };
+        let volume = format!("{}:/work", scratch.path(&name));
+        let options = [&Policy::Permissive.options()[..], &["-v", &volume]].concat();
+        let runs = |script: &str| {
+            docker
+                .run(&options, &["test-musl", "sh", "-c", script])
+                .ok()
+        };
+        // The container looks: nothing of it is its own.
+        runs("ls /work >/dev/null");
+        assert!(tops.iter().all(is_kept), "{files}");
+        // What it plants at the top is known by name.
+        runs(plants);
+        let config = fs::read_to_string(scratch.path(&format!("{name}/.git/config"))).unwrap();
+        assert!(
+            config.starts_with(OWN) && !config.contains("evil"),
+            "{config}"
+        );
+        assert!(!fs::exists(scratch.path(&format!("{name}/.envrc"))).unwrap());
+        // The control: in a repository below only a whole search finds it.
+        let below = "for d in new/.git/objects new/.git/refs; do mkdir -p /work/$d; done; \
+                     printf '[core]\\n\\tfsmonitor = evil\\n' >/work/new/.git/config";
+        runs(below);
+        let config = fs::read_to_string(scratch.path(&format!("{name}/new/.git/config")));
+        assert_eq!(config.unwrap().contains("evil"), files == ENTRIES);
+        assert!(is_kept(&tops[1]), "{files}");
+    }
+}

@@ -11,7 +11,8 @@ use super::protect::{ProtectedBase, ProtectedList, ProtectedPlace, is_protected}
 use super::sort::MountRules;
 use super::wrapped::WrapPlan;
 use super::{
-    BundleFacts, FileKind, FilesystemPlan, GuardedMount, MountReason, PlannedMount, SourceFacts,
+    BundleFacts, FileKind, FilesystemPlan, GuardedMount, HiddenDirectory, MountReason,
+    PlannedMount, SourceFacts, StartSearch,
 };
 
 /// Where agents put whole work trees below their directories.
@@ -43,9 +44,26 @@ impl FilesystemPlan {
                 known: facts.protected.known.clone(),
                 tops: facts.protected.tops.clone(),
                 gits: facts.protected.gits.clone(),
+                hidden: self.hidden_in(&mount.destination, facts),
+                searched: searched(facts),
             })
         });
         self.watched = watched.collect();
+    }
+
+    /// The directories of a mount that its container sees empty.
+    fn hidden_in(&self, destination: &Path, facts: &SourceFacts) -> Vec<HiddenDirectory> {
+        let hidden = facts.protected.hidden.iter();
+        let hidden = hidden.filter(|one| self.found.contains(&destination.join(&one.path)));
+        hidden.cloned().collect()
+    }
+}
+
+fn searched(facts: &SourceFacts) -> StartSearch {
+    match (&facts.unsearched, &facts.protected.unread) {
+        (None, _) => StartSearch::Complete,
+        (Some(_), None) => StartSearch::ByName,
+        (Some(_), Some(_)) => StartSearch::Stopped,
     }
 }
 

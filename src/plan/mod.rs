@@ -102,7 +102,10 @@ pub use namespace::{NamespaceError, NamespaceType, PlannedNamespace};
 pub use network::{NetworkPlan, SharedNetwork, SidecarLimits};
 pub use person::{PersonFacts, PersonsCgroup};
 pub use privileges::CapabilitySets;
-pub use protect::{FoundProtected, GuardedMount, ProtectedFiles, ProtectedPath, RepositoryTop};
+pub use protect::{
+    FoundProtected, GuardedMount, HiddenDirectory, ProtectedFiles, ProtectedPath, RepositoryTop,
+    StartSearch,
+};
 pub use reason::{MountReason, OmittedItem};
 pub use report::ReportPlan;
 pub use root::RootOrigin;

@@ -188,6 +188,36 @@ pub struct RepositoryTop {
     pub ino: u64,
 }
 
+/// A directory in a mount's source that is hidden as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HiddenDirectory {
+    /// Relative to the source.
+    #[serde(with = "text::one")]
+    pub path: PathBuf,
+    /// Its inode.
+    pub ino: u64,
+}
+
+/// How much of a mount's source was searched before the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StartSearch {
+    /// All of it.
+    #[default]
+    Complete,
+    /// The search stopped, but the known places were looked up by name.
+    ByName,
+    /// Not even those: nothing at the end can be called new.
+    Stopped,
+}
+
+impl StartSearch {
+    fn is_complete(&self) -> bool {
+        *self == Self::Complete
+    }
+}
+
 /// The listed files in a directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -205,7 +235,10 @@ pub struct ProtectedFiles {
     /// Git directories.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "text::many")]
     pub gits: Vec<PathBuf>,
-    /// Why the search is incomplete; `None` if it is complete.
+    /// Hidden directories.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hidden: Vec<HiddenDirectory>,
+    /// Why the search is incomplete; `None` if it is complete. Before the start: the lookup by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unread: Option<String>,
 }
@@ -228,6 +261,12 @@ pub struct GuardedMount {
     /// Its git directories.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "text::many")]
     pub gits: Vec<PathBuf>,
+    /// Its hidden directories, which the workload could not enter.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hidden: Vec<HiddenDirectory>,
+    /// How much of it was searched before the start. A file that a search finds only at the end may be the user's.
+    #[serde(default, skip_serializing_if = "StartSearch::is_complete")]
+    pub searched: StartSearch,
 }
 
 impl GuardedMount {
@@ -402,6 +441,8 @@ mod tests {
             known: BTreeSet::new(),
             tops: vec![top("sub", 5)],
             gits: Vec::new(),
+            hidden: Vec::new(),
+            searched: StartSearch::Complete,
         };
         let now = ProtectedFiles {
             found: vec![

@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use oci_spec::runtime::{Mount, Spec};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
@@ -243,9 +244,13 @@ pub fn search(
     told
 }
 
-/// Files of a directory that the user's own tools run. No process of the container runs any more.
-pub fn protected(root: &OwnedFd, unprotected: &BTreeSet<ProtectedName>) -> ProtectedFiles {
-    search::protected(root, unprotected)
+/// Files of a directory that the user's own tools run, searched until a time. No process of the container runs any more.
+pub fn protected(
+    root: &OwnedFd,
+    unprotected: &BTreeSet<ProtectedName>,
+    until: Instant,
+) -> ProtectedFiles {
+    search::protected(root, unprotected, until)
 }
 
 /// The same, only where such files were at the start, which takes the same time whatever the container made.
@@ -254,7 +259,12 @@ pub fn protected_by_name(
     watched: &GuardedMount,
     unprotected: &BTreeSet<ProtectedName>,
 ) -> ProtectedFiles {
-    search::by_name(root, watched, unprotected)
+    search::by_name(root, (&watched.tops, &watched.gits), unprotected)
+}
+
+/// The inode of a directory below another, by way of no link; `None` if there is none.
+pub fn inode_below(root: &OwnedFd, path: &Path) -> Option<u64> {
+    search::directory_at(root, path)
 }
 
 /// Opens a directory below another, of any depth, by way of no link and no other file system.

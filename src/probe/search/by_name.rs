@@ -8,22 +8,107 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 
+use super::content;
+use super::cost::{Cost, SearchBudget};
+use super::places;
 use super::walk;
+use crate::plan::git_config::WholeSettings;
 use crate::plan::protect::{self, ProtectedBase, ProtectedList, ProtectedPlace};
-use crate::plan::{FoundProtected, GuardedMount, ProtectedFiles};
+use crate::plan::{FoundProtected, HiddenDirectory, ProtectedFiles, RepositoryTop, SourceFacts};
 use crate::policy::ProtectedName;
 
 /// Most repositories that are looked at.
 const MOST: usize = 1000;
 
-/// What is now in the places that counted at the start.
+/// The largest file of git's settings that is compared as a whole.
+const SETTINGS: u64 = 16 << 20;
+
+/// Completes the facts of a search before the start. A search that stopped has budget for nothing more. So the same
+/// places as at the end are looked up by name, with a budget of their own: nothing that was there counts as new.
+pub(super) fn complete(
+    root: &OwnedFd,
+    unprotected: &BTreeSet<ProtectedName>,
+    cost: &mut Cost,
+    facts: &mut SourceFacts,
+) {
+    facts.protected.known = known(root, &facts.protected.settings, cost);
+    facts.protected.hidden = hidden(root, facts);
+    let over = cost.check().err();
+    facts.unsearched = facts.unsearched.take().or(over);
+    if facts.unsearched.is_none() {
+        return;
+    }
+    let files = &mut facts.protected;
+    let mut cost = Cost::new(SearchBudget::BY_NAME);
+    let mut now = by_name(root, (&files.tops, &files.gits), unprotected);
+    // A longer path cannot be mounted.
+    let longest = usize::try_from(places::LONGEST).unwrap_or(usize::MAX);
+    now.found.retain(|one| one.path.as_os_str().len() < longest);
+    for one in now.found.iter().chain(&now.settings) {
+        cost.mask(&one.path);
+    }
+    merge(&mut files.found, now.found);
+    merge(&mut files.settings, now.settings);
+    files.known = known(root, &files.settings, &mut cost);
+    files.unread = cost.check().err();
+}
+
+fn merge(all: &mut Vec<FoundProtected>, more: Vec<FoundProtected>) {
+    let paths: BTreeSet<PathBuf> = all.iter().map(|one| one.path.clone()).collect();
+    all.extend(more.into_iter().filter(|one| !paths.contains(&one.path)));
+}
+
+/// Facts about git's settings, for a comparison when the container has ended.
+fn known(root: &OwnedFd, settings: &[FoundProtected], cost: &mut Cost) -> BTreeSet<String> {
+    let mut known = BTreeSet::new();
+    for one in settings {
+        if cost.read(content::OPENED).is_err() {
+            break;
+        }
+        if let Some(target) = content::target(root.as_fd(), &one.path) {
+            let whole = WholeSettings::Link(&target);
+            known.append(&mut ProtectedList::builtin().known(whole, &one.path));
+        } else if let Ok(Some((file, size))) = content::regular(root.as_fd(), &one.path)
+            && size <= SETTINGS
+            && cost
+                .read(usize::try_from(size).unwrap_or(usize::MAX))
+                .is_ok()
+            && let Ok(Some(text)) = content::all(file, SETTINGS)
+        {
+            let whole = WholeSettings::Text(&text);
+            known.append(&mut ProtectedList::builtin().known(whole, &one.path));
+        }
+    }
+    known
+}
+
+/// The directories that are hidden as a whole: what lies in them was not searched.
+fn hidden(root: &OwnedFd, facts: &SourceFacts) -> Vec<HiddenDirectory> {
+    let whole = facts.inside.iter().filter(|one| !one.covered);
+    let directories = whole.filter_map(|one| {
+        let ino = directory_at(root, &one.path)?;
+        let path = one.path.clone();
+        Some(HiddenDirectory { path, ino })
+    });
+    directories.collect()
+}
+
+/// The inode of a directory, by way of no link.
+pub(in crate::probe) fn directory_at(root: &OwnedFd, path: &Path) -> Option<u64> {
+    let above = walk::beneath_by_parts(root.as_fd(), path.parent()?).ok()?;
+    let stat = walk::stat_at(above.as_fd(), Path::new(path.file_name()?)).ok()?;
+    let kind = FileType::from_raw_mode(stat.stx_mode.into());
+    (kind == FileType::Directory).then_some(stat.stx_ino)
+}
+
+/// What is now in these places: the source's top, and the repositories and git directories that were found at the start.
 pub(in crate::probe) fn by_name(
     root: &OwnedFd,
-    watched: &GuardedMount,
+    (tops, gits): (&[RepositoryTop], &[PathBuf]),
     unprotected: &BTreeSet<ProtectedName>,
 ) -> ProtectedFiles {
     let top = PathBuf::new();
-    let known = watched.tops.iter().map(|top| &top.path);
+    let known = tops.iter().map(|top| &top.path);
     let tops: BTreeSet<&Path> = [&top]
         .into_iter()
         .chain(known.take(MOST))
@@ -31,9 +116,7 @@ pub(in crate::probe) fn by_name(
         .collect();
     // Those that began as git directories here are named `.git`.
     let made = tops.iter().map(|top| top.join(".git"));
-    let gits: BTreeSet<PathBuf> = made
-        .chain(watched.gits.iter().take(MOST).cloned())
-        .collect();
+    let gits: BTreeSet<PathBuf> = made.chain(gits.iter().take(MOST).cloned()).collect();
     let mut now = ProtectedFiles::default();
     let mut look = |base: &Path, wanted: fn(&ProtectedPlace) -> bool| {
         let Ok(directory) = walk::beneath_by_parts(root.as_fd(), base) else {
@@ -71,10 +154,15 @@ fn entry(directory: &OwnedFd, base: &Path, place: &ProtectedPlace) -> Option<Fou
         let kind = FileType::from_raw_mode(stat.stx_mode.into());
         let is_own_directory = place.name() == ".git" && kind == FileType::Directory;
         if part == all && !is_own_directory || part < all && kind == FileType::Symlink {
+            let path = base.join(&path);
+            let own = match place.base() {
+                ProtectedBase::Top(_) => part,
+                ProtectedBase::Git(_) => part + 1,
+            };
             return Some(FoundProtected {
-                path: base.join(&path),
+                held: protect::held(&path, own),
+                path,
                 name: place.name().to_owned(),
-                held: part,
                 ino: stat.stx_ino,
             });
         }

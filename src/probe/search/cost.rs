@@ -53,11 +53,20 @@ impl SearchBudget {
         room: ROOM,
     };
 
-    /// When a container has ended, and its engine waits.
+    /// For the known places alone, when a search before the start has stopped.
+    pub(super) const BY_NAME: Self = Self {
+        entries: 0,
+        bytes: 256 << 20,
+        time: Duration::from_secs(1),
+        rounds: 0,
+        room: ROOM,
+    };
+
+    /// When a container has ended. All of its sources share the time.
     pub(super) const AGAIN: Self = Self {
         entries: 2_000_000,
         bytes: 0,
-        time: Duration::from_secs(20),
+        time: Duration::ZERO,
         rounds: 0,
         room: ROOM_AT_END,
     };

@@ -89,6 +89,10 @@ impl<'a> Guard<'a> {
         }
     }
 
+    pub(super) fn unprotected(&self) -> &'a BTreeSet<ProtectedName> {
+        self.unprotected
+    }
+
     /// Forgets the entries of a directory that is listed again.
     pub(super) fn forget(&mut self, directory: u32) {
         self.marks.remove(&directory);

@@ -26,17 +26,15 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, FileType, RawDir};
 use rustix::io::Errno;
 
-use crate::plan::git_config::WholeSettings;
 use crate::plan::never::{NeverList, VisibleCredentials};
-use crate::plan::protect::ProtectedList;
-use crate::plan::{FoundCredential, FoundProtected, ProtectedFiles, SourceFacts};
+use crate::plan::{FoundCredential, ProtectedFiles, SourceFacts};
 use crate::policy::ProtectedName;
-pub(super) use by_name::by_name;
+pub(super) use by_name::{by_name, directory_at};
 use cost::Cost;
 pub(super) use cost::SearchBudget;
 pub(super) use git::MountView;
@@ -80,37 +78,8 @@ pub(super) fn search(
     facts.inside.append(&mut search.inside);
     if let Some(guard) = search.guard.take() {
         facts.protected = guard.found(&mut search.cost, &mut search.places);
-        facts.protected.known = known(root, &facts.protected.settings, &mut search.cost);
-        let over = search.cost.check().err();
-        facts.unsearched = facts.unsearched.take().or(over);
+        by_name::complete(root, guard.unprotected(), &mut search.cost, facts);
     }
-}
-
-/// The largest file of git's settings that is compared as a whole.
-const SETTINGS: u64 = 16 << 20;
-
-/// Facts about git's settings, for a comparison when the container has ended.
-fn known(root: &OwnedFd, settings: &[FoundProtected], cost: &mut Cost) -> BTreeSet<String> {
-    let mut known = BTreeSet::new();
-    for one in settings {
-        if cost.read(content::OPENED).is_err() {
-            break;
-        }
-        if let Some(target) = content::target(root.as_fd(), &one.path) {
-            let whole = WholeSettings::Link(&target);
-            known.append(&mut ProtectedList::builtin().known(whole, &one.path));
-        } else if let Ok(Some((file, size))) = content::regular(root.as_fd(), &one.path)
-            && size <= SETTINGS
-            && cost
-                .read(usize::try_from(size).unwrap_or(usize::MAX))
-                .is_ok()
-            && let Ok(Some(text)) = content::all(file, SETTINGS)
-        {
-            let whole = WholeSettings::Text(&text);
-            known.append(&mut ProtectedList::builtin().known(whole, &one.path));
-        }
-    }
-    known
 }
 
 /// The aim of a search.
@@ -123,11 +92,19 @@ enum SearchAim {
 }
 
 /// Finds files that the user's tools run, in a directory that no process changes meanwhile.
-pub(super) fn protected(root: &OwnedFd, unprotected: &BTreeSet<ProtectedName>) -> ProtectedFiles {
+pub(super) fn protected(
+    root: &OwnedFd,
+    unprotected: &BTreeSet<ProtectedName>,
+    until: Instant,
+) -> ProtectedFiles {
     let meant = VisibleCredentials::new();
     let unwanted = HiddenNames::new(NeverList::builtin(), &meant);
     let view = MountView::default();
-    let mut search = Search::new(root, &unwanted, &view, SearchBudget::AGAIN);
+    let budget = SearchBudget {
+        time: until.saturating_duration_since(Instant::now()),
+        ..SearchBudget::AGAIN
+    };
+    let mut search = Search::new(root, &unwanted, &view, budget);
     let guard = Guard::new(unprotected, GuardTime::End);
     (search.reads, search.guard) = (SearchAim::Protected, Some(guard));
     let unread = search.all().err();

@@ -20,7 +20,7 @@ const NONE: u32 = u32::MAX;
 const NEAR: u32 = 16;
 
 /// The longest path inside a mount that is masked, bytes. The mount point takes the rest of PATH_MAX.
-const LONGEST: u32 = 3000;
+pub(super) const LONGEST: u32 = 3000;
 
 /// Bytes of a directory besides its name: the node, its numbers in the orders, and the allocator's overhead.
 const FIXED: usize = size_of::<DirNode>() + 3 * size_of::<u32>() + 16;

@@ -13,16 +13,20 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 use self::found::FoundFile;
 use self::quarantine::Quarantine;
 use crate::audit::Event;
-use crate::plan::{BindMount, FoundProtected, GuardedMount, ProtectedFiles};
+use crate::plan::{BindMount, FoundProtected, GuardedMount, ProtectedFiles, StartSearch};
 use crate::policy::ProtectedName;
 use crate::probe;
 use crate::runtime::state::record::Record;
+
+/// How long all searches of a deletion may take together: an engine waits.
+const SEARCHED: Duration = Duration::from_secs(20);
 
 /// Moves aside what was planted in the mounts of a container whose processes are gone, and says so. Returns the same for its
 /// log: engines show nobody what a deletion prints.
@@ -36,28 +40,61 @@ pub fn set_aside(record: &Record) -> Vec<Event> {
     }
     let files = &decided.plan.filesystem;
     let mut quarantine = Quarantine::of(record);
+    let mut sources = Vec::new();
     for watched in &files.watched {
         let mount = files.mounts.iter();
         let mut mount = mount.filter(|mount| mount.destination == watched.destination);
         if let Some(bind) = mount.next().and_then(|mount| mount.bind()) {
-            let cleaned = open(bind).and_then(|root| {
-                let source = CleanedSource {
+            match open(bind) {
+                Ok(root) => sources.push(CleanedSource {
                     root,
                     bind,
                     watched,
-                };
-                source.clean(free, &mut quarantine)
-            });
-            if let Err(error) = cleaned {
-                let place = bind.source.display();
-                quarantine.fail(format!(
-                    "{place} was not looked through for files that your tools run, such as git hooks: {error}; look at it before you go on"
-                ));
+                }),
+                Err(error) => not_searched(bind, &error.to_string(), &mut quarantine),
             }
         }
     }
+    // What is shown twice is searched once, from above.
+    sources.sort_by_key(|source| source.bind.source.components().count());
+    clean(&sources, free, &mut quarantine);
     quarantine.tell();
     quarantine.events()
+}
+
+fn not_searched(bind: &BindMount, why: &str, quarantine: &mut Quarantine) {
+    let place = bind.source.display();
+    quarantine.fail(format!(
+        "{place} was not looked through for files that your tools run, such as git hooks: {why}; look at it before you go on"
+    ));
+}
+
+/// First what counted at the start, by name, and then all that searches find, which have one time limit together.
+/// Directories are moved last: what they contain is cleaned before.
+fn clean(
+    sources: &[CleanedSource<'_>],
+    free: &BTreeSet<ProtectedName>,
+    quarantine: &mut Quarantine,
+) {
+    quarantine.begin();
+    let firsts: Vec<ProtectedFiles> = sources
+        .iter()
+        .map(|source| source.clean_by_name(free, quarantine))
+        .collect();
+    let until = Instant::now() + SEARCHED;
+    let mut nows: Vec<ProtectedFiles> = Vec::new();
+    for source in sources {
+        let mut others = sources.iter().zip(&nows);
+        let is_done = others.any(|(other, now)| now.unread.is_none() && other.shows(source));
+        nows.push(match is_done {
+            true => ProtectedFiles::default(),
+            false => source.search(free, until),
+        });
+    }
+    quarantine.begin();
+    for (source, looks) in sources.iter().zip(firsts.iter().zip(&nows)) {
+        source.clean_found(looks, quarantine);
+    }
 }
 
 /// The mount's source, if it is still what was mounted.
@@ -80,12 +117,15 @@ struct CleanedSource<'a> {
 }
 
 impl CleanedSource<'_> {
-    /// First what counted at the start, by name, and then all that a search finds. Directories are moved last: what they
-    /// contain is cleaned before.
-    fn clean(&self, free: &BTreeSet<ProtectedName>, quarantine: &mut Quarantine) -> io::Result<()> {
-        let first = probe::protected_by_name(&self.root, self.watched, free);
-        quarantine.begin();
-        let done: BTreeSet<&PathBuf> = first.settings.iter().map(|one| &one.path).collect();
+    fn clean_by_name(
+        &self,
+        free: &BTreeSet<ProtectedName>,
+        quarantine: &mut Quarantine,
+    ) -> ProtectedFiles {
+        if self.watched.searched == StartSearch::Stopped {
+            return ProtectedFiles::default();
+        }
+        let first = self.visible(probe::protected_by_name(&self.root, self.watched, free));
         for one in &first.settings {
             self.file(one).take_settings(self.watched, quarantine);
         }
@@ -95,18 +135,79 @@ impl CleanedSource<'_> {
                 found.take(quarantine);
             }
         }
-        let now = probe::protected(&self.root, free);
-        quarantine.begin();
+        first
+    }
+
+    /// Searches all of it. If the search before the start stopped, a file that this one finds may be the user's own.
+    fn search(&self, free: &BTreeSet<ProtectedName>, until: Instant) -> ProtectedFiles {
+        let why = match self.watched.searched {
+            StartSearch::Complete => {
+                return self.visible(probe::protected(&self.root, free, until));
+            }
+            StartSearch::ByName => {
+                "it was too large to search before the start, so only its top and the repositories found then were compared"
+            }
+            StartSearch::Stopped => "it was too large to search before the start",
+        };
+        ProtectedFiles {
+            unread: Some(why.to_owned()),
+            ..ProtectedFiles::default()
+        }
+    }
+
+    fn clean_found(
+        &self,
+        (first, now): (&ProtectedFiles, &ProtectedFiles),
+        quarantine: &mut Quarantine,
+    ) {
+        let done: BTreeSet<&PathBuf> = first.settings.iter().map(|one| &one.path).collect();
         for one in now.settings.iter().filter(|one| !done.contains(&one.path)) {
             self.file(one).take_settings(self.watched, quarantine);
         }
-        if now.unread.is_some() {
-            quarantine.shut_directories();
-        }
-        for one in deepest_first(self.watched, [&first, &now]) {
+        quarantine.shut_directories(now.unread.is_some());
+        for one in deepest_first(self.watched, [first, now]) {
             self.file(one).take(quarantine);
         }
-        now.unread.map_or(Ok(()), |why| Err(io::Error::other(why)))
+        if let Some(why) = &now.unread {
+            not_searched(self.bind, why, quarantine);
+        }
+    }
+
+    /// Without what lies in hidden directories: the workload could not enter them. One that it put in their place is
+    /// another directory.
+    fn visible(&self, mut files: ProtectedFiles) -> ProtectedFiles {
+        let hidden = self.watched.hidden.iter();
+        let hidden = hidden.filter(|one| self.inode(&one.path) == Some(one.ino));
+        let hidden: BTreeSet<&Path> = hidden.map(|one| one.path.as_path()).collect();
+        let is_visible = |one: &FoundProtected| {
+            let mut above = one.path.ancestors();
+            !above.any(|above| hidden.contains(above))
+        };
+        files.found.retain(is_visible);
+        files.settings.retain(is_visible);
+        files
+    }
+
+    /// Whether a search here has met all of another source.
+    fn shows(&self, other: &CleanedSource<'_>) -> bool {
+        let Ok(below) = other.bind.source.strip_prefix(&self.bind.source) else {
+            return false;
+        };
+        let mut hidden = self.watched.hidden.iter();
+        let is_hidden = hidden.any(|one| below.starts_with(&one.path));
+        // Another mount of the node may cover it there.
+        let ino = match below.components().next() {
+            None => Some(self.bind.judged.ino),
+            Some(_) => self.inode(below),
+        };
+        self.watched.searched == StartSearch::Complete
+            && !is_hidden
+            && self.bind.judged.dev == other.bind.judged.dev
+            && ino == Some(other.bind.judged.ino)
+    }
+
+    fn inode(&self, below: &Path) -> Option<u64> {
+        probe::inode_below(&self.root, below)
     }
 
     fn file<'a>(&'a self, what: &'a FoundProtected) -> FoundFile<'a> {
@@ -130,3 +231,6 @@ fn deepest_first<'a>(
     all.dedup_by(|a, b| a.path == b.path);
     all
 }
+
+#[cfg(test)]
+mod tests;

@@ -55,9 +55,15 @@ impl Quarantine {
     pub(super) fn of(record: &Record) -> Self {
         let base = runs::base().and_then(|runs| Some(runs.parent()?.join(ASIDE)));
         let time = chrono::Utc::now().format("%Y%m%dT%H%M%S");
+        let dir = base.map(|base| base.join(format!("{time}-{}", record.id)));
+        Self::new(dir, &record.id)
+    }
+
+    /// Without a directory each thing stays beside itself.
+    pub(super) fn new(dir: Option<PathBuf>, id: &str) -> Self {
         Self {
-            dir: base.map(|base| base.join(format!("{time}-{}", record.id))),
-            id: record.id.clone(),
+            dir,
+            id: id.to_owned(),
             opened: None,
             moved: 0,
             written: 0,
@@ -74,8 +80,8 @@ impl Quarantine {
         self.end = Instant::now() + TIME;
     }
 
-    pub(super) fn shut_directories(&mut self) {
-        self.shut = true;
+    pub(super) fn shut_directories(&mut self, shut: bool) {
+        self.shut = shut;
     }
 
     pub(super) fn check_time(&self) -> io::Result<()> {

@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::*;
 use crate::plan::never::{NeverList, VisibleCredentials};
-use crate::plan::{FileKind, GuardedMount, RepositoryTop};
+use crate::plan::{FileKind, FoundProtected, RepositoryTop};
 use crate::policy::SearchRule;
 use crate::probe::TestDir;
 
@@ -168,17 +168,12 @@ fn what_counted_at_the_start_is_found_by_name_at_the_end() {
     fs::create_dir_all(dir.join("sub/.github/workflows")).unwrap();
     std::os::unix::fs::symlink("elsewhere", dir.join("sub/.claude")).unwrap();
     fs::write(dir.join(".envrc"), "").unwrap();
-    let watched = GuardedMount {
-        destination: "/w".into(),
-        inodes: BTreeSet::new(),
-        known: BTreeSet::new(),
-        tops: vec![RepositoryTop {
-            path: "sub".into(),
-            ino: 0,
-        }],
-        gits: vec!["bare".into(), "gone".into(), deep.clone().into()],
-    };
-    let now = by_name(&open(dir), &watched, &BTreeSet::new());
+    let tops = [RepositoryTop {
+        path: "sub".into(),
+        ino: 0,
+    }];
+    let gits = ["bare".into(), "gone".into(), deep.clone().into()];
+    let now = by_name(&open(dir), (&tops, &gits), &BTreeSet::new());
     let paths = |found: &[FoundProtected]| {
         let paths = found.iter().map(|one| one.path.display().to_string());
         paths.collect::<BTreeSet<_>>()
@@ -195,6 +190,47 @@ fn what_counted_at_the_start_is_found_by_name_at_the_end() {
     assert_eq!(paths(&now.found), found.map(str::to_owned).into());
     let settings = [".git/config", "bare/config"];
     assert_eq!(paths(&now.settings), settings.map(str::to_owned).into());
+}
+
+/// A search that stops knows nevertheless what the top and the found repositories have.
+#[test]
+fn what_a_stopped_search_did_not_reach_is_looked_up_by_name() {
+    let scratch = TestDir::new("search-stopped");
+    let dir = &scratch.0;
+    for git in [".git", "sub/.git"] {
+        fs::create_dir_all(dir.join(git).join("hooks")).unwrap();
+        fs::write(dir.join(git).join("config"), "[core]\nhooksPath = x\n").unwrap();
+    }
+    let none = BTreeSet::new();
+    let look = |entries: usize, bytes: u64| {
+        let mut facts = SourceFacts::plain(dir.to_owned(), 0, 0, FileKind::Directory);
+        let budget = SearchBudget {
+            entries,
+            bytes,
+            ..SearchBudget::of(SearchRule::Partial)
+        };
+        let view = MountView {
+            unprotected: Some(&none),
+            ..MountView::default()
+        };
+        let meant = VisibleCredentials::new();
+        let unwanted = HiddenNames::new(NeverList::builtin(), &meant);
+        search(&open(dir), &unwanted, budget, &view, &mut facts);
+        let found = facts.protected.found.iter();
+        let found: BTreeSet<_> = found.map(|one| one.path.display().to_string()).collect();
+        let known = facts.protected.known.len();
+        assert_eq!(facts.protected.unread, None);
+        (facts.unsearched.is_some(), found, known)
+    };
+    let both: BTreeSet<String> = [".git/hooks", "sub/.git/hooks"].map(str::to_owned).into();
+    // Of each file: all of it, and its setting.
+    assert_eq!(look(1000, 1 << 20), (false, both.clone(), 4));
+    // No budget was left for the comparison.
+    assert_eq!(look(1000, 1), (true, both, 4));
+    assert_eq!(
+        look(1, 1 << 20),
+        (true, [".git/hooks".to_owned()].into(), 2)
+    );
 }
 
 fn open(dir: &Path) -> OwnedFd {

@@ -1,0 +1,135 @@
+//! What the second look does in directories that were not, or not all, searched before the start.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use super::*;
+use crate::plan::{BindAccess, FileKind, HiddenDirectory, MappedIds, ProgramMode, SourceIdentity};
+use crate::probe::TestDir;
+
+const OWN: &str = "[core]\n\thooksPath = .husky\n[alias]\n\tx = !make\n";
+
+fn bind(dir: &Path) -> BindMount {
+    let meta = fs::metadata(dir).unwrap();
+    BindMount {
+        source: dir.to_owned(),
+        judged: SourceIdentity {
+            dev: meta.dev(),
+            ino: meta.ino(),
+            kind: FileKind::Directory,
+        },
+        access: BindAccess::ReadWrite,
+        programs: ProgramMode::Run,
+        ids: MappedIds::Node,
+    }
+}
+
+fn watched(searched: StartSearch) -> GuardedMount {
+    GuardedMount {
+        destination: "/w".into(),
+        inodes: BTreeSet::new(),
+        known: BTreeSet::new(),
+        tops: Vec::new(),
+        gits: Vec::new(),
+        hidden: Vec::new(),
+        searched,
+    }
+}
+
+fn source<'a>(bind: &'a BindMount, watched: &'a GuardedMount) -> CleanedSource<'a> {
+    CleanedSource {
+        root: open(bind).unwrap(),
+        bind,
+        watched,
+    }
+}
+
+fn repository(dir: &Path) {
+    fs::create_dir_all(dir.join(".git/hooks")).unwrap();
+    fs::write(dir.join(".git/config"), OWN).unwrap();
+    fs::write(dir.join(".git/hooks/pre-commit"), "#!/bin/sh\n").unwrap();
+}
+
+/// Whether the settings and hooks of a repository are as they were.
+fn is_kept(dir: &Path) -> bool {
+    let config = fs::read_to_string(dir.join(".git/config")).unwrap();
+    let hook = dir.join(".git/hooks/pre-commit").exists();
+    assert_eq!(config == OWN, hook, "{config}");
+    hook
+}
+
+/// Cleans a directory with a repository at its top and one below, and returns which of them are kept.
+fn kept(dir: &Path, watched: &GuardedMount) -> (bool, bool) {
+    for top in [dir.to_owned(), dir.join("sub")] {
+        repository(&top);
+    }
+    let bind = bind(dir);
+    let mut quarantine = Quarantine::new(None, "id");
+    clean(&[source(&bind, watched)], &BTreeSet::new(), &mut quarantine);
+    (is_kept(dir), is_kept(&dir.join("sub")))
+}
+
+#[test]
+fn what_only_the_last_search_finds_is_not_called_new() {
+    let scratch = TestDir::new("planted-partial");
+    let kept = |searched| kept(&scratch.0, &watched(searched));
+    assert_eq!(kept(StartSearch::Stopped), (true, true));
+    // The top was looked at, and had none of this.
+    assert_eq!(kept(StartSearch::ByName), (false, true));
+    // The control.
+    assert_eq!(kept(StartSearch::Complete), (false, false));
+}
+
+#[test]
+fn what_lies_in_a_hidden_directory_is_not_called_new() {
+    let scratch = TestDir::new("planted-hidden");
+    let sub = scratch.0.join("sub");
+    fs::create_dir_all(&sub).unwrap();
+    let hidden = |ino| GuardedMount {
+        hidden: vec![HiddenDirectory {
+            path: "sub".into(),
+            ino,
+        }],
+        ..watched(StartSearch::Complete)
+    };
+    let ino = fs::metadata(&sub).unwrap().ino();
+    assert_eq!(kept(&scratch.0, &hidden(ino)), (false, true));
+    // Another directory has taken its place.
+    assert_eq!(kept(&scratch.0, &hidden(ino + 1)), (false, false));
+}
+
+#[test]
+fn a_source_below_a_searched_one_is_not_searched_again() {
+    let scratch = TestDir::new("planted-twice");
+    let below = scratch.0.join("below");
+    fs::create_dir_all(&below).unwrap();
+    let (all, part) = (bind(&scratch.0), bind(&below));
+    let (whole, partial) = (watched(StartSearch::Complete), watched(StartSearch::ByName));
+    let shows = |one: (&BindMount, &GuardedMount), other: &BindMount| {
+        source(one.0, one.1).shows(&source(other, &whole))
+    };
+    assert!(shows((&all, &whole), &all) && shows((&all, &whole), &part));
+    assert!(!shows((&part, &whole), &all) && !shows((&all, &partial), &part));
+    let hides = GuardedMount {
+        hidden: vec![HiddenDirectory {
+            path: "below".into(),
+            ino: part.judged.ino,
+        }],
+        ..watched(StartSearch::Complete)
+    };
+    assert!(!shows((&all, &hides), &part));
+    // Another mount of the node is at its path.
+    let covered = BindMount {
+        judged: SourceIdentity {
+            ino: all.judged.ino,
+            ..part.judged
+        },
+        ..part.clone()
+    };
+    let held = CleanedSource {
+        root: open(&part).unwrap(),
+        bind: &covered,
+        watched: &whole,
+    };
+    assert!(!source(&all, &whole).shows(&held));
+}
