@@ -11,7 +11,7 @@ use super::network::{DNS_PORT, NetworkPlan};
 use super::wrapped::WrapPlan;
 use crate::policy::connect::MOST_SERVICES;
 use crate::policy::{ConnectService, NetworkMode, Policy};
-use crate::rules::{Decision, EgressRules, Host, closed};
+use crate::rules::{Decision, EgressRules, Host, NetworkRule, closed};
 
 /// Where a port of the loopback inside leads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +28,16 @@ pub const LOOPBACK: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::LOCALHOST),
     IpAddr::V6(Ipv6Addr::LOCALHOST),
 ];
+
+/// The machine's loopback in the log, of either family.
+pub const LOCALHOST: &str = "localhost";
+
+/// The deny rule that covers a service of this machine: by an address, or by the name that the log has for it.
+pub fn denied_by(rules: &EgressRules, port: u16) -> Option<&NetworkRule> {
+    let addresses = LOOPBACK.into_iter().map(Host::Address);
+    let mut hosts = addresses.chain(LOCALHOST.parse::<Host>());
+    hosts.find_map(|host| rules.denies(&host, port))
+}
 
 /// `policies/services.toml`.
 #[derive(Debug, Deserialize)]
@@ -101,11 +111,8 @@ pub(super) fn check(
     };
     let denied = |item: &&ConnectService| {
         let port = item.port()?;
-        let rule = LOOPBACK
-            .into_iter()
-            .find_map(|address| denials.denies(&Host::Address(address), port));
         let is_machines = matches!(item, ConnectService::Port(_));
-        let rule = rule.filter(|_| is_machines)?;
+        let rule = denied_by(&denials, port).filter(|_| is_machines)?;
         Some(format!("network.deny has {rule}, which wins over {item}"))
     };
     let why = items.iter().find_map(denied);
@@ -180,6 +187,29 @@ fn not_allowed(host: &Host, port: u16, network: &NetworkPlan) -> Option<String> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_service_is_denied_by_each_of_its_names() {
+        let denied = |rule: &str| {
+            let rules = EgressRules {
+                deny: [rule.parse().unwrap()].into(),
+                ..EgressRules::default()
+            };
+            denied_by(&rules, 5432).is_some()
+        };
+        for rule in [
+            "localhost",
+            "localhost:5432",
+            "*",
+            "127.0.0.1",
+            "[::1]:5432",
+        ] {
+            assert!(denied(rule), "{rule}");
+        }
+        for rule in ["localhost:5433", "example.com", "10.0.0.0/8"] {
+            assert!(!denied(rule), "{rule}");
+        }
+    }
 
     #[test]
     fn the_built_in_list_has_a_reason_for_each_port() {

@@ -19,11 +19,8 @@ use super::wall::Wall;
 use super::watch::Watch;
 use crate::audit::ConnectionKind;
 use crate::plan::ServiceTarget;
-use crate::plan::connect::LOOPBACK;
+use crate::plan::connect::{LOCALHOST, LOOPBACK, denied_by};
 use crate::rules::{Denial, Host, HostReach};
-
-/// The machine's loopback in the log, of either family.
-const LOCALHOST: &str = "localhost";
 
 impl Wall {
     /// The service at an address and a port inside.
@@ -35,9 +32,7 @@ impl Wall {
     /// The deny rule that covers a service of the machine.
     pub fn denies_service(&self, port: u16) -> Option<Denial> {
         let rules = self.rules.borrow();
-        let mut addresses = LOOPBACK.into_iter();
-        let rule = addresses.find_map(|address| rules.denies(&Host::Address(address), port))?;
-        Some(Denial::DeniedBy(rule.clone()))
+        denied_by(&rules, port).map(|rule| Denial::DeniedBy(rule.clone()))
     }
 
     /// Counts a connection to a service of the machine. The list of services does not change while the container runs,
