@@ -170,6 +170,11 @@ mod tests {
             ("/home/me/.claude/skills/x", ".claude/skills"),
             ("/home/me/p/.github", ".github/hooks"),
             ("/home/me/.config", ".config/mise.toml"),
+            ("/home/me/.config/git", ".config/git"),
+            ("/home/me/.claude/plugins/x", ".claude/plugins"),
+            ("/home/me/.config/systemd", ".config/systemd/user"),
+            ("/home/me/.local/bin", ".local/bin"),
+            ("/home/me/.vim/plugin", ".vim"),
             // Directories of agents (`policies/agents`).
             ("/home/me/.gemini", ".gemini"),
             ("/home/me/.qwen", ".qwen"),
