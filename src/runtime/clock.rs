@@ -25,6 +25,9 @@ use crate::sidecar::timekeeper::{self, CgroupMembers, TimekeeperConfig, Timekeep
 /// How much later than its SIGKILL a container counts as overdue: its timekeepers were stopped.
 const OVERDUE: Duration = Duration::from_secs(5);
 
+/// How long a verb waits for an overdue container, which may be in an uninterruptible call: the next verb looks again.
+const ENDS: Duration = Duration::from_secs(1);
+
 /// The clock's file, in the container's directory.
 fn path(place: &ContainerPaths) -> PathBuf {
     place.dir().join("clock")
@@ -168,7 +171,7 @@ pub fn enforce(place: &ContainerPaths, record: &Record) {
     let killed = signal::kill_process(init).and_then(|()| {
         let container = status::load(place)?;
         signal::kill_all(&container, rustix::process::Signal::KILL)?;
-        signal::wait_for_end(init);
+        signal::wait_for_end_within(init, ENDS);
         Ok(())
     });
     if let Err(error) = killed {

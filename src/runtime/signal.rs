@@ -75,7 +75,12 @@ pub fn kill_process(process: ProcessId) -> Result<(), RuntimeError> {
 
 /// Waits, in short steps, until a killed process is gone: its cgroup cannot be removed earlier.
 pub fn wait_for_end(process: ProcessId) {
-    let end = Instant::now() + END_WITHIN;
+    wait_for_end_within(process, END_WITHIN);
+}
+
+/// The same, for so long.
+pub fn wait_for_end_within(process: ProcessId, time: Duration) {
+    let end = Instant::now() + time;
     let mut pause = Duration::from_micros(200);
     while process.is_alive() && Instant::now() < end {
         std::thread::sleep(pause);

@@ -183,6 +183,10 @@ impl Timekeeper {
     fn act(&self, phase: Phase, now: Duration) -> Phase {
         match phase {
             Phase::Running => self.signal(now),
+            // The other one took back the cause that this one has read.
+            Phase::Signalled(_) if !self.is_noted() && self.due(Phase::Running) > now => {
+                Phase::Running
+            }
             Phase::Signalled(_) | Phase::Killed(_) => {
                 self.kill();
                 Phase::Killed(now + AGAIN)
@@ -190,13 +194,17 @@ impl Timekeeper {
         }
     }
 
+    /// Whether the cause of an end is noted.
+    fn is_noted(&self) -> bool {
+        read(&self.fds.clock).is_some_and(|state| state.cause.is_some())
+    }
+
     /// The time is over: notes it, and sends SIGTERM. Noted first, and the deadline read again: `extend` writes the
     /// deadline first and reads the cause afterwards, so one of the two sees the other.
     fn signal(&self, now: Duration) -> Phase {
-        let is_noted = read(&self.fds.clock).is_some_and(|state| state.cause.is_some());
         let signalled =
             Phase::Signalled(now + Duration::from_secs(self.plan.grace.seconds().into()));
-        if is_noted {
+        if self.is_noted() {
             // By the other one.
             return signalled;
         }
@@ -211,8 +219,7 @@ impl Timekeeper {
 
     /// The other timekeeper was killed.
     fn lose_other(&self) -> Phase {
-        let is_noted = read(&self.fds.clock).is_some_and(|state| state.cause.is_some());
-        if !is_noted {
+        if !self.is_noted() {
             let _unnoted = note(&self.fds.clock, Some(EndCause::TimekeeperLost));
         }
         self.kill();
@@ -285,6 +292,10 @@ mod tests {
         let extended = timekeeper(&init, 9000);
         assert_eq!(extended.signal(Duration::from_secs(6)), Phase::Running);
         assert_eq!(read(&extended.fds.clock).unwrap().cause, None);
+        // The other one's cause was read, and then taken back.
+        let signalled = Phase::Signalled(Duration::from_secs(7));
+        let kept = extended.act(signalled, Duration::from_secs(7));
+        assert_eq!(kept, Phase::Running);
         assert!(init.try_wait().unwrap().is_none());
         // The control.
         let over = timekeeper(&init, 5000);
