@@ -236,8 +236,7 @@ pub fn search(
             view.unprotected = Some(&policy.unprotected);
         }
         search::search(root, &unwanted, budget, &view, source);
-        let protected = &source.protected;
-        told |= *protected != ProtectedFiles::default();
+        told |= source.protected != ProtectedFiles::default();
         told |=
             source.inside.len() > before || source.unsearched.is_some() || source.runtime.is_some();
     }
@@ -245,12 +244,8 @@ pub fn search(
 }
 
 /// Files of a directory that the user's own tools run, searched until a time. No process of the container runs any more.
-pub fn protected(
-    root: &OwnedFd,
-    unprotected: &BTreeSet<ProtectedName>,
-    until: Instant,
-) -> ProtectedFiles {
-    search::protected(root, unprotected, until)
+pub fn protected(root: &OwnedFd, free: &BTreeSet<ProtectedName>, end: Instant) -> ProtectedFiles {
+    search::protected(root, free, end)
 }
 
 /// The same, only where such files were at the start, which takes the same time whatever the container made.
@@ -260,11 +255,6 @@ pub fn protected_by_name(
     unprotected: &BTreeSet<ProtectedName>,
 ) -> ProtectedFiles {
     search::by_name(root, (&watched.tops, &watched.gits), unprotected)
-}
-
-/// The inode of a directory below another, by way of no link; `None` if there is none.
-pub fn inode_below(root: &OwnedFd, path: &Path) -> Option<u64> {
-    search::directory_at(root, path)
 }
 
 /// Opens a directory below another, of any depth, by way of no link and no other file system.

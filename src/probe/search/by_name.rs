@@ -94,7 +94,7 @@ fn hidden(root: &OwnedFd, facts: &SourceFacts) -> Vec<HiddenDirectory> {
 }
 
 /// The inode of a directory, by way of no link.
-pub(in crate::probe) fn directory_at(root: &OwnedFd, path: &Path) -> Option<u64> {
+fn directory_at(root: &OwnedFd, path: &Path) -> Option<u64> {
     let above = walk::beneath_by_parts(root.as_fd(), path.parent()?).ok()?;
     let stat = walk::stat_at(above.as_fd(), Path::new(path.file_name()?)).ok()?;
     let kind = FileType::from_raw_mode(stat.stx_mode.into());

@@ -34,7 +34,7 @@ use rustix::io::Errno;
 use crate::plan::never::{NeverList, VisibleCredentials};
 use crate::plan::{FoundCredential, ProtectedFiles, SourceFacts};
 use crate::policy::ProtectedName;
-pub(super) use by_name::{by_name, directory_at};
+pub(super) use by_name::by_name;
 use cost::Cost;
 pub(super) use cost::SearchBudget;
 pub(super) use git::MountView;

@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
 
 use self::found::FoundFile;
 use self::quarantine::Quarantine;
@@ -164,7 +164,7 @@ impl CleanedSource<'_> {
         for one in now.settings.iter().filter(|one| !done.contains(&one.path)) {
             self.file(one).take_settings(self.watched, quarantine);
         }
-        quarantine.shut_directories(now.unread.is_some());
+        quarantine.begin_source(now);
         for one in deepest_first(self.watched, [first, now]) {
             self.file(one).take(quarantine);
         }
@@ -207,7 +207,9 @@ impl CleanedSource<'_> {
     }
 
     fn inode(&self, below: &Path) -> Option<u64> {
-        probe::inode_below(&self.root, below)
+        let above = probe::directory_below(self.root.as_fd(), below.parent()?).ok()?;
+        let stat = rustix::fs::statat(above, below.file_name()?, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some(stat.st_ino)
     }
 
     fn file<'a>(&'a self, what: &'a FoundProtected) -> FoundFile<'a> {

@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
 use crate::audit::{Event, EventDetail, Verdict, WallName};
-use crate::plan::FoundProtected;
+use crate::plan::{FoundProtected, ProtectedFiles};
 use crate::runtime::runs;
 use crate::runtime::state::persons::{self, Use};
 use crate::runtime::state::record::Record;
@@ -80,8 +80,9 @@ impl Quarantine {
         self.end = Instant::now() + TIME;
     }
 
-    pub(super) fn shut_directories(&mut self, shut: bool) {
-        self.shut = shut;
+    /// Directories that come from here on keep their mode, unless the search of their source stopped.
+    pub(super) fn begin_source(&mut self, looked: &ProtectedFiles) {
+        self.shut = looked.unread.is_some();
     }
 
     pub(super) fn check_time(&self) -> io::Result<()> {
