@@ -1,5 +1,7 @@
 //! AGENTS S1 (14): a credential is recognized by its real path, and an intended one can be visible.
 
+use std::path::Path;
+
 use serde_json::json;
 
 use super::{bind, run, run_with, seen};
@@ -55,9 +57,9 @@ fn agents_14_credentials_are_masked_wherever_the_mount_begins() {
         for policy in ["strict", "standard", "permissive"] {
             let seen = seen(&node, policy, bind(&source), look);
             assert!(!seen.stdout.contains(SECRET), "{mount} {policy}: {seen}");
-            // An agent's settings are no workspace, and `strict` shows no other mount.
+            // Directories that lead to agents' settings are no workspace, and `strict` shows no other mount.
             let plain = match (mount, policy) {
-                (".codex", "strict") => 0,
+                (".codex" | ".local/share", "strict") => 0,
                 _ => plain,
             };
             assert_eq!(
@@ -71,9 +73,24 @@ fn agents_14_credentials_are_masked_wherever_the_mount_begins() {
     for mount in [".config", ".local"] {
         let source = format!("{home}/{mount}");
         for policy in ["strict", "standard", "permissive"] {
-            let refused = seen(&node, policy, bind(&source), look).failed();
-            assert!(refused.contains("by which later runs go"), "{refused}");
+            let seen = seen(
+                &node,
+                policy,
+                bind(&source),
+                "touch /x/new && echo wrote; true",
+            );
+            let wrote = seen.stdout.contains("wrote");
+            assert!(!wrote && !Path::new(&source).join("new").exists(), "{seen}");
         }
+        // The control: another directory is written.
+        let source = node.scratch.dir("plain");
+        let seen = seen(
+            &node,
+            "permissive",
+            bind(&source),
+            "touch /x/new && echo wrote; true",
+        );
+        assert!(seen.stdout.contains("wrote"), "{seen}");
     }
 }
 
