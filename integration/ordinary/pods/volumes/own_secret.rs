@@ -6,6 +6,8 @@ use crate::docker::allowlist::{INTERNET, arrived, internet, witness};
 
 /// A node file whose policy `agent` adds a key of the pod to requests. The policy `plain` allows the same requests.
 fn node_file(node: &Node) -> String {
+    // It names the authority.
+    internet();
     const REQUESTS: &str = "[\"GET,POST https://api.example.test/v1/**\"]";
     let policies = node.scratch.dir("policies");
     let text =
