@@ -55,8 +55,9 @@ pub fn run(global: &GlobalOptions, args: &List) -> Result<ExitCode> {
     for record in records {
         let place = ContainerPaths::new(&record.root, &record.id)?;
         // Skip containers that are being created or deleted, but list one whose deletion was killed.
-        let fenced = args.all.then(|| fenced(&place, &record));
+        let own = args.all.then(|| record.clone());
         if let Ok(state) = State::of(&place, record) {
+            let fenced = own.map(|record| fenced(&place, &record));
             lines.push(Line { state, fenced });
         }
     }

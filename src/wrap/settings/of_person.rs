@@ -17,7 +17,10 @@ pub fn of_person(person: &Person) -> Result<Option<SettingsSource>> {
     };
     let path = places::config(person, &home);
     if let Some(own) = places::settings_passed_over(person, &path)
-        && has_secrets(person, &own)?
+        && !UserFile::read(person, &own, &home)?
+            .settings
+            .secrets
+            .is_empty()
     {
         let why = format!(
             "has a [[secret]], and HOME or XDG_CONFIG_HOME leads elsewhere ({path:?}): unset it, or no key would stay outside"
@@ -28,12 +31,11 @@ pub fn of_person(person: &Person) -> Result<Option<SettingsSource>> {
     if path.symlink_metadata().is_err() {
         return Ok(None);
     }
-    let (text, private) = own_file::read_settings(&path, person)?;
-    if text.len() > places::LONGEST {
-        bail!(too_long(&path));
-    }
-    let settings = Settings::parse(&text, PathBase::of_person(&home))
-        .with_context(|| format!("settings of {path:?}"))?;
+    let UserFile {
+        text,
+        private,
+        settings,
+    } = UserFile::read(person, &path, &home)?;
     if !settings.secrets.is_empty() {
         let place = private.and_then(|()| places::at_home(person, &path));
         let counts = place.and_then(|place| {
@@ -53,11 +55,26 @@ pub fn of_person(person: &Person) -> Result<Option<SettingsSource>> {
     SettingsSource::of_person(person, path, settings).map(Some)
 }
 
-/// Whether settings that variables pass over keep keys outside.
-fn has_secrets(person: &Person, path: &Path) -> Result<bool> {
-    let (text, _) = own_file::read_settings(path, person)?;
-    let home = places::home(person).unwrap_or_default();
-    let settings = Settings::parse(&text, PathBase::of_person(&home))
-        .with_context(|| format!("settings of {path:?}"))?;
-    Ok(!settings.secrets.is_empty())
+/// A file of the user's own settings.
+struct UserFile {
+    text: String,
+    /// Whether nobody else can read it.
+    private: Result<(), String>,
+    settings: Settings,
+}
+
+impl UserFile {
+    fn read(person: &Person, path: &Path, home: &Path) -> Result<Self> {
+        let (text, private) = own_file::read_settings(path, person)?;
+        if text.len() > places::LONGEST {
+            bail!(too_long(path));
+        }
+        let settings = Settings::parse(&text, PathBase::of_person(home))
+            .with_context(|| format!("settings of {path:?}"))?;
+        Ok(Self {
+            text,
+            private,
+            settings,
+        })
+    }
 }

@@ -95,7 +95,10 @@ fn account_home(person: &Person) -> Option<PathBuf> {
 pub fn settings_passed_over(person: &Person, path: &Path) -> Option<PathBuf> {
     let account = account_home(person)?;
     let own = account.join(OWN[0]).join(path.file_name()?);
-    let same = |one: &Path, other: &Path| one.canonicalize().ok() == other.canonicalize().ok();
+    // The usual paths are looked at no further.
+    let same = |one: &Path, other: &Path| {
+        one == other || one.canonicalize().ok() == other.canonicalize().ok()
+    };
     let leads_there = same(path, &own) && same(&home(person)?, &account);
     (!leads_there && own.symlink_metadata().is_ok()).then_some(own)
 }
