@@ -25,6 +25,15 @@ impl Account {
             assert_eq!(alone.ok(), format!("{says}token-of-claude"), "{path}");
         }
     }
+
+    /// Gets Claude's login by this PATH.
+    fn gets(&self, path: &str, shown: &str) {
+        for walls in WALLS {
+            for finished in self.by_path(path, &["--walls", walls], &["claude", SEEN]) {
+                assert_eq!(finished.ok(), shown, "{walls} {path}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -69,11 +78,7 @@ fn f38_the_program_that_is_judged_is_the_one_that_runs() {
         format!("{own}:./node_modules/.bin:"),
         format!("{home}/.cargo/bin:{home}/none/bin:{own}"),
     ] {
-        for walls in WALLS {
-            for finished in person.by_path(&path, &["--walls", walls], &["claude", SEEN]) {
-                assert_eq!(finished.ok(), "token-of-claude", "{path}");
-            }
-        }
+        person.gets(&path, "token-of-claude");
     }
 }
 
@@ -128,11 +133,7 @@ fn f38_no_script_whose_programs_may_be_the_projects_gets_a_login() {
     }
     // The control: its program is the user's.
     person.program(".local/bin/runner", PLANTED);
-    for walls in WALLS {
-        for finished in person.by_path(&own, &["--walls", walls], &["claude", SEEN]) {
-            assert_eq!(finished.ok(), "PLANTED\ntoken-of-claude", "{walls}");
-        }
-    }
+    person.gets(&own, "PLANTED\ntoken-of-claude");
 }
 
 /// Each takes the project's program of its name, as Volta does if package.json names its package.
@@ -173,11 +174,7 @@ fn f38_no_shim_gets_a_login_by_its_name() {
     let image = ".volta/tools/image/packages/claude/bin";
     person.program(&format!("{image}/claude"), AGENT);
     let path = format!("{home}/{image}:{home}/.volta/bin:/usr/bin:/bin");
-    for walls in WALLS {
-        for finished in person.by_path(&path, &["--walls", walls], &["claude", SEEN]) {
-            assert_eq!(finished.ok(), "token-of-claude", "{walls}");
-        }
-    }
+    person.gets(&path, "token-of-claude");
 }
 
 /// Many variables name code that programs run before their own.

@@ -45,6 +45,27 @@ fn each(person: &Account, options: &[&str], script: &str, see: impl Fn(&str, Fin
     see("alone", person.wraps(options, script));
 }
 
+/// Two services of the machine, of which `--connect` leads to the first alone; without it, these options lead to neither.
+fn reaches_the_named_alone(person: &Account, all: &[&[&str]]) -> Service {
+    let [named, other] = ["named:", "other:"].map(|words| Service::at("127.0.0.1:0", words));
+    let port = named.0.to_string();
+    let (to_named, to_other) = (asking("127.0.0.1", named.0), asking("127.0.0.1", other.0));
+    for mode in all {
+        // Without the option nothing answers: the control.
+        each(person, mode, &to_named, |by, said| {
+            assert!(!said.failed().contains("named:"), "{by} {mode:?}");
+        });
+        let options = [&["--connect", &port], *mode].concat();
+        each(person, &options, &to_named, |by, said| {
+            assert_eq!(said.ok(), "named:hello\n", "{by} {mode:?}");
+        });
+        each(person, &options, &to_other, |by, said| {
+            assert!(!said.failed().contains("other:"), "{by} {mode:?}");
+        });
+    }
+    named
+}
+
 fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
@@ -55,24 +76,12 @@ fn free_port() -> u16 {
 fn wrap_connect_leads_to_the_named_port_of_the_machine_and_to_no_other() {
     let _docker = Docker::connect();
     let person = Account::new();
-    let (named, other) = (
-        Service::at("127.0.0.1:0", "named:"),
-        Service::at("127.0.0.1:0", "other:"),
-    );
+    let modes = [&[][..], &["--allow", "a.test"]];
+    let named = reaches_the_named_alone(&person, &modes);
     let port = named.0.to_string();
-    let (to_named, to_other) = (asking("127.0.0.1", named.0), asking("127.0.0.1", other.0));
-    for mode in [&[][..], &["--allow", "a.test"]] {
-        // Without the option nothing answers: the control.
-        each(&person, mode, &to_named, |by, said| {
-            assert!(!said.failed().contains("named:"), "{by} {mode:?}");
-        });
+    let to_named = asking("127.0.0.1", named.0);
+    for mode in modes {
         let options = [&["--connect", &port], mode].concat();
-        each(&person, &options, &to_named, |by, said| {
-            assert_eq!(said.ok(), "named:hello\n", "{by} {mode:?}");
-        });
-        each(&person, &options, &to_other, |by, said| {
-            assert!(!said.failed().contains("other:"), "{by} {mode:?}");
-        });
         let by_name = asking("localhost", named.0);
         each(&person, &options, &by_name, |by, said| {
             assert_eq!(said.ok(), "named:hello\n", "{by} {mode:?}");
@@ -302,23 +311,10 @@ fn other_address() -> String {
 fn wrap_connect_by_landlock_opens_the_port_of_this_machine_alone() {
     let _docker = Docker::connect();
     let person = Account::new();
-    let (named, other) = (
-        Service::at("127.0.0.1:0", "named:"),
-        Service::at("127.0.0.1:0", "other:"),
-    );
-    let port = named.0.to_string();
     let walls = ["--walls", "landlock"];
+    let named = reaches_the_named_alone(&person, &[&walls]);
+    let port = named.0.to_string();
     let options = [&walls[..], &["--connect", &port]].concat();
-    let (to_named, to_other) = (asking("127.0.0.1", named.0), asking("127.0.0.1", other.0));
-    each(&person, &walls, &to_named, |by, said| {
-        assert!(!said.failed().contains("named:"), "{by}");
-    });
-    each(&person, &options, &to_named, |by, said| {
-        assert_eq!(said.ok(), "named:hello\n", "{by}");
-    });
-    each(&person, &options, &to_other, |by, said| {
-        assert!(!said.failed().contains("other:"), "{by}");
-    });
     // Landlock knows ports, not addresses: the sockets are bound to the loopback interface.
     let outside = outside_namespace(named.0);
     assert!(outside.reach(), "the control: this machine reaches it");
