@@ -25,10 +25,10 @@ def runs(bench):
     create, start, ended, delete = bench.contestant("sleep").commands(bench.state, "touched")
     execute = [*delete[:-2], "exec", delete[-1], "/bin/true"]
     pid = f"$(cat {ended[1]})"
-    verbs = [*(shlex.join(map(str, command)) for command in (create, start, execute))]
+    create, start, execute, delete = (shlex.join(map(str, command)) for command in (create, start, execute, delete))
     # A zombie is gone, too: its parent is the tracer's, which waits for the last.
-    verbs += [f"kill -9 {pid}", f"for n in $(seq 100); do grep -q '^State:.*[ZX]' /proc/{pid}/status || sleep 0.05; done", shlex.join(map(str, delete))]
-    yield "verbs", ["sh", "-ec", "\n".join(verbs)]
+    end = f"kill -9 {pid}; for n in $(seq 100); do grep -q '^State:.*[ZX]' /proc/{pid}/status || sleep 0.05; done"
+    yield "verbs", ["sh", "-ec", "\n".join([create, start, execute, end, delete])]
     ways = wrapped.ways(bench)
     for user in ("root", "user"):
         yield f"wrap-{user}", [*ways[f"{user}: agentbox wrap --policy standard"], "true"]
