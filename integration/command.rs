@@ -89,6 +89,21 @@ pub fn run_for(limit: Duration, command: &mut Command) -> Finished {
     }
 }
 
+/// Kills a process, and waits until it has ended or is a zombie: a busy machine ends it some time after SIGKILL.
+#[track_caller]
+pub fn kill_and_wait(pid: &str) {
+    run("kill", &["-KILL", pid]).ok();
+    let start = Instant::now();
+    let lives = || {
+        std::fs::read_to_string(format!("/proc/{pid}/stat"))
+            .is_ok_and(|stat| !stat.contains(") Z "))
+    };
+    while lives() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{pid} lives");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
 fn code_of(status: std::process::ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt;
     status

@@ -2,7 +2,7 @@
 //! list). The control of each denial is the same request before the change.
 
 use super::{Agent, agentbox, arrived};
-use crate::command::run;
+use crate::command::kill_and_wait;
 use crate::docker::{Docker, runtime};
 
 /// Holds a connection to a port where the server speaks first, and notes when it ends.
@@ -61,21 +61,11 @@ fn a_running_containers_network_is_shown() {
         &agent.record()["sidecar"]["warden"],
         &agent.record()["sidecar"],
     ] {
-        run("kill", &["-9", &who["pid"].to_string()]).ok();
+        kill_and_wait(&who["pid"].to_string());
     }
-    // A killed process ends a moment later.
-    let is_gone = || {
-        let gone = agentbox(&["network", &agent.id()]);
-        gone.code != 0
-            && gone
-                .stderr
-                .contains("its sidecar is gone, so it reaches nothing")
-    };
-    let said = (0..50).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(100));
-        is_gone()
-    });
-    assert!(said, "{}", agentbox(&["network", &agent.id()]));
+    let gone = agentbox(&["network", &agent.id()]).failed();
+    let words = "its sidecar is gone, so it reaches nothing";
+    assert!(gone.contains(words), "{gone}");
     let local = Agent::start(&docker, &[runtime()]);
     let text = agentbox(&["network", &local.id()]).ok();
     assert!(text.contains("network.mode is local"), "{text}");

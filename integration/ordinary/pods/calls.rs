@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::sandbox::{await_end, is_running, kept, member, record};
 use super::{Cgroup, Running, chosen, sleeper};
-use crate::command::run;
+use crate::command::{kill_and_wait, run};
 use crate::direct::Node;
 
 const ROLE: &str = "io.kubernetes.cri.container-type";
@@ -145,7 +145,7 @@ fn a_member_does_not_start_without_its_sidecar() {
     let sidecar = record(&id)["sidecar"].clone();
     // Without its warden, which would end the container.
     for pid in [&sidecar["warden"]["pid"], &sidecar["pid"]] {
-        run("kill", &["-KILL", &pid.to_string()]).ok();
+        kill_and_wait(&pid.to_string());
     }
     let refused = node.call(&["start", &id]).failed();
     assert!(

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Running, sleeper};
-use crate::command::run;
+use crate::command::{kill_and_wait, run};
 use crate::direct::Node;
 
 /// agentbox's record of a container.
@@ -60,7 +60,7 @@ fn k_7_a_sandbox_that_lost_its_sidecar_ends_when_a_container_of_its_pod_is_creat
         // Without its warden, which would end the sandbox at once.
         for who in [&sidecar["warden"], sidecar] {
             if let Some(pid) = who["pid"].as_u64() {
-                run("kill", &["-9", &pid.to_string()]).ok();
+                kill_and_wait(&pid.to_string());
             }
         }
         assert!(is_running(&node, &container.id));
