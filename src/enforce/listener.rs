@@ -43,10 +43,11 @@ pub(super) fn hand_over(listener: OwnedFd, way: &ListenerWay) -> Result<(), Enfo
 /// The filter is loaded already, and may leave every further call to the agent, except write(2).
 fn announce(listener: OwnedFd, socket: &AgentSocket) -> Result<(), EnforceError> {
     let number = listener.as_raw_fd().to_ne_bytes();
-    rustix::io::write(&socket.near, &number)
+    rustix::io::retry_on_intr(|| rustix::io::write(&socket.near, &number))
         .map_err(EnforceError::step("announce the seccomp listener"))?;
     let mut answer = [0; 1];
-    match rustix::io::read(&socket.near, &mut answer) {
+    // EINTR: as in `line::give`.
+    match rustix::io::retry_on_intr(|| rustix::io::read(&socket.near, &mut answer)) {
         Ok(1) => Ok(()),
         Ok(_) => Err(EnforceError::Incomplete(WallKind::Syscalls)),
         Err(e) => Err(EnforceError::step(

@@ -99,7 +99,9 @@ pub fn give(listener: OwnedFd, socket: BorrowedFd<'_>) -> io::Result<()> {
     socket::send(socket, LISTENER, &[listener.as_fd()])?;
     drop(listener);
     let mut answer = [0; 512];
-    let length = rustix::io::read(socket, &mut answer)?;
+    // A read with a time limit fails with EINTR when the process is stopped and continued (signal(7)), which another process
+    // of the container can do.
+    let length = rustix::io::retry_on_intr(|| rustix::io::read(socket, &mut answer))?;
     agreed(&answer[..length])
 }
 
