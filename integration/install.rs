@@ -5,9 +5,8 @@ use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use crate::command::{Finished, run_for};
+use crate::command::{Finished, HANGS, run_for};
 use crate::direct::program;
 
 /// A root to install into, removed when dropped.
@@ -24,7 +23,7 @@ impl Root {
     fn install(&self, arguments: &[&str]) -> Finished {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("hack/install");
         run_for(
-            Duration::from_secs(60),
+            HANGS,
             Command::new(script)
                 .args(arguments)
                 .env("DESTDIR", &self.0)

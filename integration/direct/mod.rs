@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::command::{Finished, run, run_for};
+use crate::command::{Finished, HANGS, run, run_for};
 use crate::docker::Docker;
 
 /// The binary under test: the one that the rig's engine calls, or without a rig the one that cargo built.
@@ -179,7 +179,7 @@ impl Node {
         self.finish(command)
     }
 
-    /// Runs a command for at most a minute. Its output goes to files: a container that it leaves running would keep a
+    /// Runs a command to its end. Its output goes to files: a container that it leaves running would keep a
     /// pipe open.
     pub fn finish(&self, mut command: Command) -> Finished {
         use std::os::unix::process::ExitStatusExt;
@@ -196,10 +196,10 @@ impl Node {
             if let Some(status) = child.try_wait().unwrap() {
                 break status;
             }
-            if start.elapsed() > Duration::from_secs(60) {
+            if start.elapsed() > HANGS {
                 child.kill().unwrap();
                 child.wait().unwrap();
-                panic!("`{line}` was still running after a minute");
+                panic!("`{line}` was still running after {HANGS:?}");
             }
             std::thread::sleep(Duration::from_millis(2));
         };
@@ -265,10 +265,10 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// `program` with these additional variables, for at most a minute.
+/// `program` with these additional variables, to its end.
 pub fn with_env(program: &str, arguments: &[&str], dir: &str, env: &[(&str, &str)]) -> Finished {
     let mut command = Command::new(program);
     command.args(arguments).current_dir(dir);
     command.envs(env.iter().copied());
-    run_for(Duration::from_secs(60), &mut command)
+    run_for(HANGS, &mut command)
 }

@@ -45,12 +45,11 @@ mod websockets;
 mod workloads;
 
 use std::ffi::OsStr;
-use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use crate::command::{Finished, run_for};
+use crate::command::{Finished, run};
 
 /// Tests share the rig; the test that counts leftovers has it alone.
 static RIG: RwLock<()> = RwLock::new(());
@@ -89,10 +88,7 @@ impl Docker {
 
     /// `docker ARGUMENTS...`
     pub fn call<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Finished {
-        run_for(
-            Duration::from_secs(60),
-            Command::new("docker").args(arguments),
-        )
+        run("docker", arguments)
     }
 
     /// `docker run --rm OPTIONS... COMMAND...`, to its end.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::pty::OpenptFlags;
 
 /// Timeout for any output.
-const WITHIN: Duration = Duration::from_secs(30);
+const WITHIN: Duration = Duration::from_secs(90);
 
 /// An interactive bash with job control.
 pub struct Shell {
