@@ -6,6 +6,8 @@
 //! often lack the cause, which it logged earlier, mostly in the container's process: [`keep_causes`] keeps that line
 //! for the error's text.
 
+pub mod progress;
+
 use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::os::fd::OwnedFd;
@@ -143,6 +145,7 @@ pub fn complain(text: &str) {
         true => text.to_owned(),
         false => bounded(text, MESSAGE),
     };
+    progress::erase();
     let _nobody = std::io::stderr().write_all(format!("{}\n", escape(&text)).as_bytes());
 }
 
@@ -177,7 +180,10 @@ impl log::Log for Logger {
             Some(file) => file
                 .lock()
                 .map_or(Ok(()), |mut f| f.write_all(line.as_bytes())),
-            None => std::io::stderr().write_all(line.as_bytes()),
+            None => {
+                progress::erase();
+                std::io::stderr().write_all(line.as_bytes())
+            }
         };
     }
 

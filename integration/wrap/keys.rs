@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::NodeDir;
 use super::account::Account;
 use super::agents::{AGENT, WALLS};
+use super::shell::Shell;
 use crate::command::{Finished, run, run_for};
 use crate::direct::program;
 use crate::docker::Docker;
@@ -705,5 +706,32 @@ fn n49_git_pushes_with_a_token_that_is_put_in_on_the_way() {
                 "{walls} {tls}"
             );
         }
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn n49_a_user_sees_at_a_terminal_which_command_is_waited_for() {
+    let _docker = Docker::connect();
+    internet();
+    let person = Account::new();
+    let slow = by_command("slow", &["/bin/sh", "-c", "sleep 3; echo a-longer-key"], "");
+    person.private(CONFIG, &slow);
+    let ids = format!(
+        "--reuid {} --regid {} --init-groups",
+        person.uid, person.gid
+    );
+    let mut shell = Shell::new(&person.project);
+    for (redirected, said) in [("", true), ("2>&1 | cat", false)] {
+        let seen = shell.ask(&format!(
+            "HOME={} setpriv {ids} {} wrap --allow 'GET https://{HOST}/**' -- echo ran {redirected}",
+            person.home,
+            program()
+        ));
+        assert!(seen.ends_with("ran\n<prompt>"), "{seen:?}");
+        let line = "agentbox: waiting for the command /bin/sh: ";
+        assert_eq!(seen.contains(line), said, "{seen:?}");
+        let last = seen.rsplit(line).next().unwrap();
+        assert!(!said || last.contains("s of 10\u{1b}[K"), "{seen:?}");
     }
 }

@@ -132,3 +132,37 @@ fn wrap_u_a6_an_interrupt_ends_a_loop_of_the_shell() {
         shell.wait_for("<prompt>");
     }
 }
+
+/// A search that takes longer than a second is one line of the terminal, which is gone before the next output.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_tells_at_a_terminal_how_far_a_long_search_is() {
+    let _docker = Docker::connect();
+    let scratch = Scratch::new();
+    let project = scratch.dir("project");
+    for number in 0..200 {
+        scratch.dir(&format!("project/{number}"));
+    }
+    let mut shell = Shell::new(&project);
+    let slowly = format!(
+        "strace -qq -o /dev/null -e inject=getdents64:delay_enter=10000 {}",
+        program()
+    );
+    let at_once = program();
+    let line = "agentbox: searching \"/";
+    for (program, options, said) in [
+        (&slowly, "wrap --dry-run -- true", true),
+        (&slowly, "wrap --quiet --dry-run -- true", false),
+        (&slowly, "wrap --dry-run -- true 2>&1 | cat", false),
+        (&at_once, "wrap --dry-run -- true", false),
+    ] {
+        let seen = shell.ask(&format!("{program} {options}"));
+        assert!(seen.contains("workspace"), "{options}: {seen}");
+        assert_eq!(seen.contains(line), said, "{options}: {seen}");
+        if let Some(at) = seen.rfind(line) {
+            let (told, rest) = seen[at..].split_once("\u{1b}[K").unwrap();
+            assert!(told.contains(" entries") && !told.contains('\n'), "{told}");
+            assert!(rest.contains("workspace"), "{seen}");
+        }
+    }
+}

@@ -354,7 +354,7 @@ pub struct Wrap {
     /// Make this path look empty, also in the workspace, repeatable
     #[arg(long, value_name = "PATH")]
     pub hide: Vec<PathBuf>,
-    /// Do not list denied hosts at exit
+    /// Print no progress, and do not list denied hosts at exit
     #[arg(long, short)]
     pub quiet: bool,
     /// Hide package caches [default: readable, writes are discarded]

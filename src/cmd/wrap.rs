@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use super::{exit_code, explain, out};
 use crate::cli::{GlobalOptions, Walls, Wrap};
+use crate::log::progress;
 use crate::policy::PolicyError;
 use crate::render::explain as page;
 use crate::runtime::RuntimeError;
@@ -41,6 +42,9 @@ fn policy_error<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a PolicyError>
 
 fn attempt(global: &GlobalOptions, args: &Wrap) -> Result<ExitCode> {
     let mut wanted = WrapRequest::of(args)?;
+    if wanted.quiet {
+        progress::silence();
+    }
     if wanted.walls == Walls::Namespaces {
         // First of all: sealing takes a mount, for which an unprivileged user needs a namespace.
         unprivileged::settle();

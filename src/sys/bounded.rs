@@ -18,6 +18,9 @@ use super::{process, user, user_namespace};
 /// How long the kernel may take to end a process.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
 
+/// How often the caller hears that a program still runs.
+const CALLED_EVERY: Duration = Duration::from_millis(250);
+
 /// The user as whom a program runs.
 #[derive(Debug, Clone)]
 pub enum ProgramUser {
@@ -62,11 +65,12 @@ pub enum OutputError {
 }
 
 /// The output of a program that succeeds. What it leaves in its process group is killed, also after a success, and a process that
-/// holds the pipe open is not waited for. To be called by a process with one thread.
+/// holds the pipe open is not waited for. `waiting` is called several times a second until then. To be called by a process with one thread.
 pub fn output(
     command: &mut Command,
     user: ProgramUser,
     limits: OutputLimits,
+    waiting: &mut dyn FnMut(),
 ) -> Result<Zeroizing<Vec<u8>>, OutputError> {
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let parent = rustix::process::getpid();
@@ -90,7 +94,7 @@ pub fn output(
     }
     let child = command.spawn()?;
     let mut running = ProgramProcess::of(child)?;
-    let read = running.read(limits);
+    let read = running.read(limits, waiting);
     let status = running.end();
     let bytes = read?;
     match status? {
@@ -147,7 +151,11 @@ impl ProgramProcess {
     }
 
     /// What it writes until it ends.
-    fn read(&mut self, limits: OutputLimits) -> Result<Zeroizing<Vec<u8>>, OutputError> {
+    fn read(
+        &mut self,
+        limits: OutputLimits,
+        waiting: &mut dyn FnMut(),
+    ) -> Result<Zeroizing<Vec<u8>>, OutputError> {
         let end = Instant::now() + limits.time;
         // Never moved to a larger place, which would leave a copy.
         let mut bytes = Zeroizing::new(Vec::with_capacity(limits.bytes));
@@ -157,6 +165,8 @@ impl ProgramProcess {
             if left.is_zero() {
                 return Err(OutputError::Time(limits.time.as_secs()));
             }
+            waiting();
+            let left = left.min(CALLED_EVERY);
             let has_ended = wait(&self.pidfd, is_open.then_some(&self.stdout), left)?;
             is_open = is_open && self.drain(&mut bytes, limits.bytes)?;
             if has_ended {
@@ -216,7 +226,7 @@ mod tests {
             time: Duration::from_secs(seconds),
             bytes: 10_000,
         };
-        let read = output(&mut command, ProgramUser::Caller, limits)?;
+        let read = output(&mut command, ProgramUser::Caller, limits, &mut || {})?;
         Ok(String::from_utf8(read.to_vec()).unwrap())
     }
 

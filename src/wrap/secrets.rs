@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use zeroize::Zeroizing;
@@ -19,6 +19,7 @@ use super::person::Person;
 use super::settings::{is_closed, places};
 use super::variables;
 use super::wanted::WrapRequest;
+use crate::log::progress::Progress;
 use crate::policy::{
     Field, NodeSecret, ResolvedPolicy, SecretCommand, Switch, UserSource, VariableName,
 };
@@ -77,7 +78,12 @@ impl WrapRequest {
             time: Duration::from_secs(seconds.get().into()),
             bytes: LONGEST_OUTPUT,
         };
-        let read = bounded::output(&mut started, user(person), limits);
+        let begun = Instant::now();
+        let mut progress = Progress::begin(|| format!("waiting for the command {program}"));
+        let mut waiting =
+            || progress.tell(|| format!("{} s of {seconds}", begun.elapsed().as_secs()));
+        let read = bounded::output(&mut started, user(person), limits, &mut waiting);
+        drop(progress);
         read.map_err(|error| {
             let hint = match error {
                 bounded::OutputError::Time(_) => {

@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::log::progress::Progress;
 use crate::policy::SearchRule;
 
 /// Most masks inside one mount's source. Each is a mount, of which the kernel allows 100,000.
@@ -109,6 +110,8 @@ pub(super) struct Cost {
     names: usize,
     kept: usize,
     over: Option<String>,
+    /// What a user at a terminal hears if it takes long.
+    pub(super) progress: Progress,
 }
 
 impl Cost {
@@ -123,6 +126,7 @@ impl Cost {
             names: 0,
             kept: 0,
             over: None,
+            progress: Progress::none(),
         }
     }
 
@@ -232,6 +236,11 @@ impl Cost {
     }
 
     fn look(&mut self) {
+        let (entries, steps) = (self.entries, self.steps);
+        self.progress.tell(|| match steps {
+            0 => format!("{entries} entries"),
+            _ => format!("{entries} entries, looking again at {steps}"),
+        });
         if self.start.elapsed() > self.budget.time {
             let (seen, seconds) = (self.entries, self.budget.time.as_secs());
             self.end(format!("after {seconds} s only {seen} entries were seen"));

@@ -31,6 +31,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{AtFlags, FileType, RawDir};
 use rustix::io::Errno;
 
+use crate::log::progress::Progress;
 use crate::plan::never::{NeverList, VisibleCredentials};
 use crate::plan::{FoundCredential, ProtectedFiles, SourceFacts};
 use crate::policy::ProtectedName;
@@ -69,6 +70,7 @@ pub(super) fn search(
         .chain(facts.inner.iter().map(PathBuf::as_path))
         .map(Path::to_path_buf)
         .collect();
+    search.cost.progress = Progress::begin(|| format!("searching {:?}", facts.path));
     // On another file system the runtime's inode number is another file's.
     let runtime = unwanted.runtime.filter(|(dev, _)| *dev == facts.dev);
     search.runtime = runtime.map(|(_, ino)| ino);
@@ -107,6 +109,7 @@ pub(super) fn protected(
     let mut search = Search::new(root, &unwanted, &view, budget);
     let guard = Guard::new(unprotected, GuardTime::End);
     (search.reads, search.guard) = (SearchAim::Protected, Some(guard));
+    search.cost.progress = Progress::begin(|| "searching what the command wrote".to_owned());
     let unread = search.all().err();
     let guard = search.guard.take();
     let found = guard.map(|guard| guard.found(&mut search.cost, &mut search.places));
