@@ -107,6 +107,54 @@ fn a_named_volume_is_the_containers_to_write() {
     assert_eq!(tried(&strict, &v), "absent\nrefused\n");
 }
 
+/// `docker run -v "$PWD:/work" IMAGE`, without `-w`.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn the_only_bind_is_the_workspace_and_two_are_none() {
+    let docker = Docker::connect();
+    let scratch = Scratch::new();
+    let volume = Volume::create(&docker, "beside", &[]);
+    let hooks = scratch.dir("project/.git/hooks");
+    fs::write(format!("{hooks}/pre-commit"), "own").unwrap();
+    let project = |at: &str| format!("{}:{at}", scratch.path("project"));
+    let other = format!("{}:/other:ro", scratch.dir("other"));
+    let beside = volume.at("/cache");
+    let standard = Policy::Standard.options();
+    let tried = |policy: &[&str], mounts: &[&str], at: &str| {
+        let mounts = mounts.iter().flat_map(|mount| ["-v", mount]);
+        let options: Vec<&str> = policy.iter().copied().chain(mounts).collect();
+        let write = format!("(echo x >{at}/new) 2>/dev/null && echo written || echo refused");
+        let seen = docker.run(&options, &["test-musl", "sh", "-c", &write]);
+        for new in ["project/new", "project/.git/hooks/new"] {
+            let _gone = fs::remove_file(scratch.path(new));
+        }
+        seen.stdout.trim().to_owned()
+    };
+    let alone = project("/work");
+    let denied = format!("{alone}:ro");
+    let etc = project("/etc/project");
+    let hooks_of = "/work/.git/hooks";
+    for (policy, mounts, at, expect) in [
+        (&standard[..], &[&*alone][..], "/work", "written"),
+        (&standard, &[&alone, &beside], "/work", "written"),
+        (&standard, &[&alone], hooks_of, "refused"),
+        (&standard, &[&alone, &other], "/work", "refused"),
+        (&standard, &[&denied], "/work", "refused"),
+        (&standard, &[&etc], "/etc/project", "refused"),
+        (&Policy::Strict.options(), &[&alone], "/work", "refused"),
+        // The controls.
+        (&NO_WALLS, &[&alone, &other], "/work", "written"),
+        (&NO_WALLS, &[&alone], hooks_of, "written"),
+        (&NO_WALLS, &[&etc], "/etc/project", "written"),
+    ] {
+        assert_eq!(
+            tried(policy, mounts, at),
+            expect,
+            "{policy:?} {mounts:?} {at}"
+        );
+    }
+}
+
 /// The engine mounts, for a volume, another directory of the node; or a path only looks like a volume's.
 #[test]
 #[ignore = "needs the rig: hack/test"]

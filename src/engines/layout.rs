@@ -47,6 +47,15 @@ pub fn is_anonymous_volume(path: &Path) -> bool {
     }
 }
 
+/// A path that ends as those of all volumes do, wherever an engine's data is.
+pub fn is_volume_like(path: &Path) -> bool {
+    let parts: Vec<&str> = path.iter().filter_map(|c| c.to_str()).collect();
+    matches!(
+        parts[..],
+        [.., "volumes", _, "_data"] | [.., "volumes", _, _, "_data"]
+    )
+}
+
 /// `volumes/NAME/_data` of Docker and podman in its usual place.
 pub fn is_named_volume(path: &Path) -> bool {
     let below = [DOCKER, PODMAN]

@@ -63,7 +63,7 @@ fn is_mounted(path: &Path, bundle: &BundleFacts, kept: &[PlannedMount]) -> bool 
 }
 
 /// Whether an overlay may cover the directory without hiding parts of the system.
-fn is_home_like(home: &Path) -> bool {
+pub(super) fn is_home_like(home: &Path) -> bool {
     let exactly = ["/", "/tmp", "/var"];
     // These contain programs and settings: even a temporary write there can plant one (F07).
     let system = [

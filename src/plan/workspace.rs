@@ -1,22 +1,28 @@
 //! PURE. Which mount is the workspace.
 //!
 //! A config.json does not say who chose its working directory: the caller, or the image, which perhaps nobody has read.
-//! So the working directory decides only if no other mount is likely.
+//! So the working directory decides only if no other mount is likely. If no mount holds it, the caller's only bind mount is
+//! the workspace.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use oci_spec::runtime::{Mount, Spec};
 
 use super::access::asks_to_write;
+use super::ephemeral::is_home_like;
 use super::guard::protected_itself;
-use super::judge::refusal;
+use super::judge::{read_only, refusal};
 use super::sort::MountRules;
 use super::support::support;
 use super::volumes::volume;
 use super::{BundleFacts, FileKind, PlanError, SourceFacts, Warning};
 use crate::engines::annotation;
-use crate::engines::layout::is_anonymous_volume;
+use crate::engines::layout::{is_anonymous_volume, is_volume_like};
 use crate::policy::{Access, Field, MountRule, Origin, ResolvedPolicy};
+
+/// Files that every engine mounts, wherever its data is.
+const ENGINES: [&str; 3] = ["/etc/hostname", "/etc/hosts", "/etc/resolv.conf"];
 
 /// A bind mount: its index among the spec's mounts, its destination from the engine, and facts about its source.
 #[derive(Clone, Copy)]
@@ -29,6 +35,11 @@ struct Bind<'a> {
 impl Bind<'_> {
     fn place(&self) -> &Path {
         self.mount.destination()
+    }
+
+    /// The names of its source, and the engine's, which may be a link.
+    fn names(&self) -> impl Iterator<Item = &Path> {
+        self.facts.all_names().chain(self.mount.source().as_deref())
     }
 
     /// Whether it can be the caller's workspace: a writable directory that is not the engine's own.
@@ -51,7 +62,7 @@ impl Bind<'_> {
 }
 
 /// The index of the workspace's mount: the one that the annotation names, else the one at the policy's path, else the
-/// bind mount that contains the working directory.
+/// bind mount that contains the working directory, else the only one.
 pub(super) fn workspace(
     resolved: &ResolvedPolicy,
     spec: &Spec,
@@ -98,9 +109,13 @@ pub(super) fn workspace(
                 || !asks_to_write(b.mount)
                 || protected_itself(rules, b.facts).is_none()
         };
-        let Some(holder) = holder.filter(is_project) else {
-            return Ok(None);
+        let Some(holder) = holder else {
+            let only = only(&binds, rules, bundle).filter(|_| pod_role(spec).is_none());
+            return Ok(only.filter(|b| is_project(&b)).map(|b| b.index));
         };
+        if !is_project(&holder) {
+            return Ok(None);
+        }
         let rivals = binds.iter().filter(|b| {
             b.index != holder.index && b.could_be(rules, bundle) && !b.stays_as_it_is(rules)
         });
@@ -138,6 +153,39 @@ fn without_the_named(
         }),
     }
     Ok(None)
+}
+
+/// The only bind mount of the caller's, if nothing holds the working directory: `docker run -v "$PWD:/work" IMAGE`. Where
+/// other mounts are left out, a guess would decide what the container sees at all.
+fn only<'a>(binds: &[Bind<'a>], rules: MountRules<'_>, bundle: &BundleFacts) -> Option<Bind<'a>> {
+    let mut callers = binds.iter().filter(|b| {
+        let place = b.place().to_str().unwrap_or("");
+        support(place, rules, b.facts).is_none()
+            && !ENGINES.contains(&place)
+            && !b.facts.engines_volume
+            && !b.names().any(is_volume_like)
+    });
+    let (Some(only), None) = (callers.next(), callers.next()) else {
+        return None;
+    };
+    let is_taken = bundle.wrapped.is_empty()
+        && rules.pod.is_none()
+        && is_projects_place(only.place(), bundle.home.as_deref())
+        && rules.policy.filesystem.mounts != MountRule::Drop
+        && only.could_be(rules, bundle)
+        && only.facts.home.is_none()
+        && read_only(rules.never, only.facts).is_none();
+    is_taken.then_some(*only)
+}
+
+/// Whether a project may be mounted there: not over what the image's programs use, over its user's home, or as settings
+/// and keys.
+fn is_projects_place(place: &Path, home: Option<&Path>) -> bool {
+    let is_hidden = |part: &OsStr| part.as_encoded_bytes().starts_with(b".");
+    is_home_like(place)
+        && !place.starts_with("/var")
+        && !place.iter().any(is_hidden)
+        && !home.is_some_and(|home| home.starts_with(place))
 }
 
 /// The mount that contains the working directory, if no other is likely or a wrong guess does little harm.

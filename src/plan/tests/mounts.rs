@@ -329,7 +329,8 @@ fn a_key_of_the_containers_own_is_mounted_with_a_warning() {
         ("/root/.ssh/deploy", true),
         ("/root/keys", false),
     ] {
-        let plan = under("standard").bind("/srv/deploy-keys", place).plan();
+        let project = under("standard").bind("/srv/work", "/work").cwd("/work");
+        let plan = project.bind("/srv/deploy-keys", place).plan();
         assert_eq!(access(&plan, place), "ro");
         let told = plan
             .warnings

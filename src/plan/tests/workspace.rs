@@ -33,6 +33,79 @@ fn the_workspace_is_the_named_mount_or_contains_the_working_directory() {
 }
 
 #[test]
+fn the_only_bind_is_the_workspace_if_none_holds_the_working_directory() {
+    let one = || under("standard").bind("/srv/work", "/work");
+    let volume = |name: &str| format!("/var/lib/docker/volumes/{name}/_data");
+    let pod = json!({"io.kubernetes.cri.container-type": "container"});
+    for (case, expect) in [
+        (one(), Some("/work")),
+        (one().cwd("/usr/src/app"), Some("/work")),
+        (one().bind(&volume(ID), "/data"), Some("/work")),
+        (
+            one()
+                .bind(&volume("cache"), "/root/.npm")
+                .found(|f| f.engines_volume = true),
+            Some("/work"),
+        ),
+        (
+            under("standard").bind("/srv/work", "/home/me/work"),
+            Some("/home/me/work"),
+        ),
+        (under("standard").bind("/srv/conf", "/etc/nginx"), None),
+        (under("standard").bind("/srv/work", "/usr/src/app"), None),
+        (under("standard").bind("/srv/keys", "/root/.ssh"), None),
+        (under("standard").bind("/usr/local/bin", "/work"), None),
+        (under("standard").bind("/srv", "/work"), None),
+        (one().home("/work/me"), None),
+        (
+            one().bind_of(FileKind::File, "/data/docker/hosts", "/etc/hosts"),
+            Some("/work"),
+        ),
+        // Another bind, of any kind.
+        (one().bind("/srv/data", "/data").options(&["ro"]), None),
+        (one().bind_of(FileKind::File, "/srv/notes", "/notes"), None),
+        (one().options(&["ro"]), None),
+        (one().found(|f| f.engines_volume = true), None),
+        // A volume that is not the engine's alone.
+        (under("standard").bind(&volume("cache"), "/work"), None),
+        (
+            under("standard").bind("/data/docker/volumes/v/_data", "/work"),
+            None,
+        ),
+        (one().set("", "annotations", pod), None),
+        // A kubelet's container of Docker's, which no annotation tells from others.
+        (
+            one().bind_of(
+                FileKind::File,
+                "/var/lib/kubelet/pods/0a1b/containers/main/2c3d",
+                "/dev/termination-log",
+            ),
+            None,
+        ),
+        (under("standard").bind("/srv/p/.git/hooks", "/hooks"), None),
+        (under("standard").bind("/home/me/.ssh", "/work"), None),
+        (under("strict").bind("/srv/work", "/work"), None),
+        (
+            under("standard").bind("/home/me", "/work").found(|f| {
+                f.home = Some(Home::default());
+            }),
+            None,
+        ),
+    ] {
+        let plan = case.plan();
+        assert_eq!(plan.filesystem.workspace, expect.map(PathBuf::from));
+    }
+    let tight = one().annotation("filesystem.workspace", "read-only").plan();
+    assert!(
+        !tight
+            .filesystem
+            .mounts
+            .iter()
+            .any(PlannedMount::is_writable)
+    );
+}
+
+#[test]
 fn strict_does_not_guess_between_two() {
     let two = |policy: &str| {
         under(policy)
