@@ -163,7 +163,7 @@ fn only<'a>(binds: &[Bind<'a>], rules: MountRules<'_>, bundle: &BundleFacts) -> 
         support(place, rules, b.facts).is_none()
             && !ENGINES.contains(&place)
             && !b.facts.engines_volume
-            && !b.names().any(is_volume_like)
+            && !b.names().flat_map(Path::ancestors).any(is_volume_like)
     });
     let (Some(only), None) = (callers.next(), callers.next()) else {
         return None;

@@ -72,6 +72,10 @@ fn the_only_bind_is_the_workspace_if_none_holds_the_working_directory() {
             under("standard").bind("/data/docker/volumes/v/_data", "/work"),
             None,
         ),
+        (
+            under("standard").bind("/data/docker/volumes/v/_data/x", "/work"),
+            None,
+        ),
         (one().set("", "annotations", pod), None),
         // A kubelet's container of Docker's, which no annotation tells from others.
         (
