@@ -102,7 +102,7 @@ const MAY_IMPORT: [(&str, &[&str]); 28] = [
     (
         "probe",
         &[
-            "engines", "kernel", "policy", "plan", "sys", "scratch", "cgroup",
+            "engines", "kernel", "policy", "plan", "log", "sys", "scratch", "cgroup",
         ],
     ),
     ("network", &["egress", "sys"]),
