@@ -67,8 +67,8 @@ fn n_h1_a_denial_in_the_ceiling_leaves_the_default_as_tight_as_it_was() {
     node.write("config.toml", 0o644, "ceiling = \"lab\"\n");
     let data = std::env::temp_dir().join("agentbox-review-n-h1");
     std::fs::create_dir_all(&data).unwrap();
-    let volume = format!("{}:/data", data.display());
-    let look = "touch /data/x 2>&1; cat /sys/class/net/*/address | wc -l";
+    let volume = format!("{}:/var/data", data.display());
+    let look = "touch /var/data/x 2>&1; cat /sys/class/net/*/address | wc -l";
     for deny in [
         "",
         "[network]\ndeny = [\"pastebin.com\"]\n",

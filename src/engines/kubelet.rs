@@ -52,6 +52,11 @@ pub fn pod_path<'a>(pod: &str, path: &'a Path) -> Option<PodPath<'a>> {
     (*uid == pod).then(|| place_in(parts))?
 }
 
+/// Whether a path is a pod's, as a kubelet makes them.
+pub fn is_pods(path: &Path) -> bool {
+    in_kubelet(path).is_some_and(|parts| !parts.is_empty())
+}
+
 /// The parts of a path below a kubelet's directory of pods.
 fn in_kubelet(path: &Path) -> Option<Vec<&str>> {
     let below = KUBELETS.iter().find_map(|k| path.strip_prefix(k).ok())?;

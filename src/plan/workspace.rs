@@ -18,6 +18,7 @@ use super::support::support;
 use super::volumes::volume;
 use super::{BundleFacts, FileKind, PlanError, SourceFacts, Warning};
 use crate::engines::annotation;
+use crate::engines::kubelet::is_pods;
 use crate::engines::layout::{is_anonymous_volume, is_volume_like};
 use crate::policy::{Access, Field, MountRule, Origin, ResolvedPolicy};
 
@@ -39,7 +40,9 @@ impl Bind<'_> {
 
     /// The names of its source, and the engine's, which may be a link.
     fn names(&self) -> impl Iterator<Item = &Path> {
-        self.facts.all_names().chain(self.mount.source().as_deref())
+        self.facts
+            .kubelets_names()
+            .chain(self.mount.source().as_deref())
     }
 
     /// Whether it can be the caller's workspace: a writable directory that is not the engine's own.
@@ -155,8 +158,10 @@ fn without_the_named(
     Ok(None)
 }
 
-/// The only bind mount of the caller's, if nothing holds the working directory: `docker run -v "$PWD:/work" IMAGE`. Where
-/// other mounts are left out, a guess would decide what the container sees at all.
+/// The only bind mount of the caller's, if nothing holds the working directory: `docker run -v "$PWD:/work" IMAGE`.
+///
+/// Under `volumes` alone: where other mounts are left out, a guess would decide what the container sees at all;
+/// `read-only` says that binds are; and under `keep` they are writable with the node's ids anyway.
 fn only<'a>(binds: &[Bind<'a>], rules: MountRules<'_>, bundle: &BundleFacts) -> Option<Bind<'a>> {
     let mut callers = binds.iter().filter(|b| {
         let place = b.place().to_str().unwrap_or("");
@@ -170,8 +175,10 @@ fn only<'a>(binds: &[Bind<'a>], rules: MountRules<'_>, bundle: &BundleFacts) -> 
     };
     let is_taken = bundle.wrapped.is_empty()
         && rules.pod.is_none()
+        && !only.names().any(is_pods)
         && is_projects_place(only.place(), bundle.home.as_deref())
-        && rules.policy.filesystem.mounts != MountRule::Drop
+        && rules.policy.filesystem.mounts == MountRule::Volumes
+        && is_one_projects(&only.facts.path)
         && only.could_be(rules, bundle)
         && only.facts.home.is_none()
         && read_only(rules.never, only.facts).is_none();
@@ -186,6 +193,11 @@ fn is_projects_place(place: &Path, home: Option<&Path>) -> bool {
         && !place.starts_with("/var")
         && !place.iter().any(is_hidden)
         && !home.is_some_and(|home| home.starts_with(place))
+}
+
+/// Whether a directory of the node may be one project's: `/mnt`, `/tmp` and other directories at the top are shared by many.
+fn is_one_projects(source: &Path) -> bool {
+    source.components().count() > 2 && source != Path::new("/var/tmp")
 }
 
 /// The mount that contains the working directory, if no other is likely or a wrong guess does little harm.

@@ -65,6 +65,10 @@ fn the_only_bind_is_the_workspace_if_none_holds_the_working_directory() {
         (one().bind("/srv/data", "/data").options(&["ro"]), None),
         (one().bind_of(FileKind::File, "/srv/notes", "/notes"), None),
         (one().options(&["ro"]), None),
+        (one().annotation("filesystem.mounts", "read-only"), None),
+        (under("permissive").bind("/srv/work", "/work"), None),
+        (under("standard").bind("/mnt", "/work"), None),
+        (under("standard").bind("/var/tmp", "/work"), None),
         (one().found(|f| f.engines_volume = true), None),
         // A volume that is not the engine's alone.
         (under("standard").bind(&volume("cache"), "/work"), None),
@@ -74,6 +78,13 @@ fn the_only_bind_is_the_workspace_if_none_holds_the_working_directory() {
         ),
         (
             under("standard").bind("/data/docker/volumes/v/_data/x", "/work"),
+            None,
+        ),
+        (
+            under("standard").bind(
+                "/var/lib/kubelet/pods/0a1b/volumes/kubernetes.io~empty-dir/v",
+                "/work",
+            ),
             None,
         ),
         (one().set("", "annotations", pod), None),
