@@ -5,7 +5,7 @@
 //! the workspace.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{Mount, Spec};
 
@@ -173,9 +173,12 @@ fn only<'a>(binds: &[Bind<'a>], rules: MountRules<'_>, bundle: &BundleFacts) -> 
     let (Some(only), None) = (callers.next(), callers.next()) else {
         return None;
     };
+    // The image's links may lead it elsewhere.
+    let is_direct = |real: Option<&PathBuf>| real.is_none_or(|real| real == only.place());
     let is_taken = bundle.wrapped.is_empty()
         && rules.pod.is_none()
         && !only.names().any(is_pods)
+        && is_direct(bundle.destinations.get(only.index))
         && is_projects_place(only.place(), bundle.home.as_deref())
         && rules.policy.filesystem.mounts == MountRule::Volumes
         && is_one_projects(&only.facts.path)

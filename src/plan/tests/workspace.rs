@@ -110,6 +110,15 @@ fn the_only_bind_is_the_workspace_if_none_holds_the_working_directory() {
         let plan = case.plan();
         assert_eq!(plan.filesystem.workspace, expect.map(PathBuf::from));
     }
+    let mut linked = one();
+    let mounts = linked.spec["mounts"].as_array().unwrap().iter();
+    linked.facts.destinations = mounts
+        .map(|mount| match mount["destination"].as_str().unwrap() {
+            "/work" => "/etc/nginx".into(),
+            place => place.into(),
+        })
+        .collect();
+    assert_eq!(linked.plan().filesystem.workspace, None);
     let tight = one().annotation("filesystem.workspace", "read-only").plan();
     assert!(
         !tight
