@@ -309,7 +309,7 @@ fn f37_a_mount_of_a_protected_file_itself_is_not_written() {
         let tried = |options: &[&str], at: &str| {
             let at = format!("--workdir={at}");
             let all = [options, &[&mounted, &at, "test-probe"]].concat();
-            docker.run(&all, &["sh", "-c", write]).stdout
+            docker.run(&all, &["sh", "-c", write])
         };
         let standard = Policy::Standard.options();
         // An image chooses a working directory, too.
@@ -317,15 +317,19 @@ fn f37_a_mount_of_a_protected_file_itself_is_not_written() {
             .into_iter()
             .filter(|at| *at == "/" || Path::new(place).is_dir())
         {
-            assert_eq!(tried(&Policy::Permissive.options(), at), "", "{place} {at}");
+            let seen = tried(&Policy::Permissive.options(), at);
+            assert_eq!(seen.stdout, "", "{place} {at}: {seen}");
             let all = [&standard[..], &listed].concat();
-            assert_eq!(tried(&all, at), "", "{place} {at}");
+            let seen = tried(&all, at);
+            assert_eq!(seen.stdout, "", "{place} {at}: {seen}");
         }
         let free = ["--annotation", "dev.agentbox.filesystem.unprotected=*"];
         let all = [&Policy::Permissive.options()[..], &free].concat();
-        assert_eq!(tried(&all, "/"), "written\n", "{place}");
+        let seen = tried(&all, "/");
+        assert_eq!(seen.stdout, "written\n", "{place}: {seen}");
         // The control.
-        assert_eq!(tried(&["--runtime=runc"], "/"), "written\n", "{place}");
+        let seen = tried(&["--runtime=runc"], "/");
+        assert_eq!(seen.stdout, "written\n", "{place}: {seen}");
     }
     let options = ["--write", "../../.codex"];
     assert_ne!(person.wraps(&options, "true").code, 0);
