@@ -46,7 +46,7 @@ impl std::fmt::Display for Finished {
     }
 }
 
-/// After this time a program hangs. A busy machine makes honest ones slow.
+/// A program that runs longer than this hangs. A busy machine makes honest ones slow.
 pub const HANGS: Duration = Duration::from_secs(180);
 
 /// Runs a program to its end. One that hangs fails the test.
@@ -94,14 +94,16 @@ pub fn run_for(limit: Duration, command: &mut Command) -> Finished {
 pub fn kill_and_wait(pid: &str) {
     run("kill", &["-KILL", pid]).ok();
     let start = Instant::now();
-    let lives = || {
-        std::fs::read_to_string(format!("/proc/{pid}/stat"))
-            .is_ok_and(|stat| !stat.contains(") Z "))
-    };
-    while lives() {
+    while lives(pid) {
         assert!(start.elapsed() < HANGS, "{pid} lives");
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Whether a process has neither ended nor become a zombie.
+pub fn lives(pid: impl std::fmt::Display) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !stat.is_empty() && !stat.contains(") Z "))
 }
 
 fn code_of(status: std::process::ExitStatus) -> i32 {

@@ -17,6 +17,7 @@ use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 
 use crate::alone::alone;
+use crate::command::lives;
 use crate::inner_namespace::{assert_no_children, config as inner_config, make};
 
 pub const ID: u32 = 2_000_000_123;
@@ -105,8 +106,7 @@ fn namespace(pid: &str, kind: &str) -> std::path::PathBuf {
 }
 
 pub fn is_alive(record: &SidecarRecord) -> bool {
-    fs::read_to_string(format!("/proc/{}/stat", record.pid))
-        .is_ok_and(|stat| !stat.contains(") Z "))
+    lives(record.pid)
 }
 
 /// Waits for its end and reaps it. Returns its exit code, if it has one.

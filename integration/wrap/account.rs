@@ -103,6 +103,12 @@ impl Account {
         std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o440)).unwrap();
     }
 
+    /// The beginning of a shell's line that becomes the user.
+    pub fn typed(&self) -> String {
+        let Self { uid, gid, home, .. } = self;
+        format!("HOME={home} setpriv --reuid {uid} --regid {gid} --init-groups")
+    }
+
     /// Runs `agentbox ARGUMENTS...` in the project through sudo, as Debian configures it: HOME and PATH are root's.
     pub fn sudo(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(program());

@@ -143,12 +143,7 @@ fn trust_shows_all_of_a_file_whatever_was_drawn_before() {
             "src/project/.agentbox.toml",
             &format!("allow = [\"{far}.example.test\", \"the-end.example.test\"]\n"),
         );
-        let ids = format!(
-            "--reuid {} --regid {} --init-groups",
-            person.uid, person.gid
-        );
-        let (home, program) = (&person.home, program());
-        let command = format!("printf '{drawn}'; HOME={home} setpriv {ids} {program} trust");
+        let command = format!("printf '{drawn}'; {} {} trust", person.typed(), program());
         let screen = Screen::new(&person, &format!("sh -c \"{command}\""));
         let shown = screen.wait_for("trust it? [y/N]");
         let line = format!("  allow = [\"{far}.example.test\", \"the-end.example.test\"]");

@@ -717,15 +717,11 @@ fn n49_a_user_sees_at_a_terminal_which_command_is_waited_for() {
     let person = Account::new();
     let slow = by_command("slow", &["/bin/sh", "-c", "sleep 3; echo a-longer-key"], "");
     person.private(CONFIG, &slow);
-    let ids = format!(
-        "--reuid {} --regid {} --init-groups",
-        person.uid, person.gid
-    );
     let mut shell = Shell::new(&person.project);
     for (redirected, said) in [("", true), ("2>&1 | cat", false)] {
         let seen = shell.ask(&format!(
-            "HOME={} setpriv {ids} {} wrap --allow 'GET https://{HOST}/**' -- echo ran {redirected}",
-            person.home,
+            "{} {} wrap --allow 'GET https://{HOST}/**' -- echo ran {redirected}",
+            person.typed(),
             program()
         ));
         assert!(seen.ends_with("ran\n<prompt>"), "{seen:?}");

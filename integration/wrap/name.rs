@@ -99,11 +99,7 @@ fn wrap_says_at_a_terminal_that_no_limit_holds_without_root() {
     let _docker = Docker::connect();
     let person = Account::new();
     let mut shell = Shell::new(&person.project);
-    let ids = format!(
-        "--reuid {} --regid {} --init-groups",
-        person.uid, person.gid
-    );
-    let wrap = format!("HOME={} setpriv {ids} {} wrap", person.home, program());
+    let wrap = format!("{} {} wrap", person.typed(), program());
     let line = "no limit of memory, processors or processes holds here";
     for (command, said) in [
         (format!("{wrap} -- echo ran"), 1),

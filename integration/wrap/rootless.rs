@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::account::Account;
-use crate::command::{Finished, run, run_for};
+use crate::command::{Finished, lives, run, run_for};
 use crate::direct::program;
 use crate::docker::Docker;
 use crate::docker::allowlist::{arrived, internet, witness};
@@ -516,8 +516,7 @@ fn wrap_without_root_ends_with_its_caller_and_is_found_by_the_verbs() {
     child.wait().unwrap();
     let gone = || {
         let sleeper = run("pgrep", &["-f", &format!("^sleep {mark}")]).code;
-        let stat = std::fs::read_to_string(format!("/proc/{sidecar}/stat")).unwrap_or_default();
-        sleeper != 0 && (stat.is_empty() || stat.contains(") Z "))
+        sleeper != 0 && !lives(sidecar)
     };
     for _ in 0..100 {
         if gone() {

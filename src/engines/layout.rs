@@ -36,24 +36,23 @@ pub fn is_podmans(list: &str) -> bool {
     driver.is_some_and(|driver| PODMANS_DRIVERS.contains(&driver))
 }
 
-/// `volumes/ID/_data` of Docker and podman, `volumes/NAMESPACE/ID/_data` of nerdctl.
+/// A volume that has an id for a name.
 pub fn is_anonymous_volume(path: &Path) -> bool {
-    let parts: Vec<&str> = path.iter().filter_map(|c| c.to_str()).collect();
-    match parts.as_slice() {
-        [.., "volumes", id, "_data"] | [.., "volumes", _, id, "_data"] => {
-            id.len() == 64 && id.bytes().all(|b| b.is_ascii_hexdigit())
-        }
-        _ => false,
-    }
+    volume_name(path).is_some_and(is_id)
 }
 
 /// A path that ends as those of all volumes do, wherever an engine's data is.
 pub fn is_volume_like(path: &Path) -> bool {
+    volume_name(path).is_some()
+}
+
+/// `volumes/NAME/_data` of Docker and podman, `volumes/NAMESPACE/NAME/_data` of nerdctl.
+fn volume_name(path: &Path) -> Option<&str> {
     let parts: Vec<&str> = path.iter().filter_map(|c| c.to_str()).collect();
-    matches!(
-        parts[..],
-        [.., "volumes", _, "_data"] | [.., "volumes", _, _, "_data"]
-    )
+    match parts[..] {
+        [.., "volumes", name, "_data"] | [.., "volumes", _, name, "_data"] => Some(name),
+        _ => None,
+    }
 }
 
 /// `volumes/NAME/_data` of Docker and podman in its usual place.

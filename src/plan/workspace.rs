@@ -176,7 +176,6 @@ fn only<'a>(binds: &[Bind<'a>], rules: MountRules<'_>, bundle: &BundleFacts) -> 
     // The image's links may lead it elsewhere.
     let is_direct = |real: Option<&PathBuf>| real.is_none_or(|real| real == only.place());
     let is_taken = bundle.wrapped.is_empty()
-        && rules.pod.is_none()
         && !only.names().any(is_pods)
         && is_direct(bundle.destinations.get(only.index))
         && is_projects_place(only.place(), bundle.home.as_deref())

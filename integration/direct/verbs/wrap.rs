@@ -7,6 +7,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::until;
+use crate::command::lives;
 use crate::direct::{Scratch, program};
 use crate::docker::Docker;
 
@@ -45,11 +46,6 @@ fn pid(child: &Child) -> Pid {
     Pid::from_raw(i32::try_from(child.id()).unwrap())
 }
 
-fn has_ended(process: Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    stat.is_empty() || stat.contains(") Z ")
-}
-
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn direct_verbs_wrap_fails_like_a_shell_if_the_program_is_missing() {
@@ -80,7 +76,7 @@ fn direct_verbs_wrap_ends_by_a_signal_as_its_command_would() {
         until("the end", || child.try_wait().unwrap().is_some());
         let status = child.wait().unwrap();
         assert_eq!((status.code(), status.signal()), end, "{signal}");
-        until("the command's end", || has_ended(process));
+        until("the command's end", || !lives(process));
     }
     let mark = format!("handler-{}", std::process::id());
     let script = "trap 'exit 3' TERM; while :; do read -t 0.1 <> <(:); done";
@@ -110,7 +106,7 @@ fn direct_verbs_a_command_does_not_outlive_wrap() {
     let (mut child, process) = sleeping(&scratch, "while :; do read -t 0.1 <> <(:); done", &mark);
     child.kill().unwrap();
     child.wait().unwrap();
-    until("the command's end", || has_ended(process));
+    until("the command's end", || !lives(process));
     let gone = crate::command::run(&program(), &["list", "--quiet"]);
     assert_eq!(gone.code, 0, "{gone}");
 }
