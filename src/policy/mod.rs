@@ -52,6 +52,7 @@ pub mod secret;
 mod secret_source;
 mod selection;
 pub mod size;
+pub mod ssh_key;
 pub mod syscall;
 mod table;
 pub mod upstream;
@@ -93,6 +94,7 @@ pub use secret::{NodeSecret, SecretName, SecretPlace};
 pub use secret_source::{SecretCommand, SecretSource, UserSource, VolumeKey};
 pub use selection::{Asker, Ceiling, Loosening, Origin, ResolvedPolicy, Selection, Sources};
 pub use size::ByteSize;
+pub use ssh_key::{SshFingerprint, SshKey};
 pub use syscall::SyscallName;
 pub use table::{
     Annotations, Field, Filesystem, Limits, Network, Policy, Privileges, Report, Syscalls, Time,

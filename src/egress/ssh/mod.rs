@@ -1,4 +1,10 @@
-//! PURE. A refusal as an SSH message: clients show the reason of a disconnect, but no line before the version.
+//! PURE. SSH: the messages of its agent, and a refusal as a message of a server. Clients show the reason of a
+//! disconnect, but no line before the version.
+
+pub mod agent;
+pub mod key;
+pub mod signed;
+mod wire;
 
 /// SSH's own port.
 pub const SSH: u16 = 22;
