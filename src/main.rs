@@ -22,6 +22,12 @@ fn main() -> ExitCode {
     }
     if std::env::args_os()
         .nth(1)
+        .is_some_and(|verb| verb == "ssh-relay")
+    {
+        return sidecar::ssh_relay::main();
+    }
+    if std::env::args_os()
+        .nth(1)
         .is_some_and(|verb| verb == hooks::VERB)
     {
         return hooks::main();

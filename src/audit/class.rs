@@ -19,6 +19,10 @@ pub enum Class {
     Counts,
     /// Connections to the sidecar's control socket.
     Control,
+    /// Signatures, and those that failed.
+    Signatures,
+    /// Denied requests to the SSH agent.
+    AgentRequests,
     /// System calls.
     Syscalls,
     /// All events about files, rights and limits.
@@ -32,7 +36,7 @@ pub enum Class {
 }
 
 impl Class {
-    pub(super) const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 14] = [
         Self::Names,
         Self::Connections,
         Self::Allowed,
@@ -40,6 +44,8 @@ impl Class {
         Self::Inbound,
         Self::Counts,
         Self::Control,
+        Self::Signatures,
+        Self::AgentRequests,
         Self::Syscalls,
         Self::Walls,
         Self::Audited,
@@ -88,6 +94,8 @@ impl Class {
             (WallName::Network, Verdict::Denied, _) => Self::Connections,
             (WallName::Network, Verdict::Failed, _) => Self::Failed,
             (WallName::Network, Verdict::Allowed | Verdict::Ended, _) => Self::Allowed,
+            (WallName::Keys, Verdict::Denied, _) => Self::AgentRequests,
+            (WallName::Keys, ..) => Self::Signatures,
             (WallName::Syscalls, ..) => Self::Syscalls,
             (WallName::Filesystem | WallName::Privileges | WallName::Resources, ..) => Self::Walls,
             (WallName::Rules | WallName::Life | WallName::Network, ..) => Self::Life,
@@ -104,6 +112,8 @@ impl Class {
             Self::Inbound => "connections from outside",
             Self::Counts => "attempts by address",
             Self::Control => "the control socket",
+            Self::Signatures => "signatures",
+            Self::AgentRequests => "denied requests to the SSH agent",
             Self::Syscalls => "system calls",
             Self::Walls => "files, rights and limits",
             Self::Audited => "what another policy would refuse",
@@ -115,6 +125,7 @@ impl Class {
     /// The wall in that line.
     pub(super) fn wall(self) -> WallName {
         match self {
+            Self::Signatures | Self::AgentRequests => WallName::Keys,
             Self::Syscalls => WallName::Syscalls,
             Self::Walls => WallName::Privileges,
             Self::Verify | Self::Life => WallName::Life,

@@ -80,6 +80,8 @@ pub enum WallName {
     Privileges,
     /// Limits of memory, processes and processors.
     Resources,
+    /// Signatures with the user's SSH keys, and other requests to the user's SSH agent.
+    Keys,
     /// Changed rules, and approvals.
     Rules,
     /// The life of the container and of `exec` processes.
@@ -88,12 +90,13 @@ pub enum WallName {
 
 impl WallName {
     /// All walls.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Network,
         Self::Syscalls,
         Self::Filesystem,
         Self::Privileges,
         Self::Resources,
+        Self::Keys,
         Self::Rules,
         Self::Life,
     ];
@@ -106,6 +109,7 @@ impl WallName {
             Self::Filesystem => "filesystem",
             Self::Privileges => "privileges",
             Self::Resources => "resources",
+            Self::Keys => "keys",
             Self::Rules => "rules",
             Self::Life => "life",
         }

@@ -5,11 +5,12 @@
 //! lines --read----> Line, and faults of the file
 //! ```
 //! A run has one file for each writer, so that no writer waits for another or can rewrite its lines. The runtime writes
-//! `node.jsonl`, the sidecar `sidecar.jsonl`, and the warden the one line of `warden.jsonl`.
+//! `node.jsonl`, the sidecar `sidecar.jsonl`, the warden the one line of `warden.jsonl`, and the relay to the user's SSH
+//! agent `ssh.jsonl`.
 //!
 //! | Module | Purpose |
 //! |---|---|
-//! | [`event`], [`what`] | the types, whose JSON Schema is docs/event.schema.json |
+//! | [`event`], [`what`], [`life`] | the types, whose JSON Schema is docs/event.schema.json |
 //! | [`chain`] | events to lines |
 //! | [`quota`], [`class`], [`rate`] | which events are written, which are folded, which are only counted |
 //! | [`read`] | lines to events, and breaks of the chain |
@@ -28,6 +29,7 @@ mod class;
 mod command;
 pub mod event;
 pub mod kernel;
+mod life;
 pub mod markdown;
 pub mod mounts;
 pub mod ocsf;
@@ -52,10 +54,11 @@ pub use class::Class;
 pub use command::LoggedCommand;
 pub use event::{Actor, Context, Event, LogLine, PUBLISHED, Verdict, WallName};
 pub use kernel::CountedLimit;
+pub use life::{LifeState, LogHead, ProcessState};
 pub use quota::Quotas;
 pub use read::{Log, LogFault};
 pub use recent::{DenialNotice, RecentDenials, ReportedDenials};
-pub use what::{ConnectionKind, EventDetail, LifeState, LogHead, ProcessState};
+pub use what::{ConnectionKind, EventDetail};
 
 /// The cause of an event that learn mode allowed.
 pub const LEARNT: &str = "learnt";
@@ -70,5 +73,7 @@ pub const SIDECAR: &str = "sidecar.jsonl";
 pub const NODE: &str = "node.jsonl";
 /// The log that the warden writes.
 pub const WARDEN: &str = "warden.jsonl";
+/// The log that the relay to the user's SSH agent writes. Runs without one lack it.
+pub const SSH: &str = "ssh.jsonl";
 /// All logs that a run can have.
-pub const LOGS: [&str; 3] = [NODE, SIDECAR, WARDEN];
+pub const LOGS: [&str; 4] = [NODE, SIDECAR, WARDEN, SSH];

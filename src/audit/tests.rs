@@ -194,7 +194,7 @@ fn a_share_of_the_file_is_kept_for_each_class() {
     while quotas.spend(&refused("a.test", 1), 1000) {
         used += 1000;
     }
-    assert!((1_900_000..4 << 20).contains(&used), "{used}");
+    assert!((1_500_000..4 << 20).contains(&used), "{used}");
     let other = Event::new(
         WallName::Life,
         Verdict::Noted,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::LoggedCommand;
 use super::command::{ArgumentCut, plain_arguments};
+use super::life::{LifeState, LogHead, ProcessState};
 use super::plain::{plain, plain_list};
 
 /// The way of a connection.
@@ -36,53 +37,6 @@ pub enum ConnectionKind {
     Udp,
     /// The sidecar's control socket, which only agentbox may use.
     Control,
-}
-
-/// A change in the life of a container.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum LifeState {
-    /// `create` made it.
-    Created,
-    /// Its program runs.
-    Started,
-    /// A signal was sent to it.
-    Signalled,
-    /// `pause` suspended it.
-    Paused,
-    /// `resume` continued it.
-    Resumed,
-    /// Its init process ended.
-    Ended,
-    /// `delete` removed it.
-    Deleted,
-}
-
-/// A change in the life of an `exec` process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum ProcessState {
-    /// It executed its program.
-    Began,
-    /// It ended.
-    Ended,
-    /// It could not be started.
-    Refused,
-}
-
-/// The end of a log file.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct LogHead {
-    /// The file's name in the run's directory.
-    pub file: String,
-    /// The number of its lines.
-    pub seq: u64,
-    /// SHA-256 of its last line: 64 hexadecimal digits. All zeros without a line.
-    pub head: String,
 }
 
 /// The operation of an event. `kind` tells which fields it has.
@@ -154,6 +108,20 @@ pub enum EventDetail {
         call: String,
         /// The error that the caller got, such as `EPERM`.
         errno: String,
+    },
+    /// A signature with a key of the user's SSH agent: for a login to a server, or for a message.
+    Signature {
+        /// The key's fingerprint, as `ssh-add -l` prints it.
+        key: String,
+        /// The user at the server. Absent for a message, and for unknown data.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        user: Option<String>,
+        /// The fingerprint of the server's key. Absent if it is not known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        server: Option<String>,
+        /// The message's namespace: `git` for commits and tags. Absent for a login, and for unknown data.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        namespace: Option<String>,
     },
     /// A mount.
     Mount {
@@ -297,6 +265,7 @@ impl EventDetail {
                 .map(String::as_str),
             Self::Rules { .. }
             | Self::Syscall { .. }
+            | Self::Signature { .. }
             | Self::Mount { .. }
             | Self::Asked { .. }
             | Self::Container { .. }
@@ -353,6 +322,17 @@ impl EventDetail {
                 name: plain(&name),
                 call: plain(&call),
                 errno: plain(&errno),
+            },
+            Self::Signature {
+                key,
+                user,
+                server,
+                namespace,
+            } => Self::Signature {
+                key: plain(&key),
+                user: user.map(|user| plain(&user)),
+                server: server.map(|server| plain(&server)),
+                namespace: namespace.map(|namespace| plain(&namespace)),
             },
             Self::Mount {
                 destination,

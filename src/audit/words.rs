@@ -44,6 +44,7 @@ pub fn what(what: &EventDetail) -> String {
             source,
         } => format!("mount at {destination} (from {source})"),
         EventDetail::Syscall { call, errno, .. } => format!("{call}: {errno}"),
+        EventDetail::Signature { .. } => signature(what),
         EventDetail::Asked { item } => item.clone(),
         EventDetail::Container { .. } => life(what),
         EventDetail::Process {
@@ -91,6 +92,28 @@ pub fn what(what: &EventDetail) -> String {
             format!("{events} more events of {of} without a line")
         }
     }
+}
+
+/// A signature, and what it is for.
+fn signature(what: &EventDetail) -> String {
+    let EventDetail::Signature {
+        key,
+        user,
+        server,
+        namespace,
+    } = what
+    else {
+        return String::new();
+    };
+    let purpose = match (user, server, namespace) {
+        (Some(user), Some(server), _) => {
+            format!("to log in as {user} at the server with the key {server}")
+        }
+        (Some(user), None, _) => format!("to log in as {user} at a server"),
+        (None, _, Some(namespace)) => format!("of a message for {namespace}"),
+        (None, _, None) => "of unknown data".to_owned(),
+    };
+    format!("signature with {key} {purpose}")
 }
 
 fn rules(what: &EventDetail) -> String {

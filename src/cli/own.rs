@@ -375,6 +375,9 @@ pub struct Wrap {
     /// Reach a service of this machine at localhost:PORT, repeatable
     #[arg(long, value_name = "[HOST:]PORT", value_parser = ConnectService::named)]
     pub connect: Vec<ConnectService>,
+    /// Sign with a key of your SSH agent (fingerprint, comment or .pub file), repeatable [default: all keys]
+    #[arg(long, value_name = "KEY", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub ssh_agent: Vec<String>,
     /// Name of the sandbox for other commands [default: random]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,

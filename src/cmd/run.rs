@@ -29,6 +29,7 @@ pub fn run(global: &GlobalOptions, args: &Run) -> Result<ExitCode> {
         Attendance {
             before_deletion: &mut |_| (),
             keep: None,
+            agent: None,
         },
     )?;
     Ok(ended.map_or(ExitCode::SUCCESS, |ended| exit_code(ended.code)))

@@ -52,6 +52,7 @@ fn attempt(global: &GlobalOptions, args: &Wrap) -> Result<ExitCode> {
         seal::ensure(ListenFds::Forget)?;
     }
     wanted.settle_agent(global)?;
+    wanted.settle_ssh_keys(&args.ssh_agent)?;
     if args.dry_run {
         let explained = wrap::decide(global, &wanted)?;
         let subject = explain::of_bundle("wrap with these options".to_owned(), explained);

@@ -167,6 +167,7 @@ fn less(here: &Policy, there: &Policy) -> Vec<ExceededField> {
         | Field::NetworkCoolDown
         | Field::NetworkInbound
         | Field::NetworkConnect
+        | Field::NetworkSshKeys
         | Field::SyscallsProfile
         | Field::SyscallsAllow
         | Field::SyscallsDeny

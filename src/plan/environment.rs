@@ -1,10 +1,11 @@
 //! PURE. The variables that the network wall sets for a process: the sidecar's address, plain addresses of hosts with
-//! request rules, and placeholders of the node's secrets.
+//! request rules, the socket of the user's SSH agent, and placeholders of the node's secrets.
 
 use oci_spec::runtime::Process;
 use serde::Deserialize;
 
 use super::NetworkPlan;
+use super::signing::{SSH_SOCKET_AT, SSH_VARIABLE};
 use super::trust::{self, TRUST_IN};
 use crate::egress::own::no_proxy;
 use crate::rules::request::Scheme;
@@ -30,6 +31,9 @@ pub(super) fn set(process: &mut Process, network: &NetworkPlan) {
             .plain_addresses()
             .iter()
             .for_each(|plain| env.take(plain)),
+    }
+    if network.signing.is_some() {
+        env.replace(SSH_VARIABLE, SSH_SOCKET_AT);
     }
     for secret in &network.secrets {
         // Replaces a value of the engine or the image: a real key of theirs would be inside.

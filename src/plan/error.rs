@@ -193,6 +193,14 @@ pub enum PlanError {
         /// The reason.
         why: String,
     },
+    /// Keys of a user's SSH agent that cannot sign.
+    #[error("network.ssh-keys of policy '{policy}' is refused: {why}")]
+    SshKeys {
+        /// The policy's name.
+        policy: String,
+        /// The reason.
+        why: String,
+    },
     /// A secret that cannot be limited to its own requests.
     #[error("policy '{policy}' cannot use a secret: {why}")]
     Secret {

@@ -314,6 +314,8 @@ impl NetworkJoin<'_> {
             own_names: names,
             // A sysfs that is mounted there already shows it.
             sysfs: false,
+            // Its user's agent signs for that container alone.
+            signing: None,
             shared: Some(self.shared.clone()),
             ..self.plan.clone()
         }

@@ -50,6 +50,7 @@ mod secrets;
 pub mod set_id;
 pub mod settings;
 mod sidecar;
+pub mod signing;
 mod sort;
 pub mod support;
 #[cfg(test)]
@@ -343,10 +344,7 @@ fn bounds(
         (Some(person), WrapEnforcement::Mounts) => {
             bounds.of_person((*person, &host.controllers), governing, warnings)
         }
-        (None, WrapEnforcement::Mounts) => {
-            bounds.require(&governing.policy, host)?;
-            Ok(bounds)
-        }
+        (None, WrapEnforcement::Mounts) => bounds.require(&governing.policy, host).map(|()| bounds),
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::connect::{self, ServiceTarget};
+use super::signing::{self, SigningPlan};
 use super::wrapped::WrapPlan;
 use super::{FilesystemPlan, PlanError, secrets};
 use crate::egress::Budget;
@@ -82,6 +83,9 @@ pub struct NetworkPlan {
     /// Ports of the loopback inside that lead to services of the machine, or of a host that rules allow.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub connect: BTreeMap<u16, ServiceTarget>,
+    /// Signatures with keys of the user's SSH agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signing: Option<SigningPlan>,
     /// Ports that the engine publishes but that lead nowhere, because `inbound` lacks them; with the node's ports for
     /// them, as far as the engine's file names these.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -221,6 +225,7 @@ pub fn plan(resolved: &ResolvedPolicy, sysctl: BTreeMap<String, String>) -> Netw
         cool_down,
         inbound,
         connect: _,
+        ssh_keys: _,
     } = &resolved.policy.network;
     let rules = enforced(&resolved.policy.network);
     let learns = resolved.policy.report.learn == Switch::On;
@@ -273,6 +278,7 @@ pub fn plan(resolved: &ResolvedPolicy, sysctl: BTreeMap<String, String>) -> Netw
         inbound,
         published: BTreeMap::new(),
         connect,
+        signing: SigningPlan::of(&resolved.policy),
         leads_nowhere: BTreeMap::new(),
         shared: None,
     }
@@ -304,6 +310,7 @@ pub(super) fn own(
         });
     }
     connect::check(&resolved.policy, &planned, wrapped)?;
+    signing::check(&resolved.policy, wrapped)?;
     check_inbound(name, &planned, namespaces)?;
     check_denials(name, &planned)?;
     let secrets = secrets::planned(name, &resolved.secrets, &planned.rules)?;

@@ -66,7 +66,7 @@ impl ReportPlan {
                 container: shared.container.clone(),
             });
         }
-        if asked || network.opens().is_some() {
+        if asked || network.opens().is_some() || network.signing.is_some() {
             files.hold_run();
         }
         Self {

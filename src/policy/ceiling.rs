@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::ceiling_rule::Excess;
-use super::{ConnectService, Field, InboundPort, Policy, table};
+use super::{ConnectService, Field, InboundPort, Policy, SshKey, table};
 
 /// A field whose requested value exceeds the ceiling.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,19 +17,22 @@ pub struct ExceededField {
 }
 
 /// Where `asked` has more than `own` itself grants. What `own` would only allow as a ceiling (`network.limit`,
-/// `syscalls.limit`, any port in `network.inbound`, any service in `network.connect`) grants nothing. Approvals and learn mode are more than a denial.
+/// `syscalls.limit`, `*` in `network.inbound`, `network.connect` and `network.ssh-keys`) grants nothing. Approvals and
+/// learn mode are more than a denial.
 pub fn loosens(asked: &Policy, own: &Policy) -> Vec<ExceededField> {
     let mut over = exceeds(asked, own);
     let mut given = own.clone();
     given.network.limit.clear();
     given.network.inbound.remove(&InboundPort::Any);
     given.network.connect.remove(&ConnectService::Any);
+    given.network.ssh_keys.remove(&SshKey::Any);
     given.syscalls.limit.clear();
     let (asked_network, own_network) = (&asked.network, &own.network);
     let changed = |field: Field| match field {
         Field::NetworkAllow => asked_network.allow != own_network.allow,
         Field::NetworkInbound => asked_network.inbound != own_network.inbound,
         Field::NetworkConnect => asked_network.connect != own_network.connect,
+        Field::NetworkSshKeys => asked_network.ssh_keys != own_network.ssh_keys,
         Field::SyscallsAllow => asked.syscalls.allow != own.syscalls.allow,
         _ => false,
     };

@@ -7,7 +7,7 @@ use std::fmt;
 use super::bound::{Amount, Bound};
 use super::{
     ConnectService, EphemeralDir, GuestPath, InboundPort, MountRule, OnUnknown, Policy, RootAccess,
-    Switch,
+    SshKey, Switch,
 };
 use crate::text::few;
 
@@ -333,7 +333,11 @@ impl OpenItem for ConnectService {
     const ANY: Self = Self::Any;
 }
 
-/// Ports or services. If the ceiling has any of them, every one is within it.
+impl OpenItem for SshKey {
+    const ANY: Self = Self::Any;
+}
+
+/// Ports, services or keys. If the ceiling has any of them, every one is within it.
 pub(super) struct ItemsOf;
 
 impl<T: OpenItem> CeilingRule<BTreeSet<T>> for ItemsOf {

@@ -21,7 +21,7 @@ use super::word::*;
 use super::{
     AskSeconds, AuditedPolicy, ByteSize, Capability, ConnectService, CoolDown, Count, CpuLimit,
     CredentialName, Grace, GuestPath, InboundPort, MemoryLimit, ProcessLimit, ProtectedName,
-    SyscallName, TimeLimit,
+    SshKey, SyscallName, TimeLimit,
 };
 use crate::rules::EgressRule;
 
@@ -130,6 +130,9 @@ fields! {
 
         /// Services that [`wrap --connect`](wrap.md#a-server-outside) reaches. `*` is for ceilings: any service.
         connect: BTreeSet<ConnectService> = NetworkConnect "network.connect", ItemsOf, FilesAlone;
+
+        /// Keys with which [`wrap --ssh-agent`](wrap.md#sign-with-ssh-keys) signs. `*` is for ceilings: any key.
+        ssh_keys: BTreeSet<SshKey> = NetworkSshKeys "network.ssh-keys", ItemsOf, FilesAlone;
     }
 
     /// The syscall wall, on top of the base rules: which system calls are allowed.

@@ -10,7 +10,7 @@ use super::number::Number;
 use super::period::Period;
 use super::{
     AuditedPolicy, ByteSize, Capability, ConnectService, CredentialName, Field, GuestPath,
-    InboundPort, PolicyError, ProtectedName, SyscallName, TimeLimit,
+    InboundPort, PolicyError, ProtectedName, SshKey, SyscallName, TimeLimit,
 };
 use crate::rules::{EgressRule, PresetName, RuleItem};
 use crate::text::ValueError;
@@ -59,6 +59,7 @@ impl PlainValue for CredentialName {}
 impl PlainValue for GuestPath {}
 impl PlainValue for InboundPort {}
 impl PlainValue for ProtectedName {}
+impl PlainValue for SshKey {}
 impl PlainValue for SyscallName {}
 impl PlainValue for TimeLimit {}
 impl<const LEAST: u32, const MOST: u32> PlainValue for Period<LEAST, MOST> {}

@@ -78,6 +78,9 @@ pub enum RuntimeError {
         /// What failed, and what to do.
         why: String,
     },
+    /// Keys are listed, and the user of `wrap` has no SSH agent.
+    #[error("network.ssh-keys lists keys, but there is no SSH agent: use --ssh-agent")]
+    NoSshAgent,
     /// A record that a later version wrote.
     #[error(
         "{path:?} was written by a newer agentbox (format {format}, this one knows up to {known}): use that version, or `delete --force`"

@@ -5,14 +5,12 @@
 //! filter forbids the calls of the others.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
-use landlock::{ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetStatus, Scope};
-use rustix::fs::{CWD, Mode, OFlags, StatVfsMountFlags};
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, UnmountFlags,
-    fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, unmount,
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, Ruleset, RulesetAttr, RulesetStatus, Scope,
 };
+use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 use rustix::process::{DumpableBehavior, Resource, Rlimit};
 use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 use seccompiler::BpfProgram;
@@ -20,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::sidecar::account::{Account, Identity};
 use crate::sidecar::protocol::Duty;
+use crate::sidecar::root::replace_root;
 use crate::sys::{kernel, netns, process, seccomp};
 
 /// Capabilities are numbered below this (`kernel_cap_t` has 64 bits).
@@ -80,7 +79,16 @@ impl ConfineError {
 
 /// Hides the node's files and sets the limits, while it still has the right.
 pub(super) fn hide(limits: SidecarRlimits) -> Result<(), ConfineError> {
-    empty_root()?;
+    replace_root(None)?;
+    limit(limits)
+}
+
+/// The same, but for one socket of the node, a detached mount: it is [`SOCKET`](super::root::SOCKET) then.
+pub(super) fn hide_all_but(
+    socket: BorrowedFd<'_>,
+    limits: SidecarRlimits,
+) -> Result<(), ConfineError> {
+    replace_root(Some(socket))?;
     limit(limits)
 }
 
@@ -106,42 +114,6 @@ fn resources(limits: SidecarRlimits) -> [(Resource, u64); 2] {
         (Resource::Nofile, open_files),
         (Resource::Fsize, file_bytes),
     ]
-}
-
-/// Makes an empty, read-only tmpfs the root of the sidecar's own mount namespace.
-fn empty_root() -> Result<(), ConfineError> {
-    // Mounts of the node still propagate to their copies here: stop that first.
-    mount_change(
-        "/",
-        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
-    )
-    .map_err(ConfineError::step("make the mounts private"))?;
-    let root = tiny_tmpfs().map_err(ConfineError::step("make an empty tmpfs"))?;
-    move_mount(&root, "", CWD, "/", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
-        .map_err(ConfineError::step("attach the empty root"))?;
-    rustix::process::fchdir(&root).map_err(ConfineError::step("enter the empty root"))?;
-    // pivot_root(".", ".") puts the old root on top of the new one; then "." is the old root, to unmount
-    // (pivot_root(2), NOTES).
-    rustix::process::pivot_root(".", ".").map_err(ConfineError::step("pivot to the empty root"))?;
-    unmount(".", UnmountFlags::DETACH).map_err(ConfineError::step("detach the old root"))?;
-    rustix::process::chdir("/").map_err(ConfineError::step("enter the new root"))
-}
-
-fn tiny_tmpfs() -> io::Result<rustix::fd::OwnedFd> {
-    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    fsconfig_set_string(context.as_fd(), "size", "4096")?;
-    fsconfig_set_string(context.as_fd(), "nr_inodes", "1")?;
-    fsconfig_set_string(context.as_fd(), "mode", "0555")?;
-    fsconfig_create(context.as_fd())?;
-    let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY
-        | MountAttrFlags::MOUNT_ATTR_NOSUID
-        | MountAttrFlags::MOUNT_ATTR_NODEV
-        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    Ok(fsmount(
-        context.as_fd(),
-        FsMountFlags::FSMOUNT_CLOEXEC,
-        attributes,
-    )?)
 }
 
 /// Joins the engine's network namespace, from which the sidecar dials.
@@ -228,25 +200,40 @@ fn change_identity(identity: Identity) -> Result<(), ConfineError> {
     set_thread_res_uid(uid, uid, uid).map_err(ConfineError::step("set the uid"))
 }
 
+/// The same for a process that may still connect to the only socket of its root.
+pub(super) fn drop_all_but_socket(identity: Identity) -> Result<u32, ConfineError> {
+    become_somebody(identity, no_capabilities())?;
+    restrict_to(
+        AccessFs::from_all(NEWEST) & !AccessFs::ResolveUnix,
+        AccessNet::from_all(NEWEST),
+    )
+}
+
 /// Denies everything that this kernel's Landlock can deny: files, TCP, and its scopes. [`Duty::Serve`] may still
 /// connect.
 pub(super) fn restrict(duty: Duty) -> Result<u32, ConfineError> {
+    let net = match duty {
+        Duty::Wait | Duty::Refuse => AccessNet::from_all(NEWEST),
+        // Its listeners are already bound, and only the resolver uses UDP sockets.
+        Duty::Serve => AccessNet::BindTcp.into(),
+    };
+    restrict_to(AccessFs::from_all(NEWEST), net)
+}
+
+/// The newest ABI of the crate, in its best-effort mode: it omits what the kernel lacks. [`restrict_to`] and [`verify`]
+/// check that the rest is in force.
+const NEWEST: ABI = ABI::V9;
+
+/// Denies these, and the scopes.
+fn restrict_to(files: BitFlags<AccessFs>, net: BitFlags<AccessNet>) -> Result<u32, ConfineError> {
     let abi = process::landlock_abi().map_err(ConfineError::step("ask for the Landlock ABI"))?;
     if abi == 0 {
         return Err(ConfineError::NoLandlock);
     }
-    // The newest ABI of the crate, in its best-effort mode: it omits what the kernel lacks. This function and `verify`
-    // check that the rest is in force.
-    let newest = ABI::V9;
-    let net = match duty {
-        Duty::Wait | Duty::Refuse => AccessNet::from_all(newest),
-        // Its listeners are already bound, and only the resolver uses UDP sockets.
-        Duty::Serve => AccessNet::BindTcp.into(),
-    };
     let status = Ruleset::default()
-        .handle_access(AccessFs::from_all(newest))
+        .handle_access(files)
         .and_then(|rules| rules.handle_access(net))
-        .and_then(|rules| rules.scope(Scope::from_all(newest)))
+        .and_then(|rules| rules.scope(Scope::from_all(NEWEST)))
         .and_then(|rules| rules.create())
         .and_then(|rules| rules.restrict_self())
         .map_err(ConfineError::Landlock)?;

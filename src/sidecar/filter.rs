@@ -104,9 +104,24 @@ const READ: &[libc::c_long] = &[
     libc::SYS_clock_nanosleep,
 ];
 
+/// For the relay to the user's SSH agent, besides the reader's calls: it accepts, and connects to the one socket of its
+/// root.
+const RELAY: &[libc::c_long] = &[libc::SYS_accept4, libc::SYS_connect, libc::SYS_getsockopt];
+
 /// Compiles the reader's filter.
 pub(super) fn of_reader() -> Result<BpfProgram, BackendError> {
-    let all = LOOP.iter().chain(REST).chain(READ);
+    assemble(reading(&[])?)
+}
+
+/// Compiles the filter of the relay to the user's SSH agent.
+pub(super) fn of_ssh_relay() -> Result<BpfProgram, BackendError> {
+    let mut rules = reading(RELAY)?;
+    rules.insert(libc::SYS_socket, vec![equal(0, libc::AF_UNIX)?]);
+    assemble(rules)
+}
+
+fn reading(more: &[libc::c_long]) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
+    let all = LOOP.iter().chain(REST).chain(READ).chain(more);
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = all.map(|nr| (*nr, Vec::new())).collect();
     rules.insert(libc::SYS_mmap, vec![masked(2, libc::PROT_EXEC, 0)?]);
     rules.insert(libc::SYS_ioctl, vec![equal(1, FIONBIO)?]);
@@ -119,7 +134,7 @@ pub(super) fn of_reader() -> Result<BpfProgram, BackendError> {
     let fcntl = commands.map(|command| equal(1, command)).into_iter();
     rules.insert(libc::SYS_fcntl, fcntl.collect::<Result<_, _>>()?);
     rules.insert(libc::SYS_prctl, vec![equal(0, libc::PR_GET_SECCOMP)?]);
-    assemble(rules)
+    Ok(rules)
 }
 
 /// Compiles the filter. It is pure, and called before the confinement starts.
@@ -395,6 +410,25 @@ mod tests {
         }),
     ];
 
+    const OF_RELAY: [Case; 4] = [
+        ("the relay opens", || {
+            load(super::of_ssh_relay().unwrap());
+            drop(std::fs::File::open("/dev/null"));
+        }),
+        ("the relay's socket of the network", || {
+            load(super::of_ssh_relay().unwrap());
+            drop(std::net::UdpSocket::bind("127.0.0.1:0"));
+        }),
+        ("the relay binds", || {
+            load(super::of_ssh_relay().unwrap());
+            drop(std::os::unix::net::UnixListener::bind("/nonexistent/x"));
+        }),
+        ("the relay clones", || {
+            load(super::of_ssh_relay().unwrap());
+            drop(std::thread::Builder::new().spawn(|| ()));
+        }),
+    ];
+
     fn under_readers() {
         load(super::of_reader().unwrap());
     }
@@ -438,6 +472,19 @@ mod tests {
         );
     }
 
+    #[test]
+    fn the_relay_to_the_agent_connects_to_sockets_of_files_alone() {
+        let lives: Case = ("the relay's loop", || {
+            load(super::of_ssh_relay().unwrap());
+            assert!(std::os::unix::net::UnixStream::connect("/nonexistent/x").is_err());
+        });
+        dies_but_for(
+            lives.0,
+            "the_relay_to_the_agent_connects_to_sockets_of_files_alone",
+            &[&OF_RELAY[..], &[lives]].concat(),
+        );
+    }
+
     #[expect(
         clippy::exit,
         reason = "the copy under the filter may not return to the harness"
@@ -469,7 +516,10 @@ mod tests {
     #[test]
     fn every_filter_is_short() {
         let all = [Duty::Wait, Duty::Refuse, Duty::Serve].map(super::compile);
-        for program in all.into_iter().chain([super::of_reader()]) {
+        for program in all
+            .into_iter()
+            .chain([super::of_reader(), super::of_ssh_relay()])
+        {
             let program = program.unwrap();
             assert!((10..400).contains(&program.len()), "{}", program.len());
         }

@@ -15,6 +15,8 @@
 //!
 //! If the policy has request rules, the sidecar has a child that reads the requests, the [`reader`].
 //!
+//! If the user of `wrap` lets the workload sign, a relay to the user's SSH agent runs beside it, the [`ssh_relay`].
+//!
 //! If the container must end with its sidecar, the runtime clones the sidecar's parent, the [`warden`].
 //!
 //! A container in another one's network is there already. Its sidecar has no namespace to hand over, and only answers
@@ -40,8 +42,10 @@ mod program;
 pub mod protocol;
 mod reader;
 mod record;
+mod root;
 mod serve;
 mod spawn;
+pub mod ssh_relay;
 pub mod timekeeper;
 mod tls;
 mod waiting;
@@ -139,6 +143,12 @@ pub enum SidecarError {
     #[error("the sidecar has no reader of requests: {reason}")]
     NoReader {
         /// The reader's error.
+        reason: String,
+    },
+    /// The relay to the user's SSH agent could not confine itself.
+    #[error("there is no relay to the SSH agent: {reason}")]
+    NoSshRelay {
+        /// The relay's error.
         reason: String,
     },
     /// It gave up, with a reason.

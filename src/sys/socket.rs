@@ -6,14 +6,18 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::Timeout;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
+
+use super::user_namespace::Ids;
+use super::{process, user};
 
 /// The most descriptors that one of our messages carries (the kernel's own limit is 253, SCM_MAX_FD).
 pub const MAX_FDS: usize = 240;
@@ -291,6 +295,45 @@ pub fn take_inherited(fd: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: the number is open (checked above). It came over exec, so nothing in this process
     // owns it yet: Rust's runtime only ever owns what it opened itself.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Connects to a stream's socket that was opened by its path (`O_PATH`): to exactly that one, whatever its path leads to by now.
+pub fn connect_pinned(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    /// For a server whose queue is full.
+    const WITHIN: Duration = Duration::from_secs(10);
+    let flags = SocketFlags::CLOEXEC;
+    let stream = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::sockopt::set_socket_timeout(&stream, Timeout::Send, Some(WITHIN))?;
+    let path = format!("/proc/self/fd/{}", socket.as_raw_fd());
+    rustix::net::connect(&stream, &SocketAddrUnix::new(path)?)?;
+    Ok(stream)
+}
+
+/// The same as another user, for a caller who is root: the server sees that user (SO_PEERCRED). The calling process must be
+/// single-threaded.
+pub fn connect_pinned_as(socket: BorrowedFd<'_>, ids: Ids, groups: &[u32]) -> io::Result<OwnedFd> {
+    let (ours, theirs) = pair()?;
+    let child = process::fork_into(|| {
+        let connected = user::set_groups(groups)
+            .and_then(|()| user::become_user(ids.uid, ids.gid))
+            .and_then(|()| connect_pinned(socket));
+        let told = match connected {
+            Ok(stream) => send(theirs.as_fd(), &[0; 4], &[stream.as_fd()]),
+            Err(error) => {
+                let errno = error.raw_os_error().unwrap_or(libc::EIO);
+                send(theirs.as_fd(), &errno.to_ne_bytes(), &[])
+            }
+        };
+        i32::from(told.is_err())
+    })?;
+    drop(theirs);
+    let mut errno = [0; 4];
+    let received = receive(ours.as_fd(), &mut errno);
+    rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty())?;
+    match received?.fds.pop() {
+        Some(stream) => Ok(stream),
+        None => Err(io::Error::from_raw_os_error(i32::from_ne_bytes(errno))),
+    }
 }
 
 fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {

@@ -1,5 +1,6 @@
 //! SHELL. The environment of the command.
 
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use anyhow::Result;
@@ -10,6 +11,7 @@ use super::list::SystemList;
 use super::person::{Environment, Person};
 use super::wanted::WrapRequest;
 use super::{secrets, variables};
+use crate::plan::signing::SSH_VARIABLE;
 use crate::policy::Policy;
 
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -62,6 +64,24 @@ pub fn of_run(wanted: &WrapRequest) -> Result<Vec<(String, String)>> {
         env.push(("PATH".to_owned(), SYSTEM_PATH.to_owned()));
     }
     Ok(env)
+}
+
+/// Lines about variables that name a socket of the node which the sandbox lacks. To be called with the user's rights over files.
+pub fn missing_sockets(environment: &[String], layout: &Layout) -> Vec<String> {
+    let pairs = environment.iter().filter_map(|pair| pair.split_once('='));
+    let lines = pairs.filter_map(|(name, value)| {
+        let path = variables::socket_path(value)?.canonicalize().ok()?;
+        let is_socket = path.metadata().ok()?.file_type().is_socket();
+        (is_socket && !layout.shows(&path)).then(|| {
+            let cure = match name {
+                SSH_VARIABLE => "--ssh-agent lets the command sign with your keys",
+                "GPG_AGENT_INFO" => "gpg signs nothing here; --ssh-agent lets git sign with an SSH key (gpg.format=ssh)",
+                _ => "leave it out, or programs try it in vain",
+            };
+            format!("agentbox: the variable {name} names a socket that the sandbox does not have: {cure}")
+        })
+    });
+    lines.collect()
 }
 
 /// Sets PATH from the layout, and the variables of visible toolchains.

@@ -178,6 +178,9 @@ pub enum WrapRefusal {
     /// A request that these walls cannot enforce.
     #[error("`--walls landlock` cannot enforce this: {0}")]
     NotByLandlock(String),
+    /// `--ssh-agent`, or keys that the policy lists.
+    #[error("--ssh-agent: {0}")]
+    SshAgent(String),
     /// An agent cannot have what it is given.
     #[error("agent {name}: {why}; --agent none runs it without")]
     Agent {

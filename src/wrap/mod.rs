@@ -25,12 +25,14 @@ mod script;
 mod secrets;
 pub mod settings;
 mod spec;
+mod ssh_agent;
 mod summary;
 mod toolchain;
 mod variables;
 mod wanted;
 mod workspace;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
@@ -42,7 +44,7 @@ use crate::audit;
 use crate::cli::{self, GlobalOptions, Walls};
 use crate::plan::time::EndCause;
 use crate::plan::wrapped::{WrapEnforcement, WrapPlan};
-use crate::policy::{Access, MountRule, ResolvedPolicy, Selection};
+use crate::policy::{Access, MountRule, ResolvedPolicy, Selection, SshFingerprint, SshKey};
 use crate::render::explain::LandlockWalls;
 use crate::runtime::clock;
 use crate::runtime::create::{self, BundleDecision, WrapParts};
@@ -110,6 +112,7 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
     if let Some(agent) = &prepared.agent {
         agent.give(&wanted.person)?;
     }
+    let signer = wanted.signer(&prepared.signs)?;
     let _kept = prepared.keep(wanted)?;
     let summary = summary::open(wanted)?;
     say_what_is_lacking(wanted);
@@ -132,6 +135,7 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
                 ended = clock::ended(place);
             },
             keep: Some(settings::keep_for(&wanted.person, &wanted.workspace)),
+            agent: signer,
         },
     );
     refused.tell(wanted, summary.as_ref())?;
@@ -223,6 +227,8 @@ struct PreparedRun {
     git: String,
     /// What an agent is given.
     agent: Option<AgentHome>,
+    /// Keys of the user's SSH agent with which the workload signs.
+    signs: BTreeSet<SshFingerprint>,
 }
 
 impl PreparedRun {
@@ -277,6 +283,8 @@ fn prepare(
     secrets::say_what_is_forbidden(wanted, &resolved);
     let mut environment = person.looking(|| environment::passed(wanted, &resolved.policy))??;
     let mut layout = person.looking(|| layout(wanted, &resolved, &mut environment))??;
+    let missing = person.looking(|| environment::missing_sockets(&environment, &layout))?;
+    missing.iter().for_each(|line| crate::log::complain(line));
     workspace::check_state(&layout)?;
     let bundle = WrapBundle::new(&layout, person, base)?;
     let stdio = [
@@ -305,7 +313,14 @@ fn prepare(
         },
         agent: layout.agent.take(),
         git: layout.git,
+        signs: signing_keys(&resolved),
     })
+}
+
+/// Keys of the user's SSH agent with which the workload may sign.
+fn signing_keys(resolved: &ResolvedPolicy) -> BTreeSet<SshFingerprint> {
+    let keys = resolved.policy.network.ssh_keys.iter();
+    keys.filter_map(SshKey::fingerprint).collect()
 }
 
 /// The visible parts of the node. Call it with the user's rights over files.

@@ -1,5 +1,7 @@
 //! PURE. The variables that `--env` and `--env-file` name.
 
+use std::path::Path;
+
 use anyhow::{Result, bail};
 
 use super::error::WrapRefusal;
@@ -7,6 +9,7 @@ use super::landlock;
 use super::settings::SealedFile;
 use crate::cli::Walls;
 use crate::plan::environment::is_of_proxies;
+use crate::plan::signing::SSH_VARIABLE;
 use crate::policy::{NetworkMode, Policy, Switch};
 
 /// The variables of one source.
@@ -41,10 +44,16 @@ pub fn asked(
 pub fn check_free(asked: &[(String, String)], walls: Walls, policy: &Policy) -> Result<()> {
     let network = &policy.network;
     let names_proxies = network.proxy_env == Switch::On && network.mode != NetworkMode::None;
+    let signs = network
+        .ssh_keys
+        .iter()
+        .any(|key| key.fingerprint().is_some());
     for (name, _) in asked {
         let why = if names_proxies && is_of_proxies(name) {
             "it names agentbox's own proxy, which is the way out: --set network.proxy-env=off leaves it to you, and a proxy of the \
              node's is named by its file (network.upstream-proxy)"
+        } else if signs && name == SSH_VARIABLE {
+            "it names the socket through which the listed keys sign (--ssh-agent): leave it out"
         } else if walls == Walls::Landlock && landlock::sets(name) {
             "under --walls landlock it names what is made for the run, since the rest of the node is closed to the command: leave it \
              out"
@@ -57,6 +66,16 @@ pub fn check_free(asked: &[(String, String)], walls: Walls, policy: &Policy) -> 
         });
     }
     Ok(())
+}
+
+/// The path of a socket that a variable may name: a path, one after `unix:`, or one before a colon as in GPG_AGENT_INFO.
+pub fn socket_path(value: &str) -> Option<&Path> {
+    let value = value.strip_prefix("unix:").unwrap_or(value);
+    let value = value.strip_prefix("path=").unwrap_or(value);
+    // DOCKER_HOST has unix:///path.
+    let value = value.strip_prefix("//").unwrap_or(value);
+    let path = value.split([':', ',', ';']).next().unwrap_or(value);
+    path.starts_with('/').then(|| Path::new(path))
 }
 
 /// A requested variable.
@@ -232,6 +251,23 @@ mod tests {
         policy.network.mode = NetworkMode::Allowlist;
         policy.network.proxy_env = Switch::Off;
         assert_eq!(both.map(|w| check("HTTPS_PROXY", w, &policy)), [true, true]);
+    }
+
+    #[test]
+    fn a_variable_may_name_a_socket_in_several_ways() {
+        for (value, path) in [
+            ("/run/a.sock", Some("/run/a.sock")),
+            ("unix:///var/run/docker.sock", Some("/var/run/docker.sock")),
+            ("unix:/run/a.sock", Some("/run/a.sock")),
+            ("unix:path=/run/bus,guid=1", Some("/run/bus")),
+            ("/run/S.gpg-agent:12:1", Some("/run/S.gpg-agent")),
+            ("tcp://127.0.0.1:2375", None),
+            ("https://a.test/x", None),
+            ("relative/a.sock", None),
+            ("", None),
+        ] {
+            assert_eq!(socket_path(value), path.map(Path::new), "{value}");
+        }
     }
 
     /// A command can have written the file, and would choose what the next run of it sees.

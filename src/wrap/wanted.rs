@@ -11,6 +11,7 @@ use super::caches::Caches;
 use super::list::SystemList;
 use super::person::Person;
 use super::settings::{self, SealedFile, SealedFileKind, SettingsSource};
+use super::ssh_agent::FoundAgent;
 use super::variables::Variables;
 use super::{repository, secrets, workspace};
 use crate::cli::{self, Walls};
@@ -60,6 +61,8 @@ pub struct WrapRequest {
     pub agent_requested: Option<(String, AgentOrigin)>,
     /// The agent that the command is.
     pub agent: Option<Agent>,
+    /// The SSH agent that `--ssh-agent` names.
+    pub ssh_agent: Option<FoundAgent>,
 }
 
 impl WrapRequest {
@@ -101,6 +104,7 @@ impl WrapRequest {
             notices: found.notice.into_iter().collect(),
             agent_requested: None,
             agent: None,
+            ssh_agent: None,
         };
         for source in found.sources {
             wanted.add(source);

@@ -55,7 +55,7 @@ pub enum AgentDecision {
     /// Passed on; the answer is cut to the listed keys by [`only_listed`].
     List,
     /// Passed on, if the user is not asked first.
-    Sign(Signature),
+    Sign(RequestedSignature),
     /// Passed on; if the agent accepts it, it counts.
     Bind(SessionBinding),
     /// Answered with [`FAILURE`].
@@ -64,7 +64,7 @@ pub enum AgentDecision {
 
 /// A requested signature.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Signature {
+pub struct RequestedSignature {
     /// The key.
     pub key: SshFingerprint,
     /// What it is for.
@@ -146,7 +146,7 @@ fn sign(body: &[u8], keys: &ListedKeys, bindings: &[SessionBinding]) -> Option<A
         return Some(AgentDecision::Deny(denial));
     };
     Some(match purpose(key, data, bindings) {
-        Some(purpose) => AgentDecision::Sign(Signature {
+        Some(purpose) => AgentDecision::Sign(RequestedSignature {
             key: shown,
             purpose,
         }),
@@ -275,7 +275,7 @@ mod tests {
         let purpose = SignaturePurpose::Message("git".to_owned());
         let key = fingerprint(KEY);
         for flags in SIGN_FLAGS {
-            let signature = Signature {
+            let signature = RequestedSignature {
                 key,
                 purpose: purpose.clone(),
             };

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::egress::Budget;
-use crate::policy::NetworkMode;
+use crate::policy::{NetworkMode, SshFingerprint, SshKey};
 use crate::rules::{Decision, EgressRules};
 
 #[test]
@@ -122,6 +122,34 @@ fn wrapping(change: fn(&mut Policy)) -> Case {
     let mut case = under("standard").site(change);
     case.facts.wrapped.system.insert("/usr".into());
     case
+}
+
+fn keys(policy: &mut Policy, keys: impl IntoIterator<Item = SshFingerprint>) {
+    let keys = keys.into_iter().map(SshKey::Key);
+    policy.network.ssh_keys = keys.chain([SshKey::Any]).collect();
+}
+
+#[test]
+fn keys_of_an_agent_sign_for_wrap_alone() {
+    let one = wrapping(|policy| keys(policy, [SshFingerprint::of(b"key")])).plan();
+    let signing = one.network.signing.unwrap();
+    assert_eq!(signing.keys, [SshFingerprint::of(b"key")].into());
+    assert!(one.filesystem.pinned.contains(Path::new("/run")));
+    let none = wrapping(|policy| keys(policy, [])).plan();
+    assert_eq!(none.network.signing, None);
+    for (case, why) in [
+        (
+            under("standard").site(|policy| keys(policy, [SshFingerprint::of(b"key")])),
+            "only `agentbox wrap`",
+        ),
+        (
+            wrapping(|policy| keys(policy, (0..65).map(|n| SshFingerprint::of(&[n])))),
+            "at most 64",
+        ),
+    ] {
+        let message = case.refused();
+        assert!(message.contains(why), "{message}");
+    }
 }
 
 #[test]

@@ -88,6 +88,7 @@ fn every_field_has_an_annotation() {
             ask_seconds: "31".parse().unwrap(),
             cool_down: "32".parse().unwrap(),
             connect: [ConnectService::Any].into(),
+            ssh_keys: [SshKey::Any].into(),
             inbound: ["8080", "9090"].map(|port| port.parse().unwrap()).into(),
         },
         syscalls: Syscalls {

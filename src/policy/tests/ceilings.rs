@@ -25,6 +25,7 @@ network.upload = "64GiB"
 network.hosts = 1000000
 network.inbound = ['*']
 network.connect = ['*']
+network.ssh-keys = ['*']
 syscalls.allow = ["read", "ptrace", "keyctl", "bpf", "io_uring_setup"]
 filesystem.credentials = [".npmrc", ".codex/auth.json"]
 filesystem.search = "partial"
@@ -456,6 +457,18 @@ fn each_field_is_limited_by_its_own_rule() {
             "network.connect = ['127.0.0.1:5432']",
             "network.connect = ['5432']",
             false,
+        ),
+        (
+            NetworkSshKeys,
+            "network.ssh-keys = ['SHA256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA']",
+            "network.ssh-keys = ['*']",
+            false,
+        ),
+        (
+            NetworkSshKeys,
+            "network.ssh-keys = ['SHA256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA']",
+            "network.ssh-keys = ['SHA256:BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA']",
+            true,
         ),
         (
             NetworkProxyEnv,

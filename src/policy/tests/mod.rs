@@ -277,6 +277,7 @@ fn the_built_in_policies_follow_the_design() {
         hosts: count("256"),
         inbound: BTreeSet::new(),
         connect: BTreeSet::new(),
+        ssh_keys: BTreeSet::new(),
     };
     let open = Network {
         mode: NetworkMode::Allowlist,
@@ -288,6 +289,7 @@ fn the_built_in_policies_follow_the_design() {
         hosts: count("4096"),
         inbound: [InboundPort::Any].into(),
         connect: [ConnectService::Any].into(),
+        ssh_keys: [SshKey::Any].into(),
         ..closed(NetworkMode::None)
     };
     let none_at_all = BTreeSet::new();

@@ -72,6 +72,10 @@ fn words(dice: &mut Dice, field: Field) -> (Shape, Vec<&'static str>) {
         Field::NetworkCoolDown => (Number, vec![dice.pick(&["0", "60", "86400"])]),
         Field::NetworkInbound => (List, dice.some(&["80", "8080", "*"])),
         Field::NetworkConnect => (List, dice.some(&["5432", "db.test:80", "*"])),
+        Field::NetworkSshKeys => {
+            let key = "SHA256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+            (List, dice.some(&[key, "*"]))
+        }
         Field::NetworkConnections | Field::NetworkConnectionsPerMinute | Field::NetworkHosts => {
             (Number, vec![dice.pick(&["1", "256", "1000000"])])
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::page::{Page, size};
 use crate::plan::environment::PlainAddress;
+use crate::plan::signing::SigningPlan;
 use crate::plan::{NetworkPlan, ServiceTarget};
 use crate::policy::{Field, HoneyThen, NetworkMode, Tool, UpstreamNames};
 use crate::rules::{AskRules, EgressRule, HostName, NetworkRule, RuleTarget, spelling};
@@ -41,6 +42,9 @@ pub(super) fn explain(page: &mut Page, network: &NetworkPlan) {
     for (port, target) in &network.connect {
         page.item(service(*port, target));
     }
+    if let Some(plan) = &network.signing {
+        signing(page, plan);
+    }
     let unpublished = |port: &&u16| !network.published.contains_key(port);
     let open: Vec<&u16> = network.inbound.iter().filter(unpublished).collect();
     if !open.is_empty() {
@@ -55,6 +59,14 @@ pub(super) fn explain(page: &mut Page, network: &NetworkPlan) {
     }
     for (key, value) in &network.sysctl {
         page.item(format_args!("{} = {}", escape(key), escape(value)));
+    }
+}
+
+/// The keys of the user's SSH agent.
+fn signing(page: &mut Page, plan: &SigningPlan) {
+    page.item("signatures by your SSH agent, for logins to servers and messages such as git's, each logged; with these keys:");
+    for key in &plan.keys {
+        page.item(format_args!("  {key}"));
     }
 }
 

@@ -23,6 +23,7 @@ use crate::runtime::foreground::wait::Foreground;
 use crate::runtime::input::bundle::Bundle;
 use crate::runtime::launch::{RunRetention, Streams};
 use crate::runtime::runs::RunDir;
+use crate::runtime::ssh_relay::{self, UserAgent};
 use crate::runtime::start;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::ContainerPaths;
@@ -73,6 +74,8 @@ pub struct Attendance<'a> {
     pub before_deletion: &'a mut dyn FnMut(&ContainerPaths),
     /// If the user is asked about waiting connections: keeps an answer for later runs.
     pub keep: Option<Keep>,
+    /// The user's SSH agent, if the workload may sign.
+    pub agent: Option<UserAgent>,
 }
 
 /// Runs a container; returns its end unless it is detached.
@@ -87,6 +90,7 @@ pub fn run(
     let Attendance {
         before_deletion,
         keep,
+        agent,
     } = attendance;
     let listener = listener(args, afterwards)?;
     let console = args
@@ -123,14 +127,16 @@ pub fn run(
             Some(Foreground::new(init.pid)?)
         };
         let notify = ReadinessRelay::listen(&place, init)?;
+        let signer = ssh_relay::begin(&place, &record, init, agent.as_ref())?;
         start::start(global, &place, lock)?;
         // Read again, now that it has started.
         let record = Record::read(&place.dir())?;
         let prompts = keep.and_then(|keep| Prompts::new(record, keep));
-        Ok((foreground, notify, prompts))
+        Ok((foreground, notify, (prompts, signer)))
     });
-    let status = started.and_then(|(foreground, notify, prompts)| match foreground {
+    let status = started.and_then(|(foreground, notify, (prompts, signer))| match foreground {
         Some(mut foreground) => {
+            let _ends_after_the_container = signer;
             foreground.prompts = prompts;
             foreground.notify = notify;
             foreground.job = job;

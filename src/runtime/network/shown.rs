@@ -23,7 +23,8 @@ pub fn directory(dir: &Path) -> PathBuf {
 
 /// Whether a container has this directory.
 pub fn is_there(plan: &Plan) -> bool {
-    plan.report.denied || plan.network.opens().is_some()
+    let network = &plan.network;
+    plan.report.denied || network.opens().is_some() || network.signing.is_some()
 }
 
 /// Makes the plan's part of it: the file with its first line, and the mount point of the container's trusted

@@ -5,6 +5,7 @@
 //!   node.jsonl      the runtime's verbs wrote it
 //!   sidecar.jsonl   the sidecar
 //!   warden.jsonl    the warden: how the init process ended, or the sidecar that it needed
+//!   ssh.jsonl       the relay to the user's SSH agent, if there is one
 //!   record.json     the container's record: plan, policy, annotations
 //!   filter          the seccomp program, as it was loaded
 //!   verify.json     the last report of `agentbox verify` about it, if any
@@ -84,12 +85,22 @@ pub struct RunStart<'a> {
 
 impl RunStart<'_> {
     /// The logs of other writers: the walls.
-    fn others(&self) -> &'static [&'static str] {
-        match self.record.plan() {
-            Some(_) => &whole::OTHERS,
-            None => &[],
-        }
+    fn others(&self) -> impl Iterator<Item = &'static str> {
+        let has_walls = self.record.plan().is_some();
+        others(Some(self.record)).filter(move |_| has_walls)
     }
+}
+
+/// The logs of other writers that a run has.
+fn others(record: Option<&Record>) -> impl Iterator<Item = &'static str> {
+    let signs = |record: &Record| {
+        record
+            .plan()
+            .is_some_and(|plan| plan.network.signing.is_some())
+    };
+    let signs = record.is_none_or(signs);
+    let mut all = whole::OTHERS.into_iter();
+    std::iter::from_fn(move || all.find(|name| signs || *name != audit::SSH))
 }
 
 /// The directory of the caller's runs.
@@ -239,10 +250,10 @@ impl RunDir {
             log::warn!("keep the filter with the log: {why}");
         }
         let key = self.signs(place);
-        let heads = whole::OTHERS.map(|name| node_log::head(&self.file(name), name));
+        let heads = others(record).map(|name| node_log::head(&self.file(name), name));
         let mut last = limits;
         let id = key.as_ref().map(|key| key.public().id());
-        last.push(events::deleted(heads.to_vec(), self.hashes(), id));
+        last.push(events::deleted(heads.collect(), self.hashes(), id));
         self.note(last);
         if let Some(key) = key {
             self.sign(place, &key);

@@ -110,6 +110,12 @@ pub fn refusal(decided: &DecidedPlan, abi: u32) -> Option<String> {
                 .to_owned(),
         );
     }
+    if plan.network.signing.is_some() {
+        return Some(
+            "--ssh-agent (network.ssh-keys) needs a socket, and the command can open none here"
+                .to_owned(),
+        );
+    }
     if !plan.network.inbound.is_empty() {
         return Some("network.inbound and --publish need a network namespace of the command's own: it can make no server here".to_owned());
     }

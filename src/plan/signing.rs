@@ -1,0 +1,63 @@
+//! PURE. Signatures with keys of the user's SSH agent (`wrap --ssh-agent`).
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::PlanError;
+use super::wrapped::WrapPlan;
+use crate::policy::ssh_key::MOST_SSH_KEYS;
+use crate::policy::{Policy, SshFingerprint, SshKey};
+
+/// The agent's socket inside: its name in [`super::report::DENIED_IN`].
+pub const SSH_SOCKET: &str = "ssh-agent";
+/// Its path.
+pub const SSH_SOCKET_AT: &str = "/run/agentbox/ssh-agent";
+/// The variable by which programs find it.
+pub const SSH_VARIABLE: &str = "SSH_AUTH_SOCK";
+
+/// With which keys the workload signs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SigningPlan {
+    /// The keys, as `ssh-add -l` prints them.
+    pub keys: BTreeSet<SshFingerprint>,
+}
+
+impl SigningPlan {
+    /// The keys of a policy; `None` if it has none.
+    pub(super) fn of(policy: &Policy) -> Option<Self> {
+        let listed = policy.network.ssh_keys.iter();
+        let keys: BTreeSet<_> = listed.filter_map(SshKey::fingerprint).collect();
+        (!keys.is_empty()).then_some(Self { keys })
+    }
+}
+
+/// Refuses keys where there is no user's agent.
+pub(super) fn check(policy: &Policy, wrapped: &WrapPlan) -> Result<(), PlanError> {
+    let refused = |why: String| PlanError::SshKeys {
+        policy: policy.name.to_string(),
+        why,
+    };
+    match SigningPlan::of(policy) {
+        Some(_) if wrapped.is_empty() => Err(refused(
+            "only `agentbox wrap` has a user, whose SSH agent signs: leave them out".to_owned(),
+        )),
+        Some(plan) if plan.keys.len() > MOST_SSH_KEYS => Err(refused(format!(
+            "at most {MOST_SSH_KEYS} keys may be named, these are {}: name them with --ssh-agent=KEY",
+            plan.keys.len()
+        ))),
+        Some(_) | None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::DENIED_IN;
+    use super::*;
+
+    #[test]
+    fn the_socket_lies_in_agentboxs_directory() {
+        assert_eq!(SSH_SOCKET_AT, format!("{DENIED_IN}/{SSH_SOCKET}"));
+    }
+}

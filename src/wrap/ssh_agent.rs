@@ -1,0 +1,335 @@
+//! SHELL. The user's own SSH agent, and the keys that `--ssh-agent` lists.
+//!
+//! The agent is the one of SSH_AUTH_SOCK. Its socket counts only where no sandbox could have made it: else a sandbox
+//! could be asked for signatures, and answer in the agent's place. The socket is pinned, so that no other takes its
+//! place later.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::mount::{OpenTreeFlags, open_tree};
+
+use super::error::WrapRefusal;
+use super::person::{Environment, Person};
+use super::settings::places;
+use super::wanted::WrapRequest;
+use super::{own_file, planted};
+use crate::egress::ssh::agent::{LIST, body_length, framed, identities};
+use crate::egress::ssh::key::{ListedKey, fingerprint, of_public_file};
+use crate::plan::never::NeverList;
+use crate::plan::signing::SSH_VARIABLE;
+use crate::policy::{Field, FieldOption, SshFingerprint};
+use crate::runtime::ssh_relay::UserAgent;
+use crate::runtime::unprivileged;
+use crate::sys::path::resolve_owned;
+use crate::sys::socket;
+use crate::sys::user_namespace;
+use crate::text::escape;
+
+/// For the agent's list of keys.
+const WITHIN: Duration = Duration::from_secs(10);
+
+/// An agent, and the keys that it has.
+pub struct FoundAgent {
+    /// Its socket, pinned.
+    socket: OwnedFd,
+    keys: Vec<FoundKey>,
+}
+
+/// A key of the agent's.
+struct FoundKey {
+    listed: ListedKey,
+    comment: String,
+}
+
+fn refused(why: String) -> WrapRefusal {
+    WrapRefusal::SshAgent(why)
+}
+
+impl WrapRequest {
+    /// Adds the keys of `--ssh-agent` to the request: those that the names say, or all that the agent has.
+    ///
+    /// # Errors
+    /// There is no agent, or not such a key.
+    pub fn settle_ssh_keys(&mut self, names: &[String]) -> Result<()> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let agent = FoundAgent::open(self)?;
+        let named: Vec<&str> = names
+            .iter()
+            .map(String::as_str)
+            .filter(|n| !n.is_empty())
+            .collect();
+        let keys = match named.is_empty() {
+            true => agent.keys.iter().map(|key| key.listed.shown).collect(),
+            false => agent.named(&named, self)?,
+        };
+        if keys.is_empty() {
+            bail!(refused("your SSH agent has no key: ssh-add one".to_owned()));
+        }
+        if named.is_empty() {
+            let all: Vec<String> = agent.keys.iter().map(FoundKey::words).collect();
+            self.notices.push(format!(
+                "agentbox: --ssh-agent lists no key, so all of your agent's sign: {}",
+                all.join(", ")
+            ));
+        }
+        for key in &keys {
+            let key = key.to_string();
+            let option = FieldOption::adding("--ssh-agent", Field::NetworkSshKeys, &key);
+            self.asked.options.push(option);
+        }
+        self.ssh_agent = Some(agent);
+        Ok(())
+    }
+
+    /// The agent for a run that signs with these keys; `None` without a key.
+    ///
+    /// # Errors
+    /// There is no agent, or it lacks one of them.
+    pub fn signer(&self, keys: &BTreeSet<SshFingerprint>) -> Result<Option<UserAgent>> {
+        if keys.is_empty() {
+            return Ok(None);
+        }
+        let opened;
+        let agent = match &self.ssh_agent {
+            Some(agent) => agent,
+            // The policy, or settings, list the keys.
+            None => {
+                opened = FoundAgent::open(self)?;
+                &opened
+            }
+        };
+        let has = |key: &SshFingerprint| agent.keys.iter().any(|own| own.listed.shown == *key);
+        if let Some(missing) = keys.iter().find(|key| !has(key)) {
+            bail!(lacks(&missing.to_string()));
+        }
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_EMPTY_PATH;
+        let socket = open_tree(&agent.socket, "", flags).map_err(|error| {
+            refused(format!(
+                "its socket cannot be mounted for the relay ({error})"
+            ))
+        })?;
+        let (uid, gid) = match unprivileged::inside() {
+            Some(_) => (0, 0),
+            None => (self.person.uid, self.person.gid),
+        };
+        Ok(Some(UserAgent {
+            uid,
+            gid,
+            socket,
+            keys: agent.keys.iter().map(|key| key.listed).collect(),
+        }))
+    }
+}
+
+fn lacks(key: &str) -> WrapRefusal {
+    refused(format!(
+        "your SSH agent has no key {}: `ssh-add -l` lists its keys, ssh-add adds one",
+        escape(key)
+    ))
+}
+
+impl FoundKey {
+    fn words(&self) -> String {
+        format!("{} ({})", self.listed.shown, escape(&self.comment))
+    }
+}
+
+impl FoundAgent {
+    fn open(wanted: &WrapRequest) -> Result<Self> {
+        let person = &wanted.person;
+        let Some(path) = std::env::var_os(SSH_VARIABLE).filter(|path| !path.is_empty()) else {
+            bail!(refused(match person.environment {
+                Environment::Own => format!(
+                    "{SSH_VARIABLE} is not set: start an agent (eval \"$(ssh-agent)\"), and ssh-add a key"
+                ),
+                Environment::Changed => format!(
+                    "{SSH_VARIABLE} is not set: sudo took it away; use sudo --preserve-env={SSH_VARIABLE}"
+                ),
+            }));
+        };
+        let path = PathBuf::from(path);
+        let written: Vec<PathBuf> = wanted.written();
+        let socket = person.looking(|| pinned(&path, person, &written))??;
+        let answer = connect(&socket, person)
+            .and_then(|stream| listed(stream, person))
+            .map_err(|error| refused(format!("the agent at {path:?} does not answer ({error})")))?;
+        let Some(all) = identities(&answer) else {
+            bail!(refused(format!(
+                "{path:?} is no SSH agent's socket: it answers otherwise"
+            )));
+        };
+        let keys = all.iter().map(|one| FoundKey {
+            listed: ListedKey::of(one.key),
+            comment: String::from_utf8_lossy(one.comment).into_owned(),
+        });
+        Ok(Self {
+            keys: keys.collect(),
+            socket,
+        })
+    }
+
+    /// The keys that these names say: fingerprints, comments, and `.pub` files.
+    fn named(&self, names: &[&str], wanted: &WrapRequest) -> Result<BTreeSet<SshFingerprint>> {
+        names.iter().map(|name| self.find(name, wanted)).collect()
+    }
+
+    fn find(&self, name: &str, wanted: &WrapRequest) -> Result<SshFingerprint> {
+        let is_comment = self.keys.iter().any(|key| key.comment == name);
+        let fingerprint = match name.parse() {
+            Ok(fingerprint) => Some(fingerprint),
+            // The comment of a key may be a path too.
+            Err(_) if name.contains('/') && !is_comment => {
+                let person = &wanted.person;
+                Some(person.looking(|| of_file(Path::new(name), person))??)
+            }
+            Err(_) => None,
+        };
+        let fits = |key: &&FoundKey| match fingerprint {
+            Some(fingerprint) => key.listed.shown == fingerprint,
+            None => key.comment == name,
+        };
+        // A certificate has its key's fingerprint.
+        let found: BTreeMap<_, _> = self
+            .keys
+            .iter()
+            .filter(fits)
+            .map(|key| (key.listed.shown, key.words()))
+            .collect();
+        let mut all = found.into_iter();
+        match (all.next(), all.next()) {
+            (Some((key, _)), None) => Ok(key),
+            (None, _) => bail!(lacks(name)),
+            (Some((_, one)), Some((_, other))) => bail!(refused(format!(
+                "{} is the comment of {one} and {other}: name the key by its fingerprint",
+                escape(name)
+            ))),
+        }
+    }
+}
+
+/// The fingerprint of a `.pub` file, which no sandbox could have written.
+fn of_file(path: &Path, person: &Person) -> Result<SshFingerprint> {
+    let real = planted::named(path, person);
+    let real = real.map_err(|error| refused(format!("{path:?}: {error}")))?;
+    let directory = real.parent().unwrap_or(&real);
+    if !is_closed(person, directory) {
+        bail!(refused(format!(
+            "a sandbox could have written {path:?}: keep it in ~/.ssh, or name the key by its fingerprint (ssh-add -l)"
+        )));
+    }
+    let text = own_file::read_trusted_resolved(&real, person)?;
+    match of_public_file(&text) {
+        Some(key) => Ok(fingerprint(&key)),
+        None => bail!(refused(format!(
+            "{path:?} has no public key of SSH's: name a .pub file"
+        ))),
+    }
+}
+
+/// Opens a socket that no sandbox could have made. To be called with the user's rights over files.
+fn pinned(path: &Path, person: &Person, written: &[PathBuf]) -> Result<OwnedFd> {
+    let unsafe_place = |why: String| {
+        refused(format!(
+            "{SSH_VARIABLE}={path:?} does not count: {why}; start the agent without -a, or keep its socket in ~/.ssh"
+        ))
+    };
+    if !path.is_absolute() {
+        bail!(unsafe_place("it is relative".to_owned()));
+    }
+    let real = planted::named(path, person).map_err(|error| unsafe_place(error.to_string()))?;
+    resolve_owned(path, person.uid).map_err(|error| unsafe_place(error.to_string()))?;
+    let directory = real.parent().unwrap_or(&real);
+    let is_written = written.iter().any(|place| real.starts_with(place));
+    if is_written || !(is_closed(person, directory) || is_agents_own(directory)) {
+        bail!(unsafe_place("a sandbox could have made it".to_owned()));
+    }
+    let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let links = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let socket = rustix::fs::openat2(CWD, &real, flags, Mode::empty(), links)
+        .map_err(|error| unsafe_place(error.to_string()))?;
+    let found = std::fs::File::from(socket);
+    let stat = found
+        .metadata()
+        .map_err(|error| unsafe_place(error.to_string()))?;
+    if !stat.file_type().is_socket() {
+        bail!(unsafe_place("it is no socket".to_owned()));
+    }
+    if !person.owns(&stat) {
+        let owner = user_namespace::owner(stat.uid());
+        bail!(unsafe_place(format!(
+            "it belongs to user {owner}, and the command runs as {}",
+            person.name()
+        )));
+    }
+    Ok(found.into())
+}
+
+/// Whether no sandbox writes a directory: none mounts it, or it lies in one of the user's credentials.
+fn is_closed(person: &Person, directory: &Path) -> bool {
+    let never = NeverList::builtin();
+    let mut homes = places::homes(person);
+    places::no_sandbox_writes(person, directory)
+        || homes.any(|home| {
+            never
+                .credentials()
+                .any(|name| directory.starts_with(home.join(name)))
+        })
+}
+
+/// Whether a directory is one that OpenSSH made: `ssh-*` in /tmp or the like, where no sandbox makes directories.
+fn is_agents_own(directory: &Path) -> bool {
+    const STICKY: u32 = 0o1000;
+    let is_named = directory
+        .file_name()
+        .is_some_and(|name| name.to_string_lossy().starts_with("ssh-"));
+    let mode = |path: &Path| path.metadata().map(|stat| stat.mode()).unwrap_or_default();
+    let is_private = mode(directory) & 0o077 == 0;
+    let above = directory.parent().map(mode).unwrap_or_default();
+    is_named && is_private && above & STICKY != 0
+}
+
+/// Connects as the user: agents answer nobody else.
+fn connect(agent: &OwnedFd, person: &Person) -> io::Result<UnixStream> {
+    let is_user =
+        unprivileged::inside().is_some() || person.uid == rustix::process::geteuid().as_raw();
+    let connected = match is_user {
+        true => socket::connect_pinned(agent.as_fd()),
+        false => {
+            let ids = user_namespace::Ids {
+                uid: person.uid,
+                gid: person.gid,
+            };
+            socket::connect_pinned_as(agent.as_fd(), ids, &person.groups)
+        }
+    };
+    connected.map(UnixStream::from)
+}
+
+/// Asks for the list of keys, and returns the answer.
+fn listed(mut stream: UnixStream, person: &Person) -> io::Result<Vec<u8>> {
+    let peer = user_namespace::owner(socket::peer_uid(stream.as_fd())?);
+    if peer != person.uid && peer != 0 && !user_namespace::is_unmapped(peer) {
+        return Err(io::Error::other(format!("it is the agent of user {peer}")));
+    }
+    stream.set_read_timeout(Some(WITHIN))?;
+    stream.set_write_timeout(Some(WITHIN))?;
+    stream.write_all(&framed(LIST))?;
+    let mut head = [0; 4];
+    stream.read_exact(&mut head)?;
+    let length = body_length(head).map_err(|_| io::ErrorKind::InvalidData)?;
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body)?;
+    Ok(body)
+}
