@@ -32,6 +32,7 @@ mod rootless;
 mod settings;
 pub mod shell;
 mod shown;
+mod ssh_agent;
 mod summary;
 mod terminal;
 mod toolchains;
