@@ -119,7 +119,7 @@ pub struct Audit {
     #[arg(long, value_name = "WHEN")]
     pub since: Option<String>,
     /// Only lines of this wall
-    #[arg(long, value_name = "WALL", value_parser = ["network", "syscalls", "filesystem", "privileges", "resources", "rules", "life"])]
+    #[arg(long, value_name = "WALL", value_parser = ["network", "syscalls", "filesystem", "privileges", "resources", "keys", "rules", "life"])]
     pub wall: Option<String>,
     /// Only denied operations
     #[arg(long, conflicts_with = "allowed")]

@@ -28,6 +28,12 @@ pub enum WrapRefusal {
          below it"
     )]
     HoldsTemporary(PathBuf),
+    /// A writable directory where OpenSSH's agents have their sockets.
+    #[error(
+        "{0:?} cannot be made writable: ssh-* there is for sockets of SSH agents, which later runs obey; choose \
+         another directory"
+    )]
+    HoldsAgents(PathBuf),
     /// A writable directory that contains the user's settings.
     #[error(
         "{path:?} cannot be made writable: {own:?} decides about later runs; choose another directory, or \

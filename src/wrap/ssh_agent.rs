@@ -20,9 +20,9 @@ use super::error::WrapRefusal;
 use super::person::{Environment, Person};
 use super::settings::places;
 use super::wanted::WrapRequest;
-use super::{own_file, planted};
+use super::{own_file, planted, workspace};
 use crate::egress::ssh::agent::{LIST, body_length, framed, identities};
-use crate::egress::ssh::key::{ListedKey, fingerprint, of_public_file};
+use crate::egress::ssh::key::{ListedKey, of_public_file};
 use crate::plan::never::NeverList;
 use crate::plan::signing::SSH_VARIABLE;
 use crate::policy::{Field, FieldOption, SshFingerprint};
@@ -49,6 +49,15 @@ struct FoundKey {
     comment: String,
 }
 
+/// The keys that a name says.
+#[derive(Debug, Clone, Copy)]
+struct KeySelection {
+    /// The fingerprint, which the key and its certificates share.
+    shown: SshFingerprint,
+    /// Only this certificate, if the name is that of its file.
+    exact: Option<SshFingerprint>,
+}
+
 fn refused(why: String) -> WrapRefusal {
     WrapRefusal::SshAgent(why)
 }
@@ -62,15 +71,19 @@ impl WrapRequest {
         if names.is_empty() {
             return Ok(());
         }
-        let agent = FoundAgent::open(self)?;
+        let mut agent = FoundAgent::open(self)?;
         let named: Vec<&str> = names
             .iter()
             .map(String::as_str)
             .filter(|n| !n.is_empty())
             .collect();
-        let keys = match named.is_empty() {
+        let keys: BTreeSet<SshFingerprint> = match named.is_empty() {
             true => agent.keys.iter().map(|key| key.listed.shown).collect(),
-            false => agent.named(&named, self)?,
+            false => {
+                let selected = agent.named(&named, self)?;
+                narrow(&mut agent.keys, &selected);
+                selected.iter().map(|one| one.shown).collect()
+            }
         };
         if keys.is_empty() {
             bail!(refused("your SSH agent has no key: ssh-add one".to_owned()));
@@ -78,7 +91,8 @@ impl WrapRequest {
         if named.is_empty() {
             let all: Vec<String> = agent.keys.iter().map(FoundKey::words).collect();
             self.notices.push(format!(
-                "agentbox: --ssh-agent lists no key, so all of your agent's sign: {}",
+                "agentbox: --ssh-agent lists no key, so all of your agent's sign, and log in wherever they are accepted, \
+                 whatever hosts are allowed: {}",
                 all.join(", ")
             ));
         }
@@ -181,14 +195,14 @@ impl FoundAgent {
     }
 
     /// The keys that these names say: fingerprints, comments, and `.pub` files.
-    fn named(&self, names: &[&str], wanted: &WrapRequest) -> Result<BTreeSet<SshFingerprint>> {
+    fn named(&self, names: &[&str], wanted: &WrapRequest) -> Result<Vec<KeySelection>> {
         names.iter().map(|name| self.find(name, wanted)).collect()
     }
 
-    fn find(&self, name: &str, wanted: &WrapRequest) -> Result<SshFingerprint> {
+    fn find(&self, name: &str, wanted: &WrapRequest) -> Result<KeySelection> {
         let is_comment = self.keys.iter().any(|key| key.comment == name);
-        let fingerprint = match name.parse() {
-            Ok(fingerprint) => Some(fingerprint),
+        let selection = match name.parse() {
+            Ok(shown) => Some(KeySelection { shown, exact: None }),
             // The comment of a key may be a path too.
             Err(_) if name.contains('/') && !is_comment => {
                 let person = &wanted.person;
@@ -196,8 +210,8 @@ impl FoundAgent {
             }
             Err(_) => None,
         };
-        let fits = |key: &&FoundKey| match fingerprint {
-            Some(fingerprint) => key.listed.shown == fingerprint,
+        let fits = |key: &&FoundKey| match selection {
+            Some(selection) => selection.fits(key.listed),
             None => key.comment == name,
         };
         // A certificate has its key's fingerprint.
@@ -209,7 +223,9 @@ impl FoundAgent {
             .collect();
         let mut all = found.into_iter();
         match (all.next(), all.next()) {
-            (Some((key, _)), None) => Ok(key),
+            (Some((shown, _)), None) => {
+                Ok(selection.unwrap_or(KeySelection { shown, exact: None }))
+            }
             (None, _) => bail!(lacks(name)),
             (Some((_, one)), Some((_, other))) => bail!(refused(format!(
                 "{} is the comment of {one} and {other}: name the key by its fingerprint",
@@ -219,8 +235,33 @@ impl FoundAgent {
     }
 }
 
-/// The fingerprint of a `.pub` file, which no sandbox could have written.
-fn of_file(path: &Path, person: &Person) -> Result<SshFingerprint> {
+impl KeySelection {
+    fn fits(self, key: ListedKey) -> bool {
+        self.shown == key.shown && self.exact.is_none_or(|exact| exact == key.exact)
+    }
+
+    /// Of the key in a `.pub` file.
+    fn of(key: &[u8]) -> Self {
+        let ListedKey { exact, shown } = ListedKey::of(key);
+        Self {
+            shown,
+            // A certificate may be meant because it ends, or logs in at some hosts alone.
+            exact: (exact != shown).then_some(exact),
+        }
+    }
+}
+
+/// Takes away what has the fingerprint of a named certificate, and is not named itself.
+fn narrow(keys: &mut Vec<FoundKey>, selected: &[KeySelection]) {
+    keys.retain(|key| {
+        let mut same = selected.iter().filter(|one| one.shown == key.listed.shown);
+        // The policy may list others.
+        same.clone().next().is_none() || same.any(|one| one.fits(key.listed))
+    });
+}
+
+/// The key of a `.pub` file, which no sandbox could have written.
+fn of_file(path: &Path, person: &Person) -> Result<KeySelection> {
     let real = planted::named(path, person);
     let real = real.map_err(|error| refused(format!("{path:?}: {error}")))?;
     let directory = real.parent().unwrap_or(&real);
@@ -231,7 +272,7 @@ fn of_file(path: &Path, person: &Person) -> Result<SshFingerprint> {
     }
     let text = own_file::read_trusted_resolved(&real, person)?;
     match of_public_file(&text) {
-        Some(key) => Ok(fingerprint(&key)),
+        Some(key) => Ok(KeySelection::of(&key)),
         None => bail!(refused(format!(
             "{path:?} has no public key of SSH's: name a .pub file"
         ))),
@@ -252,7 +293,9 @@ fn pinned(path: &Path, person: &Person, written: &[PathBuf]) -> Result<OwnedFd> 
     resolve_owned(path, person.uid).map_err(|error| unsafe_place(error.to_string()))?;
     let directory = real.parent().unwrap_or(&real);
     let is_written = written.iter().any(|place| real.starts_with(place));
-    if is_written || !(is_closed(person, directory) || is_agents_own(directory)) {
+    if is_written
+        || !(is_closed(person, directory) || is_agents_own(directory, &workspace::temporaries()))
+    {
         bail!(unsafe_place("a sandbox could have made it".to_owned()));
     }
     let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -288,16 +331,24 @@ fn is_closed(person: &Person, directory: &Path) -> bool {
         })
 }
 
-/// Whether a directory is one that OpenSSH made: `ssh-*` in /tmp or the like, where no sandbox makes directories.
-fn is_agents_own(directory: &Path) -> bool {
-    const STICKY: u32 = 0o1000;
-    let is_named = directory
-        .file_name()
-        .is_some_and(|name| name.to_string_lossy().starts_with("ssh-"));
-    let mode = |path: &Path| path.metadata().map(|stat| stat.mode()).unwrap_or_default();
-    let is_private = mode(directory) & 0o077 == 0;
-    let above = directory.parent().map(mode).unwrap_or_default();
-    is_named && is_private && above & STICKY != 0
+/// Whether a directory is one that OpenSSH made: a private `ssh-*` in root's own temporary directories. No sandbox makes
+/// one there, and none has one for its workspace ([`workspace::check_state`]).
+fn is_agents_own(directory: &Path, temporaries: &[PathBuf]) -> bool {
+    /// Everybody makes entries, and each replaces only its own.
+    const SHARED: u32 = 0o1002;
+    let above = directory.parent().unwrap_or(directory);
+    let is_shared = above.metadata().is_ok_and(|stat| {
+        let owner = stat.uid();
+        let is_roots = user_namespace::owner(owner) == 0 || user_namespace::is_unmapped(owner);
+        is_roots && stat.mode() & SHARED == SHARED
+    });
+    let is_private = directory
+        .metadata()
+        .is_ok_and(|stat| stat.mode() & 0o077 == 0);
+    is_shared
+        && is_private
+        && temporaries.iter().any(|temporary| temporary == above)
+        && workspace::is_of_agents(directory, temporaries)
 }
 
 /// Connects as the user: agents answer nobody else.
@@ -332,4 +383,73 @@ fn listed(mut stream: UnixStream, person: &Person) -> io::Result<Vec<u8>> {
     let mut body = vec![0; length];
     stream.read_exact(&mut body)?;
     Ok(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    const KEY: &str = include_str!("../egress/ssh/samples/key.pub");
+    const CERT: &str = include_str!("../egress/ssh/samples/key-cert.pub");
+
+    fn keys() -> Vec<FoundKey> {
+        let of = |key: &[u8]| FoundKey {
+            listed: ListedKey::of(key),
+            comment: String::new(),
+        };
+        let files = [KEY, CERT].map(|text| of(&of_public_file(text).unwrap()));
+        files.into_iter().chain([of(b"other")]).collect()
+    }
+
+    #[test]
+    fn a_named_certificate_takes_its_key_away_and_a_named_key_not_its_certificate() {
+        let select = |text: &str| KeySelection::of(&of_public_file(text).unwrap());
+        let (key, cert, other) = (select(KEY), select(CERT), KeySelection::of(b"other"));
+        assert_eq!(key.shown, cert.shown);
+        let left = |selected: &[KeySelection]| {
+            let mut all = keys();
+            narrow(&mut all, selected);
+            let exact: Vec<_> = all.into_iter().map(|key| key.listed.exact).collect();
+            exact
+        };
+        let [plain, signed, strange] = <[_; 3]>::try_from(left(&[])).unwrap();
+        assert_eq!(left(&[key]), [plain, signed, strange]);
+        assert_eq!(left(&[other]), [plain, signed, strange]);
+        assert_eq!(left(&[cert]), [signed, strange]);
+        assert_eq!(left(&[cert, key]), [plain, signed, strange]);
+    }
+
+    /// Finding 3 of the hostile reading: a sandbox makes `ssh-x` in its workspace, and gives that the sticky bit.
+    #[test]
+    fn a_directory_of_agents_is_one_in_the_temporary_directories_alone() {
+        let made = |base: &Path| nix::unistd::mkdtemp(&base.join("ssh-XXXXXX")).unwrap();
+        let chmod = |path: &Path, mode| {
+            std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        };
+        let temporaries = workspace::temporaries();
+        let real = made(&temporaries[0]);
+        let base = nix::unistd::mkdtemp(&temporaries[0].join("agentbox-test-XXXXXX")).unwrap();
+        let planted = made(&base);
+        for mode in [0o755, 0o1755, 0o1777] {
+            chmod(&base, mode);
+            assert!(!is_agents_own(&planted, &temporaries), "{mode:o}");
+            // Whatever its name and place: a directory of the user's is no temporary one.
+            let owner = base.metadata().unwrap().uid();
+            let is_roots = user_namespace::owner(owner) == 0;
+            let named = is_agents_own(&planted, std::slice::from_ref(&base));
+            assert_eq!(named, is_roots && mode == 0o1777, "{mode:o}");
+        }
+        // The control.
+        assert!(is_agents_own(&real, &temporaries));
+        chmod(&real, 0o750);
+        assert!(!is_agents_own(&real, &temporaries));
+        let below = made(&real);
+        assert!(!is_agents_own(&below, &temporaries));
+        for path in [real, base] {
+            std::fs::remove_dir_all(path).unwrap();
+        }
+    }
 }

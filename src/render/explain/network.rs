@@ -68,6 +68,9 @@ fn signing(page: &mut Page, plan: &SigningPlan) {
     for key in &plan.keys {
         page.item(format_args!("  {key}"));
     }
+    page.item(
+        "a key logs in wherever it is accepted, also at this machine, whatever hosts are allowed",
+    );
 }
 
 /// A port inside that leads to a service.
