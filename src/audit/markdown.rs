@@ -3,6 +3,7 @@
 use super::LogLine;
 use super::report::{DenialGroup, RunHeader, denied, passed, shares, title, would_deny};
 use super::rows::{MOST, hidden_words};
+use super::signatures;
 use crate::policy::Advice;
 
 /// The summary.
@@ -45,7 +46,7 @@ pub fn text(subject: &RunHeader, lines: &[&LogLine]) -> String {
             code(&one.rule)
         );
     }
-    text + &more(through.len())
+    text + &more(through.len()) + &signatures::table(lines)
 }
 
 fn rows(text: &mut String, refused: &[DenialGroup]) {
@@ -67,7 +68,7 @@ fn rows(text: &mut String, refused: &[DenialGroup]) {
     }
 }
 
-fn more(count: usize) -> String {
+pub(super) fn more(count: usize) -> String {
     match count.saturating_sub(MOST) {
         0 => String::new(),
         more => format!("\n{more} more.\n"),
@@ -77,7 +78,7 @@ fn more(count: usize) -> String {
 /// Text as code, in which Markdown, HTML, addresses, mentions and issue numbers do nothing. A container may have chosen
 /// it, and GitHub turns bare addresses elsewhere into links. Inside code only the end of the code and a table's border
 /// have a meaning.
-fn code(text: &str) -> String {
+pub(super) fn code(text: &str) -> String {
     if text.trim().is_empty() {
         return String::new();
     }
@@ -144,6 +145,13 @@ mod tests {
                 sent: None,
                 received: None,
             };
+            let signature = EventDetail::Signature {
+                key: mark.to_owned(),
+                user: Some(mark.to_owned()),
+                server: Some(mark.to_owned()),
+                session: None,
+                namespace: None,
+            };
             let all = |event: Event| Event {
                 reason: Some(mark.to_owned()),
                 rule: Some(mark.to_owned()),
@@ -156,6 +164,7 @@ mod tests {
             for event in [
                 all(Event::new(WallName::Network, Verdict::Denied, attempt)),
                 all(Event::new(WallName::Network, Verdict::Allowed, passed)),
+                all(Event::new(WallName::Keys, Verdict::Allowed, signature)),
             ] {
                 let line = chain.render("2026-01-02T03:04:05.678Z", &context, &event);
                 chain.commit(&line);
@@ -163,7 +172,7 @@ mod tests {
             }
             let log = Log::parse(NODE, &bytes);
             let lines: Vec<&LogLine> = log.lines.iter().collect();
-            assert_eq!(lines.len(), 2);
+            assert_eq!(lines.len(), 3);
             let page = text(&subject, &lines);
             // The text outside of code on each line. Here code never spans lines.
             let outside: String = page
@@ -172,7 +181,8 @@ mod tests {
                 .collect();
             let expected = "### agentbox\n\n; run of : \n\nCommand: \n\nFiles: \n\n\
                 | Refused | Times | Why | What would allow it |\n| --- | --- | --- | --- |\n|  | 1 |  |  |\n\n\
-                | Allowed | Connections | Bytes sent | Received | Rule |\n| --- | --- | --- | --- | --- |\n|  | 1 | 0 | 0 |  |\n";
+                | Allowed | Connections | Bytes sent | Received | Rule |\n| --- | --- | --- | --- | --- |\n|  | 1 | 0 | 0 |  |\n\n\
+                | Signature | Signed | Failed |\n| --- | --- | --- |\n|  | 1 | 0 |\n";
             assert_eq!(outside, expected, "{mark}: {page}");
         }
     }

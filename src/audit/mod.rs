@@ -12,11 +12,11 @@
 //! |---|---|
 //! | [`event`], [`what`], [`life`] | the types, whose JSON Schema is docs/event.schema.json |
 //! | [`chain`] | events to lines |
-//! | [`quota`], [`class`], [`rate`] | which events are written, which are folded, which are only counted |
+//! | [`quota`], [`class`], [`rate`], [`fold`] | which events are written, which are folded, which are only counted |
 //! | [`read`] | lines to events, and breaks of the chain |
 //! | [`recent`] | the last refusals, for the container itself |
 //! | [`whole`] | whether the files of one run fit each other |
-//! | [`report`], [`words`], [`markdown`] | events for people; `rows`: which of many |
+//! | [`report`], [`words`], [`signatures`], [`markdown`] | events for people; `rows`: which of many |
 //! | [`ocsf`] | events for other programs |
 //! | [`kernel`] | what the kernel alone counts |
 //! | [`mounts`] | mounts that may be written, and whether they were |
@@ -28,6 +28,7 @@ pub mod chain;
 mod class;
 mod command;
 pub mod event;
+mod fold;
 pub mod kernel;
 mod life;
 pub mod markdown;
@@ -42,6 +43,7 @@ pub mod recent;
 pub mod report;
 mod rows;
 pub mod schema;
+mod signatures;
 pub mod suggest;
 #[cfg(test)]
 mod tests;

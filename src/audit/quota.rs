@@ -10,6 +10,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use super::fold::Amounts;
+use super::fold::{FIRST_MS, Fold, form, of_process};
 use super::rate::{Bucket, Rate};
 use super::{Actor, Class, Event, EventDetail, Verdict};
 use crate::rules::closed::is_closed;
@@ -31,6 +33,8 @@ const OF_HOST: Rate = Rate {
     burst: 40,
     second: 2,
 };
+/// The room that a line must have before an action that waits for it. Signatures have lines of at most about 1.6 KiB.
+const ROOM: u64 = 2 << 10;
 /// Most remembered forms and hosts of a class.
 const MOST_FORMS: usize = 96;
 const MOST_HOSTS: usize = 128;
@@ -38,23 +42,6 @@ const MOST_HOSTS: usize = 128;
 const MOST_CALLS: usize = 512;
 /// The same for hosts where clouds serve credentials.
 const MOST_CLOSED: usize = 64;
-/// From an event to the first line that counts equal ones, and the longest gap between two such lines.
-const FIRST_MS: u64 = 2_000;
-const LONGEST_MS: u64 = 3_600_000;
-/// After this long without one, an event counts as a first one again.
-const FORGOTTEN_MS: u64 = 60_000;
-
-/// The state of a form.
-#[derive(Debug, Clone, Copy)]
-struct Fold {
-    /// Events since its last line.
-    pending: u64,
-    sent: u64,
-    received: u64,
-    gap_ms: u64,
-    due_ms: u64,
-    last_ms: u64,
-}
 
 /// A class's use of its quota.
 #[derive(Debug)]
@@ -131,7 +118,7 @@ impl Quotas {
             let forgotten = fold.is_forgotten(now_ms);
             fold.add(times, amounts, now_ms);
             if forgotten {
-                fold.gap_ms = FIRST_MS;
+                fold.restart();
                 return vec![of_process(fold.line(&form, now_ms), pid)];
             }
             let due = fold.due_ms;
@@ -154,6 +141,32 @@ impl Quotas {
         lines.push(of_process(fold.line(&form, now_ms), pid));
         used.forms.insert(form, fold);
         lines
+    }
+
+    /// Whether an event would be in a line if it came now, for an action that may not happen without one. The lines of
+    /// equal events that wait have their room too.
+    pub fn admits(&mut self, event: &Event, now_ms: u64) -> bool {
+        let (form, _) = form(event.clone());
+        let Some(used) = self.classes.get_mut(&Class::of(event)) else {
+            return false;
+        };
+        let waiting = used.forms.values().filter(|fold| fold.pending > 0);
+        // Besides: this event's line, and one with its count.
+        let lines = u64::try_from(waiting.count() + 2).unwrap_or(u64::MAX);
+        let free = SHARE.saturating_sub(used.bytes).saturating_add(self.pool);
+        if free < lines.saturating_mul(ROOM) {
+            return false;
+        }
+        used.bucket.refill(OF_CLASS, now_ms);
+        used.forms.contains_key(&form) || used.bucket.tokens >= 1000
+    }
+
+    /// Forgets the form of an event whose line was lost: the next one needs a line of its own.
+    pub fn forget(&mut self, event: Event) {
+        let class = Class::of(&event);
+        if let Some(used) = self.classes.get_mut(&class) {
+            used.forms.remove(&form(event).0);
+        }
     }
 
     /// Counts one more event of a known form without making or copying anything, for frequent events. `form` must be
@@ -318,74 +331,7 @@ impl ClassUse {
     }
 }
 
-/// Sent and received bytes of a connection, if known.
-pub type Amounts = (Option<u64>, Option<u64>);
-
 /// Whether clouds serve credentials at this address.
 fn is_of_clouds(host: &str) -> bool {
     host.parse().is_ok_and(is_closed)
-}
-
-/// Only a line of one event names its process.
-fn of_process(line: Event, pid: Option<i32>) -> Event {
-    Event {
-        pid: pid.filter(|_| line.count.is_none()),
-        ..line
-    }
-}
-
-/// Splits an event into its form, which equal events share, and its amounts.
-fn form(mut event: Event) -> (Event, Amounts) {
-    event.pid = None;
-    event.count = None;
-    let mut amounts = (None, None);
-    if let EventDetail::Connection { sent, received, .. } = &mut event.what {
-        // A form with amounts keeps them as zeros, so that its lines have them too.
-        amounts = (*sent, *received);
-        *sent = sent.map(|_| 0);
-        *received = received.map(|_| 0);
-    }
-    (event, amounts)
-}
-
-impl Fold {
-    fn new(now_ms: u64) -> Self {
-        Self {
-            pending: 0,
-            sent: 0,
-            received: 0,
-            gap_ms: FIRST_MS,
-            due_ms: now_ms,
-            last_ms: now_ms,
-        }
-    }
-
-    /// Whether the next event counts as a first one again.
-    fn is_forgotten(&self, now_ms: u64) -> bool {
-        self.pending == 0 && now_ms.saturating_sub(self.last_ms) > FORGOTTEN_MS
-    }
-
-    fn add(&mut self, times: u64, (sent, received): Amounts, now_ms: u64) {
-        if self.pending == 0 {
-            self.due_ms = self.due_ms.max(now_ms.saturating_add(FIRST_MS));
-        }
-        self.pending = self.pending.saturating_add(times);
-        self.sent = self.sent.saturating_add(sent.unwrap_or(0));
-        self.received = self.received.saturating_add(received.unwrap_or(0));
-        self.last_ms = now_ms;
-    }
-
-    /// The line of the pending events, which it clears.
-    fn line(&mut self, form: &Event, now_ms: u64) -> Event {
-        let mut event = form.clone();
-        let count = std::mem::take(&mut self.pending);
-        event.count = (count > 1).then_some(count);
-        if let EventDetail::Connection { sent, received, .. } = &mut event.what {
-            *sent = sent.map(|_| std::mem::take(&mut self.sent));
-            *received = received.map(|_| std::mem::take(&mut self.received));
-        }
-        self.due_ms = now_ms.saturating_add(self.gap_ms);
-        self.gap_ms = (self.gap_ms * 2).min(LONGEST_MS);
-        event
-    }
 }

@@ -1,11 +1,11 @@
-//! PURE. A run for people: first denials with the rules that would allow them, then allowed connections, then all other
-//! events.
+//! PURE. A run for people: first denials with the rules that would allow them, then allowed connections, signatures, and
+//! all other events.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::rows::{self, MOST};
-use super::words;
 use super::{Context, EventDetail, LEARNT, LogLine, Verdict, WallName};
+use super::{signatures, words};
 use crate::policy::{Advice, Field, Tool};
 
 /// Which run the report is about.
@@ -91,14 +91,13 @@ impl DenialGroup {
             *last = time;
         }
     }
+}
 
-    /// `at TIME`, or `from TIME to TIME`.
-    fn when(&self) -> String {
-        let (first, last) = &self.span;
-        match first == last {
-            true => format!("at {first}"),
-            false => format!("from {first} to {last}"),
-        }
+/// `at TIME`, or `from TIME to TIME`.
+pub(super) fn when((first, last): &(String, String)) -> String {
+    match first == last {
+        true => format!("at {first}"),
+        false => format!("from {first} to {last}"),
     }
 }
 
@@ -207,16 +206,21 @@ pub fn passed(lines: &[&LogLine]) -> Vec<TrafficGroup> {
     all
 }
 
-/// All events except denials and connections, in their order.
+/// All events except denials, connections and signatures, in their order.
 pub fn happened<'a>(lines: &[&'a LogLine]) -> Vec<&'a LogLine> {
     let is_other = |line: &&&LogLine| {
         let event = &line.event;
         if event.verdict == Verdict::WouldDeny {
             return false;
         }
-        let is_connection = matches!(event.what, EventDetail::Connection { .. })
-            && !matches!(event.verdict, Verdict::Failed | Verdict::Noted);
-        !is_connection && (event.verdict != Verdict::Denied || event.wall == WallName::Rules)
+        let is_listed = match event.what {
+            EventDetail::Connection { .. } => {
+                !matches!(event.verdict, Verdict::Failed | Verdict::Noted)
+            }
+            EventDetail::Signature { .. } => true,
+            _ => false,
+        };
+        !is_listed && (event.verdict != Verdict::Denied || event.wall == WallName::Rules)
     };
     lines.iter().filter(is_other).copied().collect()
 }
@@ -294,6 +298,7 @@ pub fn text(subject: &RunHeader, lines: &[&LogLine]) -> String {
     }
     let hidden = through.len().saturating_sub(MOST);
     text += &more(&[(WallName::Network, hidden)].into());
+    text += &signatures::text(lines);
     let other = happened(lines);
     if !other.is_empty() {
         text += "what happened:\n";
@@ -364,7 +369,7 @@ fn list(text: &mut String, refused: &[DenialGroup], subject: &RunHeader) {
         if !one.reason.is_empty() {
             *text += &format!(": {}", one.reason);
         }
-        *text += &format!(" ({})\n", one.when());
+        *text += &format!(" ({})\n", when(&one.span));
         if let Some(hint) = hint(one, subject) {
             *text += &format!("{:14}{hint}\n", "");
         }
@@ -383,7 +388,7 @@ pub fn shares(refused: &[DenialGroup]) -> (Vec<&DenialGroup>, BTreeMap<WallName,
     (shown.map(|(one, _)| one).collect(), hidden)
 }
 
-fn more(hidden: &BTreeMap<WallName, usize>) -> String {
+pub(super) fn more(hidden: &BTreeMap<WallName, usize>) -> String {
     let mut hidden = hidden.clone();
     hidden.retain(|_, count| *count > 0);
     rows::hidden_words(&hidden)

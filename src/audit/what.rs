@@ -116,9 +116,12 @@ pub enum EventDetail {
         /// The user at the server. Absent for a message, and for unknown data.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         user: Option<String>,
-        /// The fingerprint of the server's key. Absent if it is not known.
+        /// The fingerprint of the server's key, for which alone the signature counts. Absent if the signed data names none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         server: Option<String>,
+        /// SHA-256 of the id of a login's SSH connection, if `server` is absent: 64 hexadecimal digits.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
         /// The message's namespace: `git` for commits and tags. Absent for a login, and for unknown data.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         namespace: Option<String>,
@@ -327,11 +330,13 @@ impl EventDetail {
                 key,
                 user,
                 server,
+                session,
                 namespace,
             } => Self::Signature {
                 key: plain(&key),
                 user: user.map(|user| plain(&user)),
                 server: server.map(|server| plain(&server)),
+                session: session.map(|session| plain(&session)),
                 namespace: namespace.map(|namespace| plain(&namespace)),
             },
             Self::Mount {

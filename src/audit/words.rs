@@ -94,23 +94,24 @@ pub fn what(what: &EventDetail) -> String {
     }
 }
 
-/// A signature, and what it is for.
+/// A signature, and what it is for. The names are the workload's, so they stand in quotes.
 fn signature(what: &EventDetail) -> String {
     let EventDetail::Signature {
         key,
         user,
         server,
         namespace,
+        ..
     } = what
     else {
         return String::new();
     };
     let purpose = match (user, server, namespace) {
         (Some(user), Some(server), _) => {
-            format!("to log in as {user} at the server with the key {server}")
+            format!("to log in as {user:?} at the server with the key {server}")
         }
-        (Some(user), None, _) => format!("to log in as {user} at a server"),
-        (None, _, Some(namespace)) => format!("of a message for {namespace}"),
+        (Some(user), None, _) => format!("to log in as {user:?} at a server that it does not name"),
+        (None, _, Some(namespace)) => format!("of a message for {namespace:?}"),
         (None, _, None) => "of unknown data".to_owned(),
     };
     format!("signature with {key} {purpose}")

@@ -104,9 +104,14 @@ const READ: &[libc::c_long] = &[
     libc::SYS_clock_nanosleep,
 ];
 
-/// For the relay to the user's SSH agent, besides the reader's calls: it accepts, and connects to the one socket of its
-/// root.
-const RELAY: &[libc::c_long] = &[libc::SYS_accept4, libc::SYS_connect, libc::SYS_getsockopt];
+/// For the relay to the user's SSH agent, besides the reader's calls: it accepts, connects to the one socket of its
+/// root, and reserves room for its log.
+const RELAY: &[libc::c_long] = &[
+    libc::SYS_accept4,
+    libc::SYS_connect,
+    libc::SYS_getsockopt,
+    libc::SYS_fallocate,
+];
 
 /// Compiles the reader's filter.
 pub(super) fn of_reader() -> Result<BpfProgram, BackendError> {
@@ -475,7 +480,11 @@ mod tests {
     #[test]
     fn the_relay_to_the_agent_connects_to_sockets_of_files_alone() {
         let lives: Case = ("the relay's loop", || {
+            let flags = rustix::fs::MemfdFlags::CLOEXEC;
+            let log = rustix::fs::memfd_create("log", flags).unwrap();
             load(super::of_ssh_relay().unwrap());
+            let keep = rustix::fs::FallocateFlags::KEEP_SIZE;
+            assert!(rustix::fs::fallocate(&log, keep, 0, 4096).is_ok());
             assert!(std::os::unix::net::UnixStream::connect("/nonexistent/x").is_err());
         });
         dies_but_for(

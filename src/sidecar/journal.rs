@@ -1,19 +1,30 @@
 //! The sidecar's log: [`crate::audit`]'s lines, written to a descriptor that the runtime opened.
 //!
-//! A full disk loses lines, which are counted, and has no other effect: no caller waits, and the hash chain stays
-//! valid.
+//! A full disk loses lines, which are counted: no caller waits, and the hash chain stays valid. An action that may not
+//! happen without its line ([`Journal::admits`], [`Journal::record`]) does not happen.
 
 use std::io::Write;
 use std::os::fd::OwnedFd;
 
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
 use super::inside::DenialFile;
 use crate::audit::quota::Amounts;
-use crate::audit::{Chain, Context, DenialNotice, Event, EventDetail, Quotas};
+use crate::audit::{Chain, Class, Context, DenialNotice, Event, EventDetail, Quotas};
+
+/// The room on the disk that is reserved behind the log before an action that waits for its line: more than all forms
+/// of a class have lines.
+const RESERVED: u64 = 128 << 10;
+/// The room that any other line leaves free besides: longer than the relay's lines are.
+const OTHER_LINE: u64 = 4 << 10;
 
 /// The log of one sandbox.
 #[derive(Debug)]
 pub(super) struct Journal {
     file: std::fs::File,
+    /// The bytes in it.
+    length: u64,
     context: Context,
     chain: Chain,
     quotas: Quotas,
@@ -21,6 +32,8 @@ pub(super) struct Journal {
     unwritten: Vec<u8>,
     /// Events whose line was lost to a full disk.
     unwritable: u64,
+    /// The class whose lines may use the reserved room, if any was reserved.
+    reserved_for: Option<Class>,
     /// The file that shows the container its denials.
     inside: Option<DenialFile>,
 }
@@ -30,11 +43,13 @@ impl Journal {
     pub fn new(file: OwnedFd, context: Context) -> Self {
         Self {
             file: file.into(),
+            length: 0,
             context,
             chain: Chain::default(),
             quotas: Quotas::default(),
             unwritten: Vec::new(),
             unwritable: 0,
+            reserved_for: None,
             inside: None,
         }
     }
@@ -73,6 +88,41 @@ impl Journal {
             inside.hear(&event, now_ms);
         }
         self.take(event.plain(), now_ms);
+    }
+
+    /// Whether an event would be in a line if it came now. To be asked before an action that may not happen without.
+    pub fn admits(&mut self, event: &Event, now_ms: u64) -> bool {
+        self.put();
+        self.reserved_for = Some(Class::of(event));
+        self.unwritten.is_empty()
+            && self.quotas.admits(&event.clone().plain(), now_ms)
+            && self.reserve(RESERVED)
+    }
+
+    /// Takes an event as [`Self::write`] does, and says whether it is in the file: in a line of its own, or as one more of
+    /// a line that is there. If not, the action may not happen.
+    pub fn record(&mut self, event: Event, now_ms: u64) -> bool {
+        self.put();
+        if !self.unwritten.is_empty() {
+            return false;
+        }
+        let plain = event.plain();
+        let lost = self.lost();
+        self.take(plain.clone(), now_ms);
+        let is_recorded = self.unwritten.is_empty() && self.lost() == lost;
+        if !is_recorded {
+            self.quotas.forget(plain);
+        }
+        is_recorded
+    }
+
+    /// Reserves room on the disk, so that lines which wait can be written whoever fills it. `false`: it is full. Some file
+    /// systems cannot; there the next line that is lost ends all such actions.
+    fn reserve(&self, bytes: u64) -> bool {
+        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, self.length, bytes) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NODEV | Errno::NOSYS) => true,
+            Err(_) => false,
+        }
     }
 
     fn take(&mut self, plain: Event, now_ms: u64) {
@@ -115,7 +165,11 @@ impl Journal {
 
     fn line(&mut self, event: &Event) {
         self.put();
-        if !self.unwritten.is_empty() {
+        let takes_reserved = self
+            .reserved_for
+            .is_none_or(|class| class == Class::of(event));
+        let has_room = takes_reserved || self.reserve(RESERVED + OTHER_LINE);
+        if !self.unwritten.is_empty() || !has_room {
             self.unwritable = self.unwritable.saturating_add(event.times());
             return;
         }
@@ -132,7 +186,11 @@ impl Journal {
         while !self.unwritten.is_empty() {
             match self.file.write(&self.unwritten) {
                 Ok(0) => return,
-                Ok(length) => drop(self.unwritten.drain(..length)),
+                Ok(length) => {
+                    drop(self.unwritten.drain(..length));
+                    let more = u64::try_from(length).unwrap_or(u64::MAX);
+                    self.length = self.length.saturating_add(more);
+                }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 // A full disk must have no other effect.
                 Err(_) => return,
@@ -145,6 +203,7 @@ impl Journal {
 mod tests {
     use super::*;
     use crate::audit::{Actor, ConnectionKind, Log, Verdict, WallName};
+    use std::collections::BTreeMap;
     use std::io::{Read, Seek};
 
     fn refused(host: &str, port: u16) -> Event {
@@ -208,6 +267,113 @@ mod tests {
             })
             .sum();
         assert_eq!(told, 40_000, "each event is in a line or counted");
+    }
+
+    /// A signature for a message.
+    fn signature(namespace: &str) -> Event {
+        let what = EventDetail::Signature {
+            key: format!("SHA256:{}", "k".repeat(43)),
+            user: None,
+            server: None,
+            session: None,
+            namespace: Some(namespace.to_owned()),
+        };
+        Event::new(WallName::Keys, Verdict::Allowed, what)
+    }
+
+    /// Asks for an action and does it, as the relay to the SSH agent does.
+    fn acts(journal: &mut Journal, event: Event, now: u64) -> bool {
+        journal.admits(&event, now) && journal.record(event, now)
+    }
+
+    fn log_of(file: &mut std::fs::File) -> Log {
+        let mut text = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut text).unwrap();
+        Log::parse("x", text.as_bytes())
+    }
+
+    fn namespaces(log: &Log) -> BTreeMap<String, u64> {
+        let mut all: BTreeMap<String, u64> = BTreeMap::new();
+        for line in &log.lines {
+            if let EventDetail::Signature {
+                namespace: Some(namespace),
+                ..
+            } = &line.event.what
+            {
+                *all.entry(namespace.clone()).or_default() += line.event.times();
+            }
+        }
+        all
+    }
+
+    /// Attacks a and b of the hostile reading: new forms faster than they get lines, and until the quota is used up.
+    #[test]
+    fn an_action_that_needs_a_line_never_happens_without_one() {
+        let fd = rustix::fs::memfd_create("journal", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let mut file = std::fs::File::from(fd);
+        let context = Context::default();
+        let mut journal = Journal::new(file.try_clone().unwrap().into(), context);
+        let mut done: BTreeMap<String, u64> = BTreeMap::new();
+        let mut refused = 0;
+        // Each form comes twice, later ones faster than the bucket has tokens.
+        for n in 0..12_000_u64 {
+            let now = n * 20;
+            let namespace = format!("{}{}", n / 2, "n".repeat(240));
+            match acts(&mut journal, signature(&namespace), now) {
+                true => *done.entry(namespace).or_default() += 1,
+                false => refused += 1,
+            }
+            journal.flush(now);
+        }
+        journal.close();
+        let log = log_of(&mut file);
+        assert!(log.faults.is_empty(), "{:?}", log.faults);
+        assert_eq!(namespaces(&log), done);
+        // The control: both the rate and the room ended.
+        let happened: u64 = done.values().sum();
+        assert!(happened > 1_000 && refused > 1_000, "{happened} {refused}");
+        let last = format!("5999{}", "n".repeat(240));
+        assert!(!done.contains_key(&last), "the room was not used up");
+    }
+
+    /// Attack c: the disk of the log is full.
+    #[test]
+    fn a_full_disk_ends_actions_that_need_a_line() {
+        let full = std::fs::OpenOptions::new().append(true).open("/dev/full");
+        let mut journal = Journal::new(full.unwrap().into(), Context::default());
+        for now in 0..5 {
+            assert!(!acts(&mut journal, signature("git"), now), "{now}");
+        }
+        // One that fills up: nothing grows any more, and what was there stays.
+        let flags = rustix::fs::MemfdFlags::CLOEXEC | rustix::fs::MemfdFlags::ALLOW_SEALING;
+        let fd = rustix::fs::memfd_create("journal", flags).unwrap();
+        let mut file = std::fs::File::from(fd);
+        let mut journal = Journal::new(file.try_clone().unwrap().into(), Context::default());
+        assert!(acts(&mut journal, signature("git"), 0));
+        assert!(acts(&mut journal, signature("git"), 1));
+        rustix::fs::fcntl_add_seals(&file, rustix::fs::SealFlags::GROW).unwrap();
+        assert!(!acts(&mut journal, signature("file"), 2), "a new form");
+        assert!(!acts(&mut journal, signature("git"), 3), "a known form");
+        let log = log_of(&mut file);
+        assert!(log.faults.is_empty(), "{:?}", log.faults);
+        assert_eq!(namespaces(&log), [("git".to_owned(), 1)].into());
+    }
+
+    /// A line that is lost is no line that equal events could join.
+    #[test]
+    fn an_event_whose_line_was_lost_is_not_joined() {
+        let full = std::fs::OpenOptions::new().append(true).open("/dev/full");
+        let mut journal = Journal::new(full.unwrap().into(), Context::default());
+        assert!(!journal.record(signature("git"), 0));
+        // The disk has room again.
+        let fd = rustix::fs::memfd_create("journal", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let mut file = std::fs::File::from(fd);
+        journal.file = file.try_clone().unwrap();
+        assert!(journal.record(signature("git"), 1));
+        let lines = namespaces(&log_of(&mut file));
+        // The first one's line was written late: the log may say too much, never too little.
+        assert_eq!(lines, [("git".to_owned(), 2)].into());
     }
 
     #[test]

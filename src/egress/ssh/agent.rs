@@ -1,9 +1,9 @@
 //! PURE. The messages of an SSH agent (draft-miller-ssh-agent, OpenSSH's PROTOCOL.agent), and which of them a workload
-//! may send: the list of its keys, signatures with them, and bindings to servers, by which an agent holds its own
-//! constraints. It can add, remove and lock nothing.
+//! may send: the list of its keys, signatures with them, and bindings to servers, by which an agent holds the constraints
+//! of its keys. It can add, remove and lock nothing.
 
 use super::key::{ListedKeys, fingerprint};
-use super::signed::{SessionBinding, SignaturePurpose, purpose};
+use super::signed::{SignaturePurpose, purpose};
 use super::wire::{WireReader, put};
 use crate::policy::SshFingerprint;
 
@@ -54,10 +54,10 @@ pub fn framed(body: &[u8]) -> Vec<u8> {
 pub enum AgentDecision {
     /// Passed on; the answer is cut to the listed keys by [`only_listed`].
     List,
-    /// Passed on, if the user is not asked first.
+    /// Passed on, if the log takes a line.
     Sign(RequestedSignature),
-    /// Passed on; if the agent accepts it, it counts.
-    Bind(SessionBinding),
+    /// Passed on: it can only narrow what the agent signs.
+    Bind,
     /// Answered with [`FAILURE`].
     Deny(AgentDenial),
 }
@@ -91,6 +91,9 @@ pub enum DeniedRequest {
     Remove,
     /// It locks or unlocks the agent.
     Lock,
+    /// It says that another host will speak to the agent. The agent believes its client: for a key with `ssh-add -h` the
+    /// workload would choose the way.
+    Forward,
     /// Another extension.
     Extension,
     /// It is not of the protocol, or malformed.
@@ -104,6 +107,7 @@ impl DeniedRequest {
             Self::Add => "add a key to the SSH agent",
             Self::Remove => "remove keys from the SSH agent",
             Self::Lock => "lock or unlock the SSH agent",
+            Self::Forward => "forward the SSH agent to another host",
             Self::Extension => "use an extension of the SSH agent",
             Self::Unknown => "send the SSH agent an unknown message",
         }
@@ -120,20 +124,20 @@ impl DeniedRequest {
     }
 }
 
-/// Decides about a request, which is untrusted bytes. `bindings` are those of this connection.
-pub fn decide(body: &[u8], keys: &ListedKeys, bindings: &[SessionBinding]) -> AgentDecision {
+/// Decides about a request, which is untrusted bytes.
+pub fn decide(body: &[u8], keys: &ListedKeys) -> AgentDecision {
     let number = body.first().copied().unwrap_or_default();
     let decided = match number {
         REQUEST_IDENTITIES if body == LIST => Some(AgentDecision::List),
-        SIGN_REQUEST => sign(body, keys, bindings),
-        EXTENSION => bind(body).map(AgentDecision::Bind),
+        SIGN_REQUEST => sign(body, keys),
+        EXTENSION => bind(body),
         _ => None,
     };
     let request = DeniedRequest::of(number);
     decided.unwrap_or(AgentDecision::Deny(AgentDenial::Request(request)))
 }
 
-fn sign(body: &[u8], keys: &ListedKeys, bindings: &[SessionBinding]) -> Option<AgentDecision> {
+fn sign(body: &[u8], keys: &ListedKeys) -> Option<AgentDecision> {
     let mut reader = WireReader::new(body.get(1..)?);
     let (key, data) = (reader.string()?, reader.string()?);
     let flags = reader.number()?;
@@ -145,7 +149,7 @@ fn sign(body: &[u8], keys: &ListedKeys, bindings: &[SessionBinding]) -> Option<A
         let denial = AgentDenial::NotListed(fingerprint(key));
         return Some(AgentDecision::Deny(denial));
     };
-    Some(match purpose(key, data, bindings) {
+    Some(match purpose(key, data) {
         Some(purpose) => AgentDecision::Sign(RequestedSignature {
             key: shown,
             purpose,
@@ -154,18 +158,18 @@ fn sign(body: &[u8], keys: &ListedKeys, bindings: &[SessionBinding]) -> Option<A
     })
 }
 
-fn bind(body: &[u8]) -> Option<SessionBinding> {
+fn bind(body: &[u8]) -> Option<AgentDecision> {
     let mut reader = WireReader::new(body.get(1..)?);
     reader.is(SESSION_BIND)?;
     let (host, session, signature) = (reader.string()?, reader.string()?, reader.string()?);
-    let _is_forwarding = reader.boolean()?;
+    let is_forwarding = reader.boolean()?;
     reader.end()?;
     let is_filled = [host, session, signature]
         .iter()
         .all(|part| !part.is_empty());
-    is_filled.then(|| SessionBinding {
-        session: session.to_owned(),
-        server: fingerprint(host),
+    is_filled.then_some(match is_forwarding {
+        true => AgentDecision::Deny(AgentDenial::Request(DeniedRequest::Forward)),
+        false => AgentDecision::Bind,
     })
 }
 
@@ -262,7 +266,7 @@ mod tests {
     }
 
     fn decided(body: &[u8]) -> AgentDecision {
-        decide(body, &listed(), &[])
+        decide(body, &listed())
     }
 
     fn denied(request: DeniedRequest) -> AgentDecision {
@@ -336,15 +340,11 @@ mod tests {
 
     #[test]
     fn only_a_well_formed_binding_is_passed_on() {
-        let bound = SessionBinding {
-            session: SESSION.to_owned(),
-            server: fingerprint(b"host"),
-        };
         let parts: [&[u8]; 3] = [b"host", SESSION, b"signature"];
-        for forwards in [0, 1] {
-            let decision = decided(&binding(&parts, &[forwards]));
-            assert_eq!(decision, AgentDecision::Bind(bound.clone()));
-        }
+        assert_eq!(decided(&binding(&parts, &[0])), AgentDecision::Bind);
+        // Nobody forwards the agent from inside.
+        let forwarded = decided(&binding(&parts, &[1]));
+        assert_eq!(forwarded, denied(DeniedRequest::Forward));
         let empty: [&[u8]; 3] = [b"host", b"", b"signature"];
         for body in [
             binding(&parts, &[]),
@@ -441,7 +441,7 @@ mod tests {
             let (key, data) = (reader.string().unwrap(), reader.string().unwrap());
             assert_eq!(key, KEY);
             assert_eq!(signature.key, fingerprint(KEY));
-            assert_eq!(purpose(key, data, &[]), Some(signature.purpose));
+            assert_eq!(purpose(key, data), Some(signature.purpose));
             assert_eq!(body[0], SIGN_REQUEST);
         }
         assert!((1_000..50_000).contains(&signed), "{signed}");

@@ -4,6 +4,7 @@
 use super::key::fingerprint;
 use super::wire::WireReader;
 use crate::policy::SshFingerprint;
+use crate::text::is_treacherous;
 
 /// SSH_MSG_USERAUTH_REQUEST (RFC 4252).
 const USERAUTH_REQUEST: u8 = 50;
@@ -28,36 +29,33 @@ pub enum SignaturePurpose {
     Login {
         /// The user there.
         user: String,
-        /// The server's key, if the data or the agent vouches for it.
-        server: Option<SshFingerprint>,
+        /// The server.
+        server: LoginServer,
     },
     /// An SSHSIG, with its namespace: `git` for commits and tags.
     Message(String),
 }
 
-/// The id of an SSH connection, and the key that its server proved to have.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionBinding {
-    /// The connection.
-    pub session: Vec<u8>,
-    /// The server.
-    pub server: SshFingerprint,
+/// The server of a login, by the data to be signed. Bindings to servers (session-bind@openssh.com) do not count: the
+/// workload can bind a connection to any key that it has.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LoginServer {
+    /// The data names its key. A server with another key refuses the signature.
+    Named(SshFingerprint),
+    /// The data names the SSH connection alone, by this id.
+    Unnamed(Vec<u8>),
 }
 
-/// The purpose of data that a key is to sign; `None` for other data. `bindings` are those that the agent accepted.
-pub(super) fn purpose(
-    key: &[u8],
-    data: &[u8],
-    bindings: &[SessionBinding],
-) -> Option<SignaturePurpose> {
+/// The purpose of data that a key is to sign; `None` for other data.
+pub(super) fn purpose(key: &[u8], data: &[u8]) -> Option<SignaturePurpose> {
     match data.starts_with(SSHSIG) {
         true => message(data),
-        false => login(key, data, bindings),
+        false => login(key, data),
     }
 }
 
 /// RFC 4252, section 7.
-fn login(key: &[u8], data: &[u8], bindings: &[SessionBinding]) -> Option<SignaturePurpose> {
+fn login(key: &[u8], data: &[u8]) -> Option<SignaturePurpose> {
     let mut reader = WireReader::new(data);
     let session = reader.string()?;
     let is_request = reader.byte()? == USERAUTH_REQUEST;
@@ -69,12 +67,8 @@ fn login(key: &[u8], data: &[u8], bindings: &[SessionBinding]) -> Option<Signatu
     let _algorithm = reader.string()?;
     let named = reader.string()?;
     let server = match method {
-        PUBLIC_KEY => {
-            let mut bindings = bindings.iter();
-            let bound = bindings.find(|binding| binding.session == session);
-            bound.map(|binding| binding.server)
-        }
-        HOST_BOUND => Some(fingerprint(reader.string()?)),
+        PUBLIC_KEY => LoginServer::Unnamed(session.to_owned()),
+        HOST_BOUND => LoginServer::Named(fingerprint(reader.string()?)),
         _ => return None,
     };
     reader.end()?;
@@ -93,10 +87,10 @@ fn message(data: &[u8]) -> Option<SignaturePurpose> {
     (reserved.is_empty() && is_known).then_some(SignaturePurpose::Message(namespace))
 }
 
-/// A name of printable characters. It is the workload's text, and goes to the log and the terminal.
+/// A name of characters that no log or terminal needs to escape: it is the workload's text, and its line is short.
 fn name(bytes: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(bytes).ok()?;
-    let fits = (1..=LONGEST_NAME).contains(&text.len()) && !text.chars().any(char::is_control);
+    let fits = (1..=LONGEST_NAME).contains(&text.len()) && !text.chars().any(is_treacherous);
     fits.then(|| text.to_owned())
 }
 
@@ -136,32 +130,19 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_login_names_its_user_and_its_server_if_that_is_known() {
-        let login = |data: &[u8], bindings: &[SessionBinding]| match purpose(b"key", data, bindings)
-        {
+    fn a_login_names_its_user_and_its_server_or_its_connection() {
+        let login = |data: &[u8]| match purpose(b"key", data) {
             Some(SignaturePurpose::Login { user, server }) => Some((user, server)),
             _ => None,
         };
-        let host = fingerprint(b"host");
         let plain = login_data("git", PUBLIC_KEY, b"key", &[]);
-        assert_eq!(login(&plain, &[]), Some(("git".to_owned(), None)));
-        let binding = |session: &[u8]| SessionBinding {
-            session: session.to_owned(),
-            server: host,
-        };
-        let bound = login(&plain, &[binding(b"other"), binding(SESSION)]);
-        assert_eq!(bound, Some(("git".to_owned(), Some(host))));
-        assert_eq!(
-            login(&plain, &[binding(b"other")]),
-            Some(("git".to_owned(), None))
-        );
+        let unnamed = LoginServer::Unnamed(SESSION.to_owned());
+        assert_eq!(login(&plain), Some(("git".to_owned(), unnamed)));
         let host_bound = login_data("git", HOST_BOUND, b"key", &[b"host"]);
-        assert_eq!(
-            login(&host_bound, &[]),
-            Some(("git".to_owned(), Some(host)))
-        );
+        let named = LoginServer::Named(fingerprint(b"host"));
+        assert_eq!(login(&host_bound), Some(("git".to_owned(), named)));
         let with = |user: &str, method: &[u8], after: &[&[u8]]| {
-            login(&login_data(user, method, b"key", after), &[])
+            login(&login_data(user, method, b"key", after))
         };
         for (user, method, after) in [
             ("git", PUBLIC_KEY, &[b"host".as_slice()][..]),
@@ -170,22 +151,23 @@ pub(super) mod tests {
             ("git", b"password", &[]),
             ("", PUBLIC_KEY, &[]),
             ("a\nb", PUBLIC_KEY, &[]),
+            ("a\u{202e}b", PUBLIC_KEY, &[]),
+            ("a\u{200b}b", PUBLIC_KEY, &[]),
         ] {
-            assert_eq!(with(user, method, after), None, "{user} {method:?}");
+            assert_eq!(with(user, method, after), None, "{user:?} {method:?}");
         }
         // Another key, a request without a signature, another message.
-        assert_eq!(purpose(b"other", &plain, &[]), None);
+        assert_eq!(purpose(b"other", &plain), None);
         for at in [4 + SESSION.len(), plain.len() - 4 - 3 - 4 - 11 - 1] {
             let mut changed = plain.clone();
             changed[at] ^= 1;
-            assert_eq!(purpose(b"key", &changed, &[]), None, "{at}");
+            assert_eq!(purpose(b"key", &changed), None, "{at}");
         }
     }
 
     #[test]
     fn a_message_names_its_namespace() {
-        let git =
-            |hash: &[u8], digest: &[u8]| purpose(b"key", &message_data("git", hash, digest), &[]);
+        let git = |hash: &[u8], digest: &[u8]| purpose(b"key", &message_data("git", hash, digest));
         assert_eq!(git(b"sha512", &[0; 64]), as_message("git"));
         assert_eq!(git(b"sha256", &[0; 32]), as_message("git"));
         for (hash, digest) in [
@@ -195,15 +177,15 @@ pub(super) mod tests {
         ] {
             assert_eq!(git(hash, digest), None, "{hash:?}");
         }
-        for namespace in ["", "a\u{1b}b", &"n".repeat(300)] {
+        for namespace in ["", "a\u{1b}b", "a\u{202e}b", &"n".repeat(300)] {
             let data = message_data(namespace, b"sha512", &[0; 64]);
-            assert_eq!(purpose(b"key", &data, &[]), None, "{namespace}");
+            assert_eq!(purpose(b"key", &data), None, "{namespace}");
         }
         let whole = message_data("git", b"sha512", &[0; 64]);
         for cut in 0..whole.len() {
-            assert_eq!(purpose(b"key", &whole[..cut], &[]), None, "{cut}");
+            assert_eq!(purpose(b"key", &whole[..cut]), None, "{cut}");
         }
-        assert_eq!(purpose(b"key", &[&whole[..], b"x"].concat(), &[]), None);
+        assert_eq!(purpose(b"key", &[&whole[..], b"x"].concat()), None);
     }
 
     /// What `ssh-keygen -s` has a CA's key sign begins with the certificate's type.
@@ -213,7 +195,7 @@ pub(super) mod tests {
         put(&mut data, b"ssh-ed25519-cert-v01@openssh.com");
         put(&mut data, &[1; 32]);
         put(&mut data, &[2; 32]);
-        assert_eq!(purpose(b"key", &data, &[]), None);
-        assert_eq!(purpose(b"key", b"any text", &[]), None);
+        assert_eq!(purpose(b"key", &data), None);
+        assert_eq!(purpose(b"key", b"any text"), None);
     }
 }

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::serve::{RelayState, RequestCost};
-use crate::audit::{Event, EventDetail, Verdict, WallName};
+use crate::audit::{self, Event, EventDetail, Verdict, WallName};
 use crate::egress::ssh::agent::{
     self, AgentDecision, AgentDenial, FAILURE, LIST, RequestedSignature, body_length, framed,
 };
-use crate::egress::ssh::signed::{SessionBinding, SignaturePurpose};
+use crate::egress::ssh::signed::{LoginServer, SignaturePurpose};
 use crate::policy::{Field, SshFingerprint};
 use crate::sidecar::root::SOCKET;
 
@@ -20,15 +20,11 @@ use crate::sidecar::root::SOCKET;
 const WITHIN: Duration = Duration::from_secs(30);
 /// For the agent's answer: it may ask its user, or wait for a touch.
 const ANSWER_WITHIN: Duration = Duration::from_secs(300);
-/// The most bindings of a connection, as in OpenSSH's agent.
-const MOST_BINDINGS: usize = 16;
 
 /// A connection to the user's agent, made when the first request needs it.
 #[derive(Default)]
 struct AgentConnection {
     stream: Option<UnixStream>,
-    /// Bindings that the agent has accepted on it.
-    bindings: Vec<SessionBinding>,
 }
 
 /// Serves until the workload closes, or sends what is no message.
@@ -39,7 +35,7 @@ pub(super) async fn serve(relay: &RelayState, mut client: UnixStream) {
         let answer = answer(relay, &mut agent, &body).await;
         let (answer, lost) = match answer {
             Ok(answer) => (answer, false),
-            // Its bindings are lost with the agent's end.
+            // The agent's bindings are lost with its end.
             Err(_) => (FAILURE.to_vec(), true),
         };
         let sent = timeout(WITHIN, client.write_all(&framed(&answer))).await;
@@ -55,34 +51,55 @@ async fn answer(
     agent: &mut AgentConnection,
     body: &[u8],
 ) -> io::Result<Vec<u8>> {
-    match agent::decide(body, &relay.keys, &agent.bindings) {
+    match agent::decide(body, &relay.keys) {
         AgentDecision::List => {
             let listed = agent::only_listed(&agent.ask(LIST).await?, &relay.keys);
             Ok(listed.unwrap_or_else(|| FAILURE.to_vec()))
         }
-        AgentDecision::Sign(signature) => {
-            relay.pace(RequestCost::Signature).await;
-            let signed = agent.ask(body).await;
-            let is_signed = signed
-                .as_ref()
-                .is_ok_and(|answer| agent::is_signature(answer));
-            relay.log(of_signature(&signature, is_signed));
-            match is_signed {
-                true => signed,
-                false => signed.map(|_| FAILURE.to_vec()),
-            }
-        }
-        AgentDecision::Bind(binding) if agent.bindings.len() < MOST_BINDINGS => {
+        AgentDecision::Sign(signature) => sign(relay, agent, &signature, body).await,
+        AgentDecision::Bind => {
             let said = agent.ask(body).await?;
-            if !agent::is_success(&said) {
-                return Ok(FAILURE.to_vec());
-            }
-            agent.bindings.push(binding);
-            Ok(said)
+            Ok(match agent::is_success(&said) {
+                true => said,
+                false => FAILURE.to_vec(),
+            })
         }
-        AgentDecision::Bind(_) => Ok(FAILURE.to_vec()),
         AgentDecision::Deny(denial) => {
             relay.log(of_denial(denial));
+            Ok(FAILURE.to_vec())
+        }
+    }
+}
+
+/// A signature of the agent's. No signature leaves the relay without a line in the log: the log is asked before the
+/// agent, and has the line before the workload has the signature.
+async fn sign(
+    relay: &RelayState,
+    agent: &mut AgentConnection,
+    signature: &RequestedSignature,
+    body: &[u8],
+) -> io::Result<Vec<u8>> {
+    relay.pace(RequestCost::Signature).await;
+    let mut turn = relay.turn().await;
+    let line = signed(signature);
+    if !relay.admits(&line) {
+        relay.log(unlogged(signature.key));
+        return Ok(FAILURE.to_vec());
+    }
+    let answer = agent.ask(body).await;
+    let is_signed = answer
+        .as_ref()
+        .is_ok_and(|answer| agent::is_signature(answer));
+    if !is_signed {
+        turn.fail(Instant::now());
+        relay.log(not_signed(signature));
+        return answer.map(|_| FAILURE.to_vec());
+    }
+    turn.succeed();
+    match relay.record(line) {
+        true => answer,
+        false => {
+            relay.log(unlogged(signature.key));
             Ok(FAILURE.to_vec())
         }
     }
@@ -132,36 +149,60 @@ async fn read_message(
 }
 
 fn detail(key: SshFingerprint, purpose: Option<&SignaturePurpose>) -> EventDetail {
-    let (user, server, namespace) = match purpose {
-        Some(SignaturePurpose::Login { user, server }) => (Some(user.clone()), *server, None),
-        Some(SignaturePurpose::Message(namespace)) => (None, None, Some(namespace.clone())),
-        None => (None, None, None),
+    let (login, namespace) = match purpose {
+        Some(SignaturePurpose::Login { user, server }) => (Some((user, server)), None),
+        Some(SignaturePurpose::Message(namespace)) => (None, Some(namespace.clone())),
+        None => (None, None),
+    };
+    // Logins at unknown servers are told apart by their connections: else one would hide in the count of another.
+    let (server, session) = match login {
+        Some((_, LoginServer::Named(server))) => (Some(server.to_string()), None),
+        Some((_, LoginServer::Unnamed(session))) => (None, Some(audit::hash(session))),
+        None => (None, None),
     };
     EventDetail::Signature {
         key: key.to_string(),
-        user,
-        server: server.map(|server| server.to_string()),
+        user: login.map(|(user, _)| user.clone()),
+        server,
+        session,
         namespace,
     }
 }
 
-fn of_signature(signature: &RequestedSignature, is_signed: bool) -> Event {
+/// A signature that is handed out.
+fn signed(signature: &RequestedSignature) -> Event {
     let what = detail(signature.key, Some(&signature.purpose));
-    let rule = Some(format!("{}: {}", Field::NetworkSshKeys, signature.key));
-    match is_signed {
-        true => Event {
-            rule,
-            ..Event::new(WallName::Keys, Verdict::Allowed, what)
-        },
-        false => Event {
-            rule,
-            cause: Some("agent".to_owned()),
-            reason: Some(
-                "the SSH agent did not sign: it has ended or is locked, or the key has gone or is constrained"
-                    .to_owned(),
-            ),
-            ..Event::new(WallName::Keys, Verdict::Failed, what)
-        },
+    Event {
+        rule: Some(format!("{}: {}", Field::NetworkSshKeys, signature.key)),
+        ..Event::new(WallName::Keys, Verdict::Allowed, what)
+    }
+}
+
+/// One that the agent refused.
+fn not_signed(signature: &RequestedSignature) -> Event {
+    Event {
+        verdict: Verdict::Failed,
+        cause: Some("agent".to_owned()),
+        reason: Some(
+            "the SSH agent did not sign: it has ended or is locked, or the key has gone or is constrained"
+                .to_owned(),
+        ),
+        ..signed(signature)
+    }
+}
+
+/// A signature that the log has no room for.
+fn unlogged(key: SshFingerprint) -> Event {
+    let what = EventDetail::Asked {
+        item: format!("sign with {key} without a line in the log"),
+    };
+    Event {
+        cause: Some("log-full".to_owned()),
+        reason: Some(
+            "the log takes no more lines of signatures: its quota is used up, or its disk is full"
+                .to_owned(),
+        ),
+        ..Event::new(WallName::Keys, Verdict::Denied, what)
     }
 }
 
@@ -193,5 +234,132 @@ fn of_denial(denial: AgentDenial) -> Event {
         reason: Some(reason.to_owned()),
         hint,
         ..Event::new(WallName::Keys, Verdict::Denied, what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::fs::File;
+    use std::io::{Read, Seek};
+    use std::os::fd::OwnedFd;
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::audit::{Context, Log};
+    use crate::egress::ssh::key::ListedKey;
+    use crate::sidecar::journal::Journal;
+    use crate::sys::event::event_loop;
+
+    const KEY: &[u8] = b"the listed key";
+    const SIGNED: &[u8] = &[14, 0, 0, 0, 1, b's'];
+
+    fn string(to: &mut Vec<u8>, text: &[u8]) {
+        to.extend(u32::try_from(text.len()).unwrap().to_be_bytes());
+        to.extend(text);
+    }
+
+    fn request(data: &[u8]) -> Vec<u8> {
+        let mut body = vec![13];
+        string(&mut body, KEY);
+        string(&mut body, data);
+        body.extend([0; 4]);
+        body
+    }
+
+    /// The request to log in over an SSH connection of this id.
+    fn login(session: &[u8]) -> Vec<u8> {
+        let mut data = Vec::new();
+        string(&mut data, session);
+        data.push(50);
+        for text in [&b"git"[..], b"ssh-connection", b"publickey"] {
+            string(&mut data, text);
+        }
+        data.push(1);
+        string(&mut data, b"ssh-ed25519");
+        string(&mut data, KEY);
+        request(&data)
+    }
+
+    /// The answers to these requests by an agent that signs or not, how often it was asked, and the log's text.
+    fn answers(requests: &[Vec<u8>], journal: OwnedFd, says: &'static [u8]) -> (Vec<Vec<u8>>, u32) {
+        let runtime = event_loop().unwrap();
+        let asked = Rc::new(Cell::new(0));
+        let count = Rc::clone(&asked);
+        let all = runtime.block_on(async {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            tokio::task::spawn_local(async move {
+                while let Ok(Some(_)) = read_message(&mut theirs, None).await {
+                    count.set(count.get() + 1);
+                    theirs.write_all(&framed(says)).await.unwrap();
+                }
+            });
+            let keys = [ListedKey::of(KEY)].into_iter().collect();
+            let relay = RelayState::new(keys, Journal::new(journal, Context::default()));
+            let mut agent = AgentConnection { stream: Some(ours) };
+            let mut all = Vec::new();
+            for body in requests {
+                all.push(answer(&relay, &mut agent, body).await.unwrap());
+            }
+            all
+        });
+        (all, asked.get())
+    }
+
+    fn memory() -> File {
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        File::from(rustix::fs::memfd_create("ssh", flags).unwrap())
+    }
+
+    fn lines(mut file: File) -> Vec<Event> {
+        let mut text = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut text).unwrap();
+        let log = Log::parse("x", text.as_bytes());
+        assert!(log.faults.is_empty(), "{:?}", log.faults);
+        log.lines.into_iter().map(|line| line.event).collect()
+    }
+
+    #[test]
+    fn no_signature_is_handed_out_without_a_line_in_the_log() {
+        let requests = [login(b"one"), login(b"two")];
+        // The control.
+        let file = memory();
+        let (all, asked) = answers(&requests, file.try_clone().unwrap().into(), SIGNED);
+        assert_eq!((all, asked), (vec![SIGNED.to_vec(); 2], 2));
+        assert_eq!(lines(file).len(), 2);
+        // The disk is full: seen at the first line, and the agent is not asked again.
+        let full = File::options().append(true).open("/dev/full").unwrap();
+        let (all, asked) = answers(&requests, full.into(), SIGNED);
+        assert_eq!((all, asked), (vec![FAILURE.to_vec(); 2], 1));
+    }
+
+    #[test]
+    fn logins_at_unknown_servers_are_lines_of_their_own() {
+        let file = memory();
+        let requests = [login(b"one"), login(b"two"), login(b"one")];
+        answers(&requests, file.try_clone().unwrap().into(), SIGNED);
+        let sessions: Vec<_> = lines(file)
+            .into_iter()
+            .map(|event| match event.what {
+                EventDetail::Signature {
+                    server: None,
+                    session,
+                    ..
+                } => session,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let expected = [b"one", b"two"].map(|id| Some(audit::hash(id)));
+        assert_eq!(sessions, expected);
+    }
+
+    #[test]
+    fn a_signature_that_the_agent_refuses_is_a_failed_one() {
+        let file = memory();
+        let (all, asked) = answers(&[login(b"one")], file.try_clone().unwrap().into(), FAILURE);
+        assert_eq!((all, asked), (vec![FAILURE.to_vec()], 1));
+        let verdicts: Vec<_> = lines(file).iter().map(|event| event.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Failed]);
     }
 }

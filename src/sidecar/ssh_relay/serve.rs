@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::UnixListener;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Mutex, MutexGuard, Notify, Semaphore};
 use tokio::task::spawn_local;
 use tokio::time::Instant;
 
@@ -20,10 +20,14 @@ use crate::sys::event::{event_loop, readable};
 
 /// Connections at once; more wait in the kernel. Each holds one message of the workload's, and one of the agent's.
 const MOST_CONNECTIONS: usize = 32;
-/// The time that a message and a signature cost. A burst of them costs nothing: 5,000 messages or 100 signatures.
+/// The time that a message and a signature cost. A burst of them costs nothing: 5,000 messages or 50 signatures. The log
+/// takes more new forms than that (`audit::quota`: 100 and 10 a second), so that it refuses none for the rate.
 const MESSAGE: Duration = Duration::from_millis(1);
-const SIGNATURE: Duration = Duration::from_millis(50);
+const SIGNATURE: Duration = Duration::from_millis(100);
 const BURST: Duration = Duration::from_secs(5);
+/// The pause after a signature that the agent refused, and the longest: each refusal in a row doubles it.
+const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// The descriptors of the loop.
 pub(super) struct RelayFds {
@@ -39,6 +43,45 @@ pub(super) enum RequestCost {
     Signature,
 }
 
+/// When the agent is asked for the next signature. An agent that asks its user, or waits for a touch, serves nobody else
+/// meanwhile, and refusals would follow one another as fast as the user clicks.
+#[derive(Debug)]
+pub(super) struct SigningTurn {
+    /// Refusals since the last signature.
+    refusals: u32,
+    /// The end of the pause.
+    next: Instant,
+}
+
+impl SigningTurn {
+    fn new(now: Instant) -> Self {
+        Self {
+            refusals: 0,
+            next: now,
+        }
+    }
+
+    /// The agent signed: the next signature needs no pause.
+    pub fn succeed(&mut self) {
+        self.refusals = 0;
+    }
+
+    /// The agent refused, or did not answer.
+    pub fn fail(&mut self, now: Instant) {
+        self.refusals = self.refusals.saturating_add(1);
+        self.next = now + pause(self.refusals);
+    }
+}
+
+/// The pause after so many refusals in a row.
+fn pause(refusals: u32) -> Duration {
+    match refusals.checked_sub(1) {
+        None => Duration::ZERO,
+        // 2^6 seconds are more than the longest.
+        Some(doublings) => (PAUSE * 2_u32.pow(doublings.min(6))).min(LONGEST_PAUSE),
+    }
+}
+
 /// What all connections share.
 pub(super) struct RelayState {
     pub keys: ListedKeys,
@@ -48,10 +91,12 @@ pub(super) struct RelayState {
     began: Instant,
     /// When the time of all messages so far is paid.
     paid: Cell<Instant>,
+    /// Held by the one signature that the agent is asked for.
+    turn: Mutex<SigningTurn>,
 }
 
 impl RelayState {
-    fn new(keys: ListedKeys, journal: Journal) -> Self {
+    pub fn new(keys: ListedKeys, journal: Journal) -> Self {
         let now = Instant::now();
         Self {
             keys,
@@ -59,6 +104,7 @@ impl RelayState {
             due: Notify::new(),
             began: now,
             paid: Cell::new(now),
+            turn: Mutex::new(SigningTurn::new(now)),
         }
     }
 
@@ -77,6 +123,13 @@ impl RelayState {
         }
     }
 
+    /// Waits until no other signature is asked for, and until the pause after a refused one is over.
+    pub async fn turn(&self) -> MutexGuard<'_, SigningTurn> {
+        let turn = self.turn.lock().await;
+        tokio::time::sleep_until(turn.next).await;
+        turn
+    }
+
     fn milliseconds(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
@@ -85,6 +138,20 @@ impl RelayState {
         let now = self.milliseconds();
         self.journal.borrow_mut().write(event, now);
         self.due.notify_one();
+    }
+
+    /// Whether the log would take a signature now ([`Journal::admits`]).
+    pub fn admits(&self, event: &Event) -> bool {
+        let now = self.milliseconds();
+        self.journal.borrow_mut().admits(event, now)
+    }
+
+    /// Logs a signature, and says whether it may be handed out ([`Journal::record`]).
+    pub fn record(&self, event: Event) -> bool {
+        let now = self.milliseconds();
+        let is_recorded = self.journal.borrow_mut().record(event, now);
+        self.due.notify_one();
+        is_recorded
     }
 }
 
@@ -141,5 +208,25 @@ async fn keep_log(relay: Rc<RelayState>) {
             let now = relay.milliseconds();
             relay.journal.borrow_mut().flush(now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_refusal_in_a_row_doubles_the_pause_and_a_signature_ends_it() {
+        let mut turn = SigningTurn::new(Instant::now());
+        let fail = |turn: &mut SigningTurn| {
+            let now = Instant::now();
+            turn.fail(now);
+            (turn.next - now).as_secs()
+        };
+        let pauses: Vec<u64> = (0..9).map(|_| fail(&mut turn)).collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+        turn.succeed();
+        assert_eq!(fail(&mut turn), 1);
+        assert_eq!(pause(u32::MAX), LONGEST_PAUSE);
     }
 }
