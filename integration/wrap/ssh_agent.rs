@@ -1,4 +1,5 @@
-//! N57: `--ssh-agent`. Listed keys of the user's agent sign for known purposes, each in the log; nothing else reaches the agent.
+//! N57: `--ssh-agent`. Listed keys of the user's agent sign logins and SSHSIG messages, each in the log; nothing else
+//! reaches the agent.
 
 use std::process::Command;
 use std::time::Duration;
@@ -113,6 +114,11 @@ def login(name, user):
     data = string(b"s" * 32) + b"\x32" + string(user) + string(b"ssh-connection") + string(b"publickey")
     data += b"\x01" + string(b"ssh-ed25519") + string(key(name))
     return b"\x0d" + string(key(name)) + string(data) + struct.pack(">I", 0)
+def message(name, namespace):
+    data = b"SSHSIG" + string(namespace) + string(b"") + string(b"sha512") + string(bytes(64))
+    return b"\x0d" + string(key(name)) + string(data) + struct.pack(">I", 0)
+def bind(forwards):
+    return b"\x1b" + string(b"session-bind@openssh.com") + string(b"host") + string(b"s" * 32) + string(b"x") + bytes([forwards])
 "#;
 
 fn python(script: &str) -> String {
@@ -190,6 +196,7 @@ print("extension", ask(stream, b"\x1b" + string(b"query")).hex())
 print("data", ask(stream, b"\x0d" + string(key("listed")) + string(b"anything") + bytes(4)).hex())
 print("login", ask(stream, login("listed", b"git"))[:1].hex())
 print("other", ask(stream, login("other", b"git"))[:1].hex())
+print("forward", ask(stream, bind(1)).hex())
 print("list", ask(stream, b"\x0b")[:5].hex())
 "#
         )
@@ -203,7 +210,7 @@ print("list", ask(stream, b"\x0b")[:5].hex())
             .find(|(way, _)| *way == by)
             .unwrap();
         let said = said.ok();
-        let expected = "1\nchanges {'05'}\nlock 05\nextension 05\ndata 05\nlogin 0e\nother 05\nlist 0c00000001\n";
+        let expected = "1\nchanges {'05'}\nlock 05\nextension 05\ndata 05\nlogin 0e\nother 05\nforward 05\nlist 0c00000001\n";
         assert!(said.ends_with(expected), "{by}: {said}");
         // The control: the agent still has both keys, and is not locked.
         assert_eq!(agent.does("ssh-add -l"), before, "{by}");
@@ -231,16 +238,116 @@ print("list", ask(stream, b"\x0b")[:5].hex())
             ("denied", "remove keys from the SSH agent"),
             ("denied", "lock or unlock the SSH agent"),
             ("denied", "use an extension of the SSH agent"),
+            ("denied", "forward the SSH agent to another host"),
         ] {
             assert!(lines(verdict, part) > 0, "{by} {verdict} {part}: {log}");
         }
         assert_eq!(lines("allowed", &key), 2, "{by}: {log}");
-        let text = audit(&[]).ok();
-        assert!(
-            text.contains(&format!("signature with {key}")),
-            "{by}: {text}"
-        );
+        let (text, page) = (audit(&[]).ok(), audit(&["--format", "markdown"]).ok());
+        for purpose in [
+            "to log in as \"git\" at a server that it does not name",
+            "of a message for \"git\"",
+        ] {
+            let what = format!("signature with {key} {purpose}");
+            assert!(
+                text.contains(&format!("  {what}: 1 signed (at ")),
+                "{by}: {text}"
+            );
+            assert!(
+                page.contains(&format!("| `{what}` | 1 | 0 |")),
+                "{by}: {page}"
+            );
+        }
     }
+}
+
+/// A flood of purposes: each that was signed has its line, and the rate is the relay's.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn n57_no_signature_of_a_flood_is_without_a_line() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let agent = Agent::new(&person);
+    let script = python(
+        r#"
+import time
+began = time.monotonic()
+streams = [connect() for _ in range(8)]
+signed = []
+for n in range(160):
+    stream = streams[n % len(streams)]
+    body = message("listed", b"n%d" % n) if n % 2 else login("listed", b"u%d" % n)
+    if ask(stream, body)[:1] == b"\x0e":
+        signed.append(("n%d" if n % 2 else "u%d") % n)
+print(" ".join(signed))
+print("slow" if time.monotonic() - began > 9 else "fast")
+"#,
+    );
+    let name = format!("ssh-flood-{}", std::process::id());
+    let options = ["--ssh-agent=listed@home", "--name", &name];
+    let all = [&["wrap"], &options[..], &["--", "bash", "-c", &script]].concat();
+    let mut alone = person.alone(&[&program()]);
+    alone.env("SSH_AUTH_SOCK", &agent.socket).args(&all);
+    let said = run_for(WITHIN, &mut alone).ok();
+    let (signed, speed) = said.trim_end().split_once('\n').unwrap();
+    // 50 at once, then ten each second.
+    assert_eq!(speed, "slow");
+    let signed: Vec<&str> = signed.split(' ').collect();
+    assert_eq!(
+        signed.len(),
+        160,
+        "an honest flood is slowed down, not refused"
+    );
+    let log = person.agentbox(&["audit", &name, "--json"]).ok();
+    for purpose in signed {
+        let quoted = format!(":\"{purpose}\"");
+        let is_it =
+            |line: &&str| line.contains("\"verdict\":\"allowed\"") && line.contains(&quoted);
+        assert_eq!(log.lines().filter(is_it).count(), 1, "{purpose}: {log}");
+    }
+}
+
+/// The disk of the log is full, after a first signature.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn n57_a_full_disk_under_the_log_ends_signing() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let agent = Agent::new(&person);
+    let state = format!("{}/.local/state", person.home);
+    person.does(&format!("mkdir -p {state}"));
+    let options = format!("size=24m,mode=700,uid={},gid={}", person.uid, person.gid);
+    let mounted = run("mount", &["-t", "tmpfs", "-o", &options, "tmpfs", &state]);
+    assert_eq!(mounted.code, 0, "{mounted}");
+    let script = format!(
+        "{}; touch ready; until [ -e go ]; do sleep 0.1; done; {}; true",
+        sign("listed"),
+        sign("listed")
+    );
+    let said = std::thread::scope(|scope| {
+        let inside = scope.spawn(|| {
+            let mut way = person.alone(&[&program()]);
+            way.env("SSH_AUTH_SOCK", &agent.socket);
+            way.args([
+                "wrap",
+                "--ssh-agent=listed@home",
+                "--",
+                "bash",
+                "-c",
+                &script,
+            ]);
+            run_for(WITHIN, &mut way)
+        });
+        agent.does(&format!(
+            "cd ~/src/project; for n in $(seq 600); do [ -e ready ] && break; sleep 0.1; done
+             cat /dev/zero >{state}/full 2>/dev/null; touch go"
+        ));
+        inside.join().unwrap()
+    });
+    run("umount", &["-l", &state]);
+    // The control is the first signature.
+    let count = said.stdout.lines().filter(|line| *line == "1").count();
+    assert_eq!(count, 1, "{said}");
 }
 
 #[test]
@@ -372,6 +479,26 @@ fn n57_no_agent_of_a_sandbox_or_beyond_the_ceiling_counts() {
         Some(&planted),
         &["--ssh-agent"],
         "a sandbox could have made it",
+    );
+    // The same where an earlier sandbox had its workspace, in a directory that looks like one of OpenSSH's.
+    let looks = format!("{}/src/earlier/ssh-x", person.home);
+    let said = person.does(&format!(
+        "cd ~/src; mkdir -m 1777 earlier; mkdir -m 700 {looks}; ssh-agent -s -a {looks}/agent.1"
+    ));
+    let looks_pid = said.split("SSH_AGENT_PID=").nth(1).unwrap();
+    let looks_pid = looks_pid.split(';').next().unwrap();
+    refused(
+        Some(&format!("{looks}/agent.1")),
+        &["--ssh-agent"],
+        "a sandbox could have made it",
+    );
+    run("kill", &[looks_pid]);
+    // And no sandbox has such a directory for its workspace.
+    let temporary = person.does("mktemp -d /tmp/ssh-XXXXXX");
+    refused(
+        own,
+        &["--workspace", temporary.trim()],
+        "for sockets of SSH agents",
     );
     person.does(&format!("ln -s {planted} ~/link"));
     let link = format!("{}/link", person.home);
