@@ -6,12 +6,16 @@ use std::time::{Duration, Instant};
 
 use super::node::NodeFiles;
 use super::{Container, Docker, Network, runtime};
+use crate::command::run;
+use crate::direct::program;
 
 /// Two servers on the loopback alone, one on every address.
 const SERVERS: &str = "cd /etc/ssl; for p in 8080 8081; do python3 -m http.server $p --bind 127.0.0.1 & done; \
                        python3 -m http.server 9000 & wait";
 const INBOUND: &str = "dev.agentbox.network.inbound=8080, 8082";
 const ALLOW: &str = "dev.agentbox.network.allow=api.example.test";
+/// Until the server on every address answers.
+const WAIT: &str = "for i in $(seq 100); do curl -s -o /dev/null --noproxy '*' http://127.0.0.1:9000/ && exit; sleep 0.1; done; exit 1";
 
 fn start<'a>(docker: &'a Docker, options: &[&str], script: &str) -> Container<'a> {
     docker.start(
@@ -92,6 +96,99 @@ fn only_the_ports_that_are_named_lead_in() {
         assert_eq!(ask(&inside, 8082, NOW), None);
         assert!(ask(&inside, 8080, NOW).is_some());
     }
+}
+
+/// NEWCOMER 1.5: the container had to be made anew. With and without hosts: under `local` its sidecar dials nothing else.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn update_opens_a_published_port_of_a_running_container() {
+    let docker = Docker::connect();
+    let publish = ["-p18480:8080", "-p18481:8081"];
+    let open = |id: &str, ports: &str| run(&program(), &["update", "--inbound-add", ports, id]);
+    for more in [&[][..], &["--annotation", ALLOW]] {
+        let options = [&[runtime()][..], &publish, more].concat();
+        let container = start(&docker, &options, SERVERS);
+        let (id, inside) = (container.inspect("{{.Id}}"), address(&container));
+        // The servers run, and the wall is the reason.
+        container.exec(&[], &["sh", "-c", WAIT]).ok();
+        assert_eq!(ask("127.0.0.1", 18480, NOW), None);
+        for wrong in ["53x", "0", "80-90", "*"] {
+            let refused = open(&id, wrong).failed();
+            assert!(refused.contains("network.inbound"), "{wrong}: {refused}");
+        }
+        assert_eq!(ask("127.0.0.1", 18480, NOW), None);
+        open(&id, "8080").ok();
+        assert!(ask("127.0.0.1", 18480, SOON).is_some());
+        // More connections than there are slots.
+        for _ in 0..100 {
+            assert!(ask(&inside, 8080, NOW).is_some());
+        }
+        // Nothing else.
+        for (place, port) in [
+            ("127.0.0.1", 18481),
+            (inside.as_str(), 8081),
+            (&inside, 9000),
+        ] {
+            assert_eq!(ask(place, port, NOW), None, "{place}:{port}");
+        }
+        let told = |verb: &str| run(&program(), &[verb, &id]).ok();
+        let explained = told("explain");
+        assert!(
+            explained.contains("inbound ports, to 127.0.0.1 and ::1 inside: 8080"),
+            "{explained}"
+        );
+        assert!(explained.contains("for port 8081"), "{explained}");
+        assert!(told("network").contains("8080"));
+        let logged = run(&program(), &["audit", "--json", &id]).ok();
+        assert!(logged.contains("\"inbound\":[8080]"), "{logged}");
+        // A second one uses the same slots, and the first stays; twice is once.
+        open(&id, "8081, 8080").ok();
+        assert!(ask(&inside, 8081, SOON).is_some() && ask(&inside, 8080, NOW).is_some());
+        assert!(!told("explain").contains("leads nowhere"));
+        run(&program(), &["verify", &id]).ok();
+    }
+}
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn update_opens_no_port_beyond_the_ceiling_or_of_the_node() {
+    let docker = Docker::alone();
+    let mut node = NodeFiles::default();
+    let tight = "base = \"permissive\"\n[network]\ninbound = [\"8080\"]\n";
+    node.write("policies/tight.toml", 0o644, tight);
+    node.write("config.toml", 0o644, "ceiling = \"tight\"\n");
+    let publish = ["-p18580:8080", "-p18581:8081"];
+    let refused = |container: &Container<'_>, port: &str, why: &str| {
+        let id = container.inspect("{{.Id}}");
+        let got = run(&program(), &["update", "--inbound-add", port, &id]).failed();
+        assert!(got.contains(why), "{port}: {got}");
+        id
+    };
+    let container = start(&docker, &[&[runtime()][..], &publish].concat(), SERVERS);
+    let id = refused(&container, "8081", "network.inbound requests 8081");
+    // The control, and a ceiling that closes later.
+    run(&program(), &["update", "--inbound-add", "8080", &id]).ok();
+    assert!(ask(&address(&container), 8080, SOON).is_some());
+    // On its ports the wall listens inside; the connection would lead out again.
+    let listed = start(&docker, &[runtime(), "--annotation", ALLOW], SERVERS);
+    node.write("config.toml", 0o644, "");
+    refused(&listed, "443", "on port 443 the wall itself listens");
+    refused(&listed, "3128", "the proxy of the container listens");
+    // Its sidecar may connect to nothing, and a network of the node would be open to everybody.
+    let bare = start(&docker, &[runtime()], SERVERS);
+    refused(&bare, "8080", "name the port when the container is made");
+    let hosts = start(
+        &docker,
+        &[runtime(), "--annotation", ALLOW, "--network=host"],
+        SERVERS,
+    );
+    refused(&hosts, "8080", "the host's network");
+    let none = start(
+        &docker,
+        &["--runtime=agentbox-strict", "-p18582:8080"],
+        SERVERS,
+    );
+    refused(&none, "8080", "network.mode is none");
 }
 
 #[test]

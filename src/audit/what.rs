@@ -97,6 +97,9 @@ pub enum EventDetail {
         /// Rules that were added to `network.deny`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         denied: Vec<String>,
+        /// Ports that were added to `network.inbound`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        inbound: Vec<u16>,
         /// The user on the node who changed them.
         by: String,
     },
@@ -314,11 +317,13 @@ impl EventDetail {
                 added,
                 removed,
                 denied,
+                inbound,
                 by,
             } => Self::Rules {
                 added: plain_list(added),
                 removed: plain_list(removed),
                 denied: plain_list(denied),
+                inbound,
                 by: plain(&by),
             },
             Self::Syscall { name, call, errno } => Self::Syscall {

@@ -122,12 +122,19 @@ fn rules(what: &EventDetail) -> String {
         added,
         removed,
         denied,
+        inbound,
         by,
     } = what
     else {
         return String::new();
     };
-    let lists = [("added", added), ("removed", removed), ("denied", denied)];
+    let inbound = inbound.iter().map(u16::to_string).collect();
+    let lists = [
+        ("added", added),
+        ("removed", removed),
+        ("denied", denied),
+        ("opened the inbound ports", &inbound),
+    ];
     let lists = lists.iter().filter(|(_, list)| !list.is_empty());
     let words: Vec<String> = lists
         .map(|(word, list)| format!("{word} {}", list.join(", ")))

@@ -19,6 +19,9 @@ pub struct Update {
     /// Replace the deny rules added to the policy's own
     #[arg(long, value_name = "RULES")]
     pub network_deny: Option<String>,
+    /// Open inbound ports, comma-separated, within the ceiling, until the container ends
+    #[arg(long, value_name = "PORTS")]
+    pub inbound_add: Option<String>,
     /// JSON file with an OCI `resources` object (`-`: standard input); replaces other limits
     #[arg(long, short, value_name = "FILE")]
     pub resources: Option<PathBuf>,

@@ -14,7 +14,7 @@ use crate::plan::{neutral, reach};
 use crate::render::limits as render;
 use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle;
-use crate::runtime::network::rules;
+use crate::runtime::network::{inbound, rules};
 use crate::runtime::runs::{RunDir, events};
 use crate::runtime::signal;
 use crate::runtime::state::find;
@@ -25,31 +25,16 @@ use crate::runtime::status;
 
 /// Changes a container's limits or network rules. Device rules are not limits and stay, as with runc.
 pub fn run(global: &GlobalOptions, args: &Update) -> Result<ExitCode> {
-    let place = match network(args) {
-        Some(asked) => {
-            let named = find::container(&args.id)?;
-            let own = ContainerPaths::new(&named.root, &named.id)?;
-            let record = find::network_of(named)?;
-            let place = ContainerPaths::new(&record.root, &record.id)?;
-            if place.id != own.id {
-                log::warn!(
-                    "container {} is in the network of container {}: its rules change, for all who are in it",
-                    own.id.as_str(),
-                    place.id.as_str()
-                );
-            }
-            let whose = identity::of(&record).with_id(&record.id);
-            let closed = rules::rules(&place, &asked)?;
-            out::line(&format!("changed: container {whose}"))?;
-            if closed > 0 {
-                log::warn!("{closed} connections that are no longer allowed were closed");
-            }
+    let asked = network(args);
+    let place = match asked.is_some() || args.inbound_add.is_some() {
+        true => {
+            let own = change_network(args, asked)?;
             if only_network(args) {
                 return Ok(ExitCode::SUCCESS);
             }
             own
         }
-        None => find::place(global, &args.id)?,
+        false => find::place(global, &args.id)?,
     };
     let mut resources = requested(args)?;
     reach::check_resources(&resources)?;
@@ -88,6 +73,33 @@ pub fn run(global: &GlobalOptions, args: &Update) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Changes the network that the container is in, and returns the container's own directory.
+fn change_network(args: &Update, asked: Option<rules::RuleChanges>) -> Result<ContainerPaths> {
+    let named = find::container(&args.id)?;
+    let own = ContainerPaths::new(&named.root, &named.id)?;
+    let record = find::network_of(named)?;
+    let place = ContainerPaths::new(&record.root, &record.id)?;
+    if place.id != own.id {
+        log::warn!(
+            "container {} is in the network of container {}: its rules change, for all who are in it",
+            own.id.as_str(),
+            place.id.as_str()
+        );
+    }
+    let closed = asked
+        .map(|asked| rules::rules(&place, &asked))
+        .transpose()?;
+    if let Some(ports) = &args.inbound_add {
+        inbound::open(&place, ports)?;
+    }
+    let whose = identity::of(&record).with_id(&record.id);
+    out::line(&format!("changed: container {whose}"))?;
+    if let Some(closed) = closed.filter(|closed| *closed > 0) {
+        log::warn!("{closed} connections that are no longer allowed were closed");
+    }
+    Ok(own)
+}
+
 /// The requested changes of the network rules, if any.
 fn network(args: &Update) -> Option<rules::RuleChanges> {
     let asked = rules::RuleChanges {
@@ -107,6 +119,7 @@ fn only_network(args: &Update) -> bool {
             network_add: args.network_add.clone(),
             network_remove: args.network_remove.clone(),
             network_deny: args.network_deny.clone(),
+            inbound_add: args.inbound_add.clone(),
             ..Update::default()
         }
 }

@@ -16,6 +16,9 @@ pub const DOCKER: &str = "/var/lib/docker";
 /// boot may drop, are in the second.
 pub const PODMAN_LISTS: [&str; 2] = ["containers.json", "volatile-containers.json"];
 
+/// Where netavark, podman's program for networks, keeps the ports that it forwards (its src/firewall/state.rs).
+pub const NETAVARK_PORTS: &str = "/run/containers/networks/firewall/ports";
+
 /// The storage drivers of containers/storage that give a container a directory (containers-storage.conf(5)).
 const PODMANS_DRIVERS: [&str; 4] = ["overlay", "vfs", "btrfs", "zfs"];
 /// How the directories of containerd's snapshotters begin.

@@ -160,6 +160,16 @@ pub(super) fn dialers(count: usize, families: Families) -> io::Result<Vec<OwnedF
         .collect()
 }
 
+/// The same, of the families that this kernel has.
+pub fn dial_sockets(count: usize) -> io::Result<Vec<OwnedFd>> {
+    match dialers(count, Families::Both) {
+        Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => {
+            dialers(count, Families::V4)
+        }
+        other => other,
+    }
+}
+
 /// Listens on a port of every address of the calling thread's namespace.
 pub fn listen_everywhere(port: u16) -> io::Result<OwnedFd> {
     let of_v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));

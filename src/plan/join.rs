@@ -114,7 +114,7 @@ const LONG_ID: usize = 64;
 const SHORT_ID: usize = 12;
 
 /// The short form of a long id, which engines print and accept. It leaves room for the reason in a message.
-pub(super) fn short(id: &str) -> &str {
+pub fn short(id: &str) -> &str {
     let beginning = id.get(..SHORT_ID).filter(|_| id.len() == LONG_ID);
     beginning.unwrap_or(id)
 }

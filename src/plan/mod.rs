@@ -22,6 +22,7 @@ mod home;
 pub mod hooks;
 mod host;
 pub mod idmap;
+mod inbound;
 pub mod join;
 mod judge;
 pub mod keys;

@@ -2,20 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use super::connect::{self, ServiceTarget};
 use super::signing::{self, SigningPlan};
 use super::wrapped::WrapPlan;
-use super::{FilesystemPlan, PlanError, secrets};
+use super::{FilesystemPlan, PlanError, inbound, secrets};
 use crate::egress::Budget;
 use crate::egress::ssh::SSH;
-use crate::plan::NamespaceType;
 use crate::plan::PlannedNamespace;
-use crate::plan::namespaces::HOST_NETWORK;
-use crate::policy::inbound::MOST_INBOUND;
 use crate::policy::{
     HoneyValue, Network, NetworkMode, NodeSecret, OnUnknown, Policy, PolicyName, ResolvedPolicy,
     Switch, TlsWay, Upstream, UpstreamNames,
@@ -133,9 +130,10 @@ impl NetworkPlan {
         self.mode == NetworkMode::Allowlist || self.refusing || !self.inbound.is_empty()
     }
 
-    /// Whether the sidecar dials nothing under mode `local`, neither inside nor outside.
+    /// Whether the sidecar dials nothing under mode `local`, neither inside nor outside. A published port may be opened
+    /// later ([`Self::opening`]).
     pub fn dials_nothing(&self) -> bool {
-        self.inbound.is_empty() && self.connect.is_empty()
+        self.inbound.is_empty() && self.connect.is_empty() && self.leads_nowhere.is_empty()
     }
 
     /// The same for the container's own sidecar: in another one's network it has none that serves.
@@ -311,7 +309,7 @@ pub(super) fn own(
     }
     connect::check(&resolved.policy, &planned, wrapped)?;
     signing::check(&resolved.policy, wrapped)?;
-    check_inbound(name, &planned, namespaces)?;
+    inbound::check(name, &planned, namespaces)?;
     check_denials(name, &planned)?;
     let secrets = secrets::planned(name, &resolved.secrets, &planned.rules)?;
     let honey = secrets::baits(name, &resolved.honey, &secrets)?;
@@ -321,47 +319,6 @@ pub(super) fn own(
         honey,
         asking,
         ..planned
-    })
-}
-
-/// Refuses ports that would not lead to the container's own programs, or that could be reached from outside the
-/// engine's network for it.
-fn check_inbound(
-    policy: &PolicyName,
-    network: &NetworkPlan,
-    namespaces: &[PlannedNamespace],
-) -> Result<(), PlanError> {
-    let ports = &network.inbound;
-    let walls = |port: &&u16| {
-        network.mode == NetworkMode::Allowlist
-            && (network.ports.contains(port) || [DNS_PORT, network.proxy_port].contains(port))
-    };
-    let why = if ports.is_empty() {
-        return Ok(());
-    } else if network.mode == NetworkMode::None {
-        "network.mode is none: nothing leads in either; use local or allowlist".to_owned()
-    } else if ports.len() > MOST_INBOUND {
-        let named = ports.len();
-        format!("at most {MOST_INBOUND} ports may be named, these are {named}")
-    } else if !ports
-        .iter()
-        .all(|port| network.published.contains_key(port))
-        && namespaces
-            .iter()
-            .any(|n| n.is_at(NamespaceType::Network, Path::new(HOST_NETWORK)))
-    {
-        "it has the host's network, and the ports would be the host's own at every address: for `wrap` use --publish".to_owned()
-    } else if let Some(port) = ports.iter().find(walls) {
-        format!(
-            "on port {port} the wall itself listens inside (a port of the rules, of DNS or of the proxy), and a \
-             connection to it would lead out again"
-        )
-    } else {
-        return Ok(());
-    };
-    Err(PlanError::Inbound {
-        policy: policy.to_string(),
-        why,
     })
 }
 

@@ -54,11 +54,8 @@ pub fn sidecar(network: &Network, upstream: Option<&Upstream>) -> SidecarLimits 
                 memory_bytes: waits.memory_bytes + held + connections * each,
                 cpu_percent: 100,
                 // Two for each connection, including undecided ones; listeners, the resolver, a timer for a few long
-                // streams, and the share of exec processes.
-                files: (2 + of_requests) * (connections + UNDECIDED)
-                    + EXECS
-                    + 512
-                    + if inbound { 512 } else { 0 },
+                // streams, the share of exec processes, and inbound ports, which `update` may add.
+                files: (2 + of_requests) * (connections + UNDECIDED) + EXECS + 512 + 512,
                 ..waits
             }
         }

@@ -65,8 +65,8 @@ pub use protocol::{Duty, Handover, Loss, ProtocolError, own_pid_namespace, reque
 pub use reader::{Authority, ReadSecret, ReaderConfig, SHORTEST};
 pub use record::{SidecarRecord, WardenRecord, await_end, kill, remove};
 pub use serve::{
-    AskDecision, AskDecisionTarget, ControlReply, ControlRequest, EngineNames, EngineNetworks,
-    Proxy, ServingConfig, Tls,
+    AskDecision, AskDecisionTarget, ControlReply, ControlRequest, DIALERS, EngineNames,
+    EngineNetworks, Proxy, ServingConfig, Tls,
 };
 pub use spawn::{SidecarConfig, StartingSidecar, spawn};
 pub use watched::{MOST_WATCHED, MountPaths, WatchedMount};

@@ -117,6 +117,55 @@ fn inbound_ports_must_lead_to_the_container_only() {
     }
 }
 
+/// `update --inbound-add`: the sidecar was confined before.
+#[test]
+fn a_running_container_gets_ports_that_its_sidecar_can_serve() {
+    let policy: crate::policy::PolicyName = "standard".parse().unwrap();
+    let open = |plan: &Plan, ports: &[u16]| {
+        let ports = ports.iter().copied().collect();
+        plan.network.opening(&ports, &policy, &plan.namespaces)
+    };
+    // Under `local` it cannot connect, unless a port may be opened later.
+    let mut local = under("standard").plan();
+    assert!(local.network.dials_nothing());
+    let error = open(&local, &[8080]).unwrap_err().to_string();
+    assert!(
+        error.contains("name the port when the container is made"),
+        "{error}"
+    );
+    let published = [(8080, [80].into()), (9090, [].into())].into();
+    local.network.note_published(published);
+    assert!(!local.network.dials_nothing());
+    let next = open(&local, &[8080, 8081]).unwrap();
+    assert_eq!(next.inbound, [8080, 8081].into());
+    assert_eq!(next.leads_nowhere, [(9090, [].into())].into());
+    assert_eq!(next.proxy_port, local.network.proxy_port);
+    let many: Vec<u16> = (1000..1065).collect();
+    for (ports, why) in [
+        (
+            &[local.network.proxy_port][..],
+            "the proxy of the container listens",
+        ),
+        (&many, "at most 64"),
+    ] {
+        let error = open(&local, ports).unwrap_err().to_string();
+        assert!(error.contains(why), "{why}: {error}");
+    }
+    let listed = under("standard").annotation("network.allow", "a.test, b.test:8443");
+    let listed = listed.plan();
+    assert!(open(&listed, &[8080]).is_ok());
+    for port in [443, 8443, 53, 22, listed.network.proxy_port] {
+        assert!(open(&listed, &[port]).is_err(), "{port}");
+    }
+    let hosts = under("standard").set("/linux", "namespaces", without_network());
+    let hosts = hosts.annotation("network.allow", "a.test").plan();
+    let error = open(&hosts, &[8080]).unwrap_err().to_string();
+    assert!(error.contains("the host's network"), "{error}");
+    // A port that leads out to a service of the machine.
+    let service = wrapping(|policy| services(policy, &["5432", "*"])).plan();
+    assert!(open(&service, &[5432]).is_err() && open(&service, &[5433]).is_ok());
+}
+
 /// A run of `wrap` under a site's policy.
 fn wrapping(change: fn(&mut Policy)) -> Case {
     let mut case = under("standard").site(change);

@@ -90,7 +90,7 @@ pub fn published_nowhere(port: u16, outside: &BTreeSet<u16>) -> String {
         false => format!(" {} for", outside.join(" ")),
     };
     format!(
-        "published, leads nowhere:{from} port {port}: {} leads in",
+        "published, leads nowhere:{from} port {port}: {} leads in, or now `agentbox update ID --inbound-add {port}`",
         Tool::Engine.sets(Field::NetworkInbound, &port.to_string())
     )
 }

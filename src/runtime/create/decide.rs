@@ -281,12 +281,12 @@ fn planned(
     }
 }
 
-/// The ports that Docker publishes for this container.
+/// The ports that the engine publishes for this container.
 fn published(call: Call<'_>, files: &EngineFiles) -> BTreeMap<u16, BTreeSet<u16>> {
-    let id = docker_id(call);
-    id.map_or_else(BTreeMap::new, |id| {
-        identity::published(files, &call.bundle.rootfs, &id)
-    })
+    match docker_id(call) {
+        Some(id) => identity::published(files, &call.bundle.rootfs, &id),
+        None => identity::published_by_podman(&call.bundle.dir),
+    }
 }
 
 /// Whether Docker made it for a pod, or does not tell.

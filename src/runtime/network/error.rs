@@ -65,6 +65,9 @@ pub enum RulesError {
          proxy takes another"
     )]
     Proxy(u16),
+    /// `*` among inbound ports opens nothing.
+    #[error("network.inbound = \"*\" is for ceilings and opens no port: name the ports")]
+    AnyPort,
     /// Too many ports: a listener stays for the container's life.
     #[error(
         "with these rules the wall would listen on {0} ports; it does on {most} at most while a container lives",

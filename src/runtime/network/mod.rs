@@ -17,6 +17,7 @@ pub mod control;
 pub mod counted;
 pub mod engine_networks;
 mod error;
+pub mod inbound;
 pub mod member;
 pub mod ports;
 pub mod reading;

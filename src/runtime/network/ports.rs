@@ -1,52 +1,123 @@
-//! Ports that rules name after `create`: bound in the inner namespace of a running container, for its sidecar.
+//! Ports of a running container, bound for its sidecar in the namespaces where they belong.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 
-use crate::network::listen_everywhere;
+use crate::network::{dial_sockets, listen_everywhere};
 use crate::runtime::RuntimeError;
-use crate::runtime::network::wall::open_namespace;
-use crate::runtime::state::record::Record;
+use crate::runtime::network::wall::{is_own_namespace, open_namespace};
+use crate::runtime::state::record::{ProcessId, Record};
+use crate::sidecar::DIALERS;
 use crate::sys::netns;
 
-/// Listens on these ports of every address inside. The caller must be single-threaded; afterwards it is back in its
-/// namespace.
+/// Listens on these ports of every address inside, for rules that name them after `create`. The caller must be
+/// single-threaded; afterwards it is back in its namespace. So for the others here.
 pub fn listen(record: &Record, ports: &BTreeSet<u16>) -> Result<Vec<OwnedFd>, RuntimeError> {
     if ports.is_empty() {
         return Ok(Vec::new());
     }
-    let init = record.init.filter(|init| init.is_alive());
-    let inner = open_namespace(init.ok_or(RuntimeError::NotRunning)?.pid, "net")?;
-    let here = netns::current().map_err(RuntimeError::io("open the network namespace"))?;
-    let step = || RuntimeError::io("enter the container's network namespace");
-    netns::enter_net(inner.as_fd()).map_err(step())?;
-    let bound = bind(record, ports);
-    netns::enter_net(here.as_fd()).map_err(RuntimeError::io("leave it again"))?;
-    bound
+    inside(record, || bind(record, ports, BindPlace::Inside))
 }
 
-fn bind(record: &Record, ports: &BTreeSet<u16>) -> Result<Vec<OwnedFd>, RuntimeError> {
-    // Before `start` its process may still be in the engine's namespace, and the pid may have been reused.
-    let cookie = netns::current_cookie().map_err(RuntimeError::io("look at the namespace"))?;
-    if record.netns_cookie != Some(cookie) {
-        return Err(RuntimeError::State {
-            verb: "open a port of",
-            id: record.id.clone(),
-            why: "it is not in its network namespace yet: start it first".to_owned(),
-        });
+/// Sockets inside, with which the sidecar dials the loopback there.
+pub fn dialers(record: &Record) -> Result<Vec<OwnedFd>, RuntimeError> {
+    let step = || RuntimeError::io("make sockets to dial inside with");
+    inside(record, || dial_sockets(DIALERS).map_err(step()))
+}
+
+/// Listens on these ports of every address of the engine's network, where the sidecar is.
+pub fn listen_outside(
+    record: &Record,
+    ports: &BTreeSet<u16>,
+) -> Result<Vec<OwnedFd>, RuntimeError> {
+    let sidecar = record.sidecar.as_ref().map(ProcessId::from);
+    let sidecar = sidecar.ok_or(RuntimeError::NotRunning)?;
+    let engine = open_namespace(sidecar.pid, "net")?;
+    // After the namespace is open: the pid was not reused before.
+    if !sidecar.is_alive() {
+        return Err(RuntimeError::NotRunning);
     }
+    if is_own_namespace(engine.as_fd())? {
+        return Err(refused(
+            record,
+            "it has the node's own network, where the port would be open at every address: use `wrap --publish`, or a \
+             network of the engine",
+        ));
+    }
+    within(&engine, || bind(record, ports, BindPlace::Outside))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BindPlace {
+    Inside,
+    Outside,
+}
+
+fn inside<T>(
+    record: &Record,
+    act: impl FnOnce() -> Result<T, RuntimeError>,
+) -> Result<T, RuntimeError> {
+    let init = record.init.filter(|init| init.is_alive());
+    let inner = open_namespace(init.ok_or(RuntimeError::NotRunning)?.pid, "net")?;
+    within(&inner, || {
+        // Before `start` its process may still be in the engine's namespace, and the pid may have been reused.
+        let cookie = netns::current_cookie().map_err(RuntimeError::io("look at the namespace"))?;
+        match record.netns_cookie == Some(cookie) {
+            true => act(),
+            false => Err(refused(
+                record,
+                "it is not in its network namespace yet: start it first",
+            )),
+        }
+    })
+}
+
+fn within<T>(
+    namespace: &OwnedFd,
+    act: impl FnOnce() -> Result<T, RuntimeError>,
+) -> Result<T, RuntimeError> {
+    let here = netns::current().map_err(RuntimeError::io("open the network namespace"))?;
+    let step = || RuntimeError::io("enter the container's network namespace");
+    netns::enter_net(namespace.as_fd()).map_err(step())?;
+    let done = act();
+    netns::enter_net(here.as_fd()).map_err(RuntimeError::io("leave it again"))?;
+    done
+}
+
+fn bind(
+    record: &Record,
+    ports: &BTreeSet<u16>,
+    place: BindPlace,
+) -> Result<Vec<OwnedFd>, RuntimeError> {
     let listen = |port: &u16| {
-        listen_everywhere(*port).map_err(|error| match error.kind() {
-            ErrorKind::AddrInUse => RuntimeError::State {
-                verb: "open a port of",
-                id: record.id.clone(),
-                why: format!(
-                    "a program inside has taken the port {port}, where the wall would listen"
-                ),
-            },
-            _ => RuntimeError::io(format!("listen on port {port} inside"))(error),
+        listen_everywhere(*port).map_err(|error| match (error.kind(), place) {
+            (ErrorKind::AddrInUse, BindPlace::Inside) => {
+                let why = "a program inside has taken the port";
+                refused(
+                    record,
+                    &format!("{why} {port}, where the wall would listen"),
+                )
+            }
+            (ErrorKind::AddrInUse, BindPlace::Outside) => {
+                let why = "another container in the engine's network listens on port";
+                refused(record, &format!("{why} {port}"))
+            }
+            (_, BindPlace::Inside) => {
+                RuntimeError::io(format!("listen on port {port} inside"))(error)
+            }
+            (_, BindPlace::Outside) => {
+                RuntimeError::io(format!("listen on port {port} of the engine's network"))(error)
+            }
         })
     };
     ports.iter().map(listen).collect()
+}
+
+fn refused(record: &Record, why: &str) -> RuntimeError {
+    RuntimeError::State {
+        verb: "open a port of",
+        id: record.id.clone(),
+        why: why.to_owned(),
+    }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::plan::{Plan, join};
+use crate::plan::{NetworkPlan, Plan, join};
 use crate::policy::{
-    Asker, Field, MOST_PORTS, NetworkMode, Origin, Selection, Sources, annotation_key,
+    Asker, Field, MOST_PORTS, Network, NetworkMode, Origin, Selection, Sources, annotation_key,
     annotation_list, catalogue, resolve,
 };
 use crate::rules::{EgressRule, EgressRules, NetworkLimit, RuleItem};
@@ -195,7 +195,21 @@ fn within_ceilings(
     // An empty list must not change the mode.
     let mode = NetworkMode::Allowlist.to_string();
     annotations.insert(annotation_key(Field::NetworkMode), mode);
-    let network = match select(&files, record, &annotations)? {
+    let network = network_with(&files, record, &annotations)?;
+    Ok(EgressRules {
+        allow: network.allow,
+        deny: network.deny,
+        search: now.search.clone(),
+    })
+}
+
+/// The container's network with these annotations; or `create`'s error. Containers that share it limit it as well.
+fn network_with(
+    files: &NodeFiles,
+    record: &Record,
+    annotations: &BTreeMap<String, String>,
+) -> Result<Network, RuntimeError> {
+    let network = match select(files, record, annotations)? {
         Selection::Policy(resolved) => resolved.policy.network,
         Selection::Unconfined { .. } => {
             return Err(RuntimeError::State {
@@ -204,11 +218,6 @@ fn within_ceilings(
                 why: "the node's file now says unconfined for it".to_owned(),
             });
         }
-    };
-    let rules = EgressRules {
-        allow: network.allow.clone(),
-        deny: network.deny.clone(),
-        search: now.search.clone(),
     };
     for member in members(&record.id)? {
         let files = NodeFiles::read(&member.call.config)?;
@@ -220,7 +229,30 @@ fn within_ceilings(
             return Err(RulesError::Member { id, why }.into());
         }
     }
-    Ok(rules)
+    Ok(network)
+}
+
+/// The same with these inbound ports, whatever its rules are by now.
+pub(super) fn network_with_inbound(
+    record: &Record,
+    plan: &NetworkPlan,
+    inbound: &BTreeSet<u16>,
+) -> Result<Network, RuntimeError> {
+    let files = NodeFiles::read(&record.call.config)?;
+    let ports: Vec<String> = inbound.iter().map(u16::to_string).collect();
+    let mut fields = vec![
+        (Field::NetworkInbound, ports.join(", ")),
+        (Field::NetworkMode, plan.mode.to_string()),
+    ];
+    if plan.mode == NetworkMode::Allowlist {
+        fields.push((Field::NetworkAllow, words(&plan.rules.allow)));
+        fields.push((Field::NetworkDeny, words(&plan.rules.deny)));
+    }
+    let mut annotations = record.annotations.clone();
+    for (field, value) in fields {
+        annotations.insert(annotation_key(field), value);
+    }
+    network_with(&files, record, &annotations)
 }
 
 /// The list for `network.allow`, as an annotation spells it.

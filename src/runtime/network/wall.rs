@@ -289,7 +289,7 @@ fn inner_config<'a>(
 }
 
 /// Whether a network namespace is the runtime's own: the node's, from the engine's point of view.
-fn is_own_namespace(namespace: BorrowedFd<'_>) -> Result<bool, RuntimeError> {
+pub(super) fn is_own_namespace(namespace: BorrowedFd<'_>) -> Result<bool, RuntimeError> {
     let words = "look at the container's network namespace";
     let own = crate::sys::netns::current().map_err(RuntimeError::io(words))?;
     let own = rustix::fs::fstat(own).map_err(RuntimeError::io(words))?;

@@ -6,18 +6,16 @@ use std::path::Path;
 use oci_spec::runtime::{LinuxResources, Process};
 
 use crate::audit::{
-    ConnectionKind, CountedLimit, Event, EventDetail, LifeState, LogHead, LoggedCommand, PUBLISHED,
-    Verdict, WallName, hash,
+    CountedLimit, Event, EventDetail, LifeState, LogHead, LoggedCommand, Verdict, WallName, hash,
 };
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::oom;
 use crate::plan::text;
 use crate::plan::{AuditPlan, MountReason, OmittedItem, Plan};
-use crate::policy::{Field, Tool};
 use crate::rules::{ApprovalTerm, EgressRule, EgressRules, HostName};
 
-use super::FILTER;
 use super::node_log::life;
+use super::{FILTER, ports};
 use crate::runtime::RuntimeError;
 use crate::runtime::network::counted;
 use crate::runtime::state::record::Record;
@@ -70,7 +68,7 @@ pub fn created(process: Option<&Process>, record: &Record) -> Vec<Event> {
     });
     events.extend(mounts.chain(asked).take(MOST_LEFT_OUT));
     let nowhere = plan.network.leads_nowhere.iter();
-    events.extend(nowhere.map(|(port, outside)| published(*port, outside)));
+    events.extend(nowhere.map(|(port, outside)| ports::published(&record.id, *port, outside)));
     let audited = plan.report.audit.as_ref().map(audited).unwrap_or_default();
     events.extend(audited.into_iter().take(MOST_LEFT_OUT));
     events
@@ -88,28 +86,6 @@ fn mount_event(what: EventDetail, verdict: Verdict, cause: &str, why: String) ->
         cause: Some(cause.to_owned()),
         reason: Some(why),
         ..Event::new(WallName::Filesystem, verdict, what)
-    }
-}
-
-/// A published port that leads nowhere.
-fn published(port: u16, outside: &BTreeSet<u16>) -> Event {
-    let at: Vec<String> = outside.iter().map(u16::to_string).collect();
-    let of = match at.is_empty() {
-        true => String::new(),
-        false => format!(" as {}", at.join(" and ")),
-    };
-    let sets = Tool::Engine.sets(Field::NetworkInbound, &port.to_string());
-    Event {
-        cause: Some(PUBLISHED.to_owned()),
-        reason: Some(format!(
-            "the engine publishes it{of}, and it leads nowhere: network.inbound does not name it"
-        )),
-        hint: Some(format!("the annotation {sets}, when the container is made")),
-        ..Event::new(
-            WallName::Network,
-            Verdict::Denied,
-            EventDetail::attempt(ConnectionKind::Outside, "", Some(port)),
-        )
     }
 }
 
@@ -354,6 +330,7 @@ pub fn rules_changed(old: &EgressRules, new: &EgressRules) -> Event {
         added: words(&new.allow, &old.allow),
         removed: words(&old.allow, &new.allow),
         denied: words(&new.deny, &old.deny),
+        inbound: Vec::new(),
         by: who(),
     };
     Event::new(WallName::Rules, Verdict::Noted, what)

@@ -20,6 +20,7 @@ pub mod compare;
 pub mod events;
 pub mod files;
 mod node_log;
+pub mod ports;
 mod prune;
 pub mod read;
 pub mod receipt;

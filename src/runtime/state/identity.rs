@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::engines::layout::EngineFiles;
-use crate::engines::layout::{PODMAN_LISTS, docker_data};
+use crate::engines::layout::{NETAVARK_PORTS, PODMAN_LISTS, docker_data, is_of_podmans_store};
 use crate::engines::root::engine;
 use crate::policy::Tool;
+use crate::policy::inbound::MOST_INBOUND;
 use crate::render::identity::{ContainerIdentity, EngineIdentity};
 use crate::runtime::input::bundle::read_file;
 use crate::runtime::state::record::Record;
@@ -78,7 +79,7 @@ fn docker_dir(files: &EngineFiles, rootfs: &Path, id: &str) -> Option<PathBuf> {
 }
 
 /// The container's TCP ports that Docker publishes, and the node's ports for them if its file has them: only to report
-/// that they lead nowhere. Other engines keep theirs where no path of the bundle leads.
+/// that they lead nowhere. containerd and CRI-O keep theirs where no path of the bundle leads.
 pub fn published(files: &EngineFiles, rootfs: &Path, id: &str) -> BTreeMap<u16, BTreeSet<u16>> {
     let dir = docker_dir(files, rootfs, id);
     dir.map_or_else(BTreeMap::new, |dir| published_in(&dir))
@@ -131,6 +132,54 @@ fn published_in(dir: &Path) -> BTreeMap<u16, BTreeSet<u16>> {
     all
 }
 
+/// The TCP ports that podman publishes for the container with this bundle, and the node's ports for them. podman has
+/// them in a database; from 1.9 on (podman 5) its program for networks, which runs before `create`, has a file for each
+/// network of a container. Without root's rights the files are elsewhere.
+pub fn published_by_podman(bundle: &Path) -> BTreeMap<u16, BTreeSet<u16>> {
+    let id = bundle.parent().and_then(Path::file_name);
+    let id = id.filter(|_| is_of_podmans_store(bundle));
+    id.and_then(|id| id.to_str())
+        .map(|id| forwarded(Path::new(NETAVARK_PORTS), id))
+        .unwrap_or_default()
+}
+
+/// The ports that netavark forwards to a container: a file `NETWORK_CONTAINER` for each network.
+fn forwarded(dir: &Path, id: &str) -> BTreeMap<u16, BTreeSet<u16>> {
+    #[derive(Deserialize)]
+    struct Forwarding {
+        port_mappings: Option<Vec<Mapping>>,
+    }
+    #[derive(Deserialize)]
+    struct Mapping {
+        container_port: u16,
+        host_port: u16,
+        protocol: String,
+        range: u16,
+    }
+    let mut all: BTreeMap<u16, BTreeSet<u16>> = BTreeMap::new();
+    let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let own = files.filter(|file| {
+        let name = file.file_name();
+        name.to_str()
+            .and_then(|name| name.rsplit_once('_'))
+            .is_some_and(|(_, of)| of == id)
+    });
+    let mappings = own
+        .filter_map(|file| json::<Forwarding>(&file.path())?.port_mappings)
+        .flatten()
+        .filter(|mapping| mapping.protocol == "tcp");
+    for mapping in mappings {
+        let inside = mapping.container_port..=u16::MAX;
+        let ports = inside.zip(mapping.host_port..=u16::MAX);
+        for (inside, outside) in ports.take(usize::from(mapping.range.max(1))) {
+            if all.len() < MOST_INBOUND || all.contains_key(&inside) {
+                all.entry(inside).or_default().insert(outside);
+            }
+        }
+    }
+    all
+}
+
 fn podman(record: &Record) -> EngineIdentity {
     let store = record.bundle.parent().and_then(Path::parent);
     store.map_or_else(EngineIdentity::default, |store| listed(store, &record.id))
@@ -173,6 +222,40 @@ fn json<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
 mod tests {
     use super::*;
     use crate::probe::TestDir;
+
+    #[test]
+    fn netavarks_files_say_which_ports_podman_publishes() {
+        let dir = TestDir::new("podman-ports");
+        let write = |name: &str, mappings: serde_json::Value| {
+            let text = serde_json::json!({"container_id": "x", "port_mappings": mappings});
+            std::fs::write(dir.0.join(name), text.to_string()).unwrap();
+        };
+        let mapping = |inside: u16, outside: u16, protocol: &str, range: u16| {
+            serde_json::json!({"container_port": inside, "host_ip": "", "host_port": outside,
+                "protocol": protocol, "range": range})
+        };
+        assert_eq!(forwarded(&dir.0.join("none"), "aa"), BTreeMap::new());
+        write(
+            "n1_aa",
+            serde_json::json!([mapping(8000, 28000, "tcp", 2), mapping(53, 53, "udp", 1)]),
+        );
+        write("n2_aa", serde_json::json!([mapping(8000, 28000, "tcp", 1)]));
+        write("n1_bb", serde_json::json!([mapping(90, 90, "tcp", 1)]));
+        write("n1_cc", serde_json::Value::Null);
+        write(
+            "n1_dd",
+            serde_json::json!([mapping(65000, 1, "tcp", 65535)]),
+        );
+        let both = [(8000, [28000].into()), (8001, [28001].into())].into();
+        assert_eq!(forwarded(&dir.0, "aa"), both);
+        assert_eq!(forwarded(&dir.0, "cc"), BTreeMap::new());
+        assert_eq!(forwarded(&dir.0, "dd").len(), MOST_INBOUND);
+        // Not a bundle of podman's store.
+        assert_eq!(
+            published_by_podman(Path::new("/run/bundle")),
+            BTreeMap::new()
+        );
+    }
 
     /// NEWCOMER 1.5: nothing told the user that a published port leads nowhere.
     #[test]

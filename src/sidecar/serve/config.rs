@@ -71,7 +71,7 @@ pub struct ServingConfig {
 }
 
 /// Inbound connections at once.
-const DIALERS: usize = 64;
+pub const DIALERS: usize = 64;
 
 impl ServingConfig {
     /// The number of sockets of each family to dial inside with.

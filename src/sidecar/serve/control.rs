@@ -16,7 +16,7 @@ use tokio::task::spawn_local;
 use super::super::callers::Callers;
 use super::message::{ControlReply, ControlRequest};
 use super::wall::Wall;
-use super::{accept, asks};
+use super::{accept, asks, inbound};
 use crate::audit::ConnectionKind;
 use crate::rules::EgressRules;
 use crate::sys::socket::{Datagram, receive};
@@ -134,6 +134,10 @@ fn answer(wall: &Rc<Wall>, request: ControlRequest, descriptors: Vec<OwnedFd>) -
         },
         ControlRequest::Decide(decision) => asks::decide(wall, decision),
         ControlRequest::Rules { rules, ports } => change(wall, rules, &ports, descriptors),
+        ControlRequest::Inbound(ports) => match inbound::open(wall, ports, descriptors) {
+            Ok(()) => ControlReply::Done,
+            Err(error) => ControlReply::Failed(format!("cannot open the inbound ports: {error}")),
+        },
         ControlRequest::Tried(from) => {
             wall.expect_tried(from);
             ControlReply::Done

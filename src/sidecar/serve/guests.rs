@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use chrono::{DateTime, Utc};
 
+use super::inbound::Pool;
 use crate::audit::{ConnectionKind, Event, EventDetail, Verdict, WallName};
 use crate::egress::{InboundConnection, InboundStatus, InboundTotal};
 
@@ -27,6 +28,8 @@ pub(super) struct Guests {
     /// Ports without a listener inside, already logged.
     pub deserted: RefCell<BTreeSet<u16>>,
     pub next: Cell<u64>,
+    /// The sockets to dial inside with.
+    pub pool: Rc<Pool>,
 }
 
 impl Guests {

@@ -5,6 +5,7 @@
 //! reused. Their number is fixed: while all are in use, no connection is accepted.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream as StdStream};
 use std::os::fd::OwnedFd;
@@ -37,9 +38,12 @@ const LOOK_EVERY: Duration = Duration::from_secs(3);
 const DELIVERED_EVERY: Duration = Duration::from_millis(20);
 
 /// Sockets of the inner namespace, two for each possible connection: one of each family.
-struct Pool {
+#[derive(Default)]
+pub(super) struct Pool {
     free: RefCell<Vec<Pair>>,
     given_back: Notify,
+    /// Whether it has got its sockets.
+    filled: Cell<bool>,
 }
 
 struct Pair {
@@ -51,24 +55,46 @@ struct Pair {
 pub(super) fn serve(
     wall: &Rc<Wall>,
     ports: Vec<(u16, OwnedFd)>,
-    mut dialers: Vec<OwnedFd>,
+    dialers: Vec<OwnedFd>,
 ) -> io::Result<()> {
-    let of_v6 = match wall.families {
-        Families::Both => dialers.split_off(dialers.len() / 2),
-        Families::V4 => Vec::new(),
-    };
-    let mut of_v6 = of_v6.into_iter();
-    let pairs = dialers.into_iter().map(|v4| Pair {
-        v4,
-        v6: of_v6.next(),
-    });
-    let pool = Rc::new(Pool {
-        free: RefCell::new(pairs.collect()),
-        given_back: Notify::new(),
-    });
-    for (port, listener) in ports {
-        let listener = TcpListener::from_std(listener.into())?;
-        let pool = Rc::clone(&pool);
+    wall.guests.pool.fill(wall.families, dialers);
+    serve_ports(wall, ports)
+}
+
+/// Opens further ports of a running container. `descriptors` are as [`ControlRequest::Inbound`] has them.
+///
+/// [`ControlRequest::Inbound`]: super::ControlRequest::Inbound
+pub(super) fn open(
+    wall: &Rc<Wall>,
+    ports: BTreeSet<u16>,
+    mut descriptors: Vec<OwnedFd>,
+) -> io::Result<()> {
+    if descriptors.len() < ports.len() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let dialers = descriptors.split_off(ports.len());
+    let pool = &wall.guests.pool;
+    match (pool.filled.get(), dialers.is_empty()) {
+        // Without sockets no connection would be accepted.
+        (false, true) => return Err(io::ErrorKind::InvalidInput.into()),
+        (false, false) => pool.fill(wall.families, dialers),
+        // The number of connections at once stays.
+        (true, _) => {}
+    }
+    serve_ports(wall, ports.iter().copied().zip(descriptors))?;
+    for port in ports {
+        wall.leads_nowhere.borrow_mut().remove(&port);
+        wall.guests.count(port, |_| {});
+    }
+    Ok(())
+}
+
+/// All of them, or none.
+fn serve_ports(wall: &Rc<Wall>, ports: impl IntoIterator<Item = (u16, OwnedFd)>) -> io::Result<()> {
+    let listener = |(port, fd): (u16, OwnedFd)| Ok((port, TcpListener::from_std(fd.into())?));
+    let listeners: io::Result<Vec<_>> = ports.into_iter().map(listener).collect();
+    for (port, listener) in listeners? {
+        let pool = Rc::clone(&wall.guests.pool);
         let wall = Rc::clone(wall);
         spawn_local(async move {
             loop {
@@ -91,6 +117,21 @@ pub(super) fn serve(
 }
 
 impl Pool {
+    /// Takes the sockets to dial with: half of them are IPv6's, if there are both.
+    fn fill(&self, families: Families, mut dialers: Vec<OwnedFd>) {
+        let of_v6 = match families {
+            Families::Both => dialers.split_off(dialers.len() / 2),
+            Families::V4 => Vec::new(),
+        };
+        let mut of_v6 = of_v6.into_iter();
+        let pairs = dialers.into_iter().map(|v4| Pair {
+            v4,
+            v6: of_v6.next(),
+        });
+        self.free.borrow_mut().extend(pairs);
+        self.filled.set(!self.free.borrow().is_empty());
+    }
+
     async fn take(&self) -> Pair {
         loop {
             let free = self.free.borrow_mut().pop();

@@ -32,6 +32,9 @@ pub enum ControlRequest {
         /// Ports that had no listener so far. The listeners come along, one for each, in their order.
         ports: BTreeSet<u16>,
     },
+    /// Open these inbound ports. A listener of the engine's network comes along for each, in their order, then the
+    /// sockets to dial inside with, if there were none so far.
+    Inbound(BTreeSet<u16>),
 }
 
 /// The operator's decision about connections to one port of a host.

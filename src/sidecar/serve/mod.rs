@@ -105,7 +105,7 @@ use wall::Wall;
 
 pub use around::EngineNetworks;
 pub(super) use clients::Clients;
-pub use config::ServingConfig;
+pub use config::{DIALERS, ServingConfig};
 pub use message::{AskDecision, AskDecisionTarget, ControlReply, ControlRequest, EngineNames};
 pub use proxy::Proxy;
 pub use secure::Tls;

@@ -158,15 +158,19 @@ impl Wall {
         self.count_denied("outside");
         // One is counted already.
         self.count_all_denied("outside", count.saturating_sub(1));
-        let ports: Vec<String> = self.leads_nowhere.iter().map(u16::to_string).collect();
-        let sets = self.tool.sets(Field::NetworkInbound, &ports.join(","));
+        let ports: Vec<String> = (self.leads_nowhere.borrow().iter())
+            .map(u16::to_string)
+            .collect();
+        let ports = ports.join(",");
+        let sets = self.tool.sets(Field::NetworkInbound, &ports);
         self.log(Event {
             cause: Some("outside".to_owned()),
             reason: Some(why),
             hint: (!ports.is_empty()).then(|| {
                 format!(
-                    "{} {sets}, when the container is made",
-                    self.tool.calls_it()
+                    "{} {sets}, when the container is made, or now: agentbox update {} --inbound-add {ports}",
+                    self.tool.calls_it(),
+                    self.container
                 )
             }),
             ..denied(EventDetail::attempt(ConnectionKind::Outside, "", None))

@@ -59,7 +59,7 @@ pub(super) struct Wall {
     /// Ports of the loopback inside that lead to services.
     pub services: BTreeMap<u16, ServiceTarget>,
     /// Ports that the engine publishes but that lead nowhere.
-    pub leads_nowhere: BTreeSet<u16>,
+    pub leads_nowhere: RefCell<BTreeSet<u16>>,
     /// Nothing leads out, whatever is requested.
     pub refusing: bool,
     pub budget: Budget,
@@ -137,7 +137,7 @@ impl Wall {
             tool: context.tool(),
             own_names,
             services: connect,
-            leads_nowhere,
+            leads_nowhere: RefCell::new(leads_nowhere),
             refusing,
             budget,
             ledger: RefCell::new(Ledger::new(budget, 0)),

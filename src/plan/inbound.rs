@@ -1,0 +1,83 @@
+//! PURE. Ports that lead into a container: at `create`, and opened later.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::namespaces::HOST_NETWORK;
+use super::network::DNS_PORT;
+use super::{NamespaceType, NetworkPlan, PlanError, PlannedNamespace};
+use crate::policy::inbound::MOST_INBOUND;
+use crate::policy::{NetworkMode, PolicyName};
+
+impl NetworkPlan {
+    /// The network of a running container with these inbound ports too, if they can be opened there. `namespaces` are
+    /// the container's.
+    pub fn opening(
+        &self,
+        ports: &BTreeSet<u16>,
+        policy: &PolicyName,
+        namespaces: &[PlannedNamespace],
+    ) -> Result<Self, PlanError> {
+        let why = if self.refusing && self.dials_nothing() {
+            "under network.mode=local its sidecar was started without the right to connect, since it has no such port and \
+             publishes none: name the port when the container is made"
+                .to_owned()
+        } else if let Some(port) = ports.iter().find(|port| self.connect.contains_key(port)) {
+            format!("port {port} inside leads out to a service (network.connect)")
+        } else if ports.contains(&self.proxy_port) {
+            let port = self.proxy_port;
+            format!("on port {port} the proxy of the container listens")
+        } else {
+            let mut next = self.clone();
+            next.inbound.extend(ports);
+            next.leads_nowhere.retain(|port, _| !ports.contains(port));
+            check(policy, &next, namespaces)?;
+            return Ok(next);
+        };
+        Err(PlanError::Inbound {
+            policy: policy.to_string(),
+            why,
+        })
+    }
+}
+
+/// Refuses ports that would not lead to the container's own programs, or that could be reached from outside the
+/// engine's network for it.
+pub(super) fn check(
+    policy: &PolicyName,
+    network: &NetworkPlan,
+    namespaces: &[PlannedNamespace],
+) -> Result<(), PlanError> {
+    let ports = &network.inbound;
+    let walls = |port: &&u16| {
+        network.mode == NetworkMode::Allowlist
+            && (network.ports.contains(port) || [DNS_PORT, network.proxy_port].contains(port))
+    };
+    let why = if ports.is_empty() {
+        return Ok(());
+    } else if network.mode == NetworkMode::None {
+        "network.mode is none: nothing leads in either; use local or allowlist".to_owned()
+    } else if ports.len() > MOST_INBOUND {
+        let named = ports.len();
+        format!("at most {MOST_INBOUND} ports may be named, these are {named}")
+    } else if !ports
+        .iter()
+        .all(|port| network.published.contains_key(port))
+        && namespaces
+            .iter()
+            .any(|n| n.is_at(NamespaceType::Network, Path::new(HOST_NETWORK)))
+    {
+        "it has the host's network, and the ports would be the host's own at every address: for `wrap` use --publish".to_owned()
+    } else if let Some(port) = ports.iter().find(walls) {
+        format!(
+            "on port {port} the wall itself listens inside (a port of the rules, of DNS or of the proxy), and a \
+             connection to it would lead out again"
+        )
+    } else {
+        return Ok(());
+    };
+    Err(PlanError::Inbound {
+        policy: policy.to_string(),
+        why,
+    })
+}

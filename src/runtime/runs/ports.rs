@@ -1,0 +1,45 @@
+//! The events of ports that lead into a container, or nowhere.
+
+use std::collections::BTreeSet;
+
+use super::events::who;
+use crate::audit::{ConnectionKind, Event, EventDetail, PUBLISHED, Verdict, WallName};
+use crate::plan::join;
+use crate::policy::{Field, Tool};
+
+/// A published port that leads nowhere.
+pub(super) fn published(id: &str, port: u16, outside: &BTreeSet<u16>) -> Event {
+    let at: Vec<String> = outside.iter().map(u16::to_string).collect();
+    let of = match at.is_empty() {
+        true => String::new(),
+        false => format!(" as {}", at.join(" and ")),
+    };
+    let sets = Tool::Engine.sets(Field::NetworkInbound, &port.to_string());
+    Event {
+        cause: Some(PUBLISHED.to_owned()),
+        reason: Some(format!(
+            "the engine publishes it{of}, and it leads nowhere: network.inbound does not name it"
+        )),
+        hint: Some(format!(
+            "the annotation {sets}, when the container is made, or now: agentbox update {} --inbound-add {port}",
+            join::short(id)
+        )),
+        ..Event::new(
+            WallName::Network,
+            Verdict::Denied,
+            EventDetail::attempt(ConnectionKind::Outside, "", Some(port)),
+        )
+    }
+}
+
+/// `update` has opened inbound ports.
+pub fn opened(ports: &BTreeSet<u16>) -> Event {
+    let what = EventDetail::Rules {
+        added: Vec::new(),
+        removed: Vec::new(),
+        denied: Vec::new(),
+        inbound: ports.iter().copied().collect(),
+        by: who(),
+    };
+    Event::new(WallName::Rules, Verdict::Noted, what)
+}
